@@ -1,0 +1,3 @@
+module github.com/gotach/profiler
+
+go 1.25.0

@@ -1,0 +1,76 @@
+// Package source is what the sampler and its sources agree on. A source knows
+// how to see goroutines; it owns its clock, its threads and its way of handing
+// over. Everything downstream is the same for all of them.
+package source
+
+import (
+	"time"
+
+	"github.com/gotach/profiler/internal/tachyon"
+)
+
+// Config says what to sample.
+type Config struct {
+	Rate       int       // ticks a second asked for, >= 1
+	Budget     float64   // what sampling may cost, percent of the machine's CPU (all GOMAXPROCS)
+	System     bool      // the runtime's own goroutines too
+	WaitFrames bool      // a waiting goroutine gets a leaf frame ("", "[reason]", 0)
+	Start      time.Time // time 0 of all samples; has a monotonic reading
+}
+
+// Sample is one goroutine at one instant.
+type Sample struct {
+	Goroutine uint64
+	System    bool // the runtime's own
+	Status    tachyon.Status
+	Time      time.Duration // since Config.Start, monotonic; rises per goroutine
+	Stack     []uint32      // ids from Out.Frame, innermost first; the source's, valid during the call
+}
+
+// Goroutine is what a source tells once of each goroutine, before its first sample.
+type Goroutine struct {
+	ID        uint64
+	Parent    uint64 // 0: unknown
+	CreatedBy string // function; "" for the main goroutine
+	CreatedAt string // file:line
+}
+
+// Out takes what a source sees. A source calls it from one goroutine at a time.
+// Nothing here fails towards the source: Out remembers the first error of what
+// is downstream, and the sampler then stops the source.
+type Out interface {
+	// Frame returns the id of a frame, the same for equal frames. Sources keep
+	// the answer (per PC, per stack) rather than ask again.
+	Frame(tachyon.Frame) uint32
+	Goroutine(Goroutine)
+	// Labels says that from time t on the goroutine has these labels; called
+	// when they changed since the last call for it. The map becomes Out's.
+	Labels(goroutine uint64, t time.Duration, labels map[string]string)
+	// Gone says that the goroutine has ended (or its id will not be seen again).
+	Gone(goroutine uint64)
+	Sample(*Sample)
+	// LeafPC counts a sample's innermost link-time address, if the source knows it.
+	LeafPC(addr uint64, onCPU bool)
+}
+
+// Stats says how a source is doing.
+type Stats struct {
+	TicksAsked   int64         // that the rate asks for so far
+	TicksReached int64         // taken
+	Dropped      int64         // samples lost, torn ones included
+	Torn         int64         // walks dropped because the goroutine moved meanwhile
+	Cost         time.Duration // CPU time that sampling took, of all cores, stopped ones included
+}
+
+// Source is one way to see goroutines. The sampler calls Start once and Stop
+// once after it, from any goroutine.
+type Source interface {
+	Name() string // "native" or "portable"
+	// Start checks that the source works here and begins to sample. After an
+	// error nothing of it is left running.
+	Start(Config, Out) error
+	// Stop ends sampling and returns once the last sample is with Out and no
+	// goroutine, thread, timer, signal handler or mapping of the source is left.
+	Stop()
+	Stats() Stats // at any time between Start and the end of the program
+}
