@@ -1,0 +1,102 @@
+package writer
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// A table is the strings and frames of a file, each once, in order of first
+// use. It lives as long as the writer: ids stay valid when a new file begins,
+// which therefore starts with all that is known.
+type table struct {
+	spans    bool // the layout has more of a frame than its line
+	strings  []string
+	frames   []entry
+	stringID map[string]uint32
+	frameID  map[frameKey]uint32
+	recent   [1 << recentBits]uint32 // a frame's id, by frameHash
+}
+
+// An entry is a frame with its strings twice: to compare with what comes in,
+// and as the table has them.
+type entry struct {
+	Frame
+	file, fn uint32
+}
+
+type frameKey struct {
+	file, fn uint32
+	line     int32
+	span     Span
+}
+
+const recentBits = 13
+
+// frameHash tells frames apart well enough for the recent ones without reading their strings.
+func frameHash(f *Frame) uint32 {
+	h := uint32(f.Line)*0x9E3779B1 ^ uint32(len(f.Func))*0x85EBCA77 ^ uint32(len(f.File))*0xC2B2AE3D
+	return h >> (32 - recentBits)
+}
+
+func (t *table) init(spans bool) {
+	t.spans = spans
+	t.stringID = make(map[string]uint32)
+	t.frameID = make(map[frameKey]uint32)
+}
+
+// frame returns the id of f.
+func (t *table) frame(f *Frame) uint32 {
+	slot := &t.recent[frameHash(f)]
+	if uint64(*slot) < uint64(len(t.frames)) && t.same(f, &t.frames[*slot]) {
+		return *slot
+	}
+	k := frameKey{file: t.string(f.File), fn: t.string(f.Func), line: f.Line}
+	if t.spans {
+		k.span = f.Span
+	}
+	id, ok := t.frameID[k]
+	if !ok {
+		id = uint32(len(t.frames))
+		t.frameID[k] = id
+		t.frames = append(t.frames, entry{
+			Frame: Frame{File: t.strings[k.file], Func: t.strings[k.fn], Line: k.line, Span: k.span},
+			file:  k.file, fn: k.fn,
+		})
+	}
+	*slot = id
+	return id
+}
+
+// string returns the id of s. The format's strings are UTF-8, so what is not is replaced.
+func (t *table) string(s string) uint32 {
+	if id, ok := t.stringID[s]; ok {
+		return id
+	}
+	if !utf8.ValidString(s) {
+		id := t.string(strings.ToValidUTF8(s, "\uFFFD"))
+		t.stringID[s] = id
+		return id
+	}
+	id := uint32(len(t.strings))
+	t.strings = append(t.strings, s)
+	t.stringID[s] = id
+	return id
+}
+
+// same reports whether f is the frame e. Comparing strings is cheap where they
+// are the same ones in memory: == looks at lengths and addresses first.
+func (t *table) same(f *Frame, e *entry) bool {
+	return f.Line == e.Line && f.Func == e.Func && f.File == e.File && (!t.spans || f.Span == e.Span)
+}
+
+// commonSuffix returns how many of its outermost frames a stack shares with one given by ids.
+func (t *table) commonSuffix(stack []Frame, ids []uint32) int {
+	n := min(len(stack), len(ids))
+	stack, ids = stack[len(stack)-n:], ids[len(ids)-n:]
+	for i := n - 1; i >= 0; i-- {
+		if !t.same(&stack[i], &t.frames[ids[i]]) {
+			return n - 1 - i
+		}
+	}
+	return n
+}

@@ -1,0 +1,106 @@
+package writer
+
+import (
+	"encoding/binary"
+
+	"github.com/gotach/profiler/internal/tachyon"
+)
+
+const (
+	recordHead = 8 + 4 + 1 // thread, interpreter, encoding
+	// maxRecord is the longest record with frames: a delta of 64 bits, the
+	// status, two counts and 256 indices of 32 bits.
+	maxRecord = recordHead + 10 + 1 + 2*2 + tachyon.MaxDepth*binary.MaxVarintLen32
+)
+
+// repeat holds a sample back that has the same stack as the one before.
+func (w *Writer) repeat(t *thread, delta uint64, status uint8) {
+	if len(t.pending)+maxPair > cap(t.pending) {
+		w.makeRoom(t)
+	}
+	t.pending = append(appendUvarint(t.pending, delta), status)
+	t.repeats++
+}
+
+// makeRoom gives a thread room for another repeat: a larger buffer within its
+// share, else by ending the run. A thread with more than its share, from a time
+// with fewer threads, gives its buffer up.
+func (w *Writer) makeRoom(t *thread) {
+	share := w.threads.share()
+	if size := max(32, 2*cap(t.pending)); size <= share {
+		// A new buffer, never a grown one: append would round the size up.
+		b := make([]byte, len(t.pending), size)
+		copy(b, t.pending)
+		t.pending = b
+		return
+	}
+	w.flushRepeats(t)
+	if cap(t.pending) > share {
+		t.pending = make([]byte, 0, 32)
+	}
+}
+
+// flushRepeats ends a thread's run of repeats with a record, if there is one.
+func (w *Writer) flushRepeats(t *thread) {
+	if t.repeats == 0 {
+		return
+	}
+	b := w.record(t, tachyon.Repeat, recordHead+binary.MaxVarintLen32+len(t.pending))
+	b = binary.AppendUvarint(b, uint64(t.repeats))
+	w.out.buf = append(b, t.pending...)
+	w.out.samples += uint64(t.repeats)
+	t.pending, t.repeats = t.pending[:0], 0
+}
+
+// change writes the record of a sample whose stack is not that of the one before.
+func (w *Writer) change(t *thread, delta uint64, status uint8, stack []uint32, shared int) {
+	fresh := stack[:len(stack)-shared]
+	pop := len(t.stack) - shared
+	enc := tachyon.PopPush
+	switch {
+	case shared == 0:
+		enc = tachyon.Full
+	case pop == 0 && len(fresh) > 0:
+		enc = tachyon.Suffix
+	case shared < len(stack)/2:
+		enc, fresh = tachyon.Full, stack
+	}
+	b := w.record(t, enc, maxRecord)
+	b = append(appendUvarint(b, delta), status)
+	switch enc {
+	case tachyon.Suffix:
+		b = appendUvarint(b, uint64(shared))
+	case tachyon.PopPush:
+		b = appendUvarint(b, uint64(pop))
+	}
+	b = appendUvarint(b, uint64(len(fresh)))
+	for _, id := range fresh {
+		b = appendUvarint(b, uint64(id))
+	}
+	w.out.buf = b
+	w.out.samples++
+	t.stack = append(t.stack[:0], stack...)
+}
+
+// record begins a record of at most max bytes in the buffer, which it returns.
+func (w *Writer) record(t *thread, enc tachyon.Encoding, max int) []byte {
+	b := w.out.room(max)
+	if !t.recorded {
+		t.recorded = true
+		w.out.threads++
+	}
+	b = binary.LittleEndian.AppendUint64(b, t.id)
+	b = binary.LittleEndian.AppendUint32(b, t.interp)
+	return append(b, enc)
+}
+
+// appendUvarint is binary.AppendUvarint with the short cases first.
+func appendUvarint(b []byte, v uint64) []byte {
+	if v < 1<<7 {
+		return append(b, byte(v))
+	}
+	if v < 1<<14 {
+		return append(b, byte(v)|0x80, byte(v>>7))
+	}
+	return binary.AppendUvarint(b, v)
+}

@@ -1,0 +1,171 @@
+package writer
+
+import (
+	"hash/crc32"
+	"io"
+
+	"github.com/gotach/profiler/internal/tachyon"
+	"github.com/klauspost/compress/zstd"
+)
+
+const (
+	bufferSize   = 512 << 10
+	zstdLevel    = 5
+	zstdWindow   = 2 << 20 // CPython's, and the most that our reader must be ready for
+	cpythonLimit = 1 << 30 // bytes of samples before compression
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// A region is the sample region of a file while it is written: records gather
+// in buf, which goes through zstd to the file when it is full. The first error sticks.
+//
+// Each buffer holds whole records and is flushed through zstd up to a block's
+// end. So the file can be finished at any point between two buffers, should what
+// comes after it fail.
+type region struct {
+	f    io.Writer
+	zw   *zstd.Encoder // nil: no compression
+	buf  []byte
+	err  error
+	off  int64 // file offset that the region has come to, with no error
+	far  int64 // the same, half-written buffers included
+	crc  uint32
+	raw  uint64 // bytes before compression, those in buf not counted
+	last [8]point
+	n    int // points so far; point i is last[i % len(last)]
+
+	samples uint64 // in records written, those in buf included
+	threads uint32 // of these records
+}
+
+// A point is a place where the region can end.
+type point struct {
+	off     int64
+	crc     uint32
+	samples uint64
+	threads uint32
+}
+
+func (r *region) init(o Options) (err error) {
+	r.buf = make([]byte, 0, bufferSize)
+	if o.Uncompressed {
+		return nil
+	}
+	level := zstd.EncoderLevelFromZstd(zstdLevel)
+	if o.Compact {
+		level++
+	}
+	r.zw, err = zstd.NewWriter(nil,
+		zstd.WithEncoderLevel(level),
+		zstd.WithWindowSize(zstdWindow),
+		zstd.WithEncoderConcurrency(1), // in the caller's goroutine
+		zstd.WithEncoderCRC(false),
+		zstd.WithLowerEncoderMem(true),
+		zstd.WithZeroFrames(true)) // an empty region is an empty frame, as with CPython
+	return err
+}
+
+// begin starts the region of another file, which stands behind its header.
+func (r *region) begin(f io.Writer) {
+	*r = region{f: f, zw: r.zw, buf: r.buf[:0], off: tachyon.HeaderSize, far: tachyon.HeaderSize}
+	if r.zw != nil {
+		r.zw.Reset((*sink)(r))
+	}
+	r.mark()
+}
+
+// room returns the buffer with at least n bytes of room, n being well below its size.
+func (r *region) room(n int) []byte {
+	if len(r.buf)+n > cap(r.buf) {
+		r.flush()
+	}
+	return r.buf
+}
+
+// flush hands the buffer on to the file.
+func (r *region) flush() {
+	if r.err == nil {
+		if r.zw == nil {
+			_, r.err = (*sink)(r).Write(r.buf)
+		} else if _, r.err = r.zw.Write(r.buf); r.err == nil {
+			r.err = r.zw.Flush()
+		}
+		if r.err == nil {
+			r.raw += uint64(len(r.buf))
+			r.mark()
+		}
+	}
+	r.buf = r.buf[:0]
+}
+
+// mark notes that the region can end here.
+func (r *region) mark() {
+	r.last[r.n%len(r.last)] = point{r.off, r.crc, r.samples, r.threads}
+	r.n++
+}
+
+// finish ends the region.
+func (r *region) finish() error {
+	if r.err != nil {
+		return r.err
+	}
+	if r.zw == nil {
+		_, r.err = (*sink)(r).Write(r.buf)
+	} else if _, r.err = r.zw.Write(r.buf); r.err == nil {
+		r.err = r.zw.Close()
+	}
+	r.raw += uint64(len(r.buf))
+	r.buf = r.buf[:0]
+	return r.err
+}
+
+// The ends of a region that was cut at a point: an empty last block, or an
+// empty frame where no frame has begun.
+var (
+	zstdLastBlock  = []byte{1, 0, 0}
+	zstdEmptyFrame = []byte{0x28, 0xB5, 0x2F, 0xFD, 0x20, 0, 1, 0, 0}
+)
+
+// cut goes back to a point; what it returns ends the region there.
+func (r *region) cut(p point) []byte {
+	r.off, r.crc, r.samples, r.threads = p.off, p.crc, p.samples, p.threads
+	var end []byte
+	switch {
+	case r.zw == nil:
+	case p.off == tachyon.HeaderSize:
+		end = zstdEmptyFrame
+	default:
+		end = zstdLastBlock
+	}
+	r.crc = crc32.Update(r.crc, castagnoli, end)
+	r.off += int64(len(end))
+	return end
+}
+
+// points returns where the region can end, the last place first.
+func (r *region) points(yield func(point) bool) {
+	for i := r.n - 1; i >= 0 && i >= r.n-len(r.last); i-- {
+		if !yield(r.last[i%len(r.last)]) {
+			return
+		}
+	}
+}
+
+// A sink is a region's way to the file.
+type sink region
+
+func (s *sink) Write(p []byte) (int, error) {
+	n, err := s.f.Write(p)
+	if n > 0 {
+		s.far = max(s.far, s.off+int64(n))
+	}
+	if err == nil && n < len(p) {
+		err = io.ErrShortWrite
+	}
+	if err == nil {
+		s.off += int64(n)
+		s.crc = crc32.Update(s.crc, castagnoli, p)
+	}
+	return n, err
+}
