@@ -20,10 +20,10 @@ type CPythonInfo struct {
 
 // CPythonStats is how a profile went, as CPython's profiler counts it.
 type CPythonStats struct {
-	Duration     float64  // seconds
-	Rate         float64  // samples a second
-	ErrorRate    *float64 // percent of samples that failed; nil is unknown
-	MissedSample *float64 // percent of samples missed; nil is unknown
+	Duration  float64  // seconds
+	Rate      float64  // samples a second
+	ErrorRate *float64 // percent of samples that failed; nil is unknown
+	Missed    *float64 // percent of samples missed; nil is unknown
 }
 
 // check refuses what CPython's reader refuses.
@@ -49,8 +49,8 @@ func (s *CPythonStats) values() (d [4]float64, present uint32) {
 	if s.ErrorRate != nil {
 		d[2], present = *s.ErrorRate, present|1
 	}
-	if s.MissedSample != nil {
-		d[3], present = *s.MissedSample, present|2
+	if s.Missed != nil {
+		d[3], present = *s.Missed, present|2
 	}
 	return d, present
 }
