@@ -2,4 +2,4 @@ module github.com/gotach/profiler
 
 go 1.25.0
 
-require github.com/klauspost/compress v1.18.4
+require github.com/klauspost/compress v1.20.3

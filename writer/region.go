@@ -12,6 +12,7 @@ const (
 	bufferSize   = 512 << 10
 	zstdLevel    = 5
 	zstdWindow   = 2 << 20 // CPython's, and the most that our reader must be ready for
+	shortRegion  = 128 << 10
 	cpythonLimit = 1 << 30 // bytes of samples before compression
 )
 
@@ -56,14 +57,18 @@ func (r *region) init(o Options) (err error) {
 	if o.Compact {
 		level++
 	}
-	r.zw, err = zstd.NewWriter(nil,
+	r.zw, err = newEncoder(level)
+	return err
+}
+
+func newEncoder(level zstd.EncoderLevel) (*zstd.Encoder, error) {
+	return zstd.NewWriter(nil,
 		zstd.WithEncoderLevel(level),
 		zstd.WithWindowSize(zstdWindow),
 		zstd.WithEncoderConcurrency(1), // in the caller's goroutine
 		zstd.WithEncoderCRC(false),
 		zstd.WithLowerEncoderMem(true),
 		zstd.WithZeroFrames(true)) // an empty region is an empty frame, as with CPython
-	return err
 }
 
 // begin starts the region of another file, which stands behind its header.
@@ -110,14 +115,34 @@ func (r *region) finish() error {
 	if r.err != nil {
 		return r.err
 	}
-	if r.zw == nil {
+	switch {
+	case r.zw == nil:
 		_, r.err = (*sink)(r).Write(r.buf)
-	} else if _, r.err = r.zw.Write(r.buf); r.err == nil {
-		r.err = r.zw.Close()
+	case r.raw == 0 && len(r.buf) <= shortRegion:
+		r.err = r.finishShort()
+	default:
+		if _, r.err = r.zw.Write(r.buf); r.err == nil {
+			r.err = r.zw.Close()
+		}
 	}
 	r.raw += uint64(len(r.buf))
 	r.buf = r.buf[:0]
 	return r.err
+}
+
+// finishShort writes a region that is in the buffer whole, at the better level:
+// that costs a millisecond, once, and the default does badly on so little (an
+// eighth larger than zstd's level 5).
+func (r *region) finishShort() error {
+	zw, err := newEncoder(zstd.SpeedBetterCompression)
+	if err != nil {
+		return err
+	}
+	zw.Reset((*sink)(r))
+	if _, err := zw.Write(r.buf); err != nil {
+		return err
+	}
+	return zw.Close()
 }
 
 // The ends of a region that was cut at a point: an empty last block, or an
