@@ -2,4 +2,7 @@ module github.com/gotach/profiler
 
 go 1.25.0
 
-require github.com/klauspost/compress v1.20.3
+require (
+	github.com/klauspost/compress v1.20.3
+	go.uber.org/goleak v1.3.0
+)

@@ -52,7 +52,12 @@ type Session struct {
 	Dropped       int64         `json:"dropped"` // samples lost: no room for them, or torn
 	Torn          int64         `json:"torn"`    // of these, walks dropped because the goroutine moved meanwhile
 	MaxGoroutines int           `json:"max_goroutines"`
-	Error         string        `json:"error,omitempty"` // what ended the session early
+	// Goroutines that ended and are not listed, and label spans left out,
+	// because there were too many to remember.
+	GoroutinesOmitted int64 `json:"goroutines_omitted,omitempty"`
+	LabelsOmitted     int64 `json:"labels_omitted,omitempty"`
+
+	Error string `json:"error,omitempty"` // what ended the session early
 }
 
 // Goroutine is what is known of one goroutine beyond its samples. Times are µs

@@ -45,12 +45,17 @@ type Out interface {
 	Goroutine(Goroutine)
 	// Labels says that from time t on the goroutine has these labels; called
 	// when they changed since the last call for it. The map becomes Out's.
+	// Neither side changes it any more, so a source may hand the same map out twice.
 	Labels(goroutine uint64, t time.Duration, labels map[string]string)
 	// Gone says that the goroutine has ended (or its id will not be seen again).
 	Gone(goroutine uint64)
 	Sample(*Sample)
-	// LeafPC counts a sample's innermost link-time address, if the source knows it.
+	// LeafPC counts a sample's innermost link-time address, if the source knows
+	// it. It belongs to the last Sample call.
 	LeafPC(addr uint64, onCPU bool)
+	// Fail says that the source cannot go on, such as after a recovered panic.
+	// The sampler then calls Stop as ever. May be called from any goroutine.
+	Fail(error)
 }
 
 // Stats says how a source is doing.

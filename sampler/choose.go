@@ -1,0 +1,60 @@
+package sampler
+
+import (
+	"fmt"
+
+	"github.com/gotach/profiler/sampler/internal/portable"
+	"github.com/gotach/profiler/sampler/internal/source"
+)
+
+// A candidate makes a source, or says in one sentence why this build has none.
+type candidate func() (source.Source, string)
+
+func portableSource() (source.Source, string) { return portable.New(), "" }
+
+// choose starts the source that the configuration asks for.
+func (s *Sampler) choose(sink Sink, native, portable candidate) error {
+	if s.cfg.Source != Portable {
+		reason, err := s.try(sink, native)
+		if err != nil {
+			reason = err.Error()
+		}
+		if reason == "" {
+			return nil
+		}
+		if s.cfg.Source == Native {
+			return fmt.Errorf("sampler: the native source cannot run: %s", reason)
+		}
+		s.reason = reason
+	}
+	reason, err := s.try(sink, portable)
+	if err == nil && reason != "" {
+		err = fmt.Errorf("%s", reason)
+	}
+	if err != nil {
+		return fmt.Errorf("sampler: the portable source cannot run: %w", err)
+	}
+	return nil
+}
+
+// try starts one source. A collector is used for one attempt only, so that
+// nothing a source said before it failed stays behind.
+func (s *Sampler) try(sink Sink, make candidate) (reason string, err error) {
+	src, reason := make()
+	if src == nil {
+		return reason, nil
+	}
+	out := newCollector(sink, s.start)
+	err = src.Start(source.Config{
+		Rate:       s.cfg.Rate,
+		Budget:     s.cfg.Budget,
+		System:     s.cfg.System,
+		WaitFrames: !s.cfg.NoWaitFrames,
+		Start:      s.start,
+	}, out)
+	if err != nil {
+		return "", err
+	}
+	s.src, s.out = src, out
+	return "", nil
+}

@@ -1,0 +1,270 @@
+package sampler
+
+import (
+	"cmp"
+	"errors"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gotach/profiler/internal/tachyon"
+	"github.com/gotach/profiler/sampler/internal/source"
+)
+
+// What a long session may remember. At these bounds goroutines take some
+// 20 MB, label spans as much again (the sources share equal label sets).
+const (
+	maxEnded      = 100_000 // goroutines that have ended
+	maxSpans      = 200_000 // label spans, of all goroutines
+	maxOwnerSpans = 10_000  // label spans of one goroutine
+)
+
+// collector turns what a source sees into samples for the sink, and keeps
+// what is known of each goroutine. The source calls it from one goroutine at a
+// time; the atomics are what Stats reads meanwhile.
+type collector struct {
+	sink  Sink
+	base  uint64 // µs, the wall clock at time 0
+	known map[uint64]*goroutine
+	pcs   map[uint64]*tachyon.LeafPC
+	ended int
+	spans int
+
+	sample  tachyon.Sample
+	skipped bool // the last Sample call left its sample out
+
+	samples       atomic.Int64
+	live, most    atomic.Int64
+	omitted       atomic.Int64
+	labelsOmitted atomic.Int64
+
+	fail   sync.Once
+	failed chan struct{} // closed after first is set
+	first  error
+}
+
+// goroutine is what is known of one goroutine.
+type goroutine struct {
+	source.Goroutine
+	own         bool // the profiler's: left out
+	ended       bool
+	revived     bool // seen again after its end, and not sampled since
+	seen        bool
+	full        bool // no more label spans for it
+	first, last time.Duration
+	labels      []tachyon.LabelSpan
+}
+
+func newCollector(sink Sink, start time.Time) *collector {
+	return &collector{
+		sink:   sink,
+		base:   uint64(start.UnixMicro()),
+		known:  make(map[uint64]*goroutine),
+		pcs:    make(map[uint64]*tachyon.LeafPC),
+		failed: make(chan struct{}),
+	}
+}
+
+// Fail remembers the first error and has the watcher stop the source.
+func (c *collector) Fail(err error) {
+	c.fail.Do(func() {
+		if err == nil {
+			err = errors.New("the source failed and did not say why")
+		}
+		c.first = err
+		close(c.failed)
+	})
+}
+
+// err returns the first error, nil while there is none.
+func (c *collector) err() error {
+	select {
+	case <-c.failed:
+		return c.first
+	default:
+		return nil
+	}
+}
+
+func (c *collector) Frame(f tachyon.Frame) uint32 { return c.sink.Intern(f) }
+
+func (c *collector) Goroutine(g source.Goroutine) {
+	if k := c.known[g.ID]; k != nil {
+		// The runtime's finalizer goroutine and those that C calls in on come
+		// and go under one id.
+		if k.ended {
+			k.ended, k.revived = false, true
+			c.ended--
+			c.alive(k, +1)
+		}
+		return
+	}
+	k := &goroutine{Goroutine: g, own: own(g.CreatedBy)}
+	c.known[g.ID] = k
+	c.alive(k, +1)
+}
+
+func (c *collector) alive(k *goroutine, d int64) {
+	if k.own {
+		return
+	}
+	if n := c.live.Add(d); n > c.most.Load() {
+		c.most.Store(n)
+	}
+}
+
+func (c *collector) Gone(id uint64) {
+	k := c.known[id]
+	if k == nil || k.ended {
+		return
+	}
+	k.ended = true
+	c.alive(k, -1)
+	switch {
+	case k.own || !k.seen:
+		delete(c.known, id)
+	case c.ended >= maxEnded:
+		delete(c.known, id)
+		c.spans -= len(k.labels)
+		c.omitted.Add(1)
+		c.labelsOmitted.Add(int64(len(k.labels)))
+	default:
+		c.ended++
+		k.labels = slices.Clip(k.labels)
+	}
+}
+
+func (c *collector) Labels(id uint64, t time.Duration, labels map[string]string) {
+	k := c.known[id]
+	if k == nil || k.own {
+		return
+	}
+	if k.full {
+		c.labelsOmitted.Add(1)
+		return
+	}
+	if c.spans >= maxSpans || len(k.labels) >= maxOwnerSpans-1 {
+		// No labels is less wrong from here on than the last ones kept.
+		k.full = true
+		c.labelsOmitted.Add(1)
+		labels = nil
+	}
+	if n := len(k.labels); n == 0 && len(labels) == 0 || n > 0 && maps.Equal(k.labels[n-1].Labels, labels) {
+		return
+	}
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	c.spans++
+	k.labels = append(k.labels, tachyon.LabelSpan{From: micros(t), Labels: labels})
+}
+
+func (c *collector) Sample(s *source.Sample) {
+	k := c.known[s.Goroutine]
+	c.skipped = k != nil && k.own
+	if c.skipped || c.err() != nil {
+		return
+	}
+	if k != nil {
+		if !k.seen {
+			k.seen = true
+			k.first = s.Time
+		}
+		if k.revived {
+			// The source forgot it, its labels too.
+			k.revived = false
+			if n := len(k.labels); n > 0 && k.labels[n-1].From < micros(s.Time) {
+				c.Labels(k.ID, s.Time, nil)
+			}
+		}
+		k.last = s.Time
+	}
+	c.sample = tachyon.Sample{
+		Thread: s.Goroutine,
+		Status: s.Status,
+		Time:   c.base + micros(s.Time),
+		Stack:  s.Stack,
+	}
+	if s.System {
+		c.sample.Interpreter = 1
+	}
+	if err := c.sink.Write(&c.sample); err != nil {
+		c.Fail(err)
+		return
+	}
+	c.samples.Add(1)
+}
+
+func (c *collector) LeafPC(addr uint64, onCPU bool) {
+	if c.skipped {
+		return
+	}
+	p := c.pcs[addr]
+	if p == nil {
+		p = &tachyon.LeafPC{Addr: addr}
+		c.pcs[addr] = p
+	}
+	if p.Wall < math.MaxUint32 {
+		p.Wall++
+	}
+	if onCPU && p.CPU < math.MaxUint32 {
+		p.CPU++
+	}
+}
+
+func (c *collector) goroutines() []tachyon.Goroutine {
+	list := make([]tachyon.Goroutine, 0, len(c.known))
+	for _, k := range c.known {
+		if k.own || !k.seen {
+			continue
+		}
+		list = append(list, tachyon.Goroutine{
+			ID:        k.ID,
+			Parent:    k.Parent,
+			CreatedBy: k.CreatedBy,
+			CreatedAt: k.CreatedAt,
+			First:     micros(k.first),
+			Last:      micros(k.last),
+			Labels:    k.labels,
+		})
+	}
+	slices.SortFunc(list, func(a, b tachyon.Goroutine) int { return cmp.Compare(a.ID, b.ID) })
+	return list
+}
+
+func (c *collector) leafPCs() *tachyon.LeafPCs {
+	if len(c.pcs) == 0 {
+		return nil
+	}
+	l := &tachyon.LeafPCs{PCs: make([]tachyon.LeafPC, 0, len(c.pcs))}
+	for _, addr := range slices.Sorted(maps.Keys(c.pcs)) {
+		l.PCs = append(l.PCs, *c.pcs[addr])
+	}
+	return l
+}
+
+func micros(d time.Duration) uint64 { return uint64(max(d, 0).Microseconds()) }
+
+// module is this module's path, as it starts the names of its functions.
+const module = "github.com/gotach/profiler"
+
+// own says of a goroutine, by the function that created it, that it is the
+// profiler's own. Goroutines that call into the profiler, such as the one that
+// calls Start, are the program's and stay in; so do those of the command's demo
+// and of tests, which live in packages of other names.
+func own(createdBy string) bool {
+	rest, ok := strings.CutPrefix(createdBy, module)
+	if !ok {
+		return false
+	}
+	for _, pkg := range [...]string{".", "/auto.", "/proftest.", "/writer.", "/sampler.", "/sampler/internal/portable.", "/sampler/internal/native."} {
+		if strings.HasPrefix(rest, pkg) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,288 @@
+package portable
+
+import "bytes"
+
+// The text of runtime.Stack, as src/runtime/traceback.go of Go 1.25, 1.26 and
+// 1.27 prints it. Goroutines are separated by an empty line:
+//
+//	goroutine 7 [chan receive, 5 minutes, locked to thread]:
+//	example.com/a.(*T).wait(...)
+//		/src/a/t.go:12
+//	example.com/a.run.func1(0xc000012345, {0x1, 0x2?})
+//		/src/a/a.go:34 +0x1d
+//	created by example.com/a.run in goroutine 1
+//		/src/a/a.go:30 +0x56
+//
+// The header (goroutineheader) may have " gp=0x… m=0 mp=0x…" (or "m=nil") after the
+// id. Within the brackets there is the wait reason, or else the status, then
+// any of " (leaked)", " (scan)", " (durable)", ", N minutes", ", locked to
+// thread", ", synctest bubble N". Labels follow in Go 1.26 inside the brackets,
+// as ` labels:{"key": "value", …}`, and in Go 1.27 after them, as
+// ` {key: "odd value", …}`.
+//
+// A function of "panic" stands for runtime.gopanic, arguments of "..." for an inlined
+// call. Other lines are "...N frames elided...", "non-Go function at pc=0x…",
+// what a C symbolizer says, "[originating from goroutine N]:" before an
+// ancestor's frames, and the runtime's complaints about a stack that it cannot walk.
+
+// header is what a goroutine's first line says.
+type header struct {
+	id     uint64
+	reason []byte // the wait reason or the status
+	labels []byte // as printed between the braces; nil: no labels
+}
+
+var (
+	goroutinePrefix = []byte("goroutine ")
+	labels126       = []byte(" labels:{")
+	leaked          = []byte(" (leaked)")
+	scan            = []byte(" (scan)")
+	durable         = []byte(" (durable)")
+)
+
+// parseHeader reads a goroutine's first line, without its newline.
+func parseHeader(line []byte) (h header, ok bool) {
+	rest, ok := bytes.CutPrefix(line, goroutinePrefix)
+	if !ok {
+		return h, false
+	}
+	h.id, rest, ok = cutNumber(rest)
+	if !ok || h.id == 0 {
+		return h, false
+	}
+	open := bytes.IndexByte(rest, '[')
+	if open < 0 || open == 0 || rest[open-1] != ' ' {
+		return h, false
+	}
+	rest = rest[open+1:]
+
+	// No reason or status holds a comma or a bracket, so what comes first of
+	// those ends it; nor do the attributes hold a bracket.
+	end := bytes.IndexAny(rest, ",]")
+	if end < 0 {
+		return h, false
+	}
+	var after []byte
+	if i := bytes.Index(rest, labels126); i >= 0 && i < bytes.IndexByte(rest, ']') {
+		end = min(end, i)
+		h.labels, after, ok = cutLabels(rest[i+len(labels126):])
+		if !ok || !bytes.Equal(after, []byte("]:")) {
+			return h, false
+		}
+	} else {
+		after = rest[bytes.IndexByte(rest, ']')+1:]
+		if in, found := bytes.CutPrefix(after, []byte(" {")); found {
+			h.labels, after, ok = cutLabels(in)
+			if !ok {
+				return h, false
+			}
+		}
+		if !bytes.Equal(after, []byte(":")) {
+			return h, false
+		}
+	}
+	h.reason = trimReason(rest[:end])
+	return h, len(h.reason) > 0
+}
+
+// trimReason removes what the header adds to the reason. Four wait reasons end
+// in " (durable)" themselves and keep it, so that a reason is the same string
+// that the runtime's own table has.
+func trimReason(r []byte) []byte {
+	if b, ok := bytes.CutSuffix(r, durable); ok {
+		switch string(b) {
+		case "chan receive", "chan send", "select", "sync.WaitGroup.Wait":
+		default:
+			r = b
+		}
+	}
+	r = bytes.TrimSuffix(r, scan)
+	return bytes.TrimSuffix(r, leaked)
+}
+
+// cutNumber reads decimal digits. More than 19 are an error, for they may not fit.
+func cutNumber(b []byte) (n uint64, rest []byte, ok bool) {
+	i := 0
+	for i < len(b) && '0' <= b[i] && b[i] <= '9' {
+		n = n*10 + uint64(b[i]-'0')
+		i++
+	}
+	return n, b[i:], 0 < i && i <= 19
+}
+
+// A lineKind says what the lines of a goroutine's stack are.
+type lineKind uint8
+
+const (
+	frameLine  lineKind = iota // a function and its place
+	elidedLine                 // frames that the runtime left out
+	cLine                      // a C function without a name
+	creatorLine
+)
+
+// line is one entry of a goroutine's stack.
+type line struct {
+	kind   lineKind
+	fn     []byte // function; of cLine maybe empty
+	place  []byte // file:line
+	file   []byte
+	line   int32
+	parent uint64 // of creatorLine
+}
+
+// body goes through the lines after a header.
+type body struct {
+	text []byte
+	// bad says that something in the text was not understood; the entries
+	// before it are then not to be trusted either.
+	bad bool
+	// unseen says that the runtime could not look at the stack.
+	unseen bool
+}
+
+var (
+	createdBy   = []byte("created by ")
+	inGoroutine = []byte(" in goroutine ")
+	originating = []byte("[originating from goroutine ")
+	elidedStart = []byte("...")
+	elidedEnd   = []byte(" frames elided...")
+	nonGo       = []byte("non-Go function")
+	unavailable = []byte("\tgoroutine running on other thread; stack unavailable")
+	panicName   = []byte("panic")
+	gopanic     = []byte("runtime.gopanic")
+)
+
+// next returns the next entry; false at the end or when the text is bad.
+func (b *body) next() (l line, ok bool) {
+	first, rest := cutLine(b.text)
+	if len(first) == 0 {
+		b.bad = b.bad || len(rest) > 0
+		return l, false
+	}
+	switch {
+	case first[0] == '[' && bytes.HasPrefix(first, originating):
+		return l, false // only ancestors' frames follow
+	case first[0] == '\t' && bytes.Equal(first, unavailable):
+		b.unseen = true
+		b.text = rest
+		return b.next()
+	case first[0] == '.' && bytes.HasPrefix(first, elidedStart) && bytes.HasSuffix(first, elidedEnd):
+		b.text = rest
+		return line{kind: elidedLine}, true
+	case first[0] == 'n' && bytes.HasPrefix(first, nonGo):
+		// With a symbolizer that does not know the function, its place follows.
+		if len(rest) > 0 && rest[0] == '\t' {
+			_, rest = cutLine(rest)
+		}
+		b.text = rest
+		return line{kind: cLine}, true
+	}
+
+	place, rest := cutLine(rest)
+	if len(place) < 2 || place[0] != '\t' {
+		return l, b.fail()
+	}
+	if !l.setPlace(place[1:]) {
+		return l, b.fail()
+	}
+	b.text = rest
+
+	if by, found := bytes.CutPrefix(first, createdBy); found {
+		l.kind = creatorLine
+		l.fn = by
+		if i := bytes.LastIndex(by, inGoroutine); i >= 0 {
+			id, after, ok := cutNumber(by[i+len(inGoroutine):])
+			if !ok || len(after) > 0 {
+				return l, b.fail()
+			}
+			l.fn, l.parent = by[:i], id
+		}
+		return l, len(l.fn) > 0 || b.fail()
+	}
+	// Arguments hold no parentheses, names of methods do. A C function's line has neither.
+	l.fn = first
+	if first[len(first)-1] == ')' {
+		open := bytes.LastIndexByte(first, '(')
+		if open <= 0 {
+			return l, b.fail()
+		}
+		l.fn = first[:open]
+	} else if !bytes.Contains(place, []byte(" pc=0x")) {
+		return l, b.fail()
+	}
+	if bytes.Equal(l.fn, panicName) {
+		l.fn = gopanic
+	}
+	return l, true
+}
+
+// setPlace reads "file:line" with what may follow: " +0x1d", " fp=0x… sp=0x… pc=0x…" or " pc=0x…".
+func (l *line) setPlace(s []byte) bool {
+	for {
+		i := bytes.LastIndexByte(s, ' ')
+		if i < 0 || !isOffset(s[i+1:]) {
+			break
+		}
+		s = s[:i]
+	}
+	colon := bytes.LastIndexByte(s, ':')
+	if colon <= 0 {
+		return false
+	}
+	n, after, ok := cutNumber(s[colon+1:])
+	if !ok || len(after) > 0 || n > 1<<31-1 {
+		return false
+	}
+	l.place, l.file, l.line = s, s[:colon], int32(n)
+	return true
+}
+
+// isOffset tells the words after a place from the end of a file name with spaces.
+func isOffset(w []byte) bool {
+	_, hex, ok := bytes.Cut(w, []byte("0x"))
+	if !ok || len(hex) == 0 {
+		return false
+	}
+	for _, c := range hex {
+		if !('0' <= c && c <= '9' || 'a' <= c && c <= 'f') {
+			return false
+		}
+	}
+	switch string(w[:len(w)-len(hex)-2]) {
+	case "+", "fp=", "sp=", "pc=":
+		return true
+	}
+	return false
+}
+
+func (b *body) fail() bool {
+	b.bad = true
+	return false
+}
+
+func cutLine(b []byte) (line, rest []byte) {
+	if i := bytes.IndexByte(b, '\n'); i >= 0 {
+		return b[:i], b[i+1:]
+	}
+	return b, nil
+}
+
+// cutGoroutine splits off the first goroutine's text, header and body. whole is
+// false if nothing says that the text of it is complete.
+func cutGoroutine(text []byte) (head, stack, rest []byte, whole bool) {
+	// The empty line must be followed by a header: the runtime's complaints
+	// about a broken stack hold text of any kind.
+	end := 0
+	for {
+		i := bytes.Index(text[end:], []byte("\n\n"))
+		if i < 0 {
+			head, stack = cutLine(text)
+			return head, stack, nil, false
+		}
+		end += i + 2
+		if bytes.HasPrefix(text[end:], goroutinePrefix) {
+			head, stack = cutLine(text[:end-1])
+			return head, stack, text[end:], true
+		}
+	}
+}

@@ -1,0 +1,316 @@
+package portable
+
+import (
+	"bytes"
+	"hash/maphash"
+	"time"
+
+	"github.com/gotach/profiler/internal/tachyon"
+	"github.com/gotach/profiler/sampler/internal/source"
+)
+
+// maxLabelSets bounds how many parsed label sets are remembered by their text.
+const maxLabelSets = 4096
+
+// oldAge is after how many texts without it a goroutine counts as ended while texts are
+// cut short, so that what is kept of ended ones stays bounded then too.
+const oldAge = 64
+
+// snapshot is what the last text said, and what is kept from text to text so
+// that a goroutine whose lines did not change is not parsed again.
+type snapshot struct {
+	out        source.Out
+	waitFrames bool
+	seed       maphash.Seed
+
+	known    map[uint64]*goroutine
+	places   map[string]uint32            // frame id by function, newline, file:line
+	reasons  map[string]reason            // by the words of the header
+	sets     map[string]map[string]string // label set by its text
+	elided   uint32                       // frame ids
+	nonGo    uint32
+	hasMarks bool // elided and nonGo are set
+	scratch  []byte
+
+	turn       uint64 // counts texts
+	goroutines int    // in the last text, without the caller
+	now        []*goroutine
+	runnable   []*goroutine
+}
+
+// goroutine is what is known of one goroutine.
+type goroutine struct {
+	id      uint64
+	turn    uint64 // the last text it was in
+	body    uint64 // hash of its lines after the header
+	labels  uint64 // hash of its labels as printed; 0: none
+	stack   []uint32
+	reason  reason
+	panics  bool
+	running bool // this turn
+	relabel bool // set differs from what Out knows
+	set     map[string]string
+}
+
+// A reason is one wait reason or status of the runtime.
+type reason struct {
+	state state
+	frame uint32 // the wait frame
+	ok    bool
+}
+
+type state uint8
+
+const (
+	waiting state = iota
+	runnable
+	running
+	syscall
+)
+
+// lost counts samples that a text did not yield.
+type lost struct {
+	dropped int64 // torn ones included
+	torn    int64
+}
+
+func (s *snapshot) init(out source.Out, waitFrames bool) {
+	s.out, s.waitFrames = out, waitFrames
+	s.seed = maphash.MakeSeed()
+	s.known = make(map[uint64]*goroutine)
+	s.places = make(map[string]uint32)
+	s.reasons = make(map[string]reason)
+	s.sets = make(map[string]map[string]string)
+}
+
+// read takes one text of runtime.Stack. all says that it is complete. The first
+// goroutine in it is the caller, this source's own, and left out.
+func (s *snapshot) read(text []byte, all bool) (l lost) {
+	if !s.hasMarks {
+		s.hasMarks = true
+		s.elided = s.out.Frame(tachyon.Frame{Func: "[frames elided]"})
+		s.nonGo = s.out.Frame(tachyon.Frame{Func: "[non-Go function]"})
+	}
+	s.turn++
+	s.goroutines = 0
+	s.now, s.runnable = s.now[:0], s.runnable[:0]
+	_, _, text, _ = cutGoroutine(text)
+	for len(text) > 0 {
+		var head, stack []byte
+		var whole bool
+		head, stack, text, whole = cutGoroutine(text)
+		if !whole && !all {
+			break
+		}
+		s.goroutines++
+		h, ok := parseHeader(head)
+		g := s.known[h.id]
+		if !ok {
+			l.dropped++
+			if g != nil {
+				g.turn = s.turn
+			}
+			continue
+		}
+		fresh := g == nil
+		if fresh {
+			g = &goroutine{id: h.id}
+		} else if g.turn == s.turn {
+			l.dropped++ // the same id twice is nonsense
+			continue
+		}
+		// Marked before its stack is understood: it has not gone.
+		g.turn = s.turn
+		if sum := maphash.Bytes(s.seed, stack); fresh || sum != g.body || g.stack == nil {
+			unseen, ok := s.parse(g, stack, fresh)
+			if !ok || unseen {
+				l.dropped++
+				if unseen {
+					l.torn++
+				}
+				g.stack = nil // whatever comes next is parsed
+				continue
+			}
+			g.body = sum
+		}
+		if fresh {
+			s.known[g.id] = g
+		}
+		s.label(g, h.labels)
+		g.reason = s.reason(h.reason)
+		g.running = g.reason.state == running
+		if g.reason.state == runnable {
+			s.runnable = append(s.runnable, g)
+		}
+		s.now = append(s.now, g)
+	}
+	switch {
+	case all:
+		s.forget(s.turn)
+	case s.turn%oldAge == 0:
+		// Out copes with one that turns up again.
+		s.forget(s.turn - oldAge + 1)
+	}
+	return l
+}
+
+// parse reads the lines after a goroutine's header into g.
+func (s *snapshot) parse(g *goroutine, text []byte, fresh bool) (unseen, ok bool) {
+	about := source.Goroutine{ID: g.id}
+	// The first element is where the wait frame goes.
+	g.stack = append(g.stack[:0], 0)
+	g.panics = false
+	b := body{text: text}
+	for {
+		l, more := b.next()
+		if !more {
+			break
+		}
+		switch l.kind {
+		case elidedLine:
+			g.stack = append(g.stack, s.elided)
+		case cLine:
+			g.stack = append(g.stack, s.nonGo)
+		case creatorLine:
+			if fresh {
+				about.Parent = l.parent
+				about.CreatedBy = string(l.fn)
+				about.CreatedAt = string(l.place)
+			}
+		default:
+			if len(l.fn) == len(gopanic) && bytes.Equal(l.fn, gopanic) {
+				g.panics = true
+			}
+			g.stack = append(g.stack, s.frame(&l))
+		}
+	}
+	if b.bad {
+		return false, false
+	}
+	if fresh && !b.unseen {
+		s.out.Goroutine(about)
+	}
+	return b.unseen, true
+}
+
+// frame returns the id of a frame. Only one that was never seen is copied.
+func (s *snapshot) frame(l *line) uint32 {
+	s.scratch = append(append(append(s.scratch[:0], l.fn...), '\n'), l.place...)
+	if id, ok := s.places[string(s.scratch)]; ok {
+		return id
+	}
+	key := string(s.scratch)
+	fn, file := key[:len(l.fn)], key[len(l.fn)+1:][:len(l.file)]
+	id := s.out.Frame(tachyon.Frame{Func: fn, File: file, Line: l.line})
+	s.places[key] = id
+	return id
+}
+
+// reason returns what the words in a header's brackets mean.
+func (s *snapshot) reason(words []byte) reason {
+	if r, ok := s.reasons[string(words)]; ok {
+		return r
+	}
+	w := string(words)
+	r := reason{state: waiting}
+	switch w {
+	case "running":
+		r.state = running
+	case "runnable", "preempted", "copystack", "idle":
+		r.state = runnable
+	case "syscall":
+		r.state = syscall
+	}
+	r.frame = s.out.Frame(tachyon.Frame{Func: "[" + w + "]"})
+	s.reasons[w] = r
+	return r
+}
+
+// label notes a change of g's labels.
+func (s *snapshot) label(g *goroutine, text []byte) {
+	var sum uint64
+	if text != nil {
+		sum = maphash.Bytes(s.seed, text) | 1
+	}
+	if sum == g.labels {
+		return
+	}
+	g.labels = sum
+	g.relabel = true
+	if text == nil {
+		g.set = nil
+		return
+	}
+	set, ok := s.sets[string(text)]
+	if !ok {
+		if set, ok = parseLabels(text); !ok {
+			set = nil
+		}
+		if len(s.sets) >= maxLabelSets {
+			clear(s.sets)
+		}
+		s.sets[string(text)] = set
+	}
+	g.set = set
+}
+
+// forget tells of the goroutines that were last seen before the given turn.
+func (s *snapshot) forget(turn uint64) {
+	if len(s.known) == len(s.now) {
+		return
+	}
+	for id, g := range s.known {
+		if g.turn < turn {
+			delete(s.known, id)
+			s.out.Gone(id)
+		}
+	}
+}
+
+// emit hands out the samples of the last text. n(k) is a random number below k.
+func (s *snapshot) emit(at time.Duration, procs int, n func(k int) int) {
+	// What the text calls running took its P already.
+	free := procs
+	for _, g := range s.now {
+		if g.running {
+			free--
+		}
+	}
+	for i := 0; i < len(s.runnable) && i < free; i++ {
+		j := i + n(len(s.runnable)-i)
+		s.runnable[i], s.runnable[j] = s.runnable[j], s.runnable[i]
+		s.runnable[i].running = true
+	}
+
+	var sample source.Sample
+	for _, g := range s.now {
+		if g.relabel {
+			g.relabel = false
+			s.out.Labels(g.id, at, g.set)
+		}
+		sample = source.Sample{Goroutine: g.id, Status: g.status(), Time: at, Stack: g.stack[1:]}
+		if s.waitFrames && (g.reason.state == waiting || g.reason.state == syscall) {
+			g.stack[0] = g.reason.frame
+			sample.Stack = g.stack
+		}
+		s.out.Sample(&sample)
+	}
+}
+
+func (g *goroutine) status() (st tachyon.Status) {
+	switch {
+	case g.running:
+		st = tachyon.HasGIL | tachyon.OnCPU
+	case g.reason.state == runnable:
+		st = tachyon.GILRequested
+	case g.reason.state == syscall:
+		st = tachyon.Unknown
+	}
+	if g.panics {
+		st |= tachyon.HasException
+	}
+	if g.id == 1 {
+		st |= tachyon.MainThread
+	}
+	return st
+}

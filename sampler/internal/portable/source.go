@@ -1,0 +1,173 @@
+// Package portable is the source that needs nothing but the public runtime API.
+//
+// Each tick is one call of runtime.Stack for all goroutines, and its text is
+// parsed: unlike runtime.GoroutineProfile it says which goroutine is which, what
+// it waits for, what created it, and its labels where this Go version prints
+// them (1.27, and 1.26 with GODEBUG=tracebacklabels=1).
+//
+// runtime.Stack stops the whole program while it prints, a tenth of a
+// millisecond with ten goroutines and a tenth of a second with ten thousand. A
+// pacer lowers the rate of ticks so that all this stays within the budget.
+//
+// What the text cannot tell:
+//
+//   - Who was running. By the time the world has stopped, the goroutines that ran
+//     are runnable like those that waited for a P, and this source's own
+//     goroutine took a P from one of them. Of the runnable ones as many as there are Ps
+//     are therefore taken for running, chosen at random anew each tick. Over many
+//     ticks each runnable goroutine gets its share of the CPU.
+//   - The runtime's own goroutines and most runtime frames, which it leaves out.
+//   - The middle of stacks of more than 100 frames. A frame "[frames elided]"
+//     stands there.
+package portable
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gotach/profiler/sampler/internal/source"
+)
+
+// The sizes of the text buffer.
+const (
+	minBuffer = 64 << 10
+	// maxBuffer holds some 60,000 goroutines; those beyond are dropped and counted.
+	// More would make the profiler the largest object of many programs.
+	maxBuffer = 64 << 20
+	// perGoroutine is the first guess at the text of one goroutine.
+	perGoroutine = 1 << 10
+	// shrinkAfter is how many ticks in a row must leave most of the buffer
+	// unused before it is given back.
+	shrinkAfter = 256
+)
+
+// Source is the portable source.
+type Source struct {
+	cfg   source.Config
+	out   source.Out
+	quit  chan struct{}
+	ended sync.WaitGroup
+
+	snapshot snapshot
+	buf      []byte
+	slack    int // ticks in a row that left most of buf unused
+
+	began   time.Duration
+	ticks   atomic.Int64
+	dropped atomic.Int64
+	torn    atomic.Int64
+	cost    atomic.Int64
+	stopped atomic.Int64 // when; 0 while it runs
+}
+
+// New returns the source, not started.
+func New() *Source { return &Source{quit: make(chan struct{})} }
+
+// Name returns "portable".
+func (s *Source) Name() string { return "portable" }
+
+// Start begins to sample. It never fails.
+func (s *Source) Start(cfg source.Config, out source.Out) error {
+	s.cfg, s.out = cfg, out
+	s.began = time.Since(cfg.Start)
+	s.snapshot.init(out, cfg.WaitFrames)
+	s.ended.Add(1)
+	go s.run() // not WaitGroup.Go, which would hide who created it
+	return nil
+}
+
+// Stop ends sampling. A tick under way is finished first.
+func (s *Source) Stop() {
+	close(s.quit)
+	s.ended.Wait()
+}
+
+// Stats returns how sampling is going.
+func (s *Source) Stats() source.Stats {
+	now := time.Duration(s.stopped.Load())
+	if now == 0 {
+		now = time.Since(s.cfg.Start)
+	}
+	return source.Stats{
+		// The first tick is at time 0.
+		TicksAsked:   1 + int64(float64(now-s.began)/float64(time.Second)*float64(s.cfg.Rate)),
+		TicksReached: s.ticks.Load(),
+		Dropped:      s.dropped.Load(),
+		Torn:         s.torn.Load(),
+		Cost:         time.Duration(s.cost.Load()),
+	}
+}
+
+// run ticks until Stop. Whatever goes wrong here or in what it calls must not
+// end the program that is being profiled.
+func (s *Source) run() {
+	defer s.ended.Done()
+	defer func() {
+		s.stopped.Store(int64(time.Since(s.cfg.Start)))
+		if p := recover(); p != nil {
+			s.out.Fail(fmt.Errorf("the portable source panicked: %v\n%s", p, debug.Stack()))
+		}
+	}()
+	s.buf = make([]byte, min(max(minBuffer, runtime.NumGoroutine()*perGoroutine), maxBuffer))
+	pace := newPacer(s.cfg.Rate, s.cfg.Budget, s.began)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-s.quit:
+			return
+		case <-timer.C:
+		}
+		procs := runtime.GOMAXPROCS(0)
+		cost := s.tick(procs)
+		s.ticks.Add(1)
+		s.cost.Add(int64(cost))
+		timer.Reset(pace.next(time.Since(s.cfg.Start), cost, procs))
+	}
+}
+
+// tick looks at all goroutines once and returns the CPU time that took. The
+// program is stopped while runtime.Stack prints, so that counts for every P; what
+// comes after takes one.
+func (s *Source) tick(procs int) time.Duration {
+	at := time.Since(s.cfg.Start)
+	n := runtime.Stack(s.buf, true)
+	printed := time.Since(s.cfg.Start) - at
+	all := n < len(s.buf)
+
+	lost := s.snapshot.read(s.buf[:n], all)
+	if !all {
+		// The text ends in the middle, and nothing says how many are missing.
+		lost.dropped += max(0, int64(runtime.NumGoroutine())-int64(s.snapshot.goroutines)-lost.dropped)
+	}
+	s.dropped.Add(lost.dropped)
+	s.torn.Add(lost.torn)
+	s.snapshot.emit(at, procs, rand.IntN)
+	s.resize(n)
+	return printed*time.Duration(procs) + (time.Since(s.cfg.Start) - at - printed)
+}
+
+// resize fits the buffer to what the last tick printed, for the next one.
+func (s *Source) resize(n int) {
+	size := len(s.buf)
+	switch {
+	case n == size:
+		s.slack = 0
+		if size < maxBuffer {
+			guess := runtime.NumGoroutine() * perGoroutine
+			s.buf = make([]byte, min(max(2*size, guess), maxBuffer))
+		}
+	case n < size/8 && size > minBuffer:
+		if s.slack++; s.slack >= shrinkAfter {
+			s.slack = 0
+			s.buf = make([]byte, max(size/4, minBuffer))
+		}
+	default:
+		s.slack = 0
+	}
+}

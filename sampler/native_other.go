@@ -1,0 +1,14 @@
+//go:build !linux
+
+package sampler
+
+import (
+	"runtime"
+
+	"github.com/gotach/profiler/sampler/internal/source"
+)
+
+// nativeSource says why this build has no native source.
+func nativeSource() (source.Source, string) {
+	return nil, "there is no native source for " + runtime.GOOS + "/" + runtime.GOARCH
+}

@@ -1,0 +1,255 @@
+// Package sampler looks at every goroutine of its own process many times a
+// second and hands what it sees, as samples, to a [Sink].
+//
+// It chooses one of two sources. The native one walks stacks without stopping
+// the program and is only there on some systems. The portable one needs nothing
+// but the public runtime API, stops the program for each look, and therefore
+// looks less often where a look is dear. Everything after the source is the
+// same for both.
+package sampler
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/gotach/profiler/internal/tachyon"
+	"github.com/gotach/profiler/sampler/internal/source"
+)
+
+// The values of [Config].Source.
+const (
+	Auto     = "auto"     // native where it works, else portable
+	Native   = "native"   // native or an error
+	Portable = "portable" // portable even where native works
+)
+
+// The bounds of [Config].
+const (
+	DefaultRate   = 1000
+	MaxRate       = 10_000
+	DefaultBudget = 1.0
+)
+
+// Config says what to sample. The zero value is valid.
+type Config struct {
+	// Rate is how many looks a second are asked for; 0 is DefaultRate, at most MaxRate.
+	Rate int
+	// Budget is what sampling may cost, in percent of the CPU time that
+	// GOMAXPROCS cores have, above 0 and up to 100; 0 is DefaultBudget.
+	Budget float64
+	// Source is Auto, Native or Portable; "" is Auto.
+	Source string
+	// System asks for the runtime's own goroutines too, where the source sees them.
+	System bool
+	// NoWaitFrames leaves out the frame ("", "[chan receive]", 0) that a waiting
+	// goroutine's stack starts with otherwise.
+	NoWaitFrames bool
+	// Start is the time that samples count from; zero is the call of Start.
+	Start time.Time
+	// OnError is called once if sampling ends before Stop because the sink or the
+	// source failed, after the source has stopped, from a goroutine of its own.
+	// It may call Stop. Stop does not wait for it.
+	OnError func(error)
+}
+
+// Sink takes the samples. The sampler calls it from one goroutine at a time and
+// no more after Stop has returned. After Write's first error it is not called
+// again. A Sink must not call Stop.
+type Sink interface {
+	// Intern returns the number by which samples name the frame.
+	Intern(tachyon.Frame) uint32
+	// Write takes a sample whose Stack holds numbers from Intern. The sample is
+	// the sampler's and valid during the call only.
+	Write(*tachyon.Sample) error
+}
+
+// Stats says how sampling is going, or how it went.
+type Stats struct {
+	Source string // native or portable
+	Reason string // why this source, where another was wanted
+	Rate   int    // ticks a second asked for
+	Budget float64
+
+	Duration     time.Duration // of sampling, so far
+	TicksAsked   int64         // that Rate asks for in Duration
+	TicksReached int64
+	Samples      int64         // given to the sink
+	Dropped      int64         // samples lost, torn ones included
+	Torn         int64         // of these, because the goroutine moved meanwhile
+	Cost         time.Duration // CPU time of all cores that sampling took, stopped ones included
+
+	Goroutines        int   // alive at the last look, without the profiler's own
+	MaxGoroutines     int   // most at any look
+	GoroutinesOmitted int64 // ended ones that Sampler.Goroutines leaves out
+	LabelsOmitted     int64 // label spans that Sampler.Goroutines leaves out
+}
+
+// Describe fills the fields of s that the sampler knows, all but Error.
+func (st Stats) Describe(s *tachyon.Session) {
+	s.Source, s.SourceReason = st.Source, st.Reason
+	s.Rate, s.Budget, s.Cost = st.Rate, st.Budget, st.Cost
+	s.Duration = st.Duration
+	if sec := st.Duration.Seconds(); sec > 0 {
+		s.RateReached = float64(st.TicksReached) / sec
+	}
+	s.TicksAsked, s.TicksReached = st.TicksAsked, st.TicksReached
+	s.Samples, s.Dropped, s.Torn = st.Samples, st.Dropped, st.Torn
+	s.MaxGoroutines = st.MaxGoroutines
+	s.GoroutinesOmitted, s.LabelsOmitted = st.GoroutinesOmitted, st.LabelsOmitted
+}
+
+// Sampler is sampling under way, or over.
+type Sampler struct {
+	cfg    Config
+	start  time.Time
+	src    source.Source
+	reason string
+	out    *collector
+
+	quit    chan struct{} // closed by the first Stop
+	quitted sync.Once
+	stopped chan struct{} // closed when the source has stopped; what follows is then final
+	took    time.Duration
+}
+
+// Start begins to sample. It checks the configuration, and with Source Auto
+// falls back to the portable source where the native one does not work;
+// Stats.Reason then says why.
+func Start(cfg Config, sink Sink) (*Sampler, error) {
+	return start(cfg, sink, nativeSource, portableSource)
+}
+
+func start(cfg Config, sink Sink, native, portable candidate) (*Sampler, error) {
+	if err := cfg.complete(); err != nil {
+		return nil, err
+	}
+	if sink == nil {
+		return nil, errors.New("sampler: no sink")
+	}
+	s := &Sampler{
+		cfg:     cfg,
+		start:   cfg.Start,
+		quit:    make(chan struct{}),
+		stopped: make(chan struct{}),
+	}
+	err := s.choose(sink, native, portable)
+	if err != nil {
+		return nil, err
+	}
+	go s.watch()
+	return s, nil
+}
+
+// complete puts the defaults in and checks the rest.
+func (c *Config) complete() error {
+	if c.Rate == 0 {
+		c.Rate = DefaultRate
+	}
+	if c.Rate < 0 || c.Rate > MaxRate {
+		return fmt.Errorf("sampler: rate %d is not between 1 and %d a second", c.Rate, MaxRate)
+	}
+	if c.Budget == 0 {
+		c.Budget = DefaultBudget
+	}
+	if math.IsNaN(c.Budget) || c.Budget < 0 || c.Budget > 100 {
+		return fmt.Errorf("sampler: budget %v is not between 0 and 100 percent", c.Budget)
+	}
+	switch c.Source {
+	case "":
+		c.Source = Auto
+	case Auto, Native, Portable:
+	default:
+		return fmt.Errorf("sampler: source %q is not %s, %s or %s", c.Source, Auto, Native, Portable)
+	}
+	now := time.Now()
+	if c.Start.IsZero() {
+		c.Start = now
+	}
+	// A time without a monotonic reading gets one here, so that a step of the
+	// wall clock cannot move samples.
+	c.Start = now.Add(c.Start.Sub(now))
+	return nil
+}
+
+// watch stops the source when Stop asks for it or when something failed. It is
+// there because what fails does so on the source's own goroutine, which
+// cannot wait for itself to end.
+func (s *Sampler) watch() {
+	early := false
+	select {
+	case <-s.quit:
+	case <-s.out.failed:
+		early = true
+	}
+	s.src.Stop()
+	s.took = time.Since(s.start)
+	close(s.stopped)
+	if early && s.cfg.OnError != nil {
+		s.cfg.OnError(s.out.err())
+	}
+}
+
+// Stop ends sampling and returns once the last sample is with the sink and
+// nothing of the sampler runs any more. It returns the error that ended sampling
+// early, if one did. It may be called any number of times, from any goroutine
+// but the sink's.
+func (s *Sampler) Stop() error {
+	s.quitted.Do(func() { close(s.quit) })
+	<-s.stopped
+	return s.out.err()
+}
+
+// Stats returns how sampling is going, at any time.
+func (s *Sampler) Stats() Stats {
+	var d time.Duration
+	select {
+	case <-s.stopped:
+		d = s.took
+	default:
+		d = time.Since(s.start)
+	}
+	src := s.src.Stats()
+	return Stats{
+		Source:            s.src.Name(),
+		Reason:            s.reason,
+		Rate:              s.cfg.Rate,
+		Budget:            s.cfg.Budget,
+		Duration:          d,
+		TicksAsked:        src.TicksAsked,
+		TicksReached:      src.TicksReached,
+		Samples:           s.out.samples.Load(),
+		Dropped:           src.Dropped,
+		Torn:              src.Torn,
+		Cost:              src.Cost,
+		Goroutines:        int(s.out.live.Load()),
+		MaxGoroutines:     int(s.out.most.Load()),
+		GoroutinesOmitted: s.out.omitted.Load(),
+		LabelsOmitted:     s.out.labelsOmitted.Load(),
+	}
+}
+
+// Goroutines returns what is known of each goroutine beyond its samples, by
+// ascending id; nil before Stop has returned. Of goroutines that ended, the
+// first maxEnded are listed; Stats.GoroutinesOmitted counts the rest.
+func (s *Sampler) Goroutines() []tachyon.Goroutine {
+	select {
+	case <-s.stopped:
+		return s.out.goroutines()
+	default:
+		return nil
+	}
+}
+
+// LeafPCs returns how often each address was innermost; nil before Stop has
+// returned and where the source knows no addresses. Its text bounds are zero.
+func (s *Sampler) LeafPCs() *tachyon.LeafPCs {
+	select {
+	case <-s.stopped:
+		return s.out.leafPCs()
+	default:
+		return nil
+	}
+}
