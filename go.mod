@@ -6,3 +6,5 @@ require (
 	github.com/klauspost/compress v1.20.3
 	go.uber.org/goleak v1.3.0
 )
+
+require golang.org/x/sys v0.43.0

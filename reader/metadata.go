@@ -1,0 +1,123 @@
+package reader
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"hash/crc32"
+	"io"
+	"strings"
+
+	"github.com/gotach/profiler/internal/tachyon"
+)
+
+// Metadata returns what gotach itself added to the file. A file of another
+// writer has none, which gives a Metadata whose fields are nil. Kinds this
+// version does not know are left out; MetadataObjects has them. The only error
+// is a [*FormatError] for an object of gotach's that is broken.
+func (r *Reader) Metadata() (*Metadata, error) {
+	m := &Metadata{}
+	for _, s := range r.spare {
+		kind, ok := metadataKind(s.text)
+		if !ok {
+			continue
+		}
+		if err := decodeMetadata(m, kind, s.text); err != nil {
+			return nil, r.errorAt(s.offset, "metadata of kind %q: %w", kind, err)
+		}
+	}
+	return m, nil
+}
+
+// MetadataObjects returns gotach's metadata as it is in the file, of every
+// kind: JSON objects whose first key is "gotach".
+func (r *Reader) MetadataObjects() []string {
+	var list []string
+	for _, s := range r.spare {
+		if _, ok := metadataKind(s.text); ok {
+			list = append(list, s.text)
+		}
+	}
+	return list
+}
+
+// metadataKind returns the value of the first key of an object if the key is
+// "gotach" and the value is a string. Other strings are none of our business.
+func metadataKind(s string) (kind string, ok bool) {
+	if !strings.HasPrefix(s, "{") {
+		return "", false
+	}
+	d := json.NewDecoder(strings.NewReader(s))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return "", false
+	}
+	if t, err := d.Token(); err != nil || t != "gotach" {
+		return "", false
+	}
+	t, err := d.Token()
+	if err != nil {
+		return "", false
+	}
+	kind, ok = t.(string)
+	return kind, ok
+}
+
+var errTwice = errors.New("there is more than one")
+
+// decodeMetadata adds one object to m.
+func decodeMetadata(m *Metadata, kind, s string) error {
+	b := []byte(s)
+	switch kind {
+	case tachyon.KindSession:
+		if m.Session != nil {
+			return errTwice
+		}
+		return json.Unmarshal(b, &m.Session)
+	case tachyon.KindGoroutines:
+		var part struct {
+			Goroutines []tachyon.Goroutine `json:"goroutines"`
+		}
+		if err := json.Unmarshal(b, &part); err != nil {
+			return err
+		}
+		m.Goroutines = append(m.Goroutines, part.Goroutines...)
+		return nil
+	case tachyon.KindPCs:
+		if m.PCs != nil {
+			return errTwice
+		}
+		return json.Unmarshal(b, &m.PCs)
+	case tachyon.KindChecksum:
+		if m.Checksum != nil {
+			return errTwice
+		}
+		return json.Unmarshal(b, &m.Checksum)
+	}
+	if !json.Valid(bytes.TrimSpace(b)) {
+		return errors.New("not a JSON object")
+	}
+	return nil
+}
+
+// VerifyChecksum compares the sample region with the checksum in the file's
+// metadata. present is false, and nothing compared, where the file has none,
+// as those of other writers. A wrong sum is a [*FormatError] that wraps
+// [ErrChecksum].
+func (r *Reader) VerifyChecksum() (present bool, err error) {
+	m, err := r.Metadata()
+	if err != nil || m.Checksum == nil {
+		return false, err
+	}
+	sum := crc32.New(crc32.MakeTable(crc32.Castagnoli))
+	region := io.NewSectionReader(r.src, tachyon.HeaderSize, r.SampleBytes())
+	// NewSectionReader has no WriterTo, so this copies by the buffer.
+	if n, err := io.Copy(sum, region); err != nil {
+		return true, r.ioError(tachyon.HeaderSize+n, err)
+	} else if n < r.SampleBytes() {
+		return true, r.ioError(tachyon.HeaderSize+n, io.EOF)
+	}
+	if got, want := sum.Sum32(), m.Checksum.CRC32C; got != want {
+		return true, r.errorAt(tachyon.HeaderSize, "%w: %08x, not %08x", ErrChecksum, got, want)
+	}
+	return true, nil
+}

@@ -1,0 +1,199 @@
+// Package reader reads Tachyon files, in the layout of the format document and
+// in the one CPython 3.15 was released with, of either byte order.
+//
+//	r, err := reader.Open("app.tach")
+//	if err != nil { … }
+//	defer r.Close()
+//	for s, err := range r.Samples() {
+//		if err != nil { … }
+//		for _, id := range s.Stack { // innermost first
+//			f := r.Frames()[id]
+//			…
+//		}
+//	}
+//
+// Files are not trusted. A broken one gives a [*FormatError] with the offset,
+// never a panic. Memory is bounded: the tables take at most some twenty times
+// their size in the file; the samples are decoded as a stream, with a
+// decompression window of at most 8 MiB and, for the stacks of the threads, at
+// most 32 MiB and 128 times the file's size.
+//
+// What CPython's own reader accepts in its own layout is accepted here, too,
+// except for an unknown compression, which it takes for none. In the document's
+// layout, whose files are gotach's, every count, size and offset has to fit.
+package reader
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/gotach/profiler/internal/tachyon"
+)
+
+// What samples and files are made of.
+type (
+	Frame    = tachyon.Frame
+	Span     = tachyon.Span
+	Sample   = tachyon.Sample
+	Status   = tachyon.Status
+	Header   = tachyon.Header
+	Footer   = tachyon.Footer
+	Layout   = tachyon.Layout
+	Metadata = tachyon.Metadata
+)
+
+// A Reader is an open Tachyon file. All methods may be called from several
+// goroutines at once.
+type Reader struct {
+	name   string
+	src    source
+	header Header
+	footer Footer
+	stats  *Statistics
+	frames []Frame
+	spare  []spareString // strings that no frame uses
+
+	close func() error
+}
+
+// Open opens a file. On Unix it is mapped into memory, elsewhere read as
+// needed; anything but a regular file is read whole. Truncating the file
+// while it is open gives an error, never a fault.
+func Open(path string) (*Reader, error) {
+	src, err := openSource(path)
+	if err != nil {
+		return nil, err
+	}
+	return newReader(path, src)
+}
+
+// New reads a whole file from r, such as os.Stdin, and then opens it. If r has
+// a method Name, as an *os.File has, errors call the file by that name.
+func New(r io.Reader) (*Reader, error) {
+	src, err := readAll(r)
+	if err != nil {
+		return nil, err
+	}
+	name := ""
+	if n, ok := r.(interface{ Name() string }); ok {
+		name = n.Name()
+	}
+	return newReader(name, src)
+}
+
+// newReader takes over src.
+func newReader(name string, src source) (*Reader, error) {
+	r := &Reader{name: name, src: src, close: sync.OnceValue(src.Close)}
+	if err := r.open(); err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// Close lets go of the file. Strings and frames handed out stay valid. Further
+// calls return the same.
+func (r *Reader) Close() error { return r.close() }
+
+// Header returns the file's header.
+func (r *Reader) Header() Header { return r.header }
+
+// Footer returns the file's footer.
+func (r *Reader) Footer() Footer { return r.footer }
+
+// Size returns the size of the file in bytes.
+func (r *Reader) Size() int64 { return r.src.Size() }
+
+// SampleBytes returns the size of the sample region in the file, in bytes,
+// compressed if the file is.
+func (r *Reader) SampleBytes() int64 {
+	return int64(r.header.StringOffset) - tachyon.HeaderSize
+}
+
+// Statistics returns what CPython's profiler said of how the profile went, or
+// nil if the file has none.
+func (r *Reader) Statistics() *Statistics { return r.stats }
+
+// Frames returns the frame table, which [Sample].Stack indexes. It is the
+// Reader's own and must not be changed.
+func (r *Reader) Frames() []Frame { return r.frames }
+
+// open reads all but the samples.
+func (r *Reader) open() error {
+	size := r.src.Size()
+	if size == 0 {
+		return r.errorAt(0, "the file is empty")
+	}
+	var head [tachyon.HeaderSize]byte
+	n, err := r.src.ReadAt(head[:min(size, tachyon.HeaderSize)], 0)
+	switch {
+	case err != nil && !errors.Is(err, io.EOF):
+		return r.ioError(0, err)
+	case n < tachyon.HeaderSize:
+		return r.errorAt(size, "%d bytes are too short for a header of %d", size, tachyon.HeaderSize)
+	case head == [tachyon.HeaderSize]byte{}:
+		return r.errorAt(0, "%w", ErrUnfinished)
+	}
+	h, err := tachyon.DecodeHeader(head[:])
+	if err != nil {
+		return r.errorAt(0, "%w", err)
+	}
+	r.header = h
+	if size < tachyon.HeaderSize+tachyon.FooterSize {
+		return r.errorAt(size, "%d bytes are too short for a header and a footer", size)
+	}
+	end := size - tachyon.FooterSize // of the tables
+	if err := r.checkHeader(uint64(end)); err != nil {
+		return err
+	}
+	// Tables and footer are copied out, so that nothing handed out depends on the file.
+	b := make([]byte, size-int64(h.StringOffset))
+	if err := r.readFull(b, int64(h.StringOffset)); err != nil {
+		return err
+	}
+	foot := b[len(b)-tachyon.FooterSize:]
+	r.footer = tachyon.DecodeFooter(foot, h.Order())
+	if h.Layout == tachyon.Document && r.footer.Size != uint64(size) {
+		return r.errorAt(end+8, "the footer says %d bytes, the file has %d: it may be truncated", r.footer.Size, size)
+	}
+	return r.readTables(b[:len(b)-tachyon.FooterSize])
+}
+
+// checkHeader checks what the header says against where the footer starts.
+func (r *Reader) checkHeader(end uint64) error {
+	h := &r.header
+	strings, frames, compression := int64(32), int64(40), int64(48) // where the fields are
+	if h.Layout == tachyon.CPython315 {
+		strings, frames, compression = 40, 48, 56
+		if mode := h.Config & 7; mode > 5 {
+			return r.errorAt(60, "unknown profiling mode %d", mode)
+		}
+	}
+	switch {
+	case h.StringOffset < tachyon.HeaderSize || h.StringOffset > end:
+		return r.errorAt(strings, "the string table at %d is not between header and footer, %d to %d", h.StringOffset, tachyon.HeaderSize, end)
+	case h.FrameOffset < h.StringOffset || h.FrameOffset > end:
+		return r.errorAt(frames, "the frame table at %d is not between string table and footer, %d to %d", h.FrameOffset, h.StringOffset, end)
+	case h.Compression > tachyon.CompressionZstd:
+		return r.errorAt(compression, "unknown compression %d", h.Compression)
+	}
+	return nil
+}
+
+// readFull reads len(b) bytes at an offset.
+func (r *Reader) readFull(b []byte, off int64) error {
+	if n, err := r.src.ReadAt(b, off); n < len(b) {
+		return r.ioError(off+int64(n), err)
+	}
+	return nil
+}
+
+// ioError says where in the file reading failed.
+func (r *Reader) ioError(off int64, err error) error {
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return &FormatError{File: r.name, Offset: off, Err: fmt.Errorf("reading: %w", err)}
+}

@@ -1,0 +1,356 @@
+package reader
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+
+	"github.com/gotach/profiler/internal/tachyon"
+)
+
+const (
+	chunkSize = 256 << 10 // of sample data decoded at a time; stays in the second-level cache
+
+	// padding is how many zero bytes follow the sample data in the buffer, so
+	// that the fixed part of a record can be decoded before it is known to be
+	// whole: 13 bytes of ids and encoding, a byte of status, three varints.
+	padding = 64
+
+	maxVarint = 10 // bytes
+
+	// maxEmpty is how many REPEAT records without a sample are read. Nobody
+	// writes one, CPython reads them; compressed, they could keep a reader
+	// busy for minutes without giving it anything.
+	maxEmpty = 1 << 16
+)
+
+// Samples yields all samples in the order of the file, in which samples of one
+// thread are in time order, but those of different threads are not. The sample
+// and its stack are the Reader's own, valid until the next step. An error,
+// which comes without a sample, is the last thing yielded: of type
+// [*FormatError] where the file is at fault.
+//
+// Each use starts from the beginning.
+func (r *Reader) Samples() iter.Seq2[*Sample, error] {
+	return func(yield func(*Sample, error) bool) {
+		d := decoder{
+			r:       r,
+			threads: newThreads(r.Size(), r.header.Threads),
+			left:    r.header.Samples,
+			buf:     make([]byte, min(chunkSize, r.dataSize())+padding),
+		}
+		region := io.NewSectionReader(r.src, tachyon.HeaderSize, r.SampleBytes())
+		if r.header.Compression == tachyon.CompressionZstd {
+			z, err := newDecompressor(r, region)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			defer z.Close()
+			d.src = z
+		} else {
+			d.src = region
+		}
+		if err := d.run(yield); err != nil {
+			yield(nil, err)
+		}
+	}
+}
+
+// dataSize returns how many bytes of sample data there may be.
+func (r *Reader) dataSize() int64 {
+	if r.header.Compression == tachyon.CompressionNone {
+		return r.SampleBytes()
+	}
+	return chunkSize
+}
+
+// A decoder turns sample data into samples.
+type decoder struct {
+	r       *Reader
+	src     io.Reader // sample data, decompressed
+	threads threads
+	left    uint64 // samples that the header promises beyond those decoded
+	empty   int    // REPEAT records without a sample
+
+	buf  []byte // buf[pos:end] is not yet decoded; zero bytes follow
+	pos  int
+	end  int
+	base int64 // offset of buf in the sample data
+	eof  bool  // src has no more
+	long bool  // a varint was longer than 64 bits
+}
+
+// errStop says that the user of the samples wants no more.
+var errStop = errors.New("stop")
+
+// run decodes everything. It returns nil at the end or when yield wants no more.
+func (d *decoder) run(yield func(*Sample, error) bool) error {
+	if err := d.fill(); err != nil {
+		return err
+	}
+	var (
+		s     Sample
+		th    *thread
+		err   error
+		order = d.r.header.Order()
+		big   = d.r.header.BigEndian
+	)
+	for {
+		if d.end-d.pos < padding && !d.eof {
+			if err := d.fill(); err != nil {
+				return err
+			}
+		}
+		if d.pos == d.end {
+			return d.finish()
+		}
+		b := d.buf[d.pos : d.pos+padding]
+		var id uint64
+		var interpreter uint32
+		if big {
+			id, interpreter = order.Uint64(b), order.Uint32(b[8:])
+		} else {
+			id = uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 |
+				uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
+			interpreter = uint32(b[8]) | uint32(b[9])<<8 | uint32(b[10])<<16 | uint32(b[11])<<24
+		}
+		if d.end-d.pos < 13 {
+			return d.cut()
+		}
+		if th == nil || th.id != id || th.interpreter != interpreter {
+			if th, err = d.threads.find(id, interpreter, d.r.header.Start); err != nil {
+				return d.errorAt(d.pos, "%w", err)
+			}
+			s.Thread, s.Interpreter = id, interpreter
+		}
+		encoding := b[12]
+		start := d.pos
+		d.pos += 13
+		if encoding == tachyon.Repeat {
+			if err := d.repeat(th, &s, yield); err != nil {
+				if err == errStop {
+					return nil
+				}
+				return err
+			}
+			continue
+		}
+		if encoding > tachyon.PopPush {
+			return d.errorAt(start+12, "unknown encoding %d of a stack", encoding)
+		}
+		if d.left == 0 {
+			return d.errorAt(start, "more samples than the %d that the header promises", d.r.header.Samples)
+		}
+		d.left--
+		th.time += d.uvarint()
+		s.Time = th.time
+		s.Status = Status(d.buf[d.pos])
+		d.pos++
+		if err := d.stack(th, encoding); err != nil {
+			return err
+		}
+		s.Stack = th.frames[th.top:]
+		if !yield(&s, nil) {
+			return nil
+		}
+	}
+}
+
+// repeat decodes the rest of a REPEAT record: samples of the stack before.
+func (d *decoder) repeat(th *thread, s *Sample, yield func(*Sample, error) bool) error {
+	start := d.pos
+	n := d.uvarint()
+	switch {
+	case d.pos > d.end:
+		return d.cut()
+	case n > d.left:
+		return d.errorAt(start, "%d repeats, but the header promises only %d more samples of %d", n, d.left, d.r.header.Samples)
+	case n == 0:
+		if d.empty++; d.empty > maxEmpty {
+			return d.errorAt(start, "more than %d records without a sample", maxEmpty)
+		}
+	}
+	d.left -= n
+	s.Stack = th.frames[th.top:]
+	for ; n > 0; n-- {
+		if d.end-d.pos < maxVarint+1 && !d.eof {
+			if err := d.fill(); err != nil {
+				return err
+			}
+		}
+		th.time += d.uvarint()
+		s.Time = th.time
+		s.Status = Status(d.buf[d.pos])
+		d.pos++
+		if d.pos > d.end {
+			return d.cut()
+		}
+		if !yield(s, nil) {
+			return errStop
+		}
+	}
+	return nil
+}
+
+// stack decodes the stack of a FULL, SUFFIX or POP_PUSH record.
+func (d *decoder) stack(th *thread, encoding tachyon.Encoding) error {
+	start, depth, keep := d.pos, th.depth(), 0
+	switch encoding {
+	case tachyon.Suffix:
+		shared := d.uvarint()
+		if shared > uint64(depth) {
+			return d.bad(start, "%d frames shared with a stack of %d", shared, depth)
+		}
+		keep = int(shared)
+	case tachyon.PopPush:
+		pop := d.uvarint()
+		if pop > uint64(depth) {
+			return d.bad(start, "%d frames popped off a stack of %d", pop, depth)
+		}
+		keep = depth - int(pop)
+	}
+	at := d.pos
+	n := d.uvarint()
+	if d.pos > d.end {
+		return d.cut()
+	}
+	frames, err := d.threads.push(th, keep, n)
+	if err != nil {
+		return d.errorAt(at, "%w", err)
+	}
+	return d.indices(frames)
+}
+
+// indices decodes len(dst) frame indices.
+func (d *decoder) indices(dst []uint32) error {
+	count := uint64(len(d.r.frames))
+	for len(dst) > 0 {
+		if d.end-d.pos < padding && !d.eof {
+			if err := d.fill(); err != nil {
+				return err
+			}
+		}
+		// So many can be decoded without looking where the data ends.
+		room := d.end - d.pos
+		if d.eof {
+			room += padding
+		}
+		n := min(len(dst), room/maxVarint)
+		b, p := d.buf, d.pos
+		for i := range dst[:n] {
+			v := uint64(b[p])
+			if v < 0x80 {
+				p++
+			} else if c := b[p+1]; c < 0x80 {
+				v = v&0x7f | uint64(c)<<7
+				p += 2
+			} else {
+				v, p = d.longUvarint(p)
+			}
+			if v >= count {
+				d.pos = p
+				return d.bad(p-1, "frame %d of %d", v, count)
+			}
+			dst[i] = uint32(v)
+		}
+		d.pos = p
+		if p > d.end {
+			return d.cut()
+		}
+		dst = dst[n:]
+	}
+	return nil
+}
+
+// uvarint decodes a number. If the data ends inside it or it is too long, pos
+// is past end afterwards.
+func (d *decoder) uvarint() uint64 {
+	if v := d.buf[d.pos]; v < 0x80 {
+		d.pos++
+		return uint64(v)
+	}
+	v, p := d.longUvarint(d.pos)
+	d.pos = p
+	return v
+}
+
+// longUvarint decodes a number at p and returns where it ends. The zero bytes
+// after the data end every number.
+func (d *decoder) longUvarint(p int) (uint64, int) {
+	v, n := tachyon.Uvarint(d.buf[p:])
+	if n <= 0 {
+		d.long = true
+		return 0, d.end + 1
+	}
+	return v, p + n
+}
+
+// fill moves what is left to the start of the buffer and reads more behind it.
+func (d *decoder) fill() error {
+	n := copy(d.buf, d.buf[d.pos:d.end])
+	d.base += int64(d.pos)
+	d.pos, d.end = 0, n
+	for !d.eof && d.end < len(d.buf)-padding {
+		n, err := d.src.Read(d.buf[d.end : len(d.buf)-padding])
+		d.end += n
+		if err == io.EOF {
+			d.eof = true
+		} else if err != nil {
+			return d.readError(err)
+		}
+	}
+	clear(d.buf[d.end:])
+	return nil
+}
+
+// finish checks at the end of the data that it held what the header promises.
+func (d *decoder) finish() error {
+	h := &d.r.header
+	if d.left > 0 {
+		return d.errorAt(d.end, "the data holds %d samples, the header promises %d", h.Samples-d.left, h.Samples)
+	}
+	// CPython does not mind a header with too many threads.
+	if n := len(d.threads.list); h.Layout == tachyon.Document && uint64(n) != uint64(h.Threads) {
+		return d.errorAt(d.end, "the data holds %d threads, the header promises %d", n, h.Threads)
+	}
+	return nil
+}
+
+// cut returns the error of a record that the data does not hold whole.
+func (d *decoder) cut() error {
+	if d.long {
+		return d.errorAt(min(d.pos, d.end), "%w", errLong)
+	}
+	return d.errorAt(d.end, "a record is cut short")
+}
+
+// bad returns an error about a number at pos, unless that was cut short itself.
+func (d *decoder) bad(pos int, format string, args ...any) error {
+	if d.pos > d.end {
+		return d.cut()
+	}
+	return d.errorAt(pos, format, args...)
+}
+
+// errorAt returns a FormatError for a position in the buffer.
+func (d *decoder) errorAt(pos int, format string, args ...any) error {
+	e := &FormatError{File: d.r.name, Offset: d.base + int64(pos), Err: fmt.Errorf(format, args...)}
+	if d.r.header.Compression == tachyon.CompressionNone {
+		e.Offset += tachyon.HeaderSize
+	} else {
+		e.Decompressed = true
+	}
+	return e
+}
+
+// readError says where reading sample data failed, unless err does already.
+func (d *decoder) readError(err error) error {
+	var format *FormatError
+	if errors.As(err, &format) || errors.Is(err, os.ErrClosed) {
+		return err
+	}
+	return d.r.ioError(tachyon.HeaderSize+d.base+int64(d.end), err)
+}

@@ -1,0 +1,85 @@
+//go:build aix || darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
+package reader
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// errShrunk says that a page of the mapping has no file behind it any more.
+var errShrunk = errors.New("the file was truncated or its disk failed while it was being read")
+
+// A mapping is a file mapped into memory. Nothing but ReadAt touches the mapped
+// pages, and it only copies out of them: if somebody truncates the file
+// meanwhile, the fault (SIGBUS, which would kill the process) is caught there.
+type mapping struct {
+	mu   sync.RWMutex // held for reading by ReadAt, so that Close does not unmap under it
+	data []byte       // nil after Close
+	size int64
+}
+
+// regularSource takes over f.
+func regularSource(f *os.File, size int64) (source, error) {
+	defer f.Close() // the mapping stays
+	if int64(int(size)) != size {
+		return nil, fmt.Errorf("%s: %d bytes do not fit into the address space", f.Name(), size)
+	}
+	data, err := unix.Mmap(int(f.Fd()), 0, int(size), unix.PROT_READ, unix.MAP_PRIVATE|mapPopulate)
+	if err != nil {
+		// Some file systems cannot map.
+		return readAll(f)
+	}
+	// Advice may be refused; then reading is slower, no more.
+	_ = unix.Madvise(data, unix.MADV_SEQUENTIAL)
+	_ = unix.Madvise(data, unix.MADV_WILLNEED)
+	adviseHuge(data)
+	return &mapping{data: data, size: size}, nil
+}
+
+func (m *mapping) Size() int64 { return m.size }
+
+// ReadAt copies from the mapping.
+func (m *mapping) ReadAt(p []byte, off int64) (n int, err error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if m.data == nil {
+		return 0, os.ErrClosed
+	}
+	if off < 0 || off >= int64(len(m.data)) {
+		return 0, io.EOF
+	}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		switch f := recover().(type) {
+		case nil:
+		case interface{ Addr() uintptr }: // a fault
+			n, err = 0, errShrunk
+		default:
+			panic(f)
+		}
+	}()
+	n = copy(p, m.data[off:])
+	if n < len(p) {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// Close unmaps the file. It waits for the ReadAts under way.
+func (m *mapping) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.data == nil {
+		return nil
+	}
+	err := unix.Munmap(m.data)
+	m.data = nil
+	return err
+}

@@ -1,0 +1,7 @@
+//go:build aix || darwin || dragonfly || freebsd || netbsd || openbsd
+
+package reader
+
+const mapPopulate = 0
+
+func adviseHuge([]byte) {}

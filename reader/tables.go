@@ -1,0 +1,247 @@
+package reader
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/gotach/profiler/internal/tachyon"
+)
+
+// spareString is a string that no frame uses, and where it is in the file.
+type spareString struct {
+	offset int64
+	text   string
+}
+
+// readTables reads strings, frames and statistics from b, which starts at the
+// string table and ends at the footer. Counts are checked against the bytes
+// there are before anything is allocated for them.
+func (r *Reader) readTables(b []byte) error {
+	base := int64(r.header.StringOffset) // of b in the file
+	frames := int(r.header.FrameOffset - r.header.StringOffset)
+	strict := r.header.Layout == tachyon.Document
+
+	end := len(b)
+	if r.header.Layout == tachyon.CPython315 {
+		n, err := r.readStatistics(b)
+		if err != nil {
+			return err
+		}
+		end -= n
+	}
+	stringEnd := len(b)
+	if strict {
+		stringEnd = frames
+	}
+	strings, n, err := r.readStrings(b[:stringEnd], base)
+	if err != nil {
+		return err
+	}
+	if strict && n != frames {
+		return r.errorAt(base+int64(n), "the string table ends here, but the frame table starts at %d", r.header.FrameOffset)
+	}
+	if frames > end {
+		return r.errorAt(base+int64(end), "the frame table starts in the statistics")
+	}
+	n, used, err := r.readFrames(b[frames:end], base+int64(frames), strings)
+	if err != nil {
+		return err
+	}
+	if strict && frames+n != end {
+		return r.errorAt(base+int64(frames+n), "%d bytes between frame table and footer", end-frames-n)
+	}
+	r.spare = slices.Clone(strings[used:]) // lets go of the rest
+	return nil
+}
+
+// readStrings reads the string table, which starts b; base is its offset in
+// the file, n its length.
+func (r *Reader) readStrings(b []byte, base int64) (list []spareString, n int, err error) {
+	count := int(r.footer.Strings)
+	if uint64(r.footer.Strings) > uint64(len(b)) {
+		return nil, 0, r.errorAt(r.Size()-tachyon.FooterSize, "%d strings do not fit into %d bytes", r.footer.Strings, len(b))
+	}
+	list = make([]spareString, count)
+	text := string(b)
+	for i := range list {
+		size, k := tachyon.Uvarint(b[n:])
+		if k <= 0 {
+			return nil, 0, r.errorAt(base+int64(n), "length of string %d of %d: %w", i, count, varintError(k))
+		}
+		if size > uint64(len(b)-n-k) {
+			return nil, 0, r.errorAt(base+int64(n), "string %d of %d has %d bytes, the table %d more", i, count, size, len(b)-n-k)
+		}
+		list[i] = spareString{base + int64(n), text[n+k : n+k+int(size)]}
+		n += k + int(size)
+	}
+	return list, n, nil
+}
+
+// readFrames reads the frame table, which starts b. It returns its length and
+// how many strings there are up to the last one that a frame uses.
+func (r *Reader) readFrames(b []byte, base int64, strings []spareString) (n, used int, err error) {
+	shortest := 3 // bytes of an entry
+	if r.header.Layout == tachyon.CPython315 {
+		shortest = 7
+	}
+	count := int(r.footer.Frames)
+	if uint64(r.footer.Frames) > uint64(len(b)/shortest) {
+		return 0, 0, r.errorAt(r.Size()-tachyon.FooterSize+4, "%d frames do not fit into %d bytes", r.footer.Frames, len(b))
+	}
+	r.frames = make([]Frame, count)
+	for i := range r.frames {
+		e := entry{b: b, n: n}
+		f := &r.frames[i]
+		file, fn := e.index(len(strings)), e.index(len(strings))
+		f.Line = e.int32()
+		if r.header.Layout == tachyon.CPython315 {
+			// +1 wraps around as the writer's -1 does, so no value is lost.
+			f.Span = Span{Lines: e.int32(), Column: e.int32() + 1, Columns: e.int32(), Opcode: int16(e.byte()+1) & 0xff}
+		}
+		if e.err != nil {
+			return 0, 0, r.errorAt(base+int64(e.n), "frame %d of %d: %w", i, count, e.err)
+		}
+		f.File, f.Func = strings[file].text, strings[fn].text
+		used = max(used, file+1, fn+1)
+		n = e.n
+	}
+	return n, used, nil
+}
+
+// An entry of the frame table being decoded. After an error, n stays where it was.
+type entry struct {
+	b   []byte
+	n   int
+	err error
+}
+
+// index reads an index into the string table.
+func (e *entry) index(count int) int {
+	if e.err != nil {
+		return 0
+	}
+	v, k := tachyon.Uvarint(e.b[e.n:])
+	switch {
+	case k <= 0:
+		e.err = varintError(k)
+		return 0
+	case v >= uint64(count):
+		e.err = fmt.Errorf("string %d of %d", v, count)
+		return 0
+	}
+	e.n += k
+	return int(v)
+}
+
+func (e *entry) int32() int32 {
+	if e.err != nil {
+		return 0
+	}
+	v, k := tachyon.Svarint(e.b[e.n:])
+	switch {
+	case k <= 0:
+		e.err = varintError(k)
+		return 0
+	case v < math.MinInt32 || v > math.MaxInt32:
+		e.err = fmt.Errorf("%d does not fit into 32 bits", v)
+		return 0
+	}
+	e.n += k
+	return int32(v)
+}
+
+func (e *entry) byte() int {
+	if e.err != nil {
+		return 0
+	}
+	if e.n == len(e.b) {
+		e.err = errCut
+		return 0
+	}
+	e.n++
+	return int(e.b[e.n-1])
+}
+
+var (
+	errCut  = errors.New("the data ends here")
+	errLong = errors.New("the number is longer than 64 bits")
+)
+
+// varintError explains a length that tachyon.Uvarint returned.
+func varintError(n int) error {
+	if n < 0 {
+		return errLong
+	}
+	return errCut
+}
+
+// Statistics is how a profile went, as CPython's profiler counts it.
+type Statistics struct {
+	Duration  float64  // seconds
+	Rate      float64  // samples a second
+	ErrorRate *float64 // percent of samples that failed; nil is unknown
+	Missed    *float64 // percent of samples missed; nil is unknown
+}
+
+// The statistics block lies before the footer:
+//
+//	 0 f64 duration, rate, error rate, missed
+//	32 u32 presence: bit 0 the error rate, bit 1 missed
+//	36     4 zero bytes
+//	40     "TACHSTAT"
+//	48 u32 version = 1
+//	52 u32 size of the block
+//
+// An older form has the duration, the rate and then "TACHSTAT".
+const (
+	statsMagic   = "TACHSTAT"
+	statsTrailer = 16 // from the magic on
+	statsOld     = 32
+	statsSize    = 56
+)
+
+// readStatistics reads the statistics at the end of b, which is where the
+// footer starts, and returns their size; 0 if there are none.
+func (r *Reader) readStatistics(b []byte) (size int, err error) {
+	if len(b) < statsOld || string(b[len(b)-statsTrailer:][:len(statsMagic)]) != statsMagic {
+		return 0, nil
+	}
+	end := int64(r.header.StringOffset) + int64(len(b))
+	o := r.header.Order()
+	version, n := o.Uint32(b[len(b)-8:]), o.Uint32(b[len(b)-4:])
+	if n < statsOld || uint64(n) > uint64(len(b)) {
+		return 0, r.errorAt(end-4, "%d bytes of statistics", n)
+	}
+	if version != 1 {
+		return 0, nil // as CPython does
+	}
+	block := b[len(b)-int(n):]
+	var present uint32
+	var values [4]float64
+	known := 2
+	if n >= statsSize {
+		known = 4
+		present = o.Uint32(block[32:])
+	}
+	for i := range known {
+		v := float(o, block[8*i:])
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return 0, r.errorAt(end-int64(n)+8*int64(i), "the statistics hold %v", v)
+		}
+		values[i] = v
+	}
+	s := &Statistics{Duration: values[0], Rate: values[1]}
+	if present&1 != 0 {
+		s.ErrorRate = &values[2]
+	}
+	if present&2 != 0 {
+		s.Missed = &values[3]
+	}
+	r.stats = s
+	return int(n), nil
+}
+
+func float(o binary.ByteOrder, b []byte) float64 { return math.Float64frombits(o.Uint64(b)) }

@@ -1,0 +1,127 @@
+package reader
+
+import (
+	"fmt"
+	"math/bits"
+	"math/rand/v2"
+)
+
+const (
+	// maxDepth is the deepest stack that is read, far more than any profiler
+	// records. It bounds what a record can make us allocate before its frames
+	// were seen.
+	maxDepth = 1 << 20
+
+	// The state of all threads may take stateBase bytes and stateFactor times
+	// the file's size. A hundred thousand parked goroutines compress to some 5
+	// bytes each and need 200 here; a compressed file made for it could ask
+	// for a thousand times more.
+	stateBase   = 32 << 20
+	stateFactor = 128
+
+	// threadCost is what a thread takes beyond its stack: itself, its share
+	// of the index, and what append leaves free.
+	threadCost = 96
+)
+
+// A thread is the decoder's state of one (thread, interpreter) pair.
+type thread struct {
+	id          uint64
+	time        uint64   // of the latest sample
+	frames      []uint32 // frames[top:] is its latest stack, innermost first
+	top         uint32
+	interpreter uint32
+}
+
+func (t *thread) depth() int { return len(t.frames) - int(t.top) }
+
+// threads finds a thread by its ids in constant time, however many there are.
+type threads struct {
+	list   []thread
+	index  []uint32  // a hash table of positions in list, plus one
+	seed   [2]uint64 // random: nobody can make files whose ids collide
+	budget int64     // bytes the state may still take
+	limit  uint32    // threads the header promises
+}
+
+func newThreads(fileSize int64, limit uint32) threads {
+	return threads{
+		index:  make([]uint32, 16),
+		seed:   [2]uint64{rand.Uint64(), rand.Uint64()},
+		budget: stateBase + stateFactor*min(fileSize, 1<<48),
+		limit:  limit,
+	}
+}
+
+// hash mixes an id with the seed. The low bits of the result are used.
+func (t *threads) hash(id uint64, interpreter uint32) uint64 {
+	hi, lo := bits.Mul64(id^t.seed[0], uint64(interpreter)^t.seed[1]|1)
+	hi, lo = bits.Mul64(hi^lo, 0x9e3779b97f4a7c15)
+	return hi ^ lo
+}
+
+// find returns the thread, which is a new one at the given time if it was not
+// known. The pointer is good until the next call.
+func (t *threads) find(id uint64, interpreter uint32, start uint64) (*thread, error) {
+	mask := uint64(len(t.index) - 1)
+	slot := t.hash(id, interpreter) & mask
+	for ; t.index[slot] != 0; slot = (slot + 1) & mask {
+		if th := &t.list[t.index[slot]-1]; th.id == id && th.interpreter == interpreter {
+			return th, nil
+		}
+	}
+	if uint64(len(t.list)) >= uint64(t.limit) {
+		return nil, fmt.Errorf("thread %d of interpreter %d is one more than the %d threads that the header promises", id, interpreter, t.limit)
+	}
+	if err := t.spend(threadCost); err != nil {
+		return nil, err
+	}
+	t.list = append(t.list, thread{id: id, interpreter: interpreter, time: start})
+	t.index[slot] = uint32(len(t.list))
+	if 2*len(t.list) > len(t.index) {
+		t.rehash()
+	}
+	return &t.list[len(t.list)-1], nil
+}
+
+// rehash doubles the index.
+func (t *threads) rehash() {
+	t.index = make([]uint32, 2*len(t.index))
+	mask := uint64(len(t.index) - 1)
+	for i := range t.list {
+		slot := t.hash(t.list[i].id, t.list[i].interpreter) & mask
+		for t.index[slot] != 0 {
+			slot = (slot + 1) & mask
+		}
+		t.index[slot] = uint32(i + 1)
+	}
+}
+
+// push makes room for n more frames at the inner end of a thread's stack, of
+// which the outermost keep frames stay, and returns it.
+func (t *threads) push(th *thread, keep int, n uint64) ([]uint32, error) {
+	if n > maxDepth || keep+int(n) > maxDepth {
+		return nil, fmt.Errorf("a stack of more than %d frames", maxDepth)
+	}
+	depth := keep + int(n)
+	if depth > len(th.frames) {
+		// The first stack of a thread is often its only one.
+		size := (depth + depth/4 + 7) &^ 7
+		if err := t.spend(4 * (size - len(th.frames))); err != nil {
+			return nil, err
+		}
+		frames := make([]uint32, size)
+		copy(frames[size-keep:], th.frames[len(th.frames)-keep:])
+		th.frames = frames
+	}
+	th.top = uint32(len(th.frames) - depth)
+	return th.frames[th.top:][:n], nil
+}
+
+// spend takes bytes from the budget.
+func (t *threads) spend(bytes int) error {
+	if t.budget -= int64(bytes); t.budget < 0 {
+		return fmt.Errorf("the stacks of %d threads need more memory than a file of this size may take", len(t.list))
+	}
+	return nil
+}

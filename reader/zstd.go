@@ -1,0 +1,149 @@
+package reader
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"io"
+	"os"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/gotach/profiler/internal/tachyon"
+)
+
+// maxWindow bounds the memory of decompression. Writers use 2 MiB; 8 MiB is
+// what RFC 8878 (3.1.1.1.2) recommends every decoder to support.
+const maxWindow = 8 << 20
+
+// A decompressor reads the sample data of a compressed region.
+type decompressor struct {
+	zstd   *zstd.Decoder
+	frames *zstdFrames
+}
+
+func newDecompressor(r *Reader, region io.Reader) (*decompressor, error) {
+	f := &zstdFrames{r: r, in: bufio.NewReaderSize(region, 64<<10)}
+	z, err := zstd.NewReader(f,
+		zstd.WithDecoderConcurrency(1), // no goroutines
+		zstd.WithDecoderMaxWindow(maxWindow),
+		// Low memory would mean to move the whole window for each block.
+		zstd.WithDecoderLowmem(false))
+	if err != nil {
+		return nil, err
+	}
+	return &decompressor{z, f}, nil
+}
+
+func (d *decompressor) Close() { d.zstd.Close() }
+
+// Read is as for io.Reader. Errors are FormatErrors or from the file.
+func (d *decompressor) Read(p []byte) (int, error) {
+	n, err := d.zstd.Read(p)
+	if err == nil {
+		return n, nil
+	}
+	if d.frames.err != nil && d.frames.err != io.EOF {
+		return n, d.frames.err // it knows more
+	}
+	if err == io.EOF {
+		return n, err
+	}
+	return n, d.frames.errorf("zstd: %w", err)
+}
+
+// zstdFrames hands a sample region to the decompressor and sees to it that it
+// is nothing but whole zstd frames, at least one. The decompressor itself would
+// skip skippable frames, and overlook up to three bytes of junk at the end.
+// The layout of frames and blocks is in RFC 8878, 3.1.1.
+type zstdFrames struct {
+	r      *Reader
+	in     *bufio.Reader
+	offset int64 // in the region
+	left   int   // bytes that may be handed out before the next header
+
+	seen     bool // the first frame began
+	inFrame  bool
+	checksum bool  // the frame ends with one
+	err      error // what ended it
+}
+
+// Read is as for io.Reader.
+func (f *zstdFrames) Read(p []byte) (int, error) {
+	for f.left == 0 && f.err == nil {
+		f.left, f.err = f.next()
+	}
+	if f.left == 0 {
+		return 0, f.err
+	}
+	n, err := f.in.Read(p[:min(len(p), f.left)])
+	f.offset += int64(n)
+	f.left -= n
+	if err != nil {
+		f.err, f.left = f.readError(err), 0
+	}
+	return n, f.err
+}
+
+// next looks at the header that comes now and returns how many bytes may be
+// read up to the one after it.
+func (f *zstdFrames) next() (int, error) {
+	if f.inFrame {
+		return f.block()
+	}
+	const magic, shortest = 0xfd2fb528, 5
+	b, err := f.in.Peek(shortest)
+	switch {
+	case len(b) == 0 && err == io.EOF && f.seen:
+		return 0, io.EOF
+	case err != nil:
+		return 0, f.readError(err)
+	case binary.LittleEndian.Uint32(b) != magic:
+		return 0, f.errorf("no zstd frame starts here")
+	}
+	descriptor := b[4]
+	n := 5 + [4]int{0, 1, 2, 4}[descriptor&3] + [4]int{0, 2, 4, 8}[descriptor>>6] // dictionary id, content size
+	if single := descriptor&0x20 != 0; !single {
+		n++ // window
+	} else if descriptor>>6 == 0 {
+		n++ // content size
+	}
+	f.seen, f.inFrame, f.checksum = true, true, descriptor&4 != 0
+	return n, nil
+}
+
+func (f *zstdFrames) block() (int, error) {
+	const rle = 1
+	b, err := f.in.Peek(3)
+	if err != nil {
+		return 0, f.readError(err)
+	}
+	head := uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16
+	n := int(head >> 3)
+	if head>>1&3 == rle {
+		n = 1
+	}
+	n += 3
+	if last := head&1 != 0; last {
+		f.inFrame = false
+		if f.checksum {
+			n += 4
+		}
+	}
+	return n, nil
+}
+
+func (f *zstdFrames) errorf(format string, args ...any) error {
+	return f.r.errorAt(tachyon.HeaderSize+f.offset, format, args...)
+}
+
+// readError says that the region ends too early, or what else kept it from being read.
+func (f *zstdFrames) readError(err error) error {
+	switch {
+	case errors.Is(err, os.ErrClosed):
+		return err
+	case errors.Is(err, io.EOF):
+		return f.errorf("the compressed samples are cut short")
+	}
+	return f.r.ioError(tachyon.HeaderSize+f.offset, err)
+}
