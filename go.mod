@@ -7,4 +7,7 @@ require (
 	go.uber.org/goleak v1.3.0
 )
 
-require golang.org/x/sys v0.43.0
+require (
+	golang.org/x/sys v0.43.0
+	pgregory.net/rapid v1.3.0
+)

@@ -1,0 +1,124 @@
+package dcpi
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+func TestFlush(t *testing.T) {
+	db := t.TempDir()
+	want := filepath.Join(db, "2611210334", "devbox", "server.20261121033416a1b2c3.cpu_ns")
+	p, err := ReadFile("testdata/1-go-sparse.dcpi", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := p.Flush(db)
+	if err != nil || file != want {
+		t.Fatalf("flushed to %s, %v, want %s", file, err, want)
+	}
+	if !bytes.Equal(read(t, file), read(t, "testdata/1-go-sparse.dcpi")) {
+		t.Error("the first flush changed the profile")
+	}
+
+	// Another tool adds a line of its own; it and what was there stay.
+	old, err := ReadFile(file, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	old.Lines = slices.Insert(old.Lines, 1, "label\tbaseline")
+	old.Terminator = ""
+	if err := old.WriteFile(file); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Flush(db); err != nil {
+		t.Fatal(err)
+	}
+	got, err := ReadFile(file, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(got.Lines, old.Lines) {
+		t.Errorf("lines are %q, want %q", got.Lines, old.Lines)
+	}
+	var doubled []Count
+	for c := range p.Counts() {
+		doubled = append(doubled, Count{c.Addr, 2 * c.Count})
+	}
+	if !slices.Equal(slices.Collect(got.Counts()), doubled) {
+		t.Errorf("counts are %v, want %v", slices.Collect(got.Counts()), doubled)
+	}
+	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(file), ".*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestFlushAtTheSameTimeLosesNothing(t *testing.T) {
+	db := t.TempDir()
+	var wg sync.WaitGroup
+	const n = 20
+	for range n {
+		wg.Go(func() {
+			p := &Profile{Header: header()}
+			if err := p.Add(slices.Values([]Count{{0x401000, 3}})); err != nil {
+				t.Error(err)
+			}
+			if _, err := p.Flush(db); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	h := header()
+	p, err := ReadFile(filepath.Join(db, h.Path()), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, got := p.Total(); got != 3*n {
+		t.Errorf("%d samples, want %d", got, 3*n)
+	}
+}
+
+func TestFlushLeavesWhatItCannotAddTo(t *testing.T) {
+	for name, old := range map[string][]byte{
+		"broken":       []byte("not a profile"),
+		"other period": func() []byte { p := &Profile{Header: header("period 5")}; return write(t, p) }(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := t.TempDir()
+			p := &Profile{Header: header()}
+			file := filepath.Join(db, p.Path())
+			if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(file, old, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := p.Flush(db); err == nil || !strings.Contains(err.Error(), file) {
+				t.Errorf("error %v does not name %s", err, file)
+			}
+			if !bytes.Equal(read(t, file), old) {
+				t.Error("the file was changed")
+			}
+		})
+	}
+}
+
+func TestPathStaysInTheDatabase(t *testing.T) {
+	for _, tt := range [][2]string{
+		{"platform ..", "2611210334/_../20261121033416a1b2c3.20261121033416a1b2c3.cpu_ns"},
+		{"platform a/../../b", "2611210334/a_.._.._b/20261121033416a1b2c3.20261121033416a1b2c3.cpu_ns"},
+		{"event ../../x", "2611210334/devbox/20261121033416a1b2c3.20261121033416a1b2c3..._.._x"},
+		{"path /..", "2611210334/devbox/...20261121033416a1b2c3.cpu_ns"},
+		{"path /", "2611210334/devbox/20261121033416a1b2c3.20261121033416a1b2c3.cpu_ns"},
+	} {
+		h := header(tt[0])
+		if got := filepath.ToSlash(h.Path()); got != tt[1] {
+			t.Errorf("%s: path is %s, want %s", tt[0], got, tt[1])
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package dcpi_test
+
+import (
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/gotach/profiler/dcpi"
+)
+
+var counts = slices.Values([]dcpi.Count{{Addr: 0x401a20, Count: 3}, {Addr: 0x401a22, Count: 1}})
+
+func newProfile() *dcpi.Profile {
+	return &dcpi.Profile{Header: dcpi.Header{Lines: []dcpi.Line{
+		dcpi.NewLine("version", "pdb-0.07"),
+		dcpi.NewLine("image", "20261121033416a1b2c3"),
+		dcpi.NewLine("epoch", "2611210334"),
+		dcpi.NewLine("platform", "devbox"),
+		dcpi.NewLine("event", dcpi.EventCPU),
+		dcpi.NewLine("period", "1000000"),
+		dcpi.NewLine("tstart", "401000"),
+		dcpi.NewLine("tsize", "1048576"),
+		dcpi.NewLine("cpuspeed", "2600"),
+		dcpi.NewLine("path", "/srv/app/server"),
+	}}}
+}
+
+func ExampleProfile_Cat() {
+	p := newProfile()
+	if err := p.Add(counts); err != nil {
+		fmt.Println(err)
+	}
+	p.Cat(os.Stdout)
+	// Output:
+	// name                 server
+	// image                20261121033416a1b2c3
+	// path                 /srv/app/server
+	// epoch                2611210334
+	// platform             devbox
+	// text_start           0x000000401000
+	// text_size            0x000000100000
+	// event                4 cpu_ns:1000000:10000
+	// 0x000000401a20       3
+	// 0x000000401a22       1
+}
+
+func ExampleProfile_Flush() {
+	db, err := os.MkdirTemp("", "db")
+	if err != nil {
+		fmt.Println(err)
+	}
+	defer os.RemoveAll(db)
+	for range 2 { // the second time adds to the file of the first
+		p := newProfile()
+		if err := p.Add(counts); err != nil {
+			fmt.Println(err)
+		}
+		file, err := p.Flush(db)
+		if err != nil {
+			fmt.Println(err)
+		}
+		fmt.Println(file[len(db):])
+	}
+	// Output:
+	// /2611210334/devbox/server.20261121033416a1b2c3.cpu_ns
+	// /2611210334/devbox/server.20261121033416a1b2c3.cpu_ns
+}
+
+func ExampleRead() {
+	f, err := os.Open("testdata/1-go-sparse.dcpi")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer f.Close()
+	p, err := dcpi.Read(f, f.Name(), dcpi.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(p.ImageName(), p.Period())
+	fmt.Println(p.Total())
+	// Output:
+	// server 10000000
+	// 6 134
+}
+
+func ExampleReader_Counts() {
+	f, err := os.Open("testdata/bad/footer-samples.dcpi")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer f.Close()
+	r, err := dcpi.NewReader(f, f.Name(), dcpi.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for c, err := range r.Counts() {
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Printf("%#x %d\n", c.Addr, c.Count)
+	}
+	// Output:
+	// 0x401a20 3
+	// 0x401a22 1
+	// 0x401a24 7
+	// 0x40f0c1 120
+	// 0x40f0c2 1
+	// 0x4ffff0 2
+	// testdata/bad/footer-samples.dcpi: at byte 244: footer says 1 samples, chunks have 134
+}

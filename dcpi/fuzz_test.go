@@ -1,0 +1,56 @@
+package dcpi
+
+import (
+	"bytes"
+	"io"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"testing"
+)
+
+func FuzzRead(f *testing.F) {
+	bad, _ := filepath.Glob("testdata/bad/*.dcpi")
+	for _, name := range append(goldens(f), bad...) {
+		f.Add(read(f, name), false)
+	}
+	h := without(without(header(), "tstart"), "version")
+	f.Add(append(h.append(nil), body...), true)
+	f.Fuzz(func(t *testing.T, b []byte, lax bool) {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		p, err := Read(bytes.NewReader(b), "fuzz", Options{Lax: lax})
+		runtime.ReadMemStats(&after)
+		if got, limit := after.TotalAlloc-before.TotalAlloc, uint64(1<<20+64*len(b)); got > limit {
+			t.Errorf("%d bytes were allocated for an input of %d", got, len(b))
+		}
+		if err != nil {
+			return
+		}
+		if !bytes.Equal(write(t, p), b) {
+			t.Errorf("%q is written as %q", b, write(t, p))
+		}
+		d, err := NewReader(bytes.NewReader(b), "fuzz", Options{Lax: lax})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var streamed []Count
+		for c, err := range d.Counts() {
+			if err != nil {
+				t.Fatal(err)
+			}
+			streamed = append(streamed, c)
+		}
+		if !slices.Equal(streamed, slices.Collect(p.Counts())) {
+			t.Error("streaming sees other counts")
+		}
+		if err := p.Cat(io.Discard); err != nil {
+			t.Error(err)
+		}
+		p.Epoch()
+		p.Path()
+		if err := p.Add(slices.Values(streamed)); err == nil {
+			write(t, p)
+		}
+	})
+}

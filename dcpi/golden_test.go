@@ -1,0 +1,227 @@
+package dcpi
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+func goldens(t testing.TB) []string {
+	t.Helper()
+	files, err := filepath.Glob("testdata/*.dcpi")
+	if err != nil || len(files) < 8 {
+		t.Fatalf("found %d goldens: %v", len(files), err)
+	}
+	return files
+}
+
+func read(t testing.TB, name string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func write(t testing.TB, p *Profile) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := p.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func TestRewriteIsByteForByte(t *testing.T) {
+	for _, name := range goldens(t) {
+		p, err := ReadFile(name, Options{})
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if got, want := write(t, p), read(t, name); !bytes.Equal(got, want) {
+			t.Errorf("%s: rewritten differently:\n%q\n%q", name, got, want)
+		}
+	}
+}
+
+// A spec says the lines and either the counts, to be packed, or the chunks of a
+// golden file.
+type spec struct {
+	Lines  [][2]string
+	Counts map[string]uint32
+	Chunks [][2]json.RawMessage
+}
+
+// latin1 returns the bytes of a text whose characters stand for bytes.
+func latin1(s string) string {
+	var b []byte
+	for _, r := range s {
+		b = append(b, byte(r))
+	}
+	return string(b)
+}
+
+func (s *spec) profile(t *testing.T) *Profile {
+	t.Helper()
+	p := &Profile{}
+	for _, l := range s.Lines {
+		p.Lines = append(p.Lines, NewLine(l[0], latin1(l[1])))
+	}
+	for _, c := range s.Chunks {
+		var k Chunk
+		if err := errors.Join(json.Unmarshal(c[0], &k.Offset), json.Unmarshal(c[1], &k.Counts)); err != nil {
+			t.Fatal(err)
+		}
+		p.Chunks = append(p.Chunks, k)
+	}
+	if s.Counts != nil {
+		var counts []Count
+		for a, n := range s.Counts {
+			addr, err := strconv.ParseUint(a, 0, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			counts = append(counts, Count{addr, n})
+		}
+		if err := p.Add(slices.Values(counts)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return p
+}
+
+func TestWriteMatchesGoldens(t *testing.T) {
+	n := 0
+	for _, name := range goldens(t) {
+		b, err := os.ReadFile(strings.TrimSuffix(name, ".dcpi") + ".spec.json")
+		if err != nil {
+			continue
+		}
+		n++
+		var s spec
+		if err := json.Unmarshal(b, &s); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := write(t, s.profile(t)), read(t, name); !bytes.Equal(got, want) {
+			t.Errorf("%s: written as\n%q, want\n%q", name, got, want)
+		}
+	}
+	if n < 4 {
+		t.Errorf("%d specs, want at least 4", n)
+	}
+}
+
+func TestCat(t *testing.T) {
+	for _, name := range goldens(t) {
+		p, err := ReadFile(name, Options{})
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		var got strings.Builder
+		if err := p.Cat(&got); err != nil {
+			t.Error(err)
+		}
+		if want := string(read(t, strings.TrimSuffix(name, ".dcpi")+".cat")); got.String() != want {
+			t.Errorf("%s:\n%s\nwant\n%s", name, got.String(), want)
+		}
+	}
+}
+
+func TestBadFilesAreRefused(t *testing.T) {
+	reasons := map[string]struct {
+		offset int64
+		reason string
+	}{
+		"bad-period.dcpi":     {90, `period is "1e7", not a decimal number`},
+		"big-endian.dcpi":     {188, "16777216 counts do not fit before the footer"},
+		"empty-file.dcpi":     {0, `no "samples" line`},
+		"footer-samples.dcpi": {244, "footer says 1 samples, chunks have 134"},
+		"no-footer.dcpi":      {188, "0 bytes are too few for a footer"},
+		"number-too-big.dcpi": {188, "4000000000 counts do not fit before the footer"},
+		"overlap.dcpi":        {208, "chunk at offset 12 overlaps the one before, which ends at 13"},
+		"trailing-junk.dcpi":  {244, "the last 12 bytes are neither a footer nor a chunk and a footer"},
+		"two-events.dcpi":     {90, "header has a second event line, want exactly one"},
+		"zero-number.dcpi":    {188, "chunk with no counts"},
+	}
+	files, err := os.ReadDir("testdata/bad")
+	if err != nil || len(files) < len(reasons) {
+		t.Fatal(len(files), err)
+	}
+	for _, f := range files {
+		want, ok := reasons[f.Name()]
+		if !ok {
+			t.Errorf("%s: no reason known", f.Name())
+			continue
+		}
+		name := filepath.Join("testdata/bad", f.Name())
+		_, err := ReadFile(name, Options{})
+		var bad *FormatError
+		if !errors.As(err, &bad) {
+			t.Errorf("%s: error %v, want a FormatError", name, err)
+			continue
+		}
+		if bad.File != name || !strings.Contains(bad.Error(), want.reason) {
+			t.Errorf("%s: %v, want %q", name, bad, want.reason)
+		}
+		if bad.Offset != want.offset {
+			t.Errorf("%s: error at byte %d, want %d", name, bad.Offset, want.offset)
+		}
+	}
+}
+
+func TestStreamingReadsTheSame(t *testing.T) {
+	for _, name := range goldens(t) {
+		p, err := ReadFile(name, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := NewReader(bytes.NewReader(read(t, name)), name, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []Count
+		for c, err := range d.Counts() {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, c)
+		}
+		if want := slices.Collect(p.Counts()); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+}
+
+func TestHeaderValues(t *testing.T) {
+	p, err := ReadFile("testdata/2-unknown-lines.dcpi", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]any{
+		"start": p.TextStart(), "size": p.TextSize(), "period": p.Period(),
+		"speed": p.CPUSpeed(), "unit": p.Unit(), "name": p.ImageName(),
+	}
+	want := map[string]any{
+		"start": uint64(0x120000000), "size": uint64(8388608), "period": uint64(63488),
+		"speed": uint64(333), "unit": uint64(4), "name": "x emacs",
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if e, err := p.Epoch(); err != nil || e.Format("2006-01-02 15:04") != "1997-03-28 08:14" {
+		t.Errorf("epoch is %v, %v", e, err)
+	}
+	if v, _ := p.Value("samples"); v != "not the terminator" {
+		t.Errorf("samples line has value %q", v)
+	}
+}

@@ -1,0 +1,165 @@
+package dcpi
+
+import (
+	"cmp"
+	"debug/elf"
+	"debug/gosym"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+)
+
+// Image is an executable or shared library in which a profile counts addresses.
+// Only ELF files are understood.
+type Image struct {
+	Path      string
+	BuildID   string // Go's, else the GNU one in hex, else ""
+	TextStart uint64 // link-time address of .text
+	TextSize  uint64
+	ModTime   time.Time
+
+	gnu   string       // the GNU build ID
+	table *gosym.Table // nil: not a Go program
+	funcs []elf.Symbol // otherwise: its functions, ascending
+}
+
+// Procedure is the function an address lies in. Line is 0 where it is unknown.
+type Procedure struct {
+	Name string
+	File string
+	Line int
+}
+
+// OpenImage reads an executable's identity and symbols.
+func OpenImage(path string) (*Image, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	e, err := elf.NewFile(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: not an ELF executable, no procedures can be found: %w", path, err)
+	}
+	m := &Image{Path: path}
+	if st, err := f.Stat(); err == nil {
+		m.ModTime = st.ModTime()
+	}
+	text := e.Section(".text")
+	if text == nil {
+		return nil, fmt.Errorf("%s: no .text section", path)
+	}
+	m.TextStart, m.TextSize = text.Addr, text.Size
+	m.gnu = hex.EncodeToString(note(e, ".note.gnu.build-id"))
+	m.BuildID = cmp.Or(string(note(e, ".note.go.buildid")), m.gnu)
+
+	m.table = goTable(e, text.Addr)
+	if m.table == nil {
+		m.funcs = functions(e)
+	}
+	return m, nil
+}
+
+// note returns the description of the first note in a section.
+func note(e *elf.File, section string) []byte {
+	s := e.Section(section)
+	if s == nil {
+		return nil
+	}
+	b, err := s.Data()
+	if err != nil || len(b) < 12 {
+		return nil
+	}
+	name, desc := uint64(e.ByteOrder.Uint32(b)), uint64(e.ByteOrder.Uint32(b[4:]))
+	start := 12 + (name+3)&^3
+	if start+desc > uint64(len(b)) {
+		return nil
+	}
+	return b[start : start+desc]
+}
+
+// goTable reads the table by which Go programs find their own functions; it is
+// there even in a stripped one.
+func goTable(e *elf.File, text uint64) *gosym.Table {
+	// Position-independent executables have it where it can be relocated.
+	for _, name := range []string{".gopclntab", ".data.rel.ro.gopclntab"} {
+		s := e.Section(name)
+		if s == nil {
+			continue
+		}
+		b, err := s.Data()
+		if err != nil {
+			return nil
+		}
+		t, err := gosym.NewTable(nil, gosym.NewLineTable(b, text))
+		if err != nil {
+			return nil
+		}
+		return t
+	}
+	return nil
+}
+
+func functions(e *elf.File) []elf.Symbol {
+	all, _ := e.Symbols()
+	dynamic, _ := e.DynamicSymbols()
+	all = append(all, dynamic...)
+	all = slices.DeleteFunc(all, func(s elf.Symbol) bool {
+		return elf.ST_TYPE(s.Info) != elf.STT_FUNC || s.Value == 0
+	})
+	slices.SortStableFunc(all, func(a, b elf.Symbol) int { return cmp.Compare(a.Value, b.Value) })
+	return all
+}
+
+// is says whether the image has the build ID.
+func (m *Image) is(id string) bool { return id != "" && (id == m.BuildID || id == m.gnu) }
+
+// Procedure returns the function that the link-time address lies in.
+func (m *Image) Procedure(addr uint64) (p Procedure, ok bool) {
+	if m.table != nil {
+		file, line, fn := m.table.PCToLine(addr)
+		if fn == nil {
+			return p, false
+		}
+		return Procedure{Name: fn.Name, File: file, Line: line}, true
+	}
+	i, found := slices.BinarySearchFunc(m.funcs, addr, func(s elf.Symbol, a uint64) int { return cmp.Compare(s.Value, a) })
+	if !found {
+		i--
+	}
+	if i < 0 || m.funcs[i].Size > 0 && addr >= m.funcs[i].Value+m.funcs[i].Size {
+		return p, false
+	}
+	return Procedure{Name: m.funcs[i].Name}, true
+}
+
+// Image opens the executable that the profile is about, and makes sure that it
+// is the very same: by the build ID of the profile's x-buildid line, else by
+// the place and size of its text section. Addresses looked up in another one
+// would name procedures that never ran.
+func (h *Header) Image() (*Image, error) {
+	path, ok := h.Value("path")
+	if !ok {
+		return nil, errors.New("the profile names no executable, so its addresses stay without procedures")
+	}
+	m, err := OpenImage(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("the executable %s is gone, so its addresses stay without procedures", path)
+	} else if err != nil {
+		return nil, fmt.Errorf("cannot read the executable: %w", err)
+	}
+	if id, ok := h.Value("x-buildid"); ok {
+		if !m.is(id) {
+			return nil, fmt.Errorf("%s is another executable than the one profiled: its build ID is %q, the profile's %q", path, m.BuildID, id)
+		}
+		return m, nil
+	}
+	if start, size := h.TextStart(), h.TextSize(); start != m.TextStart || size != m.TextSize {
+		return nil, fmt.Errorf("%s is another executable than the one profiled: its text is %d bytes from %#x, the profile's %d from %#x",
+			path, m.TextSize, m.TextStart, size, start)
+	}
+	return m, nil
+}

@@ -1,0 +1,35 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
+package dcpi
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+)
+
+// lockPatience is how long a flush waits for others. A profiled program flushes
+// as it ends, and must end.
+const lockPatience = 5 * time.Second
+
+// lock waits until no other process has the directory.
+func lock(dir string) (unlock func(), err error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	for deadline := time.Now().Add(lockPatience); ; time.Sleep(5 * time.Millisecond) {
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		switch {
+		case err == nil:
+			return func() { f.Close() }, nil
+		case err != syscall.EWOULDBLOCK && err != syscall.EINTR:
+			f.Close()
+			return nil, err
+		case time.Now().After(deadline):
+			f.Close()
+			return nil, fmt.Errorf("another process has had it for %v", lockPatience)
+		}
+	}
+}

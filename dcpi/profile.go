@@ -1,0 +1,206 @@
+package dcpi
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"iter"
+	"math"
+	"slices"
+)
+
+// Chunk is the counts of a range of addresses, one Header.Unit apart from
+// tstart + Offset on.
+type Chunk struct {
+	Offset uint32
+	Counts []uint32
+}
+
+// Profile is one file in memory: the samples of one event in one image.
+type Profile struct {
+	Header
+	Chunks []Chunk // ascending, not overlapping
+}
+
+// Counts returns the addresses that have samples, ascending.
+func (p *Profile) Counts() iter.Seq[Count] {
+	return func(yield func(Count) bool) {
+		start, unit := p.TextStart(), p.Unit()
+		for _, c := range p.Chunks {
+			addr := start + uint64(c.Offset)
+			for _, n := range c.Counts {
+				if n != 0 && !yield(Count{addr, n}) {
+					return
+				}
+				addr += unit
+			}
+		}
+	}
+}
+
+// Total returns the number of addresses that have samples and of all samples.
+func (p *Profile) Total() (addresses, samples uint64) {
+	for c := range p.Counts() {
+		addresses++
+		samples += uint64(c.Count)
+	}
+	return addresses, samples
+}
+
+// Add adds samples to those of the profile and packs all of them anew; the
+// header stays as it is. Counts may be in any order and name an address more
+// than once. After an error the profile is what it was: an address is outside
+// what an offset reaches or between two units, or a sum exceeds 32 bits.
+func (p *Profile) Add(counts iter.Seq[Count]) error {
+	all := slices.Collect(p.Counts())
+	for c := range counts {
+		all = append(all, c)
+	}
+	slices.SortFunc(all, func(a, b Count) int {
+		switch {
+		case a.Addr < b.Addr:
+			return -1
+		case a.Addr > b.Addr:
+			return 1
+		}
+		return 0
+	})
+	chunks, err := pack(all, p.TextStart(), p.TextSize(), p.Unit())
+	if err != nil {
+		return err
+	}
+	p.Chunks = chunks
+	return nil
+}
+
+// pack makes the chunks of counts in the order of their addresses. A chunk
+// costs 8 bytes beside its counts, so a gap is bridged by zero counts only
+// where they take less than that.
+func pack(counts []Count, start, size, unit uint64) ([]Chunk, error) {
+	var (
+		chunks []Chunk
+		total  uint64
+		last   uint64 // offset of the last count
+	)
+	for _, c := range counts {
+		if c.Count == 0 {
+			continue
+		}
+		offset := c.Addr - start
+		switch {
+		case c.Addr < start || offset > math.MaxUint32:
+			return nil, fmt.Errorf("address %#x is not within 4 GiB from the text start %#x", c.Addr, start)
+		case offset%unit != 0:
+			return nil, fmt.Errorf("address %#x is not a multiple of %d bytes from the text start %#x", c.Addr, unit, start)
+		case size > 0 && offset+unit > size:
+			return nil, fmt.Errorf("address %#x is beyond the text section of %d bytes from %#x", c.Addr, size, start)
+		}
+		if total += uint64(c.Count); total > math.MaxUint32 {
+			return nil, fmt.Errorf("the sum of counts exceeds the format's 32 bits")
+		}
+		var k *Chunk
+		if len(chunks) > 0 {
+			k = &chunks[len(chunks)-1]
+		}
+		switch gap := (offset - last) / unit; {
+		case k != nil && gap == 0:
+			k.Counts[len(k.Counts)-1] += c.Count // total fits, so this does
+		case k != nil && (gap-1)*4 < footerSize:
+			for range gap - 1 {
+				k.Counts = append(k.Counts, 0)
+			}
+			k.Counts = append(k.Counts, c.Count)
+		default:
+			chunks = append(chunks, Chunk{Offset: uint32(offset), Counts: []uint32{c.Count}})
+		}
+		last = offset
+	}
+	return chunks, nil
+}
+
+// sameIn are the words of the lines in which two profiles must agree for their
+// counts to be about the same thing.
+var sameIn = []string{"image", "event", "period", "tstart", "tsize", "x-unit"}
+
+// Merge adds the samples of another profile of the same image, event and
+// period. The header stays, and gets those unknown lines of the other that it
+// has not. After an error the profile is what it was.
+func (p *Profile) Merge(o *Profile) error {
+	for _, word := range sameIn {
+		a, _ := p.Value(word)
+		b, _ := o.Value(word)
+		if a != b {
+			return fmt.Errorf("profiles differ in %s: %q and %q", word, a, b)
+		}
+	}
+	if err := p.Add(o.Counts()); err != nil {
+		return err
+	}
+	for _, l := range o.Lines {
+		if _, known := syntax[l.Word()]; !known && !slices.Contains(p.Lines, l) {
+			p.Lines = append(slices.Clip(p.Lines), l)
+			p.Terminator = "" // its padding was for the shorter header
+		}
+	}
+	return nil
+}
+
+// Write writes the profile. What breaks a rule of the format is an error before
+// the first byte. A profile that was read and not changed is written as it was,
+// byte for byte.
+func (p *Profile) Write(w io.Writer) error {
+	// What was read under Options.Lax may be written again.
+	if _, err := p.check(Options{Lax: true}); err != nil {
+		return err
+	}
+	addresses, samples, err := p.checkChunks()
+	if err != nil {
+		return err
+	}
+	b := p.append(nil)
+	for _, c := range p.Chunks {
+		b = binary.LittleEndian.AppendUint32(b, c.Offset)
+		b = binary.LittleEndian.AppendUint32(b, uint32(len(c.Counts)))
+		for _, n := range c.Counts {
+			b = binary.LittleEndian.AppendUint32(b, n)
+			if len(b) >= 64<<10 {
+				if _, err := w.Write(b); err != nil {
+					return err
+				}
+				b = b[:0]
+			}
+		}
+	}
+	b = binary.LittleEndian.AppendUint32(b, addresses)
+	b = binary.LittleEndian.AppendUint32(b, samples)
+	_, err = w.Write(b)
+	return err
+}
+
+// checkChunks applies the reader's rules to chunks from anywhere.
+func (p *Profile) checkChunks() (addresses, samples uint32, err error) {
+	var end uint64
+	unit := p.Unit()
+	for i, c := range p.Chunks {
+		switch {
+		case len(c.Counts) == 0:
+			return 0, 0, fmt.Errorf("chunk at offset %d has no counts", c.Offset)
+		case uint64(len(c.Counts)) > math.MaxUint32:
+			return 0, 0, fmt.Errorf("chunk at offset %d has more counts than 32 bits can say", c.Offset)
+		case i > 0 && (uint64(c.Offset) < end || c.Offset <= p.Chunks[i-1].Offset):
+			return 0, 0, fmt.Errorf("chunk at offset %d is not behind the one before", c.Offset)
+		}
+		end = uint64(c.Offset) + uint64(len(c.Counts))*unit
+	}
+	if size := p.TextSize(); size > 0 && end > size {
+		return 0, 0, fmt.Errorf("samples beyond the text section: its size is %d, the last chunk ends at %d", size, end)
+	}
+	if end > math.MaxUint64-p.TextStart() {
+		return 0, 0, fmt.Errorf("samples beyond the last address")
+	}
+	a, s := p.Total()
+	if s > math.MaxUint32 {
+		return 0, 0, fmt.Errorf("the sum of counts, %d, exceeds the format's 32 bits", s)
+	}
+	return uint32(a), uint32(s), nil
+}

@@ -1,0 +1,293 @@
+package dcpi
+
+import (
+	"bytes"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// header returns the lines of a valid header; with replaces or adds lines.
+func header(with ...string) Header {
+	lines := []Line{
+		"version\tpdb-0.07", "image\t20261121033416a1b2c3", "epoch\t2611210334", "platform\tdevbox",
+		"event\tcpu_ns", "period\t1000000", "tstart\t401000", "tsize\t1048576", "cpuspeed\t2600",
+	}
+	for _, l := range with {
+		i := slices.IndexFunc(lines, func(o Line) bool { return o.Word() == Line(l).Word() })
+		if i < 0 {
+			lines = append(lines, Line(l))
+		} else {
+			lines[i] = Line(l)
+		}
+	}
+	return Header{Lines: lines}
+}
+
+func without(h Header, word string) Header {
+	h.Lines = slices.DeleteFunc(slices.Clone(h.Lines), func(l Line) bool { return l.Word() == word })
+	return h
+}
+
+func TestCountsSurvive(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		unit := rapid.SampledFrom([]uint64{1, 2, 4, 8}).Draw(t, "unit")
+		counts := rapid.MapOfN(
+			rapid.Custom(func(t *rapid.T) uint64 {
+				return 0x401000 + unit*rapid.OneOf(rapid.Uint64Range(0, 40), rapid.Uint64Range(0, 1048576/unit-1)).Draw(t, "n")
+			}),
+			rapid.Uint32Range(1, 1<<20), 0, 60).Draw(t, "counts")
+		h := header("x-unit " + strconv.FormatUint(unit, 10))
+		if pad := rapid.IntRange(0, 8).Draw(t, "pad"); pad > 0 {
+			h.Lines = append(h.Lines, Line("note "+strings.Repeat("x", pad)))
+		}
+		p := &Profile{Header: h}
+		list := make([]Count, 0, len(counts))
+		var sum uint64
+		for a, n := range counts { // in no order
+			list = append(list, Count{a, n})
+			sum += uint64(n)
+		}
+		if err := p.Add(slices.Values(list)); err != nil {
+			t.Fatal(err)
+		}
+		var b bytes.Buffer
+		if err := p.Write(&b); err != nil {
+			t.Fatal(err)
+		}
+		if n := bytes.Index(b.Bytes(), []byte("\nsamples")); (n+bytes.IndexByte(b.Bytes()[n+1:], '\n')+2)%4 != 0 {
+			t.Fatalf("binary part does not start at a multiple of 4: %q", b.Bytes())
+		}
+		q, err := Read(&b, "x", Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[uint64]uint32{}
+		for c := range q.Counts() {
+			got[c.Addr] = c.Count
+		}
+		if !maps.Equal(got, counts) {
+			t.Fatalf("read %v, wrote %v", got, counts)
+		}
+		if a, s := q.Total(); s != sum || a != uint64(len(counts)) {
+			t.Fatalf("%d addresses, %d samples, want %d, %d", a, s, len(counts), sum)
+		}
+		for i, c := range q.Chunks {
+			for j := 1; j < len(c.Counts); j++ {
+				if c.Counts[j] == 0 && c.Counts[j-1] == 0 {
+					t.Fatal("a run of zeros as long as a new chunk's head was bridged")
+				}
+			}
+			if i > 0 {
+				prev := q.Chunks[i-1]
+				if gap := uint64(c.Offset) - uint64(prev.Offset) - unit*uint64(len(prev.Counts)); gap/unit < 2 {
+					t.Fatalf("a gap of %d counts was not bridged", gap/unit)
+				}
+			}
+		}
+		// Adding the same again doubles every count and leaves the lines.
+		if err := q.Add(slices.Values(list)); err != nil {
+			t.Fatal(err)
+		}
+		for c := range q.Counts() {
+			if c.Count != 2*counts[c.Addr] {
+				t.Fatalf("%#x has %d samples after adding %d twice", c.Addr, c.Count, counts[c.Addr])
+			}
+		}
+		if !slices.Equal(q.Lines, h.Lines) {
+			t.Fatalf("lines became %q", q.Lines)
+		}
+	})
+}
+
+func TestAddRefuses(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		with   []string
+		counts []Count
+		want   string
+	}{
+		{"one sum", nil, []Count{{0x401000, math.MaxUint32}, {0x401000, 1}}, "exceeds the format's 32 bits"},
+		{"total", nil, []Count{{0x401000, math.MaxUint32}, {0x401001, 1}}, "exceeds the format's 32 bits"},
+		{"before text", nil, []Count{{0x400fff, 1}}, "not within 4 GiB"},
+		{"far away", []string{"tsize 0"}, []Count{{0x401000 + 1<<32, 1}}, "not within 4 GiB"},
+		{"after text", nil, []Count{{0x501000, 1}}, "beyond the text section"},
+		{"between units", []string{"x-unit 4"}, []Count{{0x401002, 1}}, "not a multiple of 4"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := &Profile{Header: header(tt.with...)}
+			if err := p.Add(slices.Values([]Count{{0x401004, 7}})); err != nil {
+				t.Fatal(err)
+			}
+			before := write(t, p)
+			err := p.Add(slices.Values(tt.counts))
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v, want %q", err, tt.want)
+			}
+			if !bytes.Equal(write(t, p), before) {
+				t.Error("the profile changed")
+			}
+		})
+	}
+}
+
+func TestWriteRefuses(t *testing.T) {
+	ok := []Chunk{{0, []uint32{1}}}
+	for _, tt := range []struct {
+		name string
+		p    Profile
+		want string
+	}{
+		{"sum", Profile{header(), []Chunk{{0, []uint32{math.MaxUint32, 1}}}}, "exceeds the format's 32 bits"},
+		{"no counts", Profile{header(), []Chunk{{0, nil}}}, "no counts"},
+		{"overlap", Profile{header(), []Chunk{{0, []uint32{1, 2}}, {1, []uint32{1}}}}, "not behind"},
+		{"order", Profile{header(), []Chunk{{8, []uint32{1}}, {0, []uint32{1}}}}, "not behind"},
+		{"beyond text", Profile{header("tsize 1"), []Chunk{{1, []uint32{1}}}}, "beyond the text section"},
+		{"beyond memory", Profile{header("tstart ffffffffffffffff", "tsize 0"), []Chunk{{1, []uint32{1}}}}, "beyond the last address"},
+		{"line feed", Profile{header("note a\nb"), ok}, "line feed"},
+		{"line of one word", Profile{header("note"), ok}, `not "word value"`},
+		{"no period", Profile{without(header(), "period"), ok}, "no period line"},
+		{"major 1", Profile{header("version pdb-1.01"), ok}, "major version 1 is not documented"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var b bytes.Buffer
+			err := tt.p.Write(&b)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v, want %q", err, tt.want)
+			}
+			if b.Len() > 0 {
+				t.Errorf("%d bytes were written before the error", b.Len())
+			}
+		})
+	}
+}
+
+// body is a valid binary part with one sample at offset 16.
+const body = "\x10\x00\x00\x00\x01\x00\x00\x00\x01\x00\x00\x00" + "\x01\x00\x00\x00\x01\x00\x00\x00"
+
+func TestHeaderRules(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		header Header
+		lax    bool
+		want   string // part of the error; "" for none
+	}{
+		{name: "all lines", header: header("cpuamask 0F", "cpuimplv 1", "cpucount 2", "path /a b")},
+		{name: "epoch of 12 digits", header: header("epoch 261121033416")},
+		{name: "epoch of 14 digits", header: header("epoch 20261121033416")},
+		{name: "epoch of 11 digits", header: header("epoch 26112103341"), want: "epoch is"},
+		{name: "spaces for tabs", header: header("image   \t abc")},
+		{name: "trailing space", header: header("period 100  ")},
+		{name: "minor 6", header: header("version pdb-0.06")},
+		{name: "major 1", header: header("version pdb-1.01"), want: "major version 1 is not documented"},
+		{name: "no major", header: header("version 0.07"), want: "version is"},
+		{name: "0x", header: header("tstart 0x401000"), want: "tstart is"},
+		{name: "65 bits", header: header("tsize 18446744073709551616"), want: "tsize is"},
+		{name: "unit 0", header: header("x-unit 0"), want: "x-unit is"},
+		{name: "image", header: header("image xyz"), want: "image is"},
+		{name: "no version", header: without(header(), "version"), want: "no version line"},
+		{name: "no tstart", header: without(header(), "tstart"), want: "no tstart line"},
+		{name: "no image", header: without(header(), "image"), lax: true, want: "no image line"},
+		{name: "lax", header: without(without(header(), "tstart"), "version"), lax: true},
+		{name: "lax twice", header: Header{Lines: append(header().Lines, "tstart 1")}, lax: true, want: "second tstart line"},
+		{name: "optional twice", header: Header{Lines: append(header().Lines, "path /a", "path /b")}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			in := string(tt.header.append(nil)) + body
+			p, err := Read(strings.NewReader(in), "x", Options{Lax: tt.lax})
+			if tt.want != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.want) {
+					t.Errorf("error %v, want %q", err, tt.want)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := write(t, p); string(got) != in {
+				t.Errorf("rewritten as\n%q, was\n%q", got, in)
+			}
+		})
+	}
+}
+
+func TestLaxTakesOffsetsForAddresses(t *testing.T) {
+	h := without(without(header(), "tstart"), "version")
+	p, err := Read(strings.NewReader(string(h.append(nil))+body), "x", Options{Lax: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := slices.Collect(p.Counts()); !slices.Equal(got, []Count{{16, 1}}) {
+		t.Errorf("counts are %v", got)
+	}
+}
+
+func TestMergeKeepsUnknownLines(t *testing.T) {
+	a, err := ReadFile("testdata/2-unknown-lines.dcpi", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := ReadFile("testdata/2-unknown-lines.dcpi", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := slices.Clone(a.Lines)
+	b.Lines = append(b.Lines, "x-mood\tsunny")
+	if err := a.Merge(b); err != nil {
+		t.Fatal(err)
+	}
+	if want := append(lines, "x-mood\tsunny"); !slices.Equal(a.Lines, want) {
+		t.Errorf("lines are %q, want %q", a.Lines, want)
+	}
+	if _, n := a.Total(); n != 94 {
+		t.Errorf("%d samples, want 94", n)
+	}
+	back, err := Read(bytes.NewReader(write(t, a)), "x", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(back.Lines, a.Lines) {
+		t.Errorf("lines are %q after rewriting", back.Lines)
+	}
+	b.Lines[slices.IndexFunc(b.Lines, func(l Line) bool { return l.Word() == "event" })] = "event imiss"
+	if err := a.Merge(b); err == nil || !strings.Contains(err.Error(), `differ in event: "cycles" and "imiss"`) {
+		t.Errorf("merging another event: %v", err)
+	}
+}
+
+func TestLongHeaderIsRefusedEarly(t *testing.T) {
+	r := &countingReader{r: io.MultiReader(strings.NewReader("word "), neverEnding('x'))}
+	_, err := Read(r, "x", Options{})
+	if err == nil || !strings.Contains(err.Error(), "within the first") {
+		t.Errorf("error is %v", err)
+	}
+	if r.n > 2<<20 {
+		t.Errorf("%d bytes were read", r.n)
+	}
+}
+
+type neverEnding byte
+
+func (b neverEnding) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = byte(b)
+	}
+	return len(p), nil
+}
+
+type countingReader struct {
+	r io.Reader
+	n int64
+}
+
+func (c *countingReader) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n += int64(n)
+	return n, err
+}

@@ -1,0 +1,200 @@
+package dcpi
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gotach/profiler/internal/tachyon"
+)
+
+// self is the running test as an image, and a session that recorded it.
+func self(t *testing.T) (*Image, *tachyon.Metadata) {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("test binaries are ELF files only on Linux and a few more")
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := OpenImage(exe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m, &tachyon.Metadata{
+		Session: &tachyon.Session{
+			Executable: exe, BuildID: m.BuildID, Host: host, Source: "native",
+			Start: time.Date(2026, 11, 21, 3, 34, 16, 0, time.FixedZone("", 3600)),
+		},
+		PCs: &tachyon.LeafPCs{TextStart: m.TextStart, TextSize: m.TextSize},
+	}
+}
+
+// entry returns the address of a function of this package as the table of the
+// image has it.
+func entry(t *testing.T, m *Image, name string) uint64 {
+	t.Helper()
+	fn := m.table.LookupFunc(name)
+	if fn == nil {
+		t.Fatalf("%s is not in the table", name)
+	}
+	return fn.Entry
+}
+
+func TestProcedures(t *testing.T) {
+	m, _ := self(t)
+	here := runtime.FuncForPC(reflect.ValueOf(TestProcedures).Pointer())
+	there := runtime.FuncForPC(reflect.ValueOf(OpenImage).Pointer())
+	bias := uint64(here.Entry()) - entry(t, m, here.Name()) // 0 but in position-independent executables
+	for _, f := range []*runtime.Func{here, there} {
+		file, line := f.FileLine(f.Entry())
+		want := Procedure{Name: f.Name(), File: file, Line: line}
+		got, ok := m.Procedure(uint64(f.Entry()) - bias)
+		if !ok || got != want {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+	}
+	if p, ok := m.Procedure(m.TextStart - 1); ok {
+		t.Errorf("the address before the text section is in %v", p)
+	}
+	if p, ok := m.Procedure(m.TextStart + m.TextSize + 1<<20); ok {
+		t.Errorf("an address far behind the text section is in %v", p)
+	}
+}
+
+func TestFromSession(t *testing.T) {
+	m, meta := self(t)
+	a, b := entry(t, m, "github.com/gotach/profiler/dcpi.OpenImage"), entry(t, m, "runtime.main")
+	meta.PCs.PCs = []tachyon.LeafPC{{Addr: min(a, b), CPU: 5, Wall: 9}, {Addr: max(a, b), Wall: 100}}
+	ps, err := FromSession(meta, time.Millisecond)
+	if err != nil || len(ps) != 2 {
+		t.Fatalf("%d profiles, %v", len(ps), err)
+	}
+	wants := []struct {
+		event string
+		n     uint64
+	}{{"cpu_ns", 5}, {"wall_ns", 109}}
+	for i, p := range ps {
+		got := map[string]string{}
+		for _, l := range p.Lines {
+			got[l.Word()] = l.Value()
+		}
+		want := map[string]string{
+			"version": "pdb-0.07", "epoch": "2611210234", "event": wants[i].event, "period": "1000000",
+			"platform": meta.Session.Host, "path": m.Path, "x-buildid": m.BuildID,
+		}
+		for word, v := range want {
+			if got[word] != v {
+				t.Errorf("%s is %q, want %q", word, got[word], v)
+			}
+		}
+		if !strings.HasPrefix(got["image"], m.ModTime.UTC().Format("20060102150405")) || len(got["image"]) != 20 {
+			t.Errorf("image is %s", got["image"])
+		}
+		if _, n := p.Total(); n != wants[i].n {
+			t.Errorf("%s: %d samples, want %d", wants[i].event, n, wants[i].n)
+		}
+		write(t, p)
+		if _, err := p.Image(); err != nil {
+			t.Errorf("the image is not found again: %v", err)
+		}
+	}
+
+	meta.PCs.PCs[0].CPU = 0 // nothing ran
+	if ps, err = FromSession(meta, time.Millisecond); err != nil || len(ps) != 1 {
+		t.Errorf("%d profiles, %v, want wall_ns alone", len(ps), err)
+	}
+}
+
+func TestFromSessionSaysWhatIsMissing(t *testing.T) {
+	full := func() *tachyon.Metadata {
+		return &tachyon.Metadata{
+			Session: &tachyon.Session{Source: "portable"},
+			PCs:     &tachyon.LeafPCs{TextStart: 1, TextSize: 9, PCs: []tachyon.LeafPC{{Addr: 2, Wall: 1}}},
+		}
+	}
+	for want, change := range map[string]func(*tachyon.Metadata) time.Duration{
+		"not recorded by gotach":          func(m *tachyon.Metadata) time.Duration { *m = tachyon.Metadata{}; return 1 },
+		"source (portable)":               func(m *tachyon.Metadata) time.Duration { m.PCs = nil; return 1 },
+		"time between two samples":        func(m *tachyon.Metadata) time.Duration { return 0 },
+		"event wall_ns: the sum of count": func(m *tachyon.Metadata) time.Duration { overflow(m.PCs); return 1 },
+	} {
+		m := full()
+		interval := change(m)
+		if _, err := FromSession(m, interval); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+}
+
+func overflow(pcs *tachyon.LeafPCs) {
+	pcs.PCs[0].Wall = 1<<32 - 1
+	pcs.PCs = append(pcs.PCs, tachyon.LeafPC{Addr: 3, Wall: 1})
+}
+
+func TestImageIsTheVerySame(t *testing.T) {
+	m, meta := self(t)
+	meta.PCs.PCs = []tachyon.LeafPC{{Addr: m.TextStart, Wall: 1}}
+	ps, err := FromSession(meta, time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := map[string]string{}
+	for _, l := range ps[0].Lines {
+		lines[l.Word()] = string(l)
+	}
+	notELF := filepath.Join(t.TempDir(), "script")
+	if err := os.WriteFile(notELF, []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for want, change := range map[string]map[string]string{
+		"":                                   {"cpuspeed": "cpuspeed 1"},
+		"is gone":                            {"path": "path /nonexistent/server"},
+		"another executable than":            {"x-buildid": "x-buildid abc/def"},
+		"its text is":                        {"x-buildid": "", "tsize": "tsize 5"},
+		"names no executable":                {"path": ""},
+		"not an ELF executable, no proced":   {"path": "path " + notELF},
+		"its build ID is \"" + m.BuildID[:9]: {"x-buildid": "x-buildid abc/def"},
+	} {
+		changed := maps.Clone(lines)
+		maps.Copy(changed, change)
+		var h Header
+		for _, l := range changed {
+			if l != "" {
+				h.Lines = append(h.Lines, Line(l))
+			}
+		}
+		_, err := h.Image()
+		if want == "" && err != nil {
+			t.Error(err)
+		}
+		if want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+	// A profile of a tool that knows no build IDs still finds its executable.
+	h := Header{Lines: []Line{Line(lines["path"]), Line(lines["tstart"]), Line(lines["tsize"])}}
+	if _, err := h.Image(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCPUInfo(t *testing.T) {
+	const text = "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu MHz\t\t: 2599.998\nprocessor\t: 1\ncpu MHz\t\t: 1200.000\n"
+	if got := cpuinfoMHz(text); got != 2600 {
+		t.Errorf("got %d MHz", got)
+	}
+	if got := cpuinfoMHz("processor\t: 0\nBogoMIPS\t: 100.00\n"); got != 0 {
+		t.Errorf("got %d MHz where none is named", got)
+	}
+}
