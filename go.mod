@@ -8,6 +8,7 @@ require (
 )
 
 require (
+	github.com/google/go-cmp v0.7.0
 	golang.org/x/sys v0.43.0
 	pgregory.net/rapid v1.3.0
 )

@@ -1,0 +1,5 @@
+//go:build !race
+
+package nytprof
+
+const raceEnabled = false

@@ -1,0 +1,274 @@
+package nytprof
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// goldens returns the real files of testdata.
+func goldens(t testing.TB) []string {
+	files, err := filepath.Glob("testdata/*.nytprof")
+	if err != nil || len(files) < 11 {
+		t.Fatalf("%d golden files, %v", len(files), err)
+	}
+	return files
+}
+
+// cutOff is the golden whose process was killed.
+const cutOff = "testdata/c17-killed.nytprof"
+
+// wantChunks returns what the real reader handed to its callback for a golden.
+func wantChunks(t testing.TB, file string) []string {
+	want, err := os.ReadFile(file + ".jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Split(strings.TrimSuffix(string(want), "\n"), "\n")
+}
+
+// unmarked undoes, in a line of JSON, how a string was marked: perl's UTF-8 mark
+// sticks to strings that came after another one that had it.
+func unmarked(t testing.TB, line string) any {
+	var v []any
+	if err := json.Unmarshal([]byte(line), &v); err != nil {
+		t.Fatalf("%v: %s", err, line)
+	}
+	for i, e := range v {
+		m, ok := e.(map[string]any)
+		if !ok {
+			continue
+		}
+		if s, ok := m["utf8"].(string); ok {
+			v[i] = s
+		} else if s, ok := m["hex"].(string); ok {
+			b, err := hex.DecodeString(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			v[i] = string(b)
+		}
+	}
+	return v
+}
+
+func TestChunksAreTheRealReaders(t *testing.T) {
+	for _, file := range goldens(t) {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			b, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := wantChunks(t, file)
+			n, marks := 0, 0
+			for c, err := range NewReader(bytes.NewReader(b)).Chunks() {
+				if err != nil {
+					var fe *FormatError
+					if file != cutOff || !errors.As(err, &fe) {
+						t.Fatal(err)
+					}
+					if fe.Offset != int64(len(b))-3 || !strings.Contains(err.Error(), "inside TIME_LINE") {
+						t.Errorf("the cut off file of %d bytes: %v", len(b), err)
+					}
+					continue
+				}
+				got := strings.TrimSuffix(string(appendJSON(nil, c)), "\n")
+				if n == len(want) {
+					t.Fatalf("a chunk too many: %s", got)
+				}
+				if got != want[n] {
+					marks++
+					if diff := cmp.Diff(unmarked(t, want[n]), unmarked(t, got)); diff != "" {
+						t.Fatalf("chunk %d: got %s, the real reader %s", n, got, want[n])
+					}
+				}
+				n++
+			}
+			if n != len(want) {
+				t.Errorf("%d chunks, the real reader has %d", n, len(want))
+			}
+			if marks > 0 && !strings.Contains(file, "c20") {
+				t.Errorf("%d chunks differ in a UTF-8 mark; only c20 has marks", marks)
+			}
+		})
+	}
+}
+
+// reencode writes the chunks of a file again.
+func reencode(t testing.TB, b []byte) ([]byte, error) {
+	var out bytes.Buffer
+	w := NewWriter(&out)
+	for c, err := range NewReader(bytes.NewReader(b)).Chunks() {
+		if err != nil {
+			if err := w.Close(); err != nil {
+				t.Fatal(err)
+			}
+			return out.Bytes(), err
+		}
+		if err := w.Write(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes(), nil
+}
+
+func TestReencode(t *testing.T) {
+	for _, file := range goldens(t) {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			b, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := reencode(t, b)
+			if file == cutOff {
+				b = b[:len(b)-3]
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(file, "-z6") {
+				again, err := reencode(t, got)
+				if err != nil || !bytes.Equal(chunksOf(t, b), chunksOf(t, got)) || !bytes.Equal(again, got) {
+					t.Error("other chunks after compressing again", err)
+				}
+				return
+			}
+			if !bytes.Equal(got, b) {
+				t.Error("other bytes")
+			}
+		})
+	}
+}
+
+// chunksOf returns all chunks of a good file as JSON lines.
+func chunksOf(t testing.TB, b []byte) (lines []byte) {
+	for c, err := range NewReader(bytes.NewReader(b)).Chunks() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines = appendJSON(lines, c)
+	}
+	return lines
+}
+
+// A cut anywhere gives the chunks before it, then an error, whatever pieces the
+// source comes in.
+func TestTruncation(t *testing.T) {
+	for _, file := range []string{"testdata/c12-utf8.nytprof", "testdata/c02-fib-z6.nytprof", "testdata/c20-integers.nytprof"} {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := chunksOf(t, b)
+		most := 0
+		for cut := range b {
+			var got []byte
+			var last error
+			for c, err := range NewReader(iotest.HalfReader(bytes.NewReader(b[:cut]))).Chunks() {
+				if last != nil {
+					t.Fatalf("%s cut at %d: goes on after an error", file, cut)
+				}
+				if last = err; err == nil {
+					got = appendJSON(got, c)
+				}
+			}
+			if !bytes.HasPrefix(all, got) || len(got) < most {
+				t.Fatalf("%s cut at %d: not a prefix of its chunks", file, cut)
+			}
+			most = len(got)
+			var fe *FormatError
+			if cut <= firstPID(b) && last == nil {
+				continue // attributes alone are a file
+			}
+			if tail := bytes.Index(b, []byte("#\n# Compressed")); last == nil && tail > 0 && cut >= tail {
+				continue // what follows the zlib stream is never read
+			}
+			if !errors.As(last, &fe) {
+				t.Fatalf("%s cut at %d of %d: error %v", file, cut, len(b), last)
+			}
+			if fe.Offset > int64(cut) && !fe.Inflated {
+				t.Fatalf("%s cut at %d: offset %d", file, cut, fe.Offset)
+			}
+		}
+		if most == 0 {
+			t.Errorf("%s: nothing was read of any prefix", file)
+		}
+	}
+}
+
+// firstPID returns where the lines at the start of a file end.
+func firstPID(b []byte) int {
+	i := bytes.IndexByte(b, '\n') + 1
+	for bytes.IndexByte([]byte("#:!"), b[i]) >= 0 {
+		i += bytes.IndexByte(b[i:], '\n') + 1
+	}
+	return i
+}
+
+func TestBadFiles(t *testing.T) {
+	head := "NYTProf 5 0\n"
+	for _, c := range []struct{ name, file, want string }{
+		{"empty", "", "not an NYTProf file"},
+		{"other", "HCAT....", "not an NYTProf file"},
+		{"version 4", "NYTProf 4 0\n", "version 4.0 is not 5"},
+		{"version", "NYTProf five\n", "not two numbers"},
+		{"unending version", "NYTProf 5 0", "inside its first line"},
+		{"tag", head + "Q", `offset 12: no chunk begins with the byte 'Q'`},
+		{"blank line", head + ":a=b\n\nP", "offset 17: a blank line: this is the dialect of Pynytprof"},
+		{"string tag", head + "S\x01\x01x", "begins with the byte 0x78"},
+		{"hostile string", head + "S\x01\x01'\xff\xff\xff\xff\xff", "a string of 4294967295 bytes"},
+		{"long string cut", head + "S\x01\x01'\xff\x00\xff\xff\xff" + strings.Repeat("x", 99), "the file ends here, inside SRC_LINE"},
+		{"no zlib", head + "zz", "START_DEFLATE"},
+		{"damaged zlib", head + "zx\x9c\xff\xff\xff\xff\xff\xff\xff", "inflated offset 13"},
+		{"no end", head + "P\x05\x01\x00\x00\x00\x00\x00\x00\x00\x00", "without PID_END of process 5"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var last error
+			for _, err := range NewReader(strings.NewReader(c.file)).Chunks() {
+				last = err
+			}
+			var fe *FormatError
+			if !errors.As(last, &fe) || !strings.Contains(last.Error(), c.want) {
+				t.Errorf("error %v, want %q", last, c.want)
+			}
+		})
+	}
+}
+
+// What the real reader lets pass.
+func TestTolerated(t *testing.T) {
+	file := "NYTProf 5 0\n:no equals sign\n:k=v\n+\xff\x00\x00\x00\x05\xc0\x00\x01\x80\x02"
+	want := `["VERSION",5,0]
+["ATTRIBUTE","k","v"]
+["TIME_LINE",5,1,2]
+`
+	if got := string(chunksOf(t, []byte(file))); got != want {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestSourceError(t *testing.T) {
+	b, err := os.ReadFile("testdata/c01-fib.nytprof")
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("the disk is gone")
+	var last error
+	for _, err := range NewReader(io.MultiReader(bytes.NewReader(b[:1001]), iotest.ErrReader(broken))).Chunks() {
+		last = err
+	}
+	if !errors.Is(last, broken) {
+		t.Errorf("error %v", last)
+	}
+}
