@@ -79,10 +79,10 @@ func (d *Reader) Header() *Header { return &d.header }
 func (d *Reader) Counts() iter.Seq2[Count, error] {
 	return func(yield func(Count, error) bool) {
 		var addr uint64
-		unit := d.header.Unit()
+		start, unit := d.header.TextStart(), d.header.Unit()
 		stopped := false
 		err := d.chunks(func(offset, _ uint32) {
-			addr = d.header.TextStart() + uint64(offset)
+			addr = start + uint64(offset)
 		}, func(n uint32) bool {
 			a := addr
 			addr += unit
@@ -101,6 +101,7 @@ func (d *Reader) Counts() iter.Seq2[Count, error] {
 const (
 	footerSize    = 8 // and that of what precedes a chunk's counts
 	smallestChunk = 12
+	batch         = 4096 // counts looked at at once, fewer than fit into a Reader's buffer
 )
 
 // chunks reads the binary part: it calls chunk for the start of each chunk and
@@ -143,12 +144,17 @@ func (d *Reader) chunks(chunk func(offset, number uint32), count func(uint32) bo
 		d.r.Discard(footerSize)
 		d.off += footerSize
 		chunk(offset, number)
-		for i := range number {
-			b, err := d.r.Peek(4)
-			if err == nil {
-				n := binary.LittleEndian.Uint32(b)
-				d.r.Discard(4)
-				d.off += 4
+		for left := number; left > 0; {
+			size := int(min(left, batch)) * 4
+			b, err := d.r.Peek(size + footerSize) // which must still follow
+			if err == io.EOF {
+				d.off = at
+				return d.bad("chunk at offset %d: %d counts do not fit before the footer", offset, number)
+			} else if err != nil {
+				return d.bad("%w", err)
+			}
+			for i := 0; i < size; i += 4 {
+				n := binary.LittleEndian.Uint32(b[i:])
 				if n != 0 {
 					addresses++
 					samples += uint64(n)
@@ -156,19 +162,10 @@ func (d *Reader) chunks(chunk func(offset, number uint32), count func(uint32) bo
 				if !count(n) {
 					return nil
 				}
-				if i < number-1 {
-					continue
-				}
-				// The footer must still follow.
-				if _, err = d.r.Peek(footerSize); err == nil {
-					break
-				}
 			}
-			if err != io.EOF {
-				return d.bad("%w", err)
-			}
-			d.off = at
-			return d.bad("chunk at offset %d: %d counts do not fit before the footer", offset, number)
+			d.r.Discard(size)
+			d.off += int64(size)
+			left -= uint32(size / 4)
 		}
 	}
 }
