@@ -44,6 +44,10 @@ type (
 	Metadata = tachyon.Metadata
 )
 
+// maxTables bounds the tables, which are read whole, unlike the samples: a
+// sparse file may seem to have terabytes of them.
+const maxTables = 1 << 30
+
 // A Reader is an open Tachyon file. All methods may be called from several
 // goroutines at once.
 type Reader struct {
@@ -147,6 +151,9 @@ func (r *Reader) open() error {
 	end := size - tachyon.FooterSize // of the tables
 	if err := r.checkHeader(uint64(end)); err != nil {
 		return err
+	}
+	if n := size - int64(h.StringOffset); n > maxTables {
+		return r.errorAt(int64(h.StringOffset), "tables of %d bytes are more than the %d that are read", n, maxTables)
 	}
 	// Tables and footer are copied out, so that nothing handed out depends on the file.
 	b := make([]byte, size-int64(h.StringOffset))
