@@ -36,6 +36,7 @@ type snapshot struct {
 	goroutines int    // in the last text, without the caller
 	now        []*goroutine
 	runnable   []*goroutine
+	sample     source.Sample // what out is shown
 }
 
 // goroutine is what is known of one goroutine.
@@ -282,18 +283,17 @@ func (s *snapshot) emit(at time.Duration, procs int, n func(k int) int) {
 		s.runnable[i].running = true
 	}
 
-	var sample source.Sample
 	for _, g := range s.now {
 		if g.relabel {
 			g.relabel = false
 			s.out.Labels(g.id, at, g.set)
 		}
-		sample = source.Sample{Goroutine: g.id, Status: g.status(), Time: at, Stack: g.stack[1:]}
+		s.sample = source.Sample{Goroutine: g.id, Status: g.status(), Time: at, Stack: g.stack[1:]}
 		if s.waitFrames && (g.reason.state == waiting || g.reason.state == syscall) {
 			g.stack[0] = g.reason.frame
-			sample.Stack = g.stack
+			s.sample.Stack = g.stack
 		}
-		s.out.Sample(&sample)
+		s.out.Sample(&s.sample)
 	}
 }
 

@@ -1,0 +1,62 @@
+package portable
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// FuzzParse reads any text at all, twice, as a source would that runs on a Go
+// version nobody has seen yet. testdata/fuzz holds one seed of each form.
+func FuzzParse(f *testing.F) {
+	files, _ := filepath.Glob("testdata/stacks/*.txt")
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, g := range strings.SplitAfter(string(text), "\n\n") {
+			f.Add([]byte("goroutine 1 [running]:\nmain.f()\n\t/a.go:1 +0x1\n\n"+g), true)
+		}
+	}
+	f.Fuzz(func(t *testing.T, text []byte, all bool) {
+		r := newRecorder()
+		var s snapshot
+		s.init(r, true)
+		l := s.read(text, all)
+		s.emit(1, 2, func(k int) int { return k - 1 })
+		if l.dropped < l.torn || l.dropped < 0 {
+			t.Fatalf("%+v", l)
+		}
+		if n := int64(s.goroutines) - l.dropped; n != int64(len(r.samples)) {
+			t.Fatalf("%d samples of %d goroutines, %+v", len(r.samples), s.goroutines, l)
+		}
+		for i := range r.samples {
+			for _, frame := range r.stack(&r.samples[i]) {
+				if frame.Func == "" || frame.Line < 0 || strings.Contains(frame.Func+frame.File, "\n") {
+					t.Fatalf("frame %+v", frame)
+				}
+			}
+		}
+		// What was wholly understood once is again, and says the same.
+		if l.dropped > 0 {
+			return
+		}
+		first := r.samples
+		r.samples = nil
+		if again := s.read(text, all); again != l {
+			t.Fatalf("at first %+v, then %+v", l, again)
+		}
+		s.emit(1, 2, func(k int) int { return k - 1 })
+		if len(first) != len(r.samples) {
+			t.Fatalf("at first %d samples, then %d", len(first), len(r.samples))
+		}
+		for i := range first {
+			a, b := first[i], r.samples[i]
+			if a.Goroutine != b.Goroutine || a.Status != b.Status || len(a.Stack) != len(b.Stack) {
+				t.Fatalf("at first %+v, then %+v", a, b)
+			}
+		}
+	})
+}

@@ -1,0 +1,341 @@
+package portable
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gotach/profiler/internal/tachyon"
+	"github.com/gotach/profiler/sampler/internal/source"
+)
+
+var update = flag.Bool("update", false, "write the .want files anew")
+
+// readText takes one text of runtime.Stack as the source would.
+func readText(text []byte) (*recorder, lost) {
+	r := newRecorder()
+	var s snapshot
+	s.init(r, true)
+	l := s.read(text, true)
+	s.emit(time.Second, 2, func(int) int { return 0 })
+	return r, l
+}
+
+// describe renders what Out was told.
+func describe(r *recorder, l lost) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "dropped %d torn %d\n", l.dropped, l.torn)
+	for i := range r.samples {
+		p := &r.samples[i]
+		g := r.goroutines[p.Goroutine]
+		fmt.Fprintf(&b, "\ngoroutine %d status %06b parent %d created by %q at %q\n", p.Goroutine, p.Status, g.Parent, g.CreatedBy, g.CreatedAt)
+		for _, set := range r.labels[p.Goroutine] {
+			for _, k := range slices.Sorted(maps.Keys(set)) {
+				fmt.Fprintf(&b, "  label %q %q\n", k, set[k])
+			}
+		}
+		for _, f := range r.stack(p) {
+			fmt.Fprintf(&b, "  %s %s:%d\n", f.Func, f.File, f.Line)
+		}
+	}
+	return b.Bytes()
+}
+
+// TestGolden reads what the runtimes of all supported versions of Go print, see
+// testdata/stacks/gen.go.
+func TestGolden(t *testing.T) {
+	files, err := filepath.Glob("testdata/stacks/*.txt")
+	if err != nil || len(files) != 5 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, l := readText(text)
+			got := describe(r, l)
+			name := strings.TrimSuffix(file, ".txt") + ".want"
+			if *update {
+				if err := os.WriteFile(name, got, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(got, want) {
+				t.Errorf("not as in %s:\n%s", name, got)
+			}
+			checkKinds(t, file, r)
+			if n := bytes.Count(text, []byte("\n\ngoroutine ")); n != len(r.samples) || l != (lost{}) {
+				t.Errorf("%d samples of %d goroutines, %+v", len(r.samples), n, l)
+			}
+		})
+	}
+}
+
+// checkKinds compares with what gen.go is known to do, whatever the .want files say.
+func checkKinds(t *testing.T, file string, r *recorder) {
+	const running = tachyon.HasGIL | tachyon.OnCPU
+	kinds := map[string]struct {
+		wait   string
+		status tachyon.Status
+		depth  int
+	}{
+		"chanReceive":            {"chan receive", 0, 2},
+		"chanSend":               {"chan send", 0, 2},
+		"nilChanReceive":         {"chan receive (nil chan)", 0, 2},
+		"nilChanSend":            {"chan send (nil chan)", 0, 2},
+		"selectTwo":              {"select", 0, 2},
+		"selectNone":             {"select (no cases)", 0, 2},
+		"mutexLock":              {"sync.Mutex.Lock", 0, 6},
+		"rwLock":                 {"sync.Mutex.Lock", 0, 7}, // of the RWMutex's own mutex: see rwRLock
+		"rwRLock":                {"sync.RWMutex.RLock", 0, 4},
+		"groupWait":              {"sync.WaitGroup.Wait", 0, 4},
+		"condWait":               {"sync.Cond.Wait", 0, 4},
+		"sleep":                  {"sleep", 0, 3},
+		"ioWait":                 {"IO wait", 0, 9},
+		"readSyscall":            {"syscall", tachyon.Unknown, 5},
+		"threadLocked":           {"chan receive", 0, 2},
+		"spin":                   {"", running, 1},
+		"deep":                   {"chan receive", 0, 102}, // 50 + 50 frames, the mark and the wait frame
+		"panicking":              {"chan receive", tachyon.HasException, 4},
+		"inlined":                {"chan receive", 0, 3},
+		"thing.valueMethod":      {"chan receive", 0, 2},
+		"(*thing).pointerMethod": {"chan receive", 0, 3},
+	}
+	seen := make(map[string]int)
+	for i := range r.samples {
+		p := &r.samples[i]
+		st := r.stack(p)
+		for _, f := range st {
+			name, ok := strings.CutPrefix(f.Func, "main.")
+			k, known := kinds[name]
+			if !ok || !known || len(r.goroutines[p.Goroutine].CreatedBy) == 0 {
+				continue
+			}
+			seen[name]++
+			if k.wait != "" && st[0].Func != "["+k.wait+"]" {
+				t.Errorf("%s waits for %s, want %s", name, st[0].Func, k.wait)
+			}
+			if p.Status != k.status && k.wait != "" || k.wait == "" && p.Status&^running&^tachyon.GILRequested != 0 {
+				t.Errorf("%s has status %b, want %b", name, p.Status, k.status)
+			}
+			if len(st) != k.depth {
+				t.Errorf("%s has %d frames, want %d: %v", name, len(st), k.depth, st)
+			}
+			if g := r.goroutines[p.Goroutine]; g.CreatedBy != "main.main" || g.Parent != 1 || !strings.HasPrefix(g.CreatedAt, "./gen.go:") {
+				t.Errorf("%s: %+v", name, g)
+			}
+		}
+	}
+	for name := range kinds {
+		if seen[name] == 0 {
+			t.Errorf("%s is not there", name)
+		}
+	}
+
+	var labels []map[string]string
+	for _, sets := range r.labels {
+		labels = append(labels, sets...)
+	}
+	bytes := " \xfd\xff" // Go 1.26 prints U+FFFD for what is no UTF-8
+	switch filepath.Base(file) {
+	case "go1.26-labels.txt":
+		bytes = " \ufffd\ufffd"
+	case "go1.27.txt":
+	default:
+		if len(labels) != 0 {
+			t.Errorf("labels %q", labels)
+		}
+		return
+	}
+	want := []map[string]string{
+		{"simple": "value"},
+		{"b": "2", "a/b_c.d": "1", "with space": "x:y, {z}]\n"},
+		{"quo\"te": "back\\slash\ttab\r\x00\x1b\x7f", "uni\u03a3": "\U0001f600" + bytes, "": ""},
+	}
+	for _, w := range want {
+		if !slices.ContainsFunc(labels, func(m map[string]string) bool { return maps.Equal(m, w) }) {
+			t.Errorf("no labels %q in %q", w, labels)
+		}
+	}
+}
+
+// text of one goroutine after another.
+func stackText(goroutines ...string) []byte {
+	own := "goroutine 99 [running]:\nown.f()\n\t/own.go:1 +0x1\n"
+	return []byte(strings.Join(append([]string{own}, goroutines...), "\n"))
+}
+
+func goroutineText(id int, state, fn string) string {
+	return fmt.Sprintf("goroutine %d [%s]:\n%s(0x1)\n\t/a.go:%d +0x1d\ncreated by main.main in goroutine 1\n\t/a.go:1 +0x2\n", id, state, fn, id)
+}
+
+// TestGarbage has text that nobody understands drop samples, count them, and
+// leave the rest alone.
+func TestGarbage(t *testing.T) {
+	tests := []struct {
+		name, bad string
+		torn      int64
+	}{
+		{"header", "goroutine 5 {running}:\nmain.f()\n\t/a.go:1 +0x1\n", 0},
+		{"no id", "goroutine five [running]:\nmain.f()\n\t/a.go:1 +0x1\n", 0},
+		{"frame", "goroutine 5 [running]:\nmain.f\n\t/a.go:1 +0x1\n", 0},
+		{"complaint", "goroutine 5 [running]:\nruntime: g 5: unexpected return pc for main.f called from 0x0\nstack: frame={sp:0x1, fp:0x2} stack=[0x1,0x2)\n0x0001:  0x0002\n\nmain.f()\n\t/a.go:1 +0x1\n", 0},
+		{"unavailable", "goroutine 5 [running]:\n\tgoroutine running on other thread; stack unavailable\ncreated by main.main in goroutine 1\n\t/a.go:1 +0x2\n", 1},
+		{"twice", goroutineText(4, "select", "main.f"), 0},
+	}
+	for _, tt := range tests {
+		r, l := readText(stackText(goroutineText(4, "select", "main.a"), tt.bad, goroutineText(6, "select", "main.b")))
+		if l.dropped != 1 || l.torn != tt.torn {
+			t.Errorf("%s: %+v", tt.name, l)
+		}
+		if len(r.samples) != 2 || r.samples[0].Goroutine != 4 || r.samples[1].Goroutine != 6 {
+			t.Errorf("%s: %v", tt.name, r.samples)
+		}
+	}
+}
+
+// TestGarbageIsNoEnd checks that a goroutine that could not be read once is not
+// taken for ended, nor is one missing from a text cut short.
+func TestGarbageIsNoEnd(t *testing.T) {
+	r := newRecorder()
+	var s snapshot
+	s.init(r, true)
+	a, b := goroutineText(4, "select", "main.a"), goroutineText(5, "select", "main.b")
+	s.read(stackText(a, b), true)
+	for _, bad := range []string{
+		strings.Replace(b, "main.b(", "main.b", 1),
+		strings.Replace(b, "]:", "]", 1),
+	} {
+		if l := s.read(stackText(a, bad), true); l.dropped != 1 {
+			t.Errorf("%+v", l)
+		}
+	}
+	if l := s.read(stackText(a, b[:20]), false); l.dropped != 0 || s.goroutines != 1 {
+		t.Errorf("%+v, %d goroutines in a text cut short", l, s.goroutines)
+	}
+	if len(r.gone) != 0 {
+		t.Errorf("%v are gone", r.gone)
+	}
+	s.read(stackText(a, b), true)
+	s.emit(0, 1, nil)
+	if len(r.samples) != 2 {
+		t.Errorf("samples %v", r.samples)
+	}
+	// Where every text is cut short, what is kept must not grow for ever.
+	for range 2 * oldAge {
+		s.read(stackText(a, b[:20]), false)
+	}
+	if !slices.Equal(r.gone, []uint64{5}) {
+		t.Errorf("%v are gone, want 5", r.gone)
+	}
+	s.read(stackText(), true)
+	if !slices.Equal(r.gone, []uint64{5, 4}) || len(s.known) != 0 {
+		t.Errorf("%v are gone, want 5 and 4", r.gone)
+	}
+}
+
+// TestWhoRuns checks how many runnable goroutines count as running, and that
+// all of them get their turns.
+func TestWhoRuns(t *testing.T) {
+	var text []string
+	for id := range 6 {
+		text = append(text, goroutineText(id+10, "runnable", "main.f"))
+	}
+	text = append(text, goroutineText(20, "running", "main.f"), goroutineText(21, "select", "main.f"))
+	r := newRecorder()
+	var s snapshot
+	s.init(r, false)
+	turns := make(map[uint64]int)
+	seed := 0
+	for range 300 {
+		r.samples = nil
+		s.read(stackText(text...), true)
+		s.emit(0, 3, func(k int) int { seed++; return seed * 7 % k })
+		n := 0
+		for _, p := range r.samples {
+			switch {
+			case p.Goroutine == 21:
+				if p.Status != 0 {
+					t.Fatalf("a waiting goroutine has status %b", p.Status)
+				}
+			case p.Status == tachyon.HasGIL|tachyon.OnCPU:
+				n++
+				turns[p.Goroutine]++
+			case p.Status != tachyon.GILRequested:
+				t.Fatalf("a runnable goroutine has status %b", p.Status)
+			}
+			if len(p.Stack) != 1 {
+				t.Fatalf("goroutine %d has a wait frame", p.Goroutine)
+			}
+		}
+		if n != 3 {
+			t.Fatalf("%d goroutines run on 3 Ps", n)
+		}
+	}
+	if turns[20] != 300 {
+		t.Errorf("what the text calls running ran in %d of 300", turns[20])
+	}
+	for id := range uint64(6) {
+		if n := turns[id+10]; n < 50 || n > 150 {
+			t.Errorf("goroutine %d ran in %d of 300 texts, want 100", id+10, n)
+		}
+	}
+}
+
+// TestUnchanged checks that nothing is asked again, and nothing allocated, for
+// goroutines whose text is as it was, whatever their header says by now.
+func TestUnchanged(t *testing.T) {
+	var out quiet
+	var s snapshot
+	s.init(&out, true)
+	var first, second []string
+	for id := range 100 {
+		first = append(first, goroutineText(id+1, "select", "main.f"))
+		second = append(second, goroutineText(id+1, `chan receive, 5 minutes, locked to thread labels:{"a": "b"}`, "main.f"))
+	}
+	texts := [][]byte{stackText(first...), stackText(second...)}
+	i := 0
+	tick := func() {
+		s.read(texts[i%2], true)
+		s.emit(0, 2, nil)
+		i++
+	}
+	tick()
+	tick()
+	asked := out.frames
+	if n := testing.AllocsPerRun(100, tick); n != 0 {
+		t.Errorf("%v allocations a tick of 100 goroutines", n)
+	}
+	if out.frames != asked {
+		t.Errorf("%d frames were asked again", out.frames-asked)
+	}
+	// Where the arguments change, nothing is new but the hash.
+	texts[0] = bytes.ReplaceAll(texts[0], []byte("(0x1)"), []byte("(0x2)"))
+	if n := testing.AllocsPerRun(100, tick); n != 0 {
+		t.Errorf("%v allocations a tick of 100 goroutines with new arguments", n)
+	}
+}
+
+// quiet is an Out that keeps nothing.
+type quiet struct{ frames, samples int }
+
+func (q *quiet) Frame(tachyon.Frame) uint32                      { q.frames++; return uint32(q.frames) }
+func (q *quiet) Goroutine(source.Goroutine)                      {}
+func (q *quiet) Labels(uint64, time.Duration, map[string]string) {}
+func (q *quiet) Gone(uint64)                                     {}
+func (q *quiet) Sample(*source.Sample)                           { q.samples++ }
+func (q *quiet) LeafPC(uint64, bool)                             {}
+func (q *quiet) Fail(error)                                      {}

@@ -1,0 +1,107 @@
+package portable
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// pacing runs a pacer on a clock of its own: each tick takes took, and costs
+// that on every one of procs. It returns the waits.
+func pacing(rate int, budget float64, procs int, length time.Duration, took func(tick int) time.Duration) (waits []time.Duration, cost time.Duration) {
+	now := time.Duration(0)
+	p := newPacer(rate, budget, now)
+	p.random = rand.New(rand.NewPCG(1, 2)).Float64
+	for now < length {
+		d := took(len(waits))
+		c := d * time.Duration(procs)
+		cost += c
+		now += d
+		w := p.next(now, c, procs)
+		now += w
+		waits = append(waits, w)
+	}
+	return waits, cost
+}
+
+// TestBudget checks that what ticks cost is within the budget, and that the
+// budget is used where the rate asks for more than it allows.
+func TestBudget(t *testing.T) {
+	const length = 20 * time.Second
+	tests := []struct {
+		name   string
+		rate   int
+		budget float64
+		procs  int
+		took   func(int) time.Duration
+		ticks  [2]int // least and most
+	}{
+		{"cheap", 1000, 1, 8, func(int) time.Duration { return 5 * time.Microsecond }, [2]int{19_900, 20_100}},
+		{"ten goroutines", 1000, 1, 2, func(int) time.Duration { return 100 * time.Microsecond }, [2]int{1850, 2001}},
+		{"ten thousand", 1000, 1, 2, func(int) time.Duration { return 114 * time.Millisecond }, [2]int{2, 2}},
+		{"all of it", 1000, 100, 2, func(int) time.Duration { return 500 * time.Microsecond }, [2]int{19_900, 20_100}},
+		{"then dear", 100, 1, 4, func(i int) time.Duration {
+			if i < 1000 {
+				return 50 * time.Microsecond
+			}
+			return 10 * time.Millisecond
+		}, [2]int{1010, 1016}},
+	}
+	for _, tt := range tests {
+		waits, cost := pacing(tt.rate, tt.budget, tt.procs, length, tt.took)
+		if n := len(waits); n < tt.ticks[0] || n > tt.ticks[1] {
+			t.Errorf("%s: %d ticks, want %d to %d", tt.name, n, tt.ticks[0], tt.ticks[1])
+		}
+		last := tt.took(len(waits)-1) * time.Duration(tt.procs)
+		allowed := time.Duration(float64(length) * float64(tt.procs) * tt.budget / 100)
+		if cost > allowed+last {
+			t.Errorf("%s: cost %v of %v", tt.name, cost, allowed)
+		}
+	}
+}
+
+// TestJitter checks that periods differ, by 6 % at most, and keep the rate.
+func TestJitter(t *testing.T) {
+	waits, _ := pacing(1000, 100, 1, 10*time.Second, func(int) time.Duration { return 0 })
+	var sum, least, most time.Duration = 0, time.Hour, 0
+	for _, w := range waits {
+		sum += w
+		least, most = min(least, w), max(most, w)
+	}
+	if least < 940*time.Microsecond || least > 950*time.Microsecond || most > 1060*time.Microsecond || most < 1050*time.Microsecond {
+		t.Errorf("periods from %v to %v, want 0.94 ms to 1.06 ms", least, most)
+	}
+	if mean := sum / time.Duration(len(waits)); mean < 997*time.Microsecond || mean > 1003*time.Microsecond {
+		t.Errorf("the mean period is %v, want 1 ms", mean)
+	}
+}
+
+// TestSuspended checks that a tick during which the machine stood still does not
+// end sampling for long.
+func TestSuspended(t *testing.T) {
+	waits, _ := pacing(1000, 1, 2, 2*time.Hour, func(i int) time.Duration {
+		if i == 5 {
+			return time.Hour
+		}
+		return time.Microsecond
+	})
+	for i, w := range waits {
+		if w > time.Minute {
+			t.Fatalf("wait %d is %v", i, w)
+		}
+	}
+}
+
+// TestLate checks that ticks that came too late are not made up for in a burst.
+func TestLate(t *testing.T) {
+	p := newPacer(1000, 100, 0)
+	p.random = func() float64 { return 0.5 }
+	if w := p.next(50*time.Millisecond, 0, 1); w != 0 {
+		t.Errorf("the late tick waits %v", w)
+	}
+	for i := range 3 {
+		if w := p.next(50*time.Millisecond+time.Duration(i)*time.Millisecond, 0, 1); w != time.Millisecond {
+			t.Errorf("tick %d after it waits %v, want 1 ms", i, w)
+		}
+	}
+}
