@@ -1,7 +1,11 @@
 package sampler_test
 
 import (
+	"errors"
 	"runtime"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,12 +15,14 @@ import (
 	"github.com/gotach/profiler/sampler"
 )
 
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
 // memory is a sink that keeps all it is given.
 type memory struct {
 	ids     map[tachyon.Frame]uint32
 	frames  []tachyon.Frame
 	samples []tachyon.Sample
-	fail    func(n int) error // before sample n
+	write   func(n int) error // before sample n is taken
 }
 
 func (m *memory) Intern(f tachyon.Frame) uint32 {
@@ -33,56 +39,292 @@ func (m *memory) Intern(f tachyon.Frame) uint32 {
 }
 
 func (m *memory) Write(s *tachyon.Sample) error {
-	if m.fail != nil {
-		if err := m.fail(len(m.samples)); err != nil {
+	if m.write != nil {
+		if err := m.write(len(m.samples)); err != nil {
 			return err
 		}
 	}
 	c := *s
-	c.Stack = append([]uint32(nil), s.Stack...)
+	c.Stack = slices.Clone(s.Stack)
 	m.samples = append(m.samples, c)
 	return nil
 }
 
+// has says whether a function of that name ending is on the sample's stack.
+func (m *memory) has(s *tachyon.Sample, suffix string) bool {
+	return slices.ContainsFunc(s.Stack, func(id uint32) bool { return strings.HasSuffix(m.frames[id].Func, suffix) })
+}
+
+func waitFor(t *testing.T, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it did not happen in 20 s")
+		}
+	}
+}
+
 func TestStartStop(t *testing.T) {
-	defer goleak.VerifyNone(t)
 	var m memory
-	s, err := sampler.Start(sampler.Config{Source: sampler.Portable, Budget: 50}, &m)
+	begin := time.Now()
+	s, err := sampler.Start(sampler.Config{Source: sampler.Portable, Budget: 100}, &m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	stop := make(chan bool)
-	parked := make(chan bool)
+	stop, parked := make(chan bool), make(chan bool)
 	go func() {
 		parked <- true
 		<-stop
+		parked <- true
 	}()
 	<-parked
-	for s.Stats().TicksReached < 20 {
-		time.Sleep(time.Millisecond)
-		runtime.Gosched()
-	}
+	waitFor(t, func() bool { return s.Stats().TicksReached >= 10 })
 	close(stop)
-	if s.Goroutines() != nil {
-		t.Error("goroutines before Stop")
+	<-parked
+	after := s.Stats().TicksReached
+	waitFor(t, func() bool { return s.Stats().TicksReached > after+1 })
+	if s.Goroutines() != nil || s.LeafPCs() != nil {
+		t.Error("results before Stop")
 	}
 	for range 2 {
 		if err := s.Stop(); err != nil {
 			t.Error(err)
 		}
 	}
+	written := len(m.samples)
+
 	st := s.Stats()
-	t.Logf("%+v", st)
-	if st.Samples != int64(len(m.samples)) {
-		t.Errorf("Stats has %d samples, the sink %d", st.Samples, len(m.samples))
+	if st.Source != "portable" || st.Reason != "" || st.Rate != 1000 || st.Budget != 100 {
+		t.Errorf("%+v", st)
 	}
-	for _, g := range s.Goroutines() {
-		t.Logf("%+v", g)
+	if st.Samples != int64(written) || st.TicksReached > st.TicksAsked+1 || st.Dropped != 0 || st.Cost <= 0 || st.Cost > time.Duration(runtime.GOMAXPROCS(0)+1)*st.Duration {
+		t.Errorf("%+v after %d samples", st, written)
 	}
-	for _, s := range m.samples[:10] {
-		t.Logf("%+v", s)
-		for _, f := range s.Stack {
-			t.Logf("    %+v", m.frames[f])
+	if st.MaxGoroutines != 3 || st.Goroutines != 2 { // main, this test and the parked one
+		t.Errorf("%d goroutines, at most %d", st.Goroutines, st.MaxGoroutines)
+	}
+	var session tachyon.Session
+	st.Describe(&session)
+	if session.TicksReached != st.TicksReached || session.RateReached <= 0 || session.RateReached > 1100 {
+		t.Errorf("%+v", session)
+	}
+
+	gs := s.Goroutines()
+	if len(gs) != 3 || gs[0].ID != 1 || gs[0].CreatedBy != "" || gs[1].ID >= gs[2].ID {
+		t.Fatalf("%+v", gs)
+	}
+	if g := gs[2]; g.Parent != gs[1].ID || !strings.HasSuffix(g.CreatedBy, "sampler_test.TestStartStop") || g.Last <= g.First || g.Last >= gs[1].Last {
+		t.Errorf("%+v beside %+v", g, gs[1])
+	}
+	for i := range m.samples {
+		p := &m.samples[i]
+		if at := time.UnixMicro(int64(p.Time)); at.Before(begin.Add(-time.Millisecond)) || at.After(time.Now()) {
+			t.Fatalf("a sample of %v in a test from %v on", at, begin)
 		}
+		if p.Interpreter != 0 || (p.Status&tachyon.MainThread != 0) != (p.Thread == 1) {
+			t.Fatalf("%+v", p)
+		}
+		for _, own := range []string{"portable.(*Source).run", "sampler.(*Sampler).watch"} {
+			if m.has(p, own) {
+				t.Fatalf("the profiler's own goroutine %s is in sample %d", own, i)
+			}
+		}
+	}
+	time.Sleep(5 * time.Millisecond)
+	if len(m.samples) != written || s.Stats() != st {
+		t.Error("it goes on after Stop")
+	}
+}
+
+// TestStopTogether stops from several goroutines while another reads how it goes.
+func TestStopTogether(t *testing.T) {
+	s, err := sampler.Start(sampler.Config{Source: sampler.Portable}, &count{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			if err := s.Stop(); err != nil {
+				t.Error(err)
+			}
+			if s.Goroutines() == nil {
+				t.Error("no goroutines after Stop")
+			}
+		})
+		all.Go(func() { s.Stats() })
+	}
+	all.Wait()
+}
+
+func TestConfig(t *testing.T) {
+	for _, tt := range []struct {
+		cfg  sampler.Config
+		want string
+	}{
+		{sampler.Config{Rate: -1}, "rate -1"},
+		{sampler.Config{Rate: sampler.MaxRate + 1}, "rate 10001"},
+		{sampler.Config{Budget: -1}, "budget -1"},
+		{sampler.Config{Budget: 101}, "budget 101"},
+		{sampler.Config{Source: "natvie"}, `source "natvie"`},
+	} {
+		if _, err := sampler.Start(tt.cfg, &memory{}); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%+v: %v", tt.cfg, err)
+		}
+	}
+	if _, err := sampler.Start(sampler.Config{}, nil); err == nil {
+		t.Error("no sink, no error")
+	}
+}
+
+// TestSinkFails has the sink fail: sampling ends, OnError hears of it once and
+// may call Stop.
+func TestSinkFails(t *testing.T) {
+	full := errors.New("no space left")
+	var m memory
+	calls := 0
+	m.write = func(n int) error {
+		if n == 5 {
+			calls++
+			return full
+		}
+		return nil
+	}
+	var s *sampler.Sampler
+	started := make(chan bool)
+	heard := make(chan error, 10)
+	s, err := sampler.Start(sampler.Config{Source: sampler.Portable, Budget: 100, OnError: func(err error) {
+		<-started
+		if again := s.Stop(); again != err {
+			t.Errorf("Stop says %v", again)
+		}
+		heard <- err
+	}}, &m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	close(started)
+	if err := <-heard; err != full {
+		t.Errorf("heard %v", err)
+	}
+	if err := s.Stop(); err != full {
+		t.Errorf("Stop says %v", err)
+	}
+	if len(m.samples) != 5 || calls != 1 || len(heard) != 0 || s.Stats().Samples != 5 {
+		t.Errorf("%d samples, %d failed calls, %d more errors heard", len(m.samples), calls, len(heard))
+	}
+}
+
+// TestSinkPanics has the sink panic, which must not end the program.
+func TestSinkPanics(t *testing.T) {
+	var m memory
+	m.write = func(n int) error { panic("a bug") }
+	heard := make(chan error, 1)
+	s, err := sampler.Start(sampler.Config{Source: sampler.Portable, OnError: func(err error) { heard <- err }}, &m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-heard; !strings.Contains(err.Error(), "a bug") || s.Stop() != err {
+		t.Errorf("heard %v, Stop says %v", err, s.Stop())
+	}
+}
+
+// TestPaced looks at many goroutines on a small budget.
+func TestPaced(t *testing.T) {
+	stop, parked := make(chan bool), make(chan bool)
+	defer close(stop)
+	for range 2000 {
+		go func() {
+			parked <- true
+			<-stop
+		}()
+		<-parked
+	}
+	s, err := sampler.Start(sampler.Config{Source: sampler.Portable, Budget: 0.5}, &memory{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(300 * time.Millisecond)
+	s.Stop()
+	// A tick takes over a millisecond of each core, the budget has 1.5 in all.
+	if st := s.Stats(); st.TicksReached < 1 || st.TicksReached > 10 || st.TicksAsked < 290 || st.MaxGoroutines < 2000 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestShares profiles a goroutine that spends 40 % of its time in a loop, 40 %
+// asleep and 20 % waiting for another, and weighs its samples by the time
+// since the one before.
+func TestShares(t *testing.T) {
+	var m memory
+	s, err := sampler.Start(sampler.Config{Source: sampler.Portable, Budget: 100}, &m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var id uint64
+	spent := make(map[string]time.Duration)
+	done := make(chan bool)
+	go func() {
+		defer close(done)
+		phase := func(name string, f func()) {
+			t := time.Now()
+			f()
+			spent[name] += time.Since(t)
+		}
+		tick := make(chan bool)
+		for range 4 {
+			phase("loop", func() { loop(200 * time.Millisecond) })
+			phase("[sleep]", func() { time.Sleep(200 * time.Millisecond) })
+			time.AfterFunc(100*time.Millisecond, func() { tick <- true })
+			phase("[chan receive]", func() { <-tick })
+		}
+	}()
+	<-done
+	s.Stop()
+	for _, g := range s.Goroutines() {
+		if strings.HasSuffix(g.CreatedBy, "TestShares") {
+			id = g.ID
+		}
+	}
+
+	weight := make(map[string]time.Duration)
+	var total, truth, last time.Duration
+	for i := range m.samples {
+		p := &m.samples[i]
+		if p.Thread != id {
+			continue
+		}
+		at := time.Duration(p.Time) * time.Microsecond
+		w := time.Millisecond
+		if last != 0 {
+			w = at - last
+		}
+		last = at
+		total += w
+		for name := range spent {
+			if m.has(p, name) {
+				weight[name] += w
+				if running := p.Status&(tachyon.OnCPU|tachyon.GILRequested) != 0; running != (name == "loop") {
+					t.Fatalf("%s with status %b", name, p.Status)
+				}
+			}
+		}
+	}
+	for _, d := range spent {
+		truth += d
+	}
+	for name, d := range spent {
+		want := 100 * float64(d) / float64(truth)
+		got := 100 * float64(weight[name]) / float64(total)
+		t.Logf("%s: %.1f %%, was %.1f %%", name, got, want)
+		if got < want-8 || got > want+8 {
+			t.Errorf("%s has %.1f %% of the time, should have %.1f %% within 8", name, got, want)
+		}
+	}
+}
+
+//go:noinline
+func loop(d time.Duration) {
+	for end := time.Now().Add(d); time.Now().Before(end); {
 	}
 }

@@ -1,0 +1,14 @@
+package sampler
+
+import "github.com/gotach/profiler/sampler/internal/source"
+
+// StartWith is Start with other sources. A nil source comes with the reason.
+func StartWith(cfg Config, sink Sink, native func() (source.Source, string), portable source.Source) (*Sampler, error) {
+	return start(cfg, sink, native, func() (source.Source, string) { return portable, "" })
+}
+
+const (
+	MaxEnded      = maxEnded
+	MaxSpans      = maxSpans
+	MaxOwnerSpans = maxOwnerSpans
+)

@@ -1,0 +1,294 @@
+package sampler_test
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gotach/profiler/internal/tachyon"
+	"github.com/gotach/profiler/sampler"
+	"github.com/gotach/profiler/sampler/internal/source"
+)
+
+// fake is a source that tells what a test has it tell.
+type fake struct {
+	name    string
+	refuse  error
+	tell    func(source.Out) // from a goroutine of its own, as sources do
+	cfg     source.Config
+	told    chan bool
+	starts  int
+	stops   int
+	started source.Out
+}
+
+func (f *fake) Name() string { return f.name }
+
+func (f *fake) Start(cfg source.Config, out source.Out) error {
+	f.starts++
+	f.cfg, f.started = cfg, out
+	f.told = make(chan bool)
+	if f.refuse != nil {
+		out.Goroutine(source.Goroutine{ID: 99})
+		out.Sample(&source.Sample{Goroutine: 99})
+		return f.refuse
+	}
+	go func() {
+		defer close(f.told)
+		if f.tell != nil {
+			f.tell(out)
+		}
+	}()
+	return nil
+}
+
+func (f *fake) Stop() { f.stops++; <-f.told }
+
+func (f *fake) Stats() source.Stats {
+	return source.Stats{TicksAsked: 5, TicksReached: 4, Dropped: 3, Torn: 2, Cost: time.Second}
+}
+
+func native(f *fake) func() (source.Source, string) {
+	return func() (source.Source, string) { return f, "" }
+}
+
+func noNative() (source.Source, string) { return nil, "there is none for plan9" }
+
+// TestSourcePlugsIn follows what a source says to the sink and the results.
+func TestSourcePlugsIn(t *testing.T) {
+	start := time.UnixMicro(1_700_000_000_000_000)
+	f := &fake{name: "native", tell: func(out source.Out) {
+		leaf := out.Frame(tachyon.Frame{Func: "main.leaf", File: "/a.go", Line: 3})
+		root := out.Frame(tachyon.Frame{Func: "main.main", File: "/a.go", Line: 9})
+		out.Goroutine(source.Goroutine{ID: 1})
+		out.Goroutine(source.Goroutine{ID: 8, Parent: 1, CreatedBy: "main.main", CreatedAt: "/a.go:7"})
+		out.Goroutine(source.Goroutine{ID: 3, CreatedBy: "runtime.gcenable"})
+		out.Goroutine(source.Goroutine{ID: 9, Parent: 1, CreatedBy: "github.com/gotach/profiler/sampler/internal/native.(*Source).Start"})
+		out.Goroutine(source.Goroutine{ID: 10, CreatedBy: "main.main"}) // never sampled
+		out.Sample(&source.Sample{Goroutine: 1, Status: tachyon.OnCPU | tachyon.MainThread, Time: time.Millisecond, Stack: []uint32{leaf, root}})
+		out.LeafPC(0x40, true)
+		out.Labels(8, 2*time.Millisecond, map[string]string{"k": "v"})
+		out.Labels(8, 3*time.Millisecond, map[string]string{"k": "v"}) // nothing new
+		out.Sample(&source.Sample{Goroutine: 8, Time: 2 * time.Millisecond, Stack: []uint32{root}})
+		out.LeafPC(0x30, false)
+		out.Sample(&source.Sample{Goroutine: 9, Time: 2 * time.Millisecond, Stack: []uint32{root}})
+		out.LeafPC(0x50, true)
+		out.Sample(&source.Sample{Goroutine: 3, System: true, Time: 2500 * time.Microsecond, Stack: []uint32{leaf}})
+		out.LeafPC(0x40, false)
+		out.Labels(8, 4*time.Millisecond, nil)
+		out.Sample(&source.Sample{Goroutine: 8, Time: 5 * time.Millisecond, Stack: nil})
+		out.Gone(8)
+		out.Gone(8)
+		out.Gone(77)
+	}}
+	var m memory
+	s, err := sampler.StartWith(sampler.Config{Rate: 250, Budget: 2, System: true, NoWaitFrames: true, Start: start}, &m, native(f), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-f.told
+	if err := s.Stop(); err != nil {
+		t.Error(err)
+	}
+	s.Stop()
+	if f.starts != 1 || f.stops != 1 {
+		t.Errorf("%d starts, %d stops", f.starts, f.stops)
+	}
+	if c := f.cfg; c.Rate != 250 || c.Budget != 2 || !c.System || c.WaitFrames || !c.Start.Equal(start) {
+		t.Errorf("%+v", c)
+	}
+	want := []tachyon.Sample{
+		{Thread: 1, Status: tachyon.OnCPU | tachyon.MainThread, Time: 1_700_000_000_001_000, Stack: []uint32{0, 1}},
+		{Thread: 8, Time: 1_700_000_000_002_000, Stack: []uint32{1}},
+		{Thread: 3, Interpreter: 1, Time: 1_700_000_000_002_500, Stack: []uint32{0}},
+		{Thread: 8, Time: 1_700_000_000_005_000},
+	}
+	if !reflect.DeepEqual(m.samples, want) {
+		t.Errorf("samples %+v\nwant %+v", m.samples, want)
+	}
+	wantGoroutines := []tachyon.Goroutine{
+		{ID: 1, First: 1000, Last: 1000},
+		{ID: 3, CreatedBy: "runtime.gcenable", First: 2500, Last: 2500},
+		{ID: 8, Parent: 1, CreatedBy: "main.main", CreatedAt: "/a.go:7", First: 2000, Last: 5000, Labels: []tachyon.LabelSpan{
+			{From: 2000, Labels: map[string]string{"k": "v"}},
+			{From: 4000, Labels: map[string]string{}},
+		}},
+	}
+	if got := s.Goroutines(); !reflect.DeepEqual(got, wantGoroutines) {
+		t.Errorf("goroutines %+v\nwant %+v", got, wantGoroutines)
+	}
+	wantPCs := &tachyon.LeafPCs{PCs: []tachyon.LeafPC{{Addr: 0x30, Wall: 1}, {Addr: 0x40, CPU: 1, Wall: 2}}}
+	if got := s.LeafPCs(); !reflect.DeepEqual(got, wantPCs) {
+		t.Errorf("leaf PCs %+v, want %+v", got, wantPCs)
+	}
+	st := s.Stats()
+	st.Duration = 0
+	if want := (sampler.Stats{Source: "native", Rate: 250, Budget: 2, TicksAsked: 5, TicksReached: 4, Samples: 4, Dropped: 3,
+		Torn: 2, Cost: time.Second, Goroutines: 3, MaxGoroutines: 4}); st != want {
+		t.Errorf("%+v\nwant %+v", st, want)
+	}
+}
+
+func TestChoice(t *testing.T) {
+	tests := []struct {
+		source string
+		refuse error // of the native source
+		none   bool  // no native source in this build
+		want   string
+		reason string
+		err    string
+	}{
+		{"", nil, false, "native", "", ""},
+		{"auto", nil, false, "native", "", ""},
+		{"auto", errors.New("seccomp forbids timers"), false, "portable", "seccomp forbids timers", ""},
+		{"auto", nil, true, "portable", "there is none for plan9", ""},
+		{"native", nil, false, "native", "", ""},
+		{"native", errors.New("seccomp forbids timers"), false, "", "", "seccomp forbids timers"},
+		{"native", nil, true, "", "", "there is none for plan9"},
+		{"portable", nil, false, "portable", "", ""},
+	}
+	for _, tt := range tests {
+		nat, port := &fake{name: "native", refuse: tt.refuse}, &fake{name: "portable"}
+		makeNative := native(nat)
+		if tt.none {
+			makeNative = noNative
+		}
+		s, err := sampler.StartWith(sampler.Config{Source: tt.source}, &memory{}, makeNative, port)
+		if tt.err != "" {
+			if err == nil || !strings.Contains(err.Error(), tt.err) || port.starts != 0 {
+				t.Errorf("%+v: error %v, %d starts of portable", tt, err, port.starts)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%+v: %v", tt, err)
+			continue
+		}
+		s.Stop()
+		if st := s.Stats(); st.Source != tt.want || st.Reason != tt.reason {
+			t.Errorf("%+v: source %s because %q", tt, st.Source, st.Reason)
+		}
+		if tt.source == "portable" && nat.starts != 0 {
+			t.Errorf("%+v: native was tried", tt)
+		}
+		if len(s.Goroutines()) != 0 {
+			t.Errorf("%+v: a source that refused left %+v", tt, s.Goroutines())
+		}
+	}
+}
+
+func TestSourceFails(t *testing.T) {
+	broken := errors.New("the timer is gone")
+	f := &fake{name: "native", tell: func(out source.Out) {
+		out.Fail(broken)
+		out.Fail(errors.New("a consequence"))
+		out.Goroutine(source.Goroutine{ID: 1})
+		out.Sample(&source.Sample{Goroutine: 1})
+	}}
+	heard := make(chan error, 2)
+	var m memory
+	s, err := sampler.StartWith(sampler.Config{OnError: func(err error) { heard <- err }}, &m, native(f), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-heard; err != broken {
+		t.Errorf("heard %v", err)
+	}
+	if err := s.Stop(); err != broken || f.stops != 1 || len(m.samples) != 0 || len(heard) != 0 {
+		t.Errorf("%v, %d stops, %d samples", err, f.stops, len(m.samples))
+	}
+}
+
+// TestComesAgain has a goroutine end and be seen again, as the runtime's finalizer goroutine does.
+func TestComesAgain(t *testing.T) {
+	f := &fake{name: "native", tell: func(out source.Out) {
+		g := source.Goroutine{ID: 5, CreatedBy: "main.main"}
+		out.Goroutine(g)
+		out.Labels(5, time.Millisecond, map[string]string{"k": "v"})
+		out.Sample(&source.Sample{Goroutine: 5, Time: time.Millisecond})
+		out.Gone(5)
+		out.Goroutine(g)
+		out.Sample(&source.Sample{Goroutine: 5, Time: 4 * time.Millisecond})
+		out.Gone(5)
+	}}
+	s, err := sampler.StartWith(sampler.Config{}, &memory{}, native(f), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-f.told
+	s.Stop()
+	want := []tachyon.Goroutine{{ID: 5, CreatedBy: "main.main", First: 1000, Last: 4000, Labels: []tachyon.LabelSpan{
+		{From: 1000, Labels: map[string]string{"k": "v"}},
+		{From: 4000, Labels: map[string]string{}},
+	}}}
+	if got := s.Goroutines(); !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v\nwant %+v", got, want)
+	}
+	if st := s.Stats(); st.Goroutines != 0 || st.MaxGoroutines != 1 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestBounds has more goroutines end and more labels change than are remembered.
+func TestBounds(t *testing.T) {
+	const extra = 7
+	set := func(i int) map[string]string { return map[string]string{"request": fmt.Sprint(i)} }
+	f := &fake{name: "native", tell: func(out source.Out) {
+		for i := range uint64(sampler.MaxEnded + extra) {
+			out.Goroutine(source.Goroutine{ID: i + 1})
+			out.Sample(&source.Sample{Goroutine: i + 1})
+			out.Gone(i + 1)
+		}
+		// One goroutine has too many label sets, then many have too many together.
+		const first = sampler.MaxEnded + 1000
+		owners := sampler.MaxSpans/sampler.MaxOwnerSpans + 3
+		for o := range owners {
+			id := uint64(first + o)
+			out.Goroutine(source.Goroutine{ID: id})
+			for i := range sampler.MaxOwnerSpans + extra {
+				out.Labels(id, time.Duration(i)*time.Microsecond, set(i))
+			}
+			out.Sample(&source.Sample{Goroutine: id, Time: time.Second})
+		}
+	}}
+	s, err := sampler.StartWith(sampler.Config{}, &count{}, native(f), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-f.told
+	s.Stop()
+	gs := s.Goroutines()
+	st := s.Stats()
+	if st.GoroutinesOmitted != extra || st.MaxGoroutines == 0 {
+		t.Errorf("%+v", st)
+	}
+	spans, owners := 0, 0
+	for _, g := range gs {
+		n := len(g.Labels)
+		if n > sampler.MaxOwnerSpans {
+			t.Fatalf("goroutine %d has %d label spans", g.ID, n)
+		}
+		if n > 0 {
+			owners++
+			spans += n
+			if last := g.Labels[n-1]; len(last.Labels) != 0 {
+				t.Fatalf("goroutine %d keeps its last label set for ever: %+v", g.ID, last)
+			}
+		}
+	}
+	if spans < sampler.MaxSpans || spans > sampler.MaxSpans+owners {
+		t.Errorf("%d label spans of %d goroutines are kept", spans, owners)
+	}
+	if st.LabelsOmitted == 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// count is a sink that keeps nothing.
+type count struct{ n int }
+
+func (c *count) Intern(tachyon.Frame) uint32 { return 0 }
+func (c *count) Write(*tachyon.Sample) error { c.n++; return nil }
