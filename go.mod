@@ -9,6 +9,7 @@ require (
 
 require (
 	github.com/google/go-cmp v0.7.0
+	github.com/google/pprof v0.0.0-20260906184651-6331bc6350fe
 	golang.org/x/sys v0.43.0
 	pgregory.net/rapid v1.3.0
 )

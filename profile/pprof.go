@@ -1,0 +1,372 @@
+package profile
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/pprof/profile"
+)
+
+// The labels that PProf adds to the goroutines' own.
+const (
+	labelGoroutine = "goroutine" // a number
+	labelState     = "state"
+	labelSystem    = "system" // "true" on the runtime's own goroutines
+	// ownPrefix goes before a goroutine's own label that has one of these names.
+	ownPrefix = "label."
+)
+
+// comment marks a pprof profile as one of ours, with these labels in it.
+const comment = "gotach wall-clock profile"
+
+// PProf returns p as a pprof profile. Its sample types are samples/count,
+// wall/nanoseconds, which is the default, and cpu/nanoseconds. Each sample has
+// the labels goroutine (a number), state, and the goroutine's own.
+func (p *Profile) PProf() *profile.Profile {
+	out := &profile.Profile{
+		SampleType: []*profile.ValueType{
+			{Type: "samples", Unit: "count"},
+			{Type: "wall", Unit: "nanoseconds"},
+			{Type: "cpu", Unit: "nanoseconds"},
+		},
+		DefaultSampleType: "wall",
+		PeriodType:        &profile.ValueType{Type: "wall", Unit: "nanoseconds"},
+		Period:            int64(p.Interval),
+		DurationNanos:     int64(p.Duration),
+		Comments:          []string{comment},
+	}
+	if !p.Start.IsZero() {
+		out.TimeNanos = p.Start.UnixNano()
+	}
+	m := &profile.Mapping{
+		ID: 1, File: p.Program,
+		HasFunctions: true, HasFilenames: true, HasLineNumbers: true, HasInlineFrames: true,
+	}
+	if p.Metadata != nil && p.Metadata.Session != nil {
+		s := p.Metadata.Session
+		m.BuildID = s.BuildID
+		if s.Executable != "" {
+			m.File = s.Executable
+		}
+		if pcs := p.Metadata.PCs; pcs != nil {
+			m.Start, m.Limit = pcs.TextStart, pcs.TextStart+pcs.TextSize
+		}
+		out.Comments = append(out.Comments, describe(s))
+	}
+	out.Mapping = []*profile.Mapping{m}
+
+	locations := make([]*profile.Location, len(p.Frames))
+	type function struct{ name, file string }
+	functions := map[function]*profile.Function{}
+	location := func(id uint32) *profile.Location {
+		if l := locations[id]; l != nil {
+			return l
+		}
+		frame := p.Frames[id]
+		key := function{frame.Func, frame.File}
+		f := functions[key]
+		if f == nil {
+			f = &profile.Function{
+				ID: uint64(len(out.Function) + 1), Name: frame.Func, SystemName: frame.Func, Filename: frame.File,
+			}
+			functions[key] = f
+			out.Function = append(out.Function, f)
+		}
+		if p.StartLines != nil && f.StartLine == 0 {
+			f.StartLine = int64(p.StartLines[id])
+		}
+		l := &profile.Location{
+			ID: uint64(len(out.Location) + 1), Mapping: m,
+			Line: []profile.Line{{Function: f, Line: int64(max(frame.Line, 0))}},
+		}
+		locations[id] = l
+		out.Location = append(out.Location, l)
+		return l
+	}
+	for i := range p.Records {
+		r := &p.Records[i]
+		s := &profile.Sample{
+			Value:    []int64{r.Count, int64(r.Wall), int64(r.CPU)},
+			Location: make([]*profile.Location, len(r.Stack)),
+			Label:    map[string][]string{},
+		}
+		for j, id := range r.Stack {
+			s.Location[j] = location(id)
+		}
+		if p.Goroutines > 0 {
+			s.NumLabel = map[string][]int64{labelGoroutine: {int64(r.Goroutine)}}
+			s.NumUnit = map[string][]string{labelGoroutine: {"id"}}
+		}
+		if r.State != "" {
+			s.Label[labelState] = []string{r.State}
+		}
+		if r.System {
+			s.Label[labelSystem] = []string{"true"}
+		}
+		for k, v := range r.Labels {
+			if k == labelGoroutine || k == labelState || k == labelSystem || strings.HasPrefix(k, ownPrefix) {
+				k = ownPrefix + k
+			}
+			s.Label[k] = []string{v}
+		}
+		out.Sample = append(out.Sample, s)
+	}
+	return out
+}
+
+// FromPProf adds up a pprof profile of time, from whatever wrote it: wall-clock
+// profiles such as ours and fgprof's, Go's CPU profiles, and its block and mutex
+// profiles, whose delay is the wall time. Profiles of anything else, such as
+// memory, are an error.
+func FromPProf(in *profile.Profile) (*Profile, error) {
+	if err := in.CheckValid(); err != nil {
+		return nil, fmt.Errorf("pprof profile: %w", err)
+	}
+	v, err := timeValues(in)
+	if err != nil {
+		return nil, err
+	}
+	p := &Profile{
+		Duration: time.Duration(max(in.DurationNanos, 0)),
+		Interval: v.period,
+	}
+	if in.TimeNanos != 0 {
+		p.Start = time.Unix(0, in.TimeNanos)
+	}
+	if len(in.Mapping) > 0 {
+		p.Program = in.Mapping[0].File
+	}
+	ours := slices.Contains(in.Comments, comment)
+	frames := map[startFrame]uint32{}
+	expanded := map[*profile.Location][]uint32{}
+	records := map[string]int{}
+	goroutines := map[uint64]bool{}
+	for _, s := range in.Sample {
+		r := Record{}
+		for _, l := range s.Location {
+			ids, ok := expanded[l]
+			if !ok {
+				ids = p.expand(l, frames)
+				expanded[l] = ids
+			}
+			r.Stack = append(r.Stack, ids...)
+		}
+		r.Count, r.Wall, r.CPU = v.of(s)
+		if r.CPU == r.Wall && v.cpu >= 0 {
+			r.State = Running
+		}
+		if len(r.Stack) > 0 {
+			if reason, ok := WaitReason(p.Frames[r.Stack[0]]); ok {
+				r.State = reason
+			}
+		}
+		r.labels(s, ours)
+		if _, ok := s.NumLabel[labelGoroutine]; ok {
+			goroutines[r.Goroutine] = true
+		}
+		p.merge(r, records)
+	}
+	p.Goroutines = len(goroutines)
+	if slices.ContainsFunc(p.StartLines, func(n int32) bool { return n != 0 }) {
+		return p, nil
+	}
+	p.StartLines = nil
+	return p, nil
+}
+
+type startFrame struct {
+	Frame
+	start int32
+}
+
+// expand returns the frames of a location, innermost first, inlined calls included.
+func (p *Profile) expand(l *profile.Location, frames map[startFrame]uint32) (ids []uint32) {
+	one := func(f startFrame) {
+		id, ok := frames[f]
+		if !ok {
+			id = uint32(len(p.Frames))
+			frames[f] = id
+			p.Frames = append(p.Frames, f.Frame)
+			p.StartLines = append(p.StartLines, f.start)
+		}
+		ids = append(ids, id)
+	}
+	for _, line := range l.Line {
+		f := startFrame{Frame: Frame{Line: clampLine(line.Line)}}
+		if fn := line.Function; fn != nil {
+			f.Func, f.File, f.start = fn.Name, fn.Filename, clampLine(fn.StartLine)
+		}
+		one(f)
+	}
+	if len(l.Line) == 0 { // nobody symbolized it
+		f := startFrame{Frame: Frame{Func: fmt.Sprintf("%#x", l.Address)}}
+		if l.Mapping != nil {
+			f.File = l.Mapping.File
+		}
+		one(f)
+	}
+	return ids
+}
+
+func clampLine(n int64) int32 {
+	if n < 0 || n > 1<<31-1 {
+		return 0
+	}
+	return int32(n)
+}
+
+// labels takes over a sample's labels: all of them, and if the profile is ours
+// those that PProf added as what they stand for.
+func (r *Record) labels(s *profile.Sample, ours bool) {
+	set := func(k, v string) {
+		if r.Labels == nil {
+			r.Labels = map[string]string{}
+		}
+		r.Labels[k] = v
+	}
+	for k, vs := range s.Label {
+		v := strings.Join(vs, ",")
+		switch {
+		case ours && k == labelState:
+			r.State = v
+		case ours && k == labelSystem:
+			r.System = v == "true"
+		case ours:
+			set(strings.TrimPrefix(k, ownPrefix), v)
+		default:
+			set(k, v)
+		}
+	}
+	for k, vs := range s.NumLabel {
+		if len(vs) == 0 {
+			continue
+		}
+		if k == labelGoroutine {
+			r.Goroutine = uint64(vs[0])
+			continue
+		}
+		set(k, strconv.FormatInt(vs[0], 10))
+	}
+}
+
+// merge adds r to the record like it, if there is one.
+func (p *Profile) merge(r Record, records map[string]int) {
+	var b strings.Builder
+	fmt.Fprint(&b, r.Goroutine, r.System, r.Stack)
+	fmt.Fprintf(&b, "%q", r.State)
+	for _, k := range slices.Sorted(maps.Keys(r.Labels)) {
+		fmt.Fprintf(&b, "%q%q", k, r.Labels[k])
+	}
+	i, ok := records[b.String()]
+	if !ok {
+		i = len(p.Records)
+		records[b.String()] = i
+		n := r
+		n.Count, n.Wall, n.CPU = 0, 0, 0
+		p.Records = append(p.Records, n)
+	}
+	into := &p.Records[i]
+	into.Count += r.Count
+	into.Wall = add(into.Wall, r.Wall)
+	into.CPU = add(into.CPU, r.CPU)
+	p.Samples += r.Count
+}
+
+// values says where in a pprof sample its times are.
+type values struct {
+	count, wall, cpu   int   // -1: nowhere
+	wallUnit, cpuUnit  int64 // ns
+	period             time.Duration
+	countTimesPeriod   bool // there is no time but count × period
+	countedPeriodIsCPU bool
+}
+
+// timeValues finds the times.
+func timeValues(in *profile.Profile) (v values, err error) {
+	v = values{count: -1, wall: -1, cpu: -1}
+	var names []string
+	for i, t := range in.SampleType {
+		names = append(names, t.Type+"/"+t.Unit)
+		unit := nanos(t.Unit)
+		switch {
+		case unit == 0:
+			if t.Unit == "count" && v.count < 0 {
+				v.count = i
+			}
+		case t.Type == "cpu" && v.cpu < 0:
+			v.cpu, v.cpuUnit = i, unit
+		case t.Type != "cpu" && v.wall < 0:
+			v.wall, v.wallUnit = i, unit
+		}
+	}
+	if t := in.PeriodType; t != nil && in.Period > 0 {
+		if unit := nanos(t.Unit); unit > 0 {
+			v.period = scale(in.Period, unit)
+			v.countedPeriodIsCPU = t.Type == "cpu"
+		}
+	}
+	switch {
+	case v.wall >= 0 || v.cpu >= 0:
+		return v, nil
+	case v.count >= 0 && v.period > 0:
+		v.countTimesPeriod = true
+		return v, nil
+	case len(names) == 0:
+		return v, errors.New("the pprof profile has no sample types")
+	}
+	return v, fmt.Errorf("the pprof profile has %s and no time: gotach reads profiles of wall-clock or CPU time", strings.Join(names, ", "))
+}
+
+// of returns the values of a sample. Negative ones, as in the difference of two
+// profiles, count as 0.
+func (v *values) of(s *profile.Sample) (count int64, wall, cpu time.Duration) {
+	if v.count >= 0 {
+		count = max(s.Value[v.count], 0)
+	}
+	switch {
+	case v.countTimesPeriod:
+		wall = scale(count, int64(v.period))
+		if v.countedPeriodIsCPU {
+			cpu = wall
+		}
+		return count, wall, cpu
+	case v.cpu >= 0:
+		cpu = scale(s.Value[v.cpu], v.cpuUnit)
+	}
+	wall = cpu
+	if v.wall >= 0 {
+		wall = scale(s.Value[v.wall], v.wallUnit)
+	}
+	return count, wall, cpu
+}
+
+// scale returns n × unit, not below 0 and not above what there is.
+func scale(n, unit int64) time.Duration {
+	if n <= 0 {
+		return 0
+	}
+	if n > (1<<63-1)/unit {
+		return 1<<63 - 1
+	}
+	return time.Duration(n * unit)
+}
+
+// nanos returns a unit of time in nanoseconds, 0 for any other.
+func nanos(unit string) int64 {
+	switch strings.ToLower(unit) {
+	case "nanoseconds", "nanosecond", "ns":
+		return 1
+	case "microseconds", "microsecond", "us", "µs":
+		return int64(time.Microsecond)
+	case "milliseconds", "millisecond", "ms":
+		return int64(time.Millisecond)
+	case "seconds", "second", "s":
+		return int64(time.Second)
+	}
+	return 0
+}
