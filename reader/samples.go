@@ -120,7 +120,7 @@ func (d *decoder) run(yield func(*Sample, error) bool) error {
 		if d.end-d.pos < 13 {
 			return d.cut()
 		}
-		if th == nil || th.id != id || th.interpreter != interpreter {
+		if th == nil || !th.is(id, interpreter) {
 			if th, err = d.threads.find(id, interpreter, d.r.header.Start); err != nil {
 				return d.errorAt(d.pos, "%w", err)
 			}
@@ -181,13 +181,14 @@ func (d *decoder) repeat(th *thread, s *Sample, yield func(*Sample, error) bool)
 				return err
 			}
 		}
-		th.time += d.uvarint()
-		s.Time = th.time
+		delta := d.uvarint()
 		s.Status = Status(d.buf[d.pos])
 		d.pos++
 		if d.pos > d.end {
 			return d.cut()
 		}
+		th.time += delta
+		s.Time = th.time
 		if !yield(s, nil) {
 			return errStop
 		}
@@ -268,9 +269,14 @@ func (d *decoder) indices(dst []uint32) error {
 // uvarint decodes a number. If the data ends inside it or it is too long, pos
 // is past end afterwards.
 func (d *decoder) uvarint() uint64 {
-	if v := d.buf[d.pos]; v < 0x80 {
+	b := d.buf[d.pos : d.pos+2]
+	if b[0] < 0x80 {
 		d.pos++
-		return uint64(v)
+		return uint64(b[0])
+	}
+	if b[1] < 0x80 { // such as the microseconds of a tick
+		d.pos += 2
+		return uint64(b[0]&0x7f) | uint64(b[1])<<7
 	}
 	v, p := d.longUvarint(d.pos)
 	d.pos = p

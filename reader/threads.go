@@ -33,23 +33,43 @@ type thread struct {
 	interpreter uint32
 }
 
+func (t *thread) is(id uint64, interpreter uint32) bool {
+	return t.id == id && t.interpreter == interpreter
+}
+
 func (t *thread) depth() int { return len(t.frames) - int(t.top) }
 
 // threads finds a thread by its ids in constant time, however many there are.
+//
+// What it costs then is cache misses. Profilers take the threads in about the
+// same order each time, and list has them in order of appearance. So those
+// that follow the last one are tried first: they come with a cache line or two
+// that the processor has fetched ahead.
 type threads struct {
 	list   []thread
+	last   int       // position in list of the one found last
 	index  []uint32  // a hash table of positions in list, plus one
 	seed   [2]uint64 // random: nobody can make files whose ids collide
+	slab   []uint32  // for the next stacks
 	budget int64     // bytes the state may still take
 	limit  uint32    // threads the header promises
 }
 
-func newThreads(fileSize int64, limit uint32) threads {
+const (
+	ahead    = 8        // threads that are tried after the last one
+	slabSize = 16 << 10 // frames
+)
+
+// newThreads returns the state for a file of a size in bytes, whose header
+// promises so many threads. That is believed as far as the file has 4 bytes for each.
+func newThreads(fileSize int64, promised uint32) threads {
+	expect := min(int64(promised), fileSize/4)
 	return threads{
-		index:  make([]uint32, 16),
+		list:   make([]thread, 0, expect),
+		index:  make([]uint32, 1<<max(4, bits.Len64(uint64(2*expect)))),
 		seed:   [2]uint64{rand.Uint64(), rand.Uint64()},
 		budget: stateBase + stateFactor*min(fileSize, 1<<48),
-		limit:  limit,
+		limit:  promised,
 	}
 }
 
@@ -63,11 +83,21 @@ func (t *threads) hash(id uint64, interpreter uint32) uint64 {
 // find returns the thread, which is a new one at the given time if it was not
 // known. The pointer is good until the next call.
 func (t *threads) find(id uint64, interpreter uint32, start uint64) (*thread, error) {
+	for i, n := 0, t.last; i < min(ahead, len(t.list)); i++ {
+		if n++; n == len(t.list) {
+			n = 0
+		}
+		if th := &t.list[n]; th.is(id, interpreter) {
+			t.last = n
+			return th, nil
+		}
+	}
 	mask := uint64(len(t.index) - 1)
 	slot := t.hash(id, interpreter) & mask
 	for ; t.index[slot] != 0; slot = (slot + 1) & mask {
-		if th := &t.list[t.index[slot]-1]; th.id == id && th.interpreter == interpreter {
-			return th, nil
+		if n := int(t.index[slot] - 1); t.list[n].is(id, interpreter) {
+			t.last = n
+			return &t.list[n], nil
 		}
 	}
 	if uint64(len(t.list)) >= uint64(t.limit) {
@@ -77,11 +107,12 @@ func (t *threads) find(id uint64, interpreter uint32, start uint64) (*thread, er
 		return nil, err
 	}
 	t.list = append(t.list, thread{id: id, interpreter: interpreter, time: start})
+	t.last = len(t.list) - 1
 	t.index[slot] = uint32(len(t.list))
 	if 2*len(t.list) > len(t.index) {
 		t.rehash()
 	}
-	return &t.list[len(t.list)-1], nil
+	return &t.list[t.last], nil
 }
 
 // rehash doubles the index.
@@ -105,17 +136,30 @@ func (t *threads) push(th *thread, keep int, n uint64) ([]uint32, error) {
 	}
 	depth := keep + int(n)
 	if depth > len(th.frames) {
-		// The first stack of a thread is often its only one.
-		size := (depth + depth/4 + 7) &^ 7
-		if err := t.spend(4 * (size - len(th.frames))); err != nil {
+		// Not twice as much at first: many threads only ever wait in one place.
+		size := (max(depth+depth/4, 2*len(th.frames)) + 7) &^ 7
+		if err := t.spend(4 * size); err != nil {
 			return nil, err
 		}
-		frames := make([]uint32, size)
+		frames := t.frames(size)
 		copy(frames[size-keep:], th.frames[len(th.frames)-keep:])
 		th.frames = frames
 	}
 	th.top = uint32(len(th.frames) - depth)
 	return th.frames[th.top:][:n], nil
+}
+
+// frames allocates n frames.
+func (t *threads) frames(n int) []uint32 {
+	if n > slabSize/8 {
+		return make([]uint32, n)
+	}
+	if n > len(t.slab) {
+		t.slab = make([]uint32, slabSize)
+	}
+	f := t.slab[:n:n]
+	t.slab = t.slab[n:]
+	return f
 }
 
 // spend takes bytes from the budget.

@@ -96,10 +96,10 @@ func (f *zstdFrames) next() (int, error) {
 	switch {
 	case len(b) == 0 && err == io.EOF && f.seen:
 		return 0, io.EOF
+	case len(b) >= 4 && binary.LittleEndian.Uint32(b) != magic:
+		return 0, f.errorf("no zstd frame starts here")
 	case err != nil:
 		return 0, f.readError(err)
-	case binary.LittleEndian.Uint32(b) != magic:
-		return 0, f.errorf("no zstd frame starts here")
 	}
 	descriptor := b[4]
 	n := 5 + [4]int{0, 1, 2, 4}[descriptor&3] + [4]int{0, 2, 4, 8}[descriptor>>6] // dictionary id, content size
