@@ -1,0 +1,188 @@
+package nytprof
+
+import (
+	"fmt"
+	"io"
+	"slices"
+)
+
+// maxText bounds the names and source lines that Load keeps: compressed, a small
+// file could hold any amount.
+const maxText = 512 << 20
+
+// Load reads a whole file. Where one is damaged or cut off it returns both what
+// could be read and the error, as [Reader.Chunks] has it.
+func Load(r io.Reader) (*Data, error) {
+	l := loader{
+		data:    new(Data),
+		files:   make(map[uint32]*File),
+		subs:    make(map[string]*Sub),
+		callers: make(map[callerKey]int),
+	}
+	rd := NewReader(r)
+	for c, err := range rd.Chunks() {
+		if err != nil {
+			l.finish()
+			return l.data, err
+		}
+		l.chunk(c)
+		if l.text > maxText {
+			l.finish()
+			return l.data, rd.errorAt(rd.d.offset(), fmt.Errorf("more than %d MB of names and source", maxText>>20))
+		}
+	}
+	l.finish()
+	return l.data, nil
+}
+
+// loader builds Data from chunks.
+type loader struct {
+	data     *Data
+	files    map[uint32]*File
+	subs     map[string]*Sub
+	callers  map[callerKey]int // index in the called sub's Callers
+	discount bool
+	returned []level // calls whose callers have not returned, by rising depth
+	text     int
+}
+
+type callerKey struct {
+	fid, line      uint32
+	caller, called string
+}
+
+// level is what returned to one depth.
+type level struct {
+	depth uint32
+	calls map[string]*Call
+}
+
+func (l *loader) chunk(c Chunk) {
+	switch c := c.(type) {
+	case *TimeLine:
+		l.time(c.FID, c.Line, c.Ticks)
+	case *TimeBlock:
+		l.time(c.FID, c.Line, c.Ticks)
+	case *Discount:
+		l.discount = true
+	case *SubReturn:
+		l.subReturn(c)
+	case *SubCallers:
+		l.subCallers(c)
+	case *SubInfo:
+		s := l.sub(c.Name.Text)
+		if s.FID == 0 {
+			s.FID, s.First, s.Last = c.FID, c.First, c.Last
+		}
+	case *SrcLine:
+		f := l.file(c.FID)
+		if f.Source == nil {
+			f.Source = make(map[uint32]string)
+		}
+		l.text += len(c.Text.Text)
+		f.Source[c.Line] = c.Text.Text
+	case *NewFID:
+		f := l.file(c.FID)
+		f.Name, f.EvalFID, f.EvalLine = c.Name.Text, c.EvalFID, c.EvalLine
+		f.Flags, f.Size, f.Mtime = c.Flags, c.Size, c.Mtime
+		l.text += len(f.Name)
+	case *Attribute:
+		l.data.Attributes = append(l.data.Attributes, *c)
+		l.text += len(c.Key) + len(c.Value)
+	case *Option:
+		l.data.Options = append(l.data.Options, *c)
+		l.text += len(c.Key) + len(c.Value)
+	case *PIDStart:
+		l.data.Processes = append(l.data.Processes, Process{PID: c.PID, Parent: c.Parent, Start: c.Time})
+	case *PIDEnd:
+		for i, p := range l.data.Processes {
+			if p.PID == c.PID && p.End == 0 {
+				l.data.Processes[i].End = c.Time
+				break
+			}
+		}
+	}
+}
+
+func (l *loader) file(fid uint32) *File {
+	f := l.files[fid]
+	if f == nil {
+		f = &File{FID: fid, Lines: make(map[uint32]LineTime)}
+		l.files[fid] = f
+		l.data.Files = append(l.data.Files, f)
+	}
+	return f
+}
+
+func (l *loader) sub(name string) *Sub {
+	s := l.subs[name]
+	if s == nil {
+		s = &Sub{Name: name}
+		l.subs[name] = s
+		l.data.Subs = append(l.data.Subs, s)
+		l.text += len(name)
+	}
+	return s
+}
+
+func (l *loader) time(fid, line uint32, ticks int32) {
+	f := l.file(fid)
+	t := f.Lines[line]
+	t.Ticks += int64(ticks)
+	if !l.discount {
+		t.Count++
+	}
+	l.discount = false
+	f.Lines[line] = t
+}
+
+func (l *loader) subCallers(c *SubCallers) {
+	s := l.sub(c.Called.Text)
+	key := callerKey{c.FID, c.Line, c.Caller.Text, c.Called.Text}
+	i, ok := l.callers[key]
+	if !ok {
+		i = len(s.Callers)
+		l.callers[key] = i
+		s.Callers = append(s.Callers, Caller{FID: c.FID, Line: c.Line, Sub: c.Caller.Text})
+		l.text += len(c.Caller.Text)
+	}
+	to := &s.Callers[i]
+	to.Count += int64(c.Count)
+	to.Incl += c.Incl
+	to.Excl += c.Excl
+	to.Reci += c.Reci
+	to.Depth = max(to.Depth, c.Depth)
+}
+
+// subReturn puts a call into the tree. Calls return before their callers, so the
+// deeper ones that wait are this one's.
+func (l *loader) subReturn(c *SubReturn) {
+	call := Call{Sub: c.Sub.Text, Incl: c.Incl, Excl: c.Excl, Count: 1}
+	for n := len(l.returned); n > 0 && l.returned[n-1].depth > c.Depth; n = len(l.returned) {
+		call.adopt(l.returned[n-1].calls)
+		l.returned = l.returned[:n-1]
+	}
+	if n := len(l.returned); n == 0 || l.returned[n-1].depth < c.Depth {
+		l.returned = append(l.returned, level{c.Depth, make(map[string]*Call)})
+	}
+	calls := l.returned[len(l.returned)-1].calls
+	if same := calls[call.Sub]; same != nil {
+		same.add(&call)
+		return
+	}
+	l.text += len(call.Sub)
+	calls[call.Sub] = &call
+}
+
+func (l *loader) finish() {
+	slices.SortFunc(l.data.Files, func(a, b *File) int { return int(int64(a.FID) - int64(b.FID)) })
+	if len(l.returned) == 0 {
+		return
+	}
+	// What has no caller here was called from outside, or its caller was
+	// running when the file was cut off.
+	l.data.Calls = new(Call)
+	for _, level := range l.returned {
+		l.data.Calls.adopt(level.calls)
+	}
+}

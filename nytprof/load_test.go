@@ -1,0 +1,211 @@
+package nytprof
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// seen is what Devel::NYTProf::Data sees in a file.
+type seen struct {
+	Attributes map[string]string
+	Options    map[string]string
+	Files      []seenFile
+	Subs       []seenSub
+}
+
+type seenFile struct {
+	FID                 uint32
+	Name                string
+	Flags               Flags
+	Size, Mtime         uint32
+	Eval_fid, Eval_line uint32
+	Stmts               int64
+	Time                float64
+	Srclines            int
+	Lines               map[uint32][2]float64
+}
+
+type seenSub struct {
+	Name             string
+	FID              uint32
+	First, Last      uint32
+	Calls            int64
+	Incl, Excl, Reci float64
+	Rec_depth        uint32
+	Callers          []seenCaller
+}
+
+type seenCaller struct {
+	FID, Line        uint32
+	Count            int64
+	Incl, Excl, Reci float64
+	Depth            uint32
+	By               []string
+}
+
+func load(t testing.TB, file string) *Data {
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	d, err := Load(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// Files and subs must be as Devel::NYTProf::Data has them.
+func TestLoadAgainstRealReader(t *testing.T) {
+	checked := 0
+	for _, file := range goldens(t) {
+		b, err := os.ReadFile(file + ".check.json")
+		if file == cutOff {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Perl printed c20's largest double with 15 digits, which is more than it.
+		b = bytes.ReplaceAll(b, []byte("1.79769313486232e+308"), []byte("1.797693134862315e+308"))
+		var want seen
+		if err := json.Unmarshal(b, &want); err != nil {
+			t.Fatal(err)
+		}
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			d := load(t, file)
+			for _, a := range d.Attributes {
+				if want.Attributes[a.Key] != a.Value {
+					t.Errorf("attribute %s is %q, want %q", a.Key, a.Value, want.Attributes[a.Key])
+				}
+			}
+			got := make(map[string]string)
+			for _, o := range d.Options {
+				got[o.Key] = o.Value
+			}
+			if diff := cmp.Diff(want.Options, got); diff != "" {
+				t.Error(diff)
+			}
+			compareFiles(t, d, want.Files)
+			compareSubs(t, d, want.Subs)
+		})
+		checked++
+	}
+	if checked < 10 {
+		t.Errorf("%d files checked", checked)
+	}
+}
+
+var near = cmpopts.EquateApprox(1e-12, 1e-12)
+
+func compareFiles(t *testing.T, d *Data, want []seenFile) {
+	var got []seenFile
+	for _, f := range d.Files {
+		s := seenFile{
+			FID: f.FID, Name: f.Name, Flags: f.Flags, Size: f.Size, Mtime: f.Mtime,
+			Eval_fid: f.EvalFID, Eval_line: f.EvalLine, Srclines: len(f.Source), Lines: make(map[uint32][2]float64),
+		}
+		for line, lt := range f.Lines {
+			seconds := float64(lt.Ticks) / d.TicksPerSecond()
+			s.Lines[line] = [2]float64{seconds, float64(lt.Count)}
+			s.Time += seconds
+			s.Stmts += lt.Count
+		}
+		got = append(got, s)
+	}
+	if diff := cmp.Diff(want, got, near, cmpopts.EquateEmpty()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func compareSubs(t *testing.T, d *Data, want []seenSub) {
+	subs := make(map[string]*Sub)
+	for _, s := range d.Subs {
+		subs[s.Name] = s
+	}
+	if len(subs) != len(want) {
+		t.Errorf("%d subs, want %d", len(subs), len(want))
+	}
+	for _, w := range want {
+		s := subs[w.Name]
+		if s == nil {
+			t.Errorf("no sub %s", w.Name)
+			continue
+		}
+		if s.FID != w.FID || s.First != w.First || s.Last != w.Last || s.Count() != w.Calls {
+			t.Errorf("%s: %+v, want %+v", w.Name, s, w)
+		}
+		if diff := cmp.Diff([]float64{w.Incl, w.Excl}, []float64{s.Incl(), s.Excl()}, near); diff != "" {
+			t.Errorf("%s: %s", w.Name, diff)
+		}
+		type place struct{ fid, line uint32 }
+		got := make(map[place]seenCaller)
+		for _, c := range s.Callers {
+			g := got[place{c.FID, c.Line}]
+			g.FID, g.Line, g.Depth = c.FID, c.Line, max(g.Depth, c.Depth)
+			g.Count += c.Count
+			g.Incl += c.Incl
+			g.Excl += c.Excl
+			g.Reci += c.Reci
+			g.By = append(g.By, c.Sub)
+			got[place{c.FID, c.Line}] = g
+		}
+		for _, c := range w.Callers {
+			if diff := cmp.Diff(c, got[place{c.FID, c.Line}], near, cmpopts.SortSlices(strings.Compare)); diff != "" {
+				t.Errorf("%s: %s", w.Name, diff)
+			}
+		}
+	}
+}
+
+func TestLoadCutOff(t *testing.T) {
+	f, err := os.Open(cutOff)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	d, err := Load(f)
+	var fe *FormatError
+	if !errors.As(err, &fe) {
+		t.Errorf("error %v", err)
+	}
+	var n int64
+	for _, lt := range d.Files[0].Lines {
+		n += lt.Count
+	}
+	if n != 13211-11249 { // the last of 11250 DISCOUNTs is for what was cut off
+		t.Errorf("%d statements counted", n)
+	}
+	if d.Calls == nil || d.Processes[0].End != 0 {
+		t.Error("calls or processes", d.Calls, d.Processes)
+	}
+}
+
+// The call tree has the same times as the subs have, where all calls returned.
+func TestCallTree(t *testing.T) {
+	for _, file := range []string{"testdata/c01-fib.nytprof", "testdata/c03-multi-calls2.nytprof", "testdata/c09-slowops2.nytprof"} {
+		d := load(t, file)
+		excl := make(map[string]float64)
+		for todo := []*Call{d.Calls}; len(todo) > 0; {
+			c := todo[0]
+			todo = append(todo[1:], c.sorted()...)
+			excl[c.Sub] += c.Excl
+		}
+		for _, s := range d.Subs {
+			// Returned ticks are whole ones, at most one off a call.
+			off := excl[s.Name] - s.Excl()*d.TicksPerSecond()
+			if n := float64(s.Count()); off < -n || off > n {
+				t.Errorf("%s: %s has %g ticks in the tree, %g in its callers", file, s.Name, excl[s.Name], s.Excl()*1e7)
+			}
+		}
+	}
+}

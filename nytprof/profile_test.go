@@ -1,0 +1,78 @@
+package nytprof
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/gotach/profiler/internal/tachyon"
+	"github.com/gotach/profiler/profile"
+)
+
+// builds a profile frame by frame.
+type maker struct {
+	profile.Profile
+	ids map[profile.Frame]uint32
+}
+
+func newMaker() *maker {
+	return &maker{
+		Profile: profile.Profile{
+			Start:    time.Unix(1_795_234_152, 634_000_000).UTC(),
+			Duration: 3 * time.Second,
+			Interval: time.Millisecond,
+			Metadata: &tachyon.Metadata{Session: &tachyon.Session{Program: "workload", GoVersion: "go1.26.8", PID: 4242}},
+		},
+		ids: make(map[profile.Frame]uint32),
+	}
+}
+
+func (m *maker) frame(f profile.Frame) uint32 {
+	id, ok := m.ids[f]
+	if !ok {
+		id = uint32(len(m.Frames))
+		m.ids[f] = id
+		m.Frames = append(m.Frames, f)
+	}
+	return id
+}
+
+// add adds samples of one stack, innermost frame first.
+func (m *maker) add(goroutine uint64, count int64, wall time.Duration, state string, stack ...profile.Frame) {
+	r := profile.Record{Goroutine: goroutine, State: state, Count: count, Wall: wall}
+	for _, f := range stack {
+		r.Stack = append(r.Stack, m.frame(f))
+	}
+	m.Records = append(m.Records, r)
+	m.Samples += count
+	m.Goroutines = max(m.Goroutines, int(goroutine))
+}
+
+// workload is a profile of testdata/src/workload.go.
+func workload(t testing.TB) *profile.Profile {
+	file, err := filepath.Abs("testdata/src/workload.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := newMaker()
+	at := func(name string, line int32) profile.Frame { return profile.Frame{File: file, Func: name, Line: line} }
+	ms := time.Millisecond
+	main := profile.Frame{File: "/usr/local/go/src/runtime/proc.go", Func: "runtime.main", Line: 283}
+	goexit := profile.Frame{File: "/usr/local/go/src/runtime/asm_amd64.s", Func: "runtime.goexit", Line: 1700}
+	waiting := profile.Frame{Func: "[chan receive]"}
+	sending := profile.Frame{Func: "[chan send]"}
+
+	m.add(1, 900, 900*ms, "chan receive", waiting, at("main.main", 41), main, goexit)
+	m.add(1, 33, 33*ms+77, "running", at("main.main.func1", 45), profile.Frame{File: "sort/zsortfunc.go", Func: "sort.insertionSort_func", Line: 12},
+		profile.Frame{File: "sort/slice.go", Func: "sort.Slice", Line: 29}, at("main.main", 44), main, goexit)
+	m.add(1, 5, 5*ms, "running", at("main.(*tree[...]).walk", 20), at("main.main", 48), main, goexit)
+	m.add(1, 4, 4*ms, "running", profile.Frame{File: "/nowhere/gen.go", Func: "fmt.Fprintln", Line: 300}, at("main.main.func2", 48),
+		at("main.(*tree[...]).walk", 19), at("main.(*tree[...]).walk", 18), at("main.main", 48), main, goexit)
+	m.add(2, 300, 300*ms+1, "running", at("main.fib", 28), at("main.fib", 28), at("main.fib", 28), at("main.produce", 33), goexit)
+	m.add(2, 120, 120*ms, "running", at("main.fib", 25), at("main.fib", 28), at("main.produce", 33), goexit)
+	m.add(2, 2, 430*time.Second, "chan send", sending, at("main.produce", 33), goexit) // more than 31 bits of ticks
+	m.add(3, 7, 7*ms, "running", profile.Frame{File: "/é/数;<x>.go", Func: "exämple.com/数.Send[chan<- int;]", Line: 7})
+	m.add(4, 1, 150, "runnable", profile.Frame{Func: "x_cgo_thread_start"}, at("main.produce", 31))
+	m.add(5, 1, 0, "running", at("main.produce", 31))
+	return &m.Profile
+}
