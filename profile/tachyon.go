@@ -3,6 +3,7 @@ package profile
 import (
 	"encoding/binary"
 	"encoding/json"
+	"iter"
 	"slices"
 	"sort"
 	"time"
@@ -13,7 +14,11 @@ import (
 
 // FromTachyon adds up all samples of a file. It keeps one copy of each
 // different stack and r's frame table; r may be closed afterwards.
-func FromTachyon(r *reader.Reader) (*Profile, error) {
+func FromTachyon(r *reader.Reader) (*Profile, error) { return FromSamples(r, r.Samples()) }
+
+// FromSamples is FromTachyon for some samples of a file, or for all of them seen
+// by someone else on the way. Samples of one goroutine must be in time order.
+func FromSamples(r *reader.Reader, samples iter.Seq2[*reader.Sample, error]) (*Profile, error) {
 	m, err := r.Metadata()
 	if err != nil {
 		return nil, err
@@ -25,7 +30,7 @@ func FromTachyon(r *reader.Reader) (*Profile, error) {
 	last := threadKey{}
 	var t *thread
 	var end uint64
-	for s, err := range r.Samples() {
+	for s, err := range samples {
 		if err != nil {
 			return nil, err
 		}

@@ -1,0 +1,157 @@
+package formats
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// A Target is where a format writes to. Which field is set depends on the format.
+type Target struct {
+	W   io.Writer // one file, from its beginning to its end
+	Dir string    // formats of several files: an existing directory
+}
+
+// seekable calls write with something to seek in: the target itself if it is a
+// file, otherwise a temporary file that is copied to the target afterwards.
+func (t *Target) seekable(write func(io.WriteSeeker) error) error {
+	if f, ok := t.W.(*os.File); ok {
+		if fi, err := f.Stat(); err == nil && fi.Mode().IsRegular() {
+			return write(f)
+		}
+	}
+	f, err := os.CreateTemp("", "gotach-*.tach")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	if err := write(f); err != nil {
+		return err
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	_, err = io.Copy(t.W, f)
+	return err
+}
+
+// Convert makes a file of another format: the one called to or, if that is
+// empty, the one that out's extension tells. Formats of several files make out a
+// directory. The file is complete when it appears, and private to its owner;
+// after an error there is none (or the one that was there).
+func Convert(in, out, to string, o Options) error {
+	i, err := Open(in, o)
+	if err != nil {
+		return err
+	}
+	defer i.Close()
+	return i.Convert(out, to, o)
+}
+
+// Target finds the format in which a path is to be written: the one called to
+// or, if that is empty, the one that the extension tells.
+func targetFormat(out, to string) (*Format, error) {
+	if to != "" {
+		return ByName(to)
+	}
+	if f := byExtension(out); f != nil {
+		return f, nil
+	}
+	return nil, fmt.Errorf("the name %s does not tell a format", out)
+}
+
+// Convert writes the profile to a path; see the function Convert.
+func (in *Input) Convert(out, to string, o Options) (err error) {
+	f, err := targetFormat(out, to)
+	if err != nil {
+		return err
+	}
+	if err := in.check(f); err != nil {
+		return err
+	}
+	if f.Directory {
+		if err := os.MkdirAll(out, 0o700); err != nil {
+			return err
+		}
+		return f.write(&Target{Dir: out}, in, &o)
+	}
+	if real, err := filepath.EvalSymlinks(out); err == nil {
+		out = real
+	}
+	mode := os.FileMode(0o600)
+	if fi, err := os.Stat(out); err == nil {
+		if !fi.Mode().IsRegular() { // a device, a pipe: not to be replaced
+			w, err := os.OpenFile(out, os.O_WRONLY, 0)
+			if err != nil {
+				return err
+			}
+			return errors.Join(in.write(w, f, o), w.Close())
+		}
+		mode = fi.Mode().Perm()
+	}
+	w, err := os.CreateTemp(filepath.Dir(out), "."+filepath.Base(out)+".*")
+	if err != nil {
+		if e := (*os.PathError)(nil); errors.As(err, &e) {
+			e.Path = out // not the temporary name, which tells nobody anything
+		}
+		return err
+	}
+	defer func() {
+		if err != nil {
+			w.Close()
+			os.Remove(w.Name())
+		}
+	}()
+	if err := in.write(w, f, o); err != nil {
+		return err
+	}
+	if err := w.Chmod(mode); err != nil {
+		return err
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	return os.Rename(w.Name(), out)
+}
+
+// WriteTo writes the profile in the format called to. Formats of several
+// files are an error.
+func (in *Input) Write(w io.Writer, to string, o Options) error {
+	f, err := ByName(to)
+	if err != nil {
+		return err
+	}
+	if err := in.check(f); err != nil {
+		return err
+	}
+	if f.Directory {
+		return fmt.Errorf("%s is a format of several files: give it a directory", f.Name)
+	}
+	return in.write(w, f, o)
+}
+
+func (in *Input) write(w io.Writer, f *Format, o Options) error {
+	if _, ok := w.(*os.File); ok && f.Series {
+		return f.write(&Target{W: w}, in, &o)
+	}
+	b := bufio.NewWriterSize(w, 64<<10)
+	if err := f.write(&Target{W: b}, in, &o); err != nil {
+		return err
+	}
+	return b.Flush()
+}
+
+// check says why in cannot be written as f.
+func (in *Input) check(f *Format) error {
+	if f.write == nil {
+		return fmt.Errorf("gotach reads %s files but does not write them", f.Name)
+	}
+	if _, ok := in.content.(series); !ok && f.Series {
+		return fmt.Errorf("cannot make a %s file of it: that needs each sample and its time, and a %s file has only sums", f.Name, in.Format.Name)
+	}
+	return nil
+}

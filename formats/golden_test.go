@@ -1,0 +1,176 @@
+package formats
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/binary"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const goldens = "../testdata/tachyon"
+
+func readGolden(t *testing.T, parts ...string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(append([]string{goldens}, parts...)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func gunzip(t *testing.T, b []byte) []byte {
+	t.Helper()
+	z, err := gzip.NewReader(bytes.NewReader(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err = io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// names of the goldens that have an expectation.
+var goldenNames = []string{"deep", "empty", "emptystack", "interp", "meta", "none", "rle", "tiny", "unicode"}
+
+// Every golden file dumps to what CPython's own reader sees in it.
+func TestDumpGoldens(t *testing.T) {
+	for _, dir := range []string{"cpython-3.15", "document-v2"} {
+		for _, name := range goldenNames {
+			for _, ext := range []string{".bin", ".zstd.bin"} {
+				t.Run(dir+"/"+name+ext, func(t *testing.T) {
+					want := gunzip(t, readGolden(t, "cpython-3.15", name+".bin.expect.jsonl.gz"))
+					path := filepath.Join(goldens, dir, name+ext)
+					for _, stream := range []bool{false, true} {
+						var in *Input
+						var err error
+						if stream {
+							in, err = OpenReader(bytes.NewReader(readGolden(t, dir, name+ext)), "stdin", Options{})
+						} else {
+							in, err = Open(path, Options{})
+						}
+						if err != nil {
+							t.Fatal(err)
+						}
+						defer in.Close()
+						if want := map[string]string{"cpython-3.15": "cpython315", "document-v2": "tach"}[dir]; in.Format.Name != want {
+							t.Errorf("format %s, want %s", in.Format.Name, want)
+						}
+						var got bytes.Buffer
+						if err := in.Dump(&got); err != nil {
+							t.Fatal(err)
+						}
+						sameLines(t, got.String(), string(want))
+					}
+				})
+			}
+		}
+	}
+}
+
+func sameLines(t *testing.T, got, want string) {
+	t.Helper()
+	if got == want {
+		return
+	}
+	g, w := strings.Split(got, "\n"), strings.Split(want, "\n")
+	for i := range max(len(g), len(w)) {
+		if i >= len(g) || i >= len(w) || g[i] != w[i] {
+			t.Fatalf("line %d of %d, want %d:\n got %.300s\nwant %.300s", i+1, len(g), len(w), at(g, i), at(w, i))
+		}
+	}
+}
+
+func at(list []string, i int) string {
+	if i < len(list) {
+		return list[i]
+	}
+	return "(none)"
+}
+
+// Converting between the layouts gives the files that CPython and an
+// independent program wrote, byte for byte. What the document's layout has no
+// place for is made the same first: Python's version, mode and features.
+func TestConvertGoldens(t *testing.T) {
+	for _, name := range goldenNames {
+		if name == "rle" {
+			continue // see TestConvertOrder
+		}
+		for _, ext := range []string{".bin", ".zstd.bin"} {
+			t.Run(name+ext, func(t *testing.T) {
+				out := filepath.Join(t.TempDir(), "out")
+				convert := func(from, to string) []byte {
+					t.Helper()
+					if err := Convert(filepath.Join(goldens, from, name+ext), out, to, Options{Uncompressed: true}); err != nil {
+						t.Fatal(err)
+					}
+					b, err := os.ReadFile(out)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return b
+				}
+				v1, v2 := readGolden(t, "cpython-3.15", name+".bin"), readGolden(t, "document-v2", name+".bin")
+				if got := convert("cpython-3.15", "tach"); !bytes.Equal(got, v2) {
+					t.Errorf("cpython315 to tach differs: %d bytes, want %d", len(got), len(v2))
+				}
+				if got := convert("cpython-3.15", "cpython315"); !bytes.Equal(got, v1) {
+					t.Errorf("cpython315 to itself differs: %d bytes, want %d", len(got), len(v1))
+				}
+				if got := convert("document-v2", "tach"); !bytes.Equal(got, v2) {
+					t.Errorf("tach to itself differs: %d bytes, want %d", len(got), len(v2))
+				}
+				if name == "meta" || name == "deep" || name == "unicode" {
+					return // their frames have columns, or statistics follow
+				}
+				got := convert("document-v2", "cpython315")
+				copy(got[8:12], v1[8:12])
+				binary.LittleEndian.PutUint32(got[60:], binary.LittleEndian.Uint32(v1[60:]))
+				if !bytes.Equal(got, v1) {
+					t.Errorf("tach to cpython315 differs: %d bytes, want %d", len(got), len(v1))
+				}
+			})
+		}
+	}
+}
+
+// In rle some threads appear in the file in another order than they did in
+// time, so the repeats pending at its end come in another order. The samples of
+// each thread, and their order, are the same.
+func TestConvertOrder(t *testing.T) {
+	byThread := func(path string) map[string][]string {
+		in, err := Open(path, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer in.Close()
+		var b strings.Builder
+		if err := in.Dump(&b); err != nil {
+			t.Fatal(err)
+		}
+		out := map[string][]string{}
+		for line := range strings.Lines(b.String()) {
+			key, _, _ := strings.Cut(line, `,"timestamp"`)
+			out[key] = append(out[key], line)
+		}
+		return out
+	}
+	from := filepath.Join(goldens, "cpython-3.15", "rle.bin")
+	want := byThread(from)
+	for _, to := range []string{"tach", "cpython315"} {
+		out := filepath.Join(t.TempDir(), "out")
+		if err := Convert(from, out, to, Options{}); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, byThread(out)); diff != "" {
+			t.Errorf("%s: %.500s", to, diff)
+		}
+	}
+}

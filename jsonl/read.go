@@ -1,0 +1,155 @@
+package jsonl
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+
+	"github.com/gotach/profiler/writer"
+)
+
+// A line is a sample as JSON.
+type line struct {
+	Thread      *uint64 `json:"thread_id"`
+	Interpreter uint32  `json:"interpreter_id"`
+	Time        *uint64 `json:"timestamp"`
+	Status      uint8   `json:"status"`
+	Frames      []frame `json:"frames"`
+}
+
+type frame writer.Frame
+
+// UnmarshalJSON reads [file, function, line]; Python's None for a line is none.
+func (f *frame) UnmarshalJSON(b []byte) error {
+	var n *int32
+	parts := []any{&f.File, &f.Func, &n}
+	if err := json.Unmarshal(b, &parts); err != nil {
+		return err
+	}
+	if len(parts) != 3 {
+		return fmt.Errorf("a frame is a file, a function and a line, not %d values", len(parts))
+	}
+	f.Line = -1
+	if n != nil {
+		f.Line = *n
+	}
+	return nil
+}
+
+const (
+	maxLine = 16 << 20 // bytes
+	// lookahead is from how many samples Read finds out when the profile began
+	// and what its interval was, which the lines do not say.
+	lookahead = 4096
+)
+
+// Read reads samples and hands them to the writer that create makes, given the
+// time before the first sample (µs) and the usual time between two of a thread.
+// The writer is the caller's to close, also after an error.
+func Read(r io.Reader, create func(start, interval uint64) (*writer.Writer, error)) error {
+	var (
+		w       *writer.Writer
+		waiting []line
+		n       int
+		stack   []writer.Frame
+	)
+	put := func(l *line) error {
+		stack = stack[:0]
+		for _, f := range l.Frames {
+			stack = append(stack, writer.Frame(f))
+		}
+		return w.WriteFrames(&writer.Sample{
+			Thread: *l.Thread, Interpreter: l.Interpreter, Time: *l.Time, Status: writer.Status(l.Status),
+		}, stack)
+	}
+	begin := func() (err error) {
+		if w, err = create(clock(waiting)); err != nil {
+			return err
+		}
+		for i := range waiting {
+			if err := put(&waiting[i]); err != nil {
+				return err
+			}
+		}
+		waiting = nil
+		return nil
+	}
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, maxLine)
+	for lines.Scan() {
+		n++
+		if len(bytes.TrimSpace(lines.Bytes())) == 0 {
+			continue
+		}
+		var l line
+		if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
+			return fmt.Errorf("line %d: %w", n, err)
+		}
+		if l.Thread == nil || l.Time == nil {
+			return fmt.Errorf("line %d: not a sample: no thread_id or no timestamp", n)
+		}
+		var err error
+		if w != nil {
+			err = put(&l)
+		} else if waiting = append(waiting, l); len(waiting) == lookahead {
+			err = begin()
+		}
+		if err != nil {
+			return fmt.Errorf("line %d: %w", n, err)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		if errors.Is(err, bufio.ErrTooLong) {
+			err = fmt.Errorf("longer than %d MB", maxLine>>20)
+		}
+		return fmt.Errorf("line %d: %w", n+1, err)
+	}
+	if w == nil {
+		return begin()
+	}
+	return nil
+}
+
+// clock guesses the start and the interval from the first samples: the interval
+// is the median of the times between two samples of a thread, and the start one
+// interval before the first.
+func clock(first []line) (start, interval uint64) {
+	if len(first) == 0 {
+		return 0, 0
+	}
+	type thread struct {
+		id          uint64
+		interpreter uint32
+	}
+	last := map[thread]uint64{}
+	var steps []uint64
+	start = math.MaxUint64
+	for i := range first {
+		l := &first[i]
+		start = min(start, *l.Time)
+		k := thread{*l.Thread, l.Interpreter}
+		if t, ok := last[k]; ok && *l.Time > t {
+			steps = append(steps, *l.Time-t)
+		}
+		last[k] = *l.Time
+	}
+	if len(steps) > 0 {
+		slices.Sort(steps)
+		interval = steps[len(steps)/2]
+	}
+	return start - min(start, interval), interval
+}
+
+// Sniff reports whether a file that begins with head looks like samples.
+func Sniff(head []byte) bool {
+	first, _, whole := bytes.Cut(bytes.TrimLeft(head, " \t\r\n"), []byte{'\n'})
+	if !bytes.HasPrefix(first, []byte("{")) || !bytes.Contains(first, []byte(`"thread_id"`)) {
+		return false
+	}
+	return !whole || json.Valid(first)
+}

@@ -1,0 +1,87 @@
+// Package jsonl reads and writes samples as JSON lines, one object a sample:
+//
+//	{"thread_id":1,"interpreter_id":0,"timestamp":1000001000,"status":3,"frames":[["work.go","main.work",41],["main.go","main.main",12]]}
+//
+// Timestamps are µs on the clock of the file, status is the set of bits of a
+// Tachyon file, a frame is file, function and line, the innermost first. The
+// samples come in the order of the file: those of one thread in time order.
+package jsonl
+
+import (
+	"bufio"
+	"io"
+	"iter"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/gotach/profiler/reader"
+)
+
+// Write writes samples whose stacks are indices into frames.
+func Write(w io.Writer, frames []reader.Frame, samples iter.Seq2[*reader.Sample, error]) error {
+	b := bufio.NewWriterSize(w, 64<<10)
+	texts := make([]string, len(frames)) // of the frames, made when first needed
+	var line []byte
+	for s, err := range samples {
+		if err != nil {
+			b.Flush() // what is right is worth having
+			return err
+		}
+		line = strconv.AppendUint(append(line[:0], `{"thread_id":`...), s.Thread, 10)
+		line = strconv.AppendUint(append(line, `,"interpreter_id":`...), uint64(s.Interpreter), 10)
+		line = strconv.AppendUint(append(line, `,"timestamp":`...), s.Time, 10)
+		line = strconv.AppendUint(append(line, `,"status":`...), uint64(s.Status), 10)
+		line = append(line, `,"frames":[`...)
+		for i, id := range s.Stack {
+			if i > 0 {
+				line = append(line, ',')
+			}
+			if texts[id] == "" {
+				texts[id] = frameText(&frames[id])
+			}
+			line = append(line, texts[id]...)
+		}
+		line = append(line, "]}\n"...)
+		if _, err := b.Write(line); err != nil {
+			return err
+		}
+	}
+	return b.Flush()
+}
+
+func frameText(f *reader.Frame) string {
+	b := appendString([]byte{'['}, f.File)
+	b = appendString(append(b, ','), f.Func)
+	b = strconv.AppendInt(append(b, ','), int64(f.Line), 10)
+	return string(append(b, ']'))
+}
+
+// appendString appends s as a JSON string, escaping no more than JSON demands;
+// what is not UTF-8 becomes U+FFFD. encoding/json escapes more.
+func appendString(b []byte, s string) []byte {
+	b = append(b, '"')
+	for len(s) > 0 {
+		r, n := utf8.DecodeRuneInString(s)
+		switch {
+		case r == '"' || r == '\\':
+			b = append(b, '\\', byte(r))
+		case r == '\n':
+			b = append(b, `\n`...)
+		case r == '\t':
+			b = append(b, `\t`...)
+		case r == '\r':
+			b = append(b, `\r`...)
+		case r == '\b':
+			b = append(b, `\b`...)
+		case r == '\f':
+			b = append(b, `\f`...)
+		case r < ' ':
+			b = append(b, `\u00`...)
+			b = append(b, "0123456789abcdef"[r>>4], "0123456789abcdef"[r&15])
+		default:
+			b = utf8.AppendRune(b, r)
+		}
+		s = s[n:]
+	}
+	return append(b, '"')
+}

@@ -1,0 +1,282 @@
+package profile
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// By says what a row of a report is.
+type By string
+
+// What a row can be.
+const (
+	ByFunction  By = "function"
+	ByLine      By = "line"
+	ByFile      By = "file"
+	ByPackage   By = "package"
+	ByGoroutine By = "goroutine"
+	ByState     By = "state"
+)
+
+// Bys lists them.
+var Bys = []By{ByFunction, ByLine, ByFile, ByPackage, ByGoroutine, ByState}
+
+// A Sort is an order of rows.
+type Sort string
+
+// The orders, both from most to least.
+const (
+	SortSelf  Sort = "self"
+	SortTotal Sort = "total"
+)
+
+// ReportOptions say what to report. The zero value is all functions by self time.
+type ReportOptions struct {
+	By     By
+	Sort   Sort
+	Focus  *regexp.Regexp // only stacks with a function or file that matches
+	Ignore *regexp.Regexp // no stacks with one
+	Top    int            // that many rows at most; 0 is all
+}
+
+// A Report is a profile by functions, lines or the like.
+type Report struct {
+	Duration   time.Duration `json:"duration_ns"`
+	Samples    int64         `json:"samples"`
+	Goroutines int           `json:"goroutines"`
+	Total      time.Duration `json:"total_ns"` // wall time of all goroutines together, whatever Focus and Ignore say
+	Rows       []Row         `json:"rows"`
+
+	TotalCPU time.Duration `json:"-"`
+	Shown    time.Duration `json:"-"` // wall time of the stacks that Focus and Ignore left
+	ShownCPU time.Duration `json:"-"`
+	Left     int           `json:"-"` // rows that Top left out
+}
+
+// A Row is what the report knows of one function, line or the like. Self is the
+// time in which it was innermost, total that in which it was in the stack at all,
+// once however often it was. A wait frame, which has no file, is a row of its own
+// by function or line; by file or package its time is self time of the function
+// that waits.
+type Row struct {
+	Name     string        `json:"name"`
+	File     string        `json:"file"`
+	Line     int           `json:"line"` // of a function the first one sampled; 0 is unknown
+	Self     time.Duration `json:"self_ns"`
+	Total    time.Duration `json:"total_ns"`
+	SelfCPU  time.Duration `json:"self_cpu_ns"`
+	TotalCPU time.Duration `json:"total_cpu_ns"`
+
+	// What some other profilers' formats know beyond that.
+	Called  *int64            `json:"called,omitempty"`
+	Metrics map[string]Metric `json:"metrics,omitempty"`
+}
+
+// A Metric is one measure of a function, in the units of the format it is from.
+type Metric struct {
+	Inclusive int64 `json:"inc"`
+	Exclusive int64 `json:"exc"`
+}
+
+// New makes a report.
+func New(p *Profile, o ReportOptions) (*Report, error) {
+	if o.By == "" {
+		o.By = ByFunction
+	}
+	if o.Sort == "" {
+		o.Sort = SortSelf
+	}
+	if !slices.Contains(Bys, o.By) {
+		return nil, fmt.Errorf("no report by %q", o.By)
+	}
+	if o.Sort != SortSelf && o.Sort != SortTotal {
+		return nil, fmt.Errorf("no order by %q", o.Sort)
+	}
+	t := &tally{p: p, by: o.By, rows: map[rowKey]int{}, ids: make([]int, len(p.Frames))}
+	r := &Report{Duration: p.Duration, Samples: p.Samples, Goroutines: p.Goroutines}
+	r.Total, r.TotalCPU = p.Total()
+	focus, ignore := p.matches(o.Focus), p.matches(o.Ignore)
+	for i := range p.Records {
+		rec := &p.Records[i]
+		if focus != nil && !focus(rec) || ignore != nil && ignore(rec) {
+			continue
+		}
+		r.Shown, r.ShownCPU = add(r.Shown, rec.Wall), add(r.ShownCPU, rec.CPU)
+		t.add(rec)
+	}
+	r.Rows = t.list
+	if r.Rows == nil {
+		r.Rows = []Row{}
+	}
+	r.Arrange(o)
+	return r, nil
+}
+
+// Arrange sorts the rows and keeps the top ones, as o says.
+func (r *Report) Arrange(o ReportOptions) {
+	slices.SortStableFunc(r.Rows, func(a, b Row) int {
+		first, second := cmp.Compare(b.Self, a.Self), cmp.Compare(b.Total, a.Total)
+		if o.Sort == SortTotal {
+			first, second = second, first
+		}
+		return cmp.Or(first, second, strings.Compare(a.Name, b.Name), strings.Compare(a.File, b.File), a.Line-b.Line)
+	})
+	if o.Top > 0 && len(r.Rows) > o.Top {
+		r.Left += len(r.Rows) - o.Top
+		r.Rows = slices.Clip(r.Rows[:o.Top])
+	}
+}
+
+// matches returns a function that says whether a stack has a frame that matches.
+func (p *Profile) matches(re *regexp.Regexp) func(*Record) bool {
+	if re == nil {
+		return nil
+	}
+	const yes, no = 1, 2
+	known := make([]uint8, len(p.Frames))
+	return func(r *Record) bool {
+		for _, id := range r.Stack {
+			if known[id] == 0 {
+				known[id] = no
+				if f := &p.Frames[id]; re.MatchString(f.Func) || re.MatchString(f.File) {
+					known[id] = yes
+				}
+			}
+			if known[id] == yes {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// A tally adds up rows.
+type tally struct {
+	p    *Profile
+	by   By
+	rows map[rowKey]int // where in list
+	list []Row
+	seen []int // per row: the last record that counted for it
+	turn int   // number of the record, from 1
+	ids  []int // per frame: its row + 1, 0 if not known yet
+}
+
+type rowKey struct {
+	name, file string
+	line       int32
+}
+
+// add adds a record to the rows of its frames.
+func (t *tally) add(r *Record) {
+	t.turn++
+	stack := r.Stack
+	switch t.by {
+	case ByGoroutine:
+		name := t.p.goroutineName(r)
+		t.count(t.row(rowKey{file: fmt.Sprint(r.Goroutine, r.System)}, Row{Name: name}), r, true)
+		return
+	case ByState:
+		name := r.State
+		if name == "" {
+			name = "unknown"
+		}
+		t.count(t.row(rowKey{name: name}, Row{Name: name}), r, true)
+		return
+	case ByFile, ByPackage:
+		if len(stack) > 1 {
+			if _, ok := WaitReason(t.p.Frames[stack[0]]); ok {
+				stack = stack[1:]
+			}
+		}
+	}
+	for i, id := range stack {
+		if t.ids[id] == 0 {
+			t.ids[id] = t.frameRow(&t.p.Frames[id]) + 1
+		}
+		t.count(t.ids[id]-1, r, i == 0)
+	}
+	if len(stack) == 0 {
+		t.count(t.row(rowKey{}, Row{Name: "[no stack]"}), r, true)
+	}
+}
+
+// row returns the row of a key, made as it is given if there is none.
+func (t *tally) row(k rowKey, fresh Row) int {
+	i, ok := t.rows[k]
+	if !ok {
+		i = len(t.list)
+		t.rows[k] = i
+		t.list = append(t.list, fresh)
+		t.seen = append(t.seen, 0)
+	}
+	return i
+}
+
+// count adds a record's times to a row: the total once, the self time if the row is the innermost.
+func (t *tally) count(row int, r *Record, innermost bool) {
+	into := &t.list[row]
+	if innermost {
+		into.Self, into.SelfCPU = add(into.Self, r.Wall), add(into.SelfCPU, r.CPU)
+	}
+	if t.seen[row] != t.turn {
+		t.seen[row] = t.turn
+		into.Total, into.TotalCPU = add(into.Total, r.Wall), add(into.TotalCPU, r.CPU)
+	}
+}
+
+// frameRow returns the row of a frame.
+func (t *tally) frameRow(f *Frame) int {
+	name := f.Func
+	if name == "" {
+		name = "?"
+	}
+	line := int(max(f.Line, 0))
+	switch t.by {
+	case ByLine:
+		// Two functions on one line, such as a literal in its function, are one row.
+		k := rowKey{file: f.File, line: f.Line}
+		if f.File == "" {
+			k.name = name
+		}
+		return t.row(k, Row{Name: name, File: f.File, Line: line})
+	case ByFile:
+		if f.File == "" {
+			return t.row(rowKey{name: name}, Row{Name: name})
+		}
+		return t.row(rowKey{file: f.File}, Row{Name: f.File, File: f.File})
+	case ByPackage:
+		pkg := Package(f.Func)
+		if pkg == "" && f.File != "" {
+			pkg = path.Dir(strings.ReplaceAll(f.File, `\`, "/"))
+		}
+		if pkg == "" {
+			pkg = name
+		}
+		return t.row(rowKey{name: pkg}, Row{Name: pkg})
+	}
+	i := t.row(rowKey{name: name, file: f.File}, Row{Name: name, File: f.File, Line: line})
+	if at := &t.list[i].Line; line > 0 && (line < *at || *at == 0) {
+		*at = line
+	}
+	return i
+}
+
+// goroutineName is a goroutine's number and what it began with.
+func (p *Profile) goroutineName(r *Record) string {
+	if p.Goroutines == 0 {
+		return "all goroutines"
+	}
+	name := fmt.Sprintf("goroutine %d", r.Goroutine)
+	if entry := p.Entry(r); entry != "" {
+		name += " " + entry
+	}
+	if r.System {
+		name += " (runtime)"
+	}
+	return name
+}
