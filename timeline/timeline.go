@@ -122,6 +122,9 @@ func FromTachyon(r *reader.Reader) (*Timeline, error) {
 		tracks:   map[key]*track{},
 		start:    h.Start,
 	}
+	if m.Session != nil && !m.Session.Start.IsZero() {
+		b.Start = m.Session.Start
+	}
 	for s, err := range r.Samples() {
 		if err != nil {
 			return nil, err

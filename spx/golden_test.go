@@ -1,0 +1,255 @@
+package spx
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// flatGolden is what SPX's own pages make of a report.
+type flatGolden struct {
+	Metrics []string
+	Events  int
+	Flat    []struct {
+		Name          string
+		Called        int64
+		MaxCycleDepth int `json:"max_cycle_depth"`
+		Inc, Exc      map[string]float64
+	}
+}
+
+func goldens(t testing.TB) (keys []string) {
+	t.Helper()
+	files, err := filepath.Glob("testdata/*.flat.json")
+	if err != nil || len(files) < 6 {
+		t.Fatalf("found %d goldens: %v", len(files), err)
+	}
+	for _, f := range files {
+		keys = append(keys, strings.TrimSuffix(f, ".flat.json"))
+	}
+	return keys
+}
+
+func golden(t testing.TB, key string) (g flatGolden) {
+	t.Helper()
+	b, err := os.ReadFile(key + ".flat.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(b, &g); err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func (g *flatGolden) compare(t *testing.T, name string, r *Reader) {
+	t.Helper()
+	got, err := r.Flat()
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	if !slices.Equal(r.Metadata().EnabledMetrics, g.Metrics) {
+		t.Errorf("%s: metrics %q, want %q", name, r.Metadata().EnabledMetrics, g.Metrics)
+	}
+	if len(got) != len(g.Flat) {
+		t.Errorf("%s: %d functions, want %d", name, len(got), len(g.Flat))
+		return
+	}
+	for i, want := range g.Flat {
+		f := got[i]
+		if f.Name != want.Name || f.Called != want.Called || f.MaxCycleDepth != want.MaxCycleDepth {
+			t.Errorf("%s: %s called %d deep %d, want %s, %d, %d", name, f.Name, f.Called, f.MaxCycleDepth, want.Name, want.Called, want.MaxCycleDepth)
+		}
+		for k, metric := range g.Metrics {
+			if f.Inc[k] != want.Inc[metric] || f.Exc[k] != want.Exc[metric] {
+				t.Errorf("%s: %s of %s: inc %v exc %v, want %v and %v", name, metric, f.Name, f.Inc[k], f.Exc[k], want.Inc[metric], want.Exc[metric])
+			}
+		}
+	}
+}
+
+func TestGoldens(t *testing.T) {
+	for _, key := range goldens(t) {
+		g := golden(t, key)
+		for _, path := range []string{key, key + ".json", key + ".txt.gz"} {
+			r, err := Open(path)
+			if err != nil {
+				t.Error(err)
+				continue
+			}
+			g.compare(t, path, r)
+			if r.events != int64(g.Events) {
+				t.Errorf("%s: %d events, want %d", path, r.events, g.Events)
+			}
+			if err := r.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+func TestGoldenMetadataIsRewritten(t *testing.T) {
+	for _, key := range goldens(t) {
+		r, err := Open(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		var b bytes.Buffer
+		if err := r.Metadata().Write(&b); err != nil {
+			t.Fatal(err)
+		}
+		want, err := os.ReadFile(key + ".json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Keys and values in the same order; white space may differ.
+		if got, want := tokens(t, b.Bytes()), tokens(t, want); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", key, got, want)
+		}
+	}
+}
+
+func tokens(t *testing.T, b []byte) (out []string) {
+	t.Helper()
+	d := json.NewDecoder(bytes.NewReader(b))
+	for {
+		tok, err := d.Token()
+		if err == io.EOF {
+			return out
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, fmt.Sprint(tok))
+	}
+}
+
+func gunzip(t testing.TB, name string) []byte {
+	t.Helper()
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// compact rewrites events in the notation of SPX 0.5, as its page reads it:
+// absolute values at the start of each buffer, differences after it, functions
+// as references where that is possible.
+func compact(text []byte, buffer int) []byte {
+	var out bytes.Buffer
+	events, functions, _ := strings.Cut(string(text), functionsHeading+"\n")
+	var recent []string
+	var last []int64
+	for i, line := range strings.Split(strings.TrimSuffix(events, "\n"), "\n") {
+		if i == 0 {
+			fmt.Fprintln(&out, line)
+			continue
+		}
+		f := strings.Fields(line)
+		if f[1] == "1" {
+			fmt.Fprintf(&out, "%x|", i)
+		} else {
+			out.WriteByte('-')
+		}
+		if n := slices.Index(recent, f[0]); n >= 0 && i%3 > 0 {
+			fmt.Fprintf(&out, "r%d", n+1)
+		} else {
+			out.WriteString(f[0])
+		}
+		recent = slices.Insert(recent, 0, f[0])
+		recent = recent[:min(len(recent), window)]
+		values := make([]int64, len(f)-2)
+		for k := range values {
+			x, _ := strconv.ParseFloat(f[2+k], 64)
+			values[k] = int64(x + 0.5)
+			if x < 0 {
+				values[k] = int64(x - 0.5)
+			}
+			switch {
+			case (i-1)%buffer == 0:
+				fmt.Fprintf(&out, "|a%d", values[k])
+			case values[k] == last[k]:
+				out.WriteString("|")
+			default:
+				fmt.Fprintf(&out, "|%d", values[k]-last[k])
+			}
+		}
+		last = values
+		out.WriteByte('\n')
+	}
+	fmt.Fprintln(&out, functionsHeading)
+	for i, name := range strings.Split(strings.TrimSuffix(functions, "\n"), "\n") {
+		fmt.Fprintf(&out, "/srv/a b:c/x.php:%d:%s\n", i, name)
+	}
+	return out.Bytes()
+}
+
+func TestGoldensInTheNotationOfSPX05(t *testing.T) {
+	dir := t.TempDir()
+	for _, key := range goldens(t) {
+		meta, err := os.ReadFile(key + ".json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		z, err := zstd.NewWriter(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, filepath.Base(key))
+		if err := os.WriteFile(path+".json", meta, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path+".txt.zst", z.EncodeAll(compact(gunzip(t, key+".txt.gz"), 256), nil), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r, err := Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := golden(t, key)
+		g.compare(t, path, r)
+		for i, f := range r.Functions() {
+			if f.File != "/srv/a b:c/x.php" || f.Line != i {
+				t.Errorf("function %d is %+v", i, f)
+			}
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+		r, err = Open(path + ".txt.zst")
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for e, err := range r.Events() {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n++; e.Enter && e.Line != uint32(n) || !e.Enter && e.Line != 0 {
+				t.Errorf("event %d is called from line %d", n, e.Line)
+			}
+		}
+		r.Close()
+	}
+}

@@ -1,0 +1,59 @@
+package spx
+
+import (
+	"fmt"
+	"html"
+	"slices"
+	"strings"
+)
+
+// SPX's pages take names for windows-1252 and put them into HTML as they are,
+// so names are written in ASCII with entities for everything else.
+
+// objectKeys are names that SPX's pages look up in JavaScript objects that have
+// them already: a function called constructor ends the page with an error.
+var objectKeys = []string{
+	"constructor", "__proto__", "hasOwnProperty", "isPrototypeOf", "propertyIsEnumerable",
+	"toLocaleString", "toString", "valueOf",
+	"__defineGetter__", "__defineSetter__", "__lookupGetter__", "__lookupSetter__",
+	eventsHeading, functionsHeading, // these would change the section
+}
+
+// escape returns a name as a report has it, on one line.
+func escape(name string) string {
+	if name == "" {
+		return "(no name)"
+	}
+	if slices.Contains(objectKeys, name) {
+		return fmt.Sprintf("&#%d;%s", name[0], name[1:])
+	}
+	plain := true
+	for i := range len(name) {
+		c := name[i]
+		plain = plain && c >= ' ' && c < 0x7f && c != '<' && c != '>' && c != '&' && c != '"' && c != '\''
+	}
+	if plain {
+		return name
+	}
+	var b strings.Builder
+	for _, r := range name {
+		switch {
+		case r < ' ' || r == 0x7f:
+			b.WriteByte(' ')
+		case r == '<':
+			b.WriteString("&lt;")
+		case r == '>':
+			b.WriteString("&gt;")
+		case r == '&':
+			b.WriteString("&amp;")
+		case r == '"' || r == '\'' || r > 0x7f:
+			fmt.Fprintf(&b, "&#%d;", r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// unescape returns what escape was given, but for control characters.
+func unescape(name string) string { return html.UnescapeString(name) }
