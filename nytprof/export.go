@@ -1,6 +1,7 @@
 package nytprof
 
 import (
+	"cmp"
 	"math"
 	"path/filepath"
 	"slices"
@@ -122,7 +123,7 @@ func (b *builder) place(id uint32) place {
 		if sub.FID == b.blank.FID {
 			at.line = sub.First
 		} else {
-			at.line = uint32(len(b.blank.Source) + 1)
+			at.line = uint32(min(len(b.blank.Source)+1, maxLine))
 			b.blank.Source[at.line] = f.Func + "\n"
 		}
 	} else {
@@ -135,6 +136,9 @@ func (b *builder) place(id uint32) place {
 	if sub.FID == at.fid.FID {
 		seen := b.seen[sub]
 		seen.add(at.line)
+		if id < uint32(len(b.p.StartLines)) && b.p.StartLines[id] > 0 {
+			seen.add(min(uint32(b.p.StartLines[id]), at.line))
+		}
 		b.seen[sub] = seen
 		sub.First, sub.Last = seen.first, seen.last
 	}
@@ -152,7 +156,7 @@ func (b *builder) record(r *profile.Record) {
 	if len(stack) == 0 {
 		return
 	}
-	ticks, count := int64((r.Wall+50)/100), max(r.Count, 1)
+	ticks, count := int64(r.Wall/100+(r.Wall%100+50)/100), max(r.Count, 1)
 	b.ticks += ticks
 
 	seconds := float64(ticks) / ticksPerSecond
@@ -271,18 +275,12 @@ const (
 	attrDuration   = "gotach_duration_ns"
 	attrInterval   = "gotach_interval_ns"
 	attrGoroutines = "gotach_goroutines"
-	attrSamples    = "gotach_samples"
 )
 
 func (b *builder) attributes() []Attribute {
-	application, version := "a Go program", "go"
-	if m := b.p.Metadata; m != nil && m.Session != nil {
-		if m.Session.Program != "" {
-			application = m.Session.Program
-		}
-		if m.Session.GoVersion != "" {
-			version = m.Session.GoVersion
-		}
+	application, version := cmp.Or(b.p.Program, "a program"), "unknown"
+	if m := b.p.Metadata; m != nil && m.Session != nil && m.Session.GoVersion != "" {
+		version = m.Session.GoVersion
 	}
 	i := func(v int64) string { return strconv.FormatInt(v, 10) }
 	return []Attribute{
@@ -297,7 +295,6 @@ func (b *builder) attributes() []Attribute {
 		{attrDuration, i(int64(b.p.Duration))},
 		{attrInterval, i(int64(b.p.Interval))},
 		{attrGoroutines, i(int64(b.p.Goroutines))},
-		{attrSamples, i(b.p.Samples)},
 	}
 }
 

@@ -18,10 +18,11 @@ type maker struct {
 func newMaker() *maker {
 	return &maker{
 		Profile: profile.Profile{
+			Program:  "workload",
 			Start:    time.Unix(1_795_234_152, 634_000_000).UTC(),
 			Duration: 3 * time.Second,
 			Interval: time.Millisecond,
-			Metadata: &tachyon.Metadata{Session: &tachyon.Session{Program: "workload", GoVersion: "go1.26.8", PID: 4242}},
+			Metadata: &tachyon.Metadata{Session: &tachyon.Session{GoVersion: "go1.26.8", PID: 4242}},
 		},
 		ids: make(map[profile.Frame]uint32),
 	}

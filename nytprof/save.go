@@ -1,6 +1,7 @@
 package nytprof
 
 import (
+	"fmt"
 	"io"
 	"maps"
 	"math"
@@ -119,6 +120,9 @@ func (s *saver) head(d *Data, uncompressed bool) {
 	}
 }
 
+// maxRest bounds the records for times of damaged files; it is for seven years.
+const maxRest = 1 << 20
+
 // lineTime writes one chunk for each execution, sharing the time out.
 func (s *saver) lineTime(fid, line uint32, t LineTime) {
 	c := TimeLine{FID: fid, Line: line}
@@ -128,7 +132,12 @@ func (s *saver) lineTime(fid, line uint32, t LineTime) {
 		t.Ticks -= int64(c.Ticks)
 		s.write(&c)
 	}
-	for t.Ticks != 0 && s.err == nil { // more than fits, or none counted
+	// What is more than fits, or was not counted.
+	for n := 0; t.Ticks != 0 && s.err == nil; n++ {
+		if n == maxRest {
+			s.err = fmt.Errorf("NYTProf: a time of %d ticks more than %d records hold", t.Ticks, n)
+			return
+		}
 		c.Ticks = int32(max(min(t.Ticks, math.MaxInt32), math.MinInt32))
 		t.Ticks -= int64(c.Ticks)
 		s.write(&Discount{})

@@ -1,0 +1,408 @@
+package nytprof
+
+import (
+	"cmp"
+	"errors"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/gotach/profiler/profile"
+)
+
+// Read reads a file and makes a profile of it; see [Data.Profile].
+func Read(r io.Reader) (*profile.Profile, error) {
+	d, err := Load(r)
+	if err != nil {
+		return nil, err
+	}
+	return d.Profile()
+}
+
+// Profile makes stacks of what NYTProf measured. The exclusive time of each sub
+// along each path of the call tree is a stack's. NYTProf does not say which
+// path spent how much on which line: a sub's lines share its time as their
+// statements took time, so that sums per line, per sub and per path are
+// right. Statements outside of all subs are main::RUNTIME's.
+//
+// Without a call tree (option calls=0) a stack is a sub's caller and, above it,
+// each sub's most expensive caller, so that only times of subs and their direct
+// callers are exact. Samples are executions of statements.
+func (d *Data) Profile() (*profile.Profile, error) {
+	tps := d.TicksPerSecond()
+	if tps == 0 {
+		return nil, errors.New("NYTProf: without the attribute ticks_per_sec its times mean nothing")
+	}
+	im := importer{
+		d: d, tick: 1e9 / tps,
+		p:      &profile.Profile{Program: d.Attribute("application")},
+		ours:   d.Attribute(attrInterval) != "",
+		cpu:    d.Option("usecputime") != "" && d.Option("usecputime") != "0",
+		frames: make(map[profile.Frame]uint32),
+		files:  make(map[uint32]*File),
+		subs:   make(map[string]*Sub),
+		callAt: make(map[[2]string]Caller),
+		lines:  make(map[*Sub][]lineTicks),
+		paths:  make(map[*Sub][]path),
+	}
+	im.index()
+	im.sortLines()
+	if d.Calls != nil && len(d.Calls.Calls) > 0 {
+		im.treePaths()
+	} else {
+		im.callerPaths()
+	}
+	im.records()
+	im.head()
+	return im.p, nil
+}
+
+// importer makes a profile of d.
+type importer struct {
+	d    *Data
+	p    *profile.Profile
+	tick float64 // ns
+	ours bool    // gotach wrote it: names are Go's
+	cpu  bool    // its times are CPU time
+
+	frames map[profile.Frame]uint32
+	files  map[uint32]*File
+	subs   map[string]*Sub
+	callAt map[[2]string]Caller // by caller and called sub: the most expensive place
+	lines  map[*Sub][]lineTicks // a sub's lines; nil's are those outside of all
+	paths  map[*Sub][]path
+}
+
+// lineTicks is a line's own time, without that of subs in C that it called.
+type lineTicks struct {
+	file  *File
+	line  uint32
+	ticks int64
+	count int64
+}
+
+// path is one way to a sub.
+type path struct {
+	callers []uint32 // frames, innermost first
+	ticks   int64    // in the sub itself
+}
+
+// maxPath bounds a stack: of a longer one the middle is left out, so that both
+// totals near the root and what is near the leaf stay.
+const maxPath = 512
+
+func (im *importer) index() {
+	for _, f := range im.d.Files {
+		im.files[f.FID] = f
+	}
+	for _, s := range im.d.Subs {
+		im.subs[s.Name] = s
+		for _, c := range s.Callers {
+			key := [2]string{c.Sub, s.Name}
+			if best, ok := im.callAt[key]; !ok || c.Incl > best.Incl {
+				im.callAt[key] = c
+			}
+		}
+	}
+}
+
+func (im *importer) frame(f profile.Frame) uint32 {
+	id, ok := im.frames[f]
+	if !ok {
+		id = uint32(len(im.p.Frames))
+		im.frames[f] = id
+		im.p.Frames = append(im.p.Frames, f)
+		im.p.StartLines = append(im.p.StartLines, 0)
+	}
+	return id
+}
+
+// at returns the frame of a sub at a line.
+func (im *importer) at(sub string, fid, line uint32) uint32 {
+	f := profile.Frame{Func: sub, Line: int32(min(line, math.MaxInt32))}
+	if im.ours {
+		f.Func = goName(sub)
+	}
+	if file := im.files[fid]; file != nil && line != 0 {
+		f.File = file.Name
+	}
+	if im.ours && f.File == noFile {
+		f.File, f.Line = "", 0
+	}
+	id := im.frame(f)
+	if s := im.subs[sub]; s != nil && f.File != "" && s.FID == fid {
+		im.p.StartLines[id] = int32(min(s.First, math.MaxInt32))
+	}
+	return id
+}
+
+// sortLines finds the sub of each line: the innermost one around it.
+func (im *importer) sortLines() {
+	inC := make(map[[2]uint32]float64) // seconds, by file and line
+	byFile := make(map[uint32][]*Sub)
+	for _, s := range im.d.Subs {
+		if s.First > 0 {
+			byFile[s.FID] = append(byFile[s.FID], s)
+			continue
+		}
+		for _, c := range s.Callers {
+			inC[[2]uint32{c.FID, c.Line}] += c.Incl
+		}
+	}
+	for _, f := range im.d.Files {
+		subs := byFile[f.FID]
+		slices.SortStableFunc(subs, func(a, b *Sub) int {
+			return cmp.Or(cmp.Compare(a.First, b.First), cmp.Compare(b.Last, a.Last))
+		})
+		var open []*Sub // around the line; inner ones begin later
+		for _, line := range slices.Sorted(maps.Keys(f.Lines)) {
+			for len(subs) > 0 && subs[0].First <= line {
+				open = append(open, subs[0])
+				subs = subs[1:]
+			}
+			for len(open) > 0 && open[len(open)-1].Last < line {
+				open = open[:len(open)-1]
+			}
+			var in *Sub
+			if len(open) > 0 {
+				in = open[len(open)-1]
+			}
+			t := lineTicks{f, line, f.Lines[line].Ticks, f.Lines[line].Count}
+			t.ticks -= int64(inC[[2]uint32{f.FID, line}] * 1e9 / im.tick)
+			t.ticks = max(t.ticks, 0)
+			im.lines[in] = append(im.lines[in], t)
+		}
+	}
+}
+
+// treePaths finds the paths of the call tree.
+func (im *importer) treePaths() {
+	type node struct {
+		call    *Call
+		todo    []*Call
+		callers []uint32
+	}
+	stack := []node{{im.d.Calls, im.d.Calls.sorted(), nil}}
+	for len(stack) > 0 {
+		top := &stack[len(stack)-1]
+		if len(top.todo) == 0 {
+			stack = stack[:len(stack)-1]
+			continue
+		}
+		c := top.todo[0]
+		top.todo = top.todo[1:]
+		callers := top.callers
+		if top.call.Sub == "" {
+			callers = im.outside(c)
+		} else {
+			place := im.callAt[[2]string{top.call.Sub, c.Sub}]
+			callers = push(im.at(top.call.Sub, place.FID, place.Line), callers)
+		}
+		im.path(c.Sub, callers, c.Excl)
+		stack = append(stack, node{c, c.sorted(), callers})
+	}
+}
+
+// push returns a stack with one frame more on the inside.
+func push(id uint32, callers []uint32) []uint32 {
+	if len(callers) < maxPath {
+		return append([]uint32{id}, callers...)
+	}
+	inner := append([]uint32{id}, callers[:maxPath/2-1]...)
+	return append(inner, callers[maxPath/2:]...)
+}
+
+// outside returns what called a call from outside of the tree: the main program.
+func (im *importer) outside(c *Call) []uint32 {
+	s := im.subs[c.Sub]
+	if s == nil || im.ours {
+		return nil
+	}
+	var best *Caller
+	for i := range s.Callers {
+		by := &s.Callers[i]
+		if known := im.subs[by.Sub]; by.Sub != "" && (known == nil || len(known.Callers) == 0) && (best == nil || by.Incl > best.Incl) {
+			best = by
+		}
+	}
+	if best == nil {
+		return nil
+	}
+	return []uint32{im.at(best.Sub, best.FID, best.Line)}
+}
+
+// path adds time of a sub along a path.
+func (im *importer) path(sub string, callers []uint32, ticks float64) {
+	if !(ticks >= 0.5) {
+		return
+	}
+	s := im.subs[sub]
+	if s == nil {
+		s = &Sub{Name: sub}
+		im.subs[sub] = s
+	}
+	im.paths[s] = append(im.paths[s], path{callers, int64(math.Round(min(ticks, 1<<53)))})
+}
+
+// callerPaths makes paths of callers alone.
+func (im *importer) callerPaths() {
+	up := make(map[string]Caller) // each sub's most expensive caller
+	for _, s := range im.d.Subs {
+		for _, c := range s.Callers {
+			if best, ok := up[s.Name]; !ok || c.Incl > best.Incl {
+				up[s.Name] = c
+			}
+		}
+	}
+	for _, s := range im.d.Subs {
+		for _, c := range s.Callers {
+			callers := []uint32{}
+			on := map[string]bool{s.Name: true}
+			for by, ok := c, true; ok && by.Sub != "" && !on[by.Sub] && len(callers) < maxPath; by, ok = up[by.Sub] {
+				if im.ours && by.Sub == rootsSub {
+					break
+				}
+				on[by.Sub] = true
+				callers = append(callers, im.at(by.Sub, by.FID, by.Line))
+			}
+			im.path(s.Name, callers, c.Excl*1e9/im.tick)
+		}
+	}
+}
+
+// runtimeSub is what perl calls the main program.
+const runtimeSub = "main::RUNTIME"
+
+// records lays the lines of each sub, end to end, beside its paths.
+func (im *importer) records() {
+	for _, s := range append(slices.Clone(im.d.Subs), nil) {
+		lines, paths := im.lines[s], im.paths[s]
+		delete(im.paths, s)
+		name := runtimeSub
+		if s != nil {
+			name = s.Name
+		}
+		if len(paths) == 0 {
+			// Only statements were timed, or this is no sub's time. gotach's
+			// files give all of it to subs.
+			if im.ours || s != nil && len(s.Callers) > 0 {
+				continue
+			}
+			for _, t := range lines {
+				im.record(im.at(name, t.file.FID, t.line), nil, t.ticks, t.count)
+			}
+			continue
+		}
+		im.share(s, lines, paths)
+	}
+	// Subs that only the tree knows, as in a file that was cut off.
+	for _, s := range slices.SortedFunc(maps.Keys(im.paths), func(a, b *Sub) int { return cmp.Compare(a.Name, b.Name) }) {
+		im.share(s, nil, im.paths[s])
+	}
+}
+
+// share gives the time of each path of a sub to the sub's lines.
+func (im *importer) share(s *Sub, lines []lineTicks, paths []path) {
+	var total, of float64 // ticks of all paths, of all lines
+	for _, p := range paths {
+		total += float64(p.ticks)
+	}
+	for _, t := range lines {
+		of += float64(t.ticks)
+	}
+	if of == 0 {
+		t := lineTicks{file: im.files[s.FID], line: s.First, ticks: 1}
+		lines, of = []lineTicks{t}, 1
+	}
+	i, used := 0, 0.0 // the line being given out, and ticks of lines before it
+	given := int64(0) // ticks of paths given out
+	counted := int64(0)
+	for _, p := range paths {
+		for left := p.ticks; left > 0; {
+			t := lines[i]
+			end := int64(math.Round((used + float64(t.ticks)) / of * total))
+			n := left
+			if i < len(lines)-1 {
+				n = min(left, end-given)
+			}
+			given += n
+			count := t.count
+			if given < end { // the rest of this line is another path's
+				begin := used / of * total
+				count = int64(float64(t.count) * (float64(given) - begin) / (float64(end) - begin))
+			}
+			count = max(count-counted, 0)
+			if n > 0 {
+				counted += count
+				fid := uint32(0)
+				if t.file != nil {
+					fid = t.file.FID
+				}
+				im.record(im.at(s.Name, fid, t.line), p.callers, n, count)
+				left -= n
+			}
+			if given >= end && i < len(lines)-1 {
+				used += float64(t.ticks)
+				i++
+				counted = 0
+			}
+		}
+	}
+}
+
+func (im *importer) record(leaf uint32, callers []uint32, ticks, count int64) {
+	if ticks == 0 && count == 0 {
+		return
+	}
+	r := profile.Record{
+		Stack: append([]uint32{leaf}, callers...),
+		Count: count,
+		Wall:  time.Duration(min(math.Round(float64(ticks)*im.tick), math.MaxInt64/2)),
+	}
+	if reason, ok := profile.WaitReason(im.p.Frames[leaf]); ok {
+		r.State = reason
+	}
+	if im.cpu {
+		r.CPU = r.Wall
+	}
+	im.p.Samples += count
+	im.p.Records = append(im.p.Records, r)
+}
+
+// head sets what the profile says of itself.
+func (im *importer) head() {
+	p := im.p
+	var seconds float64
+	for i, run := range im.d.Processes {
+		if i == 0 || epoch(run.Start).Before(p.Start) {
+			p.Start = epoch(run.Start)
+		}
+		seconds += max(run.End-run.Start, 0)
+	}
+	p.Duration = time.Duration(min(seconds*1e9, math.MaxInt64/2))
+	if !im.ours {
+		return
+	}
+	p.Duration = time.Duration(im.integer(attrDuration))
+	p.Interval = time.Duration(im.integer(attrInterval))
+	p.Goroutines = int(min(im.integer(attrGoroutines), math.MaxInt32))
+}
+
+// integer returns an attribute of ours; damaged, it is 0.
+func (im *importer) integer(key string) int64 {
+	n, err := strconv.ParseInt(im.d.Attribute(key), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return max(n, 0)
+}
+
+func epoch(seconds float64) time.Time {
+	if !(seconds > 0 && seconds < 1e11) {
+		return time.Time{}
+	}
+	return time.UnixMicro(int64(math.Round(seconds * 1e6)))
+}

@@ -1,0 +1,197 @@
+package nytprof
+
+import (
+	"bytes"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/gotach/profiler/profile"
+	"pgregory.net/rapid"
+)
+
+// figures are the sums of a profile, in nanoseconds.
+type figures struct {
+	self, total map[string]float64 // by function
+	line        map[profile.Frame]float64
+	records     map[string]int64 // by function: samples, for what rounding may do
+	all         float64
+}
+
+// figuresOf sums p up. Goexit is left out, as it is in NYTProf files.
+func figuresOf(p *profile.Profile) figures {
+	f := figures{make(map[string]float64), make(map[string]float64), make(map[profile.Frame]float64), make(map[string]int64), 0}
+	for _, r := range p.Records {
+		f.all += float64(r.Wall)
+		seen := map[string]bool{"runtime.goexit": true}
+		for i, id := range r.Stack {
+			fr := p.Frames[id]
+			if !seen[fr.Func] {
+				f.total[fr.Func] += float64(r.Wall)
+				f.records[fr.Func] += r.Count
+			}
+			seen[fr.Func] = true
+			if i == 0 {
+				f.self[fr.Func] += float64(r.Wall)
+				fr.Func = ""
+				f.line[fr] += float64(r.Wall)
+			}
+		}
+	}
+	return f
+}
+
+func roundTrip(t testing.TB, p *profile.Profile, o Options) *profile.Profile {
+	t.Helper()
+	var file bytes.Buffer
+	if err := Write(&file, p, o); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Read(&file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+func TestRoundTrip(t *testing.T) {
+	want := workload(t)
+	got := roundTrip(t, want, Options{})
+	a, b := figuresOf(want), figuresOf(got)
+	if d := a.all - b.all; math.Abs(d) > 100*float64(len(want.Records)) {
+		t.Errorf("all: %g ns, want %g", b.all, a.all)
+	}
+	for name := range a.total {
+		tolerance := 100 * float64(a.records[name]+1)
+		if math.Abs(a.self[name]-b.self[name]) > tolerance || math.Abs(a.total[name]-b.total[name]) > tolerance {
+			t.Errorf("%s: self %g, total %g, want %g, %g", name, b.self[name], b.total[name], a.self[name], a.total[name])
+		}
+	}
+	for at, ns := range a.line {
+		if math.Abs(ns-b.line[at]) > 100*float64(len(want.Records)) {
+			t.Errorf("%v: %g ns, want %g", at, b.line[at], ns)
+		}
+	}
+	if !got.Start.Equal(want.Start) || got.Duration != want.Duration || got.Interval != want.Interval ||
+		got.Goroutines != want.Goroutines || got.Program != want.Program || got.Samples != want.Samples-1 { // one took no time
+		t.Errorf("got %v %v %v %d %q %d", got.Start, got.Duration, got.Interval, got.Goroutines, got.Program, got.Samples)
+	}
+	for _, r := range got.Records {
+		if got.Frames[r.Stack[0]].Func == "[chan receive]" && r.State != "chan receive" {
+			t.Errorf("state %q", r.State)
+		}
+	}
+}
+
+// Any profile keeps its times by function.
+func TestRoundTripOfAny(t *testing.T) {
+	name := rapid.OneOf(
+		rapid.StringMatching(`(main|a\.b/c|x/y%2ez)\.(\(\*T\)\.)?[A-Za-zé<>;]+(\[\.\.\.\])?(\.func[0-9])?`),
+		rapid.SampledFrom([]string{"[select]", "[IO wait]", "main.main", "runtime.goexit"}),
+	)
+	rapid.Check(t, func(t *rapid.T) {
+		m := newMaker()
+		stack := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) profile.Frame {
+			f := profile.Frame{Func: name.Draw(t, "func")}
+			if f.Func[0] != '[' {
+				f.File = rapid.SampledFrom([]string{"/a.go", "/b.go"}).Draw(t, "file")
+				f.Line = rapid.Int32Range(1, 200).Draw(t, "line")
+			}
+			return f
+		}), 1, 8)
+		for range rapid.IntRange(1, 20).Draw(t, "records") {
+			count := rapid.Int64Range(1, 50).Draw(t, "count")
+			wall := rapid.Int64Range(0, int64(time.Hour)).Draw(t, "wall")
+			m.add(1, count, time.Duration(wall), "", stack.Draw(t, "stack")...)
+		}
+		var file bytes.Buffer
+		if err := Write(&file, &m.Profile, Options{NoSource: true, Uncompressed: true}); err != nil {
+			t.Fatal(err)
+		}
+		got, err := Read(&file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, b := figuresOf(&m.Profile), figuresOf(got)
+		tolerance := 100 * float64(len(m.Records)+1)
+		for name := range a.total {
+			if math.Abs(a.self[name]-b.self[name]) > tolerance || math.Abs(a.total[name]-b.total[name]) > tolerance {
+				t.Errorf("%s: self %g, total %g, want %g, %g", name, b.self[name], b.total[name], a.self[name], a.total[name])
+			}
+		}
+	})
+}
+
+// A perl program's profile has the times that Devel::NYTProf reports.
+func TestPerlProfile(t *testing.T) {
+	for _, file := range goldens(t) {
+		if file == cutOff || filepath.Base(file) == "c20-integers.nytprof" {
+			continue // one has no end, one no sense
+		}
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			d := load(t, file)
+			p, err := d.Profile()
+			if err != nil {
+				t.Fatal(err)
+			}
+			f := figuresOf(p)
+			for _, s := range d.Subs {
+				// Returns have whole ticks, callers the exact time.
+				tolerance := 100 * float64(s.Count()+1)
+				if d := f.self[s.Name] - s.Excl()*1e9; s.Count() > 0 && math.Abs(d) > tolerance {
+					t.Errorf("%s: self %g ns, want %g", s.Name, f.self[s.Name], s.Excl()*1e9)
+				}
+				var calls float64 // that returned below it, at most a tick off each
+				for _, s := range d.Subs {
+					calls += float64(s.Count())
+				}
+				if d := f.total[s.Name] - s.Incl()*1e9; s.Count() > 0 && math.Abs(d) > tolerance+100*calls {
+					t.Errorf("%s: total %g ns, want %g", s.Name, f.total[s.Name], s.Incl()*1e9)
+				}
+			}
+			if p.Program == "" || p.Start.Year() < 2023 || p.Samples == 0 {
+				t.Errorf("%+v", p)
+			}
+		})
+	}
+}
+
+// Lines of the main program, and of a program whose subs were not timed, have
+// the times of their statements.
+func TestPerlLines(t *testing.T) {
+	d := load(t, "testdata/c14-nosubs.nytprof")
+	p, err := d.Profile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := figuresOf(p)
+	n := 0
+	for _, file := range d.Files {
+		for line, lt := range file.Lines {
+			at := profile.Frame{File: file.Name, Line: int32(line)}
+			if math.Abs(f.line[at]-float64(lt.Ticks)*100) > 1 {
+				t.Errorf("%v: %g ns, want %d ticks", at, f.line[at], lt.Ticks)
+			}
+			n++
+		}
+	}
+	if n < 20 || f.self[runtimeSub] == 0 {
+		t.Errorf("%d lines, main program %g", n, f.self[runtimeSub])
+	}
+}
+
+func TestReadErrors(t *testing.T) {
+	f, err := os.Open(cutOff)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := Read(f); err == nil {
+		t.Error("a cut off file makes a profile")
+	}
+	if _, err := Read(bytes.NewReader([]byte("NYTProf 5 0\n+\x01\x01\x01"))); err == nil {
+		t.Error("a file without ticks_per_sec makes a profile")
+	}
+}
