@@ -438,6 +438,7 @@ func TestSourceEnds(t *testing.T) {
 // buffer grows for the next tick, and is given back when it is not needed.
 func TestBuffer(t *testing.T) {
 	const n = 500
+	waitFor(t, func() bool { return runtime.NumGoroutine() == 2 }) // those of other tests have ended
 	stop, parked := make(chan bool), make(chan bool)
 	for range n {
 		go func() {
