@@ -17,8 +17,8 @@ import (
 // goes under a key named like the kind. See tachyon.Metadata for the kinds; any
 // other kind is kept by readers that do not know it.
 func (w *Writer) AddMetadata(kind string, v any) error {
-	if w.err != nil {
-		return w.err
+	if w.closed {
+		return ErrClosed
 	}
 	b, err := encodeMetadata(kind, v)
 	if err != nil {
@@ -69,8 +69,7 @@ func (w *Writer) Close() error {
 	if err == nil {
 		w.err = ErrClosed
 	}
-	// Nothing of the writer's memory is of use any more.
-	w.table, w.threads, w.out, w.meta = table{}, threadSet{}, region{}, nil
+	w.threads, w.out, w.meta = threadSet{}, region{}, nil // of no use any more
 	return err
 }
 
@@ -86,7 +85,7 @@ func (w *Writer) nextFile() error {
 	w.part++
 	f, err := create(partName(w.path, w.part))
 	if err != nil {
-		w.err, w.f = err, nil // the finished file is not to be touched again
+		w.err, w.f = err, nil // the file behind us is finished
 		return err
 	}
 	if w.err = w.own.Close(); w.err != nil {
@@ -95,7 +94,9 @@ func (w *Writer) nextFile() error {
 		return w.err
 	}
 	w.own, w.f, w.meta = f, f, nil
-	w.err = w.begin()
+	if w.err = w.begin(); w.err != nil {
+		w.f = nil
+	}
 	return w.err
 }
 
@@ -128,7 +129,7 @@ func (w *Writer) finish(err error) error {
 	}
 	for p := range w.out.points {
 		if w.finishAt(p) == nil {
-			return fmt.Errorf("%w (the file was finished with the first %d of %d samples)", err, p.samples, w.samples)
+			return fmt.Errorf("%w (the file was finished with %d of %d samples)", err, p.samples, w.samples)
 		}
 	}
 	return err
@@ -159,7 +160,7 @@ func (w *Writer) tail(off int64) error {
 	if w.out.zw != nil {
 		h.Compression = tachyon.CompressionZstd
 	}
-	c := &counter{w: w.f, n: off}
+	c := &counter{w: w.f, n: off, far: &w.out.far}
 	b := bufio.NewWriterSize(c, 64<<10)
 	nstrings := len(w.table.strings) + len(w.meta)
 	w.strings(b)
@@ -223,30 +224,32 @@ func writeString(b *bufio.Writer, s string) {
 }
 
 func (w *Writer) frames(b *bufio.Writer) {
-	for i := range w.table.frames {
-		e := &w.table.frames[i]
+	for i := range w.table.keys {
+		k := &w.table.keys[i]
 		p := b.AvailableBuffer()
-		p = binary.AppendUvarint(p, uint64(e.file))
-		p = binary.AppendUvarint(p, uint64(e.fn))
-		p = binary.AppendVarint(p, int64(e.Line))
-		if w.table.spans {
-			p = binary.AppendVarint(p, int64(e.Span.Lines))
-			p = binary.AppendVarint(p, int64(e.Span.Column)-1)
-			p = binary.AppendVarint(p, int64(e.Span.Columns))
-			p = append(p, byte(e.Span.Opcode-1)) // none is 255
+		p = binary.AppendUvarint(p, uint64(k.file))
+		p = binary.AppendUvarint(p, uint64(k.fn))
+		p = binary.AppendVarint(p, int64(k.line))
+		if w.table.withSpans {
+			p = binary.AppendVarint(p, int64(k.span.Lines))
+			p = binary.AppendVarint(p, int64(k.span.Column)-1)
+			p = binary.AppendVarint(p, int64(k.span.Columns))
+			p = append(p, byte(k.span.Opcode-1)) // none is 255
 		}
 		b.Write(p)
 	}
 }
 
-// A counter knows the file offset that a file has come to.
+// A counter knows the file offset that the file has come to.
 type counter struct {
-	w io.Writer
-	n int64
+	w   io.Writer
+	n   int64
+	far *int64 // the furthest one ever
 }
 
 func (c *counter) Write(p []byte) (int, error) {
 	n, err := c.w.Write(p)
 	c.n += int64(n)
+	*c.far = max(*c.far, c.n)
 	return n, err
 }

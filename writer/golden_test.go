@@ -121,7 +121,7 @@ func (wl *workload) write(t testing.TB, o Options, ids bool) []byte {
 }
 
 // unpack gives a compressed file's bytes as they would be without compression.
-func unpack(t testing.TB, b []byte) []byte {
+func unpack(t tester, b []byte) []byte {
 	t.Helper()
 	h, err := tachyon.DecodeHeader(b)
 	if err != nil {

@@ -9,19 +9,24 @@ import (
 // use. It lives as long as the writer: ids stay valid when a new file begins,
 // which therefore starts with all that is known.
 type table struct {
-	spans    bool // the layout has more of a frame than its line
-	strings  []string
-	frames   []entry
-	stringID map[string]uint32
-	frameID  map[frameKey]uint32
-	recent   [1 << recentBits]uint32 // a frame's id, by frameHash
+	withSpans bool // the layout has more of a frame than its line
+	strings   []string
+	frames    []entry
+	keys      []frameKey // of frames, as the file has them
+	spans     []Span     // those of frames that have one; the first is none
+	stringID  map[string]uint32
+	frameID   map[frameKey]uint32
+	recent    [1 << recentBits]uint32 // a frame's id, by frameHash
 }
 
-// An entry is a frame with its strings twice: to compare with what comes in,
-// and as the table has them.
+// An entry is a frame as it first came in, to compare others with. It has the
+// caller's strings rather than the table's, because comparing is cheap where two
+// strings are one in memory, and it is as small as can be, because a sample
+// looks at as many as its stack is deep.
 type entry struct {
-	Frame
-	file, fn uint32
+	file, fn string
+	line     int32
+	span     uint32 // index into spans
 }
 
 type frameKey struct {
@@ -38,8 +43,9 @@ func frameHash(f *Frame) uint32 {
 	return h >> (32 - recentBits)
 }
 
-func (t *table) init(spans bool) {
-	t.spans = spans
+func (t *table) init(withSpans bool) {
+	t.withSpans = withSpans
+	t.spans = make([]Span, 1)
 	t.stringID = make(map[string]uint32)
 	t.frameID = make(map[frameKey]uint32)
 }
@@ -51,17 +57,20 @@ func (t *table) frame(f *Frame) uint32 {
 		return *slot
 	}
 	k := frameKey{file: t.string(f.File), fn: t.string(f.Func), line: f.Line}
-	if t.spans {
+	if t.withSpans {
 		k.span = f.Span
 	}
 	id, ok := t.frameID[k]
 	if !ok {
 		id = uint32(len(t.frames))
 		t.frameID[k] = id
-		t.frames = append(t.frames, entry{
-			Frame: Frame{File: t.strings[k.file], Func: t.strings[k.fn], Line: k.line, Span: k.span},
-			file:  k.file, fn: k.fn,
-		})
+		e := entry{file: f.File, fn: f.Func, line: f.Line}
+		if k.span != (Span{}) {
+			e.span = uint32(len(t.spans))
+			t.spans = append(t.spans, k.span)
+		}
+		t.frames = append(t.frames, e)
+		t.keys = append(t.keys, k)
 	}
 	*slot = id
 	return id
@@ -83,10 +92,9 @@ func (t *table) string(s string) uint32 {
 	return id
 }
 
-// same reports whether f is the frame e. Comparing strings is cheap where they
-// are the same ones in memory: == looks at lengths and addresses first.
+// same reports whether f is the frame e.
 func (t *table) same(f *Frame, e *entry) bool {
-	return f.Line == e.Line && f.Func == e.Func && f.File == e.File && (!t.spans || f.Span == e.Span)
+	return f.Line == e.line && f.Func == e.fn && f.File == e.file && (!t.withSpans || f.Span == t.spans[e.span])
 }
 
 // commonSuffix returns how many of its outermost frames a stack shares with one given by ids.

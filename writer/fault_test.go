@@ -1,0 +1,370 @@
+package writer
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/gotach/profiler/internal/tachyon"
+)
+
+var errDisk = errors.New("no space left")
+
+// A disk is a file in memory on a disk of limited size: a write past its end
+// takes what fits and fails. Its nth write can fail on its own.
+type disk struct {
+	b      []byte
+	off    int
+	size   int // 0: no limit
+	fail   int // which write fails, counting from 1; 0: none
+	writes int
+}
+
+func (d *disk) Write(p []byte) (int, error) {
+	d.writes++
+	var err error
+	if d.writes == d.fail {
+		p, err = p[:len(p)/2], errDisk
+	}
+	if d.size > 0 && d.off+len(p) > d.size {
+		p, err = p[:max(0, d.size-d.off)], errDisk
+	}
+	if end := d.off + len(p); end > len(d.b) {
+		d.b = append(d.b, make([]byte, end-len(d.b))...)
+	}
+	d.off += copy(d.b[d.off:], p)
+	return len(p), err
+}
+
+func (d *disk) Seek(off int64, whence int) (int64, error) {
+	if whence != io.SeekStart {
+		return 0, fmt.Errorf("whence %d", whence)
+	}
+	d.off = int(off)
+	return off, nil
+}
+
+func (d *disk) Truncate(n int64) error {
+	d.b = d.b[:n]
+	return nil
+}
+
+// many plays a workload whose records fill several buffers and returns how
+// many samples were taken and what the first refusal was.
+func many(t *testing.T, w *Writer) (n int, first error) {
+	t.Helper()
+	var ids []uint32
+	for i := range 300 {
+		ids = append(ids, w.Intern(Frame{File: fmt.Sprintf("file%d.go", i), Func: fmt.Sprintf("f%d", i), Line: int32(i)}))
+	}
+	for i := range 60_000 {
+		s := Sample{Thread: uint64(i % 7), Time: uint64(i) * 1000, Status: Status(i & 3), Stack: ids[i*i*7919%200:][:i%50]}
+		if err := w.Write(&s); err != nil {
+			if first == nil {
+				first = err
+			} else if !errors.Is(err, first) {
+				t.Fatalf("the first error was %v, then came %v", first, err)
+			}
+		} else if first != nil {
+			t.Fatal("a sample was taken after an error")
+		} else {
+			n++
+		}
+	}
+	return n, first
+}
+
+func sameTold(a, b told) bool {
+	return a.Time == b.Time && a.Status == b.Status && slices.Equal(a.Stack, b.Stack)
+}
+
+// A disk that fills up costs the samples that do not fit, not those before:
+// Close makes a whole file of them, and says what happened.
+func TestDiskFull(t *testing.T) {
+	for _, uncompressed := range []bool{false, true} {
+		whole := new(disk)
+		w, err := New(whole, Options{Uncompressed: uncompressed})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := many(t, w); n != 60_000 || err != nil {
+			t.Fatal(n, err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		all := map[threadID][]told{}
+		decode(t, whole.b).byThread(all)
+		tables := len(whole.b) - int(decode(t, whole.b).header.StringOffset)
+		most := uint64(0)
+		for size := 70; size < len(whole.b); size += len(whole.b) / 9 {
+			d := &disk{size: size}
+			w, err := New(d, Options{Uncompressed: uncompressed})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := many(t, w); err != nil && !errors.Is(err, errDisk) {
+				t.Fatal(err)
+			}
+			err = w.Close()
+			if !errors.Is(err, errDisk) {
+				t.Fatalf("%d of %d bytes: Close says %v", size, len(whole.b), err)
+			}
+			if again := w.Close(); again != err {
+				t.Fatalf("Close says %v, then %v", err, again)
+			}
+			if strings.Contains(err.Error(), "the file was finished") != (d.b[0] != 0) {
+				t.Fatalf("%d bytes: %v, but the header starts %x", size, err, d.b[:4])
+			}
+			if d.b[0] == 0 {
+				if size > tachyon.HeaderSize+len(zstdEmptyFrame)+tables {
+					t.Errorf("%d bytes: no file though the tables of %d bytes fit", size, tables)
+				}
+				continue
+			}
+			got := decode(t, d.b)
+			most = max(most, got.header.Samples)
+			some := map[threadID][]told{}
+			got.byThread(some)
+			for k, have := range some {
+				for i := range have {
+					if !sameTold(all[k][i], have[i]) {
+						t.Fatalf("%d bytes, thread %v: sample %d is %v, want %v", size, k, i, have[i], all[k][i])
+					}
+				}
+			}
+		}
+		if most < 40_000 {
+			t.Errorf("at most %d samples were saved", most)
+		}
+	}
+}
+
+// Whichever write fails, once, nothing panics, Close returns that error, and
+// what is there is a whole file or one without a header.
+func TestEveryWriteFails(t *testing.T) {
+	count := new(disk)
+	w, err := New(count, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	many(t, w)
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for fail := 2; fail <= count.writes; fail++ {
+		d := &disk{fail: fail}
+		w, err := New(d, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		many(t, w)
+		if err := w.Close(); !errors.Is(err, errDisk) {
+			t.Fatalf("write %d of %d failed, Close says %v", fail, count.writes, err)
+		}
+		decode(t, d.b)
+	}
+	if _, err := New(&disk{fail: 1}, Options{}); !errors.Is(err, errDisk) {
+		t.Fatalf("the header's place cannot be written: %v", err)
+	}
+}
+
+// A file that cannot seek is refused at once.
+func TestNotSeekable(t *testing.T) {
+	r, p, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer p.Close()
+	if _, err := New(p, Options{}); err == nil || !strings.Contains(err.Error(), "seekable") {
+		t.Fatal(err)
+	}
+}
+
+func TestCreateFails(t *testing.T) {
+	dir := t.TempDir()
+	for _, path := range []string{filepath.Join(dir, "no", "x.tach"), dir, ""} {
+		if _, err := Create(path, Options{}); err == nil {
+			t.Errorf("Create(%q) succeeds", path)
+		}
+	}
+}
+
+func TestOptionsRefused(t *testing.T) {
+	nan := CPythonStats{Rate: 0}
+	nan.Duration = nan.Rate / nan.Rate
+	for _, o := range []Options{
+		{Layout: 3},
+		{Layout: CPython315, CPython: &CPythonInfo{Config: 6}},
+		{Layout: CPython315, CPython: &CPythonInfo{Stats: &nan}},
+	} {
+		if _, err := New(new(disk), o); err == nil {
+			t.Errorf("%+v is taken", o)
+		}
+	}
+}
+
+// A sample that names a frame that is not there is refused; the next one is not.
+func TestFrameOutOfRange(t *testing.T) {
+	d := new(disk)
+	w, err := New(d, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := w.Intern(Frame{Func: "f"})
+	if err := w.Write(&Sample{Thread: 1, Stack: []uint32{id, id + 1}}); err == nil {
+		t.Error("frame 1 of 1 is taken")
+	}
+	if err := w.Write(&Sample{Thread: 1, Stack: []uint32{1 << 31}}); err == nil {
+		t.Error("frame 2^31 of 1 is taken")
+	}
+	if err := w.Write(&Sample{Thread: 1, Stack: []uint32{id}}); err != nil {
+		t.Error(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := decode(t, d.b); got.header.Samples != 1 {
+		t.Errorf("%d samples", got.header.Samples)
+	}
+}
+
+// The methods of a closed writer say so.
+func TestClosed(t *testing.T) {
+	w, err := New(new(disk), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, err := range map[string]error{
+		"Write":       w.Write(&Sample{}),
+		"WriteFrames": w.WriteFrames(&Sample{}, []Frame{{}}),
+		"AddMetadata": w.AddMetadata("x", 1),
+		"Forget":      w.Forget(1, 0),
+	} {
+		if !errors.Is(err, ErrClosed) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Error(err)
+	}
+	w.Intern(Frame{Func: "f"}) // of no use, but no harm either
+}
+
+// A file that can hold no more samples is followed by another with the same
+// clock; a writer that was given its file says that it is full.
+func TestRollOver(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.tach")
+	w, err := Create(path, Options{Start: 1000, Interval: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.limit = 4
+	a, b := w.Intern(Frame{Func: "a"}), w.Intern(Frame{Func: "b"})
+	write := func(w *Writer, from, to int) (err error) {
+		for i := from; i < to && err == nil; i++ {
+			err = w.Write(&Sample{Thread: 1, Time: uint64(1000 + 10*i), Stack: []uint32{b, a}})
+		}
+		return err
+	}
+	if err := write(w, 0, 3); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.AddMetadata("early", 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := write(w, 3, 10); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.AddMetadata("late", 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var times [][]uint64
+	var meta [][]string
+	for _, name := range []string{path, strings.Replace(path, "x.tach", "x.2.tach", 1), strings.Replace(path, "x.tach", "x.3.tach", 1)} {
+		file, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := decode(t, file)
+		var ts []uint64
+		for _, s := range d.samples {
+			ts = append(ts, s.Time)
+			if !slices.Equal(s.Stack, []uint32{b, a}) {
+				t.Errorf("%s: stack %v", name, s.Stack)
+			}
+		}
+		times = append(times, ts)
+		meta = append(meta, d.strings[d.used:])
+		if fi, err := os.Stat(name); err != nil || fi.Mode() != 0o600 {
+			t.Errorf("%s: %v, %v", name, fi.Mode(), err)
+		}
+	}
+	if d := cmp.Diff([][]uint64{{1000, 1010, 1020, 1030}, {1040, 1050, 1060, 1070}, {1080, 1090}}, times); d != "" {
+		t.Errorf("times of the files:\n%s", d)
+	}
+	for i, want := range []string{`{"gotach":"early","early":1}`, `{"gotach":"checksum"`, `{"gotach":"late","late":1}`} {
+		if !strings.HasPrefix(meta[i][0], want) {
+			t.Errorf("file %d has metadata %q, want %s first", i+1, meta[i], want)
+		}
+	}
+
+	given := new(disk)
+	w, err = New(given, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.limit = 4
+	a, b = w.Intern(Frame{Func: "a"}), w.Intern(Frame{Func: "b"})
+	if err := write(w, 0, 5); !errors.Is(err, ErrTooManySamples) {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if d := decode(t, given.b); d.header.Samples != 4 {
+		t.Errorf("%d samples", d.header.Samples)
+	}
+}
+
+// When the next file cannot be made, the one before is whole all the same.
+func TestRollOverFails(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.tach")
+	w, err := Create(path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.limit = 4
+	if err := os.Mkdir(partName(path, 2), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 6 {
+		err = w.Write(&Sample{Thread: 1, Time: uint64(i)})
+		if (err != nil) != (i >= 4) {
+			t.Fatalf("sample %d: %v", i, err)
+		}
+	}
+	if cerr := w.Close(); cerr != err {
+		t.Errorf("Close says %v, want %v", cerr, err)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := decode(t, b); d.header.Samples != 4 {
+		t.Errorf("%d samples", d.header.Samples)
+	}
+}
