@@ -5,6 +5,9 @@ import (
 	"io"
 	"runtime"
 	"testing"
+	"time"
+
+	"github.com/gotach/profiler/internal/tachyon"
 )
 
 // A void takes a file and keeps its size alone.
@@ -28,25 +31,17 @@ func (v *void) Seek(off int64, whence int) (int64, error) {
 type tape struct {
 	o       Options
 	frames  []Frame
-	samples []Sample  // with ids as by intern
-	stacks  [][]Frame // of samples
-	span    uint64    // µs from one playing to the next
+	samples []Sample // with ids as by intern
+	span    uint64   // µs from one playing to the next
 }
 
 func newTape(t testing.TB, name string, l Layout) *tape {
 	wl := readWorkload(t, name)
 	p := &tape{o: wl.options(l, false), frames: wl.frames()}
-	byFrames := make([][]Frame, len(wl.Stacks))
-	for i, s := range wl.Stacks {
-		for _, f := range s {
-			byFrames[i] = append(byFrames[i], p.frames[f])
-		}
-	}
 	for i := range wl.Samples {
 		s := wl.sample(i)
 		s.Stack = wl.Stacks[wl.Samples[i][4]]
 		p.samples = append(p.samples, s)
-		p.stacks = append(p.stacks, byFrames[wl.Samples[i][4]])
 		p.span = max(p.span, s.Time-wl.Start)
 	}
 	return p
@@ -59,32 +54,94 @@ func (p *tape) intern(w *Writer) {
 	}
 }
 
-func (p *tape) play(w *Writer, asFrames bool, n int) error {
-	var s Sample
-	for i := range n {
-		k := i % len(p.samples)
-		s = p.samples[k]
-		s.Time += uint64(i/len(p.samples)) * p.span
-		var err error
-		if asFrames {
-			err = w.WriteFrames(&s, p.stacks[k])
-		} else {
-			err = w.Write(&s)
+// at is the tape's ith sample, playing it again when it is over.
+func (p *tape) at(i int) Sample {
+	s := p.samples[i%len(p.samples)]
+	s.Time += uint64(i/len(p.samples)) * p.span
+	return s
+}
+
+// A player hands samples to a writer as a sampler does, in a buffer that it
+// uses again, and knows the time that the writer took for them.
+type player struct {
+	w        *Writer
+	frames   []Frame
+	asFrames bool
+	took     time.Duration
+
+	batch  [64]Sample
+	ids    [64 * tachyon.MaxDepth]uint32
+	stacks [64 * tachyon.MaxDepth]Frame
+}
+
+// play writes n samples of a source, those from first on.
+func (p *player) play(source func(int) Sample, first, n int) error {
+	for n > 0 {
+		m := min(n, len(p.batch))
+		used := 0
+		for i := range p.batch[:m] {
+			s := source(first + i)
+			ids := p.ids[used : used+copy(p.ids[used:], s.Stack)]
+			if p.asFrames {
+				for k, id := range ids {
+					p.stacks[used+k] = p.frames[id]
+				}
+			}
+			used += len(ids)
+			s.Stack = ids
+			p.batch[i] = s
 		}
-		if err != nil {
-			return err
+		used = 0
+		begin := time.Now()
+		for i := range p.batch[:m] {
+			s := &p.batch[i]
+			var err error
+			if p.asFrames {
+				err = p.w.WriteFrames(s, p.stacks[used:used+len(s.Stack)])
+				used += len(s.Stack)
+			} else {
+				err = p.w.Write(s)
+			}
+			if err != nil {
+				return err
+			}
 		}
+		p.took += time.Since(begin)
+		first, n = first+m, n-m
 	}
 	return nil
 }
 
-func rate(b *testing.B) {
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "samples/s")
+// bench plays a source after so many samples that went before the clock starts,
+// so that what is measured is the steady state. The time is the writer's, not
+// that of making the samples up.
+func bench(b *testing.B, p *tape, asFrames bool, source func(int) Sample, before int) {
+	w, err := New(new(void), p.o)
+	if err != nil {
+		b.Fatal(err)
+	}
+	p.intern(w)
+	play := &player{w: w, frames: p.frames, asFrames: asFrames}
+	if err := play.play(source, 0, before); err != nil {
+		b.Fatal(err)
+	}
+	runtime.GC() // what the setting up left is not the samples' to pay
+	play.took = 0
+	b.ReportAllocs()
+	b.ResetTimer()
+	if err := play.play(source, before, b.N); err != nil {
+		b.Fatal(err)
+	}
+	b.StopTimer()
+	b.ReportMetric(float64(play.took.Nanoseconds())/float64(b.N), "ns/op")
+	b.ReportMetric(float64(b.N)/play.took.Seconds(), "samples/s")
+	if err := w.Close(); err != nil {
+		b.Fatal(err)
+	}
 }
 
 // How fast samples of a CPU-bound service are written, with frames as strings
-// and as ids. A playing of the workload goes before the clock starts, so that
-// what is measured is the steady state. The size is that of a file of one playing.
+// and as ids. The size is that of a file with the workload once.
 func BenchmarkWrite(b *testing.B) {
 	for _, c := range []struct {
 		name     string
@@ -93,123 +150,61 @@ func BenchmarkWrite(b *testing.B) {
 	}{
 		{"ids", false, func(*Options) {}},
 		{"strings", true, func(*Options) {}},
+		{"ids-document", false, func(o *Options) { o.Layout = Document }},
 		{"ids-compact", false, func(o *Options) { o.Compact = true }},
 		{"ids-uncompressed", false, func(o *Options) { o.Uncompressed = true }},
 		{"strings-uncompressed", true, func(o *Options) { o.Uncompressed = true }},
-		{"ids-document", false, func(o *Options) { o.Layout = Document }},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			p := newTape(b, "big", CPython315)
 			c.edit(&p.o)
-			var size int64
-			{
-				v := new(void)
-				w, err := New(v, p.o)
-				if err != nil {
-					b.Fatal(err)
-				}
-				if err := p.play(w, true, len(p.samples)); err != nil {
-					b.Fatal(err)
-				}
-				if err := w.Close(); err != nil {
-					b.Fatal(err)
-				}
-				size = v.size
-			}
-			w, err := New(new(void), p.o)
-			if err != nil {
-				b.Fatal(err)
-			}
-			p.intern(w)
-			if err := p.play(w, c.asFrames, len(p.samples)); err != nil {
-				b.Fatal(err)
-			}
-			b.ReportAllocs()
-			b.ResetTimer()
-			if err := p.play(w, c.asFrames, b.N); err != nil {
-				b.Fatal(err)
-			}
-			b.StopTimer()
-			rate(b)
-			b.ReportMetric(float64(size)/float64(len(p.samples)), "bytes/sample")
-			if err := w.Close(); err != nil {
-				b.Fatal(err)
-			}
+			bench(b, p, c.asFrames, p.at, len(p.samples))
+			b.ReportMetric(p.size(b), "bytes/sample")
 		})
 	}
 }
 
-// A crowd plays the stacks of one thread of a workload in n threads, each a bit
-// ahead of the one before, a tick after the other: the records are the same for
-// any n but for the thread's id.
-type crowd struct {
-	n      int
-	tape   *tape
-	stacks [][]uint32
-	frames [][]Frame
-	i      int
-}
-
-func newCrowd(p *tape, n int) *crowd {
-	c := &crowd{n: n, tape: p}
-	for i, s := range p.samples {
-		if s.Thread == p.samples[0].Thread {
-			c.stacks = append(c.stacks, s.Stack)
-			c.frames = append(c.frames, p.stacks[i])
-		}
+// size is the bytes a sample of a file with the workload once.
+func (p *tape) size(t testing.TB) float64 {
+	f := new(void)
+	w, err := New(f, p.o)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return c
-}
-
-func (c *crowd) play(w *Writer, asFrames bool, samples int) error {
-	var s Sample
-	for range samples {
-		tick, thread := c.i/c.n, c.i%c.n
-		c.i++
-		k := (tick + thread%5*len(c.stacks)/5) % len(c.stacks)
-		s = Sample{Thread: uint64(1000 + thread), Status: 3, Time: c.tape.o.Start + uint64(tick)*1000, Stack: c.stacks[k]}
-		var err error
-		if asFrames {
-			err = w.WriteFrames(&s, c.frames[k])
-		} else {
-			err = w.Write(&s)
-		}
-		if err != nil {
-			return err
-		}
+	play := &player{w: w, frames: p.frames, asFrames: true}
+	if err := play.play(p.at, 0, len(p.samples)); err != nil {
+		t.Fatal(err)
 	}
-	return nil
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return float64(f.size) / float64(len(p.samples))
 }
 
-// What many threads cost: the time a sample should not depend on their number.
+// What many threads cost: the time of a sample should not depend on their
+// number. Each thread goes through the samples of one and the same thread, from
+// another place on, so that the records are much the same for any number.
 func BenchmarkThreads(b *testing.B) {
 	p := newTape(b, "big", CPython315)
+	var one []Sample
+	for _, s := range p.samples {
+		if s.Thread == p.samples[0].Thread {
+			one = append(one, s)
+		}
+	}
 	for _, c := range []struct {
 		name     string
 		asFrames bool
 	}{{"ids", false}, {"strings", true}} {
 		for _, n := range []int{5, 1000, 100_000} {
 			b.Run(fmt.Sprintf("%s/threads=%d", c.name, n), func(b *testing.B) {
-				w, err := New(new(void), p.o)
-				if err != nil {
-					b.Fatal(err)
-				}
-				p.intern(w)
-				crowd := newCrowd(p, n)
-				if err := crowd.play(w, c.asFrames, max(20*n, len(p.samples))); err != nil {
-					b.Fatal(err)
-				}
-				runtime.GC() // what the setting up left is not the samples' to pay
-				b.ReportAllocs()
-				b.ResetTimer()
-				if err := crowd.play(w, c.asFrames, b.N); err != nil {
-					b.Fatal(err)
-				}
-				b.StopTimer()
-				rate(b)
-				if err := w.Close(); err != nil {
-					b.Fatal(err)
-				}
+				bench(b, p, c.asFrames, func(i int) Sample {
+					tick, thread := i/n, i%n
+					s := one[(tick+thread*7919)%len(one)]
+					s.Thread = uint64(1000 + thread)
+					s.Time = p.o.Start + uint64(tick)*1000
+					return s
+				}, max(10*n, len(p.samples)))
 			})
 		}
 	}

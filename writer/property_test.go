@@ -83,8 +83,8 @@ func writeThenDecode(t *rapid.T) {
 	for range total {
 		k := rapid.SampledFrom(threads).Draw(t, "whose")
 		stack := drawStack(t, frames, last[k])
-		s := Sample{Thread: k.Thread, Interpreter: k.Interp, Status: Status(rapid.Byte().Draw(t, "status")), Time: rapid.OneOf(
-			rapid.Uint64(), rapid.Uint64Range(o.Start, o.Start+1000)).Draw(t, "time")}
+		s := Sample{Thread: k.Thread, Interpreter: k.Interp, Status: Status(rapid.Byte().Draw(t, "status")),
+			Time: o.Start + rapid.OneOf(rapid.Uint64(), rapid.Uint64Max(1000)).Draw(t, "time since start")}
 		if rapid.Bool().Draw(t, "as ids") {
 			for _, f := range stack {
 				s.Stack = append(s.Stack, w.Intern(f))
