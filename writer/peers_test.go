@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/gotach/profiler/internal/peers"
+	"github.com/gotach/profiler/internal/tachyon"
+	"github.com/gotach/profiler/reader"
 )
 
 // What CPython's reader gives of each sample, a JSON object a line.
@@ -138,5 +140,40 @@ w.finalize()
 		}
 		copy(a[:64], b[:64]) // versions of Python
 		diff(t, a, b)
+	}
+}
+
+// Our own reader finds the metadata.
+func TestReaderReadsMetadata(t *testing.T) {
+	d := new(disk)
+	w, err := New(d, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	session := tachyon.Session{Program: "<test>", Rate: 1000}
+	goroutines := []tachyon.Goroutine{{ID: 7, CreatedBy: "main.main"}}
+	if err := w.AddMetadata(tachyon.KindSession, session); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.AddMetadata(tachyon.KindGoroutines, goroutines); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.WriteFrames(&Sample{Thread: 7}, []Frame{{Func: "f"}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := reader.New(bytes.NewReader(d.b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	m, err := r.Metadata()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Session == nil || !reflect.DeepEqual(*m.Session, session) || !reflect.DeepEqual(m.Goroutines, goroutines) || m.Checksum == nil {
+		t.Errorf("read %+v", m)
 	}
 }
