@@ -1,0 +1,140 @@
+package profiler
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// children are programs that a test runs in a process of their own, with and
+// without a profile: what they print and how they end must be the same. Each
+// gets a function that starts a session and returns its Stop.
+var children = map[string]func(start func() *Session){
+	"returns": func(start func() *Session) {
+		defer start().Stop()
+		fmt.Println("done")
+	},
+	"panics": func(start func() *Session) {
+		defer start().Stop()
+		panic("as intended")
+	},
+	"recovers": func(start func() *Session) {
+		defer func() { fmt.Println("recovered", recover()) }()
+		defer start().Stop()
+		panic("as intended")
+	},
+	"goexit": func(start func() *Session) {
+		defer start().Stop()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			defer start().Stop()
+			time.Sleep(time.Millisecond)
+		}()
+		<-done
+	},
+	"exits": func(start func() *Session) {
+		defer start().Stop()
+		time.Sleep(50 * time.Millisecond)
+		os.Exit(3)
+	},
+	"full": func(start func() *Session) {
+		defer start().Stop()
+		changingStacks()
+		fmt.Println("done")
+	},
+}
+
+// changingStacks makes more samples than fit in a few KB.
+func changingStacks() {
+	var deep func(n int)
+	deep = func(n int) {
+		if n == 0 {
+			time.Sleep(2 * time.Millisecond)
+			return
+		}
+		deep(n - 1)
+	}
+	for i := range 100 {
+		deep(i)
+	}
+}
+
+// runChild is the main of a child process.
+func runChild(name string) {
+	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	children[name](func() *Session {
+		if os.Getenv("PROFILE_OUT") == "" {
+			return nil
+		}
+		return Start(Compression("none"), Budget(100))
+	})
+}
+
+// result is how a child ended.
+type result struct {
+	code           int
+	stdout, stderr string
+}
+
+// child runs one, profiled into out unless that is empty.
+func child(t *testing.T, name, out string) result {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "GOTACH_TEST_CHILD="+name, "PROFILE_OUT="+out, "GOCOVERDIR="+t.TempDir())
+	var stdout, stderr strings.Builder
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	_ = cmd.Run() // the code says it
+	return result{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
+}
+
+// A profiled program prints the same and exits with the same code.
+func TestProgramUnchanged(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		finished bool
+		warnings int
+	}{
+		{"returns", true, 0},
+		{"panics", true, 0},
+		{"recovers", true, 0},
+		{"goexit", true, 1}, // a second session
+		{"exits", false, 0}, // os.Exit runs no deferred Stop: the file has no tables yet
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			out := filepath.Join(t.TempDir(), "x.tach")
+			plain, profiled := child(t, tc.name, ""), child(t, tc.name, out)
+			if plain.code != profiled.code || plain.stdout != profiled.stdout {
+				t.Errorf("plain: code %d, prints %q\nprofiled: code %d, prints %q", plain.code, plain.stdout, profiled.code, profiled.stdout)
+			}
+			if n := strings.Count(profiled.stderr, "level=WARN"); n != tc.warnings {
+				t.Errorf("%d warnings, want %d:\n%s", n, tc.warnings, profiled.stderr)
+			}
+			if strings.Contains(plain.stderr, "panic: as intended") != strings.Contains(profiled.stderr, "panic: as intended") {
+				t.Errorf("the panic is printed differently:\n%s", profiled.stderr)
+			}
+			if tc.finished {
+				count(t, out)
+			} else if head := make([]byte, 4); readHead(t, out, head) && string(head) != "\x00\x00\x00\x00" {
+				t.Errorf("an unfinished file starts with %q", head)
+			}
+		})
+	}
+}
+
+func readHead(t *testing.T, path string, b []byte) bool {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	_, err = io.ReadFull(f, b)
+	return err == nil
+}

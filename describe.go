@@ -1,0 +1,94 @@
+package profiler
+
+import (
+	"debug/elf"
+	"encoding/hex"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strings"
+
+	"github.com/gotach/profiler/internal/tachyon"
+)
+
+// describe says what was profiled and how well that went. Arguments and
+// environment are left out: they may hold secrets.
+func (s *Session) describe(exe executable) *tachyon.Session {
+	d := &tachyon.Session{
+		Program:    programName(),
+		GoVersion:  runtime.Version(),
+		GOOS:       runtime.GOOS,
+		GOARCH:     runtime.GOARCH,
+		GOMAXPROCS: runtime.GOMAXPROCS(0),
+		Host:       hostname(),
+		PID:        os.Getpid(),
+		Start:      s.start.Round(0).UTC(), // without the monotonic reading
+		Executable: exe.path,
+		BuildID:    exe.buildID,
+	}
+	s.sampler.Stats().Describe(d)
+	if err := s.Err(); err != nil {
+		d.Error = err.Error()
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		d.Module, d.Version = info.Main.Path, info.Main.Version
+		for _, kv := range info.Settings {
+			if strings.HasPrefix(kv.Key, "vcs") {
+				if d.VCS == nil {
+					d.VCS = map[string]string{}
+				}
+				d.VCS[kv.Key] = kv.Value
+			}
+		}
+	}
+	return d
+}
+
+// executable is what the file of the running program says of itself. All but
+// the path is zero where that is not ELF.
+type executable struct {
+	path                string
+	buildID             string // GNU's in hex, else Go's own
+	textStart, textSize uint64 // of .text, as linked
+}
+
+func readExecutable() (e executable) {
+	path, err := os.Executable()
+	if err != nil {
+		return e
+	}
+	e.path = path
+	f, err := elf.Open(path)
+	if err != nil {
+		return e
+	}
+	defer f.Close()
+	if text := f.Section(".text"); text != nil {
+		e.textStart, e.textSize = text.Addr, text.Size
+	}
+	if id := note(f, ".note.gnu.build-id"); len(id) > 0 {
+		e.buildID = hex.EncodeToString(id)
+	} else {
+		e.buildID = string(note(f, ".note.go.buildid"))
+	}
+	return e
+}
+
+// note returns the description in an ELF note section: sizes of name and
+// description and a type, 4 bytes each, then the two, padded to 4 bytes.
+func note(f *elf.File, name string) []byte {
+	s := f.Section(name)
+	if s == nil {
+		return nil
+	}
+	b, err := s.Data()
+	if err != nil || len(b) < 12 {
+		return nil
+	}
+	nameSize, size := uint64(f.ByteOrder.Uint32(b)), uint64(f.ByteOrder.Uint32(b[4:]))
+	from := 12 + (nameSize+3)&^3
+	if from+size > uint64(len(b)) {
+		return nil
+	}
+	return b[from : from+size]
+}

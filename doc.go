@@ -1,0 +1,46 @@
+// Package profiler samples every goroutine of the program it is linked into,
+// running or waiting, and streams what it sees into one small file.
+//
+// One line profiles a program from there to the end of main:
+//
+//	defer profiler.Start().Stop()
+//
+// The file is $PROFILE_OUT, else ./<program>-<pid>.tach. The gotach command
+// reports on it and converts it for pprof, flame graphs and others:
+//
+//	go run github.com/gotach/profiler/cmd/gotach report app.tach
+//
+// Three other ways lead to the same file. A blank import of package auto starts
+// a session when PROFILE_OUT is set and nothing otherwise; [Handler] serves
+// profiles over HTTP; package proftest profiles tests. [Open] is [Start] for
+// those who want the error.
+//
+// # What a sample says
+//
+// Each tick, PROFILE_RATE times a second, records goroutines with their stack,
+// id and state: on a CPU, runnable, in a system call, or waiting and for what,
+// in the runtime's own words. A sample stands for the time since the previous
+// one of the same goroutine; all reports weigh by that time, so a profile that
+// the budget thinned is still right.
+//
+// # Safety
+//
+// A session never panics, exits or changes what the program does. What goes
+// wrong becomes one [log/slog] warning and the error that [Session.Err] and
+// [Session.Stop] return. Sampling measures what it costs and ticks less often
+// rather than take more of the machine's CPU than the budget allows. After Stop
+// nothing of the session is left running.
+//
+// # Environment
+//
+//	PROFILE_OUT          where to write; %p pid, %h host, %e program, %t start time, %% a percent sign
+//	PROFILE_RATE         ticks a second, 1 to 10000; default 1000
+//	PROFILE_SOURCE       auto, native or portable; default auto
+//	PROFILE_BUDGET       what sampling may cost, in percent of the machine's CPU; default 1
+//	PROFILE_COMPRESSION  zstd or none; default zstd
+//	PROFILE_EXPORT       other formats to write at the end, as format=path, separated by commas
+//
+// PROFILE_OUT takes precedence over [Output]; any other option given in code
+// takes precedence over its variable. An empty variable counts as not set, a
+// value that makes no sense as a warning and the default.
+package profiler

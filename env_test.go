@@ -1,0 +1,118 @@
+package profiler
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// env is an environment as newConfig reads it.
+func env(pairs ...string) func(string) string {
+	m := map[string]string{}
+	for _, p := range pairs {
+		k, v, _ := strings.Cut(p, "=")
+		m[k] = v
+	}
+	return func(k string) string { return m[k] }
+}
+
+func TestEnvironment(t *testing.T) {
+	def := config{output: "%e-%p.tach", rate: 1000, budget: 1, source: "auto", compression: "zstd"}
+	with := func(change func(*config)) config {
+		c := def
+		change(&c)
+		return c
+	}
+	for _, tc := range []struct {
+		name    string
+		opts    []Option
+		env     []string
+		want    config
+		warning string // a part of the only one; "" for none
+	}{
+		{name: "nothing", want: def},
+		{name: "empty is unset", env: []string{"PROFILE_OUT=", "PROFILE_RATE=", "PROFILE_BUDGET=", "PROFILE_SOURCE=", "PROFILE_COMPRESSION=", "PROFILE_EXPORT="}, want: def},
+		{name: "all", env: []string{"PROFILE_OUT=x.tach", "PROFILE_RATE=250", "PROFILE_BUDGET=2.5", "PROFILE_SOURCE=portable", "PROFILE_COMPRESSION=none", "PROFILE_EXPORT=pprof=a.pb.gz, collapsed=b.txt"},
+			want: config{output: "x.tach", rate: 250, budget: 2.5, source: "portable", compression: "none", exports: []export{{"pprof", "a.pb.gz"}, {"collapsed", "b.txt"}}}},
+		{name: "percent sign in the budget", env: []string{"PROFILE_BUDGET=3%"}, want: with(func(c *config) { c.budget = 3 })},
+		{name: "where: environment wins", opts: []Option{Output("code.tach")}, env: []string{"PROFILE_OUT=env.tach"}, want: with(func(c *config) { c.output = "env.tach" })},
+		{name: "otherwise code wins", opts: []Option{Rate(10), Budget(5), Source("native"), Compression("zstd")},
+			env:  []string{"PROFILE_RATE=20", "PROFILE_BUDGET=6", "PROFILE_SOURCE=portable", "PROFILE_COMPRESSION=none"},
+			want: with(func(c *config) { c.rate, c.budget, c.source = 10, 5, "native" })},
+		{name: "exports add up", opts: []Option{Export("pprof", "code")}, env: []string{"PROFILE_EXPORT=pprof=env,collapsed=c"},
+			want: with(func(c *config) { c.exports = []export{{"pprof", "code"}, {"collapsed", "c"}} })},
+		{name: "value of code hides a bad one", opts: []Option{Rate(10)}, env: []string{"PROFILE_RATE=x"}, want: with(func(c *config) { c.rate = 10 })},
+
+		{name: "rate not a number", env: []string{"PROFILE_RATE=fast"}, want: def, warning: `PROFILE_RATE="fast": not a whole number of ticks a second; using 1000`},
+		{name: "rate out of bounds", env: []string{"PROFILE_RATE=0"}, want: def, warning: `PROFILE_RATE="0": Rate: 0 is not between 1 and 10000; using 1000`},
+		{name: "budget not a number", env: []string{"PROFILE_BUDGET=NaN"}, want: def, warning: `PROFILE_BUDGET="NaN"`},
+		{name: "budget out of bounds", env: []string{"PROFILE_BUDGET=101"}, want: def, warning: "using 1 %"},
+		{name: "unknown source", env: []string{"PROFILE_SOURCE=ebpf"}, want: def, warning: `"ebpf" is not one of auto, native, portable; using auto`},
+		{name: "unknown compression", env: []string{"PROFILE_COMPRESSION=gzip"}, want: def, warning: "using zstd"},
+		{name: "unknown export", env: []string{"PROFILE_EXPORT=pprof=a,svg=b"}, want: with(func(c *config) { c.exports = []export{{"pprof", "a"}} }), warning: `PROFILE_EXPORT: "svg=b": "svg" is not a format`},
+		{name: "export without a path", env: []string{"PROFILE_EXPORT=pprof"}, want: def, warning: "no path for pprof"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			log := &logBuffer{}
+			got, err := newConfig(append(tc.opts, Logger(log.logger())), env(tc.env...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got.logger = nil
+			if d := cmp.Diff(tc.want, got, cmp.AllowUnexported(config{}, export{})); d != "" {
+				t.Errorf("config (-want +got):\n%s", d)
+			}
+			lines := log.lines()
+			switch {
+			case tc.warning == "" && len(lines) > 0:
+				t.Errorf("warnings: %q", lines)
+			case tc.warning != "" && (len(lines) != 1 || !strings.Contains(lines[0], tc.warning)):
+				t.Errorf("warnings %q, want one with %q", lines, tc.warning)
+			}
+		})
+	}
+}
+
+func TestBadOption(t *testing.T) {
+	for want, o := range map[string]Option{
+		"Output: the path is empty":                  Output(""),
+		"Rate: 0 is not between 1 and 10000":         Rate(0),
+		"Rate: 10001 is not between":                 Rate(10001),
+		"Budget: 0 is not above 0":                   Budget(0),
+		"Source: \"x\" is not one of auto, native":   Source("x"),
+		"Compression: \"lz4\" is not one of zstd":    Compression("lz4"),
+		"Export: \"svg\" is not a format; there are": Export("svg", "x"),
+		"Export: no path for pprof":                  Export("pprof", ""),
+	} {
+		if s, err := Open(o); err == nil || !strings.Contains(err.Error(), want) {
+			s.Stop()
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+}
+
+// FuzzEnvironment: no value of a variable makes a configuration that the
+// options would refuse.
+func FuzzEnvironment(f *testing.F) {
+	f.Add("x.tach", "1000", "1", "auto", "zstd", "pprof=a.pb.gz")
+	f.Add("%p%h%e%t%%%", "-1", "1e400", "\x00", "NONE", "=,==,pprof==")
+	f.Fuzz(func(t *testing.T, out, rate, budget, source, compression, exports string) {
+		log := &logBuffer{}
+		c, err := newConfig([]Option{Logger(log.logger())}, env("PROFILE_OUT="+out, "PROFILE_RATE="+rate, "PROFILE_BUDGET="+budget,
+			"PROFILE_SOURCE="+source, "PROFILE_COMPRESSION="+compression, "PROFILE_EXPORT="+exports))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range []Option{Output(c.output), Rate(c.rate), Budget(c.budget), Source(c.source), Compression(c.compression)} {
+			if err := o(&config{}); err != nil {
+				t.Error(err)
+			}
+		}
+		for _, e := range c.exports {
+			if err := checkExport(e.format, e.path); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}

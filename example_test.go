@@ -1,0 +1,80 @@
+package profiler_test
+
+import (
+	"fmt"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+
+	"github.com/gotach/profiler"
+)
+
+// The usual way: one line at the top of main.
+func ExampleStart() {
+	defer profiler.Start().Stop() // writes $PROFILE_OUT, else ./<program>-<pid>.tach
+}
+
+// Options say what the environment would say, and more.
+func ExampleStart_options() {
+	dir, err := os.MkdirTemp("", "example-")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+
+	defer profiler.Start(
+		profiler.Output(filepath.Join(dir, "%e-%t.tach")),
+		profiler.Rate(200),
+		profiler.Budget(0.5),
+		profiler.Export("pprof", filepath.Join(dir, "wall.pb.gz")),
+	).Stop()
+}
+
+// Open gives the error that Start would log.
+func ExampleOpen() {
+	s, err := profiler.Open(profiler.Output("/no/such/directory/app.tach"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer s.Stop()
+	// Output: gotach: open /no/such/directory/app.tach: no such file or directory
+}
+
+// Stop returns the first error of the session; a program that goes on without
+// its profile may look at it or not.
+func ExampleSession_Stop() {
+	dir, err := os.MkdirTemp("", "example-")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+
+	s := profiler.Start(profiler.Output(filepath.Join(dir, "app.tach")))
+	// ... the program's work ...
+	if err := s.Stop(); err != nil {
+		log.Print(err)
+	}
+	fmt.Println(filepath.Base(s.Path()), s.Err())
+	// Output: app.tach <nil>
+}
+
+// A profile over HTTP, in the way of net/http/pprof and fgprof:
+//
+//	go tool pprof 'http://localhost:6060/debug/profile?seconds=10'
+func ExampleHandler() {
+	mux := http.NewServeMux()
+	mux.Handle("/debug/profile", profiler.Handler())
+
+	srv := httptest.NewServer(mux)
+	defer srv.Close()
+	res, err := http.Get(srv.URL + "/debug/profile?seconds=1&format=pprof")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer res.Body.Close()
+	fmt.Println(res.Status, res.Header.Get("Content-Disposition"))
+	// Output: 200 OK attachment; filename="profile.pb.gz"
+}

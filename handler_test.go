@@ -1,0 +1,253 @@
+package profiler_test // its goroutines are a program's; those of package profiler are left out of profiles
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/felixge/fgprof"
+	"github.com/google/pprof/profile"
+
+	"github.com/gotach/profiler"
+	"github.com/gotach/profiler/reader"
+)
+
+// get asks a handler for url and returns status, body and headers.
+func get(t *testing.T, h http.Handler, url string) (int, []byte, http.Header) {
+	t.Helper()
+	srv := httptest.NewServer(h)
+	defer srv.Close()
+	res, err := http.Get(srv.URL + url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	http.DefaultClient.CloseIdleConnections()
+	return res.StatusCode, body, res.Header
+}
+
+//go:noinline
+func handlerTestNap(stop <-chan struct{}) {
+	for {
+		select {
+		case <-stop:
+			return
+		default:
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+}
+
+//go:noinline
+func handlerTestWait(stop <-chan struct{}) { <-stop }
+
+// load runs two goroutines that wait in their own ways until the test ends.
+func load(t *testing.T) {
+	stop, done := make(chan struct{}), make(chan struct{}, 2)
+	go func() { handlerTestNap(stop); done <- struct{}{} }()
+	go func() { handlerTestWait(stop); done <- struct{}{} }()
+	t.Cleanup(func() { close(stop); <-done; <-done })
+}
+
+// The parameters are fgprof's and mean the same, and the answers are of the same kind.
+func TestHandlerAsFgprof(t *testing.T) {
+	load(t)
+	ours, theirs := profiler.Handler(), fgprof.Handler()
+
+	t.Run("pprof", func(t *testing.T) {
+		for _, url := range []string{"/?seconds=1", "/?seconds=1&format=pprof"} {
+			seconds := func(h http.Handler) (nap, wait float64) {
+				code, body, _ := get(t, h, url)
+				if code != http.StatusOK {
+					t.Fatalf("status %d: %s", code, body)
+				}
+				p, err := profile.ParseData(body)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if d := time.Duration(p.DurationNanos); d < time.Second || d > 3*time.Second {
+					t.Errorf("the profile says it took %v", d)
+				}
+				// the sample type that pprof shows by default, in seconds
+				index, err := p.SampleIndexByName(p.DefaultSampleType)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, s := range p.Sample {
+					v := float64(s.Value[index]) / 1e9
+					if hasFunction(s, "handlerTestNap") {
+						nap += v
+					}
+					if hasFunction(s, "handlerTestWait") {
+						wait += v
+					}
+				}
+				return nap, wait
+			}
+			n1, w1 := seconds(ours)
+			n2, w2 := seconds(theirs)
+			for _, v := range []float64{n1, w1, n2, w2} {
+				if !(v > 0.8 && v < 1.3) {
+					t.Errorf("%s: a goroutine that lives throughout: ours nap %.2f s, wait %.2f s; fgprof's %.2f s, %.2f s", url, n1, w1, n2, w2)
+					break
+				}
+			}
+		}
+	})
+
+	t.Run("folded", func(t *testing.T) {
+		share := func(h http.Handler) float64 {
+			code, body, _ := get(t, h, "/?seconds=1&format=folded")
+			if code != http.StatusOK {
+				t.Fatalf("status %d: %s", code, body)
+			}
+			var nap, wait float64
+			for line := range strings.Lines(string(body)) {
+				stack, value, ok := cutLast(strings.TrimSpace(line), " ")
+				v, err := strconv.ParseFloat(value, 64)
+				if !ok || err != nil {
+					t.Fatalf("line %q", line)
+				}
+				if strings.Contains(stack, "handlerTestNap;") {
+					nap += v
+				}
+				if strings.Contains(stack, "handlerTestWait;") {
+					wait += v
+				}
+			}
+			return nap / (nap + wait)
+		}
+		if a, b := share(ours), share(theirs); !(a > 0.45 && a < 0.55 && b > 0.45 && b < 0.55) {
+			t.Errorf("share of one of two goroutines that wait throughout: ours %.2f, fgprof's %.2f", a, b)
+		}
+	})
+
+	t.Run("bad seconds", func(t *testing.T) {
+		for _, s := range []string{"x", "0", "-1", "1.5", "99999999999999999999"} {
+			a, body, _ := get(t, ours, "/?seconds="+s)
+			b, _, _ := get(t, theirs, "/?seconds="+s)
+			if a != http.StatusBadRequest || b != http.StatusBadRequest || !bytes.Contains(body, []byte("bad seconds")) {
+				t.Errorf("seconds=%s: ours %d %q, fgprof's %d", s, a, body, b)
+			}
+		}
+	})
+}
+
+func cutLast(s, sep string) (before, after string, ok bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
+}
+
+func hasFunction(s *profile.Sample, name string) bool {
+	return slices.ContainsFunc(s.Location, func(l *profile.Location) bool {
+		return slices.ContainsFunc(l.Line, func(line profile.Line) bool { return strings.HasSuffix(line.Function.Name, name) })
+	})
+}
+
+func TestHandlerFormats(t *testing.T) {
+	load(t)
+	code, body, header := get(t, profiler.Handler(), "/?seconds=1&format=tach")
+	if code != http.StatusOK {
+		t.Fatalf("status %d: %s", code, body)
+	}
+	if got := header.Get("Content-Disposition"); got != `attachment; filename="profile.tach"` {
+		t.Errorf("Content-Disposition %q", got)
+	}
+	r, err := reader.New(bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if r.Header().Samples == 0 {
+		t.Error("no samples")
+	}
+	code, body, _ = get(t, profiler.Handler(), "/?seconds=1&format=svg")
+	if code != http.StatusBadRequest || !bytes.Contains(body, []byte("pprof")) {
+		t.Errorf("an unknown format: %d %q; want the ones there are", code, body)
+	}
+}
+
+// One profile at a time, also beside a session of the program's own.
+func TestHandlerOneAtATime(t *testing.T) {
+	s := profiler.Start(profiler.Output(filepath.Join(t.TempDir(), "x.tach")))
+	defer s.Stop()
+	code, body, _ := get(t, profiler.Handler(), "/?seconds=1")
+	if code != http.StatusServiceUnavailable || !bytes.Contains(body, []byte("another session is running")) {
+		t.Errorf("status %d: %s", code, body)
+	}
+	if err := s.Stop(); err != nil {
+		t.Error(err)
+	}
+	if code, body, _ := get(t, profiler.Handler(), "/?seconds=1"); code != http.StatusOK {
+		t.Errorf("after it: status %d: %s", code, body)
+	}
+}
+
+// When the client goes the profile ends, and nothing of it is left.
+func TestHandlerClientGone(t *testing.T) {
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	done := make(chan struct{})
+	h := profiler.Handler()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer close(done)
+		h.ServeHTTP(w, r)
+	}))
+	defer srv.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	req, err := http.NewRequestWithContext(ctx, "GET", srv.URL, nil) // 30 s
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(100*time.Millisecond, cancel)
+	if res, err := http.DefaultClient.Do(req); err == nil {
+		res.Body.Close()
+		t.Fatal("the request was answered")
+	}
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the handler goes on without its client")
+	}
+	s, err := profiler.Open(profiler.Output(filepath.Join(t.TempDir(), "x.tach")))
+	if err != nil {
+		t.Errorf("after it: %v", err)
+	}
+	s.Stop()
+	if left, _ := os.ReadDir(temp); len(left) != 0 {
+		t.Errorf("left in the temporary directory: %v", left)
+	}
+}
+
+func TestHandlerWriteTimeout(t *testing.T) {
+	srv := httptest.NewUnstartedServer(profiler.Handler())
+	srv.Config.WriteTimeout = 2 * time.Second
+	srv.Start()
+	defer srv.Close()
+	res, err := http.Get(srv.URL + "/?seconds=2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, _ := io.ReadAll(res.Body)
+	if res.StatusCode != http.StatusBadRequest || !bytes.Contains(body, []byte("WriteTimeout")) {
+		t.Errorf("status %d: %s", res.StatusCode, body)
+	}
+	http.DefaultClient.CloseIdleConnections()
+}

@@ -1,0 +1,170 @@
+package profiler
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/gotach/profiler/formats"
+	"github.com/gotach/profiler/sampler"
+)
+
+// The values of options that are one of a list; the first is the default.
+var (
+	sources      = []string{sampler.Auto, sampler.Native, sampler.Portable}
+	compressions = []string{"zstd", "none"}
+)
+
+// config is what options and environment come to. A zero field is one that
+// neither has set.
+type config struct {
+	output       string
+	rate         int
+	budget       float64
+	source       string
+	compression  string
+	cpython      bool
+	exports      []export
+	system       bool
+	noWaitFrames bool
+	logger       *slog.Logger
+}
+
+func (c *config) log() *slog.Logger {
+	if c.logger != nil {
+		return c.logger
+	}
+	return slog.Default()
+}
+
+// An export is a file to write in another format once the session has ended.
+type export struct{ format, path string }
+
+// An Option changes what a session does. One that makes no sense is an error
+// of [Open].
+type Option func(*config) error
+
+// Output says where the profile is written. In the path %p stands for the
+// process id, %h for the host, %e for the program, %t for the start time and
+// %% for a percent sign. The variable PROFILE_OUT takes precedence.
+func Output(path string) Option {
+	return func(c *config) error {
+		if path == "" {
+			return errors.New("Output: the path is empty")
+		}
+		c.output = path
+		return nil
+	}
+}
+
+// Rate says how many times a second goroutines are sampled, from 1 to 10,000.
+// The default is 1000.
+func Rate(hz int) Option {
+	return func(c *config) error {
+		if hz < 1 || hz > sampler.MaxRate {
+			return fmt.Errorf("Rate: %d is not between 1 and %d", hz, sampler.MaxRate)
+		}
+		c.rate = hz
+		return nil
+	}
+}
+
+// Budget says what sampling may cost, in percent of the machine's CPU. When
+// ticks at the full rate cost more, there are fewer of them. The default is 1.
+func Budget(percent float64) Option {
+	return func(c *config) error {
+		if !(percent > 0 && percent <= 100) {
+			return fmt.Errorf("Budget: %v is not above 0 and at most 100", percent)
+		}
+		c.budget = percent
+		return nil
+	}
+}
+
+// Source says how goroutines are seen: "native" reads them where they lie and
+// stops nothing, "portable" uses the runtime's public interface and stops the
+// world for each tick, "auto" (the default) is native where it works and
+// portable elsewhere. A source that is asked for by name and does not work here
+// is an error.
+func Source(name string) Option {
+	return func(c *config) error {
+		if !slices.Contains(sources, name) {
+			return fmt.Errorf("Source: %q is not one of %s", name, strings.Join(sources, ", "))
+		}
+		c.source = name
+		return nil
+	}
+}
+
+// Compression is "zstd" (the default) or "none".
+func Compression(name string) Option {
+	return func(c *config) error {
+		if !slices.Contains(compressions, name) {
+			return fmt.Errorf("Compression: %q is not one of %s", name, strings.Join(compressions, ", "))
+		}
+		c.compression = name
+		return nil
+	}
+}
+
+// CPythonLayout writes the file in the layout that CPython 3.15's own profiler
+// reads, rather than in the format document's. To have both, use
+// Export("cpython315", path).
+func CPythonLayout() Option {
+	return func(c *config) error {
+		c.cpython = true
+		return nil
+	}
+}
+
+// Export also writes the profile in another format when the session ends; the
+// formats are those of "gotach formats". It may be given several times.
+func Export(format, path string) Option {
+	return func(c *config) error {
+		if err := checkExport(format, path); err != nil {
+			return fmt.Errorf("Export: %w", err)
+		}
+		c.exports = append(c.exports, export{format, path})
+		return nil
+	}
+}
+
+// SystemGoroutines samples the Go runtime's own goroutines too.
+func SystemGoroutines() Option {
+	return func(c *config) error {
+		c.system = true
+		return nil
+	}
+}
+
+// NoWaitFrames leaves out the innermost frame that says why a goroutine waits,
+// such as "[chan receive]".
+func NoWaitFrames() Option {
+	return func(c *config) error {
+		c.noWaitFrames = true
+		return nil
+	}
+}
+
+// Logger says where warnings go; the default is [slog.Default].
+func Logger(l *slog.Logger) Option {
+	return func(c *config) error {
+		c.logger = l
+		return nil
+	}
+}
+
+func checkExport(format, path string) error {
+	f, err := formats.ByName(format)
+	switch {
+	case err != nil:
+		return err
+	case !f.CanWrite():
+		return fmt.Errorf("gotach reads %s but does not write it", format)
+	case path == "":
+		return fmt.Errorf("no path for %s", format)
+	}
+	return nil
+}

@@ -1,0 +1,223 @@
+package profiler
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gotach/profiler/formats"
+	"github.com/gotach/profiler/internal/tachyon"
+	"github.com/gotach/profiler/sampler"
+	"github.com/gotach/profiler/writer"
+)
+
+// ErrActive is the error of a second session: there is one at a time.
+var ErrActive = errors.New("another session is running in this program")
+
+// active is the session that is running now, or nil.
+var active atomic.Pointer[Session]
+
+// A Session is one profile being taken. Its methods may be called from any
+// goroutine, on a nil Session too.
+type Session struct {
+	config config
+	path   string
+	start  time.Time
+
+	sampler *sampler.Sampler
+	writer  *writer.Writer
+
+	stop sync.Once
+	mu   sync.Mutex
+	err  error // the first one
+}
+
+// Start begins a session and always returns one. If there is something wrong
+// it samples nothing, one warning says why, and [Session.Err] returns it.
+func Start(opts ...Option) *Session {
+	s, err := Open(opts...)
+	if err == nil {
+		return s
+	}
+	idle := &Session{err: err}
+	idle.stop.Do(func() {}) // nothing to end
+	warn(loggerOf(opts), "gotach: no profile is being taken", err)
+	return idle
+}
+
+// Open begins a session as [Start] does and returns the error instead of
+// logging it.
+func Open(opts ...Option) (*Session, error) {
+	c, err := newConfig(opts, os.Getenv)
+	if err != nil {
+		return nil, fmt.Errorf("gotach: %w", err)
+	}
+	return open(c)
+}
+
+// open begins a session that does what c says.
+func open(c config) (*Session, error) {
+	s := &Session{config: c, start: time.Now()}
+	s.path = expand(c.output, s.start)
+	if !active.CompareAndSwap(nil, s) {
+		if other := active.Load(); other != nil {
+			return nil, fmt.Errorf("gotach: %w, writing %s", ErrActive, other.path)
+		}
+		return nil, fmt.Errorf("gotach: %w", ErrActive)
+	}
+	if err := s.begin(); err != nil {
+		active.CompareAndSwap(s, nil)
+		return nil, fmt.Errorf("gotach: %w", err)
+	}
+	return s, nil
+}
+
+// begin opens the file and starts sampling into it.
+func (s *Session) begin() error {
+	o := writer.Options{
+		Start:        uint64(s.start.UnixMicro()),
+		Interval:     uint64(time.Second.Microseconds()) / uint64(s.config.rate),
+		Uncompressed: s.config.compression == "none",
+	}
+	if s.config.cpython {
+		o.Layout = writer.CPython315
+	}
+	w, err := writer.Create(s.path, o)
+	if err != nil {
+		return err
+	}
+	s.writer = w
+	s.sampler, err = sampler.Start(sampler.Config{
+		Rate:         s.config.rate,
+		Budget:       s.config.budget,
+		Source:       s.config.source,
+		System:       s.config.system,
+		NoWaitFrames: s.config.noWaitFrames,
+		Start:        s.start,
+		OnError:      s.fail,
+	}, w)
+	if err != nil {
+		return errors.Join(err, w.Close())
+	}
+	if st := s.sampler.Stats(); st.Reason != "" && s.config.source == "auto" {
+		s.config.log().Warn("gotach: sampling with the portable source, which stops the world for each tick", "why", st.Reason)
+	}
+	return nil
+}
+
+// Stop ends the session: the file is finished, exports are written, and
+// nothing of the session is left running. It returns the session's first
+// error. Further calls wait for the first and return the same.
+func (s *Session) Stop() error {
+	if s == nil {
+		return nil
+	}
+	s.stop.Do(func() {
+		s.fail(s.finish())
+		active.CompareAndSwap(s, nil)
+		for _, e := range s.config.exports {
+			path := expand(e.path, s.start)
+			if err := formats.Convert(s.path, path, e.format, formats.Options{}); err != nil {
+				s.fail(fmt.Errorf("export to %s: %w", e.format, err))
+			}
+		}
+	})
+	return s.Err()
+}
+
+// finish ends sampling, writes what is known of the session and closes the file.
+func (s *Session) finish() error {
+	errSampler := s.sampler.Stop()
+	for _, m := range s.metadata() {
+		if err := s.writer.AddMetadata(m.kind, m.value); err != nil {
+			s.fail(err)
+			break // the writer's first error sticks; Close finishes what it can
+		}
+	}
+	return errors.Join(errSampler, s.writer.Close())
+}
+
+// Err returns the session's first error so far, nil while all is well.
+func (s *Session) Err() error {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// Path returns the file that the session writes, "" if there is none.
+func (s *Session) Path() string {
+	if s == nil {
+		return ""
+	}
+	return s.path
+}
+
+// fail remembers and logs the session's first error. It is the sampler's
+// callback too, when the file can no longer be written.
+func (s *Session) fail(err error) {
+	if err == nil {
+		return
+	}
+	s.mu.Lock()
+	first := s.err == nil
+	if first {
+		s.err = fmt.Errorf("gotach: %w", err)
+	}
+	s.mu.Unlock()
+	if first {
+		warn(s.config.log(), "gotach: the profile is not complete", err, "file", s.path)
+	}
+}
+
+// loggerOf finds the logger among options of which others may be in error.
+func loggerOf(opts []Option) *slog.Logger {
+	var c config
+	for _, o := range opts {
+		if o != nil {
+			_ = o(&c) // reported by newConfig
+		}
+	}
+	return c.log()
+}
+
+func warn(l *slog.Logger, msg string, err error, args ...any) {
+	l.Warn(msg, append([]any{"err", err}, args...)...)
+}
+
+var _ sampler.Sink = (*writer.Writer)(nil)
+
+// metadataString is one object to add to the file's metadata.
+type metadataString struct {
+	kind  string
+	value any
+}
+
+// maxGoroutinesPerString keeps a metadata string short enough for readers that
+// hold strings whole.
+const maxGoroutinesPerString = 1000
+
+// metadata is what the file says beyond samples.
+func (s *Session) metadata() []metadataString {
+	exe := readExecutable()
+	out := []metadataString{{tachyon.KindSession, s.describe(exe)}}
+	goroutines := s.sampler.Goroutines()
+	for len(goroutines) > 0 {
+		n := min(len(goroutines), maxGoroutinesPerString)
+		out = append(out, metadataString{tachyon.KindGoroutines, struct {
+			List []tachyon.Goroutine `json:"goroutines"`
+		}{goroutines[:n]}})
+		goroutines = goroutines[n:]
+	}
+	if pcs := s.sampler.LeafPCs(); pcs != nil {
+		pcs.TextStart, pcs.TextSize = exe.textStart, exe.textSize
+		out = append(out, metadataString{tachyon.KindPCs, pcs})
+	}
+	return out
+}
