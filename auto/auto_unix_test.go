@@ -1,0 +1,170 @@
+//go:build unix
+
+package auto
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gotach/profiler/reader"
+)
+
+// children are programs that import auto. Each says "ready" when it can be
+// signalled; what is printed after that, and how it ends, must not depend on
+// the profile.
+var children = map[string]func(){
+	"waits": func() { // for the signal, with no handler
+		fmt.Println("ready")
+		time.Sleep(time.Minute)
+	},
+	"handles": func() {
+		c := make(chan os.Signal, 10)
+		signal.Notify(c, syscall.SIGTERM, syscall.SIGINT)
+		fmt.Println("ready")
+		fmt.Println("got", <-c)
+		select {
+		case s := <-c:
+			fmt.Println("got again", s)
+		case <-time.After(500 * time.Millisecond):
+		}
+		os.Exit(7)
+	},
+	"ignores": func() {
+		signal.Ignore(syscall.SIGTERM, syscall.SIGINT)
+		fmt.Println("ready")
+		time.Sleep(500 * time.Millisecond)
+		os.Exit(9)
+	},
+	"returns": func() {
+		defer Stop()
+		fmt.Println("ready")
+	},
+	"idle": func() {
+		fmt.Println("ready")
+		fmt.Println("goroutines", runtime.NumGoroutine(), "session", session != nil)
+	},
+}
+
+func TestMain(m *testing.M) {
+	if c := children[os.Getenv("GOTACH_TEST_CHILD")]; c != nil {
+		c()
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+type result struct {
+	output string // after "ready"
+	state  syscall.WaitStatus
+	stderr string
+}
+
+// run starts a child, waits until it is ready, sends it sig (0 for none) and
+// waits for its end.
+func run(t *testing.T, name, out string, sig syscall.Signal, wrap ...string) result {
+	t.Helper()
+	args := append(wrap, os.Args[0])
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Env = append(os.Environ(), "GOTACH_TEST_CHILD="+name, "PROFILE_OUT="+out, "PROFILE_SOURCE=portable", "GOCOVERDIR="+t.TempDir())
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var output strings.Builder
+	for lines := bufio.NewScanner(stdout); lines.Scan(); {
+		if lines.Text() == "ready" && sig != 0 {
+			if err := cmd.Process.Signal(sig); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		output.WriteString(lines.Text() + "\n")
+	}
+	_ = cmd.Wait() // the state says it
+	return result{output.String(), cmd.ProcessState.Sys().(syscall.WaitStatus), stderr.String()}
+}
+
+func finished(t *testing.T, path string) {
+	t.Helper()
+	r, err := reader.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for _, err := range r.Samples() {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A signal finishes the file and then does to the program what it would have
+// done without us.
+func TestSignals(t *testing.T) {
+	for _, tc := range []struct {
+		child    string
+		sig      syscall.Signal
+		finished bool
+	}{
+		{"waits", syscall.SIGTERM, true},
+		{"waits", syscall.SIGINT, true},
+		{"handles", syscall.SIGTERM, true},
+		{"handles", syscall.SIGINT, true},
+		{"ignores", syscall.SIGTERM, false},
+		{"waits", syscall.SIGHUP, false},
+		{"returns", 0, true},
+	} {
+		t.Run(fmt.Sprintf("%s %v", tc.child, tc.sig), func(t *testing.T) {
+			out := filepath.Join(t.TempDir(), "x.tach")
+			plain, profiled := run(t, tc.child, "", tc.sig), run(t, tc.child, out, tc.sig)
+			if plain.state != profiled.state || plain.output != profiled.output {
+				t.Errorf("plain: %#x, prints %q\nprofiled: %#x, prints %q\n%s", plain.state, plain.output, profiled.state, profiled.output, profiled.stderr)
+			}
+			if profiled.stderr != plain.stderr {
+				t.Errorf("on stderr: %s", profiled.stderr)
+			}
+			if tc.finished {
+				finished(t, out)
+			} else if r, err := reader.Open(out); err == nil {
+				r.Close()
+				t.Error("the file is finished, though the program was never stopped")
+			}
+		})
+	}
+}
+
+// nohup's child ignores SIGHUP, a background job SIGINT; so it stays.
+func TestInheritedIgnore(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "x.tach")
+	r := run(t, "handles", out, syscall.SIGTERM, "sh", "-c", `trap "" INT; exec "$0"`)
+	if r.state.ExitStatus() != 7 || r.output != "got terminated\n" {
+		t.Errorf("exit %d, prints %q", r.state.ExitStatus(), r.output)
+	}
+	finished(t, out)
+}
+
+// Without PROFILE_OUT nothing is started and no file is made.
+func TestUnset(t *testing.T) {
+	r := run(t, "idle", "", 0)
+	if !strings.Contains(r.output, "session false") || !strings.Contains(r.output, "goroutines 1 ") {
+		t.Errorf("prints %q", r.output)
+	}
+	made, _ := filepath.Glob("*.tach")
+	if len(made) != 0 {
+		t.Errorf("made %v", made)
+	}
+}
