@@ -2,8 +2,6 @@
 
 package reader
 
-import "golang.org/x/sys/unix"
-
-func mapFlags(int64) int { return unix.MAP_PRIVATE }
+const mapPopulate = 0
 
 func adviseHuge([]byte) {}

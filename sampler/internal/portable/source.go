@@ -2,7 +2,8 @@
 //
 // Each tick is one call of runtime.Stack for all goroutines, and its text is
 // parsed: unlike runtime.GoroutineProfile it says which goroutine is which, what
-// it waits for, what created it, and what pprof labels it has.
+// it waits for, what created it, and its labels where this Go version prints
+// them (1.27, and 1.26 with GODEBUG=tracebacklabels=1).
 //
 // runtime.Stack stops the whole program while it prints, a tenth of a
 // millisecond with ten goroutines and a tenth of a second with ten thousand. A
@@ -15,12 +16,6 @@
 //     goroutine took a P from one of them. Of the runnable ones as many as there are Ps
 //     are therefore taken for running, chosen at random anew each tick. Over many
 //     ticks each runnable goroutine gets its share of the CPU.
-//   - What a program does between the moments at which the scheduler lets this
-//     source's goroutine run. Where every P is busy, that is when a goroutine
-//     waits or has used up its 10 ms, and what runs shortly between two waits is
-//     seen less often than it runs.
-//   - Labels, where Go does not print them: before Go 1.26, and unless the program's
-//     go.mod says go 1.27 or GODEBUG has tracebacklabels=1.
 //   - The runtime's own goroutines and most runtime frames, which it leaves out.
 //   - The middle of stacks of more than 100 frames. A frame "[frames elided]"
 //     stands there.
@@ -147,9 +142,8 @@ func (s *Source) tick(procs int) time.Duration {
 
 	lost := s.snapshot.read(s.buf[:n], all)
 	if !all {
-		// The text ends in the middle. How many are missing is known but for those
-		// that have come and gone since; NumGoroutine counts this one too.
-		lost.dropped += max(0, int64(runtime.NumGoroutine()-1-s.snapshot.goroutines))
+		// The text ends in the middle, and nothing says how many are missing.
+		lost.dropped += max(0, int64(runtime.NumGoroutine())-int64(s.snapshot.goroutines)-lost.dropped)
 	}
 	s.dropped.Add(lost.dropped)
 	s.torn.Add(lost.torn)

@@ -1,0 +1,242 @@
+// Package e2e tests gotach as its users meet it: programs in modules of their
+// own, profiled by one line, and the profile read by gotach's command and by
+// tools of other projects.
+package e2e
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gotach/profiler/internal/peers"
+)
+
+// root is the directory of this checkout.
+func root(t *testing.T) string {
+	t.Helper()
+	_, file, _, ok := runtime.Caller(0)
+	if !ok {
+		t.Fatal("no source path")
+	}
+	return filepath.Join(filepath.Dir(file), "..", "..")
+}
+
+// run runs a command in dir and returns what it printed to stdout.
+func run(t *testing.T, dir string, env []string, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), env...)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s%s", name, strings.Join(args, " "), err, out, stderr.String())
+	}
+	return string(out)
+}
+
+// gotach builds the command once and returns its path.
+var gotach = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "gotach-e2e-")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "gotach")
+	out, err := exec.Command("go", "build", "-o", path, "github.com/gotach/profiler/cmd/gotach").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%w\n%s", err, out)
+	}
+	return path, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if path, err := gotach(); err == nil {
+		os.RemoveAll(filepath.Dir(path))
+	}
+	os.Exit(code)
+}
+
+func command(t *testing.T) string {
+	t.Helper()
+	path, err := gotach()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// module makes a module of its own around a program in testdata, which uses
+// this checkout, and returns its directory.
+func module(t *testing.T, name, file string) string {
+	t.Helper()
+	dir := t.TempDir()
+	src, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mod, err := os.ReadFile(filepath.Join(root(t), "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Our own requirements, so that nothing is looked up elsewhere.
+	_, require, _ := strings.Cut(string(mod), "\nrequire")
+	text := fmt.Sprintf("module example.com/program\n\ngo 1.25.0\n\nrequire github.com/gotach/profiler v0.0.0\n\nreplace github.com/gotach/profiler => %s\n\nrequire%s", root(t), require)
+	sum, err := os.ReadFile(filepath.Join(root(t), "go.sum"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, data := range map[string][]byte{file: src, "go.mod": []byte(text), "go.sum": sum} {
+		if err := os.WriteFile(filepath.Join(dir, path), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// near fails the test if a duration is not within 3 % of the whole.
+func near(t *testing.T, what string, got, want, whole time.Duration) {
+	t.Helper()
+	points := 100 * float64(got-want) / float64(whole)
+	t.Logf("%-34s %6.2f %% of the time, in truth %6.2f %%", what, 100*float64(got)/float64(whole), 100*float64(want)/float64(whole))
+	if math.Abs(points) > 3 {
+		t.Errorf("%s: %v, in truth %v: %.1f points off", what, got, want, points)
+	}
+}
+
+// A program whose time is 40 % in a CPU loop, 40 % asleep and 20 % in a channel
+// receive is reported so, by function and by goroutine, by gotach, by go tool
+// pprof and by CPython's profiler.
+func TestShares(t *testing.T) {
+	python := peers.Python315(t)
+	for _, source := range []string{"portable", "auto"} {
+		t.Run(source, func(t *testing.T) { testShares(t, source, python) })
+	}
+}
+
+func testShares(t *testing.T, source, python string) {
+	dir := module(t, "shares.go.txt", "main.go")
+	run(t, dir, []string{"GOWORK=off"}, "go", "build", "-o", "program", ".")
+	truth := map[string]time.Duration{}
+	out := run(t, dir, []string{"PROFILE_OUT=x.tach", "PROFILE_SOURCE=" + source}, "./program")
+	for line := range strings.Lines(out) {
+		var name string
+		var ns int64
+		if _, err := fmt.Sscan(line, &name, &ns); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		truth[name] = time.Duration(ns)
+	}
+	functions := map[string]time.Duration{
+		"main.spin": truth["spin"] + truth["spinner"],
+		"main.nap":  truth["nap"] + truth["napper"],
+		"main.wait": truth["wait"] + truth["waiter"],
+	}
+	var whole time.Duration
+	for _, d := range functions {
+		whole += d
+	}
+	goroutines := truth["spinner"] + truth["napper"] + truth["waiter"]
+
+	t.Run("report", func(t *testing.T) {
+		rows := func(by string) map[string]time.Duration {
+			var r struct {
+				Rows []struct {
+					Name    string
+					TotalNS int64 `json:"total_ns"`
+				}
+			}
+			text := run(t, dir, nil, command(t), "report", "x.tach", "--json", "--top", "0", "--by", by)
+			if err := json.Unmarshal([]byte(text), &r); err != nil {
+				t.Fatal(err)
+			}
+			m := map[string]time.Duration{}
+			for _, row := range r.Rows {
+				m[row.Name] += time.Duration(row.TotalNS)
+			}
+			return m
+		}
+		got := rows("function")
+		for name, want := range functions {
+			near(t, name, got[name], want, whole)
+		}
+		// Each of the three goroutines lives for as long as its function.
+		for name, want := range map[string]time.Duration{"main.spinner": truth["spinner"], "main.napper": truth["napper"], "main.waiter": truth["waiter"]} {
+			near(t, name, got[name], want, goroutines)
+		}
+		lives := rows("goroutine")
+		var matched int
+		for name, d := range lives {
+			for fn, want := range map[string]time.Duration{"spinner": truth["spinner"], "napper": truth["napper"], "waiter": truth["waiter"]} {
+				if strings.Contains(name, fn) {
+					near(t, "goroutine: "+name, d, want, goroutines)
+					matched++
+				}
+			}
+		}
+		if matched != 3 {
+			t.Errorf("by goroutine: found %d of three in %v", matched, lives)
+		}
+	})
+
+	t.Run("pprof", func(t *testing.T) {
+		run(t, dir, nil, command(t), "convert", "x.tach", "-o", "x.pb.gz")
+		text := run(t, dir, nil, "go", "tool", "pprof", "-top", "-cum", "-nodecount=0", "-unit=ns", "x.pb.gz")
+		got := map[string]time.Duration{}
+		for line := range strings.Lines(text) {
+			f := strings.Fields(line) // flat flat% sum% cum cum% name
+			if len(f) == 6 {
+				if ns, err := strconv.ParseInt(strings.TrimSuffix(f[3], "ns"), 10, 64); err == nil {
+					got[f[5]] += time.Duration(ns)
+				}
+			}
+		}
+		for name, want := range functions {
+			near(t, name, got[name], want, whole)
+		}
+		for name, want := range map[string]time.Duration{"main.spinner": truth["spinner"], "main.napper": truth["napper"], "main.waiter": truth["waiter"]} {
+			near(t, name, got[name], want, goroutines)
+		}
+	})
+
+	// CPython's reader counts samples and knows nothing of weights, so the
+	// shares are those of counts: they hold where ticks come evenly.
+	t.Run("cpython", func(t *testing.T) {
+		run(t, dir, nil, command(t), "convert", "x.tach", "-o", "x.bin", "--to", "cpython315")
+		run(t, dir, nil, python, "-m", "profiling.sampling", "replay", "x.bin", "--collapsed", "-o", "x.collapsed")
+		f, err := os.Open(filepath.Join(dir, "x.collapsed"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		got, sum := map[string]int{}, 0
+		lines := bufio.NewScanner(f)
+		for lines.Scan() {
+			i := strings.LastIndexByte(lines.Text(), ' ')
+			n, err := strconv.Atoi(lines.Text()[i+1:])
+			if err != nil {
+				t.Fatalf("%q: %v", lines.Text(), err)
+			}
+			for name := range functions {
+				if strings.Contains(lines.Text(), ":"+name+":") {
+					got[name] += n
+					sum += n
+				}
+			}
+		}
+		for name, want := range functions {
+			near(t, name, whole*time.Duration(got[name])/time.Duration(max(sum, 1)), want, whole)
+		}
+	})
+}
