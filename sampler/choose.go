@@ -1,6 +1,7 @@
 package sampler
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/gotach/profiler/sampler/internal/portable"
@@ -29,7 +30,7 @@ func (s *Sampler) choose(sink Sink, native, portable candidate) error {
 	}
 	reason, err := s.try(sink, portable)
 	if err == nil && reason != "" {
-		err = fmt.Errorf("%s", reason)
+		err = errors.New(reason)
 	}
 	if err != nil {
 		return fmt.Errorf("sampler: the portable source cannot run: %w", err)
@@ -39,8 +40,8 @@ func (s *Sampler) choose(sink Sink, native, portable candidate) error {
 
 // try starts one source. A collector is used for one attempt only, so that
 // nothing a source said before it failed stays behind.
-func (s *Sampler) try(sink Sink, make candidate) (reason string, err error) {
-	src, reason := make()
+func (s *Sampler) try(sink Sink, candidate candidate) (reason string, err error) {
+	src, reason := candidate()
 	if src == nil {
 		return reason, nil
 	}

@@ -155,6 +155,10 @@ var (
 // next returns the next entry; false at the end or when the text is bad.
 func (b *body) next() (l line, ok bool) {
 	first, rest := cutLine(b.text)
+	if bytes.Equal(first, unavailable) {
+		b.unseen = true
+		first, rest = cutLine(rest)
+	}
 	if len(first) == 0 {
 		b.bad = b.bad || len(rest) > 0
 		return l, false
@@ -162,10 +166,6 @@ func (b *body) next() (l line, ok bool) {
 	switch {
 	case first[0] == '[' && bytes.HasPrefix(first, originating):
 		return l, false // only ancestors' frames follow
-	case first[0] == '\t' && bytes.Equal(first, unavailable):
-		b.unseen = true
-		b.text = rest
-		return b.next()
 	case first[0] == '.' && bytes.HasPrefix(first, elidedStart) && bytes.HasSuffix(first, elidedEnd):
 		b.text = rest
 		return line{kind: elidedLine}, true
