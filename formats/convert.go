@@ -52,9 +52,9 @@ func Convert(in, out, to string, o Options) error {
 	return i.Convert(out, to, o)
 }
 
-// Target finds the format in which a path is to be written: the one called to
+// TargetFormat finds the format in which a path is to be written: the one called to
 // or, if that is empty, the one that the extension tells.
-func targetFormat(out, to string) (*Format, error) {
+func TargetFormat(out, to string) (*Format, error) {
 	if to != "" {
 		return ByName(to)
 	}
@@ -66,7 +66,7 @@ func targetFormat(out, to string) (*Format, error) {
 
 // Convert writes the profile to a path; see the function Convert.
 func (in *Input) Convert(out, to string, o Options) (err error) {
-	f, err := targetFormat(out, to)
+	f, err := TargetFormat(out, to)
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (in *Input) Convert(out, to string, o Options) (err error) {
 	return os.Rename(w.Name(), out)
 }
 
-// WriteTo writes the profile in the format called to. Formats of several
+// Write writes the profile in the format called to. Formats of several
 // files are an error.
 func (in *Input) Write(w io.Writer, to string, o Options) error {
 	f, err := ByName(to)

@@ -15,8 +15,10 @@
 // Files are not trusted. A broken one gives a [*FormatError] with the offset,
 // never a panic. Memory is bounded: the tables take at most some twenty times
 // their size in the file; the samples are decoded as a stream, with a
-// decompression window of at most 8 MiB and, for the stacks of the threads, at
-// most 32 MiB and 128 times the file's size.
+// decompression window of at most 8 MiB (16 MiB of memory) and, for the stacks
+// of the threads, at most 32 MiB and 128 times the file's size. Time is not:
+// it goes with the decompressed size, which can be 30,000 times the file's, so
+// whoever takes files from strangers should count samples and stop.
 //
 // What CPython's own reader accepts in its own layout is accepted here, too,
 // except for an unknown compression, which it takes for none. In the document's

@@ -31,7 +31,7 @@ func regularSource(f *os.File, size int64) (source, error) {
 	if int64(int(size)) != size {
 		return nil, fmt.Errorf("%s: %d bytes do not fit into the address space", f.Name(), size)
 	}
-	data, err := unix.Mmap(int(f.Fd()), 0, int(size), unix.PROT_READ, unix.MAP_PRIVATE|mapPopulate)
+	data, err := unix.Mmap(int(f.Fd()), 0, int(size), unix.PROT_READ, mapFlags(size))
 	if err != nil {
 		// Some file systems cannot map.
 		return readAll(f)

@@ -2,14 +2,23 @@ package reader
 
 import "golang.org/x/sys/unix"
 
-const mapPopulate = unix.MAP_POPULATE
+// The format document has these: all pages are faulted in while mapping, and
+// huge pages asked for above 32 MB. A file of gigabytes is not populated: that
+// would take seconds, even if only its tables are wanted.
+const (
+	populateUpTo = 1 << 30
+	hugeFrom     = 32 << 20
+)
 
-// hugeFile is the size from which on huge pages are asked for, as the format
-// document has it.
-const hugeFile = 32 << 20
+func mapFlags(size int64) int {
+	if size > populateUpTo {
+		return unix.MAP_PRIVATE
+	}
+	return unix.MAP_PRIVATE | unix.MAP_POPULATE
+}
 
 func adviseHuge(data []byte) {
-	if len(data) > hugeFile {
+	if len(data) > hugeFrom {
 		_ = unix.Madvise(data, unix.MADV_HUGEPAGE)
 	}
 }

@@ -2,6 +2,8 @@
 
 package reader
 
-const mapPopulate = 0
+import "golang.org/x/sys/unix"
+
+func mapFlags(int64) int { return unix.MAP_PRIVATE }
 
 func adviseHuge([]byte) {}

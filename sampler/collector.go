@@ -103,7 +103,7 @@ func (c *collector) Goroutine(g source.Goroutine) {
 		}
 		return
 	}
-	k := &goroutine{Goroutine: g, own: own(g.CreatedBy)}
+	k := &goroutine{Goroutine: g, own: own(g.CreatedBy, g.CreatedAt)}
 	c.known[g.ID] = k
 	c.alive(k, +1)
 }
@@ -252,13 +252,13 @@ func micros(d time.Duration) uint64 { return uint64(max(d, 0).Microseconds()) }
 // module is this module's path, as it starts the names of its functions.
 const module = "github.com/gotach/profiler"
 
-// own says of a goroutine, by the function that created it, that it is the
-// profiler's own. Goroutines that call into the profiler, such as the one that
-// calls Start, are the program's and stay in; so do those of the command's demo
-// and of tests, which live in packages of other names.
-func own(createdBy string) bool {
+// own says of a goroutine, by the function and the place that created it, that
+// it is the profiler's own. Goroutines that call into the profiler, such as the
+// one that calls Start, are the program's and stay in; so do those of tests and of
+// the command, which profiles itself in its demo.
+func own(createdBy, createdAt string) bool {
 	rest, ok := strings.CutPrefix(createdBy, module)
-	if !ok {
+	if !ok || strings.Contains(createdAt, "_test.go:") {
 		return false
 	}
 	for _, pkg := range [...]string{".", "/auto.", "/proftest.", "/writer.", "/sampler.", "/sampler/internal/portable.", "/sampler/internal/native."} {

@@ -65,6 +65,7 @@ func waitFor(t *testing.T, ok func() bool) {
 }
 
 func TestStartStop(t *testing.T) {
+	waitFor(t, func() bool { return runtime.NumGoroutine() == 2 }) // those of other tests have ended
 	var m memory
 	begin := time.Now()
 	s, err := sampler.Start(sampler.Config{Source: sampler.Portable, Budget: 100}, &m)
@@ -232,12 +233,12 @@ func TestSinkPanics(t *testing.T) {
 // TestPaced looks at many goroutines on a small budget.
 func TestPaced(t *testing.T) {
 	stop, parked := make(chan bool), make(chan bool)
-	defer close(stop)
+	var ended sync.WaitGroup
 	for range 2000 {
-		go func() {
+		ended.Go(func() {
 			parked <- true
 			<-stop
-		}()
+		})
 		<-parked
 	}
 	s, err := sampler.Start(sampler.Config{Source: sampler.Portable, Budget: 0.5}, &memory{})
@@ -246,6 +247,8 @@ func TestPaced(t *testing.T) {
 	}
 	time.Sleep(300 * time.Millisecond)
 	s.Stop()
+	close(stop)
+	ended.Wait()
 	// A tick takes over a millisecond of each core, the budget has 1.5 in all.
 	if st := s.Stats(); st.TicksReached < 1 || st.TicksReached > 10 || st.TicksAsked < 290 || st.MaxGoroutines < 2000 {
 		t.Errorf("%+v", st)
@@ -287,8 +290,12 @@ func TestShares(t *testing.T) {
 		}
 	}
 
+	// A sample stands for the time since the one before. That is wrong at most by
+	// the gaps on both sides of a change, however late a busy machine lets the ticks be.
 	weight := make(map[string]time.Duration)
-	var total, truth, last time.Duration
+	var total, truth, last, doubt time.Duration
+	var was string
+	changed := false
 	for i := range m.samples {
 		p := &m.samples[i]
 		if p.Thread != id {
@@ -301,24 +308,32 @@ func TestShares(t *testing.T) {
 		}
 		last = at
 		total += w
+		is := ""
 		for name := range spent {
 			if m.has(p, name) {
-				weight[name] += w
+				is = name
 				if running := p.Status&(tachyon.OnCPU|tachyon.GILRequested) != 0; running != (name == "loop") {
 					t.Fatalf("%s with status %b", name, p.Status)
 				}
 			}
 		}
+		weight[is] += w
+		if changed || is != was {
+			doubt += w
+		}
+		changed = is != was
+		was = is
 	}
 	for _, d := range spent {
 		truth += d
 	}
+	within := 1 + 100*float64(doubt)/float64(total)
 	for name, d := range spent {
 		want := 100 * float64(d) / float64(truth)
 		got := 100 * float64(weight[name]) / float64(total)
-		t.Logf("%s: %.1f %%, was %.1f %%", name, got, want)
-		if got < want-8 || got > want+8 {
-			t.Errorf("%s has %.1f %% of the time, should have %.1f %% within 8", name, got, want)
+		t.Logf("%s: %.1f %%, was %.1f %%, in doubt %.1f", name, got, want, within)
+		if got < want-within || got > want+within {
+			t.Errorf("%s has %.1f %% of the time, should have %.1f %% within %.1f", name, got, want, within)
 		}
 	}
 }

@@ -68,6 +68,11 @@ func TestSourcePlugsIn(t *testing.T) {
 		out.Goroutine(source.Goroutine{ID: 3, CreatedBy: "runtime.gcenable"})
 		out.Goroutine(source.Goroutine{ID: 9, Parent: 1, CreatedBy: "github.com/gotach/profiler/sampler/internal/native.(*Source).Start"})
 		out.Goroutine(source.Goroutine{ID: 10, CreatedBy: "main.main"}) // never sampled
+		for i, by := range []string{"github.com/gotach/profiler.Open", "github.com/gotach/profiler/auto.init.0", "github.com/gotach/profiler/sampler.start"} {
+			id := uint64(20 + i)
+			out.Goroutine(source.Goroutine{ID: id, CreatedBy: by, CreatedAt: "/x/y.go:7"})
+			out.Sample(&source.Sample{Goroutine: id})
+		}
 		out.Sample(&source.Sample{Goroutine: 1, Status: tachyon.OnCPU | tachyon.MainThread, Time: time.Millisecond, Stack: []uint32{leaf, root}})
 		out.LeafPC(0x40, true)
 		out.Labels(8, 2*time.Millisecond, map[string]string{"k": "v"})
@@ -78,6 +83,12 @@ func TestSourcePlugsIn(t *testing.T) {
 		out.LeafPC(0x50, true)
 		out.Sample(&source.Sample{Goroutine: 3, System: true, Time: 2500 * time.Microsecond, Stack: []uint32{leaf}})
 		out.LeafPC(0x40, false)
+		for i, by := range []string{"github.com/gotach/profilers.f", "github.com/gotach/profiler/cmd/gotach.demo", "github.com/gotach/profiler.TestX"} {
+			id := uint64(30 + i)
+			out.Goroutine(source.Goroutine{ID: id, CreatedBy: by, CreatedAt: "/x/y_test.go:7"})
+			out.Sample(&source.Sample{Goroutine: id})
+			out.Gone(id)
+		}
 		out.Labels(8, 4*time.Millisecond, nil)
 		out.Sample(&source.Sample{Goroutine: 8, Time: 5 * time.Millisecond, Stack: nil})
 		out.Gone(8)
@@ -104,6 +115,9 @@ func TestSourcePlugsIn(t *testing.T) {
 		{Thread: 1, Status: tachyon.OnCPU | tachyon.MainThread, Time: 1_700_000_000_001_000, Stack: []uint32{0, 1}},
 		{Thread: 8, Time: 1_700_000_000_002_000, Stack: []uint32{1}},
 		{Thread: 3, Interpreter: 1, Time: 1_700_000_000_002_500, Stack: []uint32{0}},
+		{Thread: 30, Time: 1_700_000_000_000_000},
+		{Thread: 31, Time: 1_700_000_000_000_000},
+		{Thread: 32, Time: 1_700_000_000_000_000},
 		{Thread: 8, Time: 1_700_000_000_005_000},
 	}
 	if !reflect.DeepEqual(m.samples, want) {
@@ -117,7 +131,8 @@ func TestSourcePlugsIn(t *testing.T) {
 			{From: 4000, Labels: map[string]string{}},
 		}},
 	}
-	if got := s.Goroutines(); !reflect.DeepEqual(got, wantGoroutines) {
+	got := s.Goroutines()
+	if n := len(wantGoroutines); len(got) != n+3 || !reflect.DeepEqual(got[:n], wantGoroutines) {
 		t.Errorf("goroutines %+v\nwant %+v", got, wantGoroutines)
 	}
 	wantPCs := &tachyon.LeafPCs{PCs: []tachyon.LeafPC{{Addr: 0x30, Wall: 1}, {Addr: 0x40, CPU: 1, Wall: 2}}}
@@ -126,8 +141,8 @@ func TestSourcePlugsIn(t *testing.T) {
 	}
 	st := s.Stats()
 	st.Duration = 0
-	if want := (sampler.Stats{Source: "native", Rate: 250, Budget: 2, TicksAsked: 5, TicksReached: 4, Samples: 4, Dropped: 3,
-		Torn: 2, Cost: time.Second, Goroutines: 3, MaxGoroutines: 4}); st != want {
+	if want := (sampler.Stats{Source: "native", Rate: 250, Budget: 2, TicksAsked: 5, TicksReached: 4, Samples: 7, Dropped: 3,
+		Torn: 2, Cost: time.Second, Goroutines: 3, MaxGoroutines: 5}); st != want {
 		t.Errorf("%+v\nwant %+v", st, want)
 	}
 }

@@ -433,3 +433,51 @@ func TestSourceEnds(t *testing.T) {
 		t.Error(r.failed)
 	}
 }
+
+// TestBuffer has a buffer that is too small: what does not fit is counted, the
+// buffer grows for the next tick, and is given back when it is not needed.
+func TestBuffer(t *testing.T) {
+	const n = 500
+	waitFor(t, func() bool { return runtime.NumGoroutine() == 2 }) // those of other tests have ended
+	stop, parked := make(chan bool), make(chan bool)
+	for range n {
+		go func() {
+			parked <- true
+			<-stop
+		}()
+		<-parked
+	}
+	r := newRecorder()
+	s := New()
+	s.cfg, s.out = source.Config{Start: time.Now()}, r
+	s.snapshot.init(r, true)
+	s.buf = make([]byte, 10_000)
+	alive := runtime.NumGoroutine()
+	s.tick(1)
+	if got := len(r.samples); got < 10 || got+int(s.dropped.Load()) != alive-1 {
+		t.Errorf("%d samples and %d dropped of %d goroutines", got, s.dropped.Load(), alive)
+	}
+	if want := alive * perGoroutine; len(s.buf) != want {
+		t.Errorf("the buffer is %d bytes, want %d", len(s.buf), want)
+	}
+	r.samples = nil
+	s.dropped.Store(0)
+	s.tick(1)
+	if len(r.samples) != alive-1 || s.dropped.Load() != 0 || len(r.gone) != 0 {
+		t.Errorf("%d samples and %d dropped of %d goroutines", len(r.samples), s.dropped.Load(), alive)
+	}
+	close(stop)
+	waitFor(t, func() bool { return runtime.NumGoroutine() == alive-n })
+	for range shrinkAfter {
+		s.resize(1000)
+	}
+	if want := alive * perGoroutine / 4; len(s.buf) != want {
+		t.Errorf("the buffer is %d bytes, want %d", len(s.buf), want)
+	}
+	s.buf = make([]byte, maxBuffer/2+1)
+	s.resize(len(s.buf))
+	s.resize(len(s.buf))
+	if len(s.buf) != maxBuffer {
+		t.Errorf("the buffer grew to %d bytes", len(s.buf))
+	}
+}

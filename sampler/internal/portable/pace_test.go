@@ -60,6 +60,24 @@ func TestBudget(t *testing.T) {
 	}
 }
 
+// TestCredit checks that a long cheap time does not pay for a dear one after it.
+func TestCredit(t *testing.T) {
+	const dear, share = 20 * time.Millisecond, 0.01 * 4
+	p := newPacer(1000, 1, 0)
+	now := time.Hour // in which nothing was spent
+	begin := now
+	p.next(now, 0, 4)
+	cost := time.Duration(0)
+	for now < begin+20*time.Second {
+		now += p.next(now, dear, 4)
+		cost += dear
+	}
+	allowed := time.Duration(float64(now-begin+window) * share)
+	if cost > allowed+dear || cost < allowed-3*dear {
+		t.Errorf("cost %v of %v", cost, allowed)
+	}
+}
+
 // TestJitter checks that periods differ, by 6 % at most, and keep the rate.
 func TestJitter(t *testing.T) {
 	waits, _ := pacing(1000, 100, 1, 10*time.Second, func(int) time.Duration { return 0 })

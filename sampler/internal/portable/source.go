@@ -2,8 +2,7 @@
 //
 // Each tick is one call of runtime.Stack for all goroutines, and its text is
 // parsed: unlike runtime.GoroutineProfile it says which goroutine is which, what
-// it waits for, what created it, and its labels where this Go version prints
-// them (1.27, and 1.26 with GODEBUG=tracebacklabels=1).
+// it waits for, what created it, and what pprof labels it has.
 //
 // runtime.Stack stops the whole program while it prints, a tenth of a
 // millisecond with ten goroutines and a tenth of a second with ten thousand. A
@@ -16,6 +15,12 @@
 //     goroutine took a P from one of them. Of the runnable ones as many as there are Ps
 //     are therefore taken for running, chosen at random anew each tick. Over many
 //     ticks each runnable goroutine gets its share of the CPU.
+//   - What a program does between the moments at which the scheduler lets this
+//     source's goroutine run. Where every P is busy, that is when a goroutine
+//     waits or has used up its 10 ms, and what runs shortly between two waits is
+//     seen less often than it runs.
+//   - Labels, where Go does not print them: before Go 1.26, and unless the program's
+//     go.mod says go 1.27 or GODEBUG has tracebacklabels=1.
 //   - The runtime's own goroutines and most runtime frames, which it leaves out.
 //   - The middle of stacks of more than 100 frames. A frame "[frames elided]"
 //     stands there.

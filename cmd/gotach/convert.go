@@ -1,0 +1,75 @@
+package main
+
+import (
+	"errors"
+
+	"github.com/gotach/profiler/formats"
+	"github.com/spf13/cobra"
+)
+
+func newConvert(e *env) *cobra.Command {
+	var o formats.Options
+	var out, to string
+	cmd := &cobra.Command{
+		Use:   "convert IN -o OUT",
+		Short: "Make a file of another format",
+		Long: `Make a file of another format: the one that --to names or OUT's extension tells.
+IN's format is found out. OUT is a directory for formats of several files, and
+- is standard output. An existing OUT is replaced once the new file is complete.
+gotach formats lists the formats.`,
+		Example: `  gotach convert app.tach -o app.pb.gz && go tool pprof -http=: app.pb.gz
+  gotach convert app.tach -o - --to collapsed | flamegraph.pl > app.svg
+  gotach convert app.tach -o app.bin && python3.15 -m profiling.sampling replay app.bin`,
+		Args: oneFile,
+		RunE: func(_ *cobra.Command, args []string) error { return convert(e, args[0], out, to, o) },
+	}
+	f := cmd.Flags()
+	f.StringVarP(&out, "output", "o", "", "write to `OUT`")
+	f.StringVar(&to, "to", "", "`FORMAT` to write (default: as OUT's extension says)")
+	f.BoolVar(&o.Uncompressed, "uncompressed", false, "tach, cpython315: no compression")
+	f.BoolVar(&o.Goroutines, "goroutines", false, "collapsed: begin each stack with its goroutine")
+	f.BoolVar(&o.CPU, "cpu", false, "collapsed: weigh by CPU time, not wall time")
+	completeFormats(cmd, "to", (*formats.Format).CanWrite)
+	fromFlag(cmd, &o)
+	return cmd
+}
+
+func convert(e *env, in, out, to string, o formats.Options) error {
+	if out == "" {
+		return usagef("convert: say where to with -o OUT")
+	}
+	target, err := formats.TargetFormat(out, to)
+	switch {
+	case err != nil && to == "" && out == "-":
+		return usagef("convert: say which format with --to FORMAT; gotach formats lists them")
+	case err != nil && to == "":
+		return usagef("convert: %w; say which with --to FORMAT", err)
+	case err != nil:
+		return usagef("convert: --to: %w", err)
+	case out == "-" && target.Directory:
+		return usagef("convert: %s is a format of several files: give -o a directory", target.Name)
+	}
+	bar := e.progress("convert")
+	defer bar.done()
+	o.Progress = bar.update
+	var warning error
+	o.Warn = func(err error) { warning = errors.Join(warning, err) }
+	input, err := e.open(in, o)
+	if err != nil {
+		return err
+	}
+	defer input.Close()
+	if out == "-" {
+		err = input.Write(e.stdout, target.Name, o)
+	} else {
+		err = input.Convert(out, target.Name, o)
+	}
+	if err != nil {
+		return named(in, err)
+	}
+	bar.done()
+	if warning != nil {
+		e.warn(named(out, warning))
+	}
+	return nil
+}

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/gotach/profiler/formats"
+	"github.com/spf13/cobra"
+)
+
+func newFormats(e *env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "formats",
+		Short: "List the formats that gotach reads and writes",
+		Long: `List the formats that gotach reads and writes. One that keeps samples knows when
+each was taken; one that keeps sums does not, and cannot be made into the first kind.`,
+		Example: `  gotach formats`,
+		Args:    cobra.NoArgs,
+		RunE:    func(*cobra.Command, []string) error { return listFormats(e) },
+	}
+}
+
+func listFormats(e *env) error {
+	w := tabwriter.NewWriter(e.stdout, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, "NAME\tREAD\tWRITE\tKEEPS\tFILES\tWHAT IT IS")
+	for _, f := range formats.All() {
+		keeps, files := "sums", strings.Join(f.Extensions, " ")
+		if f.Series {
+			keeps = "samples"
+		}
+		if f.Directory {
+			files = strings.TrimSpace("a directory " + files)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", f.Name, yes(f.CanRead()), yes(f.CanWrite()), keeps, files, f.Doc)
+	}
+	return w.Flush()
+}
+
+func yes(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "-"
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/gotach/profiler/formats"
+	"github.com/spf13/cobra"
+)
+
+func newInfo(e *env) *cobra.Command {
+	var o formats.Options
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "info FILE",
+		Short: "Say what a file is: program, build, how it was sampled",
+		Example: `  gotach info app.tach
+  gotach info app.tach --json | jq .samples`,
+		Args: oneFile,
+		RunE: func(_ *cobra.Command, args []string) error { return info(e, args[0], o, asJSON) },
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	fromFlag(cmd, &o)
+	return cmd
+}
+
+func info(e *env, path string, o formats.Options, asJSON bool) error {
+	in, err := e.open(path, o)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	list, err := in.Info()
+	if err != nil {
+		return named(path, err)
+	}
+	if asJSON {
+		return infoJSON(e.stdout, list)
+	}
+	wide := 0
+	for _, f := range list {
+		if f.Label != "" && f.Text != "" {
+			wide = max(wide, len(f.Label))
+		}
+	}
+	paint := newPaint(e.stdout)
+	var b bytes.Buffer
+	for _, f := range list {
+		if f.Label != "" && f.Text != "" {
+			fmt.Fprintf(&b, "%s  %s\n", paint.dim(fmt.Sprintf("%-*s", wide, f.Label)), printable(f.Text))
+		}
+	}
+	_, err = e.stdout.Write(b.Bytes())
+	return err
+}
+
+// infoJSON writes the facts as an object, in their order.
+func infoJSON(w io.Writer, list []formats.Field) error {
+	b := []byte("{")
+	for i, f := range list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		key, err := json.Marshal(f.Key)
+		if err != nil {
+			return err
+		}
+		value, err := json.Marshal(f.Value)
+		if err != nil {
+			return err
+		}
+		b = append(append(append(b, key...), ':'), value...)
+	}
+	var out bytes.Buffer
+	if err := json.Indent(&out, append(b, '}'), "", "  "); err != nil {
+		return err
+	}
+	out.WriteByte('\n')
+	_, err := w.Write(out.Bytes())
+	return err
+}

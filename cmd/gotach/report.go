@@ -1,0 +1,130 @@
+package main
+
+import (
+	"encoding/json"
+	"regexp"
+	"slices"
+
+	"github.com/gotach/profiler/formats"
+	"github.com/gotach/profiler/profile"
+	"github.com/spf13/cobra"
+)
+
+// reportFlags are report's flags as they were given.
+type reportFlags struct {
+	sort, by      string
+	focus, ignore string
+	top           int
+	json          bool
+}
+
+// defaultTop is how many rows fit a screen.
+const defaultTop = 30
+
+func newReport(e *env) *cobra.Command {
+	var o formats.Options
+	var fl reportFlags
+	cmd := &cobra.Command{
+		Use:   "report FILE",
+		Short: "Show where the time went",
+		Long: `Show where the time went: by function, line, file, package, goroutine or state.
+
+Self is the time in which a function was the innermost one, total the time in
+which it was in the stack at all. Waiting counts like running: a goroutine that
+waits has an innermost frame such as [chan receive] or [sleep]. Percentages are of
+the time of all goroutines together. The bar shows how much of the time was on a
+CPU and how much was not.`,
+		Example: `  gotach report app.tach
+  gotach report app.tach --sort total --focus 'net/http'
+  gotach report app.tach --by goroutine
+  gotach report app.tach --by line --ignore 'runtime\.' --top 0
+  gotach report app.tach --json | jq '.rows[0]'`,
+		Args: oneFile,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if fl.json && !cmd.Flags().Changed("top") {
+				fl.top = 0
+			}
+			return report(e, args[0], o, fl)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&fl.sort, "sort", "self", "order by `self|total` time")
+	f.StringVar(&fl.by, "by", "function", "rows are `function|line|file|package|goroutine|state`")
+	f.StringVar(&fl.focus, "focus", "", "only stacks with a function or file that matches `REGEXP`")
+	f.StringVar(&fl.ignore, "ignore", "", "no stacks with a function or file that matches `REGEXP`")
+	f.IntVar(&fl.top, "top", defaultTop, "show that many rows, 0 for all (the default with --json)")
+	f.BoolVar(&fl.json, "json", false, "print one JSON object")
+	completeWords(cmd, "sort", []string{"self", "total"})
+	var bys []string
+	for _, by := range profile.Bys {
+		bys = append(bys, string(by))
+	}
+	completeWords(cmd, "by", bys)
+	fromFlag(cmd, &o)
+	return cmd
+}
+
+// options checks the flags.
+func (fl *reportFlags) options() (o profile.ReportOptions, err error) {
+	o = profile.ReportOptions{By: profile.By(fl.by), Sort: profile.Sort(fl.sort), Top: fl.top}
+	switch {
+	case !slices.Contains(profile.Bys, o.By):
+		return o, usagef("report: --by %q: it is function, line, file, package, goroutine or state", fl.by)
+	case o.Sort != profile.SortSelf && o.Sort != profile.SortTotal:
+		return o, usagef("report: --sort %q: it is self or total", fl.sort)
+	case fl.top < 0:
+		return o, usagef("report: --top %d: it cannot be negative", fl.top)
+	}
+	if o.Focus, err = compile("focus", fl.focus); err != nil {
+		return o, err
+	}
+	o.Ignore, err = compile("ignore", fl.ignore)
+	return o, err
+}
+
+func compile(flag, text string) (*regexp.Regexp, error) {
+	if text == "" {
+		return nil, nil
+	}
+	re, err := regexp.Compile(text)
+	if err != nil {
+		return nil, usagef("report: --%s: %w", flag, err)
+	}
+	return re, nil
+}
+
+func report(e *env, path string, o formats.Options, fl reportFlags) error {
+	ro, err := fl.options()
+	if err != nil {
+		return err
+	}
+	bar := e.progress("report")
+	defer bar.done()
+	o.Progress = bar.update
+	in, err := e.open(path, o)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	r, err := in.Report(ro)
+	if err != nil {
+		return named(path, err)
+	}
+	bar.done()
+	if fl.json {
+		enc := json.NewEncoder(e.stdout)
+		enc.SetEscapeHTML(false)
+		enc.SetIndent("", " ")
+		return enc.Encode(r)
+	}
+	p, err := in.Profile()
+	if err != nil {
+		return named(path, err)
+	}
+	t := &reportTable{
+		paint: newPaint(e.stdout), width: width(e.stdout), o: ro, r: r, p: p,
+		name: in.Name, format: in.Format.Name,
+	}
+	_, err = e.stdout.Write(t.render())
+	return err
+}

@@ -1,0 +1,310 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/gotach/profiler/profile"
+)
+
+// A reportTable prints a report for the eye:
+//
+//	demo.tach: demo, 3.0 s from 2026-11-21 07:20:45, 41980 samples of 14 goroutines
+//	native source, 998 of 1000 ticks a second
+//	41.9 s in all goroutines together, 3.02 s of it on CPU (7.2 %)
+//
+//	  SELF              ON CPU ██ WAITING ░░   TOTAL          CPU  FUNCTION
+//	 12.5s  31.2 %  ██████░░                   12.6s  31.5 %  8.2s  main.hot  main.go:41
+type reportTable struct {
+	paint  paint
+	width  int
+	o      profile.ReportOptions
+	r      *profile.Report
+	p      *profile.Profile
+	name   string // of the file
+	format string
+
+	b bytes.Buffer
+}
+
+const barWidth = 10
+
+// legend stands over the bars, and is as wide.
+const legend = "█CPU ░wait"
+
+func (t *reportTable) render() []byte {
+	t.header()
+	t.b.WriteByte('\n')
+	if len(t.r.Rows) == 0 {
+		why := "There are no samples in it."
+		if t.r.Samples > 0 {
+			why = "No stack is left by --focus and --ignore."
+		}
+		fmt.Fprintln(&t.b, why)
+		return t.b.Bytes()
+	}
+	t.rows()
+	if t.r.Left > 0 {
+		fmt.Fprintln(&t.b, t.paint.dim(fmt.Sprintf("%d more rows; --top 0 shows all", t.r.Left)))
+	}
+	return t.b.Bytes()
+}
+
+// header says what the file is.
+func (t *reportTable) header() {
+	name := t.name + ":"
+	var facts []string
+	if t.p.Program != "" {
+		facts = append(facts, filepath.Base(t.p.Program))
+	}
+	when := ""
+	if t.p.Duration > 0 {
+		when = duration(t.p.Duration)
+	}
+	if m := t.p.Metadata; m != nil && !t.p.Start.IsZero() {
+		when += t.p.Start.Local().Format(" from 2006-01-02 15:04:05")
+	}
+	if when != "" {
+		facts = append(facts, strings.TrimSpace(when))
+	}
+	count := plural(t.r.Samples, "sample")
+	if t.r.Goroutines > 0 {
+		count += " of " + plural(int64(t.r.Goroutines), "goroutine")
+	}
+	facts = append(facts, count)
+	if m := t.p.Metadata; m == nil {
+		facts = append(facts, t.format)
+	}
+	t.line(t.paint.bold(printable(name)) + " " + printable(strings.Join(facts, ", ")))
+	if m := t.p.Metadata; m != nil && m.Session != nil {
+		s := m.Session
+		source := fmt.Sprintf("%s source, %.0f of %d ticks a second", s.Source, s.RateReached, s.Rate)
+		if s.Dropped > 0 {
+			source += fmt.Sprintf(", %s dropped", plural(s.Dropped, "sample"))
+		}
+		if s.GoVersion != "" {
+			source += fmt.Sprintf(", %s %s/%s", s.GoVersion, s.GOOS, s.GOARCH)
+		}
+		t.line(printable(source))
+		if s.Error != "" {
+			t.line(t.paint.busy(printable("ended early: " + s.Error)))
+		}
+	}
+	what := duration(t.r.Total) + " in all"
+	if t.r.Goroutines > 1 {
+		what = duration(t.r.Total) + " of all goroutines together"
+	}
+	t.line(fmt.Sprintf("%s, %s of it on CPU (%s)", what, duration(t.r.TotalCPU), strings.TrimSpace(percent(t.r.TotalCPU, t.r.Total))))
+	if t.o.Focus != nil || t.o.Ignore != nil {
+		var chosen []string
+		if t.o.Focus != nil {
+			chosen = append(chosen, fmt.Sprintf("focus %q", t.o.Focus))
+		}
+		if t.o.Ignore != nil {
+			chosen = append(chosen, fmt.Sprintf("ignore %q", t.o.Ignore))
+		}
+		t.line(fmt.Sprintf("%s of it shown (%s): %s", duration(t.r.Shown), strings.TrimSpace(percent(t.r.Shown, t.r.Total)), strings.Join(chosen, ", ")))
+	}
+}
+
+// line writes a line of the header, cut to the width if there is a terminal.
+func (t *reportTable) line(s string) { fmt.Fprintln(&t.b, s) }
+
+// rows writes the table.
+func (t *reportTable) rows() {
+	// A goroutine or a state is in its own stacks only: self is total.
+	one := t.o.By == profile.ByGoroutine || t.o.By == profile.ByState
+	byTotal := t.o.Sort == profile.SortTotal
+	called := false
+	most := time.Duration(0)
+	for i := range t.r.Rows {
+		row := &t.r.Rows[i]
+		called = called || row.Called != nil
+		wall, _ := ordered(row, byTotal)
+		most = max(most, wall)
+	}
+	head := fmt.Sprintf("%7s %7s  %-*s  ", "SELF", "", barWidth, legend)
+	if byTotal {
+		head = fmt.Sprintf("%7s %7s  %-*s  ", "TOTAL", "", barWidth, legend)
+	}
+	switch {
+	case one:
+		head = fmt.Sprintf("%7s %7s  %-*s  ", "TIME", "", barWidth, legend)
+	case byTotal:
+		head += fmt.Sprintf("%7s %7s  ", "SELF", "")
+	default:
+		head += fmt.Sprintf("%7s %7s  ", "TOTAL", "")
+	}
+	if called {
+		head += fmt.Sprintf("%8s  ", "CALLED")
+	}
+	head += fmt.Sprintf("%7s  ", "CPU")
+	room := t.width - utf8.RuneCountInString(head)
+	t.line(t.paint.bold(head + strings.ToUpper(string(t.o.By))))
+	for i := range t.r.Rows {
+		row := &t.r.Rows[i]
+		first, cpu := ordered(row, byTotal)
+		second := row.Total
+		if byTotal {
+			second = row.Self
+		}
+		fmt.Fprintf(&t.b, "%7s %7s  %s  ", duration(first), t.share(first), t.bar(first, cpu, most))
+		if !one {
+			fmt.Fprintf(&t.b, "%7s %7s  ", duration(second), t.share(second))
+		}
+		if called {
+			n := ""
+			if row.Called != nil {
+				n = fmt.Sprint(*row.Called)
+			}
+			fmt.Fprintf(&t.b, "%8s  ", n)
+		}
+		fmt.Fprintf(&t.b, "%7s  %s\n", duration(cpu), t.place(row, room))
+	}
+}
+
+// ordered returns what a row is ordered by, wall and CPU time.
+func ordered(row *profile.Row, byTotal bool) (wall, cpu time.Duration) {
+	if byTotal {
+		return row.Total, row.TotalCPU
+	}
+	return row.Self, row.SelfCPU
+}
+
+// share is a percentage of everything, the larger ones in bold.
+func (t *reportTable) share(d time.Duration) string {
+	s := fmt.Sprintf("%7s", percent(d, t.r.Total))
+	if t.r.Total > 0 && d >= t.r.Total/10 {
+		return t.paint.bold(s)
+	}
+	return s
+}
+
+// bar shows a time against the most there is, what was on CPU first.
+func (t *reportTable) bar(wall, cpu, most time.Duration) string {
+	if most <= 0 {
+		return strings.Repeat(" ", barWidth)
+	}
+	cells := func(d time.Duration) int { return int(float64(d)/float64(most)*barWidth + 0.5) }
+	all := cells(wall)
+	on := min(cells(cpu), all)
+	return t.paint.busy(strings.Repeat("█", on)) + t.paint.wait(strings.Repeat("░", all-on)) + strings.Repeat(" ", barWidth-all)
+}
+
+// place is a row's name and where it is, in so many columns.
+func (t *reportTable) place(row *profile.Row, room int) string {
+	name, at := printable(row.Name), ""
+	switch {
+	case t.o.By == profile.ByFile:
+		return shorten(name, room)
+	case row.File != "":
+		at = printable(baseName(row.File))
+		if row.Line > 0 {
+			at += fmt.Sprintf(":%d", row.Line)
+		}
+	}
+	n := utf8.RuneCountInString(at)
+	if at == "" || n+2+minName > room {
+		at, n = "", -2
+	}
+	name = shorten(name, room-n-2)
+	if at == "" {
+		if row.File == "" && strings.HasPrefix(name, "[") {
+			return t.paint.wait(name)
+		}
+		return name
+	}
+	return name + "  " + t.paint.dim(at)
+}
+
+// minName is how many columns of a name are worth more than its place.
+const minName = 24
+
+// baseName is the last element of a path of any system.
+func baseName(path string) string { return path[strings.LastIndexAny(path, `/\`)+1:] }
+
+// shorten makes a name fit: first the leading elements of its import path go,
+// then what is in the middle.
+func shorten(name string, room int) string {
+	if utf8.RuneCountInString(name) <= room {
+		return name
+	}
+	prefix := ""
+	if i := strings.LastIndexByte(name, ' '); i >= 0 && strings.HasPrefix(name, "goroutine ") {
+		prefix, name = name[:i+1], name[i+1:]
+	}
+	room -= utf8.RuneCountInString(prefix)
+	for {
+		end := strings.IndexAny(name, "[(") // type arguments have slashes of their own
+		if end < 0 {
+			end = len(name)
+		}
+		i := strings.IndexByte(name[:end], '/')
+		if i < 0 {
+			break
+		}
+		name = name[i+1:]
+		if utf8.RuneCountInString(name)+2 <= room {
+			return prefix + "…/" + name
+		}
+	}
+	r := []rune(name)
+	if len(r) <= room {
+		return prefix + name
+	}
+	if room < 3 {
+		return prefix + "…"
+	}
+	left := (room - 1) / 3
+	return prefix + string(r[:left]) + "…" + string(r[len(r)-(room-1-left):])
+}
+
+// duration is a time in three digits and a unit.
+func duration(d time.Duration) string {
+	s := d.Seconds()
+	switch {
+	case d == 0:
+		return "0"
+	case d < time.Microsecond:
+		return fmt.Sprintf("%dns", d.Nanoseconds())
+	case d < time.Millisecond:
+		return digits(s*1e6) + "µs"
+	case d < time.Second:
+		return digits(s*1e3) + "ms"
+	case s < 1000:
+		return digits(s) + "s"
+	case d < 100*time.Hour:
+		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%.0fh", d.Hours())
+}
+
+// digits is a number below 1000 in three digits.
+func digits(f float64) string {
+	switch {
+	case f < 9.995:
+		return fmt.Sprintf("%.2f", f)
+	case f < 99.95:
+		return fmt.Sprintf("%.1f", f)
+	}
+	return fmt.Sprintf("%.0f", f)
+}
+
+// percent is a share of all.
+func percent(d, all time.Duration) string {
+	if all <= 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f %%", 100*float64(d)/float64(all))
+}
+
+func plural(n int64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+)
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// The columns that a report fits into.
+const (
+	minWidth  = 80
+	maxWidth  = 120
+	noneWidth = 120 // where there is no terminal
+)
+
+// width returns how many columns to fill.
+func width(w io.Writer) int {
+	f, ok := w.(*os.File)
+	if !ok {
+		return noneWidth
+	}
+	columns, _, err := term.GetSize(int(f.Fd()))
+	if err != nil || columns <= 0 {
+		return noneWidth
+	}
+	return min(max(columns, minWidth), maxWidth)
+}
+
+// paint colours text, if the text goes to a terminal and its user has nothing
+// against it (https://no-color.org).
+type paint bool
+
+func newPaint(w io.Writer) paint {
+	return paint(isTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb")
+}
+
+func (p paint) with(code, s string) string {
+	if !p || s == "" {
+		return s
+	}
+	return "\x1b[" + code + "m" + s + "\x1b[0m"
+}
+
+func (p paint) bold(s string) string { return p.with("1", s) }
+func (p paint) dim(s string) string  { return p.with("2", s) }
+func (p paint) good(s string) string { return p.with("32", s) }
+func (p paint) busy(s string) string { return p.with("31", s) } // on CPU
+func (p paint) wait(s string) string { return p.with("36", s) } // waiting
+
+// printable replaces what would move the cursor or change the terminal: names
+// in a file may be anything.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '\uFFFD'
+	}, s)
+}
+
+func (e *env) warn(err error) { fmt.Fprintf(e.stderr, "gotach: warning: %v\n", err) }
+
+// patience is how long work goes on before a progress bar shows.
+const patience = 500 * time.Millisecond
+
+// A progress is a bar on a terminal that appears if the work takes long.
+type progress struct {
+	w     io.Writer // nil: no terminal
+	what  string
+	began time.Time
+	bar   *progressbar.ProgressBar
+}
+
+func (e *env) progress(what string) *progress {
+	p := &progress{what: what, began: time.Now()}
+	if isTerminal(e.stderr) {
+		p.w = e.stderr
+	}
+	return p
+}
+
+// update shows that so much is done.
+func (p *progress) update(done, total uint64) {
+	if p.w == nil || time.Since(p.began) < patience {
+		return
+	}
+	if p.bar == nil {
+		p.bar = progressbar.NewOptions64(int64(total),
+			progressbar.OptionSetWriter(p.w),
+			progressbar.OptionSetDescription(p.what),
+			progressbar.OptionSetItsString("samples"),
+			progressbar.OptionShowIts(),
+			progressbar.OptionSetWidth(30),
+			progressbar.OptionThrottle(100*time.Millisecond),
+			progressbar.OptionClearOnFinish(),
+		)
+	}
+	_ = p.bar.Set64(int64(done)) // a bar that cannot be drawn is no error of the work
+}
+
+// done takes the bar away. It may be called again.
+func (p *progress) done() {
+	if p.bar != nil {
+		_ = p.bar.Clear()
+		p.bar = nil
+	}
+	p.w = nil
+}

@@ -1,0 +1,135 @@
+package reader_test
+
+import (
+	"encoding/binary"
+	"io"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/gotach/profiler/internal/tachyon"
+)
+
+// A builder makes files that no writer would. Its zero value is an empty file
+// in the document's layout.
+type builder struct {
+	layout    tachyon.Layout
+	order     binary.AppendByteOrder // little-endian if nil
+	samples   uint64
+	threads   uint32
+	data      []byte // sample region as it lies in the file
+	zstd      bool
+	strings   []string
+	frames    [][3]int64 // file, function, line
+	frameData []byte     // instead of frames
+	count     uint32     // of frames, with frameData
+}
+
+func (b *builder) appendOrder() binary.AppendByteOrder {
+	if b.order == nil {
+		return binary.LittleEndian
+	}
+	return b.order
+}
+
+// record appends the fixed part of a record and some varints.
+func (b *builder) record(thread uint64, interpreter uint32, encoding tachyon.Encoding, numbers ...uint64) {
+	b.data = b.appendOrder().AppendUint64(b.data, thread)
+	b.data = b.appendOrder().AppendUint32(b.data, interpreter)
+	b.data = append(b.data, encoding)
+	for _, n := range numbers {
+		b.data = tachyon.AppendUvarint(b.data, n)
+	}
+}
+
+// compress makes a zstd frame of the data.
+func (b *builder) compress(t testing.TB) {
+	t.Helper()
+	b.data, b.zstd = compress(t, b.data), true
+}
+
+func compress(t testing.TB, data []byte) []byte {
+	t.Helper()
+	z, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return z.EncodeAll(data, nil)
+}
+
+func (b *builder) bytes() []byte {
+	o := b.appendOrder()
+	var tables []byte
+	for _, s := range b.strings {
+		tables = append(tachyon.AppendUvarint(tables, uint64(len(s))), s...)
+	}
+	stringSize := len(tables)
+	count := b.count
+	tables = append(tables, b.frameData...)
+	for _, f := range b.frames {
+		tables = tachyon.AppendUvarint(tables, uint64(f[0]))
+		tables = tachyon.AppendUvarint(tables, uint64(f[1]))
+		tables = tachyon.AppendSvarint(tables, f[2])
+		if b.layout == tachyon.CPython315 {
+			tables = append(tables, 0, 1, 0, 255)
+		}
+		count++
+	}
+	var compression uint32
+	if b.zstd {
+		compression = tachyon.CompressionZstd
+	}
+	strings := uint64(tachyon.HeaderSize + len(b.data))
+	out := o.AppendUint32(nil, tachyon.Magic)
+	if b.layout == tachyon.CPython315 {
+		out = o.AppendUint32(out, 1)
+		out = append(out, 3, 15, 2, 0)
+		out = o.AppendUint64(out, 1000)
+		out = o.AppendUint64(out, 10)
+		out = o.AppendUint64(out, b.samples)
+		out = o.AppendUint32(out, b.threads)
+		out = o.AppendUint64(out, strings)
+		out = o.AppendUint64(out, strings+uint64(stringSize))
+		out = o.AppendUint32(out, compression)
+		out = o.AppendUint32(out, 0)
+	} else {
+		out = o.AppendUint32(out, 2)
+		out = o.AppendUint64(out, 1000)
+		out = o.AppendUint64(out, 10)
+		out = o.AppendUint32(out, uint32(b.samples))
+		out = o.AppendUint32(out, b.threads)
+		out = o.AppendUint64(out, strings)
+		out = o.AppendUint64(out, strings+uint64(stringSize))
+		out = o.AppendUint32(out, compression)
+		out = append(out, make([]byte, 12)...)
+	}
+	out = append(append(out, b.data...), tables...)
+	size := uint64(len(out) + tachyon.FooterSize)
+	out = o.AppendUint32(out, uint32(len(b.strings)))
+	out = o.AppendUint32(out, count)
+	out = o.AppendUint64(out, size)
+	return append(out, make([]byte, 16)...)
+}
+
+// seekBuffer is a file in memory for the writer.
+type seekBuffer struct {
+	b   []byte
+	pos int
+}
+
+func (s *seekBuffer) Write(p []byte) (int, error) {
+	s.b = append(s.b[:s.pos], append(p[:len(p):len(p)], s.b[min(len(s.b), s.pos+len(p)):]...)...)
+	s.pos += len(p)
+	return len(p), nil
+}
+
+func (s *seekBuffer) Seek(offset int64, whence int) (int64, error) {
+	switch whence {
+	case io.SeekCurrent:
+		offset += int64(s.pos)
+	case io.SeekEnd:
+		offset += int64(len(s.b))
+	}
+	s.pos = int(offset)
+	return offset, nil
+}

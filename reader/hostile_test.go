@@ -1,0 +1,257 @@
+package reader_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/gotach/profiler/internal/tachyon"
+	"github.com/gotach/profiler/reader"
+)
+
+// allocated returns how many bytes f allocates, garbage included.
+func allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// memoryBound is what reading a file of a size may allocate, all garbage
+// counted: decompression with two windows of 8 MiB and its blocks, the budget
+// of the threads, and tables.
+func memoryBound(size int) uint64 { return 64<<20 + 300*uint64(size) }
+
+// TestHostile has files made to make a reader allocate, or run for long. Each
+// gives an error, in memory bounded by its size.
+func TestHostile(t *testing.T) {
+	const huge = 1 << 60
+	one := func(edit func(*builder)) builder {
+		b := builder{samples: 1, threads: 1, strings: []string{""}, frames: [][3]int64{{0, 0, 1}}}
+		edit(&b)
+		return b
+	}
+	for _, c := range []struct {
+		name string
+		file builder
+		want string
+	}{
+		{"repeats", one(func(b *builder) {
+			b.layout, b.samples = tachyon.CPython315, huge
+			b.record(1, 0, tachyon.Repeat, huge)
+		}), "offset 86: a record is cut short"},
+		{"depth", one(func(b *builder) { b.record(1, 0, tachyon.Full, 1, 0, huge) }), "offset 79: a stack of more than"},
+		{"depth that could be", one(func(b *builder) { b.record(1, 0, tachyon.Full, 1, 0, 1<<20) }), "offset 82: a record is cut short"},
+		{"shared", one(func(b *builder) { b.record(1, 0, tachyon.Suffix, 1, 0, huge, huge) }), "shared with a stack of 0"},
+		{"pop", one(func(b *builder) { b.record(1, 0, tachyon.PopPush, 1, 0, huge, huge) }), "popped off a stack of 0"},
+		{"push", one(func(b *builder) { b.record(1, 0, tachyon.PopPush, 1, 0, 0, huge) }), "a stack of more than"},
+		{"frame", one(func(b *builder) { b.record(1, 0, tachyon.Full, 1, 0, 1, 1) }), "offset 80: frame 1 of 1"},
+		{"huge frame", one(func(b *builder) { b.record(1, 0, tachyon.Full, 1, 0, 1, 1<<63) }), "frame 9223372036854775808 of 1"},
+		{"long frame", one(func(b *builder) {
+			b.record(1, 0, tachyon.Full, 1, 0, 1)
+			b.data = append(b.data, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x00"...)
+		}), "longer than 64 bits"},
+		{"samples", one(func(b *builder) {
+			b.record(1, 0, tachyon.Full, 1, 0, 0)
+			b.record(1, 0, tachyon.Full, 1, 0, 0)
+		}), "offset 80: more samples than the 1"},
+		{"fewer samples", one(func(b *builder) { b.samples = 1<<32 - 1; b.record(1, 0, tachyon.Full, 1, 0, 0) }), "the data holds 1 samples"},
+		{"more threads", one(func(b *builder) {
+			b.samples = 2
+			b.record(1, 0, tachyon.Full, 1, 0, 0)
+			b.record(1, 1, tachyon.Full, 1, 0, 0)
+		}), "thread 1 of interpreter 1 is one more than the 1 threads"},
+		{"fewer threads", one(func(b *builder) { b.threads = 1<<32 - 1; b.record(1, 0, tachyon.Full, 1, 0, 0) }), "the data holds 1 threads"},
+		{"strings past the table", one(func(b *builder) { b.strings = nil }), "string 0 of 0"},
+		{"line", one(func(b *builder) { b.frames[0][2] = 1 << 31 }), "frame 0 of 1: 2147483648 does not fit into 32 bits"},
+		{"frames cut", one(func(b *builder) { b.frames = nil; b.frameData, b.count = []byte{0, 0, 0x80}, 1 }), "frame 0 of 1: the data ends here"},
+		{"frames", one(func(b *builder) { b.frameData, b.count = make([]byte, 8), 3 }), "4 frames do not fit into 11 bytes"},
+		{"after the frames", one(func(b *builder) { b.frameData = make([]byte, 8) }), "bytes between frame table and footer"},
+		{"empty zstd region", one(func(b *builder) { b.zstd = true }), "offset 64: the compressed samples are cut short"},
+		{"bomb of one record", one(func(b *builder) {
+			b.samples = 1
+			b.data = make([]byte, 64<<20)
+			b.data[12] = tachyon.Full
+			b.data[13] = 1
+			copy(b.data[15:], "\xff\xff\x3f") // depth 1<<20 - 1
+			b.compress(t)
+		}), "the decompressed samples: "},
+		{"bomb of stacks", one(func(b *builder) {
+			b.samples, b.threads = 100, 100
+			zeros := make([]byte, 1<<20)
+			for i := range 20 {
+				b.record(uint64(i), 0, tachyon.Full, 1, 0, 1<<20)
+				b.data = append(b.data, zeros...)
+			}
+			b.compress(t)
+		}), "need more memory than a file of this size may take"},
+		{"bomb of threads", one(func(b *builder) {
+			// 16 bytes a thread, 3 in the file.
+			b.samples, b.threads = 1<<32-1, 1<<32-1
+			for i := range 1 << 20 {
+				b.record(uint64(i), uint32(i&7), tachyon.Full, 1, 0, 0)
+			}
+			b.compress(t)
+		}), "the data holds 1048576 samples"},
+		{"bomb of nothing", one(func(b *builder) { b.data = make([]byte, 100<<20); b.compress(t) }), "more than 65536 records without a sample"},
+		{"window", one(func(b *builder) {
+			var out bytes.Buffer
+			z, err := zstd.NewWriter(&out, zstd.WithWindowSize(64<<20), zstd.WithEncoderConcurrency(1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 100 {
+				z.Write(make([]byte, 1<<20))
+			}
+			z.Close()
+			b.data, b.zstd = out.Bytes(), true
+		}), "zstd: window size exceeded"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			data := c.file.bytes()
+			var err error
+			n := allocated(func() { _, err = readBytes(data) })
+			check(t, err, "", c.want)
+			if bound := memoryBound(len(data)); n > bound {
+				t.Errorf("%d bytes allocated for a file of %d, want at most %d", n, len(data), bound)
+			}
+		})
+	}
+}
+
+// TestZstdFrames accepts any number of whole frames, and nothing else.
+func TestZstdFrames(t *testing.T) {
+	b := builder{samples: 2, threads: 1, strings: []string{""}, frames: [][3]int64{{0, 0, 1}}}
+	b.record(1, 0, tachyon.Full, 1, 0, 1, 0)
+	b.record(1, 0, tachyon.Repeat, 1, 1, 0)
+	data := b.data
+	skippable := append([]byte{0x5a, 0x2a, 0x4d, 0x18, 4, 0, 0, 0}, "junk"...)
+	join := func(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
+	var streamed bytes.Buffer
+	z, err := zstd.NewWriter(&streamed, zstd.WithEncoderCRC(true), zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	z.Write(data)
+	z.Flush()
+	z.Close()
+	whole := compress(t, data)
+	for _, c := range []struct {
+		name   string
+		region []byte
+		want   string
+	}{
+		{"one", whole, ""},
+		{"with content checksum", streamed.Bytes(), ""},
+		{"two", join(compress(t, data[:9]), compress(t, data[9:])), ""},
+		{"many", join(compress(t, data[:3]), compress(t, nil), compress(t, data[3:20]), compress(t, data[20:])), ""},
+		{"skippable first", join(skippable, whole), "offset 64: no zstd frame"},
+		{"skippable last", join(whole, skippable), "no zstd frame"},
+		{"a byte of junk", join(whole, []byte{0}), "are cut short"},
+		{"a byte of a frame", join(whole, whole[:1]), "are cut short"},
+		{"three bytes of junk", join(whole, []byte{1, 2, 3}), "are cut short"},
+		{"four bytes of junk", join(whole, []byte{1, 2, 3, 4}), "no zstd frame"},
+		{"cut", whole[:len(whole)-1], "are cut short"},
+		{"cut checksum", streamed.Bytes()[:streamed.Len()-1], "are cut short"},
+		{"wrong checksum", join(streamed.Bytes()[:streamed.Len()-1], []byte{^streamed.Bytes()[streamed.Len()-1]}), "offset 99: zstd: "},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := b
+			f.data, f.zstd = c.region, true
+			n, err := readBytes(f.bytes())
+			check(t, err, "", c.want)
+			if c.want == "" && n != 2 {
+				t.Errorf("%d samples", n)
+			}
+		})
+	}
+}
+
+// TestSparse opens a file that seems to have terabytes of tables.
+func TestSparse(t *testing.T) {
+	b := builder{}
+	path := filepath.Join(t.TempDir(), "sparse.tach")
+	if err := os.WriteFile(path, b.bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, 2<<30); err != nil {
+		t.Skip(err)
+	}
+	_, err := reader.Open(path)
+	var format *reader.FormatError
+	if !errors.As(err, &format) || !strings.Contains(err.Error(), "tables of 2147483584 bytes are more than") {
+		t.Error(err)
+	}
+}
+
+// FuzzReader reads anything: no panic, memory within bounds, and what comes out
+// is consistent with what the header and the tables say.
+func FuzzReader(f *testing.F) {
+	for _, folder := range []string{"bad", "cpython-3.15", "document-v2"} {
+		for _, path := range goldens(f, folder) {
+			b, err := os.ReadFile(path)
+			if err != nil {
+				f.Fatal(err)
+			}
+			if len(b) < 40_000 {
+				f.Add(b)
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		n := allocated(func() { fuzzRead(t, b) })
+		if bound := memoryBound(len(b)); n > bound {
+			t.Errorf("%d bytes allocated for a file of %d, want at most %d", n, len(b), bound)
+		}
+	})
+}
+
+func fuzzRead(t *testing.T, b []byte) {
+	r, err := reader.New(bytes.NewReader(b))
+	if err != nil {
+		var format *reader.FormatError
+		if !errors.As(err, &format) || format.Offset < 0 || format.Offset > int64(len(b)) || r != nil {
+			t.Fatalf("New: %v, %v", r, err)
+		}
+		return
+	}
+	defer r.Close()
+	r.Metadata()
+	r.VerifyChecksum()
+	type key struct {
+		thread      uint64
+		interpreter uint32
+	}
+	threads := map[key]bool{}
+	n := uint64(0)
+	for s, err := range r.Samples() {
+		if err != nil {
+			var format *reader.FormatError
+			if s != nil || !errors.As(err, &format) || format.Offset < 0 {
+				t.Fatalf("sample %d: %v, %v", n, s, err)
+			}
+			return
+		}
+		n++
+		for _, id := range s.Stack {
+			_ = r.Frames()[id]
+		}
+		if len(threads) < 1000 {
+			threads[key{s.Thread, s.Interpreter}] = true
+		}
+		if n == 100_000 { // enough of a bomb
+			return
+		}
+	}
+	h := r.Header()
+	if n != h.Samples || len(threads) < 1000 && uint64(len(threads)) > uint64(h.Threads) {
+		t.Fatalf("%d samples of %d threads, but no error with the header %+v", n, len(threads), h)
+	}
+}

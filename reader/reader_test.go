@@ -1,0 +1,505 @@
+package reader_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"github.com/gotach/profiler/internal/tachyon"
+	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/writer"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// collect returns copies of all samples.
+func collect(t interface{ Fatal(...any) }, r *reader.Reader) []reader.Sample {
+	var list []reader.Sample
+	for s, err := range r.Samples() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := *s
+		c.Stack = append([]uint32{}, s.Stack...)
+		list = append(list, c)
+	}
+	return list
+}
+
+// TestRoundTrip reads back whatever the writer was given: the samples of each
+// thread in their order, and the tables.
+func TestRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		o := writer.Options{
+			Layout:       rapid.SampledFrom([]writer.Layout{writer.Document, writer.CPython315}).Draw(t, "layout"),
+			Uncompressed: rapid.Bool().Draw(t, "uncompressed"),
+			Start:        rapid.Uint64().Draw(t, "start"),
+			Interval:     rapid.Uint64().Draw(t, "interval"),
+		}
+		f := &seekBuffer{}
+		w, err := writer.New(f, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := rapid.SliceOfN(rapid.String(), 1, 10).Draw(t, "names")
+		var ids []uint32
+		for range rapid.IntRange(1, 300).Draw(t, "frames") {
+			ids = append(ids, w.Intern(reader.Frame{
+				File: rapid.SampledFrom(names).Draw(t, "file"),
+				Func: rapid.SampledFrom(names).Draw(t, "func"),
+				Line: rapid.Int32().Draw(t, "line"),
+			}))
+		}
+		stack := rapid.SliceOfN(rapid.SampledFrom(ids), 0, 40)
+		type key struct {
+			thread      uint64
+			interpreter uint32
+		}
+		keys := []key{{1, 0}, {1, 1}, {2, 0}, {1 << 63, 1<<32 - 1}, {0, 0}}
+		want := map[key][]reader.Sample{}
+		latest := map[key][]uint32{}
+		for range rapid.IntRange(0, 200).Draw(t, "samples") {
+			k := rapid.SampledFrom(keys).Draw(t, "thread")
+			s := reader.Sample{Thread: k.thread, Interpreter: k.interpreter,
+				Status: reader.Status(rapid.Byte().Draw(t, "status")), Time: rapid.Uint64().Draw(t, "time")}
+			switch last := latest[k]; rapid.IntRange(0, 3).Draw(t, "change") {
+			case 0:
+				s.Stack = stack.Draw(t, "stack")
+			case 1: // the same
+				s.Stack = last
+			case 2: // a call
+				s.Stack = append(stack.Draw(t, "push"), last...)
+			case 3: // returns and calls
+				s.Stack = append(stack.Draw(t, "push"), last[min(len(last), rapid.IntRange(0, 9).Draw(t, "pop")):]...)
+			}
+			if err := w.Write(&s); err != nil {
+				t.Fatal(err)
+			}
+			s.Stack = append([]uint32{}, s.Stack[:min(len(s.Stack), tachyon.MaxDepth)]...)
+			latest[k] = s.Stack
+			want[k] = append(want[k], s)
+		}
+		// With metadata comes a checksum.
+		if err := w.AddMetadata(tachyon.KindSession, tachyon.Session{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+
+		r, err := reader.New(bytes.NewReader(f.b))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		got := map[key][]reader.Sample{}
+		for _, s := range collect(t, r) {
+			k := key{s.Thread, s.Interpreter}
+			got[k] = append(got[k], s)
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Fatalf("samples differ (-written +read):\n%s", d)
+		}
+		if h := r.Header(); h.Layout != o.Layout || h.Start != o.Start || h.Interval != o.Interval || int(h.Threads) != len(want) {
+			t.Fatalf("header %+v", h)
+		}
+		if present, err := r.VerifyChecksum(); !present || err != nil {
+			t.Fatalf("VerifyChecksum: %t, %v", present, err)
+		}
+	})
+}
+
+// TestConversion carries everything CPython's own file says through a writer
+// into an equal one.
+func TestConversion(t *testing.T) {
+	for _, path := range goldens(t, "cpython-3.15") {
+		if strings.Contains(path, "zstd") {
+			continue
+		}
+		in, err := reader.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer in.Close()
+		h := in.Header()
+		f := &seekBuffer{}
+		w, err := writer.New(f, writer.Options{Layout: h.Layout, Uncompressed: true, Start: h.Start, Interval: h.Interval,
+			CPython: &writer.CPythonInfo{Version: h.Python, Config: h.Config, Stats: (*writer.CPythonStats)(in.Statistics())}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range in.Frames() {
+			w.Intern(f)
+		}
+		for s, err := range in.Samples() {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := w.Write(s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		out, err := reader.New(bytes.NewReader(f.b))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ho := out.Header()
+		ho.StringOffset, ho.FrameOffset = h.StringOffset, h.FrameOffset
+		if d := cmp.Diff(h, ho); d != "" {
+			t.Errorf("%s: header differs:\n%s", path, d)
+		}
+		if d := cmp.Diff(in.Statistics(), out.Statistics()); d != "" {
+			t.Errorf("%s: statistics differ:\n%s", path, d)
+		}
+		if d := cmp.Diff(in.Frames(), out.Frames()); d != "" {
+			t.Errorf("%s: frames differ:\n%s", path, d)
+		}
+	}
+}
+
+// TestByteOrder reads the same file in both layouts and orders.
+func TestByteOrder(t *testing.T) {
+	want := []reader.Sample{
+		{Thread: 1 << 40, Interpreter: 7, Status: 3, Time: 1010, Stack: []uint32{1, 0}},
+		{Thread: 1 << 40, Interpreter: 7, Status: 2, Time: 1020, Stack: []uint32{1, 0}},
+		{Thread: 1 << 40, Interpreter: 7, Status: 1, Time: 1320, Stack: []uint32{0}},
+		{Thread: 1 << 40, Interpreter: 7, Status: 1, Time: 1319, Stack: []uint32{1, 1, 0}},
+	}
+	for _, layout := range []tachyon.Layout{tachyon.Document, tachyon.CPython315} {
+		for _, order := range []binary.AppendByteOrder{binary.LittleEndian, binary.BigEndian} {
+			b := builder{layout: layout, order: order, samples: 4, threads: 1, strings: []string{"f", "a.go", "g"}, frames: [][3]int64{{1, 0, -1}, {1, 2, 1 << 31 >> 1}}}
+			b.record(1<<40, 7, tachyon.Full, 10, 3, 2, 1, 0)
+			b.record(1<<40, 7, tachyon.Repeat, 1, 10, 2)
+			b.record(1<<40, 7, tachyon.PopPush, 300, 1, 1, 0)
+			b.record(1<<40, 7, tachyon.Suffix, 1<<64-1, 1, 1, 2, 1, 1)
+			t.Run(fmt.Sprint(layout, order), func(t *testing.T) {
+				r, err := reader.New(bytes.NewReader(b.bytes()))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if d := cmp.Diff(want, collect(t, r)); d != "" {
+					t.Errorf("samples differ (-want +got):\n%s", d)
+				}
+				if d := cmp.Diff([]reader.Frame{{File: "a.go", Func: "f", Line: -1}, {File: "a.go", Func: "g", Line: 1 << 30}}, r.Frames()); d != "" {
+					t.Errorf("frames differ (-want +got):\n%s", d)
+				}
+				if r.Header().BigEndian != (order == binary.BigEndian) {
+					t.Error("wrong byte order in the header")
+				}
+			})
+		}
+	}
+}
+
+// TestLongRecords has records that are many times the decoder's buffer.
+func TestLongRecords(t *testing.T) {
+	const n = 300_000
+	b := builder{samples: n + 1, threads: 1, strings: []string{""}}
+	for i := range 20_000 {
+		b.frames = append(b.frames, [3]int64{0, 0, int64(i)})
+	}
+	stack := []uint64{5, 0, n} // delta, status, depth
+	for i := range n {
+		stack = append(stack, uint64(i%len(b.frames)))
+	}
+	b.record(1, 0, tachyon.Full, stack...)
+	repeat := []uint64{n}
+	for i := range n {
+		repeat = append(repeat, uint64(i*i), uint64(i&0x7f))
+	}
+	b.record(1, 0, tachyon.Repeat, repeat...)
+	for _, compressed := range []bool{false, true} {
+		if compressed {
+			b.compress(t)
+		}
+		r, err := reader.New(bytes.NewReader(b.bytes()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		i, time := 0, uint64(1005)
+		for s, err := range r.Samples() {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if i > 0 {
+				time += uint64((i - 1) * (i - 1))
+				if s.Status != reader.Status((i-1)&0x7f) {
+					t.Fatalf("sample %d: status %d", i, s.Status)
+				}
+			}
+			if s.Time != time || len(s.Stack) != n || s.Stack[n-1] != (n-1)%20_000 || s.Stack[40_001] != 1 {
+				t.Fatalf("sample %d: time %d, %d frames; want %d", i, s.Time, len(s.Stack), time)
+			}
+			i++
+		}
+		if i != n+1 {
+			t.Errorf("%d samples", i)
+		}
+	}
+}
+
+// TestMetadata reads gotach's objects and nothing else from the spare strings.
+func TestMetadata(t *testing.T) {
+	f := &seekBuffer{}
+	w, err := writer.New(f, writer.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.WriteFrames(&writer.Sample{Thread: 9}, []writer.Frame{{File: `{"gotach":"session","program":"not me"}`, Func: "f"}}); err != nil {
+		t.Fatal(err)
+	}
+	want := &reader.Metadata{
+		Session:    &tachyon.Session{Program: "app", PID: 7, VCS: map[string]string{"vcs": "git"}},
+		Goroutines: []tachyon.Goroutine{{ID: 1}, {ID: 9, Parent: 1, CreatedBy: "main.main", Labels: []tachyon.LabelSpan{{From: 3, Labels: map[string]string{"a": "b"}}}}},
+		PCs:        &tachyon.LeafPCs{TextStart: 4096, TextSize: 100, PCs: []tachyon.LeafPC{{Addr: 4100, CPU: 1, Wall: 2}}},
+	}
+	for _, add := range []struct {
+		kind string
+		v    any
+	}{{tachyon.KindSession, want.Session}, {tachyon.KindGoroutines, want.Goroutines[:1]}, {"future", map[string]int{"x": 1}},
+		{tachyon.KindGoroutines, want.Goroutines[1:]}, {tachyon.KindPCs, want.PCs}} {
+		if err := w.AddMetadata(add.kind, add.v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := reader.New(bytes.NewReader(f.b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := r.Metadata()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Checksum == nil {
+		t.Fatal("no checksum")
+	}
+	want.Checksum = got.Checksum
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("metadata differs (-want +got):\n%s", d)
+	}
+	if list := r.MetadataObjects(); len(list) != 6 || list[2] != `{"gotach":"future","x":1}` {
+		t.Errorf("objects %q", list)
+	}
+
+	f.b[70] ^= 1
+	r, err = reader.New(bytes.NewReader(f.b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	present, err := r.VerifyChecksum()
+	if !present || !errors.Is(err, reader.ErrChecksum) {
+		t.Errorf("VerifyChecksum of a changed file: %t, %v", present, err)
+	}
+}
+
+func TestMetadataForeignOrBroken(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		want string // part of the error
+	}{
+		{"", ""}, {"main.go", ""}, {"{", ""}, {`{"a":1,"gotach":"session"}`, ""}, {`{"gotach":1}`, ""}, {`["gotach"]`, ""}, {`{"gotach"`, ""},
+		{`{"gotach":"later","x":[1]}`, ""},
+		{`{"gotach":"session","pid":"x"}`, `metadata of kind "session"`},
+		{`{"gotach":"goroutines","goroutines":[`, `metadata of kind "goroutines"`},
+		{`{"gotach":"later"`, `metadata of kind "later": not a JSON object`},
+	} {
+		b := builder{strings: []string{c.text}}
+		r, err := reader.New(bytes.NewReader(b.bytes()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := r.Metadata()
+		if c.want == "" {
+			if err != nil || m.Session != nil {
+				t.Errorf("%q: %+v, %v", c.text, m, err)
+			}
+			continue
+		}
+		var format *reader.FormatError
+		if !errors.As(err, &format) || format.Offset != 64 || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: error %v, want %q at 64", c.text, err, c.want)
+		}
+	}
+	b := builder{strings: []string{`{"gotach":"session"}`, `{"gotach":"session"}`}}
+	r, err := reader.New(bytes.NewReader(b.bytes()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Metadata(); err == nil {
+		t.Error("two sessions gave no error")
+	}
+}
+
+// TestClose lets iterations run into Close, and uses strings afterwards.
+func TestClose(t *testing.T) {
+	r, err := reader.Open(filepath.Join(testdata, "cpython-3.15", "big.zstd.bin"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			if n, err := drain(r); err != nil && !errors.Is(err, os.ErrClosed) {
+				t.Errorf("after %d samples: %v", n, err)
+			}
+		})
+	}
+	runtime.Gosched()
+	for range 2 {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	wg.Wait()
+	if _, err := drain(r); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("Samples after Close: %v", err)
+	}
+	names := 0
+	for _, f := range r.Frames() {
+		names += strings.Count(f.File, ".go")
+	}
+	if names < 1000 {
+		t.Errorf("%d names", names)
+	}
+}
+
+// TestBreak leaves an iteration early and starts another.
+func TestBreak(t *testing.T) {
+	r, err := reader.Open(filepath.Join(testdata, "document-v2", "rle.zstd.bin"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	all := collect(t, r)
+	for stop := range 50 {
+		var got []reader.Sample
+		for s, err := range r.Samples() {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(got) == stop {
+				break
+			}
+			c := *s
+			c.Stack = slices.Clone(s.Stack)
+			got = append(got, c)
+		}
+		if d := cmp.Diff(all[:stop], got, cmp.Transformer("nil", func(s []uint32) int { return len(s) })); stop > 0 && d != "" {
+			t.Fatalf("up to %d: %s", stop, d)
+		}
+	}
+}
+
+// TestTruncatedWhileOpen cuts a file that is being read: an error says so,
+// where a mapping would otherwise kill the process.
+func TestTruncatedWhileOpen(t *testing.T) {
+	b, err := os.ReadFile(filepath.Join(testdata, "document-v2", "big.zstd.bin"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "cut.tach")
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, err := reader.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	n := 0
+	for _, err = range r.Samples() {
+		if err != nil {
+			break
+		}
+		if n++; n == 10 {
+			if err := os.Truncate(path, 4096); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var format *reader.FormatError
+	if !errors.As(err, &format) || format.File != path {
+		t.Fatalf("after %d samples of %d: error %v", n, r.Header().Samples, err)
+	}
+	t.Log(err)
+	if _, err := r.Metadata(); err != nil {
+		t.Error(err) // it is in memory
+	}
+}
+
+// TestManyThreads has thousands of threads that differ in either id and come in
+// no order, so that each is found by its ids alone.
+func TestManyThreads(t *testing.T) {
+	const threads, samples = 20_000, 200_000
+	b := builder{samples: samples, strings: []string{""}}
+	for i := range 100 {
+		b.frames = append(b.frames, [3]int64{0, 0, int64(i)})
+	}
+	rnd := rand.New(rand.NewPCG(3, 4))
+	type state struct {
+		time  uint64
+		stack []uint32
+	}
+	states := map[[2]uint64]*state{}
+	var want []reader.Sample
+	for range samples {
+		n := rnd.Uint64N(threads)
+		k := [2]uint64{n / 4 << 40, n % 4}
+		s := states[k]
+		if s == nil {
+			s = &state{time: 1000}
+			states[k] = s
+		}
+		delta := rnd.Uint64N(1 << rnd.UintN(64))
+		s.time += delta
+		pop := rnd.IntN(len(s.stack) + 1)
+		push := rnd.IntN(8)
+		numbers := []uint64{delta, 1, uint64(pop), uint64(push)}
+		stack := []uint32{}
+		for range push {
+			f := rnd.Uint32N(100)
+			stack = append(stack, f)
+			numbers = append(numbers, uint64(f))
+		}
+		s.stack = append(stack, s.stack[pop:]...)
+		b.record(k[0], uint32(k[1]), tachyon.PopPush, numbers...)
+		want = append(want, reader.Sample{Thread: k[0], Interpreter: uint32(k[1]), Status: 1, Time: s.time, Stack: s.stack})
+	}
+	b.threads = uint32(len(states))
+	r, err := reader.New(bytes.NewReader(b.bytes()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := 0
+	for s, err := range r.Samples() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if w := want[i]; s.Thread != w.Thread || s.Interpreter != w.Interpreter || s.Time != w.Time || s.Status != w.Status || !slices.Equal(s.Stack, w.Stack) {
+			t.Fatalf("sample %d: %+v, want %+v", i, *s, w)
+		}
+		i++
+	}
+	if i != samples {
+		t.Errorf("%d samples", i)
+	}
+}

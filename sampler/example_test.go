@@ -1,0 +1,55 @@
+package sampler_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gotach/profiler/sampler"
+	"github.com/gotach/profiler/writer"
+)
+
+// Samples go into a file as they come; what is known of each goroutine follows at the end.
+func ExampleStart() {
+	dir, _ := os.MkdirTemp("", "")
+	defer os.RemoveAll(dir)
+	start := time.Now()
+	w, err := writer.Create(filepath.Join(dir, "app.tach"), writer.Options{
+		Start:    uint64(start.UnixMicro()),
+		Interval: 1000,
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	s, err := sampler.Start(sampler.Config{Start: start, Source: sampler.Portable}, w)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	time.Sleep(50 * time.Millisecond) // what the program does
+	if err := s.Stop(); err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println(s.Stats().Samples > 0, s.Goroutines()[0].ID)
+	if err := w.Close(); err != nil {
+		fmt.Println(err)
+	}
+	// Output: true 1
+}
+
+// Stats can be asked for at any time.
+func ExampleSampler_Stats() {
+	s, err := sampler.Start(sampler.Config{Source: sampler.Portable, Budget: 50}, &count{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer s.Stop()
+	for s.Stats().TicksReached == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	fmt.Println(s.Stats().Source)
+	// Output: portable
+}
