@@ -3,6 +3,7 @@ package dcpi
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -97,4 +98,93 @@ func (p *Profile) WriteFile(name string) error {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
+}
+
+// ReadDatabase reads all profiles of a database, or below one of its
+// directories. Files of other formats and those whose names begin with a dot are
+// passed over; a profile that is broken is an error.
+func ReadDatabase(db string, o Options) (ps []*Profile, err error) {
+	err = walk(db, func(path string) error {
+		p, err := ReadFile(path, o)
+		ps = append(ps, p)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(ps) == 0 {
+		return nil, fmt.Errorf("%s: no DCPI profile is in it", db)
+	}
+	return ps, nil
+}
+
+// IsDatabase says whether there is a profile in a directory, or as far below it
+// as databases have them.
+func IsDatabase(dir string) bool {
+	found := false
+	walk(dir, func(string) error {
+		found = true
+		return fs.SkipAll
+	})
+	return found
+}
+
+// walk calls f with each file below db that looks like a profile.
+func walk(db string, f func(path string) error) error {
+	return filepath.WalkDir(db, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(db, path)
+		if err != nil {
+			return err
+		}
+		// <epoch>/<host>/<file>: what is deeper is something else.
+		if d.IsDir() && strings.Count(rel, string(filepath.Separator)) > 1 {
+			return fs.SkipDir
+		}
+		if !d.Type().IsRegular() || strings.HasPrefix(d.Name(), ".") {
+			return nil
+		}
+		head, err := readHead(path)
+		if err != nil || !Sniff(head) {
+			return err
+		}
+		return f(path)
+	})
+}
+
+func readHead(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	head := make([]byte, sniffSize)
+	n, err := io.ReadFull(f, head)
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		err = nil
+	}
+	return head[:n], err
+}
+
+// sniffSize is how much of a file tells whether it is a DCPI profile.
+const sniffSize = 4096
+
+// Sniff tells a profile by its first bytes: whole lines "word value", words of
+// DCPI's among them.
+func Sniff(head []byte) bool {
+	known := 0
+	for text := string(head); ; {
+		line, rest, whole := strings.Cut(text, "\n")
+		switch {
+		case !whole || isTerminator(line):
+			return known >= 3
+		case Line(line).check() != nil:
+			return false
+		case syntax[Line(line).Word()].required:
+			known++
+		}
+		text = rest
+	}
 }

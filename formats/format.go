@@ -49,6 +49,9 @@ func init() { // a function, since formats use the table themselves
 	table = []*Format{
 		tach,
 		cpython315,
+		spxReport, // before pprof, which is gzipped, too
+		dcpiDatabase,
+		dcpiText,
 		pprof,
 		folded,
 		jsonLines,
@@ -135,8 +138,10 @@ type Options struct {
 	From string // name of the input's format; "": found out
 
 	Uncompressed bool // tach, cpython315: write without compression
-	Goroutines   bool // collapsed: each stack begins with its goroutine
+	Goroutines   bool // collapsed: each stack begins with its goroutine; spx: one report a goroutine
 	CPU          bool // collapsed: weigh by CPU time, not wall time
+	Microseconds bool // spx: write times in µs with decimals, as the format's document has them
+	Lax          bool // dcpi: read files without version and tstart, too
 
 	// Progress is called now and then in the course of long work, with how much
 	// is done and how much there is. May be nil.

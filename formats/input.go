@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
 	"os"
 
@@ -37,13 +38,19 @@ const headSize = 4096
 func newSource(path string) (*Source, error) {
 	s := &Source{Name: path, Path: path}
 	fi, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		// An SPX report goes by the name that its two files have in common.
+		if pair, e := os.Stat(path + ".json"); e == nil {
+			s.Path, fi, err = path+".json", pair, nil
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
 	if s.dir = fi.IsDir(); s.dir {
 		return s, nil
 	}
-	f, err := os.Open(path)
+	f, err := os.Open(s.Path)
 	if err != nil {
 		return nil, err
 	}

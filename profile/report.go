@@ -79,8 +79,8 @@ type Row struct {
 
 // A Metric is one measure of a function, in the units of the format it is from.
 type Metric struct {
-	Inclusive int64 `json:"inc"`
-	Exclusive int64 `json:"exc"`
+	Inclusive float64 `json:"inc"`
+	Exclusive float64 `json:"exc"`
 }
 
 // New makes a report.

@@ -48,9 +48,9 @@ func FromSamples(r *reader.Reader, samples iter.Seq2[*reader.Sample, error]) (*P
 		}
 		weight := a.p.Interval
 		if t.seen {
-			if weight = 0; s.Time > t.time {
-				weight = micros(s.Time - t.time)
-			}
+			// Times wrap modulo 2^64; what went more than half of that forward
+			// went back, and a clock that goes back gives no weight.
+			weight = micros(uint64(max(0, int64(s.Time-t.time))))
 		}
 		t.seen, t.time = true, s.Time
 		end = max(end, since)

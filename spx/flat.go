@@ -12,8 +12,29 @@ type FunctionTotals struct {
 	Exc []float64 // without
 }
 
-// frame is an open call.
-type frame struct {
+// Flat reads all events and returns what each function took, in the order of
+// the report's functions.
+func (r *Reader) Flat() ([]FunctionTotals, error) {
+	f := newFlat(len(r.meta.EnabledMetrics))
+	for e, err := range r.Events() {
+		if err != nil {
+			return nil, err
+		}
+		f.add(e)
+	}
+	return f.list(r.Functions()), nil
+}
+
+// flat adds events up by function.
+type flat struct {
+	metrics   int
+	totals    map[uint32]*FunctionTotals
+	innermost map[uint32]int32 // open call of each function
+	stack     []call
+}
+
+// call is an open one.
+type call struct {
 	fn       uint32
 	same     int32     // index of the next open call of the same function outwards, -1: none
 	cycle    int32     // how many there are
@@ -21,75 +42,79 @@ type frame struct {
 	children []float64 // what is not its own, so far
 }
 
-// Flat reads all events and returns what each function took, in the order of
-// the report's functions.
-func (r *Reader) Flat() ([]FunctionTotals, error) {
-	metrics := len(r.meta.EnabledMetrics)
-	totals := map[uint32]*FunctionTotals{}
-	innermost := map[uint32]int32{} // open call of each function
-	var stack []frame
-	for e, err := range r.Events() {
-		if err != nil {
-			return nil, err
+func newFlat(metrics int) *flat {
+	return &flat{metrics: metrics, totals: map[uint32]*FunctionTotals{}, innermost: map[uint32]int32{}}
+}
+
+func (f *flat) add(e *Event) {
+	if e.Enter {
+		f.enter(e)
+	} else {
+		f.leave(e)
+	}
+}
+
+func (f *flat) enter(e *Event) {
+	same, ok := f.innermost[e.Function]
+	if !ok {
+		same = -1
+	}
+	depth := len(f.stack)
+	f.innermost[e.Function] = int32(depth)
+	if depth < cap(f.stack) { // with the slices of a call that has ended
+		f.stack = f.stack[:depth+1]
+	} else {
+		f.stack = append(f.stack, call{})
+	}
+	c := &f.stack[depth]
+	c.fn, c.same, c.cycle = e.Function, same, 0
+	if same >= 0 {
+		c.cycle = f.stack[same].cycle + 1
+	}
+	if c.start == nil {
+		c.start, c.children = make([]float64, f.metrics), make([]float64, f.metrics)
+	}
+	copy(c.start, e.Values)
+	clear(c.children)
+}
+
+func (f *flat) leave(e *Event) {
+	c := &f.stack[len(f.stack)-1]
+	f.stack = f.stack[:len(f.stack)-1]
+	t := f.totals[c.fn]
+	if t == nil {
+		t = &FunctionTotals{Inc: make([]float64, f.metrics), Exc: make([]float64, f.metrics)}
+		f.totals[c.fn] = t
+	}
+	t.Called++
+	t.MaxCycleDepth = max(t.MaxCycleDepth, int(c.cycle))
+	for i, v := range e.Values {
+		inc := v - c.start[i]
+		exc := inc - c.children[i]
+		if len(f.stack) > 0 {
+			f.stack[len(f.stack)-1].children[i] += inc
 		}
-		if e.Enter {
-			same, ok := innermost[e.Function]
-			if !ok {
-				same = -1
-			}
-			innermost[e.Function] = int32(len(stack))
-			if len(stack) < cap(stack) { // with the values of a call that has ended
-				stack = stack[:len(stack)+1]
-			} else {
-				stack = append(stack, frame{})
-			}
-			f := &stack[len(stack)-1]
-			f.fn, f.same, f.cycle = e.Function, same, 0
-			if same >= 0 {
-				f.cycle = stack[same].cycle + 1
-			}
-			if f.start == nil {
-				f.start, f.children = make([]float64, metrics), make([]float64, metrics)
-			}
-			copy(f.start, e.Values)
-			clear(f.children)
-			continue
-		}
-		f := &stack[len(stack)-1]
-		stack = stack[:len(stack)-1]
-		t := totals[f.fn]
-		if t == nil {
-			t = &FunctionTotals{Inc: make([]float64, metrics), Exc: make([]float64, metrics)}
-			totals[f.fn] = t
-		}
-		t.Called++
-		t.MaxCycleDepth = max(t.MaxCycleDepth, int(f.cycle))
-		for i, v := range e.Values {
-			inc := v - f.start[i]
-			exc := inc - f.children[i]
-			if len(stack) > 0 {
-				stack[len(stack)-1].children[i] += inc
-			}
-			if f.same >= 0 {
-				// Its own time is that of the function's outer call, too.
-				stack[f.same].children[i] -= exc
-			} else {
-				t.Inc[i] += inc
-				t.Exc[i] += exc
-			}
-		}
-		if f.same >= 0 {
-			innermost[f.fn] = f.same
+		if c.same >= 0 {
+			// Its own time is that of the function's outer call, too.
+			f.stack[c.same].children[i] -= exc
 		} else {
-			delete(innermost, f.fn)
+			t.Inc[i] += inc
+			t.Exc[i] += exc
 		}
 	}
-	var out []FunctionTotals
-	for i, fn := range r.Functions() {
-		if t := totals[uint32(i)]; t != nil {
+	if c.same >= 0 {
+		f.innermost[c.fn] = c.same
+	} else {
+		delete(f.innermost, c.fn)
+	}
+}
+
+func (f *flat) list(functions []Function) (out []FunctionTotals) {
+	for i, fn := range functions {
+		if t := f.totals[uint32(i)]; t != nil {
 			t.Function = fn
 			out = append(out, *t)
 		}
 	}
-	return out, nil
+	return out
 }

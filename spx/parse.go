@@ -22,6 +22,11 @@ func (r *Reader) parse(line []byte, e *Event) error {
 		return r.bad("event %.60q: second field is not 1 or 0", line)
 	}
 	e.Function, e.Enter, e.Line = n, flag[0] == '1', 0
+	if r.events == 0 {
+		// SPX itself writes a zero as 0. Who writes 0.0000 follows the format's
+		// other description, in which times are microseconds.
+		r.micros = bytes.HasPrefix(rest, []byte("0.0"))
+	}
 	for i := range e.Values {
 		var field []byte
 		field, rest, _ = bytes.Cut(rest, []byte{' '})

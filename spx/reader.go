@@ -68,6 +68,7 @@ type Reader struct {
 	recent    [window]uint32 // functions; event i is at i % window
 	events    int64
 	compact   bool // 0.5
+	micros    bool // times have decimals from the first one on, so they are in µs
 	last      []float64
 	open      []uint32 // functions of the open calls
 	exits     int64
@@ -299,4 +300,24 @@ func (r *Reader) Functions() []Function {
 		return nil
 	}
 	return r.functions
+}
+
+// Keys returns the keys of the reports in a directory, in order.
+func Keys(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]bool{}
+	for _, e := range entries {
+		names[e.Name()] = true
+	}
+	var keys []string
+	for _, e := range entries {
+		key, ok := strings.CutSuffix(e.Name(), ".json")
+		if ok && (names[key+".txt.gz"] || names[key+".txt.zst"]) {
+			keys = append(keys, key)
+		}
+	}
+	return keys, nil
 }

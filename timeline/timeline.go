@@ -15,6 +15,7 @@ package timeline
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 	"time"
@@ -104,7 +105,11 @@ type builder struct {
 }
 
 // FromTachyon reads all samples of a file.
-func FromTachyon(r *reader.Reader) (*Timeline, error) {
+func FromTachyon(r *reader.Reader) (*Timeline, error) { return FromSamples(r, r.Samples()) }
+
+// FromSamples is FromTachyon with the file's samples passed through something
+// else, such as what shows progress.
+func FromSamples(r *reader.Reader, samples iter.Seq2[*reader.Sample, error]) (*Timeline, error) {
 	m, err := r.Metadata()
 	if err != nil {
 		return nil, err
@@ -125,7 +130,7 @@ func FromTachyon(r *reader.Reader) (*Timeline, error) {
 	if m.Session != nil && !m.Session.Start.IsZero() {
 		b.Start = m.Session.Start
 	}
-	for s, err := range r.Samples() {
+	for s, err := range samples {
 		if err != nil {
 			return nil, err
 		}

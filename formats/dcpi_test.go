@@ -1,0 +1,218 @@
+package formats
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gotach/profiler/dcpi"
+	"github.com/gotach/profiler/internal/tachyon"
+	"github.com/gotach/profiler/profile"
+)
+
+const dcpiGoldens = "../dcpi/testdata"
+
+// leafSession is a session of the running test, with leaf addresses of two of
+// its functions, and the file's samples: 1000 on CPU or not of each.
+func leafSession(t *testing.T) (path string, image *dcpi.Image, symbols [2]string) {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("test binaries are ELF files only on Linux and a few more")
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err = dcpi.OpenImage(exe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := image.TextStart+image.TextSize/3, image.TextStart+image.TextSize/2
+	for i, addr := range []uint64{a, b} {
+		p, ok := image.Procedure(addr)
+		if !ok {
+			t.Fatalf("%#x is in no procedure", addr)
+		}
+		symbols[i] = p.Name
+	}
+	pcs := &tachyon.LeafPCs{
+		TextStart: image.TextStart, TextSize: image.TextSize,
+		PCs: []tachyon.LeafPC{{Addr: a, CPU: 700, Wall: 1000}, {Addr: b, Wall: 900}, {Addr: b + 1, Wall: 100}},
+	}
+	edit := func(s *tachyon.Session) { s.Executable, s.BuildID = exe, image.BuildID }
+	return session(t, edit, pcs), image, symbols
+}
+
+func dcpiFiles(t *testing.T, db string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(db, "*", "*", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+func TestDCPIOfASession(t *testing.T) {
+	in, _, symbols := leafSession(t)
+	db := filepath.Join(t.TempDir(), "db")
+	for n := uint64(1); n <= 2; n++ { // the second time adds
+		if err := Convert(in, db, "dcpi", Options{}); err != nil {
+			t.Fatal(err)
+		}
+		files := dcpiFiles(t, db)
+		if len(files) != 2 || !strings.HasSuffix(files[0], ".cpu_ns") || !strings.HasSuffix(files[1], ".wall_ns") {
+			t.Fatalf("files are %q", files)
+		}
+		for i, want := range []uint64{700, 2000} {
+			p, err := dcpi.ReadFile(files[i], dcpi.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, samples := p.Total(); samples != n*want {
+				t.Errorf("%s has %d samples, want %d", files[i], samples, n*want)
+			}
+		}
+	}
+
+	check := func(path string, samples int64, rows ...profile.Row) {
+		t.Helper()
+		o := Options{Warn: func(err error) { t.Errorf("%s: %v", path, err) }}
+		r, err := openInput(t, path, o).Report(profile.ReportOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Samples != samples || len(r.Rows) != len(rows) {
+			t.Errorf("%s: %d samples, %d rows, want %d, %d", path, r.Samples, len(r.Rows), samples, len(rows))
+			return
+		}
+		for i, row := range rows {
+			got := r.Rows[i]
+			if got.Name != row.Name || got.Self != row.Self || got.SelfCPU != row.SelfCPU {
+				t.Errorf("%s: row %d is %s %v, %v on CPU, want %s %v, %v", path, i, got.Name, got.Self, got.SelfCPU, row.Name, row.Self, row.SelfCPU)
+			}
+		}
+	}
+	files := dcpiFiles(t, db)
+	const s = time.Second
+	check(files[0], 1400, profile.Row{Name: symbols[0], Self: 1400 * s / 1000, SelfCPU: 1400 * s / 1000})
+	first, second := profile.Row{Name: symbols[0], Self: 2 * s}, profile.Row{Name: symbols[1], Self: 2 * s}
+	if symbols[1] < symbols[0] {
+		first, second = second, first
+	}
+	check(files[1], 4000, first, second)
+	// Both events together: time on CPU is part of the time.
+	for _, r := range []*profile.Row{&first, &second} {
+		if r.Name == symbols[0] {
+			r.SelfCPU = 1400 * s / 1000
+		}
+	}
+	check(db, 4000, first, second)
+}
+
+func TestDCPIWithoutItsExecutable(t *testing.T) {
+	var warnings []error
+	o := Options{Warn: func(err error) { warnings = append(warnings, err) }}
+	in := openInput(t, filepath.Join(dcpiGoldens, "1-go-sparse.dcpi"), o)
+	if in.Format.Name != "dcpi" {
+		t.Errorf("taken for %s", in.Format.Name)
+	}
+	r, err := in.Report(profile.ReportOptions{Top: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if row := r.Rows[0]; row.Name != "server+0x40f0c1" || row.Self != 1200*time.Millisecond || r.Left != 5 || r.Samples != 134 {
+		t.Errorf("got %+v", r)
+	}
+	if len(warnings) != 1 || !strings.Contains(warnings[0].Error(), "the executable /srv/app/server is gone") {
+		t.Errorf("warnings are %v", warnings)
+	}
+}
+
+func TestDCPICycles(t *testing.T) {
+	p, err := openInput(t, filepath.Join(dcpiGoldens, "2-unknown-lines.dcpi"), Options{}).Profile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// 47 samples of 63488 cycles at 333 MHz.
+	if wall, cpu := p.Total(); wall != 47*190654 || cpu != wall {
+		t.Errorf("%v, %v on CPU", wall, cpu)
+	}
+}
+
+func TestDumpDCPI(t *testing.T) {
+	in := openInput(t, filepath.Join(dcpiGoldens, "2-unknown-lines.dcpi"), Options{})
+	var b bytes.Buffer
+	if err := in.Dump(&b); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(b.String(), "\n")
+	for i, want := range map[int]string{
+		0:  `{"word":"version","value":"pdb-0.06"}`,
+		18: `{"word":"note","value":"café"}`,
+		20: `{"address":"0x12006cbb8","count":29}`,
+		25: `{"address":"0x12006cbe8","count":2}`,
+		26: "",
+	} {
+		if lines[i] != want {
+			t.Errorf("line %d is %s, want %s", i, lines[i], want)
+		}
+	}
+	if s, err := in.Verify(); err != nil || s != "1 profile, 2 chunks, 6 addresses, 47 samples" {
+		t.Errorf("%s, %v", s, err)
+	}
+}
+
+func TestDCPICat(t *testing.T) {
+	in := openInput(t, filepath.Join(dcpiGoldens, "1-go-sparse.dcpi"), Options{})
+	var got bytes.Buffer
+	if err := in.Write(&got, "dcpicat", Options{}); err != nil {
+		t.Fatal(err)
+	}
+	want, err := os.ReadFile(filepath.Join(dcpiGoldens, "1-go-sparse.cat"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.String() != string(want) {
+		t.Errorf("got\n%s", got.String())
+	}
+}
+
+func TestDCPINeedsAddresses(t *testing.T) {
+	sums := filepath.Join(t.TempDir(), "x.folded")
+	if err := os.WriteFile(sums, []byte("main;work 12\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for in, want := range map[string]string{
+		sums:                              "needs the addresses of instructions, and a collapsed file names functions",
+		session(t, nil, nil):              "its source (native) did not know them",
+		goldens + "/document-v2/tiny.bin": "was not recorded by gotach",
+	} {
+		err := Convert(in, filepath.Join(t.TempDir(), "db"), "dcpi", Options{})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %q", in, err, want)
+		}
+	}
+	err := Convert(filepath.Join(dcpiGoldens, "1-go-sparse.dcpi"), filepath.Join(t.TempDir(), "x.tach"), "", Options{})
+	if err == nil || !strings.Contains(err.Error(), "a dcpi file has only sums") {
+		t.Errorf("error is %v", err)
+	}
+}
+
+func TestDCPILax(t *testing.T) {
+	b, err := os.ReadFile(filepath.Join(dcpiGoldens, "1-go-sparse.dcpi"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "old")
+	if err := os.WriteFile(path, bytes.Replace(b, []byte("tstart\t401000\n"), nil, 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(path, Options{}); err == nil || !strings.Contains(err.Error(), "no tstart line") {
+		t.Errorf("error is %v", err)
+	}
+	openInput(t, path, Options{Lax: true})
+}
