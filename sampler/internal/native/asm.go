@@ -1,0 +1,67 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import "unsafe"
+
+// The handler may not call into the runtime, and with -race sync/atomic is the
+// race detector's, so it has its own few instructions.
+
+// handlerPC and restorerPC are the entries of the assembly that the kernel
+// calls and returns through.
+var handlerPC, restorerPC uintptr
+
+// getg returns the address of the calling goroutine's runtime.g.
+func getg() uintptr
+
+// rawSyscall does a system call without telling the scheduler. The result is
+// the kernel's: above errnoFloor it is a negated errno.
+func rawSyscall(n, a, b, c, d, e, f uintptr) uintptr
+
+// fence completes the loads before it before the loads after it, for the
+// processor and for the compiler.
+func fence()
+
+// cycles reads the processor's time counter; it costs next to nothing.
+func cycles() uint64
+
+func cas64(addr uintptr, old, new uint64) bool
+func add64(addr uintptr, delta uint64)
+func loadAcquire(addr uintptr) uint64
+func storeRelease(addr uintptr, v uint64)
+
+const errnoFloor = ^uintptr(4094)
+
+// The memory that is read and written by address is never the Go heap's as the
+// collector knows it; going through a pointer's own address keeps checkptr and
+// vet, which judge conversions of Go pointers, out of it.
+
+//go:nosplit
+//go:norace
+func load64(addr uintptr) uint64 {
+	return *(*uint64)(*(*unsafe.Pointer)(unsafe.Pointer(&addr)))
+}
+
+//go:nosplit
+//go:norace
+func load32(addr uintptr) uint32 {
+	return *(*uint32)(*(*unsafe.Pointer)(unsafe.Pointer(&addr)))
+}
+
+//go:nosplit
+//go:norace
+func load8(addr uintptr) uint8 {
+	return *(*uint8)(*(*unsafe.Pointer)(unsafe.Pointer(&addr)))
+}
+
+//go:nosplit
+//go:norace
+func store64(addr uintptr, v uint64) {
+	*(*uint64)(*(*unsafe.Pointer)(unsafe.Pointer(&addr))) = v
+}
+
+//go:nosplit
+//go:norace
+func store32(addr uintptr, v uint32) {
+	*(*uint32)(*(*unsafe.Pointer)(unsafe.Pointer(&addr))) = v
+}

@@ -1,0 +1,102 @@
+#include "textflag.h"
+
+// What the kernel calls: DI is the signal, SI the siginfo, DX the ucontext, on
+// the signal stack, with every register saved by the kernel. onSignal returns 0,
+// or the address of the handler that was here before if the signal is not ours;
+// that one is jumped to as if the kernel had called it.
+TEXT ·sigtramp(SB), NOSPLIT|NOFRAME|TOPFRAME, $0
+	PUSHQ BP
+	MOVQ  SP, BP
+	SUBQ  $64, SP
+	MOVQ  DI, 32(SP)
+	MOVQ  SI, 40(SP)
+	MOVQ  DX, 48(SP)
+	MOVQ  SI, 0(SP)
+	MOVQ  DX, 8(SP)
+	CALL  ·onSignal(SB)
+	MOVQ  16(SP), AX
+	MOVQ  32(SP), DI
+	MOVQ  40(SP), SI
+	MOVQ  48(SP), DX
+	ADDQ  $64, SP
+	POPQ  BP
+	TESTQ AX, AX
+	JNE   forward
+	RET
+
+forward:
+	JMP AX
+
+// Where the handler returns to; amd64 has no such code in the vDSO.
+TEXT ·sigreturn(SB), NOSPLIT|NOFRAME|TOPFRAME, $0
+	MOVQ $15, AX // rt_sigreturn
+	SYSCALL
+	INT  $3
+
+DATA ·handlerPC+0(SB)/8, $·sigtramp(SB)
+GLOBL ·handlerPC(SB), NOPTR|RODATA, $8
+DATA ·restorerPC+0(SB)/8, $·sigreturn(SB)
+GLOBL ·restorerPC(SB), NOPTR|RODATA, $8
+
+// func getg() uintptr
+TEXT ·getg(SB), NOSPLIT, $0-8
+	MOVQ (TLS), AX
+	MOVQ AX, ret+0(FP)
+	RET
+
+// func rawSyscall(n, a, b, c, d, e, f uintptr) uintptr
+TEXT ·rawSyscall(SB), NOSPLIT, $0-64
+	MOVQ n+0(FP), AX
+	MOVQ a+8(FP), DI
+	MOVQ b+16(FP), SI
+	MOVQ c+24(FP), DX
+	MOVQ d+32(FP), R10
+	MOVQ e+40(FP), R8
+	MOVQ f+48(FP), R9
+	SYSCALL
+	MOVQ AX, ret+56(FP)
+	RET
+
+// func fence()
+TEXT ·fence(SB), NOSPLIT, $0-0
+	RET // loads are not reordered with loads on amd64; the call stops the compiler
+
+// func cycles() uint64
+TEXT ·cycles(SB), NOSPLIT, $0-8
+	RDTSC
+	SHLQ $32, DX
+	ORQ  DX, AX
+	MOVQ AX, ret+0(FP)
+	RET
+
+// func cas64(addr uintptr, old, new uint64) bool
+TEXT ·cas64(SB), NOSPLIT, $0-25
+	MOVQ addr+0(FP), DI
+	MOVQ old+8(FP), AX
+	MOVQ new+16(FP), CX
+	LOCK
+	CMPXCHGQ CX, 0(DI)
+	SETEQ ret+24(FP)
+	RET
+
+// func add64(addr uintptr, delta uint64)
+TEXT ·add64(SB), NOSPLIT, $0-16
+	MOVQ addr+0(FP), DI
+	MOVQ delta+8(FP), AX
+	LOCK
+	XADDQ AX, 0(DI)
+	RET
+
+// func loadAcquire(addr uintptr) uint64
+TEXT ·loadAcquire(SB), NOSPLIT, $0-16
+	MOVQ addr+0(FP), DI
+	MOVQ 0(DI), AX
+	MOVQ AX, ret+8(FP)
+	RET
+
+// func storeRelease(addr uintptr, v uint64)
+TEXT ·storeRelease(SB), NOSPLIT, $0-16
+	MOVQ addr+0(FP), DI
+	MOVQ v+8(FP), AX
+	MOVQ AX, 0(DI)
+	RET

@@ -1,0 +1,18 @@
+package native
+
+// Where the kernel keeps the interrupted registers in a ucontext (asm/sigcontext.h:
+// uc_mcontext at 176; fault address, 31 registers, sp, pc).
+const (
+	ctxBP = 184 + 29*8
+	ctxSP = 432
+	ctxPC = 440
+	ctxLR = 184 + 30*8
+)
+
+// frameSlack is how far below its SP a function's frame pointer may point: Go
+// saves the frame pointer in the word below.
+const frameSlack = 8
+
+// pcQuantum is the least size of an instruction: what lies before a return
+// address, and after the address of an interrupted instruction.
+const pcQuantum = 4

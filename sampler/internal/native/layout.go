@@ -1,0 +1,64 @@
+package native
+
+import (
+	"fmt"
+	"strings"
+)
+
+//go:generate go run ./gen -o layout_gen.go go1.25.3 go1.26.8 go1.27.0
+
+// A layout says where one Go version's runtime keeps what this package reads,
+// and what its wait reasons are called. The offsets come from DWARF, the words
+// from the runtime's source (see gen); the self-check at Start is what makes it
+// safe to believe them.
+type layout struct {
+	offsets
+	reasons []string
+	durable uint64 // wait reasons that are printed with "(durable)" in a synctest bubble
+	system  uint64 // wait reasons of a goroutine that works on the system stack meanwhile
+}
+
+// offsets are in bytes, in runtime.g, runtime.m and runtime.p.
+type offsets struct {
+	gStackLo, gStackHi                 uintptr
+	gM                                 uintptr
+	gSchedSP, gSchedPC, gSchedBP       uintptr
+	gSyscallSP, gSyscallPC, gSyscallBP uintptr
+	gStatus, gID                       uintptr
+	gWaitSince, gWaitReason            uintptr
+	gTrackingSeq                       uintptr // uint8: counts how often the goroutine stopped running
+	gParent, gGoPC, gStartPC           uintptr
+	gLabels, gBubble                   uintptr
+	mG0, mProcID, mCurG, mP, mOldP     uintptr
+	mVDSOSP, mVDSOPC                   uintptr
+	pID, pStatus, pSyscallTick, pM     uintptr
+}
+
+// Goroutine statuses, the same in every supported version (runtime2.go).
+const (
+	gRunnable  = 1
+	gRunning   = 2
+	gSyscall   = 3
+	gWaiting   = 4
+	gDead      = 6
+	gPreempted = 9
+	gLeaked    = 10 // found unreachable by the goroutine leak profile
+	gScan      = 0x1000
+)
+
+// pRunning is the status of a P that runs a goroutine.
+const pRunning = 1
+
+// layoutOf returns the layout for a version as runtime.Version gives it.
+func layoutOf(version string) (*layout, error) {
+	v, _, _ := strings.Cut(version, " ")
+	v, _, _ = strings.Cut(v, "-")
+	major, rest, ok := strings.Cut(v, ".")
+	if ok {
+		minor := rest[:len(rest)-len(strings.TrimLeft(rest, "0123456789"))]
+		if l := layouts[major+"."+minor]; l != nil {
+			return l, nil
+		}
+	}
+	return nil, fmt.Errorf("Go version %q is not one whose runtime is known here", version)
+}
