@@ -25,6 +25,32 @@ func fence()
 // cycles reads the processor's time counter; it costs next to nothing.
 func cycles() uint64
 
+// The entries of the handler's stages, in the compiler's calling convention: what
+// a func value points to.
+var (
+	signalPC      = entry(onSignal)
+	tickPC        = entry(onTick)
+	interruptPC   = entry(interrupt)
+	interruptedPC = entry(onInterrupt)
+	recordPC      = entry(recordRunning)
+	visitPC       = entry(visit)
+	walkPC        = entry(walkParked)
+	labelsPC      = entry(copyLabels)
+)
+
+func entry(f func(a, b, c, d uintptr) uintptr) uintptr {
+	return **(**uintptr)(unsafe.Pointer(&f))
+}
+
+// The stages, called through assembly; see STAGE there.
+func callTick(s, _, _, _ uintptr) uintptr
+func callInterrupt(s, i, _, _ uintptr) uintptr
+func callInterrupted(s, value, ctx, _ uintptr) uintptr
+func callRecord(s, slot, ctx, _ uintptr) uintptr
+func callVisit(s, g, entry, index uintptr) uintptr
+func callWalk(s, g, index, _ uintptr) uintptr
+func callLabels(s, p, dst, scratch uintptr) uintptr
+
 func cas64(addr uintptr, old, new uint64) bool
 func add64(addr uintptr, delta uint64)
 func loadAcquire(addr uintptr) uint64
@@ -38,30 +64,35 @@ const errnoFloor = ^uintptr(4094)
 
 //go:nosplit
 //go:norace
+//go:nocheckptr
 func load64(addr uintptr) uint64 {
 	return *(*uint64)(*(*unsafe.Pointer)(unsafe.Pointer(&addr)))
 }
 
 //go:nosplit
 //go:norace
+//go:nocheckptr
 func load32(addr uintptr) uint32 {
 	return *(*uint32)(*(*unsafe.Pointer)(unsafe.Pointer(&addr)))
 }
 
 //go:nosplit
 //go:norace
+//go:nocheckptr
 func load8(addr uintptr) uint8 {
 	return *(*uint8)(*(*unsafe.Pointer)(unsafe.Pointer(&addr)))
 }
 
 //go:nosplit
 //go:norace
+//go:nocheckptr
 func store64(addr uintptr, v uint64) {
 	*(*uint64)(*(*unsafe.Pointer)(unsafe.Pointer(&addr))) = v
 }
 
 //go:nosplit
 //go:norace
+//go:nocheckptr
 func store32(addr uintptr, v uint32) {
 	*(*uint32)(*(*unsafe.Pointer)(unsafe.Pointer(&addr))) = v
 }

@@ -1,3 +1,5 @@
+//go:build linux
+
 #include "textflag.h"
 
 // What the kernel calls: DI is the signal, SI the siginfo, DX the ucontext, on
@@ -11,10 +13,11 @@ TEXT ·sigtramp(SB), NOSPLIT|NOFRAME|TOPFRAME, $0
 	MOVQ  DI, 32(SP)
 	MOVQ  SI, 40(SP)
 	MOVQ  DX, 48(SP)
-	MOVQ  SI, 0(SP)
-	MOVQ  DX, 8(SP)
-	CALL  ·onSignal(SB)
-	MOVQ  16(SP), AX
+	MOVQ  SI, AX
+	MOVQ  DX, BX
+	XORPS X15, X15
+	MOVQ  ·signalPC(SB), R8
+	CALL  R8
 	MOVQ  32(SP), DI
 	MOVQ  40(SP), SI
 	MOVQ  48(SP), DX
@@ -37,6 +40,32 @@ DATA ·handlerPC+0(SB)/8, $·sigtramp(SB)
 GLOBL ·handlerPC(SB), NOPTR|RODATA, $8
 DATA ·restorerPC+0(SB)/8, $·sigreturn(SB)
 GLOBL ·restorerPC(SB), NOPTR|RODATA, $8
+
+// The Go functions of the handler are called here, in the compiler's own calling
+// convention (arguments in AX, BX, CX, DI, the result in AX, X15 zero, room for
+// the arguments on the stack), and not through the wrappers that assembly
+// gets: with -race these are instrumented. It also cuts the chain of nosplit
+// calls, which the linker bounds by what a goroutine's stack has left, though
+// this is a signal stack; builds without optimisation have long ones.
+#define STAGE(caller, pc) \
+TEXT caller(SB), NOSPLIT, $40-40; \
+	MOVQ a+0(FP), AX; \
+	MOVQ b+8(FP), BX; \
+	MOVQ c+16(FP), CX; \
+	MOVQ d+24(FP), DI; \
+	XORPS X15, X15; \
+	MOVQ pc(SB), R8; \
+	CALL R8; \
+	MOVQ AX, ret+32(FP); \
+	RET
+
+STAGE(·callTick, ·tickPC)
+STAGE(·callInterrupt, ·interruptPC)
+STAGE(·callInterrupted, ·interruptedPC)
+STAGE(·callRecord, ·recordPC)
+STAGE(·callVisit, ·visitPC)
+STAGE(·callWalk, ·walkPC)
+STAGE(·callLabels, ·labelsPC)
 
 // func getg() uintptr
 TEXT ·getg(SB), NOSPLIT, $0-8

@@ -1,3 +1,5 @@
+//go:build linux
+
 #include "textflag.h"
 
 // What the kernel calls: R0 is the signal, R1 the siginfo, R2 the ucontext, R30
@@ -10,10 +12,11 @@ TEXT ·sigtramp(SB), NOSPLIT|NOFRAME|TOPFRAME, $0
 	MOVD R1, 48(RSP)
 	MOVD R2, 56(RSP)
 	MOVD R30, 64(RSP)
-	MOVD R1, 8(RSP)
-	MOVD R2, 16(RSP)
-	CALL ·onSignal(SB)
-	MOVD 24(RSP), R3
+	MOVD R1, R0
+	MOVD R2, R1
+	MOVD ·signalPC(SB), R16
+	CALL (R16)
+	MOVD R0, R3
 	MOVD 40(RSP), R0
 	MOVD 48(RSP), R1
 	MOVD 56(RSP), R2
@@ -35,6 +38,31 @@ DATA ·handlerPC+0(SB)/8, $·sigtramp(SB)
 GLOBL ·handlerPC(SB), NOPTR|RODATA, $8
 DATA ·restorerPC+0(SB)/8, $·sigreturn(SB)
 GLOBL ·restorerPC(SB), NOPTR|RODATA, $8
+
+// The Go functions of the handler are called here, in the compiler's own calling
+// convention (arguments in R0 to R3, the result in R0, room for the arguments on
+// the stack), and not through the wrappers that assembly gets: with -race
+// these are instrumented. It also cuts the chain of nosplit calls, which the
+// linker bounds by what a goroutine's stack has left, though this is a signal
+// stack; builds without optimisation have long ones.
+#define STAGE(caller, pc) \
+TEXT caller(SB), NOSPLIT, $48-40; \
+	MOVD a+0(FP), R0; \
+	MOVD b+8(FP), R1; \
+	MOVD c+16(FP), R2; \
+	MOVD d+24(FP), R3; \
+	MOVD pc(SB), R16; \
+	CALL (R16); \
+	MOVD R0, ret+32(FP); \
+	RET
+
+STAGE(·callTick, ·tickPC)
+STAGE(·callInterrupt, ·interruptPC)
+STAGE(·callInterrupted, ·interruptedPC)
+STAGE(·callRecord, ·recordPC)
+STAGE(·callVisit, ·visitPC)
+STAGE(·callWalk, ·walkPC)
+STAGE(·callLabels, ·labelsPC)
 
 // func getg() uintptr
 TEXT ·getg(SB), NOSPLIT, $0-8

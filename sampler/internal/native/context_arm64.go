@@ -1,3 +1,5 @@
+//go:build linux
+
 package native
 
 // Where the kernel keeps the interrupted registers in a ucontext (asm/sigcontext.h:

@@ -23,6 +23,7 @@ type offsets struct {
 	gStackLo, gStackHi                 uintptr
 	gM                                 uintptr
 	gSchedSP, gSchedPC, gSchedBP       uintptr
+	gSchedLR                           uintptr
 	gSyscallSP, gSyscallPC, gSyscallBP uintptr
 	gStatus, gID                       uintptr
 	gWaitSince, gWaitReason            uintptr
@@ -30,6 +31,7 @@ type offsets struct {
 	gParent, gGoPC, gStartPC           uintptr
 	gLabels, gBubble                   uintptr
 	mG0, mProcID, mCurG, mP, mOldP     uintptr
+	mAllp                              uintptr // a slice that may be a copy of runtime.allp
 	mVDSOSP, mVDSOPC                   uintptr
 	pID, pStatus, pSyscallTick, pM     uintptr
 }

@@ -1,0 +1,2 @@
+// Package native sees every goroutine without stopping the program.
+package native

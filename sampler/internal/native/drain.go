@@ -1,0 +1,267 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import (
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+	"unsafe"
+
+	"github.com/gotach/profiler/internal/tachyon"
+	"github.com/gotach/profiler/sampler/internal/source"
+)
+
+// The drain takes records out of the ring and makes samples of them. It is
+// ordinary Go; that it may be late costs nothing but room in the ring.
+type drain struct {
+	s      *shared
+	l      *layout
+	out    source.Out
+	cfg    source.Config
+	bias   uint64 // of the image
+	roster *roster
+	stacks *stacks
+	labels *labelSets
+	gs     []goroutine // by roster index
+	own    map[uint64]bool
+	system map[uint64]systemKind // by startpc
+	start  uint64                // Config.Start on the handler's clock
+	now    time.Duration         // of the tick whose records follow
+	torn   int64                 // stacks that do not end where they must
+	work   int64                 // records
+	sample source.Sample
+}
+
+// goroutine is what the drain knows of the goroutine at a roster index.
+type goroutine struct {
+	id     uint64
+	parked *stack // as it was seen last when it did not run
+	last   time.Duration
+	status tachyon.Status // of parked
+	ran    bool           // the last sample was a running one
+	seen   bool
+	skip   bool // not sampled
+	system systemKind
+	labels int // labelSet.id; -1: something else
+}
+
+// systemKind says whose a goroutine is, by the function it started with.
+type systemKind uint8
+
+const (
+	userGoroutine systemKind = iota
+	mainGoroutine
+	systemGoroutine
+	callbackGoroutine // the runtime's, but for when it calls finalizers and cleanups
+)
+
+// kind is runtime.isSystemGoroutine.
+func (d *drain) kind(startpc uint64) systemKind {
+	k, ok := d.system[startpc]
+	if !ok {
+		name := ""
+		if f := runtime.FuncForPC(uintptr(startpc)); f != nil {
+			name = f.Name()
+		}
+		switch name {
+		case "runtime.main":
+			k = mainGoroutine
+		case "runtime.corostart", "runtime.handleAsyncEvent":
+		case "runtime.runFinalizers", "runtime.runfinq", "runtime.runCleanups":
+			k = callbackGoroutine
+		default:
+			if strings.HasPrefix(name, "runtime.") {
+				k = systemGoroutine
+			}
+		}
+		d.system[startpc] = k
+	}
+	return k
+}
+
+// pass takes everything out of the ring that is in it now.
+func (d *drain) pass() {
+	// What is not in the roster yet can be in the ring, so the roster goes first.
+	head := loadAcquire(uintptr(unsafe.Pointer(&d.s.head)))
+	if d.roster.refresh() == nil && len(d.gs) < len(d.roster.index) {
+		d.gs = append(d.gs, make([]goroutine, len(d.roster.index)-len(d.gs))...)
+	}
+	tail := d.s.tail
+	for tail < head {
+		at := d.s.ring + uintptr(tail&(ringWords-1))*8
+		n := load64(at) >> 8 & 0xffffff
+		words := unsafe.Slice(*(**uint64)(unsafe.Pointer(&at)), n)
+		d.record(words)
+		tail += n
+		storeRelease(uintptr(unsafe.Pointer(&d.s.tail)), tail)
+	}
+	d.labels.turn()
+	d.stacks.forget(func(yield func(*stack)) {
+		for i := range d.gs {
+			if d.gs[i].parked != nil {
+				yield(d.gs[i].parked)
+			}
+		}
+	})
+}
+
+func (d *drain) record(w []uint64) {
+	switch w[0] & 0xff {
+	case recTick:
+		d.now = d.time(w[1])
+	case recSame:
+		d.work++
+		if w[1] < uint64(len(d.gs)) {
+			if g := &d.gs[w[1]]; g.parked != nil && g.parked.valid && !g.skip {
+				d.emit(g, g.parked, g.status, d.now)
+			}
+		}
+	case recGone:
+		if w[1] < uint64(len(d.gs)) {
+			if g := &d.gs[w[1]]; g.id == w[2] {
+				d.gone(g)
+			}
+		}
+	case recStack:
+		d.work++
+		d.stack(w)
+	}
+}
+
+// time converts the handler's clock.
+func (d *drain) time(ns uint64) time.Duration { return time.Duration(ns - d.start) }
+
+func (d *drain) gone(g *goroutine) {
+	if g.id != 0 && !g.skip {
+		d.out.Gone(g.id)
+	}
+	*g = goroutine{}
+}
+
+func (d *drain) stack(r record) {
+	i, ok := d.roster.index[r[headG]]
+	if !ok || int(i) >= len(d.gs) {
+		return // too new: the next sample of it finds it
+	}
+	g := &d.gs[i]
+	if g.id != r[headGoid] {
+		d.gone(g)
+		d.meet(g, r)
+	}
+	if g.skip {
+		return
+	}
+	s := d.stacks.find(r)
+	if !s.valid {
+		d.torn++
+		if r.status() != gRunning {
+			g.parked = s
+		}
+		return
+	}
+	if g.system == callbackGoroutine && !s.user && !d.cfg.System {
+		g.parked = nil
+		return
+	}
+	t := d.time(r[headTime])
+	d.relabel(g, r, t)
+	status := tachyon.Status(0)
+	switch r.status() {
+	case gRunning:
+		status = tachyon.HasGIL | tachyon.OnCPU
+	case gRunnable:
+		status = tachyon.GILRequested
+	case gSyscall:
+		status = tachyon.Unknown
+	}
+	if s.panicking {
+		status |= tachyon.HasException
+	}
+	if g.system == mainGoroutine {
+		status |= tachyon.MainThread
+	}
+	if r.status() != gRunning {
+		g.parked, g.status = s, status
+		d.emit(g, s, status, t)
+		g.ran = false
+		return
+	}
+	// All that run are seen at each tick, the others in turns. What time went by
+	// since the goroutine was last seen waiting, up to the tick before this
+	// one, it did not run: it did what it was last seen to do.
+	if before := d.time(r[headBefore]); g.seen && !g.ran && g.parked != nil && g.parked.valid && g.last < before {
+		d.emit(g, g.parked, g.status, before)
+	}
+	d.emit(g, s, status, t)
+	g.ran = true
+}
+
+// meet begins a goroutine's life here.
+func (d *drain) meet(g *goroutine, r record) {
+	*g = goroutine{id: r[headGoid], system: d.kind(r[headStartPC])}
+	g.skip = d.own[g.id] || g.system == systemGoroutine && !d.cfg.System
+	if g.skip {
+		return
+	}
+	told := source.Goroutine{ID: g.id, Parent: r[headParent]}
+	if gopc := uintptr(r[headGoPC]); gopc != 0 && runtime.FuncForPC(gopc) != nil && g.system != mainGoroutine {
+		// As runtime.printcreatedby: the function that has the code, and the
+		// innermost place in it.
+		frames := runtime.CallersFrames([]uintptr{gopc})
+		for more := true; more; {
+			var f runtime.Frame
+			f, more = frames.Next()
+			told.CreatedBy = f.Function
+			if told.CreatedAt == "" {
+				told.CreatedAt = place(f.File, f.Line)
+			}
+		}
+	}
+	d.out.Goroutine(told)
+}
+
+// relabel tells of a goroutine's labels where they changed.
+func (d *drain) relabel(g *goroutine, r record, t time.Duration) {
+	p := uintptr(r[headLabels])
+	if p == 0 {
+		if g.labels != 0 {
+			g.labels = 0
+			d.out.Labels(g.id, t, nil)
+		}
+		return
+	}
+	if copied := r.labels(); len(copied) > 0 {
+		g.labels = -1
+		d.out.Labels(g.id, t, decodeLabels(copied))
+		d.labels.pin(uintptr(r[headG])+d.l.gLabels, p)
+		return
+	}
+	if set, ok := d.labels.find(p); ok && set.id != g.labels {
+		g.labels = set.id
+		d.out.Labels(g.id, t, set.labels)
+	}
+}
+
+// emit hands a sample over, unless it is no later than the goroutine's last: an
+// interruption can be answered after the goroutine was seen by a visit.
+func (d *drain) emit(g *goroutine, s *stack, status tachyon.Status, t time.Duration) {
+	if g.seen && t <= g.last || len(s.ids) == 0 {
+		return
+	}
+	g.seen, g.last = true, t
+	d.sample = source.Sample{
+		Goroutine: g.id,
+		System:    g.system == systemGoroutine || g.system == callbackGoroutine && !s.user,
+		Status:    status,
+		Time:      t,
+		Stack:     s.ids,
+	}
+	d.out.Sample(&d.sample)
+	if s.leaf != 0 {
+		d.out.LeafPC(s.leaf-d.bias, status&tachyon.OnCPU != 0)
+	}
+}
+
+func place(file string, line int) string { return file + ":" + strconv.Itoa(line) }

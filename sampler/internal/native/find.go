@@ -1,0 +1,166 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+)
+
+// The runtime's lists of all goroutines and of all Ps, runtime.allgs and
+// runtime.allp, are found without symbols: they are the slices in the program's
+// own writable memory whose arrays hold a goroutine, or a P, that we know.
+// Nothing is followed that has not been read by way of the kernel.
+
+// sliceAt is where a slice's header lies.
+type sliceAt uintptr
+
+// header reads a slice's pointer, length and capacity.
+func (a sliceAt) header() (ptr uintptr, n, c uint64) {
+	return uintptr(load64(uintptr(a))), load64(uintptr(a) + 8), load64(uintptr(a) + 16)
+}
+
+// findSlices returns the slices in the image of at most most elements whose arrays
+// hold all of want.
+func findSlices(img *image, want []uintptr, most uint64) ([]sliceAt, error) {
+	const step = 1 << 17
+	var found []sliceAt
+	words := make([]uint64, step+2)
+	for _, w := range img.writable {
+		for at := w.lo; at < w.hi; at += step * 8 {
+			part := words[:min(step+2, int(w.hi-at)/8)]
+			if err := readBig(at, part); err != nil {
+				return nil, err
+			}
+			for i := 0; i+2 < len(part) && i < step; i++ {
+				ptr, n, c := part[i], part[i+1], part[i+2]
+				if n < uint64(len(want)) || n > most || c < n || c > 2*most || ptr&7 != 0 || ptr < 4096 || ptr>>56 != 0 {
+					continue
+				}
+				if holds(uintptr(ptr), int(n), want) {
+					found = append(found, sliceAt(at+uintptr(i)*8))
+				}
+			}
+		}
+	}
+	return found, nil
+}
+
+// readBig is read for any length; the kernel copies at most 2 GB at once.
+func readBig(addr uintptr, dst []uint64) error {
+	for len(dst) > 0 {
+		n := min(len(dst), 1<<17)
+		if err := read(addr, dst[:n]); err != nil {
+			return err
+		}
+		addr, dst = addr+uintptr(n)*8, dst[n:]
+	}
+	return nil
+}
+
+// holds reports whether the array has all of want among its n words.
+func holds(array uintptr, n int, want []uintptr) bool {
+	missing := make(map[uint64]bool, len(want))
+	for _, w := range want {
+		missing[uint64(w)] = true
+	}
+	var buf [512]uint64
+	for n > 0 && len(missing) > 0 {
+		k := min(n, len(buf))
+		if read(array, buf[:k]) != nil {
+			return false
+		}
+		for _, w := range buf[:k] {
+			if w < 4096 {
+				return false // no list of pointers
+			}
+			delete(missing, w)
+		}
+		array, n = array+uintptr(k)*8, n-k
+	}
+	return len(missing) == 0
+}
+
+// findAllgs finds runtime.allgs by goroutines that exist. While the collector
+// marks, it has a second slice of what the array was (work.stackRoots), whose
+// capacity is its length; so of several the one with the largest capacity is it.
+func findAllgs(img *image, known []uintptr) (sliceAt, error) {
+	for wait := time.Millisecond; ; wait *= 2 {
+		found, err := findSlices(img, known, maxChunks*chunkSize)
+		if err != nil {
+			return 0, err
+		}
+		best, most, same := sliceAt(0), uint64(0), false
+		for _, a := range found {
+			switch _, _, c := a.header(); {
+			case c > most:
+				best, most, same = a, c, false
+			case c == most:
+				same = true
+			}
+		}
+		if best != 0 && !same {
+			return best, nil
+		}
+		if wait > time.Second {
+			return 0, fmt.Errorf("found %d lists of goroutines, not 1", len(found))
+		}
+		time.Sleep(wait)
+	}
+}
+
+// findAllp finds runtime.allp by the caller's own P. The first M, which is a
+// variable, may have a copy of it (m.allpSnapshot).
+func findAllp(img *image, l *layout) (sliceAt, error) {
+	for wait := time.Millisecond; ; wait *= 2 {
+		own := ownP(l)
+		if own == 0 {
+			return 0, errors.New("the running thread has no P where one is expected")
+		}
+		found, err := findSlices(img, []uintptr{own}, 1<<16)
+		if err != nil {
+			return 0, err
+		}
+		good := found[:0]
+		for _, a := range found {
+			ptr, n, _ := a.header()
+			m := uintptr(a) - l.mAllp
+			if g0 := readWord(m + l.mG0); g0 > 4096 && readWord(uintptr(g0)+l.gM) == uint64(m) {
+				continue
+			}
+			if int(n) == runtime.GOMAXPROCS(0) && areProcs(ptr, int(n), l) {
+				good = append(good, a)
+			}
+		}
+		if len(good) == 1 {
+			return good[0], nil
+		}
+		if wait > time.Second {
+			return 0, fmt.Errorf("found %d lists of Ps, not 1", len(good))
+		}
+		time.Sleep(wait)
+	}
+}
+
+// areProcs reports whether the array's elements number themselves.
+func areProcs(array uintptr, n int, l *layout) bool {
+	procs := make([]uint64, n)
+	if readBig(array, procs) != nil {
+		return false
+	}
+	for i, p := range procs {
+		var w [1]uint64
+		if read(uintptr(p)+l.pID, w[:]) != nil || int32(w[0]) != int32(i) {
+			return false
+		}
+	}
+	return true
+}
+
+//go:norace
+//go:nocheckptr
+func ownP(l *layout) uintptr {
+	return uintptr(readWord(uintptr(readWord(getg()+l.gM)) + l.mP))
+}

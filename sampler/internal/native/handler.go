@@ -1,0 +1,268 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// The signal handler. It runs at any point of the program, on a signal stack,
+// with every signal blocked, perhaps while the world is stopped. So all it
+// calls is here, in walk.go, in visit.go or in assembly; none of it may grow
+// the stack, allocate, write a Go pointer, panic, or be instrumented.
+//
+// One signal has two uses, told apart by siginfo: the timer's ticks on the tick
+// thread, and our own rt_tgsigqueueinfo on threads that run goroutines. All
+// else that comes in on the signal goes to the handler that was there before.
+
+const (
+	siTimer = ^uint32(1) // si_code SI_TIMER, -2
+	siQueue = ^uint32(0) // si_code SI_QUEUE, -1
+)
+
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func onSignal(info, ctx, _, _ uintptr) uintptr {
+	add64(uintptr(unsafe.Pointer(&inHandler)), 1)
+	next := handle(info, ctx)
+	add64(uintptr(unsafe.Pointer(&inHandler)), ^uint64(0))
+	return next
+}
+
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func handle(info, ctx uintptr) uintptr {
+	s := (*shared)(unsafe.Pointer(state))
+	if s == nil {
+		return oldHandler
+	}
+	code, value := load32(info+8), load64(info+24)
+	switch {
+	case code == siTimer && value == s.tag:
+		if uint64(rawSyscall(unix.SYS_GETTID, 0, 0, 0, 0, 0, 0)) == s.tid {
+			callTick(s.base(), 0, 0, 0)
+		}
+		return 0
+	case code == siQueue && value>>48 == s.tag>>48 && uint64(load32(info+16)) == s.pid:
+		callInterrupted(s.base(), uintptr(value), ctx, 0)
+		return 0
+	}
+	return oldHandler
+}
+
+// onTick is one look at the program.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func onTick(base, _, _, _ uintptr) uintptr {
+	s := at(base)
+	s.before = s.now
+	s.now = monotonic(s)
+	rearm(s)
+	s.ticks++
+	s.write = s.head
+	if room(s, 2) {
+		w := s.ring + uintptr(s.write&(ringWords-1))*8
+		store64(w, recTick|2<<8)
+		store64(w+8, s.now)
+		s.write += 2
+	}
+	n := loadAcquire(uintptr(unsafe.Pointer(&s.nprocs)))
+	for i := uint64(0); i < n; i++ {
+		callInterrupt(base, uintptr(i), 0, 0)
+	}
+	for i := uint64(0); i < n; i++ {
+		slot := s.slot(i)
+		// A goroutine that ran at the last tick and does not now is visited at
+		// once: time since its last sample would else count as running.
+		if g := load64(slot + slotLast*8); g != 0 {
+			store64(slot+slotLast*8, 0)
+			callVisit(base, uintptr(g), 0, ^uintptr(0))
+		}
+	}
+	visitSome(s)
+	storeRelease(uintptr(unsafe.Pointer(&s.head)), s.write)
+	return 0
+}
+
+// rearm sets the timer for the next tick, a period of up to 6 % more or less
+// away: a program that does something each millisecond would else be seen at
+// the same point of it for ever. Deadlines are absolute, so that lateness does not
+// add up; ticks that are late by more than a period are lost.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func rearm(s *shared) {
+	x := s.random // xorshift64
+	x ^= x << 13
+	x ^= x >> 7
+	x ^= x << 17
+	s.random = x
+	spread := s.period * 12 / 100
+	step := s.period - spread/2 + (x>>32)*spread>>32
+	s.deadline += step
+	if s.deadline <= s.now {
+		s.deadline = s.now + step
+	}
+	s.spec[0], s.spec[1] = 0, 0
+	s.spec[2], s.spec[3] = s.deadline/1e9, s.deadline%1e9
+	rawSyscall(unix.SYS_TIMER_SETTIME, uintptr(s.timer), unix.TIMER_ABSTIME, uintptr(unsafe.Pointer(&s.spec)), 0, 0, 0)
+}
+
+// monotonic reads CLOCK_MONOTONIC, the clock of Go's monotonic times.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func monotonic(s *shared) uint64 {
+	rawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_MONOTONIC, uintptr(unsafe.Pointer(&s.clock)), 0, 0, 0, 0)
+	return s.clock[0]*1e9 + s.clock[1]
+}
+
+// room makes n contiguous words of the ring available, or says that the drain
+// is too far behind.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func room(s *shared, n uint64) bool {
+	pos := s.write & (ringWords - 1)
+	pad := uint64(0)
+	if pos+n > ringWords {
+		pad = ringWords - pos
+	}
+	if s.write+pad+n-loadAcquire(uintptr(unsafe.Pointer(&s.tail))) > ringWords {
+		return false
+	}
+	if pad != 0 {
+		store64(s.ring+uintptr(pos)*8, recPad|pad<<8)
+		s.write += pad
+	}
+	return true
+}
+
+// interrupt takes in what P i's goroutine recorded since the last tick, and
+// asks the goroutine that it runs now to record itself.
+//
+// The M comes from the P, so the cost does not depend on how many goroutines
+// there are. Between two equal readings of p.m the M was wired to the P, so what
+// was read from it in between is true, and curg is a g, which is never freed.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func interrupt(base, index, _, _ uintptr) uintptr {
+	s, i := at(base), uint64(index)
+	slot := s.slot(i)
+	state := loadAcquire(slot)
+	if state&0xff == slotFilled {
+		harvest(s, slot)
+		state = state &^ 0xff
+		storeRelease(slot, state)
+	}
+	if load64(uintptr(unsafe.Pointer(&s.quiet))) != 0 {
+		return 0
+	}
+	p := uintptr(load64(s.procs + uintptr(i)*8))
+	if load32(p+s.off.pStatus) != pRunning {
+		return 0
+	}
+	m := uintptr(load64(p + s.off.pM))
+	if m == 0 {
+		return 0
+	}
+	fence()
+	g := uintptr(load64(m + s.off.mCurG))
+	tid := load64(m + s.off.mProcID)
+	fence()
+	if uintptr(load64(p+s.off.pM)) != m || g == 0 || tid == 0 || tid == s.tid {
+		return 0
+	}
+	if load32(g+s.off.gStatus)&^gScan != gRunning {
+		return 0 // in a system call: nothing to interrupt, it is visited
+	}
+	if state&0xff != slotFree {
+		// Not answered yet. The thread waits for a core, and then it will record
+		// just what it was at, or it blocks the signal for now.
+		if uintptr(load64(slot+slotM*8)) == m && s.ticks-load64(slot+slotSince*8) < 1000 {
+			return 0
+		}
+		if state&0xff != slotSent || !cas64(slot, state, (state&^0xff)+0x100) {
+			return 0
+		}
+		s.lost++
+		state = (state &^ 0xff) + 0x100
+	}
+	gen := state >> 8 & 0xffffffff
+	store64(slot+slotM*8, uint64(m))
+	store64(slot+slotTID*8, tid)
+	store64(slot+slotTime*8, s.now)
+	store64(slot+slotBefore*8, s.before)
+	store64(slot+slotSince*8, s.ticks)
+	storeRelease(slot, state&^0xff|slotSent)
+	s.info[0] = s.signal
+	s.info[1] = uint64(siQueue)
+	s.info[2] = s.pid
+	s.info[3] = s.tag>>48<<48 | gen<<16 | i
+	s.sent++
+	if r := rawSyscall(unix.SYS_RT_TGSIGQUEUEINFO, uintptr(s.pid), uintptr(tid), uintptr(s.signal), uintptr(unsafe.Pointer(&s.info)), 0, 0); r != 0 {
+		s.refused = uint64(-r)
+		cas64(slot, state&^0xff|slotSent, (state&^0xff)+0x100)
+	}
+	return 0
+}
+
+// harvest copies a filled slot's record to the ring.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func harvest(s *shared, slot uintptr) {
+	n := load64(slot + slotCount*8)
+	if n == 0 {
+		return
+	}
+	store64(slot+slotLast*8, load64(slot+(slotRecord+headG)*8))
+	if !room(s, n) {
+		s.dropped++
+		return
+	}
+	to := s.ring + uintptr(s.write&(ringWords-1))*8
+	for i := uintptr(0); i < uintptr(n); i++ {
+		store64(to+i*8, load64(slot+(slotRecord+i)*8))
+	}
+	s.write += n
+}
+
+// onInterrupt records the goroutine that this thread runs.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func onInterrupt(base, value, ctx, _ uintptr) uintptr {
+	s := at(base)
+	i, gen := uint64(value)&0xffff, uint64(value)>>16&0xffffffff
+	if i >= maxProcs {
+		return 0
+	}
+	slot := s.slot(i)
+	if !cas64(slot, gen<<8|slotSent, gen<<8|slotFilling) {
+		return 0 // answered too late
+	}
+	t := cycles()
+	n := uint64(callRecord(base, slot, ctx, 0))
+	store64(slot+slotCount*8, n)
+	add64(uintptr(unsafe.Pointer(&s.answered)), 1)
+	if n == 0 {
+		add64(uintptr(unsafe.Pointer(&s.unread)), 1)
+	}
+	add64(uintptr(unsafe.Pointer(&s.handling)), cycles()-t)
+	storeRelease(slot, gen<<8|slotFilled)
+	return 0
+}

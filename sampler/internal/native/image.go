@@ -1,0 +1,113 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import (
+	"bufio"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"unsafe"
+)
+
+// image is the ELF file, executable or shared library, that this code was
+// linked into, as it lies in memory. Symbols may be stripped; program headers
+// never are, since the kernel maps the file by them.
+type image struct {
+	bias     uintptr // where link-time address 0 lies
+	writable []span  // data and bss
+}
+
+type span struct{ lo, hi uintptr }
+
+var imageMark byte // lies in the image's writable segment
+
+// findImage finds the mapped file around an address of its code.
+func findImage() (*image, error) {
+	base, err := fileBase(handlerPC)
+	if err != nil {
+		return nil, err
+	}
+	var head [8]uint64 // Elf64_Ehdr
+	if err := read(base, head[:]); err != nil {
+		return nil, err
+	}
+	if uint32(head[0]) != 0x464c457f || byte(head[0]>>32) != byte(elf.ELFCLASS64) {
+		return nil, fmt.Errorf("no ELF header at %#x", base)
+	}
+	phoff, phsize, phnum := uintptr(head[4]), uintptr(head[6]>>48), int(uint16(head[7]))
+	// e_phentsize and e_phnum are the half words at 54 and 56.
+	if phsize != 56 || phnum == 0 || phnum > 128 {
+		return nil, fmt.Errorf("ELF header at %#x has %d program headers of %d bytes", base, phnum, phsize)
+	}
+	img := new(image)
+	found := false
+	for pass := 0; pass < 2; pass++ {
+		for i := 0; i < phnum; i++ {
+			var ph [7]uint64 // Elf64_Phdr
+			if err := read(base+phoff+uintptr(i)*phsize, ph[:]); err != nil {
+				return nil, err
+			}
+			typ, flags := elf.ProgType(uint32(ph[0])), elf.ProgFlag(ph[0]>>32)
+			offset, vaddr, memsz := ph[1], uintptr(ph[2]), uintptr(ph[5])
+			if typ != elf.PT_LOAD {
+				continue
+			}
+			switch {
+			case pass == 0 && offset == 0:
+				img.bias, found = base-vaddr, true
+			case pass == 1 && flags&elf.PF_W != 0:
+				lo := (img.bias + vaddr + 7) &^ 7
+				img.writable = append(img.writable, span{lo, (img.bias + vaddr + memsz) &^ 7})
+			}
+		}
+	}
+	mark := uintptr(unsafe.Pointer(&imageMark))
+	for _, w := range img.writable {
+		if found && mark >= w.lo && mark < w.hi {
+			return img, nil
+		}
+	}
+	return nil, errors.New("the program's writable segment is not where its program headers say")
+}
+
+// fileBase returns where the file that has pc mapped begins in memory.
+func fileBase(pc uintptr) (uintptr, error) {
+	f, err := os.Open("/proc/self/maps")
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	type part struct {
+		lo, hi, off uintptr
+		file        string
+	}
+	var parts []part
+	file := ""
+	for sc := bufio.NewScanner(f); sc.Scan(); {
+		var p part
+		var perm, dev string
+		var inode uint64
+		if _, err := fmt.Sscanf(sc.Text(), "%x-%x %s %x %s %d", &p.lo, &p.hi, &perm, &p.off, &dev, &inode); err != nil || inode == 0 {
+			continue
+		}
+		p.file = fmt.Sprint(dev, " ", inode)
+		parts = append(parts, p)
+		if pc >= p.lo && pc < p.hi {
+			file = p.file
+		}
+	}
+	best := uintptr(0)
+	for _, p := range parts {
+		// The nearest below: a file may be mapped more than once.
+		if p.file == file && p.off == 0 && p.lo <= pc && p.lo > best {
+			best = p.lo
+		}
+	}
+	if best == 0 || strings.TrimSpace(file) == "" {
+		return 0, fmt.Errorf("/proc/self/maps does not show what file the code at %#x is from", pc)
+	}
+	return best, nil
+}

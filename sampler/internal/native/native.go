@@ -1,0 +1,380 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gotach/profiler/sampler/internal/source"
+)
+
+// drainEvery is how long records lie in the ring.
+const drainEvery = 20 * time.Millisecond
+
+// Source is the native source. The zero value is not ready for use; see New.
+type Source struct {
+	signal  int
+	version string // of Go
+
+	cfg    source.Config
+	memory mapping
+	s      *shared
+	ticker *ticker
+	drain  *drain
+	old    sigaction
+	budget *budget
+
+	quit, done chan struct{}
+	mute       bool // somebody took the signal away
+
+	mu    sync.Mutex // guards stats
+	stats source.Stats
+}
+
+// New returns a source that is not started.
+func New() *Source { return &Source{signal: defaultSignal, version: runtime.Version()} }
+
+// Name returns "native".
+func (*Source) Name() string { return "native" }
+
+// busy is whether a source is started: the handler is one for the process.
+var busy atomic.Bool
+
+// Start checks that the source can be trusted here and begins to sample.
+func (n *Source) Start(cfg source.Config, out source.Out) (err error) {
+	l, err := layoutOf(n.version)
+	if err != nil {
+		return err
+	}
+	if !busy.CompareAndSwap(false, true) {
+		return errors.New("another native source is running")
+	}
+	defer func() {
+		if err != nil {
+			n.release()
+			busy.Store(false)
+		}
+	}()
+	n.cfg = cfg
+	if err := n.prepare(l); err != nil {
+		return err
+	}
+	if err := n.verify(l); err != nil {
+		return err
+	}
+	d := n.newDrain(l, n.cfg, out)
+	d.roster, d.gs = n.drain.roster, make([]goroutine, len(n.drain.gs))
+	d.own[n.ticker.goid] = true
+	d.roster.unsee()
+	n.drain = d
+	n.budget = newBudget(cfg.Budget)
+	n.quit, n.done = make(chan struct{}), make(chan struct{})
+	up := make(chan struct{})
+	go n.loop(up)
+	<-up
+	return n.ticker.arm(n.begin(uint64(time.Second) / uint64(max(cfg.Rate, 1))))
+}
+
+// prepare finds what is to be read and sets up what it is read with. What it
+// made is undone by release.
+func (n *Source) prepare(l *layout) error {
+	if err := checkSelf(l); err != nil {
+		return err
+	}
+	img, err := findImage()
+	if err != nil {
+		return err
+	}
+	known, free := parked(16)
+	allgs, err := findAllgs(img, append(known, getg()))
+	free()
+	if err != nil {
+		return err
+	}
+	allp, err := findAllp(img, l)
+	if err != nil {
+		return err
+	}
+	if err := n.share(l); err != nil {
+		return err
+	}
+	n.drain = n.newDrain(l, n.cfg, nil)
+	n.drain.bias = uint64(img.bias)
+	n.drain.roster = &roster{s: n.s, l: l, allgs: allgs, allp: allp, index: make(map[uint64]uint32)}
+	if err := n.drain.roster.refresh(); err != nil {
+		return err
+	}
+	if n.ticker, err = startTicker(n.signal); err != nil {
+		return err
+	}
+	n.s.tid = uint64(n.ticker.tid)
+	if n.old, err = takeSignal(n.signal); err != nil {
+		return err
+	}
+	n.memoryInUse(true)
+	if err := n.ticker.createTimer(n.signal, n.s.tag); err != nil {
+		return err
+	}
+	n.s.timer = uint64(n.ticker.timer)
+	return nil
+}
+
+// sessions numbers sessions, so that signals of an earlier one are not taken
+// for the present one's.
+var sessions atomic.Uint64
+
+// share sets up the memory that the handler works on.
+func (n *Source) share(l *layout) error {
+	sizes := []uintptr{
+		unsafe.Sizeof(shared{}),
+		ringWords * 8,
+		maxChunks * 8,
+		maxProcs * 8,
+		maxProcs * slotWords * 8,
+		pinSlots * 8,
+	}
+	total := uintptr(0)
+	for i, size := range sizes {
+		sizes[i] = total
+		total += (size + 4095) &^ 4095
+	}
+	m, err := mapMemory(total)
+	if err != nil {
+		return err
+	}
+	n.memory = m
+	base := m.addr()
+	s := *(**shared)(unsafe.Pointer(&base))
+	n.s = s
+	s.off, s.system = l.offsets, l.system
+	s.ring, s.chunks, s.procs = base+sizes[1], base+sizes[2], base+sizes[3]
+	s.slots, s.pins = base+sizes[4], base+sizes[5]
+	s.pid, s.signal = uint64(os.Getpid()), uint64(n.signal)
+	id := sessions.Add(1)
+	s.tag = 0x6774<<48 | id
+	s.random = uint64(time.Now().UnixNano())*0x9e3779b97f4a7c15 | 1
+	for i := uint64(0); i < maxProcs; i++ {
+		// Each session's generations start elsewhere. Only slots of Ps that exist
+		// are touched again.
+		if i < uint64(runtime.NumCPU())*2+16 {
+			store64(s.slot(i), id<<20<<8&0xffffffff00|slotFree)
+		}
+	}
+	perSecond := cyclesPerSecond()
+	s.tornAfter = perSecond / 1e6 * 40 // 40 µs
+	s.visitLimit = perSecond           // a second; begin sets the real limit
+	return nil
+}
+
+// begin sets the tick's period and returns when the first is due.
+func (n *Source) begin(period uint64) uint64 {
+	s := n.s
+	now := monotonicNow()
+	s.period, s.deadline, s.now, s.before = period, now+period, now, now
+	s.quota = n.budget.quota
+	s.visitLimit = s.tornAfter / 40 * (period / 1000) / 2 // half a period
+	s.ticks, s.dropped, s.torn, s.sent, s.visits, s.visiting, s.answered, s.handling, s.lost = 0, 0, 0, 0, 0, 0, 0, 0, 0
+	return s.deadline
+}
+
+// cyclesPerSecond measures the cycle counter against the clock.
+func cyclesPerSecond() uint64 {
+	t0, c0 := monotonicNow(), cycles()
+	for monotonicNow()-t0 < 2e6 {
+	}
+	t1, c1 := monotonicNow(), cycles()
+	return uint64(float64(c1-c0) / float64(t1-t0) * 1e9)
+}
+
+func monotonicNow() uint64 {
+	var ts unix.Timespec
+	unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
+	return uint64(ts.Nano())
+}
+
+func (n *Source) newDrain(l *layout, cfg source.Config, out source.Out) *drain {
+	d := &drain{
+		s:      n.s,
+		l:      l,
+		out:    out,
+		cfg:    cfg,
+		stacks: newStacks(out, l, cfg.WaitFrames),
+		labels: &labelSets{s: n.s, sets: make(map[uintptr]labelSet)},
+		own:    make(map[uint64]bool),
+		system: make(map[uint64]systemKind),
+	}
+	if n.drain != nil {
+		d.bias = n.drain.bias
+		// Pins go on from one drain to the next: the handler knows them.
+		d.labels = n.drain.labels
+	}
+	d.start = monotonicNow() - uint64(time.Since(cfg.Start))
+	return d
+}
+
+// loop is the drain's goroutine.
+func (n *Source) loop(up chan struct{}) {
+	defer close(n.done)
+	n.drain.own[currentGoid()] = true
+	close(up)
+	timer := time.NewTicker(drainEvery)
+	defer timer.Stop()
+	for {
+		select {
+		case <-n.quit:
+			return
+		case <-timer.C:
+		}
+		if !n.mute && !keepSignal(n.signal, &n.old) {
+			n.mute = true
+			n.s.quiet = 1
+			n.ticker.deleteTimer()
+		}
+		n.pass()
+	}
+}
+
+// pass drains the ring once and sets what the next ticks may cost.
+func (n *Source) pass() {
+	runtime.LockOSThread()
+	tid := unix.Gettid()
+	before := threadCPU(tid)
+	n.drain.pass()
+	spent := threadCPU(tid) - before
+	runtime.UnlockOSThread()
+	s := n.s
+	n.budget.spend(s, n.drain, threadCPU(n.ticker.tid), spent)
+	storeRelease(uintptr(unsafe.Pointer(&s.quota)), n.budget.quota)
+	n.mu.Lock()
+	n.stats = source.Stats{
+		TicksReached: int64(s.ticks),
+		Dropped:      int64(s.dropped+s.torn+s.unread) + n.drain.torn,
+		Torn:         int64(s.torn) + n.drain.torn,
+		Cost:         n.budget.total,
+	}
+	n.stats.TicksAsked = int64(time.Since(n.cfg.Start).Seconds() * float64(n.cfg.Rate))
+	n.mu.Unlock()
+}
+
+// Stats says how sampling goes.
+func (n *Source) Stats() source.Stats {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.stats
+}
+
+// Stop ends sampling; see source.Source.
+func (n *Source) Stop() {
+	close(n.quit)
+	<-n.done
+	n.silence()
+	n.finishRing()
+	n.pass()
+	n.release()
+	busy.Store(false)
+}
+
+// silence ends the ticks and waits for the answers that are still due.
+func (n *Source) silence() {
+	storeRelease(uintptr(unsafe.Pointer(&n.s.quiet)), 1)
+	if !n.mute {
+		n.ticker.deleteTimer()
+	}
+	n.ticker.stop()
+	n.mute = true
+	for i := 0; i < 200 && n.pending(); i++ {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// pending reports whether a thread that lives has not answered yet.
+func (n *Source) pending() bool {
+	for i := uint64(0); i < n.s.nprocs; i++ {
+		slot := n.s.slot(i)
+		if st := loadAcquire(slot) & 0xff; st == slotSent || st == slotFilling {
+			if unix.Tgkill(os.Getpid(), int(load64(slot+slotTID*8)), 0) == nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// finishRing does what the next tick would have done with the last answers.
+func (n *Source) finishRing() {
+	s := n.s
+	s.write = s.head
+	for i := uint64(0); i < s.nprocs; i++ {
+		slot := s.slot(i)
+		if st := loadAcquire(slot); st&0xff == slotFilled {
+			harvest(s, slot)
+			storeRelease(slot, st&^0xff)
+		}
+	}
+	storeRelease(uintptr(unsafe.Pointer(&s.head)), s.write)
+}
+
+// release undoes what prepare did, as far as it got. The thread comes first, the
+// memory last, when no handler can be at work on it any more.
+func (n *Source) release() {
+	if n.ticker != nil {
+		if n.s.timer != 0 || n.ticker.timer != 0 {
+			n.ticker.deleteTimer()
+		}
+		n.ticker.stop()
+		n.ticker = nil
+	}
+	if n.memory != nil {
+		if loadState() != nil {
+			releaseSignal(n.signal, n.old)
+			n.memoryInUse(false)
+		}
+		n.drain.roster.free()
+		unix.Munmap(n.memory)
+		n.memory, n.s = nil, nil
+	}
+	n.drain = nil
+}
+
+//go:norace
+//go:nocheckptr
+func loadState() unsafe.Pointer { return state }
+
+// memoryInUse gives the memory to the handler, or takes it away and waits until
+// no handler is at work on it.
+//
+//go:norace
+//go:nocheckptr
+func (n *Source) memoryInUse(yes bool) {
+	if yes {
+		storeRelease(uintptr(unsafe.Pointer(&state)), uint64(uintptr(unsafe.Pointer(n.s))))
+		return
+	}
+	storeRelease(uintptr(unsafe.Pointer(&state)), 0)
+	for loadAcquire(uintptr(unsafe.Pointer(&inHandler))) != 0 {
+		time.Sleep(20 * time.Microsecond)
+	}
+}
+
+// currentGoid returns the caller's goroutine id as the runtime prints it.
+func currentGoid() uint64 {
+	var buf [64]byte
+	text := string(buf[:runtime.Stack(buf[:], false)])
+	text, _, _ = strings.Cut(strings.TrimPrefix(text, "goroutine "), " ")
+	id, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		panic(fmt.Sprintf("native: runtime.Stack begins with %q", text))
+	}
+	return id
+}

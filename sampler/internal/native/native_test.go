@@ -1,0 +1,147 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gotach/profiler/internal/tachyon"
+	"github.com/gotach/profiler/sampler/internal/source"
+)
+
+// taken is a sample as the tests look at it.
+type taken struct {
+	goroutine uint64
+	status    tachyon.Status
+	system    bool
+	time      time.Duration
+	weight    time.Duration
+	stack     []tachyon.Frame // innermost first; shared by equal stacks
+}
+
+// recorder is a source.Out that keeps everything.
+type recorder struct {
+	mu      sync.Mutex
+	ids     map[tachyon.Frame]uint32
+	frames  []tachyon.Frame
+	stacks  map[*uint32][]tachyon.Frame
+	samples []taken
+	told    map[uint64]source.Goroutine
+	labels  map[uint64][]map[string]string
+	gone    map[uint64]bool
+	last    map[uint64]time.Duration
+	leaves  map[uint64]int
+	err     error
+	keep    func(*taken) bool // nil: keep all
+}
+
+func newRecorder() *recorder {
+	return &recorder{
+		ids:    map[tachyon.Frame]uint32{},
+		stacks: map[*uint32][]tachyon.Frame{},
+		told:   map[uint64]source.Goroutine{},
+		labels: map[uint64][]map[string]string{},
+		gone:   map[uint64]bool{},
+		last:   map[uint64]time.Duration{},
+		leaves: map[uint64]int{},
+	}
+}
+
+func (r *recorder) Frame(f tachyon.Frame) uint32 {
+	id, ok := r.ids[f]
+	if !ok {
+		id = uint32(len(r.frames))
+		r.frames = append(r.frames, f)
+		r.ids[f] = id
+	}
+	return id
+}
+
+func (r *recorder) Goroutine(g source.Goroutine) { r.told[g.ID] = g }
+func (r *recorder) Gone(id uint64)               { r.gone[id] = true }
+func (r *recorder) Fail(err error)               { r.err = err }
+func (r *recorder) LeafPC(addr uint64, _ bool)   { r.leaves[addr]++ }
+
+func (r *recorder) Labels(id uint64, _ time.Duration, labels map[string]string) {
+	r.labels[id] = append(r.labels[id], maps.Clone(labels))
+}
+
+func (r *recorder) Sample(s *source.Sample) {
+	key := &s.Stack[0]
+	stack := r.stacks[key]
+	if stack == nil {
+		for _, id := range s.Stack {
+			stack = append(stack, r.frames[id])
+		}
+		r.stacks[key] = stack
+	}
+	weight := time.Duration(0)
+	if last, ok := r.last[s.Goroutine]; ok {
+		weight = s.Time - last
+	}
+	r.last[s.Goroutine] = s.Time
+	t := taken{s.Goroutine, s.Status, s.System, s.Time, weight, stack}
+	if r.keep == nil || r.keep(&t) {
+		r.samples = append(r.samples, t)
+	}
+}
+
+func names(stack []tachyon.Frame) (n []string) {
+	for _, f := range stack {
+		n = append(n, f.Func)
+	}
+	return n
+}
+
+// session samples while f runs.
+func session(t testing.TB, cfg source.Config, f func()) (*recorder, source.Stats) {
+	t.Helper()
+	return sessionWith(t, cfg, newRecorder(), f)
+}
+
+func sessionWith(t testing.TB, cfg source.Config, r *recorder, f func()) (*recorder, source.Stats) {
+	t.Helper()
+	if cfg.Rate == 0 {
+		cfg.Rate = 1000
+	}
+	if cfg.Budget == 0 {
+		cfg.Budget = 100
+	}
+	cfg.Start = time.Now()
+	n := New()
+	if err := n.Start(cfg, r); err != nil {
+		t.Fatal(err)
+	}
+	f()
+	n.Stop()
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	return r, n.Stats()
+}
+
+func TestSmoke(t *testing.T) {
+	stop := make(chan bool)
+	for range 10 {
+		go func() { <-stop }()
+	}
+	defer close(stop)
+	r, stats := session(t, source.Config{WaitFrames: true}, func() {
+		end := time.Now().Add(time.Second)
+		for time.Now().Before(end) {
+		}
+	})
+	count := map[string]int{}
+	for _, s := range r.samples {
+		count[s.stack[0].Func+" < "+s.stack[min(1, len(s.stack)-1)].Func]++
+	}
+	for _, k := range slices.Sorted(maps.Keys(count)) {
+		t.Log(count[k], k)
+	}
+	t.Logf("%+v", stats)
+	t.Logf("%v", names(r.samples[len(r.samples)-1].stack))
+}

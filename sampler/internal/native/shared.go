@@ -1,0 +1,199 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import "unsafe"
+
+// What the handler and the drain share lies in one anonymous mapping outside
+// the Go heap: the handler runs while the collector may be at work, so it must
+// neither hold nor write Go pointers. All fields that both sides touch go one
+// way, as said at each.
+
+// Sizes of what is shared.
+const (
+	maxDepth  = 256     // frames of a stack, the innermost ones
+	ringWords = 1 << 19 // 4 MB
+	maxProcs  = 1024    // Ps that are interrupted; GOMAXPROCS above is sampled in part
+
+	chunkBits  = 12 // roster entries of a chunk
+	chunkSize  = 1 << chunkBits
+	maxChunks  = 4096 // 16 million goroutines
+	entryWords = 4
+
+	pinSlots = 4096 // pinned label sets, open addressing
+
+	maxLabels     = 16   // of a goroutine; one with more counts as unlabelled
+	maxLabelBytes = 2048 // of all its keys and values
+	scratchWords  = 2*2*maxLabels + 8
+	maxRecord     = headWords + 2*maxDepth + 1 + maxLabels + maxLabelBytes/8
+	slotWords     = slotRecord + maxRecord + scratchWords
+)
+
+type shared struct {
+	off    offsets
+	system uint64 // layout.system
+
+	// Set before the first tick.
+	pid        uint64
+	tid        uint64 // of the tick thread
+	signal     uint64
+	tag        uint64 // marks our signals
+	timer      uint64
+	period     uint64 // ns
+	tornAfter  uint64 // cycles that a walk may take
+	visitLimit uint64 // cycles that a tick may visit parked goroutines
+
+	ring   uintptr // ringWords
+	chunks uintptr // maxChunks addresses of chunkSize entries
+	procs  uintptr // maxProcs addresses of Ps
+	slots  uintptr // maxProcs
+	pins   uintptr // pinSlots
+
+	// Written by the drain, read by the handler.
+	goroutines uint64 // entries of the roster
+	nprocs     uint64
+	quota      uint64 // parked goroutines to visit a tick, 48.16 bits
+	quiet      uint64 // 1: no more signals to running goroutines
+	tail       uint64 // of the ring, words read
+
+	_ [64]byte
+
+	// The tick thread's own, read by the drain.
+	head     uint64 // of the ring, words written
+	write    uint64 // head that is not published yet
+	deadline uint64 // of the timer, ns
+	now      uint64 // time of this tick
+	before   uint64 // time of the tick before
+	random   uint64
+	cursor   uint64 // next roster entry to visit
+	fraction uint64 // of a visit, left over
+	ticks    uint64
+	dropped  uint64 // samples without room
+	torn     uint64 // walks during which the goroutine moved
+	sent     uint64 // signals to running goroutines
+	refused  uint64 // errno of the last signal that could not be sent
+	visits   uint64
+	visiting uint64 // cycles spent on visits
+	lost     uint64 // signals that were never answered
+
+	_ [64]byte
+
+	answered uint64 // interruptions that were handled
+	handling uint64 // cycles they took
+	unread   uint64 // interruptions at which no stack could be read
+
+	// What visit found, for walkParked.
+	seenStatus, seenM, seenGoid uint64
+
+	info    [16]uint64 // siginfo for rt_tgsigqueueinfo
+	spec    [4]uint64  // itimerspec
+	clock   [2]uint64  // timespec
+	scratch [scratchWords]uint64
+
+	// The drain's.
+	pinLabels  [1 + maxLabels + maxLabelBytes/8]uint64
+	pinScratch [scratchWords]uint64
+}
+
+// Records in the ring. The first word is kind | words<<8 | status<<32 |
+// reason<<40 | flags<<48.
+const (
+	recPad  = iota // skip its words
+	recTick        // word 1: time
+	recSame        // word 1: roster index; it has not run since its last recStack
+	recGone        // word 1: roster index, word 2: goid that has ended
+	recStack
+)
+
+// Words of a recStack's head. Program counters follow, then labels.
+const (
+	headKind = iota
+	headG
+	headGoid
+	headTime
+	headBefore // time of the tick before
+	headParent
+	headGoPC
+	headStartPC
+	headLabels // g.labels
+	headCounts // PCs | of them on the system stack <<16 | words of labels <<32
+	headSP0    // word at SP, or LR
+	headSP1    // word after it
+	headFrame0 // word after the return address of the first frame
+	headFrame1 // and of the second
+	headIndex  // roster index, or ^0
+	headWords
+)
+
+// Flags of a recStack.
+const (
+	flagRunning  = 1 << iota // interrupted: the first PC is an instruction's own
+	flagSaved                // PCs after those of the system stack come from g.sched
+	flagVDSO                 // interrupted in the vDSO: the first PC is a return address
+	flagExternal             // interrupted on the system stack outside of Go's frames
+	flagCut                  // deeper than maxDepth
+	flagBubble               // in a synctest bubble
+)
+
+// Words of a slot, one for each P.
+const (
+	slotState = iota // slotFree and so on | generation<<8
+	slotM
+	slotTID
+	slotTime
+	slotBefore
+	slotCount // words of the record; 0: nothing to see
+	slotLast  // g that was interrupted at the tick before
+	slotSince // tick of the signal
+	slotRecord
+)
+
+// States of a slot. The tick thread sends, the interrupted thread fills, the
+// tick thread harvests.
+const (
+	slotFree = iota
+	slotSent
+	slotFilling
+	slotFilled
+)
+
+// Words of a roster entry. All but the first are the handler's memory of its
+// last visit.
+const (
+	entryG    = iota
+	entryGoid // 0: dead or never seen
+	entrySince
+)
+
+// state is what the handler works on, nil between sessions. inHandler counts
+// the threads inside; with state nil and inHandler 0 the mapping may go.
+var (
+	state      unsafe.Pointer
+	inHandler  uint64
+	oldHandler uintptr // what had the signal before us; 0: default or ignored
+)
+
+// at returns what base returned.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func at(base uintptr) *shared { return *(**shared)(unsafe.Pointer(&base)) }
+
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func (s *shared) base() uintptr { return uintptr(unsafe.Pointer(s)) }
+
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func (s *shared) entry(i uint64) uintptr {
+	chunk := uintptr(load64(s.chunks + uintptr(i>>chunkBits)*8))
+	return chunk + uintptr(i&(chunkSize-1))*entryWords*8
+}
+
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func (s *shared) slot(i uint64) uintptr { return s.slots + uintptr(i)*slotWords*8 }

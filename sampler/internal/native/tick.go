@@ -1,0 +1,105 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import (
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// ticker is the thread that takes the ticks. It waits in a futex system call, so
+// it holds no P and needs none: the timer's signal interrupts the wait, the
+// handler works, and the kernel restarts the wait. A saturated scheduler delays
+// nothing.
+type ticker struct {
+	word  uint32 // the futex: 1 ends the wait
+	tid   int
+	goid  uint64
+	timer int32
+	done  chan struct{}
+}
+
+// startTicker starts the thread. ready is called on it.
+func startTicker(signal int) (*ticker, error) {
+	t := &ticker{done: make(chan struct{})}
+	up := make(chan error)
+	go func() {
+		defer close(t.done)
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		t.tid = unix.Gettid()
+		t.goid = currentGoid()
+		if blocked(signal) {
+			up <- fmt.Errorf("signal %d is blocked in this process", signal)
+			return
+		}
+		up <- nil
+		for atomic.LoadUint32(&t.word) == 0 {
+			// FUTEX_WAIT|FUTEX_PRIVATE_FLAG while the word is 0.
+			unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&t.word)), 128, 0, 0, 0, 0)
+		}
+	}()
+	if err := <-up; err != nil {
+		<-t.done
+		return nil, err
+	}
+	return t, nil
+}
+
+// sigevent is the kernel's struct for SIGEV_THREAD_ID.
+type sigevent struct {
+	value  uint64
+	signal int32
+	notify int32
+	tid    int32
+	_      [44]byte
+}
+
+// createTimer makes the timer that sends the signal to the thread.
+func (t *ticker) createTimer(signal int, value uint64) error {
+	const sigevThreadID = 4
+	ev := sigevent{value: value, signal: int32(signal), notify: sigevThreadID, tid: int32(t.tid)}
+	_, _, e := unix.RawSyscall(unix.SYS_TIMER_CREATE, unix.CLOCK_MONOTONIC, uintptr(unsafe.Pointer(&ev)), uintptr(unsafe.Pointer(&t.timer)))
+	if e != 0 {
+		return fmt.Errorf("timer_create: %w", e)
+	}
+	return nil
+}
+
+// arm has the timer fire once, at a time on the monotonic clock.
+func (t *ticker) arm(ns uint64) error {
+	spec := [4]uint64{2: ns / 1e9, 3: ns % 1e9}
+	_, _, e := unix.RawSyscall6(unix.SYS_TIMER_SETTIME, uintptr(t.timer), unix.TIMER_ABSTIME, uintptr(unsafe.Pointer(&spec)), 0, 0, 0)
+	if e != 0 {
+		return fmt.Errorf("timer_settime: %w", e)
+	}
+	return nil
+}
+
+func (t *ticker) deleteTimer() {
+	unix.RawSyscall(unix.SYS_TIMER_DELETE, uintptr(t.timer), 0, 0)
+}
+
+// stop ends the wait and the thread's goroutine. Afterwards no tick is under
+// way or pending: the thread has left the kernel.
+func (t *ticker) stop() {
+	atomic.StoreUint32(&t.word, 1)
+	// FUTEX_WAKE|FUTEX_PRIVATE_FLAG.
+	unix.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&t.word)), 129, 1, 0, 0, 0)
+	<-t.done
+}
+
+// threadCPU returns the CPU time that a thread of this process has used, in ns,
+// 0 if it is no more.
+func threadCPU(tid int) uint64 {
+	var ts unix.Timespec
+	// The kernel's clock id of a thread (MAKE_THREAD_CPUCLOCK with CPUCLOCK_SCHED).
+	if unix.ClockGettime(int32(^tid<<3|6), &ts) != nil {
+		return 0
+	}
+	return uint64(ts.Nano())
+}

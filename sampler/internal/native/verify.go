@@ -1,0 +1,266 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"runtime/pprof"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/gotach/profiler/internal/tachyon"
+	"github.com/gotach/profiler/sampler/internal/source"
+	"golang.org/x/sys/unix"
+)
+
+// Before the source samples it shows, on goroutines of its own, that what it
+// reads is what the public runtime says. Any difference is an error, and the
+// portable source takes over.
+
+// checkSelf compares the calling goroutine's g and m with what is known of them.
+//
+//go:norace
+//go:nocheckptr
+func checkSelf(l *layout) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := read(getg(), make([]uint64, 64)); err != nil {
+		return err
+	}
+	g := getg()
+	local := byte(0)
+	here := uintptr(unsafe.Pointer(&local))
+	lo, hi := uintptr(readWord(g+l.gStackLo)), uintptr(readWord(g+l.gStackHi))
+	m := uintptr(readWord(g + l.gM))
+	p := uintptr(readWord(m + l.mP))
+	switch {
+	case readWord(g+l.gID) != currentGoid():
+		return errors.New("a goroutine's id is not where it should be")
+	case here < lo || here >= hi:
+		return errors.New("a goroutine's stack is not where it should be")
+	case uint32(readWord(g+l.gStatus))&^gScan != gRunning:
+		return errors.New("a goroutine's status is not where it should be")
+	case uintptr(readWord(m+l.mCurG)) != g:
+		return errors.New("a thread's goroutine is not where it should be")
+	case readWord(m+l.mProcID) != uint64(unix.Gettid()):
+		return errors.New("a thread's id is not where it should be")
+	case uintptr(readWord(p+l.pM)) != m || uint32(readWord(p+l.pStatus)) != pRunning || uint32(readWord(p+l.pID)) >= uint32(runtime.GOMAXPROCS(0)):
+		return errors.New("a P is not where it should be")
+	}
+	return nil
+}
+
+// parked starts n goroutines and returns their addresses, and what ends them.
+func parked(n int) (gs []uintptr, free func()) {
+	stop, tell := make(chan struct{}), make(chan uintptr)
+	for range n {
+		go func() {
+			tell <- getg()
+			<-stop
+		}()
+	}
+	for range n {
+		gs = append(gs, <-tell)
+	}
+	return gs, func() { close(stop) }
+}
+
+// verify takes ticks at two goroutines whose doings are known, one that waits and
+// one that runs, through all of the source, and compares.
+func (n *Source) verify(l *layout) error {
+	w := &witness{stop: make(chan struct{}), up: make(chan struct{})}
+	defer func() {
+		w.ran.Store(true)
+		close(w.stop)
+		w.running.Wait()
+	}()
+	w.parent = currentGoid()
+	w.running.Add(2)
+	go w.waits()
+	go w.runs()
+	<-w.up
+	<-w.up
+	check := &checker{witness: w}
+	cfg := n.cfg
+	cfg.WaitFrames = true
+	d := n.newDrain(l, cfg, check)
+	d.roster = n.drain.roster
+	d.own[n.ticker.goid] = true
+	n.drain = d
+	if err := d.roster.refresh(); err != nil {
+		return err
+	}
+	n.budget = &budget{quota: 64 << 16}
+	first := n.begin(uint64(time.Millisecond))
+	n.s.visitLimit = ^uint64(0)
+	n.s.cursor = uint64(d.roster.index[uint64(w.waitG)])
+	if err := n.ticker.arm(first); err != nil {
+		return err
+	}
+	for end := time.Now().Add(2 * time.Second); ; {
+		time.Sleep(2 * time.Millisecond)
+		n.s.cursor = uint64(d.roster.index[uint64(w.waitG)])
+		d.pass()
+		if check.waited && check.saw {
+			break
+		}
+		if time.Now().Before(end) {
+			continue
+		}
+		switch s := n.s; {
+		case s.ticks == 0:
+			return errors.New("the timer's signal does not arrive")
+		case s.refused != 0:
+			return fmt.Errorf("rt_tgsigqueueinfo: %w", unix.Errno(s.refused))
+		case check.err != nil:
+			return check.err
+		case !check.waited:
+			return errors.New("a waiting goroutine was not found")
+		case s.answered == 0:
+			return errors.New("signals to running goroutines do not arrive")
+		}
+		return errors.New("a running goroutine's stack was not found")
+	}
+	// No tick may be under way while the source is made ready to sample.
+	n.s.period = uint64(time.Hour)
+	for before := uint64(0); before != n.s.ticks; {
+		before = n.s.ticks
+		time.Sleep(3 * time.Millisecond)
+	}
+	if n.s.refused != 0 {
+		return fmt.Errorf("rt_tgsigqueueinfo: %w", unix.Errno(n.s.refused))
+	}
+	d.pass()
+	return nil
+}
+
+// witness is two goroutines, and what public calls say of them.
+type witness struct {
+	parent        uint64
+	stop, up      chan struct{}
+	ran           atomic.Bool
+	running       sync.WaitGroup
+	waitG         uintptr
+	waitID, runID uint64
+	waitIn, runIn []string // functions, innermost first
+}
+
+const witnessLabel = "gotach"
+
+//go:noinline
+func (w *witness) waits() {
+	pprof.SetGoroutineLabels(pprof.WithLabels(context.Background(), pprof.Labels(witnessLabel, "verify")))
+	w.waitG, w.waitID = getg(), currentGoid()
+	w.waitHere()
+	pprof.SetGoroutineLabels(context.Background())
+	w.running.Done()
+}
+
+//go:noinline
+func (w *witness) waitHere() {
+	w.waitIn = functions()
+	w.up <- struct{}{}
+	<-w.stop
+}
+
+//go:noinline
+func (w *witness) runs() {
+	w.runID = currentGoid()
+	w.runHere()
+	w.running.Done()
+}
+
+//go:noinline
+func (w *witness) runHere() {
+	w.runIn = functions()
+	w.up <- struct{}{}
+	for n := 0; !w.ran.Load(); n++ {
+		if n%1000 == 0 {
+			runtime.Gosched() // with one P the others need their turn
+		}
+	}
+}
+
+// functions returns the caller's call chain without the runtime's part.
+func functions() []string {
+	pcs := make([]uintptr, 32)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
+	var names []string
+	for more := true; more; {
+		var f runtime.Frame
+		f, more = frames.Next()
+		if f.Function != "runtime.goexit" {
+			names = append(names, f.Function)
+		}
+	}
+	return names
+}
+
+// checker takes the samples of the self-check.
+type checker struct {
+	*witness
+	names       []string
+	waited, saw bool
+	labelled    bool
+	told        source.Goroutine
+	err         error
+}
+
+func (c *checker) Frame(f tachyon.Frame) uint32 {
+	c.names = append(c.names, f.Func)
+	return uint32(len(c.names) - 1)
+}
+
+func (c *checker) Goroutine(g source.Goroutine) {
+	if g.ID == c.waitID {
+		c.told = g
+	}
+}
+
+func (c *checker) Labels(id uint64, _ time.Duration, labels map[string]string) {
+	if id == c.waitID {
+		c.labelled = len(labels) == 1 && labels[witnessLabel] == "verify"
+	}
+}
+
+func (c *checker) Sample(s *source.Sample) {
+	var names []string
+	for _, id := range s.Stack {
+		names = append(names, c.names[id])
+	}
+	switch s.Goroutine {
+	case c.waitID:
+		want := append([]string{"[chan receive]"}, c.waitIn...)
+		switch {
+		case !slices.Equal(names, want):
+			c.err = fmt.Errorf("a waiting goroutine's stack reads %q instead of %q", names, want)
+		case c.told.Parent != c.parent || c.told.CreatedBy == "":
+			c.err = fmt.Errorf("a goroutine created by goroutine %d reads as created by %q in %d", c.parent, c.told.CreatedBy, c.told.Parent)
+		case !c.labelled:
+			c.err = errors.New("a goroutine's labels are not where they should be")
+		default:
+			c.waited = true
+		}
+	case c.runID:
+		// What it calls may be on top.
+		n := len(names) - len(c.runIn)
+		if s.Status&tachyon.OnCPU == 0 {
+			break
+		}
+		if n < 0 || !slices.Equal(names[n:], c.runIn) {
+			c.err = fmt.Errorf("a running goroutine's stack reads %q instead of %q", names, c.runIn)
+		} else {
+			c.saw = true
+		}
+	}
+}
+
+func (*checker) Gone(uint64)         {}
+func (*checker) LeafPC(uint64, bool) {}
+func (*checker) Fail(error)          {}

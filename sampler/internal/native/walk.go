@@ -1,0 +1,166 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import "golang.org/x/sys/unix"
+
+// Walking stacks by frame pointer, and the record of a goroutine that runs.
+// Stack memory is never unmapped while the program runs, and every frame
+// pointer is checked to lie within the bounds that the walk was given, so that
+// stale words are the worst that can be read. hi is above lo and far from 0, so
+// the comparisons do not wrap.
+
+// walk appends return addresses, following frame pointers from bp upward
+// while they lie in [lo, hi). It returns the number of PCs at dst and the frame
+// pointer at which it ended.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func walk(dst uintptr, n uint64, bp, lo, hi uintptr) (uint64, uintptr) {
+	for n < maxDepth && bp >= lo && bp <= hi-16 && bp&7 == 0 {
+		ret := load64(bp + 8)
+		if ret < 4096 {
+			break
+		}
+		store64(dst+uintptr(n)*8, ret)
+		n++
+		up := uintptr(load64(bp))
+		if up <= bp {
+			return n, up
+		}
+		bp = up
+	}
+	return n, bp
+}
+
+// word reads a word of a stack, 0 outside of it.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func word(addr, lo, hi uintptr) uint64 {
+	if addr < lo || addr > hi-8 || addr&7 != 0 {
+		return 0
+	}
+	return load64(addr)
+}
+
+// beside records the words next to the first return addresses, from which the
+// drain puts back a caller that has no frame yet or no longer.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func beside(rec, sp, bp, lo, hi uintptr) {
+	store64(rec+headSP0*8, word(sp, lo, hi))
+	store64(rec+headSP1*8, word(sp+8, lo, hi))
+	first, second := uint64(0), uint64(0)
+	if bp >= lo && bp <= hi-16 {
+		first = word(bp+16, lo, hi)
+		if up := uintptr(word(bp, lo, hi)); up > bp && up < hi {
+			second = word(up+16, lo, hi)
+		}
+	}
+	store64(rec+headFrame0*8, first)
+	store64(rec+headFrame1*8, second)
+}
+
+// describe fills in what a record says of the goroutine itself.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func describe(s *shared, rec, g uintptr, time, before, index uint64) {
+	store64(rec+headG*8, uint64(g))
+	store64(rec+headGoid*8, load64(g+s.off.gID))
+	store64(rec+headTime*8, time)
+	store64(rec+headBefore*8, before)
+	store64(rec+headParent*8, load64(g+s.off.gParent))
+	store64(rec+headGoPC*8, load64(g+s.off.gGoPC))
+	store64(rec+headStartPC*8, load64(g+s.off.gStartPC))
+	store64(rec+headLabels*8, load64(g+s.off.gLabels))
+	store64(rec+headIndex*8, index)
+}
+
+// finish writes the first word and the counts; it returns the record's words.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func finish(rec uintptr, status, reason, flags, n, system, labels uint64) uint64 {
+	if n >= maxDepth {
+		flags |= flagCut
+	}
+	words := headWords + n + labels
+	store64(rec, recStack|words<<8|status<<32|reason<<40|flags<<48)
+	store64(rec+headCounts*8, n|system<<16|labels<<32)
+	return words
+}
+
+// recordRunning records into a slot the goroutine that was interrupted on this
+// thread, and returns the record's words, 0 if there is none.
+//
+// That the M's thread is this one makes M and curg what they seem: an M that has
+// ended has no thread.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func recordRunning(base, slot, ctx, _ uintptr) uintptr {
+	s := at(base)
+	m := uintptr(load64(slot + slotM*8))
+	tid := uint64(rawSyscall(unix.SYS_GETTID, 0, 0, 0, 0, 0, 0))
+	if tid != load64(slot+slotTID*8) || load64(m+s.off.mProcID) != tid {
+		return 0
+	}
+	g := uintptr(load64(m + s.off.mCurG))
+	if g == 0 || load32(g+s.off.gStatus)&^gScan != gRunning || uintptr(load64(g+s.off.gM)) != m {
+		return 0 // the scheduler was just at work on this thread
+	}
+	rec := slot + slotRecord*8
+	describe(s, rec, g, load64(slot+slotTime*8), load64(slot+slotBefore*8), ^uint64(0))
+	pcs := rec + headWords*8
+	lo, hi := uintptr(load64(g+s.off.gStackLo)), uintptr(load64(g+s.off.gStackHi))
+	pc, sp, bp := load64(ctx+ctxPC), uintptr(load64(ctx+ctxSP)), uintptr(load64(ctx+ctxBP))
+	flags, n, system := uint64(flagRunning), uint64(1), uint64(0)
+	store64(pcs, pc)
+	if sp >= lo && sp < hi {
+		beside(rec, sp, bp, sp-frameSlack, hi)
+		n, _ = walk(pcs, 1, bp, sp-frameSlack, hi)
+	} else {
+		g0 := uintptr(load64(m + s.off.mG0))
+		lo0, hi0 := uintptr(load64(g0+s.off.gStackLo)), uintptr(load64(g0+s.off.gStackHi))
+		if sp < lo0 || sp >= hi0 {
+			return 0
+		}
+		beside(rec, sp, bp, sp-frameSlack, hi0)
+		n, bp = walk(pcs, 1, bp, sp-frameSlack, hi0)
+		system = n
+		if bp >= lo && bp < hi {
+			// systemstack leaves the frame pointer chain whole across the stacks.
+			n, _ = walk(pcs, n, bp, lo, hi)
+		} else if vsp := uintptr(load64(m + s.off.mVDSOSP)); ctxLR == 0 && vsp >= lo+16 && vsp < hi && load64(vsp-8) == load64(m+s.off.mVDSOPC) {
+			// In the vDSO, which need not keep frame pointers: the runtime noted
+			// where it was called from.
+			flags |= flagVDSO
+			system = 0
+			store64(pcs, load64(vsp-8))
+			n, _ = walk(pcs, 1, uintptr(load64(vsp-16)), lo, hi)
+		} else if n < maxDepth {
+			flags |= flagSaved
+			store64(pcs+uintptr(n)*8, load64(g+s.off.gSchedPC))
+			ssp := uintptr(load64(g + s.off.gSchedSP))
+			store64(rec+headFrame0*8, word(ssp, lo, hi)) // the caller, if it is morestack that we are in
+			n, _ = walk(pcs, n+1, uintptr(load64(g+s.off.gSchedBP)), lo, hi)
+		}
+	}
+	if ctxLR != 0 {
+		store64(rec+headSP0*8, load64(ctx+ctxLR))
+	}
+	if load64(g+s.off.gBubble) != 0 {
+		flags |= flagBubble
+	}
+	labels := callLabels(base, uintptr(load64(rec+headLabels*8)), pcs+uintptr(n)*8, rec+maxRecord*8)
+	return uintptr(finish(rec, gRunning, 0, flags, n, system, uint64(labels)))
+}
