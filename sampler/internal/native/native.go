@@ -80,10 +80,16 @@ func (n *Source) Start(cfg source.Config, out source.Out) (err error) {
 	n.drain = d
 	n.budget = newBudget(cfg.Budget)
 	n.quit, n.done = make(chan struct{}), make(chan struct{})
+	first := n.begin(uint64(time.Second) / uint64(max(cfg.Rate, 1)))
 	up := make(chan struct{})
 	go n.loop(up)
 	<-up
-	return n.ticker.arm(n.begin(uint64(time.Second) / uint64(max(cfg.Rate, 1))))
+	if err := n.ticker.arm(first); err != nil {
+		close(n.quit)
+		<-n.done
+		return err
+	}
+	return nil
 }
 
 // prepare finds what is to be read and sets up what it is read with. What it
