@@ -51,7 +51,7 @@ func (s *synthetic) Read(p []byte) (int, error) {
 func TestConstantMemory(t *testing.T) {
 	const perBlock = 100_000
 	blocks := 1000
-	if raceEnabled {
+	if raceEnabled || testing.Short() {
 		blocks = 20
 	}
 	r := NewReader(newSynthetic(block(perBlock), blocks))

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"time"
 
 	"github.com/gotach/profiler/nytprof"
+	"github.com/gotach/profiler/profile"
 )
 
 // Time per line of a Perl program, without loading its profile.
@@ -61,4 +63,41 @@ func ExampleDumpJSON() {
 		log.Fatal(err)
 	}
 	// Output: ["NEW_FID",1,0,0,6,0,0,{"hex":"2f612fc3a92e676f"}]
+}
+
+func ExampleLoad() {
+	f, err := os.Open("testdata/c01-fib.nytprof")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer f.Close()
+	d, err := nytprof.Load(f)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, s := range d.Subs {
+		if s.Name == "main::fib" {
+			fmt.Printf("lines %d-%d: %d calls\n", s.First, s.Last, s.Count())
+		}
+	}
+	// Output: lines 3-3: 134 calls
+}
+
+func ExampleWrite() {
+	p := &profile.Profile{
+		Program: "server",
+		Start:   time.Unix(1_795_234_152, 0),
+		Frames:  []profile.Frame{{File: "/src/main.go", Func: "main.work", Line: 12}},
+		Records: []profile.Record{{Stack: []uint32{0}, Count: 3, Wall: 3 * time.Millisecond}},
+	}
+	var file bytes.Buffer // nytprofhtml's input, usually nytprof.out
+	if err := nytprof.Write(&file, p, nytprof.Options{}); err != nil {
+		log.Fatal(err)
+	}
+	back, err := nytprof.Read(&file)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(back.Frames[0].Func, back.Records[0].Count, back.Records[0].Wall)
+	// Output: main.work 3 3ms
 }

@@ -272,9 +272,9 @@ func (b *builder) pid() uint32 {
 
 // Attributes of ours, which Perl's tools ignore.
 const (
-	attrDuration   = "gotach_duration_ns"
-	attrInterval   = "gotach_interval_ns"
-	attrGoroutines = "gotach_goroutines"
+	attrDuration   = "x-gotach-duration-ns"
+	attrInterval   = "x-gotach-interval-ns"
+	attrGoroutines = "x-gotach-goroutines"
 )
 
 func (b *builder) attributes() []Attribute {

@@ -129,7 +129,7 @@ func (im *importer) at(sub string, fid, line uint32) uint32 {
 	if file := im.files[fid]; file != nil && line != 0 {
 		f.File = file.Name
 	}
-	if im.ours && f.File == noFile {
+	if im.ours && (f.File == noFile || f.File == "") {
 		f.File, f.Line = "", 0
 	}
 	id := im.frame(f)
@@ -148,8 +148,10 @@ func (im *importer) sortLines() {
 			byFile[s.FID] = append(byFile[s.FID], s)
 			continue
 		}
-		for _, c := range s.Callers {
-			inC[[2]uint32{c.FID, c.Line}] += c.Incl
+		if !im.ours { // whose statements are samples, and none of them theirs
+			for _, c := range s.Callers {
+				inC[[2]uint32{c.FID, c.Line}] += c.Incl
+			}
 		}
 	}
 	for _, f := range im.d.Files {
@@ -252,7 +254,7 @@ func (im *importer) callerPaths() {
 	up := make(map[string]Caller) // each sub's most expensive caller
 	for _, s := range im.d.Subs {
 		for _, c := range s.Callers {
-			if best, ok := up[s.Name]; !ok || c.Incl > best.Incl {
+			if best, ok := up[s.Name]; c.Sub != s.Name && (!ok || c.Incl > best.Incl) {
 				up[s.Name] = c
 			}
 		}
@@ -261,8 +263,13 @@ func (im *importer) callerPaths() {
 		for _, c := range s.Callers {
 			callers := []uint32{}
 			on := map[string]bool{s.Name: true}
-			for by, ok := c, true; ok && by.Sub != "" && !on[by.Sub] && len(callers) < maxPath; by, ok = up[by.Sub] {
-				if im.ours && by.Sub == rootsSub {
+			by, ok := c, true
+			if c.Sub == s.Name { // a recursion, whose outermost call is by another
+				callers = append(callers, im.at(c.Sub, c.FID, c.Line))
+				by, ok = up[s.Name]
+			}
+			for ; ok && by.Sub != "" && !on[by.Sub] && len(callers) < maxPath; by, ok = up[by.Sub] {
+				if im.ours && goName(by.Sub) == "runtime.goexit" {
 					break
 				}
 				on[by.Sub] = true
