@@ -66,7 +66,7 @@ Where a FILE is asked for, - is standard input.`,
 	root.SetErr(e.stderr)
 	root.SetVersionTemplate("gotach {{.Version}}\n")
 	root.CompletionOptions.HiddenDefaultCmd = false
-	root.AddCommand(newInfo(e), newDump(e), newReport(e), newConvert(e), newFormats(e), newVerify(e))
+	root.AddCommand(newDemo(e), newInfo(e), newDump(e), newReport(e), newConvert(e), newFormats(e), newVerify(e))
 	return root
 }
 

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime/pprof"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A part is one thing that the demo's workload does. Its goroutines run the
+// function until the context ends.
+type part struct {
+	name       string // for the eye; the goroutines' label "part", too
+	does       string
+	function   string // name of run, as it stands in stacks
+	goroutines int
+	run        func(context.Context, *shared) error
+}
+
+// workload is what the demo profiles.
+var workload = []part{
+	{"hot CPU", "hashes without a pause", "demoCPU", 1, demoCPU},
+	{"mutex", "four goroutines want one lock", "demoMutex", 4, demoMutex},
+	{"pipeline", "a producer, a channel, a slow consumer", "demoPipeline", 1, demoPipeline},
+	{"sleep", "sleeps, works a little, sleeps", "demoSleep", 1, demoSleep},
+	{"file", "writes, syncs and reads a file", "demoFile", 1, demoFile},
+	{"network", "asks a server over loopback", "demoNetwork", 1, demoNetwork},
+	{"garbage", "makes work for the garbage collector", "demoGarbage", 1, demoGarbage},
+}
+
+// shared is what the parts have in common.
+type shared struct {
+	lock sync.Mutex
+	sum  [sha256.Size]byte
+}
+
+// runWorkload runs all parts for a time and returns the first error.
+func runWorkload(ctx context.Context, d time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	var (
+		all    sync.WaitGroup
+		common shared
+		once   sync.Once
+		first  error
+	)
+	for _, p := range workload {
+		for range p.goroutines {
+			all.Add(1)
+			go pprof.Do(ctx, pprof.Labels("part", p.name), func(ctx context.Context) {
+				defer all.Done()
+				if err := p.run(ctx, &common); err != nil {
+					once.Do(func() { first = fmt.Errorf("%s: %w", p.name, err) })
+				}
+			})
+		}
+	}
+	all.Wait()
+	return first
+}
+
+// hash does some tens of microseconds of work a round.
+func hash(rounds int) (sum [sha256.Size]byte) {
+	block := make([]byte, 64<<10)
+	for range rounds {
+		sum = sha256.Sum256(block)
+		copy(block, sum[:])
+	}
+	return sum
+}
+
+func demoCPU(ctx context.Context, _ *shared) error {
+	for ctx.Err() == nil {
+		hash(10)
+	}
+	return nil
+}
+
+func demoMutex(ctx context.Context, s *shared) error {
+	for ctx.Err() == nil {
+		s.lock.Lock()
+		s.sum = hash(5)
+		time.Sleep(time.Millisecond) // a lock held over something slow
+		s.lock.Unlock()
+	}
+	return nil
+}
+
+func demoPipeline(ctx context.Context, _ *shared) error {
+	items := make(chan int)
+	go func() {
+		defer close(items)
+		for i := 0; ctx.Err() == nil; i++ {
+			items <- i
+		}
+	}()
+	for range items {
+		hash(2)
+		time.Sleep(2 * time.Millisecond)
+	}
+	return nil
+}
+
+func demoSleep(ctx context.Context, _ *shared) error {
+	for ctx.Err() == nil {
+		time.Sleep(20 * time.Millisecond)
+		hash(1)
+	}
+	return nil
+}
+
+func demoFile(ctx context.Context, _ *shared) error {
+	f, err := os.CreateTemp("", "gotach-demo-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	data := make([]byte, 256<<10)
+	for ctx.Err() == nil {
+		if _, err := f.WriteAt(data, 0); err != nil {
+			return err
+		}
+		if err := f.Sync(); err != nil {
+			return err
+		}
+		if _, err := f.ReadAt(data, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func demoNetwork(ctx context.Context, _ *shared) error {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		serveSlowly(l)
+	}()
+	defer func() { l.Close(); <-served }()
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	message := make([]byte, 4<<10)
+	for ctx.Err() == nil {
+		if _, err := c.Write(message); err != nil {
+			return err
+		}
+		if _, err := io.ReadFull(c, message); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// serveSlowly answers one client with what it sends, after a while.
+func serveSlowly(l net.Listener) {
+	c, err := l.Accept()
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	message := make([]byte, 4<<10)
+	for {
+		if _, err := io.ReadFull(c, message); err != nil {
+			return
+		}
+		time.Sleep(3 * time.Millisecond)
+		if _, err := c.Write(message); err != nil {
+			return
+		}
+	}
+}
+
+func demoGarbage(ctx context.Context, _ *shared) error {
+	type node struct {
+		Name     string
+		Children []node
+	}
+	for ctx.Err() == nil {
+		tree := node{Name: strings.Repeat("x", 100)}
+		for range 200 {
+			tree.Children = append(tree.Children, node{Name: fmt.Sprint(tree.Name, len(tree.Children))})
+		}
+		text, err := json.Marshal(tree)
+		if err != nil {
+			return err
+		}
+		var again node
+		if err := json.Unmarshal(text, &again); err != nil {
+			return err
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return nil
+}
