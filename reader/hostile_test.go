@@ -126,6 +126,23 @@ func TestHostile(t *testing.T) {
 	}
 }
 
+// TestDocumentIsStrict changes what CPython overlooks in its own layout.
+func TestDocumentIsStrict(t *testing.T) {
+	b := builder{strings: []string{"a", "b"}, frames: [][3]int64{{0, 1, 1}}}
+	for _, c := range []struct {
+		at   int // of the byte that is one more
+		want string
+	}{
+		{69 + 2 + 8, "offset 79: the footer says 104 bytes, the file has 103"},
+		{40, "offset 68: the string table ends here, but the frame table starts at 69"},
+	} {
+		data := b.bytes()
+		data[c.at]++
+		_, err := readBytes(data)
+		check(t, err, "", c.want)
+	}
+}
+
 // TestZstdFrames accepts any number of whole frames, and nothing else.
 func TestZstdFrames(t *testing.T) {
 	b := builder{samples: 2, threads: 1, strings: []string{""}, frames: [][3]int64{{0, 0, 1}}}
