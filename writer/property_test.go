@@ -71,7 +71,7 @@ func writeThenDecode(t *rapid.T) {
 		t.Fatal(err)
 	}
 	if rapid.Bool().Draw(t, "small files") {
-		w.limit = uint64(rapid.IntRange(1, 40).Draw(t, "limit"))
+		w.limit = uint64(rapid.IntRange(25, 100).Draw(t, "limit"))
 	}
 	frames := rapid.SliceOfN(drawFrame, 1, 12).Draw(t, "frames")
 	threads := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) threadID {
