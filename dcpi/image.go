@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -24,9 +25,12 @@ type Image struct {
 	gnu   string       // the GNU build ID
 	table *gosym.Table // nil: not a Go program
 	funcs []elf.Symbol // otherwise: its functions, ascending
+	inl   *inlines     // nil: the executable has no DWARF
 }
 
-// Procedure is the function an address lies in. Line is 0 where it is unknown.
+// Procedure is the function an address lies in; where a call was inlined, the
+// function that was called. Names are as in [runtime.Frame], File is where the
+// code was written and Line 0 where that is unknown.
 type Procedure struct {
 	Name string
 	File string
@@ -35,6 +39,10 @@ type Procedure struct {
 
 // OpenImage reads an executable's identity and symbols.
 func OpenImage(path string) (*Image, error) {
+	return openImage(path, true)
+}
+
+func openImage(path string, symbols bool) (*Image, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -56,9 +64,14 @@ func OpenImage(path string) (*Image, error) {
 	m.gnu = hex.EncodeToString(note(e, ".note.gnu.build-id"))
 	m.BuildID = cmp.Or(string(note(e, ".note.go.buildid")), m.gnu)
 
-	m.table = goTable(e, text.Addr)
-	if m.table == nil {
+	if !symbols {
+		return m, nil
+	}
+	if m.table = goTable(e, text.Addr); m.table == nil {
 		m.funcs = functions(e)
+	}
+	if d, err := e.DWARF(); err == nil {
+		m.inl = newInlines(d)
 	}
 	return m, nil
 }
@@ -117,14 +130,35 @@ func functions(e *elf.File) []elf.Symbol {
 // is says whether the image has the build ID.
 func (m *Image) is(id string) bool { return id != "" && (id == m.BuildID || id == m.gnu) }
 
-// Procedure returns the function that the link-time address lies in.
+// Procedure returns the function that the link-time address lies in. It must
+// not be called from two goroutines at once.
 func (m *Image) Procedure(addr uint64) (p Procedure, ok bool) {
+	if p, ok = m.outer(addr); !ok || m.inl == nil {
+		return p, ok
+	}
+	if name := m.inl.function(addr); name != "" {
+		p.Name = printed(name)
+	}
+	return p, true
+}
+
+// printed returns a name as the runtime prints it, without type arguments.
+func printed(name string) string {
+	i, j := strings.IndexByte(name, '['), strings.LastIndexByte(name, ']')
+	if i < 0 || j <= i {
+		return name
+	}
+	return name[:i] + "[...]" + name[j+1:]
+}
+
+// outer returns the function whose code the address is part of.
+func (m *Image) outer(addr uint64) (p Procedure, ok bool) {
 	if m.table != nil {
 		file, line, fn := m.table.PCToLine(addr)
 		if fn == nil {
 			return p, false
 		}
-		return Procedure{Name: fn.Name, File: file, Line: line}, true
+		return Procedure{Name: printed(fn.Name), File: file, Line: line}, true
 	}
 	i, found := slices.BinarySearchFunc(m.funcs, addr, func(s elf.Symbol, a uint64) int { return cmp.Compare(s.Value, a) })
 	if !found {

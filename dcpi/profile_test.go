@@ -168,8 +168,8 @@ func TestWriteRefuses(t *testing.T) {
 	}
 }
 
-// body is a valid binary part with one sample at offset 16.
-const body = "\x10\x00\x00\x00\x01\x00\x00\x00\x01\x00\x00\x00" + "\x01\x00\x00\x00\x01\x00\x00\x00"
+// oneSample is a valid binary part with one sample at offset 16.
+const oneSample = "\x10\x00\x00\x00\x01\x00\x00\x00\x01\x00\x00\x00" + "\x01\x00\x00\x00\x01\x00\x00\x00"
 
 func TestHeaderRules(t *testing.T) {
 	for _, tt := range []struct {
@@ -199,7 +199,7 @@ func TestHeaderRules(t *testing.T) {
 		{name: "optional twice", header: Header{Lines: append(header().Lines, "path /a", "path /b")}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			in := string(tt.header.append(nil)) + body
+			in := string(tt.header.append(nil)) + oneSample
 			p, err := Read(strings.NewReader(in), "x", Options{Lax: tt.lax})
 			if tt.want != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.want) {
@@ -219,7 +219,7 @@ func TestHeaderRules(t *testing.T) {
 
 func TestLaxTakesOffsetsForAddresses(t *testing.T) {
 	h := without(without(header(), "tstart"), "version")
-	p, err := Read(strings.NewReader(string(h.append(nil))+body), "x", Options{Lax: true})
+	p, err := Read(strings.NewReader(string(h.append(nil))+oneSample), "x", Options{Lax: true})
 	if err != nil {
 		t.Fatal(err)
 	}
