@@ -20,7 +20,7 @@ import (
 type Format struct {
 	Name       string
 	Doc        string   // one line
-	Extensions []string // of its files, the usual one first; each begins with a dot
+	Extensions []string // what the names of its files end in, the usual one first
 	Series     bool     // keeps every sample with its time; otherwise sums
 	Directory  bool     // is written as a directory of several files
 
@@ -52,6 +52,8 @@ func init() { // a function, since formats use the table themselves
 		spxReport, // before pprof, which is gzipped, too
 		dcpiDatabase,
 		dcpiText,
+		perlNYTProf,
+		pyNYTProf,
 		pprof,
 		folded,
 		jsonLines,
@@ -137,10 +139,11 @@ type Field struct {
 type Options struct {
 	From string // name of the input's format; "": found out
 
-	Uncompressed bool // tach, cpython315: write without compression
+	Uncompressed bool // tach, cpython315, nytprof: write without compression
 	Goroutines   bool // collapsed: each stack begins with its goroutine; spx: one report a goroutine
 	CPU          bool // collapsed: weigh by CPU time, not wall time
 	Microseconds bool // spx: write times in µs with decimals, as the format's document has them
+	NoSource     bool // nytprof: leave out the texts of source files
 	Lax          bool // dcpi: read files without version and tstart, too
 
 	// Progress is called now and then in the course of long work, with how much

@@ -1,6 +1,7 @@
 package nytprof
 
 import (
+	"bufio"
 	"io"
 	"math"
 	"strconv"
@@ -15,7 +16,11 @@ import (
 // UTF-8 (and is), all in ASCII. Comments end in \n. Times have 17 digits, and so
 // read back as the same double.
 func DumpJSON(w io.Writer, c Chunk) error {
-	_, err := w.Write(appendJSON(nil, c))
+	var b []byte
+	if buffered, ok := w.(*bufio.Writer); ok {
+		b = buffered.AvailableBuffer()
+	}
+	_, err := w.Write(appendJSON(b, c))
 	return err
 }
 

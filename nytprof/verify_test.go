@@ -1,0 +1,87 @@
+package nytprof
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestVerifyGoldens(t *testing.T) {
+	for _, file := range goldens(t) {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := Verify(bytes.NewReader(b))
+		if file == cutOff {
+			if err == nil {
+				t.Errorf("%s is complete", file)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+		if int(c.Chunks) != len(wantChunks(t, file)) || c.Inflated != strings.Contains(file, "-z6") {
+			t.Errorf("%s: %+v", file, c)
+		}
+		// c20 was made by hand to hold any integer.
+		if base := filepath.Base(file); len(c.Warnings) > 0 && !strings.HasPrefix(base, "c20") {
+			t.Errorf("%s: %q, and perl does not warn", base, c.Warnings)
+		}
+	}
+	var out bytes.Buffer
+	if err := Write(&out, workload(t), Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := Verify(&out); err != nil || len(c.Warnings) > 0 {
+		t.Errorf("ours: %v %q", err, c.Warnings)
+	}
+}
+
+func TestVerifyRefuses(t *testing.T) {
+	head := "NYTProf 5 0\n:ticks_per_sec=10000000\n"
+	fid := "@\x01\x00\x00\x06\x00\x00'\x01a"
+	for _, c := range []struct{ name, file, want string }{
+		{"ticks late", "NYTProf 5 0\n" + fid + "+\x01\x01\x01:ticks_per_sec=1\n", "offset 22: TIME_LINE before the attribute ticks_per_sec"},
+		{"no ticks", "NYTProf 5 0\n:ticks_per_sec=0\n", "not a number of 32 bits"},
+		{"doubles", head + ":nv_size=16\n", "nv_size"},
+		{"sub's file", head + "s\x01'\x01a\x01\x01", "SUB_INFO names file 1 before its NEW_FID"},
+		{"hole", head + fid + strings.Replace(fid, "\x01", "\x03", 1), "without holes"},
+	} {
+		if _, err := Verify(strings.NewReader(c.file)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v", c.name, err)
+		}
+	}
+	for _, c := range []struct{ name, file, want string }{
+		{"discounts", head + "--", "two DISCOUNTs"},
+		{"twice", head + fid + "s\x01'\x01a\x01\x01s\x01'\x01a\x01\x01", `"a" is defined twice`},
+		{"long", head + fid + "+\x01\x01\x01", "statements took 1e-07 s in a life of 0 s"},
+		{"overhead", head, "no attribute cumulative_overhead_ticks"},
+		{"end alone", head + "p\x05\x00\x00\x00\x00\x00\x00\x00\x00", "PID_END of process 5 without"},
+	} {
+		check, err := Verify(strings.NewReader(c.file))
+		if err != nil || !strings.Contains(strings.Join(check.Warnings, "; "), c.want) {
+			t.Errorf("%s: %v %q", c.name, err, check.Warnings)
+		}
+	}
+}
+
+func TestRecode(t *testing.T) {
+	raw, err := os.ReadFile("testdata/c01-fib.nytprof")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var deflated, back bytes.Buffer
+	if err := Recode(&deflated, bytes.NewReader(raw), false); err != nil {
+		t.Fatal(err)
+	}
+	if err := Recode(&back, bytes.NewReader(deflated.Bytes()), true); err != nil {
+		t.Fatal(err)
+	}
+	if deflated.Len() > len(raw)/2 || !bytes.Equal(back.Bytes(), raw) {
+		t.Errorf("%d bytes became %d and %d", len(raw), deflated.Len(), back.Len())
+	}
+}
