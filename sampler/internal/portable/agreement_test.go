@@ -271,13 +271,9 @@ func TestStates(t *testing.T) {
 		}()
 		return <-ids
 	}
+	var enough atomic.Bool
 	spin := spawn(func() {
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-			}
+		for !enough.Load() {
 		}
 	})
 	syscall := spawn(func() { pr.Read(make([]byte, 1)) })
@@ -329,6 +325,7 @@ func TestStates(t *testing.T) {
 	if st, _ := status(self()); st != 255 {
 		t.Errorf("the goroutine that looks is in the sample")
 	}
+	enough.Store(true)
 	close(stop)
 	pw.Close()
 	done.Wait()

@@ -57,7 +57,6 @@ type goroutine struct {
 type reason struct {
 	state state
 	frame uint32 // the wait frame
-	ok    bool
 }
 
 type state uint8
