@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	chunkSize = 256 << 10 // of sample data decoded at a time; stays in the second-level cache
+	chunkSize = 32 << 10 // of sample data decoded at a time; leaves the caches to the stacks
 
 	// padding is how many zero bytes follow the sample data in the buffer, so
 	// that the fixed part of a record can be decoded before it is known to be
