@@ -77,6 +77,9 @@ func command(t *testing.T) string {
 	return path
 }
 
+// moduleEnv lets go complete the module's go.mod from what is on this machine.
+var moduleEnv = []string{"GOWORK=off", "GOFLAGS=-mod=mod", "GOPROXY=off"}
+
 // module makes a module of its own around a program in testdata, which uses
 // this checkout, and returns its directory.
 func module(t *testing.T, name, file string) string {
@@ -127,7 +130,7 @@ func TestShares(t *testing.T) {
 
 func testShares(t *testing.T, source, python string) {
 	dir := module(t, "shares.go.txt", "main.go")
-	run(t, dir, []string{"GOWORK=off"}, "go", "build", "-o", "program", ".")
+	run(t, dir, moduleEnv, "go", "build", "-o", "program", ".")
 	truth := map[string]time.Duration{}
 	out := run(t, dir, []string{"PROFILE_OUT=x.tach", "PROFILE_SOURCE=" + source}, "./program")
 	for line := range strings.Lines(out) {

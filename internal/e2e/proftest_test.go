@@ -17,7 +17,7 @@ func TestProftest(t *testing.T) {
 	goTest := func(pattern, out string) (int, string) {
 		cmd := exec.Command("go", "test", "-count=1", "-run", pattern, ".")
 		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), "PROFILE_OUT="+out, "GOWORK=off")
+		cmd.Env = append(append(os.Environ(), moduleEnv...), "PROFILE_OUT="+out)
 		text, err := cmd.CombinedOutput()
 		var exit *exec.ExitError
 		if err != nil && !errors.As(err, &exit) {

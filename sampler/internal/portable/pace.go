@@ -18,20 +18,32 @@ const (
 	maxWait = time.Minute
 )
 
-// pacer says when the next tick is due. It keeps a leaky bucket of CPU time: a tick
-// pours in what it cost, the allowance drains it. While the bucket is above empty,
-// nothing is due. It starts empty with no credit, so what ticks cost since the start
-// never exceeds the allowance by more than the last of them, and there
-// is no least rate: where one tick stops a program with 100,000 goroutines for
-// a second, a tick a second would cost far more than the program's owner agreed to.
+// pacer says when the next tick is due: at the asked rate, or as much more
+// slowly as the budget demands.
+//
+// The pause that pays for ticks must not depend on what the last one found. To stop
+// a program that computes takes longer than to stop one that sleeps; were
+// each tick paid for before the next, the ticks after those in a computation would come
+// later than the others, often in whatever follows it, which would then be given
+// the long time since (with phases of some 40 ms, ten points of a hundred). So
+// the pause comes from the mean cost of many ticks, and what that leaves unpaid
+// is collected over a second. Only debts of more than a second's allowance are
+// collected at once. There is no least rate: where one tick stops a program with
+// 100,000 goroutines for a second, a tick a second would cost far more than the
+// program's owner agreed to.
 type pacer struct {
 	period time.Duration
 	budget float64       // percent
+	ticks  int           // so far
+	mean   float64       // cost of a tick, ns, the recent ones weighing most
 	debt   time.Duration // CPU time owed; negative: credit, down to a window's allowance
 	last   time.Duration // when debt was reckoned
 	due    time.Duration // when the last tick was due by the period alone
 	random func() float64
 }
+
+// meanTicks is over how many ticks, about, the mean cost reaches.
+const meanTicks = 64
 
 func newPacer(rate int, budget float64, now time.Duration) *pacer {
 	return &pacer{
@@ -56,10 +68,16 @@ func (p *pacer) next(now, cost time.Duration, procs int) time.Duration {
 	p.due += time.Duration(float64(p.period) * (1 + jitter*(2*p.random()-1)))
 	p.due = max(p.due, now)
 	wait := p.due - now
-	if p.debt > 0 {
-		// Only longer: a shorter wait would exceed the budget.
-		pay := time.Duration(float64(p.debt) / share * (1 + 2*jitter*p.random()))
-		wait = max(wait, pay)
+	p.ticks++
+	p.mean += (float64(cost) - p.mean) / float64(min(p.ticks, meanTicks))
+	if share > 0 {
+		allowance := float64(window) * share
+		before := float64(p.debt-cost) / allowance // owed before this tick, in windows
+		pause := p.mean / share * max(1+min(before, 1), 0) * (1 + jitter*(2*p.random()-1))
+		wait = max(wait, time.Duration(pause))
+		if owed := float64(p.debt) / allowance; owed > 1 {
+			wait = max(wait, time.Duration((owed-1)*float64(window)))
+		}
 	}
 	return min(wait, maxWait)
 }

@@ -1,6 +1,7 @@
 package portable
 
 import (
+	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -56,6 +57,42 @@ func TestBudget(t *testing.T) {
 		allowed := time.Duration(float64(length) * float64(tt.procs) * tt.budget / 100)
 		if cost > allowed+last {
 			t.Errorf("%s: cost %v of %v", tt.name, cost, allowed)
+		}
+	}
+}
+
+// TestPhases checks that a program whose phases differ in what a tick costs is
+// seen in each for as long as it is in it.
+func TestPhases(t *testing.T) {
+	const spin, nap, wait = 40 * time.Millisecond, 40 * time.Millisecond, 20 * time.Millisecond
+	phase := func(at time.Duration) int {
+		switch at %= spin + nap + wait; {
+		case at < spin:
+			return 0
+		case at < spin+nap:
+			return 1
+		}
+		return 2
+	}
+	p := newPacer(1000, 1, 0)
+	p.random = rand.New(rand.NewPCG(1, 2)).Float64
+	const length = 100 * time.Second
+	var seen [3]time.Duration
+	last := time.Duration(0)
+	for now := time.Duration(0); now < length; {
+		in := phase(now)
+		seen[in] += now - last
+		last = now
+		cost := 200 * time.Microsecond
+		if in == 0 {
+			cost *= 4
+		}
+		now += cost / 2
+		now += p.next(now, cost, 2)
+	}
+	for i, want := range []float64{0.4, 0.4, 0.2} {
+		if got := seen[i].Seconds() / length.Seconds(); math.Abs(got-want) > 0.01 {
+			t.Errorf("phase %d has %.3f of the time, want %.3f", i, got, want)
 		}
 	}
 }
