@@ -3,6 +3,7 @@ package formats
 import (
 	"bufio"
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,18 +18,18 @@ import (
 
 var pprof = &Format{
 	Name:       "pprof",
-	Doc:        "profile of go tool pprof and all that reads it, gzipped protocol buffer",
+	Doc:        "go tool pprof's profile, of wall or CPU time",
 	Extensions: []string{".pb.gz", ".pprof", ".prof", ".pb"},
 	sniff: func(head []byte) bool {
 		return isGzip(head) // SPX's, the other gzipped one, is found by its .json
 	},
 	open: func(s *Source, _ *Options) (Content, error) {
 		return readSums(s, func(r io.Reader) (*profile.Profile, error) {
-			b, err := io.ReadAll(r)
+			b, err := unpack(r)
 			if err != nil {
-				return nil, err
+				return nil, fmt.Errorf("not a pprof profile: %w", err)
 			}
-			p, err := pb.ParseData(b)
+			p, err := pb.ParseUncompressed(b)
 			if err != nil {
 				return nil, fmt.Errorf("not a pprof profile: %w", err)
 			}
@@ -46,7 +47,7 @@ var pprof = &Format{
 
 var folded = &Format{
 	Name:       "collapsed",
-	Doc:        "folded stacks for flame graphs, one a line: root;...;leaf microseconds",
+	Doc:        "folded stacks for flame graphs, weights in µs",
 	Extensions: []string{".folded", ".collapsed", ".txt"},
 	sniff:      collapsed.Sniff,
 	open: func(s *Source, _ *Options) (Content, error) {
@@ -62,6 +63,25 @@ var folded = &Format{
 }
 
 func isGzip(head []byte) bool { return bytes.HasPrefix(head, []byte{0x1f, 0x8b}) }
+
+// unpack reads all of r, gunzipped if it is gzipped. A small file that unpacks to
+// something huge is an error: no profile does.
+func unpack(r io.Reader) ([]byte, error) {
+	b, err := io.ReadAll(r)
+	if err != nil || !isGzip(b) {
+		return b, err
+	}
+	z, err := gzip.NewReader(bytes.NewReader(b))
+	if err != nil {
+		return nil, err
+	}
+	limit := 64<<20 + 100*len(b)
+	out, err := io.ReadAll(io.LimitReader(z, int64(limit)+1))
+	if err == nil && len(out) > limit {
+		err = fmt.Errorf("%d bytes unpack to more than %d", len(b), limit)
+	}
+	return out, err
+}
 
 // sums is a profile that was read whole.
 type sums struct{ p *profile.Profile }

@@ -10,7 +10,7 @@ import (
 
 var jsonLines = &Format{
 	Name:       "jsonl",
-	Doc:        "JSON lines, an object a sample: what gotach dump prints",
+	Doc:        "JSON lines, a sample each, as gotach dump prints them",
 	Extensions: []string{".jsonl", ".ndjson"},
 	Series:     true,
 	sniff:      jsonl.Sniff,

@@ -18,7 +18,7 @@ import (
 
 var tach = &Format{
 	Name:       "tach",
-	Doc:        "Tachyon file in the layout of the format document, version 2: what gotach records",
+	Doc:        "Tachyon file as gotach records it (the format document's version 2)",
 	Extensions: []string{".tach"},
 	Series:     true,
 	sniff: func(head []byte) bool {
@@ -33,7 +33,7 @@ var tach = &Format{
 
 var cpython315 = &Format{
 	Name:       "cpython315",
-	Doc:        "Tachyon file in the layout of CPython 3.15's profiling.sampling",
+	Doc:        "Tachyon file as CPython 3.15 writes and reads it",
 	Extensions: []string{".bin"},
 	Series:     true,
 	sniff: func(head []byte) bool {

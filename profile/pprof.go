@@ -1,6 +1,7 @@
 package profile
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -157,7 +158,7 @@ func FromPProf(in *profile.Profile) (*Profile, error) {
 			r.Stack = append(r.Stack, ids...)
 		}
 		r.Count, r.Wall, r.CPU = v.of(s)
-		if r.CPU == r.Wall && v.cpu >= 0 {
+		if r.CPU == r.Wall && (v.cpu >= 0 || v.countedPeriodIsCPU) {
 			r.State = Running
 		}
 		if len(r.Stack) > 0 {
@@ -256,16 +257,21 @@ func (r *Record) labels(s *profile.Sample, ours bool) {
 
 // merge adds r to the record like it, if there is one.
 func (p *Profile) merge(r Record, records map[string]int) {
-	var b strings.Builder
-	fmt.Fprint(&b, r.Goroutine, r.System, r.Stack)
-	fmt.Fprintf(&b, "%q", r.State)
+	b := make([]byte, 0, 16+5*len(r.Stack))
+	b = binary.AppendUvarint(b, r.Goroutine)
+	b = strconv.AppendBool(b, r.System)
+	b = strconv.AppendQuote(b, r.State)
 	for _, k := range slices.Sorted(maps.Keys(r.Labels)) {
-		fmt.Fprintf(&b, "%q%q", k, r.Labels[k])
+		b = strconv.AppendQuote(strconv.AppendQuote(b, k), r.Labels[k])
 	}
-	i, ok := records[b.String()]
+	b = append(b, 0) // the labels end here
+	for _, id := range r.Stack {
+		b = binary.AppendUvarint(b, uint64(id))
+	}
+	i, ok := records[string(b)]
 	if !ok {
 		i = len(p.Records)
-		records[b.String()] = i
+		records[string(b)] = i
 		n := r
 		n.Count, n.Wall, n.CPU = 0, 0, 0
 		p.Records = append(p.Records, n)

@@ -1,0 +1,158 @@
+package profile
+
+import (
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+// times is a row without its place.
+type times struct {
+	Name                       string
+	Self, Total, SelfCPU, TCPU time.Duration
+}
+
+func rows(t *testing.T, p *Profile, o ReportOptions) (list []times) {
+	t.Helper()
+	r, err := New(p, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range r.Rows {
+		list = append(list, times{row.Name, row.Self, row.Total, row.SelfCPU, row.TotalCPU})
+	}
+	return list
+}
+
+func TestReport(t *testing.T) {
+	p := &Profile{
+		Goroutines: 2, Samples: 3,
+		Frames: []Frame{
+			0: {Func: "[sleep]"},
+			1: {Func: "time.Sleep", File: "/go/src/time/sleep.go", Line: 300},
+			2: {Func: "main.nap", File: "/x/nap.go", Line: 5},
+			3: {Func: "main.fib", File: "/x/fib.go", Line: 9},
+			4: {Func: "main.fib", File: "/x/fib.go", Line: 8},
+			5: {Func: "main.main", File: "/x/main.go", Line: 3},
+			6: {Func: "runtime.main", File: "/go/src/runtime/proc.go", Line: 283},
+			7: {Func: "main.fib.func1", File: "/x/fib.go", Line: 8},
+		},
+		Records: []Record{
+			{Goroutine: 1, State: "sleep", Stack: []uint32{0, 1, 2}, Wall: 40},
+			{Goroutine: 2, State: "running", Stack: []uint32{3, 4, 3, 5, 6}, Wall: 30, CPU: 30},
+			{Goroutine: 2, State: "running", Stack: []uint32{7, 4, 5, 6}, Wall: 20, CPU: 20},
+			{Goroutine: 2, Wall: 10},
+		},
+	}
+	for _, c := range []struct {
+		name string
+		o    ReportOptions
+		want []times
+	}{
+		{"function", ReportOptions{}, []times{
+			{"[sleep]", 40, 40, 0, 0}, {"main.fib", 30, 50, 30, 50}, {"main.fib.func1", 20, 20, 20, 20}, {"[no stack]", 10, 10, 0, 0},
+			{"main.main", 0, 50, 0, 50}, {"runtime.main", 0, 50, 0, 50}, {"main.nap", 0, 40, 0, 0}, {"time.Sleep", 0, 40, 0, 0},
+		}},
+		{"line, a function and its literal on one", ReportOptions{By: ByLine, Focus: regexp.MustCompile("fib.go"), Top: 2}, []times{
+			{"main.fib", 30, 30, 30, 30}, {"main.fib", 20, 50, 20, 50},
+		}},
+		{"file", ReportOptions{By: ByFile, Sort: SortTotal, Top: 3}, []times{
+			{"/x/fib.go", 50, 50, 50, 50}, {"/go/src/runtime/proc.go", 0, 50, 0, 50}, {"/x/main.go", 0, 50, 0, 50},
+		}},
+		{"a wait is in the package that waits", ReportOptions{By: ByPackage}, []times{
+			{"main", 50, 90, 50, 50}, {"time", 40, 40, 0, 0}, {"[no stack]", 10, 10, 0, 0}, {"runtime", 0, 50, 0, 50},
+		}},
+		{"goroutine", ReportOptions{By: ByGoroutine}, []times{
+			{"goroutine 2 main.main", 60, 60, 50, 50}, {"goroutine 1 main.nap", 40, 40, 0, 0},
+		}},
+		{"state", ReportOptions{By: ByState}, []times{
+			{"running", 50, 50, 50, 50}, {"sleep", 40, 40, 0, 0}, {"unknown", 10, 10, 0, 0},
+		}},
+		{"ignore", ReportOptions{Ignore: regexp.MustCompile(`func1|^time\.`), Top: 1}, []times{{"main.fib", 30, 30, 30, 30}}},
+		{"focus and ignore", ReportOptions{By: ByState, Focus: regexp.MustCompile("main"), Ignore: regexp.MustCompile("fib")}, []times{{"sleep", 40, 40, 0, 0}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, rows(t, p, c.o)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+	r, err := New(p, ReportOptions{Focus: regexp.MustCompile("fib"), Top: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Total != 100 || r.Shown != 50 || r.Left != 3 || r.Rows[0].Line != 8 || r.Rows[0].File != "/x/fib.go" {
+		t.Errorf("total %d, shown %d, %d left, %+v", r.Total, r.Shown, r.Left, r.Rows)
+	}
+	for _, o := range []ReportOptions{{By: "colour"}, {Sort: "size"}} {
+		if _, err := New(p, o); err == nil {
+			t.Errorf("no error for %+v", o)
+		}
+	}
+}
+
+// Whatever the stacks: self times add up to everything, and the totals are
+// those of the plain definition.
+func TestReportAny(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := &Profile{Goroutines: 3}
+		names := []string{"a.F", "a.G", "b/c.H", "[wait]"}
+		for i, name := range names {
+			for line := range int32(2) {
+				f := Frame{Func: name, File: "x.go", Line: line + 1 + int32(i%2)}
+				if name == "[wait]" {
+					f = Frame{Func: name}
+				}
+				p.Frames = append(p.Frames, f)
+			}
+		}
+		for range rapid.IntRange(0, 12).Draw(t, "records") {
+			r := Record{Goroutine: rapid.Uint64Range(0, 2).Draw(t, "goroutine"), Wall: time.Duration(rapid.Int64Range(0, 100).Draw(t, "wall"))}
+			r.Stack = rapid.SliceOfN(rapid.Uint32Range(0, uint32(len(p.Frames)-1)), 0, 6).Draw(t, "stack")
+			p.Records = append(p.Records, r)
+		}
+		for _, by := range Bys {
+			r, err := New(p, ReportOptions{By: by})
+			if err != nil {
+				t.Fatal(err)
+			}
+			sum := time.Duration(0)
+			for _, row := range r.Rows {
+				sum += row.Self
+				if row.Self > row.Total || row.Total > r.Total {
+					t.Errorf("by %s: self %d, total %d of %d", by, row.Self, row.Total, r.Total)
+				}
+			}
+			if sum != r.Total {
+				t.Errorf("by %s: self times are %d, all is %d", by, sum, r.Total)
+			}
+			if by != ByFunction {
+				continue
+			}
+			for _, row := range r.Rows {
+				self, total := time.Duration(0), time.Duration(0)
+				for _, rec := range p.Records {
+					in := func(id uint32) bool { return p.Frames[id].Func == row.Name }
+					if len(rec.Stack) == 0 && row.Name == "[no stack]" {
+						self, total = self+rec.Wall, total+rec.Wall
+					}
+					if len(rec.Stack) > 0 && in(rec.Stack[0]) {
+						self += rec.Wall
+					}
+					for _, id := range rec.Stack {
+						if in(id) {
+							total += rec.Wall
+							break
+						}
+					}
+				}
+				if row.Self != self || row.Total != total {
+					t.Errorf("%s: self %d, total %d; want %d, %d", row.Name, row.Self, row.Total, self, total)
+				}
+			}
+		}
+	})
+}
