@@ -95,6 +95,9 @@ func (e *env) open(path string, o formats.Options) (*formats.Input, error) {
 			return nil, usagef("--from: %w", err)
 		}
 	}
+	if o.Warn == nil {
+		o.Warn = func(err error) { e.warn(named(path, err)) }
+	}
 	var in *formats.Input
 	var err error
 	if path == "-" {
@@ -133,6 +136,7 @@ func named(path string, err error) error {
 // fromFlag adds --from, for files whose content does not say what they are.
 func fromFlag(cmd *cobra.Command, o *formats.Options) {
 	cmd.Flags().StringVar(&o.From, "from", "", "format of `FILE`, by name (default: found out)")
+	cmd.Flags().BoolVar(&o.Lax, "lax", false, "dcpi: read files without version and tstart, too")
 	completeFormats(cmd, "from", (*formats.Format).CanRead)
 }
 

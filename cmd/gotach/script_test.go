@@ -17,7 +17,8 @@ func TestMain(m *testing.M) {
 }
 
 // Whole sessions with the command: what it prints, and its exit codes. The
-// variable $GOLDEN is the folder of the golden Tachyon files.
+// variables $GOLDEN, $SPX and $DCPI are the folders of golden files of Tachyon,
+// SPX and DCPI.
 func TestScripts(t *testing.T) {
 	golden, err := os.Getwd()
 	if err != nil {
@@ -30,6 +31,8 @@ func TestScripts(t *testing.T) {
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("GOLDEN", golden+"/../../testdata/tachyon")
+			env.Setenv("SPX", golden+"/../../spx/testdata")
+			env.Setenv("DCPI", golden+"/../../dcpi/testdata")
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"code": code},

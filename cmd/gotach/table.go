@@ -72,6 +72,9 @@ func (t *reportTable) header() {
 		facts = append(facts, strings.TrimSpace(when))
 	}
 	count := plural(t.r.Samples, "sample")
+	if t.format == "spx" { // has no samples
+		count = plural(t.r.Samples, "call")
+	}
 	if t.r.Goroutines > 0 {
 		count += " of " + plural(int64(t.r.Goroutines), "goroutine")
 	}
