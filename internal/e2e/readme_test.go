@@ -1,0 +1,113 @@
+package e2e
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gotach/profiler/formats"
+)
+
+var update = flag.Bool("update", false, "write the README's table of formats")
+
+func readme(t *testing.T) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(root(t), "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// The README's table of formats is the one that the code has. With -update it
+// is made so.
+func TestReadmeFormats(t *testing.T) {
+	text := readme(t)
+	const begin, end = "<!-- formats -->\n", "<!-- /formats -->\n"
+	from, to := strings.Index(text, begin)+len(begin), strings.Index(text, end)
+	if from < len(begin) || to < from {
+		t.Fatal("no table of formats in README.md")
+	}
+	mark := map[bool]string{true: "yes", false: "–"}
+	keeps := map[bool]string{true: "samples", false: "sums"}
+	var b strings.Builder
+	b.WriteString("| format | read | write | keeps | files | what it is |\n|---|---|---|---|---|---|\n")
+	for _, f := range formats.All() {
+		files := "`" + strings.Join(f.Extensions, "` `") + "`"
+		if f.Directory {
+			files = "a directory, " + files
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", f.Name, mark[f.CanRead()], mark[f.CanWrite()], keeps[f.Series], files, f.Doc)
+	}
+	if text[from:to] == b.String() {
+		return
+	}
+	if !*update {
+		t.Fatal("README.md's table of formats is not the code's; run: go test ./internal/e2e -run ReadmeFormats -update")
+	}
+	if err := os.WriteFile(filepath.Join(root(t), "README.md"), []byte(text[:from]+b.String()+text[to:]), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// README, package documentation and code name the same variables.
+func TestReadmeEnvironment(t *testing.T) {
+	names := func(text string) []string {
+		found := regexp.MustCompile(`PROFILE_[A-Z]+`).FindAllString(text, -1)
+		slices.Sort(found)
+		return slices.Compact(found)
+	}
+	read := func(name string) string {
+		b, err := os.ReadFile(filepath.Join(root(t), name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	_, table, _ := strings.Cut(readme(t), "## Environment")
+	table, _, _ = strings.Cut(table, "\n## ")
+	_, doc, _ := strings.Cut(read("doc.go"), "# Environment")
+	code := names(read("env.go"))
+	if got := names(table); !slices.Equal(got, code) {
+		t.Errorf("README.md has %v, env.go %v", got, code)
+	}
+	if got := names(doc); !slices.Equal(got, code) {
+		t.Errorf("doc.go has %v, env.go %v", got, code)
+	}
+}
+
+// Every gotach command that the README shows works as shown.
+func TestReadmeCommands(t *testing.T) {
+	dir := t.TempDir()
+	run(t, dir, nil, command(t), "demo", "-o", "app.tach", "-d", "300ms")
+	var ran int
+	shell := false // inside a block of shell commands
+	for line := range strings.Lines(readme(t)) {
+		if strings.HasPrefix(line, "```") {
+			shell = line == "```sh\n"
+		}
+		if !shell {
+			continue
+		}
+		line, _, _ = strings.Cut(line, " #")
+		args, ok := strings.CutPrefix(strings.TrimSpace(line), "gotach ")
+		if !ok {
+			continue
+		}
+		cmd := exec.Command("sh", "-c", command(t)+" "+args)
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil || len(out) == 0 && !strings.HasPrefix(args, "convert") {
+			t.Errorf("gotach %s: %v\n%s", args, err, out)
+		}
+		ran++
+	}
+	if ran < 6 {
+		t.Errorf("found %d commands in the README", ran)
+	}
+}
