@@ -171,19 +171,25 @@ func readHead(path string) ([]byte, error) {
 // sniffSize is how much of a file tells whether it is a DCPI profile.
 const sniffSize = 4096
 
-// Sniff tells a profile by its first bytes: whole lines "word value", words of
-// DCPI's among them.
+// Sniff tells a profile by its first bytes: whole lines "word value" up to the
+// one that ends the header, words of DCPI's among them. What dcpicat prints of a
+// profile begins alike, but has no such end and no period.
 func Sniff(head []byte) bool {
-	known := 0
+	known, period := 0, false
 	for text := string(head); ; {
 		line, rest, whole := strings.Cut(text, "\n")
-		switch {
-		case !whole || isTerminator(line):
+		if !whole {
+			return period && known >= 3
+		}
+		if isTerminator(line) {
 			return known >= 3
-		case Line(line).check() != nil:
+		}
+		if Line(line).check() != nil {
 			return false
-		case syntax[Line(line).Word()].required:
+		}
+		if word := Line(line).Word(); syntax[word].required {
 			known++
+			period = period || word == "period"
 		}
 		text = rest
 	}

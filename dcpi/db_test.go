@@ -122,3 +122,63 @@ func TestPathStaysInTheDatabase(t *testing.T) {
 		}
 	}
 }
+
+func TestSniff(t *testing.T) {
+	for name, want := range map[string]bool{
+		"testdata/1-go-sparse.dcpi":      true,
+		"testdata/2-unknown-lines.dcpi":  true,
+		"testdata/bad/two-events.dcpi":   true,
+		"testdata/bad/empty-file.dcpi":   false,
+		"testdata/1-go-sparse.cat":       false,
+		"testdata/1-go-sparse.spec.json": false,
+		"db_test.go":                     false,
+	} {
+		if got := Sniff(read(t, name)); got != want {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+	// The end of a long header may be farther away than one looks.
+	h := header("note " + strings.Repeat("x", 5000))
+	if !Sniff(h.append(nil)[:sniffSize]) {
+		t.Error("a long header is not known")
+	}
+}
+
+func TestReadDatabase(t *testing.T) {
+	db := t.TempDir()
+	if IsDatabase(db) {
+		t.Error("an empty directory is a database")
+	}
+	if _, err := ReadDatabase(db, Options{}); err == nil || !strings.Contains(err.Error(), "no DCPI profile") {
+		t.Errorf("error is %v", err)
+	}
+	for _, event := range []string{"event cpu_ns", "event wall_ns"} {
+		p := &Profile{Header: header(event)}
+		if _, err := p.Flush(db); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, other := range []string{"README", ".dcpi-123", "2611210334/devbox/a/b"} {
+		file := filepath.Join(db, other)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, read(t, "testdata/bad/overlap.dcpi"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(db, "README"), []byte("not a profile\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	ps, err := ReadDatabase(db, Options{})
+	if err != nil || len(ps) != 2 {
+		t.Fatalf("%d profiles, %v", len(ps), err)
+	}
+	broken := filepath.Join(db, "2611210334", "devbox", "broken")
+	if err := os.WriteFile(broken, read(t, "testdata/bad/overlap.dcpi"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadDatabase(db, Options{}); err == nil || !strings.Contains(err.Error(), broken) {
+		t.Errorf("error %v does not name %s", err, broken)
+	}
+}

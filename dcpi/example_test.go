@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/gotach/profiler/dcpi"
+	"github.com/gotach/profiler/internal/tachyon"
 )
 
 var counts = slices.Values([]dcpi.Count{{Addr: 0x401a20, Count: 3}, {Addr: 0x401a22, Count: 1}})
@@ -112,4 +114,87 @@ func ExampleReader_Counts() {
 	// 0x40f0c2 1
 	// 0x4ffff0 2
 	// testdata/bad/footer-samples.dcpi: at byte 244: footer says 1 samples, chunks have 134
+}
+
+func ExampleSums() {
+	p, err := dcpi.ReadFile("testdata/1-go-sparse.dcpi", dcpi.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	sums, problems := dcpi.Sums(p)
+	for _, problem := range problems {
+		fmt.Println(problem)
+	}
+	for _, r := range sums.Records {
+		fmt.Println(sums.Frames[r.Stack[0]].Func, r.Count, r.CPU)
+	}
+	// Output:
+	// the executable /srv/app/server is gone, so its addresses stay without procedures
+	// server+0x401a20 3 30ms
+	// server+0x401a22 1 10ms
+	// server+0x401a24 7 70ms
+	// server+0x40f0c1 120 1.2s
+	// server+0x40f0c2 1 10ms
+	// server+0x4ffff0 2 20ms
+}
+
+func ExampleReadDatabase() {
+	db, err := os.MkdirTemp("", "db")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(db)
+	p := newProfile()
+	if err := p.Add(counts); err != nil {
+		fmt.Println(err)
+	}
+	if _, err := p.Flush(db); err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println(dcpi.IsDatabase(db))
+	ps, err := dcpi.ReadDatabase(db, dcpi.Options{})
+	fmt.Println(len(ps), err)
+	// Output:
+	// true
+	// 1 <nil>
+}
+
+func ExampleFromSession() {
+	ps, err := dcpi.FromSession(&tachyon.Metadata{
+		Session: &tachyon.Session{Host: "devbox", Executable: "/srv/app/server", Start: time.Unix(1795232056, 0)},
+		PCs: &tachyon.LeafPCs{TextStart: 0x401000, TextSize: 1 << 20, PCs: []tachyon.LeafPC{
+			{Addr: 0x401a20, CPU: 3, Wall: 3},
+			{Addr: 0x40f0c1, Wall: 120},
+		}},
+	}, time.Millisecond)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, p := range ps {
+		event, _ := p.Value("event")
+		addresses, samples := p.Total()
+		fmt.Println(event, addresses, samples)
+	}
+	// Output:
+	// cpu_ns 1 3
+	// wall_ns 2 123
+}
+
+func ExampleImage_Procedure() {
+	exe, err := os.Executable()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	m, err := dcpi.OpenImage(exe)
+	if err != nil { // not an ELF file, on some systems
+		fmt.Println(err)
+		return
+	}
+	if p, ok := m.Procedure(m.TextStart); ok {
+		fmt.Println(p.Name, p.File, p.Line)
+	}
 }

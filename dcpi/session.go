@@ -25,7 +25,9 @@ const (
 
 // FromSession makes the profiles of a session that gotach recorded, one of each
 // event that has samples, from the leaf addresses in its metadata. The interval
-// is that between two ticks.
+// is that between two ticks. A count is a number of samples, whatever they
+// weigh: where a waiting goroutine is sampled less often than a running one,
+// wall_ns shows less of its time than a report of the session does.
 func FromSession(m *tachyon.Metadata, interval time.Duration) ([]*Profile, error) {
 	switch {
 	case m == nil || m.Session == nil:

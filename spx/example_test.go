@@ -100,3 +100,69 @@ func ExampleWrite() {
 	// main.main 7e+06
 	// main.run 7e+06
 }
+
+func ExampleCreate() {
+	dir, err := os.MkdirTemp("", "spx")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir)
+	w, err := spx.Create(dir, spx.Metadata{Key: "spx-full-20261121_041024-devbox-4711-1", EnabledMetrics: []string{spx.WallTime}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	w.Enter(w.Function("main"), 0)
+	w.Enter(w.Function("operator<"), 1500)
+	w.Leave(4000)
+	w.Leave(4500)
+	if err := w.Close(); err != nil { // has the first error of all
+		fmt.Println(err)
+		return
+	}
+	keys, err := spx.Keys(dir)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	r, err := spx.Open(filepath.Join(dir, keys[0]))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer r.Close()
+	flat, err := r.Flat()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, f := range flat {
+		fmt.Println(f.Name, f.Called, f.Inc, f.Exc)
+	}
+	fmt.Println(r.Metadata().WallTimeMS, "µs")
+	// Output:
+	// main 1 [4500] [2000]
+	// operator&lt; 1 [2500] [2500]
+	// 4 µs
+}
+
+func ExampleReader_Profile() {
+	r, err := spx.Open("testdata/spx-full-20261121_041025-vm-18024-1804289383")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer r.Close()
+	p, functions, err := r.Profile()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	wall, cpu := p.Total()
+	fmt.Println(p.Program, wall, cpu)
+	fmt.Println(len(functions), "functions in", len(p.Records), "different stacks,", p.Samples, "calls")
+	// Output:
+	// oop.php 11.812304ms 1.532351ms
+	// 14 functions in 17 different stacks, 368 calls
+}

@@ -11,9 +11,10 @@ import (
 	"github.com/gotach/profiler/profile"
 )
 
-// maxStacks bounds the frames of all stacks of a Profile together: calls n deep
-// have n different stacks, of n²/2 frames.
-const maxStacks = 1 << 26
+// maxFrames bounds the frames that all stacks of a Profile take, by the number of
+// events: n calls inside one another, each with a call beside it, have stacks of
+// n² frames.
+func maxFrames(events int64) int64 { return 1<<22 + 64*events }
 
 // Profile reads all events and returns the report added up, and what each
 // function took in all of its metrics. A record's count is the number of calls
@@ -106,31 +107,48 @@ func (t *tree) profile(r *Reader) (*profile.Profile, error) {
 	for _, f := range r.functions {
 		p.Frames = append(p.Frames, profile.Frame{Func: f.Name, File: f.File, Line: int32(f.Line)})
 	}
-	var path []uint32
-	frames := 0
+	stacks, err := t.stacks(maxFrames(r.events))
+	if err != nil {
+		return nil, err
+	}
 	goroutines := map[uint64]bool{}
 	for i := 1; i < len(t.nodes); i++ {
-		n := &t.nodes[i]
-		if frames += n.depth; frames > maxStacks {
-			return nil, fmt.Errorf("calls are nested too deeply to be added up: their stacks have more than %d frames", maxStacks)
-		}
-		path = path[:0]
-		for k := uint32(i); k != 0; k = t.nodes[k].parent {
-			path = append(path, t.nodes[k].fn)
-		}
-		rec := profile.Record{Stack: slices.Clone(path), Count: n.calls, Wall: ns(n.own[0]), CPU: ns(n.own[1])}
+		n, stack := &t.nodes[i], stacks[i]
+		rec := profile.Record{Stack: stack, Count: n.calls, Wall: ns(n.own[0]), CPU: ns(n.own[1])}
 		if r.meta.sampled() {
-			root := r.functions[path[len(path)-1]].Name
-			if id, ok := goroutine(root); ok {
+			if id, ok := goroutine(r.functions[stack[len(stack)-1]].Name); ok {
 				rec.Goroutine = id
 				goroutines[id] = true
 			}
-			rec.State, _ = profile.WaitReason(p.Frames[path[0]])
+			rec.State, _ = profile.WaitReason(p.Frames[stack[0]])
 		}
 		p.Records = append(p.Records, rec)
 	}
 	p.Goroutines = len(goroutines)
 	return p, nil
+}
+
+// stacks returns the functions of each node's stack, innermost first. The end of
+// a stack is that of its caller's, so callers share their deepest callee's.
+func (t *tree) stacks(limit int64) ([][]uint32, error) {
+	all := make([][]uint32, len(t.nodes))
+	frames := int64(0)
+	for i := len(t.nodes) - 1; i > 0; i-- { // callees come after their callers
+		if all[i] != nil {
+			continue
+		}
+		if frames += int64(t.nodes[i].depth); frames > limit {
+			return nil, fmt.Errorf("calls are nested too deeply to be added up: their stacks have more than %d frames", limit)
+		}
+		stack := make([]uint32, 0, t.nodes[i].depth)
+		for k := uint32(i); k != 0; k = t.nodes[k].parent {
+			stack = append(stack, t.nodes[k].fn)
+		}
+		for k := uint32(i); k != 0 && all[k] == nil; k = t.nodes[k].parent {
+			all[k] = stack[t.nodes[i].depth-t.nodes[k].depth:]
+		}
+	}
+	return all, nil
 }
 
 // goroutine returns the number of the goroutine that lies under a root.

@@ -289,6 +289,36 @@ func TestDepthIsLimited(t *testing.T) {
 	}
 }
 
+func TestDeepRecursionIsAddedUp(t *testing.T) {
+	const depth = 100_000
+	in, out := strings.Repeat("0 1 0\n", depth), strings.Repeat("0 0 7\n", depth)
+	r, err := newReader(t, "[events]\n"+in+out+"[functions]\nf\n", "wt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, totals, err := r.Profile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if wall, _ := p.Total(); wall != 7 || len(p.Records) != depth || totals[0].Called != depth || totals[0].Inc[0] != 7 {
+		t.Errorf("%v in %d records, %+v", wall, len(p.Records), totals[0])
+	}
+	for i, rec := range p.Records {
+		if len(rec.Stack) != i+1 {
+			t.Fatalf("record %d has a stack of %d", i, len(rec.Stack))
+		}
+	}
+
+	// A comb has as many different stacks, which share nothing.
+	r, err = newReader(t, "[events]\n"+strings.Repeat("0 1 0\n1 1 0\n1 0 0\n", depth)+out+"[functions]\nf\ng\n", "wt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := r.Profile(); err == nil || !strings.Contains(err.Error(), "nested too deeply") {
+		t.Errorf("error is %v", err)
+	}
+}
+
 func FuzzRead(f *testing.F) {
 	for _, key := range goldens(f) {
 		text := gunzip(f, key+".txt.gz")
@@ -335,6 +365,20 @@ func FuzzRead(f *testing.F) {
 		called := int64(0)
 		for _, f := range flat {
 			called += f.Called
+		}
+		again, err := NewReader(m, bytes.NewReader(events), "fuzz.txt")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer again.Close()
+		runtime.ReadMemStats(&before)
+		p, _, err := again.Profile()
+		runtime.ReadMemStats(&after)
+		if got, limit := after.TotalAlloc-before.TotalAlloc, uint64(64<<20+5000*(len(meta)+len(events))); got > limit {
+			t.Errorf("%d bytes allocated to add up inputs of %d and %d", got, len(meta), len(events))
+		}
+		if err == nil && p.Samples != called {
+			t.Errorf("%d calls added up, want %d", p.Samples, called)
 		}
 		if called != r.exits || len(flat) > len(r.Functions()) {
 			t.Errorf("%d calls of %d functions, want %d of at most %d", called, len(flat), r.exits, len(r.Functions()))

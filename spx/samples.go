@@ -112,7 +112,7 @@ func (s *sampling) advance(d float64, status tachyon.Status) error {
 		thread = unnumbered + s.roots
 	}
 	s.stack = s.stack[:0]
-	for i := len(open) - 1; i >= 0; i-- {
+	for i := len(open) - 1; i >= max(0, len(open)-tachyon.MaxDepth); i-- {
 		s.stack = append(s.stack, s.frames[open[i]])
 	}
 	sample := writer.Sample{Thread: thread, Status: status, Stack: s.stack}
