@@ -71,6 +71,28 @@ func (c *nytprofContent) Profile() (*profile.Profile, error) {
 	return d.Profile()
 }
 
+// Report adds the number of calls to subs.
+func (c *nytprofContent) Report(o profile.ReportOptions) (*profile.Report, error) {
+	p, err := c.Profile()
+	if err != nil {
+		return nil, err
+	}
+	report, err := profile.New(p, o)
+	if err != nil || o.By != "" && o.By != profile.ByFunction {
+		return report, err
+	}
+	calls := make(map[string]int64)
+	for _, s := range c.data.Subs {
+		calls[c.data.Function(s.Name)] += s.Count()
+	}
+	for i := range report.Rows {
+		if n, ok := calls[report.Rows[i].Name]; ok {
+			report.Rows[i].Called = &n
+		}
+	}
+	return report, nil
+}
+
 // Dump writes a JSON array for each chunk, as the file is read.
 func (c *nytprofContent) Dump(w io.Writer) error {
 	return c.read(func(r io.Reader) error {

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -211,11 +212,9 @@ func (c *tachyonContent) Verify() (string, error) {
 		h.Layout, c.Size(), samples, len(threads), frames, deepest, sum), nil
 }
 
-// buffered is for Dump of formats that write small pieces.
+// buffered is for Dump of formats that write small pieces. What came before an
+// error is written.
 func buffered(w io.Writer, f func(*bufio.Writer) error) error {
 	b := bufio.NewWriterSize(w, 64<<10)
-	if err := f(b); err != nil {
-		return err
-	}
-	return b.Flush()
+	return errors.Join(f(b), b.Flush())
 }

@@ -39,7 +39,7 @@ func (d *Data) Profile() (*profile.Profile, error) {
 	im := importer{
 		d: d, tick: 1e9 / tps,
 		p:      &profile.Profile{Program: d.Attribute("application")},
-		ours:   d.Attribute(attrInterval) != "",
+		ours:   d.ours(),
 		cpu:    d.Option("usecputime") != "" && d.Option("usecputime") != "0",
 		frames: make(map[profile.Frame]uint32),
 		files:  make(map[uint32]*File),
@@ -59,6 +59,18 @@ func (d *Data) Profile() (*profile.Profile, error) {
 	im.head()
 	return im.p, nil
 }
+
+// Function returns the name that a sub has in d's Profile: that of the Go
+// function in a file that gotach wrote.
+func (d *Data) Function(sub string) string {
+	if d.ours() {
+		return goName(sub)
+	}
+	return sub
+}
+
+// ours reports whether gotach wrote the file.
+func (d *Data) ours() bool { return d.Attribute(attrInterval) != "" }
 
 // importer makes a profile of d.
 type importer struct {

@@ -15,8 +15,8 @@ import (
 	"github.com/gotach/profiler/profile"
 )
 
-// perlData is what testdata/load.pl prints.
-type perlData struct {
+// PerlData is what testdata/load.pl prints; exported for tests outside of the package.
+type PerlData struct {
 	Attributes map[string]string
 	Files      []struct {
 		FID    uint32
@@ -36,7 +36,7 @@ type perlData struct {
 }
 
 // loadInPerl loads a file with the real Devel::NYTProf, which must not warn.
-func loadInPerl(t testing.TB, tools map[string]string, file string) (d perlData) {
+func loadInPerl(t testing.TB, tools map[string]string, file string) (d PerlData) {
 	t.Helper()
 	cmd := exec.Command(tools["perl"], "testdata/load.pl", file)
 	var stderr bytes.Buffer
@@ -159,7 +159,7 @@ func TestNoSource(t *testing.T) {
 }
 
 // compareWithProfile compares times per sub and per line with those of p.
-func compareWithProfile(t testing.TB, d perlData, p *profile.Profile) {
+func compareWithProfile(t testing.TB, d PerlData, p *profile.Profile) {
 	t.Helper()
 	type place struct {
 		file string
