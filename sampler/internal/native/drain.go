@@ -3,6 +3,7 @@
 package native
 
 import (
+	"maps"
 	"runtime"
 	"strconv"
 	"strings"
@@ -36,15 +37,16 @@ type drain struct {
 
 // goroutine is what the drain knows of the goroutine at a roster index.
 type goroutine struct {
-	id     uint64
-	parked *stack // as it was seen last when it did not run
-	last   time.Duration
-	status tachyon.Status // of parked
-	ran    bool           // the last sample was a running one
-	seen   bool
-	skip   bool // not sampled
-	system systemKind
-	labels int // labelSet.id; -1: something else
+	id      uint64
+	parked  *stack // as it was seen last when it did not run
+	last    time.Duration
+	status  tachyon.Status // of parked
+	ran     bool           // the last sample was a running one
+	seen    bool
+	skip    bool // not sampled
+	system  systemKind
+	labelID int // labelSet.id; -1: of no set
+	labels  map[string]string
 }
 
 // systemKind says whose a goroutine is, by the function it started with.
@@ -209,7 +211,7 @@ func (d *drain) meet(g *goroutine, r record) {
 	if gopc := uintptr(r[headGoPC]); gopc != 0 && runtime.FuncForPC(gopc) != nil && g.system != mainGoroutine {
 		// As runtime.printcreatedby: the function that has the code, and the
 		// innermost place in it.
-		frames := runtime.CallersFrames([]uintptr{gopc})
+		frames := runtime.CallersFrames(d.stacks.table.expand(nil, gopc))
 		for more := true; more; {
 			var f runtime.Frame
 			f, more = frames.Next()
@@ -225,22 +227,25 @@ func (d *drain) meet(g *goroutine, r record) {
 // relabel tells of a goroutine's labels where they changed.
 func (d *drain) relabel(g *goroutine, r record, t time.Duration) {
 	p := uintptr(r[headLabels])
-	if p == 0 {
-		if g.labels != 0 {
-			g.labels = 0
-			d.out.Labels(g.id, t, nil)
+	var labels map[string]string
+	id := 0
+	if p != 0 {
+		if copied := r.labels(); len(copied) > 0 {
+			id, labels = -1, decodeLabels(copied)
+			d.labels.pin(uintptr(r[headG])+d.l.gLabels, p)
+		} else if set, ok := d.labels.find(p); ok {
+			id, labels = set.id, set.labels
+		} else {
+			return // copied the next time
 		}
+	}
+	if id == g.labelID && id >= 0 {
 		return
 	}
-	if copied := r.labels(); len(copied) > 0 {
-		g.labels = -1
-		d.out.Labels(g.id, t, decodeLabels(copied))
-		d.labels.pin(uintptr(r[headG])+d.l.gLabels, p)
-		return
-	}
-	if set, ok := d.labels.find(p); ok && set.id != g.labels {
-		g.labels = set.id
-		d.out.Labels(g.id, t, set.labels)
+	g.labelID = id
+	if !maps.Equal(labels, g.labels) {
+		g.labels = labels
+		d.out.Labels(g.id, t, labels)
 	}
 }
 

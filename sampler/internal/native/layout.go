@@ -18,7 +18,9 @@ type layout struct {
 	system  uint64 // wait reasons of a goroutine that works on the system stack meanwhile
 }
 
-// offsets are in bytes, in runtime.g, runtime.m and runtime.p.
+// offsets are in bytes: in runtime.g, runtime.m and runtime.p, and of the tables
+// that say what is inlined where, in runtime.moduledata, runtime._func and
+// runtime.inlinedCall.
 type offsets struct {
 	gStackLo, gStackHi                 uintptr
 	gM                                 uintptr
@@ -34,6 +36,11 @@ type offsets struct {
 	mAllp                              uintptr // a slice that may be a copy of runtime.allp
 	mVDSOSP, mVDSOPC                   uintptr
 	pID, pStatus, pSyscallTick, pM     uintptr
+
+	modPCTab, modPCLNTable, modFTab       uintptr
+	modText, modEText, modGoFunc, modNext uintptr
+	funcPCSP, funcNPCData, funcNFuncData  uintptr
+	inlParentPC                           uintptr
 }
 
 // Goroutine statuses, the same in every supported version (runtime2.go).

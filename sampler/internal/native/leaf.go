@@ -5,7 +5,8 @@ package native
 import "runtime"
 
 // leafState says where the caller of an interrupted function is to be found
-// when the frame pointer chain does not have it.
+// when the frame pointer chain does not have it: memmove and its like have no
+// frame, and all others have none at their first and last instructions.
 type leafState uint8
 
 const (
@@ -18,9 +19,8 @@ const (
 func (st *stacks) leaf(pc uint64) leafState {
 	s, ok := st.leaves[pc]
 	if !ok {
-		f := runtime.FuncForPC(uintptr(pc))
-		if f != nil {
-			s = readLeaf(uintptr(pc), f.Entry())
+		if delta, ok := st.table.spDelta(uintptr(pc)); ok {
+			s = readLeaf(uintptr(pc), delta)
 		}
 		st.leaves[pc] = s
 	}

@@ -2,56 +2,20 @@
 
 package native
 
-import "runtime"
-
-// readLeaf tells the state from the code. A Go function on amd64 that has a
-// frame starts with
+// readLeaf tells the state from how far SP is from the return address, and from
+// the code. A function that has a frame starts with PUSHQ BP and
 //
-//	[stack check, jump to the end if there is none left]
-//	55        PUSHQ BP
 //	48 89 e5  MOVQ SP, BP
 //
-// and ends with POPQ BP, RET. One without has its return address at SP
-// throughout. What the stack check jumps to, behind the function's last
-// instruction, runs without a frame too.
-func readLeaf(pc, entry uintptr) leafState {
-	if pc < entry {
-		return leafFramed
-	}
-	if load8(pc) == 0xc3 { // RET
-		return leafAtSP
-	}
-	push := uintptr(0)
-	tail := ^uintptr(0)
-	for p := entry; p < entry+64; p++ {
-		if code32(p) == 0xe5894855 {
-			push = p
-			break
-		}
-		// CMPQ x, 16(R14), then JLS
-		if code32(p)&^4 == 0x10663b49 {
-			switch j := p + 4; {
-			case load8(j) == 0x76:
-				tail = j + 2 + uintptr(int8(load8(j+1)))
-			case load8(j) == 0x0f && load8(j+1) == 0x86:
-				tail = j + 6 + uintptr(int32(code32(j+2)))
-			}
-		}
-		if f := runtime.FuncForPC(p); f == nil || f.Entry() != entry {
-			break
-		}
-	}
+// before which its caller's frame is the first of the chain.
+func readLeaf(pc uintptr, delta int32) leafState {
 	switch {
-	case push == 0 || pc <= push || tail > push && pc >= tail:
+	case delta == 0:
 		return leafAtSP
-	case pc == push+1:
+	case delta == 8 && load8(pc) == 0x48 && load8(pc+1) == 0x89 && load8(pc+2) == 0xe5:
 		return leafAtSP1
 	}
 	return leafFramed
-}
-
-func code32(p uintptr) uint32 {
-	return uint32(load8(p)) | uint32(load8(p+1))<<8 | uint32(load8(p+2))<<16 | uint32(load8(p+3))<<24
 }
 
 // afterCall reports whether the code before addr is a call: E8 with a 32-bit

@@ -2,42 +2,31 @@
 
 package native
 
-import "runtime"
-
-// readLeaf tells the state from the code. A Go function on arm64 that has a
-// frame stores LR and R29 below and then does
+// readLeaf tells the state from how far SP is from the caller's, and from the
+// code. A function that has a frame stores LR and R29 first, moving SP, and then
+// sets R29; at its end it loads both before it moves SP back:
 //
 //	d10023fd  SUB $8, RSP, R29
+//	910...ff  ADD $n, RSP
+//	d65f03c0  RET
 //
-// up to which LR is still that of its caller. It ends with LDP (R29, R30) or a
-// load of R30, ADD to RSP, RET, of which the last two run with LR restored. One
-// without has its return address in LR throughout.
-func readLeaf(pc, entry uintptr) leafState {
-	if pc < entry || pc&3 != 0 {
-		return leafFramed
-	}
-	if load32(pc) == 0xd65f03c0 { // RET
+// Outside of that LR is the return address.
+func readLeaf(pc uintptr, delta int32) leafState {
+	code := load32(pc)
+	switch {
+	case delta == 0, code == 0xd65f03c0:
+		return leafAtSP
+	case code&0xff8003ff == 0x910003ff && load32(pc+4) == 0xd65f03c0:
 		return leafAtSP
 	}
-	if isAddSP(load32(pc)) && load32(pc+4) == 0xd65f03c0 {
-		return leafAtSP
-	}
-	for p := entry; p < entry+128; p += 4 {
-		if load32(p) == 0xd10023fd {
-			if pc <= p {
-				return leafAtSP
-			}
-			return leafFramed
-		}
-		if f := runtime.FuncForPC(p); f == nil || f.Entry() != entry {
-			break
+	// The stores of a prologue are one or two instructions.
+	for n := uintptr(0); n < 3; n++ {
+		if load32(pc+n*4) == 0xd10023fd {
+			return leafAtSP
 		}
 	}
-	return leafAtSP
+	return leafFramed
 }
-
-// isAddSP reports whether code is ADD $imm, RSP, RSP.
-func isAddSP(code uint32) bool { return code&0xff8003ff == 0x910003ff }
 
 // afterCall reports whether the instruction before addr is BL or BLR.
 func afterCall(addr uintptr) bool {

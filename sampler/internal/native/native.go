@@ -32,6 +32,7 @@ type Source struct {
 	s      *shared
 	ticker *ticker
 	drain  *drain
+	table  *funcTable
 	old    sigaction
 	budget *budget
 
@@ -102,6 +103,10 @@ func (n *Source) prepare(l *layout) error {
 	if err != nil {
 		return err
 	}
+	table, err := findFuncTable(img, l)
+	if err != nil {
+		return err
+	}
 	known, free := parked(16)
 	allgs, err := findAllgs(img, append(known, getg()))
 	free()
@@ -115,6 +120,7 @@ func (n *Source) prepare(l *layout) error {
 	if err := n.share(l); err != nil {
 		return err
 	}
+	n.table = table
 	n.drain = n.newDrain(l, n.cfg, nil)
 	n.drain.bias = uint64(img.bias)
 	n.drain.roster = &roster{s: n.s, l: l, allgs: allgs, allp: allp, index: make(map[uint64]uint32)}
@@ -215,7 +221,7 @@ func (n *Source) newDrain(l *layout, cfg source.Config, out source.Out) *drain {
 		l:      l,
 		out:    out,
 		cfg:    cfg,
-		stacks: newStacks(out, l, cfg.WaitFrames),
+		stacks: newStacks(out, l, n.table, cfg.WaitFrames),
 		labels: &labelSets{s: n.s, sets: make(map[uintptr]labelSet)},
 		own:    make(map[uint64]bool),
 		system: make(map[uint64]systemKind),

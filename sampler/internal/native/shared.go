@@ -117,8 +117,8 @@ const (
 	headStartPC
 	headLabels // g.labels
 	headCounts // PCs | of them on the system stack <<16 | words of labels <<32
-	headSP0    // word at SP, or LR
-	headSP1    // word after it
+	headSP0    // word at SP; with a link register, LR
+	headSP1    // word after it; with a link register, at SP
 	headFrame0 // word after the return address of the first frame
 	headFrame1 // and of the second
 	headIndex  // roster index, or ^0

@@ -46,6 +46,7 @@ const maxStacks = 1 << 14
 type stacks struct {
 	out        source.Out
 	l          *layout
+	table      *funcTable
 	waitFrames bool
 	seed       maphash.Seed
 	pcs        map[uint64]*pcInfo
@@ -55,10 +56,11 @@ type stacks struct {
 	scratch    []uint64
 }
 
-func newStacks(out source.Out, l *layout, waitFrames bool) *stacks {
+func newStacks(out source.Out, l *layout, table *funcTable, waitFrames bool) *stacks {
 	return &stacks{
 		out:        out,
 		l:          l,
+		table:      table,
 		waitFrames: waitFrames,
 		seed:       maphash.MakeSeed(),
 		pcs:        make(map[uint64]*pcInfo),
@@ -74,8 +76,12 @@ func (st *stacks) pc(pc uint64) *pcInfo {
 		return p
 	}
 	p := new(pcInfo)
-	frames := runtime.CallersFrames([]uintptr{uintptr(pc)})
-	for more := runtime.FuncForPC(uintptr(pc)-pcQuantum) != nil; more; {
+	if runtime.FuncForPC(uintptr(pc)-1) == nil {
+		st.pcs[pc] = p
+		return p
+	}
+	frames := runtime.CallersFrames(st.table.expand(nil, uintptr(pc)))
+	for more := true; more; {
 		var f runtime.Frame
 		f, more = frames.Next()
 		fr := frame{
@@ -275,6 +281,25 @@ func (st *stacks) complete(r record) ([]uint64, bool) {
 			continue
 		}
 		pcs = append(pcs, at)
+		if leaf && p.name == "runtime.asyncPreempt" && st.leaf(pc) != leafFramed {
+			// It has just been made to look called, by an instruction that is no call.
+			f, caller := r[headSP0], r[headSP1]
+			if st.leaf(pc) == leafAtSP1 {
+				f, caller = r[headSP1], 0
+			}
+			if len(st.pc(f+pcQuantum).frames) == 0 {
+				return nil, false
+			}
+			pcs = append(pcs, f+pcQuantum)
+			if st.leaf(f) != leafFramed {
+				if !isReturn(caller) {
+					return nil, false
+				}
+				pcs = append(pcs, caller)
+			}
+			exact, leaf = false, false
+			continue
+		}
 		if leaf {
 			caller := uint64(0)
 			switch st.leaf(pc) {

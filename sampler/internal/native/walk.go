@@ -156,6 +156,7 @@ func recordRunning(base, slot, ctx, _ uintptr) uintptr {
 		}
 	}
 	if ctxLR != 0 {
+		store64(rec+headSP1*8, load64(rec+headSP0*8))
 		store64(rec+headSP0*8, load64(ctx+ctxLR))
 	}
 	if load64(g+s.off.gBubble) != 0 {

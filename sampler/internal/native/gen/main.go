@@ -62,6 +62,17 @@ var fields = []field{
 	{"pStatus", "runtime.p", "status"},
 	{"pSyscallTick", "runtime.p", "syscalltick"},
 	{"pM", "runtime.p", "m"},
+	{"modPCTab", "runtime.moduledata", "pctab"},
+	{"modPCLNTable", "runtime.moduledata", "pclntable"},
+	{"modFTab", "runtime.moduledata", "ftab"},
+	{"modText", "runtime.moduledata", "text"},
+	{"modEText", "runtime.moduledata", "etext"},
+	{"modGoFunc", "runtime.moduledata", "gofunc"},
+	{"modNext", "runtime.moduledata", "next"},
+	{"funcPCSP", "runtime._func", "pcsp"},
+	{"funcNPCData", "runtime._func", "npcdata"},
+	{"funcNFuncData", "runtime._func", "nfuncdata"},
+	{"inlParentPC", "runtime.inlinedCall", "parentPc"},
 }
 
 func main() {

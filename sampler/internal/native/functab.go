@@ -1,0 +1,172 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import (
+	"errors"
+	"runtime"
+	"sort"
+)
+
+// funcTable answers two questions about code that no public call does: which
+// inlined calls an address lies in (runtime.CallersFrames takes addresses that
+// runtime.Callers has expanded already), and how far the stack pointer is from the
+// return address there. It reads the tables that the linker put into the
+// program for tracebacks, runtime.moduledata and what hangs off it; these are
+// in stripped programs too, and never change.
+type funcTable struct {
+	l       *layout
+	modules []module
+}
+
+// module is one runtime.moduledata: the program, or a plugin.
+type module struct {
+	text, etext    uintptr
+	pctab, pclntab uintptr
+	ftab           uintptr // pairs of 32 bits: function's offset in text, in pclntab
+	funcs          int
+	gofunc         uintptr
+}
+
+const (
+	pclntabMagic = 0xfffffff1 // since Go 1.20
+
+	pcdataInlTree   = 2 // abi.PCDATA_InlTreeIndex
+	funcdataInlTree = 3 // abi.FUNCDATA_InlTree
+	inlCallSize     = 16
+)
+
+// findFuncTable finds the runtime's first module: the one word in the program's
+// writable memory that leads to a table header and is followed by text bounds
+// that enclose our code.
+func findFuncTable(img *image, l *layout) (*funcTable, error) {
+	t := &funcTable{l: l}
+	for _, w := range img.writable {
+		for at := w.lo; at+l.modNext+8 <= w.hi; at += 8 {
+			text, etext := uintptr(load64(at+l.modText)), uintptr(load64(at+l.modEText))
+			if text == 0 || handlerPC < text || handlerPC >= etext {
+				continue
+			}
+			head := readWord(uintptr(load64(at)))
+			if uint32(head) != pclntabMagic || byte(head>>48) != pcQuantum || byte(head>>56) != 8 {
+				continue
+			}
+			for m := at; m != 0; m = uintptr(load64(m + l.modNext)) {
+				t.modules = append(t.modules, module{
+					text:    uintptr(load64(m + l.modText)),
+					etext:   uintptr(load64(m + l.modEText)),
+					pctab:   uintptr(load64(m + l.modPCTab)),
+					pclntab: uintptr(load64(m + l.modPCLNTable)),
+					ftab:    uintptr(load64(m + l.modFTab)),
+					funcs:   int(load64(m+l.modFTab+8)) - 1, // the last marks the end
+					gofunc:  uintptr(load64(m + l.modGoFunc)),
+				})
+			}
+			return t, t.check()
+		}
+	}
+	return nil, errors.New("the program's function tables were not found")
+}
+
+// check compares with what the runtime says of some functions.
+func (t *funcTable) check() error {
+	for _, pc := range []uintptr{handlerPC, restorerPC, signalPC, visitPC, labelsPC} {
+		f, entry, _ := t.find(pc)
+		if f == 0 || runtime.FuncForPC(pc) == nil || runtime.FuncForPC(pc).Entry() != entry {
+			return errors.New("the program's function tables are not where they should be")
+		}
+	}
+	return nil
+}
+
+// find returns the runtime._func of the code at pc, and its entry.
+func (t *funcTable) find(pc uintptr) (f, entry uintptr, m *module) {
+	for i := range t.modules {
+		m := &t.modules[i]
+		if pc < m.text || pc >= m.etext || m.funcs < 1 {
+			continue
+		}
+		off := uint32(pc - m.text)
+		n := sort.Search(m.funcs, func(i int) bool { return load32(m.ftab+uintptr(i)*8) > off }) - 1
+		if n < 0 {
+			return 0, 0, nil
+		}
+		f = m.pclntab + uintptr(load32(m.ftab+uintptr(n)*8+4))
+		return f, m.text + uintptr(load32(f)), m
+	}
+	return 0, 0, nil
+}
+
+// value looks pc up in a table of values by address (runtime.pcvalue).
+func (t *funcTable) value(m *module, table uint32, entry, pc uintptr) (int32, bool) {
+	if table == 0 {
+		return 0, false
+	}
+	p := m.pctab + uintptr(table)
+	at, value := entry, int32(-1)
+	for first := true; ; first = false {
+		delta := varint(&p)
+		if delta == 0 && !first {
+			return 0, false
+		}
+		value += int32(delta>>1) ^ -int32(delta&1)
+		at += uintptr(varint(&p)) * pcQuantum
+		if pc < at {
+			return value, true
+		}
+	}
+}
+
+func varint(p *uintptr) (v uint32) {
+	for shift := 0; ; shift += 7 {
+		b := load8(*p)
+		*p++
+		v |= uint32(b&0x7f) << (shift & 31)
+		if b < 0x80 {
+			return v
+		}
+	}
+}
+
+// spDelta returns how many bytes above the stack pointer the caller's begins,
+// return address not counted, when pc is about to execute.
+func (t *funcTable) spDelta(pc uintptr) (int32, bool) {
+	f, entry, m := t.find(pc)
+	if f == 0 {
+		return 0, false
+	}
+	return t.value(m, load32(f+t.l.funcPCSP), entry, pc)
+}
+
+// expand appends the return address pc and one for each call around it that was
+// inlined, in the way of runtime.Callers.
+func (t *funcTable) expand(pcs []uintptr, pc uintptr) []uintptr {
+	pcs = append(pcs, pc)
+	call := pc - 1
+	f, entry, m := t.find(call)
+	if f == 0 {
+		return pcs
+	}
+	if pc == entry { // a function that has not begun
+		call = pc
+	}
+	npcdata := load32(f + t.l.funcNPCData)
+	tables := f + t.l.funcNFuncData + 1
+	if npcdata <= pcdataInlTree || load8(f+t.l.funcNFuncData) <= funcdataInlTree {
+		return pcs
+	}
+	off := load32(tables + uintptr(npcdata)*4 + funcdataInlTree*4)
+	if off == ^uint32(0) {
+		return pcs
+	}
+	tree := m.gofunc + uintptr(off)
+	for range 256 {
+		i, ok := t.value(m, load32(tables+pcdataInlTree*4), entry, call)
+		if !ok || i < 0 {
+			break
+		}
+		call = entry + uintptr(load32(tree+uintptr(i)*inlCallSize+t.l.inlParentPC))
+		pcs = append(pcs, call+1)
+	}
+	return pcs
+}

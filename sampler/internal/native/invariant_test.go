@@ -1,0 +1,217 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gotach/profiler/internal/tachyon"
+	"github.com/gotach/profiler/sampler/internal/source"
+)
+
+// The call paths of invA, invB and invC carry an invariant: invRoot calls only
+// invA, invA only invB, invB only invC, invC only invA, and each of them only
+// itself or a leaf besides. All have frames of different sizes, and stacks grow and
+// shrink all the time. A walk that reads part of one stack and part of another,
+// or of an old place of a stack, breaks the pattern.
+
+//go:noinline
+func invRoot(w *invWorker, n int) int { return invA(w, n) + 1 }
+
+//go:noinline
+func invA(w *invWorker, n int) int {
+	if n <= 0 {
+		return w.leaf(n)
+	}
+	var pad [17]int
+	pad[n%17] = n
+	return invB(w, n-1) + pad[(n+1)%17]
+}
+
+//go:noinline
+func invB(w *invWorker, n int) int {
+	if n <= 0 {
+		return w.leaf(n)
+	}
+	return invC(w, n-1) + 1
+}
+
+//go:noinline
+func invC(w *invWorker, n int) int {
+	if n <= 0 {
+		return w.leaf(n)
+	}
+	var pad [400]byte
+	pad[n%400] = byte(n)
+	return invA(w, n-1) + int(pad[(n+1)%400])
+}
+
+type invWorker struct {
+	random *rand.Rand
+	c      chan int
+	sink   []byte
+	word   string
+}
+
+// leaf does one of the things that goroutines do.
+//
+//go:noinline
+func (w *invWorker) leaf(n int) int {
+	switch w.random.IntN(8) {
+	case 0:
+		w.sink = make([]byte, 100+w.random.IntN(2000))
+	case 1:
+		runtime.Gosched()
+	case 2:
+		select {
+		case w.c <- n:
+		case <-w.c:
+		case <-time.After(time.Duration(w.random.IntN(100)) * time.Microsecond):
+		}
+	case 3:
+		copy(w.sink, w.sink[len(w.sink)/2:])
+		w.word = strings.ToUpper(string(w.sink[:min(40, len(w.sink))]))
+	case 4:
+		for range w.random.IntN(20000) {
+			n = n*7 + 1
+		}
+	case 5:
+		os.Getppid()
+	case 6:
+		time.Sleep(time.Duration(w.random.IntN(50)) * time.Microsecond)
+	case 7:
+		m := map[int]string{}
+		for i := range 20 {
+			m[i*n] = strconv.Itoa(i)
+		}
+		n += len(m)
+	}
+	return n
+}
+
+// checkInvariant says what is wrong with a stack's names, innermost first.
+func checkInvariant(stack []string) error {
+	callers := map[string]string{"invA": "invC", "invB": "invA", "invC": "invB"}
+	const pkg = "github.com/gotach/profiler/sampler/internal/native."
+	seen := false
+	for i, name := range stack {
+		name, ok := strings.CutPrefix(name, pkg)
+		if !ok {
+			continue
+		}
+		if i+1 == len(stack) {
+			if i < 200 && strings.HasPrefix(name, "inv") {
+				return fmt.Errorf("%s called by nobody", name)
+			}
+			break // deeper than what is kept
+		}
+		next, _ := strings.CutPrefix(stack[i+1], pkg)
+		switch name {
+		case "invA", "invB", "invC":
+			seen = true
+			if next != callers[name] && !(name == "invA" && next == "invRoot") {
+				return fmt.Errorf("%s called by %s", name, next)
+			}
+		case "(*invWorker).leaf":
+			seen = true
+			if !strings.HasPrefix(next, "inv") || next == "invRoot" {
+				return fmt.Errorf("leaf called by %s", next)
+			}
+		case "invRoot":
+			if next != "runInvariant.func1" || i+2 != len(stack) {
+				return fmt.Errorf("invRoot called by %s at %d of %d", next, i, len(stack))
+			}
+			if i > 0 && !seen && !strings.HasPrefix(stack[i-1], "runtime.") {
+				return fmt.Errorf("invRoot calls %s", stack[i-1])
+			}
+		}
+	}
+	return nil
+}
+
+func init() { children["invariant"] = runInvariant }
+
+func runInvariant() {
+	seconds, _ := strconv.ParseFloat(os.Getenv("GOTACH_INVARIANT_SECONDS"), 64)
+	stop := make(chan struct{})
+	var workers sync.WaitGroup
+	c := make(chan int)
+	for i := range 24 {
+		workers.Add(1)
+		go func() {
+			defer workers.Done()
+			w := &invWorker{random: rand.New(rand.NewPCG(uint64(i), 1)), c: c}
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				invRoot(w, w.random.IntN(3<<w.random.IntN(8)))
+			}
+		}()
+	}
+	broken, checked, running, deep := 0, 0, 0, 0
+	results := map[*tachyon.Frame]error{}
+	r := newRecorder()
+	r.keep = func(s *taken) bool {
+		checked++
+		if s.status&2 != 0 {
+			running++
+		}
+		if len(s.stack) > 100 {
+			deep++
+		}
+		err, ok := results[&s.stack[0]]
+		if !ok {
+			err = checkInvariant(names(s.stack))
+			results[&s.stack[0]] = err
+		}
+		if err != nil {
+			if broken < 5 {
+				fmt.Printf("BROKEN status %d: %v\n  %s\n", s.status, err, strings.Join(names(s.stack[:min(len(s.stack), 12)]), "\n  "))
+			}
+			broken++
+		}
+		return false
+	}
+	n := New()
+	if err := n.Start(source.Config{Rate: 10000, Budget: 30, WaitFrames: true, Start: time.Now()}, r); err != nil {
+		fmt.Println("BROKEN start:", err)
+		return
+	}
+	time.Sleep(time.Duration(seconds * float64(time.Second)))
+	n.Stop()
+	close(stop)
+	workers.Wait()
+	fmt.Printf("%d samples, %d running, %d deep, %d broken, %d stacks, %+v\n", checked, running, deep, broken, len(r.stacks), n.Stats())
+}
+
+// TestInvariant samples at 10 kHz a program that does all to make a walk go wrong.
+func TestInvariant(t *testing.T) {
+	seconds := os.Getenv("GOTACH_INVARIANT_SECONDS") // CI: 60
+	if seconds == "" {
+		seconds = "3"
+	}
+	out, err := child(t, "invariant", "GOGC=5", "GODEBUG=gcshrinkstackoff=0,adaptivestackstart=1", "GOTACH_INVARIANT_SECONDS="+seconds)
+	t.Log(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(out, "BROKEN") {
+		t.Error("a sample breaks the invariant")
+	}
+	var checked, running, deep int
+	fmt.Sscanf(out, "%d samples, %d running, %d deep", &checked, &running, &deep)
+	if checked < 10000 || running < 500 || deep < 100 {
+		t.Error("too few samples to tell")
+	}
+}
