@@ -129,7 +129,7 @@ func checkInvariant(stack []string) error {
 			if next != "runInvariant.func1" || i+2 != len(stack) {
 				return fmt.Errorf("invRoot called by %s at %d of %d", next, i, len(stack))
 			}
-			if i > 0 && !seen && !strings.HasPrefix(stack[i-1], "runtime.") {
+			if i > 0 && !seen && strings.HasPrefix(stack[i-1], pkg) {
 				return fmt.Errorf("invRoot calls %s", stack[i-1])
 			}
 		}
