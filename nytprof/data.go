@@ -15,6 +15,10 @@ type Data struct {
 	Files      []*File // by rising FID
 	Subs       []*Sub  // in the order of the file
 	Calls      *Call   // the root of the call tree: no sub, no time; nil without SUB_RETURNs
+
+	// Sampled says that lines and subs share out the same time, as in the files
+	// that gotach writes. Perl measures subs and statements on their own.
+	Sampled bool
 }
 
 // A Process is one run under the profiler.

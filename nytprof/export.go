@@ -32,7 +32,7 @@ const maxLine = 1<<16 - 2
 func FromProfile(p *profile.Profile, source func(file string) []byte) *Data {
 	b := builder{
 		p: p, source: source,
-		data:   &Data{Calls: new(Call)},
+		data:   &Data{Calls: new(Call), Sampled: true},
 		files:  make(map[string]*File),
 		subs:   make(map[string]*Sub),
 		seen:   make(map[*Sub]extent),

@@ -141,7 +141,7 @@ func (im *importer) at(sub string, fid, line uint32) uint32 {
 	if file := im.files[fid]; file != nil && line != 0 {
 		f.File = file.Name
 	}
-	if im.ours && (f.File == noFile || f.File == "") {
+	if f.File == "" || im.ours && f.File == noFile {
 		f.File, f.Line = "", 0
 	}
 	id := im.frame(f)
@@ -160,7 +160,7 @@ func (im *importer) sortLines() {
 			byFile[s.FID] = append(byFile[s.FID], s)
 			continue
 		}
-		if !im.ours { // whose statements are samples, and none of them theirs
+		if !im.d.Sampled {
 			for _, c := range s.Callers {
 				inC[[2]uint32{c.FID, c.Line}] += c.Incl
 			}
@@ -232,7 +232,7 @@ func push(id uint32, callers []uint32) []uint32 {
 // outside returns what called a call from outside of the tree: the main program.
 func (im *importer) outside(c *Call) []uint32 {
 	s := im.subs[c.Sub]
-	if s == nil || im.ours {
+	if s == nil || im.d.Sampled {
 		return nil
 	}
 	var best *Caller
@@ -307,7 +307,7 @@ func (im *importer) records() {
 		if len(paths) == 0 {
 			// Only statements were timed, or this is no sub's time. gotach's
 			// files give all of it to subs.
-			if im.ours || s != nil && len(s.Callers) > 0 {
+			if im.d.Sampled || s != nil && len(s.Callers) > 0 {
 				continue
 			}
 			for _, t := range lines {

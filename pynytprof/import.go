@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/gotach/profiler/nytprof"
 	"github.com/gotach/profiler/profile"
@@ -23,7 +24,27 @@ func Read(r io.Reader) (*profile.Profile, error) {
 
 // Profile makes stacks of a file as [nytprof.Data.Profile] does without a call
 // tree: a pair of subs has its exclusive time, lines share their sub's.
-func (f *File) Profile() (*profile.Profile, error) { return f.data().Profile() }
+func (f *File) Profile() (*profile.Profile, error) {
+	p, err := f.data().Profile()
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range f.Attributes {
+		n, err := strconv.ParseInt(a.Value, 10, 64)
+		if err != nil || n < 0 {
+			continue
+		}
+		switch a.Key {
+		case attrDuration:
+			p.Duration = time.Duration(n)
+		case attrInterval:
+			p.Interval = time.Duration(n)
+		case attrGoroutines:
+			p.Goroutines = int(min(n, math.MaxInt32))
+		}
+	}
+	return p, nil
+}
 
 // data is the file as the other format would have it.
 func (f *File) data() *nytprof.Data {
@@ -61,7 +82,7 @@ func (f *File) data() *nytprof.Data {
 	for _, s := range f.Subs {
 		sub(s.SID).Name = s.Name
 	}
-	places := false
+	places := false // of subs: gotach wrote the file
 	for _, a := range f.Attributes {
 		if id, ok := numbered(a.Key, attrFile); ok {
 			file(id).Name = a.Value
@@ -71,17 +92,22 @@ func (f *File) data() *nytprof.Data {
 				s.FID, s.First, s.Last = 0, 0, 0
 			}
 			places = true
-		} else if a.Key != "ticks_per_sec" { // which is fixed
+		} else if a.Key == "application" {
 			d.Attributes = append(d.Attributes, a)
 		}
 	}
 	if !places && slices.ContainsFunc(f.Calls, func(c Call) bool { return c.Ticks > c.SubTicks }) {
 		d.Files = nil // lines and calls both have all the time, and nothing says whose a line's is
 	}
+	d.Sampled = places
 	for _, c := range f.Calls {
 		called, caller := sub(c.Called), sub(c.Caller)
+		by := caller.Name
+		if by == roots {
+			by = ""
+		}
 		called.Callers = append(called.Callers, nytprof.Caller{
-			FID: caller.FID, Line: caller.First, Sub: caller.Name, Count: int64(c.Calls),
+			FID: caller.FID, Line: caller.First, Sub: by, Count: int64(c.Calls),
 			Incl: float64(c.Ticks) / TicksPerSecond, Excl: float64(c.Ticks-min(c.SubTicks, c.Ticks)) / TicksPerSecond,
 		})
 	}
