@@ -21,7 +21,7 @@ var pprof = &Format{
 	Doc:        "go tool pprof's profile, of wall or CPU time",
 	Extensions: []string{".pb.gz", ".pprof", ".prof", ".pb"},
 	sniff: func(head []byte) bool {
-		return isGzip(head) // SPX's, the other gzipped one, is found by its .json
+		return isGzip(head) && !sniffSPX(head)
 	},
 	open: func(s *Source, _ *Options) (Content, error) {
 		return readSums(s, func(r io.Reader) (*profile.Profile, error) {

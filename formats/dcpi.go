@@ -16,7 +16,7 @@ import (
 
 var dcpiDatabase = &Format{
 	Name:       "dcpi",
-	Doc:        "profiles of DCPI, Digital's continuous profiler: counts of instruction addresses, in a database's directory",
+	Doc:        "DCPI database: counts of instruction addresses",
 	Extensions: []string{".dcpi"},
 	Directory:  true,
 	sniff:      dcpi.Sniff,
@@ -38,7 +38,7 @@ var dcpiDatabase = &Format{
 
 var dcpiText = &Format{
 	Name:       "dcpicat",
-	Doc:        "text that dcpicat prints of a DCPI profile, which HPCToolkit's tools read",
+	Doc:        "what dcpicat prints of a DCPI profile",
 	Extensions: []string{".dcpicat"},
 	write: func(t *Target, in *Input, o *Options) error {
 		ps, err := dcpiProfiles(in)

@@ -49,14 +49,14 @@ func init() { // a function, since formats use the table themselves
 	table = []*Format{
 		tach,
 		cpython315,
-		spxReport, // before pprof, which is gzipped, too
-		dcpiDatabase,
-		dcpiText,
-		perlNYTProf,
-		pyNYTProf,
 		pprof,
 		folded,
 		jsonLines,
+		perlNYTProf,
+		pyNYTProf,
+		spxReport,
+		dcpiDatabase,
+		dcpiText,
 	}
 }
 

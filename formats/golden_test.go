@@ -174,3 +174,20 @@ func TestConvertOrder(t *testing.T) {
 		}
 	}
 }
+
+// bomb returns a small gzip file of much nothing.
+func bomb(t *testing.T) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	nothing := make([]byte, 1<<20)
+	for range 256 {
+		if _, err := z.Write(nothing); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}

@@ -14,7 +14,7 @@ import (
 
 var perlNYTProf = &Format{
 	Name:       "nytprof",
-	Doc:        "profile of Devel::NYTProf, Perl's profiler, for nytprofhtml and its family",
+	Doc:        "profile of Perl's Devel::NYTProf, for nytprofhtml",
 	Extensions: []string{".nytprof", "nytprof.out"},
 	sniff:      func(head []byte) bool { return nytprof.Sniff(head) == nytprof.Perl },
 	open: func(s *Source, _ *Options) (Content, error) {
@@ -168,7 +168,7 @@ func (c *nytprofContent) Verify() (found string, err error) {
 
 var pyNYTProf = &Format{
 	Name:       "pynytprof",
-	Doc:        "NYTProf dialect of Pynytprof, a Python profiler; Perl's tools do not read it",
+	Doc:        "NYTProf dialect of Python's Pynytprof",
 	Extensions: []string{".pynytprof"},
 	sniff:      pynytprof.Sniff,
 	open: func(s *Source, _ *Options) (Content, error) {

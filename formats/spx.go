@@ -22,7 +22,7 @@ import (
 
 var spxReport = &Format{
 	Name:       "spx",
-	Doc:        "full report of SPX, the PHP profiler: a pair of files, .json and .txt.gz, for its web interface",
+	Doc:        "full report of SPX, PHP's profiler: .json and .txt.gz",
 	Extensions: []string{".spx"},
 	Series:     true,
 	Directory:  true,

@@ -283,7 +283,10 @@ func duration(d time.Duration) string {
 	case d < 100*time.Hour:
 		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
 	}
-	return fmt.Sprintf("%.0fh", d.Hours())
+	if d < 10000*time.Hour {
+		return fmt.Sprintf("%.0fh", d.Hours())
+	}
+	return fmt.Sprintf("%.0fd", d.Hours()/24)
 }
 
 // digits is a number below 1000 in three digits.

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/gotach/profiler/profile"
+)
+
+func TestDuration(t *testing.T) {
+	for _, c := range []struct {
+		d    time.Duration
+		want string
+	}{
+		{0, "0"},
+		{999, "999ns"},
+		{1234, "1.23µs"},
+		{45678, "45.7µs"},
+		{999999, "1000µs"},
+		{1500 * time.Microsecond, "1.50ms"},
+		{62 * time.Second, "62.0s"},
+		{999 * time.Second, "999s"},
+		{2 * time.Hour, "2h00m"},
+		{99*time.Hour + 59*time.Minute, "99h59m"},
+		{100 * time.Hour, "100h"},
+		{1<<63 - 1, "106752d"},
+	} {
+		if got := duration(c.d); got != c.want {
+			t.Errorf("duration(%d) = %q, want %q", c.d, got, c.want)
+		}
+	}
+}
+
+func TestShorten(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		room int
+		want string
+	}{
+		{"main.main", 20, "main.main"},
+		{"github.com/klauspost/compress/zstd.(*Encoder).Write", 60, "github.com/klauspost/compress/zstd.(*Encoder).Write"},
+		{"github.com/klauspost/compress/zstd.(*Encoder).Write", 40, "…/compress/zstd.(*Encoder).Write"},
+		{"github.com/klauspost/compress/zstd.(*Encoder).Write", 26, "…/zstd.(*Encoder).Write"},
+		{"github.com/klauspost/compress/zstd.(*Encoder).Write", 12, "zst…r).Write"},
+		{"example.com/a.F[github.com/x/y.T]", 25, "…/a.F[github.com/x/y.T]"},
+		{"goroutine 12 github.com/a/b/c.worker", 28, "goroutine 12 …/a/b/c.worker"},
+		{"goroutine 12 worker", 3, "goroutine 12 …"},
+	} {
+		if got := shorten(c.name, c.room); got != c.want {
+			t.Errorf("shorten(%q, %d) = %q, want %q", c.name, c.room, got, c.want)
+		}
+	}
+}
+
+// A table fits its width, whatever is in it, and control characters of names do
+// not reach the terminal.
+func TestTableFits(t *testing.T) {
+	long := strings.Repeat("github.com/very/long/import/path", 9) + ".(*Type[...]).Method"
+	p := &profile.Profile{
+		Frames: []profile.Frame{
+			{Func: long, File: "/a/" + strings.Repeat("file", 30) + ".go", Line: 1 << 30},
+			{Func: "\x1b[31mred\x07", File: "x\n.go", Line: 1},
+			{Func: "日本語日本語日本語日本語", File: "日本.go", Line: 3},
+		},
+		Goroutines: 1 << 20, Samples: 1 << 40,
+		Records: []profile.Record{
+			{Goroutine: 1 << 63, Stack: []uint32{0, 1, 2}, Wall: 1 << 62, CPU: 1 << 62},
+			{Stack: []uint32{1}, Wall: 1},
+		},
+	}
+	for _, by := range profile.Bys {
+		for _, columns := range []int{minWidth, 100, maxWidth} {
+			for _, sort := range []profile.Sort{profile.SortSelf, profile.SortTotal} {
+				o := profile.ReportOptions{By: by, Sort: sort}
+				r, err := profile.New(p, o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				table := &reportTable{width: columns, o: o, r: r, p: p, name: "x.tach", format: "tach"}
+				for line := range strings.Lines(string(table.render())) {
+					line = strings.TrimSuffix(line, "\n")
+					if n := utf8.RuneCountInString(line); n > columns {
+						t.Errorf("by %s: %d columns, not %d: %s", by, n, columns, line)
+					}
+					if printable(line) != line {
+						t.Errorf("by %s: %q", by, line)
+					}
+				}
+			}
+		}
+	}
+}
+
+// The command prints no colours where nobody asked for a terminal.
+func TestNoColour(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	if code := run([]string{"report", "../../testdata/tachyon/document-v2/tiny.bin"}, nil, &stdout, &stderr); code != exitOK {
+		t.Fatalf("exit %d: %s", code, stderr.String())
+	}
+	if strings.Contains(stdout.String(), "\x1b") {
+		t.Errorf("escape sequences: %q", stdout.String())
+	}
+	if got := paint(true).bold("x"); got != "\x1b[1mx\x1b[0m" {
+		t.Errorf("bold is %q", got)
+	}
+}
+
+// info --json is an object with at least these keys, whoever wrote the file.
+func TestInfoKeys(t *testing.T) {
+	for _, file := range []string{"document-v2/tiny.bin", "cpython-3.15/meta.zstd.bin"} {
+		var stdout, stderr bytes.Buffer
+		if code := run([]string{"info", "--json", "../../testdata/tachyon/" + file}, nil, &stdout, &stderr); code != exitOK {
+			t.Fatalf("exit %d: %s", code, stderr.String())
+		}
+		var got map[string]any
+		if err := json.Unmarshal(stdout.Bytes(), &got); err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range []string{"layout", "samples", "goroutines", "interval_us", "source", "ticks_asked", "ticks_reached", "dropped"} {
+			if _, ok := got[key]; !ok {
+				t.Errorf("%s: no %q", file, key)
+			}
+		}
+		if got["samples"] != 11.0 || got["goroutines"] != 2.0 || got["interval_us"] != 1000.0 {
+			t.Errorf("%s: %v", file, got)
+		}
+	}
+}
+
+// The demo finds in its own profile what its workload does.
+func TestDemo(t *testing.T) {
+	out := t.TempDir() + "/demo.tach"
+	t.Setenv("PROFILE_OUT", "/elsewhere") // -o is what counts
+	var stdout, stderr bytes.Buffer
+	if code := run([]string{"demo", "-d", "1s", "-o", out}, nil, &stdout, &stderr); code != exitOK {
+		t.Fatalf("exit %d: %s", code, stderr.String())
+	}
+	text := stdout.String()
+	for _, want := range []string{"hot CPU", "mutex", "pipeline", "sleep", "file", "network", "garbage", "What to try next", "gotach report " + out} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in:\n%s", want, text)
+		}
+	}
+	stdout.Reset()
+	if code := run([]string{"verify", out}, nil, &stdout, &stderr); code != exitOK || !strings.Contains(stdout.String(), "checksum right") {
+		t.Errorf("verify: exit %d: %s%s", code, stdout.String(), stderr.String())
+	}
+}
