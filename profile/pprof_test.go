@@ -208,14 +208,15 @@ func parse(t *testing.T, b []byte) (*Profile, error) {
 	return FromPProf(pp)
 }
 
+var spun int // keeps spin's work from being optimised away
+
 //go:noinline
-func spin(d time.Duration) (n int) {
+func spin(d time.Duration) {
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		for i := range 1000 {
-			n += i
+			spun += i
 		}
 	}
-	return n
 }
 
 // Go's own CPU profile: all of its time is CPU time, and its labels come along.

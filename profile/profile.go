@@ -93,9 +93,6 @@ func WaitReason(f Frame) (reason string, ok bool) {
 	return f.Func[1 : len(f.Func)-1], true
 }
 
-// waitFrame is the opposite of WaitReason.
-func waitFrame(reason string) Frame { return Frame{Func: "[" + reason + "]"} }
-
 // state returns the state that a sample's status and innermost frame tell.
 func state(s tachyon.Status, leaf *Frame) string {
 	if s&tachyon.OnCPU != 0 {
