@@ -19,6 +19,7 @@ package profile
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -115,14 +116,18 @@ func state(s tachyon.Status, leaf *Frame) string {
 }
 
 // Entry returns the name of the function a goroutine began with, as far as its
-// stack shows: the outermost frame that is not the runtime's.
+// stack shows: the outermost frame that is not one of the runtime's, or pprof.Do's.
 func (p *Profile) Entry(r *Record) string {
-	for i := len(r.Stack) - 1; i >= 0; i-- {
-		if f := p.Frames[r.Stack[i]].Func; f != "runtime.goexit" && f != "runtime.main" || i == 0 {
-			return f
+	name := ""
+	for _, id := range slices.Backward(r.Stack) {
+		name = p.Frames[id].Func
+		switch name {
+		case "runtime.goexit", "runtime.main", "runtime/pprof.Do":
+		default:
+			return name
 		}
 	}
-	return ""
+	return name
 }
 
 // add adds two times that are not negative without wrapping round.

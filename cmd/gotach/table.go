@@ -198,30 +198,32 @@ func (t *reportTable) bar(wall, cpu, most time.Duration) string {
 	return t.paint.busy(strings.Repeat("█", on)) + t.paint.wait(strings.Repeat("░", all-on)) + strings.Repeat(" ", barWidth-all)
 }
 
-// place is a row's name and where it is, in so many columns.
+// place is a row's name and where it is, in so many columns. Of a line where it
+// is comes first.
 func (t *reportTable) place(row *profile.Row, room int) string {
 	name, at := printable(row.Name), ""
-	switch {
-	case t.o.By == profile.ByFile:
-		return shorten(name, room)
-	case row.File != "":
+	if row.File != "" && t.o.By != profile.ByFile {
 		at = printable(baseName(row.File))
 		if row.Line > 0 {
 			at += fmt.Sprintf(":%d", row.Line)
 		}
 	}
-	n := utf8.RuneCountInString(at)
-	if at == "" || n+2+minName > room {
-		at, n = "", -2
-	}
-	name = shorten(name, room-n-2)
-	if at == "" {
+	left := room - utf8.RuneCountInString(at) - 2
+	switch {
+	case at == "":
+		name = shorten(name, room)
 		if row.File == "" && strings.HasPrefix(name, "[") {
 			return t.paint.wait(name)
 		}
 		return name
+	case t.o.By == profile.ByLine && left < minName/2:
+		return shorten(at, room)
+	case t.o.By == profile.ByLine:
+		return at + "  " + t.paint.dim(shorten(name, left))
+	case left < minName:
+		return shorten(name, room)
 	}
-	return name + "  " + t.paint.dim(at)
+	return shorten(name, left) + "  " + t.paint.dim(at)
 }
 
 // minName is how many columns of a name are worth more than its place.

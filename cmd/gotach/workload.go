@@ -21,7 +21,7 @@ type part struct {
 	does       string
 	function   string // name of run, as it stands in stacks
 	goroutines int
-	run        func(context.Context, *shared) error
+	run        func(context.Context, *shared)
 }
 
 // workload is what the demo profiles.
@@ -37,33 +37,39 @@ var workload = []part{
 
 // shared is what the parts have in common.
 type shared struct {
-	lock sync.Mutex
-	sum  [sha256.Size]byte
+	running sync.WaitGroup
+	lock    sync.Mutex // wanted by demoMutex
+	sum     [sha256.Size]byte
+
+	once  sync.Once
+	error error // the first one
+}
+
+// end is how a part returns.
+func (s *shared) end(part string, err error) {
+	if err != nil {
+		s.once.Do(func() { s.error = fmt.Errorf("%s: %w", part, err) })
+	}
+	s.running.Done()
 }
 
 // runWorkload runs all parts for a time and returns the first error.
 func runWorkload(ctx context.Context, d time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
-	var (
-		all    sync.WaitGroup
-		common shared
-		once   sync.Once
-		first  error
-	)
+	defer pprof.SetGoroutineLabels(context.Background())
+	var common shared
 	for _, p := range workload {
+		// Goroutines start with the labels of the one that starts them.
+		pprof.SetGoroutineLabels(pprof.WithLabels(ctx, pprof.Labels("part", p.name)))
 		for range p.goroutines {
-			all.Add(1)
-			go pprof.Do(ctx, pprof.Labels("part", p.name), func(ctx context.Context) {
-				defer all.Done()
-				if err := p.run(ctx, &common); err != nil {
-					once.Do(func() { first = fmt.Errorf("%s: %w", p.name, err) })
-				}
-			})
+			common.running.Add(1)
+			go p.run(ctx, &common)
 		}
 	}
-	all.Wait()
-	return first
+	pprof.SetGoroutineLabels(ctx)
+	common.running.Wait()
+	return common.error
 }
 
 // hash does some tens of microseconds of work a round.
@@ -76,24 +82,25 @@ func hash(rounds int) (sum [sha256.Size]byte) {
 	return sum
 }
 
-func demoCPU(ctx context.Context, _ *shared) error {
+func demoCPU(ctx context.Context, s *shared) {
+	defer s.end("hot CPU", nil)
 	for ctx.Err() == nil {
 		hash(10)
 	}
-	return nil
 }
 
-func demoMutex(ctx context.Context, s *shared) error {
+func demoMutex(ctx context.Context, s *shared) {
+	defer s.end("mutex", nil)
 	for ctx.Err() == nil {
 		s.lock.Lock()
 		s.sum = hash(5)
 		time.Sleep(time.Millisecond) // a lock held over something slow
 		s.lock.Unlock()
 	}
-	return nil
 }
 
-func demoPipeline(ctx context.Context, _ *shared) error {
+func demoPipeline(ctx context.Context, s *shared) {
+	defer s.end("pipeline", nil)
 	items := make(chan int)
 	go func() {
 		defer close(items)
@@ -105,18 +112,19 @@ func demoPipeline(ctx context.Context, _ *shared) error {
 		hash(2)
 		time.Sleep(2 * time.Millisecond)
 	}
-	return nil
 }
 
-func demoSleep(ctx context.Context, _ *shared) error {
+func demoSleep(ctx context.Context, s *shared) {
+	defer s.end("sleep", nil)
 	for ctx.Err() == nil {
 		time.Sleep(20 * time.Millisecond)
 		hash(1)
 	}
-	return nil
 }
 
-func demoFile(ctx context.Context, _ *shared) error {
+func demoFile(ctx context.Context, s *shared) { s.end("file", fileLoop(ctx)) }
+
+func fileLoop(ctx context.Context) error {
 	f, err := os.CreateTemp("", "gotach-demo-*")
 	if err != nil {
 		return err
@@ -138,7 +146,9 @@ func demoFile(ctx context.Context, _ *shared) error {
 	return nil
 }
 
-func demoNetwork(ctx context.Context, _ *shared) error {
+func demoNetwork(ctx context.Context, s *shared) { s.end("network", networkLoop(ctx)) }
+
+func networkLoop(ctx context.Context) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -186,7 +196,9 @@ func serveSlowly(l net.Listener) {
 	}
 }
 
-func demoGarbage(ctx context.Context, _ *shared) error {
+func demoGarbage(ctx context.Context, s *shared) { s.end("garbage", garbageLoop(ctx)) }
+
+func garbageLoop(ctx context.Context) error {
 	type node struct {
 		Name     string
 		Children []node
