@@ -8,6 +8,7 @@
 package formats
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -146,6 +147,8 @@ type Options struct {
 	NoSource     bool // nytprof: leave out the texts of source files
 	Lax          bool // dcpi: read files without version and tstart, too
 
+	// Context calls off long work on samples, with its cause as the error. May be nil.
+	Context context.Context
 	// Progress is called now and then in the course of long work, with how much
 	// is done and how much there is. May be nil.
 	Progress func(done, total uint64)

@@ -2,6 +2,8 @@ package formats
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -357,4 +359,20 @@ func ExampleInput_Write() {
 	// main.main;main.work 60
 	// <nil>
 	// cannot make a tach file of it: that needs each sample and its time, and a collapsed file has only sums
+}
+
+// Work that is called off leaves nothing behind.
+func TestCalledOff(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("called off")
+	dir := t.TempDir()
+	out := filepath.Join(dir, "out.tach")
+	o := Options{Context: ctx, Progress: func(uint64, uint64) { cancel(why) }}
+	err := Convert(goldens+"/document-v2/big.zstd.bin", out, "", o)
+	if !errors.Is(err, why) {
+		t.Errorf("error %v", err)
+	}
+	if left, _ := os.ReadDir(dir); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
 }

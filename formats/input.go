@@ -2,6 +2,7 @@ package formats
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -188,9 +189,10 @@ func (in *Input) Series() (*reader.Reader, error) {
 	return nil, fmt.Errorf("a %s file has only sums, not each sample and its time", in.Format.Name)
 }
 
-// Samples is r.Samples with the progress reported.
+// samples is r.Samples with the progress reported, and an end to it when the
+// work is called off.
 func (o *Options) samples(r *reader.Reader) iter.Seq2[*reader.Sample, error] {
-	if o.Progress == nil {
+	if o.Progress == nil && o.Context == nil {
 		return r.Samples()
 	}
 	return func(yield func(*reader.Sample, error) bool) {
@@ -199,11 +201,17 @@ func (o *Options) samples(r *reader.Reader) iter.Seq2[*reader.Sample, error] {
 			if !yield(s, err) {
 				return
 			}
-			if done++; done%4096 == 0 {
+			if done++; done%4096 != 0 {
+				continue
+			}
+			if o.Context != nil && o.Context.Err() != nil {
+				yield(nil, context.Cause(o.Context))
+				return
+			}
+			if o.Progress != nil {
 				o.Progress(done, total)
 			}
 		}
-		o.Progress(done, total)
 	}
 }
 

@@ -53,7 +53,7 @@ func convert(e *env, in, out, to string, o formats.Options) error {
 	}
 	bar := e.progress("convert")
 	defer bar.done()
-	o.Progress = bar.update
+	o.Progress, o.Context = bar.update, e.ctx
 	var warning error
 	o.Warn = func(err error) { warning = errors.Join(warning, err) }
 	input, err := e.open(in, o)

@@ -3,11 +3,9 @@ package main
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"fmt"
 	"maps"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
 	"time"
@@ -50,8 +48,6 @@ func demo(e *env, out string, d time.Duration) error {
 	if err := os.Unsetenv("PROFILE_OUT"); err != nil { // it would take precedence over -o
 		return err
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
 	goroutines := 0
 	for _, p := range workload {
 		goroutines += p.goroutines
@@ -61,7 +57,7 @@ func demo(e *env, out string, d time.Duration) error {
 	if err != nil {
 		return named(out, err)
 	}
-	err = runWorkload(ctx, d)
+	err = runWorkload(e.ctx, d)
 	if serr := s.Stop(); serr != nil {
 		return named(out, serr)
 	}

@@ -3,8 +3,13 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"io"
 	"os"
+	"os/signal"
+	"syscall"
+	"time"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
@@ -18,8 +23,44 @@ const (
 
 // run is the whole command: arguments in, exit code out.
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	e := &env{stdin: stdin, stdout: stdout, stderr: stderr}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	e := &env{ctx: ctx, stdin: stdin, stdout: stdout, stderr: stderr}
+	defer e.onInterrupt(cancel)()
 	cmd := newRoot(e)
 	cmd.SetArgs(args)
 	return e.exit(cmd.Execute())
+}
+
+var errInterrupted = errors.New("interrupted")
+
+// grace is how long a command has to end after it was interrupted.
+const grace = 3 * time.Second
+
+// onInterrupt cancels on the first SIGINT or SIGTERM, so that commands take
+// their temporary files away. A command that does not end, as it waits for
+// standard input, is ended; so it is by a second signal.
+func (e *env) onInterrupt(cancel context.CancelCauseFunc) (stop func()) {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	ended := make(chan struct{})
+	go func() {
+		select {
+		case <-ended:
+			return
+		case <-signals:
+		}
+		signal.Stop(signals)
+		cancel(errInterrupted)
+		select {
+		case <-ended:
+		case <-time.After(grace):
+			e.exit(errInterrupted)
+			os.Exit(exitError)
+		}
+	}()
+	return func() {
+		signal.Stop(signals)
+		close(ended)
+	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 
 // env is what a command has of the world.
 type env struct {
+	ctx            context.Context // ends when the user interrupts
 	stdin          io.Reader
 	stdout, stderr io.Writer
 
@@ -98,6 +100,7 @@ func (e *env) open(path string, o formats.Options) (*formats.Input, error) {
 	if o.Warn == nil {
 		o.Warn = func(err error) { e.warn(named(path, err)) }
 	}
+	o.Context = e.ctx
 	var in *formats.Input
 	var err error
 	if path == "-" {
