@@ -205,7 +205,7 @@ func (b *builder) enter(t *track, stack []uint32) (uint32, error) {
 		k := uint64(node)<<32 | uint64(stack[i])
 		child, ok := b.children[k]
 		if !ok {
-			if len(b.Nodes) >= math.MaxUint32 {
+			if uint64(len(b.Nodes)) >= math.MaxUint32 {
 				return 0, fmt.Errorf("more than %d different stacks", len(b.Nodes))
 			}
 			child = uint32(len(b.Nodes))
