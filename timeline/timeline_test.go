@@ -281,3 +281,30 @@ func BenchmarkFromTachyon(b *testing.B) {
 	}
 	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "samples/s")
 }
+
+// The wall clock of a file is its header's or, better, its session's.
+func TestStart(t *testing.T) {
+	began := time.Date(2026, 11, 21, 4, 10, 24, 500, time.UTC)
+	var f memFile
+	w, err := writer.New(&f, writer.Options{Start: 5, Interval: interval})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.AddMetadata(tachyon.KindSession, tachyon.Session{Program: "app", Start: began}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := reader.New(bytes.NewReader(f.b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tl, err := FromTachyon(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !tl.Start.Equal(began) || tl.Metadata.Session.Program != "app" {
+		t.Errorf("start is %v of %v", tl.Start, tl.Metadata.Session)
+	}
+}
