@@ -23,7 +23,7 @@ var dcpiDatabase = &Format{
 	sniffDir:   dcpi.IsDatabase,
 	open:       openDCPI,
 	write: func(t *Target, in *Input, o *Options) error {
-		ps, err := dcpiProfiles(in)
+		ps, err := dcpiProfiles(in, o)
 		if err != nil {
 			return err
 		}
@@ -41,7 +41,7 @@ var dcpiText = &Format{
 	Doc:        "what dcpicat prints of a DCPI profile",
 	Extensions: []string{".dcpicat"},
 	write: func(t *Target, in *Input, o *Options) error {
-		ps, err := dcpiProfiles(in)
+		ps, err := dcpiProfiles(in, o)
 		if err != nil {
 			return err
 		}
@@ -55,7 +55,7 @@ var dcpiText = &Format{
 }
 
 // dcpiProfiles returns what in is or becomes as DCPI profiles.
-func dcpiProfiles(in *Input) ([]*dcpi.Profile, error) {
+func dcpiProfiles(in *Input, o *Options) ([]*dcpi.Profile, error) {
 	if c, ok := in.content.(*dcpiContent); ok {
 		return c.profiles, nil
 	}
@@ -70,8 +70,24 @@ func dcpiProfiles(in *Input) ([]*dcpi.Profile, error) {
 	if err != nil {
 		return nil, err
 	}
-	us := min(r.Header().Interval, uint64(time.Hour/time.Microsecond))
-	return dcpi.FromSession(m, time.Duration(us)*time.Microsecond)
+	interval := time.Duration(min(r.Header().Interval, uint64(time.Hour/time.Microsecond))) * time.Microsecond
+	if m.Session != nil && m.PCs == nil {
+		pcs, lost, err := dcpi.LeafPCs(m.Session, r.Frames(), o.samples(r))
+		if err != nil {
+			return nil, err
+		}
+		if lost > 0 {
+			o.warn(fmt.Errorf("%d samples are left out: their executable does not say where they were", lost))
+		}
+		with := *m
+		with.PCs = pcs
+		ps, err := dcpi.FromSession(&with, interval)
+		for _, p := range ps {
+			p.Lines = append(p.Lines, dcpi.NewLine("x-addresses", "of each line the first"))
+		}
+		return ps, err
+	}
+	return dcpi.FromSession(m, interval)
 }
 
 type dcpiContent struct {

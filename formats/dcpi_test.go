@@ -12,6 +12,7 @@ import (
 	"github.com/gotach/profiler/dcpi"
 	"github.com/gotach/profiler/internal/tachyon"
 	"github.com/gotach/profiler/profile"
+	"github.com/gotach/profiler/writer"
 )
 
 const dcpiGoldens = "../dcpi/testdata"
@@ -113,6 +114,64 @@ func TestDCPIOfASession(t *testing.T) {
 	check(db, 4000, first, second)
 }
 
+// A session whose source knew no addresses gets those of its lines.
+func TestDCPIOfASessionWithoutAddresses(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("test binaries are ELF files only on Linux and a few more")
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := dcpi.OpenImage(exe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "app.tach")
+	w, err := writer.Create(path, writer.Options{Interval: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pc := make([]uintptr, 1)
+	runtime.Callers(1, pc)
+	here, _ := runtime.CallersFrames(pc).Next()
+	leaf := writer.Frame{Func: here.Function, File: here.File, Line: int32(here.Line)}
+	for i := range uint64(30) {
+		s, stack := writer.Sample{Thread: 1, Time: i * 1000, Status: tachyon.OnCPU}, []writer.Frame{leaf}
+		switch {
+		case i >= 29:
+			stack = []writer.Frame{{Func: "main.nowhere", File: "nowhere.go", Line: 1}}
+		case i >= 20:
+			s.Status, stack = 0, []writer.Frame{{Func: "[select]"}, leaf}
+		}
+		if err := w.WriteFrames(&s, stack); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.AddMetadata(tachyon.KindSession, tachyon.Session{Executable: exe, BuildID: image.BuildID, Source: "portable"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var warnings []error
+	db := t.TempDir()
+	if err := Convert(path, db, "dcpi", Options{Warn: func(err error) { warnings = append(warnings, err) }}); err != nil {
+		t.Fatal(err)
+	}
+	if len(warnings) != 1 || !strings.HasPrefix(warnings[0].Error(), "1 samples are left out") {
+		t.Errorf("warnings are %v", warnings)
+	}
+	r := report(t, db)
+	if len(r.Rows) != 1 || r.Samples != 29 {
+		t.Fatalf("%d samples in %+v", r.Samples, r.Rows)
+	}
+	row := r.Rows[0]
+	if row.Name != leaf.Func || row.File != leaf.File || row.Line != int(leaf.Line) || row.Self != 29*time.Millisecond || row.SelfCPU != 20*time.Millisecond {
+		t.Errorf("row is %+v, want %+v", row, leaf)
+	}
+}
+
 func TestDCPIWithoutItsExecutable(t *testing.T) {
 	var warnings []error
 	o := Options{Warn: func(err error) { warnings = append(warnings, err) }}
@@ -188,7 +247,7 @@ func TestDCPINeedsAddresses(t *testing.T) {
 	}
 	for in, want := range map[string]string{
 		sums:                              "needs the addresses of instructions, and a collapsed file names functions",
-		session(t, nil, nil):              "its source (native) did not know them",
+		session(t, nil, nil):              "has no addresses of instructions, and names no executable",
 		goldens + "/document-v2/tiny.bin": "was not recorded by gotach",
 	} {
 		err := Convert(in, filepath.Join(t.TempDir(), "db"), "dcpi", Options{})
