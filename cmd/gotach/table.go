@@ -301,6 +301,8 @@ func duration(d time.Duration) string {
 		return digits(s*1e3) + "ms"
 	case s < 1000:
 		return digits(s) + "s"
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(s)%60)
 	case d < 100*time.Hour:
 		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
 	}
