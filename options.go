@@ -25,7 +25,6 @@ type config struct {
 	budget       float64
 	source       string
 	compression  string
-	cpython      bool
 	exports      []export
 	system       bool
 	noWaitFrames bool
@@ -105,16 +104,6 @@ func Compression(name string) Option {
 			return fmt.Errorf("Compression: %q is not one of %s", name, strings.Join(compressions, ", "))
 		}
 		c.compression = name
-		return nil
-	}
-}
-
-// CPythonLayout writes the file in the layout that CPython 3.15's own profiler
-// reads, rather than in the format document's. To have both, use
-// Export("cpython315", path).
-func CPythonLayout() Option {
-	return func(c *config) error {
-		c.cpython = true
 		return nil
 	}
 }

@@ -83,9 +83,6 @@ func (s *Session) begin() error {
 		Interval:     uint64(time.Second.Microseconds()) / uint64(s.config.rate),
 		Uncompressed: s.config.compression == "none",
 	}
-	if s.config.cpython {
-		o.Layout = writer.CPython315
-	}
 	w, err := writer.Create(s.path, o)
 	if err != nil {
 		return err

@@ -141,6 +141,7 @@ type Options struct {
 	From string // name of the input's format; "": found out
 
 	Uncompressed bool // tach, cpython315, nytprof: write without compression
+	Exact        bool // cpython315: each sample as recorded, though some stand for more time than others
 	Goroutines   bool // collapsed: each stack begins with its goroutine; spx: one report a goroutine
 	CPU          bool // collapsed: weigh by CPU time, not wall time
 	Microseconds bool // spx: write times in µs with decimals, as the format's document has them

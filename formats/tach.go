@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"strings"
 
 	"github.com/gotach/profiler/internal/tachyon"
@@ -97,8 +98,10 @@ func (c *tachyonContent) Dump(w io.Writer) error {
 	return jsonl.Write(w, c.Frames(), c.o.samples(c.Reader))
 }
 
-// writeTachyon writes every sample, and all of gotach's metadata, in a layout.
-// What only CPython315 can hold is lost in the other one.
+// writeTachyon writes the samples and all of gotach's metadata in a layout.
+// What only CPython315 can hold is lost in the other one. Into CPython's layout a
+// profile that gotach recorded goes at even times, unless o says exact: the
+// readers of that layout count samples.
 func writeTachyon(layout tachyon.Layout) func(*Target, *Input, *Options) error {
 	return func(t *Target, in *Input, o *Options) error {
 		r, err := in.Series()
@@ -118,11 +121,19 @@ func copySeries(f io.WriteSeeker, r *reader.Reader, layout tachyon.Layout, o *Op
 			wo.CPython.Stats = &writer.CPythonStats{Duration: s.Duration, Rate: s.Rate, ErrorRate: s.ErrorRate, Missed: s.Missed}
 		}
 	}
+	samples := func() iter.Seq2[*reader.Sample, error] { return o.samples(r) }
+	from := samples()
+	if layout == tachyon.CPython315 && !o.Exact && recorded(r) {
+		var err error
+		if from, wo.Interval, err = even(r, samples); err != nil {
+			return err
+		}
+	}
 	w, err := writer.New(f, wo)
 	if err != nil {
 		return err
 	}
-	if err := copySamples(w, r, o); err != nil {
+	if err := copySamples(w, r, from); err != nil {
 		w.Close()
 		return err
 	}
@@ -133,13 +144,19 @@ func copySeries(f io.WriteSeeker, r *reader.Reader, layout tachyon.Layout, o *Op
 	return nil
 }
 
-func copySamples(w *writer.Writer, r *reader.Reader, o *Options) error {
+// recorded reports whether a file is as a session of gotach's left it.
+func recorded(r *reader.Reader) bool {
+	m, err := r.Metadata()
+	return err == nil && m.Session != nil && r.Header().Layout == tachyon.Document
+}
+
+func copySamples(w *writer.Writer, r *reader.Reader, samples iter.Seq2[*reader.Sample, error]) error {
 	ids := make([]uint32, len(r.Frames()))
 	for i, f := range r.Frames() {
 		ids[i] = w.Intern(f)
 	}
 	var s reader.Sample
-	for in, err := range o.samples(r) {
+	for in, err := range samples {
 		if err != nil {
 			return err
 		}

@@ -27,6 +27,7 @@ gotach formats lists the formats.`,
 	f.StringVarP(&out, "output", "o", "", "write to `OUT`")
 	f.StringVar(&to, "to", "", "`FORMAT` to write (default: as OUT's extension says)")
 	f.BoolVar(&o.Uncompressed, "uncompressed", false, "tach, cpython315, nytprof: no compression")
+	f.BoolVar(&o.Exact, "exact", false, "cpython315: each sample as recorded; readers that count samples then see too little of what waits")
 	f.BoolVar(&o.NoSource, "no-source", false, "nytprof: leave out the texts of source files")
 	f.BoolVar(&o.Goroutines, "goroutines", false, "collapsed: begin each stack with its goroutine; spx: one report a goroutine")
 	f.BoolVar(&o.Microseconds, "microseconds", false, "spx: write times in µs with decimals, as the format's document has them")

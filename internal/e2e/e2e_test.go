@@ -214,7 +214,7 @@ func testShares(t *testing.T, source, python string) {
 	})
 
 	// CPython's reader counts samples and knows nothing of weights, so the
-	// shares are those of counts: they hold where ticks come evenly.
+	// shares are those of counts.
 	t.Run("cpython", func(t *testing.T) {
 		run(t, dir, nil, command(t), "convert", "x.tach", "-o", "x.bin", "--to", "cpython315")
 		run(t, dir, nil, python, "-m", "profiling.sampling", "replay", "x.bin", "--collapsed", "-o", "x.collapsed")

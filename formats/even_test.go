@@ -1,0 +1,107 @@
+package formats
+
+import (
+	"iter"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/writer"
+)
+
+// evened writes samples (thread, time since the start in µs, frame) into a file
+// with an interval of 1 ms and counts what even makes of it: samples by thread
+// and frame.
+func evened(t *testing.T, samples [][3]uint64) (count map[[2]uint64]int, interval uint64) {
+	t.Helper()
+	const start = 1_000_000_000
+	f, err := os.Create(filepath.Join(t.TempDir(), "x.tach"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	w, err := writer.New(f, writer.Options{Start: start, Interval: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range samples {
+		id := w.Intern(writer.Frame{Func: string(rune('a' + s[2]))})
+		if err := w.Write(&writer.Sample{Thread: s[0], Time: start + s[1], Stack: []uint32{id}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := reader.Open(f.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	all := func() iter.Seq2[*reader.Sample, error] { return r.Samples() }
+	out, interval, err := even(r, all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	count = map[[2]uint64]int{}
+	last := map[uint64]uint64{}
+	for s, err := range out {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (s.Time-start)%interval != 0 || s.Time <= last[s.Thread] {
+			t.Fatalf("thread %d has a sample at %d after %d", s.Thread, s.Time-start, last[s.Thread])
+		}
+		last[s.Thread] = s.Time
+		count[[2]uint64{s.Thread, uint64(r.Frames()[s.Stack[0]].Func[0] - 'a')}]++
+	}
+	return count, interval
+}
+
+// A thinned profile has as many samples of each stack as its time says.
+func TestEven(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	var samples [][3]uint64
+	now := uint64(1000)
+	for range 100 { // 40 ms of running, seen each 1 ms or so; 60 ms of waiting, seen rarely
+		for end := now + 40_000; now < end; now += 940 + random.Uint64N(120) {
+			samples = append(samples, [3]uint64{1, now, 0})
+		}
+		for end := now + 60_000; now < end; {
+			now += min(17_000+random.Uint64N(9000), end-now)
+			samples = append(samples, [3]uint64{1, now, 1})
+		}
+	}
+	samples = append(samples, [3]uint64{2, now, 2}) // seen once: one interval
+	count, interval := evened(t, samples)
+	if interval != 1000 {
+		t.Errorf("interval %d", interval)
+	}
+	if n := count[[2]uint64{1, 0}]; n < 3900 || n > 4200 {
+		t.Errorf("%d samples of 4 s running", n)
+	}
+	if n := count[[2]uint64{1, 1}]; n < 5900 || n > 6200 {
+		t.Errorf("%d samples of 6 s waiting", n)
+	}
+	if n := count[[2]uint64{2, 2}]; n != 1 {
+		t.Errorf("%d samples of a goroutine seen once", n)
+	}
+}
+
+// However long goroutines waited, the number of samples is bounded.
+func TestEvenBound(t *testing.T) {
+	var samples [][3]uint64
+	for g := range uint64(100) {
+		samples = append(samples, [3]uint64{g, 1000, 0}, [3]uint64{g, 3600e6, 0})
+	}
+	count, interval := evened(t, samples)
+	var n int
+	for _, c := range count {
+		n += c
+	}
+	if n > mostEvenSamples || n < mostEvenSamples/2 || interval <= 1000 {
+		t.Errorf("%d samples at %d µs", n, interval)
+	}
+}
