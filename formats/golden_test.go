@@ -9,8 +9,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/gotach/profiler/internal/tachyon"
+	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/writer"
 )
 
 const goldens = "../testdata/tachyon"
@@ -190,4 +194,82 @@ func bomb(t *testing.T) []byte {
 		t.Fatal(err)
 	}
 	return b.Bytes()
+}
+
+// Converting keeps all of gotach's metadata, of kinds yet unknown, too, and
+// gives the new file a checksum of its own.
+func TestConvertMetadata(t *testing.T) {
+	dir := t.TempDir()
+	from := filepath.Join(dir, "a.tach")
+	w, err := writer.Create(from, writer.Options{Start: 5_000_000, Interval: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.WriteFrames(&writer.Sample{Thread: 1, Time: 5_001_000, Status: 3}, []writer.Frame{{Func: "f", File: "f.go", Line: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	session := tachyon.Session{Program: "prog <&>", Start: time.Unix(5, 0).UTC(), Source: "native", TicksAsked: 7}
+	goroutines := []tachyon.Goroutine{{ID: 1, CreatedBy: "main.main", Labels: []tachyon.LabelSpan{{From: 0, Labels: map[string]string{"k": "v"}}}}}
+	for kind, v := range map[string]any{
+		tachyon.KindSession: session, tachyon.KindGoroutines: map[string]any{"goroutines": goroutines},
+		"future": map[string]any{"n": 1}, "empty": struct{}{}, "list": []int{1, 2},
+	} {
+		if err := w.AddMetadata(kind, v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	objects := func(path string) (kept []string) {
+		r, err := reader.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		if present, err := r.VerifyChecksum(); !present || err != nil {
+			t.Errorf("%s: checksum %v, %v", path, present, err)
+		}
+		for _, o := range r.MetadataObjects() {
+			if !strings.HasPrefix(o, `{"gotach":"checksum"`) {
+				kept = append(kept, o)
+			}
+		}
+		m, err := r.Metadata()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(&session, m.Session); diff != "" {
+			t.Error(diff)
+		}
+		return kept
+	}
+	want := objects(from)
+	if len(want) != 5 {
+		t.Fatalf("%d objects: %q", len(want), want)
+	}
+	there, back := filepath.Join(dir, "b.bin"), filepath.Join(dir, "c.tach")
+	if err := Convert(from, there, "", Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := Convert(there, back, "", Options{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{there, back} {
+		if diff := cmp.Diff(want, objects(path)); diff != "" {
+			t.Errorf("%s: %s", path, diff)
+		}
+	}
+	in, err := Open(there, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	p, err := in.Profile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Records[0].Labels["k"] != "v" || p.Program != "prog <&>" {
+		t.Errorf("labels %v, program %q", p.Records[0].Labels, p.Program)
+	}
 }
