@@ -108,15 +108,22 @@ func module(t *testing.T, name, file string) string {
 	return dir
 }
 
-// near fails the test if a duration is not within 3 % of the whole.
-func near(t *testing.T, what string, got, want, whole time.Duration) {
+// near fails the test if a duration is not within 3 % of the whole, or what the
+// machine leaves in doubt.
+func (d doubt) near(t *testing.T, what string, got, want, whole time.Duration) {
 	t.Helper()
 	points := 100 * float64(got-want) / float64(whole)
 	t.Logf("%-34s %6.2f %% of the time, in truth %6.2f %%", what, 100*float64(got)/float64(whole), 100*float64(want)/float64(whole))
-	if math.Abs(points) > 3 {
-		t.Errorf("%s: %v, in truth %v: %.1f points off", what, got, want, points)
+	if allowed := 3 + 100*float64(d)/float64(whole); math.Abs(points) > allowed {
+		t.Errorf("%s: %v, in truth %v: %.1f points off, allowed are %.1f", what, got, want, points, allowed)
 	}
 }
+
+// doubt is for how long the program's threads were ready to run but other
+// programs had the cores. A tick that falls into that time comes after it, and
+// what the program did then is not known. It is next to nothing on a machine
+// that has nothing else to do.
+type doubt time.Duration
 
 // A program whose time is 40 % in a CPU loop, 40 % asleep and 20 % in a channel
 // receive is reported so, by function and by goroutine, by gotach, by go tool
@@ -141,6 +148,8 @@ func testShares(t *testing.T, source, python string) {
 		}
 		truth[name] = time.Duration(ns)
 	}
+	d := doubt(truth["delay"])
+	t.Logf("threads waited %v for a core", time.Duration(d))
 	functions := map[string]time.Duration{
 		"main.spin": truth["spin"] + truth["spinner"],
 		"main.nap":  truth["nap"] + truth["napper"],
@@ -172,18 +181,18 @@ func testShares(t *testing.T, source, python string) {
 		}
 		got := rows("function")
 		for name, want := range functions {
-			near(t, name, got[name], want, whole)
+			d.near(t, name, got[name], want, whole)
 		}
 		// Each of the three goroutines lives for as long as its function.
 		for name, want := range map[string]time.Duration{"main.spinner": truth["spinner"], "main.napper": truth["napper"], "main.waiter": truth["waiter"]} {
-			near(t, name, got[name], want, goroutines)
+			d.near(t, name, got[name], want, goroutines)
 		}
 		lives := rows("goroutine")
 		var matched int
-		for name, d := range lives {
+		for name, life := range lives {
 			for fn, want := range map[string]time.Duration{"spinner": truth["spinner"], "napper": truth["napper"], "waiter": truth["waiter"]} {
 				if strings.Contains(name, fn) {
-					near(t, "goroutine: "+name, d, want, goroutines)
+					d.near(t, "goroutine: "+name, life, want, goroutines)
 					matched++
 				}
 			}
@@ -206,10 +215,10 @@ func testShares(t *testing.T, source, python string) {
 			}
 		}
 		for name, want := range functions {
-			near(t, name, got[name], want, whole)
+			d.near(t, name, got[name], want, whole)
 		}
 		for name, want := range map[string]time.Duration{"main.spinner": truth["spinner"], "main.napper": truth["napper"], "main.waiter": truth["waiter"]} {
-			near(t, name, got[name], want, goroutines)
+			d.near(t, name, got[name], want, goroutines)
 		}
 	})
 
@@ -239,7 +248,7 @@ func testShares(t *testing.T, source, python string) {
 			}
 		}
 		for name, want := range functions {
-			near(t, name, whole*time.Duration(got[name])/time.Duration(max(sum, 1)), want, whole)
+			d.near(t, name, whole*time.Duration(got[name])/time.Duration(max(sum, 1)), want, whole)
 		}
 	})
 }
