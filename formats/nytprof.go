@@ -86,7 +86,7 @@ func (c *nytprofContent) Report(o profile.ReportOptions) (*profile.Report, error
 		calls[c.data.Function(s.Name)] += s.Count()
 	}
 	for i := range report.Rows {
-		if n, ok := calls[report.Rows[i].Name]; ok {
+		if n := calls[report.Rows[i].Name]; n > 0 {
 			report.Rows[i].Called = &n
 		}
 	}

@@ -41,6 +41,25 @@
 //
 // Strings need not be valid UTF-8: perl writes Latin-1 names with '.
 //
+// # A sampled profile
+//
+// NYTProf counts and times every statement and call; gotach samples. [Write]
+// says it so that Perl's tools show the right times without a warning:
+//
+//   - A function is a sub, with "::" between import path and symbol: what Perl
+//     takes for a package and its sub. Its lines are those of the function in the
+//     source, or those that were seen.
+//   - A sample is a statement of the innermost line that took the sample's weight,
+//     in ticks of 100 ns. Statements and calls count samples.
+//   - Each call on the stack is a SUB_CALLERS: inclusive time goes to a function's
+//     outermost call, that of inner ones is recursive time.
+//   - A goroutine's first function is called by runtime::goexit in the file
+//     "(goroutine roots)"; what it waits for is a sub such as runtime::[select] in
+//     the file "(no source)".
+//   - SUB_RETURNs hold the call tree, for the flame graph.
+//   - The process lives as long as all goroutines together, since percentages are
+//     of its life. The session's duration is an attribute of gotach's.
+//
 // The dialect that Pynytprof writes has the same first lines and other records;
 // it is package pynytprof's.
 package nytprof

@@ -87,7 +87,7 @@ type edge struct {
 func (b *builder) file(name string) *File {
 	f := b.files[name]
 	if f == nil {
-		f = &File{FID: uint32(len(b.data.Files) + 1), Name: name, Flags: FlagViaStmt | FlagViaSub, Lines: make(map[uint32]LineTime)}
+		f = &File{FID: uint32(len(b.data.Files) + 1), Name: oneLine.Replace(name), Flags: FlagViaStmt | FlagViaSub, Lines: make(map[uint32]LineTime)}
 		b.files[name] = f
 		b.data.Files = append(b.data.Files, f)
 	}

@@ -1,28 +1,45 @@
 package nytprof
 
-import "strings"
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
 
 // Perl's tools take a name apart at "::" into package and sub, and warn about a
-// name without it. nytprofcalls puts ";" between names, and nytprofhtml writes
-// them into pages unescaped. Characters that look alike stand in for these.
+// name without it. nytprofcalls puts ";" between names, nytprofhtml writes them
+// into pages unescaped and into a file with tabs and newlines between. Characters
+// that look alike stand in for these.
 var (
-	toPerl   = strings.NewReplacer(";", "\uff1b", "<", "‹", ">", "›", "\n", "␤")
-	fromPerl = strings.NewReplacer("\uff1b", ";", "‹", "<", "›", ">", "␤", "\n")
+	standIns = []string{";", "\uff1b", "<", "‹", ">", "›", "\t", "␉", "\n", "␤", "\r", "␍", "\x00", "␀"}
+	toPerl   = strings.NewReplacer(standIns...)
+	fromPerl = strings.NewReplacer(reversed(standIns)...)
+	oneLine  = strings.NewReplacer(standIns[6:]...) // for names of files
 )
+
+func reversed(s []string) []string {
+	s = slices.Clone(s)
+	slices.Reverse(s)
+	return s
+}
 
 // perlName turns a Go function's name into one for Perl's tools:
 // net/http.(*conn).serve into net/http::(*conn).serve. What a goroutine waits
 // for, such as [chan receive], is the runtime's.
 func perlName(name string) string {
+	perl := name
 	switch pkg := packageEnd(name); {
 	case strings.HasPrefix(name, "["):
-		name = "runtime::" + name
+		perl = "runtime::" + name
 	case pkg >= 0:
-		name = name[:pkg] + "::" + name[pkg+1:]
+		perl = name[:pkg] + "::" + name[pkg+1:]
 	case !strings.Contains(name, "::"):
-		name = "main::" + name
+		perl = "main::" + name
 	}
-	return toPerl.Replace(name)
+	if i := strings.LastIndex(perl, "::"); i <= 0 || i+2 == len(perl) { // no package, or no sub
+		perl = "main::" + cmp.Or(strings.ReplaceAll(name, "::", ""), "(unknown)")
+	}
+	return toPerl.Replace(perl)
 }
 
 // goName undoes perlName.

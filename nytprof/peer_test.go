@@ -136,6 +136,25 @@ func TestPerlToolsOnGoProfile(t *testing.T) {
 	}
 }
 
+// Names and files of any kind, as in files that gotach did not write, do not make
+// Perl's tools fail or warn.
+func TestPerlToolsOnStrangeNames(t *testing.T) {
+	tools := peers.NYTProf(t)
+	m := newMaker()
+	for i, name := range []string{
+		"", "f", "<module>", "a::b", "std::vector<int>::push", "::", "x::", ".", "a.", ".b", "main.a\tb", "main.a\nb", "main.\"q\" 'q'",
+		"main.%s%d", "main.#$@", "main.`id`", "main.\xff\xfe", "main.日本", "0", "[", "[]", "main.main/1", "a b.c d", "(eval 1)", "main.__ANON__[/x:3]",
+		"main.a\\b", "main.a|b", "main.&lt;", "main.CORE:print", "main.BEGIN", "main.\x00",
+	} {
+		file := []string{"/x/y.pl", "", "<string>", "~", "-e", "(eval 3)[/x/y.pl:2]", "a\nb", "/a;b/c%d.go", "C:\\x\\y.go"}[i%9]
+		m.add(1, 3, 3_000_000, "", profile.Frame{Func: name, File: file, Line: int32(i - 2)}, profile.Frame{Func: "main.main", File: "/m.go", Line: 3})
+		m.add(1, 1, 1_000_000, "", profile.Frame{Func: "main.leaf", File: "/m.go", Line: 9}, profile.Frame{Func: name, File: file, Line: int32(i)})
+	}
+	file := writeProfile(t, &m.Profile, Options{})
+	loadInPerl(t, tools, file)
+	runTools(t, tools, file, progress)
+}
+
 // Without source Perl's tools look for the files themselves.
 func TestNoSource(t *testing.T) {
 	for _, none := range []bool{false, true} {

@@ -229,8 +229,15 @@ func (t *reportTable) place(row *profile.Row, room int) string {
 // minName is how many columns of a name are worth more than its place.
 const minName = 24
 
-// baseName is the last element of a path of any system.
-func baseName(path string) string { return path[strings.LastIndexAny(path, `/\`)+1:] }
+// baseName is the last element of a path of any system. Perl's string evals are
+// "(eval 1)[/path/x.pl:5]", and stay evals.
+func baseName(path string) string {
+	eval := ""
+	if i := strings.LastIndexByte(path, '['); i >= 0 && strings.HasPrefix(path, "(") {
+		eval, path = path[:i+1], path[i+1:]
+	}
+	return eval + path[strings.LastIndexAny(path, `/\`)+1:]
+}
 
 // shorten makes a name fit: first the leading elements of its import path go,
 // then what is in the middle.
