@@ -39,10 +39,17 @@ type Procedure struct {
 
 // OpenImage reads an executable's identity and symbols.
 func OpenImage(path string) (*Image, error) {
-	return openImage(path, true)
+	return openImage(path, withInlines)
 }
 
-func openImage(path string, symbols bool) (*Image, error) {
+// How much of an executable is read.
+const (
+	identity    = iota // what tells it from others
+	withTable          // and its functions
+	withInlines        // and where calls were inlined
+)
+
+func openImage(path string, depth int) (*Image, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -64,14 +71,15 @@ func openImage(path string, symbols bool) (*Image, error) {
 	m.gnu = hex.EncodeToString(note(e, ".note.gnu.build-id"))
 	m.BuildID = cmp.Or(string(note(e, ".note.go.buildid")), m.gnu)
 
-	if !symbols {
-		return m, nil
+	if depth >= withTable {
+		if m.table = goTable(e, text.Addr); m.table == nil {
+			m.funcs = functions(e)
+		}
 	}
-	if m.table = goTable(e, text.Addr); m.table == nil {
-		m.funcs = functions(e)
-	}
-	if d, err := e.DWARF(); err == nil {
-		m.inl = newInlines(d)
+	if depth >= withInlines {
+		if d, err := e.DWARF(); err == nil {
+			m.inl = newInlines(d)
+		}
 	}
 	return m, nil
 }

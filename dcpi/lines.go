@@ -26,7 +26,7 @@ func LeafPCs(s *tachyon.Session, frames []tachyon.Frame, samples iter.Seq2[*tach
 	if s.Executable == "" {
 		return nil, 0, errors.New("the profile has no addresses of instructions, and names no executable that could tell them")
 	}
-	m, err := openImage(s.Executable, true)
+	m, err := openImage(s.Executable, withTable)
 	if err != nil {
 		return nil, 0, fmt.Errorf("the profile has no addresses of instructions, and its executable, which could tell them, cannot be read: %w", err)
 	}

@@ -95,7 +95,7 @@ func sessionHeader(m *tachyon.Metadata, event string, interval time.Duration) (h
 // another by now, the time is zeros.
 func imageID(s *tachyon.Session) string {
 	changed := strings.Repeat("0", 14)
-	if m, err := openImage(s.Executable, false); err == nil && m.is(s.BuildID) {
+	if m, err := openImage(s.Executable, identity); err == nil && m.is(s.BuildID) {
 		changed = m.ModTime.UTC().Format("20060102150405")
 	}
 	if len(s.BuildID) >= 6 && isHex(s.BuildID) {

@@ -70,6 +70,7 @@ type Reader struct {
 	compact   bool // 0.5
 	micros    bool // times have decimals from the first one on, so they are in µs
 	last      []float64
+	wt        int      // index of wt
 	open      []uint32 // functions of the open calls
 	exits     int64
 	highest   uint32
@@ -118,7 +119,10 @@ func NewReader(m *Metadata, src io.Reader, name string) (*Reader, error) {
 	if err := checkMetrics(m.EnabledMetrics); err != nil {
 		return nil, err
 	}
-	r := &Reader{meta: m, name: name, last: make([]float64, len(m.EnabledMetrics))}
+	r := &Reader{
+		meta: m, name: name,
+		last: make([]float64, len(m.EnabledMetrics)), wt: slices.Index(m.EnabledMetrics, WallTime),
+	}
 	in := bufio.NewReaderSize(src, 64<<10)
 	magic, _ := in.Peek(4)
 	switch {
@@ -234,7 +238,7 @@ func (r *Reader) Events() iter.Seq2[*Event, error] {
 
 // step checks an event against those before it.
 func (r *Reader) step(e *Event) error {
-	wt := slices.Index(r.meta.EnabledMetrics, WallTime)
+	wt := r.wt
 	switch {
 	case r.events == 0 && e.Values[wt] != 0:
 		return r.bad("the first event is at wt %v, not 0", e.Values[wt])
