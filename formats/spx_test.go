@@ -42,7 +42,7 @@ func session(t *testing.T, edit func(*tachyon.Session), pcs *tachyon.LeafPCs) st
 		case 1:
 			deep = "main.run main.step main.run main.main"
 		case 2:
-			deep, one.Status = "[IO wait] main.read main.run main.main", 0
+			deep, one.Status = "[sleep] main.read main.run main.main", 0
 		}
 		two := writer.Sample{Thread: 18, Time: one.Time}
 		for s, words := range map[*writer.Sample]string{&one: deep, &two: "[select] main.worker"} {
@@ -191,6 +191,19 @@ func TestSPXKeepsTimes(t *testing.T) {
 	}
 	for _, w := range want.Rows {
 		same("spx", rows[w.Name], w, 0)
+	}
+
+	p, err := openInput(t, dir, Options{}).Profile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	states := map[string]time.Duration{}
+	for _, r := range p.Records {
+		states[r.State] += r.Wall
+	}
+	if p.Interval != time.Millisecond || p.Goroutines != 2 || len(states) != 4 || // "": roots and callers
+		states["running"] == 0 || states["sleep"] == 0 || states["select"] == 0 || states[""] != 0 {
+		t.Errorf("interval %v, %d goroutines, %v", p.Interval, p.Goroutines, states)
 	}
 
 	back := filepath.Join(t.TempDir(), "back.tach")

@@ -272,7 +272,7 @@ func (p *Profile) goroutineName(r *Record) string {
 		return "all goroutines"
 	}
 	name := fmt.Sprintf("goroutine %d", r.Goroutine)
-	if entry := p.Entry(r); entry != "" {
+	if entry := p.Entry(r); entry != "" && entry != name { // SPX's roots have that name
 		name += " " + entry
 	}
 	if r.System {

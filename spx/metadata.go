@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 )
 
 // The metrics of sampled profiles. A report has wt always.
@@ -124,4 +125,17 @@ const sampledNote = "gotach: sampled every "
 // sampled says whether gotach made the report, which escapes names.
 func (m *Metadata) sampled() bool {
 	return m.CustomMetadata != nil && strings.HasPrefix(*m.CustomMetadata, sampledNote)
+}
+
+// interval returns the time between two samples of a report that gotach made.
+func (m *Metadata) interval() time.Duration {
+	if !m.sampled() {
+		return 0
+	}
+	text := strings.TrimPrefix(*m.CustomMetadata, sampledNote)
+	if i := strings.IndexAny(text, ", "); i >= 0 {
+		text = text[:i]
+	}
+	d, _ := time.ParseDuration(strings.TrimSuffix(text, "."))
+	return max(d, 0)
 }

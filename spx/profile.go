@@ -96,6 +96,7 @@ func (t *tree) profile(r *Reader) (*profile.Profile, error) {
 	p := &profile.Profile{
 		Program:  r.meta.CLICommandLine,
 		Duration: ns(t.last[0]),
+		Interval: r.meta.interval(),
 		Samples:  r.exits,
 	}
 	if r.meta.ExecTS > 0 {
@@ -121,6 +122,9 @@ func (t *tree) profile(r *Reader) (*profile.Profile, error) {
 				goroutines[id] = true
 			}
 			rec.State, _ = profile.WaitReason(p.Frames[stack[0]])
+			if rec.State == "" && rec.CPU > 0 && rec.CPU == rec.Wall {
+				rec.State = profile.Running
+			}
 		}
 		p.Records = append(p.Records, rec)
 	}
