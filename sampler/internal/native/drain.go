@@ -184,20 +184,16 @@ func (d *drain) stack(r record) {
 	if g.system == mainGoroutine {
 		status |= tachyon.MainThread
 	}
-	if r.status() != gRunning {
-		g.parked, g.status = s, status
-		d.emit(g, s, status, t)
-		g.ran = false
-		return
-	}
-	// All that run are seen at each tick, the others in turns. What time went by
-	// since the goroutine was last seen waiting, up to the tick before this
-	// one, it did not run: it did what it was last seen to do.
-	if before := d.time(r[headBefore]); g.seen && !g.ran && g.parked != nil && g.parked.valid && g.last < before {
+	// All that have a P are seen at each tick, the others in turns. What time went
+	// by since the goroutine was last seen waiting, up to the tick before this one,
+	// it did not run: it did what it was last seen to do.
+	if before := d.time(r[headBefore]); r.flags()&flagTaken != 0 && g.seen && !g.ran && g.parked != nil && g.parked.valid && g.last < before {
 		d.emit(g, g.parked, g.status, before)
 	}
 	d.emit(g, s, status, t)
-	g.ran = true
+	if g.ran = r.status() == gRunning; !g.ran {
+		g.parked, g.status = s, status
+	}
 }
 
 // meet begins a goroutine's life here.

@@ -74,15 +74,12 @@ func onTick(base, _, _, _ uintptr) uintptr {
 	}
 	n := loadAcquire(uintptr(unsafe.Pointer(&s.nprocs)))
 	for i := uint64(0); i < n; i++ {
+		last := uintptr(load64(s.slot(i) + slotLast*8))
 		callInterrupt(base, uintptr(i), 0, 0)
-	}
-	for i := uint64(0); i < n; i++ {
-		slot := s.slot(i)
 		// A goroutine that ran at the last tick and does not now is visited at
 		// once: time since its last sample would else count as running.
-		if g := load64(slot + slotLast*8); g != 0 {
-			store64(slot+slotLast*8, 0)
-			callVisit(base, uintptr(g), 0, ^uintptr(0))
+		if last != 0 && last != uintptr(load64(s.slot(i)+slotLast*8)) {
+			callVisit(base, last, 0, ^uintptr(0))
 		}
 	}
 	visitSome(s)
@@ -161,6 +158,9 @@ func interrupt(base, index, _, _ uintptr) uintptr {
 	s, i := at(base), uint64(index)
 	slot := s.slot(i)
 	state := loadAcquire(slot)
+	if state&0xff == slotFilled || state&0xff == slotFree {
+		store64(slot+slotLast*8, 0)
+	}
 	if state&0xff == slotFilled {
 		harvest(s, slot)
 		state = state &^ 0xff
@@ -184,7 +184,7 @@ func interrupt(base, index, _, _ uintptr) uintptr {
 	if uintptr(load64(p+s.off.pM)) != m || g == 0 || tid == 0 || tid == s.tid {
 		return 0
 	}
-	if load32(g+s.off.gStatus)&^gScan != gRunning {
+	if !onCPU(s, g, m) {
 		return 0 // in a system call: nothing to interrupt, it is visited
 	}
 	if state&0xff != slotFree {
@@ -211,6 +211,7 @@ func interrupt(base, index, _, _ uintptr) uintptr {
 	s.info[2] = s.pid
 	s.info[3] = s.tag>>48<<48 | gen<<16 | i
 	s.sent++
+	store64(slot+slotLast*8, uint64(g))
 	if r := rawSyscall(unix.SYS_RT_TGSIGQUEUEINFO, uintptr(s.pid), uintptr(tid), uintptr(s.signal), uintptr(unsafe.Pointer(&s.info)), 0, 0); r != 0 {
 		s.refused = uint64(-r)
 		cas64(slot, state&^0xff|slotSent, (state&^0xff)+0x100)
@@ -228,7 +229,6 @@ func harvest(s *shared, slot uintptr) {
 	if n == 0 {
 		return
 	}
-	store64(slot+slotLast*8, load64(slot+(slotRecord+headG)*8))
 	if !room(s, n) {
 		s.dropped++
 		return

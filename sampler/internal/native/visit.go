@@ -70,13 +70,12 @@ func visit(base, g, entry, index uintptr) uintptr {
 	goid := load64(g + s.off.gID)
 	switch status {
 	case gWaiting, gLeaked:
-		if m == 0 {
-			if entry != 0 && since != 0 && since == load64(entry+entrySince*8) && goid == load64(entry+entryGoid*8) {
-				same(s, uint64(index))
-				return 0
-			}
-		} else if s.system>>(load8(g+s.off.gWaitReason)&63)&1 == 0 {
-			return 0 // just parking
+		if m != 0 {
+			return 0 // just parking, or at work on the system stack and interrupted
+		}
+		if entry != 0 && since != 0 && since == load64(entry+entrySince*8) && goid == load64(entry+entryGoid*8) {
+			same(s, uint64(index))
+			return 0
 		}
 	case gRunnable, gSyscall, gPreempted:
 	case gRunning, gRunning | gScan:
@@ -97,7 +96,7 @@ func visit(base, g, entry, index uintptr) uintptr {
 		s.write += uint64(n)
 		if entry != 0 {
 			store64(entry+entryGoid*8, goid)
-			if m != 0 || status != gWaiting && status != gLeaked {
+			if status != gWaiting && status != gLeaked {
 				since = 0
 			}
 			store64(entry+entrySince*8, since)

@@ -98,6 +98,42 @@ func finish(rec uintptr, status, reason, flags, n, system, labels uint64) uint64
 	return words
 }
 
+// onCPU reports whether a goroutine, which m has, runs: by its status, or because it
+// counts as waiting while it works on the system stack, as in a GC assist.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func onCPU(s *shared, g, m uintptr) bool {
+	switch load32(g+s.off.gStatus) &^ gScan {
+	case gRunning:
+		return true
+	case gWaiting:
+		return uintptr(load64(g+s.off.gM)) == m && s.system>>(load8(g+s.off.gWaitReason)&63)&1 != 0
+	}
+	return false
+}
+
+// recordSyscall records a goroutine that entered a system call on this thread
+// before it could be interrupted.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func recordSyscall(s *shared, slot, rec, g uintptr) uintptr {
+	lo, hi := uintptr(load64(g+s.off.gStackLo)), uintptr(load64(g+s.off.gStackHi))
+	sp := uintptr(load64(g + s.off.gSyscallSP))
+	if sp < lo || sp >= hi {
+		return 0
+	}
+	describe(s, rec, g, load64(slot+slotTime*8), load64(slot+slotBefore*8), ^uint64(0))
+	pcs := rec + headWords*8
+	store64(pcs, load64(g+s.off.gSyscallPC))
+	n, _ := walk(pcs, 1, uintptr(load64(g+s.off.gSyscallBP)), sp-frameSlack, hi)
+	labels := callLabels(s.base(), uintptr(load64(rec+headLabels*8)), pcs+uintptr(n)*8, rec+maxRecord*8)
+	return uintptr(finish(rec, gSyscall, 0, flagTaken, n, 0, uint64(labels)))
+}
+
 // recordRunning records into a slot the goroutine that was interrupted on this
 // thread, and returns the record's words, 0 if there is none.
 //
@@ -115,15 +151,21 @@ func recordRunning(base, slot, ctx, _ uintptr) uintptr {
 		return 0
 	}
 	g := uintptr(load64(m + s.off.mCurG))
-	if g == 0 || load32(g+s.off.gStatus)&^gScan != gRunning || uintptr(load64(g+s.off.gM)) != m {
+	if g == 0 || uintptr(load64(g+s.off.gM)) != m {
 		return 0 // the scheduler was just at work on this thread
 	}
 	rec := slot + slotRecord*8
+	if !onCPU(s, g, m) {
+		if load32(g+s.off.gStatus)&^gScan == gSyscall {
+			return recordSyscall(s, slot, rec, g)
+		}
+		return 0
+	}
 	describe(s, rec, g, load64(slot+slotTime*8), load64(slot+slotBefore*8), ^uint64(0))
 	pcs := rec + headWords*8
 	lo, hi := uintptr(load64(g+s.off.gStackLo)), uintptr(load64(g+s.off.gStackHi))
 	pc, sp, bp := load64(ctx+ctxPC), uintptr(load64(ctx+ctxSP)), uintptr(load64(ctx+ctxBP))
-	flags, n, system := uint64(flagRunning), uint64(1), uint64(0)
+	flags, n, system := uint64(flagRunning|flagTaken), uint64(1), uint64(0)
 	store64(pcs, pc)
 	if sp >= lo && sp < hi {
 		beside(rec, sp, bp, sp-frameSlack, hi)
