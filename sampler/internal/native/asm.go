@@ -33,6 +33,10 @@ var (
 	interruptPC   = entry(interrupt)
 	interruptedPC = entry(onInterrupt)
 	recordPC      = entry(recordRunning)
+	syscallPC     = entry(recordSyscall)
+	stackPC       = entry(recordStack)
+	finishPC      = entry(finish)
+	describePC    = entry(describe)
 	visitPC       = entry(visit)
 	walkPC        = entry(walkParked)
 	labelsPC      = entry(copyLabels)
@@ -47,6 +51,10 @@ func callTick(s, _, _, _ uintptr) uintptr
 func callInterrupt(s, i, _, _ uintptr) uintptr
 func callInterrupted(s, value, ctx, _ uintptr) uintptr
 func callRecord(s, slot, ctx, _ uintptr) uintptr
+func callSyscall(s, slot, g, _ uintptr) uintptr
+func callStack(s, rec, ctx, _ uintptr) uintptr
+func callFinish(s, rec, n, scratch uintptr) uintptr
+func callDescribe(s, rec, g, index uintptr) uintptr
 func callVisit(s, g, entry, index uintptr) uintptr
 func callWalk(s, g, index, _ uintptr) uintptr
 func callLabels(s, p, dst, scratch uintptr) uintptr

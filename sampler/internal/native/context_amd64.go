@@ -14,6 +14,12 @@ const (
 // frameSlack is how far below its SP a function's frame pointer may point.
 const frameSlack = 0
 
+// callbackFrame is how far above the frame pointer of runtime.cgocallbackg, which C
+// has called by way of runtime.cgocallback, lies that of runtime.asmcgocall, which
+// called C: cgocallback makes a frame of its own size, 40 bytes, right below what
+// asmcgocall's SP was, and that is where asmcgocall saved its frame pointer.
+const callbackFrame = 56
+
 // pcQuantum is the least size of an instruction: what lies before a return
 // address, and after the address of an interrupted instruction.
 const pcQuantum = 1

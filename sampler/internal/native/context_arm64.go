@@ -15,6 +15,9 @@ const (
 // saves the frame pointer in the word below.
 const frameSlack = 8
 
+// callbackFrame is not known here; a stack that C has called back on begins there.
+const callbackFrame = 0
+
 // pcQuantum is the least size of an instruction: what lies before a return
 // address, and after the address of an interrupted instruction.
 const pcQuantum = 4

@@ -41,6 +41,7 @@ type Source struct {
 
 	mu    sync.Mutex // guards stats
 	stats source.Stats
+	began time.Time
 }
 
 // New returns a source that is not started.
@@ -81,6 +82,7 @@ func (n *Source) Start(cfg source.Config, out source.Out) (err error) {
 	n.drain = d
 	n.budget = newBudget(cfg.Budget)
 	n.quit, n.done = make(chan struct{}), make(chan struct{})
+	n.began = time.Now()
 	first := n.begin(uint64(time.Second) / uint64(max(cfg.Rate, 1)))
 	up := make(chan struct{})
 	go n.loop(up)
@@ -275,7 +277,7 @@ func (n *Source) pass() {
 		Torn:         int64(s.torn) + n.drain.torn,
 		Cost:         n.budget.total,
 	}
-	n.stats.TicksAsked = int64(time.Since(n.cfg.Start).Seconds() * float64(n.cfg.Rate))
+	n.stats.TicksAsked = int64(time.Since(n.began).Seconds() * float64(n.cfg.Rate))
 	n.mu.Unlock()
 }
 

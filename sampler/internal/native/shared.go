@@ -127,12 +127,12 @@ const (
 
 // Flags of a recStack.
 const (
-	flagRunning  = 1 << iota // interrupted: the first PC is an instruction's own
-	flagTaken                // taken by the goroutine's own thread, at the tick that its P ran it
-	flagSaved                // PCs after those of the system stack come from g.sched
-	flagVDSO                 // interrupted in the vDSO: the first PC is a return address
-	flagCut                  // deeper than maxDepth
-	flagBubble               // in a synctest bubble
+	flagRunning = 1 << iota // interrupted: the first PC is an instruction's own
+	flagTaken               // taken by the goroutine's own thread, at the tick that its P ran it
+	flagSaved               // PCs after those of the system stack come from g.sched
+	flagVDSO                // interrupted in the vDSO: the first PC is a return address
+	flagCut                 // deeper than maxDepth
+	flagBubble              // in a synctest bubble
 )
 
 // Words of a slot, one for each P.

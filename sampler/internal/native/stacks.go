@@ -257,6 +257,9 @@ func (st *stacks) complete(r record) ([]uint64, bool) {
 			at += pcQuantum
 		}
 		p := st.pc(at)
+		if len(pcs) > 0 && p.name != "runtime.cgocall" && st.pc(pcs[len(pcs)-1]).name == "runtime.cgocallback" {
+			break // called by C on a thread of C's
+		}
 		if len(p.frames) == 0 {
 			if i >= system {
 				return nil, false
@@ -355,7 +358,7 @@ var savers = map[string]bool{
 }
 
 // roots are the functions that a stack may end in.
-var roots = map[string]bool{"runtime.goexit": true}
+var roots = map[string]bool{"runtime.goexit": true, "runtime.cgocallback": true}
 
 // forget drops the stacks that nothing waits on, when there are too many.
 func (st *stacks) forget(used func(yield func(*stack))) {

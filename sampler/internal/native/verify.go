@@ -24,15 +24,24 @@ import (
 // portable source takes over.
 
 // checkSelf compares the calling goroutine's g and m with what is known of them.
-//
-//go:norace
-//go:nocheckptr
-func checkSelf(l *layout) error {
+func checkSelf(l *layout) (err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := read(getg(), make([]uint64, 64)); err != nil {
 		return err
 	}
+	for range 20 {
+		// Preempted in the midst of it, the goroutine comes back on another P.
+		if err = compareSelf(l); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+//go:norace
+//go:nocheckptr
+func compareSelf(l *layout) error {
 	g := getg()
 	local := byte(0)
 	here := uintptr(unsafe.Pointer(&local))
@@ -181,7 +190,7 @@ func (w *witness) runHere() {
 	w.runIn = functions()
 	w.up <- struct{}{}
 	for n := 0; !w.ran.Load(); n++ {
-		if n%1000 == 0 {
+		if n%100000 == 0 {
 			runtime.Gosched() // with one P the others need their turn
 		}
 	}

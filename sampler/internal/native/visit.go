@@ -170,7 +170,10 @@ func walkParked(base, g, index, _ uintptr) uintptr {
 		s.torn++
 		return 0
 	}
-	describe(s, rec, g, s.now, s.before, uint64(index))
+	store64(rec+headTime*8, s.now)
+	store64(rec+headBefore*8, s.before)
+	store64(rec+headCounts*8, 0)
+	store64(rec, uint64(status)<<32|reason<<40|uint64(callDescribe(base, rec, g, index))<<48)
 	pcs := rec + headWords*8
 	store64(pcs, pc)
 	beside(rec, sp, bp, sp-frameSlack, hi)
@@ -178,11 +181,7 @@ func walkParked(base, g, index, _ uintptr) uintptr {
 		store64(rec+headSP0*8, load64(g+s.off.gSchedLR))
 	}
 	n, _ := walk(pcs, 1, bp, sp-frameSlack, hi)
-	flags := uint64(0)
-	if load64(g+s.off.gBubble) != 0 {
-		flags |= flagBubble
-	}
-	labels := callLabels(base, uintptr(load64(rec+headLabels*8)), pcs+uintptr(n)*8, uintptr(unsafe.Pointer(&s.scratch)))
+	words := callFinish(base, rec, uintptr(n), uintptr(unsafe.Pointer(&s.scratch)))
 	fence()
 	now := sp
 	if status == gSyscall {
@@ -206,7 +205,7 @@ func walkParked(base, g, index, _ uintptr) uintptr {
 		s.torn++
 		return 0
 	}
-	return uintptr(finish(rec, uint64(status), reason, flags, n, 0, uint64(labels)))
+	return words
 }
 
 // again walks a second time and compares.

@@ -26,6 +26,12 @@ func walk(dst uintptr, n uint64, bp, lo, hi uintptr) (uint64, uintptr) {
 		store64(dst+uintptr(n)*8, ret)
 		n++
 		up := uintptr(load64(bp))
+		if up != 0 && (up <= bp || up >= hi) && callbackFrame != 0 {
+			// Perhaps this is where C called back; the drain sees whether it is.
+			if back := bp + callbackFrame; back <= hi-16 && n < maxDepth && uintptr(load64(back)) > back && uintptr(load64(back)) < hi {
+				up = back
+			}
+		}
 		if up <= bp {
 			return n, up
 		}
@@ -66,35 +72,41 @@ func beside(rec, sp, bp, lo, hi uintptr) {
 	store64(rec+headFrame1*8, second)
 }
 
-// describe fills in what a record says of the goroutine itself.
+// describe fills in what a record says of the goroutine itself, but its time.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func describe(s *shared, rec, g uintptr, time, before, index uint64) {
+func describe(base, rec, g, index uintptr) uintptr {
+	s := at(base)
 	store64(rec+headG*8, uint64(g))
 	store64(rec+headGoid*8, load64(g+s.off.gID))
-	store64(rec+headTime*8, time)
-	store64(rec+headBefore*8, before)
 	store64(rec+headParent*8, load64(g+s.off.gParent))
 	store64(rec+headGoPC*8, load64(g+s.off.gGoPC))
 	store64(rec+headStartPC*8, load64(g+s.off.gStartPC))
 	store64(rec+headLabels*8, load64(g+s.off.gLabels))
-	store64(rec+headIndex*8, index)
+	store64(rec+headIndex*8, uint64(index))
+	if load64(g+s.off.gBubble) != 0 {
+		return flagBubble
+	}
+	return 0
 }
 
-// finish writes the first word and the counts; it returns the record's words.
+// finish appends the labels to a record with n PCs, completes its first word,
+// which has status, reason and flags already, and returns the record's words.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func finish(rec uintptr, status, reason, flags, n, system, labels uint64) uint64 {
+func finish(base, rec, n, scratch uintptr) uintptr {
+	labels := callLabels(base, uintptr(load64(rec+headLabels*8)), rec+(headWords+n)*8, scratch)
+	flags := uint64(0)
 	if n >= maxDepth {
-		flags |= flagCut
+		flags = flagCut << 48
 	}
 	words := headWords + n + labels
-	store64(rec, recStack|words<<8|status<<32|reason<<40|flags<<48)
-	store64(rec+headCounts*8, n|system<<16|labels<<32)
+	store64(rec, load64(rec)|recStack|uint64(words)<<8|flags)
+	store64(rec+headCounts*8, load64(rec+headCounts*8)|uint64(n)|uint64(labels)<<32)
 	return words
 }
 
@@ -112,26 +124,6 @@ func onCPU(s *shared, g, m uintptr) bool {
 		return uintptr(load64(g+s.off.gM)) == m && s.system>>(load8(g+s.off.gWaitReason)&63)&1 != 0
 	}
 	return false
-}
-
-// recordSyscall records a goroutine that entered a system call on this thread
-// before it could be interrupted.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func recordSyscall(s *shared, slot, rec, g uintptr) uintptr {
-	lo, hi := uintptr(load64(g+s.off.gStackLo)), uintptr(load64(g+s.off.gStackHi))
-	sp := uintptr(load64(g + s.off.gSyscallSP))
-	if sp < lo || sp >= hi {
-		return 0
-	}
-	describe(s, rec, g, load64(slot+slotTime*8), load64(slot+slotBefore*8), ^uint64(0))
-	pcs := rec + headWords*8
-	store64(pcs, load64(g+s.off.gSyscallPC))
-	n, _ := walk(pcs, 1, uintptr(load64(g+s.off.gSyscallBP)), sp-frameSlack, hi)
-	labels := callLabels(s.base(), uintptr(load64(rec+headLabels*8)), pcs+uintptr(n)*8, rec+maxRecord*8)
-	return uintptr(finish(rec, gSyscall, 0, flagTaken, n, 0, uint64(labels)))
 }
 
 // recordRunning records into a slot the goroutine that was interrupted on this
@@ -155,45 +147,86 @@ func recordRunning(base, slot, ctx, _ uintptr) uintptr {
 		return 0 // the scheduler was just at work on this thread
 	}
 	rec := slot + slotRecord*8
-	if !onCPU(s, g, m) {
-		if load32(g+s.off.gStatus)&^gScan == gSyscall {
-			return recordSyscall(s, slot, rec, g)
-		}
+	store64(rec+headTime*8, load64(slot+slotTime*8))
+	store64(rec+headBefore*8, load64(slot+slotBefore*8))
+	n := uintptr(0)
+	switch {
+	case onCPU(s, g, m):
+		store64(rec, gRunning<<32|(uint64(callDescribe(base, rec, g, ^uintptr(0)))|flagRunning|flagTaken)<<48)
+		n = callStack(base, rec, ctx, 0)
+	case load32(g+s.off.gStatus)&^gScan == gSyscall:
+		store64(rec, gSyscall<<32|(uint64(callDescribe(base, rec, g, ^uintptr(0)))|flagTaken)<<48)
+		n = callSyscall(base, rec, g, 0)
+	}
+	if n == 0 {
 		return 0
 	}
-	describe(s, rec, g, load64(slot+slotTime*8), load64(slot+slotBefore*8), ^uint64(0))
+	return callFinish(base, rec, n, rec+maxRecord*8)
+}
+
+// recordSyscall walks a goroutine that entered a system call on this thread
+// before it could be interrupted.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func recordSyscall(base, rec, g, _ uintptr) uintptr {
+	s := at(base)
+	lo, hi := uintptr(load64(g+s.off.gStackLo)), uintptr(load64(g+s.off.gStackHi))
+	sp := uintptr(load64(g + s.off.gSyscallSP))
+	if sp < lo || sp >= hi {
+		return 0
+	}
+	store64(rec+headCounts*8, 0)
+	pcs := rec + headWords*8
+	store64(pcs, load64(g+s.off.gSyscallPC))
+	n, _ := walk(pcs, 1, uintptr(load64(g+s.off.gSyscallBP)), sp-frameSlack, hi)
+	return uintptr(n)
+}
+
+// recordStack walks the goroutine of a record from the registers of its thread,
+// on the system stack first if it is there.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func recordStack(base, rec, ctx, _ uintptr) uintptr {
+	s := at(base)
+	g := uintptr(load64(rec + headG*8))
 	pcs := rec + headWords*8
 	lo, hi := uintptr(load64(g+s.off.gStackLo)), uintptr(load64(g+s.off.gStackHi))
-	pc, sp, bp := load64(ctx+ctxPC), uintptr(load64(ctx+ctxSP)), uintptr(load64(ctx+ctxBP))
-	flags, n, system := uint64(flagRunning|flagTaken), uint64(1), uint64(0)
-	store64(pcs, pc)
+	sp, bp := uintptr(load64(ctx+ctxSP)), uintptr(load64(ctx+ctxBP))
+	store64(pcs, load64(ctx+ctxPC))
+	store64(rec+headCounts*8, 0)
+	n := uint64(0)
 	if sp >= lo && sp < hi {
 		beside(rec, sp, bp, sp-frameSlack, hi)
 		n, _ = walk(pcs, 1, bp, sp-frameSlack, hi)
 	} else {
+		m := uintptr(load64(g + s.off.gM))
 		g0 := uintptr(load64(m + s.off.mG0))
-		lo0, hi0 := uintptr(load64(g0+s.off.gStackLo)), uintptr(load64(g0+s.off.gStackHi))
-		if sp < lo0 || sp >= hi0 {
+		hi0 := uintptr(load64(g0 + s.off.gStackHi))
+		if sp < uintptr(load64(g0+s.off.gStackLo)) || sp >= hi0 {
 			return 0
 		}
 		beside(rec, sp, bp, sp-frameSlack, hi0)
 		n, bp = walk(pcs, 1, bp, sp-frameSlack, hi0)
-		system = n
+		store64(rec+headCounts*8, n<<16)
 		if bp >= lo && bp < hi {
 			// systemstack leaves the frame pointer chain whole across the stacks.
 			n, _ = walk(pcs, n, bp, lo, hi)
 		} else if vsp := uintptr(load64(m + s.off.mVDSOSP)); ctxLR == 0 && vsp >= lo+16 && vsp < hi && load64(vsp-8) == load64(m+s.off.mVDSOPC) {
 			// In the vDSO, which need not keep frame pointers: the runtime noted
 			// where it was called from.
-			flags |= flagVDSO
-			system = 0
+			store64(rec, load64(rec)|flagVDSO<<48)
+			store64(rec+headCounts*8, 0)
 			store64(pcs, load64(vsp-8))
 			n, _ = walk(pcs, 1, uintptr(load64(vsp-16)), lo, hi)
 		} else if n < maxDepth {
-			flags |= flagSaved
+			store64(rec, load64(rec)|flagSaved<<48)
 			store64(pcs+uintptr(n)*8, load64(g+s.off.gSchedPC))
-			ssp := uintptr(load64(g + s.off.gSchedSP))
-			store64(rec+headFrame0*8, word(ssp, lo, hi)) // the caller, if it is morestack that we are in
+			// The caller, if it is morestack that we are in.
+			store64(rec+headFrame0*8, word(uintptr(load64(g+s.off.gSchedSP)), lo, hi))
 			n, _ = walk(pcs, n+1, uintptr(load64(g+s.off.gSchedBP)), lo, hi)
 		}
 	}
@@ -201,9 +234,5 @@ func recordRunning(base, slot, ctx, _ uintptr) uintptr {
 		store64(rec+headSP1*8, load64(rec+headSP0*8))
 		store64(rec+headSP0*8, load64(ctx+ctxLR))
 	}
-	if load64(g+s.off.gBubble) != 0 {
-		flags |= flagBubble
-	}
-	labels := callLabels(base, uintptr(load64(rec+headLabels*8)), pcs+uintptr(n)*8, rec+maxRecord*8)
-	return uintptr(finish(rec, gRunning, 0, flags, n, system, uint64(labels)))
+	return uintptr(n)
 }

@@ -1,0 +1,135 @@
+// Command cgoprog has C threads that call back into Go and a signal stack of C's
+// making, under the native source.
+package main
+
+/*
+#cgo LDFLAGS: -lpthread
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+extern int goCallback(int);
+
+static volatile int done;
+
+static int cBurn(int n) {
+	volatile int x = 0;
+	for (int i = 0; i < n; i++) x += i;
+	return x;
+}
+
+static int cCalls(int n) { return goCallback(n) + 1; }
+
+static void *thread(void *arg) {
+	int block = (int)(intptr_t)arg;
+	if (block) {
+		sigset_t all;
+		sigfillset(&all);
+		pthread_sigmask(SIG_BLOCK, &all, 0);
+	}
+	while (!done) cCalls(3);
+	return 0;
+}
+
+static pthread_t threads[4];
+static void start(void) { for (int i = 0; i < 4; i++) pthread_create(&threads[i], 0, thread, (void*)(intptr_t)(i & 1)); }
+static void stop(void) { done = 1; for (int i = 0; i < 4; i++) pthread_join(threads[i], 0); }
+*/
+import "C"
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/gotach/profiler/internal/tachyon"
+	"github.com/gotach/profiler/sampler/internal/native"
+	"github.com/gotach/profiler/sampler/internal/source"
+)
+
+//export goCallback
+func goCallback(n C.int) C.int {
+	if n == 0 {
+		return C.int(inGo())
+	}
+	return C.cCalls(n - 1)
+}
+
+//go:noinline
+func inGo() (n int) {
+	for i := range 20000 {
+		n += i * n
+	}
+	return n
+}
+
+type counter struct {
+	frames               []string
+	inGo, inC, callbacks int
+	samples, wrong       int
+}
+
+func (c *counter) Frame(f tachyon.Frame) uint32 {
+	c.frames = append(c.frames, f.Func)
+	return uint32(len(c.frames) - 1)
+}
+
+func (c *counter) Sample(s *source.Sample) {
+	c.samples++
+	var stack []string
+	for _, id := range s.Stack {
+		stack = append(stack, c.frames[id])
+	}
+	text := strings.Join(stack, " ")
+	if strings.Contains(text, "main.inGo") {
+		c.inGo++
+		if !strings.Contains(text, "main.goCallback") {
+			c.wrong++
+			fmt.Println(text)
+		}
+	}
+	if strings.Contains(text, "main.burnInC") {
+		c.inC++
+	}
+	if strings.Contains(text, "main.callsBack") && strings.Contains(text, "main.inGo") {
+		c.callbacks++
+	}
+}
+
+func (c *counter) Goroutine(source.Goroutine)                      {}
+func (c *counter) Labels(uint64, time.Duration, map[string]string) {}
+func (c *counter) Gone(uint64)                                     {}
+func (c *counter) LeafPC(uint64, bool)                             {}
+func (c *counter) Fail(err error)                                  { fmt.Println("Fail:", err); os.Exit(1) }
+
+//go:noinline
+func burnInC() { C.cBurn(3000000) }
+
+//go:noinline
+func callsBack() { C.cCalls(2) }
+
+func main() {
+	C.start()
+	c := &counter{}
+	s := native.New()
+	if err := s.Start(source.Config{Rate: 2000, Budget: 50, WaitFrames: true, Start: time.Now()}, c); err != nil {
+		fmt.Println("Start:", err)
+		os.Exit(1)
+	}
+	for end := time.Now().Add(1500 * time.Millisecond); time.Now().Before(end); {
+		burnInC()
+		for range 30 {
+			callsBack()
+		}
+	}
+	s.Stop()
+	C.stop()
+	fmt.Printf("%d in Go, %d in C, %d called back, %d wrong of %d, %+v\n", c.inGo, c.inC, c.callbacks, c.wrong, c.samples, s.Stats())
+	if c.inGo < 50 || c.inC < 20 || c.wrong > 0 {
+		os.Exit(1)
+	}
+	fmt.Println("ok")
+}

@@ -1,0 +1,254 @@
+// Command prog is a program under the native source, doing what programs do that
+// could get in its way. It prints "ok" if all was well.
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"runtime/pprof"
+	"runtime/trace"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/felixge/fgprof"
+
+	"github.com/gotach/profiler/internal/tachyon"
+	"github.com/gotach/profiler/sampler/internal/native"
+	"github.com/gotach/profiler/sampler/internal/source"
+)
+
+type counter struct {
+	frames         []tachyon.Frame
+	spinning       int // running samples with spin
+	waiting        int // samples of waiters
+	samples, wrong int
+}
+
+func (c *counter) Frame(f tachyon.Frame) uint32 {
+	c.frames = append(c.frames, f)
+	return uint32(len(c.frames) - 1)
+}
+
+func (c *counter) Sample(s *source.Sample) {
+	c.samples++
+	has := func(name string) bool {
+		for _, id := range s.Stack {
+			if c.frames[id].Func == name {
+				return true
+			}
+		}
+		return false
+	}
+	spins, waits := has("main.spin"), has("main.wait")
+	if spins && s.Status&tachyon.OnCPU != 0 {
+		c.spinning++
+	}
+	if waits && c.frames[s.Stack[0]].Func == "[chan receive]" {
+		c.waiting++
+	}
+	if spins && (waits || !has("main.spinner")) || waits && !has("main.waiter") {
+		c.wrong++
+	}
+}
+
+func (c *counter) Goroutine(source.Goroutine)                      {}
+func (c *counter) Labels(uint64, time.Duration, map[string]string) {}
+func (c *counter) Gone(uint64)                                     {}
+func (c *counter) LeafPC(uint64, bool)                             {}
+func (c *counter) Fail(err error)                                  { fail("Fail: %v", err) }
+
+func fail(format string, args ...any) {
+	fmt.Printf(format+"\n", args...)
+	os.Exit(1)
+}
+
+//go:noinline
+func spin(stop *atomic.Bool) (n int) {
+	for !stop.Load() {
+		for i := range 1000 {
+			n += i * n
+		}
+	}
+	return n
+}
+
+//go:noinline
+func spinner(stop *atomic.Bool) { spin(stop) }
+
+//go:noinline
+func wait(stop chan bool) { <-stop }
+
+//go:noinline
+func waiter(stop chan bool) { wait(stop) }
+
+// sampled runs f under the source, beside a goroutine that spins and some that wait.
+func sampled(rate int, f func()) {
+	var stop atomic.Bool
+	ch := make(chan bool)
+	var all sync.WaitGroup
+	all.Add(11)
+	go func() { defer all.Done(); spinner(&stop) }()
+	for range 10 {
+		go func() { defer all.Done(); waiter(ch) }()
+	}
+	c := &counter{}
+	s := native.New()
+	if err := s.Start(source.Config{Rate: rate, Budget: 20, WaitFrames: true, Start: time.Now()}, c); err != nil {
+		fail("Start: %v", err)
+	}
+	f()
+	s.Stop()
+	stop.Store(true)
+	close(ch)
+	all.Wait()
+	if c.spinning < 20 || c.waiting < 20 || c.wrong > 0 {
+		fail("%d spinning, %d waiting, %d wrong of %d samples, %+v", c.spinning, c.waiting, c.wrong, c.samples, s.Stats())
+	}
+	fmt.Printf("%d samples, %+v\n", c.samples, s.Stats())
+}
+
+var modes = map[string]func(){
+	"plain": func() { sampled(1000, func() { time.Sleep(500 * time.Millisecond) }) },
+	"locked": func() {
+		sampled(1000, func() {
+			var all sync.WaitGroup
+			for i := range 20 {
+				all.Add(1)
+				go func() {
+					defer all.Done()
+					runtime.LockOSThread() // and the thread ends with it
+					for range 50 {
+						time.Sleep(time.Duration(i) * 100 * time.Microsecond)
+						for n := range 10000 {
+							_ = n
+						}
+					}
+				}()
+			}
+			all.Wait()
+		})
+	},
+	"maxprocs": func() {
+		sampled(1000, func() {
+			for i := range 200 {
+				runtime.GOMAXPROCS(1 + i*7%13)
+				time.Sleep(3 * time.Millisecond)
+			}
+		})
+	},
+	"notify": func() {
+		c := make(chan os.Signal, 1000)
+		signal.Notify(c)
+		sampled(1000, func() {
+			time.Sleep(200 * time.Millisecond)
+			syscall.Kill(os.Getpid(), syscall.SIGWINCH)
+			syscall.Kill(os.Getpid(), syscall.SIGUSR1)
+			time.Sleep(200 * time.Millisecond)
+		})
+		winch, usr1, other := 0, 0, 0
+		for len(c) > 0 {
+			switch <-c {
+			case syscall.SIGWINCH:
+				winch++
+			case syscall.SIGUSR1:
+				usr1++
+			case syscall.SIGURG: // the runtime's own are shown too
+			default:
+				other++
+			}
+		}
+		if winch != 1 || usr1 != 1 || other != 0 {
+			fail("received %d SIGWINCH, %d SIGUSR1, %d others", winch, usr1, other)
+		}
+		signal.Reset()
+		sampled(1000, func() {
+			time.Sleep(100 * time.Millisecond)
+			signal.Ignore()
+			time.Sleep(300 * time.Millisecond)
+			signal.Reset()
+			time.Sleep(300 * time.Millisecond)
+		})
+	},
+	"exec": func() {
+		// Each generation samples a program that starts others, and then becomes the next.
+		n, _ := strconv.Atoi(os.Getenv("GENERATION"))
+		if n == 15 {
+			return
+		}
+		sampled(10000, func() {
+			for range 30 {
+				if out, err := exec.Command("/bin/true").CombinedOutput(); err != nil {
+					fail("/bin/true: %v %s", err, out)
+				}
+			}
+		})
+		s := native.New()
+		if err := s.Start(source.Config{Rate: 10000, Budget: 20, Start: time.Now()}, &counter{}); err != nil {
+			fail("Start: %v", err)
+		}
+		time.Sleep(50 * time.Millisecond)
+		os.Setenv("GENERATION", strconv.Itoa(n+1))
+		err := syscall.Exec(os.Args[0], os.Args, os.Environ())
+		fail("exec: %v", err)
+	},
+	"profilers": func() {
+		sampled(1000, func() {
+			var cpu, wall, tr bytes.Buffer
+			if err := pprof.StartCPUProfile(&cpu); err != nil {
+				fail("%v", err)
+			}
+			if err := trace.Start(&tr); err != nil {
+				fail("%v", err)
+			}
+			stop := fgprof.Start(&wall, fgprof.FormatPprof)
+			time.Sleep(2 * time.Second)
+			if err := stop(); err != nil {
+				fail("%v", err)
+			}
+			trace.Stop()
+			pprof.StopCPUProfile()
+			if cpu.Len() < 500 || wall.Len() < 500 || tr.Len() < 1000 {
+				fail("profiles of %d, %d and %d bytes", cpu.Len(), wall.Len(), tr.Len())
+			}
+		})
+	},
+	"leaks": func() {
+		sampled(1000, func() { time.Sleep(200 * time.Millisecond) })
+		time.Sleep(50 * time.Millisecond)
+		fds, threads, maps, goroutines := inventory()
+		for range 50 {
+			s := native.New()
+			if err := s.Start(source.Config{Rate: 10000, Budget: 20, Start: time.Now()}, &counter{}); err != nil {
+				fail("Start: %v", err)
+			}
+			time.Sleep(5 * time.Millisecond)
+			s.Stop()
+		}
+		time.Sleep(100 * time.Millisecond)
+		fds2, threads2, maps2, goroutines2 := inventory()
+		// The runtime may start a thread or map an arena of its own.
+		if fds2 > fds || threads2 > threads+3 || maps2 > maps+12 || goroutines2 > goroutines {
+			fail("before: %d fds, %d threads, %d mappings, %d goroutines; after: %d, %d, %d, %d", fds, threads, maps, goroutines, fds2, threads2, maps2, goroutines2)
+		}
+	},
+}
+
+func inventory() (fds, threads, maps, goroutines int) {
+	f, _ := os.ReadDir("/proc/self/fd")
+	t, _ := os.ReadDir("/proc/self/task")
+	m, _ := os.ReadFile("/proc/self/maps")
+	return len(f), len(t), strings.Count(string(m), "\n"), runtime.NumGoroutine()
+}
+
+func main() {
+	modes[os.Args[1]]()
+	fmt.Println("ok")
+}
