@@ -59,6 +59,7 @@ type export struct {
 	Options
 	session *tachyon.Session // nil: the file is not gotach's
 	names   []string         // of each frame's function
+	numbers []uint32         // of each frame's function in the report at hand, + 1; 0: none yet
 	roots   bool             // each goroutine has one of its own
 }
 
@@ -68,7 +69,7 @@ func newExport(t *timeline.Timeline, o Options) *export {
 		x.session = t.Metadata.Session
 	}
 	// Two functions of one name, as other languages have them, stay apart.
-	x.names = make([]string, len(t.Frames))
+	x.names, x.numbers = make([]string, len(t.Frames)), make([]uint32, len(t.Frames))
 	files := map[string]string{}
 	for i, f := range t.Frames {
 		name := cmp.Or(f.Func, path.Base(f.File))
@@ -123,12 +124,18 @@ func (x *export) report(dir string, start time.Time, gs []timeline.Goroutine) (k
 		}
 	}()
 
-	fns := make([]uint32, len(x.Frames)) // number + 1 in this report
-	number := func(frame uint32) uint32 {
-		if fns[frame] == 0 {
-			fns[frame] = w.Function(x.names[frame]) + 1
+	var numbered []uint32
+	defer func() {
+		for _, frame := range numbered {
+			x.numbers[frame] = 0
 		}
-		return fns[frame] - 1
+	}()
+	number := func(frame uint32) uint32 {
+		if x.numbers[frame] == 0 {
+			x.numbers[frame] = w.Function(x.names[frame]) + 1
+			numbered = append(numbered, frame)
+		}
+		return x.numbers[frame] - 1
 	}
 	var wall, cpu int64
 	var path []uint32

@@ -140,14 +140,14 @@ func TestWriteMicroseconds(t *testing.T) {
 }
 
 func TestWritePerGoroutine(t *testing.T) {
-	tl := newTimeline(example...)
+	tl := newTimeline(life{1, []run{{"a b c", ms, ms}}}, life{18, []run{{"d", ms, 0}, {"c b", 7 * ms, 0}}})
 	tl.Goroutines[1].Start = 2 * time.Second
 	dir, keys := pair(t, tl, Options{PerGoroutine: true})
 	if len(keys) != 2 {
 		t.Fatalf("%d reports for 2 goroutines", len(keys))
 	}
 	var starts []int64
-	for i, want := range []string{"goroutine 1", "goroutine 18"} {
+	for i, want := range []string{"goroutine 1 1, a 1, b 1, c 1", "goroutine 18 8, d 1, c 7, b 7"} {
 		r, err := Open(filepath.Join(dir, keys[i]))
 		if err != nil {
 			t.Fatal(err)
@@ -156,8 +156,12 @@ func TestWritePerGoroutine(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if flat[0].Name != want || flat[0].Inc[0] != float64(tl.Goroutines[i].Wall()) {
-			t.Errorf("first function is %+v, want %s with %v", flat[0], want, tl.Goroutines[i].Wall())
+		var got []string
+		for _, f := range flat {
+			got = append(got, fmt.Sprint(f.Name, " ", f.Inc[0]/1e6))
+		}
+		if strings.Join(got, ", ") != want {
+			t.Errorf("functions and their milliseconds are %q, want %q", got, want)
 		}
 		starts = append(starts, r.Metadata().ExecTS)
 		r.Close()
