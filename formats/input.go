@@ -22,14 +22,46 @@ type Source struct {
 	head   []byte    // of a file or a stream
 	stream io.Reader // head included
 	dir    bool
+	size   int64    // of a file
+	o      *Options // whom to tell how far reading is
 }
 
 // Open returns the bytes from the beginning. Of a stream this works once.
 func (s *Source) Open() (io.ReadCloser, error) {
-	if s.Path != "" {
-		return os.Open(s.Path)
+	if s.Path == "" {
+		return io.NopCloser(s.stream), nil
 	}
-	return io.NopCloser(s.stream), nil
+	f, err := os.Open(s.Path)
+	if err != nil || s.o == nil || s.o.Progress == nil && s.o.Context == nil {
+		return f, err
+	}
+	return &watched{File: f, s: s}, nil
+}
+
+// watched is a file that tells how far reading it is, and ends when the work is
+// called off.
+type watched struct {
+	*os.File
+	s    *Source
+	done int64
+}
+
+// Read reads from the file.
+func (w *watched) Read(b []byte) (int, error) {
+	if c := w.s.o.Context; c != nil && c.Err() != nil {
+		return 0, context.Cause(c)
+	}
+	n, err := w.File.Read(b)
+	w.done += int64(n)
+	if w.s.o.Progress != nil {
+		w.s.o.Progress(uint64(w.done), uint64(max(w.s.size, w.done)))
+	}
+	return n, err
+}
+
+// WriteTo would go round Read; io.Copy and the like are not to find os.File's.
+func (w *watched) WriteTo(to io.Writer) (int64, error) {
+	return io.Copy(to, struct{ io.Reader }{w})
 }
 
 // headSize is how much of a file sniffing sees.
@@ -64,6 +96,7 @@ func newSource(path string) (*Source, error) {
 		return streamSource(bytes.NewReader(b), path)
 	}
 	defer f.Close()
+	s.size = fi.Size()
 	s.head, err = readHead(f)
 	return s, err
 }
@@ -145,6 +178,7 @@ func OpenReader(r io.Reader, name string, o Options) (*Input, error) {
 
 func open(s *Source, o Options) (in *Input, err error) {
 	in = &Input{Name: s.Name, options: o}
+	s.o = &in.options
 	if o.From != "" {
 		in.Format, err = ByName(o.From)
 	} else {

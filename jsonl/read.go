@@ -15,11 +15,40 @@ import (
 
 // A line is a sample as JSON.
 type line struct {
-	Thread      *uint64 `json:"thread_id"`
-	Interpreter uint32  `json:"interpreter_id"`
-	Time        *uint64 `json:"timestamp"`
-	Status      uint8   `json:"status"`
-	Frames      []frame `json:"frames"`
+	Thread      *uint64         `json:"thread_id"`
+	Interpreter uint32          `json:"interpreter_id"`
+	Time        *uint64         `json:"timestamp"`
+	Status      uint8           `json:"status"`
+	Frames      json.RawMessage `json:"frames"`
+
+	stack []frame // Frames decoded
+}
+
+// stacks are those seen before by their text: most samples have one of them, and
+// to decode it is most of the work.
+type stacks struct {
+	known map[string][]frame
+	size  int
+}
+
+// maxStacks is how many bytes of text are remembered.
+const maxStacks = 16 << 20
+
+func (c *stacks) decode(text json.RawMessage) ([]frame, error) {
+	if stack, ok := c.known[string(text)]; ok {
+		return stack, nil
+	}
+	var stack []frame
+	if len(text) > 0 {
+		if err := json.Unmarshal(text, &stack); err != nil {
+			return nil, err
+		}
+	}
+	if c.size += len(text); c.known == nil || c.size > maxStacks {
+		c.known, c.size = map[string][]frame{}, len(text)
+	}
+	c.known[string(text)] = stack
+	return stack, nil
 }
 
 type frame writer.Frame
@@ -57,10 +86,11 @@ func Read(r io.Reader, create func(start, interval uint64) (*writer.Writer, erro
 		waiting []line
 		n       int
 		stack   []writer.Frame
+		seen    stacks
 	)
 	put := func(l *line) error {
 		stack = stack[:0]
-		for _, f := range l.Frames {
+		for _, f := range l.stack {
 			stack = append(stack, writer.Frame(f))
 		}
 		return w.WriteFrames(&writer.Sample{
@@ -94,6 +124,10 @@ func Read(r io.Reader, create func(start, interval uint64) (*writer.Writer, erro
 			return fmt.Errorf("line %d: not a sample: no thread_id or no timestamp", n)
 		}
 		var err error
+		if l.stack, err = seen.decode(l.Frames); err != nil {
+			return fmt.Errorf("line %d: %w", n, err)
+		}
+		l.Frames = nil
 		if w != nil {
 			err = put(&l)
 		} else if waiting = append(waiting, l); len(waiting) == lookahead {

@@ -101,7 +101,10 @@ func (t *reportTable) header() {
 	if t.r.Goroutines > 1 {
 		what = duration(t.r.Total) + " of all goroutines together"
 	}
-	t.line(fmt.Sprintf("%s, %s of it on CPU (%s)", what, duration(t.r.TotalCPU), strings.TrimSpace(percent(t.r.TotalCPU, t.r.Total))))
+	if t.knowsCPU() {
+		what += fmt.Sprintf(", %s of it on CPU (%s)", duration(t.r.TotalCPU), strings.TrimSpace(percent(t.r.TotalCPU, t.r.Total)))
+	}
+	t.line(what)
 	if t.o.Focus != nil || t.o.Ignore != nil {
 		var chosen []string
 		if t.o.Focus != nil {
@@ -113,6 +116,10 @@ func (t *reportTable) header() {
 		t.line(fmt.Sprintf("%s of it shown (%s): %s", duration(t.r.Shown), strings.TrimSpace(percent(t.r.Shown, t.r.Total)), strings.Join(chosen, ", ")))
 	}
 }
+
+// knowsCPU reports whether CPU time can be told from waiting: some formats, as
+// Perl's, have only one kind of time.
+func (t *reportTable) knowsCPU() bool { return t.p.Metadata != nil || t.r.TotalCPU > 0 }
 
 // line writes a line of the header, cut to the width if there is a terminal.
 func (t *reportTable) line(s string) { fmt.Fprintln(&t.b, s) }
@@ -130,6 +137,10 @@ func (t *reportTable) rows() {
 		wall, _ := ordered(row, byTotal)
 		most = max(most, wall)
 	}
+	legend := legend
+	if !t.knowsCPU() {
+		legend = ""
+	}
 	head := fmt.Sprintf("%7s %7s  %-*s  ", "SELF", "", barWidth, legend)
 	if byTotal {
 		head = fmt.Sprintf("%7s %7s  %-*s  ", "TOTAL", "", barWidth, legend)
@@ -145,7 +156,9 @@ func (t *reportTable) rows() {
 	if called {
 		head += fmt.Sprintf("%8s  ", "CALLED")
 	}
-	head += fmt.Sprintf("%7s  ", "CPU")
+	if t.knowsCPU() {
+		head += fmt.Sprintf("%7s  ", "CPU")
+	}
 	room := t.width - utf8.RuneCountInString(head)
 	t.line(t.paint.bold(head + strings.ToUpper(string(t.o.By))))
 	for i := range t.r.Rows {
@@ -166,7 +179,10 @@ func (t *reportTable) rows() {
 			}
 			fmt.Fprintf(&t.b, "%8s  ", n)
 		}
-		fmt.Fprintf(&t.b, "%7s  %s\n", duration(cpu), t.place(row, room))
+		if t.knowsCPU() {
+			fmt.Fprintf(&t.b, "%7s  ", duration(cpu))
+		}
+		fmt.Fprintf(&t.b, "%s\n", t.place(row, room))
 	}
 }
 
@@ -195,6 +211,9 @@ func (t *reportTable) bar(wall, cpu, most time.Duration) string {
 	cells := func(d time.Duration) int { return int(float64(d)/float64(most)*barWidth + 0.5) }
 	all := cells(wall)
 	on := min(cells(cpu), all)
+	if !t.knowsCPU() {
+		on = all
+	}
 	return t.paint.busy(strings.Repeat("█", on)) + t.paint.wait(strings.Repeat("░", all-on)) + strings.Repeat(" ", barWidth-all)
 }
 
@@ -289,6 +308,8 @@ func duration(d time.Duration) string {
 		return digits(s*1e3) + "ms"
 	case s < 1000:
 		return digits(s) + "s"
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(s)%60)
 	case d < 100*time.Hour:
 		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
 	}

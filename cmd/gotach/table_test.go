@@ -24,6 +24,7 @@ func TestDuration(t *testing.T) {
 		{1500 * time.Microsecond, "1.50ms"},
 		{62 * time.Second, "62.0s"},
 		{999 * time.Second, "999s"},
+		{3000 * time.Second, "50m00s"},
 		{2 * time.Hour, "2h00m"},
 		{99*time.Hour + 59*time.Minute, "99h59m"},
 		{100 * time.Hour, "100h"},

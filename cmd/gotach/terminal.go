@@ -79,6 +79,7 @@ type progress struct {
 	w     io.Writer // nil: no terminal
 	what  string
 	began time.Time
+	total uint64
 	bar   *progressbar.ProgressBar
 }
 
@@ -95,12 +96,15 @@ func (p *progress) update(done, total uint64) {
 	if p.w == nil || time.Since(p.began) < patience {
 		return
 	}
+	if p.bar != nil && p.total != total { // another step of the work
+		_ = p.bar.Clear()
+		p.bar = nil
+	}
 	if p.bar == nil {
+		p.total = total
 		p.bar = progressbar.NewOptions64(int64(total),
 			progressbar.OptionSetWriter(p.w),
 			progressbar.OptionSetDescription(p.what),
-			progressbar.OptionSetItsString("samples"),
-			progressbar.OptionShowIts(),
 			progressbar.OptionSetWidth(30),
 			progressbar.OptionThrottle(100*time.Millisecond),
 			progressbar.OptionClearOnFinish(),
