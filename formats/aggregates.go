@@ -75,7 +75,7 @@ func unpack(r io.Reader) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	limit := 64<<20 + 100*len(b)
+	limit := 16<<20 + 100*len(b)
 	out, err := io.ReadAll(io.LimitReader(z, int64(limit)+1))
 	if err == nil && len(out) > limit {
 		err = fmt.Errorf("%d bytes unpack to more than %d", len(b), limit)
