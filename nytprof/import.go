@@ -3,6 +3,7 @@ package nytprof
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"math"
@@ -56,6 +57,9 @@ func (d *Data) Profile() (*profile.Profile, error) {
 		im.callerPaths()
 	}
 	im.records()
+	if im.frameIDs > maxFrameIDs {
+		return nil, fmt.Errorf("NYTProf: its stacks have more than %d frames", maxFrameIDs)
+	}
 	im.head()
 	return im.p, nil
 }
@@ -86,7 +90,13 @@ type importer struct {
 	callAt map[[2]string]Caller // by caller and called sub: the most expensive place
 	lines  map[*Sub][]lineTicks // a sub's lines; nil's are those outside of all
 	paths  map[*Sub][]path
+
+	frameIDs int // in all stacks
 }
+
+// maxFrameIDs bounds the stacks of a profile: damaged, a small file could have a
+// deep call tree. A variable for tests alone.
+var maxFrameIDs = 1 << 28
 
 // lineTicks is a line's own time, without that of subs in C that it called.
 type lineTicks struct {
@@ -263,7 +273,8 @@ func (im *importer) share(s *Sub, lines []lineTicks, paths []path) {
 }
 
 func (im *importer) record(leaf uint32, callers []uint32, ticks, count int64) {
-	if ticks == 0 && count == 0 {
+	im.frameIDs += 1 + len(callers)
+	if ticks == 0 && count == 0 || im.frameIDs > maxFrameIDs {
 		return
 	}
 	r := profile.Record{

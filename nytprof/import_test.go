@@ -5,6 +5,8 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -193,5 +195,35 @@ func TestReadErrors(t *testing.T) {
 	}
 	if _, err := Read(bytes.NewReader([]byte("NYTProf 5 0\n+\x01\x01\x01"))); err == nil {
 		t.Error("a file without ticks_per_sec makes a profile")
+	}
+}
+
+// A tree as deep as the file is long makes stacks that are cut in the middle,
+// and not more of them than memory holds.
+func TestDeepTree(t *testing.T) {
+	d := &Data{Attributes: []Attribute{{"ticks_per_sec", "10000000"}}, Calls: new(Call)}
+	at := d.Calls
+	for i := range 2000 {
+		at.Calls = map[string]*Call{"": {Sub: "main::f" + strconv.Itoa(i), Excl: 10}}
+		at = at.Calls[""]
+	}
+	p, err := d.Profile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	deepest := p.Records[0]
+	for _, r := range p.Records {
+		if p.Frames[r.Stack[0]].Func == "main::f1999" {
+			deepest = r
+		}
+	}
+	name := func(i int) string { return p.Frames[deepest.Stack[i]].Func }
+	if n := len(deepest.Stack); n != maxPath+1 || name(1) != "main::f1998" || name(n-1) != "main::f0" || name(n-maxPath/2) != "main::f255" {
+		t.Errorf("%d frames from %s to %s, %s", n, name(1), name(n-1), name(n-maxPath/2))
+	}
+	defer func(was int) { maxFrameIDs = was }(maxFrameIDs)
+	maxFrameIDs = 100_000
+	if _, err := d.Profile(); err == nil || !strings.Contains(err.Error(), "more than 100000") {
+		t.Errorf("error %v", err)
 	}
 }

@@ -6,19 +6,24 @@ import (
 	"slices"
 )
 
-// maxText bounds the names and source lines that Load keeps: compressed, a small
-// file could hold any amount.
-const maxText = 512 << 20
+// maxSize bounds what Load keeps, in bytes of memory: compressed, a small file
+// could hold any amount. A variable for tests alone.
+var maxSize = 1 << 30
+
+// What things take in memory beside their texts, about.
+const (
+	sizeOfFile      = 256
+	sizeOfSub       = 160
+	sizeOfCaller    = 192
+	sizeOfCall      = 192
+	sizeOfLine      = 48 // its time or its source
+	sizeOfAttribute = 64 // or option, or process
+)
 
 // Load reads a whole file. Where one is damaged or cut off it returns both what
 // could be read and the error, as [Reader.Chunks] has it.
 func Load(r io.Reader) (*Data, error) {
-	l := loader{
-		data:    new(Data),
-		files:   make(map[uint32]*File),
-		subs:    make(map[string]*Sub),
-		callers: make(map[callerKey]int),
-	}
+	l := newLoader()
 	rd := NewReader(r)
 	for c, err := range rd.Chunks() {
 		if err != nil {
@@ -26,9 +31,9 @@ func Load(r io.Reader) (*Data, error) {
 			return l.data, err
 		}
 		l.chunk(c)
-		if l.text > maxText {
+		if l.size > maxSize {
 			l.finish()
-			return l.data, rd.errorAt(rd.d.offset(), fmt.Errorf("more than %d MB of names and source", maxText>>20))
+			return l.data, rd.errorAt(rd.d.offset(), fmt.Errorf("up to here it takes more than %d MB of memory", maxSize>>20))
 		}
 	}
 	l.finish()
@@ -43,7 +48,16 @@ type loader struct {
 	callers  map[callerKey]int // index in the called sub's Callers
 	discount bool
 	returned []level // calls whose callers have not returned, by rising depth
-	text     int
+	size     int     // of all this in memory, about
+}
+
+func newLoader() *loader {
+	return &loader{
+		data:    new(Data),
+		files:   make(map[uint32]*File),
+		subs:    make(map[string]*Sub),
+		callers: make(map[callerKey]int),
+	}
 }
 
 type callerKey struct {
@@ -79,23 +93,24 @@ func (l *loader) chunk(c Chunk) {
 		if f.Source == nil {
 			f.Source = make(map[uint32]string)
 		}
-		l.text += len(c.Text.Text)
+		l.size += sizeOfLine + len(c.Text.Text)
 		f.Source[c.Line] = c.Text.Text
 	case *NewFID:
 		f := l.file(c.FID)
 		f.Name, f.EvalFID, f.EvalLine = c.Name.Text, c.EvalFID, c.EvalLine
 		f.Flags, f.Size, f.Mtime = c.Flags, c.Size, c.Mtime
-		l.text += len(f.Name)
+		l.size += len(f.Name)
 	case *Attribute:
 		l.data.Attributes = append(l.data.Attributes, *c)
-		l.text += len(c.Key) + len(c.Value)
+		l.size += sizeOfAttribute + len(c.Key) + len(c.Value)
 	case *Option:
 		l.data.Options = append(l.data.Options, *c)
-		l.text += len(c.Key) + len(c.Value)
+		l.size += sizeOfAttribute + len(c.Key) + len(c.Value)
 	case *PIDStart:
 		l.data.Processes = append(l.data.Processes, Process{PID: c.PID, Parent: c.Parent, Start: c.Time})
+		l.size += sizeOfAttribute
 	case *PIDEnd:
-		for i, p := range l.data.Processes {
+		for i, p := range slices.Backward(l.data.Processes) {
 			if p.PID == c.PID && p.End == 0 {
 				l.data.Processes[i].End = c.Time
 				break
@@ -109,6 +124,7 @@ func (l *loader) file(fid uint32) *File {
 	if f == nil {
 		f = &File{FID: fid, Lines: make(map[uint32]LineTime)}
 		l.files[fid] = f
+		l.size += sizeOfFile
 		l.data.Files = append(l.data.Files, f)
 	}
 	return f
@@ -120,14 +136,17 @@ func (l *loader) sub(name string) *Sub {
 		s = &Sub{Name: name}
 		l.subs[name] = s
 		l.data.Subs = append(l.data.Subs, s)
-		l.text += len(name)
+		l.size += sizeOfSub + len(name)
 	}
 	return s
 }
 
 func (l *loader) time(fid, line uint32, ticks int32) {
 	f := l.file(fid)
-	t := f.Lines[line]
+	t, known := f.Lines[line]
+	if !known {
+		l.size += sizeOfLine
+	}
 	t.Ticks += int64(ticks)
 	if !l.discount {
 		t.Count++
@@ -144,7 +163,7 @@ func (l *loader) subCallers(c *SubCallers) {
 		i = len(s.Callers)
 		l.callers[key] = i
 		s.Callers = append(s.Callers, Caller{FID: c.FID, Line: c.Line, Sub: c.Caller.Text})
-		l.text += len(c.Caller.Text)
+		l.size += sizeOfCaller + len(c.Caller.Text)
 	}
 	to := &s.Callers[i]
 	to.Count += int64(c.Count)
@@ -170,7 +189,7 @@ func (l *loader) subReturn(c *SubReturn) {
 		same.add(&call)
 		return
 	}
-	l.text += len(call.Sub)
+	l.size += sizeOfCall + len(call.Sub)
 	calls[call.Sub] = &call
 }
 

@@ -209,3 +209,36 @@ func TestCallTree(t *testing.T) {
 		}
 	}
 }
+
+// A small file that inflates to a lot is refused before it fills the memory.
+func TestLoadBomb(t *testing.T) {
+	for _, c := range []Chunk{&Attribute{}, &PIDEnd{}, &NewFID{}} {
+		l := newLoader()
+		switch c := c.(type) {
+		case *Attribute:
+			for range 1000 {
+				l.chunk(c)
+			}
+		case *NewFID:
+			for i := range uint32(1000) {
+				c.FID = i
+				l.chunk(c)
+			}
+		case *PIDEnd:
+			for i := range uint32(1000) {
+				l.chunk(&PIDStart{PID: i})
+			}
+		}
+		if l.size < 64_000 {
+			t.Errorf("1000 of %s count as %d bytes", c.Tag(), l.size)
+		}
+	}
+	file := "NYTProf 5 0\n:a=b\n:c=d\n:e=f\n"
+	defer func(was int) { maxSize = was }(maxSize)
+	maxSize = 100
+	d, err := Load(strings.NewReader(file))
+	var fe *FormatError
+	if !errors.As(err, &fe) || fe.Offset != 22 || len(d.Attributes) != 2 {
+		t.Errorf("%d attributes, error %v", len(d.Attributes), err)
+	}
+}

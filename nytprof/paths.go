@@ -20,7 +20,7 @@ func (im *importer) treePaths() {
 		callers []uint32
 	}
 	stack := []node{{im.d.Calls, im.d.Calls.sorted(), nil}}
-	for len(stack) > 0 {
+	for len(stack) > 0 && im.frameIDs <= maxFrameIDs {
 		top := &stack[len(stack)-1]
 		if len(top.todo) == 0 {
 			stack = stack[:len(stack)-1]
@@ -70,7 +70,8 @@ func (im *importer) outside(c *Call) []uint32 {
 
 // path adds time of a sub along a path.
 func (im *importer) path(sub string, callers []uint32, ticks float64) {
-	if !(ticks >= 0.5) {
+	im.frameIDs += len(callers)
+	if !(ticks >= 0.5) || im.frameIDs > maxFrameIDs {
 		return
 	}
 	s := im.subs[sub]
