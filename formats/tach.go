@@ -20,7 +20,7 @@ import (
 
 var tach = &Format{
 	Name:       "tach",
-	Doc:        "Tachyon file as gotach records it (the format document's version 2)",
+	Doc:        "Tachyon file as gotach records it, version 2 on disk",
 	Extensions: []string{".tach"},
 	Series:     true,
 	sniff: func(head []byte) bool {
