@@ -3,6 +3,7 @@ package writer
 import (
 	"fmt"
 	"io"
+	"path/filepath"
 	"runtime"
 	"testing"
 	"time"
@@ -120,6 +121,10 @@ func bench(b *testing.B, p *tape, asFrames bool, source func(int) Sample, before
 	if err != nil {
 		b.Fatal(err)
 	}
+	benchWriter(b, w, p, asFrames, source, before)
+}
+
+func benchWriter(b *testing.B, w *Writer, p *tape, asFrames bool, source func(int) Sample, before int) {
 	p.intern(w)
 	play := &player{w: w, frames: p.frames, asFrames: asFrames}
 	if err := play.play(source, 0, before); err != nil {
@@ -161,6 +166,27 @@ func BenchmarkWrite(b *testing.B) {
 			bench(b, p, c.asFrames, p.at, len(p.samples))
 			b.ReportMetric(p.size(b), "bytes/sample")
 		})
+	}
+}
+
+// What the journal costs: the same samples into a file with one and without.
+func BenchmarkJournal(b *testing.B) {
+	for _, c := range []struct {
+		workload string
+		asFrames bool
+	}{{"big", false}, {"big", true}, {"interp", false}} {
+		for _, off := range []bool{true, false} {
+			b.Run(fmt.Sprintf("%s/strings=%v/journal=%v", c.workload, c.asFrames, !off), func(b *testing.B) {
+				p := newTape(b, c.workload, Document)
+				p.o.NoJournal = off
+				w, err := Create(filepath.Join(b.TempDir(), "x.tach"), p.o)
+				if err != nil {
+					b.Fatal(err)
+				}
+				w.out.f = new(void) // the disk is not what is measured
+				benchWriter(b, w, p, c.asFrames, p.at, len(p.samples))
+			})
+		}
 	}
 }
 

@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 
 	"github.com/gotach/profiler/internal/tachyon"
@@ -16,15 +18,21 @@ import (
 // v as JSON, with "gotach": kind as its first key. A v that is not an object
 // goes under a key named like the kind. See tachyon.Metadata for the kinds; any
 // other kind is kept by readers that do not know it.
-func (w *Writer) AddMetadata(kind string, v any) error {
+func (w *Writer) AddMetadata(kind string, v any) (err error) {
 	if w.closed {
 		return ErrClosed
+	}
+	if w.j != nil {
+		defer w.fault(debug.SetPanicOnFault(true), &err)
 	}
 	b, err := encodeMetadata(kind, v)
 	if err != nil {
 		return fmt.Errorf("tachyon writer: metadata %q: %w", kind, err)
 	}
 	w.meta = append(w.meta, b)
+	if w.j != nil {
+		return w.j.Metadata(b, false)
+	}
 	return nil
 }
 
@@ -59,12 +67,7 @@ func (w *Writer) Close() error {
 		return w.err
 	}
 	w.closed = true
-	err := w.finish(w.err)
-	if w.own != nil {
-		if cerr := w.own.Close(); err == nil {
-			err = cerr
-		}
-	}
+	err := w.end(w.err)
 	w.err = err
 	if err == nil {
 		w.err = ErrClosed
@@ -79,25 +82,72 @@ func (w *Writer) nextFile() error {
 		w.err = ErrTooManySamples
 		return w.err
 	}
-	if w.err = w.finish(nil); w.err != nil {
+	w.err = w.end(nil)
+	w.f, w.own = nil, nil
+	if w.err != nil {
 		return w.err
 	}
 	w.part++
-	f, err := create(partName(w.path, w.part))
-	if err != nil {
-		w.err, w.f = err, nil // the file behind us is finished
-		return err
-	}
-	if w.err = w.own.Close(); w.err != nil {
-		f.Close()
-		w.f = nil
+	var f *os.File
+	if f, w.err = create(partName(w.path, w.part)); w.err != nil {
 		return w.err
 	}
-	w.own, w.f, w.meta = f, f, nil
+	w.own, w.f, w.meta, w.finished = f, f, nil, false
 	if w.err = w.begin(); w.err != nil {
-		w.f = nil
+		_ = w.endJournal(true)
+		f.Close()
+		w.f, w.own = nil, nil
 	}
 	return w.err
+}
+
+// end finishes the file and closes it if it is ours, and then its journal.
+func (w *Writer) end(err error) error {
+	err = w.tryFinish(err)
+	if w.own != nil {
+		if err == nil {
+			err = w.checkThere()
+		}
+		if cerr := w.own.Close(); err == nil {
+			err = cerr
+		}
+	}
+	if jerr := w.endJournal(w.finished); err == nil {
+		err = jerr
+	}
+	return err
+}
+
+// checkThere says if the file that was written is no longer the one of its name.
+func (w *Writer) checkThere() error {
+	mine, err := w.own.Stat()
+	if err != nil {
+		return err
+	}
+	there, err := os.Stat(w.own.Name())
+	if err != nil {
+		return fmt.Errorf("the file was removed while it was written: %w", err)
+	}
+	if !os.SameFile(mine, there) {
+		return fmt.Errorf("%s: the file was replaced while it was written", w.own.Name())
+	}
+	return nil
+}
+
+// tryFinish is finish, and again without the journal if that has become unusable.
+func (w *Writer) tryFinish(err error) error {
+	if w.j == nil {
+		return w.finish(err)
+	}
+	if ferr := w.finishGuarded(err); w.j != nil {
+		return ferr
+	}
+	return w.finish(w.err)
+}
+
+func (w *Writer) finishGuarded(err error) (ferr error) {
+	defer w.fault(debug.SetPanicOnFault(true), &ferr)
+	return w.finish(err)
 }
 
 // partName is the name of the nth file of a session: app.tach, app.2.tach, ...
@@ -107,25 +157,30 @@ func partName(path string, n int) string {
 }
 
 // finish completes the file. Given an error that came before, or one of its
-// own, it tries to make a file of what came before that error.
+// own, it tries to make a file of what came before that error. If there is a
+// journal, that is everything, now or when the file is recovered; otherwise, as
+// much as the file lets it.
 func (w *Writer) finish(err error) error {
 	if w.f == nil {
 		return err
 	}
-	if err == nil {
-		for t := range w.threads.all {
-			w.flushRepeats(t)
-		}
-		w.checkLimits()
-		if err = w.out.finish(); err == nil {
-			err = w.tail(w.out.off)
+	switch {
+	case w.out.err == nil: // whatever is wrong, the file is not
+		cerr := w.complete()
+		if cerr == nil {
+			if err == ErrTooManySamples {
+				return nil
+			}
+			return err
 		}
 		if err == nil {
-			return nil
+			err = cerr
 		}
+	case w.j != nil && w.out.resume() == nil && w.complete() == nil:
+		return fmt.Errorf("%w (the file was finished with the %d samples before that)", err, w.samples)
 	}
-	if err == ErrTooManySamples {
-		return w.finish(nil)
+	if w.j != nil {
+		return fmt.Errorf("%w (the %d samples before that are kept: gotach recover finishes %s)", err, w.samples, w.own.Name())
 	}
 	for p := range w.out.points {
 		if w.finishAt(p) == nil {
@@ -133,6 +188,18 @@ func (w *Writer) finish(err error) error {
 		}
 	}
 	return err
+}
+
+// complete writes all that is still to be written.
+func (w *Writer) complete() error {
+	for t := range w.threads.all {
+		w.flushRepeats(t)
+	}
+	w.checkLimits()
+	if err := w.out.finish(); err != nil {
+		return err
+	}
+	return w.tail(w.out.off)
 }
 
 // finishAt completes the file at a point that the sample region had come to.
@@ -193,6 +260,7 @@ func (w *Writer) tail(off int64) error {
 	}
 	hb := h.Encode()
 	_, err := w.f.Write(hb[:])
+	w.finished = err == nil
 	return err
 }
 
@@ -225,18 +293,7 @@ func writeString(b *bufio.Writer, s string) {
 
 func (w *Writer) frames(b *bufio.Writer) {
 	for i := range w.table.keys {
-		k := &w.table.keys[i]
-		p := b.AvailableBuffer()
-		p = binary.AppendUvarint(p, uint64(k.file))
-		p = binary.AppendUvarint(p, uint64(k.fn))
-		p = binary.AppendVarint(p, int64(k.line))
-		if w.table.withSpans {
-			p = binary.AppendVarint(p, int64(k.span.Lines))
-			p = binary.AppendVarint(p, int64(k.span.Column)-1)
-			p = binary.AppendVarint(p, int64(k.span.Columns))
-			p = append(p, byte(k.span.Opcode-1)) // none is 255
-		}
-		b.Write(p)
+		b.Write(w.table.appendFrame(b.AvailableBuffer(), &w.table.keys[i]))
 	}
 }
 

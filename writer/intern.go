@@ -1,8 +1,11 @@
 package writer
 
 import (
+	"encoding/binary"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/gotach/profiler/internal/journal"
 )
 
 // A table is the strings and frames of a file, each once, in order of first
@@ -17,6 +20,10 @@ type table struct {
 	stringID  map[string]uint32
 	frameID   map[frameKey]uint32
 	recent    [1 << recentBits]uint32 // a frame's id, by frameHash
+
+	j     *journal.Writer // has them too; may be nil
+	entry []byte          // one, for j
+	err   error           // the first one of j
 }
 
 // An entry is a frame as it first came in, to compare others with. It has the
@@ -71,6 +78,7 @@ func (t *table) frame(f *Frame) uint32 {
 		}
 		t.frames = append(t.frames, e)
 		t.keys = append(t.keys, k)
+		t.fail(t.logFrame(&k))
 	}
 	*slot = id
 	return id
@@ -89,7 +97,28 @@ func (t *table) string(s string) uint32 {
 	id := uint32(len(t.strings))
 	t.strings = append(t.strings, s)
 	t.stringID[s] = id
+	t.fail(t.logString(s))
 	return id
+}
+
+func (t *table) fail(err error) {
+	if t.err == nil {
+		t.err = err
+	}
+}
+
+// appendFrame appends a frame's entry in the frame table.
+func (t *table) appendFrame(b []byte, k *frameKey) []byte {
+	b = binary.AppendUvarint(b, uint64(k.file))
+	b = binary.AppendUvarint(b, uint64(k.fn))
+	b = binary.AppendVarint(b, int64(k.line))
+	if t.withSpans {
+		b = binary.AppendVarint(b, int64(k.span.Lines))
+		b = binary.AppendVarint(b, int64(k.span.Column)-1)
+		b = binary.AppendVarint(b, int64(k.span.Columns))
+		b = append(b, byte(k.span.Opcode-1)) // none is 255
+	}
+	return b
 }
 
 // same reports whether f is the frame e.

@@ -16,10 +16,18 @@ const (
 // repeat holds a sample back that has the same stack as the one before.
 func (w *Writer) repeat(t *thread, delta uint64, status uint8) {
 	if len(t.pending)+maxPair > cap(t.pending) {
-		w.makeRoom(t)
+		if w.makeRoom(t); w.err != nil || w.out.err != nil {
+			return
+		}
+	}
+	if w.j != nil && t.repeats == 0 {
+		w.j.Begin(&t.slot, t.id, t.interp)
 	}
 	t.pending = append(appendUvarint(t.pending, delta), status)
 	t.repeats++
+	if w.j != nil {
+		t.slot.Used(len(t.pending))
+	}
 }
 
 // makeRoom gives a thread room for another repeat: a larger buffer within its
@@ -27,16 +35,13 @@ func (w *Writer) repeat(t *thread, delta uint64, status uint8) {
 // with fewer threads, gives its buffer up.
 func (w *Writer) makeRoom(t *thread) {
 	share := w.threads.share()
-	if size := max(32, 2*cap(t.pending)); size <= share {
-		// A new buffer, never a grown one: append would round the size up.
-		b := make([]byte, len(t.pending), size)
-		copy(b, t.pending)
-		t.pending = b
+	if size := max(minPendingRoom, 2*cap(t.pending)); size <= share {
+		w.pendingRoom(t, size)
 		return
 	}
 	w.flushRepeats(t)
-	if cap(t.pending) > share {
-		t.pending = make([]byte, 0, 32)
+	if cap(t.pending) > share && w.out.err == nil {
+		w.pendingRoom(t, minPendingRoom)
 	}
 }
 
@@ -46,9 +51,15 @@ func (w *Writer) flushRepeats(t *thread) {
 		return
 	}
 	b := w.record(t, tachyon.Repeat, recordHead+binary.MaxVarintLen32+len(t.pending))
+	if b == nil {
+		return
+	}
 	b = binary.AppendUvarint(b, uint64(t.repeats))
 	w.out.buf = append(b, t.pending...)
 	w.out.samples += uint64(t.repeats)
+	if w.j != nil {
+		w.j.Commit(len(w.out.buf), &t.slot)
+	}
 	t.pending, t.repeats = t.pending[:0], 0
 }
 
@@ -66,6 +77,9 @@ func (w *Writer) change(t *thread, delta uint64, status uint8, stack []uint32, s
 		enc, fresh = tachyon.Full, stack
 	}
 	b := w.record(t, enc, maxRecord)
+	if b == nil {
+		return
+	}
 	b = append(appendUvarint(b, delta), status)
 	switch enc {
 	case tachyon.Suffix:
@@ -79,12 +93,19 @@ func (w *Writer) change(t *thread, delta uint64, status uint8, stack []uint32, s
 	}
 	w.out.buf = b
 	w.out.samples++
+	if w.j != nil {
+		w.j.Commit(len(b), nil)
+	}
 	t.stack = append(t.stack[:0], stack...)
 }
 
-// record begins a record of at most max bytes in the buffer, which it returns.
+// record begins a record of at most max bytes in the buffer, which it returns,
+// or nil after an error of the file.
 func (w *Writer) record(t *thread, enc tachyon.Encoding, max int) []byte {
 	b := w.out.room(max)
+	if w.out.err != nil {
+		return nil
+	}
 	if !t.recorded {
 		t.recorded = true
 		w.out.threads++

@@ -1,15 +1,17 @@
 package writer
 
 import (
+	"errors"
 	"hash/crc32"
 	"io"
 
+	"github.com/gotach/profiler/internal/journal"
 	"github.com/gotach/profiler/internal/tachyon"
 	"github.com/klauspost/compress/zstd"
 )
 
 const (
-	bufferSize   = 512 << 10
+	bufferSize   = journal.BufferSize
 	zstdLevel    = 5
 	zstdWindow   = 2 << 20 // CPython's, and the most that our reader must be ready for
 	shortRegion  = 128 << 10
@@ -36,6 +38,9 @@ type region struct {
 	last [8]point
 	n    int // points so far; point i is last[i % len(last)]
 
+	j       *journal.Writer // whose memory buf is; may be nil
+	unsaved []byte          // buf, when writing it to the file failed
+
 	samples uint64 // in records written, those in buf included
 	threads uint32 // of these records
 }
@@ -46,10 +51,10 @@ type point struct {
 	crc     uint32
 	samples uint64
 	threads uint32
+	raw     uint64
 }
 
 func (r *region) init(o Options) (err error) {
-	r.buf = make([]byte, 0, bufferSize)
 	if o.Uncompressed {
 		return nil
 	}
@@ -73,7 +78,10 @@ func newEncoder(level zstd.EncoderLevel) (*zstd.Encoder, error) {
 
 // begin starts the region of another file, which stands behind its header.
 func (r *region) begin(f io.Writer) {
-	*r = region{f: f, zw: r.zw, buf: r.buf[:0], off: tachyon.HeaderSize, far: tachyon.HeaderSize}
+	*r = region{f: f, zw: r.zw, buf: r.buf[:0], j: r.j, off: tachyon.HeaderSize, far: tachyon.HeaderSize}
+	if cap(r.buf) == 0 {
+		r.buf = make([]byte, 0, bufferSize)
+	}
 	if r.zw != nil {
 		r.zw.Reset((*sink)(r))
 	}
@@ -99,15 +107,50 @@ func (r *region) flush() {
 		if r.err == nil {
 			r.raw += uint64(len(r.buf))
 			r.mark()
+		} else if r.j != nil {
+			r.unsaved, r.buf = r.buf, nil
+			return
 		}
 	}
 	r.buf = r.buf[:0]
 }
 
+// resume goes back to where the file was good before an error, with the buffer
+// as it was then: the journal's, from which nothing was taken.
+func (r *region) resume() error {
+	p := r.last[(r.n-1)%len(r.last)]
+	if s, ok := r.f.(io.Seeker); !ok {
+		return errors.ErrUnsupported
+	} else if _, err := s.Seek(p.off, io.SeekStart); err != nil {
+		return err
+	}
+	r.err, r.off, r.crc = nil, p.off, p.crc
+	if r.unsaved != nil {
+		r.buf, r.unsaved = r.unsaved, nil
+	}
+	if r.zw != nil {
+		if p.raw > 0 { // in a frame, which cannot go on
+			if _, err := (*sink)(r).Write(zstdLastBlock); err != nil {
+				r.err = err
+				return err
+			}
+		}
+		r.zw.Reset((*sink)(r))
+	}
+	r.j.Advance(journal.Point{Offset: r.off, Samples: p.samples, Raw: p.raw, Threads: p.threads, CRC: r.crc}, len(r.buf))
+	return nil
+}
+
 // mark notes that the region can end here.
 func (r *region) mark() {
-	r.last[r.n%len(r.last)] = point{r.off, r.crc, r.samples, r.threads}
+	r.last[r.n%len(r.last)] = point{r.off, r.crc, r.samples, r.threads, r.raw}
 	r.n++
+	if r.j != nil {
+		r.j.Advance(journal.Point{
+			Offset: r.off, Samples: r.samples, Raw: r.raw, Threads: r.threads, CRC: r.crc,
+			Open: r.zw != nil && r.raw > 0,
+		}, 0)
+	}
 }
 
 // finish ends the region.
@@ -124,6 +167,9 @@ func (r *region) finish() error {
 		if _, r.err = r.zw.Write(r.buf); r.err == nil {
 			r.err = r.zw.Close()
 		}
+	}
+	if r.err != nil && r.j != nil {
+		return r.err // the journal has it
 	}
 	r.raw += uint64(len(r.buf))
 	r.buf = r.buf[:0]

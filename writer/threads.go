@@ -1,6 +1,10 @@
 package writer
 
-import "math/bits"
+import (
+	"math/bits"
+
+	"github.com/gotach/profiler/internal/journal"
+)
 
 // What a thread may hold back as repeats. CPython allows each thread 16 KB;
 // all threads together get as much as 64 of CPython's, shared evenly, but none
@@ -9,7 +13,9 @@ const (
 	maxPending   = 16384
 	totalPending = 64 * maxPending
 	minPending   = 128
-	maxPair      = 11 // a delta of 64 bits and a status byte
+
+	minPendingRoom = 32 // what a thread begins with
+	maxPair        = 11 // a delta of 64 bits and a status byte
 )
 
 // A thread is the state that the encoding of a (thread, interpreter) stands on.
@@ -17,12 +23,13 @@ type thread struct {
 	id       uint64
 	interp   uint32
 	live     bool
-	recorded bool     // the file has a record of it
-	repeats  uint32   // samples in pending
-	next     *thread  // the one whose sample came after this one's, last time
-	time     uint64   // µs, of its last sample
-	stack    []uint32 // of its last sample, innermost first
-	pending  []byte   // delta and status of its repeats since the last record
+	recorded bool         // the file has a record of it
+	repeats  uint32       // samples in pending
+	next     *thread      // the one whose sample came after this one's, last time
+	time     uint64       // µs, of its last sample
+	stack    []uint32     // of its last sample, innermost first
+	pending  []byte       // delta and status of its repeats since the last record
+	slot     journal.Slot // pending's memory, if there is a journal
 }
 
 type threadKey struct {
@@ -105,7 +112,7 @@ func (s *threadSet) add(id uint64, interp uint32) *thread {
 // drop forgets a thread, whose repeats must have been flushed, and keeps its memory for another.
 func (s *threadSet) drop(t *thread) {
 	delete(s.byKey, threadKey{t.id, t.interp})
-	*t = thread{stack: t.stack[:0], pending: t.pending[:0]}
+	*t = thread{stack: t.stack[:0], pending: t.pending[:0], slot: t.slot}
 	s.free = append(s.free, t)
 }
 

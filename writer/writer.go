@@ -32,7 +32,9 @@ import (
 	"io"
 	"math"
 	"os"
+	"runtime/debug"
 
+	"github.com/gotach/profiler/internal/journal"
 	"github.com/gotach/profiler/internal/tachyon"
 )
 
@@ -60,6 +62,7 @@ type Options struct {
 	Start        uint64       // µs; the clock of the samples' times, usually Unix time
 	Interval     uint64       // µs between two ticks, as asked
 	CPython      *CPythonInfo // what only CPython315 has; nil says wall clock and no statistics
+	NoJournal    bool         // keep nothing on disk to finish the file with if the program is killed
 }
 
 // ErrClosed is what the methods of a closed Writer return.
@@ -91,6 +94,10 @@ type Writer struct {
 	threads threadSet
 	meta    [][]byte // of the file being written, in order
 
+	j           *journal.Writer // of the file being written; may be nil
+	provisional []provisional
+	finished    bool // the file has its header
+
 	samples uint64 // of the file being written, pending ones too
 	limit   uint64 // how many samples a file can take
 	total   uint64 // samples of all files
@@ -109,16 +116,19 @@ func Create(path string, o Options) (*Writer, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
+	path, err := resolve(path)
+	if err != nil {
+		return nil, err
+	}
 	f, err := create(path)
 	if err != nil {
 		return nil, err
 	}
-	w, err := newWriter(f, o)
+	w, err := newWriter(f, f, path, o)
 	if err != nil {
 		f.Close()
 		return nil, err
 	}
-	w.own, w.path = f, path
 	return w, nil
 }
 
@@ -127,11 +137,21 @@ func New(f io.WriteSeeker, o Options) (*Writer, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	return newWriter(f, o)
+	return newWriter(f, nil, "", o)
 }
 
+// create opens a file that is written once begin has it to itself.
 func create(path string) (*os.File, error) {
-	return os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	return os.OpenFile(path, os.O_RDWR|os.O_CREATE|noFollow, 0o600)
+}
+
+// empty cuts a regular file to nothing; others are as they are.
+func empty(f *os.File) error {
+	fi, err := f.Stat()
+	if err != nil || !fi.Mode().IsRegular() {
+		return err
+	}
+	return f.Truncate(0)
 }
 
 func (o *Options) check() error {
@@ -150,8 +170,8 @@ func (o *Options) check() error {
 	return c.check()
 }
 
-func newWriter(f io.WriteSeeker, o Options) (*Writer, error) {
-	w := &Writer{o: o, f: f, part: 1, limit: math.MaxUint32}
+func newWriter(f io.WriteSeeker, own *os.File, path string, o Options) (*Writer, error) {
+	w := &Writer{o: o, f: f, own: own, path: path, part: 1, limit: math.MaxUint32}
 	if o.Layout == CPython315 {
 		w.limit = math.MaxUint64
 	}
@@ -161,6 +181,7 @@ func newWriter(f io.WriteSeeker, o Options) (*Writer, error) {
 		return nil, err
 	}
 	if err := w.begin(); err != nil {
+		_ = w.endJournal(true)
 		return nil, err
 	}
 	return w, nil
@@ -171,6 +192,15 @@ func newWriter(f io.WriteSeeker, o Options) (*Writer, error) {
 func (w *Writer) begin() error {
 	if _, err := w.f.Seek(0, io.SeekStart); err != nil {
 		return fmt.Errorf("tachyon writer: the file must be seekable: %w", err)
+	}
+	if err := w.startJournal(); err != nil {
+		return err
+	}
+	if w.own != nil {
+		// Only now: startJournal fails if another process is at work here.
+		if err := empty(w.own); err != nil {
+			return err
+		}
 	}
 	var zero [tachyon.HeaderSize]byte
 	if _, err := w.f.Write(zero[:]); err != nil {
@@ -184,14 +214,32 @@ func (w *Writer) begin() error {
 
 // Intern returns the id of a frame for Sample.Stack, the same for equal frames.
 // It keeps f's strings: clone them first if they are pieces of something large.
-func (w *Writer) Intern(f Frame) uint32 { return w.table.frame(&f) }
+func (w *Writer) Intern(f Frame) uint32 {
+	if w.j == nil {
+		return w.table.frame(&f)
+	}
+	return w.internLogged(&f)
+}
+
+func (w *Writer) internLogged(f *Frame) uint32 {
+	var err error // w.err has it
+	defer w.fault(debug.SetPanicOnFault(true), &err)
+	id := w.table.frame(f)
+	if w.err == nil {
+		w.err = w.table.err
+	}
+	return id
+}
 
 // Write adds a sample whose stack is given as ids from Intern. Of a stack
 // deeper than 256 the innermost 256 frames are kept. The sample stays the
 // caller's.
-func (w *Writer) Write(s *Sample) error {
+func (w *Writer) Write(s *Sample) (err error) {
 	if w.err != nil {
 		return w.err
+	}
+	if w.j != nil {
+		defer w.fault(debug.SetPanicOnFault(true), &err)
 	}
 	stack := s.Stack
 	if len(stack) > tachyon.MaxDepth {
@@ -211,9 +259,12 @@ func (w *Writer) Write(s *Sample) error {
 // s.Stack is ignored. It is fastest when the strings of a frame stay the same
 // ones (in memory) from sample to sample. It keeps those of new frames, as
 // Intern does. The sample and the slice stay the caller's.
-func (w *Writer) WriteFrames(s *Sample, stack []Frame) error {
+func (w *Writer) WriteFrames(s *Sample, stack []Frame) (err error) {
 	if w.err != nil {
 		return w.err
+	}
+	if w.j != nil {
+		defer w.fault(debug.SetPanicOnFault(true), &err)
 	}
 	if len(stack) > tachyon.MaxDepth {
 		stack = stack[:tachyon.MaxDepth]
@@ -227,6 +278,10 @@ func (w *Writer) WriteFrames(s *Sample, stack []Frame) error {
 	ids := w.ids[:len(stack)]
 	for i := range fresh {
 		ids[i] = w.table.frame(&stack[i])
+	}
+	if w.table.err != nil {
+		w.err = w.table.err
+		return w.err
 	}
 	copy(ids[fresh:], t.stack[len(t.stack)-shared:])
 	// Frames that differ as given may be one frame in the table.
@@ -250,8 +305,10 @@ func (w *Writer) add(t *thread, s *Sample, stack []uint32, shared int) error {
 		w.flushRepeats(t)
 		w.change(t, delta, uint8(s.Status), stack, shared)
 	}
-	if w.out.err != nil {
+	if w.out.err != nil && w.err == nil {
 		w.err = w.out.err
+	}
+	if w.err != nil {
 		return w.err
 	}
 	t.time = s.Time
@@ -262,20 +319,25 @@ func (w *Writer) add(t *thread, s *Sample, stack []uint32, shared int) error {
 
 // Forget drops what is kept of a thread once it is gone. The thread must not
 // come again: a later sample of it would get a wrong time.
-func (w *Writer) Forget(id uint64, interpreter uint32) error {
+func (w *Writer) Forget(id uint64, interpreter uint32) (err error) {
 	if w.err != nil {
 		return w.err
 	}
+	if w.j != nil {
+		defer w.fault(debug.SetPanicOnFault(true), &err)
+	}
 	if t := w.threads.find(id, interpreter); t != nil {
-		w.flushRepeats(t)
+		if w.flushRepeats(t); w.out.err != nil {
+			w.err = w.out.err
+			return w.err
+		}
 		w.threads.drop(t)
-		w.err = w.out.err
 	}
 	return w.err
 }
 
-// Warning returns what is wrong with the file for some readers though it is
-// well written, at present ErrCPythonLimit (in layout CPython315) or nil.
+// Warning returns what is wrong though the file is well written: why there is no
+// journal where one was to be, or ErrCPythonLimit (in layout CPython315).
 func (w *Writer) Warning() error {
 	w.checkLimits()
 	return w.warn

@@ -1,0 +1,337 @@
+package journal
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/gotach/profiler/internal/tachyon"
+)
+
+// maxSize bounds what is read of a journal, which holds a profile's tables and
+// never much more.
+const maxSize = 1 << 30
+
+// ErrNotJournal says that a file is no journal, or the beginning of one only.
+var ErrNotJournal = errors.New("not a journal")
+
+// A State is what a journal holds: all of an unfinished profile that its file
+// does not hold.
+type State struct {
+	Head
+	Point    Point
+	Records  []byte   // what comes after the point, uncompressed
+	Strings  []byte   // the string table up to now
+	NStrings uint32   //
+	Frames   []byte   // the frame table
+	NFrames  uint32   //
+	Metadata []string // in order
+}
+
+// errMoved says that the writer went on while its journal was read.
+var errMoved = errors.New("the writer is too fast to be read")
+
+// Load reads the journal of the profile at path. A writer may be at work on it:
+// of each thread, what is returned is what it had up to some moment.
+func Load(path string) (*State, error) {
+	f, err := os.Open(path + Suffix)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !fi.Mode().IsRegular() || fi.Size() < chunkSize {
+		return nil, fmt.Errorf("%s: %w", f.Name(), ErrNotJournal)
+	}
+	for range 10 {
+		var s *State
+		if s, err = load(f); err != errMoved {
+			if err != nil {
+				err = fmt.Errorf("%s: %w", f.Name(), err)
+			}
+			return s, err
+		}
+	}
+	return nil, fmt.Errorf("%s: %w", f.Name(), err)
+}
+
+func load(f io.ReaderAt) (*State, error) {
+	ne := binary.NativeEndian
+	b := make([]byte, pageSize)
+	if _, err := f.ReadAt(b, 0); err != nil {
+		return nil, err
+	}
+	if ne.Uint64(b) != magic {
+		return nil, ErrNotJournal
+	}
+	if v := ne.Uint32(b[atVersion:]); v != version {
+		return nil, fmt.Errorf("version %d of the format is not known here", v)
+	}
+	w := ne.Uint64(b[atCommit:])
+	s := &State{
+		Head: Head{
+			Layout: ne.Uint32(b[atLayout:]), Start: ne.Uint64(b[atStart:]), Interval: ne.Uint64(b[atInterval:]),
+			Compression: ne.Uint32(b[atCompression:]), Config: ne.Uint32(b[atConfig:]),
+			Python: [3]uint8(b[atPython:]),
+			Stats:  slices.Clone(b[atStats : atStats+min(64, int(b[atStatsSize]))]),
+		},
+		Point: readPoint(b[atPoints+w>>genShift&1*pointSize:]),
+	}
+	length, slot := w&lengthMask, w>>lengthBits&slotMask
+	if length > BufferSize || s.Point.Offset < tachyon.HeaderSize {
+		return nil, fmt.Errorf("%d bytes in the buffer, profile of %d", length, s.Point.Offset)
+	}
+	s.Records = make([]byte, length)
+	if _, err := f.ReadAt(s.Records, pageSize); err != nil {
+		return nil, err
+	}
+	p := pages{f: f, end: s.Point.Raw + length, moved: slot}
+	if err := p.read(); err != nil {
+		return nil, err
+	}
+	if _, err := f.ReadAt(b[:8], atCommit); err != nil {
+		return nil, err
+	}
+	if ne.Uint64(b)>>genShift != w>>genShift {
+		return nil, errMoved // the buffer is another one
+	}
+	s.Records = p.appendRepeats(s.Records)
+	s.Strings, s.NStrings = wholeStrings(p.stream(kindStrings))
+	s.Frames, s.NFrames = wholeFrames(p.stream(kindFrames), s.NStrings, s.Layout)
+	s.Metadata = metadata(p.stream(kindMetadata))
+	return s, nil
+}
+
+func readPoint(b []byte) Point {
+	ne := binary.NativeEndian
+	return Point{
+		Offset: int64(ne.Uint64(b)), Samples: ne.Uint64(b[8:]), Raw: ne.Uint64(b[16:]),
+		Threads: ne.Uint32(b[24:]), CRC: ne.Uint32(b[28:]), Open: ne.Uint32(b[32:]) == 1,
+	}
+}
+
+// pages is what is found in the pages after the buffer.
+type pages struct {
+	f     io.ReaderAt
+	end   uint64 // of the records read, in the decompressed samples
+	moved uint64 // id of the slot whose repeats are among them, or 0
+
+	streams []stream
+	repeats map[threadKey]run
+	order   []threadKey
+	size    int
+}
+
+type stream struct {
+	kind, seq uint64
+	b         []byte
+}
+
+type threadKey struct {
+	thread      uint64
+	interpreter uint32
+}
+
+// A run is a thread's pending repeats.
+type run struct {
+	begin uint64
+	b     []byte
+}
+
+func (p *pages) read() error {
+	p.repeats = make(map[threadKey]run)
+	ne := binary.NativeEndian
+	b, again := make([]byte, pageSize), make([]byte, pageSize)
+	// Tables last: what the records name has to be in them.
+	var tables []int64
+	for off := int64(firstPage * pageSize); ; off += pageSize {
+		if _, err := p.f.ReadAt(b[:pageHead], off); err == io.EOF {
+			break
+		} else if err != nil {
+			return err
+		}
+		kind := ne.Uint64(b)
+		switch {
+		case kind >= kindStrings && kind <= kindMetadata:
+			tables = append(tables, off)
+			continue
+		case kind < minSlot || kind > maxSlot:
+			continue
+		}
+		// Heads first: the bytes that count by them are in place before.
+		for _, b := range [][]byte{b, again} {
+			if _, err := p.f.ReadAt(b, off); err != nil {
+				return err
+			}
+		}
+		if ne.Uint64(b) != kind || !bytes.Equal(b[:pageHead], again[:pageHead]) {
+			continue // it has become another page meanwhile
+		}
+		if err := p.slots(b, again, off, int(kind)); err != nil {
+			return err
+		}
+	}
+	for _, off := range tables {
+		if _, err := p.f.ReadAt(b, off); err != nil {
+			return err
+		}
+		used := min(ne.Uint64(b[8:]), pageSize-pageHead)
+		if p.size += int(used); p.size > maxSize {
+			return errors.New("the tables are too large")
+		}
+		p.streams = append(p.streams, stream{ne.Uint64(b), ne.Uint64(b[16:]), slices.Clone(b[pageHead : pageHead+used])})
+	}
+	slices.SortFunc(p.streams, func(a, b stream) int {
+		if a.seq < b.seq {
+			return -1
+		}
+		return 1
+	})
+	return nil
+}
+
+// slots takes the runs of a page that was read twice. If a writer is at work, a
+// slot may have been emptied and filled anew in between or since the records
+// were read: what was in it comes after them and is left out, and so is all
+// that follows of that thread.
+func (p *pages) slots(b, again []byte, off int64, size int) error {
+	ne := binary.NativeEndian
+	for at := pageHead; at+slotHead+size <= pageSize; at += slotHead + size {
+		h := b[at : at+slotHead]
+		used, begin := ne.Uint64(h[24:]), ne.Uint64(h[16:])
+		if used == 0 || uint64(off+int64(at))>>3 == p.moved || begin > p.end {
+			continue
+		}
+		if !bytes.Equal(h[:24], again[at:at+24]) || ne.Uint64(again[at+24:]) < used {
+			continue
+		}
+		if used > uint64(size) {
+			return fmt.Errorf("offset %d: %d bytes in a slot of %d", off+int64(at), used, size)
+		}
+		k := threadKey{ne.Uint64(h), ne.Uint32(h[8:])}
+		old, ok := p.repeats[k]
+		if ok && len(old.b) >= int(used) {
+			continue
+		}
+		if !ok {
+			p.order = append(p.order, k)
+		}
+		if p.size += int(used); p.size > maxSize {
+			return errors.New("the pending repeats are too large")
+		}
+		p.repeats[k] = run{begin, slices.Clone(b[at+slotHead : at+slotHead+int(used)])}
+	}
+	return nil
+}
+
+// appendRepeats adds a record for each run.
+func (p *pages) appendRepeats(b []byte) []byte {
+	for _, k := range p.order {
+		n, whole := 0, 0
+		for r := p.repeats[k].b; whole < len(r); n++ {
+			_, size := tachyon.Uvarint(r[whole:])
+			if size <= 0 || whole+size == len(r) {
+				break
+			}
+			whole += size + 1
+		}
+		if n == 0 {
+			continue
+		}
+		b = binary.LittleEndian.AppendUint64(b, k.thread)
+		b = binary.LittleEndian.AppendUint32(b, k.interpreter)
+		b = tachyon.AppendUvarint(append(b, tachyon.Repeat), uint64(n))
+		b = append(b, p.repeats[k].b[:whole]...)
+	}
+	return b
+}
+
+func (p *pages) stream(kind uint64) (b []byte) {
+	for _, s := range p.streams {
+		if s.kind == kind {
+			b = append(b, s.b...)
+		}
+	}
+	return b
+}
+
+// cutString returns the length of the entry that starts b, 0 if it is not whole.
+func cutString(b []byte) (text []byte, n int) {
+	size, k := tachyon.Uvarint(b)
+	if k <= 0 || size > uint64(len(b)-k) {
+		return nil, 0
+	}
+	n = k + int(size)
+	return b[k:n], n
+}
+
+// wholeStrings leaves out an entry at the end that is not whole.
+func wholeStrings(b []byte) ([]byte, uint32) {
+	at, count := 0, uint32(0)
+	for {
+		_, n := cutString(b[at:])
+		if n == 0 {
+			return b[:at], count
+		}
+		at, count = at+n, count+1
+	}
+}
+
+// wholeFrames leaves out an entry at the end that is not whole.
+func wholeFrames(b []byte, strings uint32, layout uint32) ([]byte, uint32) {
+	fields, opcode := 3, 0
+	if layout == uint32(tachyon.CPython315) {
+		fields, opcode = 6, 1
+	}
+	at, count := 0, uint32(0)
+	for {
+		n := at
+		for i := range fields {
+			v, k := tachyon.Uvarint(b[n:])
+			if k <= 0 || i < 2 && v >= uint64(strings) {
+				return b[:at], count
+			}
+			n += k
+		}
+		if n += opcode; n > len(b) {
+			return b[:at], count
+		}
+		at, count = n, count+1
+	}
+}
+
+// metadata returns the objects that count.
+func metadata(b []byte) []string {
+	type entry struct {
+		provisional bool
+		kind, text  string
+	}
+	var list []entry
+	for len(b) > 0 {
+		text, n := cutString(b[1:])
+		if n == 0 {
+			break
+		}
+		var k struct {
+			Kind string `json:"gotach"`
+		}
+		if json.Unmarshal(text, &k) == nil {
+			list = slices.DeleteFunc(list, func(e entry) bool { return e.provisional && e.kind == k.Kind })
+			list = append(list, entry{b[0] == 'P', k.Kind, string(text)})
+		}
+		b = b[1+n:]
+	}
+	var out []string
+	for _, e := range list {
+		out = append(out, e.text)
+	}
+	return out
+}

@@ -1,0 +1,28 @@
+//go:build !(darwin || dragonfly || freebsd || linux || netbsd)
+
+package journal
+
+// A Writer is the journal of a profile that is being written. There is none on
+// this system.
+type Writer struct{}
+
+// A Slot holds a thread's pending repeats.
+type Slot struct{ Data []byte }
+
+// Create returns ErrUnsupported.
+func Create(string, Head) (*Writer, error) { return nil, ErrUnsupported }
+
+func (*Writer) Buffer() []byte              { return nil }
+func (*Writer) Commit(int, *Slot)           {}
+func (*Writer) Advance(Point, int)          {}
+func (*Writer) String([]byte) error         { return nil }
+func (*Writer) Frame([]byte) error          { return nil }
+func (*Writer) Metadata([]byte, bool) error { return nil }
+func (*Writer) Slot(int) (Slot, error)      { return Slot{}, nil }
+func (*Writer) Release(Slot)                {}
+func (*Writer) Begin(*Slot, uint64, uint32) {}
+func (*Writer) Move(_, _ *Slot, _ int)      {}
+func (*Slot) Used(int)                      {}
+func (*Writer) Sync() error                 { return nil }
+func (*Writer) Remove() error               { return nil }
+func (*Writer) Close() error                { return nil }

@@ -1,0 +1,371 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd
+
+package journal
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Writer is the journal of a profile that is being written. It must not be
+// used from two goroutines at once. If somebody truncates the file, its methods
+// and the memory it hands out fault.
+type Writer struct {
+	f      *os.File
+	path   string
+	chunks [][]byte
+	pages  int // in chunks
+	seq    uint64
+
+	commit *uint64
+	gen    uint64
+	raw    uint64 // of the current point
+	length uint64 // of the buffer, as committed
+
+	streams [kindMetadata + 1]*page // where each goes on
+	free    []*page                 // without a kind
+	slots   map[int]*class
+}
+
+// A page is one of the pages after the buffer.
+type page struct {
+	b    []byte
+	off  int64 // in the file
+	used int   // slots in use
+	free []int // offsets of slots that are not
+}
+
+// head is a page's first 24 bytes.
+type head struct{ kind, used, seq uint64 }
+
+func (p *page) head() *head { return (*head)(unsafe.Pointer(&p.b[0])) }
+
+// A class is the slots of one size.
+type class struct{ open []*page } // those with a free slot
+
+// A Slot holds a thread's pending repeats.
+type Slot struct {
+	Data []byte // its memory, all of it
+	h    *slotHeader
+	id   uint64
+	page *page
+}
+
+type slotHeader struct {
+	thread      uint64
+	interpreter uint32
+	_           uint32
+	begin       uint64
+	used        uint64
+}
+
+// Create makes the journal of the profile at path. A journal left there by a
+// process that is gone is replaced, one that is in use is ErrBusy; whatever else
+// has its name stays and is an error.
+func Create(path string, h Head) (*Writer, error) {
+	f, err := claim(path + Suffix)
+	if err != nil {
+		return nil, err
+	}
+	j := &Writer{f: f, path: f.Name(), slots: make(map[int]*class)}
+	if err := j.begin(h); err != nil {
+		j.Remove()
+		return nil, fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	return j, nil
+}
+
+// claim creates a file and locks it. Symbolic links are not followed.
+func claim(path string) (*os.File, error) {
+	for range 3 {
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+		if err == nil {
+			if err = lock(f); err != nil {
+				f.Close()
+				return nil, err
+			}
+			return f, nil
+		}
+		if !errors.Is(err, os.ErrExist) {
+			return nil, err
+		}
+		if err := removeStale(path); err != nil {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("%s: %w", path, ErrBusy)
+}
+
+// removeStale removes a journal that nobody has locked.
+func removeStale(path string) error {
+	fi, err := os.Lstat(path)
+	if err != nil {
+		return ignoreMissing(err)
+	}
+	if !fi.Mode().IsRegular() {
+		return fmt.Errorf("%s is in the way: not a regular file", path)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return ignoreMissing(err)
+	}
+	defer f.Close()
+	if err := lock(f); err != nil {
+		return err
+	}
+	return ignoreMissing(os.Remove(path))
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// lock takes the lock that a journal's writer has as long as it lives.
+func lock(f *os.File) error {
+	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	switch {
+	case errors.Is(err, unix.EWOULDBLOCK):
+		return fmt.Errorf("%s: %w", f.Name(), ErrBusy)
+	case errors.Is(err, unix.ENOTSUP), errors.Is(err, unix.ENOSYS), errors.Is(err, unix.ENOLCK), errors.Is(err, unix.EINVAL):
+		return nil // a file system without locks
+	}
+	return err
+}
+
+func (j *Writer) begin(h Head) error {
+	if err := j.grow(); err != nil {
+		return err
+	}
+	b := j.chunks[0]
+	ne := binary.NativeEndian
+	ne.PutUint32(b[atVersion:], version)
+	ne.PutUint32(b[atLayout:], h.Layout)
+	ne.PutUint64(b[atStart:], h.Start)
+	ne.PutUint64(b[atInterval:], h.Interval)
+	ne.PutUint32(b[atCompression:], h.Compression)
+	ne.PutUint32(b[atConfig:], h.Config)
+	copy(b[atPython:], h.Python[:])
+	b[atStatsSize] = byte(copy(b[atStats:atStats+64], h.Stats))
+	j.commit = (*uint64)(unsafe.Pointer(&b[atCommit]))
+	j.putPoint(0, Point{Offset: 64})
+	store((*uint64)(unsafe.Pointer(&b[0])), magic)
+	return nil
+}
+
+// Buffer returns the memory for records, which is empty and takes BufferSize bytes.
+func (j *Writer) Buffer() []byte {
+	return j.chunks[0][pageSize : pageSize : pageSize+BufferSize]
+}
+
+// Commit says that the buffer holds length bytes of records, the last of which
+// has the repeats of s, if s is one; they are no longer pending.
+func (j *Writer) Commit(length int, s *Slot) {
+	j.length = uint64(length)
+	w := j.gen<<genShift | j.length
+	if s == nil || s.h == nil {
+		store(j.commit, w)
+		return
+	}
+	store(j.commit, w|s.id<<lengthBits)
+	store(&s.h.used, 0)
+	store(j.commit, w)
+}
+
+// Advance says that the profile is good up to p, and what the buffer holds now:
+// nothing, after it went into the profile.
+func (j *Writer) Advance(p Point, length int) {
+	j.gen = (j.gen + 1) & 0xff
+	j.putPoint(j.gen&1, p)
+	j.raw, j.length = p.Raw, uint64(length)
+	store(j.commit, j.gen<<genShift|j.length)
+}
+
+func (j *Writer) putPoint(n uint64, p Point) {
+	b := j.chunks[0][atPoints+n*pointSize:]
+	ne := binary.NativeEndian
+	ne.PutUint64(b, uint64(p.Offset))
+	ne.PutUint64(b[8:], p.Samples)
+	ne.PutUint64(b[16:], p.Raw)
+	ne.PutUint32(b[24:], p.Threads)
+	ne.PutUint32(b[28:], p.CRC)
+	open := uint32(0)
+	if p.Open {
+		open = 1
+	}
+	ne.PutUint32(b[32:], open)
+}
+
+// grow adds a chunk of pages.
+func (j *Writer) grow() error {
+	off := int64(len(j.chunks)) * chunkSize
+	if err := reserve(j.f, off, chunkSize); err != nil {
+		return err
+	}
+	b, err := unix.Mmap(int(j.f.Fd()), off, chunkSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENOTSUP) {
+		return ErrUnsupported
+	}
+	if err != nil {
+		return os.NewSyscallError("mmap", err)
+	}
+	j.chunks = append(j.chunks, b)
+	first := 0
+	if off == 0 {
+		first = firstPage
+	}
+	for n := chunkSize/pageSize - 1; n >= first; n-- {
+		at := n * pageSize
+		j.free = append(j.free, &page{b: b[at : at+pageSize : at+pageSize], off: off + int64(at)})
+	}
+	return nil
+}
+
+// reserveByWriting gives a file zero bytes where the system cannot reserve blocks.
+func reserveByWriting(f *os.File, off, size int64) error {
+	_, err := f.WriteAt(make([]byte, size), off)
+	return err
+}
+
+// newPage returns an empty page of a kind.
+func (j *Writer) newPage(kind uint64) (*page, error) {
+	if len(j.free) == 0 {
+		if err := j.grow(); err != nil {
+			return nil, fmt.Errorf("%s: %w", j.path, err)
+		}
+	}
+	p := j.free[len(j.free)-1]
+	j.free = j.free[:len(j.free)-1]
+	clear(p.b[8:])
+	p.used, p.free = 0, p.free[:0]
+	j.seq++
+	p.head().seq = j.seq
+	store(&p.head().kind, kind)
+	return p, nil
+}
+
+// String adds a string's entry to the string table.
+func (j *Writer) String(entry []byte) error { return j.append(kindStrings, entry) }
+
+// Frame adds a frame's entry to the frame table, after its strings.
+func (j *Writer) Frame(entry []byte) error { return j.append(kindFrames, entry) }
+
+// Metadata adds an object. A provisional one is replaced by the next of its kind.
+func (j *Writer) Metadata(text []byte, provisional bool) error {
+	letter := byte('A')
+	if provisional {
+		letter = 'P'
+	}
+	return j.append(kindMetadata, append(binary.AppendUvarint([]byte{letter}, uint64(len(text))), text...))
+}
+
+func (j *Writer) append(kind uint64, b []byte) error {
+	for len(b) > 0 {
+		p := j.streams[kind]
+		if p == nil || p.head().used == pageSize-pageHead {
+			var err error
+			if p, err = j.newPage(kind); err != nil {
+				return err
+			}
+			j.streams[kind] = p
+		}
+		h := p.head()
+		n := copy(p.b[pageHead+h.used:], b)
+		store(&h.used, h.used+uint64(n))
+		b = b[n:]
+	}
+	return nil
+}
+
+// Slot returns a slot of a size, a power of two from 32 to 16384.
+func (j *Writer) Slot(size int) (Slot, error) {
+	c := j.slots[size]
+	if c == nil {
+		c = &class{}
+		j.slots[size] = c
+	}
+	if len(c.open) == 0 {
+		p, err := j.newPage(uint64(size))
+		if err != nil {
+			return Slot{}, err
+		}
+		for at := pageSize - (pageSize-pageHead)%(slotHead+size) - slotHead - size; at >= pageHead; at -= slotHead + size {
+			p.free = append(p.free, at)
+		}
+		c.open = append(c.open, p)
+	}
+	p := c.open[len(c.open)-1]
+	at := p.free[len(p.free)-1]
+	p.free = p.free[:len(p.free)-1]
+	p.used++
+	if len(p.free) == 0 {
+		c.open = c.open[:len(c.open)-1]
+	}
+	return Slot{
+		Data: p.b[at+slotHead : at+slotHead+size : at+slotHead+size],
+		h:    (*slotHeader)(unsafe.Pointer(&p.b[at])),
+		id:   uint64(p.off+int64(at)) >> 3,
+		page: p,
+	}, nil
+}
+
+// Release gives a slot back, and what it holds up.
+func (j *Writer) Release(s Slot) {
+	if s.h == nil {
+		return
+	}
+	store(&s.h.used, 0)
+	p, c := s.page, j.slots[len(s.Data)]
+	if len(p.free) == 0 {
+		c.open = append(c.open, p)
+	}
+	p.free = append(p.free, int(int64(s.id<<3)-p.off))
+	if p.used--; p.used == 0 {
+		c.open = slices.DeleteFunc(c.open, func(q *page) bool { return p == q })
+		store(&p.head().kind, kindFree)
+		j.free = append(j.free, p)
+	}
+}
+
+// Begin says whose repeats s will hold. It must be empty.
+func (j *Writer) Begin(s *Slot, thread uint64, interpreter uint32) {
+	s.h.thread, s.h.interpreter = thread, interpreter
+	s.h.begin = j.raw + j.length
+}
+
+// Move makes to, which must be empty and holds the same n bytes, take the place of s.
+func (j *Writer) Move(s, to *Slot, n int) {
+	to.h.thread, to.h.interpreter, to.h.begin = s.h.thread, s.h.interpreter, s.h.begin
+	store(&to.h.used, uint64(n))
+	store(&s.h.used, 0)
+}
+
+// Used says that the first n bytes of s count.
+func (s *Slot) Used(n int) { store(&s.h.used, uint64(n)) }
+
+// Sync brings the journal to the disk.
+func (j *Writer) Sync() error { return j.f.Sync() }
+
+// Remove deletes the journal of a profile that is finished. Further use of what
+// it handed out faults.
+func (j *Writer) Remove() error {
+	return errors.Join(ignoreMissing(os.Remove(j.path)), j.Close())
+}
+
+// Close lets go of the journal and leaves the file.
+func (j *Writer) Close() error {
+	var errs []error
+	for _, b := range j.chunks {
+		errs = append(errs, unix.Munmap(b))
+	}
+	j.chunks = nil
+	return errors.Join(append(errs, j.f.Close())...)
+}

@@ -1,0 +1,59 @@
+package writer
+
+import (
+	"path/filepath"
+	"runtime"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// threadTime is the CPU time of the thread that runs the caller.
+func threadTime(t *testing.T) time.Duration {
+	var u syscall.Rusage
+	const thread = 1 // RUSAGE_THREAD
+	if err := syscall.Getrusage(thread, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// What the journal costs of the writer's throughput. Files with one and without
+// take turns, and the CPU time of the fastest turns is compared, so that what
+// else runs on the machine matters little.
+func TestJournalCost(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for _, name := range []string{"big", "interp"} {
+		p := newTape(t, name, Document)
+		const n = 200_000
+		var plays [2]*player
+		var took [2][]time.Duration
+		for i := range plays {
+			p.o.NoJournal = i == 0
+			w, err := Create(filepath.Join(t.TempDir(), "x.tach"), p.o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.Close()
+			w.out.f = new(void) // the disk is not what is measured
+			p.intern(w)
+			plays[i] = &player{w: w, frames: p.frames}
+		}
+		for round := range 20 {
+			for i, play := range plays {
+				begin := threadTime(t)
+				if err := play.play(p.at, round*n, n); err != nil {
+					t.Fatal(err)
+				}
+				took[i] = append(took[i], threadTime(t)-begin)
+			}
+		}
+		off, on := slices.Min(took[0]), slices.Min(took[1])
+		t.Logf("%s: %.1f ns a sample without, %.1f with: %+.1f %%", name, float64(off)/n, float64(on)/n, 100*(float64(on)/float64(off)-1))
+	}
+}

@@ -1,0 +1,212 @@
+package writer
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/gotach/profiler/internal/journal"
+	"github.com/gotach/profiler/internal/tachyon"
+)
+
+// ErrBusy is Create's error for a file that another process is writing.
+var ErrBusy = journal.ErrBusy
+
+// startJournal begins the journal of the file being written, which holds no
+// sample yet. Without one the buffer is memory of our own. All that is known
+// already, from a file before, goes into it.
+func (w *Writer) startJournal() error {
+	if w.own == nil || w.o.NoJournal {
+		return nil
+	}
+	if fi, err := w.own.Stat(); err != nil || !fi.Mode().IsRegular() {
+		return err // a device or a pipe can be no more than it is
+	}
+	h := journal.Head{
+		Layout: uint32(w.o.Layout), Start: w.o.Start, Interval: w.o.Interval,
+		Python: w.o.CPython.Version, Config: w.o.CPython.Config,
+	}
+	if !w.o.Uncompressed {
+		h.Compression = tachyon.CompressionZstd
+	}
+	if w.o.Layout == CPython315 && w.o.CPython.Stats != nil {
+		stats := w.o.CPython.Stats.encode()
+		h.Stats = stats[:]
+	}
+	j, err := journal.Create(w.own.Name(), h)
+	if errors.Is(err, journal.ErrUnsupported) {
+		return nil
+	}
+	switch {
+	case errors.Is(err, ErrBusy), errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EIO):
+		return fmt.Errorf("tachyon writer: %w", err)
+	case err != nil:
+		w.warn = fmt.Errorf("no journal, so the file is lost if the program is killed: %w", err)
+		return nil
+	}
+	w.setJournal(j)
+	for _, s := range w.table.strings {
+		if err := w.table.logString(s); err != nil {
+			return err
+		}
+	}
+	for i := range w.table.keys {
+		if err := w.table.logFrame(&w.table.keys[i]); err != nil {
+			return err
+		}
+	}
+	for _, p := range w.provisional {
+		if err := j.Metadata(p.text, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *Writer) setJournal(j *journal.Writer) {
+	w.j, w.out.j, w.table.j = j, j, j
+	w.out.buf = j.Buffer()
+	w.out.unsaved = nil
+}
+
+// endJournal lets go of the journal, which is deleted if the file is finished.
+func (w *Writer) endJournal(finished bool) error {
+	j := w.j
+	if j == nil {
+		return nil
+	}
+	w.j, w.out.j, w.table.j = nil, nil, nil
+	w.out.buf, w.out.unsaved = nil, nil
+	for t := range w.threads.all {
+		t.pending, t.slot, t.repeats = nil, journal.Slot{}, 0
+	}
+	for _, t := range w.threads.free {
+		t.pending, t.slot = nil, journal.Slot{}
+	}
+	if finished {
+		return j.Remove()
+	}
+	return j.Close()
+}
+
+// Provisional says what the file's metadata should have if it is left
+// unfinished, because the program is killed: AddMetadata's objects and a later
+// Provisional of the same kind replace it. It has no effect on a file that is
+// finished, nor where there is no journal.
+func (w *Writer) Provisional(kind string, v any) (err error) {
+	if w.closed {
+		return ErrClosed
+	}
+	if w.j != nil {
+		defer w.fault(debug.SetPanicOnFault(true), &err)
+	}
+	b, err := encodeMetadata(kind, v)
+	if err != nil {
+		return fmt.Errorf("tachyon writer: metadata %q: %w", kind, err)
+	}
+	for i := range w.provisional {
+		if w.provisional[i].kind == kind {
+			w.provisional = append(w.provisional[:i], w.provisional[i+1:]...)
+			break
+		}
+	}
+	w.provisional = append(w.provisional, provisional{kind, b})
+	if w.j == nil {
+		return nil
+	}
+	return w.j.Metadata(b, true)
+}
+
+type provisional struct {
+	kind string
+	text []byte
+}
+
+// pendingRoom gives a thread an empty buffer for repeats, or a larger one for those it has.
+func (w *Writer) pendingRoom(t *thread, size int) {
+	if w.j == nil {
+		// A new buffer, never a grown one: append would round the size up.
+		b := make([]byte, len(t.pending), size)
+		copy(b, t.pending)
+		t.pending = b
+		return
+	}
+	s, err := w.j.Slot(size)
+	if err != nil {
+		w.err = err
+		return
+	}
+	if n := copy(s.Data, t.pending); n > 0 {
+		w.j.Move(&t.slot, &s, n)
+	}
+	w.j.Release(t.slot)
+	t.slot, t.pending = s, s.Data[:len(t.pending)]
+}
+
+// logString adds a string to the journal's table.
+func (t *table) logString(s string) error {
+	if t.j == nil {
+		return nil
+	}
+	t.entry = append(binary.AppendUvarint(t.entry[:0], uint64(len(s))), s...)
+	return t.j.String(t.entry)
+}
+
+func (t *table) logFrame(k *frameKey) error {
+	if t.j == nil {
+		return nil
+	}
+	t.entry = t.appendFrame(t.entry[:0], k)
+	return t.j.Frame(t.entry)
+}
+
+// errTruncated says that the journal's memory has no file behind it any more.
+var errTruncated = errors.New("tachyon writer: the journal was truncated, or its disk failed")
+
+// fault turns a fault of the journal's memory into an error. It is for
+//
+//	defer w.fault(debug.SetPanicOnFault(true), &err)
+//
+// Somebody who truncates the journal takes the file from under its mapping; a
+// store there is SIGBUS, which must not end the program. What the memory held
+// is gone then, the file before it is not.
+func (w *Writer) fault(old bool, err *error) {
+	debug.SetPanicOnFault(old)
+	switch f := recover().(type) {
+	case nil:
+		return
+	case interface{ Addr() uintptr }:
+	default:
+		panic(f)
+	}
+	if w.err == nil {
+		w.err = errTruncated
+	}
+	w.out.err = w.err
+	_ = w.endJournal(true)
+	*err = w.err
+}
+
+// resolve follows a symbolic link at path to the file to write. One is followed
+// only if it is ours or root's: in a directory where others may write too,
+// another's could send us to any file of our own.
+func resolve(path string) (string, error) {
+	fi, err := os.Lstat(path)
+	if err != nil || fi.Mode()&os.ModeSymlink == 0 {
+		return path, nil // what is wrong with it, opening it will tell
+	}
+	if !trustedOwner(fi) {
+		return "", &os.PathError{Op: "open", Path: path, Err: errors.New("a symbolic link of another user is not followed")}
+	}
+	target, err := filepath.EvalSymlinks(path)
+	if errors.Is(err, os.ErrNotExist) { // yet
+		if target, err = os.Readlink(path); err == nil && !filepath.IsAbs(target) {
+			target = filepath.Join(filepath.Dir(path), target)
+		}
+	}
+	return target, err
+}
