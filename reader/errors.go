@@ -5,8 +5,9 @@ import (
 	"fmt"
 )
 
-// ErrUnfinished says that a file has no header yet: its writer is still at work
-// or was killed. It comes wrapped in a [*FormatError].
+// ErrUnfinished says that a file has no header yet, since its writer is still at
+// work or was killed, and no journal that it could be read with. It comes
+// wrapped in a [*FormatError].
 var ErrUnfinished = errors.New("the file is unfinished: its writer is still at work or was killed")
 
 // ErrChecksum says that the sample region is not what its writer put into the

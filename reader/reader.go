@@ -31,6 +31,7 @@ import (
 	"io"
 	"sync"
 
+	"github.com/gotach/profiler/internal/journal"
 	"github.com/gotach/profiler/internal/tachyon"
 )
 
@@ -61,18 +62,31 @@ type Reader struct {
 	frames []Frame
 	spare  []spareString // strings that no frame uses
 
+	unfinished bool
+
 	close func() error
 }
 
 // Open opens a file. On Unix it is mapped into memory, elsewhere read as
 // needed; anything but a regular file is read whole. Truncating the file
 // while it is open gives an error, never a fault.
-func Open(path string) (*Reader, error) {
-	src, err := openSource(path)
-	if err != nil {
-		return nil, err
+//
+// A file that is not finished is read as it stands if its journal is beside it;
+// see [Reader.Unfinished]. Its writer may be at work on it.
+func Open(path string) (r *Reader, err error) {
+	for range 5 {
+		src, err2 := openSource(path)
+		if err2 != nil {
+			return nil, err2
+		}
+		r, err = newReader(path, path, src)
+		if !errors.Is(err, ErrUnfinished) {
+			return r, err
+		}
+		// Its writer may just have gone on from the one file to the other, or
+		// have finished.
 	}
-	return newReader(path, src)
+	return nil, err
 }
 
 // New reads a whole file from r, such as os.Stdin, and then opens it. If r has
@@ -86,13 +100,13 @@ func New(r io.Reader) (*Reader, error) {
 	if n, ok := r.(interface{ Name() string }); ok {
 		name = n.Name()
 	}
-	return newReader(name, src)
+	return newReader(name, "", src)
 }
 
-// newReader takes over src.
-func newReader(name string, src source) (*Reader, error) {
+// newReader takes over src, which is the file at path unless that is empty.
+func newReader(name, path string, src source) (*Reader, error) {
 	r := &Reader{name: name, src: src, close: sync.OnceValue(src.Close)}
-	if err := r.open(); err != nil {
+	if err := r.open(path); err != nil {
 		r.Close()
 		return nil, err
 	}
@@ -126,8 +140,26 @@ func (r *Reader) Statistics() *Statistics { return r.stats }
 // Reader's own and must not be changed.
 func (r *Reader) Frames() []Frame { return r.frames }
 
-// open reads all but the samples.
-func (r *Reader) open() error {
+// open reads all but the samples of the file at path, or of one without a path.
+func (r *Reader) open(path string) error {
+	size := r.src.Size()
+	var head [tachyon.HeaderSize]byte
+	n, err := r.src.ReadAt(head[:min(size, tachyon.HeaderSize)], 0)
+	switch {
+	case err != nil && !errors.Is(err, io.EOF):
+		return r.ioError(0, err)
+	case head != [tachyon.HeaderSize]byte{}:
+		return r.openFinished()
+	case path != "" && (n == tachyon.HeaderSize || journal.Exists(path)):
+		return r.openUnfinished(path)
+	case n == tachyon.HeaderSize:
+		return r.errorAt(0, "%w", ErrUnfinished)
+	}
+	return r.openFinished()
+}
+
+// openFinished reads all but the samples of a file with a header.
+func (r *Reader) openFinished() error {
 	size := r.src.Size()
 	if size == 0 {
 		return r.errorAt(0, "the file is empty")
@@ -139,8 +171,6 @@ func (r *Reader) open() error {
 		return r.ioError(0, err)
 	case n < tachyon.HeaderSize:
 		return r.errorAt(size, "%d bytes are too short for a header of %d", size, tachyon.HeaderSize)
-	case head == [tachyon.HeaderSize]byte{}:
-		return r.errorAt(0, "%w", ErrUnfinished)
 	}
 	h, err := tachyon.DecodeHeader(head[:])
 	if err != nil {

@@ -34,13 +34,22 @@ const (
 //
 // Each use starts from the beginning.
 func (r *Reader) Samples() iter.Seq2[*Sample, error] {
+	return func(yield func(*Sample, error) bool) { r.newDecoder().all()(yield) }
+}
+
+func (r *Reader) newDecoder() *decoder {
+	return &decoder{
+		r:       r,
+		threads: newThreads(r.Size(), r.header.Threads),
+		left:    r.header.Samples,
+		buf:     make([]byte, min(chunkSize, r.dataSize())+padding),
+	}
+}
+
+// all yields what Samples says. It can be used once.
+func (d *decoder) all() iter.Seq2[*Sample, error] {
 	return func(yield func(*Sample, error) bool) {
-		d := decoder{
-			r:       r,
-			threads: newThreads(r.Size(), r.header.Threads),
-			left:    r.header.Samples,
-			buf:     make([]byte, min(chunkSize, r.dataSize())+padding),
-		}
+		r := d.r
 		region := io.NewSectionReader(r.src, tachyon.HeaderSize, r.SampleBytes())
 		if r.header.Compression == tachyon.CompressionZstd {
 			z, err := newDecompressor(r, region)
@@ -73,7 +82,10 @@ type decoder struct {
 	src     io.Reader // sample data, decompressed
 	threads threads
 	left    uint64 // samples that the header promises beyond those decoded
-	empty   int    // REPEAT records without a sample
+
+	uncounted bool // the header's numbers are no more than bounds
+
+	empty int // REPEAT records without a sample
 
 	buf  []byte // buf[pos:end] is not yet decoded; zero bytes follow
 	pos  int
@@ -315,6 +327,9 @@ func (d *decoder) fill() error {
 // finish checks at the end of the data that it held what the header promises.
 func (d *decoder) finish() error {
 	h := &d.r.header
+	if d.uncounted {
+		return nil
+	}
 	if d.left > 0 {
 		return d.errorAt(d.end, "the data holds %d samples, the header promises %d", h.Samples-d.left, h.Samples)
 	}

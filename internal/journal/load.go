@@ -63,6 +63,12 @@ func Load(path string) (*State, error) {
 	return nil, fmt.Errorf("%s: %w", f.Name(), err)
 }
 
+// Exists reports whether the profile at path has a journal.
+func Exists(path string) bool {
+	fi, err := os.Stat(path + Suffix)
+	return err == nil && fi.Mode().IsRegular()
+}
+
 func load(f io.ReaderAt) (*State, error) {
 	ne := binary.NativeEndian
 	b := make([]byte, pageSize)

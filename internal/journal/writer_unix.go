@@ -141,6 +141,20 @@ func lock(f *os.File) error {
 	return err
 }
 
+// Lock opens the journal of the profile at path for its recovery and keeps
+// others from it until the file is closed.
+func Lock(path string) (*os.File, error) {
+	f, err := os.OpenFile(path+Suffix, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := lock(f); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
 func (j *Writer) begin(h Head) error {
 	if err := j.grow(); err != nil {
 		return err

@@ -1,0 +1,114 @@
+package reader
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"path/filepath"
+
+	"github.com/gotach/profiler/internal/journal"
+	"github.com/gotach/profiler/internal/tachyon"
+)
+
+// Unfinished reports whether the file was not finished when it was opened, so
+// that what is read is what there was then: the file up to some point and, from
+// the journal beside it, the rest. Its writer is still at work or was killed.
+func (r *Reader) Unfinished() bool { return r.unfinished }
+
+// spliced is a file as it will be when it is finished: another header and
+// another end.
+type spliced struct {
+	source
+	head [tachyon.HeaderSize]byte
+	off  int64 // where tail starts
+	tail []byte
+}
+
+func (s *spliced) Size() int64 { return s.off + int64(len(s.tail)) }
+
+// ReadAt is as for io.ReaderAt.
+func (s *spliced) ReadAt(p []byte, off int64) (n int, err error) {
+	if off < 0 || off >= s.Size() {
+		return 0, io.EOF
+	}
+	if off < tachyon.HeaderSize {
+		n = copy(p, s.head[off:])
+	}
+	if at := off + int64(n); n < len(p) && at < s.off {
+		m, err := s.source.ReadAt(p[n:n+int(min(int64(len(p)-n), s.off-at))], at)
+		if n += m; n < len(p) && off+int64(n) < s.off {
+			return n, err
+		}
+	}
+	if at := off + int64(n); n < len(p) && at >= s.off && at < s.Size() {
+		n += copy(p[n:], s.tail[at-s.off:])
+	}
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// openUnfinished opens a file that has no header yet, with its journal. The
+// numbers of samples and threads, which nobody knows, are found by reading all
+// samples once.
+func (r *Reader) openUnfinished(path string) error {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
+	}
+	st, err := journal.Load(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return r.errorAt(0, "%w, and there is no journal beside it", ErrUnfinished)
+	}
+	if err != nil {
+		return r.errorAt(0, "%w: %w", ErrUnfinished, err)
+	}
+	if size := r.src.Size(); st.Point.Offset > max(size, tachyon.HeaderSize) {
+		return r.errorAt(size, "%w: the journal goes on at %d, but the file is shorter", ErrUnfinished, st.Point.Offset)
+	}
+	if err := r.splice(st, r.src, math.MaxUint32, math.MaxUint32); err != nil {
+		return err
+	}
+	if err := r.openFinished(); err != nil {
+		return err
+	}
+	samples, threads, err := r.count(st.Point)
+	if err != nil {
+		return err
+	}
+	if err := r.splice(st, r.src.(*spliced).source, samples, threads); err != nil {
+		return err
+	}
+	r.unfinished = true
+	return r.openFinished()
+}
+
+// splice makes src the file as it would be with so many samples and threads.
+func (r *Reader) splice(st *journal.State, file source, samples uint64, threads uint32) error {
+	h, tail, err := st.Finish(samples, threads, journal.RawFrame)
+	if err != nil {
+		return r.errorAt(0, "%w: %w", ErrUnfinished, err)
+	}
+	r.src = &spliced{source: file, head: h.Encode(), off: st.Point.Offset, tail: tail}
+	return nil
+}
+
+// count reads all samples, of which there are at least those before p.
+func (r *Reader) count(p journal.Point) (samples uint64, threads uint32, err error) {
+	d := r.newDecoder()
+	d.threads = newThreads(r.Size(), p.Threads)
+	d.threads.limit = math.MaxUint32
+	d.uncounted = true
+	for _, e := range d.all() {
+		if e != nil {
+			return 0, 0, e
+		}
+		samples++
+	}
+	if samples < p.Samples {
+		return 0, 0, fmt.Errorf("%s: %w: %d samples, the journal knows of %d", r.name, ErrUnfinished, samples, p.Samples)
+	}
+	return samples, uint32(len(d.threads.list)), nil
+}

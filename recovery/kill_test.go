@@ -1,0 +1,325 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd
+
+package recovery
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
+
+	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/writer"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv("GOTACH_TEST_WRITE") != "" {
+		writeUntilKilled()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// A load is samples that are a function of their number, so that the one who
+// kills knows what the one who is killed wrote.
+type load struct {
+	Path         string
+	Count        string // file with the number of samples handed over
+	Seed         uint64
+	Threads      uint64
+	Samples      uint64 // after which the file is closed
+	Same         uint64 // of so many samples of a thread one has another stack
+	Tick         time.Duration
+	Layout       writer.Layout
+	Uncompressed bool
+}
+
+// frames are what the stacks are made of.
+var frames = func() (list []writer.Frame) {
+	for n := range int32(3000) {
+		list = append(list, writer.Frame{File: fmt.Sprintf("dir/file%d.go", n%200), Func: fmt.Sprintf("pkg.f%d", n), Line: n})
+	}
+	return list
+}()
+
+const start = 1_700_000_000_000_000
+
+func mix(x uint64) uint64 {
+	x ^= x >> 31
+	x *= 0x9e3779b97f4a7c15
+	x ^= x >> 29
+	x *= 0xbf58476d1ce4e5b9
+	return x ^ x>>32
+}
+
+// sample is the ith sample, with its stack as frames.
+func (l *load) sample(i uint64, stack []writer.Frame) (writer.Sample, []writer.Frame) {
+	tick, thread := i/l.Threads, i%l.Threads
+	h := mix(l.Seed ^ mix(thread)<<1 ^ mix(tick/max(1, l.Same)))
+	stack = stack[:0]
+	for d := range h % 60 {
+		stack = append(stack, frames[mix(h>>8^d*7919)%uint64(len(frames))])
+	}
+	return writer.Sample{
+		Thread: thread + 1, Interpreter: uint32(thread & 1), Status: writer.Status(mix(i) & 63),
+		Time: start + tick*1000 + mix(i)%900,
+	}, stack
+}
+
+// writeUntilKilled is the child.
+func writeUntilKilled() {
+	fail := func(err error) {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+	l := parse(os.Getenv("GOTACH_TEST_WRITE"))
+	f, err := os.OpenFile(l.Count, os.O_RDWR, 0)
+	fail(err)
+	count, err := unix.Mmap(int(f.Fd()), 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	fail(err)
+	w, err := writer.Create(l.Path, writer.Options{Layout: l.Layout, Uncompressed: l.Uncompressed, Start: start, Interval: 1000})
+	fail(err)
+	fail(w.Provisional("session", map[string]int{"pid": os.Getpid()}))
+	binary.NativeEndian.PutUint64(count[8:], 1) // ready
+	var stack []writer.Frame
+	var s writer.Sample
+	for i := range l.Samples {
+		s, stack = l.sample(i, stack)
+		fail(w.WriteFrames(&s, stack))
+		binary.NativeEndian.PutUint64(count, i+1)
+		if l.Tick > 0 && i%l.Threads == 0 {
+			time.Sleep(l.Tick)
+		}
+	}
+	fail(w.AddMetadata("session", map[string]int{"pid": os.Getpid()}))
+	fail(w.Close())
+	binary.NativeEndian.PutUint64(count[16:], 1) // done
+	time.Sleep(time.Hour)
+}
+
+func (l *load) String() string {
+	return fmt.Sprintf("%s|%s|%d|%d|%d|%d|%d|%d|%v", l.Path, l.Count, l.Seed, l.Threads, l.Samples, l.Same, l.Tick, l.Layout, l.Uncompressed)
+}
+
+func parse(s string) *load {
+	p := strings.Split(s, "|")
+	n := func(i int) uint64 { v, _ := strconv.ParseUint(p[i], 10, 64); return v }
+	return &load{p[0], p[1], n(2), n(3), n(4), n(5), time.Duration(n(6)), writer.Layout(n(7)), p[8] == "true"}
+}
+
+// A program is killed at any instant, from its first one on, in the middle of
+// flushes and while it finishes the file. Nothing that it had handed over is
+// missing, nothing is there twice, all is as it was.
+//
+// GOTACH_KILLS says how many times; GOTACH_KILLED_FILES names a directory to
+// leave the recovered files in, for other readers to judge.
+func TestKilled(t *testing.T) {
+	kills := 40
+	if v := os.Getenv("GOTACH_KILLS"); v != "" {
+		var err error
+		if kills, err = strconv.Atoi(v); err != nil {
+			t.Fatal(err)
+		}
+	} else if testing.Short() {
+		kills = 10
+	}
+	seen := map[string]int{}
+	dir := t.TempDir()
+	n := 0
+	for begin := time.Now(); n < kills && (kills != 40 || time.Since(begin) < 40*time.Second); {
+		gen := rapid.Custom(func(t *rapid.T) *load {
+			l := &load{
+				Seed:         rapid.Uint64().Draw(t, "seed"),
+				Threads:      rapid.SampledFrom([]uint64{1, 3, 20, 300, 9000}).Draw(t, "threads"),
+				Same:         rapid.SampledFrom([]uint64{1, 5, 1000}).Draw(t, "same"),
+				Layout:       rapid.SampledFrom([]writer.Layout{writer.Document, writer.CPython315}).Draw(t, "layout"),
+				Uncompressed: rapid.Bool().Draw(t, "uncompressed"),
+				Samples:      rapid.SampledFrom([]uint64{1, 500, 20_000, 1 << 40, 1 << 40}).Draw(t, "samples"),
+			}
+			if rapid.Bool().Draw(t, "1 kHz") {
+				l.Tick = time.Millisecond
+			}
+			return l
+		})
+		instant := rapid.Custom(func(t *rapid.T) int {
+			// rapid prefers small numbers; these are to be spread evenly.
+			most := rapid.SampledFrom([]uint64{3000, 300_000}).Draw(t, "at most")
+			return int(mix(rapid.Uint64().Draw(t, "instant")) % most)
+		})
+		l, µs := gen.Example(int(time.Now().UnixNano()>>10)), instant.Example(int(time.Now().UnixNano()>>9))
+		l.Path = filepath.Join(dir, fmt.Sprintf("%d.tach", n))
+		l.Count = l.Path + ".count"
+		name := fmt.Sprintf("kill %d after %d µs of %v", n, µs, l)
+		state, err := killOne(t, l, time.Duration(µs)*time.Microsecond, n%4 != 0)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		seen[state]++
+		n++
+		if keep := os.Getenv("GOTACH_KILLED_FILES"); keep != "" {
+			if b, err := os.ReadFile(l.Path); err == nil && l.Layout == writer.Document {
+				if err := os.WriteFile(filepath.Join(keep, filepath.Base(l.Path)), b, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		os.Remove(l.Path)
+		os.Remove(l.Count)
+	}
+	t.Logf("%d kills: %v", n, seen)
+}
+
+// killOne runs a child, kills it after d and checks what is left.
+func killOne(t *testing.T, l *load, d time.Duration, afterReady bool) (state string, err error) {
+	if err := os.WriteFile(l.Count, make([]byte, 4096), 0o600); err != nil {
+		return "", err
+	}
+	f, err := os.OpenFile(l.Count, os.O_RDWR, 0)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	count, err := unix.Mmap(int(f.Fd()), 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return "", err
+	}
+	defer unix.Munmap(count)
+	word := func(i int) uint64 { return binary.NativeEndian.Uint64(count[8*i:]) }
+
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "GOTACH_TEST_WRITE="+l.String(), "GOCOVERDIR="+t.TempDir())
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		return "", err
+	}
+	for begin := time.Now(); afterReady && word(1) == 0; {
+		if time.Since(begin) > 30*time.Second {
+			cmd.Process.Kill()
+			cmd.Wait()
+			return "", fmt.Errorf("the child does not begin: %s", &stderr)
+		}
+		time.Sleep(50 * time.Microsecond)
+	}
+	time.Sleep(d)
+	live, liveErr := "", error(nil)
+	if d > 100*time.Millisecond && word(1) == 1 && word(2) == 0 {
+		// Read it while it is being written.
+		live = " read live"
+		liveErr = l.check(l.Path, 0, l.Samples)
+	}
+	cmd.Process.Kill()
+	cmd.Wait()
+	if liveErr != nil {
+		return "", fmt.Errorf("while it is written: %w", liveErr)
+	}
+	if stderr.Len() > 0 {
+		return "", fmt.Errorf("the child failed: %s", &stderr)
+	}
+	handed := word(0)
+	if word(1) == 0 {
+		// It may not even have made the file.
+		if _, err := os.Stat(l.Path); err != nil {
+			return "killed before the file", nil
+		}
+		if _, err := Finish(l.Path); err != nil {
+			return "killed before the journal", nil
+		}
+		return "killed in Create", l.check(l.Path, 0, 1)
+	}
+	most := min(handed+1, l.Samples)
+	if err := l.check(l.Path, handed, most); err != nil {
+		return "", fmt.Errorf("%d handed over, as left: %w", handed, err)
+	}
+	res, err := Finish(l.Path)
+	if err != nil {
+		return "", fmt.Errorf("%d handed over: %w", handed, err)
+	}
+	if err := l.check(l.Path, handed, most); err != nil {
+		return "", fmt.Errorf("%d handed over, recovered: %w", handed, err)
+	}
+	if _, err := os.Stat(l.Path + ".journal"); !errors.Is(err, os.ErrNotExist) {
+		return "", fmt.Errorf("the journal is still there: %v", err)
+	}
+	switch {
+	case word(2) == 1:
+		state = "closed"
+	case handed == l.Samples && res.Finished:
+		state = "killed after the header"
+	case handed == l.Samples:
+		state = "killed in Close"
+	case res.Restored < res.Samples:
+		state = "killed with some in the file"
+	default:
+		state = "killed with all in the journal"
+	}
+	return state + live, nil
+}
+
+// check reads a file, which must hold the first samples of the load, at least
+// least of them and at most most; of each thread alone if least is 0.
+func (l *load) check(path string, least, most uint64) error {
+	r, err := reader.Open(path)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	h := r.Header()
+	if h.Samples < least || h.Samples > most {
+		return fmt.Errorf("%d samples, want %d to %d", h.Samples, least, most)
+	}
+	if _, err := r.VerifyChecksum(); err != nil {
+		return err
+	}
+	m, err := r.Metadata()
+	if err != nil {
+		return err
+	}
+	if m.Session == nil && most > 1 || m.Session != nil && m.Session.PID == 0 {
+		return fmt.Errorf("the session is %+v", m.Session)
+	}
+	ticks := make(map[uint64]uint64) // of each thread
+	var stack []writer.Frame
+	var want writer.Sample
+	total := uint64(0)
+	for s, err := range r.Samples() {
+		if err != nil {
+			return err
+		}
+		total++
+		n := ticks[s.Thread]*l.Threads + s.Thread - 1
+		ticks[s.Thread]++
+		want, stack = l.sample(n, stack)
+		if s.Time != want.Time || s.Status != want.Status || s.Thread != want.Thread || s.Interpreter != want.Interpreter {
+			return fmt.Errorf("sample %d is %+v, want %+v", n, *s, want)
+		}
+		if !slices.EqualFunc(s.Stack, stack, func(id uint32, f writer.Frame) bool { return r.Frames()[id] == f }) {
+			return fmt.Errorf("sample %d has another stack", n)
+		}
+	}
+	if total != h.Samples {
+		return fmt.Errorf("%d samples, the header says %d", total, h.Samples)
+	}
+	if least == 0 {
+		return nil
+	}
+	for i := h.Samples; i < h.Samples+l.Threads; i++ {
+		// The next sample of each thread is the first that is missing.
+		if got := ticks[i%l.Threads+1]; got != i/l.Threads {
+			return fmt.Errorf("%d samples of thread %d, want %d of %d in all", got, i%l.Threads+1, i/l.Threads, h.Samples)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,98 @@
+// Package recovery finishes profiles that a killed program left behind, with the
+// journal that the writer kept beside them (see package internal/journal).
+package recovery
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/gotach/profiler/internal/journal"
+	"github.com/gotach/profiler/reader"
+)
+
+// ErrBusy says that the program that writes the profile is still at work.
+var ErrBusy = journal.ErrBusy
+
+// A Result says what was recovered.
+type Result struct {
+	Finished bool   // the profile was finished already; nothing was done to it
+	Samples  uint64 // in the profile
+	Restored uint64 // of these, the ones that were in the journal alone
+}
+
+// Finish finishes the profile at path in its place and then deletes its journal.
+// If it is interrupted it can be called again. It is an error if the writer is
+// still at work, which gives ErrBusy, and if there is no journal.
+func Finish(path string) (Result, error) {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
+	}
+	lock, err := journal.Lock(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return Result{}, err
+	}
+	if lock != nil {
+		defer lock.Close()
+	}
+	r, err := reader.Open(path)
+	if err != nil {
+		return Result{}, err
+	}
+	defer r.Close()
+	res := Result{Samples: r.Header().Samples, Finished: !r.Unfinished()}
+	if res.Finished {
+		if lock != nil { // killed between the header and the end
+			err = os.Remove(lock.Name())
+		}
+		return res, err
+	}
+	if _, err := r.VerifyChecksum(); err != nil {
+		return res, fmt.Errorf("the file is not the one that the journal belongs to: %w", err)
+	}
+	st, err := journal.Load(path)
+	if err != nil {
+		return res, err
+	}
+	res.Restored = res.Samples - st.Point.Samples
+	if err := finish(path, st, r.Header()); err != nil {
+		return res, err
+	}
+	return res, os.Remove(lock.Name())
+}
+
+// finish writes the end, then the header, which makes the file a whole one.
+func finish(path string, st *journal.State, counted reader.Header) error {
+	zw, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false),
+		zstd.WithEncoderLevel(zstd.EncoderLevelFromZstd(5)), zstd.WithWindowSize(2<<20))
+	if err != nil {
+		return err
+	}
+	compress := func(records []byte) []byte { return zw.EncodeAll(records, nil) }
+	h, tail, err := st.Finish(counted.Samples, counted.Threads, compress)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, err := f.WriteAt(tail, st.Point.Offset); err != nil {
+		return err
+	}
+	if err := f.Truncate(st.Point.Offset + int64(len(tail))); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	head := h.Encode()
+	if _, err := f.WriteAt(head[:], 0); err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
