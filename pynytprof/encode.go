@@ -22,7 +22,7 @@ func (f *File) Encode(w io.Writer) error {
 		}
 		subs += 8 + len(s.Name) + 1
 	}
-	if max(subs, len(f.Lines)*lineSize, len(f.Calls)*callSize) > math.MaxUint32 {
+	if int64(max(subs, len(f.Lines)*lineSize, len(f.Calls)*callSize)) > math.MaxUint32 {
 		return fmt.Errorf("pynytprof: %d lines, %d subs and %d calls do not fit in the format", len(f.Lines), len(f.Subs), len(f.Calls))
 	}
 	e := encoder{w: b}

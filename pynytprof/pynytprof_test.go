@@ -219,7 +219,7 @@ func TestDialects(t *testing.T) {
 		t.Error("a process 16 is taken for this dialect")
 	}
 	for at := range 500 { // whenever a file of this dialect was written
-		start := uint64(1_500_000_000_000_000 + at*1_000_000_000_003)
+		start := 1_500_000_000_000_000 + uint64(at)*1_000_000_000_003
 		f := *sampleFile
 		f.Process.Start = start
 		var b bytes.Buffer
