@@ -10,6 +10,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/recovery"
 )
 
 // children are programs that a test runs in a process of their own, with and
@@ -105,7 +108,7 @@ func TestProgramUnchanged(t *testing.T) {
 		{"panics", true, 0},
 		{"recovers", true, 0},
 		{"goexit", true, 1}, // a second session
-		{"exits", false, 0}, // os.Exit runs no deferred Stop: the file has no tables yet
+		{"exits", false, 0}, // os.Exit runs no deferred Stop
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			out := filepath.Join(t.TempDir(), "x.tach")
@@ -121,8 +124,26 @@ func TestProgramUnchanged(t *testing.T) {
 			}
 			if tc.finished {
 				count(t, out)
-			} else if head := make([]byte, 4); readHead(t, out, head) && string(head) != "\x00\x00\x00\x00" {
+				return
+			}
+			if head := make([]byte, 4); readHead(t, out, head) && string(head) != "\x00\x00\x00\x00" {
 				t.Errorf("an unfinished file starts with %q", head)
+			}
+			unfinished := count(t, out) // as it stands
+			res, err := recovery.Finish(out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := count(t, out); n == 0 || n != unfinished || uint64(n) != res.Samples {
+				t.Errorf("%d samples before the recovery, %d after it, which says %d", unfinished, n, res.Samples)
+			}
+			r, err := reader.Open(out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			if m, err := r.Metadata(); err != nil || m.Session == nil || m.Session.Program != programName() || m.Session.Error == "" {
+				t.Errorf("the recovered file says %+v, %v", m, err)
 			}
 		})
 	}

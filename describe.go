@@ -26,7 +26,12 @@ func (s *Session) describe(exe executable) *tachyon.Session {
 		Executable: exe.path,
 		BuildID:    exe.buildID,
 	}
-	s.sampler.Stats().Describe(d)
+	if s.sampler == nil { // at the start, for a file that is never finished
+		d.Rate, d.Budget, d.Source = s.config.rate, s.config.budget, s.config.source
+		d.Error = "the session was not stopped"
+	} else {
+		s.sampler.Stats().Describe(d)
+	}
 	if err := s.Err(); err != nil {
 		d.Error = err.Error()
 	}

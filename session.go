@@ -88,6 +88,13 @@ func (s *Session) begin() error {
 		return err
 	}
 	s.writer = w
+	if err := w.Warning(); err != nil {
+		s.config.log().Warn("gotach: the profile cannot be recovered if the program is killed", "why", err)
+	}
+	// The samples are not ours yet, but the file is: it says what it is from now on.
+	if err := w.Provisional(tachyon.KindSession, s.describe(readExecutable())); err != nil {
+		return errors.Join(err, w.Close())
+	}
 	s.sampler, err = sampler.Start(sampler.Config{
 		Rate:         s.config.rate,
 		Budget:       s.config.budget,

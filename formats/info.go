@@ -113,13 +113,15 @@ func (c *tachyonContent) Info() ([]Field, error) {
 	l.add("ticks_reached", "ticks reached", s.TicksReached, ticks)
 	l.add("rate", "", s.Rate, "")
 	l.add("rate_reached", "", s.RateReached, "")
+	// A session that was not stopped did not get to say how it went.
+	counted := m.Session != nil && s.Duration > 0
 	dropped := ""
-	if m.Session != nil {
+	if counted {
 		dropped = fmt.Sprintf("%d, %d of them torn", s.Dropped, s.Torn)
 	}
 	l.add("dropped", "dropped", s.Dropped, dropped)
 	l.add("torn", "", s.Torn, "")
-	if m.Session != nil {
+	if counted {
 		l.add("cost_ns", "cost", s.Cost, fmt.Sprintf("%s of CPU time, budget %g %%", s.Cost.Round(time.Microsecond), s.Budget))
 		l.add("budget_percent", "", s.Budget, "")
 		l.number("max_goroutines", "most at a time", int64(s.MaxGoroutines))

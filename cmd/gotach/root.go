@@ -68,7 +68,7 @@ Where a FILE is asked for, - is standard input.`,
 	root.SetErr(e.stderr)
 	root.SetVersionTemplate("gotach {{.Version}}\n")
 	root.CompletionOptions.HiddenDefaultCmd = false
-	root.AddCommand(newDemo(e), newInfo(e), newDump(e), newReport(e), newConvert(e), newFormats(e), newVerify(e))
+	root.AddCommand(newDemo(e), newInfo(e), newDump(e), newReport(e), newConvert(e), newFormats(e), newVerify(e), newRecover(e))
 	return root
 }
 
@@ -111,7 +111,13 @@ func (e *env) open(path string, o formats.Options) (*formats.Input, error) {
 	if errors.Is(err, formats.ErrUnknownFormat) {
 		err = fmt.Errorf("%w; gotach formats lists them, --from says which it is", err)
 	}
-	return in, named(path, err)
+	if err != nil {
+		return nil, named(path, err)
+	}
+	if c, ok := in.Content().(interface{ Unfinished() bool }); ok && c.Unfinished() {
+		e.warn(fmt.Errorf("%s: unfinished, so this is what is there by now; gotach recover finishes the file of a program that was killed", path))
+	}
+	return in, nil
 }
 
 const stdinName = "standard input"

@@ -6,14 +6,27 @@ import (
 	"os/exec"
 	"strconv"
 	"testing"
+	"time"
 
+	"github.com/gotach/profiler"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"gotach": main,
+		"killed": killed,
 	})
+}
+
+// killed OUT is a program that profiles itself into OUT and is killed.
+func killed() {
+	s := profiler.Start(profiler.Output(os.Args[1]))
+	time.Sleep(100 * time.Millisecond)
+	if s.Err() != nil {
+		os.Exit(1)
+	}
+	os.Exit(0) // for the session this is as good as being killed
 }
 
 // Whole sessions with the command: what it prints, and its exit codes. The
