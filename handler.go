@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -55,8 +56,8 @@ func Handler(opts ...Option) http.Handler {
 func parseQuery(r *http.Request) (d time.Duration, f *formats.Format, err error) {
 	d = defaultSeconds * time.Second
 	if s := r.FormValue("seconds"); s != "" {
-		seconds, err := strconv.Atoi(s)
-		if err != nil || seconds <= 0 || seconds > int(time.Duration(1<<63-1)/time.Second) {
+		seconds, err := strconv.ParseInt(s, 10, 64)
+		if err != nil || seconds <= 0 || seconds > int64(math.MaxInt64/time.Second) {
 			return 0, nil, fmt.Errorf("bad seconds: %q is not a whole number above 0", s)
 		}
 		d = time.Duration(seconds) * time.Second
