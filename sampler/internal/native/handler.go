@@ -61,6 +61,7 @@ func handle(info, ctx uintptr) uintptr {
 //go:nocheckptr
 func onTick(base, _, _, _ uintptr) uintptr {
 	s := at(base)
+	start := cycles()
 	s.before = s.now
 	s.now = monotonic(s)
 	rearm(s)
@@ -84,6 +85,7 @@ func onTick(base, _, _, _ uintptr) uintptr {
 	}
 	visitSome(s)
 	storeRelease(uintptr(unsafe.Pointer(&s.head)), s.write)
+	store64(uintptr(unsafe.Pointer(&s.spent))+uintptr(s.ticks&255)*8, cycles()-start)
 	return 0
 }
 

@@ -5,8 +5,15 @@ package native
 import (
 	"os/exec"
 	"path/filepath"
+	"runtime/metrics"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/gotach/profiler/sampler/internal/source"
 )
 
 // build builds a program of testdata.
@@ -56,6 +63,108 @@ func TestPrograms(t *testing.T) {
 	for _, mode := range []string{"locked", "maxprocs", "notify", "exec", "profilers", "leaks"} {
 		t.Run(mode, func(t *testing.T) { run(t, bin, mode) })
 	}
+}
+
+// TestFallsBack has what the native source needs refused.
+func TestFallsBack(t *testing.T) {
+	bin := build(t, "prog")
+	for _, mode := range []string{"seccomp timer_create", "seccomp timer_settime", "seccomp rt_tgsigqueueinfo", "seccomp process_vm_readv", "handler"} {
+		t.Run(mode, func(t *testing.T) { run(t, bin, mode) })
+	}
+}
+
+// TestUnknownVersion has the source meet a Go that it does not know.
+func TestUnknownVersion(t *testing.T) {
+	for _, version := range []string{"go1.24.9", "go1.28.0", "go1.2", "devel go1.27-abc", "", "go1"} {
+		s := New()
+		s.version = version
+		err := s.Start(source.Config{Rate: 100, Budget: 1, Start: time.Now()}, newRecorder())
+		if err == nil || !strings.Contains(err.Error(), strconv.Quote(version)) {
+			t.Errorf("%q: %v", version, err)
+		}
+	}
+	for _, version := range []string{"go1.25", "go1.26.8", "go1.26.8-X:jsonv2", "go1.27rc1", "go1.25.3 X:boringcrypto"} {
+		if _, err := layoutOf(version); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestWrongLayout has each offset that is read lie elsewhere: the self-check notices, or
+// what is read does not matter where the program is.
+func TestWrongLayout(t *testing.T) {
+	right, err := layoutOf(New().version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong := map[string]func(l *layout){
+		"g.goid":       func(l *layout) { l.gID += 8 },
+		"g.stack":      func(l *layout) { l.gStackLo += 16; l.gStackHi += 16 },
+		"g.status":     func(l *layout) { l.gStatus += 4 },
+		"g.m":          func(l *layout) { l.gM -= 8 },
+		"g.sched.pc":   func(l *layout) { l.gSchedPC += 8 },
+		"g.sched.bp":   func(l *layout) { l.gSchedBP -= 16 },
+		"g.waitreason": func(l *layout) { l.gWaitReason++ },
+		"g.parentGoid": func(l *layout) { l.gParent += 8 },
+		"g.gopc":       func(l *layout) { l.gGoPC += 8 },
+		"g.labels":     func(l *layout) { l.gLabels += 8 },
+		"m.curg":       func(l *layout) { l.mCurG += 8 },
+		"m.procid":     func(l *layout) { l.mProcID += 8 },
+		"m.p":          func(l *layout) { l.mP += 8 },
+		"p.id":         func(l *layout) { l.pID += 24 },
+		"p.status":     func(l *layout) { l.pStatus += 4 },
+		"p.m":          func(l *layout) { l.pM += 8 },
+		"moduledata":   func(l *layout) { l.modText += 8 },
+		"func tables":  func(l *layout) { l.modFTab += 24 },
+		"inlining":     func(l *layout) { l.modGoFunc -= 8 },
+	}
+	for name, f := range wrong {
+		bad := *right
+		f(&bad)
+		layouts["go0.0"] = &bad
+		s := New()
+		s.version = "go0.0"
+		if err := s.Start(source.Config{Rate: 100, Budget: 1, Start: time.Now()}, newRecorder()); err == nil {
+			s.Stop()
+			t.Errorf("%s at a wrong place was not noticed", name)
+		} else {
+			t.Logf("%s: %v", name, err)
+		}
+	}
+	delete(layouts, "go0.0")
+	goleak.VerifyNone(t)
+}
+
+// TestTwice starts a source while another one runs.
+func TestTwice(t *testing.T) {
+	session(t, source.Config{}, func() {
+		if err := New().Start(source.Config{Rate: 100, Budget: 1, Start: time.Now()}, newRecorder()); err == nil {
+			t.Error("two sources run")
+		}
+		time.Sleep(100 * time.Millisecond)
+	})
+	session(t, source.Config{}, func() { time.Sleep(100 * time.Millisecond) })
+	goleak.VerifyNone(t)
+}
+
+// TestNoStopTheWorld counts the pauses during a session.
+func TestNoStopTheWorld(t *testing.T) {
+	defer park(1000)()
+	pauses := func() (n uint64) {
+		s := []metrics.Sample{{Name: "/sched/pauses/total/other:seconds"}}
+		metrics.Read(s)
+		for _, c := range s[0].Value.Float64Histogram().Counts {
+			n += c
+		}
+		return n
+	}
+	session(t, source.Config{Rate: 1000, Budget: 20, WaitFrames: true}, func() {
+		before := pauses()
+		time.Sleep(time.Second)
+		if after := pauses(); after != before {
+			t.Errorf("%d pauses in a second", after-before)
+		}
+	})
 }
 
 // TestCgo samples a program with C threads that call back into Go, some with all

@@ -73,8 +73,9 @@ type shared struct {
 	sent     uint64 // signals to running goroutines
 	refused  uint64 // errno of the last signal that could not be sent
 	visits   uint64
-	visiting uint64 // cycles spent on visits
-	lost     uint64 // signals that were never answered
+	visiting uint64      // cycles spent on visits
+	lost     uint64      // signals that were never answered
+	spent    [256]uint64 // cycles that the last ticks took
 
 	_ [64]byte
 

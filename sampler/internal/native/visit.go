@@ -44,7 +44,9 @@ func visitSome(s *shared) {
 			s.cursor = 0
 		}
 		entry := s.entry(s.cursor)
-		callVisit(s.base(), uintptr(load64(entry+entryG*8)), entry, uintptr(s.cursor))
+		if callVisit(s.base(), uintptr(load64(entry+entryG*8)), entry, uintptr(s.cursor)) == 0 {
+			break // no room: it is the first of the next tick
+		}
 		s.cursor++
 		s.visits++
 		if i&31 == 0 {
@@ -57,7 +59,8 @@ func visitSome(s *shared) {
 }
 
 // visit records one goroutine that does not run. entry is its place in the
-// roster, 0 where that is not known; then it is always walked.
+// roster, 0 where that is not known; then it is always walked. It returns 0 if the
+// ring has no room.
 //
 //go:nosplit
 //go:norace
@@ -71,24 +74,22 @@ func visit(base, g, entry, index uintptr) uintptr {
 	switch status {
 	case gWaiting, gLeaked:
 		if m != 0 {
-			return 0 // just parking, or at work on the system stack and interrupted
+			return 1 // just parking, or at work on the system stack and interrupted
 		}
 		if entry != 0 && since != 0 && since == load64(entry+entrySince*8) && goid == load64(entry+entryGoid*8) {
-			same(s, uint64(index))
-			return 0
+			return same(s, uint64(index))
 		}
 	case gRunnable, gSyscall, gPreempted:
 	case gRunning, gRunning | gScan:
-		return 0 // it is interrupted
+		return 1 // it is interrupted
 	default:
 		if status&gScan == 0 && entry != 0 && load64(entry+entryGoid*8) != 0 {
 			gone(s, entry, uint64(index))
 		}
-		return 0
+		return 1
 	}
 	// With -race a walk of the whole depth, its labels included, fits too.
 	if !room(s, maxRecord) {
-		s.dropped++
 		return 0
 	}
 	s.seenStatus, s.seenM, s.seenGoid = uint64(status), uint64(m), goid
@@ -102,21 +103,21 @@ func visit(base, g, entry, index uintptr) uintptr {
 			store64(entry+entrySince*8, since)
 		}
 	}
-	return 0
+	return 1
 }
 
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func same(s *shared, index uint64) {
+func same(s *shared, index uint64) uintptr {
 	if !room(s, 2) {
-		s.dropped++
-		return
+		return 0
 	}
 	w := s.ring + uintptr(s.write&(ringWords-1))*8
 	store64(w, recSame|2<<8)
 	store64(w+8, index)
 	s.write += 2
+	return 1
 }
 
 //go:nosplit

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"reflect"
 	"runtime"
 	"runtime/pprof"
 	"runtime/trace"
@@ -17,10 +18,13 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"github.com/felixge/fgprof"
+	"golang.org/x/sys/unix"
 
 	"github.com/gotach/profiler/internal/tachyon"
+	"github.com/gotach/profiler/sampler"
 	"github.com/gotach/profiler/sampler/internal/native"
 	"github.com/gotach/profiler/sampler/internal/source"
 )
@@ -220,6 +224,23 @@ var modes = map[string]func(){
 			}
 		})
 	},
+	"seccomp timer_create":      func() { fallsBack(unix.SYS_TIMER_CREATE, "timer_create") },
+	"seccomp rt_tgsigqueueinfo": func() { fallsBack(unix.SYS_RT_TGSIGQUEUEINFO, "rt_tgsigqueueinfo") },
+	"seccomp process_vm_readv":  func() { fallsBack(unix.SYS_PROCESS_VM_READV, "process_vm_readv") },
+	"seccomp timer_settime":     func() { fallsBack(unix.SYS_TIMER_SETTIME, "timer_settime") },
+	"handler": func() {
+		action := [4]uint64{uint64(reflect.ValueOf(fail).Pointer())}
+		_, _, e := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(unix.SIGWINCH), uintptr(unsafe.Pointer(&action)), 0, 8, 0, 0)
+		if e != 0 {
+			fail("rt_sigaction: %v", e)
+		}
+		fallsBack(-1, "has a handler that is not Go's")
+		var now [4]uint64
+		unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(unix.SIGWINCH), 0, uintptr(unsafe.Pointer(&now)), 8, 0, 0)
+		if now[0] != action[0] {
+			fail("the handler is no more")
+		}
+	},
 	"leaks": func() {
 		sampled(1000, func() { time.Sleep(200 * time.Millisecond) })
 		time.Sleep(50 * time.Millisecond)
@@ -239,6 +260,52 @@ var modes = map[string]func(){
 			fail("before: %d fds, %d threads, %d mappings, %d goroutines; after: %d, %d, %d, %d", fds, threads, maps, goroutines, fds2, threads2, maps2, goroutines2)
 		}
 	},
+}
+
+type sink struct{ samples int }
+
+func (*sink) Intern(tachyon.Frame) uint32   { return 0 }
+func (s *sink) Write(*tachyon.Sample) error { s.samples++; return nil }
+
+// fallsBack has the kernel refuse a system call and checks that the portable
+// source takes over, says why, and that nothing of the native one is left.
+func fallsBack(call int, why string) {
+	if call >= 0 {
+		filter := []unix.SockFilter{
+			{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0}, // seccomp_data.nr
+			{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: uint32(call), Jf: 1},
+			{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)},
+			{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
+		}
+		prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+		runtime.LockOSThread()
+		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+			fail("prctl: %v", err)
+		}
+		if _, _, e := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog))); e != 0 {
+			fail("seccomp: %v", e)
+		}
+		runtime.UnlockOSThread()
+	}
+	_, _, maps, goroutines := inventory()
+	k := &sink{}
+	s, err := sampler.Start(sampler.Config{Budget: 50}, k)
+	if err != nil {
+		fail("Start: %v", err)
+	}
+	time.Sleep(200 * time.Millisecond)
+	if err := s.Stop(); err != nil {
+		fail("Stop: %v", err)
+	}
+	st := s.Stats()
+	if st.Source != "portable" || !strings.Contains(st.Reason, why) || k.samples == 0 {
+		fail("%s because %q, %d samples", st.Source, st.Reason, k.samples)
+	}
+	fmt.Println(st.Source, "because", st.Reason)
+	time.Sleep(20 * time.Millisecond)
+	if _, _, maps2, goroutines2 := inventory(); maps2 > maps+12 || goroutines2 > goroutines {
+		fail("before: %d mappings, %d goroutines; after: %d, %d", maps, goroutines, maps2, goroutines2)
+	}
 }
 
 func inventory() (fds, threads, maps, goroutines int) {

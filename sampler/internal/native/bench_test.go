@@ -1,0 +1,129 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gotach/profiler/sampler/internal/source"
+)
+
+// park starts n goroutines that wait 15 to 20 frames deep.
+func park(n int) (stop func()) {
+	ch := make(chan struct{})
+	var up, down sync.WaitGroup
+	up.Add(n)
+	down.Add(n)
+	var deep func(d int)
+	deep = func(d int) {
+		if d == 0 {
+			up.Done()
+			<-ch
+			return
+		}
+		deep(d - 1)
+	}
+	for i := range n {
+		go func() { deep(15 + i%6); down.Done() }()
+	}
+	up.Wait()
+	time.Sleep(10 * time.Millisecond)
+	return func() { close(ch); down.Wait() }
+}
+
+type discard struct{ *recorder }
+
+func (discard) Sample(*source.Sample) {}
+func (discard) LeafPC(uint64, bool)   {}
+
+// tickCosts measures whole ticks that visit every goroutine, on the tick's own
+// thread: first walks of all, then ticks that are spared those that have not run.
+func tickCosts(t testing.TB, n int) (walk, tick, profile time.Duration) {
+	defer park(n)()
+	runtime.GC() // stamps the goroutines that wait
+	s := New()
+	if err := s.Start(source.Config{Rate: 1, Budget: 100, Start: time.Now()}, discard{newRecorder()}); err != nil {
+		t.Fatal(err)
+	}
+	sh := s.s
+	s.ticker.arm(1 << 60)
+	close(s.quit)
+	<-s.done
+	s.quit, s.done = make(chan struct{}), make(chan struct{})
+	close(s.done)
+	defer s.Stop()
+	s.drain.pass()
+	// The handler is called like GoroutineProfile, again and again, on this thread,
+	// which it then takes for its own.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	tid := sh.tid
+	defer func() { sh.tid = tid }()
+	sh.tid = uint64(unix.Gettid())
+	sh.period = uint64(time.Hour)
+	sh.quota, sh.visitLimit = 1<<40, ^uint64(0)
+	median := func(count int, before, f func()) time.Duration {
+		all := make([]time.Duration, count)
+		for i := range all {
+			before()
+			start := time.Now()
+			f()
+			all[i] = time.Since(start)
+		}
+		slices.Sort(all)
+		return all[count/2]
+	}
+	onTick := func() {
+		storeRelease(uintptr(unsafe.Pointer(&sh.tail)), sh.head) // as the drain does
+		callTick(sh.base(), 0, 0, 0)
+	}
+	count := max(15, min(2000, 2_000_000/n))
+	walk = median(15, s.drain.roster.unsee, onTick)
+	for range n/5000 + 2 {
+		onTick() // the ring holds 10,000 walks or so
+	}
+	tick = median(count, func() {}, onTick)
+	records := make([]runtime.StackRecord, n+100)
+	profile = median(max(9, min(200, count)), func() {}, func() { runtime.GoroutineProfile(records) })
+	return walk, tick, profile
+}
+
+// TestTickCost holds the promise that a tick is far cheaper than a goroutine profile.
+func TestTickCost(t *testing.T) {
+	for _, n := range []int{10, 1000, 10000, 100000} {
+		if n > 10000 && testing.Short() {
+			continue
+		}
+		walk, spare, profile := tickCosts(t, n)
+		ratio := float64(profile) / float64(spare)
+		t.Logf("%6d goroutines: walk %v, tick %v, GoroutineProfile %v, 1/%.0f", n, walk, spare, profile, ratio)
+		least := 30.0
+		if n == 10 {
+			least = 15
+		}
+		if ratio < least {
+			t.Errorf("a tick with %d goroutines costs 1/%.1f of a GoroutineProfile, not 1/%.0f", n, ratio, least)
+		}
+	}
+}
+
+func BenchmarkTick(b *testing.B) {
+	for _, n := range []int{10, 1000, 10000, 100000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			for b.Loop() {
+				walk, spare, profile := tickCosts(b, n)
+				b.ReportMetric(float64(walk), "walk-ns")
+				b.ReportMetric(float64(spare), "tick-ns")
+				b.ReportMetric(float64(profile), "goroutineprofile-ns")
+			}
+		})
+	}
+}
