@@ -69,6 +69,7 @@ func tickCosts(t testing.TB, n int) (walk, tick, profile time.Duration) {
 	defer func() { sh.tid = tid }()
 	sh.tid = uint64(unix.Gettid())
 	sh.period = uint64(time.Hour)
+	readClock(sh)
 	sh.quota, sh.visitLimit = 1<<40, ^uint64(0)
 	median := func(count int, before, f func()) time.Duration {
 		all := make([]time.Duration, count)

@@ -62,8 +62,8 @@ func handle(info, ctx uintptr) uintptr {
 func onTick(base, _, _, _ uintptr) uintptr {
 	s := at(base)
 	start := cycles()
-	s.before = s.now
-	s.now = monotonic(s)
+	now := monotonic(s)
+	s.before, s.now = s.now, now
 	rearm(s)
 	s.ticks++
 	s.write = s.head
@@ -97,33 +97,57 @@ func onTick(base, _, _, _ uintptr) uintptr {
 // each tick is one. Deadlines are absolute, so that lateness does not add up;
 // ticks that are late by more than a period are lost.
 //
+// The call is dear beside the rest of a tick, so it is made at every second one: the
+// timer's interval is the time to the tick after the next.
+//
 //go:nosplit
 //go:norace
 //go:nocheckptr
 func rearm(s *shared) {
+	if s.armed != 0 {
+		s.armed = 0
+		return
+	}
+	first, second := step(s), step(s)
+	if s.deadline += first; s.deadline <= s.now {
+		s.deadline = s.now + first
+	}
+	s.spec[0], s.spec[1] = second/1e9, second%1e9
+	s.spec[2], s.spec[3] = s.deadline/1e9, s.deadline%1e9
+	s.deadline += second
+	s.armed = 1
+	rawSyscall(unix.SYS_TIMER_SETTIME, uintptr(s.timer), unix.TIMER_ABSTIME, uintptr(unsafe.Pointer(&s.spec)), 0, 0, 0)
+}
+
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func step(s *shared) uint64 {
 	x := s.random // xorshift64
 	x ^= x << 13
 	x ^= x >> 7
 	x ^= x << 17
 	s.random = x
-	step := s.period/2 + (x>>32)*s.period>>32
-	s.deadline += step
-	if s.deadline <= s.now {
-		s.deadline = s.now + step
-	}
-	s.spec[0], s.spec[1] = 0, 0
-	s.spec[2], s.spec[3] = s.deadline/1e9, s.deadline%1e9
-	rawSyscall(unix.SYS_TIMER_SETTIME, uintptr(s.timer), unix.TIMER_ABSTIME, uintptr(unsafe.Pointer(&s.spec)), 0, 0, 0)
+	return s.period/2 + (x>>32)*s.period>>32
 }
 
-// monotonic reads CLOCK_MONOTONIC, the clock of Go's monotonic times.
+// monotonic returns the time on CLOCK_MONOTONIC, the clock of Go's monotonic
+// times. From here the kernel would have to be asked; most times the cycle counter
+// tells, of which the drain takes a reading now and then.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
 func monotonic(s *shared) uint64 {
-	rawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_MONOTONIC, uintptr(unsafe.Pointer(&s.clock)), 0, 0, 0, 0)
-	return s.clock[0]*1e9 + s.clock[1]
+	c := uintptr(unsafe.Pointer(&s.clocks)) + uintptr(loadAcquire(uintptr(unsafe.Pointer(&s.clockAt)))&1)*unsafe.Sizeof(clock{})
+	if passed := cycles() - load64(c+8); passed < load64(c+24) {
+		if now := load64(c) + passed*load64(c+16)>>32; now > s.now {
+			return now
+		}
+		return s.now + 1
+	}
+	rawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_MONOTONIC, uintptr(unsafe.Pointer(&s.timespec)), 0, 0, 0, 0)
+	return s.timespec[0]*1e9 + s.timespec[1]
 }
 
 // room makes n contiguous words of the ring available, or says that the drain

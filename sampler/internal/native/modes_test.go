@@ -93,6 +93,7 @@ func TestUnknownVersion(t *testing.T) {
 // TestWrongLayout has each offset that is read lie elsewhere: the self-check notices, or
 // what is read does not matter where the program is.
 func TestWrongLayout(t *testing.T) {
+	others := goleak.IgnoreCurrent()
 	right, err := layoutOf(New().version)
 	if err != nil {
 		t.Fatal(err)
@@ -132,11 +133,12 @@ func TestWrongLayout(t *testing.T) {
 		}
 	}
 	delete(layouts, "go0.0")
-	goleak.VerifyNone(t)
+	goleak.VerifyNone(t, others)
 }
 
 // TestTwice starts a source while another one runs.
 func TestTwice(t *testing.T) {
+	others := goleak.IgnoreCurrent()
 	session(t, source.Config{}, func() {
 		if err := New().Start(source.Config{Rate: 100, Budget: 1, Start: time.Now()}, newRecorder()); err == nil {
 			t.Error("two sources run")
@@ -144,7 +146,7 @@ func TestTwice(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 	})
 	session(t, source.Config{}, func() { time.Sleep(100 * time.Millisecond) })
-	goleak.VerifyNone(t)
+	goleak.VerifyNone(t, others)
 }
 
 // TestNoStopTheWorld counts the pauses during a session.

@@ -62,6 +62,7 @@ type shared struct {
 	head     uint64 // of the ring, words written
 	write    uint64 // head that is not published yet
 	deadline uint64 // of the timer, ns
+	armed    uint64 // 1: the timer fires once more by itself
 	now      uint64 // time of this tick
 	before   uint64 // time of the tick before
 	random   uint64
@@ -86,14 +87,25 @@ type shared struct {
 	// What visit found, for walkParked.
 	seenStatus, seenM, seenGoid uint64
 
-	info    [16]uint64 // siginfo for rt_tgsigqueueinfo
-	spec    [4]uint64  // itimerspec
-	clock   [2]uint64  // timespec
-	scratch [scratchWords]uint64
+	// The clock: two readings, of which clockAt is the present one.
+	clockAt uint64
+	clocks  [2]clock
+
+	info     [16]uint64 // siginfo for rt_tgsigqueueinfo
+	spec     [4]uint64  // itimerspec
+	timespec [2]uint64
+	scratch  [scratchWords]uint64
 
 	// The drain's.
 	pinLabels  [1 + maxLabels + maxLabelBytes/8]uint64
 	pinScratch [scratchWords]uint64
+}
+
+// clock is a reading of the cycle counter beside CLOCK_MONOTONIC, and what the
+// counter is worth; it serves for most cycles after it.
+type clock struct {
+	ns, cycles  uint64
+	scale, most uint64 // scale is ns a cycle, 32.32 bits
 }
 
 // Records in the ring. The first word is kind | words<<8 | status<<32 |

@@ -313,6 +313,14 @@ func (st *stacks) complete(r record) ([]uint64, bool) {
 			}
 			if caller != 0 && isReturn(caller) {
 				pcs = append(pcs, caller)
+				// morestack, which has no frame, is called by functions before they
+				// have theirs.
+				if delta, ok := st.table.spDelta(uintptr(caller) - 1); ok && delta == 0 && st.pc(caller).name != "runtime.goexit" {
+					if ctxLR != 0 || st.leaf(pc) != leafAtSP || !isReturn(r[headSP1]) {
+						return nil, false
+					}
+					pcs = append(pcs, r[headSP1])
+				}
 			}
 		}
 		exact, leaf = false, false

@@ -178,13 +178,11 @@ func (w *witness) waits() {
 func (w *witness) waitHere() { w.inlined() }
 
 // inlined is small enough for the compiler to inline.
-func (w *witness) inlined() {
-	w.waitIn = functions()
-	w.block()
-}
+func (w *witness) inlined() { w.block() }
 
 //go:noinline
 func (w *witness) block() {
+	w.waitIn = functions()
 	w.up <- struct{}{}
 	<-w.stop
 }
@@ -257,7 +255,7 @@ func (c *checker) Sample(s *source.Sample) {
 	switch s.Goroutine {
 	case c.waitID:
 		switch {
-		case len(names) < 2 || names[0] != "[chan receive]" || !slices.Equal(names[2:], c.waitIn):
+		case len(names) == 0 || names[0] != "[chan receive]" || !slices.Equal(names[1:], c.waitIn):
 			c.err = fmt.Errorf("a waiting goroutine's stack reads %q instead of %q", names, c.waitIn)
 		case c.told.Parent != c.parent || c.told.CreatedBy == "":
 			c.err = fmt.Errorf("a goroutine created by goroutine %d reads as created by %q in %d", c.parent, c.told.CreatedBy, c.told.Parent)
