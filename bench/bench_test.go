@@ -1,0 +1,177 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestMain(m *testing.M) {
+	if isChild() {
+		os.Exit(child())
+	}
+	os.Exit(m.Run())
+}
+
+// hasNative says whether gotach's native source exists here.
+func hasNative() bool {
+	return runtime.GOOS == "linux" && (runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64")
+}
+
+// TestTable has each profiler measured for a moment and looks whether the table is
+// whole. How much is in its cells depends on the machine and is not looked at, but
+// for the stops of the world, which tell the profilers apart.
+func TestTable(t *testing.T) {
+	var out, progress strings.Builder
+	err := bench(&out, &progress, []string{"-goroutines=1200", "-pairs=1", "-window=300ms", "-settle=50ms", "-budget=100"})
+	if err != nil && hasNative() {
+		t.Fatalf("%v\n%s", err, progress.String())
+	}
+	text := out.String()
+	if !strings.HasPrefix(text, "<!-- bench -->\n"+runtime.Version()+" ") || !strings.HasSuffix(text, "\n<!-- /bench -->\n") {
+		t.Errorf("no marks around\n%s", text)
+	}
+	found := make(map[string]map[string]string)
+	for line := range strings.Lines(text) {
+		cells := strings.Split(strings.Trim(line, "| \n"), " | ")
+		if len(cells) == len(header) && cells[0] != header[0] {
+			row := make(map[string]string)
+			for i, c := range cells {
+				row[header[i]] = c
+			}
+			found[row["profiler"]] = row
+		}
+	}
+	for _, k := range profilers {
+		if k.name == "gotach, native" && !hasNative() {
+			continue
+		}
+		row := found[k.name]
+		if row == nil || row["goroutines"] != "1,200" {
+			t.Errorf("no row of %s beside 1,200 goroutines", k.name)
+			continue
+		}
+		for _, column := range header {
+			if missing := row[column] == "–" || row[column] == ""; missing != tellsNot(k, column) {
+				t.Errorf("%s of %s is %q", column, k.name, row[column])
+			}
+		}
+		stops := row["stops/s"] != "0"
+		if want := k.name != "gotach, native" && !k.inCPU; stops != want {
+			t.Errorf("%s stops the world %s times a second", k.name, row["stops/s"])
+		}
+	}
+	if t.Failed() {
+		t.Log(text)
+	}
+}
+
+// tellsNot says which cells have no figure.
+func tellsNot(k profilerKind, column string) bool {
+	switch column {
+	case "look":
+		return k.stopsTwice || k.inCPU || k.name == "gotach, portable" || k.name == "gotach, native" && !hasTimerThreads()
+	case "CPU":
+		return k.inCPU || runtime.GOOS != "linux"
+	case "gap p50", "gap p99":
+		return k.stopsTwice || k.inCPU
+	case "written/s":
+		return k.name == "fgprof's loop" || k.name == "GoroutineProfile" || k.name == "Stack"
+	case "memory":
+		return runtime.GOOS != "linux"
+	}
+	return false
+}
+
+func hasTimerThreads() bool {
+	_, err := os.Stat("/proc/self/timers")
+	return err == nil
+}
+
+func TestUsage(t *testing.T) {
+	for _, args := range []string{"-goroutines=ten", "-goroutines=0", "-pairs=0", "-profilers=perf", "-no-such-flag", "more"} {
+		if err := bench(io.Discard, io.Discard, []string{args}); err == nil {
+			t.Errorf("no error of %s", args)
+		}
+	}
+}
+
+func TestWithin(t *testing.T) {
+	at := func(s int64) time.Time { return time.Unix(s, 0) }
+	all := trace{ticks: []time.Time{at(1), at(2), at(4), at(5)}, looks: []time.Duration{1, 2, 4, 5}, samples: []int{1, 2, 4, 5}}
+	in := all.within(at(2), at(5))
+	if got := fmt.Sprint(len(in.ticks), in.looks, in.samples); got != "2 [2ns 4ns] [2 4]" {
+		t.Error(got)
+	}
+	if in := all.within(at(6), at(9)); len(in.ticks) != 0 || in.looks == nil {
+		t.Errorf("%+v", in)
+	}
+}
+
+func TestQuantile(t *testing.T) {
+	v := []float64{4, 1, 3, 2, 5}
+	for q, want := range map[float64]float64{0: 1, 0.25: 2, 0.5: 3, 0.99: 4.96, 1: 5} {
+		if got := quantile(v, q); math.Abs(got-want) > 1e-9 {
+			t.Errorf("quantile %v is %v, want %v", q, got, want)
+		}
+	}
+	if v[0] != 4 || !math.IsNaN(quantile(nil, 0.5)) {
+		t.Error("it sorts in place, or knows the median of nothing")
+	}
+}
+
+func TestCells(t *testing.T) {
+	nan := math.NaN()
+	reference := row{Setting: Setting{Profiler: "GoroutineProfile", Goroutines: 100_000}, Look: 130e-3}
+	r := row{
+		Setting: Setting{Profiler: "gotach, native", Goroutines: 100_000}, Asked: 1000,
+		Look: 1.3e-3, CPU: 12.34e-6, Seen: 0.5, RSS: 100 << 20,
+		Reached: 0.998, Gap: [2]float64{1e-3, nan}, Slowdown: [3]float64{-0.001, 0.004, 0.02},
+		Stops: 0.001, Written: 2048,
+	}
+	want := "100,000|gotach, native|1000|1.30 ms (1/100), of 50 %|12.3 µs|99.8 %|1.00 ms|–|0.4 % (-0.1…2.0)|1|2.00 KB|100 MB (1.02 KB each)"
+	if got := strings.Join(r.cells([]row{reference, r}), "|"); got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+}
+
+// BenchmarkProfilers measures each row once, in less time than the command takes.
+func BenchmarkProfilers(b *testing.B) {
+	for _, n := range []int{10, 1000, 10_000, 100_000} {
+		for _, k := range profilers {
+			if k.name == "gotach, native" && !hasNative() {
+				continue
+			}
+			b.Run(fmt.Sprintf("%s/goroutines=%d", strings.ReplaceAll(k.name, ", ", "-"), n), func(b *testing.B) {
+				var r row
+				for range b.N {
+					var err error
+					r, err = run(Setting{Profiler: k.name, Goroutines: n, Rate: 1000, Budget: 1, Pairs: 3, Window: time.Second, Settle: time.Second / 2})
+					if err != nil {
+						b.Fatal(err)
+					}
+				}
+				report := func(v float64, unit string) {
+					if !math.IsNaN(v) {
+						b.ReportMetric(v, unit)
+					}
+				}
+				report(0, "ns/op") // of the whole measurement: not shown
+				report(r.Look*1e9, "look-ns")
+				report(r.CPU*1e9, "cpu-ns/tick")
+				report(100*r.Reached, "ticks-%")
+				report(r.Gap[0]*1e9, "gap-p50-ns")
+				report(r.Gap[1]*1e9, "gap-p99-ns")
+				report(100*r.Slowdown[1], "slowdown-%")
+				report(r.Stops, "stops/s")
+				report(r.Written, "B/s")
+				report(r.RSS, "rss-B")
+			})
+		}
+	}
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"compress/flate"
+	"fmt"
+	"io"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// park starts n goroutines that wait 15 to 20 frames deep, on some sixty different
+// paths, for a channel, a select or a lock, until the process ends. It returns
+// when they wait, and after a garbage collection.
+func park(n int) error {
+	var (
+		ready      sync.WaitGroup
+		never, nor = make(chan int), make(chan int)
+		lock       sync.Mutex
+		others     = runtime.NumGoroutine()
+	)
+	lock.Lock()
+	ready.Add(n)
+	for i := range n {
+		wait := func() { <-never }
+		switch i % 3 {
+		case 1:
+			wait = func() {
+				select {
+				case <-never:
+				case <-nor:
+				}
+			}
+		case 2:
+			wait = lock.Lock
+		}
+		go left(13+i%6, i*2654435761>>16, func() {
+			ready.Done()
+			wait()
+		})
+	}
+	ready.Wait()
+	time.Sleep(100 * time.Millisecond) // they have said so just before they wait
+	runtime.GC()
+	if got := runtime.NumGoroutine() - others; got != n {
+		return fmt.Errorf("%d of %d goroutines wait", got, n)
+	}
+	return nil
+}
+
+// left and right call each other and themselves depth times, on the path that
+// the bits of path say, and then f.
+//
+//go:noinline
+func left(depth, path int, f func()) int {
+	var pad [8]int
+	pad[depth&7] = path
+	switch {
+	case depth == 0:
+		f()
+	case path&3 == 0:
+		pad[1] += right(depth-1, path>>1, f)
+	default:
+		pad[2] += left(depth-1, path>>1, f)
+	}
+	return pad[0] + pad[1]
+}
+
+//go:noinline
+func right(depth, path int, f func()) int {
+	var pad [8]int
+	pad[depth&7] = path
+	switch {
+	case depth == 0:
+		f()
+	case path&3 == 1:
+		pad[1] += left(depth-1, path>>1, f)
+	default:
+		pad[2] += right(depth-1, path>>1, f)
+	}
+	return pad[0] + pad[2]
+}
+
+// load is a goroutine for each P that compresses blocks of text.
+type load struct {
+	done []counter
+}
+
+// counter has a cache line of its own, so that the goroutines do not slow each other.
+type counter struct {
+	blocks atomic.Int64
+	_      [120]byte
+}
+
+// startLoad starts a load that runs until the process ends.
+func startLoad() *load {
+	l := &load{done: make([]counter, runtime.GOMAXPROCS(0))}
+	for i := range l.done {
+		go l.work(&l.done[i])
+	}
+	return l
+}
+
+func (l *load) work(c *counter) {
+	var text []byte
+	for i := range 400 {
+		text = strconv.AppendInt(append(text, " item "...), int64(i*i*7919%100003), 10)
+	}
+	w, err := flate.NewWriter(io.Discard, flate.BestSpeed)
+	if err != nil {
+		panic(err) // of the level, which is a constant
+	}
+	for {
+		w.Reset(io.Discard)
+		w.Write(text)
+		w.Close()
+		c.blocks.Add(1)
+	}
+}
+
+// blocks returns how many blocks were compressed so far.
+func (l *load) blocks() (n int64) {
+	for i := range l.done {
+		n += l.done[i].blocks.Load()
+	}
+	return n
+}

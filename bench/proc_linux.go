@@ -1,0 +1,64 @@
+package main
+
+import (
+	"bytes"
+	"math"
+	"os"
+	"regexp"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// processCPU returns the CPU time that the process has used.
+func processCPU() time.Duration {
+	var ts unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &ts) != nil {
+		return 0
+	}
+	return time.Duration(ts.Nano())
+}
+
+var timerThread = regexp.MustCompile(`notify: signal/tid\.(\d+)`)
+
+// timerThreads returns the threads that POSIX timers of this process signal.
+func timerThreads() (tids []int) {
+	b, err := os.ReadFile("/proc/self/timers")
+	if err != nil {
+		return nil // the kernel may be built without it
+	}
+	for _, m := range timerThread.FindAllSubmatch(b, -1) {
+		if tid, err := strconv.Atoi(string(m[1])); err == nil {
+			tids = append(tids, tid)
+		}
+	}
+	return tids
+}
+
+// threadCPU returns the CPU time that a thread of the process has used.
+func threadCPU(tid int) time.Duration {
+	var ts unix.Timespec
+	// MAKE_THREAD_CPUCLOCK(tid, CPUCLOCK_SCHED) of the kernel's posix-timers_types.h.
+	if unix.ClockGettime(int32(^tid<<3|6), &ts) != nil {
+		return 0
+	}
+	return time.Duration(ts.Nano())
+}
+
+// residentBytes returns how much memory of the process is resident.
+func residentBytes() float64 {
+	b, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return math.NaN()
+	}
+	fields := bytes.Fields(b)
+	if len(fields) < 2 {
+		return math.NaN()
+	}
+	pages, err := strconv.ParseFloat(string(fields[1]), 64)
+	if err != nil {
+		return math.NaN()
+	}
+	return pages * float64(os.Getpagesize())
+}

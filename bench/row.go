@@ -1,0 +1,238 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"slices"
+	"time"
+)
+
+// Setting says what a process measures.
+type Setting struct {
+	Profiler   string
+	Goroutines int
+	Rate       int           // ticks a second, of profilers that can be told
+	Budget     float64       // of gotach beside the load
+	Pairs      int           // of windows with and without the profiler
+	Window     time.Duration // how long each is
+	Settle     time.Duration // between the start of a session and its window
+}
+
+// row is what it found; the package comment says what the figures mean. NaN
+// stands for what this profiler, or this system, does not tell.
+type row struct {
+	Setting
+	Asked int // ticks a second that the profiler was asked for
+
+	Look float64 // s
+	CPU  float64 // s
+	Seen float64 // share of the goroutines that a tick saw when those were measured
+	RSS  float64 // bytes
+
+	Reached    float64    // share of the ticks asked
+	Counted    float64    // the same of the whole session, as gotach's metadata have it, at worst; of others 1
+	Gap        [2]float64 // s: p50, p99
+	Slowdown   [3]float64 // share: lower quartile, median, upper quartile
+	Stops      float64    // a second
+	StopsTotal float64
+	Written    float64 // bytes a second
+}
+
+// measure runs in a process of its own, which is good for nothing else afterwards.
+func measure(s Setting) (row, error) {
+	r := row{Setting: s}
+	i := slices.IndexFunc(profilers, func(k profilerKind) bool { return k.name == s.Profiler })
+	if i < 0 {
+		return r, fmt.Errorf("no profiler %q", s.Profiler)
+	}
+	kind := profilers[i]
+	r.Asked = kind.rate
+	if r.Asked == 0 {
+		r.Asked = s.Rate
+	}
+	if err := park(s.Goroutines); err != nil {
+		return r, err
+	}
+	if err := r.alone(kind); err != nil {
+		return r, err
+	}
+	err := r.loaded(kind, startLoad())
+	return r, err
+}
+
+// alone measures what a tick that looks at all goroutines costs.
+func (r *row) alone(kind profilerKind) error {
+	// gotach's native source sees a million goroutines a second with ease.
+	rate := max(1, min(r.Asked, 1_000_000/r.Goroutines))
+	debug.FreeOSMemory()
+	before, idle, begin := residentBytes(), processCPU(), time.Now()
+	time.Sleep(r.Window)
+	idle = (processCPU() - idle) * time.Second / time.Since(begin) // in a second
+
+	s, err := kind.start(rate, 100)
+	if err != nil {
+		return err
+	}
+	most := before
+	watch := func(d time.Duration) {
+		for begin := time.Now(); time.Since(begin) < d; {
+			time.Sleep(d / 10)
+			most = max(most, residentBytes())
+		}
+	}
+	// gotach begins with few goroutines a tick and sees more at each.
+	watch(r.Settle + 40*time.Second/time.Duration(rate))
+	threads := timerThreads()
+	cpu, ticker, stops, from := processCPU(), sum(threads, threadCPU), stopsOfTheWorld(), time.Now()
+	watch(r.Window)
+	to := time.Now()
+	cpu, ticker, stops = processCPU()-cpu, sum(threads, threadCPU)-ticker, stopsOfTheWorld()-stops
+	t, err := s.stop()
+	if err != nil {
+		return err
+	}
+	t = t.within(from, to)
+
+	ticks := float64(len(t.ticks))
+	if kind.stopsTwice {
+		ticks = stops / 2
+	}
+	r.Look, r.CPU, r.Seen = math.NaN(), math.NaN(), 1
+	r.RSS = most - before
+	if kind.inCPU || ticks == 0 {
+		return nil
+	}
+	if cpu > 0 {
+		r.CPU = (cpu.Seconds() - idle.Seconds()*to.Sub(from).Seconds()) / ticks
+	}
+	switch {
+	case t.looks != nil:
+		slices.Sort(t.looks)
+		r.Look = t.looks[len(t.looks)/2].Seconds()
+	case ticker > 0:
+		r.Look = ticker.Seconds() / ticks
+	}
+	if t.samples != nil {
+		r.Seen = float64(sum(t.samples, func(n int) int { return n })) / ticks / float64(r.Goroutines)
+	}
+	return nil
+}
+
+// loaded measures a session beside a load, and the load beside a session.
+func (r *row) loaded(kind profilerKind, l *load) error {
+	var (
+		slowdown, gaps []float64
+		ticks, asked   float64
+		length, stops  float64
+		bytes, span    float64
+	)
+	r.Counted = 1
+	for pair := range r.Pairs {
+		var speed [2]float64 // without, with
+		for half := range 2 {
+			with := (pair+half)%2 == 0
+			runtime.GC()
+			if !with {
+				time.Sleep(r.Settle)
+				speed[0], _, _ = l.window(r.Window)
+				continue
+			}
+			begin := time.Now()
+			s, err := kind.start(r.Asked, r.Budget)
+			if err != nil {
+				return err
+			}
+			time.Sleep(r.Settle)
+			was := stopsOfTheWorld()
+			v, from, to := l.window(r.Window)
+			n := stopsOfTheWorld() - was
+			end := time.Now()
+			t, err := s.stop()
+			if err != nil {
+				return err
+			}
+			speed[1] = v
+			stops += n
+			length += to.Sub(from).Seconds()
+			bytes += float64(t.bytes)
+			if t.counted > 0 {
+				r.Counted = min(r.Counted, t.counted)
+			}
+			span += end.Sub(begin).Seconds()
+
+			switch in := t.within(from, to); {
+			case kind.stopsTwice:
+				ticks += n / 2
+				asked += float64(r.Asked) * to.Sub(from).Seconds()
+			case kind.inCPU:
+				ticks += float64(t.count)
+				asked += float64(r.Asked*runtime.GOMAXPROCS(0)) * end.Sub(begin).Seconds()
+			default:
+				ticks += float64(len(in.ticks))
+				asked += float64(r.Asked) * to.Sub(from).Seconds()
+				// The time before the first and after the last tick is no less a gap.
+				last := from
+				for _, at := range append(in.ticks, to) {
+					gaps = append(gaps, at.Sub(last).Seconds())
+					last = at
+				}
+			}
+		}
+		slowdown = append(slowdown, 1-speed[1]/speed[0])
+	}
+	r.Reached = ticks / asked
+	r.Gap = [2]float64{quantile(gaps, 0.5), quantile(gaps, 0.99)}
+	r.Slowdown = [3]float64{quantile(slowdown, 0.25), quantile(slowdown, 0.5), quantile(slowdown, 0.75)}
+	r.Stops, r.StopsTotal = stops/length, stops
+	r.Written = bytes / span
+	return nil
+}
+
+// window returns the load's blocks a second for some time from now on.
+func (l *load) window(d time.Duration) (speed float64, from, to time.Time) {
+	from = time.Now()
+	n := l.blocks()
+	time.Sleep(d)
+	n = l.blocks() - n
+	to = time.Now()
+	return float64(n) / to.Sub(from).Seconds(), from, to
+}
+
+// stopsOfTheWorld returns how often the world was stopped so far for other
+// reasons than garbage collection.
+func stopsOfTheWorld() float64 {
+	s := []metrics.Sample{{Name: "/sched/pauses/total/other:seconds"}}
+	metrics.Read(s)
+	if s[0].Value.Kind() != metrics.KindFloat64Histogram {
+		return math.NaN()
+	}
+	n := uint64(0)
+	for _, c := range s[0].Value.Float64Histogram().Counts {
+		n += c
+	}
+	return float64(n)
+}
+
+// quantile returns the value that a share q of v is below, interpolated; NaN if there is none.
+func quantile(v []float64, q float64) float64 {
+	if len(v) == 0 {
+		return math.NaN()
+	}
+	v = slices.Sorted(slices.Values(v))
+	at := q * float64(len(v)-1)
+	i := int(at)
+	if i+1 == len(v) {
+		return v[i]
+	}
+	return v[i] + (at-float64(i))*(v[i+1]-v[i])
+}
+
+func sum[T any, N int | time.Duration](s []T, of func(T) N) (n N) {
+	for _, e := range s {
+		n += of(e)
+	}
+	return n
+}
