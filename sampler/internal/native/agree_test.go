@@ -305,6 +305,8 @@ func TestAgreesWithStack(t *testing.T) {
 }
 
 func TestMain(m *testing.M) {
+	// qemu-user does not know process_vm_readv; what runs under it reads plainly.
+	plainReads = os.Getenv("GOTACH_PLAIN_READS") == "1"
 	if name := os.Getenv("GOTACH_NATIVE_CHILD"); name != "" {
 		children[name]()
 		os.Exit(0)

@@ -101,6 +101,13 @@ func store64(addr uintptr, v uint64) {
 //go:nosplit
 //go:norace
 //go:nocheckptr
+func store8(addr uintptr, v uint8) {
+	*(*uint8)(*(*unsafe.Pointer)(unsafe.Pointer(&addr))) = v
+}
+
+//go:nosplit
+//go:norace
+//go:nocheckptr
 func store32(addr uintptr, v uint32) {
 	*(*uint32)(*(*unsafe.Pointer)(unsafe.Pointer(&addr))) = v
 }

@@ -84,7 +84,16 @@ func copyLabels(base, p, dst, scratch uintptr) uintptr {
 	if bytes > maxLabelBytes {
 		return 1
 	}
-	if iovs > 0 {
+	if s.plain != 0 {
+		to := dst + 8 + uintptr(n)*8
+		for i := uintptr(0); i < uintptr(iovs); i++ {
+			from := uintptr(load64(list + i*16))
+			for size := uintptr(load64(list + i*16 + 8)); size > 0; size-- {
+				store8(to, load8(from))
+				to, from = to+1, from+1
+			}
+		}
+	} else if iovs > 0 {
 		store64(scratch, uint64(dst+8+uintptr(n)*8))
 		store64(scratch+8, bytes)
 		r := rawSyscall(unix.SYS_PROCESS_VM_READV, uintptr(s.pid), scratch, 1, list, uintptr(iovs), 0)
@@ -103,6 +112,12 @@ func copyLabels(base, p, dst, scratch uintptr) uintptr {
 //go:norace
 //go:nocheckptr
 func vmRead(s *shared, addr, dst, n, scratch uintptr) bool {
+	if s.plain != 0 {
+		for i := uintptr(0); i < n; i += 8 {
+			store64(dst+i, load64(addr+i))
+		}
+		return true
+	}
 	store64(scratch, uint64(dst))
 	store64(scratch+8, uint64(n))
 	store64(scratch+16, uint64(addr))

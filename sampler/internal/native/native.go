@@ -174,6 +174,9 @@ func (n *Source) share(l *layout) error {
 	s.off, s.system = l.offsets, l.system
 	s.ring, s.chunks, s.procs = base+sizes[1], base+sizes[2], base+sizes[3]
 	s.slots, s.pins = base+sizes[4], base+sizes[5]
+	if plainReads {
+		s.plain = 1
+	}
 	s.pid, s.signal = uint64(os.Getpid()), uint64(n.signal)
 	id := sessions.Add(1)
 	s.tag = 0x6774<<48 | id

@@ -39,6 +39,7 @@ type shared struct {
 	signal     uint64
 	tag        uint64 // marks our signals
 	timer      uint64
+	plain      uint64 // plainReads
 	period     uint64 // ns
 	tornAfter  uint64 // cycles that a walk may take
 	visitLimit uint64 // cycles that a tick may visit parked goroutines
