@@ -30,7 +30,7 @@ func TestJournalCost(t *testing.T) {
 	defer runtime.UnlockOSThread()
 	for _, name := range []string{"big", "interp"} {
 		p := newTape(t, name, Document)
-		const n = 200_000
+		const n = 100_000
 		var plays [2]*player
 		var took [2][]time.Duration
 		for i := range plays {
@@ -44,7 +44,7 @@ func TestJournalCost(t *testing.T) {
 			p.intern(w)
 			plays[i] = &player{w: w, frames: p.frames}
 		}
-		for round := range 20 {
+		for round := range 60 {
 			for i, play := range plays {
 				begin := threadTime(t)
 				if err := play.play(p.at, round*n, n); err != nil {

@@ -140,11 +140,12 @@ func (w *Writer) pendingRoom(t *thread, size int) {
 		w.err = err
 		return
 	}
-	if n := copy(s.Data, t.pending); n > 0 {
+	data := s.Data()
+	if n := copy(data, t.pending); n > 0 {
 		w.j.Move(&t.slot, &s, n)
 	}
 	w.j.Release(t.slot)
-	t.slot, t.pending = s, s.Data[:len(t.pending)]
+	t.slot, t.pending = s, data[:len(t.pending)]
 }
 
 // logString adds a string to the journal's table.

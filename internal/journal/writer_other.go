@@ -9,7 +9,7 @@ import "os"
 type Writer struct{}
 
 // A Slot holds a thread's pending repeats.
-type Slot struct{ Data []byte }
+type Slot struct{}
 
 // Create returns ErrUnsupported.
 func Create(string, Head) (*Writer, error) { return nil, ErrUnsupported }
@@ -27,6 +27,7 @@ func (*Writer) Slot(int) (Slot, error)      { return Slot{}, nil }
 func (*Writer) Release(Slot)                {}
 func (*Writer) Begin(*Slot, uint64, uint32) {}
 func (*Writer) Move(_, _ *Slot, _ int)      {}
+func (*Slot) Data() []byte                  { return nil }
 func (*Slot) Used(int)                      {}
 func (*Writer) Sync() error                 { return nil }
 func (*Writer) Remove() error               { return nil }

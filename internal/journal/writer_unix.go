@@ -51,11 +51,22 @@ type class struct{ open []*page } // those with a free slot
 
 // A Slot holds a thread's pending repeats.
 type Slot struct {
-	Data []byte // its memory, all of it
 	h    *slotHeader
-	id   uint64
 	page *page
 }
+
+// Data returns the slot's memory, all of it.
+func (s *Slot) Data() []byte {
+	return unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(s.h), slotHead)), s.page.head().kind)
+}
+
+// at returns where the slot is in its page.
+func (s *Slot) at() int {
+	return int(uintptr(unsafe.Pointer(s.h)) - uintptr(unsafe.Pointer(&s.page.b[0])))
+}
+
+// id is what commit words know a slot by.
+func (s *Slot) id() uint64 { return uint64(s.page.off+int64(s.at())) >> 3 }
 
 type slotHeader struct {
 	thread      uint64
@@ -189,7 +200,7 @@ func (j *Writer) Commit(length int, s *Slot) {
 		store(j.commit, w)
 		return
 	}
-	store(j.commit, w|s.id<<lengthBits)
+	store(j.commit, w|s.id()<<lengthBits)
 	store(&s.h.used, 0)
 	store(j.commit, w)
 }
@@ -323,12 +334,7 @@ func (j *Writer) Slot(size int) (Slot, error) {
 	if len(p.free) == 0 {
 		c.open = c.open[:len(c.open)-1]
 	}
-	return Slot{
-		Data: p.b[at+slotHead : at+slotHead+size : at+slotHead+size],
-		h:    (*slotHeader)(unsafe.Pointer(&p.b[at])),
-		id:   uint64(p.off+int64(at)) >> 3,
-		page: p,
-	}, nil
+	return Slot{(*slotHeader)(unsafe.Pointer(&p.b[at])), p}, nil
 }
 
 // Release gives a slot back, and what it holds up.
@@ -337,11 +343,11 @@ func (j *Writer) Release(s Slot) {
 		return
 	}
 	store(&s.h.used, 0)
-	p, c := s.page, j.slots[len(s.Data)]
+	p, c := s.page, j.slots[int(s.page.head().kind)]
 	if len(p.free) == 0 {
 		c.open = append(c.open, p)
 	}
-	p.free = append(p.free, int(int64(s.id<<3)-p.off))
+	p.free = append(p.free, s.at())
 	if p.used--; p.used == 0 {
 		c.open = slices.DeleteFunc(c.open, func(q *page) bool { return p == q })
 		store(&p.head().kind, kindFree)
