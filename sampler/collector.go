@@ -92,6 +92,18 @@ func (c *collector) err() error {
 
 func (c *collector) Frame(f tachyon.Frame) uint32 { return c.sink.Intern(f) }
 
+// Batch calls f, in which a source tells what one look has shown.
+func (c *collector) Batch(f func()) {
+	b, ok := c.sink.(interface{ Batch(func()) error })
+	if !ok {
+		f()
+		return
+	}
+	if err := b.Batch(f); err != nil {
+		c.Fail(err)
+	}
+}
+
 func (c *collector) Goroutine(g source.Goroutine) {
 	if k := c.known[g.ID]; k != nil {
 		// The runtime's finalizer goroutine and those that C calls in on come

@@ -70,6 +70,10 @@ type player struct {
 	asFrames bool
 	took     time.Duration
 
+	batchOf    int // samples that writeBatch writes
+	writeBatch func()
+	err        error
+
 	batch  [64]Sample
 	ids    [64 * tachyon.MaxDepth]uint32
 	stacks [64 * tachyon.MaxDepth]Frame
@@ -92,25 +96,38 @@ func (p *player) play(source func(int) Sample, first, n int) error {
 			s.Stack = ids
 			p.batch[i] = s
 		}
-		used = 0
 		begin := time.Now()
-		for i := range p.batch[:m] {
-			s := &p.batch[i]
-			var err error
-			if p.asFrames {
-				err = p.w.WriteFrames(s, p.stacks[used:used+len(s.Stack)])
-				used += len(s.Stack)
-			} else {
-				err = p.w.Write(s)
-			}
-			if err != nil {
-				return err
-			}
+		if err := p.w.Batch(p.write(m)); err != nil {
+			return err
 		}
 		p.took += time.Since(begin)
 		first, n = first+m, n-m
 	}
 	return nil
+}
+
+// write returns a function that writes the first n samples of the batch.
+func (p *player) write(n int) func() {
+	if p.batchOf == n {
+		return p.writeBatch
+	}
+	p.batchOf = n
+	p.writeBatch = func() {
+		used := 0
+		for i := range p.batch[:n] {
+			s := &p.batch[i]
+			if p.asFrames {
+				p.err = p.w.WriteFrames(s, p.stacks[used:used+len(s.Stack)])
+				used += len(s.Stack)
+			} else {
+				p.err = p.w.Write(s)
+			}
+			if p.err != nil {
+				return
+			}
+		}
+	}
+	return p.writeBatch
 }
 
 // bench plays a source after so many samples that went before the clock starts,

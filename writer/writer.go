@@ -97,6 +97,7 @@ type Writer struct {
 	j           *journal.Writer // of the file being written; may be nil
 	provisional []provisional
 	finished    bool // the file has its header
+	guarded     bool // in Batch
 
 	samples uint64 // of the file being written, pending ones too
 	limit   uint64 // how many samples a file can take
@@ -234,13 +235,22 @@ func (w *Writer) internLogged(f *Frame) uint32 {
 // Write adds a sample whose stack is given as ids from Intern. Of a stack
 // deeper than 256 the innermost 256 frames are kept. The sample stays the
 // caller's.
-func (w *Writer) Write(s *Sample) (err error) {
+func (w *Writer) Write(s *Sample) error {
 	if w.err != nil {
 		return w.err
 	}
-	if w.j != nil {
-		defer w.fault(debug.SetPanicOnFault(true), &err)
+	if w.j != nil && !w.guarded {
+		return w.writeGuarded(s)
 	}
+	return w.write(s)
+}
+
+func (w *Writer) writeGuarded(s *Sample) (err error) {
+	defer w.fault(debug.SetPanicOnFault(true), &err)
+	return w.write(s)
+}
+
+func (w *Writer) write(s *Sample) error {
 	stack := s.Stack
 	if len(stack) > tachyon.MaxDepth {
 		stack = stack[:tachyon.MaxDepth]
@@ -259,13 +269,22 @@ func (w *Writer) Write(s *Sample) (err error) {
 // s.Stack is ignored. It is fastest when the strings of a frame stay the same
 // ones (in memory) from sample to sample. It keeps those of new frames, as
 // Intern does. The sample and the slice stay the caller's.
-func (w *Writer) WriteFrames(s *Sample, stack []Frame) (err error) {
+func (w *Writer) WriteFrames(s *Sample, stack []Frame) error {
 	if w.err != nil {
 		return w.err
 	}
-	if w.j != nil {
-		defer w.fault(debug.SetPanicOnFault(true), &err)
+	if w.j != nil && !w.guarded {
+		return w.writeFramesGuarded(s, stack)
 	}
+	return w.writeFrames(s, stack)
+}
+
+func (w *Writer) writeFramesGuarded(s *Sample, stack []Frame) (err error) {
+	defer w.fault(debug.SetPanicOnFault(true), &err)
+	return w.writeFrames(s, stack)
+}
+
+func (w *Writer) writeFrames(s *Sample, stack []Frame) error {
 	if len(stack) > tachyon.MaxDepth {
 		stack = stack[:tachyon.MaxDepth]
 	}

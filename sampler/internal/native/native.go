@@ -303,7 +303,7 @@ func (n *Source) pass() {
 	tid := unix.Gettid()
 	before := threadCPU(tid)
 	readClock(n.s)
-	n.drain.pass()
+	source.Batch(n.drain.out, n.drain.pass)
 	spent := threadCPU(tid) - before
 	runtime.UnlockOSThread()
 	s := n.s

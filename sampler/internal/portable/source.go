@@ -162,7 +162,7 @@ func (s *Source) tick(procs int) time.Duration {
 	}
 	s.dropped.Add(lost.dropped)
 	s.torn.Add(lost.torn)
-	s.snapshot.emit(at, procs, rand.IntN)
+	source.Batch(s.out, func() { s.snapshot.emit(at, procs, rand.IntN) })
 	s.resize(n)
 	return printed*time.Duration(procs) + watch.took() - printed + restart
 }

@@ -58,6 +58,17 @@ type Out interface {
 	Fail(error)
 }
 
+// Batch calls f, in which a source calls out for all that one look has shown.
+// If out has a method Batch it is that which calls f, and may end it by a panic
+// that it recovers itself; it then counts as failed.
+func Batch(out Out, f func()) {
+	if b, ok := out.(interface{ Batch(func()) }); ok {
+		b.Batch(f)
+		return
+	}
+	f()
+}
+
 // Stats says how a source is doing.
 type Stats struct {
 	TicksAsked   int64         // that the rate asks for so far
