@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// count opens a finished file and counts its samples.
+// count opens a file and counts its samples. Only one that is unfinished may have a journal.
 func count(t *testing.T, path string) (n int) {
 	t.Helper()
 	r, err := reader.Open(path)
@@ -34,6 +34,9 @@ func count(t *testing.T, path string) (n int) {
 		t.Fatal(err)
 	}
 	defer r.Close()
+	if _, err := os.Stat(path + ".journal"); (err == nil) != r.Unfinished() {
+		t.Errorf("the file is unfinished: %v; its journal: %v", r.Unfinished(), err)
+	}
 	for _, err := range r.Samples() {
 		if err != nil {
 			t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/recovery"
 )
 
 // children are programs that import auto. Each says "ready" when it can be
@@ -98,13 +99,17 @@ func run(t *testing.T, name, out string, sig syscall.Signal, wrap ...string) res
 	return result{output.String(), cmd.ProcessState.Sys().(syscall.WaitStatus), stderr.String()}
 }
 
-func finished(t *testing.T, path string) {
+// readable reads a file, which must be finished or not.
+func readable(t *testing.T, path string, finished bool) {
 	t.Helper()
 	r, err := reader.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
+	if r.Unfinished() == finished {
+		t.Errorf("the file is finished: %v, want %v", !r.Unfinished(), finished)
+	}
 	for _, err := range r.Samples() {
 		if err != nil {
 			t.Fatal(err)
@@ -126,6 +131,7 @@ func TestSignals(t *testing.T) {
 		{"handles", syscall.SIGINT, true},
 		{"ignores", syscall.SIGTERM, false},
 		{"waits", syscall.SIGHUP, false},
+		{"waits", syscall.SIGKILL, false},
 		{"returns", 0, true},
 	} {
 		t.Run(fmt.Sprintf("%s %v", tc.child, tc.sig), func(t *testing.T) {
@@ -137,11 +143,12 @@ func TestSignals(t *testing.T) {
 			if profiled.stderr != plain.stderr {
 				t.Errorf("on stderr: %s", profiled.stderr)
 			}
-			if tc.finished {
-				finished(t, out)
-			} else if r, err := reader.Open(out); err == nil {
-				r.Close()
-				t.Error("the file is finished, though the program was never stopped")
+			readable(t, out, tc.finished)
+			if !tc.finished {
+				if _, err := recovery.Finish(out); err != nil {
+					t.Fatal(err)
+				}
+				readable(t, out, true)
 			}
 		})
 	}
@@ -154,7 +161,7 @@ func TestInheritedIgnore(t *testing.T) {
 	if r.state.ExitStatus() != 7 || r.output != "got terminated\n" {
 		t.Errorf("exit %d, prints %q", r.state.ExitStatus(), r.output)
 	}
-	finished(t, out)
+	readable(t, out, true)
 }
 
 // Without PROFILE_OUT nothing is started and no file is made.
