@@ -88,7 +88,7 @@ func TestFromTachyon(t *testing.T) {
 		t.Errorf("%d samples, %d goroutines, %v, every %v, of %q", p.Samples, p.Goroutines, p.Duration, p.Interval, p.Program)
 	}
 	if got := p.Start.UnixMicro(); got != start {
-		t.Errorf("start %d, want %d", got, start)
+		t.Errorf("start %d, want %d", got, int64(start))
 	}
 	if wall, cpu := p.Total(); wall != 10500*time.Microsecond || cpu != 3500*time.Microsecond {
 		t.Errorf("total %v, %v", wall, cpu)
