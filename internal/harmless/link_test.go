@@ -1,0 +1,160 @@
+package harmless
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The profiler starts in the tests as it does in any program that imports auto:
+// in an init function, when PROFILE_OUT is set. The file goes into the external
+// test package, since the profiler itself imports some of the packages under test.
+const hookFile = `package %s
+
+import (
+	"os"
+	"testing"
+
+	"github.com/gotach/profiler/auto"
+)
+
+func init() {
+	testing.GotachAtEnd = func() {
+		if err := auto.Stop(); err != nil {
+			os.Stderr.WriteString("gotach: " + err.Error() + "\n")
+		}
+	}
+}
+`
+
+// auto finishes its file only when asked to. Many packages have a TestMain that
+// exits by itself, so what asks is package testing: every M.Run ends in after,
+// or would not end in a verdict.
+const (
+	testingAfter  = "\nfunc (m *M) after() {\n"
+	testingHooked = "\nvar GotachAtEnd func()\n" + testingAfter + "\tif GotachAtEnd != nil {\n\t\tGotachAtEnd()\n\t}\n"
+)
+
+// A pkg is one package under test, built both ways.
+type pkg struct {
+	path, dir       string
+	plain, profiled string // the test binaries
+}
+
+// build fetches the suite's module and builds its test binaries.
+func build(t *testing.T, s suite) []pkg {
+	t.Helper()
+	work := t.TempDir()
+	module := filepath.Join(work, "module")
+	switch path, version, _ := strings.Cut(s.module, "@"); {
+	case s.module == "":
+		if err := os.Mkdir(module, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(module, "go.mod"), "module harmless\n\ngo 1.25.0\n")
+	case version == "":
+		if err := os.CopyFS(module, os.DirFS(path)); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		// A copy, because the module cache is read-only and tests write beside
+		// themselves, and because internal packages are the main module's only.
+		if err := os.CopyFS(module, os.DirFS(download(t, s.module))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	checkout, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The module's requirements and ours, the higher of each; both binaries are
+	// built with them.
+	command(t, module, "go", "mod", "edit", "-toolchain=none",
+		"-require=github.com/gotach/profiler@v0.0.0", "-replace=github.com/gotach/profiler="+checkout)
+
+	goroot := strings.TrimSpace(command(t, module, "go", "env", "GOROOT"))
+	testingFile := filepath.Join(goroot, "src", "testing", "testing.go")
+	src, err := os.ReadFile(testingFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Count(src, []byte(testingAfter)) != 1 {
+		t.Fatalf("%s has no method after of M, to hook into", testingFile)
+	}
+	hooked := write(t, filepath.Join(work, "testing.go"), strings.Replace(string(src), testingAfter, testingHooked, 1))
+
+	list := command(t, module, "go", append([]string{"list", "-mod=mod", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Name}} {{.Dir}}{{end}}"}, s.pkgs...)...)
+	var pkgs []pkg
+	for line := range strings.Lines(list) {
+		var p pkg
+		var name string
+		if _, err := fmt.Sscan(line, &p.path, &name, &p.dir); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		base := filepath.Join(work, strings.ReplaceAll(p.path, "/", "_"))
+		overlay, err := json.Marshal(map[string]map[string]string{"Replace": {
+			filepath.Join(p.dir, "zz_gotach_test.go"): write(t, base+"_test.go", fmt.Sprintf(hookFile, name+"_test")),
+			testingFile: hooked,
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.plain, p.profiled = base+".plain.test", base+".profiled.test"
+		test := []string{"test", "-mod=mod", "-vet=off", "-c"}
+		command(t, module, "go", append(test, "-o", p.profiled, "-overlay", write(t, base+".json", string(overlay)), p.path)...)
+		command(t, module, "go", append(test, "-o", p.plain, p.path)...)
+		pkgs = append(pkgs, p)
+	}
+	if len(pkgs) == 0 {
+		t.Fatalf("no tests in %s %v", s.module, s.pkgs)
+	}
+	return pkgs
+}
+
+// download returns the module's directory in the module cache.
+func download(t *testing.T, module string) string {
+	t.Helper()
+	var got struct{ Dir, Error string }
+	out := command(t, t.TempDir(), "go", "mod", "download", "-json", module)
+	if err := json.Unmarshal([]byte(out), &got); err != nil || got.Dir == "" {
+		t.Fatalf("go mod download %s: %v %s", module, err, got.Error)
+	}
+	return got.Dir
+}
+
+// offline are the words of the go command when it cannot reach a module proxy.
+var offline = []string{"dial tcp", "module lookup disabled by GOPROXY=off", "i/o timeout", "no such host"}
+
+// command returns what a command prints. Where it fails for want of a network
+// the test is skipped, or fails if GOTACH_REQUIRE_PEERS=1, as in CI.
+func command(t *testing.T, dir, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false", "GOWORK=off", "PWD="+dir)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		said := stdout.String() + stderr.String()
+		for _, words := range offline {
+			if strings.Contains(said, words) && os.Getenv("GOTACH_REQUIRE_PEERS") != "1" {
+				t.Skipf("no module proxy: %s", strings.TrimSpace(said))
+			}
+		}
+		t.Fatalf("%s: %v\n%s", cmd, err, said)
+	}
+	return stdout.String()
+}
+
+func write(t *testing.T, path, content string) string {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}

@@ -1,0 +1,203 @@
+package harmless
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gotach/profiler/internal/tachyon"
+	"github.com/gotach/profiler/reader"
+)
+
+// An outcome is what is compared of a run.
+type outcome struct {
+	end     string            // "exit status 1", "signal: segmentation fault"
+	verdict map[string]string // of each test: pass, fail, skip; "" if it has none
+}
+
+// run is one run of a test binary.
+type run struct {
+	outcome
+	pid    int
+	log    string // the file of its output
+	took   time.Duration
+	killed bool
+}
+
+// start runs a test binary to its end. What it prints goes into the file log.
+func start(t *testing.T, s suite, p pkg, binary, log string, env ...string) run {
+	t.Helper()
+	args := []string{"-test.v=test2json", "-test.count=1", "-test.timeout=" + s.timeout.String()}
+	if !s.long {
+		args = append(args, "-test.short")
+	}
+	if s.run != "" {
+		args = append(args, "-test.run="+s.run)
+	}
+	if s.skip != "" {
+		args = append(args, "-test.skip="+s.skip)
+	}
+	out, err := os.Create(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	cmd := exec.Command(binary, args...)
+	cmd.Dir = p.dir
+	cmd.Stdout, cmd.Stderr = out, out
+	// As `go test` runs them, and with no setting of ours but those in env.
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(kv string) bool {
+		return strings.HasPrefix(kv, "PROFILE_") || strings.HasPrefix(kv, "GOTACH_") || strings.HasPrefix(kv, "GOFLAGS=")
+	})
+	cmd.Env = append(append(cmd.Env, "PWD="+p.dir), env...)
+	begin := time.Now()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r := run{pid: cmd.Process.Pid, log: log}
+	// -test.timeout works as long as the runtime does; the stacks that SIGQUIT
+	// prints tell of what does not.
+	quit := time.AfterFunc(s.timeout+30*time.Second, func() {
+		_ = cmd.Process.Signal(syscall.SIGQUIT)
+		time.Sleep(10 * time.Second)
+		_ = cmd.Process.Kill()
+	})
+	err = cmd.Wait()
+	r.killed = !quit.Stop()
+	r.took = time.Since(begin)
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	r.end = cmd.ProcessState.String()
+	r.verdict = verdicts(t, p, log)
+	return r
+}
+
+// verdicts has the go command read the output of a test binary.
+func verdicts(t *testing.T, p pkg, log string) map[string]string {
+	t.Helper()
+	in, err := os.Open(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	cmd := exec.Command("go", "tool", "test2json", "-p", p.path)
+	cmd.Stdin = in
+	events, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("test2json: %v", err)
+	}
+	v := map[string]string{}
+	for line := range bytes.Lines(events) {
+		var e struct{ Action, Test string }
+		if err := json.Unmarshal(line, &e); err != nil {
+			t.Fatalf("test2json: %q: %v", line, err)
+		}
+		switch e.Action {
+		case "run":
+			v[e.Test] = ""
+		case "pass", "fail", "skip":
+			if e.Test != "" {
+				v[e.Test] = e.Action
+			}
+		}
+	}
+	return v
+}
+
+// diff says in what two runs differ, "" if in nothing.
+func diff(plain, profiled outcome) string {
+	var b strings.Builder
+	if plain.end != profiled.end {
+		fmt.Fprintf(&b, "ends with %q, without the profiler with %q\n", profiled.end, plain.end)
+	}
+	names := maps.Clone(plain.verdict)
+	maps.Copy(names, profiled.verdict)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		was, ran := plain.verdict[name]
+		is, runs := profiled.verdict[name]
+		if was != is || ran != runs {
+			fmt.Fprintf(&b, "%s: %q (run: %v), without the profiler %q (run: %v)\n", name, is, runs, was, ran)
+		}
+	}
+	return b.String()
+}
+
+// sampled checks the profile and returns what it says of the session.
+func sampled(path string) (*tachyon.Session, error) {
+	r, err := reader.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	m, err := r.Metadata()
+	if err != nil {
+		return nil, err
+	}
+	if m == nil || m.Session == nil {
+		return nil, errors.New("nothing is said of the session")
+	}
+	st := m.Session
+	if st.Source != "native" || st.Rate != 1000 {
+		return nil, fmt.Errorf("source %s at %d Hz", st.Source, st.Rate)
+	}
+	if st.Samples == 0 || st.TicksReached == 0 {
+		return nil, fmt.Errorf("%d samples, %d ticks", st.Samples, st.TicksReached)
+	}
+	n := int64(0)
+	for _, err := range r.Samples() {
+		if err != nil {
+			return nil, err
+		}
+		n++
+	}
+	if n < st.Samples {
+		return nil, fmt.Errorf("%d samples where the session counts %d", n, st.Samples)
+	}
+	return st, nil
+}
+
+// tail is the end of a log, and of the first sign of a crash in it.
+func tail(log string) string {
+	b, err := os.ReadFile(log)
+	if err != nil {
+		return err.Error()
+	}
+	const most = 6000
+	out := ""
+	for _, sign := range []string{"\nfatal error: ", "\nSIG", "\npanic: ", "\nruntime: ", "\nunexpected fault"} {
+		if i := bytes.Index(b, []byte(sign)); i >= 0 {
+			out += string(b[i:min(len(b), i+most)]) + "\n…\n"
+			break
+		}
+	}
+	return out + string(b[max(0, len(b)-most):])
+}
+
+// logDir is where the output of runs goes.
+func logDir(t *testing.T) string {
+	if d := os.Getenv("GOTACH_HARMLESS_LOGS"); d != "" {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	return t.TempDir()
+}
+
+func clean(dir string) {
+	left, _ := filepath.Glob(filepath.Join(dir, "*.tach*"))
+	for _, f := range left {
+		_ = os.Remove(f)
+	}
+}

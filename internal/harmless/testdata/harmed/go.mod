@@ -1,0 +1,3 @@
+module harmed
+
+go 1.25.0
