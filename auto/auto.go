@@ -19,7 +19,10 @@ import (
 	"github.com/gotach/profiler"
 )
 
-var session *profiler.Session // nil without PROFILE_OUT
+var (
+	session  *profiler.Session // nil without PROFILE_OUT
+	endWatch = func() {}       // of signals
+)
 
 func init() {
 	if os.Getenv("PROFILE_OUT") == "" {
@@ -27,10 +30,15 @@ func init() {
 	}
 	session = profiler.Start()
 	if session.Err() == nil {
-		stopOnSignal()
+		endWatch = stopOnSignal()
 	}
 }
 
-// Stop ends the session, if there is one, and finishes its file. It may be
-// called several times and from any goroutine.
-func Stop() error { return session.Stop() }
+// Stop ends the session, if there is one, and finishes its file; nothing of it is
+// left running, and signals are the program's alone. It may be called several
+// times and from any goroutine.
+func Stop() error {
+	err := session.Stop()
+	endWatch()
+	return err
+}

@@ -49,6 +49,17 @@ var children = map[string]func(){
 		defer Stop()
 		fmt.Println("ready")
 	},
+	"stops": func() { // and is signalled later
+		if err := Stop(); err != nil {
+			fmt.Println(err)
+		}
+		stacks := make([]byte, 1<<20)
+		if stacks = stacks[:runtime.Stack(stacks, true)]; strings.Contains(string(stacks), "stopOnSignal") {
+			fmt.Printf("%s\n", stacks)
+		}
+		fmt.Println("ready")
+		time.Sleep(time.Minute)
+	},
 	"idle": func() {
 		fmt.Println("ready")
 		fmt.Println("goroutines", runtime.NumGoroutine(), "session", session != nil)
@@ -132,6 +143,7 @@ func TestSignals(t *testing.T) {
 		{"ignores", syscall.SIGTERM, false},
 		{"waits", syscall.SIGHUP, false},
 		{"waits", syscall.SIGKILL, false},
+		{"stops", syscall.SIGTERM, true},
 		{"returns", 0, true},
 	} {
 		t.Run(fmt.Sprintf("%s %v", tc.child, tc.sig), func(t *testing.T) {

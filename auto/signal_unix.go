@@ -5,13 +5,15 @@ package auto
 import (
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 )
 
 // stopOnSignal ends the session at the first SIGINT or SIGTERM and then lets
 // the signal do what it would have done without us. A signal that the program
-// was told to ignore (nohup, a shell's background job) stays ignored.
-func stopOnSignal() {
+// was told to ignore (nohup, a shell's background job) stays ignored. The
+// returned function ends the watch and waits until it has ended.
+func stopOnSignal() (end func()) {
 	var signals []os.Signal
 	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		if !signal.Ignored(sig) {
@@ -19,17 +21,36 @@ func stopOnSignal() {
 		}
 	}
 	if len(signals) == 0 {
-		return // Notify without signals would mean all of them
+		return func() {} // Notify without signals would mean all of them
 	}
 	got := make(chan os.Signal, 1)
 	signal.Notify(got, signals...)
+	quit, ended := make(chan struct{}), make(chan struct{})
 	go func() {
-		sig := (<-got).(syscall.Signal)
+		defer close(ended)
+		var sig os.Signal
+		select {
+		case sig = <-got:
+		case <-quit:
+			select {
+			case sig = <-got: // it came before the watch was ended, and was kept from the program
+			default:
+				return
+			}
+		}
 		_ = session.Stop() // logged there
 		signal.Stop(got)
-		if handled, known := handledElsewhere(sig); known && handled {
+		if handled, known := handledElsewhere(sig.(syscall.Signal)); known && handled {
 			return // the program got it at the same moment as we did
 		}
-		_ = syscall.Kill(syscall.Getpid(), sig)
+		_ = syscall.Kill(syscall.Getpid(), sig.(syscall.Signal))
 	}()
+	var once sync.Once
+	return func() {
+		once.Do(func() {
+			signal.Stop(got)
+			close(quit)
+		})
+		<-ended
+	}
 }
