@@ -151,7 +151,7 @@ func sampled(path string) (*tachyon.Session, error) {
 	if st.Source != "native" || st.Rate != 1000 {
 		return nil, fmt.Errorf("source %s at %d Hz", st.Source, st.Rate)
 	}
-	if st.Samples == 0 || st.TicksReached == 0 {
+	if st.TicksAsked > 50 && (st.Samples == 0 || st.TicksReached == 0) { // some packages are through in a millisecond
 		return nil, fmt.Errorf("%d samples, %d ticks", st.Samples, st.TicksReached)
 	}
 	n := int64(0)
