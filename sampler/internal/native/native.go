@@ -38,6 +38,7 @@ type Source struct {
 
 	quit, done chan struct{}
 	mute       bool // somebody took the signal away
+	broken     bool // the drain has panicked
 
 	mu    sync.Mutex // guards stats
 	stats source.Stats
@@ -278,6 +279,7 @@ func (n *Source) newDrain(l *layout, cfg source.Config, out source.Out) *drain {
 // loop is the drain's goroutine.
 func (n *Source) loop(up chan struct{}) {
 	defer close(n.done)
+	defer n.caught()
 	n.drain.own[currentGoid()] = true
 	close(up)
 	timer := time.NewTicker(drainEvery)
@@ -292,20 +294,24 @@ func (n *Source) loop(up chan struct{}) {
 			n.mute = true
 			n.s.quiet = 1
 			n.ticker.deleteTimer()
+			n.drain.out.Fail(fmt.Errorf("native: signal %d was given another handler", n.signal))
 		}
 		n.pass()
 	}
 }
 
+// caught keeps a panic of the drain, or of what is downstream, from the program: the
+// sampler is told and stops the source.
+func (n *Source) caught() {
+	if r := recover(); r != nil {
+		n.broken = true
+		n.drain.out.Fail(fmt.Errorf("native: %v", r))
+	}
+}
+
 // pass drains the ring once and sets what the next ticks may cost.
 func (n *Source) pass() {
-	runtime.LockOSThread()
-	tid := unix.Gettid()
-	before := threadCPU(tid)
-	readClock(n.s)
-	source.Batch(n.drain.out, n.drain.pass)
-	spent := threadCPU(tid) - before
-	runtime.UnlockOSThread()
+	spent := n.timed(func() { source.Batch(n.drain.out, n.drain.pass) })
 	s := n.s
 	n.budget.spend(s, n.drain, threadCPU(n.ticker.tid), spent)
 	storeRelease(uintptr(unsafe.Pointer(&s.quota)), n.budget.quota)
@@ -320,6 +326,17 @@ func (n *Source) pass() {
 	n.mu.Unlock()
 }
 
+// timed calls f and returns the CPU time that it took, in ns.
+func (n *Source) timed(f func()) uint64 {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	tid := unix.Gettid()
+	before := threadCPU(tid)
+	readClock(n.s)
+	f()
+	return threadCPU(tid) - before
+}
+
 // Stats says how sampling goes.
 func (n *Source) Stats() source.Stats {
 	n.mu.Lock()
@@ -332,8 +349,13 @@ func (n *Source) Stop() {
 	close(n.quit)
 	<-n.done
 	n.silence()
-	n.finishRing()
-	n.pass()
+	if !n.broken {
+		n.finishRing()
+		func() {
+			defer n.caught()
+			n.pass()
+		}()
+	}
 	n.release()
 	busy.Store(false)
 }
@@ -341,11 +363,8 @@ func (n *Source) Stop() {
 // silence ends the ticks and waits for the answers that are still due.
 func (n *Source) silence() {
 	storeRelease(uintptr(unsafe.Pointer(&n.s.quiet)), 1)
-	if !n.mute {
-		n.ticker.deleteTimer()
-	}
+	n.ticker.deleteTimer()
 	n.ticker.stop()
-	n.mute = true
 	for i := 0; i < 200 && n.pending(); i++ {
 		time.Sleep(time.Millisecond)
 	}
@@ -382,9 +401,7 @@ func (n *Source) finishRing() {
 // memory last, when no handler can be at work on it any more.
 func (n *Source) release() {
 	if n.ticker != nil {
-		if n.s.timer != 0 || n.ticker.timer != 0 {
-			n.ticker.deleteTimer()
-		}
+		n.ticker.deleteTimer()
 		n.ticker.stop()
 		n.ticker = nil
 	}

@@ -20,6 +20,7 @@ type ticker struct {
 	tid   int
 	goid  uint64
 	timer int32
+	timed bool // there is a timer; its id may be 0
 	done  chan struct{}
 }
 
@@ -88,6 +89,7 @@ func (t *ticker) createTimer(signal int, value uint64) error {
 	if e != 0 {
 		return fmt.Errorf("timer_create: %w", e)
 	}
+	t.timed = true
 	return nil
 }
 
@@ -101,7 +103,12 @@ func (t *ticker) arm(ns uint64) error {
 	return nil
 }
 
+// deleteTimer may be called again, when the id may be somebody else's.
 func (t *ticker) deleteTimer() {
+	if !t.timed {
+		return
+	}
+	t.timed = false
 	unix.RawSyscall(unix.SYS_TIMER_DELETE, uintptr(t.timer), 0, 0)
 }
 

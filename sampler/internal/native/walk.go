@@ -226,7 +226,11 @@ func recordStack(base, rec, ctx, _ uintptr) uintptr {
 			store64(rec, load64(rec)|flagSaved<<48)
 			store64(pcs+uintptr(n)*8, load64(g+s.off.gSchedPC))
 			// The caller, if it is morestack that we are in.
-			store64(rec+headFrame0*8, word(uintptr(load64(g+s.off.gSchedSP)), lo, hi))
+			caller := load64(g + s.off.gSchedLR)
+			if ctxLR == 0 {
+				caller = word(uintptr(load64(g+s.off.gSchedSP)), lo, hi)
+			}
+			store64(rec+headFrame0*8, caller)
 			n, _ = walk(pcs, n+1, uintptr(load64(g+s.off.gSchedBP)), lo, hi)
 		}
 	}
