@@ -36,7 +36,7 @@ func park(n int) error {
 		case 2:
 			wait = lock.Lock
 		}
-		go left(13+i%6, i*2654435761>>16, func() {
+		go left(13+i%6, int(uint32(i)*2654435761>>16), func() {
 			ready.Done()
 			wait()
 		})
