@@ -149,7 +149,11 @@ func (r *Reader) open(path string) error {
 	case err != nil && !errors.Is(err, io.EOF):
 		return r.ioError(0, err)
 	case head != [tachyon.HeaderSize]byte{}:
-		return r.openFinished()
+		err := r.openFinished()
+		if err != nil && path != "" && journal.Exists(path) && r.openUnfinished(path) == nil {
+			return nil // the header was the last to be written, and was not
+		}
+		return err
 	case path != "" && (n == tachyon.HeaderSize || journal.Exists(path)):
 		return r.openUnfinished(path)
 	case n == tachyon.HeaderSize:

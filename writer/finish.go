@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -112,7 +113,8 @@ func (w *Writer) end(err error) error {
 			err = cerr
 		}
 	}
-	if jerr := w.endJournal(w.finished); err == nil {
+	// A journal that cannot be deleted does no harm beside a finished file.
+	if jerr := w.endJournal(w.finished); err == nil && !errors.Is(jerr, os.ErrPermission) {
 		err = jerr
 	}
 	return err

@@ -229,10 +229,14 @@ func (j *Writer) putPoint(n uint64, p Point) {
 	ne.PutUint32(b[32:], open)
 }
 
+// Reserve makes a file longer and gives it the blocks for that. It is a variable
+// for tests of full disks.
+var Reserve = reserve
+
 // grow adds a chunk of pages.
 func (j *Writer) grow() error {
 	off := int64(len(j.chunks)) * chunkSize
-	if err := reserve(j.f, off, chunkSize); err != nil {
+	if err := Reserve(j.f, off, chunkSize); err != nil {
 		return err
 	}
 	b, err := unix.Mmap(int(j.f.Fd()), off, chunkSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)

@@ -1,0 +1,400 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd
+
+package writer
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/gotach/profiler/internal/journal"
+	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/recovery"
+)
+
+var update = flag.Bool("update", false, "write docs/faults.md anew")
+
+// The nth sample of a workload with stacks that change and stacks that stay.
+func numbered(n int, frames []Frame) (Sample, []Frame) {
+	thread := n % 7
+	depth, from := n/7%50, n/7*7919%200
+	if thread > 3 {
+		depth, from = 20, thread
+	}
+	return Sample{Thread: uint64(thread + 1), Time: uint64(n) * 100, Status: Status(n & 3)}, frames[from : from+depth]
+}
+
+var numberedFrames = func() (list []Frame) {
+	for i := range 300 {
+		list = append(list, Frame{File: fmt.Sprintf("file%d.go", i), Func: fmt.Sprintf("f%d", i), Line: int32(i)})
+	}
+	return list
+}()
+
+// feed writes samples from first on, up to n or the first error, and returns
+// how many there are now.
+func feed(w *Writer, first, n int) (int, error) {
+	for i := first; i < n; i++ {
+		s, stack := numbered(i, numberedFrames)
+		if err := w.WriteFrames(&s, stack); err != nil {
+			return i, err
+		}
+	}
+	return n, nil
+}
+
+// holds checks that a file is the first samples of the workload, and says how many.
+func holds(t testing.TB, path string) (n int, finished bool) {
+	t.Helper()
+	r, err := reader.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if _, err := r.VerifyChecksum(); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[uint64]int{}
+	for s, err := range r.Samples() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, stack := numbered(seen[s.Thread]*7+int(s.Thread)-1, numberedFrames)
+		seen[s.Thread]++
+		if s.Time != want.Time || s.Status != want.Status || !slices.EqualFunc(s.Stack, stack, func(id uint32, f Frame) bool { return r.Frames()[id] == f }) {
+			t.Fatalf("sample %d of thread %d is %+v, want %+v", seen[s.Thread], s.Thread, *s, want)
+		}
+		n++
+	}
+	for k := range 7 {
+		if got, want := seen[uint64(k+1)], (n-k+6)/7; got != want {
+			t.Fatalf("%d of %d samples are of thread %d, want %d", got, n, k+1, want)
+		}
+	}
+	return n, !r.Unfinished()
+}
+
+// A faulty file fails with an error, from its nth write on or once.
+type faulty struct {
+	*os.File
+	err    error
+	fail   int // which write; 0: none
+	once   bool
+	writes int
+}
+
+func (f *faulty) Write(p []byte) (int, error) {
+	f.writes++
+	if f.fail > 0 && (f.writes == f.fail || f.writes > f.fail && !f.once) {
+		n, _ := f.File.Write(p[:len(p)/2])
+		return n, &os.PathError{Op: "write", Path: f.Name(), Err: f.err}
+	}
+	return f.File.Write(p)
+}
+
+func createFaulty(t testing.TB, path string, o Options) (*Writer, *faulty) {
+	t.Helper()
+	w, err := Create(path, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &faulty{File: w.own}
+	w.f, w.out.f = f, f
+	return w, f
+}
+
+// Whichever write fails, once or from then on, with whatever error: no sample
+// that was taken is lost. Close finishes the file, or recovery does when the
+// disk is well again.
+func TestEveryWriteFailsWithJournal(t *testing.T) {
+	const samples = 30_000
+	for _, uncompressed := range []bool{false, true} {
+		path := filepath.Join(t.TempDir(), "x.tach")
+		w, f := createFaulty(t, path, Options{Uncompressed: uncompressed})
+		if n, err := feed(w, 0, samples); n != samples {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		writes := f.writes
+		if n, finished := holds(t, path); n != samples || !finished {
+			t.Fatal(n, finished)
+		}
+		for fail := 1; fail <= writes; fail++ {
+			for i, errno := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EIO} {
+				for _, once := range []bool{true, false} {
+					w, f := createFaulty(t, path, Options{Uncompressed: uncompressed})
+					f.err, f.fail, f.once = errno, fail, once
+					taken, err := feed(w, 0, samples)
+					if err != nil && !errors.Is(err, errno) {
+						t.Fatal(err)
+					}
+					if err := w.Close(); !errors.Is(err, errno) {
+						t.Fatalf("write %d of %d fails with %v: Close says %v", fail, writes, errno, err)
+					}
+					n, finished := holds(t, path)
+					if n != taken {
+						t.Fatalf("write %d of %d fails (once: %v): %d samples were taken, the file has %d", fail, writes, once, taken, n)
+					}
+					if !finished {
+						if _, err := recovery.Finish(path); err != nil {
+							t.Fatal(err)
+						}
+						if n, finished = holds(t, path); n != taken || !finished {
+							t.Fatalf("write %d of %d fails: %d samples were taken, %d recovered", fail, writes, taken, n)
+						}
+					}
+					if _, err := os.Stat(path + journal.Suffix); err == nil {
+						t.Fatal("the journal is still there")
+					}
+				}
+				if i == 0 && fail > 3 && fail < writes-3 {
+					break // one errno is as good as another in the middle
+				}
+			}
+		}
+	}
+}
+
+// faults is the table of docs/faults.md: what can go wrong, when, and what
+// comes of it, as the test sees it.
+var faults = []struct {
+	fault, moment string
+	run           func(t *testing.T, path string) string
+}{
+	{"disk full, quota used up, I/O error", "the file is made", atCreate(func(string) func() {
+		return failReserve(func(int64) bool { return true })
+	})},
+	{"disk full, quota used up, I/O error", "samples are written, once", writeFails(func(writes int) int { return 2 }, true)},
+	{"disk full, quota used up, I/O error", "samples are written, and from then on", writeFails(func(writes int) int { return 2 }, false)},
+	{"disk full, quota used up, I/O error", "the tables are written at the end", writeFails(func(writes int) int { return writes - 1 }, false)},
+	{"disk full, quota used up, I/O error", "the header is written at the end", writeFails(func(writes int) int { return writes }, false)},
+	{"disk full, quota used up, I/O error", "the journal has to grow", while(func(path string) func() {
+		return failReserve(func(off int64) bool { return off > 0 })
+	})},
+	{"the file is removed", "samples are written", while(func(path string) func() { os.Remove(path); return nil })},
+	{"the directory is removed", "samples are written", while(func(path string) func() { os.RemoveAll(filepath.Dir(path)); return nil })},
+	{"the file is replaced by another", "samples are written", while(func(path string) func() {
+		os.Remove(path)
+		os.WriteFile(path, []byte("another's"), 0o600)
+		return nil
+	})},
+	{"the journal is removed", "samples are written", while(func(path string) func() { os.Remove(path + journal.Suffix); return nil })},
+	{"the journal is truncated", "samples are written", while(func(path string) func() { os.Truncate(path+journal.Suffix, 0); return nil })},
+	{"permissions are taken away", "samples are written", while(func(path string) func() {
+		os.Chmod(path, 0)
+		os.Chmod(path+journal.Suffix, 0)
+		os.Chmod(filepath.Dir(path), 0o500)
+		return func() { os.Chmod(filepath.Dir(path), 0o700); os.Chmod(path, 0o600) }
+	})},
+	{"no more file descriptors", "the file is made", atCreate(func(string) func() { return noDescriptors() })},
+	{"no more file descriptors", "samples are written", while(func(string) func() { return noDescriptors() })},
+	{"another process writes the same file", "the file is made", atCreate(func(path string) func() {
+		w, err := Create(path, Options{})
+		if err != nil {
+			panic(err)
+		}
+		return func() { w.Close() }
+	})},
+	{"a symbolic link has the journal's name", "the file is made", atCreate(func(path string) func() {
+		os.WriteFile(filepath.Join(filepath.Dir(path), "victim"), []byte("precious"), 0o600)
+		os.Symlink("victim", path+journal.Suffix)
+		return nil
+	})},
+	{"the program is killed", "any", while(func(path string) func() { return nil }, abandon)},
+}
+
+// failReserve makes the disk full for journals.
+func failReserve(when func(off int64) bool) func() {
+	old := journal.Reserve
+	journal.Reserve = func(f *os.File, off, size int64) error {
+		if when(off) {
+			return os.NewSyscallError("fallocate", syscall.ENOSPC)
+		}
+		return old(f, off, size)
+	}
+	return func() { journal.Reserve = old }
+}
+
+// noDescriptors uses up what the process may open.
+func noDescriptors() func() {
+	var old syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &old); err != nil {
+		panic(err)
+	}
+	f, err := os.Open(os.DevNull)
+	if err != nil {
+		panic(err)
+	}
+	low := old
+	low.Cur = 3
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &low); err != nil {
+		panic(err)
+	}
+	return func() { syscall.Setrlimit(syscall.RLIMIT_NOFILE, &old); f.Close() }
+}
+
+// atCreate is a fault that is there when the file is made.
+func atCreate(begin func(path string) (end func())) func(*testing.T, string) string {
+	return func(t *testing.T, path string) string {
+		end := begin(path)
+		w, err := Create(path, Options{})
+		if end != nil {
+			defer end()
+		}
+		if err != nil {
+			return "no session: " + kindOf(err)
+		}
+		return finishAndTell(t, w, path, 1000, nil)
+	}
+}
+
+// writeFails is a fault of the nth of all writes.
+func writeFails(which func(writes int) int, once bool) func(*testing.T, string) string {
+	return func(t *testing.T, path string) string {
+		w, f := createFaulty(t, path+"0", Options{})
+		feed(w, 0, 30_000)
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		writes := f.writes
+		w, f = createFaulty(t, path, Options{})
+		f.err, f.fail, f.once = syscall.ENOSPC, which(writes), once
+		return finishAndTell(t, w, path, 30_000, nil)
+	}
+}
+
+// while is a fault that begins when some samples are written; more come after it.
+func while(begin func(path string) (end func()), end ...func(*Writer)) func(*testing.T, string) string {
+	return func(t *testing.T, path string) string {
+		w, err := Create(path, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := feed(w, 0, 15_000); err != nil {
+			t.Fatal(err)
+		}
+		undo := begin(path)
+		for i := range 40_000 { // goroutines nobody has seen, and their functions
+			if err := w.WriteFrames(&Sample{Thread: 1 << 40, Time: 1}, []Frame{{Func: fmt.Sprintf("a function with a name of some length %d", i)}}); err != nil {
+				break
+			}
+		}
+		if len(end) > 0 {
+			end[0](w)
+			return tell(t, nil, path)
+		}
+		err = w.Close()
+		if undo != nil {
+			undo()
+		}
+		return tell(t, err, path)
+	}
+}
+
+// abandon lets go of the files as the kernel does for a process that is killed.
+func abandon(w *Writer) {
+	w.own.Close()
+	w.j.Close()
+}
+
+func finishAndTell(t *testing.T, w *Writer, path string, samples int, _ func()) string {
+	warning := w.Warning()
+	taken, _ := feed(w, 0, samples)
+	err := w.Close()
+	s := tell(t, err, path)
+	if warning != nil {
+		s = "a warning that there is no journal; " + s
+	}
+	if err == nil && taken != samples {
+		t.Errorf("%d of %d samples were taken and Close says nothing", taken, samples)
+	}
+	return s
+}
+
+// tell says what became of a file, given Close's error.
+func tell(t *testing.T, err error, path string) string {
+	said := "no error"
+	if err != nil {
+		said = "the session's error is " + kindOf(err)
+	}
+	r, rerr := reader.Open(path)
+	if rerr != nil {
+		return said + "; no profile"
+	}
+	unfinished := r.Unfinished()
+	_, sumErr := r.VerifyChecksum()
+	r.Close()
+	if sumErr != nil {
+		t.Error(sumErr)
+	}
+	if !unfinished {
+		if err == nil {
+			return said + "; the file is whole"
+		}
+		return said + "; the file is whole up to then"
+	}
+	if _, err := recovery.Finish(path); err != nil {
+		t.Error(err)
+	}
+	return said + "; `gotach recover` finishes the file, with all up to then"
+}
+
+func kindOf(err error) string {
+	switch {
+	case errors.Is(err, syscall.ENOSPC):
+		return "the disk's"
+	case errors.Is(err, syscall.EMFILE):
+		return "that of too many open files"
+	case errors.Is(err, ErrBusy):
+		return "that another process is writing the file"
+	case errors.Is(err, errTruncated):
+		return "that the journal was truncated"
+	case errors.Is(err, os.ErrNotExist):
+		return "that the file was removed"
+	case strings.Contains(err.Error(), "replaced"):
+		return "that the file was replaced"
+	}
+	return err.Error()
+}
+
+// The table of faults in the docs is what happens.
+func TestFaultTable(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("# What can go wrong with the file, and what comes of it\n\n" +
+		"The program that is profiled goes on in all cases. An error is logged once, and\n" +
+		"`Session.Err` and `Stop` return it. The table is written by the test that tries\n" +
+		"each case: `go test ./writer -run TestFaultTable -update`.\n\n" +
+		"| fault | while | result |\n|---|---|---|\n")
+	for _, f := range faults {
+		dir := filepath.Join(t.TempDir(), "dir")
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		result := f.run(t, filepath.Join(dir, "x.tach"))
+		if v, err := os.ReadFile(filepath.Join(dir, "victim")); err == nil && string(v) != "precious" {
+			t.Errorf("%s: the link was followed", f.fault)
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", f.fault, f.moment, result)
+	}
+	const path = "../docs/faults.md"
+	if *update {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o777), os.WriteFile(path, []byte(b.String()), 0o666)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.String() != string(want) {
+		t.Errorf("the table is now:\n%s", b.String())
+	}
+}
