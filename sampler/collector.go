@@ -54,7 +54,8 @@ type goroutine struct {
 	ended       bool
 	revived     bool // seen again after its end, and not sampled since
 	seen        bool
-	full        bool // no more label spans for it
+	full        bool   // no more label spans for it
+	interpreter uint32 // of its samples
 	first, last time.Duration
 	labels      []tachyon.LabelSpan
 }
@@ -136,6 +137,9 @@ func (c *collector) Gone(id uint64) {
 	}
 	k.ended = true
 	c.alive(k, -1)
+	if k.seen && once(k.CreatedBy) {
+		c.forget(k)
+	}
 	switch {
 	case k.own || !k.seen:
 		delete(c.known, id)
@@ -147,6 +151,27 @@ func (c *collector) Gone(id uint64) {
 	default:
 		c.ended++
 		k.labels = slices.Clip(k.labels)
+	}
+}
+
+// once says of a goroutine, by the function that created it, that its id will
+// not come again. The runtime counts ids up for every go statement, but the
+// goroutines that it keeps for finalizers and for callbacks from C, which have no
+// creator or one in the runtime, end and begin under one id.
+func once(createdBy string) bool {
+	return createdBy != "" && !strings.HasPrefix(createdBy, "runtime.")
+}
+
+// forget lets a sink with a method Forget drop what it keeps of a goroutine.
+func (c *collector) forget(k *goroutine) {
+	f, ok := c.sink.(interface {
+		Forget(id uint64, interpreter uint32) error
+	})
+	if !ok || c.err() != nil {
+		return
+	}
+	if err := f.Forget(k.ID, k.interpreter); err != nil {
+		c.Fail(err)
 	}
 }
 
@@ -203,6 +228,9 @@ func (c *collector) Sample(s *source.Sample) {
 	}
 	if s.System {
 		c.sample.Interpreter = 1
+	}
+	if k != nil {
+		k.interpreter = c.sample.Interpreter
 	}
 	if err := c.sink.Write(&c.sample); err != nil {
 		c.Fail(err)

@@ -58,6 +58,11 @@ type Config struct {
 // Sink takes the samples. The sampler calls it from one goroutine at a time and
 // no more after Stop has returned. After Write's first error it is not called
 // again. A Sink must not call Stop.
+//
+// If it has a method Forget(id uint64, interpreter uint32) error, that is called
+// when a goroutine has ended whose id will not come again. If it has a method
+// Batch(func()) error, the calls for one tick come from a function that it is given;
+// its error is one of Write.
 type Sink interface {
 	// Intern returns the number by which samples name the frame.
 	Intern(tachyon.Frame) uint32

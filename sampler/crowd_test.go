@@ -1,0 +1,116 @@
+package sampler
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/gotach/profiler/internal/tachyon"
+	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/sampler/internal/source"
+	"github.com/gotach/profiler/writer"
+)
+
+// A service that starts goroutines without end stays as large as it was: what
+// collector and writer keep of those that ended is bounded. GOTACH_CROWD says
+// how many goroutines; ten million are a busy day.
+func TestCrowd(t *testing.T) {
+	n := 400_000
+	if v := os.Getenv("GOTACH_CROWD"); v != "" {
+		var err error
+		if n, err = strconv.Atoi(v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "x.tach")
+	start := time.Now()
+	w, err := writer.Create(path, writer.Options{Start: uint64(start.UnixMicro()), Interval: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newCollector(w, start)
+	var stack []uint32
+	for _, f := range []string{"serve", "handle", "read"} {
+		stack = append(stack, c.Frame(tachyon.Frame{Func: f}))
+	}
+	const alive = 100
+	var warm, warmJournal int64
+	for i := range n + alive {
+		now := time.Duration(i) * time.Microsecond
+		c.Batch(func() {
+			if i < n {
+				c.Goroutine(source.Goroutine{ID: uint64(i), Parent: 1, CreatedBy: "net/http.(*Server).Serve", CreatedAt: "server.go:1"})
+				for k := range time.Duration(3) {
+					c.Sample(&source.Sample{Goroutine: uint64(i), Time: now + k, Stack: stack})
+				}
+			}
+			if i >= alive {
+				c.Gone(uint64(i - alive))
+			}
+		})
+		if i == maxEnded+maxEnded/2 {
+			warm, warmJournal = heapInUse(), size(t, path+".journal")
+		}
+	}
+	grown := heapInUse() - warm
+	journal := size(t, path+".journal")
+	t.Logf("%d goroutines: %d bytes more than after %d, the journal %d, then %d", n, grown, maxEnded+maxEnded/2, warmJournal, journal)
+	if grown > 2<<20 || journal > warmJournal {
+		t.Errorf("the heap has grown by %d bytes, the journal from %d to %d", grown, warmJournal, journal)
+	}
+	if err := c.err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := reader.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	seen := make([]uint8, n)
+	for s, err := range r.Samples() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := c.base + s.Thread // µs
+		if s.Time != want || len(s.Stack) != 3 {
+			t.Fatalf("sample %+v of goroutine %d, want time %d", *s, s.Thread, want)
+		}
+		seen[s.Thread]++
+	}
+	for id, k := range seen {
+		if k != 3 {
+			t.Fatalf("%d samples of goroutine %d", k, id)
+		}
+	}
+}
+
+func heapInUse() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+func size(t *testing.T, path string) int64 {
+	fi, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fi.Size()
+}
+
+// The runtime's own goroutines come again under their ids, with right times.
+func TestForgetsNoneThatComeAgain(t *testing.T) {
+	for by, want := range map[string]bool{"": false, "runtime.createfing": false, "main.main": true, "runtimes.Go": true} {
+		if once(by) != want {
+			t.Errorf("once(%q) is %v", by, !want)
+		}
+	}
+}
