@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"runtime/pprof"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/felixge/fgprof"
@@ -134,8 +135,15 @@ func readTrace(path string) (t trace, err error) {
 func startFgprof(int, float64) (session, error) {
 	var out bytes.Buffer
 	stop := fgprof.Start(&out, fgprof.FormatPprof)
-	return ending(func() (trace, error) {
-		err := stop()
+	return ending(func() (t trace, err error) {
+		// After fewer than a tick in two seconds, as with very many goroutines, it
+		// divides by its rate rounded to 0. Then there is no profile.
+		defer func() {
+			if p := recover(); p != nil && !strings.Contains(fmt.Sprint(p), "divide by zero") {
+				panic(p)
+			}
+		}()
+		err = stop()
 		return trace{bytes: int64(out.Len())}, err
 	}), nil
 }
@@ -165,7 +173,7 @@ func startGoroutineProfile(rate int, _ float64) (session, error) {
 }
 
 func startStack(rate int, _ float64) (session, error) {
-	text := make([]byte, 64<<10)
+	text := make([]byte, 64<<10+runtime.NumGoroutine()<<10)
 	return tick(rate, func() {
 		for runtime.Stack(text, true) == len(text) {
 			text = make([]byte, 2*len(text))

@@ -67,6 +67,7 @@ func measure(s Setting) (row, error) {
 func (r *row) alone(kind profilerKind) error {
 	// gotach's native source sees a million goroutines a second with ease.
 	rate := max(1, min(r.Asked, 1_000_000/r.Goroutines))
+	window := max(r.Window, 30*time.Second/time.Duration(rate))
 	debug.FreeOSMemory()
 	before, idle, begin := residentBytes(), processCPU(), time.Now()
 	time.Sleep(r.Window)
@@ -87,7 +88,7 @@ func (r *row) alone(kind profilerKind) error {
 	watch(r.Settle + 40*time.Second/time.Duration(rate))
 	threads := timerThreads()
 	cpu, ticker, stops, from := processCPU(), sum(threads, threadCPU), stopsOfTheWorld(), time.Now()
-	watch(r.Window)
+	watch(window)
 	to := time.Now()
 	cpu, ticker, stops = processCPU()-cpu, sum(threads, threadCPU)-ticker, stopsOfTheWorld()-stops
 	t, err := s.stop()
