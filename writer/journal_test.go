@@ -398,3 +398,70 @@ func TestFaultTable(t *testing.T) {
 		t.Errorf("the table is now:\n%s", b.String())
 	}
 }
+
+// Links at the output's name lead to the user's own file, and the journal is
+// beside that; those of others are not followed.
+func TestLinks(t *testing.T) {
+	for _, there := range []bool{true, false} {
+		dir := t.TempDir()
+		target, link := filepath.Join(dir, "target.tach"), filepath.Join(dir, "link.tach")
+		if err := os.Symlink("target.tach", link); err != nil {
+			t.Fatal(err)
+		}
+		if there {
+			if err := os.WriteFile(target, []byte("something longer than a header, and of no interest to us at all"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w, err := Create(link, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := feed(w, 0, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(target + journal.Suffix); err != nil {
+			t.Error(err)
+		}
+		for _, path := range []string{link, target} {
+			if got, finished := holds(t, path); got != n || finished {
+				t.Errorf("%s: %d samples, want %d", path, got, n)
+			}
+		}
+		abandon(w)
+		if _, err := recovery.Finish(link); err != nil {
+			t.Fatal(err)
+		}
+		if got, finished := holds(t, target); got != n || !finished {
+			t.Errorf("%d samples, want %d", got, n)
+		}
+		if os.Geteuid() != 0 {
+			continue // cannot make another's link
+		}
+		if err := os.Lchown(link, 12345, -1); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Create(link, Options{}); err == nil {
+			t.Error("another's link is followed")
+		}
+		if got, _ := holds(t, target); got != n {
+			t.Errorf("%d samples, want %d", got, n)
+		}
+	}
+}
+
+// Files and journals are for their owner alone.
+func TestModes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.tach")
+	w, err := Create(path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	for _, name := range []string{path, path + journal.Suffix} {
+		if fi, err := os.Stat(name); err != nil || fi.Mode() != 0o600 {
+			t.Errorf("%s: %v, %v", name, fi, err)
+		}
+	}
+}

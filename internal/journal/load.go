@@ -17,6 +17,10 @@ import (
 // never much more.
 const maxSize = 1 << 30
 
+// maxFile is the largest journal that is read. A hole of terabytes takes no room
+// on disk, but looking through it takes time.
+const maxFile = 8 << 30
+
 // ErrNotJournal says that a file is no journal, or the beginning of one only.
 var ErrNotJournal = errors.New("not a journal")
 
@@ -48,7 +52,7 @@ func Load(path string) (*State, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !fi.Mode().IsRegular() || fi.Size() < chunkSize {
+	if !fi.Mode().IsRegular() || fi.Size() < chunkSize || fi.Size() > maxFile {
 		return nil, fmt.Errorf("%s: %w", f.Name(), ErrNotJournal)
 	}
 	for range 10 {
@@ -321,6 +325,7 @@ func metadata(b []byte) []string {
 		kind, text  string
 	}
 	var list []entry
+	last := map[string]int{} // of each kind, its index in list
 	for len(b) > 0 {
 		text, n := cutString(b[1:])
 		if n == 0 {
@@ -330,14 +335,16 @@ func metadata(b []byte) []string {
 			Kind string `json:"gotach"`
 		}
 		if json.Unmarshal(text, &k) == nil {
-			list = slices.DeleteFunc(list, func(e entry) bool { return e.provisional && e.kind == k.Kind })
+			last[k.Kind] = len(list)
 			list = append(list, entry{b[0] == 'P', k.Kind, string(text)})
 		}
 		b = b[1+n:]
 	}
 	var out []string
-	for _, e := range list {
-		out = append(out, e.text)
+	for i, e := range list {
+		if !e.provisional || last[e.kind] == i {
+			out = append(out, e.text)
+		}
 	}
 	return out
 }

@@ -1,0 +1,113 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd
+
+package recovery
+
+import (
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/writer"
+)
+
+// left is what a killed writer left: the file and its journal.
+func left(t testing.TB) (file, journal []byte) {
+	path := filepath.Join(t.TempDir(), "x.tach")
+	w, err := writer.Create(path, writer.Options{Start: start})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	if err := w.Provisional("session", map[string]int{"pid": 1}); err != nil {
+		t.Fatal(err)
+	}
+	l := load{Threads: 5, Same: 3, Seed: 1}
+	var stack []writer.Frame
+	var s writer.Sample
+	for i := range uint64(20_000) {
+		s, stack = l.sample(i, stack)
+		if err := w.WriteFrames(&s, stack); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if file, err = os.ReadFile(path); err != nil {
+		t.Fatal(err)
+	}
+	if journal, err = os.ReadFile(path + ".journal"); err != nil {
+		t.Fatal(err)
+	}
+	return file, journal
+}
+
+// memoryDir is a directory in memory, where syncing takes no time, if there is one.
+func memoryDir(t *testing.T) string {
+	dir, err := os.MkdirTemp("/dev/shm", "gotach-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// A journal with anything in it gives an error or a file that reads to its end.
+// The input is changes to a good one: where, and what 8 bytes to put there.
+func FuzzRecover(f *testing.F) {
+	file, good := left(f)
+	change := func(pairs ...uint64) (b []byte) {
+		for i := 0; i < len(pairs); i += 2 {
+			b = binary.LittleEndian.AppendUint32(b, uint32(pairs[i]))
+			b = binary.LittleEndian.AppendUint64(b, pairs[i+1])
+		}
+		return b
+	}
+	f.Add(change())
+	f.Add(change(0, 0))                                  // no magic
+	f.Add(change(64, 1<<24-1))                           // a full buffer
+	f.Add(change(64, 1<<63))                             // another generation
+	f.Add(change(128, 1<<62, 192, 1<<62))                // a profile of 2^62 bytes
+	f.Add(change(65536, 1<<40, 65536+8, 3))              // records
+	f.Add(change(576<<10+8, 1<<60, 640<<10+8, 1<<60))    // bytes used of pages
+	f.Add(change(576<<10, 3, 640<<10, 3, 704<<10, 1024)) // kinds of pages
+	f.Add(change(576<<10+64, ^uint64(0)))
+	f.Fuzz(func(t *testing.T, changes []byte) {
+		path := filepath.Join(memoryDir(t), "x.tach")
+		journal := append([]byte(nil), good...)
+		for ; len(changes) >= 12; changes = changes[12:] {
+			at := uint64(binary.LittleEndian.Uint32(changes)) % uint64(len(journal)-8)
+			copy(journal[at:], changes[4:12])
+		}
+		for name, b := range map[string][]byte{path: file, path + ".journal": journal} {
+			if err := os.WriteFile(name, b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r, err := reader.Open(path)
+		if err != nil {
+			return
+		}
+		samples := uint64(0)
+		for _, err := range r.Samples() {
+			if err != nil {
+				t.Fatalf("it was opened, but: %v", err)
+			}
+			samples++
+		}
+		r.Close()
+		res, err := Finish(path)
+		if err != nil {
+			return
+		}
+		if res.Samples != samples {
+			t.Fatalf("%d samples before, %d after", samples, res.Samples)
+		}
+		if r, err = reader.Open(path); err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		if r.Unfinished() || r.Header().Samples != samples {
+			t.Fatalf("%d samples, %d after", samples, r.Header().Samples)
+		}
+	})
+}
