@@ -283,6 +283,9 @@ func (st *stacks) complete(r record) ([]uint64, bool) {
 			exact, leaf = false, false
 			continue
 		}
+		if exact && system == 0 && (p.name == "gogo" || p.name == "runtime.gogo") {
+			return nil, false // between two stacks: SP is the goroutine's, the rest not yet
+		}
 		pcs = append(pcs, at)
 		if leaf && p.name == "runtime.asyncPreempt" && st.leaf(pc) != leafFramed {
 			// It has just been made to look called, by an instruction that is no call.
@@ -361,7 +364,7 @@ func (st *stacks) last(pcs []uint64, pc uint64) uint64 {
 // savers are the functions that leave a goroutine's own stack with g.sched
 // saved and end the frame pointer chain.
 var savers = map[string]bool{
-	"runtime.mcall": true, "runtime.morestack": true, "runtime.systemstack": true, "runtime.gogo": true,
+	"runtime.mcall": true, "runtime.morestack": true, "runtime.systemstack": true, "runtime.gogo": true, "gogo": true,
 	"runtime.mstart": true, "runtime.mstart0": true, "runtime.mstart1": true,
 }
 

@@ -60,6 +60,9 @@ func (c *counter) Sample(s *source.Sample) {
 	}
 	if spins && (waits || !has("main.spinner")) || waits && !has("main.waiter") {
 		c.wrong++
+		for _, id := range s.Stack {
+			fmt.Println("wrong:", s.Status, c.frames[id].Func, c.frames[id].Line)
+		}
 	}
 }
 
