@@ -306,6 +306,7 @@ func (st *stacks) complete(r record) ([]uint64, bool) {
 			exact, leaf = false, false
 			continue
 		}
+		name := p.name // of the function whose caller comes next
 		if leaf {
 			caller := uint64(0)
 			switch st.leaf(pc) {
@@ -316,6 +317,7 @@ func (st *stacks) complete(r record) ([]uint64, bool) {
 			}
 			if caller != 0 && isReturn(caller) {
 				pcs = append(pcs, caller)
+				name = st.pc(caller).name
 				// morestack, which has no frame, is called by functions before they
 				// have theirs.
 				if delta, ok := st.table.spDelta(uintptr(caller) - 1); ok && delta == 0 && st.pc(caller).name != "runtime.goexit" {
@@ -327,7 +329,7 @@ func (st *stacks) complete(r record) ([]uint64, bool) {
 			}
 		}
 		exact, leaf = false, false
-		if p.name == "runtime.asyncPreempt" && i+1 < len(in) {
+		if name == "runtime.asyncPreempt" && i+1 < len(in) {
 			// The frame below was interrupted, not left by a call.
 			exact = true
 			word := uint64(0)
@@ -343,7 +345,7 @@ func (st *stacks) complete(r record) ([]uint64, bool) {
 				skip = i + 1
 				exact = false
 			}
-		} else if p.name == "runtime.sigpanic" {
+		} else if name == "runtime.sigpanic" {
 			exact = true
 		}
 	}
