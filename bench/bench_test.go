@@ -28,7 +28,8 @@ func hasNative() bool {
 // for the stops of the world, which tell the profilers apart.
 func TestTable(t *testing.T) {
 	var out, progress strings.Builder
-	err := bench(&out, &progress, []string{"-goroutines=1200", "-pairs=1", "-window=300ms", "-settle=50ms", "-budget=100"})
+	args := []string{"-goroutines=200", "-pairs=1", "-settle=50ms", "-budget=100"}
+	err := bench(&out, &progress, append(args, "-window=300ms"))
 	if err != nil && hasNative() {
 		t.Fatalf("%v\n%s", err, progress.String())
 	}
@@ -36,24 +37,14 @@ func TestTable(t *testing.T) {
 	if !strings.HasPrefix(text, "<!-- bench -->\n"+runtime.Version()+" ") || !strings.HasSuffix(text, "\n<!-- /bench -->\n") {
 		t.Errorf("no marks around\n%s", text)
 	}
-	found := make(map[string]map[string]string)
-	for line := range strings.Lines(text) {
-		cells := strings.Split(strings.Trim(line, "| \n"), " | ")
-		if len(cells) == len(header) && cells[0] != header[0] {
-			row := make(map[string]string)
-			for i, c := range cells {
-				row[header[i]] = c
-			}
-			found[row["profiler"]] = row
-		}
-	}
+	found := parseTable(text)
 	for _, k := range profilers {
-		if k.name == "gotach, native" && !hasNative() {
+		if k.name == "gotach native" && !hasNative() {
 			continue
 		}
 		row := found[k.name]
-		if row == nil || row["goroutines"] != "1,200" {
-			t.Errorf("no row of %s beside 1,200 goroutines", k.name)
+		if row == nil || row["goroutines"] != "200" {
+			t.Errorf("no row of %s beside 200 goroutines", k.name)
 			continue
 		}
 		for _, column := range header {
@@ -61,8 +52,17 @@ func TestTable(t *testing.T) {
 				t.Errorf("%s of %s is %q", column, k.name, row[column])
 			}
 		}
-		stops := row["stops/s"] != "0"
-		if want := k.name != "gotach, native" && !k.inCPU; stops != want {
+		stopsWorld := k.name != "gotach native" && !k.inCPU
+		if stopsWorld && row["stops/s"] == "0" {
+			// Where there is much else to do, it may not have come to a tick yet.
+			var longer strings.Builder
+			if err := bench(&longer, &progress, append(args, "-window=5s", "-profilers="+k.name)); err != nil {
+				t.Error(err)
+				continue
+			}
+			row = parseTable(longer.String())[k.name]
+		}
+		if stops := row["stops/s"] != "0"; stops != stopsWorld {
 			t.Errorf("%s stops the world %s times a second", k.name, row["stops/s"])
 		}
 	}
@@ -71,11 +71,28 @@ func TestTable(t *testing.T) {
 	}
 }
 
+// parseTable returns the cells by profiler and column.
+func parseTable(text string) map[string]map[string]string {
+	rows := make(map[string]map[string]string)
+	for line := range strings.Lines(text) {
+		cells := strings.Split(strings.Trim(line, "| \n"), " | ")
+		if len(cells) != len(header) || cells[0] == header[0] {
+			continue
+		}
+		row := make(map[string]string)
+		for i, c := range cells {
+			row[header[i]] = c
+		}
+		rows[row["profiler"]] = row
+	}
+	return rows
+}
+
 // tellsNot says which cells have no figure.
 func tellsNot(k profilerKind, column string) bool {
 	switch column {
 	case "look":
-		return k.stopsTwice || k.inCPU || k.name == "gotach, portable" || k.name == "gotach, native" && !hasTimerThreads()
+		return k.stopsTwice || k.inCPU || k.name == "gotach portable" || k.name == "gotach native" && !hasTimerThreads()
 	case "CPU":
 		return k.inCPU || runtime.GOOS != "linux"
 	case "gap p50", "gap p99":
@@ -129,12 +146,12 @@ func TestCells(t *testing.T) {
 	nan := math.NaN()
 	reference := row{Setting: Setting{Profiler: "GoroutineProfile", Goroutines: 100_000}, Look: 130e-3}
 	r := row{
-		Setting: Setting{Profiler: "gotach, native", Goroutines: 100_000}, Asked: 1000,
+		Setting: Setting{Profiler: "gotach native", Goroutines: 100_000}, Asked: 1000,
 		Look: 1.3e-3, CPU: 12.34e-6, Seen: 0.5, RSS: 100 << 20,
 		Reached: 0.998, Gap: [2]float64{1e-3, nan}, Slowdown: [3]float64{-0.001, 0.004, 0.02},
 		Stops: 0.001, Written: 2048,
 	}
-	want := "100,000|gotach, native|1000|1.30 ms (1/100), of 50 %|12.3 µs|99.8 %|1.00 ms|–|0.4 % (-0.1…2.0)|1|2.00 KB|100 MB (1.02 KB each)"
+	want := "100,000|gotach native|1000|1.30 ms (1/100), of 50 %|12.3 µs|99.8 %|1.00 ms|–|0.4 % (-0.1…2.0)|1|2.00 KB|100 MB (1.02 KB each)"
 	if got := strings.Join(r.cells([]row{reference, r}), "|"); got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
@@ -144,10 +161,10 @@ func TestCells(t *testing.T) {
 func BenchmarkProfilers(b *testing.B) {
 	for _, n := range []int{10, 1000, 10_000, 100_000} {
 		for _, k := range profilers {
-			if k.name == "gotach, native" && !hasNative() {
+			if k.name == "gotach native" && !hasNative() {
 				continue
 			}
-			b.Run(fmt.Sprintf("%s/goroutines=%d", strings.ReplaceAll(k.name, ", ", "-"), n), func(b *testing.B) {
+			b.Run(fmt.Sprintf("%s/goroutines=%d", k.name, n), func(b *testing.B) {
 				var r row
 				for range b.N {
 					var err error

@@ -32,8 +32,8 @@ type profilerKind struct {
 }
 
 var profilers = []profilerKind{
-	{name: "gotach, native", start: startGotach("native")},
-	{name: "gotach, portable", start: startGotach("portable")},
+	{name: "gotach native", start: startGotach("native")},
+	{name: "gotach portable", start: startGotach("portable")},
 	{name: "fgprof", rate: 99, start: startFgprof, stopsTwice: true},
 	{name: "fgprof's loop", start: startLoop},
 	{name: "GoroutineProfile", start: startGoroutineProfile},
