@@ -2,7 +2,7 @@
 // of other people's modules, and of the standard library, with the profiler
 // sampling inside them and without it, and compares.
 //
-//	go test ./internal/harmless                          the standard library's quickest packages
+//	go test ./internal/harmless                          a package of the standard library
 //	GOTACH_HARMLESS=quick go test ./internal/harmless    and the three quickest modules
 //	GOTACH_HARMLESS=all go test -timeout 3h ./internal/harmless
 //	GOTACH_HARMLESS=all go test -run Suites/raft ./internal/harmless

@@ -50,6 +50,7 @@ type pkg struct {
 func build(t *testing.T, s suite) []pkg {
 	t.Helper()
 	work := t.TempDir()
+	goroot := toolchain(t, work)
 	module := filepath.Join(work, "module")
 	switch path, version, _ := strings.Cut(s.module, "@"); {
 	case s.module == "":
@@ -64,7 +65,7 @@ func build(t *testing.T, s suite) []pkg {
 	default:
 		// A copy, because the module cache is read-only and tests write beside
 		// themselves, and because internal packages are the main module's only.
-		if err := os.CopyFS(module, os.DirFS(download(t, s.module))); err != nil {
+		if err := os.CopyFS(module, os.DirFS(download(t, goroot, s.module))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -74,10 +75,9 @@ func build(t *testing.T, s suite) []pkg {
 	}
 	// The module's requirements and ours, the higher of each; both binaries are
 	// built with them.
-	command(t, module, "go", "mod", "edit", "-toolchain=none",
+	gocmd(t, goroot, module, "mod", "edit", "-toolchain=none",
 		"-require=github.com/gotach/profiler@v0.0.0", "-replace=github.com/gotach/profiler="+checkout)
 
-	goroot := strings.TrimSpace(command(t, module, "go", "env", "GOROOT"))
 	testingFile := filepath.Join(goroot, "src", "testing", "testing.go")
 	src, err := os.ReadFile(testingFile)
 	if err != nil {
@@ -88,7 +88,7 @@ func build(t *testing.T, s suite) []pkg {
 	}
 	hooked := write(t, filepath.Join(work, "testing.go"), strings.Replace(string(src), testingAfter, testingHooked, 1))
 
-	list := command(t, module, "go", append([]string{"list", "-mod=mod", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Name}} {{.Dir}}{{end}}"}, s.pkgs...)...)
+	list := gocmd(t, goroot, module, append([]string{"list", "-mod=mod", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Name}} {{.Dir}}{{end}}"}, s.pkgs...)...)
 	var pkgs []pkg
 	for line := range strings.Lines(list) {
 		var p pkg
@@ -106,8 +106,8 @@ func build(t *testing.T, s suite) []pkg {
 		}
 		p.plain, p.profiled = base+".plain.test", base+".profiled.test"
 		test := []string{"test", "-mod=mod", "-vet=off", "-c"}
-		command(t, module, "go", append(test, "-o", p.profiled, "-overlay", write(t, base+".json", string(overlay)), p.path)...)
-		command(t, module, "go", append(test, "-o", p.plain, p.path)...)
+		gocmd(t, goroot, module, append(test, "-o", p.profiled, "-overlay", write(t, base+".json", string(overlay)), p.path)...)
+		gocmd(t, goroot, module, append(test, "-o", p.plain, p.path)...)
 		pkgs = append(pkgs, p)
 	}
 	if len(pkgs) == 0 {
@@ -117,10 +117,10 @@ func build(t *testing.T, s suite) []pkg {
 }
 
 // download returns the module's directory in the module cache.
-func download(t *testing.T, module string) string {
+func download(t *testing.T, goroot, module string) string {
 	t.Helper()
 	var got struct{ Dir, Error string }
-	out := command(t, t.TempDir(), "go", "mod", "download", "-json", module)
+	out := gocmd(t, goroot, t.TempDir(), "mod", "download", "-json", module)
 	if err := json.Unmarshal([]byte(out), &got); err != nil || got.Dir == "" {
 		t.Fatalf("go mod download %s: %v %s", module, err, got.Error)
 	}
@@ -130,13 +130,33 @@ func download(t *testing.T, module string) string {
 // offline are the words of the go command when it cannot reach a module proxy.
 var offline = []string{"dial tcp", "module lookup disabled by GOPROXY=off", "i/o timeout", "no such host"}
 
-// command returns what a command prints. Where it fails for want of a network
-// the test is skipped, or fails if GOTACH_REQUIRE_PEERS=1, as in CI.
-func command(t *testing.T, dir, name string, args ...string) string {
+// toolchain returns the GOROOT to build with. A toolchain that the go command
+// fetched by itself lies in the module cache, where overlays are refused; a link
+// to it will do.
+func toolchain(t *testing.T, work string) string {
 	t.Helper()
-	cmd := exec.Command(name, args...)
+	out, err := exec.Command("go", "env", "GOROOT", "GOMODCACHE").Output()
+	if err != nil {
+		t.Fatalf("go env: %v", err)
+	}
+	goroot, cache, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	if !strings.HasPrefix(goroot, cache+string(filepath.Separator)) {
+		return goroot
+	}
+	link := filepath.Join(work, "goroot")
+	if err := os.Symlink(goroot, link); err != nil {
+		t.Fatal(err)
+	}
+	return link
+}
+
+// gocmd returns what the go command prints. Where it fails for want of a network
+// the test is skipped, or fails if GOTACH_REQUIRE_PEERS=1, as in CI.
+func gocmd(t *testing.T, goroot, dir string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(filepath.Join(goroot, "bin", "go"), args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false", "GOWORK=off", "PWD="+dir)
+	cmd.Env = append(os.Environ(), "GOROOT="+goroot, "GOTOOLCHAIN=local", "GOFLAGS=-buildvcs=false", "GOWORK=off", "PWD="+dir)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {

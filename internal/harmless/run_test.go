@@ -140,6 +140,9 @@ func sampled(path string) (*tachyon.Session, error) {
 		return nil, err
 	}
 	defer r.Close()
+	if r.Unfinished() {
+		return nil, reader.ErrUnfinished
+	}
 	m, err := r.Metadata()
 	if err != nil {
 		return nil, err
