@@ -69,5 +69,5 @@ func layoutOf(version string) (*layout, error) {
 			return l, nil
 		}
 	}
-	return nil, fmt.Errorf("Go version %q is not one whose runtime is known here", version)
+	return nil, fmt.Errorf("the runtime of Go version %q is not known here", version)
 }

@@ -186,7 +186,7 @@ func (n *Source) share(l *layout) error {
 		// Each session's generations start elsewhere. Only slots of Ps that exist
 		// are touched again.
 		if i < uint64(runtime.NumCPU())*2+16 {
-			store64(s.slot(i), id<<20<<8&0xffffffff00|slotFree)
+			store64(s.slot(i), id<<20<<8&0xffffffff00) // slotFree
 		}
 	}
 	perSecond := cyclesPerSecond()

@@ -12,6 +12,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"runtime/pprof"
@@ -28,23 +29,26 @@ import (
 )
 
 //go:noinline
-func burn(d time.Duration) (n int) {
+func burn(d time.Duration) {
+	n := 1
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		for i := range 2000 {
 			n += i * n
 		}
 	}
-	return n
+	burnt.Store(int64(n))
 }
 
-//go:noinline
-func burn60() int { return burn(60*time.Millisecond) + 1 }
+var burnt atomic.Int64 // keeps the work from being optimised away, and calls from being tail calls
 
 //go:noinline
-func burn30() int { return burn(30*time.Millisecond) + 2 }
+func burn60() { burn(60 * time.Millisecond); burnt.Add(1) }
 
 //go:noinline
-func burn10() int { return burn(10*time.Millisecond) + 3 }
+func burn30() { burn(30 * time.Millisecond); burnt.Add(1) }
+
+//go:noinline
+func burn10() { burn(10 * time.Millisecond); burnt.Add(1) }
 
 // share returns the weight of running samples whose stack has name, of the
 // weight of those that have of.
@@ -98,13 +102,14 @@ func knownCPU(t *testing.T) (wrong []string) {
 }
 
 //go:noinline
-func duty(d time.Duration) (n int) {
+func duty(d time.Duration) {
+	n := 1
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		for i := range 500 {
 			n += i * n
 		}
 	}
-	return n
+	burnt.Store(int64(n))
 }
 
 // TestNoLockstep samples programs that work for a part of each tick of their own
@@ -194,14 +199,19 @@ func workJSON(src []byte) {
 }
 
 func sourceFiles(t testing.TB) (files [][]byte) {
-	names, _ := filepath.Glob(filepath.Join(runtime.GOROOT(), "src/go/types/*.go"))
+	root, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(strings.TrimSpace(string(root)), "src/go/types")
+	names, _ := filepath.Glob(filepath.Join(dir, "*.go"))
 	for _, name := range names {
 		if b, err := os.ReadFile(name); err == nil {
 			files = append(files, b)
 		}
 	}
 	if len(files) < 20 {
-		t.Fatalf("%d source files in %s", len(files), runtime.GOROOT())
+		t.Fatalf("%d source files in %s", len(files), dir)
 	}
 	return files
 }
