@@ -104,10 +104,15 @@ func (w *Writer) nextFile() error {
 
 // end finishes the file and closes it if it is ours, and then its journal.
 func (w *Writer) end(err error) error {
+	synced := w.sync != nil
+	w.stopSync()
 	err = w.tryFinish(err)
 	if w.own != nil {
 		if err == nil {
 			err = w.checkThere()
+		}
+		if err == nil && synced {
+			err = w.own.Sync()
 		}
 		if cerr := w.own.Close(); err == nil {
 			err = cerr
@@ -256,6 +261,12 @@ func (w *Writer) tail(off int64) error {
 	}
 	if err := w.truncate(int64(end)); err != nil {
 		return err
+	}
+	if w.o.Sync > 0 && w.own != nil {
+		// A header must not be on the disk before what it promises.
+		if err := w.own.Sync(); err != nil {
+			return err
+		}
 	}
 	if _, err := w.f.Seek(0, io.SeekStart); err != nil {
 		return err

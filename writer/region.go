@@ -146,10 +146,15 @@ func (r *region) mark() {
 	r.last[r.n%len(r.last)] = point{r.off, r.crc, r.samples, r.threads, r.raw}
 	r.n++
 	if r.j != nil {
-		r.j.Advance(journal.Point{
-			Offset: r.off, Samples: r.samples, Raw: r.raw, Threads: r.threads, CRC: r.crc,
-			Open: r.zw != nil && r.raw > 0,
-		}, 0)
+		r.j.Advance(r.point(), 0)
+	}
+}
+
+// point says where the region has come to, with an empty buffer.
+func (r *region) point() journal.Point {
+	return journal.Point{
+		Offset: r.off, Samples: r.samples, Raw: r.raw, Threads: r.threads, CRC: r.crc,
+		Open: r.zw != nil && r.raw > 0,
 	}
 }
 

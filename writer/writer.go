@@ -33,6 +33,7 @@ import (
 	"math"
 	"os"
 	"runtime/debug"
+	"time"
 
 	"github.com/gotach/profiler/internal/journal"
 	"github.com/gotach/profiler/internal/tachyon"
@@ -63,6 +64,11 @@ type Options struct {
 	Interval     uint64       // µs between two ticks, as asked
 	CPython      *CPythonInfo // what only CPython315 has; nil says wall clock and no statistics
 	NoJournal    bool         // keep nothing on disk to finish the file with if the program is killed
+
+	// Sync bounds what a crash of the machine can take, of a Create'd file with a
+	// journal: the samples of so long, and of as long as the disk takes to sync. 0
+	// leaves it to the kernel. It takes a goroutine, and runs of repeats are cut short.
+	Sync time.Duration
 }
 
 // ErrClosed is what the methods of a closed Writer return.
@@ -96,8 +102,9 @@ type Writer struct {
 
 	j           *journal.Writer // of the file being written; may be nil
 	provisional []provisional
-	finished    bool // the file has its header
-	guarded     bool // in Batch
+	finished    bool    // the file has its header
+	guarded     bool    // in Batch
+	sync        *syncer // nil: none
 
 	samples uint64 // of the file being written, pending ones too
 	limit   uint64 // how many samples a file can take
@@ -210,6 +217,7 @@ func (w *Writer) begin() error {
 	w.out.begin(w.f)
 	w.threads.restart()
 	w.samples = 0
+	w.startSync()
 	return nil
 }
 
@@ -333,6 +341,9 @@ func (w *Writer) add(t *thread, s *Sample, stack []uint32, shared int) error {
 	t.time = s.Time
 	w.samples++
 	w.total++
+	if w.sync != nil && s.Time-w.sync.last >= w.sync.every {
+		w.checkpoint(s.Time) // whose error is the next sample's
+	}
 	return nil
 }
 

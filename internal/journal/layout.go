@@ -27,9 +27,16 @@
 //	 64 u64 the commit word
 //	128     two points, 64 bytes each
 //	256     statistics
+//	320     the boot ID of the system, 36 characters, or zero
+//	384     two durable points, 64 bytes each
 //
 //	point:  0 u64 offset, u64 samples, u64 bytes before compression,
 //	       24 u32 threads, u32 CRC-32C, u32 1: a zstd frame is open here
+//
+// A durable point is a point that was synced, and in its last 16 bytes u64 a
+// sequence number and u32 the CRC-32C of the 56 bytes before. When the system has
+// been booted since, its buffers may be gone, and the latest of these points is
+// what the profile and the tables are good for.
 //
 // The profile's sample region is good up to the offset of the current point.
 // Everything that changes does so by one aligned store of 8 bytes, the commit word:
@@ -61,7 +68,12 @@
 // one counts.
 package journal
 
-import "errors"
+import (
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"os"
+)
 
 // Suffix is what a journal's name has beyond the profile's.
 const Suffix = ".journal"
@@ -82,6 +94,8 @@ const (
 	atCommit                = 64
 	atPoints, pointSize     = 128, 64
 	atStats                 = 256
+	atBoot, bootSize        = 320, 36
+	atDurable, durableSize  = 384, 64
 
 	kindFree     = 0
 	kindStrings  = 1
@@ -121,6 +135,51 @@ type Point struct {
 	Threads uint32 // that have a record up to there
 	CRC     uint32 // CRC-32C of the region up to there
 	Open    bool   // a zstd frame goes on here
+}
+
+// put writes a point's 36 bytes.
+func (p *Point) put(b []byte) {
+	ne := binary.NativeEndian
+	ne.PutUint64(b, uint64(p.Offset))
+	ne.PutUint64(b[8:], p.Samples)
+	ne.PutUint64(b[16:], p.Raw)
+	ne.PutUint32(b[24:], p.Threads)
+	ne.PutUint32(b[28:], p.CRC)
+	open := uint32(0)
+	if p.Open {
+		open = 1
+	}
+	ne.PutUint32(b[32:], open)
+}
+
+// putDurable writes a durable point's 64 bytes.
+func (p *Point) putDurable(b []byte, seq uint64) {
+	p.put(b)
+	binary.NativeEndian.PutUint64(b[48:], seq)
+	binary.NativeEndian.PutUint32(b[56:], crc32.Checksum(b[:56], castagnoli))
+}
+
+// durable returns the latest durable point in a control page.
+func durable(b []byte) (p Point, ok bool) {
+	latest := uint64(0)
+	for n := range 2 {
+		d := b[atDurable+n*durableSize:][:durableSize]
+		seq := binary.NativeEndian.Uint64(d[48:])
+		if seq > latest && binary.NativeEndian.Uint32(d[56:]) == crc32.Checksum(d[:56], castagnoli) {
+			p, ok, latest = readPoint(d), true, seq
+		}
+	}
+	return p, ok
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// boot returns the boot ID of the system, zero where it has none.
+func boot() (id [bootSize]byte) {
+	if b, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err == nil {
+		copy(id[:], b)
+	}
+	return id
 }
 
 var (

@@ -95,6 +95,11 @@ func load(f io.ReaderAt) (*State, error) {
 		},
 		Point: readPoint(b[atPoints+w>>genShift&1*pointSize:]),
 	}
+	if p, ok := durable(b); ok && [bootSize]byte(b[atBoot:]) != boot() {
+		// Booted since: what was not synced may be gone, or of another time.
+		s.Point = p
+		return s, s.tables(&pages{f: f, noSlots: true})
+	}
 	length, slot := w&lengthMask, w>>lengthBits&slotMask
 	if length > BufferSize || s.Point.Offset < tachyon.HeaderSize {
 		return nil, fmt.Errorf("%d bytes in the buffer, profile of %d", length, s.Point.Offset)
@@ -114,10 +119,23 @@ func load(f io.ReaderAt) (*State, error) {
 		return nil, errMoved // the buffer is another one
 	}
 	s.Records = p.appendRepeats(s.Records)
+	s.fill(&p)
+	return s, nil
+}
+
+// tables reads the tables alone.
+func (s *State) tables(p *pages) error {
+	if err := p.read(); err != nil {
+		return err
+	}
+	s.fill(p)
+	return nil
+}
+
+func (s *State) fill(p *pages) {
 	s.Strings, s.NStrings = wholeStrings(p.stream(kindStrings))
 	s.Frames, s.NFrames = wholeFrames(p.stream(kindFrames), s.NStrings, s.Layout)
 	s.Metadata = metadata(p.stream(kindMetadata))
-	return s, nil
 }
 
 func readPoint(b []byte) Point {
@@ -133,6 +151,8 @@ type pages struct {
 	f     io.ReaderAt
 	end   uint64 // of the records read, in the decompressed samples
 	moved uint64 // id of the slot whose repeats are among them, or 0
+
+	noSlots bool // the tables alone
 
 	streams []stream
 	repeats map[threadKey]run
@@ -173,7 +193,7 @@ func (p *pages) read() error {
 		case kind >= kindStrings && kind <= kindMetadata:
 			tables = append(tables, off)
 			continue
-		case kind < minSlot || kind > maxSlot:
+		case kind < minSlot || kind > maxSlot || p.noSlots:
 			continue
 		}
 		// Heads first: the bytes that count by them are in place before.

@@ -29,6 +29,7 @@ func (*Writer) Begin(*Slot, uint64, uint32) {}
 func (*Writer) Move(_, _ *Slot, _ int)      {}
 func (*Slot) Data() []byte                  { return nil }
 func (*Slot) Used(int)                      {}
+func (*Writer) Durable(Point) error         { return nil }
 func (*Writer) Sync() error                 { return nil }
 func (*Writer) Remove() error               { return nil }
 func (*Writer) Close() error                { return nil }

@@ -28,6 +28,8 @@ type Writer struct {
 	raw    uint64 // of the current point
 	length uint64 // of the buffer, as committed
 
+	durable uint64 // sequence number of the last durable point
+
 	streams [kindMetadata + 1]*page // where each goes on
 	free    []*page                 // without a kind
 	slots   map[int]*class
@@ -180,6 +182,8 @@ func (j *Writer) begin(h Head) error {
 	ne.PutUint32(b[atConfig:], h.Config)
 	copy(b[atPython:], h.Python[:])
 	b[atStatsSize] = byte(copy(b[atStats:atStats+64], h.Stats))
+	id := boot()
+	copy(b[atBoot:], id[:])
 	j.commit = (*uint64)(unsafe.Pointer(&b[atCommit]))
 	j.putPoint(0, Point{Offset: 64})
 	store((*uint64)(unsafe.Pointer(&b[0])), magic)
@@ -214,19 +218,16 @@ func (j *Writer) Advance(p Point, length int) {
 	store(j.commit, j.gen<<genShift|j.length)
 }
 
-func (j *Writer) putPoint(n uint64, p Point) {
-	b := j.chunks[0][atPoints+n*pointSize:]
-	ne := binary.NativeEndian
-	ne.PutUint64(b, uint64(p.Offset))
-	ne.PutUint64(b[8:], p.Samples)
-	ne.PutUint64(b[16:], p.Raw)
-	ne.PutUint32(b[24:], p.Threads)
-	ne.PutUint32(b[28:], p.CRC)
-	open := uint32(0)
-	if p.Open {
-		open = 1
-	}
-	ne.PutUint32(b[32:], open)
+func (j *Writer) putPoint(n uint64, p Point) { p.put(j.chunks[0][atPoints+n*pointSize:]) }
+
+// Durable says that the profile and the tables are synced up to p. It may be
+// called while another goroutine uses the journal.
+func (j *Writer) Durable(p Point) error {
+	j.durable++
+	var b [durableSize]byte
+	p.putDurable(b[:], j.durable)
+	_, err := j.f.WriteAt(b[:], atDurable+int64(j.durable&1)*durableSize)
+	return err
 }
 
 // Reserve makes a file longer and gives it the blocks for that. It is a variable
