@@ -31,6 +31,13 @@
 // rather than take more of the machine's CPU than the budget allows. After Stop
 // nothing of the session is left running.
 //
+// Nothing is lost if the program is killed: what is not in the file yet lies in
+// a journal beside it, file.tach.journal, which Stop deletes. The command reads
+// such a file as it stands, while the program runs too, and "gotach recover"
+// finishes it. A crash of the whole machine takes what the kernel had not
+// written; PROFILE_SYNC bounds that, on Linux. There is no journal on Windows,
+// OpenBSD, Solaris and AIX, nor for an output that is not a regular file.
+//
 // # Environment
 //
 //	PROFILE_OUT          where to write; %p pid, %h host, %e program, %t start time, %% a percent sign
@@ -38,6 +45,7 @@
 //	PROFILE_SOURCE       auto, native or portable; default auto
 //	PROFILE_BUDGET       what sampling may cost, in percent of the machine's CPU; default 1
 //	PROFILE_COMPRESSION  zstd or none; default zstd
+//	PROFILE_SYNC         how often to sync the file to the disk, such as 1s; default never
 //	PROFILE_EXPORT       other formats to write at the end, as format=path, separated by commas
 //
 // PROFILE_OUT takes precedence over [Output]; any other option given in code

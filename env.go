@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/gotach/profiler/sampler"
 )
@@ -46,6 +47,14 @@ func (c *config) environ(get func(string) string) (warnings []string) {
 	})
 	option("PROFILE_SOURCE", c.source != "", sources[0], func(v string) (Option, error) { return Source(v), nil })
 	option("PROFILE_COMPRESSION", c.compression != "", compressions[0], func(v string) (Option, error) { return Compression(v), nil })
+
+	option("PROFILE_SYNC", c.sync != 0, "none", func(v string) (Option, error) {
+		d, err := time.ParseDuration(v)
+		if err != nil {
+			return nil, fmt.Errorf("not a duration such as 1s")
+		}
+		return Sync(d), nil
+	})
 
 	// Exports add up; for a format that both name, code wins.
 	inCode := slices.Clone(c.exports)

@@ -3,6 +3,7 @@ package profiler
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -32,6 +33,9 @@ func TestEnvironment(t *testing.T) {
 		warning string // a part of the only one; "" for none
 	}{
 		{name: "nothing", want: def},
+		{name: "sync", env: []string{"PROFILE_SYNC=1s"}, want: with(func(c *config) { c.sync = time.Second })},
+		{name: "sync not a duration", env: []string{"PROFILE_SYNC=often"}, want: def, warning: `PROFILE_SYNC="often": not a duration such as 1s; using none`},
+		{name: "sync too often", env: []string{"PROFILE_SYNC=1ms"}, want: def, warning: "1ms is less than 10ms"},
 		{name: "empty is unset", env: []string{"PROFILE_OUT=", "PROFILE_RATE=", "PROFILE_BUDGET=", "PROFILE_SOURCE=", "PROFILE_COMPRESSION=", "PROFILE_EXPORT="}, want: def},
 		{name: "all", env: []string{"PROFILE_OUT=x.tach", "PROFILE_RATE=250", "PROFILE_BUDGET=2.5", "PROFILE_SOURCE=portable", "PROFILE_COMPRESSION=none", "PROFILE_EXPORT=pprof=a.pb.gz, collapsed=b.txt"},
 			want: config{output: "x.tach", rate: 250, budget: 2.5, source: "portable", compression: "none", exports: []export{{"pprof", "a.pb.gz"}, {"collapsed", "b.txt"}}}},

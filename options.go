@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/gotach/profiler/formats"
 	"github.com/gotach/profiler/sampler"
@@ -25,6 +26,7 @@ type config struct {
 	budget       float64
 	source       string
 	compression  string
+	sync         time.Duration
 	exports      []export
 	system       bool
 	noWaitFrames bool
@@ -104,6 +106,19 @@ func Compression(name string) Option {
 			return fmt.Errorf("Compression: %q is not one of %s", name, strings.Join(compressions, ", "))
 		}
 		c.compression = name
+		return nil
+	}
+}
+
+// Sync says how often the profile is synced to the disk while it is recorded,
+// 10ms or more. That bounds what a crash of the machine can take; a crash of the
+// program takes nothing in any case. The default is not to sync.
+func Sync(every time.Duration) Option {
+	return func(c *config) error {
+		if every < 10*time.Millisecond {
+			return fmt.Errorf("Sync: %v is less than 10ms", every)
+		}
+		c.sync = every
 		return nil
 	}
 }

@@ -82,6 +82,7 @@ func (s *Session) begin() error {
 		Start:        uint64(s.start.UnixMicro()),
 		Interval:     uint64(time.Second.Microseconds()) / uint64(s.config.rate),
 		Uncompressed: s.config.compression == "none",
+		Sync:         s.config.sync,
 	}
 	w, err := writer.Create(s.path, o)
 	if err != nil {

@@ -10,6 +10,15 @@
 // tables of strings and frames follow when the file is finished, and the header
 // comes last, so that a file with a header is a whole one.
 //
+// # Kills
+//
+// A file that Create makes survives its program: beside it, in app.tach.journal,
+// lies what is not in it yet, the buffer itself included, in memory that is
+// mapped from that file. So a sample is safe when Write returns, at the cost of
+// 1 to 3 percent of the throughput and no system call. Package reader reads file
+// and journal as they stand, package recovery finishes the file. Close deletes
+// the journal. Without memory-mapped files, as on Windows, there is none.
+//
 // # Compression
 //
 // The default is klauspost's level for zstd's 5, with a window of 2 MiB and no

@@ -1,0 +1,71 @@
+//go:build unix
+
+package profiler
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A file that is removed while it is written is one warning and the session's error.
+func TestRemoved(t *testing.T) {
+	for name, remove := range map[string]func(path string) error{
+		"file":      os.Remove,
+		"directory": func(path string) error { return os.RemoveAll(filepath.Dir(path)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "dir")
+			if err := os.Mkdir(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			log := &logBuffer{}
+			s := Start(Output(filepath.Join(dir, "x.tach")), Logger(log.logger()))
+			if err := errors.Join(s.Err(), remove(s.Path())); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(20 * time.Millisecond)
+			if err := s.Stop(); !errors.Is(err, os.ErrNotExist) || !errors.Is(err, s.Err()) {
+				t.Errorf("Stop returns %v, Err %v", err, s.Err())
+			}
+			if l := log.lines(); len(l) != 1 {
+				t.Errorf("logged %q, want one warning", l)
+			}
+		})
+	}
+}
+
+// A program that is stopped for a while goes on, and so does its profile.
+func TestStopped(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "x.tach")
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "GOTACH_TEST_CHILD=full", "PROFILE_OUT="+out, "GOCOVERDIR="+t.TempDir())
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for begin := time.Now(); time.Since(begin) < 10*time.Second; time.Sleep(time.Millisecond) {
+		if fi, err := os.Stat(out); err == nil && fi.Size() > 0 {
+			break
+		}
+	}
+	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(1500 * time.Millisecond)
+	if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil || stderr.Len() > 0 {
+		t.Errorf("the program ends with %v and prints %q", err, &stderr)
+	}
+	if count(t, out) == 0 {
+		t.Error("no samples")
+	}
+}
