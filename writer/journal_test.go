@@ -465,3 +465,61 @@ func TestModes(t *testing.T) {
 		}
 	}
 }
+
+// What a kill leaves is right after each and every store into the journal: the
+// samples taken, perhaps the one that is being written, none twice.
+func TestEveryInstant(t *testing.T) {
+	for _, uncompressed := range []bool{false, true} {
+		dir := t.TempDir()
+		path, left := filepath.Join(dir, "x.tach"), filepath.Join(dir, "left.tach")
+		w, err := Create(path, Options{Uncompressed: uncompressed})
+		if err != nil {
+			t.Fatal(err)
+		}
+		taken, instants := 0, 0
+		defer func() { journal.AfterStore = nil }()
+		look := func() {
+			instants++
+			for _, suffix := range []string{"", journal.Suffix} {
+				b, err := os.ReadFile(path + suffix)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(left+suffix, b, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if n, _ := holds(t, left); n != taken && n != taken+1 {
+				t.Fatalf("%d samples were taken, a kill leaves %d", taken, n)
+			}
+		}
+		const samples = 25_000
+		flushes := 0
+		for ; taken < samples; taken++ {
+			// At the start, where all is new, and around flushes.
+			full := cap(w.out.buf)-len(w.out.buf) < maxRecord
+			if full {
+				flushes++
+			}
+			if journal.AfterStore = nil; taken < 150 || full || taken%3001 == 0 {
+				journal.AfterStore = look
+			}
+			if _, err := feed(w, taken, taken+1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		journal.AfterStore = nil
+		w.Forget(5, 0)
+		journal.AfterStore = look
+		if err := w.Close(); err != nil { // with the repeats of all threads
+			t.Fatal(err)
+		}
+		journal.AfterStore = nil
+		if instants < 200 || flushes == 0 {
+			t.Errorf("%d instants, %d flushes", instants, flushes)
+		}
+		if n, finished := holds(t, path); n != samples || !finished {
+			t.Fatalf("%d samples", n)
+		}
+	}
+}

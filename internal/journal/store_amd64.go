@@ -4,4 +4,9 @@ package journal
 // an aligned one whole, so it needs none of the cost of an atomic one.
 //
 //go:noinline
-func store(p *uint64, v uint64) { *p = v }
+func store(p *uint64, v uint64) {
+	*p = v
+	if AfterStore != nil {
+		AfterStore()
+	}
+}
