@@ -21,6 +21,7 @@ const (
 	maxEnded      = 100_000 // goroutines that have ended
 	maxSpans      = 200_000 // label spans, of all goroutines
 	maxOwnerSpans = 10_000  // label spans of one goroutine
+	maxLeaving    = 100_000 // goroutines that have ended and may have a sample to come
 )
 
 // collector turns what a source sees into samples for the sink, and keeps
@@ -33,6 +34,10 @@ type collector struct {
 	pcs   map[uint64]*tachyon.LeafPC
 	ended int
 	spans int
+
+	now     time.Duration // of the latest sample
+	grace   time.Duration // how long after its end a goroutine is forgotten
+	leaving []uint64      // goroutines that have ended and are not forgotten, in order
 
 	sample  tachyon.Sample
 	skipped bool // the last Sample call left its sample out
@@ -52,7 +57,10 @@ type goroutine struct {
 	source.Goroutine
 	own         bool // the profiler's: left out
 	ended       bool
-	revived     bool // seen again after its end, and not sampled since
+	gone        time.Duration // when it was seen to have ended
+	retired     bool          // counted in collector.ended
+	forgotten   bool          // by the sink: no more samples of it
+	revived     bool          // seen again after its end, and not sampled since
 	seen        bool
 	full        bool   // no more label spans for it
 	interpreter uint32 // of its samples
@@ -66,6 +74,7 @@ func newCollector(sink Sink, start time.Time) *collector {
 		base:   uint64(start.UnixMicro()),
 		known:  make(map[uint64]*goroutine),
 		pcs:    make(map[uint64]*tachyon.LeafPC),
+		grace:  2 * time.Second,
 		failed: make(chan struct{}),
 	}
 }
@@ -109,9 +118,11 @@ func (c *collector) Goroutine(g source.Goroutine) {
 	if k := c.known[g.ID]; k != nil {
 		// The runtime's finalizer goroutine and those that C calls in on come
 		// and go under one id.
-		if k.ended {
-			k.ended, k.revived = false, true
-			c.ended--
+		if k.ended && !k.forgotten {
+			if k.retired {
+				c.ended--
+			}
+			k.ended, k.retired, k.revived = false, false, true
 			c.alive(k, +1)
 		}
 		return
@@ -137,21 +148,50 @@ func (c *collector) Gone(id uint64) {
 	}
 	k.ended = true
 	c.alive(k, -1)
-	if k.seen && once(k.CreatedBy) {
-		c.forget(k)
-	}
 	switch {
 	case k.own || !k.seen:
 		delete(c.known, id)
-	case c.ended >= maxEnded:
-		delete(c.known, id)
+	case once(k.CreatedBy):
+		k.gone = c.now
+		c.leaving = append(c.leaving, id)
+		c.sweep()
+	default:
+		c.retire(k)
+	}
+}
+
+// sweep forgets goroutines that ended a while ago. The native source can hand
+// over a last sample of a goroutine after it saw its end: the thread that was asked
+// for it had to wait for a core.
+func (c *collector) sweep() {
+	for len(c.leaving) > 0 {
+		k := c.known[c.leaving[0]]
+		full := len(c.leaving) > maxLeaving
+		if k != nil && k.ended && !full && c.now-k.gone < c.grace {
+			return
+		}
+		c.leaving = c.leaving[1:]
+		if k != nil && k.ended && !k.forgotten && (full || c.now-k.gone >= c.grace) {
+			k.forgotten = true
+			c.forget(k)
+			c.retire(k)
+		}
+	}
+}
+
+// retire counts a goroutine among those that have ended, or leaves it out if
+// there are too many.
+func (c *collector) retire(k *goroutine) {
+	if c.ended >= maxEnded {
+		delete(c.known, k.ID)
 		c.spans -= len(k.labels)
 		c.omitted.Add(1)
 		c.labelsOmitted.Add(int64(len(k.labels)))
-	default:
-		c.ended++
-		k.labels = slices.Clip(k.labels)
+		return
 	}
+	c.ended++
+	k.retired = true
+	k.labels = slices.Clip(k.labels)
 }
 
 // once says of a goroutine, by the function that created it, that its id will
@@ -202,7 +242,8 @@ func (c *collector) Labels(id uint64, t time.Duration, labels map[string]string)
 
 func (c *collector) Sample(s *source.Sample) {
 	k := c.known[s.Goroutine]
-	c.skipped = k != nil && k.own
+	c.skipped = k != nil && (k.own || k.forgotten)
+	c.now = max(c.now, s.Time)
 	if c.skipped || c.err() != nil {
 		return
 	}

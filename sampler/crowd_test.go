@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -32,6 +33,7 @@ func TestCrowd(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := newCollector(w, start)
+	c.grace = 50 * time.Microsecond // all of this takes less than a second
 	var stack []uint32
 	for _, f := range []string{"serve", "handle", "read"} {
 		stack = append(stack, c.Frame(tachyon.Frame{Func: f}))
@@ -112,5 +114,51 @@ func TestForgetsNoneThatComeAgain(t *testing.T) {
 		if once(by) != want {
 			t.Errorf("once(%q) is %v", by, !want)
 		}
+	}
+}
+
+// A sample that comes after its goroutine's end, and a goroutine that comes
+// again soon, have right times; what comes after a goroutine was forgotten is left out.
+func TestLateSample(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.tach")
+	start := time.Now()
+	w, err := writer.Create(path, writer.Options{Start: uint64(start.UnixMicro()), Interval: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newCollector(w, start)
+	stack := []uint32{c.Frame(tachyon.Frame{Func: "f"})}
+	sample := func(id uint64, at time.Duration) {
+		c.Goroutine(source.Goroutine{ID: id, CreatedBy: "main.main"})
+		c.Sample(&source.Sample{Goroutine: id, Time: at, Stack: stack})
+	}
+	sample(7, time.Second)
+	c.Gone(7)
+	sample(7, 1100*time.Millisecond) // late
+	c.Gone(7)
+	sample(8, 20*time.Second)
+	c.Gone(8) // sweeps 7 away
+	sample(7, 21*time.Second)
+	if err := c.err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := reader.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	var got []time.Duration
+	for s, err := range r.Samples() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, time.Duration(s.Time-c.base)*time.Microsecond)
+	}
+	slices.Sort(got)
+	if want := []time.Duration{time.Second, 1100 * time.Millisecond, 20 * time.Second}; !slices.Equal(got, want) {
+		t.Errorf("samples at %v, want %v", got, want)
 	}
 }

@@ -51,6 +51,7 @@ const (
 	gWaiting   = 4
 	gDead      = 6
 	gPreempted = 9
+	gDeadExtra = 11 // dead, and kept for a thread of C
 	gLeaked    = 10 // found unreachable by the goroutine leak profile
 	gScan      = 0x1000
 )
