@@ -21,9 +21,11 @@ import (
 	"testing"
 
 	"github.com/gotach/profiler/auto"
+	%s
 )
 
 func init() {
+	%s
 	testing.GotachAtEnd = func() {
 		if err := auto.Stop(); err != nil {
 			os.Stderr.WriteString("gotach: " + err.Error() + "\n")
@@ -89,6 +91,10 @@ func build(t *testing.T, s suite) []pkg {
 	hooked := write(t, filepath.Join(work, "testing.go"), strings.Replace(string(src), testingAfter, testingHooked, 1))
 
 	list := gocmd(t, goroot, module, append([]string{"list", "-mod=mod", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Name}} {{.Dir}}{{end}}"}, s.pkgs...)...)
+	imports := ""
+	for _, path := range s.imports {
+		imports += fmt.Sprintf("%q\n", path)
+	}
 	var pkgs []pkg
 	for line := range strings.Lines(list) {
 		var p pkg
@@ -98,7 +104,7 @@ func build(t *testing.T, s suite) []pkg {
 		}
 		base := filepath.Join(work, strings.ReplaceAll(p.path, "/", "_"))
 		overlay, err := json.Marshal(map[string]map[string]string{"Replace": {
-			filepath.Join(p.dir, "zz_gotach_test.go"): write(t, base+"_test.go", fmt.Sprintf(hookFile, name+"_test")),
+			filepath.Join(p.dir, "zz_gotach_test.go"): write(t, base+"_test.go", fmt.Sprintf(hookFile, name+"_test", imports, s.hook)),
 			testingFile: hooked,
 		}})
 		if err != nil {

@@ -37,10 +37,7 @@ type run struct {
 // start runs a test binary to its end. What it prints goes into the file log.
 func start(t *testing.T, s suite, p pkg, binary, log string, env ...string) run {
 	t.Helper()
-	args := []string{"-test.v=test2json", "-test.count=1", "-test.timeout=" + s.timeout.String()}
-	if !s.long {
-		args = append(args, "-test.short")
-	}
+	args := []string{"-test.v=test2json", "-test.count=1", "-test.short", "-test.timeout=" + s.timeout.String()}
 	if s.run != "" {
 		args = append(args, "-test.run="+s.run)
 	}
