@@ -20,7 +20,6 @@ type Writer struct {
 	f      *os.File
 	path   string
 	chunks [][]byte
-	pages  int // in chunks
 	seq    uint64
 
 	commit *uint64
