@@ -31,8 +31,9 @@ func TestSuites(t *testing.T) {
 			continue
 		}
 		t.Run(s.name, func(t *testing.T) {
-			for _, p := range build(t, s) {
+			for _, p := range prepare(t, s) {
 				t.Run(p.path, func(t *testing.T) {
+					p.build(t)
 					for _, harm := range compare(t, s, p, rounds) {
 						t.Error(harm)
 					}
@@ -46,7 +47,8 @@ func TestSuites(t *testing.T) {
 func TestHarmIsSeen(t *testing.T) {
 	native(t)
 	s := suite{module: "testdata/harmed", pkgs: []string{"."}, timeout: 2 * time.Second}
-	p := build(t, s)[0]
+	p := prepare(t, s)[0]
+	p.build(t)
 	for _, tc := range []struct{ run, want string }{
 		{"Fails", `TestFails: "fail" (run: true), without the profiler "pass"`},
 		{"Skips", `TestSkips: "skip" (run: true), without the profiler "pass"`},

@@ -42,14 +42,15 @@ const (
 	testingHooked = "\nvar GotachAtEnd func()\n" + testingAfter + "\tif GotachAtEnd != nil {\n\t\tGotachAtEnd()\n\t}\n"
 )
 
-// A pkg is one package under test, built both ways.
+// A pkg is one package under test.
 type pkg struct {
 	path, dir       string
 	plain, profiled string // the test binaries
+	build           func(*testing.T)
 }
 
-// build fetches the suite's module and builds its test binaries.
-func build(t *testing.T, s suite) []pkg {
+// prepare fetches the suite's module and finds its packages, which are yet to build.
+func prepare(t *testing.T, s suite) []pkg {
 	t.Helper()
 	work := t.TempDir()
 	goroot := toolchain(t, work)
@@ -103,17 +104,20 @@ func build(t *testing.T, s suite) []pkg {
 			t.Fatalf("%q: %v", line, err)
 		}
 		base := filepath.Join(work, strings.ReplaceAll(p.path, "/", "_"))
-		overlay, err := json.Marshal(map[string]map[string]string{"Replace": {
-			filepath.Join(p.dir, "zz_gotach_test.go"): write(t, base+"_test.go", fmt.Sprintf(hookFile, name+"_test", imports, s.hook)),
-			testingFile: hooked,
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
 		p.plain, p.profiled = base+".plain.test", base+".profiled.test"
-		test := []string{"test", "-mod=mod", "-vet=off", "-c"}
-		gocmd(t, goroot, module, append(test, "-o", p.profiled, "-overlay", write(t, base+".json", string(overlay)), p.path)...)
-		gocmd(t, goroot, module, append(test, "-o", p.plain, p.path)...)
+		p.build = func(t *testing.T) {
+			t.Helper()
+			overlay, err := json.Marshal(map[string]map[string]string{"Replace": {
+				filepath.Join(p.dir, "zz_gotach_test.go"): write(t, base+"_test.go", fmt.Sprintf(hookFile, name+"_test", imports, s.hook)),
+				testingFile: hooked,
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			test := []string{"test", "-mod=mod", "-vet=off", "-c"}
+			gocmd(t, goroot, module, append(test, "-o", p.profiled, "-overlay", write(t, base+".json", string(overlay)), p.path)...)
+			gocmd(t, goroot, module, append(test, "-o", p.plain, p.path)...)
+		}
 		pkgs = append(pkgs, p)
 	}
 	if len(pkgs) == 0 {

@@ -120,12 +120,20 @@ func diff(plain, profiled outcome) string {
 	}
 	names := maps.Clone(plain.verdict)
 	maps.Copy(names, profiled.verdict)
+	const most = 20 // a suite that was cut short differs in all the rest
+	n := 0
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		was, ran := plain.verdict[name]
 		is, runs := profiled.verdict[name]
 		if was != is || ran != runs {
+			if n++; n > most {
+				continue
+			}
 			fmt.Fprintf(&b, "%s: %q (run: %v), without the profiler %q (run: %v)\n", name, is, runs, was, ran)
 		}
+	}
+	if n > most {
+		fmt.Fprintf(&b, "and %d tests more\n", n-most)
 	}
 	return b.String()
 }

@@ -89,8 +89,18 @@ var suites = []suite{
 		timeout: 8 * time.Minute,
 		when:    all,
 	},
-	{name: "nats", module: "github.com/nats-io/nats-server/v2@v2.12.4", pkgs: []string{"./server"}, run: "^Test(Client|Sublist|Ping|Parse|Subject|RingBuffer|Split|Util|IPQueue|Gateway(Basic|Send|NoReconnect)|Route(Config|Send|Pool)|Closed|Account)", timeout: 6 * time.Minute, when: all},
-	{name: "ants", module: "github.com/panjf2000/ants/v2@v2.12.1", pkgs: []string{"."}, timeout: 5 * time.Minute, when: all},
+	{
+		name:   "nats",
+		module: "github.com/nats-io/nats-server/v2@v2.12.4",
+		pkgs:   []string{"./server"},
+		run:    "^Test(Client|Sublist|Ping|Parse|Subject|RingBuffer|Split|Util|IPQueue|Gateway(Basic|Send|NoReconnect)|Route(Config|Send|Pool)|Closed|Account)",
+		// They send before the other server is known to listen. On a loaded machine
+		// the first failed in 6 runs of 24 without the profiler, the second in 1, the
+		// third in 5 of 109, and with it in 4 of 110.
+		skip:    "^(TestAccountTrackLatencyRemoteLeaks|TestGatewaySendsToNonLocalSubs|TestGatewaySendReplyAcrossGateways)$",
+		timeout: 6 * time.Minute,
+		when:    all,
+	},
 	{name: "xsync", module: "github.com/puzpuzpuz/xsync/v4@v4.5.0", pkgs: []string{"."}, timeout: 5 * time.Minute, when: all},
 	{name: "fasthttp", module: "github.com/valyala/fasthttp@v1.70.0", pkgs: []string{".", "./fasthttputil", "./reuseport"}, timeout: 5 * time.Minute, when: all},
 }
