@@ -22,10 +22,13 @@ func threadTime(t *testing.T) time.Duration {
 // What the journal costs of the writer's throughput. Files with one and without
 // take turns, and the CPU time of the fastest turns is compared, so that what
 // else runs on the machine matters little.
-func TestJournalCost(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes seconds")
+func BenchmarkJournalCost(b *testing.B) {
+	for b.Loop() {
+		journalCost(b)
 	}
+}
+
+func journalCost(t *testing.B) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	for _, name := range []string{"big", "interp"} {
@@ -54,10 +57,8 @@ func TestJournalCost(t *testing.T) {
 			}
 		}
 		off, on := slices.Min(took[0]), slices.Min(took[1])
-		t.Logf("%s: %.1f ns a sample without, %.1f with: %+.1f %%", name, float64(off)/n, float64(on)/n, 100*(float64(on)/float64(off)-1))
-		// A quiet machine shows 1 to 3 % for big; more than ten times that is not noise.
-		if name == "big" && float64(on) > 1.3*float64(off) {
-			t.Errorf("%s: %.1f ns a sample without a journal, %.1f with one", name, float64(off)/n, float64(on)/n)
-		}
+		t.ReportMetric(float64(off)/n, name+"-ns/sample-without")
+		t.ReportMetric(float64(on)/n, name+"-ns/sample-with")
+		t.ReportMetric(100*(float64(on)/float64(off)-1), name+"-%")
 	}
 }

@@ -28,7 +28,7 @@ var suites = []suite{
 		name:    "std",
 		pkgs:    []string{"os/signal"}, // little is built on it: most others are built anew with all that is
 		timeout: 2 * time.Minute,
-		when:    always,
+		when:    all,
 	},
 	{
 		name:    "std-more",
