@@ -11,7 +11,7 @@ import (
 )
 
 // threadTime is the CPU time of the thread that runs the caller.
-func threadTime(t *testing.T) time.Duration {
+func threadTime(t testing.TB) time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts); err != nil {
 		t.Fatal(err)
