@@ -38,9 +38,11 @@ func stopOnSignal() (end func()) {
 				return
 			}
 		}
-		_ = session.Stop() // logged there
 		signal.Stop(got)
-		if handled, known := handledElsewhere(sig.(syscall.Signal)); known && handled {
+		// Asked at once: a program may handle one signal and then stop listening.
+		handled, known := handledElsewhere(sig.(syscall.Signal))
+		_ = session.Stop() // logged there
+		if known && handled {
 			return // the program got it at the same moment as we did
 		}
 		_ = syscall.Kill(syscall.Getpid(), sig.(syscall.Signal))
