@@ -235,7 +235,7 @@ func killOne(t *testing.T, l *load, d time.Duration, afterReady bool) (state str
 			return "killed before the file", nil
 		}
 		if _, err := Finish(l.Path); err != nil {
-			return "killed before the journal", nil
+			return "", fmt.Errorf("killed in Create: %w", err)
 		}
 		return "killed in Create", l.check(l.Path, 0, 1)
 	}

@@ -89,16 +89,8 @@ func (w *Writer) nextFile() error {
 		return w.err
 	}
 	w.part++
-	var f *os.File
-	if f, w.err = create(partName(w.path, w.part)); w.err != nil {
-		return w.err
-	}
-	w.own, w.f, w.meta, w.finished = f, f, nil, false
-	if w.err = w.begin(); w.err != nil {
-		_ = w.endJournal(true)
-		f.Close()
-		w.f, w.own = nil, nil
-	}
+	w.meta, w.finished = nil, false
+	w.err = w.begin(partName(w.path, w.part))
 	return w.err
 }
 

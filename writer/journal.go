@@ -16,15 +16,15 @@ import (
 // ErrBusy is Create's error for a file that another process is writing.
 var ErrBusy = journal.ErrBusy
 
-// startJournal begins the journal of the file being written, which holds no
-// sample yet. Without one the buffer is memory of our own. All that is known
-// already, from a file before, goes into it.
-func (w *Writer) startJournal() error {
-	if w.own == nil || w.o.NoJournal {
+// startJournal begins the journal of the file to be written at path. Without one
+// the buffer is memory of our own. All that is known already, from a file
+// before, goes into it.
+func (w *Writer) startJournal(path string) error {
+	if w.o.NoJournal {
 		return nil
 	}
-	if fi, err := w.own.Stat(); err != nil || !fi.Mode().IsRegular() {
-		return err // a device or a pipe can be no more than it is
+	if fi, err := os.Stat(path); err == nil && !fi.Mode().IsRegular() {
+		return nil // a device or a pipe can be no more than it is
 	}
 	h := journal.Head{
 		Layout: uint32(w.o.Layout), Start: w.o.Start, Interval: w.o.Interval,
@@ -37,7 +37,7 @@ func (w *Writer) startJournal() error {
 		stats := w.o.CPython.Stats.encode()
 		h.Stats = stats[:]
 	}
-	j, err := journal.Create(w.own.Name(), h)
+	j, err := journal.Create(path, h)
 	if errors.Is(err, journal.ErrUnsupported) {
 		return nil
 	}

@@ -137,16 +137,7 @@ func Create(path string, o Options) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := create(path)
-	if err != nil {
-		return nil, err
-	}
-	w, err := newWriter(f, f, path, o)
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return w, nil
+	return newWriter(nil, path, o)
 }
 
 // New writes to f from its beginning on and leaves closing it to the caller.
@@ -154,10 +145,10 @@ func New(f io.WriteSeeker, o Options) (*Writer, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	return newWriter(f, nil, "", o)
+	return newWriter(f, "", o)
 }
 
-// create opens a file that is written once begin has it to itself.
+// create opens a file that is emptied once it is known to be the writer's alone.
 func create(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDWR|os.O_CREATE|noFollow, 0o600)
 }
@@ -187,8 +178,9 @@ func (o *Options) check() error {
 	return c.check()
 }
 
-func newWriter(f io.WriteSeeker, own *os.File, path string, o Options) (*Writer, error) {
-	w := &Writer{o: o, f: f, own: own, path: path, part: 1, limit: math.MaxUint32}
+// newWriter writes to f, or if that is nil to a file of its own at path.
+func newWriter(f io.WriteSeeker, path string, o Options) (*Writer, error) {
+	w := &Writer{o: o, f: f, path: path, part: 1, limit: math.MaxUint32}
 	if o.Layout == CPython315 {
 		w.limit = math.MaxUint64
 	}
@@ -197,27 +189,39 @@ func newWriter(f io.WriteSeeker, own *os.File, path string, o Options) (*Writer,
 	if err := w.out.init(o); err != nil {
 		return nil, err
 	}
-	if err := w.begin(); err != nil {
-		_ = w.endJournal(true)
+	if err := w.begin(path); err != nil {
 		return nil, err
 	}
 	return w, nil
 }
 
 // begin starts a file: its place for the header, then the sample region. The
-// header stays zero until the file is finished.
-func (w *Writer) begin() error {
-	if _, err := w.f.Seek(0, io.SeekStart); err != nil {
-		return fmt.Errorf("tachyon writer: the file must be seekable: %w", err)
-	}
-	if err := w.startJournal(); err != nil {
-		return err
-	}
-	if w.own != nil {
-		// Only now: startJournal fails if another process is at work here.
+// header stays zero until the file is finished. A file of the writer's own is at
+// path. After an error nothing is left of what begin made, but for an empty file.
+func (w *Writer) begin(path string) (err error) {
+	if w.f == nil {
+		defer func() {
+			if err != nil {
+				_ = w.endJournal(true)
+				w.own.Close() // nil gives an error alone
+				w.own, w.f = nil, nil
+			}
+		}()
+		// The journal comes first: no file is ever without one, and it tells if
+		// another process is at work here.
+		if err := w.startJournal(path); err != nil {
+			return err
+		}
+		if w.own, err = create(path); err != nil {
+			return err
+		}
+		w.f = w.own
 		if err := empty(w.own); err != nil {
 			return err
 		}
+	}
+	if _, err := w.f.Seek(0, io.SeekStart); err != nil {
+		return fmt.Errorf("tachyon writer: the file must be seekable: %w", err)
 	}
 	var zero [tachyon.HeaderSize]byte
 	if _, err := w.f.Write(zero[:]); err != nil {
