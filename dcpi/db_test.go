@@ -86,11 +86,11 @@ func TestFlushAtTheSameTimeLosesNothing(t *testing.T) {
 func TestFlushLeavesWhatItCannotAddTo(t *testing.T) {
 	for name, old := range map[string][]byte{
 		"broken":       []byte("not a profile"),
-		"other period": func() []byte { p := &Profile{Header: header("period 5")}; return write(t, p) }(),
+		"other period": func() []byte { p := &Profile{Header: header("event cycles", "period 5")}; return write(t, p) }(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			db := t.TempDir()
-			p := &Profile{Header: header()}
+			p := &Profile{Header: header("event cycles")}
 			file := filepath.Join(db, p.Path())
 			if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 				t.Fatal(err)

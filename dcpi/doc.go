@@ -29,4 +29,8 @@
 // [Options].Lax reads files written by it. Lines with other words are kept byte
 // for byte and in place, as the page demands of every program that rewrites a
 // profile. The binary part is documented for major version 0 alone.
+//
+// A profile of a Go program has the event cpu_ns, its samples on a CPU, or
+// wall_ns, all of them. The period is the time that a sample stands for on average,
+// and counts follow time; see [FromSession].
 package dcpi

@@ -18,8 +18,8 @@ import (
 // belongs to the innermost frame's line. What waiting goroutines wait in is the
 // frame below "[reason]". The executable must still be there and be the one that
 // was profiled. Samples for which there is no address are left out and counted
-// in lost.
-func LeafPCs(s *tachyon.Session, frames []tachyon.Frame, samples iter.Seq2[*tachyon.Sample, error]) (pcs *tachyon.LeafPCs, lost int64, err error) {
+// in lost. A goroutine's first sample stands for interval µs.
+func LeafPCs(s *tachyon.Session, interval uint64, frames []tachyon.Frame, samples iter.Seq2[*tachyon.Sample, error]) (pcs *tachyon.LeafPCs, lost int64, err error) {
 	if s == nil {
 		return nil, 0, errors.New("DCPI counts instruction addresses and the profile has none: it was not recorded by gotach")
 	}
@@ -36,12 +36,22 @@ func LeafPCs(s *tachyon.Session, frames []tachyon.Frame, samples iter.Seq2[*tach
 	if m.table == nil {
 		return nil, 0, fmt.Errorf("the profile has no addresses of instructions, and %s is no Go program that could tell them", m.Path)
 	}
-	type count struct{ cpu, wall uint64 }
-	counts := map[uint32]count{}
+	counts := map[uint32]*count{}
+	type goroutine struct {
+		id          uint64
+		interpreter uint32
+	}
+	last := map[goroutine]uint64{}
 	for s, err := range samples {
 		if err != nil {
 			return nil, 0, err
 		}
+		g := goroutine{s.Thread, s.Interpreter}
+		time := interval
+		if before, ok := last[g]; ok {
+			time = uint64(max(0, int64(s.Time-before))) // a clock may go back
+		}
+		last[g] = s.Time
 		stack := s.Stack
 		if len(stack) > 1 && frames[stack[0]].File == "" {
 			stack = stack[1:]
@@ -51,14 +61,17 @@ func LeafPCs(s *tachyon.Session, frames []tachyon.Frame, samples iter.Seq2[*tach
 			continue
 		}
 		c := counts[stack[0]]
-		c.wall++
-		if s.Status&tachyon.OnCPU != 0 {
-			c.cpu++
+		if c == nil {
+			c = new(count)
+			counts[stack[0]] = c
 		}
-		counts[stack[0]] = c
+		c.add(count{wall: 1, wallTime: time})
+		if s.Status&tachyon.OnCPU != 0 {
+			c.add(count{cpu: 1, cpuTime: time})
+		}
 	}
 	l := newLineFinder(m.table)
-	sums := map[uint64]count{}
+	sums := map[uint64]*count{}
 	for _, id := range slices.Sorted(maps.Keys(counts)) {
 		c := counts[id]
 		addr, ok := l.addr(frames[id])
@@ -66,18 +79,29 @@ func LeafPCs(s *tachyon.Session, frames []tachyon.Frame, samples iter.Seq2[*tach
 			lost += int64(c.wall)
 			continue
 		}
-		sum := sums[addr]
-		sums[addr] = count{sum.cpu + c.cpu, sum.wall + c.wall}
+		if sums[addr] == nil {
+			sums[addr] = new(count)
+		}
+		sums[addr].add(*c)
 	}
 	pcs = &tachyon.LeafPCs{TextStart: m.TextStart, TextSize: m.TextSize}
 	for addr, c := range sums {
 		if c.wall > math.MaxUint32 {
 			return nil, 0, errors.New("a count exceeds the format's 32 bits")
 		}
-		pcs.PCs = append(pcs.PCs, tachyon.LeafPC{Addr: addr, CPU: uint32(c.cpu), Wall: uint32(c.wall)})
+		pcs.PCs = append(pcs.PCs, tachyon.LeafPC{
+			Addr: addr, CPU: uint32(c.cpu), Wall: uint32(c.wall), CPUTime: c.cpuTime, WallTime: c.wallTime,
+		})
 	}
 	slices.SortFunc(pcs.PCs, func(a, b tachyon.LeafPC) int { return cmp.Compare(a.Addr, b.Addr) })
 	return pcs, lost, nil
+}
+
+// count is samples and, in µs, what they stand for.
+type count struct{ cpu, wall, cpuTime, wallTime uint64 }
+
+func (c *count) add(o count) {
+	c.cpu, c.wall, c.cpuTime, c.wallTime = c.cpu+o.cpu, c.wall+o.wall, c.cpuTime+o.cpuTime, c.wallTime+o.wallTime
 }
 
 // lineFinder finds addresses of source lines.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"iter"
 	"math"
+	"math/bits"
 	"slices"
 )
 
@@ -125,15 +126,25 @@ var sameIn = []string{"image", "event", "period", "tstart", "tsize", "x-unit"}
 // Merge adds the samples of another profile of the same image, event and
 // period. The header stays, and gets those unknown lines of the other that it
 // has not. After an error the profile is what it was.
+//
+// Profiles of Go programs may differ in period: the samples of the other become as
+// many of p's period as stand for the same time.
 func (p *Profile) Merge(o *Profile) error {
 	for _, word := range sameIn {
 		a, _ := p.Value(word)
 		b, _ := o.Value(word)
-		if a != b {
+		if a != b && !(word == "period" && p.isTime() && p.Period() > 0) {
 			return fmt.Errorf("profiles differ in %s: %q and %q", word, a, b)
 		}
 	}
-	if err := p.Add(o.Counts()); err != nil {
+	counts := o.Counts()
+	if p.Period() != o.Period() {
+		var err error
+		if counts, err = rescaled(o, p.Period()); err != nil {
+			return err
+		}
+	}
+	if err := p.Add(counts); err != nil {
 		return err
 	}
 	for _, l := range o.Lines {
@@ -143,6 +154,28 @@ func (p *Profile) Merge(o *Profile) error {
 		}
 	}
 	return nil
+}
+
+// isTime reports whether the event's period is a time.
+func (h *Header) isTime() bool {
+	event, _ := h.Value("event")
+	return event == EventCPU || event == EventWall
+}
+
+// rescaled returns the profile's counts as samples of another period, not 0.
+func rescaled(p *Profile, period uint64) (iter.Seq[Count], error) {
+	_, samples := p.Total()
+	if hi, lo := bits.Mul64(samples, p.Period()); hi != 0 || lo/period > math.MaxUint32 {
+		return nil, fmt.Errorf("the sum of counts exceeds the format's 32 bits with a period of %d", period)
+	}
+	return func(yield func(Count) bool) {
+		s := sharer{num: p.Period(), den: period}
+		for c := range p.Counts() {
+			if n := s.next(uint64(c.Count)); n > 0 && !yield(Count{c.Addr, uint32(n)}) {
+				return
+			}
+		}
+	}, nil
 }
 
 // Write writes the profile. What breaks a rule of the format is an error before

@@ -261,6 +261,39 @@ func TestMergeKeepsUnknownLines(t *testing.T) {
 	}
 }
 
+// Sessions differ a little in what their samples stand for on average.
+func TestMergeOfPeriods(t *testing.T) {
+	a := &Profile{Header: header("event wall_ns", "period 1000")}
+	if err := a.Add(slices.Values([]Count{{0x401000, 5}})); err != nil {
+		t.Fatal(err)
+	}
+	b := &Profile{Header: header("event wall_ns", "period 1500")}
+	if err := b.Add(slices.Values([]Count{{0x401000, 2}, {0x401010, 1}, {0x401020, 1}})); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Merge(b); err != nil {
+		t.Fatal(err)
+	}
+	want := []Count{{0x401000, 8}, {0x401010, 2}, {0x401020, 1}}
+	if got := slices.Collect(a.Counts()); !slices.Equal(got, want) || a.Period() != 1000 {
+		t.Errorf("counts are %v, want %v; the period is %d", got, want, a.Period())
+	}
+	for lines, want := range map[[2]string]string{
+		{"event wall_ns", "period 1"}: "exceeds the format's 32 bits",
+		{"event wall_ns", "period 0"}: "differ in period",
+		{"event cycles", "period 1"}:  "differ in",
+	} {
+		p := &Profile{Header: header(lines[:]...)}
+		big := &Profile{Header: header(lines[0], "period 5000000000")}
+		if err := big.Add(slices.Values([]Count{{0x401000, 2}})); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Merge(big); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: error %v, want %q", lines, err, want)
+		}
+	}
+}
+
 func TestLongHeaderIsRefusedEarly(t *testing.T) {
 	r := &countingReader{r: io.MultiReader(strings.NewReader("word "), neverEnding('x'))}
 	_, err := Read(r, "x", Options{})

@@ -6,9 +6,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"iter"
+	"math"
+	"math/bits"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,18 +18,21 @@ import (
 	"github.com/gotach/profiler/internal/tachyon"
 )
 
-// The events of profiles made from Go programs; a sample stands for a period of
-// that many nanoseconds.
+// The events of profiles made from Go programs. The period is in nanoseconds.
 const (
 	EventCPU  = "cpu_ns"  // samples of goroutines that ran
 	EventWall = "wall_ns" // all samples
 )
 
 // FromSession makes the profiles of a session that gotach recorded, one of each
-// event that has samples, from the leaf addresses in its metadata. The interval
-// is that between two ticks. A count is a number of samples, whatever they
-// weigh: where a waiting goroutine is sampled less often than a running one,
-// wall_ns shows less of its time than a report of the session does.
+// event that has samples, from the leaf addresses in its metadata.
+//
+// A sample of gotach's stands for the time since the same goroutine's previous
+// one, which is longer where a goroutine waits; one of DCPI's for the period of
+// its profile. So the period is the mean of the session's samples, and they are
+// shared out among the addresses by time: the counts add up to the number of
+// samples, and each procedure's, times the period, to its time, give or take one.
+// Of a session without times each sample stands for the interval between two ticks.
 func FromSession(m *tachyon.Metadata, interval time.Duration) ([]*Profile, error) {
 	switch {
 	case m == nil || m.Session == nil:
@@ -39,8 +44,9 @@ func FromSession(m *tachyon.Metadata, interval time.Duration) ([]*Profile, error
 	}
 	var ps []*Profile
 	for _, event := range []string{EventCPU, EventWall} {
-		p := &Profile{Header: sessionHeader(m, event, interval)}
-		if err := p.Add(leafCounts(m.PCs, event)); err != nil {
+		counts, period := leafCounts(m.PCs, event, interval)
+		p := &Profile{Header: sessionHeader(m, event, period)}
+		if err := p.Add(slices.Values(counts)); err != nil {
 			return nil, fmt.Errorf("event %s: %w", event, err)
 		}
 		if len(p.Chunks) > 0 {
@@ -50,21 +56,58 @@ func FromSession(m *tachyon.Metadata, interval time.Duration) ([]*Profile, error
 	return ps, nil
 }
 
-func leafCounts(pcs *tachyon.LeafPCs, event string) iter.Seq[Count] {
-	return func(yield func(Count) bool) {
-		for _, pc := range pcs.PCs {
-			n := pc.Wall
-			if event == EventCPU {
-				n = pc.CPU
-			}
-			if !yield(Count{pc.Addr, n}) {
-				return
-			}
+// leafCounts returns the counts of an event, by ascending address, and what one
+// of them stands for.
+func leafCounts(pcs *tachyon.LeafPCs, event string, interval time.Duration) ([]Count, time.Duration) {
+	of := func(pc tachyon.LeafPC) (samples, micros uint64) {
+		if event == EventCPU {
+			return uint64(pc.CPU), pc.CPUTime
+		}
+		return uint64(pc.Wall), pc.WallTime
+	}
+	var samples, micros uint64
+	for _, pc := range pcs.PCs {
+		n, t := of(pc)
+		samples, micros = samples+n, micros+t
+	}
+	timed := micros > 0 && samples > 0 && samples <= math.MaxUint32 && micros <= math.MaxInt64/1000
+	s := sharer{num: samples, den: micros}
+	var counts []Count
+	for _, pc := range pcs.PCs {
+		n, t := of(pc)
+		if timed {
+			n = s.next(t)
+		}
+		if n > 0 {
+			counts = append(counts, Count{pc.Addr, uint32(n)})
 		}
 	}
+	if timed {
+		interval = max(1, time.Duration(math.Round(float64(micros)*1000/float64(samples))))
+	}
+	return counts, interval
 }
 
-func sessionHeader(m *tachyon.Metadata, event string, interval time.Duration) (h Header) {
+// A sharer multiplies numbers by num/den and rounds so that the sum of any
+// successive ones is right to within one.
+type sharer struct {
+	num, den   uint64
+	sum, given uint64 // so far, before and after
+}
+
+// next returns a number's share. All of them together times num must be less than
+// den times 2^63.
+func (s *sharer) next(n uint64) uint64 {
+	s.sum += n
+	hi, lo := bits.Mul64(s.sum, s.num)
+	lo, carry := bits.Add64(lo, s.den/2, 0)
+	q, _ := bits.Div64(hi+carry, lo, s.den)
+	share := q - s.given
+	s.given = q
+	return share
+}
+
+func sessionHeader(m *tachyon.Metadata, event string, period time.Duration) (h Header) {
 	s := m.Session
 	add := func(word, value string) {
 		// A line feed would end the line.
@@ -78,7 +121,7 @@ func sessionHeader(m *tachyon.Metadata, event string, interval time.Duration) (h
 	add("epoch", s.Start.UTC().Format("0601021504"))
 	add("platform", cmp.Or(s.Host, "unknown"))
 	add("event", event)
-	add("period", strconv.FormatInt(interval.Nanoseconds(), 10))
+	add("period", strconv.FormatInt(period.Nanoseconds(), 10))
 	add("tstart", strconv.FormatUint(m.PCs.TextStart, 16))
 	add("tsize", strconv.FormatUint(m.PCs.TextSize, 10))
 	add("cpuspeed", strconv.FormatUint(here.mhz, 10))

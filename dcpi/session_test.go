@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -113,6 +114,40 @@ func TestFromSession(t *testing.T) {
 	meta.PCs.PCs[0].CPU = 0 // nothing ran
 	if ps, err = FromSession(meta, time.Millisecond); err != nil || len(ps) != 1 {
 		t.Errorf("%d profiles, %v, want wall_ns alone", len(ps), err)
+	}
+}
+
+// Counts follow the time that samples stand for; their sum stays the number of samples.
+func TestFromSessionSharesSamplesByTime(t *testing.T) {
+	m, meta := self(t)
+	at := func(i int) uint64 { return m.TextStart + uint64(i) }
+	tests := []struct {
+		name   string
+		pcs    []tachyon.LeafPC
+		period string
+		want   []Count
+	}{
+		{"even", []tachyon.LeafPC{{Addr: at(1), Wall: 3, WallTime: 6000}, {Addr: at(2), Wall: 1, WallTime: 2000}}, "2000000",
+			[]Count{{at(1), 3}, {at(2), 1}}},
+		{"waits are sampled less often", []tachyon.LeafPC{{Addr: at(1), Wall: 50, WallTime: 50_000}, {Addr: at(2), Wall: 50, WallTime: 450_000}}, "5000000",
+			[]Count{{at(1), 10}, {at(2), 90}}},
+		{"small ones beside each other", []tachyon.LeafPC{
+			{Addr: at(1), Wall: 1, WallTime: 1}, {Addr: at(2), Wall: 1, WallTime: 1}, {Addr: at(3), Wall: 1, WallTime: 1}, {Addr: at(4), Wall: 1, WallTime: 9},
+		}, "3000", []Count{{at(2), 1}, {at(4), 3}}},
+		{"no times", []tachyon.LeafPC{{Addr: at(1), Wall: 7}, {Addr: at(2), Wall: 2}}, "1000000", []Count{{at(1), 7}, {at(2), 2}}},
+	}
+	for _, tt := range tests {
+		meta.PCs.PCs = tt.pcs
+		ps, err := FromSession(meta, time.Millisecond)
+		if err != nil || len(ps) != 1 {
+			t.Fatalf("%s: %d profiles, %v", tt.name, len(ps), err)
+		}
+		if got, _ := ps[0].Value("period"); got != tt.period {
+			t.Errorf("%s: period %s, want %s", tt.name, got, tt.period)
+		}
+		if got := slices.Collect(ps[0].Counts()); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: counts %v, want %v", tt.name, got, tt.want)
+		}
 	}
 }
 

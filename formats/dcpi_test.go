@@ -143,6 +143,7 @@ func TestDCPIOfASessionWithoutAddresses(t *testing.T) {
 			stack = []writer.Frame{{Func: "main.nowhere", File: "nowhere.go", Line: 1}}
 		case i >= 20:
 			s.Status, stack = 0, []writer.Frame{{Func: "[select]"}, leaf}
+			s.Time += (i - 19) * 3000 // what waits is sampled less often
 		}
 		if err := w.WriteFrames(&s, stack); err != nil {
 			t.Fatal(err)
@@ -167,7 +168,8 @@ func TestDCPIOfASessionWithoutAddresses(t *testing.T) {
 		t.Fatalf("%d samples in %+v", r.Samples, r.Rows)
 	}
 	row := r.Rows[0]
-	if row.Name != leaf.Func || row.File != leaf.File || row.Line != int(leaf.Line) || row.Self != 29*time.Millisecond || row.SelfCPU != 20*time.Millisecond {
+	self := row.Self.Round(time.Microsecond) // 29 periods
+	if row.Name != leaf.Func || row.File != leaf.File || row.Line != int(leaf.Line) || self != 56*time.Millisecond || row.SelfCPU != 20*time.Millisecond {
 		t.Errorf("row is %+v, want %+v", row, leaf)
 	}
 }

@@ -45,7 +45,7 @@ func (s *Sampler) try(sink Sink, candidate candidate) (reason string, err error)
 	if src == nil {
 		return reason, nil
 	}
-	out := newCollector(sink, s.start)
+	out := newCollector(sink, s.start, s.cfg.Rate)
 	err = src.Start(source.Config{
 		Rate:       s.cfg.Rate,
 		Budget:     s.cfg.Budget,

@@ -28,19 +28,21 @@ const (
 // what is known of each goroutine. The source calls it from one goroutine at a
 // time; the atomics are what Stats reads meanwhile.
 type collector struct {
-	sink  Sink
-	base  uint64 // µs, the wall clock at time 0
-	known map[uint64]*goroutine
-	pcs   map[uint64]*tachyon.LeafPC
-	ended int
-	spans int
+	sink     Sink
+	base     uint64 // µs, the wall clock at time 0
+	interval uint64 // µs, what a goroutine's first sample stands for
+	known    map[uint64]*goroutine
+	pcs      map[uint64]*tachyon.LeafPC
+	ended    int
+	spans    int
 
 	now     time.Duration // of the latest sample
 	grace   time.Duration // how long after its end a goroutine is forgotten
 	leaving []uint64      // goroutines that have ended and are not forgotten, in order
 
 	sample  tachyon.Sample
-	skipped bool // the last Sample call left its sample out
+	skipped bool   // the last Sample call left its sample out
+	weight  uint64 // µs, what the sample of that call stands for
 
 	samples       atomic.Int64
 	live, most    atomic.Int64
@@ -68,14 +70,16 @@ type goroutine struct {
 	labels      []tachyon.LabelSpan
 }
 
-func newCollector(sink Sink, start time.Time) *collector {
+// newCollector's rate is in ticks a second.
+func newCollector(sink Sink, start time.Time, rate int) *collector {
 	return &collector{
-		sink:   sink,
-		base:   uint64(start.UnixMicro()),
-		known:  make(map[uint64]*goroutine),
-		pcs:    make(map[uint64]*tachyon.LeafPC),
-		grace:  2 * time.Second,
-		failed: make(chan struct{}),
+		sink:     sink,
+		base:     uint64(start.UnixMicro()),
+		interval: 1e6 / uint64(max(rate, 1)),
+		known:    make(map[uint64]*goroutine),
+		pcs:      make(map[uint64]*tachyon.LeafPC),
+		grace:    2 * time.Second,
+		failed:   make(chan struct{}),
 	}
 }
 
@@ -247,10 +251,13 @@ func (c *collector) Sample(s *source.Sample) {
 	if c.skipped || c.err() != nil {
 		return
 	}
+	c.weight = c.interval
 	if k != nil {
 		if !k.seen {
 			k.seen = true
 			k.first = s.Time
+		} else {
+			c.weight = micros(max(s.Time, k.last)) - micros(k.last)
 		}
 		if k.revived {
 			// The source forgot it, its labels too.
@@ -292,8 +299,12 @@ func (c *collector) LeafPC(addr uint64, onCPU bool) {
 	if p.Wall < math.MaxUint32 {
 		p.Wall++
 	}
-	if onCPU && p.CPU < math.MaxUint32 {
-		p.CPU++
+	p.WallTime += c.weight
+	if onCPU {
+		if p.CPU < math.MaxUint32 {
+			p.CPU++
+		}
+		p.CPUTime += c.weight
 	}
 }
 

@@ -32,7 +32,7 @@ func TestCrowd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := newCollector(w, start)
+	c := newCollector(w, start, 1000)
 	c.grace = 50 * time.Microsecond // all of this takes less than a second
 	var stack []uint32
 	for _, f := range []string{"serve", "handle", "read"} {
@@ -126,7 +126,7 @@ func TestLateSample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := newCollector(w, start)
+	c := newCollector(w, start, 1000)
 	stack := []uint32{c.Frame(tachyon.Frame{Func: "f"})}
 	sample := func(id uint64, at time.Duration) {
 		c.Goroutine(source.Goroutine{ID: id, CreatedBy: "main.main"})

@@ -91,6 +91,7 @@ func TestSourcePlugsIn(t *testing.T) {
 		}
 		out.Labels(8, 4*time.Millisecond, nil)
 		out.Sample(&source.Sample{Goroutine: 8, Time: 5 * time.Millisecond, Stack: nil})
+		out.LeafPC(0x20, false)
 		out.Gone(8)
 		out.Gone(8)
 		out.Gone(77)
@@ -135,7 +136,11 @@ func TestSourcePlugsIn(t *testing.T) {
 	if n := len(wantGoroutines); len(got) != n+3 || !reflect.DeepEqual(got[:n], wantGoroutines) {
 		t.Errorf("goroutines %+v\nwant %+v", got, wantGoroutines)
 	}
-	wantPCs := &tachyon.LeafPCs{PCs: []tachyon.LeafPC{{Addr: 0x30, Wall: 1}, {Addr: 0x40, CPU: 1, Wall: 2}}}
+	wantPCs := &tachyon.LeafPCs{PCs: []tachyon.LeafPC{
+		{Addr: 0x20, Wall: 1, WallTime: 3000},
+		{Addr: 0x30, Wall: 1, WallTime: 4000},
+		{Addr: 0x40, CPU: 1, Wall: 2, CPUTime: 4000, WallTime: 8000},
+	}}
 	if got := s.LeafPCs(); !reflect.DeepEqual(got, wantPCs) {
 		t.Errorf("leaf PCs %+v, want %+v", got, wantPCs)
 	}

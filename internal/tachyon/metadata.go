@@ -92,6 +92,12 @@ type LeafPC struct {
 	Addr uint64 `json:"a"`
 	CPU  uint32 `json:"c,omitempty"` // samples on CPU
 	Wall uint32 `json:"w"`           // all samples
+
+	// What these samples stand for, in µs. Goroutines that wait are sampled less
+	// often than those that run, so that counts alone tell too little of them. Files
+	// of early versions have no times.
+	CPUTime  uint64 `json:"ct,omitempty"`
+	WallTime uint64 `json:"wt,omitempty"`
 }
 
 // Checksum is the CRC-32C of the file's sample region as it lies on disk, from
