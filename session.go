@@ -76,6 +76,9 @@ func open(c config) (*Session, error) {
 	return s, nil
 }
 
+// sinkOf is a variable for tests that listen to what the sampler tells the writer.
+var sinkOf = func(w *writer.Writer) sampler.Sink { return w }
+
 // begin opens the file and starts sampling into it.
 func (s *Session) begin() error {
 	o := writer.Options{
@@ -104,7 +107,7 @@ func (s *Session) begin() error {
 		NoWaitFrames: s.config.noWaitFrames,
 		Start:        s.start,
 		OnError:      s.fail,
-	}, w)
+	}, sinkOf(w))
 	if err != nil {
 		return errors.Join(err, w.Close())
 	}
@@ -195,8 +198,6 @@ func loggerOf(opts []Option) *slog.Logger {
 func warn(l *slog.Logger, msg string, err error, args ...any) {
 	l.Warn(msg, append([]any{"err", err}, args...)...)
 }
-
-var _ sampler.Sink = (*writer.Writer)(nil)
 
 // metadataString is one object to add to the file's metadata.
 type metadataString struct {

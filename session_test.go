@@ -16,6 +16,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv("GOTACH_TEST_KILLED") != "" {
+		runKilled()
+	}
 	if child := os.Getenv("GOTACH_TEST_CHILD"); child != "" {
 		runChild(child)
 		return

@@ -1,0 +1,453 @@
+package profiler
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
+
+	"github.com/gotach/profiler/internal/tachyon"
+	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/recovery"
+	"github.com/gotach/profiler/sampler"
+	"github.com/gotach/profiler/writer"
+)
+
+// A diary is what a program tells the one that kills it, in memory that both
+// share: what the sampler gave to the writer, and when the program ran.
+//
+//	   0 words of 8 bytes, see below
+//	4096 when the program was seen to run, µs on the monotonic clock
+//	 1 M samples: thread, interpreter, hash
+type diary []byte
+
+const (
+	started  = iota // when Start had returned, µs on the monotonic clock
+	stopping        // when Stop was called
+	stopped         // when Stop had returned
+	epoch           // what to take off a sample's time to get the monotonic clock's
+	begun           // samples that were handed to the writer
+	done            // of these, the ones that it had taken
+	beats           // how many
+
+	beatsAt    = 4096
+	samplesAt  = 1 << 20
+	sampleSize = 24
+	diarySize  = 16 << 20
+)
+
+func openDiary(path string) (diary, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if err := f.Truncate(diarySize); err != nil {
+		return nil, err
+	}
+	return unix.Mmap(int(f.Fd()), 0, diarySize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+}
+
+func (d diary) at(i int) uint64       { return binary.NativeEndian.Uint64(d[i:]) }
+func (d diary) put(i int, v uint64)   { binary.NativeEndian.PutUint64(d[i:], v) }
+func (d diary) word(i int) uint64     { return d.at(8 * i) }
+func (d diary) set(i int, v uint64)   { d.put(8*i, v) }
+func (d diary) beat(i uint64) uint64  { return d.at(beatsAt + 8*int(i)) }
+func (d diary) sample(i uint64) diary { return d[samplesAt+sampleSize*int(i):] }
+
+// monotonic is the time of a clock that nobody sets, the same for all processes, in µs.
+func monotonic() uint64 {
+	var ts unix.Timespec
+	unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
+	return uint64(ts.Nano() / 1000)
+}
+
+// A tee notes what goes to the writer.
+type tee struct {
+	*writer.Writer
+	d      diary
+	frames []uint64 // hashes
+}
+
+func (t *tee) Intern(f writer.Frame) uint32 {
+	id := t.Writer.Intern(f)
+	t.frames = append(t.frames, make([]uint64, max(0, int(id)+1-len(t.frames)))...)
+	t.frames[id] = hashFrame(&f)
+	return id
+}
+
+func (t *tee) Write(s *writer.Sample) error {
+	n := t.d.word(begun)
+	e := t.d.sample(n)
+	e.set(0, s.Thread)
+	e.set(1, uint64(s.Interpreter))
+	e.set(2, hashSample(s, func(id uint32) uint64 { return t.frames[id] }))
+	t.d.set(begun, n+1)
+	err := t.Writer.Write(s)
+	if err == nil {
+		t.d.set(done, n+1)
+	}
+	return err
+}
+
+func hashFrame(f *writer.Frame) uint64 {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%s\x00%s\x00%d", f.File, f.Func, f.Line)
+	return h.Sum64()
+}
+
+func hashSample(s *writer.Sample, frame func(uint32) uint64) uint64 {
+	h := mix(s.Time ^ uint64(s.Status)<<56)
+	for _, id := range s.Stack {
+		h = mix(h ^ frame(id))
+	}
+	return h
+}
+
+func mix(x uint64) uint64 {
+	x ^= x >> 31
+	x *= 0x9e3779b97f4a7c15
+	x ^= x >> 29
+	x *= 0xbf58476d1ce4e5b9
+	return x ^ x>>32
+}
+
+// A life is a program that is killed.
+type life struct {
+	source, compression, sync string
+	goroutines                int
+	stopAfter                 time.Duration // when it calls Stop; 0: never
+	until                     string        // the moment after which it is killed
+	delay                     time.Duration // how long after that
+}
+
+// The moments.
+const (
+	untilExec  = "exec"
+	untilStart = "start"
+	untilFlush = "flush" // the first
+	untilStop  = "stop"
+)
+
+func lives() *rapid.Generator[*life] {
+	return rapid.Custom(func(t *rapid.T) *life {
+		l := &life{
+			source:      rapid.SampledFrom([]string{"auto", "auto", "auto", "portable"}).Draw(t, "source"),
+			compression: rapid.SampledFrom([]string{"zstd", "zstd", "none"}).Draw(t, "compression"),
+			sync:        rapid.SampledFrom([]string{"", "", "", "20ms"}).Draw(t, "sync"),
+			goroutines:  rapid.SampledFrom([]int{1, 10, 60}).Draw(t, "goroutines"),
+			until:       rapid.SampledFrom([]string{untilExec, untilStart, untilStart, untilFlush, untilFlush, untilStop, untilStop}).Draw(t, "until"),
+		}
+		most := rapid.SampledFrom(map[string][]time.Duration{
+			untilExec:  {40 * time.Millisecond},
+			untilStart: {5 * time.Millisecond, 150 * time.Millisecond, 500 * time.Millisecond},
+			untilFlush: {300 * time.Microsecond, 5 * time.Millisecond},
+			untilStop:  {3 * time.Millisecond, 40 * time.Millisecond},
+		}[l.until]).Draw(t, "at most")
+		switch l.until {
+		case untilFlush:
+			l.goroutines, l.source = 60, "auto"
+		case untilStop:
+			l.stopAfter = time.Millisecond + time.Duration(mix(rapid.Uint64().Draw(t, "stop after"))%uint64(200*time.Millisecond))
+		}
+		// rapid prefers small numbers; these are to be spread evenly.
+		l.delay = time.Duration(mix(rapid.Uint64().Draw(t, "delay")) % uint64(most))
+		return l
+	})
+}
+
+// runKilled is the program. What it is to do is in the environment.
+func runKilled() {
+	fail := func(err error) {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+	p := strings.Split(os.Getenv("GOTACH_TEST_KILLED"), "|")
+	d, err := openDiary(p[0])
+	fail(err)
+	goroutines, err := strconv.Atoi(p[1])
+	fail(err)
+	stopAfter, err := time.ParseDuration(p[2])
+	fail(err)
+	sinkOf = func(w *writer.Writer) sampler.Sink { return &tee{Writer: w, d: d} }
+
+	go func() {
+		for n := uint64(0); ; n++ {
+			d.put(beatsAt+8*int(n), monotonic())
+			d.set(beats, n+1)
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	for i := range goroutines {
+		go func() {
+			for h := mix(uint64(i)); ; h = mix(h) {
+				left(int(h%100), h)
+			}
+		}()
+	}
+	s, err := Open(Budget(100))
+	fail(err)
+	d.set(epoch, uint64(s.start.UnixMicro())-(monotonic()-uint64(time.Since(s.start).Microseconds())))
+	d.set(started, monotonic())
+	if stopAfter > 0 {
+		time.Sleep(stopAfter)
+		d.set(stopping, monotonic())
+		fail(s.Stop())
+		d.set(stopped, monotonic())
+	}
+	select {}
+}
+
+// left and right are stacks that are different each time.
+//
+//go:noinline
+func left(n int, h uint64) {
+	switch {
+	case n == 0:
+		time.Sleep(time.Millisecond)
+	case h>>(n&63)&1 == 0:
+		left(n-1, h)
+	default:
+		right(n-1, h)
+	}
+}
+
+//go:noinline
+func right(n int, h uint64) {
+	if n == 0 {
+		time.Sleep(time.Millisecond)
+		return
+	}
+	left(n-1, h)
+}
+
+// A program that is profiled is killed at any instant, before it has begun, in
+// the middle of flushes and while it stops. Its file recovers; all that the
+// sampler had handed over is in it, in its order, and nothing else; and the
+// latest of that is no older than 100 ms.
+//
+// GOTACH_KILLS says how many times; GOTACH_KILLED_FILES names a directory to
+// leave the recovered files in, for other readers to judge.
+func TestKilled(t *testing.T) {
+	kills := 40
+	if v := os.Getenv("GOTACH_KILLS"); v != "" {
+		var err error
+		if kills, err = strconv.Atoi(v); err != nil {
+			t.Fatal(err)
+		}
+	} else if testing.Short() {
+		kills = 10
+	}
+	dir := t.TempDir()
+	seen := map[string]int{}
+	var ages []time.Duration
+	seed, gen := int(time.Now().UnixNano()>>10), lives()
+	for n := range kills {
+		l := gen.Example(seed + n)
+		path := filepath.Join(dir, fmt.Sprintf("%d.tach", n))
+		state, age, err := l.kill(path)
+		if err != nil {
+			t.Fatalf("kill %d, %+v: %v", n, *l, err)
+		}
+		if seen[state]++; age > 0 {
+			ages = append(ages, age)
+		}
+		if keep := os.Getenv("GOTACH_KILLED_FILES"); keep != "" {
+			if b, err := os.ReadFile(path); err == nil {
+				if err := os.WriteFile(filepath.Join(keep, filepath.Base(path)), b, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		os.Remove(path)
+		os.Remove(path + ".diary")
+	}
+	t.Logf("%d kills: %v", kills, seen)
+	if slices.Sort(ages); len(ages) > 0 {
+		t.Logf("age of the last sample in the file, by the clock: median %v, 95 %% below %v, at most %v",
+			ages[len(ages)/2], ages[len(ages)*95/100], ages[len(ages)-1])
+	}
+}
+
+// kill runs the program, kills it and checks what is left. If it was killed while
+// it was sampled, age is how old the last sample in its file is.
+func (l *life) kill(path string) (state string, age time.Duration, err error) {
+	d, err := openDiary(path + ".diary")
+	if err != nil {
+		return "", 0, err
+	}
+	defer unix.Munmap(d)
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), fmt.Sprintf("GOTACH_TEST_KILLED=%s.diary|%d|%v", path, l.goroutines, l.stopAfter),
+		"PROFILE_OUT="+path, "PROFILE_SOURCE="+l.source, "PROFILE_COMPRESSION="+l.compression, "PROFILE_SYNC="+l.sync, "GOCOVERDIR="+filepath.Dir(path))
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		return "", 0, err
+	}
+	came := l.await(d, path)
+	if l.delay > time.Millisecond {
+		time.Sleep(l.delay)
+	} else {
+		for begin := time.Now(); time.Since(begin) < l.delay; {
+		}
+	}
+	killed := monotonic()
+	cmd.Process.Kill()
+	cmd.Wait()
+	if said := stderr.String(); said != "" && !strings.Contains(said, "gotach: sampling with the portable source") {
+		return "", 0, fmt.Errorf("the program says: %s", said)
+	}
+	if !came {
+		return "", 0, errors.New("the moment never came")
+	}
+
+	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) && d.word(started) == 0 {
+		return "before the file", 0, nil
+	}
+	if _, err := d.check(path); err != nil {
+		return "", 0, fmt.Errorf("as it is left: %w", err)
+	}
+	res, err := recovery.Finish(path)
+	if err != nil {
+		return "", 0, err
+	}
+	if _, err := os.Stat(path + ".journal"); !errors.Is(err, os.ErrNotExist) {
+		return "", 0, fmt.Errorf("the journal is still there: %v", err)
+	}
+	last, err := d.check(path)
+	if err != nil {
+		return "", 0, fmt.Errorf("recovered: %w", err)
+	}
+	switch {
+	case d.word(started) == 0:
+		return "in Start", 0, nil
+	case d.word(stopped) > 0:
+		if !res.Finished || d.word(done) != res.Samples {
+			return "", 0, fmt.Errorf("Stop had returned, but: %+v of %d samples", res, d.word(done))
+		}
+		state = "after Stop"
+	case d.word(stopping) > 0 && res.Finished:
+		state = "in Stop, after the header"
+	case d.word(stopping) > 0:
+		state = "in Stop"
+	case res.Restored < res.Samples:
+		state = "sampled, some in the file"
+	default:
+		state = "sampled, all in the journal"
+	}
+	end := killed
+	if s := d.word(stopping); s > 0 {
+		end = s
+	}
+	last = max(last, d.word(started)) // it takes a while until the first
+	if ran := d.ran(last, end); ran > 100*time.Millisecond {
+		return "", 0, fmt.Errorf("the program ran for %v after the last sample that is there", ran)
+	}
+	return state, time.Duration(end-min(end, last)) * time.Microsecond, nil
+}
+
+// await waits for the moment after which the program is killed.
+func (l *life) await(d diary, path string) bool {
+	for begin := time.Now(); time.Since(begin) < 30*time.Second; time.Sleep(20 * time.Microsecond) {
+		switch l.until {
+		case untilExec:
+			return true
+		case untilStart:
+			if d.word(started) > 0 {
+				return true
+			}
+		case untilStop:
+			if d.word(stopping) > 0 {
+				return true
+			}
+		case untilFlush:
+			if fi, err := os.Stat(path); err == nil && fi.Size() > tachyon.HeaderSize {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// ran says how long the program was seen to run between two times. Where it was
+// not seen for more than 5 ms, the system had others to run.
+func (d diary) ran(from, to uint64) (sum time.Duration) {
+	last := from
+	note := func(t uint64) {
+		if t > last && t <= to {
+			sum += min(time.Duration(t-last)*time.Microsecond, 5*time.Millisecond)
+			last = t
+		}
+	}
+	for i := range d.word(beats) {
+		note(d.beat(i))
+	}
+	note(to)
+	return sum
+}
+
+// check compares a file with the diary and returns when its last sample was.
+func (d diary) check(path string) (last uint64, err error) {
+	r, err := reader.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer r.Close()
+	n := r.Header().Samples
+	if n < d.word(done) || n > d.word(begun) {
+		return 0, fmt.Errorf("%d samples, %d to %d were handed over", n, d.word(done), d.word(begun))
+	}
+	if present, err := r.VerifyChecksum(); err != nil || !present {
+		return 0, fmt.Errorf("a checksum: %v; %w", present, err)
+	}
+	m, err := r.Metadata()
+	if err != nil {
+		return 0, err
+	}
+	if n > 0 && m.Session == nil || m.Session != nil && m.Session.Program != programName() {
+		return 0, fmt.Errorf("the session is %+v", m.Session)
+	}
+	type thread struct{ id, interpreter uint64 }
+	want := map[thread][]uint64{}
+	for i := range n {
+		e := d.sample(i)
+		k := thread{e.word(0), e.word(1)}
+		want[k] = append(want[k], e.word(2))
+	}
+	frames := make([]uint64, len(r.Frames()))
+	for id := range frames {
+		frames[id] = hashFrame(&r.Frames()[id])
+	}
+	for s, err := range r.Samples() {
+		if err != nil {
+			return 0, err
+		}
+		k := thread{s.Thread, uint64(s.Interpreter)}
+		h := hashSample(s, func(id uint32) uint64 { return frames[id] })
+		if len(want[k]) == 0 || want[k][0] != h {
+			return 0, fmt.Errorf("%+v is not the sample that was handed over, of which %d are to come", *s, len(want[k]))
+		}
+		want[k] = want[k][1:]
+		last = max(last, s.Time-d.word(epoch))
+	}
+	for k, rest := range want {
+		if len(rest) > 0 {
+			return 0, fmt.Errorf("%d samples of goroutine %d are missing", len(rest), k.id)
+		}
+	}
+	return last, nil
+}
