@@ -217,8 +217,10 @@ func interrupt(base, index, _, _ uintptr) uintptr {
 	}
 	if state&0xff != slotFree {
 		// Not answered yet. The thread waits for a core, and then it will record
-		// just what it was at, or it blocks the signal for now.
+		// just what it was at, and still is at this tick, or it blocks the signal
+		// for now.
 		if uintptr(load64(slot+slotM*8)) == m && s.ticks-load64(slot+slotSince*8) < 1000 {
+			store64(slot+slotTime*8, s.now)
 			return 0
 		}
 		if state&0xff != slotSent || !cas64(slot, state, (state&^0xff)+0x100) {
