@@ -31,7 +31,7 @@ type Options struct {
 }
 
 // unit is what a weight of 1 is, written and read. Files of other programs
-// mostly count samples; their shares are right all the same.
+// mostly count samples, and none of them says so.
 const unit = time.Microsecond
 
 // Write writes p, equal stacks added up, in order of their text.
@@ -101,10 +101,10 @@ func name(f profile.Frame) string {
 // maxLine is how long a line may be.
 const maxLine = 16 << 20
 
-// Read reads a profile. A weight of 1 is taken for 1 µs, which is what Write
-// writes; if the file counts samples, its times mean little but its shares are right.
+// Read reads a profile. A weight of 1 becomes 1 µs, which is what Write writes. The
+// file does not say what its weights are, so the profile is Unitless.
 func Read(r io.Reader) (*profile.Profile, error) {
-	p := &profile.Profile{}
+	p := &profile.Profile{Unitless: true}
 	frames, records, goroutines := map[string]uint32{}, map[string]int{}, map[uint64]bool{}
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, maxLine)

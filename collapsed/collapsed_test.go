@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -60,7 +61,7 @@ func TestRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &profile.Profile{
-		Samples: 11, Goroutines: 1,
+		Unitless: true, Samples: 11, Goroutines: 1,
 		Frames: []profile.Frame{{Func: "work with space"}, {Func: "main"}, {Func: "[sleep]"}},
 		Records: []profile.Record{
 			{Stack: []uint32{0, 1}, Count: 7, Wall: 7 * us},
@@ -159,7 +160,13 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte(";;; 0\n"))
 	f.Add([]byte("goroutine 1 5\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
 		p, err := Read(bytes.NewReader(b))
+		runtime.ReadMemStats(&after)
+		if grown := after.TotalAlloc - before.TotalAlloc; grown > uint64(1<<20+500*len(b)) {
+			t.Errorf("%d bytes allocated %d", len(b), grown)
+		}
 		if err != nil {
 			return
 		}

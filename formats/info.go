@@ -42,18 +42,38 @@ func profileInfo(f *Format, p *profile.Profile) []Field {
 	if p.Duration > 0 {
 		l.add("duration_ns", "duration", p.Duration, p.Duration.String())
 	}
-	l.number("samples", "samples", p.Samples)
-	l.number("goroutines", "goroutines", int64(p.Goroutines))
-	l.add("interval_us", "interval", p.Interval.Microseconds(), p.Interval.String())
+	if p.Unitless {
+		l.add("samples", "weights", p.Samples, fmt.Sprintf("%d in all; the file does not say of what", p.Samples))
+	} else {
+		l.number("samples", "samples", p.Samples)
+	}
+	// What the format does not tell is for JSON only.
+	known := func(label string, is bool) string {
+		if is {
+			return label
+		}
+		return ""
+	}
+	l.add("goroutines", known("goroutines", p.Goroutines > 0), p.Goroutines, fmt.Sprint(p.Goroutines))
+	l.add("interval_us", known("interval", p.Interval > 0), p.Interval.Microseconds(), p.Interval.String())
 	l.number("frames", "frames", int64(len(p.Frames)))
 	l.number("stacks", "stacks", int64(len(p.Records)))
-	l.add("wall_ns", "wall time", wall, wall.String()+" of all goroutines together")
-	l.add("cpu_ns", "CPU time", cpu, cpu.String())
+	if !p.Unitless {
+		text := wall.String()
+		if p.Goroutines > 1 {
+			text += " of all goroutines together"
+		}
+		l.add("wall_ns", "wall time", wall, text)
+		l.add("cpu_ns", known("CPU time", cpu > 0), cpu, cpu.String())
+	}
 	return l
 }
 
 // verified is what Verify says of a format that says no more than a Profile.
 func verified(p *profile.Profile) string {
+	if p.Unitless {
+		return fmt.Sprintf("%d different stacks, their weights %d in all", len(p.Records), p.Samples)
+	}
 	wall, _ := p.Total()
 	return fmt.Sprintf("%d samples in %d different stacks, %s in all", p.Samples, len(p.Records), wall)
 }

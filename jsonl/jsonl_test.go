@@ -7,6 +7,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -173,7 +174,15 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte(`{"thread_id":1,"timestamp":5,"status":3,"frames":[["f.go","f",1]]}`))
 	f.Add([]byte(`{"thread_id":18446744073709551615,"timestamp":0,"frames":null}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		r, err := read(t.TempDir(), b)
+		dir := t.TempDir()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		r, err := read(dir, b)
+		runtime.ReadMemStats(&after)
+		// The writer's buffers and its encoder take some MB whatever the input.
+		if grown := after.TotalAlloc - before.TotalAlloc; grown > uint64(32<<20+500*len(b)) {
+			t.Errorf("%d bytes allocated %d", len(b), grown)
+		}
 		if err != nil {
 			return
 		}

@@ -35,7 +35,7 @@ func (p *Profile) PProf() *profile.Profile {
 			{Type: "wall", Unit: "nanoseconds"},
 			{Type: "cpu", Unit: "nanoseconds"},
 		},
-		DefaultSampleType: "wall",
+		DefaultSampleType: p.defaultSampleType(),
 		PeriodType:        &profile.ValueType{Type: "wall", Unit: "nanoseconds"},
 		Period:            int64(p.Interval),
 		DurationNanos:     int64(p.Duration),
@@ -375,4 +375,12 @@ func nanos(unit string) int64 {
 		return int64(time.Second)
 	}
 	return 0
+}
+
+// defaultSampleType is what pprof's tools show unless told otherwise.
+func (p *Profile) defaultSampleType() string {
+	if p.Unitless {
+		return "samples"
+	}
+	return "wall"
 }

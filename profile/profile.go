@@ -36,6 +36,10 @@ type Profile struct {
 	Duration time.Duration // of the session; 0 if unknown
 	Interval time.Duration // between two samples of a goroutine, as asked; 0 if unknown
 
+	// Unitless says that times are plain numbers, a microsecond for each 1: nothing
+	// tells whether they count samples, or time in which unit.
+	Unitless bool
+
 	Samples    int64
 	Goroutines int // different ones; 0 if the profile does not tell goroutines apart
 

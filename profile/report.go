@@ -49,7 +49,8 @@ type Report struct {
 	Duration   time.Duration `json:"duration_ns"`
 	Samples    int64         `json:"samples"`
 	Goroutines int           `json:"goroutines"`
-	Total      time.Duration `json:"total_ns"` // wall time of all goroutines together, whatever Focus and Ignore say
+	Unitless   bool          `json:"unitless,omitempty"` // as in the Profile: times are plain numbers
+	Total      time.Duration `json:"total_ns"`           // wall time of all goroutines together, whatever Focus and Ignore say
 	Rows       []Row         `json:"rows"`
 
 	TotalCPU time.Duration `json:"-"`
@@ -98,7 +99,7 @@ func New(p *Profile, o ReportOptions) (*Report, error) {
 		return nil, fmt.Errorf("no order by %q", o.Sort)
 	}
 	t := &tally{p: p, by: o.By, rows: map[rowKey]int{}, ids: make([]int, len(p.Frames))}
-	r := &Report{Duration: p.Duration, Samples: p.Samples, Goroutines: p.Goroutines}
+	r := &Report{Duration: p.Duration, Samples: p.Samples, Goroutines: p.Goroutines, Unitless: p.Unitless}
 	r.Total, r.TotalCPU = p.Total()
 	focus, ignore := p.matches(o.Focus), p.matches(o.Ignore)
 	for i := range p.Records {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -72,8 +73,13 @@ func (t *reportTable) header() {
 		facts = append(facts, strings.TrimSpace(when))
 	}
 	count := plural(t.r.Samples, "sample")
-	if t.format == "spx" { // has no samples
+	switch {
+	case t.r.Unitless:
+		count = plural(int64(len(t.p.Records)), "different stack")
+	case t.format == "spx": // has no samples
 		count = plural(t.r.Samples, "call")
+	case t.format == "nytprof" && t.p.Interval == 0: // nor has Perl
+		count = plural(t.r.Samples, "statement")
 	}
 	if t.r.Goroutines > 0 {
 		count += " of " + plural(int64(t.r.Goroutines), "goroutine")
@@ -97,8 +103,11 @@ func (t *reportTable) header() {
 			t.line(t.paint.busy(printable("ended early: " + s.Error)))
 		}
 	}
-	what := duration(t.r.Total) + " in all"
-	if t.r.Goroutines > 1 {
+	what := t.amount(t.r.Total) + " in all"
+	switch {
+	case t.r.Unitless:
+		what += ": samples, or " + duration(t.r.Total) + " if its weights are in µs, as gotach writes them"
+	case t.r.Goroutines > 1:
 		what = duration(t.r.Total) + " of all goroutines together"
 	}
 	if t.knowsCPU() {
@@ -113,7 +122,7 @@ func (t *reportTable) header() {
 		if t.o.Ignore != nil {
 			chosen = append(chosen, fmt.Sprintf("ignore %q", t.o.Ignore))
 		}
-		t.line(fmt.Sprintf("%s of it shown (%s): %s", duration(t.r.Shown), strings.TrimSpace(percent(t.r.Shown, t.r.Total)), strings.Join(chosen, ", ")))
+		t.line(fmt.Sprintf("%s of it shown (%s): %s", t.amount(t.r.Shown), strings.TrimSpace(percent(t.r.Shown, t.r.Total)), strings.Join(chosen, ", ")))
 	}
 }
 
@@ -168,9 +177,9 @@ func (t *reportTable) rows() {
 		if byTotal {
 			second = row.Self
 		}
-		fmt.Fprintf(&t.b, "%7s %7s  %s  ", duration(first), t.share(first), t.bar(first, cpu, most))
+		fmt.Fprintf(&t.b, "%7s %7s  %s  ", t.amount(first), t.share(first), t.bar(first, cpu, most))
 		if !one {
-			fmt.Fprintf(&t.b, "%7s %7s  ", duration(second), t.share(second))
+			fmt.Fprintf(&t.b, "%7s %7s  ", t.amount(second), t.share(second))
 		}
 		if called {
 			n := ""
@@ -293,6 +302,25 @@ func shorten(name string, room int) string {
 	left := (room - 1) / 3
 	return prefix + string(r[:left]) + "…" + string(r[len(r)-(room-1-left):])
 }
+
+// amount is a time, or the plain number that stands for one.
+func (t *reportTable) amount(d time.Duration) string {
+	if !t.r.Unitless {
+		return duration(d)
+	}
+	n := d / time.Microsecond
+	if n < 100_000 {
+		return strconv.FormatInt(int64(n), 10)
+	}
+	f, unit := float64(n)/1e3, 0
+	for ; f >= 999.5 && unit < len(powers)-1; unit++ {
+		f /= 1e3
+	}
+	return digits(f) + powers[unit:unit+1]
+}
+
+// powers of 1000, from the first on.
+const powers = "kMGTP"
 
 // duration is a time in three digits and a unit.
 func duration(d time.Duration) string {
