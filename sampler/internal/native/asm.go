@@ -29,6 +29,7 @@ func cycles() uint64
 // a func value points to.
 var (
 	signalPC      = entry(onSignal)
+	stayPC        = entry(stay)
 	tickPC        = entry(onTick)
 	interruptPC   = entry(interrupt)
 	interruptedPC = entry(onInterrupt)
@@ -47,6 +48,7 @@ func entry(f func(a, b, c, d uintptr) uintptr) uintptr {
 }
 
 // The stages, called through assembly; see STAGE there.
+func callStay(s, _, _, _ uintptr) uintptr
 func callTick(s, _, _, _ uintptr) uintptr
 func callInterrupt(s, i, _, _ uintptr) uintptr
 func callInterrupted(s, value, ctx, _ uintptr) uintptr

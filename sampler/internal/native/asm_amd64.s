@@ -59,6 +59,7 @@ TEXT caller(SB), NOSPLIT, $40-40; \
 	MOVQ AX, ret+32(FP); \
 	RET
 
+STAGE(·callStay, ·stayPC)
 STAGE(·callTick, ·tickPC)
 STAGE(·callInterrupt, ·interruptPC)
 STAGE(·callInterrupted, ·interruptedPC)

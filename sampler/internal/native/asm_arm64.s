@@ -56,6 +56,7 @@ TEXT caller(SB), NOSPLIT, $48-40; \
 	MOVD R0, ret+32(FP); \
 	RET
 
+STAGE(·callStay, ·stayPC)
 STAGE(·callTick, ·tickPC)
 STAGE(·callInterrupt, ·interruptPC)
 STAGE(·callInterrupted, ·interruptedPC)

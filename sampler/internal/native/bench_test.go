@@ -54,7 +54,8 @@ func tickCosts(t testing.TB, n int) (walk, tick, profile time.Duration) {
 		t.Fatal(err)
 	}
 	sh := s.s
-	s.ticker.arm(1 << 60)
+	s.ticker.deleteTimer()
+	s.ticker.leave()
 	close(s.quit)
 	<-s.done
 	s.quit, s.done = make(chan struct{}), make(chan struct{})
@@ -68,7 +69,6 @@ func tickCosts(t testing.TB, n int) (walk, tick, profile time.Duration) {
 	tid := sh.tid
 	defer func() { sh.tid = tid }()
 	sh.tid = uint64(unix.Gettid())
-	sh.period = uint64(time.Hour)
 	readClock(sh)
 	sh.quota, sh.visitLimit = 1<<40, ^uint64(0)
 	median := func(count int, before, f func()) time.Duration {
@@ -97,8 +97,29 @@ func tickCosts(t testing.TB, n int) (walk, tick, profile time.Duration) {
 	return walk, tick, profile
 }
 
-// BenchmarkTick measures a tick that visits every goroutine, and a goroutine
-// profile of the same program beside it.
+// threadCosts returns the CPU time that the tick thread takes for each tick of a
+// session that has nothing else to do and visits every goroutine: its way into the
+// kernel, its wait and its waking up included.
+func threadCosts(t testing.TB, n int) time.Duration {
+	defer park(n)()
+	runtime.GC()
+	s := New()
+	rate := max(1, min(1000, 1_000_000/n))
+	if err := s.Start(source.Config{Rate: rate, Budget: 100, Start: time.Now()}, discard{newRecorder()}); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Stop()
+	// It begins with few goroutines a tick and sees more at each.
+	time.Sleep(time.Second + 40*time.Second/time.Duration(rate))
+	cpu, ticks := threadCPU(s.ticker.tid), s.Stats().TicksReached
+	for begin := time.Now(); time.Since(begin) < time.Second || s.Stats().TicksReached < ticks+20; {
+		time.Sleep(10 * time.Millisecond)
+	}
+	return time.Duration(threadCPU(s.ticker.tid)-cpu) / time.Duration(s.Stats().TicksReached-ticks)
+}
+
+// BenchmarkTick measures a tick that visits every goroutine, by its work alone and
+// as the CPU time of its thread, and a goroutine profile of the same program beside it.
 func BenchmarkTick(b *testing.B) {
 	for _, n := range []int{10, 1000, 10000, 100000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -107,7 +128,9 @@ func BenchmarkTick(b *testing.B) {
 				b.ReportMetric(float64(walk), "walk-ns")
 				b.ReportMetric(float64(spare), "tick-ns")
 				b.ReportMetric(float64(profile), "goroutineprofile-ns")
-				b.ReportMetric(float64(profile)/float64(spare), "profiles/tick")
+				thread := threadCosts(b, n)
+				b.ReportMetric(float64(thread), "thread-ns")
+				b.ReportMetric(float64(profile)/float64(thread), "profiles/tick")
 			}
 		})
 	}

@@ -5,8 +5,8 @@
 // # How it works
 //
 // One thread waits in a system call, so it holds no P (tick.go). A timer sends it a
-// signal at each tick; the handler (handler.go) runs on it, whatever the
-// scheduler is doing. Goroutines that do not run are read where they lie
+// signal at the first tick; the handler (handler.go) stays on it and takes the
+// others too, whatever the scheduler is doing. Goroutines that do not run are read where they lie
 // (visit.go): status, wait reason, and return addresses along the frame pointers
 // of their stacks (walk.go). For each P that runs a goroutine the handler sends
 // a signal to its thread, which records that goroutine from its own registers. All

@@ -13,7 +13,7 @@ import (
 // calls is here, in walk.go, in visit.go or in assembly; none of it may grow
 // the stack, allocate, write a Go pointer, panic, or be instrumented.
 //
-// One signal has two uses, told apart by siginfo: the timer's ticks on the tick
+// One signal has two uses, told apart by siginfo: the timer's first tick on the tick
 // thread, and our own rt_tgsigqueueinfo on threads that run goroutines. All
 // else that comes in on the signal goes to the handler that was there before.
 
@@ -44,7 +44,7 @@ func handle(info, ctx uintptr) uintptr {
 	switch {
 	case code == siTimer && value == s.tag:
 		if uint64(rawSyscall(unix.SYS_GETTID, 0, 0, 0, 0, 0, 0)) == s.tid {
-			callTick(s.base(), 0, 0, 0)
+			callStay(s.base(), 0, 0, 0)
 		}
 		return 0
 	case code == siQueue && value>>48 == s.tag>>48 && uint64(load32(info+16)) == s.pid:
@@ -52,6 +52,41 @@ func handle(info, ctx uintptr) uintptr {
 		return 0
 	}
 	return oldHandler
+}
+
+// stay takes ticks, from the first one, whose signal the timer sent, until leave is
+// set. Between them it waits for the next one's time in the handler: a signal for
+// each tick, the thread's registers saved and restored for it, and the timer set
+// again cost more than the look at a small program does.
+//
+// All signals are blocked meanwhile but those that are sent to each thread in turn
+// by a sender who waits for all: the C libraries' and Go's own for setuid and
+// the like (32 to 34), and SIGQUIT, which Go passes on from thread to thread when
+// it is to dump core.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func stay(base, _, _, _ uintptr) uintptr {
+	s := at(base)
+	storeRelease(uintptr(unsafe.Pointer(&s.staying)), 1)
+	s.mask = 7<<(32-1) | 1<<(unix.SIGQUIT-1)
+	rawSyscall(unix.SYS_RT_SIGPROCMASK, unix.SIG_UNBLOCK, uintptr(unsafe.Pointer(&s.mask)), 0, 8, 0, 0)
+	due := true
+	for loadAcquire(uintptr(unsafe.Pointer(&s.leave))) == 0 {
+		if due {
+			callTick(base, 0, 0, 0)
+		}
+		s.until[0], s.until[1] = s.deadline/1e9, s.deadline%1e9
+		// To an absolute time of CLOCK_MONOTONIC, while the word is 0.
+		r := rawSyscall(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&s.leave)), futexWaitBitset|futexPrivate, 0, uintptr(unsafe.Pointer(&s.until)), 0, 1<<32-1)
+		if due = -r == uintptr(unix.ETIMEDOUT); !due && -r != uintptr(unix.EINTR) && -r != uintptr(unix.EAGAIN) {
+			s.unable = uint64(-r)
+			break
+		}
+	}
+	storeRelease(uintptr(unsafe.Pointer(&s.staying)), 0)
+	return 0
 }
 
 // onTick is one look at the program.
@@ -64,7 +99,7 @@ func onTick(base, _, _, _ uintptr) uintptr {
 	start := cycles()
 	now := monotonic(s)
 	s.before, s.now = s.now, now
-	rearm(s)
+	next(s)
 	s.ticks++
 	s.write = s.head
 	if room(s, 2) {
@@ -89,34 +124,22 @@ func onTick(base, _, _, _ uintptr) uintptr {
 	return 0
 }
 
-// rearm sets the timer for the next tick, between a half and one and a half
-// periods away. At a steady period a program that does something each
+// next sets when the next tick is due, between a half and one and a half periods
+// after this one. At a steady period a program that does something each
 // millisecond would be seen at the same point of it for ever. A few percent of
 // randomness is not enough: with 6 % the point drifts so slowly that thousands of
 // ticks are no more than a few dozen independent looks. With a whole period's worth
-// each tick is one. Deadlines are absolute, so that lateness does not add up;
-// ticks that are late by more than a period are lost.
-//
-// The call is dear beside the rest of a tick, so it is made at every second one: the
-// timer's interval is the time to the tick after the next.
+// each tick is one. Lateness does not add up; ticks that are late by more than a
+// period are lost.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func rearm(s *shared) {
-	if s.armed != 0 {
-		s.armed = 0
-		return
+func next(s *shared) {
+	by := step(s)
+	if s.deadline += by; s.deadline <= s.now {
+		s.deadline = s.now + by
 	}
-	first, second := step(s), step(s)
-	if s.deadline += first; s.deadline <= s.now {
-		s.deadline = s.now + first
-	}
-	s.spec[0], s.spec[1] = second/1e9, second%1e9
-	s.spec[2], s.spec[3] = s.deadline/1e9, s.deadline%1e9
-	s.deadline += second
-	s.armed = 1
-	rawSyscall(unix.SYS_TIMER_SETTIME, uintptr(s.timer), unix.TIMER_ABSTIME, uintptr(unsafe.Pointer(&s.spec)), 0, 0, 0)
 }
 
 //go:nosplit

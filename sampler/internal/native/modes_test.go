@@ -63,7 +63,7 @@ func TestBuilds(t *testing.T) {
 // TestPrograms samples programs that do what could get in the way.
 func TestPrograms(t *testing.T) {
 	bin := build(t, "prog")
-	for _, mode := range []string{"locked", "maxprocs", "notify", "exec", "profilers", "leaks"} {
+	for _, mode := range []string{"locked", "maxprocs", "setuid", "notify", "exec", "profilers", "leaks"} {
 		t.Run(mode, func(t *testing.T) { run(t, bin, mode) })
 	}
 }

@@ -130,7 +130,7 @@ func (n *Source) prepare(l *layout) error {
 	if err := n.drain.roster.refresh(); err != nil {
 		return err
 	}
-	if n.ticker, err = startTicker(n.signal); err != nil {
+	if n.ticker, err = startTicker(n.s, n.signal); err != nil {
 		return err
 	}
 	n.s.tid = uint64(n.ticker.tid)
@@ -138,11 +138,7 @@ func (n *Source) prepare(l *layout) error {
 		return err
 	}
 	n.memoryInUse(true)
-	if err := n.ticker.createTimer(n.signal, n.s.tag); err != nil {
-		return err
-	}
-	n.s.timer = uint64(n.ticker.timer)
-	return nil
+	return n.ticker.createTimer(n.signal, n.s.tag)
 }
 
 // sessions numbers sessions, so that signals of an earlier one are not taken
@@ -206,7 +202,7 @@ func (n *Source) share(l *layout) error {
 func (n *Source) begin(period uint64) uint64 {
 	s := n.s
 	now := monotonicNow()
-	s.period, s.deadline, s.now, s.before, s.armed = period, now+period, now, now, 0
+	s.period, s.deadline, s.now, s.before = period, now+period, now, now
 	readClock(s)
 	s.quota = n.budget.quota
 	s.visitLimit = s.tornAfter / 40 * (period / 1000) / 2 // half a period
@@ -294,6 +290,7 @@ func (n *Source) loop(up chan struct{}) {
 			n.mute = true
 			n.s.quiet = 1
 			n.ticker.deleteTimer()
+			n.ticker.leave()
 			n.drain.out.Fail(fmt.Errorf("native: signal %d was given another handler", n.signal))
 		}
 		n.pass()

@@ -38,7 +38,6 @@ type shared struct {
 	tid        uint64 // of the tick thread
 	signal     uint64
 	tag        uint64 // marks our signals
-	timer      uint64
 	plain      uint64 // plainReads
 	period     uint64 // ns
 	tornAfter  uint64 // cycles that a walk may take
@@ -55,6 +54,7 @@ type shared struct {
 	nprocs     uint64
 	quota      uint64 // parked goroutines to visit a tick, 48.16 bits
 	quiet      uint64 // 1: no more signals to running goroutines
+	leave      uint64 // a futex, not 0: no more ticks until the timer sends a signal again
 	tail       uint64 // of the ring, words read
 
 	_ [64]byte
@@ -63,7 +63,6 @@ type shared struct {
 	head     uint64 // of the ring, words written
 	write    uint64 // head that is not published yet
 	deadline uint64 // of the timer, ns
-	armed    uint64 // 1: the timer fires once more by itself
 	now      uint64 // time of this tick
 	before   uint64 // time of the tick before
 	random   uint64
@@ -76,6 +75,8 @@ type shared struct {
 	refused  uint64 // errno of the last signal that could not be sent
 	visits   uint64
 	visiting uint64      // cycles spent on visits
+	staying  uint64      // 1: the tick thread is in the handler and stays there
+	unable   uint64      // errno with which it could not wait there
 	lost     uint64      // signals that were never answered
 	spent    [256]uint64 // cycles that the last ticks took
 
@@ -93,8 +94,9 @@ type shared struct {
 	clocks  [2]clock
 
 	info     [16]uint64 // siginfo for rt_tgsigqueueinfo
-	spec     [4]uint64  // itimerspec
 	timespec [2]uint64
+	until    [2]uint64 // timespec of the next tick
+	mask     uint64    // signals
 	scratch  [scratchWords]uint64
 
 	// The drain's.

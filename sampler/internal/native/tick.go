@@ -6,16 +6,19 @@ import (
 	"fmt"
 	"runtime"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
 // ticker is the thread that takes the ticks. It waits in a futex system call, so
-// it holds no P and needs none: the timer's signal interrupts the wait, the
-// handler works, and the kernel restarts the wait. A saturated scheduler delays
+// it holds no P and needs none: the timer's signal at the first tick interrupts the
+// wait, and the handler stays, to take the other ticks too (handler.go). When it
+// is told to leave, the kernel restarts the wait. A saturated scheduler delays
 // nothing.
 type ticker struct {
+	s     *shared
 	word  uint32 // the futex: 1 ends the wait
 	tid   int
 	goid  uint64
@@ -24,9 +27,17 @@ type ticker struct {
 	done  chan struct{}
 }
 
-// startTicker starts the thread. ready is called on it.
-func startTicker(signal int) (*ticker, error) {
-	t := &ticker{done: make(chan struct{})}
+// Operations of the futex system call.
+const (
+	futexWait       = 0
+	futexWake       = 1
+	futexWaitBitset = 9
+	futexPrivate    = 128
+)
+
+// startTicker starts the thread.
+func startTicker(s *shared, signal int) (*ticker, error) {
+	t := &ticker{s: s, done: make(chan struct{})}
 	up := make(chan error)
 	go func() {
 		defer close(t.done)
@@ -41,8 +52,8 @@ func startTicker(signal int) (*ticker, error) {
 		defer shortSlice()()
 		up <- nil
 		for atomic.LoadUint32(&t.word) == 0 {
-			// FUTEX_WAIT|FUTEX_PRIVATE_FLAG while the word is 0.
-			unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&t.word)), 128, 0, 0, 0, 0)
+			// While the word is 0.
+			unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&t.word)), futexWait|futexPrivate, 0, 0, 0, 0)
 		}
 	}()
 	if err := <-up; err != nil {
@@ -93,8 +104,9 @@ func (t *ticker) createTimer(signal int, value uint64) error {
 	return nil
 }
 
-// arm has the timer fire once, at a time on the monotonic clock.
+// arm has the ticks begin at a time on the monotonic clock. None may be due.
 func (t *ticker) arm(ns uint64) error {
+	storeRelease(uintptr(unsafe.Pointer(&t.s.leave)), 0)
 	spec := [4]uint64{2: ns / 1e9, 3: ns % 1e9}
 	_, _, e := unix.RawSyscall6(unix.SYS_TIMER_SETTIME, uintptr(t.timer), unix.TIMER_ABSTIME, uintptr(unsafe.Pointer(&spec)), 0, 0, 0)
 	if e != 0 {
@@ -112,13 +124,27 @@ func (t *ticker) deleteTimer() {
 	unix.RawSyscall(unix.SYS_TIMER_DELETE, uintptr(t.timer), 0, 0)
 }
 
+// leave ends the ticks. Once there has been one, none is under way afterwards.
+func (t *ticker) leave() {
+	storeRelease(uintptr(unsafe.Pointer(&t.s.leave)), 1)
+	wake(unsafe.Pointer(&t.s.leave))
+	for loadAcquire(uintptr(unsafe.Pointer(&t.s.staying))) != 0 {
+		time.Sleep(20 * time.Microsecond)
+	}
+}
+
 // stop ends the wait and the thread's goroutine. Afterwards no tick is under
 // way or pending: the thread has left the kernel.
 func (t *ticker) stop() {
+	t.leave()
 	atomic.StoreUint32(&t.word, 1)
-	// FUTEX_WAKE|FUTEX_PRIVATE_FLAG.
-	unix.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&t.word)), 129, 1, 0, 0, 0)
+	wake(unsafe.Pointer(&t.word))
 	<-t.done
+}
+
+// wake wakes the thread that waits on a futex.
+func wake(word unsafe.Pointer) {
+	unix.RawSyscall6(unix.SYS_FUTEX, uintptr(word), futexWake|futexPrivate, 1, 0, 0, 0)
 }
 
 // threadCPU returns the CPU time that a thread of this process has used, in ns,

@@ -128,6 +128,8 @@ func (n *Source) verify(l *layout) error {
 		switch s := n.s; {
 		case s.ticks == 0:
 			return errors.New("the timer's signal does not arrive")
+		case s.unable != 0:
+			return fmt.Errorf("futex: %w", unix.Errno(s.unable))
 		case s.refused != 0:
 			return fmt.Errorf("rt_tgsigqueueinfo: %w", unix.Errno(s.refused))
 		case check.err != nil:
@@ -140,11 +142,7 @@ func (n *Source) verify(l *layout) error {
 		return errors.New("a running goroutine's stack was not found")
 	}
 	// No tick may be under way while the source is made ready to sample.
-	n.s.period = uint64(time.Hour)
-	for before := uint64(0); before != n.s.ticks; {
-		before = n.s.ticks
-		time.Sleep(3 * time.Millisecond)
-	}
+	n.ticker.leave()
 	if n.s.refused != 0 {
 		return fmt.Errorf("rt_tgsigqueueinfo: %w", unix.Errno(n.s.refused))
 	}

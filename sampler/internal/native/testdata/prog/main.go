@@ -153,6 +153,15 @@ var modes = map[string]func(){
 			}
 		})
 	},
+	"setuid": func() { // done on every thread in turn, on the tick's too
+		sampled(1000, func() {
+			for end := time.Now().Add(200 * time.Millisecond); time.Now().Before(end); time.Sleep(time.Millisecond) {
+				if err := syscall.Setuid(os.Getuid()); err != nil {
+					fail("setuid: %v", err)
+				}
+			}
+		})
+	},
 	"notify": func() {
 		c := make(chan os.Signal, 1000)
 		signal.Notify(c)
