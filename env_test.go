@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/gotach/profiler/internal/allocated"
 )
 
 // env is an environment as newConfig reads it.
@@ -103,8 +105,15 @@ func FuzzEnvironment(f *testing.F) {
 	f.Add("%p%h%e%t%%%", "-1", "1e400", "\x00", "NONE", "=,==,pprof==")
 	f.Fuzz(func(t *testing.T, out, rate, budget, source, compression, exports string) {
 		log := &logBuffer{}
-		c, err := newConfig([]Option{Logger(log.logger())}, env("PROFILE_OUT="+out, "PROFILE_RATE="+rate, "PROFILE_BUDGET="+budget,
-			"PROFILE_SOURCE="+source, "PROFILE_COMPRESSION="+compression, "PROFILE_EXPORT="+exports))
+		var c config
+		var err error
+		n := allocated.By(func() {
+			c, err = newConfig([]Option{Logger(log.logger())}, env("PROFILE_OUT="+out, "PROFILE_RATE="+rate, "PROFILE_BUDGET="+budget,
+				"PROFILE_SOURCE="+source, "PROFILE_COMPRESSION="+compression, "PROFILE_EXPORT="+exports))
+		})
+		if size := len(out) + len(rate) + len(budget) + len(source) + len(compression) + len(exports); n > uint64(1<<20+1000*size) {
+			t.Errorf("%d bytes allocated for values of %d", n, size)
+		}
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gotach/profiler/internal/allocated"
 	"github.com/gotach/profiler/profile"
 )
 
@@ -258,14 +259,19 @@ func FuzzOpen(f *testing.F) {
 		f.Add(b, name)
 	}
 	f.Fuzz(func(t *testing.T, b []byte, from string) {
-		in, err := OpenReader(bytes.NewReader(b), "fuzz", Options{From: from})
-		if err != nil {
-			return
+		n := allocated.By(func() {
+			in, err := OpenReader(bytes.NewReader(b), "fuzz", Options{From: from})
+			if err != nil {
+				return
+			}
+			defer in.Close()
+			_, _ = in.Info()
+			_, _ = in.Report(profile.ReportOptions{})
+			_ = in.Dump(io.Discard)
+		})
+		if n > uint64(256<<20+20_000*len(b)) {
+			t.Errorf("%d bytes allocated for an input of %d", n, len(b))
 		}
-		defer in.Close()
-		_, _ = in.Info()
-		_, _ = in.Report(profile.ReportOptions{})
-		_ = in.Dump(io.Discard)
 	})
 }
 

@@ -5,24 +5,15 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/gotach/profiler/internal/allocated"
 	"github.com/gotach/profiler/internal/tachyon"
 	"github.com/gotach/profiler/reader"
 )
-
-// allocated returns how many bytes f allocates, garbage included.
-func allocated(f func()) uint64 {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	f()
-	runtime.ReadMemStats(&after)
-	return after.TotalAlloc - before.TotalAlloc
-}
 
 // memoryBound is what reading a file of a size may allocate, all garbage
 // counted: decompression with two windows of 8 MiB and its blocks, the budget
@@ -117,7 +108,7 @@ func TestHostile(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			data := c.file.bytes()
 			var err error
-			n := allocated(func() { _, err = readBytes(data) })
+			n := allocated.By(func() { _, err = readBytes(data) })
 			check(t, err, "", c.want)
 			if bound := memoryBound(len(data)); n > bound {
 				t.Errorf("%d bytes allocated for a file of %d, want at most %d", n, len(data), bound)
@@ -223,7 +214,7 @@ func FuzzReader(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		n := allocated(func() { fuzzRead(t, b) })
+		n := allocated.By(func() { fuzzRead(t, b) })
 		if bound := memoryBound(len(b)); n > bound {
 			t.Errorf("%d bytes allocated for a file of %d, want at most %d", n, len(b), bound)
 		}

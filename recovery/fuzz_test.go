@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/gotach/profiler/internal/allocated"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/writer"
 )
@@ -26,7 +27,7 @@ func left(t testing.TB) (file, journal []byte) {
 	l := load{Threads: 5, Same: 3, Seed: 1}
 	var stack []writer.Frame
 	var s writer.Sample
-	for i := range uint64(20_000) {
+	for i := range uint64(10_000) { // more than one buffer
 		s, stack = l.sample(i, stack)
 		if err := w.WriteFrames(&s, stack); err != nil {
 			t.Fatal(err)
@@ -34,6 +35,9 @@ func left(t testing.TB) (file, journal []byte) {
 	}
 	if file, err = os.ReadFile(path); err != nil {
 		t.Fatal(err)
+	}
+	if len(file) < 1<<16 {
+		t.Fatalf("no buffer went into the file, which has %d bytes", len(file))
 	}
 	if journal, err = os.ReadFile(path + ".journal"); err != nil {
 		t.Fatal(err)
@@ -83,31 +87,39 @@ func FuzzRecover(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		r, err := reader.Open(path)
-		if err != nil {
-			return
-		}
-		samples := uint64(0)
-		for _, err := range r.Samples() {
-			if err != nil {
-				t.Fatalf("it was opened, but: %v", err)
-			}
-			samples++
-		}
-		r.Close()
-		res, err := Finish(path)
-		if err != nil {
-			return
-		}
-		if res.Samples != samples {
-			t.Fatalf("%d samples before, %d after", samples, res.Samples)
-		}
-		if r, err = reader.Open(path); err != nil {
-			t.Fatal(err)
-		}
-		defer r.Close()
-		if r.Unfinished() || r.Header().Samples != samples {
-			t.Fatalf("%d samples, %d after", samples, r.Header().Samples)
+		size := len(file) + len(journal)
+		if n := allocated.By(func() { recoverAndRead(t, path) }); n > uint64(64<<20+50*size) {
+			t.Errorf("%d bytes allocated for a file and a journal of %d", n, size)
 		}
 	})
+}
+
+// recoverAndRead finishes what is at path, which must change none of what is read.
+func recoverAndRead(t *testing.T, path string) {
+	r, err := reader.Open(path)
+	if err != nil {
+		return
+	}
+	samples := uint64(0)
+	for _, err := range r.Samples() {
+		if err != nil {
+			t.Fatalf("it was opened, but: %v", err)
+		}
+		samples++
+	}
+	r.Close()
+	res, err := Finish(path)
+	if err != nil {
+		return
+	}
+	if res.Samples != samples {
+		t.Fatalf("%d samples before, %d after", samples, res.Samples)
+	}
+	if r, err = reader.Open(path); err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if r.Unfinished() || r.Header().Samples != samples {
+		t.Fatalf("%d samples, %d after", samples, r.Header().Samples)
+	}
 }

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gotach/profiler/internal/allocated"
 )
 
 // FuzzParse reads any text at all, twice, as a source would that runs on a Go
@@ -24,8 +26,13 @@ func FuzzParse(f *testing.F) {
 		r := newRecorder()
 		var s snapshot
 		s.init(r, true)
-		l := s.read(text, all)
-		s.emit(1, 2, func(k int) int { return k - 1 })
+		var l lost
+		if n := allocated.By(func() {
+			l = s.read(text, all)
+			s.emit(1, 2, func(k int) int { return k - 1 })
+		}); n > uint64(4<<20+1000*len(text)) {
+			t.Errorf("%d bytes allocated for a text of %d", n, len(text))
+		}
 		if l.dropped < l.torn || l.dropped < 0 {
 			t.Fatalf("%+v", l)
 		}
