@@ -24,10 +24,10 @@ func left(t testing.TB) (file, journal []byte) {
 	if err := w.Provisional("session", map[string]int{"pid": 1}); err != nil {
 		t.Fatal(err)
 	}
-	l := load{Threads: 5, Same: 3, Seed: 1}
+	l := load{Threads: 5, Same: 2, Seed: 1}
 	var stack []writer.Frame
 	var s writer.Sample
-	for i := range uint64(10_000) { // more than one buffer
+	for i := range uint64(12_000) { // more than one buffer
 		s, stack = l.sample(i, stack)
 		if err := w.WriteFrames(&s, stack); err != nil {
 			t.Fatal(err)
