@@ -72,8 +72,10 @@ func Rate(hz int) Option {
 	}
 }
 
-// Budget says what sampling may cost, in percent of the machine's CPU. When
-// ticks at the full rate cost more, there are fewer of them. The default is 1.
+// Budget says what sampling may cost, in percent of the machine's CPU; the
+// default is 1. The native source takes every tick, and at each tick every goroutine that
+// runs and a few of those that wait; how many more that wait, in turns, the
+// budget decides. The portable source takes fewer ticks.
 func Budget(percent float64) Option {
 	return func(c *config) error {
 		if !(percent > 0 && percent <= 100) {

@@ -97,8 +97,9 @@ func (st Stats) Describe(s *tachyon.Session) {
 	s.Source, s.SourceReason = st.Source, st.Reason
 	s.Rate, s.Budget, s.Cost = st.Rate, st.Budget, st.Cost
 	s.Duration = st.Duration
-	if sec := st.Duration.Seconds(); sec > 0 {
-		s.RateReached = float64(st.TicksReached) / sec
+	if st.TicksAsked > 0 {
+		// Not by Duration, which includes what comes before the first tick.
+		s.RateReached = float64(st.Rate) * float64(st.TicksReached) / float64(st.TicksAsked)
 	}
 	s.TicksAsked, s.TicksReached = st.TicksAsked, st.TicksReached
 	s.Samples, s.Dropped, s.Torn = st.Samples, st.Dropped, st.Torn

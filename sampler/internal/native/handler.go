@@ -96,7 +96,6 @@ func stay(base, _, _, _ uintptr) uintptr {
 //go:nocheckptr
 func onTick(base, _, _, _ uintptr) uintptr {
 	s := at(base)
-	start := cycles()
 	now := monotonic(s)
 	s.before, s.now = s.now, now
 	next(s)
@@ -120,7 +119,6 @@ func onTick(base, _, _, _ uintptr) uintptr {
 	}
 	visitSome(s)
 	storeRelease(uintptr(unsafe.Pointer(&s.head)), s.write)
-	store64(uintptr(unsafe.Pointer(&s.spent))+uintptr(s.ticks&255)*8, cycles()-start)
 	return 0
 }
 

@@ -42,7 +42,8 @@ type Source struct {
 
 	mu    sync.Mutex // guards stats
 	stats source.Stats
-	began time.Time
+	began time.Time // the ticks, and their end
+	ended time.Time
 }
 
 // New returns a source that is not started.
@@ -310,7 +311,7 @@ func (n *Source) caught() {
 func (n *Source) pass() {
 	spent := n.timed(func() { source.Batch(n.drain.out, n.drain.pass) })
 	s := n.s
-	n.budget.spend(s, n.drain, threadCPU(n.ticker.tid), spent)
+	n.budget.spend(time.Now(), s, n.drain, threadCPU(n.ticker.tid), spent)
 	storeRelease(uintptr(unsafe.Pointer(&s.quota)), n.budget.quota)
 	n.mu.Lock()
 	n.stats = source.Stats{
@@ -319,7 +320,11 @@ func (n *Source) pass() {
 		Torn:         int64(s.torn) + n.drain.torn,
 		Cost:         n.budget.total,
 	}
-	n.stats.TicksAsked = int64(time.Since(n.began).Seconds() * float64(n.cfg.Rate))
+	end := n.ended
+	if end.IsZero() {
+		end = time.Now()
+	}
+	n.stats.TicksAsked = int64(end.Sub(n.began).Seconds() * float64(n.cfg.Rate))
 	n.mu.Unlock()
 }
 
@@ -360,6 +365,7 @@ func (n *Source) Stop() {
 // silence ends the ticks and waits for the answers that are still due.
 func (n *Source) silence() {
 	storeRelease(uintptr(unsafe.Pointer(&n.s.quiet)), 1)
+	n.ended = time.Now()
 	n.ticker.deleteTimer()
 	n.ticker.stop()
 	for i := 0; i < 200 && n.pending(); i++ {

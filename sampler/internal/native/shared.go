@@ -74,11 +74,10 @@ type shared struct {
 	sent     uint64 // signals to running goroutines
 	refused  uint64 // errno of the last signal that could not be sent
 	visits   uint64
-	visiting uint64      // cycles spent on visits
-	staying  uint64      // 1: the tick thread is in the handler and stays there
-	unable   uint64      // errno with which it could not wait there
-	lost     uint64      // signals that were never answered
-	spent    [256]uint64 // cycles that the last ticks took
+	visiting uint64 // cycles spent on visits
+	staying  uint64 // 1: the tick thread is in the handler and stays there
+	unable   uint64 // errno with which it could not wait there
+	lost     uint64 // signals that were never answered
 
 	_ [64]byte
 
