@@ -136,7 +136,7 @@ func (s *Source) format() (*Format, error) {
 		}
 	}
 	if s.dir {
-		return nil, fmt.Errorf("the directory holds no profile: %w", ErrUnknownFormat)
+		return nil, errors.New("the directory holds no profile that gotach knows")
 	}
 	if len(s.head) == 0 {
 		return nil, errors.New("the file is empty")

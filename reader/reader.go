@@ -215,8 +215,10 @@ func (r *Reader) checkHeader(end uint64) error {
 		}
 	}
 	switch {
-	case h.StringOffset < tachyon.HeaderSize || h.StringOffset > end:
-		return r.errorAt(strings, "the string table at %d is not between header and footer, %d to %d", h.StringOffset, tachyon.HeaderSize, end)
+	case h.StringOffset > end:
+		return r.errorAt(strings, "the string table at %d is behind the footer at %d: the file is damaged, or its end is missing", h.StringOffset, end)
+	case h.StringOffset < tachyon.HeaderSize:
+		return r.errorAt(strings, "the string table at %d is inside the header", h.StringOffset)
 	case h.FrameOffset < h.StringOffset || h.FrameOffset > end:
 		return r.errorAt(frames, "the frame table at %d is not between string table and footer, %d to %d", h.FrameOffset, h.StringOffset, end)
 	case h.Compression > tachyon.CompressionZstd:

@@ -67,8 +67,7 @@ Where a FILE is asked for, - is standard input.`,
 	root.SetOut(e.stdout)
 	root.SetErr(e.stderr)
 	root.SetVersionTemplate("gotach {{.Version}}\n")
-	root.CompletionOptions.HiddenDefaultCmd = false
-	root.AddCommand(newDemo(e), newInfo(e), newDump(e), newReport(e), newConvert(e), newFormats(e), newVerify(e), newRecover(e))
+	root.AddCommand(newDemo(e), newInfo(e), newDump(e), newReport(e), newConvert(e), newFormats(e), newVerify(e), newRecover(e), newCompletion(e))
 	return root
 }
 

@@ -68,7 +68,7 @@ func DecodeHeader(b []byte) (h Header, err error) {
 	case bits.ReverseBytes32(Magic):
 		h.BigEndian = true
 	default:
-		return h, fmt.Errorf("magic is %#08x, not %#08x", magic, uint32(Magic))
+		return h, fmt.Errorf("not a Tachyon file: magic is %#08x, not %#08x", magic, uint32(Magic))
 	}
 	o := h.Order()
 	h.Layout = Layout(o.Uint32(b[4:]))
