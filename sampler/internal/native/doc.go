@@ -60,6 +60,15 @@
 // signal is blocked or has a handler that is not Go's; without /proc; and whenever the
 // self-check finds a difference.
 //
+// # What is tested where
+//
+// The tests run on linux/amd64. On linux/arm64 they run under qemu-user, which has
+// neither process_vm_readv nor seccomp and delivers signals between the blocks of code
+// that it translates. So what cannot run there are the programs of testdata: other ways
+// of building, cgo, foreign handlers, refused system calls, exec, other profilers
+// (TestBuilds, TestPrograms, TestFallsBack, TestCgo), and comparisons with the CPU clock
+// and with programs that tick (TestAgreesWithPprof, TestNoLockstep).
+//
 // # What it leaves to others
 //
 // The signal is SIGWINCH (signal.go says why); what is not ours of it goes to Go's
