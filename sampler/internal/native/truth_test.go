@@ -244,16 +244,17 @@ func sourceFiles(t testing.TB) (files [][]byte) {
 	return files
 }
 
-// shares counts weights of functions, flat and cumulative, in stacks that have of.
+// shares counts weights of functions, flat and cumulative, in stacks that have the function of.
 type shares struct {
+	of        string
 	flat, cum map[string]float64
 	all       float64
 }
 
-func newShares() *shares { return &shares{map[string]float64{}, map[string]float64{}, 0} }
+func newShares(of string) *shares { return &shares{of, map[string]float64{}, map[string]float64{}, 0} }
 
 func (s *shares) add(stack []string, weight float64) {
-	if !slices.ContainsFunc(stack, func(n string) bool { return strings.HasSuffix(n, ".realWork") }) {
+	if !slices.ContainsFunc(stack, func(n string) bool { return strings.HasSuffix(n, s.of) }) {
 		return
 	}
 	if stack[0] == "runtime.asyncPreempt" {
@@ -312,15 +313,9 @@ func TestAgreesWithPprof(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, want := newShares(), newShares()
+	got, want := newShares(".realWork"), newShares(".realWork")
 	for _, s := range p.Sample {
-		var stack []string
-		for _, l := range s.Location {
-			for _, line := range l.Line {
-				stack = append(stack, line.Function.Name)
-			}
-		}
-		want.add(stack, float64(s.Value[0]))
+		want.add(pprofNames(s), float64(s.Value[0]))
 	}
 	n := 0
 	for _, s := range r.samples {
@@ -353,4 +348,14 @@ func cpuTime(t *testing.T) time.Duration {
 		t.Fatal(err)
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// pprofNames returns the functions of a sample's stack, innermost first.
+func pprofNames(s *profile.Sample) (stack []string) {
+	for _, l := range s.Location {
+		for _, line := range l.Line {
+			stack = append(stack, line.Function.Name)
+		}
+	}
+	return stack
 }

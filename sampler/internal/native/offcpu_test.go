@@ -1,0 +1,128 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import (
+	"bytes"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/felixge/fgprof"
+	"github.com/google/pprof/profile"
+
+	"github.com/gotach/profiler/sampler/internal/source"
+)
+
+//go:noinline
+func napping(d time.Duration) { time.Sleep(d) }
+
+//go:noinline
+func receiving(d time.Duration) { <-time.After(d) }
+
+//go:noinline
+func selecting(d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-make(chan int):
+	}
+}
+
+//go:noinline
+func locking(d time.Duration) {
+	var m sync.Mutex
+	m.Lock()
+	time.AfterFunc(d, m.Unlock)
+	m.Lock()
+}
+
+//go:noinline
+func reading(d time.Duration) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		panic(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	r.SetReadDeadline(time.Now().Add(d))
+	r.Read(make([]byte, 1))
+}
+
+// waiter waits in one way and another, in some more than in others.
+//
+//go:noinline
+func waiter(seed uint64, until time.Time) {
+	random := rand.New(rand.NewPCG(seed, 1))
+	for time.Now().Before(until) {
+		d := time.Duration(random.IntN(20_000)) * time.Microsecond
+		switch n := random.IntN(100); {
+		case n < 40:
+			napping(d)
+		case n < 65:
+			receiving(d)
+		case n < 80:
+			selecting(d)
+		case n < 92:
+			locking(d)
+		default:
+			reading(d)
+		}
+	}
+}
+
+// TestAgreesWithFgprof compares where time goes that is spent waiting with what
+// fgprof says of the same run, at the rate that it recommends.
+func TestAgreesWithFgprof(t *testing.T) {
+	var buf bytes.Buffer
+	r, stats := session(t, source.Config{Budget: 1, WaitFrames: true}, func() {
+		stop := fgprof.Start(&buf, fgprof.FormatPprof)
+		until := time.Now().Add(10 * time.Second)
+		var all sync.WaitGroup
+		for i := range 40 {
+			all.Add(1)
+			go func() { defer all.Done(); waiter(uint64(i), until) }()
+		}
+		all.Wait()
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	p, err := profile.ParseData(buf.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, want := newShares(".waiter"), newShares(".waiter")
+	for _, s := range p.Sample {
+		want.add(pprofNames(s), float64(s.Value[0]))
+	}
+	for _, s := range r.samples {
+		got.add(names(s.stack), float64(s.weight))
+	}
+	t.Logf("%d samples beside %.0f; %+v", len(r.samples), want.all, stats)
+	if want.all < 40*200 {
+		t.Errorf("fgprof has only %.0f samples", want.all)
+	}
+	compared := 0
+	for _, name := range slices.Sorted(maps.Keys(want.cum)) {
+		g, w := got.cum[name]/got.all, want.cum[name]/want.all
+		if hidden(name) || w < 0.005 && g < 0.005 {
+			continue // the runtime's own are not shown above what waits
+		}
+		t.Logf("%6.2f %6.2f %s", 100*g, 100*w, name)
+		if math.Abs(g-w) > 0.02 {
+			t.Errorf("share of %s: %.2f %%, fgprof says %.2f %%", name, 100*g, 100*w)
+		}
+		if strings.HasSuffix(name, "ing") {
+			compared++
+		}
+	}
+	if compared != 5 {
+		t.Errorf("%d of 5 ways to wait were compared", compared)
+	}
+}
