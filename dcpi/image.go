@@ -138,8 +138,10 @@ func functions(e *elf.File) []elf.Symbol {
 // is says whether the image has the build ID.
 func (m *Image) is(id string) bool { return id != "" && (id == m.BuildID || id == m.gnu) }
 
-// Procedure returns the function that the link-time address lies in. It must
-// not be called from two goroutines at once.
+// Procedure returns the function that the link-time address lies in: that whose
+// body the compiler put there, as DWARF has it. A stripped executable tells only
+// the function around it, beside the right line. It must not be called from two
+// goroutines at once.
 func (m *Image) Procedure(addr uint64) (p Procedure, ok bool) {
 	if p, ok = m.outer(addr); !ok || m.inl == nil {
 		return p, ok
