@@ -7,13 +7,16 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"github.com/gotach/profiler/internal/tachyon"
+	"github.com/gotach/profiler/sampler"
 )
 
-// describe says what was profiled and how well that went. Arguments and
-// environment are left out: they may hold secrets.
-func (s *Session) describe(exe executable) *tachyon.Session {
+// describe says what was profiled and how well that went, in a part of the session
+// that began at a time; part 0 is all of it. Without stats the part is not over.
+// Arguments and environment are left out: they may hold secrets.
+func (s *Session) describe(part int, at time.Duration, stats *sampler.Stats) *tachyon.Session {
 	d := &tachyon.Session{
 		Program:    programName(),
 		GoVersion:  runtime.Version(),
@@ -22,15 +25,21 @@ func (s *Session) describe(exe executable) *tachyon.Session {
 		GOMAXPROCS: runtime.GOMAXPROCS(0),
 		Host:       hostname(),
 		PID:        os.Getpid(),
-		Start:      s.start.Round(0).UTC(), // without the monotonic reading
-		Executable: exe.path,
-		BuildID:    exe.buildID,
+		Start:      s.start.Add(at).Round(0).UTC(), // without the monotonic reading
+		Executable: s.exe.path,
+		BuildID:    s.exe.buildID,
 	}
-	if s.sampler == nil { // at the start, for a file that is never finished
+	if part > 1 { // as the file's header has it
+		d.Start = time.UnixMicro(s.start.UnixMicro()).Add(at).UTC()
+	}
+	if part > 0 {
+		d.Part, d.SessionStart = part, s.start.Round(0).UTC()
+	}
+	if stats == nil { // at the start, for a file that is never finished
 		d.Rate, d.Budget, d.Source = s.config.rate, s.config.budget, s.config.source
 		d.Error = "the session was not stopped"
 	} else {
-		s.sampler.Stats().Describe(d)
+		stats.Describe(d)
 	}
 	if err := s.Err(); err != nil {
 		d.Error = err.Error()

@@ -56,6 +56,15 @@ func (c *config) environ(get func(string) string) (warnings []string) {
 		return Sync(d), nil
 	})
 
+	option("PROFILE_ROTATE", c.rotate != rotation{}, "one file", func(v string) (Option, error) {
+		r, err := parseRotation(v)
+		return Rotate(r.every, r.bytes), err
+	})
+	option("PROFILE_KEEP", c.keep != kept{}, fmt.Sprintf("%d,%s", keepFiles, formatBytes(keepBytes)), func(v string) (Option, error) {
+		k, err := parseKept(v)
+		return Keep(k.files, k.bytes), err
+	})
+
 	// Exports add up; for a format that both name, code wins.
 	inCode := slices.Clone(c.exports)
 	for item := range strings.SplitSeq(get("PROFILE_EXPORT"), ",") {
@@ -87,6 +96,12 @@ func (c *config) defaults() {
 	}
 	if c.compression == "" {
 		c.compression = compressions[0]
+	}
+	if c.keep.files == 0 {
+		c.keep.files = keepFiles
+	}
+	if c.keep.bytes == 0 {
+		c.keep.bytes = keepBytes
 	}
 	if c.output == "" {
 		c.output = "%e-%p.tach"

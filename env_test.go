@@ -21,7 +21,7 @@ func env(pairs ...string) func(string) string {
 }
 
 func TestEnvironment(t *testing.T) {
-	def := config{output: "%e-%p.tach", rate: 1000, budget: 1, source: "auto", compression: "zstd"}
+	def := config{output: "%e-%p.tach", rate: 1000, budget: 1, source: "auto", compression: "zstd", keep: kept{100, 1e9}}
 	with := func(change func(*config)) config {
 		c := def
 		change(&c)
@@ -40,7 +40,21 @@ func TestEnvironment(t *testing.T) {
 		{name: "sync too often", env: []string{"PROFILE_SYNC=1ms"}, want: def, warning: "1ms is less than 10ms"},
 		{name: "empty is unset", env: []string{"PROFILE_OUT=", "PROFILE_RATE=", "PROFILE_BUDGET=", "PROFILE_SOURCE=", "PROFILE_COMPRESSION=", "PROFILE_EXPORT="}, want: def},
 		{name: "all", env: []string{"PROFILE_OUT=x.tach", "PROFILE_RATE=250", "PROFILE_BUDGET=2.5", "PROFILE_SOURCE=portable", "PROFILE_COMPRESSION=none", "PROFILE_EXPORT=pprof=a.pb.gz, collapsed=b.txt"},
-			want: config{output: "x.tach", rate: 250, budget: 2.5, source: "portable", compression: "none", exports: []export{{"pprof", "a.pb.gz"}, {"collapsed", "b.txt"}}}},
+			want: config{output: "x.tach", rate: 250, budget: 2.5, source: "portable", compression: "none", keep: kept{100, 1e9}, exports: []export{{"pprof", "a.pb.gz"}, {"collapsed", "b.txt"}}}},
+		{name: "rotate by time", env: []string{"PROFILE_ROTATE=60s"}, want: with(func(c *config) { c.rotate.every = time.Minute })},
+		{name: "rotate by size", env: []string{"PROFILE_ROTATE=100MB"}, want: with(func(c *config) { c.rotate.bytes = 1e8 })},
+		{name: "rotate by both", env: []string{"PROFILE_ROTATE=1h30m, 64mib"}, want: with(func(c *config) { c.rotate = rotation{90 * time.Minute, 64 << 20} })},
+		{name: "rotate too often", env: []string{"PROFILE_ROTATE=10ms"}, want: def, warning: "Rotate: 10ms is less than 1s; using one file"},
+		{name: "rotate too small", env: []string{"PROFILE_ROTATE=5KB"}, want: def, warning: "Rotate: 5000 bytes are less than 1 MB"},
+		{name: "rotate nonsense", env: []string{"PROFILE_ROTATE=60"}, want: def, warning: "not a duration such as 60s, a size such as 100MB"},
+		{name: "rotate by two times", env: []string{"PROFILE_ROTATE=60s,1h"}, want: def, warning: "not a duration"},
+		{name: "rotate by more than there is", env: []string{"PROFILE_ROTATE=9999999999TB"}, want: def, warning: "not a duration"},
+		{name: "rotate: code wins", opts: []Option{Rotate(time.Minute, 0), Keep(3, 0)}, env: []string{"PROFILE_ROTATE=1h", "PROFILE_KEEP=5GB"},
+			want: with(func(c *config) { c.rotate.every, c.keep.files = time.Minute, 3 })},
+		{name: "keep files", env: []string{"PROFILE_KEEP=20"}, want: with(func(c *config) { c.keep.files = 20 })},
+		{name: "keep both", env: []string{"PROFILE_KEEP=2 GB,20"}, want: with(func(c *config) { c.keep = kept{20, 2e9} })},
+		{name: "keep none", env: []string{"PROFILE_KEEP=0"}, want: def, warning: "not a number of files such as 20"},
+		{name: "keep too little", env: []string{"PROFILE_KEEP=1MB"}, want: def, warning: "Keep: 1000000 bytes are less than 2 MB; using 100,1 GB"},
 		{name: "percent sign in the budget", env: []string{"PROFILE_BUDGET=3%"}, want: with(func(c *config) { c.budget = 3 })},
 		{name: "where: environment wins", opts: []Option{Output("code.tach")}, env: []string{"PROFILE_OUT=env.tach"}, want: with(func(c *config) { c.output = "env.tach" })},
 		{name: "otherwise code wins", opts: []Option{Rate(10), Budget(5), Source("native"), Compression("zstd")},
@@ -66,7 +80,7 @@ func TestEnvironment(t *testing.T) {
 				t.Fatal(err)
 			}
 			got.logger = nil
-			if d := cmp.Diff(tc.want, got, cmp.AllowUnexported(config{}, export{})); d != "" {
+			if d := cmp.Diff(tc.want, got, cmp.AllowUnexported(config{}, export{}, rotation{}, kept{})); d != "" {
 				t.Errorf("config (-want +got):\n%s", d)
 			}
 			lines := log.lines()
@@ -90,6 +104,9 @@ func TestBadOption(t *testing.T) {
 		"Compression: \"lz4\" is not one of zstd":    Compression("lz4"),
 		"Export: \"svg\" is not a format; there are": Export("svg", "x"),
 		"Export: no path for pprof":                  Export("pprof", ""),
+		"Rotate: neither a time nor a size":          Rotate(0, 0),
+		"Rotate: -1s is less than 1s":                Rotate(-time.Second, 0),
+		"Keep: -1 files are less than none":          Keep(-1, 0),
 	} {
 		if s, err := Open(o); err == nil || !strings.Contains(err.Error(), want) {
 			s.Stop()
@@ -101,26 +118,29 @@ func TestBadOption(t *testing.T) {
 // FuzzEnvironment: no value of a variable makes a configuration that the
 // options would refuse.
 func FuzzEnvironment(f *testing.F) {
-	f.Add("x.tach", "1000", "1", "auto", "zstd", "pprof=a.pb.gz")
-	f.Add("%p%h%e%t%%%", "-1", "1e400", "\x00", "NONE", "=,==,pprof==")
-	f.Fuzz(func(t *testing.T, out, rate, budget, source, compression, exports string) {
+	f.Add("x.tach", "1000", "1", "auto", "zstd", "pprof=a.pb.gz", "60s,100MB", "20,1GB")
+	f.Add("%p%h%e%t%%%", "-1", "1e400", "\x00", "NONE", "=,==,pprof==", "-1s", "-1")
+	f.Fuzz(func(t *testing.T, out, rate, budget, source, compression, exports, rotate, keep string) {
 		log := &logBuffer{}
 		var c config
 		var err error
 		n := allocated.By(func() {
 			c, err = newConfig([]Option{Logger(log.logger())}, env("PROFILE_OUT="+out, "PROFILE_RATE="+rate, "PROFILE_BUDGET="+budget,
-				"PROFILE_SOURCE="+source, "PROFILE_COMPRESSION="+compression, "PROFILE_EXPORT="+exports))
+				"PROFILE_SOURCE="+source, "PROFILE_COMPRESSION="+compression, "PROFILE_EXPORT="+exports, "PROFILE_ROTATE="+rotate, "PROFILE_KEEP="+keep))
 		})
-		if size := len(out) + len(rate) + len(budget) + len(source) + len(compression) + len(exports); n > uint64(1<<20+1000*size) {
+		if size := len(out) + len(rate) + len(budget) + len(source) + len(compression) + len(exports) + len(rotate) + len(keep); n > uint64(1<<20+1000*size) {
 			t.Errorf("%d bytes allocated for values of %d", n, size)
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, o := range []Option{Output(c.output), Rate(c.rate), Budget(c.budget), Source(c.source), Compression(c.compression)} {
+		for _, o := range []Option{Output(c.output), Rate(c.rate), Budget(c.budget), Source(c.source), Compression(c.compression), Keep(c.keep.files, c.keep.bytes)} {
 			if err := o(&config{}); err != nil {
 				t.Error(err)
 			}
+		}
+		if err := c.rotate.check(); c.rotate != (rotation{}) && err != nil {
+			t.Error(err)
 		}
 		for _, e := range c.exports {
 			if err := checkExport(e.format, e.path); err != nil {

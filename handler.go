@@ -94,7 +94,7 @@ func profileTo(ctx context.Context, w http.ResponseWriter, d time.Duration, f *f
 	if err != nil {
 		return err
 	}
-	c.output, c.exports = path, nil
+	c.output, c.exports, c.rotate = path, nil, rotation{} // one file is sent
 	s, err := open(c)
 	if err != nil {
 		return err

@@ -75,13 +75,13 @@ func monotonic() uint64 {
 
 // A tee notes what goes to the writer.
 type tee struct {
-	*writer.Writer
+	sink
 	d      diary
 	frames []uint64 // hashes
 }
 
 func (t *tee) Intern(f writer.Frame) uint32 {
-	id := t.Writer.Intern(f)
+	id := t.sink.Intern(f)
 	t.frames = append(t.frames, make([]uint64, max(0, int(id)+1-len(t.frames)))...)
 	t.frames[id] = hashFrame(&f)
 	return id
@@ -94,7 +94,7 @@ func (t *tee) Write(s *writer.Sample) error {
 	e.set(1, uint64(s.Interpreter))
 	e.set(2, hashSample(s, func(id uint32) uint64 { return t.frames[id] }))
 	t.d.set(begun, n+1)
-	err := t.Writer.Write(s)
+	err := t.sink.Write(s)
 	if err == nil {
 		t.d.set(done, n+1)
 	}
@@ -182,7 +182,7 @@ func runKilled() {
 	fail(err)
 	stopAfter, err := time.ParseDuration(p[2])
 	fail(err)
-	sinkOf = func(w *writer.Writer) sampler.Sink { return &tee{Writer: w, d: d} }
+	sinkOf = func(s sink) sampler.Sink { return &tee{sink: s, d: d} }
 
 	go func() {
 		for n := uint64(0); ; n++ {

@@ -27,6 +27,8 @@ type config struct {
 	source       string
 	compression  string
 	sync         time.Duration
+	rotate       rotation
+	keep         kept
 	exports      []export
 	system       bool
 	noWaitFrames bool
@@ -121,6 +123,37 @@ func Sync(every time.Duration) Option {
 			return fmt.Errorf("Sync: %v is less than 10ms", every)
 		}
 		c.sync = every
+		return nil
+	}
+}
+
+// Rotate goes on in a new file when the one that is written has samples of so
+// long a time, 1s or more, or so many bytes of them, 1 MB or more, whichever comes
+// first; 0 is no such bound. For an Output of app.tach the files are app.1.tach,
+// app.2.tach and so on. No sample is lost between two of them, and the command
+// reads many as one profile. [Keep] bounds how many there are.
+func Rotate(every time.Duration, bytes int64) Option {
+	return func(c *config) error {
+		r := rotation{every, bytes}
+		if err := r.check(); err != nil {
+			return fmt.Errorf("Rotate: %w", err)
+		}
+		c.rotate = r
+		return nil
+	}
+}
+
+// Keep bounds what [Rotate] leaves: how many finished files, and how many bytes
+// they have together; the oldest are deleted. 0 is the default, 100 files and 1 GB.
+// No file takes more than half of the bytes. Only files that the session has made
+// itself are ever deleted; those of an earlier one stay.
+func Keep(files int, bytes int64) Option {
+	return func(c *config) error {
+		k := kept{files, bytes}
+		if err := k.check(); err != nil {
+			return fmt.Errorf("Keep: %w", err)
+		}
+		c.keep = k
 		return nil
 	}
 }

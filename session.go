@@ -28,8 +28,9 @@ type Session struct {
 	path   string
 	start  time.Time
 
+	exe     executable
 	sampler *sampler.Sampler
-	writer  *writer.Writer
+	sink    sink
 
 	stop sync.Once
 	mu   sync.Mutex
@@ -65,7 +66,7 @@ func open(c config) (*Session, error) {
 	s.path = expand(c.output, s.start)
 	if !active.CompareAndSwap(nil, s) {
 		if other := active.Load(); other != nil {
-			return nil, fmt.Errorf("gotach: %w, writing %s", ErrActive, other.path)
+			return nil, fmt.Errorf("gotach: %w, writing %s", ErrActive, other.Path())
 		}
 		return nil, fmt.Errorf("gotach: %w", ErrActive)
 	}
@@ -76,8 +77,8 @@ func open(c config) (*Session, error) {
 	return s, nil
 }
 
-// sinkOf is a variable for tests that listen to what the sampler tells the writer.
-var sinkOf = func(w *writer.Writer) sampler.Sink { return w }
+// sinkOf is a variable for tests that listen to what the sampler tells the sink.
+var sinkOf = func(s sink) sampler.Sink { return s }
 
 // begin opens the file and starts sampling into it.
 func (s *Session) begin() error {
@@ -87,17 +88,16 @@ func (s *Session) begin() error {
 		Uncompressed: s.config.compression == "none",
 		Sync:         s.config.sync,
 	}
-	w, err := writer.Create(s.path, o)
+	s.exe = readExecutable()
+	out, err := s.create(o)
 	if err != nil {
 		return err
 	}
-	s.writer = w
-	if err := w.Warning(); err != nil {
+	s.mu.Lock()
+	s.sink = out
+	s.mu.Unlock()
+	if err := out.Warning(); err != nil {
 		s.config.log().Warn("gotach: the profile cannot be recovered if the program is killed", "why", err)
-	}
-	// The samples are not ours yet, but the file is: it says what it is from now on.
-	if err := w.Provisional(tachyon.KindSession, s.describe(readExecutable())); err != nil {
-		return errors.Join(err, w.Close())
 	}
 	s.sampler, err = sampler.Start(sampler.Config{
 		Rate:         s.config.rate,
@@ -107,9 +107,9 @@ func (s *Session) begin() error {
 		NoWaitFrames: s.config.noWaitFrames,
 		Start:        s.start,
 		OnError:      s.fail,
-	}, sinkOf(w))
+	}, sinkOf(out))
 	if err != nil {
-		return errors.Join(err, w.Close())
+		return errors.Join(err, out.end(nil))
 	}
 	if st := s.sampler.Stats(); st.Reason != "" && s.config.source == "auto" {
 		s.config.log().Warn("gotach: sampling with the portable source, which stops the world for each tick", "why", st.Reason)
@@ -129,7 +129,7 @@ func (s *Session) Stop() error {
 		active.CompareAndSwap(s, nil)
 		for _, e := range s.config.exports {
 			path := expand(e.path, s.start)
-			if err := formats.Convert(s.path, path, e.format, formats.Options{}); err != nil {
+			if err := formats.Convert(s.Path(), path, e.format, formats.Options{}); err != nil {
 				s.fail(fmt.Errorf("export to %s: %w", e.format, err))
 			}
 		}
@@ -140,13 +140,8 @@ func (s *Session) Stop() error {
 // finish ends sampling, writes what is known of the session and closes the file.
 func (s *Session) finish() error {
 	errSampler := s.sampler.Stop()
-	for _, m := range s.metadata() {
-		if err := s.writer.AddMetadata(m.kind, m.value); err != nil {
-			s.fail(err)
-			break // the writer's first error sticks; Close finishes what it can
-		}
-	}
-	return errors.Join(errSampler, s.writer.Close())
+	part := s.sampler.Part()
+	return errors.Join(errSampler, s.sink.end(&part))
 }
 
 // Err returns the session's first error so far, nil while all is well.
@@ -159,12 +154,34 @@ func (s *Session) Err() error {
 	return s.err
 }
 
-// Path returns the file that the session writes, "" if there is none.
+// Path returns the file that the session writes, "" if there is none. With
+// [Rotate] it is the latest one.
 func (s *Session) Path() string {
 	if s == nil {
 		return ""
 	}
-	return s.path
+	s.mu.Lock()
+	out := s.sink
+	s.mu.Unlock()
+	if out == nil {
+		return s.path
+	}
+	return out.Path()
+}
+
+// Files returns the finished files, the oldest first. With [Rotate] these are the
+// ones that are kept, otherwise the one that Stop has finished.
+func (s *Session) Files() []string {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	out := s.sink
+	s.mu.Unlock()
+	if out == nil {
+		return nil
+	}
+	return out.Files()
 }
 
 // fail remembers and logs the session's first error. It is the sampler's
@@ -180,7 +197,7 @@ func (s *Session) fail(err error) {
 	}
 	s.mu.Unlock()
 	if first {
-		warn(s.config.log(), "gotach: the profile is not complete", err, "file", s.path)
+		warn(s.config.log(), "gotach: the profile is not complete", err, "file", s.Path())
 	}
 }
 
@@ -209,11 +226,11 @@ type metadataString struct {
 // hold strings whole.
 const maxGoroutinesPerString = 1000
 
-// metadata is what the file says beyond samples.
-func (s *Session) metadata() []metadataString {
-	exe := readExecutable()
-	out := []metadataString{{tachyon.KindSession, s.describe(exe)}}
-	goroutines := s.sampler.Goroutines()
+// metadata is what a file says beyond samples: of the part of the session that is
+// in it, which is the nth, or of all of it, which is part 0.
+func (s *Session) metadata(n int, p *sampler.Part) []metadataString {
+	out := []metadataString{{tachyon.KindSession, s.describe(n, p.Start, &p.Stats)}}
+	goroutines := p.Goroutines
 	for len(goroutines) > 0 {
 		n := min(len(goroutines), maxGoroutinesPerString)
 		out = append(out, metadataString{tachyon.KindGoroutines, struct {
@@ -221,8 +238,8 @@ func (s *Session) metadata() []metadataString {
 		}{goroutines[:n]}})
 		goroutines = goroutines[n:]
 	}
-	if pcs := s.sampler.LeafPCs(); pcs != nil {
-		pcs.TextStart, pcs.TextSize = exe.textStart, exe.textSize
+	if pcs := p.PCs; pcs != nil {
+		pcs.TextStart, pcs.TextSize = s.exe.textStart, s.exe.textSize
 		out = append(out, metadataString{tachyon.KindPCs, pcs})
 	}
 	return out

@@ -20,7 +20,11 @@ const mostEvenSamples = 4 << 20
 func even(r *reader.Reader, samples func() iter.Seq2[*reader.Sample, error]) (iter.Seq2[*reader.Sample, error], uint64, error) {
 	h := r.Header()
 	var whole uint64
-	for s, err := range weighed(h, samples()) {
+	m, err := r.Metadata()
+	if err != nil {
+		return nil, 0, err
+	}
+	for s, err := range weighed(h, m.FirstWeights(), samples()) {
 		if err != nil {
 			return nil, 0, err
 		}
@@ -29,7 +33,7 @@ func even(r *reader.Reader, samples func() iter.Seq2[*reader.Sample, error]) (it
 	interval := max(h.Interval, whole/mostEvenSamples+1)
 	return func(yield func(*reader.Sample, error) bool) {
 		var out reader.Sample
-		for s, err := range weighed(h, samples()) {
+		for s, err := range weighed(h, m.FirstWeights(), samples()) {
 			if err != nil {
 				yield(nil, err)
 				return
@@ -52,8 +56,8 @@ type weighedSample struct {
 }
 
 // weighed gives each sample its weight: the time since its thread's previous
-// one, for the first an interval.
-func weighed(h reader.Header, samples iter.Seq2[*reader.Sample, error]) iter.Seq2[weighedSample, error] {
+// one, for the first an interval if first, which it uses up, has no other.
+func weighed(h reader.Header, first map[uint64]uint64, samples iter.Seq2[*reader.Sample, error]) iter.Seq2[weighedSample, error] {
 	return func(yield func(weighedSample, error) bool) {
 		type thread struct {
 			id     uint64
@@ -71,7 +75,12 @@ func weighed(h reader.Header, samples iter.Seq2[*reader.Sample, error]) iter.Seq
 			key := thread{s.Thread, s.Interpreter}
 			before, ok := last[key]
 			if !ok {
-				before = max(s.Time, h.Start+h.Interval) - h.Interval
+				weight, ok := first[s.Thread]
+				if !ok {
+					weight = h.Interval
+				}
+				delete(first, s.Thread)
+				before = s.Time - min(weight, s.Time-h.Start)
 			}
 			weight := uint64(0)
 			if s.Time > before {

@@ -5,7 +5,8 @@
 // # Weight
 //
 // A sample's weight is the time since the same goroutine's previous sample; the
-// first one's is one interval. All of it is wall time, and CPU time, too, where
+// first one's is one interval or, in a file that is a later one of its session, the
+// time since its previous one in a file before. All of it is wall time, and CPU time, too, where
 // the goroutine was seen running on a CPU. So shares are right even where ticks
 // were late or left out.
 //

@@ -26,6 +26,7 @@ func FromSamples(r *reader.Reader, samples iter.Seq2[*reader.Sample, error]) (*P
 	h := r.Header()
 	a := newAdder(r.Frames(), micros(h.Interval))
 	labels := a.labelSpans(m.Goroutines)
+	first := m.FirstWeights()
 	threads := map[threadKey]*thread{}
 	last := threadKey{}
 	var t *thread
@@ -51,6 +52,10 @@ func FromSamples(r *reader.Reader, samples iter.Seq2[*reader.Sample, error]) (*P
 			// Times wrap modulo 2^64; what went more than half of that forward
 			// went back, and a clock that goes back gives no weight.
 			weight = micros(uint64(max(0, int64(s.Time-t.time))))
+		}
+		if w, ok := first[s.Thread]; ok {
+			weight = micros(w)
+			delete(first, s.Thread)
 		}
 		t.seen, t.time = true, s.Time
 		end = max(end, since)

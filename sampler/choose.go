@@ -3,6 +3,7 @@ package sampler
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/gotach/profiler/sampler/internal/portable"
 	"github.com/gotach/profiler/sampler/internal/source"
@@ -46,6 +47,7 @@ func (s *Sampler) try(sink Sink, candidate candidate) (reason string, err error)
 		return reason, nil
 	}
 	out := newCollector(sink, s.start, s.cfg.Rate)
+	out.stats = func() Stats { return s.stats(src, out, time.Since(s.start)) }
 	err = src.Start(source.Config{
 		Rate:       s.cfg.Rate,
 		Budget:     s.cfg.Budget,

@@ -44,6 +44,10 @@ type collector struct {
 	skipped bool   // the last Sample call left its sample out
 	weight  uint64 // µs, what the sample of that call stands for
 
+	part  time.Duration // when the part of the session began that is collected
+	stats func() Stats  // of the whole session
+	told  Stats         // what stats said at the end of the part before
+
 	samples       atomic.Int64
 	live, most    atomic.Int64
 	omitted       atomic.Int64
@@ -62,11 +66,13 @@ type goroutine struct {
 	gone        time.Duration // when it was seen to have ended
 	retired     bool          // counted in collector.ended
 	forgotten   bool          // by the sink: no more samples of it
-	revived     bool          // seen again after its end, and not sampled since
+	revived     bool          // seen again after its end, and not sampled or labelled since
 	seen        bool
-	full        bool   // no more label spans for it
-	interpreter uint32 // of its samples
-	first, last time.Duration
+	sampled     bool          // in this part
+	full        bool          // no more label spans for it
+	interpreter uint32        // of its samples
+	first, last time.Duration // of this part's samples; last of earlier ones if there are none
+	weight      uint64        // µs, of the part's first sample; 0: an interval
 	labels      []tachyon.LabelSpan
 }
 
@@ -108,6 +114,9 @@ func (c *collector) Frame(f tachyon.Frame) uint32 { return c.sink.Intern(f) }
 
 // Batch calls f, in which a source tells what one look has shown.
 func (c *collector) Batch(f func()) {
+	if p, ok := c.sink.(partSink); ok && c.err() == nil && p.Full() {
+		p.Next(c.seam(), c.cut)
+	}
 	b, ok := c.sink.(interface{ Batch(func()) error })
 	if !ok {
 		f()
@@ -224,6 +233,7 @@ func (c *collector) Labels(id uint64, t time.Duration, labels map[string]string)
 	if k == nil || k.own {
 		return
 	}
+	k.revived = false
 	if k.full {
 		c.labelsOmitted.Add(1)
 		return
@@ -241,7 +251,7 @@ func (c *collector) Labels(id uint64, t time.Duration, labels map[string]string)
 		labels = map[string]string{}
 	}
 	c.spans++
-	k.labels = append(k.labels, tachyon.LabelSpan{From: micros(t), Labels: labels})
+	k.labels = append(k.labels, tachyon.LabelSpan{From: micros(t - c.part), Labels: labels})
 }
 
 func (c *collector) Sample(s *source.Sample) {
@@ -253,18 +263,19 @@ func (c *collector) Sample(s *source.Sample) {
 	}
 	c.weight = c.interval
 	if k != nil {
-		if !k.seen {
-			k.seen = true
-			k.first = s.Time
-		} else {
+		if k.seen {
 			c.weight = micros(max(s.Time, k.last)) - micros(k.last)
 		}
-		if k.revived {
-			// The source forgot it, its labels too.
-			k.revived = false
-			if n := len(k.labels); n > 0 && k.labels[n-1].From < micros(s.Time) {
-				c.Labels(k.ID, s.Time, nil)
+		if !k.sampled {
+			k.sampled = true
+			k.first = s.Time
+			if k.seen {
+				k.weight = c.weight
 			}
+			k.seen = true
+		}
+		if k.revived {
+			c.Labels(k.ID, s.Time, nil) // the source forgot them, too, and has not told new ones
 		}
 		k.last = s.Time
 	}
@@ -311,17 +322,18 @@ func (c *collector) LeafPC(addr uint64, onCPU bool) {
 func (c *collector) goroutines() []tachyon.Goroutine {
 	list := make([]tachyon.Goroutine, 0, len(c.known))
 	for _, k := range c.known {
-		if k.own || !k.seen {
+		if k.own || !k.sampled {
 			continue
 		}
 		list = append(list, tachyon.Goroutine{
-			ID:        k.ID,
-			Parent:    k.Parent,
-			CreatedBy: k.CreatedBy,
-			CreatedAt: k.CreatedAt,
-			First:     micros(k.first),
-			Last:      micros(k.last),
-			Labels:    k.labels,
+			ID:          k.ID,
+			Parent:      k.Parent,
+			CreatedBy:   k.CreatedBy,
+			CreatedAt:   k.CreatedAt,
+			First:       micros(k.first - c.part),
+			Last:        micros(k.last - c.part),
+			FirstWeight: k.weight,
+			Labels:      k.labels,
 		})
 	}
 	slices.SortFunc(list, func(a, b tachyon.Goroutine) int { return cmp.Compare(a.ID, b.ID) })
@@ -353,7 +365,7 @@ func own(createdBy, createdAt string) bool {
 	if !ok || strings.Contains(createdAt, "_test.go:") {
 		return false
 	}
-	for _, pkg := range [...]string{".", "/auto.", "/proftest.", "/writer.", "/sampler.", "/sampler/internal/portable.", "/sampler/internal/native."} {
+	for _, pkg := range [...]string{".", "/auto.", "/proftest.", "/writer.", "/internal/rotate.", "/sampler.", "/sampler/internal/portable.", "/sampler/internal/native."} {
 		if strings.HasPrefix(rest, pkg) {
 			return true
 		}

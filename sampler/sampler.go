@@ -63,6 +63,11 @@ type Config struct {
 // when a goroutine has ended whose id will not come again. If it has a method
 // Batch(func()) error, the calls for one tick come from a function that it is given;
 // its error is one of Write.
+//
+// If it has the methods Full() bool and Next(at time.Duration, cut func() Part),
+// Full is asked between two ticks if it is time to end a part of the session, such as
+// a file. If so Next is called with the time of the latest sample. It ends the part
+// by calling cut, which returns what is known of it, once, or leaves it.
 type Sink interface {
 	// Intern returns the number by which samples name the frame.
 	Intern(tachyon.Frame) uint32
@@ -198,6 +203,28 @@ func (s *Sampler) watch() {
 	}
 }
 
+// A Part is what is known of a part of a session beyond its samples. It begins
+// where the one before ended, the first one at the start.
+type Part struct {
+	Start, End time.Duration // since the session's start
+	// Stats are the part's own, as far as they are counts. What is counted in the
+	// course of a tick may be the next part's.
+	Stats      Stats
+	Goroutines []tachyon.Goroutine // sampled in the part; times since Start, ascending ids
+	PCs        *tachyon.LeafPCs    // see Sampler.LeafPCs
+}
+
+// Part returns the last part of the session, which is all of it if its sink ended
+// none; the zero Part before Stop has returned.
+func (s *Sampler) Part() Part {
+	select {
+	case <-s.stopped:
+		return s.out.collect(s.took, s.Stats())
+	default:
+		return Part{}
+	}
+}
+
 // Stop ends sampling and returns once the last sample is with the sink and
 // nothing of the sampler runs any more. It returns the error that ended sampling
 // early, if one did. It may be called any number of times, from any goroutine
@@ -217,29 +244,34 @@ func (s *Sampler) Stats() Stats {
 	default:
 		d = time.Since(s.start)
 	}
-	src := s.src.Stats()
+	return s.stats(s.src, s.out, d)
+}
+
+// stats puts together what source and collector know.
+func (s *Sampler) stats(from source.Source, out *collector, d time.Duration) Stats {
+	src := from.Stats()
 	return Stats{
-		Source:            s.src.Name(),
+		Source:            from.Name(),
 		Reason:            s.reason,
 		Rate:              s.cfg.Rate,
 		Budget:            s.cfg.Budget,
 		Duration:          d,
 		TicksAsked:        src.TicksAsked,
 		TicksReached:      src.TicksReached,
-		Samples:           s.out.samples.Load(),
+		Samples:           out.samples.Load(),
 		Dropped:           src.Dropped,
 		Torn:              src.Torn,
 		Cost:              src.Cost,
-		Goroutines:        int(s.out.live.Load()),
-		MaxGoroutines:     int(s.out.most.Load()),
-		GoroutinesOmitted: s.out.omitted.Load(),
-		LabelsOmitted:     s.out.labelsOmitted.Load(),
+		Goroutines:        int(out.live.Load()),
+		MaxGoroutines:     int(out.most.Load()),
+		GoroutinesOmitted: out.omitted.Load(),
+		LabelsOmitted:     out.labelsOmitted.Load(),
 	}
 }
 
 // Goroutines returns what is known of each goroutine beyond its samples, by
-// ascending id; nil before Stop has returned. Of goroutines that ended, the
-// first maxEnded are listed; Stats.GoroutinesOmitted counts the rest.
+// ascending id, in the last part; nil before Stop has returned. Of goroutines that
+// ended, the first maxEnded are listed; Stats.GoroutinesOmitted counts the rest.
 func (s *Sampler) Goroutines() []tachyon.Goroutine {
 	select {
 	case <-s.stopped:
@@ -249,7 +281,7 @@ func (s *Sampler) Goroutines() []tachyon.Goroutine {
 	}
 }
 
-// LeafPCs returns how often each address was innermost; nil before Stop has
+// LeafPCs returns how often each address was innermost in the last part; nil before Stop has
 // returned and where the source knows no addresses. Its text bounds are zero.
 func (s *Sampler) LeafPCs() *tachyon.LeafPCs {
 	select {

@@ -6,7 +6,8 @@
 // A goroutine is a row of runs. A run is a stretch of successive samples with
 // the same stack; its time is the sum of its samples' weights. A sample's weight
 // is the time since the goroutine's previous sample, the first one's is one
-// interval, so the runs of a goroutine lie end to end without a gap.
+// interval (in a file that is a later one of its session, the time since the previous
+// sample in the file before, as far as that lies in this file), so the runs of a goroutine lie end to end without a gap.
 //
 // Stacks are paths in one tree that all goroutines share: a [Node] is a frame
 // under its caller. A run takes 24 bytes, however many samples it has.
@@ -93,15 +94,17 @@ type track struct {
 	goroutine int    // index
 	last      uint64 // time of the last sample, µs
 	first     uint64
-	stack     []uint32 // the last sample's, innermost first
-	path      []uint32 // its nodes, outermost first
+	weight    time.Duration // of the first sample
+	stack     []uint32      // the last sample's, innermost first
+	path      []uint32      // its nodes, outermost first
 }
 
 type builder struct {
 	*Timeline
 	children map[uint64]uint32 // parent node << 32 | frame -> node
 	tracks   map[key]*track
-	start    uint64 // of the file, µs
+	start    uint64            // of the file, µs
+	weights  map[uint64]uint64 // µs, of goroutines' first samples that are not an interval
 }
 
 // FromTachyon reads all samples of a file.
@@ -126,6 +129,7 @@ func FromSamples(r *reader.Reader, samples iter.Seq2[*reader.Sample, error]) (*T
 		children: map[uint64]uint32{},
 		tracks:   map[key]*track{},
 		start:    h.Start,
+		weights:  m.FirstWeights(),
 	}
 	if m.Session != nil && !m.Session.Start.IsZero() {
 		b.Start = m.Session.Start
@@ -152,7 +156,12 @@ func (b *builder) add(s *tachyon.Sample) error {
 	t := b.tracks[k]
 	weight := b.Interval
 	if t == nil {
-		t = &track{goroutine: len(b.Goroutines), first: s.Time}
+		if w, ok := b.weights[s.Thread]; ok {
+			// What came before the file's start is not on its time line.
+			weight = micros(min(w, uint64(max(0, int64(s.Time-b.start)))))
+			delete(b.weights, s.Thread)
+		}
+		t = &track{goroutine: len(b.Goroutines), first: s.Time, weight: weight}
 		b.tracks[k] = t
 		b.Goroutines = append(b.Goroutines, Goroutine{ID: s.Thread, Interpreter: s.Interpreter})
 	} else {
@@ -224,7 +233,7 @@ func (b *builder) finish() {
 	for _, t := range b.tracks {
 		g := &b.Goroutines[t.goroutine]
 		if t.first > b.start {
-			g.Start = max(0, micros(t.first-b.start)-b.Interval) // where the first sample's weight begins
+			g.Start = max(0, micros(t.first-b.start)-t.weight) // where the first sample's weight begins
 		}
 		g.Runs = slices.Clip(g.Runs)
 	}

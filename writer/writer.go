@@ -391,3 +391,7 @@ func (w *Writer) checkLimits() {
 		w.warn = ErrCPythonLimit
 	}
 }
+
+// Size returns the size that the file has by now, without what is still in the
+// buffer and without its tables.
+func (w *Writer) Size() int64 { return w.out.off }

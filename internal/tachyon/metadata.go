@@ -58,18 +58,38 @@ type Session struct {
 	LabelsOmitted     int64 `json:"labels_omitted,omitempty"`
 
 	Error string `json:"error,omitempty"` // what ended the session early
+
+	// Of a session of several files, which of them this is, from 1, and when the
+	// first one began; Start, Duration and all counts are this file's own.
+	Part         int       `json:"part,omitempty"`
+	SessionStart time.Time `json:"session_start,omitzero"`
 }
 
 // Goroutine is what is known of one goroutine beyond its samples. Times are µs
 // since the file's start time.
 type Goroutine struct {
-	ID        uint64      `json:"id"`
-	Parent    uint64      `json:"parent,omitempty"`     // 0: unknown
-	CreatedBy string      `json:"created_by,omitempty"` // function
-	CreatedAt string      `json:"created_at,omitempty"` // file:line
-	First     uint64      `json:"first_us"`
-	Last      uint64      `json:"last_us"`
-	Labels    []LabelSpan `json:"labels,omitempty"` // in order of From
+	ID        uint64 `json:"id"`
+	Parent    uint64 `json:"parent,omitempty"`     // 0: unknown
+	CreatedBy string `json:"created_by,omitempty"` // function
+	CreatedAt string `json:"created_at,omitempty"` // file:line
+	First     uint64 `json:"first_us"`
+	Last      uint64 `json:"last_us"`
+	// FirstWeight is what its first sample in the file stands for if that is not
+	// one interval: the time in µs since its previous one, in an earlier file.
+	FirstWeight uint64      `json:"first_weight_us,omitempty"`
+	Labels      []LabelSpan `json:"labels,omitempty"` // in order of From
+}
+
+// FirstWeights returns, in µs, what goroutines' first samples in the file stand for
+// where that is not one interval, by id.
+func (m *Metadata) FirstWeights() map[uint64]uint64 {
+	weights := map[uint64]uint64{}
+	for _, g := range m.Goroutines {
+		if g.FirstWeight > 0 {
+			weights[g.ID] = g.FirstWeight
+		}
+	}
+	return weights
 }
 
 // LabelSpan says which pprof labels a goroutine had from one sample on up to

@@ -1,0 +1,89 @@
+package rotate
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/gotach/profiler/internal/journal"
+)
+
+// name is the name of the nth file: app.1.tach, app.2.tach.
+func name(path string, n int) string {
+	ext := filepath.Ext(path)
+	return fmt.Sprintf("%s.%d%s", strings.TrimSuffix(path, ext), n, ext)
+}
+
+// highest returns the highest number among the files that are there, whoever made them.
+func highest(path string) (int, error) {
+	list, err := os.ReadDir(filepath.Dir(path))
+	if err != nil {
+		return 0, err
+	}
+	ext := filepath.Ext(path)
+	before := strings.TrimSuffix(filepath.Base(path), ext) + "."
+	most := 0
+	for _, e := range list {
+		rest, ok := strings.CutPrefix(strings.TrimSuffix(e.Name(), journal.Suffix), before)
+		if !ok {
+			continue
+		}
+		rest, ok = strings.CutSuffix(rest, ext)
+		// No number of ours is longer, and one more must not overflow.
+		if n, err := strconv.ParseUint(rest, 10, 31); ok && err == nil && len(rest) < 10 {
+			most = max(most, int(n))
+		}
+	}
+	return most, nil
+}
+
+// A file is one that was finished, as it was then.
+type file struct {
+	path string
+	info os.FileInfo // nil if there was none any more
+}
+
+func remember(path string) file {
+	fi, err := os.Lstat(path)
+	if err != nil {
+		fi = nil
+	}
+	return file{path, fi}
+}
+
+// there reports whether the file is still at its name and as it was left. Who
+// moves one away, or puts something else in its place, has it from then on.
+func (f file) there() bool {
+	now := remember(f.path).info
+	return f.info != nil && now != nil && os.SameFile(f.info, now) &&
+		now.Size() == f.info.Size() && now.ModTime().Equal(f.info.ModTime())
+}
+
+// prune deletes the oldest files until what is left is within the bounds.
+func (w *Writer) prune() error {
+	var list []file
+	var bytes int64
+	for _, f := range w.finished {
+		if f.there() {
+			list = append(list, f)
+			bytes += f.info.Size()
+		}
+	}
+	var failed error
+	for len(list) > 1 && (len(list) > w.o.Keep || bytes > w.o.KeepBytes) {
+		f := list[0]
+		if err := os.Remove(f.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			failed = fmt.Errorf("an old file stays: %w", err)
+			break
+		}
+		// There is one only where the file could not be finished.
+		_ = os.Remove(f.path + journal.Suffix)
+		list, bytes = list[1:], bytes-f.info.Size()
+	}
+	w.finished = list
+	return failed
+}

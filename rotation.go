@@ -1,0 +1,245 @@
+package profiler
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/gotach/profiler/internal/rotate"
+	"github.com/gotach/profiler/internal/tachyon"
+	"github.com/gotach/profiler/sampler"
+	"github.com/gotach/profiler/writer"
+)
+
+// What is kept of rotated files unless something else is said.
+const (
+	keepFiles = 100
+	keepBytes = 1_000_000_000
+)
+
+// The least that a file is rotated at. Samples go to it half a megabyte at a time,
+// before compression.
+const (
+	minRotateTime  = time.Second
+	minRotateBytes = 1_000_000
+)
+
+// A rotation says when a new file begins. The zero value is never.
+type rotation struct {
+	every time.Duration
+	bytes int64
+}
+
+func (r rotation) check() error {
+	switch {
+	case r == rotation{}:
+		return errors.New("neither a time nor a size is given")
+	case r.every != 0 && r.every < minRotateTime:
+		return fmt.Errorf("%v is less than %v", r.every, minRotateTime)
+	case r.bytes != 0 && r.bytes < minRotateBytes:
+		return fmt.Errorf("%d bytes are less than %s", r.bytes, formatBytes(minRotateBytes))
+	}
+	return nil
+}
+
+// kept says how many finished files are kept, and how many bytes. Zero is the default.
+type kept struct {
+	files int
+	bytes int64
+}
+
+func (k kept) check() error {
+	switch {
+	case k.files < 0:
+		return fmt.Errorf("%d files are less than none", k.files)
+	case k.bytes != 0 && k.bytes < 2*minRotateBytes:
+		return fmt.Errorf("%d bytes are less than %s", k.bytes, formatBytes(2*minRotateBytes))
+	}
+	return nil
+}
+
+// parseRotation parses a duration, a size, or both with a comma between them.
+func parseRotation(s string) (r rotation, err error) {
+	for item := range strings.SplitSeq(s, ",") {
+		item = strings.TrimSpace(item)
+		if d, e := time.ParseDuration(item); e == nil && d > 0 && r.every == 0 {
+			r.every = d
+		} else if n, e := parseBytes(item); e == nil && r.bytes == 0 {
+			r.bytes = n
+		} else {
+			return rotation{}, errors.New("not a duration such as 60s, a size such as 100MB, or both as 60s,100MB")
+		}
+	}
+	return r, nil
+}
+
+// parseKept parses a number of files, a size, or both with a comma between them.
+func parseKept(s string) (k kept, err error) {
+	for item := range strings.SplitSeq(s, ",") {
+		item = strings.TrimSpace(item)
+		if n, e := strconv.Atoi(item); e == nil && n > 0 && k.files == 0 {
+			k.files = n
+		} else if n, e := parseBytes(item); e == nil && k.bytes == 0 {
+			k.bytes = n
+		} else {
+			return kept{}, errors.New("not a number of files such as 20, a size such as 500MB, or both as 20,500MB")
+		}
+	}
+	return k, nil
+}
+
+var units = []struct {
+	name string
+	size int64
+}{
+	{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40},
+	{"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12},
+}
+
+// parseBytes parses a positive whole number with a unit.
+func parseBytes(s string) (int64, error) {
+	for _, u := range units {
+		if len(s) <= len(u.name) || !strings.EqualFold(s[len(s)-len(u.name):], u.name) {
+			continue
+		}
+		n, err := strconv.ParseInt(strings.TrimSpace(s[:len(s)-len(u.name)]), 10, 64)
+		if err != nil || n <= 0 || n > (1<<62)/u.size {
+			break
+		}
+		return n * u.size, nil
+	}
+	return 0, errors.New("not a size such as 100MB")
+}
+
+func formatBytes(n int64) string {
+	for i := len(units) - 1; i >= 0; i-- {
+		if u := units[i]; n%u.size == 0 {
+			return fmt.Sprintf("%d %s", n/u.size, u.name)
+		}
+	}
+	return fmt.Sprintf("%d bytes", n)
+}
+
+// A sink is where a session's samples go: one file or many.
+type sink interface {
+	sampler.Sink
+	Forget(id uint64, interpreter uint32) error
+	Batch(func()) error
+	Full() bool
+	Next(at time.Duration, cut func() sampler.Part)
+
+	Warning() error
+	Path() string
+	Files() []string
+	// end finishes what is written. The part is nil if there was no sampling.
+	end(*sampler.Part) error
+}
+
+// create makes the file, or the first one.
+func (s *Session) create(o writer.Options) (sink, error) {
+	c := &s.config
+	if fi, err := os.Stat(s.path); c.rotate == (rotation{}) || err == nil && !fi.Mode().IsRegular() {
+		// A device or a pipe can be no more than it is.
+		w, err := writer.Create(s.path, o)
+		if err != nil {
+			return nil, err
+		}
+		if err := s.provide(w, 0, 0); err != nil {
+			return nil, errors.Join(err, w.Close())
+		}
+		return &oneFile{Writer: w, s: s}, nil
+	}
+	m := &manyFiles{s: s}
+	bytes := c.keep.bytes / 2
+	if b := c.rotate.bytes; b > 0 {
+		bytes = min(bytes, b)
+	}
+	var err error
+	m.Writer, err = rotate.Create(s.path, rotate.Options{
+		Every: c.rotate.every, Bytes: bytes,
+		Keep: c.keep.files, KeepBytes: c.keep.bytes,
+		Writer: o,
+		Begin: func(w *writer.Writer, start uint64) error {
+			return s.provide(w, m.part+1, time.Duration(start-o.Start)*time.Microsecond)
+		},
+		Failed: s.fail,
+	})
+	if err != nil {
+		return nil, err
+	}
+	m.part = 1
+	return m, nil
+}
+
+// provide has a file say what it is from now on, should it never be finished.
+func (s *Session) provide(w *writer.Writer, part int, at time.Duration) error {
+	return w.Provisional(tachyon.KindSession, s.describe(part, at, nil))
+}
+
+// add adds to a file what it says beyond samples.
+func (s *Session) add(w *writer.Writer, n int, p *sampler.Part) error {
+	for _, m := range s.metadata(n, p) {
+		if err := w.AddMetadata(m.kind, m.value); err != nil {
+			return err // the writer's first error sticks; Close finishes what it can
+		}
+	}
+	return nil
+}
+
+// oneFile is a session that is written into one file.
+type oneFile struct {
+	*writer.Writer
+	s    *Session
+	done atomic.Bool
+}
+
+func (f *oneFile) Full() bool { return false }
+
+func (f *oneFile) Next(time.Duration, func() sampler.Part) {}
+
+func (f *oneFile) Path() string { return f.s.path }
+
+func (f *oneFile) Files() []string {
+	if !f.done.Load() {
+		return nil
+	}
+	return []string{f.s.path}
+}
+
+func (f *oneFile) end(p *sampler.Part) error {
+	if p != nil {
+		f.s.fail(f.s.add(f.Writer, 0, p))
+	}
+	defer f.done.Store(true)
+	return f.Close()
+}
+
+// manyFiles is a session that goes on in a new file from time to time.
+type manyFiles struct {
+	*rotate.Writer
+	s    *Session
+	part int // of the file that is written
+}
+
+// Next is called by the sampler when a file is full.
+func (m *manyFiles) Next(at time.Duration, cut func() sampler.Part) {
+	start := uint64(m.s.start.UnixMicro()) + uint64(at.Microseconds())
+	m.Writer.Next(start, func() func(*writer.Writer) error {
+		p, n := cut(), m.part
+		m.part++
+		return func(w *writer.Writer) error { return m.s.add(w, n, &p) }
+	})
+}
+
+func (m *manyFiles) end(p *sampler.Part) error {
+	return m.Writer.Close(func(w *writer.Writer) error {
+		if p == nil {
+			return nil
+		}
+		return m.s.add(w, m.part, p)
+	})
+}

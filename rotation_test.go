@@ -1,0 +1,79 @@
+package profiler
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gotach/profiler/reader"
+)
+
+// A session goes on in a new file every second, and keeps two.
+func TestRotate(t *testing.T) {
+	dir := t.TempDir()
+	earlier := filepath.Join(dir, "x.3.tach")
+	if err := os.WriteFile(earlier, []byte("another's"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	log := &logBuffer{}
+	s, err := Open(Output(filepath.Join(dir, "x.tach")), Rotate(time.Second, 0), Keep(2, 0), Logger(log.logger()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := filepath.Join(dir, "x.4.tach"); s.Path() != want {
+		t.Errorf("the first file is %s, want %s", s.Path(), want)
+	}
+	for begin := time.Now(); time.Since(begin) < 20*time.Second && !strings.HasSuffix(s.Path(), "x.7.tach"); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err := s.Stop(); err != nil || len(log.lines()) > 0 {
+		t.Fatal(err, log.lines())
+	}
+	want := []string{filepath.Join(dir, "x.6.tach"), filepath.Join(dir, "x.7.tach")}
+	if got := s.Files(); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Fatalf("kept %q, want %q", got, want)
+	}
+	if list, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(list) != 3 {
+		t.Errorf("left behind: %q", list)
+	}
+	if b, err := os.ReadFile(earlier); err != nil || string(b) != "another's" {
+		t.Errorf("the file that was there: %q, %v", b, err)
+	}
+	var end time.Time
+	for i, path := range want {
+		if count(t, path) == 0 {
+			t.Errorf("%s has no samples", path)
+		}
+		r, err := reader.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		m, err := r.Metadata()
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := m.Session
+		if d.Part != 3+i || !d.SessionStart.Equal(s.start) || !d.Start.Equal(time.UnixMicro(int64(r.Header().Start))) || d.Error != "" {
+			t.Errorf("%s: part %d of the session at %v, start %v, error %q", path, d.Part, d.SessionStart, d.Start, d.Error)
+		}
+		if d.Samples != int64(r.Header().Samples) || i == 0 && d.Duration < time.Second {
+			t.Errorf("%s: %d of %d samples in %v", path, d.Samples, r.Header().Samples, d.Duration)
+		}
+		if i > 0 && !end.Equal(d.Start) {
+			t.Errorf("%s starts at %v, the one before ends at %v", path, d.Start, end)
+		}
+		end = d.Start.Add(d.Duration)
+		if len(m.Goroutines) == 0 {
+			t.Errorf("%s says nothing of goroutines", path)
+		}
+		for _, g := range m.Goroutines {
+			if g.First > g.Last || g.Last > uint64(d.Duration.Microseconds()) {
+				t.Errorf("%s: goroutine %d from %d to %d", path, g.ID, g.First, g.Last)
+			}
+		}
+	}
+}

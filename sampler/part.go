@@ -1,0 +1,65 @@
+package sampler
+
+import (
+	"time"
+
+	"github.com/gotach/profiler/internal/tachyon"
+)
+
+// A partSink is a [Sink] that ends parts of a session.
+type partSink interface {
+	Full() bool
+	Next(at time.Duration, cut func() Part)
+}
+
+// seam is when a part that ends now ends.
+func (c *collector) seam() time.Duration { return c.now.Truncate(time.Microsecond) }
+
+// collect returns what is known of the part up to a time, and of the session now.
+func (c *collector) collect(end time.Duration, now Stats) Part {
+	p := Part{Start: c.part, End: end, Stats: now.since(c.told), Goroutines: c.goroutines(), PCs: c.leafPCs()}
+	p.Stats.Duration = end - c.part
+	return p
+}
+
+// cut ends the part that is collected and begins the next. Goroutines that
+// cannot have another sample are forgotten, and so are the labels that one had
+// before those it has now.
+func (c *collector) cut() Part {
+	now, end := c.stats(), c.seam()
+	p := c.collect(end, now)
+	c.told, c.part = now, end
+	c.most.Store(c.live.Load())
+	clear(c.pcs)
+	c.spans = 0
+	for id, k := range c.known {
+		if k.retired && once(k.CreatedBy) {
+			c.ended--
+			delete(c.known, id)
+			continue
+		}
+		k.sampled, k.weight, k.full = false, 0, false
+		switch n := len(k.labels); {
+		case n == 0:
+		case len(k.labels[n-1].Labels) == 0: // which is where a part begins anyway
+			k.labels = nil
+		default:
+			k.labels = []tachyon.LabelSpan{{Labels: k.labels[n-1].Labels}}
+			c.spans++
+		}
+	}
+	return p
+}
+
+// since returns what was counted since an earlier time.
+func (st Stats) since(old Stats) Stats {
+	st.TicksAsked -= old.TicksAsked
+	st.TicksReached -= old.TicksReached
+	st.Samples -= old.Samples
+	st.Dropped -= old.Dropped
+	st.Torn -= old.Torn
+	st.Cost -= old.Cost
+	st.GoroutinesOmitted -= old.GoroutinesOmitted
+	st.LabelsOmitted -= old.LabelsOmitted
+	return st
+}

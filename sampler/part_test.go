@@ -1,0 +1,228 @@
+package sampler_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/gotach/profiler/internal/rotate"
+	"github.com/gotach/profiler/internal/tachyon"
+	"github.com/gotach/profiler/profile"
+	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/sampler"
+	"github.com/gotach/profiler/sampler/internal/source"
+	"github.com/gotach/profiler/writer"
+)
+
+// rotating is a sink that rotates, with what a session adds to its files.
+type rotating struct{ *rotate.Writer }
+
+func (r rotating) Next(at time.Duration, cut func() sampler.Part) {
+	r.Writer.Next(uint64(sessionStart.UnixMicro()+at.Microseconds()), func() func(*writer.Writer) error {
+		p := cut()
+		return func(w *writer.Writer) error { return addGoroutines(w, p) }
+	})
+	r.Settle() // or files would be as long as finishing one takes
+}
+
+func addGoroutines(w *writer.Writer, p sampler.Part) error {
+	return w.AddMetadata(tachyon.KindGoroutines, map[string]any{"goroutines": p.Goroutines})
+}
+
+var sessionStart = time.UnixMicro(1_700_000_000_000_000)
+
+// A tick is what a source tells at once.
+type tick struct {
+	at      time.Duration
+	samples []source.Sample
+	labels  map[uint64]string // new ones, by goroutine
+	gone    []uint64
+}
+
+// aTick draws one that comes after another. Goroutines below 4 are the runtime's and
+// come again.
+func aTick(t *rapid.T, before *tick, last map[uint64]time.Duration, ended map[uint64]bool) tick {
+	k := tick{at: before.at + time.Duration(rapid.IntRange(1, 400).Draw(t, "step"))*time.Millisecond, labels: map[uint64]string{}}
+	for id := range uint64(12) {
+		if id == 0 || ended[id] || rapid.IntRange(0, 2).Draw(t, "seen") == 0 {
+			continue
+		}
+		// A source may be late with a sample, though not by its goroutine's own time.
+		// Metadata has no times before a file's start: of a late sample there the labels
+		// may be those of a moment later. So what is late here changes none.
+		late := time.Duration(0)
+		if id >= 4 {
+			late = time.Duration(rapid.IntRange(0, 30).Draw(t, "late")) * time.Millisecond
+		}
+		at := max(k.at-late, last[id]+time.Microsecond)
+		last[id] = at
+		if late == 0 && rapid.IntRange(0, 9).Draw(t, "label") == 0 {
+			k.labels[id] = fmt.Sprint(rapid.IntRange(0, 2).Draw(t, "value"))
+		}
+		k.samples = append(k.samples, source.Sample{
+			Goroutine: id,
+			Status:    rapid.SampledFrom([]tachyon.Status{tachyon.HasGIL | tachyon.OnCPU, 0, tachyon.GILRequested}).Draw(t, "status"),
+			Time:      at,
+			Stack:     []uint32{uint32(rapid.IntRange(0, 5).Draw(t, "leaf")), 6, 7}[rapid.IntRange(0, 1).Draw(t, "cut"):],
+		})
+		if rapid.IntRange(0, 19).Draw(t, "gone") == 0 {
+			k.gone = append(k.gone, id)
+			ended[id] = id >= 4
+		}
+	}
+	return k
+}
+
+func tell(ticks []tick) func(source.Out) {
+	return func(out source.Out) {
+		for f := range 8 {
+			out.Frame(tachyon.Frame{File: "a.go", Func: fmt.Sprint("f", f), Line: int32(f)})
+		}
+		for _, k := range ticks {
+			source.Batch(out, func() {
+				for _, s := range k.samples {
+					by := "main.main"
+					if s.Goroutine < 4 {
+						by = "runtime.x"
+					}
+					out.Goroutine(source.Goroutine{ID: s.Goroutine, CreatedBy: by})
+					if v, ok := k.labels[s.Goroutine]; ok {
+						out.Labels(s.Goroutine, s.Time, map[string]string{"k": v})
+					}
+					out.Sample(&s)
+				}
+				for _, id := range k.gone {
+					out.Gone(id)
+				}
+			})
+		}
+	}
+}
+
+// sampleAll has a fake source tell all ticks to a sink.
+func sampleAll(t *rapid.T, sink sampler.Sink, ticks []tick) sampler.Part {
+	f := &fake{name: "native", tell: tell(ticks)}
+	s, err := sampler.StartWith(sampler.Config{Start: sessionStart}, sink, native(f), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-f.told
+	if err := s.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	return s.Part()
+}
+
+// asRead is a sample with what a reader makes of it.
+type asRead struct {
+	Sample tachyon.Sample
+	Frames []tachyon.Frame
+}
+
+// readAll returns the samples of files one after the other, and what their reports
+// add up to: the time of each goroutine in each stack, state and set of labels.
+func readAll(t *rapid.T, paths []string) (list []asRead, sums map[string]time.Duration) {
+	sums = map[string]time.Duration{}
+	for _, path := range paths {
+		r, err := reader.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for s, err := range r.Samples() {
+			if err != nil {
+				t.Fatal(err)
+			}
+			a := asRead{Sample: *s}
+			a.Sample.Stack = nil
+			for _, id := range s.Stack {
+				a.Frames = append(a.Frames, r.Frames()[id])
+			}
+			list = append(list, a)
+		}
+		p, err := profile.FromTachyon(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, rec := range p.Records {
+			key := fmt.Sprint(rec.Goroutine, rec.State, rec.Labels)
+			for _, id := range rec.Stack {
+				key += " " + p.Frames[id].Func
+			}
+			sums[key] += rec.Wall
+		}
+		if err := r.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return list, sums
+}
+
+// The samples of all files of a session are those of the one file that the same
+// session makes without rotation, and so is the time that each stack has.
+func TestPartsAreTheWhole(t *testing.T) {
+	dir := t.TempDir()
+	rapid.Check(t, func(t *rapid.T) {
+		dir, err := os.MkdirTemp(dir, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer os.RemoveAll(dir)
+		var ticks []tick
+		last, ended := map[uint64]time.Duration{}, map[uint64]bool{}
+		before := tick{}
+		for range rapid.IntRange(1, 60).Draw(t, "ticks") {
+			before = aTick(t, &before, last, ended)
+			ticks = append(ticks, before)
+		}
+		o := writer.Options{Start: uint64(sessionStart.UnixMicro()), Interval: 1000, Uncompressed: true}
+
+		whole := filepath.Join(dir, "whole.tach")
+		w, err := writer.Create(whole, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := addGoroutines(w, sampleAll(t, w, ticks)); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+
+		m, err := rotate.Create(filepath.Join(dir, "x.tach"), rotate.Options{
+			Every: time.Duration(rapid.IntRange(1, 2000).Draw(t, "every")) * time.Millisecond, Keep: 1000, KeepBytes: 1 << 40,
+			Writer: o,
+			Begin:  func(*writer.Writer, uint64) error { return nil },
+			Failed: func(err error) { panic(err) },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		part := sampleAll(t, rotating{m}, ticks)
+		if err := m.Close(func(w *writer.Writer) error { return addGoroutines(w, part) }); err != nil {
+			t.Fatal(err)
+		}
+
+		want, wantSums := readAll(t, []string{whole})
+		got, sums := readAll(t, m.Files())
+		// Files group a goroutine's repeats; one goroutine's samples stay in order.
+		if d := cmp.Diff(byGoroutine(want), byGoroutine(got)); d != "" {
+			t.Fatalf("samples of %d files (-want +got):\n%s", len(m.Files()), d)
+		}
+		if d := cmp.Diff(wantSums, sums); d != "" {
+			t.Errorf("time in stacks of %d files (-want +got):\n%s", len(m.Files()), d)
+		}
+	})
+}
+
+func byGoroutine(list []asRead) map[uint64][]asRead {
+	m := map[uint64][]asRead{}
+	for _, a := range list {
+		m[a.Sample.Thread] = append(m[a.Sample.Thread], a)
+	}
+	return m
+}
