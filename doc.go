@@ -38,6 +38,16 @@
 // written; PROFILE_SYNC bounds that, on Linux. There is no journal on Windows,
 // OpenBSD, Solaris and AIX, nor for an output that is not a regular file.
 //
+// # Many files
+//
+// A session that runs for days had better be many files. With [Rotate] it goes on
+// in a new one after a time or a size, and with [Keep] the oldest are deleted; only
+// those that the session itself has made. Of app.tach the files are app.1.tach,
+// app.2.tach and so on, after the highest number that is there. Each can be read
+// as soon as it is finished. No sample is lost or doubled between two: the first
+// sample of a goroutine in a file stands for the time since its last in one
+// before. If there can be no new file, the old one goes on, and that is the session's error.
+//
 // # Environment
 //
 //	PROFILE_OUT          where to write; %p pid, %h host, %e program, %t start time, %% a percent sign
@@ -46,6 +56,8 @@
 //	PROFILE_BUDGET       what sampling may cost, in percent of the machine's CPU; default 1
 //	PROFILE_COMPRESSION  zstd or none; default zstd
 //	PROFILE_SYNC         how often to sync the file to the disk, such as 1s; default never
+//	PROFILE_ROTATE       when to go on in a new file, such as 60s, 100MB or 60s,100MB; default never
+//	PROFILE_KEEP         of these, how many to keep and how many bytes, such as 20,500MB; default 100,1GB
 //	PROFILE_EXPORT       other formats to write at the end, as format=path, separated by commas
 //
 // PROFILE_OUT takes precedence over [Output]; any other option given in code

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/gotach/profiler"
 )
@@ -77,4 +78,26 @@ func ExampleHandler() {
 	defer res.Body.Close()
 	fmt.Println(res.Status, res.Header.Get("Content-Disposition"))
 	// Output: 200 OK attachment; filename="profile.pb.gz"
+}
+
+func ExampleRotate() {
+	dir, err := os.MkdirTemp("", "")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+
+	// A file a minute, or sooner if it comes to 100 MB; a day of them, at most 5 GB.
+	s := profiler.Start(
+		profiler.Output(filepath.Join(dir, "app.tach")),
+		profiler.Rotate(time.Minute, 100_000_000),
+		profiler.Keep(24*60, 5_000_000_000),
+	)
+	if err := s.Stop(); err != nil {
+		log.Fatal(err)
+	}
+	for _, path := range s.Files() {
+		fmt.Println(filepath.Base(path))
+	}
+	// Output: app.1.tach
 }
