@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/bits"
 	"math/rand/v2"
+
+	"github.com/gotach/profiler/internal/prefetch"
 )
 
 const (
@@ -42,9 +44,10 @@ func (t *thread) depth() int { return len(t.frames) - int(t.top) }
 // threads finds a thread by its ids in constant time, however many there are.
 //
 // What it costs then is cache misses. Profilers take the threads in about the
-// same order each time, and list has them in order of appearance. So those
-// that follow the last one are tried first: they come with a cache line or two
-// that the processor has fetched ahead.
+// same order each time, and list has them in order of appearance. So those that
+// follow the last one are tried first: they come with cache lines that the
+// processor has fetched ahead. It cannot know where their stacks are, for which
+// it is therefore asked.
 type threads struct {
 	list   []thread
 	last   int       // position in list of the one found last
@@ -56,7 +59,7 @@ type threads struct {
 }
 
 const (
-	ahead    = 8        // threads that are tried after the last one
+	ahead    = 16       // threads that are tried after the last one, their stacks at hand
 	slabSize = 16 << 10 // frames
 )
 
@@ -88,6 +91,7 @@ func (t *threads) find(id uint64, interpreter uint32, start uint64) (*thread, er
 			n = 0
 		}
 		if th := &t.list[n]; th.is(id, interpreter) {
+			t.fetch(n)
 			t.last = n
 			return th, nil
 		}
@@ -113,6 +117,16 @@ func (t *threads) find(id uint64, interpreter uint32, start uint64) (*thread, er
 		t.rehash()
 	}
 	return &t.list[t.last], nil
+}
+
+// fetch has the stacks come that may be next once n is the last thread. Those up
+// to ahead after the last one so far have been asked for.
+func (t *threads) fetch(n int) {
+	for i := t.last + ahead + 1; i <= n+ahead && i < len(t.list); i++ {
+		if th := &t.list[i]; int(th.top) < len(th.frames) {
+			prefetch.Uint32(&th.frames[th.top])
+		}
+	}
 }
 
 // rehash doubles the index.
