@@ -147,6 +147,7 @@ type Options struct {
 	Microseconds bool // spx: write times in µs with decimals, as the format's document has them
 	NoSource     bool // nytprof: leave out the texts of source files
 	Lax          bool // dcpi: read files without version and tstart, too
+	Prefix       bool // nytprof: of a file that was cut off read what is there; see Input.CutOff
 
 	// Context calls off long work on samples, with its cause as the error. May be nil.
 	Context context.Context

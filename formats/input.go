@@ -262,6 +262,15 @@ func (in *Input) Report(o profile.ReportOptions) (*profile.Report, error) {
 	return profile.New(p, o)
 }
 
+// CutOff says, after other methods have read a file under Options.Prefix, where
+// it ends too early. Nil: it is whole.
+func (in *Input) CutOff() error {
+	if c, ok := in.content.(interface{ CutOff() error }); ok {
+		return c.CutOff()
+	}
+	return nil
+}
+
 // Dump writes all that is in the file as JSON lines: of a format of samples each
 // sample, of others what their package says.
 func (in *Input) Dump(w io.Writer) error {

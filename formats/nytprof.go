@@ -2,6 +2,7 @@ package formats
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -17,8 +18,8 @@ var perlNYTProf = &Format{
 	Doc:        "profile of Perl's Devel::NYTProf, for nytprofhtml",
 	Extensions: []string{".nytprof", "nytprof.out"},
 	sniff:      func(head []byte) bool { return nytprof.Sniff(head) == nytprof.Perl },
-	open: func(s *Source, _ *Options) (Content, error) {
-		return &nytprofContent{source: s}, nil
+	open: func(s *Source, o *Options) (Content, error) {
+		return &nytprofContent{source: s, o: o}, nil
 	},
 	write: func(t *Target, in *Input, o *Options) error {
 		if c, ok := in.content.(*nytprofContent); ok {
@@ -36,7 +37,12 @@ var perlNYTProf = &Format{
 type nytprofContent struct {
 	source *Source
 	data   *nytprof.Data // once loaded
+	o      *Options
+	cutOff error
 }
+
+// CutOff tells Input.CutOff.
+func (c *nytprofContent) CutOff() error { return c.cutOff }
 
 func (c *nytprofContent) Close() error { return nil }
 
@@ -55,6 +61,11 @@ func (c *nytprofContent) load() (*nytprof.Data, error) {
 	}
 	err := c.read(func(r io.Reader) error {
 		d, err := nytprof.Load(r)
+		// Where perl was killed, what it wrote is worth having. gotach's files have
+		// their times near the end.
+		if c.o.Prefix && errors.Is(err, nytprof.ErrTruncated) && !d.Sampled {
+			c.cutOff, err = err, nil
+		}
 		if err == nil {
 			c.data = d
 		}

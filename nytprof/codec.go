@@ -75,14 +75,16 @@ func (d *decoder) fill(n int) bool {
 	return d.end >= n
 }
 
-var errTruncated = errors.New("the file ends here, inside")
+// ErrTruncated says of a file that its end is missing, as when its program was
+// killed: all chunks before were right.
+var ErrTruncated = errors.New("the file ends here,")
 
 // short notes that the source ended inside a chunk.
 func (d *decoder) short() {
 	if d.err != nil {
 		return
 	}
-	d.err = errTruncated
+	d.err = fmt.Errorf("%w inside", ErrTruncated)
 	if d.srcErr != nil && d.srcErr != io.EOF && d.srcErr != io.ErrUnexpectedEOF {
 		d.err = d.srcErr
 	}

@@ -33,12 +33,16 @@ Self is the time in which a function was the innermost one, total the time in
 which it was in the stack at all. Waiting counts like running: a goroutine that
 waits has an innermost frame such as [chan receive] or [sleep]. Percentages are of
 the time of all goroutines together. The bar shows how much of the time was on a
-CPU and how much was not.`,
+CPU and how much was not.
+
+Of a NYTProf file that perl could not finish, what is there is shown before the
+error. Called is how often NYTProf or SPX saw a function called.`,
 		Example: `  gotach report app.tach
   gotach report app.tach --sort total --focus 'net/http'
   gotach report app.tach --by goroutine
   gotach report app.tach --by line --ignore 'runtime\.' --top 0
-  gotach report app.tach --json | jq '.rows[0]'`,
+  gotach report app.tach --json | jq '.rows[0]'
+  gotach report nytprof.out --by line`,
 		Args: oneFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if fl.json && !cmd.Flags().Changed("top") {
@@ -101,6 +105,7 @@ func report(e *env, path string, o formats.Options, fl reportFlags) error {
 	bar := e.progress("report")
 	defer bar.done()
 	o.Progress = bar.update
+	o.Prefix = true
 	in, err := e.open(path, o)
 	if err != nil {
 		return err
@@ -115,7 +120,10 @@ func report(e *env, path string, o formats.Options, fl reportFlags) error {
 		enc := json.NewEncoder(e.stdout)
 		enc.SetEscapeHTML(false)
 		enc.SetIndent("", " ")
-		return enc.Encode(r)
+		if err := enc.Encode(r); err != nil {
+			return err
+		}
+		return named(path, in.CutOff())
 	}
 	p, err := in.Profile()
 	if err != nil {
@@ -125,6 +133,8 @@ func report(e *env, path string, o formats.Options, fl reportFlags) error {
 		paint: newPaint(e.stdout), width: width(e.stdout), o: ro, r: r, p: p,
 		name: in.Name, format: in.Format.Name,
 	}
-	_, err = e.stdout.Write(t.render())
-	return err
+	if _, err := e.stdout.Write(t.render()); err != nil {
+		return err
+	}
+	return named(path, in.CutOff())
 }
