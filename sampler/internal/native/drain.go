@@ -17,22 +17,23 @@ import (
 // The drain takes records out of the ring and makes samples of them. It is
 // ordinary Go; that it may be late costs nothing but room in the ring.
 type drain struct {
-	s      *shared
-	l      *layout
-	out    source.Out
-	cfg    source.Config
-	bias   uint64 // of the image
-	roster *roster
-	stacks *stacks
-	labels *labelSets
-	gs     []goroutine // by roster index
-	own    map[uint64]bool
-	system map[uint64]systemKind // by startpc
-	start  uint64                // Config.Start on the handler's clock
-	now    time.Duration         // of the tick whose records follow
-	torn   int64                 // stacks that do not end where they must
-	work   int64                 // records
-	sample source.Sample
+	s       *shared
+	l       *layout
+	out     source.Out
+	cfg     source.Config
+	bias    uint64 // of the image
+	roster  *roster
+	stacks  *stacks
+	labels  *labelSets
+	gs      []goroutine // by roster index
+	own     map[uint64]bool
+	system  map[uint64]systemKind // by startpc
+	created map[uint64]creation   // by gopc
+	start   uint64                // Config.Start on the handler's clock
+	now     time.Duration         // of the tick whose records follow
+	torn    int64                 // stacks that do not end where they must
+	work    int64                 // records
+	sample  source.Sample
 }
 
 // goroutine is what the drain knows of the goroutine at a roster index.
@@ -204,20 +205,37 @@ func (d *drain) meet(g *goroutine, r record) {
 		return
 	}
 	told := source.Goroutine{ID: g.id, Parent: r[headParent]}
-	if gopc := uintptr(r[headGoPC]); gopc != 0 && runtime.FuncForPC(gopc) != nil && g.system != mainGoroutine {
-		// As runtime.printcreatedby: the function that has the code, and the
-		// innermost place in it.
-		frames := runtime.CallersFrames(d.stacks.table.expand(nil, gopc))
+	if g.system != mainGoroutine {
+		c := d.creation(r[headGoPC])
+		told.CreatedBy, told.CreatedAt = c.by, c.at
+	}
+	d.out.Goroutine(told)
+}
+
+// creation is a go statement: the function that has it, and where.
+type creation struct{ by, at string }
+
+// creation tells of the go statement at a PC as runtime.printcreatedby does: the
+// function that has the code, and the innermost place in it. Many goroutines
+// share one, and its strings.
+func (d *drain) creation(gopc uint64) creation {
+	c, ok := d.created[gopc]
+	if ok {
+		return c
+	}
+	if runtime.FuncForPC(uintptr(gopc)) != nil {
+		frames := runtime.CallersFrames(d.stacks.table.expand(nil, uintptr(gopc)))
 		for more := true; more; {
 			var f runtime.Frame
 			f, more = frames.Next()
-			told.CreatedBy = f.Function
-			if told.CreatedAt == "" {
-				told.CreatedAt = place(f.File, f.Line)
+			c.by = f.Function
+			if c.at == "" {
+				c.at = place(f.File, f.Line)
 			}
 		}
 	}
-	d.out.Goroutine(told)
+	d.created[gopc] = c
+	return c
 }
 
 // relabel tells of a goroutine's labels where they changed.

@@ -78,7 +78,8 @@ func (n *Source) Start(cfg source.Config, out source.Out) (err error) {
 		return err
 	}
 	d := n.newDrain(l, n.cfg, out)
-	d.roster, d.gs = n.drain.roster, make([]goroutine, len(n.drain.gs))
+	d.roster, d.gs = n.drain.roster, n.drain.gs
+	clear(d.gs)
 	d.own[n.ticker.goid] = true
 	d.roster.unsee()
 	n.drain = d
@@ -127,7 +128,7 @@ func (n *Source) prepare(l *layout) error {
 	n.table = table
 	n.drain = n.newDrain(l, n.cfg, nil)
 	n.drain.bias = uint64(img.bias)
-	n.drain.roster = &roster{s: n.s, l: l, allgs: allgs, allp: allp, index: make(map[uint64]uint32)}
+	n.drain.roster = &roster{s: n.s, l: l, allgs: allgs, allp: allp}
 	if err := n.drain.roster.refresh(); err != nil {
 		return err
 	}
@@ -255,14 +256,15 @@ func monotonicNow() uint64 {
 
 func (n *Source) newDrain(l *layout, cfg source.Config, out source.Out) *drain {
 	d := &drain{
-		s:      n.s,
-		l:      l,
-		out:    out,
-		cfg:    cfg,
-		stacks: newStacks(out, l, n.table, cfg.WaitFrames),
-		labels: &labelSets{s: n.s, sets: make(map[uintptr]labelSet)},
-		own:    make(map[uint64]bool),
-		system: make(map[uint64]systemKind),
+		s:       n.s,
+		l:       l,
+		out:     out,
+		cfg:     cfg,
+		stacks:  newStacks(out, l, n.table, cfg.WaitFrames),
+		labels:  &labelSets{s: n.s, sets: make(map[uintptr]labelSet)},
+		own:     make(map[uint64]bool),
+		system:  make(map[uint64]systemKind),
+		created: make(map[uint64]creation),
 	}
 	if n.drain != nil {
 		d.bias = n.drain.bias

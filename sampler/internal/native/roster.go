@@ -49,7 +49,10 @@ func (r *roster) refresh() error {
 		return nil
 	}
 	n = min(n, maxChunks*chunkSize)
-	var gs [512]uint64
+	if have == 0 {
+		r.index = make(map[uint64]uint32, n)
+	}
+	var gs [checked]uint64
 	for have < n {
 		k := min(n-have, uint64(len(gs)))
 		if err := read(ptr+uintptr(have)*8, gs[:k]); err != nil {
@@ -73,13 +76,15 @@ func (r *roster) refresh() error {
 	return nil
 }
 
+// checked is how many new goroutines are looked at at a time.
+const checked = 64
+
 // check counts how many of the words, from the first one, are addresses of a g.
 func (r *roster) check(gs []uint64) (int, error) {
 	const words = 24 // up to goid and a bit
-	head := make([]uint64, len(gs)*words)
-	local := unix.Iovec{Base: (*byte)(unsafe.Pointer(&head[0]))}
-	local.SetLen(len(head) * 8)
-	remote := make([]unix.RemoteIovec, len(gs))
+	var buf [checked * words]uint64
+	var to [checked]unix.RemoteIovec
+	remote := to[:len(gs)]
 	for i, g := range gs {
 		if g < 4096 || g&7 != 0 {
 			remote, gs = remote[:i], gs[:i]
@@ -90,6 +95,9 @@ func (r *roster) check(gs []uint64) (int, error) {
 	if len(gs) == 0 {
 		return 0, nil
 	}
+	head := buf[:len(gs)*words]
+	local := unix.Iovec{Base: (*byte)(unsafe.Pointer(&head[0]))}
+	local.SetLen(len(head) * 8)
 	n := len(gs) * words * 8
 	if plainReads {
 		for i, g := range gs {

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"runtime/pprof"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -158,7 +159,7 @@ type witness struct {
 	running       sync.WaitGroup
 	waitG         uintptr
 	waitID, runID uint64
-	waitIn, runIn []string // functions, innermost first
+	waitIn, runIn calls
 }
 
 const witnessLabel = "gotach"
@@ -173,10 +174,14 @@ func (w *witness) waits() {
 }
 
 //go:noinline
-func (w *witness) waitHere() { w.inlined() }
+func (w *witness) waitHere() {
+	w.inlined() // not on the line on which the function begins, as what is read wrong may say
+}
 
 // inlined is small enough for the compiler to inline.
-func (w *witness) inlined() { w.block() }
+func (w *witness) inlined() {
+	w.block()
+}
 
 //go:noinline
 func (w *witness) block() {
@@ -203,25 +208,44 @@ func (w *witness) runHere() {
 	}
 }
 
-// functions returns the caller's call chain without the runtime's part.
-func functions() []string {
+// calls is a stack, innermost first: functions and lines.
+type calls []tachyon.Frame
+
+func (c calls) String() string {
+	var s []string
+	for _, f := range c {
+		s = append(s, fmt.Sprintf("%s:%d", f.Func, f.Line))
+	}
+	return strings.Join(s, " < ")
+}
+
+// functions returns the caller's stack without the runtime's part, and without the
+// line that the caller is at, which goes on to another one.
+func functions() (chain calls) {
 	pcs := make([]uintptr, 32)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
-	var names []string
 	for more := true; more; {
 		var f runtime.Frame
 		f, more = frames.Next()
 		if f.Function != "runtime.goexit" {
-			names = append(names, f.Function)
+			chain = append(chain, tachyon.Frame{Func: f.Function, Line: int32(f.Line)})
 		}
 	}
-	return names
+	chain[0].Line = 0
+	return chain
+}
+
+// matches compares a stack with what functions returned.
+func matches(stack, chain calls) bool {
+	return slices.EqualFunc(stack, chain, func(f, want tachyon.Frame) bool {
+		return f.Func == want.Func && (f.Line == want.Line || want.Line == 0)
+	})
 }
 
 // checker takes the samples of the self-check.
 type checker struct {
 	*witness
-	names       []string
+	frames      []tachyon.Frame
 	waited, saw bool
 	labelled    bool
 	told        source.Goroutine
@@ -229,8 +253,8 @@ type checker struct {
 }
 
 func (c *checker) Frame(f tachyon.Frame) uint32 {
-	c.names = append(c.names, f.Func)
-	return uint32(len(c.names) - 1)
+	c.frames = append(c.frames, f)
+	return uint32(len(c.frames) - 1)
 }
 
 func (c *checker) Goroutine(g source.Goroutine) {
@@ -246,15 +270,18 @@ func (c *checker) Labels(id uint64, _ time.Duration, labels map[string]string) {
 }
 
 func (c *checker) Sample(s *source.Sample) {
-	var names []string
+	if s.Goroutine != c.waitID && s.Goroutine != c.runID {
+		return
+	}
+	var stack calls
 	for _, id := range s.Stack {
-		names = append(names, c.names[id])
+		stack = append(stack, c.frames[id])
 	}
 	switch s.Goroutine {
 	case c.waitID:
 		switch {
-		case len(names) == 0 || names[0] != "[chan receive]" || !slices.Equal(names[1:], c.waitIn):
-			c.err = fmt.Errorf("a waiting goroutine's stack reads %q instead of %q", names, c.waitIn)
+		case len(stack) == 0 || stack[0].Func != "[chan receive]" || !matches(stack[1:], c.waitIn):
+			c.err = fmt.Errorf("a waiting goroutine's stack reads %q instead of %q", stack, c.waitIn)
 		case c.told.Parent != c.parent || c.told.CreatedBy == "":
 			c.err = fmt.Errorf("a goroutine created by goroutine %d reads as created by %q in %d", c.parent, c.told.CreatedBy, c.told.Parent)
 		case !c.labelled:
@@ -264,12 +291,12 @@ func (c *checker) Sample(s *source.Sample) {
 		}
 	case c.runID:
 		// What it calls may be on top.
-		n := len(names) - len(c.runIn)
+		n := len(stack) - len(c.runIn)
 		if s.Status&tachyon.OnCPU == 0 {
 			break
 		}
-		if n < 0 || !slices.Equal(names[n:], c.runIn) {
-			c.err = fmt.Errorf("a running goroutine's stack reads %q instead of %q", names, c.runIn)
+		if n < 0 || !matches(stack[n:], c.runIn) {
+			c.err = fmt.Errorf("a running goroutine's stack reads %q instead of %q", stack, c.runIn)
 		} else {
 			c.saw = true
 		}
