@@ -41,6 +41,8 @@ var (
 	visitPC       = entry(visit)
 	walkPC        = entry(walkParked)
 	labelsPC      = entry(copyLabels)
+	unwindPC      = entry(unwind)
+	deltaPC       = entry(delta)
 )
 
 func entry(f func(a, b, c, d uintptr) uintptr) uintptr {
@@ -60,6 +62,8 @@ func callDescribe(s, rec, g, index uintptr) uintptr
 func callVisit(s, g, entry, index uintptr) uintptr
 func callWalk(s, g, index, _ uintptr) uintptr
 func callLabels(s, p, dst, scratch uintptr) uintptr
+func callUnwind(s, rec, ctx, hi uintptr) uintptr
+func callDelta(s, pc, _, _ uintptr) uintptr
 
 func cas64(addr uintptr, old, new uint64) bool
 func add64(addr uintptr, delta uint64)

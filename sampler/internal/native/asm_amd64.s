@@ -71,6 +71,8 @@ STAGE(·callDescribe, ·describePC)
 STAGE(·callVisit, ·visitPC)
 STAGE(·callWalk, ·walkPC)
 STAGE(·callLabels, ·labelsPC)
+STAGE(·callUnwind, ·unwindPC)
+STAGE(·callDelta, ·deltaPC)
 
 // func getg() uintptr
 TEXT ·getg(SB), NOSPLIT, $0-8

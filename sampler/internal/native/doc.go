@@ -8,7 +8,8 @@
 // signal at the first tick; the handler (handler.go) stays on it and takes the
 // others too, whatever the scheduler is doing. Goroutines that do not run are read where they lie
 // (visit.go): status, wait reason, and return addresses along the frame pointers
-// of their stacks (walk.go). For each P that runs a goroutine the handler sends
+// of their stacks (walk.go); where assembly uses that register for something else, the
+// tables for tracebacks tell the way (unwind.go). For each P that runs a goroutine the handler sends
 // a signal to its thread, which records that goroutine from its own registers. All
 // records go to a ring outside the Go heap (shared.go); an ordinary goroutine
 // empties it (drain.go), puts stacks together (stacks.go, leaf.go, functab.go) and
@@ -29,7 +30,7 @@
 //     kept up to date by the drain (roster.go).
 //   - Goroutine stacks and system stacks, between the bounds that the g has.
 //   - runtime.moduledata and the tables it leads to, for inlined calls and for
-//     the size of frames (functab.go).
+//     the size of frames (functab.go, unwind.go).
 //   - pprof labels, from the goroutine (labels.go).
 //
 // # Why it cannot fault
@@ -37,7 +38,7 @@
 // The handler reads only memory that the runtime never unmaps: g, m and P lie in
 // the Go heap, and so do goroutine stacks. What a racing read can get is a stale
 // word. A frame pointer from a stack is followed only within the stack's bounds and
-// upward. Everything else goes through process_vm_readv, by which the kernel
+// upward. The tables for tracebacks are part of the program. Everything else goes through process_vm_readv, by which the kernel
 // says no where nothing is mapped: the search at Start, new entries of the lists, and
 // labels, as other packages may have put something else there.
 //

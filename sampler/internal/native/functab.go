@@ -68,6 +68,10 @@ func findFuncTable(img *image, l *layout) (*funcTable, error) {
 	return nil, errors.New("the program's function tables were not found")
 }
 
+func (m *module) code() code {
+	return code{m.text, m.etext, m.ftab, m.pclntab, m.pctab, uintptr(m.funcs)}
+}
+
 // check compares with what the runtime says of some functions.
 func (t *funcTable) check() error {
 	for _, pc := range []uintptr{handlerPC, restorerPC, signalPC, visitPC, labelsPC} {
@@ -117,15 +121,21 @@ func (t *funcTable) value(m *module, table uint32, entry, pc uintptr) (int32, bo
 	}
 }
 
+// varint reads one of at most 32 bits; the handler does too.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
 func varint(p *uintptr) (v uint32) {
-	for shift := 0; ; shift += 7 {
+	for shift := uint(0); shift < 35; shift += 7 {
 		b := load8(*p)
 		*p++
-		v |= uint32(b&0x7f) << (shift & 31)
+		v |= uint32(b&0x7f) << shift
 		if b < 0x80 {
-			return v
+			break
 		}
 	}
+	return v
 }
 
 // spDelta returns how many bytes above the stack pointer the caller's begins,

@@ -50,6 +50,7 @@ var layouts = map[string]*layout{
 			funcPCSP:      16,
 			funcNPCData:   28,
 			funcNFuncData: 43,
+			funcFlag:      41,
 			inlParentPC:   8,
 		},
 		reasons: []string{
@@ -149,6 +150,7 @@ var layouts = map[string]*layout{
 			funcPCSP:      16,
 			funcNPCData:   28,
 			funcNFuncData: 43,
+			funcFlag:      41,
 			inlParentPC:   8,
 		},
 		reasons: []string{
@@ -248,6 +250,7 @@ var layouts = map[string]*layout{
 			funcPCSP:      16,
 			funcNPCData:   28,
 			funcNFuncData: 43,
+			funcFlag:      41,
 			inlParentPC:   8,
 		},
 		reasons: []string{

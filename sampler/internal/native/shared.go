@@ -32,6 +32,7 @@ const (
 type shared struct {
 	off    offsets
 	system uint64 // layout.system
+	code   code
 
 	// Set before the first tick.
 	pid        uint64
@@ -103,6 +104,13 @@ type shared struct {
 	pinScratch [scratchWords]uint64
 }
 
+// code is where the program's own code is and the tables that tell of it.
+type code struct {
+	text, etext          uintptr
+	ftab, pclntab, pctab uintptr
+	funcs                uintptr
+}
+
 // clock is a reading of the cycle counter beside CLOCK_MONOTONIC, and what the
 // counter is worth; it serves for most cycles after it.
 type clock struct {
@@ -148,6 +156,7 @@ const (
 	flagVDSO                // interrupted in the vDSO: the first PC is a return address
 	flagCut                 // deeper than maxDepth
 	flagBubble              // in a synctest bubble
+	flagUnwound             // the caller is among the PCs, by unwind
 )
 
 // Words of a slot, one for each P.

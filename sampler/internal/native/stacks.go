@@ -247,7 +247,7 @@ func (st *stacks) complete(r record) ([]uint64, bool) {
 	defer func() { st.scratch = pcs }()
 	skip := -1
 	exact := flags&flagRunning != 0 && flags&flagVDSO == 0 // in[i] is an instruction's own address
-	leaf := exact || r.status() == gRunnable || r.status() == gPreempted
+	leaf := exact && flags&flagUnwound == 0 || r.status() == gRunnable || r.status() == gPreempted
 	for i, pc := range in {
 		if i == skip {
 			continue

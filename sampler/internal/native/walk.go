@@ -200,6 +200,17 @@ func recordStack(base, rec, ctx, _ uintptr) uintptr {
 	store64(rec+headCounts*8, 0)
 	n := uint64(0)
 	if sp >= lo && sp < hi {
+		if ctxLR == 0 && lost(s, sp, bp, hi) {
+			if n := callUnwind(base, rec, ctx, hi); n != 0 {
+				bp = uintptr(load64(rec + headSP1*8))
+				for i := uintptr(headSP0); i <= headFrame1; i++ {
+					store64(rec+i*8, 0)
+				}
+				store64(rec, load64(rec)|flagUnwound<<48)
+				all, _ := walk(pcs, uint64(n), bp, sp, hi)
+				return uintptr(all)
+			}
+		}
 		beside(rec, sp, bp, sp-frameSlack, hi)
 		n, _ = walk(pcs, 1, bp, sp-frameSlack, hi)
 	} else {

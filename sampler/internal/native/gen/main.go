@@ -72,6 +72,7 @@ var fields = []field{
 	{"funcPCSP", "runtime._func", "pcsp"},
 	{"funcNPCData", "runtime._func", "npcdata"},
 	{"funcNFuncData", "runtime._func", "nfuncdata"},
+	{"funcFlag", "runtime._func", "flag"},
 	{"inlParentPC", "runtime.inlinedCall", "parentPc"},
 }
 

@@ -1,0 +1,89 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/ecdh"
+	"crypto/ed25519"
+	"crypto/md5"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha1"
+	"crypto/sha256"
+	"crypto/sha512"
+	"hash/adler32"
+	"hash/crc32"
+	"hash/crc64"
+	"math/big"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gotach/profiler/internal/tachyon"
+	"github.com/gotach/profiler/sampler/internal/source"
+)
+
+//go:noinline
+func repeat(until time.Time, f func()) {
+	for time.Now().Before(until) {
+		f()
+	}
+}
+
+// TestAssembly samples assembly of the standard library, some of which keeps
+// other things than a frame pointer in its register: its callers are known.
+func TestAssembly(t *testing.T) {
+	data := make([]byte, 1<<18)
+	rand.Read(data)
+	block, _ := aes.NewCipher(data[:16])
+	gcm, _ := cipher.NewGCM(block)
+	key, _ := rsa.GenerateKey(rand.Reader, 2048)
+	sum := sha256.Sum256(data)
+	_, signer, _ := ed25519.GenerateKey(rand.Reader)
+	curve, _ := ecdh.P256().GenerateKey(rand.Reader)
+	x, y := new(big.Int).SetBytes(data[:4096]), new(big.Int).SetBytes(data[4096:8192])
+	table := crc32.MakeTable(crc32.Castagnoli)
+	for name, f := range map[string]func(){
+		"sha256":  func() { sha256.Sum256(data) },
+		"sha512":  func() { sha512.Sum512(data) },
+		"sha1":    func() { sha1.Sum(data) },
+		"md5":     func() { md5.Sum(data) },
+		"crc32":   func() { crc32.ChecksumIEEE(data); crc32.Checksum(data, table) },
+		"others":  func() { adler32.Checksum(data); crc64.Checksum(data, crc64.MakeTable(crc64.ISO)) },
+		"aes-ctr": func() { cipher.NewCTR(block, data[:16]).XORKeyStream(data, data) },
+		"aes-gcm": func() { gcm.Seal(nil, data[:12], data[16:], nil) },
+		"rsa":     func() { rsa.SignPKCS1v15(nil, key, 0, sum[:]) },
+		"ed25519": func() { ed25519.Sign(signer, data[:100]) },
+		"p256":    func() { curve.ECDH(curve.PublicKey()) },
+		"big":     func() { new(big.Int).Mul(x, y) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, stats := session(t, source.Config{Rate: 5000, Budget: 1}, func() { repeat(time.Now().Add(400*time.Millisecond), f) })
+			id := currentGoid()
+			whole, cut := 0, map[string]int{}
+			for _, s := range r.samples {
+				stack := names(s.stack)
+				if s.goroutine != id || s.status&tachyon.OnCPU == 0 || slices.ContainsFunc(stack, func(n string) bool { return strings.Contains(n, "native.(*") }) {
+					continue
+				}
+				if slices.ContainsFunc(stack, func(n string) bool { return strings.HasSuffix(n, ".repeat") }) {
+					whole++
+				} else {
+					cut[strings.Join(stack, " < ")]++
+				}
+			}
+			total := whole + int(stats.Torn)
+			for stack, n := range cut {
+				t.Logf("%d %s", n, stack)
+				total += n
+			}
+			t.Logf("%d of %d samples have their callers; %+v", whole, total, stats)
+			if lost := total - whole; lost > 1+total/100 || whole == 0 {
+				t.Errorf("of %d samples only %d have their callers", total, whole)
+			}
+		})
+	}
+}
