@@ -507,6 +507,11 @@ func TestEveryInstant(t *testing.T) {
 			if _, err := feed(w, taken, taken+1); err != nil {
 				t.Fatal(err)
 			}
+			if journal.AfterStore != nil {
+				taken++
+				look()
+				taken--
+			}
 		}
 		journal.AfterStore = nil
 		w.Forget(5, 0)

@@ -106,6 +106,7 @@ const (
 
 	pageHead = 64
 	slotHead = 32
+	slotUsed = 24
 )
 
 // commit words
@@ -173,7 +174,8 @@ func durable(b []byte) (p Point, ok bool) {
 }
 
 // AfterStore is for tests: it is called after each store that makes a change
-// count, which are the moments that a kill can tell apart.
+// count, which are the moments that a kill can tell apart. Not after those of
+// Slot.Used, which are the last of the samples that they belong to.
 var AfterStore func()
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

@@ -57,7 +57,7 @@ func Load(path string) (*State, error) {
 	}
 	for range 10 {
 		var s *State
-		if s, err = load(f); err != errMoved {
+		if s, err = read(f); err != errMoved {
 			if err != nil {
 				err = fmt.Errorf("%s: %w", f.Name(), err)
 			}
@@ -73,7 +73,7 @@ func Exists(path string) bool {
 	return err == nil && fi.Mode().IsRegular()
 }
 
-func load(f io.ReaderAt) (*State, error) {
+func read(f io.ReaderAt) (*State, error) {
 	ne := binary.NativeEndian
 	b := make([]byte, pageSize)
 	if _, err := f.ReadAt(b, 0); err != nil {

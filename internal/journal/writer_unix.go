@@ -36,45 +36,43 @@ type Writer struct {
 
 // A page is one of the pages after the buffer.
 type page struct {
-	b    []byte
-	off  int64 // in the file
-	used int   // slots in use
-	free []int // offsets of slots that are not
+	b     []byte
+	off   int64 // in the file
+	slots int   // in use
+	free  []int // offsets of slots that are not
 }
 
-// head is a page's first 24 bytes.
-type head struct{ kind, used, seq uint64 }
-
-func (p *page) head() *head { return (*head)(unsafe.Pointer(&p.b[0])) }
+// A page's first words.
+func (p *page) kind() *uint64 { return word(p.b, 0) }
+func (p *page) used() *uint64 { return word(p.b, 8) }
+func (p *page) seq() *uint64  { return word(p.b, 16) }
 
 // A class is the slots of one size.
 type class struct{ open []*page } // those with a free slot
 
 // A Slot holds a thread's pending repeats.
 type Slot struct {
-	h    *slotHeader
+	used *uint64 // in the journal
 	page *page
+	at   int // offset in the page
 }
 
 // Data returns the slot's memory, all of it.
 func (s *Slot) Data() []byte {
-	return unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(s.h), slotHead)), s.page.head().kind)
-}
-
-// at returns where the slot is in its page.
-func (s *Slot) at() int {
-	return int(uintptr(unsafe.Pointer(s.h)) - uintptr(unsafe.Pointer(&s.page.b[0])))
+	begin := s.at + slotHead
+	end := begin + int(*s.page.kind())
+	return s.page.b[begin:end:end]
 }
 
 // id is what commit words know a slot by.
-func (s *Slot) id() uint64 { return uint64(s.page.off+int64(s.at())) >> 3 }
+func (s *Slot) id() uint64 { return uint64(s.page.off+int64(s.at)) >> 3 }
 
-type slotHeader struct {
-	thread      uint64
-	interpreter uint32
-	_           uint32
-	begin       uint64
-	used        uint64
+// put says whose repeats the slot holds, from where on.
+func (s *Slot) put(thread uint64, interpreter uint32, begin uint64) {
+	b := s.page.b[s.at:]
+	binary.NativeEndian.PutUint64(b, thread)
+	binary.NativeEndian.PutUint32(b[8:], interpreter)
+	binary.NativeEndian.PutUint64(b[16:], begin)
 }
 
 // Create makes the journal of the profile at path. A journal left there by a
@@ -183,9 +181,9 @@ func (j *Writer) begin(h Head) error {
 	b[atStatsSize] = byte(copy(b[atStats:atStats+64], h.Stats))
 	id := boot()
 	copy(b[atBoot:], id[:])
-	j.commit = (*uint64)(unsafe.Pointer(&b[atCommit]))
+	j.commit = word(b, atCommit)
 	j.putPoint(0, Point{Offset: 64})
-	store((*uint64)(unsafe.Pointer(&b[0])), magic)
+	store(word(b, 0), magic)
 	return nil
 }
 
@@ -199,12 +197,12 @@ func (j *Writer) Buffer() []byte {
 func (j *Writer) Commit(length int, s *Slot) {
 	j.length = uint64(length)
 	w := j.gen<<genShift | j.length
-	if s == nil || s.h == nil {
+	if s == nil || s.page == nil {
 		store(j.commit, w)
 		return
 	}
 	store(j.commit, w|s.id()<<lengthBits)
-	store(&s.h.used, 0)
+	store(s.used, 0)
 	store(j.commit, w)
 }
 
@@ -228,6 +226,14 @@ func (j *Writer) Durable(p Point) error {
 	_, err := j.f.WriteAt(b[:], atDurable+int64(j.durable&1)*durableSize)
 	return err
 }
+
+// word is eight bytes of the journal as one number. Stores that make a change
+// count must be whole, which Go promises of numbers and of no bytes in a slice.
+// This is all the unsafe code here, and it reaches nothing that a slice would
+// not: the bounds are checked, i is a multiple of 8 as pages are, and b is mapped
+// until Close. (If the file is truncated every access faults, this one and those
+// to slices; the writer is ready for that.)
+func word(b []byte, i int) *uint64 { return (*uint64)(unsafe.Pointer(&b[i : i+8][0])) }
 
 // Reserve makes a file longer and gives it the blocks for that. It is a variable
 // for tests of full disks.
@@ -274,10 +280,10 @@ func (j *Writer) newPage(kind uint64) (*page, error) {
 	p := j.free[len(j.free)-1]
 	j.free = j.free[:len(j.free)-1]
 	clear(p.b[8:])
-	p.used, p.free = 0, p.free[:0]
+	p.slots, p.free = 0, p.free[:0]
 	j.seq++
-	p.head().seq = j.seq
-	store(&p.head().kind, kind)
+	*p.seq() = j.seq
+	store(p.kind(), kind)
 	return p, nil
 }
 
@@ -299,16 +305,16 @@ func (j *Writer) Metadata(text []byte, provisional bool) error {
 func (j *Writer) append(kind uint64, b []byte) error {
 	for len(b) > 0 {
 		p := j.streams[kind]
-		if p == nil || p.head().used == pageSize-pageHead {
+		if p == nil || *p.used() == pageSize-pageHead {
 			var err error
 			if p, err = j.newPage(kind); err != nil {
 				return err
 			}
 			j.streams[kind] = p
 		}
-		h := p.head()
-		n := copy(p.b[pageHead+h.used:], b)
-		store(&h.used, h.used+uint64(n))
+		used := p.used()
+		n := copy(p.b[pageHead+*used:], b)
+		store(used, *used+uint64(n))
 		b = b[n:]
 	}
 	return nil
@@ -334,46 +340,45 @@ func (j *Writer) Slot(size int) (Slot, error) {
 	p := c.open[len(c.open)-1]
 	at := p.free[len(p.free)-1]
 	p.free = p.free[:len(p.free)-1]
-	p.used++
+	p.slots++
 	if len(p.free) == 0 {
 		c.open = c.open[:len(c.open)-1]
 	}
-	return Slot{(*slotHeader)(unsafe.Pointer(&p.b[at])), p}, nil
+	return Slot{word(p.b, at+slotUsed), p, at}, nil
 }
 
 // Release gives a slot back, and what it holds up.
 func (j *Writer) Release(s Slot) {
-	if s.h == nil {
+	if s.page == nil {
 		return
 	}
-	store(&s.h.used, 0)
-	p, c := s.page, j.slots[int(s.page.head().kind)]
+	store(s.used, 0)
+	p, c := s.page, j.slots[int(*s.page.kind())]
 	if len(p.free) == 0 {
 		c.open = append(c.open, p)
 	}
-	p.free = append(p.free, s.at())
-	if p.used--; p.used == 0 {
+	p.free = append(p.free, s.at)
+	if p.slots--; p.slots == 0 {
 		c.open = slices.DeleteFunc(c.open, func(q *page) bool { return p == q })
-		store(&p.head().kind, kindFree)
+		store(p.kind(), kindFree)
 		j.free = append(j.free, p)
 	}
 }
 
 // Begin says whose repeats s will hold. It must be empty.
 func (j *Writer) Begin(s *Slot, thread uint64, interpreter uint32) {
-	s.h.thread, s.h.interpreter = thread, interpreter
-	s.h.begin = j.raw + j.length
+	s.put(thread, interpreter, j.raw+j.length)
 }
 
 // Move makes to, which must be empty and holds the same n bytes, take the place of s.
 func (j *Writer) Move(s, to *Slot, n int) {
-	to.h.thread, to.h.interpreter, to.h.begin = s.h.thread, s.h.interpreter, s.h.begin
-	store(&to.h.used, uint64(n))
-	store(&s.h.used, 0)
+	copy(to.page.b[to.at:to.at+slotUsed], s.page.b[s.at:])
+	store(to.used, uint64(n))
+	store(s.used, 0)
 }
 
 // Used says that the first n bytes of s count.
-func (s *Slot) Used(n int) { store(&s.h.used, uint64(n)) }
+func (s *Slot) Used(n int) { storeFast(s.used, uint64(n)) }
 
 // Sync brings the journal to the disk.
 func (j *Writer) Sync() error { return j.f.Sync() }

@@ -1,0 +1,287 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd
+
+package journal
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gotach/profiler/internal/tachyon"
+)
+
+var head = Head{Layout: uint32(tachyon.Document), Start: 1_000_000, Interval: 1000}
+
+func create(t *testing.T, path string) *Writer {
+	t.Helper()
+	j, err := Create(path, head)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+func load(t *testing.T, path string) *State {
+	t.Helper()
+	s, err := Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func entry(i int) []byte {
+	s := fmt.Sprintf("a string that is the %dth", i)
+	return append(tachyon.AppendUvarint(nil, uint64(len(s))), s...)
+}
+
+// What was written is there at any time, in its order, however often the file
+// had to grow; it outlives its writer, and Remove leaves nothing.
+func TestGrow(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.tach")
+	j := create(t, path)
+	var strings, frames []byte
+	const n = 100_000
+	for i := range n {
+		strings = append(strings, entry(i)...)
+		if err := j.String(entry(i)); err != nil {
+			t.Fatal(err)
+		}
+		frame := tachyon.AppendUvarint(tachyon.AppendUvarint(tachyon.AppendUvarint(nil, uint64(i)), uint64(i)), 7)
+		frames = append(frames, frame...)
+		if err := j.Frame(frame); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(j.chunks) < 3 {
+		t.Fatalf("it grew to %d MB only", len(j.chunks))
+	}
+	if err := errors.Join(j.Metadata([]byte(`{"gotach":"a","n":1}`), true), j.Metadata([]byte(`{"gotach":"b"}`), false), j.Metadata([]byte(`{"gotach":"a","n":2}`), true)); err != nil {
+		t.Fatal(err)
+	}
+	for _, closed := range []bool{false, true} {
+		if closed {
+			if err := j.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s := load(t, path)
+		if s.NStrings != n || s.NFrames != n || !bytes.Equal(s.Strings, strings) || !bytes.Equal(s.Frames, frames) {
+			t.Errorf("%d strings, %d frames, or others than were written", s.NStrings, s.NFrames)
+		}
+		if got := fmt.Sprint(s.Metadata); got != `[{"gotach":"b"} {"gotach":"a","n":2}]` {
+			t.Errorf("metadata %s", got)
+		}
+		if s.Layout != head.Layout || s.Start != head.Start || s.Interval != head.Interval || s.Point.Offset != tachyon.HeaderSize {
+			t.Errorf("%+v, %+v", s.Head, s.Point)
+		}
+	}
+	j = create(t, path) // in the place of one that nobody uses any more
+	if s := load(t, path); s.NStrings != 0 {
+		t.Errorf("the new journal has %d strings", s.NStrings)
+	}
+	if err := j.Remove(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Lstat(path + Suffix); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it is still there: %v", err)
+	}
+}
+
+// Pending repeats are in the journal once: in a slot, in a larger slot, or in
+// the buffer, whatever is done to them.
+func TestSlots(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.tach")
+	j := create(t, path)
+	defer j.Remove()
+	record := func(n int, pairs ...byte) []byte {
+		return append([]byte{9, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, tachyon.Repeat, byte(n)}, pairs...)
+	}
+	want := func(what string, b []byte) {
+		t.Helper()
+		if s := load(t, path); !bytes.Equal(s.Records, b) {
+			t.Errorf("%s: %v, want %v", what, s.Records, b)
+		}
+	}
+	small, err := j.Slot(32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(small.Data()); n != 32 || cap(small.Data()) != n {
+		t.Errorf("a slot of 32 has %d bytes", n)
+	}
+	j.Begin(&small, 9, 1)
+	copy(small.Data(), []byte{5, 1, 6, 2})
+	want("not used yet", []byte{})
+	small.Used(2)
+	want("one", record(1, 5, 1))
+	small.Used(4)
+	want("two", record(2, 5, 1, 6, 2))
+
+	large, err := j.Slot(64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copy(large.Data(), small.Data()[:4])
+	large.Data()[4], large.Data()[5] = 7, 3
+	j.Move(&small, &large, 4)
+	want("moved", record(2, 5, 1, 6, 2))
+	j.Release(small)
+	large.Used(6)
+	want("three", record(3, 5, 1, 6, 2, 7, 3))
+
+	buf := append(j.Buffer(), record(3, 5, 1, 6, 2, 7, 3)...)
+	j.Commit(len(buf), &large)
+	want("in the buffer", record(3, 5, 1, 6, 2, 7, 3))
+	j.Advance(Point{Offset: 1000, Samples: 3, Raw: uint64(len(buf))}, 0)
+	want("in the file", []byte{})
+	if p := load(t, path).Point; p.Offset != 1000 || p.Samples != 3 {
+		t.Errorf("%+v", p)
+	}
+	j.Release(large)
+
+	// Pages of slots that are all free serve for anything.
+	chunks := len(j.chunks)
+	for range 20 {
+		var slots []Slot
+		for range 50 {
+			s, err := j.Slot(16384)
+			if err != nil {
+				t.Fatal(err)
+			}
+			slots = append(slots, s)
+		}
+		for _, s := range slots {
+			j.Release(s)
+		}
+		chunks = max(chunks, 3)
+	}
+	if len(j.chunks) > chunks {
+		t.Errorf("%d MB for slots that were given back, want at most %d", len(j.chunks), chunks)
+	}
+}
+
+// There is one writer, and no recovery while it lives.
+func TestBusy(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.tach")
+	j := create(t, path)
+	if _, err := Create(path, head); !errors.Is(err, ErrBusy) {
+		t.Errorf("Create: %v", err)
+	}
+	if _, err := Lock(path); !errors.Is(err, ErrBusy) {
+		t.Errorf("Lock: %v", err)
+	}
+	load(t, path)
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f, err := Lock(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := Create(path, head); !errors.Is(err, ErrBusy) {
+		t.Errorf("Create during a recovery: %v", err)
+	}
+}
+
+// Whatever else has the journal's name stays as it is.
+func TestInTheWay(t *testing.T) {
+	for name, put := range map[string]func(dir, path string) error{
+		"link":          func(dir, path string) error { return os.Symlink("victim", path) },
+		"dangling link": func(dir, path string) error { return os.Symlink("nothing", path) },
+		"directory":     func(dir, path string) error { return os.Mkdir(path, 0o700) },
+		"pipe":          func(dir, path string) error { return unix.Mkfifo(path, 0o600) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			path, victim := filepath.Join(dir, "x.tach"), filepath.Join(dir, "victim")
+			if err := errors.Join(os.WriteFile(victim, []byte("precious"), 0o644), put(dir, path+Suffix)); err != nil {
+				t.Fatal(err)
+			}
+			before, err := os.Lstat(path + Suffix)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Create(path, head); err == nil {
+				t.Error("no error")
+			}
+			if name != "directory" {
+				if _, err := Lock(path); err == nil && name != "pipe" {
+					t.Error("Lock follows it")
+				}
+			}
+			if after, err := os.Lstat(path + Suffix); err != nil || !os.SameFile(before, after) {
+				t.Errorf("it was replaced: %v", err)
+			}
+			if b, err := os.ReadFile(victim); err != nil || string(b) != "precious" {
+				t.Errorf("the other file is now %q, %v", b, err)
+			}
+			if _, err := os.Lstat(filepath.Join(dir, "nothing")); err == nil {
+				t.Error("what the link named was made")
+			}
+		})
+	}
+}
+
+// A journal is for its owner alone, whatever the umask.
+func TestMode(t *testing.T) {
+	defer unix.Umask(unix.Umask(0))
+	path := filepath.Join(t.TempDir(), "x.tach")
+	defer create(t, path).Remove()
+	if fi, err := os.Stat(path + Suffix); err != nil || fi.Mode() != 0o600 {
+		t.Errorf("%v, %v", fi.Mode(), err)
+	}
+}
+
+// A full disk is an error of the call that needs room, never a fault of a store,
+// and what was written before is there.
+func testFull(t *testing.T, path string) {
+	j := create(t, path)
+	defer j.Remove()
+	n, err := 0, error(nil)
+	for ; err == nil; n++ {
+		if n > 1e6 {
+			t.Fatal("the disk is not full")
+		}
+		err = j.String(entry(n))
+	}
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("error %v", err)
+	}
+	b := j.Buffer()
+	b = b[:cap(b)]
+	for i := range b {
+		b[i] = 0xa5 // all of it has blocks
+	}
+	j.Commit(len(b), nil)
+	if s := load(t, path); int(s.NStrings) != n-1 || len(s.Records) != BufferSize {
+		t.Errorf("%d of %d strings, %d bytes of records", s.NStrings, n-1, len(s.Records))
+	}
+}
+
+func TestFullWhenReserving(t *testing.T) {
+	old := Reserve
+	defer func() { Reserve = old }()
+	Reserve = func(f *os.File, off, size int64) error {
+		if off >= 2*chunkSize {
+			return os.NewSyscallError("fallocate", syscall.ENOSPC)
+		}
+		return old(f, off, size)
+	}
+	testFull(t, filepath.Join(t.TempDir(), "x.tach"))
+	Reserve = func(*os.File, int64, int64) error { return syscall.ENOSPC }
+	path := filepath.Join(t.TempDir(), "x.tach")
+	if _, err := Create(path, head); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("error %v", err)
+	}
+	if _, err := os.Lstat(path + Suffix); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the beginning of it is still there: %v", err)
+	}
+}
