@@ -3,7 +3,7 @@
 // runtime.GoroutineProfile and runtime.Stack. runtime/pprof's CPU profile, which
 // does not see them, is there for scale.
 //
-//	go run ./bench                                  # the README's table; some 25 minutes
+//	go run ./bench                                  # the README's table; some 20 minutes
 //	go run ./bench -goroutines 1000 -pairs 3        # a part of it
 //	go test -run - -bench . ./bench                 # shorter, in the form that benchstat reads
 //
@@ -20,7 +20,8 @@
 //     GoroutineProfile's.
 //   - CPU: CPU time of the whole process for each tick, less what it takes without
 //     a session: wake-ups, draining, encoding and writing included.
-//   - memory: resident memory that the session added, at most.
+//   - memory: resident memory that the session added, at most; in brackets what
+//     each goroutine beyond 1,000 added to what it is with 1,000.
 //
 // Then a load keeps every core busy, first with the profiler at its usual rate
 // and gotach at its default budget, then without it, then the other way round, and

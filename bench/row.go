@@ -137,7 +137,7 @@ func (r *row) loaded(kind profilerKind, l *load) error {
 			with := (pair+half)%2 == 0
 			runtime.GC()
 			if !with {
-				time.Sleep(r.Settle)
+				time.Sleep(r.Settle / 5) // the load's, after the collection
 				speed[0], _, _ = l.window(r.Window)
 				continue
 			}

@@ -43,8 +43,10 @@ func (r *row) cells(all []row) []string {
 		slowdown = fmt.Sprintf("%.1f %% (%.1f…%.1f)", 100*r.Slowdown[1], 100*r.Slowdown[0], 100*r.Slowdown[2])
 	}
 	memory := size(r.RSS)
-	if r.Goroutines >= 10_000 && !math.IsNaN(r.RSS) {
-		memory += fmt.Sprintf(" (%s each)", size(r.RSS/float64(r.Goroutines)))
+	for _, other := range all {
+		if other.Profiler == r.Profiler && other.Goroutines == 1000 && r.Goroutines > 1000 {
+			memory += fmt.Sprintf(" (%s each)", size((r.RSS-other.RSS)/float64(r.Goroutines-1000)))
+		}
 	}
 	written := "–"
 	if r.Written > 0 {
