@@ -227,3 +227,34 @@ func TestDeepTree(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// Weights of any size make a file of bounded size, with all the time.
+func TestManyStatements(t *testing.T) {
+	defer func(was int64) { maxStatements = was }(maxStatements)
+	maxStatements = 1000
+	p := &profile.Profile{
+		Unitless: true,
+		Frames:   []profile.Frame{{Func: "a"}, {Func: "b"}, {Func: "c"}},
+		Records: []profile.Record{
+			{Stack: []uint32{0}, Count: 1 << 30, Wall: 1 << 30 * time.Microsecond},
+			{Stack: []uint32{1, 0}, Count: 1 << 20, Wall: 1 << 20 * time.Microsecond},
+			{Stack: []uint32{2, 0}, Count: 1, Wall: time.Microsecond},
+		},
+	}
+	var b bytes.Buffer
+	if err := Write(&b, p, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Verify(bytes.NewReader(b.Bytes()))
+	if err != nil || c.Statements > 1000+3 || c.Statements < 990 {
+		t.Errorf("%d statements, %v", c.Statements, err)
+	}
+	back, err := Read(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, _ := back.Total()
+	if want, _ := p.Total(); got != want {
+		t.Errorf("took %v, want %v", got, want)
+	}
+}

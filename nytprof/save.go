@@ -28,7 +28,8 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 }
 
 // Write writes d as a file, its chunks in the order in which perl has them. The
-// order in which statements ran is not in d: each file's are written by line.
+// order in which statements ran is not in d: each file's are written by line. Of
+// more than 64 million one stands for several, with their time.
 func (d *Data) Write(w io.Writer, uncompressed bool) error {
 	cw := NewWriter(w)
 	s := saver{w: cw}
@@ -39,9 +40,14 @@ func (d *Data) Write(w io.Writer, uncompressed bool) error {
 	for _, f := range d.Files {
 		s.write(&NewFID{f.FID, f.EvalFID, f.EvalLine, f.Flags, f.Size, f.Mtime, String{Text: f.Name}})
 	}
+	each := (d.statements()-1)/maxStatements + 1
 	for _, f := range d.Files {
 		for _, line := range slices.Sorted(maps.Keys(f.Lines)) {
-			s.lineTime(f.FID, line, f.Lines[line])
+			t := f.Lines[line]
+			if t.Count > 0 {
+				t.Count = (t.Count-1)/each + 1
+			}
+			s.lineTime(f.FID, line, t)
 		}
 	}
 	if d.Calls != nil {
@@ -83,6 +89,19 @@ func (d *Data) Write(w io.Writer, uncompressed bool) error {
 		s.err = err
 	}
 	return s.err
+}
+
+// maxStatements bounds how many are written: folded stacks, say, may have
+// nanoseconds for weights. A variable for tests alone.
+var maxStatements int64 = 64 << 20
+
+func (d *Data) statements() (n int64) {
+	for _, f := range d.Files {
+		for _, t := range f.Lines {
+			n += min(max(t.Count, 0), math.MaxInt64-n)
+		}
+	}
+	return n
 }
 
 // attrOverhead is the one attribute that comes after the statements.
