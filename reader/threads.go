@@ -124,7 +124,7 @@ func (t *threads) find(id uint64, interpreter uint32, start uint64) (*thread, er
 func (t *threads) fetch(n int) {
 	for i := t.last + ahead + 1; i <= n+ahead && i < len(t.list); i++ {
 		if th := &t.list[i]; int(th.top) < len(th.frames) {
-			prefetch.Uint32(&th.frames[th.top])
+			prefetch.Slice(th.frames[th.top:][:1])
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"math/bits"
 
 	"github.com/gotach/profiler/internal/journal"
+	"github.com/gotach/profiler/internal/prefetch"
 )
 
 // What a thread may hold back as repeats. CPython allows each thread 16 KB;
@@ -45,7 +46,9 @@ type threadSet struct {
 	slab  []uint32   // for the stacks of the last page's threads to come
 	free  []*thread  // dropped
 	last  *thread    // the one that was asked for last
-	start uint64     // µs; what the first delta counts from
+	ahead *thread    // the one that is lead steps after it, if all goes as last time
+	lead  int
+	start uint64 // µs; what the first delta counts from
 }
 
 const (
@@ -53,6 +56,9 @@ const (
 	// Stacks up to this depth lie side by side, in the order in which ticks
 	// usually come by, for the processor to fetch ahead; deeper ones are on their own.
 	inlineDepth = 48
+
+	maxLead   = 8                // threads whose state is fetched ahead
+	manyPages = 512 / threadPage // fewer threads are in the caches anyway
 )
 
 func (s *threadSet) init(start uint64) {
@@ -71,6 +77,9 @@ func (s *threadSet) get(id uint64, interp uint32) *thread {
 		}
 		if n := last.next; n != nil && n.id == id && n.interp == interp && n.live {
 			s.last = n
+			if len(s.pages) > manyPages {
+				s.fetch()
+			}
 			return n
 		}
 	}
@@ -81,8 +90,26 @@ func (s *threadSet) get(id uint64, interp uint32) *thread {
 	if last != nil {
 		last.next = t
 	}
-	s.last = t
+	s.last, s.ahead, s.lead = t, t, 0
 	return t
+}
+
+// fetch has the stacks and repeats come of the threads that are next if all goes
+// as last time.
+func (s *threadSet) fetch() {
+	if s.lead--; s.lead < 0 {
+		s.ahead, s.lead = s.last, 0
+	}
+	for range 2 { // to gain a step on last
+		a := s.ahead.next
+		if a == nil || s.lead == maxLead {
+			return
+		}
+		s.ahead = a
+		s.lead++
+		prefetch.Slice(a.stack)
+		prefetch.Slice(a.pending[len(a.pending):]) // where the next repeat goes
+	}
 }
 
 // find returns a thread's state or nil.

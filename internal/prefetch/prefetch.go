@@ -2,8 +2,14 @@
 
 package prefetch
 
-// Uint32 asks for the cache line that p is in. It is a hint: it changes nothing,
-// does not wait, and cannot fault, whatever p is.
-//
+import "unsafe"
+
+// Slice asks for the cache lines that s lies in, that of its start at least. It is a hint: it
+// changes nothing and does not wait. Nor can it fault: the instruction does
+// nothing for an address that is not there.
+func Slice[E any](s []E) {
+	lines(unsafe.Pointer(unsafe.SliceData(s)), len(s)*int(unsafe.Sizeof(*new(E))))
+}
+
 //go:noescape
-func Uint32(p *uint32)
+func lines(p unsafe.Pointer, n int)

@@ -2,5 +2,5 @@
 
 package prefetch
 
-// Uint32 does nothing here.
-func Uint32(*uint32) {}
+// Slice does nothing here.
+func Slice[E any]([]E) {}

@@ -1,15 +1,24 @@
 package prefetch
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
-// What is asked for is as it was, and nil is no fault.
-func TestUint32(t *testing.T) {
-	x := []uint32{1, 2, 3}
+// It comes to an end, for slices of any length and place, and leaves them as they are.
+func TestSlice(t *testing.T) {
+	x := make([]uint32, 100)
 	for i := range x {
-		Uint32(&x[i])
+		x[i] = uint32(i)
 	}
-	Uint32(nil)
-	if x[0] != 1 || x[1] != 2 || x[2] != 3 {
+	want := slices.Clone(x)
+	for from := range x {
+		for to := from; to <= len(x); to++ {
+			Slice(x[from:to])
+		}
+	}
+	Slice[byte](nil)
+	if !slices.Equal(x, want) {
 		t.Error(x)
 	}
 }
