@@ -23,8 +23,8 @@ func TestBudget(t *testing.T) {
 		handler           float64
 		visits, ofMachine float64
 	}{
-		{"within", 1, 5000, 100, 0, 0, 150, 1},
-		{"with a load", 1, 5000, 100, 2, 1000, 90, 1},
+		{"within", 1, 5000, 100, 0, 0, 110, 0.8},
+		{"with a load", 1, 5000, 100, 2, 1000, 50, 0.8},
 		{"all", 100, 5000, 100, 2, 1000, all, 50.55},
 		{"dear ticks", 1, 30_000, 100, 0, 0, fewVisits, 1.58},
 		{"dear handler", 1, 5000, 100, 2, 20_000, fewVisits, 2.53},
