@@ -262,6 +262,10 @@ func (d *decoder) indices(dst []uint32) error {
 				p += 2
 			} else {
 				v, p = d.longUvarint(p)
+				if p > d.end { // there may be fewer bytes behind it than numbers to come
+					d.pos = p
+					return d.cut()
+				}
 			}
 			if v >= count {
 				d.pos = p
