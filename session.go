@@ -127,14 +127,27 @@ func (s *Session) Stop() error {
 	s.stop.Do(func() {
 		s.fail(s.finish())
 		active.CompareAndSwap(s, nil)
-		for _, e := range s.config.exports {
-			path := expand(e.path, s.start)
-			if err := formats.Convert(s.Path(), path, e.format, formats.Options{}); err != nil {
-				s.fail(fmt.Errorf("export to %s: %w", e.format, err))
-			}
-		}
+		s.export()
 	})
 	return s.Err()
+}
+
+// export writes the other formats, of all files that are kept together.
+func (s *Session) export() {
+	if len(s.config.exports) == 0 {
+		return
+	}
+	in, err := formats.OpenAll(s.Files(), formats.Options{})
+	if err != nil {
+		s.fail(fmt.Errorf("export: %w", err))
+		return
+	}
+	defer in.Close()
+	for _, e := range s.config.exports {
+		if err := in.Convert(expand(e.path, s.start), e.format, formats.Options{}); err != nil {
+			s.fail(fmt.Errorf("export to %s: %w", e.format, err))
+		}
+	}
 }
 
 // finish ends sampling, writes what is known of the session and closes the file.

@@ -11,17 +11,21 @@ func newConvert(e *env) *cobra.Command {
 	var o formats.Options
 	var out, to string
 	cmd := &cobra.Command{
-		Use:   "convert IN -o OUT",
+		Use:   "convert IN... -o OUT",
 		Short: "Make a file of another format",
 		Long: `Make a file of another format: the one that --to names or OUT's extension tells.
 IN's format is found out. OUT is a directory for formats of several files, and
 - is standard output. An existing OUT is replaced once the new file is complete.
-gotach formats lists the formats.`,
+gotach formats lists the formats.
+
+Several INs, such as the files of a session that was rotated, are one profile, in
+the order of their start times; see gotach report --help.`,
 		Example: `  gotach convert app.tach -o app.pb.gz && go tool pprof -http=: app.pb.gz
   gotach convert app.tach -o - --to collapsed | flamegraph.pl > app.svg
+  gotach convert app.*.tach -o all.tach
   gotach convert app.tach -o app.bin && python3.15 -m profiling.sampling replay app.bin`,
-		Args: oneFile,
-		RunE: func(_ *cobra.Command, args []string) error { return convert(e, args[0], out, to, o) },
+		Args: someFiles,
+		RunE: func(_ *cobra.Command, args []string) error { return convert(e, args, out, to, o) },
 	}
 	f := cmd.Flags()
 	f.StringVarP(&out, "output", "o", "", "write to `OUT`")
@@ -37,7 +41,7 @@ gotach formats lists the formats.`,
 	return cmd
 }
 
-func convert(e *env, in, out, to string, o formats.Options) error {
+func convert(e *env, in []string, out, to string, o formats.Options) error {
 	if out == "" {
 		return usagef("convert: say where to with -o OUT")
 	}
@@ -57,7 +61,7 @@ func convert(e *env, in, out, to string, o formats.Options) error {
 	o.Progress, o.Context = bar.update, e.ctx
 	var warning error
 	o.Warn = func(err error) { warning = errors.Join(warning, err) }
-	input, err := e.open(in, o)
+	input, err := e.openAll(in, o)
 	if err != nil {
 		return err
 	}
@@ -68,7 +72,7 @@ func convert(e *env, in, out, to string, o formats.Options) error {
 		err = input.Convert(out, target.Name, o)
 	}
 	if err != nil {
-		return named(in, err)
+		return named(input.Name, err)
 	}
 	bar.done()
 	if warning != nil {

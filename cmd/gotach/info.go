@@ -14,19 +14,31 @@ func newInfo(e *env) *cobra.Command {
 	var o formats.Options
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "info FILE",
+		Use:   "info FILE...",
 		Short: "Say what a file is: program, build, how it was sampled",
 		Example: `  gotach info app.tach
+  gotach info app.*.tach
   gotach info app.tach --json | jq .samples`,
-		Args: oneFile,
-		RunE: func(_ *cobra.Command, args []string) error { return info(e, args[0], o, asJSON) },
+		Args: someFiles,
+		RunE: func(_ *cobra.Command, args []string) error {
+			for i, path := range args {
+				if i > 0 && !asJSON {
+					fmt.Fprintln(e.stdout)
+				}
+				if err := info(e, path, len(args) > 1, o, asJSON); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object for each file")
 	fromFlag(cmd, &o)
 	return cmd
 }
 
-func info(e *env, path string, o formats.Options, asJSON bool) error {
+// info says what a file is, and its name too if there are several.
+func info(e *env, path string, several bool, o formats.Options, asJSON bool) error {
 	in, err := e.open(path, o)
 	if err != nil {
 		return err
@@ -35,6 +47,9 @@ func info(e *env, path string, o formats.Options, asJSON bool) error {
 	list, err := in.Info()
 	if err != nil {
 		return named(path, err)
+	}
+	if several {
+		list = append([]formats.Field{{Key: "file", Label: "file", Value: path, Text: path}}, list...)
 	}
 	if asJSON {
 		return infoJSON(e.stdout, list)

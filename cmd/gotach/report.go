@@ -25,7 +25,7 @@ func newReport(e *env) *cobra.Command {
 	var o formats.Options
 	var fl reportFlags
 	cmd := &cobra.Command{
-		Use:   "report FILE",
+		Use:   "report FILE...",
 		Short: "Show where the time went",
 		Long: `Show where the time went: by function, line, file, package, goroutine or state.
 
@@ -35,20 +35,26 @@ waits has an innermost frame such as [chan receive] or [sleep]. Percentages are 
 the time of all goroutines together. The bar shows how much of the time was on a
 CPU and how much was not.
 
+Several files, such as those of a session that was rotated, are one profile: what a
+goroutine did across two of them is counted once, goroutines of different
+processes are kept apart (where ids coincide, a later process's are 10^12 more),
+and "[not recorded]" stands for files that are missing in between.
+
 Of a NYTProf file that perl could not finish, what is there is shown before the
 error. Called is how often NYTProf or SPX saw a function called.`,
 		Example: `  gotach report app.tach
   gotach report app.tach --sort total --focus 'net/http'
   gotach report app.tach --by goroutine
   gotach report app.tach --by line --ignore 'runtime\.' --top 0
+  gotach report app.*.tach
   gotach report app.tach --json | jq '.rows[0]'
   gotach report nytprof.out --by line`,
-		Args: oneFile,
+		Args: someFiles,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if fl.json && !cmd.Flags().Changed("top") {
 				fl.top = 0
 			}
-			return report(e, args[0], o, fl)
+			return report(e, args, o, fl)
 		},
 	}
 	f := cmd.Flags()
@@ -97,7 +103,7 @@ func compile(flag, text string) (*regexp.Regexp, error) {
 	return re, nil
 }
 
-func report(e *env, path string, o formats.Options, fl reportFlags) error {
+func report(e *env, paths []string, o formats.Options, fl reportFlags) error {
 	ro, err := fl.options()
 	if err != nil {
 		return err
@@ -106,14 +112,14 @@ func report(e *env, path string, o formats.Options, fl reportFlags) error {
 	defer bar.done()
 	o.Progress = bar.update
 	o.Prefix = true
-	in, err := e.open(path, o)
+	in, err := e.openAll(paths, o)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
 	r, err := in.Report(ro)
 	if err != nil {
-		return named(path, err)
+		return named(in.Name, err)
 	}
 	bar.done()
 	if fl.json {
@@ -123,11 +129,11 @@ func report(e *env, path string, o formats.Options, fl reportFlags) error {
 		if err := enc.Encode(r); err != nil {
 			return err
 		}
-		return named(path, in.CutOff())
+		return named(in.Name, in.CutOff())
 	}
 	p, err := in.Profile()
 	if err != nil {
-		return named(path, err)
+		return named(in.Name, err)
 	}
 	t := &reportTable{
 		paint: newPaint(e.stdout), width: width(e.stdout), o: ro, r: r, p: p,
@@ -136,5 +142,5 @@ func report(e *env, path string, o formats.Options, fl reportFlags) error {
 	if _, err := e.stdout.Write(t.render()); err != nil {
 		return err
 	}
-	return named(path, in.CutOff())
+	return named(in.Name, in.CutOff())
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/gotach/profiler/formats"
@@ -87,6 +88,39 @@ func oneFile(cmd *cobra.Command, args []string) error {
 		return fmt.Errorf("%s: give it one file, not %d: gotach %s", cmd.Name(), len(args), cmd.Use)
 	}
 	return nil
+}
+
+// someFiles is for commands that take one file or more.
+func someFiles(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return fmt.Errorf("%s: give it a file: gotach %s", cmd.Name(), cmd.Use)
+	}
+	return nil
+}
+
+// openAll opens profiles and makes one of them.
+func (e *env) openAll(paths []string, o formats.Options) (*formats.Input, error) {
+	var inputs []*formats.Input
+	var seen []os.FileInfo
+	for _, path := range paths {
+		if fi, err := os.Stat(path); err == nil && path != "-" {
+			if slices.ContainsFunc(seen, func(other os.FileInfo) bool { return os.SameFile(fi, other) }) {
+				e.warn(fmt.Errorf("%s: named twice, read once", path))
+				continue
+			}
+			seen = append(seen, fi)
+		}
+		in, err := e.open(path, o)
+		if err != nil {
+			for _, in := range inputs {
+				in.Close()
+			}
+			return nil, err
+		}
+		inputs = append(inputs, in)
+	}
+	o.Context = e.ctx
+	return formats.Join(inputs, o)
 }
 
 // open opens a profile, or standard input if the path is "-".

@@ -14,8 +14,9 @@ import (
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"gotach": main,
-		"killed": killed,
+		"gotach":  main,
+		"killed":  killed,
+		"rotates": rotates,
 	})
 }
 
@@ -27,6 +28,19 @@ func killed() {
 		os.Exit(1)
 	}
 	os.Exit(0) // for the session this is as good as being killed
+}
+
+// rotates OUT is a program that profiles itself into three files, with what it
+// finds in its environment too, and is killed while it writes the third.
+func rotates() {
+	s := profiler.Start(profiler.Output(os.Args[1]), profiler.Rotate(time.Second, 0))
+	for begin := time.Now(); len(s.Files()) < 2 && time.Since(begin) < time.Minute; {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if s.Err() != nil {
+		os.Exit(1)
+	}
+	os.Exit(0) // as in killed
 }
 
 // Whole sessions with the command: what it prints, and its exit codes. The

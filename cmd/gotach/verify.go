@@ -10,14 +10,21 @@ import (
 func newVerify(e *env) *cobra.Command {
 	var o formats.Options
 	cmd := &cobra.Command{
-		Use:   "verify FILE",
+		Use:   "verify FILE...",
 		Short: "Check a whole file: structure, every sample, checksum",
 		Long: `Check all of a file that can be checked: header, tables, every sample, and the
 checksum if it has one. Prints OK and what is in it, or the first error and where
 it is.`,
 		Example: `  gotach verify app.tach`,
-		Args:    oneFile,
-		RunE:    func(_ *cobra.Command, args []string) error { return verify(e, args[0], o) },
+		Args:    someFiles,
+		RunE: func(_ *cobra.Command, args []string) error {
+			for _, path := range args {
+				if err := verify(e, path, o); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
 	}
 	fromFlag(cmd, &o)
 	return cmd
