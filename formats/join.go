@@ -87,6 +87,16 @@ func (s *summed) Profile() (*profile.Profile, error) {
 	return profile.Sum(list), nil
 }
 
+// CutOff says of which inputs something is missing.
+func (s *summed) CutOff() (err error) {
+	for _, in := range s.inputs {
+		if e := in.CutOff(); e != nil {
+			err = errors.Join(err, named(in, e))
+		}
+	}
+	return err
+}
+
 // joined is a series of many files, rewritten as one temporary file.
 type joined struct {
 	*spooled
