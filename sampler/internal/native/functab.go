@@ -13,7 +13,8 @@ import (
 // runtime.Callers has expanded already), and how far the stack pointer is from the
 // return address there. It reads the tables that the linker put into the
 // program for tracebacks, runtime.moduledata and what hangs off it; these are
-// in stripped programs too, and never change.
+// in stripped programs too, and never change. What is read of them lies within
+// the bounds that moduledata gives, whatever is in them.
 type funcTable struct {
 	l       *layout
 	modules []module
@@ -22,7 +23,7 @@ type funcTable struct {
 // module is one runtime.moduledata: the program, or a plugin.
 type module struct {
 	text, etext    uintptr
-	pctab, pclntab uintptr
+	pctab, pclntab span
 	ftab           uintptr // pairs of 32 bits: function's offset in text, in pclntab
 	funcs          int
 	gofunc         uintptr
@@ -51,12 +52,16 @@ func findFuncTable(img *image, l *layout) (*funcTable, error) {
 			if uint32(head) != pclntabMagic || byte(head>>48) != pcQuantum || byte(head>>56) != 8 {
 				continue
 			}
+			slice := func(at uintptr) span {
+				lo := uintptr(load64(at))
+				return span{lo, lo + uintptr(load64(at+8))}
+			}
 			for m := at; m != 0; m = uintptr(load64(m + l.modNext)) {
 				t.modules = append(t.modules, module{
 					text:    uintptr(load64(m + l.modText)),
 					etext:   uintptr(load64(m + l.modEText)),
-					pctab:   uintptr(load64(m + l.modPCTab)),
-					pclntab: uintptr(load64(m + l.modPCLNTable)),
+					pctab:   slice(m + l.modPCTab),
+					pclntab: slice(m + l.modPCLNTable),
 					ftab:    uintptr(load64(m + l.modFTab)),
 					funcs:   int(load64(m+l.modFTab+8)) - 1, // the last marks the end
 					gofunc:  uintptr(load64(m + l.modGoFunc)),
@@ -69,7 +74,7 @@ func findFuncTable(img *image, l *layout) (*funcTable, error) {
 }
 
 func (m *module) code() code {
-	return code{m.text, m.etext, m.ftab, m.pclntab, m.pctab, uintptr(m.funcs)}
+	return code{m.text, m.etext, m.pctab, m.pclntab, m.ftab, uintptr(m.funcs)}
 }
 
 // check compares with what the runtime says of some functions.
@@ -95,7 +100,10 @@ func (t *funcTable) find(pc uintptr) (f, entry uintptr, m *module) {
 		if n < 0 {
 			return 0, 0, nil
 		}
-		f = m.pclntab + uintptr(load32(m.ftab+uintptr(n)*8+4))
+		f = m.pclntab.lo + uintptr(load32(m.ftab+uintptr(n)*8+4))
+		if f+t.l.funcNFuncData >= m.pclntab.hi {
+			return 0, 0, nil
+		}
 		return f, m.text + uintptr(load32(f)), m
 	}
 	return 0, 0, nil
@@ -106,28 +114,29 @@ func (t *funcTable) value(m *module, table uint32, entry, pc uintptr) (int32, bo
 	if table == 0 {
 		return 0, false
 	}
-	p := m.pctab + uintptr(table)
+	p := m.pctab.lo + uintptr(table)
 	at, value := entry, int32(-1)
-	for first := true; ; first = false {
-		delta := varint(&p)
+	for first := true; p < m.pctab.hi; first = false {
+		delta := varint(&p, m.pctab.hi)
 		if delta == 0 && !first {
-			return 0, false
+			break
 		}
 		value += int32(delta>>1) ^ -int32(delta&1)
-		at += uintptr(varint(&p)) * pcQuantum
+		at += uintptr(varint(&p, m.pctab.hi)) * pcQuantum
 		if pc < at {
 			return value, true
 		}
 	}
+	return 0, false
 }
 
-// varint reads one of at most 32 bits; the handler does too.
+// varint reads one of at most 32 bits that ends before end; the handler does too.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func varint(p *uintptr) (v uint32) {
-	for shift := uint(0); shift < 35; shift += 7 {
+func varint(p *uintptr, end uintptr) (v uint32) {
+	for shift := uint(0); shift < 35 && *p < end; shift += 7 {
 		b := load8(*p)
 		*p++
 		v |= uint32(b&0x7f) << shift
@@ -162,20 +171,21 @@ func (t *funcTable) expand(pcs []uintptr, pc uintptr) []uintptr {
 	}
 	npcdata := load32(f + t.l.funcNPCData)
 	tables := f + t.l.funcNFuncData + 1
-	if npcdata <= pcdataInlTree || load8(f+t.l.funcNFuncData) <= funcdataInlTree {
+	tree := tables + uintptr(npcdata)*4 + funcdataInlTree*4
+	if npcdata <= pcdataInlTree || load8(f+t.l.funcNFuncData) <= funcdataInlTree || tree+4 > m.pclntab.hi {
 		return pcs
 	}
-	off := load32(tables + uintptr(npcdata)*4 + funcdataInlTree*4)
+	off := load32(tree)
 	if off == ^uint32(0) {
 		return pcs
 	}
-	tree := m.gofunc + uintptr(off)
+	tree = m.gofunc + uintptr(off)
 	for range 256 {
 		i, ok := t.value(m, load32(tables+pcdataInlTree*4), entry, call)
 		if !ok || i < 0 {
 			break
 		}
-		call = entry + uintptr(load32(tree+uintptr(i)*inlCallSize+t.l.inlParentPC))
+		call = entry + uintptr(uint32(readWord(tree+uintptr(i)*inlCallSize+t.l.inlParentPC))) // how long the tree is nothing tells
 		pcs = append(pcs, call+1)
 	}
 	return pcs

@@ -106,9 +106,10 @@ type shared struct {
 
 // code is where the program's own code is and the tables that tell of it.
 type code struct {
-	text, etext          uintptr
-	ftab, pclntab, pctab uintptr
-	funcs                uintptr
+	text, etext    uintptr
+	pctab, pclntab span
+	ftab           uintptr
+	funcs          uintptr
 }
 
 // clock is a reading of the cycle counter beside CLOCK_MONOTONIC, and what the

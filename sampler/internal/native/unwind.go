@@ -82,21 +82,24 @@ func delta(base, pc, _, _ uintptr) uintptr {
 			hi = mid
 		}
 	}
-	f := c.pclntab + uintptr(load32(c.ftab+lo*8+4))
+	f := c.pclntab.lo + uintptr(load32(c.ftab+lo*8+4))
+	if f+s.off.funcNFuncData >= c.pclntab.hi {
+		return ^uintptr(0)
+	}
 	entry := c.text + uintptr(load32(f))
 	table := load32(f + s.off.funcPCSP)
 	if pc < entry || table == 0 || load8(f+s.off.funcFlag)&funcFlagSPWrite != 0 {
 		return ^uintptr(0)
 	}
-	p := c.pctab + uintptr(table)
+	p := c.pctab.lo + uintptr(table)
 	end, value := entry, int64(-1)
-	for i := 0; i < 1<<16; i++ {
-		step := varint(&p) // zigzag
-		if step == 0 && i > 0 {
-			return ^uintptr(0)
+	for first := true; p < c.pctab.hi; first = false {
+		step := varint(&p, c.pctab.hi) // zigzag
+		if step == 0 && !first {
+			break
 		}
 		value += int64(step>>1) ^ -int64(step&1)
-		if end += uintptr(varint(&p)) * pcQuantum; pc < end {
+		if end += uintptr(varint(&p, c.pctab.hi)) * pcQuantum; pc < end {
 			return uintptr(value)
 		}
 	}

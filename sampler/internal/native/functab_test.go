@@ -1,0 +1,142 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import (
+	"encoding/binary"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func tableOfProgram(t *testing.T) *funcTable {
+	t.Helper()
+	l, err := layoutOf(runtime.Version())
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := findImage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := findFuncTable(img, l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return table
+}
+
+// TestFuncTable compares what the tables say all over the program's code with what
+// the runtime does: the function, the innermost inlined one, the outermost; and the
+// handler's reading of frame sizes with the drain's.
+func TestFuncTable(t *testing.T) {
+	table := tableOfProgram(t)
+	m := &table.modules[0]
+	s := &shared{off: table.l.offsets, code: m.code()}
+	step := uintptr(64)
+	if testing.Short() || raceEnabled || os.Getenv("GOTACH_EMULATOR") != "" {
+		step = 256
+	}
+	checked, inlined, sized := 0, 0, 0
+	for pc := m.text; pc < m.etext; pc += step {
+		f, entry, _ := table.find(pc)
+		want := runtime.FuncForPC(pc)
+		if want == nil || strings.HasPrefix(want.Name(), "go:") {
+			continue // none, or a mark between them
+		}
+		checked++
+		if f == 0 || want.Entry() != entry {
+			t.Fatalf("%#x: function at %#x, should be %s at %#x", pc, entry, want.Name(), want.Entry())
+		}
+		pcs := table.expand(nil, pc+1)
+		if len(pcs) > 1 {
+			inlined++
+		}
+		frames := runtime.CallersFrames(pcs)
+		for i, more := 0, true; more; i++ {
+			var frame runtime.Frame
+			frame, more = frames.Next()
+			// runtime.Frame has no Func for inlined calls. At a function's entry
+			// what is inlined is not known.
+			switch {
+			case i == 0 && frame.Function != want.Name() && pc != entry,
+				more != (frame.Func == nil),
+				!more && frame.Func.Entry() != entry:
+				t.Fatalf("%#x in %s: %d of %d is %+v", pc, want.Name(), i, len(pcs), frame)
+			}
+		}
+		size, ok := table.spDelta(pc)
+		got := delta(s.base(), pc, 0, 0)
+		if load8(f+table.l.funcFlag)&funcFlagSPWrite != 0 {
+			ok = false
+		}
+		if ok {
+			sized++
+		}
+		if ok && int64(size) != int64(got) || !ok && got != ^uintptr(0) {
+			t.Fatalf("%#x in %s: the handler takes the frame for %d bytes, the drain for %d, %v", pc, want.Name(), int64(got), size, ok)
+		}
+	}
+	t.Logf("%d addresses, %d of inlined calls, %d with a frame's size", checked, inlined, sized)
+	if checked < 1000 || inlined < 100 || sized < 1000 {
+		t.Error("too few")
+	}
+}
+
+// FuzzFuncTable reads tables that are anything at all. They lie right before a page that
+// cannot be read, so reading on beyond their end is a fault.
+func FuzzFuncTable(f *testing.F) {
+	l, err := layoutOf(runtime.Version())
+	if err != nil {
+		f.Fatal(err)
+	}
+	const size = 1 << 16
+	page := os.Getpagesize()
+	memory, err := unix.Mmap(-1, 0, size+page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		f.Fatal(err)
+	}
+	if err := unix.Mprotect(memory[size:], unix.PROT_NONE); err != nil {
+		f.Fatal(err)
+	}
+	// One function, its tables from the 16th byte on, and a small table of values.
+	one := make([]byte, 16+64)
+	binary.LittleEndian.PutUint32(one[4:], 16)
+	binary.LittleEndian.PutUint32(one[16+l.funcPCSP:], 70)
+	binary.LittleEndian.PutUint32(one[16+l.funcNPCData:], 3)
+	one[16+l.funcNFuncData] = 4
+	copy(one[70:], []byte{2, 10, 0x80, 0x80})
+	f.Add(one, uint32(5), uint8(1))
+	f.Add(one, uint32(0xffffffff), uint8(1))
+	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, uint32(0xfffffff0), uint8(1))
+	f.Fuzz(func(t *testing.T, data []byte, off uint32, funcs uint8) {
+		if len(data) > size || len(data) < 8 {
+			return
+		}
+		tables := memory[size-len(data) : size]
+		copy(tables, data)
+		lo := mapping(tables).addr()
+		m := module{
+			text: 1 << 32, etext: 1<<32 + 1<<33,
+			pctab:   span{lo, lo + uintptr(len(data))},
+			pclntab: span{lo, lo + uintptr(len(data))},
+			ftab:    lo,
+			funcs:   min(int(funcs), len(data)/8),
+			gofunc:  lo,
+		}
+		table := &funcTable{l, []module{m}}
+		s := &shared{off: l.offsets, code: m.code()}
+		pc := m.text + uintptr(off)
+		size, ok := table.spDelta(pc)
+		got := delta(s.base(), pc, 0, 0)
+		if ok && got != ^uintptr(0) && int64(int32(got)) != int64(size) {
+			t.Errorf("the handler takes the frame for %d bytes, the drain for %d", int64(got), size)
+		}
+		if n := len(table.expand(nil, pc+1)); n > 300 {
+			t.Errorf("%d inlined calls", n)
+		}
+	})
+}
