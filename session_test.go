@@ -19,6 +19,10 @@ func TestMain(m *testing.M) {
 	if os.Getenv("GOTACH_TEST_KILLED") != "" {
 		runKilled()
 	}
+	if os.Getenv("GOTACH_TEST_SOAK") != "" {
+		runSoak()
+		return
+	}
 	if child := os.Getenv("GOTACH_TEST_CHILD"); child != "" {
 		runChild(child)
 		return
