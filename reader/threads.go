@@ -124,7 +124,8 @@ func (t *threads) find(id uint64, interpreter uint32, start uint64) (*thread, er
 func (t *threads) fetch(n int) {
 	for i := t.last + ahead + 1; i <= n+ahead && i < len(t.list); i++ {
 		if th := &t.list[i]; int(th.top) < len(th.frames) {
-			prefetch.Slice(th.frames[th.top:][:1])
+			// Around the innermost frame: a record replaces two or three.
+			prefetch.Slice(th.frames[max(8, th.top)-8 : min(int(th.top)+8, len(th.frames))])
 		}
 	}
 }
