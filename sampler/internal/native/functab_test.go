@@ -108,8 +108,9 @@ func FuzzFuncTable(f *testing.F) {
 	binary.LittleEndian.PutUint32(one[16+l.funcPCSP:], 70)
 	binary.LittleEndian.PutUint32(one[16+l.funcNPCData:], 3)
 	one[16+l.funcNFuncData] = 4
-	copy(one[70:], []byte{2, 10, 0x80, 0x80})
+	copy(one[70:], []byte{2, 10, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
 	f.Add(one, uint32(5), uint8(1))
+	f.Add(one, uint32(1000), uint8(1))
 	f.Add(one, uint32(0xffffffff), uint8(1))
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, uint32(0xfffffff0), uint8(1))
 	f.Fuzz(func(t *testing.T, data []byte, off uint32, funcs uint8) {
