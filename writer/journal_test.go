@@ -366,6 +366,9 @@ func kindOf(err error) string {
 }
 
 // The table of faults in the docs is what happens.
+// manyFiles begins the part of docs/faults.md that a test of package rotate writes.
+const manyFiles = "\n## Where one file ends and the next begins\n"
+
 func TestFaultTable(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("# What can go wrong with the file, and what comes of it\n\n" +
@@ -386,7 +389,12 @@ func TestFaultTable(t *testing.T) {
 	}
 	const path = "../docs/faults.md"
 	if *update {
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o777), os.WriteFile(path, []byte(b.String()), 0o666)); err != nil {
+		old, err := os.ReadFile(path)
+		_, rest, ok := strings.Cut(string(old), manyFiles)
+		if ok {
+			rest = manyFiles + rest
+		}
+		if err := errors.Join(err, os.WriteFile(path, []byte(b.String()+rest), 0o666)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -394,7 +402,7 @@ func TestFaultTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b.String() != string(want) {
+	if part, _, _ := strings.Cut(string(want), manyFiles); b.String() != part {
 		t.Errorf("the table is now:\n%s", b.String())
 	}
 }

@@ -105,6 +105,10 @@ func (w *Writer) begin(start uint64) (next, error) {
 			continue // another process was faster
 		}
 		if err != nil {
+			// The writer may have made an empty file; with each try there would be one more.
+			if fi, e := os.Lstat(path); e == nil && fi.Mode().IsRegular() && fi.Size() == 0 {
+				_ = os.Remove(path)
+			}
 			return next{}, err
 		}
 		if err := w.o.Begin(f, start); err != nil {

@@ -1,0 +1,137 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd
+
+package rotate
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/gotach/profiler/internal/journal"
+	"github.com/gotach/profiler/recovery"
+	"github.com/gotach/profiler/writer"
+)
+
+var update = flag.Bool("update", false, "write this part of docs/faults.md anew")
+
+// heading begins the part of docs/faults.md that is from here.
+const heading = "\n## Where one file ends and the next begins\n"
+
+// noJournals makes a disk full for new journals.
+func noJournals(err error) (undo func()) {
+	old := journal.Reserve
+	journal.Reserve = func(f *os.File, off, size int64) error { return os.NewSyscallError("fallocate", err) }
+	return func() { journal.Reserve = old }
+}
+
+// faults are what can go wrong when the second file begins, which is after 1 s of
+// samples: from before that until after another second.
+var faults = []struct {
+	fault, moment string
+	begin         func(dir string) (undo func())
+	finish        func(*writer.Writer) error
+}{
+	{"disk full", "the next file is made", func(string) func() { return noJournals(syscall.ENOSPC) }, nothing},
+	{"quota used up", "the next file is made", func(string) func() { return noJournals(syscall.EDQUOT) }, nothing},
+	{"I/O error", "the next file is made", func(string) func() { return noJournals(syscall.EIO) }, nothing},
+	{"the next file's name is taken", "it is made", func(dir string) func() {
+		if err := os.Symlink("victim", filepath.Join(dir, "x.2.tach")); err != nil {
+			panic(err)
+		}
+		return func() {}
+	}, nothing},
+	{"the old file is removed", "it is written", func(dir string) func() {
+		if err := os.Remove(filepath.Join(dir, "x.1.tach")); err != nil {
+			panic(err)
+		}
+		return func() {}
+	}, nothing},
+	{"what the old file is to say besides samples cannot be added", "it is finished", func(string) func() { return func() {} },
+		func(*writer.Writer) error { return errors.New("the metadata's") }},
+}
+
+// TestFaultTable tries each fault and writes down what came of it.
+func TestFaultTable(t *testing.T) {
+	var b strings.Builder
+	b.WriteString(heading + "\nWith `PROFILE_ROTATE`. A next file that could not be made is tried again 10 s later. This table is\n" +
+		"written by `go test ./internal/rotate -run TestFaultTable -update`.\n\n" +
+		"| fault | while | result |\n|---|---|---|\n")
+	for _, f := range faults {
+		dir := t.TempDir()
+		var failed []error
+		o := options(t)
+		o.Failed = func(err error) { failed = append(failed, err) }
+		w, err := Create(filepath.Join(dir, "x.tach"), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fill(t, w, 5, f.finish)
+		undo := f.begin(dir)
+		fill(t, w, 15, f.finish)
+		w.Settle()
+		undo()
+		fill(t, w, 130, nothing)
+		if err := w.Close(nothing); err != nil {
+			t.Errorf("%s: %v", f.fault, err)
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", f.fault, f.moment, outcome(t, w, failed))
+	}
+	fmt.Fprintf(&b, "| the program is killed | the old file is finished | no error; `gotach recover` finishes both files, with all up to then |\n")
+
+	const path = "../../docs/faults.md"
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, part, _ := strings.Cut(string(text), heading)
+	if *update {
+		if err := os.WriteFile(path, []byte(before+b.String()), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	} else if b.String() != heading+part {
+		t.Errorf("the table is now:\n%s", b.String())
+	}
+}
+
+// outcome says in a table's words what came of a session of 150 samples.
+func outcome(t *testing.T, w *Writer, failed []error) string {
+	said := "no error"
+	for _, kind := range []struct {
+		err  error
+		text string
+	}{{syscall.ENOSPC, "the disk's"}, {syscall.EDQUOT, "the disk's"}, {syscall.EIO, "the disk's"}, {os.ErrNotExist, "that the file was removed"}} {
+		if len(failed) == 1 && errors.Is(failed[0], kind.err) {
+			said = "the session's error is " + kind.text
+		}
+	}
+	if len(failed) > 0 && said == "no error" {
+		said = "the session's error is " + failed[0].Error()
+	}
+	var all []int
+	first := 0
+	for i, path := range w.Files() {
+		if _, err := recovery.Finish(path); err != nil {
+			t.Error(err)
+		}
+		list := times(t, path)
+		if i == 0 {
+			first = len(list)
+		}
+		all = append(all, list...)
+	}
+	switch {
+	case slices.Equal(all, upTo(1, 150)) && first > 10:
+		return said + "; the old file goes on, nothing is lost"
+	case slices.Equal(all, upTo(1, 150)):
+		return said + "; all files are whole"
+	case slices.Equal(all, upTo(11, 150)):
+		return said + "; the other files are whole"
+	}
+	return fmt.Sprintf("%s; samples of %v", said, all)
+}
