@@ -40,7 +40,9 @@
 // word. A frame pointer from a stack is followed only within the stack's bounds and
 // upward. The tables for tracebacks are part of the program. Everything else goes through process_vm_readv, by which the kernel
 // says no where nothing is mapped: the search at Start, new entries of the lists, and
-// labels, as other packages may have put something else there.
+// labels, as other packages may have put something else there. The function tables are
+// read plainly, by ordinary goroutines only: there a fault becomes an error, of
+// Start or of the session (debug.SetPanicOnFault).
 //
 // # What is checked
 //

@@ -5,6 +5,7 @@ package native
 import (
 	"errors"
 	"runtime"
+	"slices"
 	"sort"
 )
 
@@ -84,6 +85,19 @@ func (t *funcTable) check() error {
 		if f == 0 || runtime.FuncForPC(pc) == nil || runtime.FuncForPC(pc).Entry() != entry {
 			return errors.New("the program's function tables are not where they should be")
 		}
+	}
+	return nil
+}
+
+// checkInlining compares with what runtime.Callers gave, which has inlined calls
+// expanded.
+func (t *funcTable) checkInlining(pcs []uintptr) error {
+	for len(pcs) > 0 {
+		got := t.expand(nil, pcs[0])
+		if len(got) > len(pcs) || !slices.Equal(got, pcs[:len(got)]) {
+			return errors.New("the program's tables of inlined calls are not where they should be")
+		}
+		pcs = pcs[len(got):]
 	}
 	return nil
 }

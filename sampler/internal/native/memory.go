@@ -31,17 +31,26 @@ var plainReads bool
 
 //go:norace
 //go:nocheckptr
-func readPlain(addr uintptr, dst []uint64) (err error) {
+func readPlain(addr uintptr, dst []uint64) error {
+	return unlessFault(func() error {
+		for i := range dst {
+			dst[i] = load64(addr + uintptr(i)*8)
+		}
+		return nil
+	})
+}
+
+// unlessFault calls f, and returns an error where f panics or reads what is not
+// mapped: a runtime that is not laid out as it should be is no reason for the
+// program to end.
+func unlessFault(f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("read %#x: %v", addr, r)
+			err = fmt.Errorf("reading the runtime's memory: %v", r)
 		}
 	}()
-	for i := range dst {
-		dst[i] = load64(addr + uintptr(i)*8)
-	}
-	return nil
+	return f()
 }
 
 // read copies len(dst) words at addr, whatever that is: the kernel does it, and

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -71,10 +72,13 @@ func (n *Source) Start(cfg source.Config, out source.Out) (err error) {
 		}
 	}()
 	n.cfg = cfg
-	if err := n.prepare(l); err != nil {
-		return err
-	}
-	if err := n.verify(l); err != nil {
+	err = unlessFault(func() error {
+		if err := n.prepare(l); err != nil {
+			return err
+		}
+		return n.verify(l)
+	})
+	if err != nil {
 		return err
 	}
 	d := n.newDrain(l, n.cfg, out)
@@ -280,6 +284,7 @@ func (n *Source) newDrain(l *layout, cfg source.Config, out source.Out) *drain {
 func (n *Source) loop(up chan struct{}) {
 	defer close(n.done)
 	defer n.caught()
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	n.drain.own[currentGoid()] = true
 	close(up)
 	timer := time.NewTicker(drainEvery)
@@ -358,6 +363,7 @@ func (n *Source) Stop() {
 		n.finishRing()
 		func() {
 			defer n.caught()
+			defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 			n.pass()
 		}()
 	}

@@ -52,12 +52,14 @@ func compareSelf(l *layout) error {
 	switch {
 	case readWord(g+l.gID) != currentGoid():
 		return errors.New("a goroutine's id is not where it should be")
-	case here < lo || here >= hi:
+	case here < lo || here >= hi || hi-lo > 1<<30 || (hi-lo)&(hi-lo-1) != 0: // sizes are powers of two (stackalloc)
 		return errors.New("a goroutine's stack is not where it should be")
 	case uint32(readWord(g+l.gStatus))&^gScan != gRunning:
 		return errors.New("a goroutine's status is not where it should be")
 	case uintptr(readWord(m+l.mCurG)) != g:
 		return errors.New("a thread's goroutine is not where it should be")
+	case readWord(uintptr(readWord(m+l.mG0))+l.gM) != uint64(m):
+		return errors.New("a thread's system goroutine is not where it should be")
 	case readWord(m+l.mProcID) != uint64(unix.Gettid()):
 		return errors.New("a thread's id is not where it should be")
 	case uintptr(readWord(p+l.pM)) != m || uint32(readWord(p+l.pStatus)) != pRunning || uint32(readWord(p+l.pID)) >= uint32(runtime.GOMAXPROCS(0)):
@@ -96,6 +98,9 @@ func (n *Source) verify(l *layout) error {
 	go w.runs()
 	<-w.up
 	<-w.up
+	if err := n.table.checkInlining(w.waitPCs); err != nil {
+		return err
+	}
 	check := &checker{witness: w}
 	cfg := n.cfg
 	cfg.WaitFrames = true
@@ -159,6 +164,7 @@ type witness struct {
 	running       sync.WaitGroup
 	waitG         uintptr
 	waitID, runID uint64
+	waitPCs       []uintptr
 	waitIn, runIn calls
 }
 
@@ -185,7 +191,7 @@ func (w *witness) inlined() {
 
 //go:noinline
 func (w *witness) block() {
-	w.waitIn = functions()
+	w.waitIn, w.waitPCs = functions()
 	w.up <- struct{}{}
 	<-w.stop
 }
@@ -199,7 +205,7 @@ func (w *witness) runs() {
 
 //go:noinline
 func (w *witness) runHere() {
-	w.runIn = functions()
+	w.runIn, _ = functions()
 	w.up <- struct{}{}
 	for n := 0; !w.ran.Load(); n++ {
 		if n%100000 == 0 {
@@ -220,10 +226,12 @@ func (c calls) String() string {
 }
 
 // functions returns the caller's stack without the runtime's part, and without the
-// line that the caller is at, which goes on to another one.
-func functions() (chain calls) {
-	pcs := make([]uintptr, 32)
-	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
+// line that the caller is at, which goes on to another one; and its return
+// addresses as runtime.Callers gives them.
+func functions() (chain calls, pcs []uintptr) {
+	pcs = make([]uintptr, 32)
+	pcs = pcs[:runtime.Callers(2, pcs)]
+	frames := runtime.CallersFrames(pcs)
 	for more := true; more; {
 		var f runtime.Frame
 		f, more = frames.Next()
@@ -232,7 +240,7 @@ func functions() (chain calls) {
 		}
 	}
 	chain[0].Line = 0
-	return chain
+	return chain, pcs
 }
 
 // matches compares a stack with what functions returned.
