@@ -33,6 +33,7 @@ var (
 	tickPC        = entry(onTick)
 	interruptPC   = entry(interrupt)
 	interruptedPC = entry(onInterrupt)
+	otherPC       = entry(onOther)
 	recordPC      = entry(recordRunning)
 	syscallPC     = entry(recordSyscall)
 	stackPC       = entry(recordStack)
@@ -54,6 +55,7 @@ func callStay(s, _, _, _ uintptr) uintptr
 func callTick(s, _, _, _ uintptr) uintptr
 func callInterrupt(s, i, _, _ uintptr) uintptr
 func callInterrupted(s, value, ctx, _ uintptr) uintptr
+func callOther(s, ctx, _, _ uintptr) uintptr
 func callRecord(s, slot, ctx, _ uintptr) uintptr
 func callSyscall(s, slot, g, _ uintptr) uintptr
 func callStack(s, rec, ctx, _ uintptr) uintptr

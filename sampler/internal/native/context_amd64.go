@@ -9,6 +9,8 @@ const (
 	ctxSP = 160
 	ctxPC = 168
 	ctxLR = 0 // none
+
+	ctxCall, ctxArg = 144, 104 // RAX and RDI: a system call's number and first argument
 )
 
 // frameSlack is how far below its SP a function's frame pointer may point.

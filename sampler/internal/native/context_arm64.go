@@ -9,6 +9,8 @@ const (
 	ctxSP = 432
 	ctxPC = 440
 	ctxLR = 184 + 30*8
+
+	ctxCall, ctxArg = 184 + 8*8, 184 // X8 and X0: a system call's number and first argument
 )
 
 // frameSlack is how far below its SP a function's frame pointer may point: Go

@@ -74,8 +74,8 @@
 //
 // # What it leaves to others
 //
-// The signal is SIGWINCH (signal.go says why); what is not ours of it goes to Go's
-// handler, so os/signal works as ever. The kernel restarts system calls that a signal
+// The signal is SIGURG, the runtime's own for preemption (signal.go says why); what is
+// not ours of it goes to Go's handler, so preemption and os/signal work as ever. The kernel restarts system calls that a signal
 // interrupts, but for those that it never restarts (epoll_wait, nanosleep and
 // the like); goroutines in system calls are not interrupted, save in the moment of entering
 // one, as by the runtime's own preemption.

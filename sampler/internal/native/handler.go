@@ -13,9 +13,13 @@ import (
 // calls is here, in walk.go, in visit.go or in assembly; none of it may grow
 // the stack, allocate, write a Go pointer, panic, or be instrumented.
 //
-// One signal has two uses, told apart by siginfo: the timer's first tick on the tick
-// thread, and our own rt_tgsigqueueinfo on threads that run goroutines. All
-// else that comes in on the signal goes to the handler that was there before.
+// The signal is the runtime's own for preemption, and has two uses here, told apart
+// by siginfo: the timer's first tick on the tick thread, and our own
+// rt_tgsigqueueinfo on threads that run goroutines. All else that comes in goes to
+// Go's handler. But a thread has room for one pending signal of a number: the
+// runtime's is lost in one of ours that is pending, and ours in the runtime's. So
+// where the runtime waits for an answer (m.signalPending), Go's handler runs after
+// one of ours as well, and a signal that is not ours is an answer to us too.
 
 const (
 	siTimer = ^uint32(1) // si_code SI_TIMER, -2
@@ -42,22 +46,28 @@ func handle(info, ctx uintptr) uintptr {
 	}
 	code, value := load32(info+8), load64(info+24)
 	switch {
-	case code == siTimer && value == s.tag:
-		if uint64(rawSyscall(unix.SYS_GETTID, 0, 0, 0, 0, 0, 0)) == s.tid {
+	case code == siTimer && value == s.tag && uint64(rawSyscall(unix.SYS_GETTID, 0, 0, 0, 0, 0, 0)) == s.tid:
+		if load64(ctx+ctxCall) == unix.SYS_FUTEX && load64(ctx+ctxArg) == s.word {
 			callStay(s.base(), 0, 0, 0)
 		}
-		return 0
+		if load32(uintptr(s.tickM)+s.off.mSignalPending) == 0 {
+			return 0
+		}
 	case code == siQueue && value>>48 == s.tag>>48 && uint64(load32(info+16)) == s.pid:
-		callInterrupted(s.base(), uintptr(value), ctx, 0)
-		return 0
+		if callInterrupted(s.base(), uintptr(value), ctx, 0) == 0 {
+			return 0
+		}
+	default:
+		callOther(s.base(), ctx, 0, 0)
 	}
 	return oldHandler
 }
 
 // stay takes ticks, from the first one, whose signal the timer sent, until leave is
-// set. Between them it waits for the next one's time in the handler: a signal for
-// each tick, the thread's registers saved and restored for it, and the timer set
-// again cost more than the look at a small program does.
+// set. The thread was in its system call, or about to, so it holds no P that the
+// scheduler would miss. Between ticks it waits for the next one's time in the
+// handler: a signal for each tick, the thread's registers saved and restored for
+// it, and the timer set again cost more than the look at a small program does.
 //
 // All signals are blocked meanwhile but those that are sent to each thread in turn
 // by a sender who waits for all: the C libraries' and Go's own for setuid and
@@ -291,7 +301,10 @@ func harvest(s *shared, slot uintptr) {
 	s.write += n
 }
 
-// onInterrupt records the goroutine that this thread runs.
+// onInterrupt records the goroutine that this thread runs. It returns 0 if the
+// runtime has not asked this thread for anything. The runtime sets m.signalPending
+// before it sends its signal, so one that was lost in ours shows here; one that is
+// yet to come is handled twice, which is as good.
 //
 //go:nosplit
 //go:norace
@@ -300,20 +313,54 @@ func onInterrupt(base, value, ctx, _ uintptr) uintptr {
 	s := at(base)
 	i, gen := uint64(value)&0xffff, uint64(value)>>16&0xffffffff
 	if i >= maxProcs {
-		return 0
+		return 1
 	}
 	slot := s.slot(i)
 	if !cas64(slot, gen<<8|slotSent, gen<<8|slotFilling) {
-		return 0 // answered too late
+		// Too late for that. Where a thread had no core for a while its P can have gone to
+		// another and come back, and what was sent then was lost in this one.
+		callOther(base, ctx, 0, 0)
+		return 1
 	}
+	return fill(s, slot, gen, ctx)
+}
+
+// onOther is told of a signal that is not ours: if this thread owes an answer, ours
+// may have been lost in it.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func onOther(base, ctx, _, _ uintptr) uintptr {
+	s := at(base)
+	tid := uint64(rawSyscall(unix.SYS_GETTID, 0, 0, 0, 0, 0, 0))
+	n := loadAcquire(uintptr(unsafe.Pointer(&s.nprocs)))
+	for i := uint64(0); i < n; i++ {
+		slot := s.slot(i)
+		st := loadAcquire(slot)
+		if st&0xff == slotSent && load64(slot+slotTID*8) == tid && cas64(slot, st, st&^0xff|slotFilling) {
+			fill(s, slot, st>>8, ctx)
+		}
+	}
+	return 0
+}
+
+// fill answers for a slot that the thread has taken, and returns what onInterrupt does.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func fill(s *shared, slot uintptr, gen uint64, ctx uintptr) uintptr {
 	t := cycles()
-	n := uint64(callRecord(base, slot, ctx, 0))
+	store64(slot+slotAsked*8, 1)
+	n := uint64(callRecord(s.base(), slot, ctx, 0))
 	store64(slot+slotCount*8, n)
 	add64(uintptr(unsafe.Pointer(&s.answered)), 1)
 	if n == 0 {
 		add64(uintptr(unsafe.Pointer(&s.unread)), 1)
 	}
 	add64(uintptr(unsafe.Pointer(&s.handling)), cycles()-t)
+	asked := uintptr(load64(slot + slotAsked*8))
 	storeRelease(slot, gen<<8|slotFilled)
-	return 0
+	return asked
 }

@@ -34,6 +34,7 @@ type offsets struct {
 	gLabels, gBubble                   uintptr
 	mG0, mProcID, mCurG, mP, mOldP     uintptr
 	mAllp                              uintptr // a slice that may be a copy of runtime.allp
+	mSignalPending                     uintptr // uint32: a preemption signal was sent and not handled yet
 	mVDSOSP, mVDSOPC                   uintptr
 	pID, pStatus, pSyscallTick, pM     uintptr
 

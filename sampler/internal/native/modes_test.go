@@ -3,6 +3,7 @@
 package native
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -33,7 +34,9 @@ func build(t *testing.T, prog string, flags ...string) string {
 // run runs a program that prints ok at its end.
 func run(t *testing.T, bin string, args ...string) {
 	t.Helper()
-	out, err := exec.Command(bin, args...).CombinedOutput()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // it must not hang
+	defer cancel()
+	out, err := exec.CommandContext(ctx, bin, args...).CombinedOutput()
 	text := strings.TrimSpace(string(out))
 	if err != nil || !strings.HasSuffix(text, "ok") {
 		if len(text) > 5000 {
@@ -63,7 +66,7 @@ func TestBuilds(t *testing.T) {
 // TestPrograms samples programs that do what could get in the way.
 func TestPrograms(t *testing.T) {
 	bin := build(t, "prog")
-	for _, mode := range []string{"locked", "maxprocs", "setuid", "notify", "exec", "profilers", "leaks"} {
+	for _, mode := range []string{"locked", "maxprocs", "setuid", "notify", "signals", "preempt", "exec", "profilers", "leaks"} {
 		t.Run(mode, func(t *testing.T) { run(t, bin, mode) })
 	}
 }
@@ -72,7 +75,12 @@ func TestPrograms(t *testing.T) {
 func TestFallsBack(t *testing.T) {
 	bin := build(t, "prog")
 	for _, mode := range []string{"seccomp timer_create", "seccomp timer_settime", "seccomp rt_tgsigqueueinfo", "seccomp process_vm_readv", "handler"} {
-		t.Run(mode, func(t *testing.T) { run(t, bin, mode) })
+		t.Run(mode, func(t *testing.T) {
+			if mode == "handler" {
+				t.Setenv("GODEBUG", "asyncpreemptoff=1") // the runtime's signals would not get their handler
+			}
+			run(t, bin, mode)
+		})
 	}
 }
 

@@ -140,7 +140,8 @@ func (n *Source) prepare(l *layout) error {
 	if n.ticker, err = startTicker(n.s, n.signal); err != nil {
 		return err
 	}
-	n.s.tid = uint64(n.ticker.tid)
+	n.s.tid, n.s.tickM = uint64(n.ticker.tid), n.ticker.m
+	n.s.word = uint64(uintptr(unsafe.Pointer(&n.ticker.word)))
 	if n.old, err = takeSignal(n.signal); err != nil {
 		return err
 	}

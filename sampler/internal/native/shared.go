@@ -37,6 +37,8 @@ type shared struct {
 	// Set before the first tick.
 	pid        uint64
 	tid        uint64 // of the tick thread
+	tickM      uint64 // its M
+	word       uint64 // address of the futex that it waits on
 	signal     uint64
 	tag        uint64 // marks our signals
 	plain      uint64 // plainReads
@@ -170,6 +172,7 @@ const (
 	slotCount // words of the record; 0: nothing to see
 	slotLast  // g that was interrupted at the tick before
 	slotSince // tick of the signal
+	slotAsked // not 0: the runtime may have asked the thread for preemption
 	slotRecord
 )
 
@@ -195,7 +198,7 @@ const (
 var (
 	state      unsafe.Pointer
 	inHandler  uint64
-	oldHandler uintptr // what had the signal before us; 0: default or ignored
+	oldHandler uintptr // Go's, which the signal is passed on to; 0: the program ignores it
 )
 
 // at returns what base returned.

@@ -9,17 +9,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// defaultSignal is SIGWINCH, and that is a choice for the program's safety over
-// a real-time signal:
+// defaultSignal is SIGURG, which the runtime interrupts threads with for preemption.
+// That is a choice for the program's safety over any other signal:
 //
+//   - no other signal of the program's is touched;
+//   - the runtime handles it from the start to the end of every Go program, and one too many
+//     does no harm: os/signal says of it that programs have to expect that. So what
+//     may be pending when a session ends is nobody's problem;
 //   - its default is to be ignored. A signal that is pending when the thread calls
 //     execve outlives the handler, and the new program would die of a real-time
 //     signal's default. (A fork is no such case: the child is another process.)
 //   - it does not queue, so a thread that blocks it cannot fill the user's limit of
-//     pending signals;
-//   - what else it is for, terminals' sizes, is sent to processes and has a
+//     pending signals. handler.go says how one that was lost in another is made good;
+//   - what else it is for, urgent data on sockets, is sent to processes and has a
 //     queue of its own, and is passed on to Go's handler.
-const defaultSignal = int(unix.SIGWINCH)
+const defaultSignal = int(unix.SIGURG)
 
 // sigaction is the kernel's struct, the same on amd64 and arm64.
 type sigaction struct {
@@ -47,12 +51,13 @@ func getAction(signal int) (a sigaction, err error) {
 	return a, err
 }
 
-func setAction(signal int, a sigaction) error {
-	_, _, e := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(signal), uintptr(unsafe.Pointer(&a)), 0, 8, 0, 0)
+// setAction returns what was there, at the moment of the change.
+func setAction(signal int, a sigaction) (old sigaction, err error) {
+	_, _, e := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(signal), uintptr(unsafe.Pointer(&a)), uintptr(unsafe.Pointer(&old)), 8, 0, 0)
 	if e != 0 {
-		return fmt.Errorf("rt_sigaction of signal %d: %w", signal, e)
+		err = fmt.Errorf("rt_sigaction of signal %d: %w", signal, e)
 	}
-	return nil
+	return old, err
 }
 
 // ours is the action that makes the kernel call the handler.
@@ -60,37 +65,48 @@ func ours() sigaction {
 	return sigaction{handlerPC, saSiginfo | saRestorer | saOnStack | saRestart, restorerPC, ^uint64(0)}
 }
 
-// takeSignal puts our handler where Go's is, or none. What was there comes back
-// for releaseSignal.
+// takeSignal puts our handler where Go's is, or where the program ignores the
+// signal. What was there comes back for releaseSignal.
 func takeSignal(signal int) (old sigaction, err error) {
 	if old, err = getAction(signal); err != nil {
 		return old, err
 	}
-	switch old.handler {
-	case handlerPC:
+	if old.handler == handlerPC {
 		return old, fmt.Errorf("signal %d is already the profiler's", signal)
-	case sigDefault, sigIgnore:
-		if signal != int(unix.SIGWINCH) && signal != int(unix.SIGURG) && old.handler == sigDefault {
-			old.handler = sigIgnore // what may be pending at the end must not kill
-		}
-	default:
-		if !isGoHandler(old.handler) {
-			return old, fmt.Errorf("signal %d has a handler that is not Go's", signal)
+	}
+	passOn(old)
+	if isGos(old) {
+		if old, err = setAction(signal, ours()); err != nil {
+			return old, err
 		}
 	}
-	next := old.handler
-	if next == sigIgnore {
-		next = sigDefault
+	if !isGos(old) {
+		if a, err := getAction(signal); err == nil && a.handler == handlerPC {
+			setAction(signal, old)
+		}
+		return old, fmt.Errorf("signal %d has a handler that is not Go's", signal)
 	}
-	oldHandler = next
-	return old, setAction(signal, ours())
+	passOn(old)
+	return old, nil
 }
 
-// isGoHandler compares a handler with those of signals that the runtime always
-// handles, even where the program is a library of a C program.
-func isGoHandler(handler uintptr) bool {
-	for _, s := range []unix.Signal{unix.SIGURG, unix.SIGSEGV, unix.SIGBUS, unix.SIGFPE} {
-		if a, err := getAction(int(s)); err == nil && a.handler == handler {
+// passOn makes the handler pass on what is not ours to what was there before.
+func passOn(old sigaction) {
+	oldHandler = 0
+	if old.handler > sigIgnore {
+		oldHandler = old.handler
+	}
+}
+
+// isGos reports whether nobody but Go has set the action: by a comparison with those of
+// signals that the runtime always handles, even where the program is a library of
+// a C program.
+func isGos(a sigaction) bool {
+	if a.handler == sigDefault || a.handler == sigIgnore {
+		return true
+	}
+	for _, s := range []unix.Signal{unix.SIGSEGV, unix.SIGBUS, unix.SIGFPE} {
+		if b, err := getAction(int(s)); err == nil && a.handler == b.handler {
 			return true
 		}
 	}
@@ -99,8 +115,11 @@ func isGoHandler(handler uintptr) bool {
 
 // releaseSignal gives the signal back, unless somebody else has it by now.
 func releaseSignal(signal int, old sigaction) {
-	if a, err := getAction(signal); err == nil && a.handler == handlerPC {
-		setAction(signal, old)
+	if a, err := getAction(signal); err != nil || a.handler != handlerPC {
+		return
+	}
+	if a, err := setAction(signal, old); err == nil && a.handler != handlerPC {
+		setAction(signal, a)
 	}
 }
 
@@ -112,17 +131,11 @@ func keepSignal(signal int, old *sigaction) bool {
 	if err != nil || a.handler == handlerPC {
 		return true
 	}
-	switch {
-	case a.handler == sigDefault, a.handler == sigIgnore, isGoHandler(a.handler):
+	a, err = takeSignal(signal)
+	if err == nil {
 		*old = a
-		if a.handler > sigIgnore {
-			oldHandler = a.handler
-		} else {
-			oldHandler = 0
-		}
-		return setAction(signal, ours()) == nil
 	}
-	return false
+	return err == nil
 }
 
 // blocked reports whether the calling thread blocks the signal.

@@ -22,6 +22,7 @@ type ticker struct {
 	word  uint32 // the futex: 1 ends the wait
 	tid   int
 	goid  uint64
+	m     uint64 // its runtime.m, to which the goroutine is locked
 	timer int32
 	timed bool // there is a timer; its id may be 0
 	done  chan struct{}
@@ -44,7 +45,7 @@ func startTicker(s *shared, signal int) (*ticker, error) {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		t.tid = unix.Gettid()
-		t.goid = currentGoid()
+		t.goid, t.m = currentGoid(), readWord(getg()+s.off.gM)
 		if blocked(signal) {
 			up <- fmt.Errorf("signal %d is blocked in this process", signal)
 			return
@@ -104,10 +105,12 @@ func (t *ticker) createTimer(signal int, value uint64) error {
 	return nil
 }
 
-// arm has the ticks begin at a time on the monotonic clock. None may be due.
+// arm has the ticks begin at a time on the monotonic clock. None may be due. A signal
+// that comes before the thread waits is without effect: there is one a millisecond, until
+// the handler stays and leaves it pending.
 func (t *ticker) arm(ns uint64) error {
 	storeRelease(uintptr(unsafe.Pointer(&t.s.leave)), 0)
-	spec := [4]uint64{2: ns / 1e9, 3: ns % 1e9}
+	spec := [4]uint64{1: 1e6, 2: ns / 1e9, 3: ns % 1e9}
 	_, _, e := unix.RawSyscall6(unix.SYS_TIMER_SETTIME, uintptr(t.timer), unix.TIMER_ABSTIME, uintptr(unsafe.Pointer(&spec)), 0, 0, 0)
 	if e != 0 {
 		return fmt.Errorf("timer_settime: %w", e)

@@ -142,6 +142,7 @@ func recordRunning(base, slot, ctx, _ uintptr) uintptr {
 	if tid != load64(slot+slotTID*8) || load64(m+s.off.mProcID) != tid {
 		return 0
 	}
+	store64(slot+slotAsked*8, uint64(load32(m+s.off.mSignalPending)))
 	g := uintptr(load64(m + s.off.mCurG))
 	if g == 0 || uintptr(load64(g+s.off.gM)) != m {
 		return 0 // the scheduler was just at work on this thread

@@ -56,6 +56,7 @@ var fields = []field{
 	{"mP", "runtime.m", "p"},
 	{"mOldP", "runtime.m", "oldp"},
 	{"mAllp", "runtime.m", "allpSnapshot"},
+	{"mSignalPending", "runtime.m", "signalPending"},
 	{"mVDSOSP", "runtime.m", "vdsoSP"},
 	{"mVDSOPC", "runtime.m", "vdsoPC"},
 	{"pID", "runtime.p", "id"},

@@ -1,0 +1,63 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import (
+	"runtime"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// A signal that the kernel dropped, because the thread had one pending, is answered
+// with the one that it had: ours of an earlier tick, or the runtime's.
+func TestLostSignalIsAnswered(t *testing.T) {
+	l, err := layoutOf(runtime.Version())
+	if err != nil {
+		t.Fatal(err)
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	m := readWord(getg() + l.gM)
+	ctx := make([]uint64, 128) // of a thread that is nowhere
+	for name, come := range map[string]func(s *shared, ctx uintptr) uintptr{
+		"its own":       func(s *shared, ctx uintptr) uintptr { return onInterrupt(s.base(), 7<<16|1, ctx, 0) },
+		"an earlier":    func(s *shared, ctx uintptr) uintptr { return onInterrupt(s.base(), 6<<16|1, ctx, 0) },
+		"another P's":   func(s *shared, ctx uintptr) uintptr { return onInterrupt(s.base(), 9<<16|0, ctx, 0) },
+		"the runtime's": func(s *shared, ctx uintptr) uintptr { return onOther(s.base(), ctx, 0, 0) },
+	} {
+		for _, asked := range []bool{false, true} {
+			memory, err := mapMemory(unsafe.Sizeof(shared{}) + 3*slotWords*8 + 16)
+			if err != nil {
+				t.Fatal(err)
+			}
+			base := memory.addr()
+			s := at(base)
+			s.off, s.nprocs = l.offsets, 3
+			s.slots = base + (unsafe.Sizeof(shared{})+7)&^7
+			for i, slot := range []struct {
+				state uint64
+				tid   int
+			}{{8<<8 | slotSent, 1}, {7<<8 | slotSent, unix.Gettid()}, {5 << 8, unix.Gettid()}} {
+				store64(s.slot(uint64(i)), slot.state)
+				store64(s.slot(uint64(i))+slotTID*8, uint64(slot.tid))
+				store64(s.slot(uint64(i))+slotM*8, m)
+			}
+			if asked {
+				s.off.mSignalPending = l.mProcID // not 0
+			}
+			ret := come(s, uintptr(unsafe.Pointer(&ctx[0])))
+			for i, want := range []uint64{8<<8 | slotSent, 7<<8 | slotFilled, 5 << 8} {
+				if got := load64(s.slot(uint64(i))); got != want {
+					t.Errorf("%s: slot %d is in state %#x, want %#x", name, i, got, want)
+				}
+			}
+			// Go's handler is left out only where nothing can be lost.
+			if want := name != "its own" || asked; name != "the runtime's" && (ret != 0) != want {
+				t.Errorf("%s (asked: %v): passed on: %v, want %v", name, asked, ret != 0, want)
+			}
+			unix.Munmap(memory)
+		}
+	}
+}
