@@ -62,6 +62,9 @@ func load(t *testing.T) {
 	t.Cleanup(func() { close(stop); <-done; <-done })
 }
 
+// near reports whether v is within a fifth of want.
+func near(v, want float64) bool { return v > 0.8*want && v < 1.2*want }
+
 // The parameters are fgprof's and mean the same, and the answers are of the same kind.
 func TestHandlerAsFgprof(t *testing.T) {
 	load(t)
@@ -69,7 +72,9 @@ func TestHandlerAsFgprof(t *testing.T) {
 
 	t.Run("pprof", func(t *testing.T) {
 		for _, url := range []string{"/?seconds=1", "/?seconds=1&format=pprof"} {
-			seconds := func(h http.Handler) (nap, wait float64) {
+			// times returns how long the profile took and what two goroutines that live
+			// throughout did, in seconds.
+			times := func(h http.Handler) (all, nap, wait float64) {
 				code, body, _ := get(t, h, url)
 				if code != http.StatusOK {
 					t.Fatalf("status %d: %s", code, body)
@@ -78,8 +83,8 @@ func TestHandlerAsFgprof(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if d := time.Duration(p.DurationNanos); d < time.Second || d > 3*time.Second {
-					t.Errorf("the profile says it took %v", d)
+				if all = time.Duration(p.DurationNanos).Seconds(); all < 1 { // on a busy machine it may be more
+					t.Errorf("the profile says it took %v s", all)
 				}
 				// the sample type that pprof shows by default, in seconds
 				index, err := p.SampleIndexByName(p.DefaultSampleType)
@@ -95,15 +100,16 @@ func TestHandlerAsFgprof(t *testing.T) {
 						wait += v
 					}
 				}
-				return nap, wait
+				return all, nap, wait
 			}
-			n1, w1 := seconds(ours)
-			n2, w2 := seconds(theirs)
-			for _, v := range []float64{n1, w1, n2, w2} {
-				if !(v > 0.8 && v < 1.3) {
-					t.Errorf("%s: a goroutine that lives throughout: ours nap %.2f s, wait %.2f s; fgprof's %.2f s, %.2f s", url, n1, w1, n2, w2)
-					break
-				}
+			// Each is judged by the time that it ran itself; fgprof counts ticks,
+			// of which a busy machine takes some, so by the one goroutine beside the other.
+			all, nap, wait := times(ours)
+			if !near(nap, all) || !near(wait, all) {
+				t.Errorf("%s: in %.2f s one goroutine napped for %.2f s, the other waited for %.2f s", url, all, nap, wait)
+			}
+			if _, nap, wait = times(theirs); !near(nap, wait) {
+				t.Errorf("%s: fgprof says %.2f s of napping, %.2f s of waiting", url, nap, wait)
 			}
 		}
 	})
