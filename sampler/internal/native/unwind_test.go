@@ -81,7 +81,11 @@ func TestAssembly(t *testing.T) {
 				total += n
 			}
 			t.Logf("%d of %d samples have their callers; %+v", whole, total, stats)
-			if lost := total - whole; lost > 1+total/100 || whole == 0 {
+			allowed := 1 + total/100
+			if raceEnabled {
+				allowed = total / 2 // the race detector is C, which keeps no frame pointer either
+			}
+			if lost := total - whole; lost > allowed || whole == 0 {
 				t.Errorf("of %d samples only %d have their callers", total, whole)
 			}
 		})
