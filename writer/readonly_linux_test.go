@@ -1,0 +1,22 @@
+package writer
+
+import (
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// readOnly is a file system that can be read only when the file is made.
+func readOnly(t *testing.T, path string) string {
+	dir := filepath.Dir(path)
+	if err := syscall.Mount("gotach-test", dir, "tmpfs", syscall.MS_RDONLY, "size=4k"); err != nil {
+		return notPermitted
+	}
+	defer syscall.Unmount(dir, 0)
+	w, err := Create(path, Options{})
+	if err == nil {
+		w.Close()
+		t.Fatal("no error")
+	}
+	return "no session: " + kindOf(err)
+}
