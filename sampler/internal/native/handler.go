@@ -69,10 +69,9 @@ func handle(info, ctx uintptr) uintptr {
 // handler: a signal for each tick, the thread's registers saved and restored for
 // it, and the timer set again cost more than the look at a small program does.
 //
-// All signals are blocked meanwhile but those that are sent to each thread in turn
-// by a sender who waits for all: the C libraries' and Go's own for setuid and
-// the like (32 to 34), and SIGQUIT, which Go passes on from thread to thread when
-// it is to dump core.
+// Other signals come through meanwhile, as in any system call: somebody may mean
+// this very thread, or wait until every thread has had its own, as setuid does.
+// SIGPROF waits: Go would walk this stack, on which there is nothing of the program's.
 //
 //go:nosplit
 //go:norace
@@ -80,8 +79,8 @@ func handle(info, ctx uintptr) uintptr {
 func stay(base, _, _, _ uintptr) uintptr {
 	s := at(base)
 	storeRelease(uintptr(unsafe.Pointer(&s.staying)), 1)
-	s.mask = 7<<(32-1) | 1<<(unix.SIGQUIT-1)
-	rawSyscall(unix.SYS_RT_SIGPROCMASK, unix.SIG_UNBLOCK, uintptr(unsafe.Pointer(&s.mask)), 0, 8, 0, 0)
+	s.mask = 1<<(s.signal-1) | 1<<(unix.SIGPROF-1)
+	rawSyscall(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&s.mask)), 0, 8, 0, 0)
 	due := true
 	for loadAcquire(uintptr(unsafe.Pointer(&s.leave))) == 0 {
 		if due {

@@ -66,7 +66,7 @@ func TestBuilds(t *testing.T) {
 // TestPrograms samples programs that do what could get in the way.
 func TestPrograms(t *testing.T) {
 	bin := build(t, "prog")
-	for _, mode := range []string{"locked", "maxprocs", "setuid", "notify", "signals", "preempt", "exec", "profilers", "leaks"} {
+	for _, mode := range []string{"locked", "maxprocs", "setuid", "thread", "notify", "signals", "preempt", "exec", "profilers", "leaks"} {
 		t.Run(mode, func(t *testing.T) { run(t, bin, mode) })
 	}
 }

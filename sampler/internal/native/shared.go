@@ -98,7 +98,7 @@ type shared struct {
 	info     [16]uint64 // siginfo for rt_tgsigqueueinfo
 	timespec [2]uint64
 	until    [2]uint64 // timespec of the next tick
-	mask     uint64    // signals
+	mask     uint64    // signals that are blocked until then
 	scratch  [scratchWords]uint64
 
 	// The drain's.

@@ -245,6 +245,26 @@ var modes = map[string]func(){
 			}
 		})
 	},
+	"thread": func() { // a signal for the thread that ticks
+		c := make(chan os.Signal, 1)
+		signal.Notify(c, syscall.SIGTERM)
+		sampled(1000, func() {
+			timers, err := os.ReadFile("/proc/self/timers")
+			_, at, ok := strings.Cut(string(timers), "notify: signal/tid.")
+			tid, _ := strconv.Atoi(strings.Fields(at + " 0")[0])
+			if err != nil || !ok {
+				fail("no timer: %v", err)
+			}
+			for range 50 {
+				if err := unix.Tgkill(os.Getpid(), tid, unix.SIGTERM); err != nil {
+					fail("tgkill: %v", err)
+				}
+				<-c
+			}
+			for end := time.Now().Add(100 * time.Millisecond); time.Now().Before(end); {
+			}
+		})
+	},
 	"notify": func() {
 		c := make(chan os.Signal, 1000)
 		signal.Notify(c)
