@@ -125,11 +125,11 @@ func mix(x uint64) uint64 {
 
 // A life is a program that is killed.
 type life struct {
-	source, compression, sync string
-	goroutines                int
-	stopAfter                 time.Duration // when it calls Stop; 0: never
-	until                     string        // the moment after which it is killed
-	delay                     time.Duration // how long after that
+	source, compression, sync, rotate string
+	goroutines                        int
+	stopAfter                         time.Duration // when it calls Stop; 0: never
+	until                             string        // the moment after which it is killed
+	delay                             time.Duration // how long after that
 }
 
 // The moments.
@@ -138,6 +138,7 @@ const (
 	untilStart = "start"
 	untilFlush = "flush" // the first
 	untilStop  = "stop"
+	untilNext  = "next" // file
 )
 
 func lives() *rapid.Generator[*life] {
@@ -147,17 +148,20 @@ func lives() *rapid.Generator[*life] {
 			compression: rapid.SampledFrom([]string{"zstd", "zstd", "none"}).Draw(t, "compression"),
 			sync:        rapid.SampledFrom([]string{"", "", "", "20ms"}).Draw(t, "sync"),
 			goroutines:  rapid.SampledFrom([]int{1, 10, 60}).Draw(t, "goroutines"),
-			until:       rapid.SampledFrom([]string{untilExec, untilStart, untilStart, untilFlush, untilFlush, untilStop, untilStop}).Draw(t, "until"),
+			until:       rapid.SampledFrom([]string{untilExec, untilStart, untilStart, untilFlush, untilFlush, untilStop, untilStop, untilNext}).Draw(t, "until"),
 		}
 		most := rapid.SampledFrom(map[string][]time.Duration{
 			untilExec:  {40 * time.Millisecond},
 			untilStart: {5 * time.Millisecond, 150 * time.Millisecond, 500 * time.Millisecond},
 			untilFlush: {300 * time.Microsecond, 5 * time.Millisecond},
 			untilStop:  {3 * time.Millisecond, 40 * time.Millisecond},
+			untilNext:  {3 * time.Millisecond, 30 * time.Millisecond},
 		}[l.until]).Draw(t, "at most")
 		switch l.until {
 		case untilFlush:
 			l.goroutines, l.source = 60, "auto"
+		case untilNext:
+			l.goroutines, l.source, l.compression, l.rotate = 60, "auto", "none", "1MB"
 		case untilStop:
 			l.stopAfter = time.Millisecond + time.Duration(mix(rapid.Uint64().Draw(t, "stop after"))%uint64(200*time.Millisecond))
 		}
@@ -251,13 +255,21 @@ func TestKilled(t *testing.T) {
 	} else if testing.Short() {
 		kills = 10
 	}
-	dir := t.TempDir()
+	dir, memory := t.TempDir(), t.TempDir()
+	if m, err := os.MkdirTemp("/dev/shm", "gotach-"); err == nil {
+		memory = m
+		defer os.RemoveAll(m)
+	}
 	seen := map[string]int{}
 	var ages []time.Duration
 	seed, gen := int(time.Now().UnixNano()>>10), lives()
 	for n := range kills {
 		l := gen.Example(seed + n)
 		path := filepath.Join(dir, fmt.Sprintf("%d.tach", n))
+		if l.rotate != "" {
+			// A new file waits for the disk, and so do the samples that are not in one.
+			path = filepath.Join(memory, filepath.Base(path))
+		}
 		state, age, err := l.kill(path)
 		if err != nil {
 			t.Fatalf("kill %d, %+v: %v", n, *l, err)
@@ -272,8 +284,10 @@ func TestKilled(t *testing.T) {
 				}
 			}
 		}
-		os.Remove(path)
-		os.Remove(path + ".diary")
+		list, _ := filepath.Glob(filepath.Join(filepath.Dir(path), fmt.Sprintf("%d.*", n)))
+		for _, f := range list {
+			os.Remove(f)
+		}
 	}
 	t.Logf("%d kills: %v", kills, seen)
 	if slices.Sort(ages); len(ages) > 0 {
@@ -292,7 +306,7 @@ func (l *life) kill(path string) (state string, age time.Duration, err error) {
 	defer unix.Munmap(d)
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), fmt.Sprintf("GOTACH_TEST_KILLED=%s.diary|%d|%v", path, l.goroutines, l.stopAfter),
-		"PROFILE_OUT="+path, "PROFILE_SOURCE="+l.source, "PROFILE_COMPRESSION="+l.compression, "PROFILE_SYNC="+l.sync, "GOCOVERDIR="+filepath.Dir(path))
+		"PROFILE_OUT="+path, "PROFILE_SOURCE="+l.source, "PROFILE_COMPRESSION="+l.compression, "PROFILE_SYNC="+l.sync, "PROFILE_ROTATE="+l.rotate, "GOCOVERDIR="+filepath.Dir(path))
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	if err := cmd.Start(); err != nil {
@@ -315,20 +329,36 @@ func (l *life) kill(path string) (state string, age time.Duration, err error) {
 		return "", 0, errors.New("the moment never came")
 	}
 
-	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) && d.word(started) == 0 {
+	files := []string{path}
+	if l.rotate != "" {
+		files = files[:0]
+		for n := 1; n == 1 || len(files) == n-1; n++ {
+			name := strings.TrimSuffix(path, ".tach") + fmt.Sprintf(".%d.tach", n)
+			if _, err := os.Stat(name); err == nil {
+				files = append(files, name)
+			}
+		}
+	}
+	if _, err := os.Stat(path); l.rotate == "" && errors.Is(err, os.ErrNotExist) && d.word(started) == 0 {
 		return "before the file", 0, nil
 	}
-	if _, err := d.check(path); err != nil {
+	if _, err := d.check(files); err != nil {
 		return "", 0, fmt.Errorf("as it is left: %w", err)
 	}
-	res, err := recovery.Finish(path)
-	if err != nil {
-		return "", 0, err
+	var res recovery.Result
+	for _, f := range files {
+		one, err := recovery.Finish(f)
+		if err != nil {
+			return "", 0, err
+		}
+		if _, err := os.Stat(f + ".journal"); !errors.Is(err, os.ErrNotExist) {
+			return "", 0, fmt.Errorf("the journal is still there: %v", err)
+		}
+		res.Finished = one.Finished
+		res.Samples += one.Samples
+		res.Restored += one.Restored
 	}
-	if _, err := os.Stat(path + ".journal"); !errors.Is(err, os.ErrNotExist) {
-		return "", 0, fmt.Errorf("the journal is still there: %v", err)
-	}
-	last, err := d.check(path)
+	last, err := d.check(files)
 	if err != nil {
 		return "", 0, fmt.Errorf("recovered: %w", err)
 	}
@@ -344,6 +374,8 @@ func (l *life) kill(path string) (state string, age time.Duration, err error) {
 		state = "in Stop, after the header"
 	case d.word(stopping) > 0:
 		state = "in Stop"
+	case l.rotate != "":
+		state = fmt.Sprintf("sampled, in file %d", len(files))
 	case res.Restored < res.Samples:
 		state = "sampled, some in the file"
 	default:
@@ -374,6 +406,10 @@ func (l *life) await(d diary, path string) bool {
 			if d.word(stopping) > 0 {
 				return true
 			}
+		case untilNext:
+			if _, err := os.Stat(strings.TrimSuffix(path, ".tach") + ".2.tach"); err == nil {
+				return true
+			}
 		case untilFlush:
 			if fi, err := os.Stat(path); err == nil && fi.Size() > tachyon.HeaderSize {
 				return true
@@ -400,54 +436,53 @@ func (d diary) ran(from, to uint64) (sum time.Duration) {
 	return sum
 }
 
-// check compares a file with the diary and returns when its last sample was.
-func (d diary) check(path string) (last uint64, err error) {
-	r, err := reader.Open(path)
-	if err != nil {
-		return 0, err
-	}
-	defer r.Close()
-	n := r.Header().Samples
-	if n < d.word(done) || n > d.word(begun) {
-		return 0, fmt.Errorf("%d samples, %d to %d were handed over", n, d.word(done), d.word(begun))
-	}
-	if present, err := r.VerifyChecksum(); err != nil || !present {
-		return 0, fmt.Errorf("a checksum: %v; %w", present, err)
-	}
-	m, err := r.Metadata()
-	if err != nil {
-		return 0, err
-	}
-	if n > 0 && m.Session == nil || m.Session != nil && m.Session.Program != programName() {
-		return 0, fmt.Errorf("the session is %+v", m.Session)
-	}
+// check compares a session's files with the diary and returns when their last
+// sample was.
+func (d diary) check(files []string) (last uint64, err error) {
 	type thread struct{ id, interpreter uint64 }
-	want := map[thread][]uint64{}
-	for i := range n {
-		e := d.sample(i)
-		k := thread{e.word(0), e.word(1)}
-		want[k] = append(want[k], e.word(2))
-	}
-	frames := make([]uint64, len(r.Frames()))
-	for id := range frames {
-		frames[id] = hashFrame(&r.Frames()[id])
-	}
-	for s, err := range r.Samples() {
+	got := map[thread][]uint64{}
+	n := uint64(0)
+	for _, path := range files {
+		r, err := reader.Open(path)
 		if err != nil {
 			return 0, err
 		}
-		k := thread{s.Thread, uint64(s.Interpreter)}
-		h := hashSample(s, func(id uint32) uint64 { return frames[id] })
-		if len(want[k]) == 0 || want[k][0] != h {
-			return 0, fmt.Errorf("%+v is not the sample that was handed over, of which %d are to come", *s, len(want[k]))
+		defer r.Close()
+		h := r.Header()
+		if present, err := r.VerifyChecksum(); err != nil || !present {
+			return 0, fmt.Errorf("a checksum: %v; %w", present, err)
 		}
-		want[k] = want[k][1:]
-		last = max(last, s.Time-d.word(epoch))
-	}
-	for k, rest := range want {
-		if len(rest) > 0 {
-			return 0, fmt.Errorf("%d samples of goroutine %d are missing", len(rest), k.id)
+		m, err := r.Metadata()
+		if err != nil {
+			return 0, err
 		}
+		if h.Samples > 0 && m.Session == nil || m.Session != nil && m.Session.Program != programName() {
+			return 0, fmt.Errorf("the session is %+v", m.Session)
+		}
+		frames := make([]uint64, len(r.Frames()))
+		for id := range frames {
+			frames[id] = hashFrame(&r.Frames()[id])
+		}
+		for s, err := range r.Samples() {
+			if err != nil {
+				return 0, err
+			}
+			k := thread{s.Thread, uint64(s.Interpreter)}
+			got[k] = append(got[k], hashSample(s, func(id uint32) uint64 { return frames[id] }))
+			last = max(last, s.Time-d.word(epoch))
+		}
+		n += h.Samples
 	}
-	return last, nil
+	if n < d.word(done) || n > d.word(begun) {
+		return 0, fmt.Errorf("%d samples, %d to %d were handed over", n, d.word(done), d.word(begun))
+	}
+	for i := range n {
+		e := d.sample(i)
+		k := thread{e.word(0), e.word(1)}
+		if len(got[k]) == 0 || got[k][0] != e.word(2) {
+			return 0, fmt.Errorf("sample %d, of goroutine %d, is missing or another one; it has %d more", i, k.id, len(got[k]))
+		}
+		got[k] = got[k][1:]
+	}
+	return last, nil // n are there and n were compared: no more are
 }
