@@ -24,7 +24,7 @@ func TestLostSignalIsAnswered(t *testing.T) {
 	for name, come := range map[string]func(s *shared, ctx uintptr) uintptr{
 		"its own":       func(s *shared, ctx uintptr) uintptr { return onInterrupt(s.base(), 7<<16|1, ctx, 0) },
 		"an earlier":    func(s *shared, ctx uintptr) uintptr { return onInterrupt(s.base(), 6<<16|1, ctx, 0) },
-		"another P's":   func(s *shared, ctx uintptr) uintptr { return onInterrupt(s.base(), 9<<16|0, ctx, 0) },
+		"another P's":   func(s *shared, ctx uintptr) uintptr { return onInterrupt(s.base(), 9<<16, ctx, 0) },
 		"the runtime's": func(s *shared, ctx uintptr) uintptr { return onOther(s.base(), ctx, 0, 0) },
 	} {
 		for _, asked := range []bool{false, true} {
