@@ -1,0 +1,7 @@
+//go:build race
+
+package profiler
+
+// slowed is whether the race detector makes everything ten times as slow, so that
+// times mean nothing.
+const slowed = true
