@@ -171,6 +171,8 @@ func lives() *rapid.Generator[*life] {
 	})
 }
 
+func init() { programs["GOTACH_TEST_KILLED"] = runKilled }
+
 // runKilled is the program. What it is to do is in the environment.
 func runKilled() {
 	fail := func(err error) {

@@ -15,13 +15,15 @@ import (
 	"github.com/gotach/profiler/reader"
 )
 
+// programs are what the test binary can be instead, by the variable that asks for it.
+var programs = map[string]func(){}
+
 func TestMain(m *testing.M) {
-	if os.Getenv("GOTACH_TEST_KILLED") != "" {
-		runKilled()
-	}
-	if os.Getenv("GOTACH_TEST_SOAK") != "" {
-		runSoak()
-		return
+	for variable, run := range programs {
+		if os.Getenv(variable) != "" {
+			run()
+			return
+		}
 	}
 	if child := os.Getenv("GOTACH_TEST_CHILD"); child != "" {
 		runChild(child)

@@ -27,6 +27,8 @@ type soaked struct {
 	Files      []string
 }
 
+func init() { programs["GOTACH_TEST_SOAK"] = runSoak }
+
 // runSoak is a program that starts a million goroutines a minute and makes garbage.
 func runSoak() {
 	d, err := time.ParseDuration(os.Getenv("GOTACH_TEST_SOAK"))
