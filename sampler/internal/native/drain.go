@@ -39,7 +39,7 @@ type drain struct {
 // goroutine is what the drain knows of the goroutine at a roster index.
 type goroutine struct {
 	id      uint64
-	parked  *stack // as it was seen last when it did not run
+	parked  *stack // what it did when it last had its turn to be visited
 	last    time.Duration
 	status  tachyon.Status // of parked
 	ran     bool           // the last sample was a running one
@@ -157,9 +157,10 @@ func (d *drain) stack(r record) {
 		return
 	}
 	s := d.stacks.find(r)
+	inTurn := r[headIndex] != ^uint64(0)
 	if !s.valid {
 		d.torn++
-		if r.status() != gRunning {
+		if inTurn && r.status() != gRunning {
 			g.parked = s
 		}
 		return
@@ -186,13 +187,16 @@ func (d *drain) stack(r record) {
 		status |= tachyon.MainThread
 	}
 	// All that have a P are seen at each tick, the others in turns. What time went
-	// by since the goroutine was last seen waiting, up to the tick before this one,
-	// it did not run: it did what it was last seen to do.
+	// by since the goroutine was last seen, up to the tick before this one, it did
+	// not run: it did what it did when it last had its turn. What it was seen to do just
+	// after it ran is no witness for that. It was seen because it had run, and
+	// so short waits, after which it runs again, would stand for long ones.
 	if before := d.time(r[headBefore]); r.flags()&flagTaken != 0 && g.seen && !g.ran && g.parked != nil && g.parked.valid && g.last < before {
 		d.emit(g, g.parked, g.status, before)
 	}
 	d.emit(g, s, status, t)
-	if g.ran = r.status() == gRunning; !g.ran {
+	g.ran = r.status() == gRunning
+	if !g.ran && (inTurn || g.parked == nil) {
 		g.parked, g.status = s, status
 	}
 }

@@ -54,13 +54,14 @@ func reading(d time.Duration) {
 	r.Read(make([]byte, 1))
 }
 
-// waiter waits in one way and another, in some more than in others.
+// waiter waits in one way and another, in some more than in others, for at most
+// so long each time.
 //
 //go:noinline
-func waiter(seed uint64, until time.Time) {
+func waiter(seed uint64, most time.Duration, until time.Time) {
 	random := rand.New(rand.NewPCG(seed, 1))
 	for time.Now().Before(until) {
-		d := time.Duration(random.IntN(20_000)) * time.Microsecond
+		d := time.Duration(random.Int64N(int64(most)))
 		switch n := random.IntN(100); {
 		case n < 40:
 			napping(d)
@@ -79,14 +80,24 @@ func waiter(seed uint64, until time.Time) {
 // TestAgreesWithFgprof compares where time goes that is spent waiting with what
 // fgprof says of the same run, at the rate that it recommends.
 func TestAgreesWithFgprof(t *testing.T) {
+	t.Run("few", func(t *testing.T) { agreesWithFgprof(t, 40, 20*time.Millisecond) })
+	// Many more take turns, and the runtime keeps even more that have ended.
+	t.Run("crowd", func(t *testing.T) {
+		park(30_000)()
+		defer park(3000)()
+		agreesWithFgprof(t, 400, 100*time.Millisecond)
+	})
+}
+
+func agreesWithFgprof(t *testing.T, waiters int, most time.Duration) {
 	var buf bytes.Buffer
 	r, stats := session(t, source.Config{Budget: 1, WaitFrames: true}, func() {
 		stop := fgprof.Start(&buf, fgprof.FormatPprof)
 		until := time.Now().Add(10 * time.Second)
 		var all sync.WaitGroup
-		for i := range 40 {
+		for i := range waiters {
 			all.Add(1)
-			go func() { defer all.Done(); waiter(uint64(i), until) }()
+			go func() { defer all.Done(); waiter(uint64(i), most, until) }()
 		}
 		all.Wait()
 		if err := stop(); err != nil {
@@ -105,7 +116,7 @@ func TestAgreesWithFgprof(t *testing.T) {
 		got.add(names(s.stack), float64(s.weight))
 	}
 	t.Logf("%d samples beside %.0f; %+v", len(r.samples), want.all, stats)
-	if want.all < 40*200 {
+	if want.all < float64(waiters)*200 {
 		t.Errorf("fgprof has only %.0f samples", want.all)
 	}
 	compared := 0

@@ -167,7 +167,9 @@ func (r *roster) unsee() {
 		entry := r.s.entry(i)
 		store64(entry+entryGoid*8, 0)
 		store64(entry+entrySince*8, 0)
+		store64(entry+entryNext*8, 0)
 	}
+	r.s.live, r.s.cursor, r.s.met, r.s.probe = 0, 0, 0, 0
 }
 
 func (r *roster) free() {

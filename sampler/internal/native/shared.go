@@ -69,7 +69,10 @@ type shared struct {
 	now      uint64 // time of this tick
 	before   uint64 // time of the tick before
 	random   uint64
-	cursor   uint64 // next roster entry to visit
+	live     uint64 // entries in the ring of those that are visited
+	cursor   uint64 // the entry of the ring that was visited last
+	met      uint64 // entries of the roster that have been looked at, from the first
+	probe    uint64 // next entry to look at again
 	fraction uint64 // of a visit, left over
 	ticks    uint64
 	dropped  uint64 // samples without room
@@ -191,6 +194,7 @@ const (
 	entryG    = iota
 	entryGoid // 0: dead or never seen
 	entrySince
+	entryNext // in the ring, index + 1; 0: not in it | visits that found it dead <<32
 )
 
 // state is what the handler works on, nil between sessions. inHandler counts

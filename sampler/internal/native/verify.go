@@ -114,13 +114,13 @@ func (n *Source) verify(l *layout) error {
 	n.budget = &budget{quota: 64 << 16}
 	first := n.begin(uint64(time.Millisecond))
 	n.s.visitLimit = ^uint64(0)
-	n.s.cursor = uint64(d.roster.index[uint64(w.waitG)])
+	// It is the first to be looked at.
+	n.s.met, n.s.probe = n.s.goroutines, uint64(d.roster.index[uint64(w.waitG)])
 	if err := n.ticker.arm(first); err != nil {
 		return err
 	}
 	for end := time.Now().Add(2 * time.Second); ; {
 		time.Sleep(2 * time.Millisecond)
-		n.s.cursor = uint64(d.roster.index[uint64(w.waitG)])
 		d.pass()
 		if check.waited && check.saw {
 			break

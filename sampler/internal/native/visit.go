@@ -20,42 +20,125 @@ import "unsafe"
 //     not known (the runtime gave it away), the walk is done a second time and
 //     has to find the same.
 
-// visitSome visits as many roster entries as the budget allows a tick, in turns.
+// Goroutines take turns in a ring, which the entries of the roster form by their
+// entryNext. Only those that live are in it: the runtime keeps the g of each that
+// ended, so a program that once had a hundred thousand has as many entries ever after.
+const (
+	// fewLooks is how many entries outside of the ring are looked at in each tick
+	// in any case, for a goroutine that is new there. It is no more than a load.
+	fewLooks = 64
+
+	// keepDead is how many visits an entry stays in the ring whose goroutine has
+	// ended: the runtime uses the latest ones first again.
+	keepDead = 8
+)
+
+// visitSome visits as many goroutines as the budget allows a tick: those that are new,
+// which may take half of the visits, and others in turns.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
 func visitSome(s *shared) {
-	total := loadAcquire(uintptr(unsafe.Pointer(&s.goroutines)))
 	s.fraction += load64(uintptr(unsafe.Pointer(&s.quota)))
 	n := s.fraction >> 16
 	s.fraction &= 0xffff
-	if n >= total {
-		n = total
-		s.fraction = 0
-	}
 	if n == 0 {
 		return
 	}
 	start := cycles()
-	now := start
-	for i := uint64(1); i <= n; i++ {
-		if s.cursor >= total {
-			s.cursor = 0
-		}
-		entry := s.entry(s.cursor)
-		if callVisit(s.base(), uintptr(load64(entry+entryG*8)), entry, uintptr(s.cursor)) == 0 {
+	turns := s.live
+	n -= join(s, n)
+	for visited := uint64(0); turns > 0 && visited < n; turns-- {
+		last := s.entry(s.cursor)
+		next := load64(last + entryNext*8)
+		index := next&0xffffffff - 1
+		entry := s.entry(index)
+		g := uintptr(load64(entry + entryG*8))
+		lives := alive(load32(g + s.off.gStatus))
+		if callVisit(s.base(), g, entry, uintptr(index)) == 0 {
 			break // no room: it is the first of the next tick
 		}
-		s.cursor++
-		s.visits++
-		if i&31 == 0 {
-			if now = cycles(); now-start > s.visitLimit {
-				break
+		after := load64(entry + entryNext*8)
+		switch {
+		case lives:
+			store64(entry+entryNext*8, after&0xffffffff)
+			visited++
+		case after>>32 < keepDead:
+			store64(entry+entryNext*8, after+1<<32)
+		default:
+			store64(entry+entryNext*8, 0)
+			if s.live--; s.live > 0 {
+				store64(last+entryNext*8, next>>32<<32|after&0xffffffff)
 			}
+			continue
+		}
+		s.cursor = index
+		s.visits++
+		if turns&31 == 0 && cycles()-start > s.visitLimit {
+			break
 		}
 	}
 	s.visiting += cycles() - start
+}
+
+// join looks at entries of the roster that are not in the ring, the new ones first.
+// Those that live are visited and join it, as the last in turn. It returns how
+// many they are, at most half of n.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func join(s *shared, n uint64) (joined uint64) {
+	total := loadAcquire(uintptr(unsafe.Pointer(&s.goroutines)))
+	for looks := min(n+fewLooks, total); looks > 0 && joined < (n+1)/2; looks-- {
+		index := s.met
+		if index >= total {
+			if s.probe >= total {
+				s.probe = 0
+			}
+			index = s.probe
+		}
+		entry := s.entry(index)
+		if load64(entry+entryNext*8) == 0 {
+			g := uintptr(load64(entry + entryG*8))
+			if alive(load32(g + s.off.gStatus)) {
+				if callVisit(s.base(), g, entry, uintptr(index)) == 0 {
+					return joined
+				}
+				next := index + 1
+				if s.live > 0 {
+					last := s.entry(s.cursor)
+					next = load64(last+entryNext*8) & 0xffffffff
+					store64(last+entryNext*8, load64(last+entryNext*8)>>32<<32|(index+1))
+				}
+				store64(entry+entryNext*8, next)
+				s.live++
+				s.cursor = index
+				joined++
+			}
+		}
+		if index == s.met {
+			s.met++
+		} else {
+			s.probe++
+		}
+	}
+	s.visits += joined
+	return joined
+}
+
+// alive reports whether a status is that of a goroutine that has not ended.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func alive(status uint32) bool {
+	switch status &^ gScan {
+	case gRunnable, gRunning, gSyscall, gWaiting, gPreempted, gLeaked:
+		return true
+	}
+	return false
 }
 
 // visit records one goroutine that does not run. entry is its place in the
