@@ -69,8 +69,9 @@
 // neither process_vm_readv nor seccomp and delivers signals between the blocks of code
 // that it translates. So what cannot run there are the programs of testdata: other ways
 // of building, cgo, foreign handlers, refused system calls, exec, other profilers
-// (TestBuilds, TestPrograms, TestFallsBack, TestCgo), and comparisons with the CPU clock
-// and with programs that tick (TestAgreesWithPprof, TestNoLockstep).
+// (TestBuilds, TestPrograms, TestFallsBack, TestCgo), and comparisons with the CPU clock,
+// with programs that tick, and with fgprof in a crowd, where it does not keep its rate
+// (TestAgreesWithPprof, TestNoLockstep, TestAgreesWithFgprof/crowd).
 //
 // # What it leaves to others
 //
