@@ -186,17 +186,22 @@ func (d *drain) stack(r record) {
 	if g.system == mainGoroutine {
 		status |= tachyon.MainThread
 	}
-	// All that have a P are seen at each tick, the others in turns. What time went
-	// by since the goroutine was last seen, up to the tick before this one, it did
-	// not run: it did what it did when it last had its turn. What it was seen to do just
-	// after it ran is no witness for that. It was seen because it had run, and
-	// so short waits, after which it runs again, would stand for long ones.
-	if before := d.time(r[headBefore]); r.flags()&flagTaken != 0 && g.seen && !g.ran && g.parked != nil && g.parked.valid && g.last < before {
+	// All that have a P are seen at each tick, the others in turns. What a goroutine
+	// is seen to do just after it ran is no more than news that it no longer does:
+	// it is seen there because it ran, so the wait that follows work would
+	// stand for all of its waits.
+	known := g.parked != nil && g.parked.valid
+	if !inTurn && known && r.status() != gRunning {
+		g.ran = false
+		return
+	}
+	// What time went by since it was last seen, up to the tick before this one, it did
+	// not run: it did what it did when it last had its turn.
+	if before := d.time(r[headBefore]); r.flags()&flagTaken != 0 && g.seen && !g.ran && known && g.last < before {
 		d.emit(g, g.parked, g.status, before)
 	}
 	d.emit(g, s, status, t)
-	g.ran = r.status() == gRunning
-	if !g.ran && (inTurn || g.parked == nil) {
+	if g.ran = r.status() == gRunning; !g.ran {
 		g.parked, g.status = s, status
 	}
 }

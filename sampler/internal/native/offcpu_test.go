@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -135,5 +136,52 @@ func agreesWithFgprof(t *testing.T, waiters int, most time.Duration) {
 	}
 	if compared != 5 {
 		t.Errorf("%d of 5 ways to wait were compared", compared)
+	}
+}
+
+// worker takes a long rest, works, and takes a short one. It adds up its rests.
+//
+//go:noinline
+func worker(long, short *atomic.Int64, until time.Time) {
+	for now := time.Now(); now.Before(until); now = time.Now() {
+		napping(40 * time.Millisecond)
+		long.Add(int64(time.Since(now)))
+		duty(1500 * time.Microsecond)
+		now = time.Now()
+		shortly(2 * time.Millisecond)
+		short.Add(int64(time.Since(now)))
+	}
+}
+
+//go:noinline
+func shortly(d time.Duration) { time.Sleep(d) }
+
+// TestShortWaits has goroutines whose turn seldom comes, and which are seen to work each
+// time that they do: the short rest that always follows must not stand for the
+// long one.
+func TestShortWaits(t *testing.T) {
+	defer park(3000)()
+	var long, short atomic.Int64
+	r, stats := session(t, source.Config{Budget: 1}, func() {
+		until := time.Now().Add(6 * time.Second)
+		var all sync.WaitGroup
+		for range 10 {
+			all.Add(1)
+			go func() { defer all.Done(); worker(&long, &short, until) }()
+		}
+		all.Wait()
+	})
+	got := newShares(".worker")
+	for _, s := range r.samples {
+		if s.time > time.Second { // until then not all had a turn
+			got.add(names(s.stack), float64(s.weight))
+		}
+	}
+	name := func(f string) float64 { return got.cum["github.com/gotach/profiler/sampler/internal/native."+f] }
+	g := name("shortly") / (name("shortly") + name("napping"))
+	w := float64(short.Load()) / float64(short.Load()+long.Load())
+	t.Logf("%.1f %% of the rest is short, is %.1f %%; %+v", 100*g, 100*w, stats)
+	if math.Abs(g-w) > 0.05 {
+		t.Errorf("%.1f %% of the rest is said to be short, is %.1f %%", 100*g, 100*w)
 	}
 }
