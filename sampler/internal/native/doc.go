@@ -55,6 +55,8 @@
 // lists how that shows). At each stack: that all PCs are in functions and the last is
 // where stacks begin. What fails is counted as torn and dropped.
 //
+// With -race a quarter of the walks can fail so: the race detector's own code is C.
+//
 // # What falls back
 //
 // Start returns an error, and the portable source takes over, for another Go

@@ -141,11 +141,11 @@ func (n *Source) verify(l *layout) error {
 		case check.err != nil:
 			return check.err
 		case !check.waited:
-			return errors.New("a waiting goroutine was not found")
+			return fmt.Errorf("a waiting goroutine was not found in %d ticks, %d visits", s.ticks, s.visits)
 		case s.answered == 0:
 			return errors.New("signals to running goroutines do not arrive")
 		}
-		return errors.New("a running goroutine's stack was not found")
+		return fmt.Errorf("a running goroutine's stack was not found in %d ticks, %d signals, %d answers", n.s.ticks, n.s.sent, n.s.answered)
 	}
 	// No tick may be under way while the source is made ready to sample.
 	n.ticker.leave()
@@ -208,8 +208,10 @@ func (w *witness) runHere() {
 	w.runIn, _ = functions()
 	w.up <- struct{}{}
 	for n := 0; !w.ran.Load(); n++ {
-		if n%100000 == 0 {
-			runtime.Gosched() // with one P the others need their turn
+		// With one P the others need their turn. But where threads of C keep calling
+		// into Go it takes long to get another, so one lasts for some ticks.
+		if n%10_000_000 == 0 {
+			runtime.Gosched()
 		}
 	}
 }
