@@ -82,7 +82,9 @@ func TestAssembly(t *testing.T) {
 				total += n
 			}
 			t.Logf("%d of %d samples have their callers; %+v", whole, total, stats)
-			allowed := 1 + total/100
+			// Not all: some of AES aligns SP in ways that the tables do not tell, and stacks are torn
+			// where a busy machine takes the core in between.
+			allowed := 1 + total/20
 			if raceEnabled {
 				allowed = total / 2 // the race detector is C, which keeps no frame pointer either
 			}
