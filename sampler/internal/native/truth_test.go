@@ -133,6 +133,9 @@ func duty(d time.Duration) {
 // TestNoLockstep samples programs that work for a part of each tick of their own
 // ticker, at rates that are multiples and fractions of it.
 func TestNoLockstep(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes half a minute")
+	}
 	for _, rate := range []int{100, 1000} {
 		for _, every := range []time.Duration{time.Millisecond, 10 * time.Millisecond} {
 			t.Run(fmt.Sprintf("%dHz/%v", rate, every), func(t *testing.T) { lockstep(t, rate, every) })
@@ -286,8 +289,10 @@ func (s *shares) add(stack []string, weight float64) {
 // a goroutine that assists the collector waits for the others' threads to stop; the
 // longer, the busier the machine.
 func TestAgreesWithPprof(t *testing.T) {
-	if raceEnabled {
-		t.Skip("the race detector's own code is C without frame pointers: what runs there is dropped here and counted by the reference")
+	if testing.Short() {
+		// With -race it would fail, too: the race detector's own code is C without frame pointers,
+		// and what runs there is dropped here and counted by the reference.
+		t.Skip("takes half a minute")
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	files := sourceFiles(t)
