@@ -290,9 +290,10 @@ func (s *shares) add(stack []string, weight float64) {
 // longer, the busier the machine.
 func TestAgreesWithPprof(t *testing.T) {
 	if testing.Short() {
-		// With -race it would fail, too: the race detector's own code is C without frame pointers,
-		// and what runs there is dropped here and counted by the reference.
 		t.Skip("takes half a minute")
+	}
+	if raceEnabled {
+		t.Skip("the race detector's own code is C without frame pointers: what runs there is dropped here and counted by the reference")
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	files := sourceFiles(t)
