@@ -6,24 +6,14 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/gotach/profiler/internal/peers"
 )
 
 // On a full disk the program goes on, one warning says why the profile ends,
 // and Stop returns it.
 func TestFullDisk(t *testing.T) {
-	t.Run("tmpfs", func(t *testing.T) {
-		dir := t.TempDir()
-		if err := syscall.Mount("gotach-test", dir, "tmpfs", 0, "size=4k"); err != nil {
-			// only root may; the other half of the test needs no rights
-			t.Skipf("cannot mount a small tmpfs: %v", err)
-		}
-		defer func() {
-			if err := syscall.Unmount(dir, 0); err != nil {
-				t.Error(err) // a session that still has its file open
-			}
-		}()
-		testFull(t, filepath.Join(dir, "x.tach"))
-	})
+	t.Run("tmpfs", func(t *testing.T) { testFull(t, filepath.Join(peers.Disk(t, "4k"), "x.tach")) })
 	t.Run("dev", func(t *testing.T) { testFull(t, "/dev/full") })
 }
 

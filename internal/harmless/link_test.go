@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gotach/profiler/internal/peers"
 )
 
 // The profiler starts in the tests as it does in any program that imports auto:
@@ -160,8 +162,7 @@ func toolchain(t *testing.T, work string) string {
 	return link
 }
 
-// gocmd returns what the go command prints. Where it fails for want of a network
-// the test is skipped, or fails if GOTACH_REQUIRE_PEERS=1, as in CI.
+// gocmd returns what the go command prints.
 func gocmd(t *testing.T, goroot, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(filepath.Join(goroot, "bin", "go"), args...)
@@ -172,8 +173,8 @@ func gocmd(t *testing.T, goroot, dir string, args ...string) string {
 	if err := cmd.Run(); err != nil {
 		said := stdout.String() + stderr.String()
 		for _, words := range offline {
-			if strings.Contains(said, words) && os.Getenv("GOTACH_REQUIRE_PEERS") != "1" {
-				t.Skipf("no module proxy: %s", strings.TrimSpace(said))
+			if strings.Contains(said, words) {
+				peers.Missing(t, "module proxy", strings.TrimSpace(said))
 			}
 		}
 		t.Fatalf("%s: %v\n%s", cmd, err, said)

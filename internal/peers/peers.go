@@ -1,5 +1,6 @@
-// Package peers finds the programs of other projects that tests compare gotach
-// with. A test that needs one asks here: where it is missing the test is
+// Package peers finds what tests need and not every machine has: the programs of
+// other projects that gotach is compared with, and the right to mount a disk that
+// is soon full. A test that needs one asks here: where it is missing the test is
 // skipped, and fails if GOTACH_REQUIRE_PEERS=1, as in CI.
 package peers
 
@@ -29,7 +30,7 @@ func Python315(t testing.TB) string {
 			return path
 		}
 	}
-	missing(t, "CPython 3.15", "internal/peers/python315.sh")
+	Missing(t, "CPython 3.15", "get it with internal/peers/python315.sh")
 	return ""
 }
 
@@ -38,16 +39,17 @@ func Command(t testing.TB, name, install string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil {
-		missing(t, name, install)
+		Missing(t, name, "get it with "+install)
 	}
 	return path
 }
 
-// missing ends the test.
-func missing(t testing.TB, what, install string) {
+// Missing ends a test that cannot run for want of what; why says more, or how one
+// gets it.
+func Missing(t testing.TB, what, why string) {
 	t.Helper()
 	if os.Getenv("GOTACH_REQUIRE_PEERS") == "1" {
-		t.Fatalf("%s is required here and missing; get it with: %s", what, install)
+		t.Fatalf("%s is required here and missing: %s", what, why)
 	}
-	t.Skipf("no %s here; get it with: %s", what, install)
+	t.Skipf("no %s here: %s", what, why)
 }

@@ -1,0 +1,23 @@
+package peers
+
+import (
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Disk returns an empty directory with no room for more than size, such as "512k".
+// At the test's end no file of it may be open.
+func Disk(t testing.TB, size string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := unix.Mount("gotach-test", dir, "tmpfs", 0, "size="+size); err != nil {
+		Missing(t, "tmpfs", "only root may mount one: "+err.Error())
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
