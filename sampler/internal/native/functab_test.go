@@ -37,7 +37,7 @@ func TestFuncTable(t *testing.T) {
 	m := &table.modules[0]
 	s := &shared{off: table.l.offsets, code: m.code()}
 	step := uintptr(64)
-	if testing.Short() || raceEnabled || os.Getenv("GOTACH_EMULATOR") != "" {
+	if testing.Short() || os.Getenv("GOTACH_EMULATOR") != "" {
 		step = 256
 	}
 	checked, inlined, sized := 0, 0, 0

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/felixge/fgprof"
-	"github.com/google/pprof/profile"
 
 	"github.com/gotach/profiler/sampler/internal/source"
 )
@@ -105,14 +104,7 @@ func agreesWithFgprof(t *testing.T, waiters int, most time.Duration) {
 			t.Fatal(err)
 		}
 	})
-	p, err := profile.ParseData(buf.Bytes())
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, want := newShares(".waiter"), newShares(".waiter")
-	for _, s := range p.Sample {
-		want.add(pprofNames(s), float64(s.Value[0]))
-	}
+	got, want := newShares(".waiter"), pprofShares(t, buf.Bytes(), ".waiter")
 	for _, s := range r.samples {
 		got.add(names(s.stack), float64(s.weight))
 	}

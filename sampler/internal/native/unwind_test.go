@@ -1,4 +1,7 @@
-//go:build linux && (amd64 || arm64)
+// The race detector's own code is C, which keeps no frame pointer either, and most
+// of what runs.
+
+//go:build !race && linux && (amd64 || arm64)
 
 package native
 
@@ -36,9 +39,6 @@ func repeat(until time.Time, f func()) {
 // TestAssembly samples assembly of the standard library, some of which keeps
 // other things than a frame pointer in its register: its callers are known.
 func TestAssembly(t *testing.T) {
-	if raceEnabled {
-		t.Skip("the race detector's own code is C, which keeps no frame pointer either, and most of what runs")
-	}
 	data := make([]byte, 1<<18)
 	rand.Read(data)
 	block, _ := aes.NewCipher(data[:16])

@@ -1,0 +1,69 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/pprof/profile"
+)
+
+// shares counts weights of functions, flat and cumulative, in stacks that have the function of.
+type shares struct {
+	of        string
+	flat, cum map[string]float64
+	all       float64
+}
+
+func newShares(of string) *shares { return &shares{of, map[string]float64{}, map[string]float64{}, 0} }
+
+func (s *shares) add(stack []string, weight float64) {
+	if !slices.ContainsFunc(stack, func(n string) bool { return strings.HasSuffix(n, s.of) }) {
+		return
+	}
+	if stack[0] == "runtime.asyncPreempt" {
+		// Where a thread comes back to a core and finds the runtime's signal and the
+		// profiler's, it seems to be called, but has not begun.
+		stack = stack[1:]
+	}
+	seen := map[string]bool{}
+	for i, name := range stack {
+		if at := strings.IndexByte(name, '['); at >= 0 {
+			name = name[:at] + "[...]" + name[strings.LastIndexByte(name, ']')+1:]
+		}
+		if i == 0 {
+			s.flat[name] += weight
+		}
+		if !seen[name] {
+			s.cum[name] += weight
+		}
+		seen[name] = true
+	}
+	s.all += weight
+}
+
+// pprofShares counts the first values of a profile in pprof's format.
+func pprofShares(t *testing.T, file []byte, of string) *shares {
+	t.Helper()
+	p, err := profile.ParseData(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newShares(of)
+	for _, sample := range p.Sample {
+		s.add(pprofNames(sample), float64(sample.Value[0]))
+	}
+	return s
+}
+
+// pprofNames returns the functions of a sample's stack, innermost first.
+func pprofNames(s *profile.Sample) (stack []string) {
+	for _, l := range s.Location {
+		for _, line := range l.Line {
+			stack = append(stack, line.Function.Name)
+		}
+	}
+	return stack
+}
