@@ -5,7 +5,6 @@ package native
 import (
 	"bytes"
 	"maps"
-	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -119,7 +118,7 @@ func agreesWithFgprof(t *testing.T, waiters int, most time.Duration) {
 			continue // the runtime's own are not shown above what waits
 		}
 		t.Logf("%6.2f %6.2f %s", 100*g, 100*w, name)
-		if math.Abs(g-w) > 0.02 {
+		if !near(g, w, 0.02) {
 			t.Errorf("share of %s: %.2f %%, fgprof says %.2f %%", name, 100*g, 100*w)
 		}
 		if strings.HasSuffix(name, "ing") {
@@ -173,7 +172,7 @@ func TestShortWaits(t *testing.T) {
 	g := name("shortly") / (name("shortly") + name("napping"))
 	w := float64(short.Load()) / float64(short.Load()+long.Load())
 	t.Logf("%.1f %% of the rest is short, is %.1f %%; %+v", 100*g, 100*w, stats)
-	if math.Abs(g-w) > 0.05 {
+	if !near(g, w, 0.05) {
 		t.Errorf("%.1f %% of the rest is said to be short, is %.1f %%", 100*g, 100*w)
 	}
 }

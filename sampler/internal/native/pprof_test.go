@@ -82,7 +82,7 @@ func TestAgreesWithPprof(t *testing.T) {
 			t.Logf("%s %6.2f %6.2f %s", kind, 100*g, 100*w, name)
 			// Where the kernel's timer is so slow that the reference has few samples, chance
 			// does more than 2 points.
-			if chance := 3.5 * math.Sqrt(w*(1-w)/want.all); math.Abs(g-w) > max(0.02, chance) {
+			if chance := 3.5 * math.Sqrt(w*(1-w)/want.all); !near(g, w, max(0.02, chance)) {
 				t.Errorf("%s share of %s: %.2f %%, runtime/pprof says %.2f %%", kind, name, 100*g, 100*w)
 			}
 		}

@@ -3,6 +3,7 @@
 package native
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -43,6 +44,10 @@ func (s *shares) add(stack []string, weight float64) {
 	}
 	s.all += weight
 }
+
+// near reports whether two shares are at most so far apart. None at all, which is
+// not a number, is near nothing.
+func near(a, b, most float64) bool { return math.Abs(a-b) <= most }
 
 // pprofShares counts the first values of a profile in pprof's format.
 func pprofShares(t *testing.T, file []byte, of string) *shares {

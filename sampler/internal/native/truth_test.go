@@ -4,7 +4,6 @@ package native
 
 import (
 	"fmt"
-	"math"
 	"runtime"
 	"slices"
 	"strings"
@@ -99,7 +98,7 @@ func TestKnownCPU(t *testing.T) {
 	for name, took := range truth {
 		got, want := share(r.samples, name, ".burn"), float64(took)/float64(all)
 		t.Logf("%s: %.2f %% of the CPU time, is %.2f %%", name, 100*got, 100*want)
-		if math.Abs(got-want) > allowed(stats) {
+		if !near(got, want, allowed(stats)) {
 			t.Errorf("%s: %.1f %% of the CPU time, should be %.1f %%", name, 100*got, 100*want)
 		}
 	}
@@ -164,7 +163,7 @@ func lockstep(t *testing.T, rate int, every time.Duration) {
 	}
 	got, want := float64(working)/float64(all), float64(worked.Load())/float64(total.Load())
 	t.Logf("%.2f %% of the time, is %.2f %%; %+v", 100*got, 100*want, stats)
-	if math.Abs(got-want) > allowed(stats) {
+	if !near(got, want, allowed(stats)) {
 		t.Errorf("works %.1f %% of the time, sampled %.1f %%", 100*want, 100*got)
 	}
 }
