@@ -9,8 +9,8 @@
 //
 // Each suite runs three times each way, in turns. What is compared is how the
 // test binary ends (exit code or signal) and every single test's verdict. The
-// profile must be there too, made by the native source. GOTACH_HARMLESS_LOGS
-// names a directory to keep the output in.
+// profile must be there too, made by the native source; where there is none, there
+// are no tests. GOTACH_HARMLESS_LOGS names a directory to keep the output in.
 //
 // The profiler gets in through `go test -overlay`, so that no file of the module
 // or of GOROOT is touched: see link_test.go.

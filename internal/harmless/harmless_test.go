@@ -1,10 +1,11 @@
+//go:build linux && (amd64 || arm64)
+
 package harmless
 
 import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +16,6 @@ const rounds = 3
 
 // Profiled or not, a suite ends the same, test by test.
 func TestSuites(t *testing.T) {
-	native(t)
 	when := always
 	switch v := os.Getenv("GOTACH_HARMLESS"); v {
 	case "":
@@ -45,7 +45,6 @@ func TestSuites(t *testing.T) {
 
 // A harness that sees no harm where there is some would be worth nothing.
 func TestHarmIsSeen(t *testing.T) {
-	native(t)
 	s := suite{module: "testdata/harmed", pkgs: []string{"."}, timeout: 2 * time.Second}
 	p := prepare(t, s)[0]
 	p.build(t)
@@ -74,14 +73,6 @@ func TestHarmIsSeen(t *testing.T) {
 	p.profiled = p.plain
 	if got := strings.Join(compare(t, s, p, 1), "\n"); !strings.Contains(got, "the profile: ") {
 		t.Errorf("nothing was sampled, and it is not seen: %s", got)
-	}
-}
-
-// native skips where there is no native source.
-func native(t *testing.T) {
-	t.Helper()
-	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
-		t.Skip("the native source is for linux/amd64 and linux/arm64")
 	}
 }
 

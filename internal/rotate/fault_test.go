@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/gotach/profiler/internal/journal"
+	"github.com/gotach/profiler/internal/tachyon"
 	"github.com/gotach/profiler/recovery"
 	"github.com/gotach/profiler/writer"
 )
@@ -134,4 +135,51 @@ func outcome(t *testing.T, w *Writer, failed []error) string {
 		return said + "; the other files are whole"
 	}
 	return fmt.Sprintf("%s; samples of %v", said, all)
+}
+
+// A program that is killed while one file is finished and the next is written
+// leaves two that recover.
+func TestKilledBetweenFiles(t *testing.T) {
+	dir := t.TempDir()
+	w, err := Create(filepath.Join(dir, "x.tach"), options(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hold, goOn := make(chan bool), make(chan bool)
+	fill(t, w, 10, nil)
+	w.Next(w.last, func() func(*writer.Writer) error {
+		return func(*writer.Writer) error { hold <- true; <-goOn; return nil }
+	})
+	<-hold
+	for range 3 {
+		if err := w.Write(&tachyon.Sample{Thread: 1, Time: w.last + 100_000, Stack: []uint32{0}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if w.last = start + 100_000_000; w.Full() {
+		t.Error("a third file is due before the first is finished")
+	}
+	// What is on the disk now is what a kill leaves.
+	dead := t.TempDir()
+	if err := os.CopyFS(dead, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	goOn <- true
+	if err := w.Close(nothing); err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string][]int{"x.1.tach": upTo(1, 10), "x.2.tach": upTo(11, 13)} {
+		for _, path := range []string{filepath.Join(dir, file), filepath.Join(dead, file)} {
+			if got := times(t, path); !slices.Equal(got, want) {
+				t.Errorf("%s has samples of %v, want %v", path, got, want)
+			}
+		}
+		path := filepath.Join(dead, file)
+		if res, err := recovery.Finish(path); err != nil || res.Finished {
+			t.Fatal(res, err)
+		}
+		if got := times(t, path); !slices.Equal(got, want) {
+			t.Errorf("%s, recovered, has samples of %v, want %v", path, got, want)
+		}
+	}
 }
