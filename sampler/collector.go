@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gotach/profiler/internal/prefetch"
 	"github.com/gotach/profiler/internal/tachyon"
 	"github.com/gotach/profiler/sampler/internal/source"
 )
@@ -32,6 +33,7 @@ type collector struct {
 	base     uint64 // µs, the wall clock at time 0
 	interval uint64 // µs, what a goroutine's first sample stands for
 	known    map[uint64]*goroutine
+	latest   *goroutine // whose sample came last, or nil
 	pcs      map[uint64]*tachyon.LeafPC
 	ended    int
 	spans    int
@@ -40,9 +42,11 @@ type collector struct {
 	grace   time.Duration // how long after its end a goroutine is forgotten
 	leaving []uint64      // goroutines that have ended and are not forgotten, in order
 
+	// Of the last Sample call.
 	sample  tachyon.Sample
-	skipped bool   // the last Sample call left its sample out
-	weight  uint64 // µs, what the sample of that call stands for
+	whose   *goroutine // nil: of one that is not known
+	skipped bool       // it was left out
+	weight  uint64     // µs, what it stands for
 
 	part  time.Duration // when the part of the session began that is collected
 	stats func() Stats  // of the whole session
@@ -61,7 +65,9 @@ type collector struct {
 // goroutine is what is known of one goroutine.
 type goroutine struct {
 	source.Goroutine
-	own         bool // the profiler's: left out
+	next        *goroutine      // whose sample came after this one's, last time
+	leaf        *tachyon.LeafPC // of its last sample, if the source told it
+	own         bool            // the profiler's: left out
 	ended       bool
 	gone        time.Duration // when it was seen to have ended
 	retired     bool          // counted in collector.ended
@@ -74,6 +80,40 @@ type goroutine struct {
 	first, last time.Duration // of this part's samples; last of earlier ones if there are none
 	weight      uint64        // µs, of the part's first sample; 0: an interval
 	labels      []tachyon.LabelSpan
+}
+
+// find returns what is known of a goroutine, nil if nothing is. Ticks see the
+// same goroutines in about the same order, so the one that came next last time is
+// tried before the map is asked, and the one after it is fetched: what is
+// known of many goroutines is not in the processor's caches, and to wait for
+// it would be most of a sample's cost.
+func (c *collector) find(id uint64) *goroutine {
+	latest := c.latest
+	if latest != nil {
+		if n := latest.next; n != nil && n.ID == id {
+			prefetch.Value(n.next)
+			c.latest = n
+			return n
+		}
+	}
+	k := c.known[id]
+	if k != nil {
+		if latest != nil {
+			latest.next = k
+		}
+		c.latest = k
+	}
+	return k
+}
+
+// drop forgets all that is known of a goroutine. Nothing leads from it to
+// another, or one that is gone could keep alive all that came after it.
+func (c *collector) drop(k *goroutine) {
+	delete(c.known, k.ID)
+	k.ID, k.next, k.leaf = 0, nil, nil // which no goroutine has
+	if c.latest == k {
+		c.latest = nil
+	}
 }
 
 // newCollector's rate is in ticks a second.
@@ -163,7 +203,7 @@ func (c *collector) Gone(id uint64) {
 	c.alive(k, -1)
 	switch {
 	case k.own || !k.seen:
-		delete(c.known, id)
+		c.drop(k)
 	case once(k.CreatedBy):
 		k.gone = c.now
 		c.leaving = append(c.leaving, id)
@@ -196,7 +236,7 @@ func (c *collector) sweep() {
 // there are too many.
 func (c *collector) retire(k *goroutine) {
 	if c.ended >= maxEnded {
-		delete(c.known, k.ID)
+		c.drop(k)
 		c.spans -= len(k.labels)
 		c.omitted.Add(1)
 		c.labelsOmitted.Add(int64(len(k.labels)))
@@ -255,7 +295,8 @@ func (c *collector) Labels(id uint64, t time.Duration, labels map[string]string)
 }
 
 func (c *collector) Sample(s *source.Sample) {
-	k := c.known[s.Goroutine]
+	k := c.find(s.Goroutine)
+	c.whose = k
 	c.skipped = k != nil && (k.own || k.forgotten)
 	c.now = max(c.now, s.Time)
 	if c.skipped || c.err() != nil {
@@ -302,10 +343,18 @@ func (c *collector) LeafPC(addr uint64, onCPU bool) {
 	if c.skipped {
 		return
 	}
-	p := c.pcs[addr]
-	if p == nil {
-		p = &tachyon.LeafPC{Addr: addr}
-		c.pcs[addr] = p
+	k := c.whose
+	var p *tachyon.LeafPC
+	if k != nil && k.leaf != nil && k.leaf.Addr == addr {
+		p = k.leaf
+	} else {
+		if p = c.pcs[addr]; p == nil {
+			p = &tachyon.LeafPC{Addr: addr}
+			c.pcs[addr] = p
+		}
+		if k != nil {
+			k.leaf = p
+		}
 	}
 	if p.Wall < math.MaxUint32 {
 		p.Wall++

@@ -32,13 +32,13 @@ func (c *collector) cut() Part {
 	c.most.Store(c.live.Load())
 	clear(c.pcs)
 	c.spans = 0
-	for id, k := range c.known {
+	for _, k := range c.known {
 		if k.retired && once(k.CreatedBy) {
 			c.ended--
-			delete(c.known, id)
+			c.drop(k)
 			continue
 		}
-		k.sampled, k.weight, k.full = false, 0, false
+		k.sampled, k.weight, k.full, k.leaf = false, 0, false, nil
 		switch n := len(k.labels); {
 		case n == 0:
 		case len(k.labels[n-1].Labels) == 0: // which is where a part begins anyway

@@ -11,5 +11,10 @@ func Slice[E any](s []E) {
 	lines(unsafe.Pointer(unsafe.SliceData(s)), len(s)*int(unsafe.Sizeof(*new(E))))
 }
 
+// Value asks for the cache lines of what p points to; p may be nil.
+func Value[E any](p *E) {
+	lines(unsafe.Pointer(p), int(unsafe.Sizeof(*p)))
+}
+
 //go:noescape
 func lines(p unsafe.Pointer, n int)

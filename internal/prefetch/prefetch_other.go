@@ -4,3 +4,6 @@ package prefetch
 
 // Slice does nothing here.
 func Slice[E any]([]E) {}
+
+// Value does nothing here.
+func Value[E any](*E) {}

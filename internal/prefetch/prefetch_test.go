@@ -18,6 +18,8 @@ func TestSlice(t *testing.T) {
 		}
 	}
 	Slice[byte](nil)
+	Value(&x[50])
+	Value[[4096]byte](nil)
 	if !slices.Equal(x, want) {
 		t.Error(x)
 	}
