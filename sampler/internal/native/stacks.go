@@ -149,8 +149,12 @@ func (st *stacks) find(r record) *stack {
 	h.Write(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(pcs))), len(pcs)*8))
 	head := [...]uint64{r[0] >> 32, uint64(r.system()), 0, 0, 0, 0}
 	if r.status() != gWaiting {
-		// What may put a caller back.
-		head[2], head[3], head[4], head[5] = r[headSP0], r[headSP1], r[headFrame0], r[headFrame1]
+		// What may put a caller back. Most of these words are data, other data at each look.
+		for i, word := range r[headSP0 : headFrame1+1] {
+			if st.inCode(word) {
+				head[2+i] = word
+			}
+		}
 	}
 	h.Write(unsafe.Slice((*byte)(unsafe.Pointer(&head)), int(unsafe.Sizeof(head))))
 	key := h.Sum64()
@@ -161,6 +165,16 @@ func (st *stacks) find(r record) *stack {
 	s.key = key
 	st.byKey[key] = s
 	return s
+}
+
+// inCode reports whether a word can be the address of Go code or of what follows it.
+func (st *stacks) inCode(word uint64) bool {
+	for i := range st.table.modules {
+		if m := &st.table.modules[i]; uintptr(word) >= m.text && uintptr(word) <= m.etext {
+			return true
+		}
+	}
+	return word >= 4096 && runtime.FuncForPC(uintptr(word)) != nil // a plugin's, loaded since
 }
 
 // build puts a stack together.

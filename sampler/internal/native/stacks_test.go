@@ -1,0 +1,33 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import (
+	"runtime"
+	"testing"
+)
+
+// A running goroutine's stack is the same one whatever data lies beside its return
+// addresses, and another one with code there.
+func TestStackBesideData(t *testing.T) {
+	table := tableOfProgram(t)
+	st := newStacks(newRecorder(), table.l, table, false)
+	var here [1]uintptr
+	runtime.Callers(1, here[:])
+	find := func(sp0, sp1 uint64) *stack {
+		r := make(record, headWords+1)
+		r[0] = gRunning<<32 | flagRunning<<48
+		r[headCounts], r[headWords] = 1, uint64(here[0])
+		r[headSP0], r[headSP1] = sp0, sp1
+		return st.find(r)
+	}
+	none := find(0, 0)
+	for _, data := range []uint64{1, 4095, 4096, 0xc000012345, 1 << 63, ^uint64(0)} {
+		if find(data, 0) != none || find(0, data) != none {
+			t.Errorf("another stack with %#x beside it", data)
+		}
+	}
+	if find(uint64(here[0]), 0) == none || find(0, uint64(here[0])) == none {
+		t.Error("the same stack with code beside it")
+	}
+}
