@@ -39,7 +39,7 @@ func TestTable(t *testing.T) {
 	}
 	found := parseTable(text)
 	for _, k := range profilers {
-		if k.name == "gotach native" && !hasNative() {
+		if k.name == "gotach native" && !hasNative() || k.bare && runtime.GOOS != "linux" {
 			continue
 		}
 		row := found[k.name]
@@ -52,7 +52,7 @@ func TestTable(t *testing.T) {
 				t.Errorf("%s of %s is %q", column, k.name, row[column])
 			}
 		}
-		stopsWorld := k.name != "gotach native" && !k.inCPU
+		stopsWorld := k.name != "gotach native" && !k.inCPU && !k.bare
 		if stopsWorld && row["stops/s"] == "0" {
 			// Where there is much else to do, it may not have come to a tick yet.
 			var longer strings.Builder
@@ -92,13 +92,15 @@ func parseTable(text string) map[string]map[string]string {
 func tellsNot(k profilerKind, column string) bool {
 	switch column {
 	case "look":
-		return k.stopsTwice || k.inCPU || k.name == "gotach portable" || k.name == "gotach native" && !hasTimerThreads()
+		return k.stopsTwice || k.inCPU || k.name == "gotach portable" || (k.name == "gotach native" || k.bare) && !hasTimerThreads()
 	case "CPU":
 		return k.inCPU || runtime.GOOS != "linux"
+	case "ticks":
+		return k.bare
 	case "gap p50", "gap p99":
-		return k.stopsTwice || k.inCPU
+		return k.stopsTwice || k.inCPU || k.bare
 	case "written/s":
-		return k.name == "fgprof's loop" || k.name == "GoroutineProfile" || k.name == "Stack"
+		return k.bare || k.name == "fgprof's loop" || k.name == "GoroutineProfile" || k.name == "Stack"
 	case "memory":
 		return runtime.GOOS != "linux"
 	}
@@ -162,7 +164,7 @@ func TestCells(t *testing.T) {
 func BenchmarkProfilers(b *testing.B) {
 	for _, n := range []int{10, 1000, 10_000, 100_000} {
 		for _, k := range profilers {
-			if k.name == "gotach native" && !hasNative() {
+			if k.name == "gotach native" && !hasNative() || k.bare && runtime.GOOS != "linux" {
 				continue
 			}
 			b.Run(fmt.Sprintf("%s/goroutines=%d", k.name, n), func(b *testing.B) {

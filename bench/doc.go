@@ -1,9 +1,10 @@
 // Bench compares what profilers that see waiting goroutines cost a program:
 // gotach with its native and its portable source, fgprof, and bare tickers around
 // runtime.GoroutineProfile and runtime.Stack. runtime/pprof's CPU profile, which
-// does not see them, is there for scale.
+// does not see them, is there for scale, and so is a thread that a timer wakes at
+// the same rate and that does nothing: what ticks cost on this machine, whoever takes them.
 //
-//	go run ./bench                                  # the README's table; some 20 minutes
+//	go run ./bench                                  # the README's table; some 25 minutes
 //	go run ./bench -goroutines 1000 -pairs 3        # a part of it
 //	go test -run - -bench . ./bench                 # shorter, in the form that benchstat reads
 //
@@ -16,17 +17,16 @@
 //   - look: what stands between a tick and its end, median. Of GoroutineProfile, Stack
 //     and fgprof's loop, the time of the call, for most of which the world is stopped.
 //     Of gotach's native source, which stops nothing, the CPU time of the thread that
-//     ticks, kernel included (mean; only Linux tells it). In brackets the ratio to
+//     ticks, kernel included (mean; only Linux tells it), and of the timer alone. In brackets the ratio to
 //     GoroutineProfile's.
 //   - CPU: CPU time of the whole process for each tick, less what it takes without
 //     a session: wake-ups, draining, encoding and writing included.
 //   - memory: resident memory that the session added, at most; in brackets what
 //     each goroutine beyond 1,000 added to what it is with 1,000.
 //
-// Then a load keeps every core busy, first with the profiler at its usual rate
-// and gotach at its default budget, then without it, then the other way round, and
-// so on. Each window begins when the session has been running for a while and ends
-// before it is stopped, so that neither counts:
+// Then a load keeps every core busy, without the profiler and with it, in turns, at its
+// usual rate and gotach at its default budget. Each window begins when the session has
+// been running for a while and ends before it is stopped, so that neither counts:
 //
 //   - ticks: reached of those that the rate asks for. A tick of gotach is a time at which
 //     its file has a sample: where other programs take the cores these are fewer than
@@ -34,8 +34,8 @@
 //     stops the world twice, so they are half the stops. Of the CPU profile, which ticks
 //     in CPU time, they are its samples.
 //   - gap: time from one tick to the next, median and 99th percentile.
-//   - slowdown: by how much less work the load does than in the window
-//     beside it without the profiler; the median of all pairs, and its quartiles.
+//   - slowdown: by how much less work the load does than in the two windows
+//     around without the profiler; the median of all, and its quartiles.
 //   - stops: how often a second the world was stopped but for garbage
 //     collection (/sched/pauses/total/other:seconds).
 //   - written: bytes of file that a second of the session came to.

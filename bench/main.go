@@ -34,8 +34,8 @@ func bench(out, progress io.Writer, args []string) error {
 	names := f.String("profilers", "", "only those whose name contains one of these words")
 	f.IntVar(&s.Rate, "rate", 1000, "ticks a second, of profilers that can be told")
 	f.Float64Var(&s.Budget, "budget", 1, "gotach's budget beside the load, in percent of the machine's CPU")
-	f.IntVar(&s.Pairs, "pairs", 10, "pairs of windows with and without the profiler")
-	f.DurationVar(&s.Window, "window", 1500*time.Millisecond, "how long each window is")
+	f.IntVar(&s.Pairs, "pairs", 20, "pairs of windows with and without the profiler")
+	f.DurationVar(&s.Window, "window", 500*time.Millisecond, "how long each window is")
 	f.DurationVar(&s.Settle, "settle", 500*time.Millisecond, "how long a session runs before its window")
 	if err := f.Parse(args); err != nil {
 		return err

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"math"
 	"time"
 )
@@ -16,3 +17,7 @@ func timerThreads() []int { return nil }
 func threadCPU(int) time.Duration { return 0 }
 
 func residentBytes() float64 { return math.NaN() }
+
+func startTimer(int, float64) (session, error) {
+	return nil, errors.New("a timer that wakes a thread needs Linux")
+}

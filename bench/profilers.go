@@ -27,6 +27,8 @@ type profilerKind struct {
 	// stopsTwice says that each tick stops the world twice and that this is
 	// how ticks are counted.
 	stopsTwice bool
+	// bare says that it sees nothing: what is measured is what its ticks cost anyway.
+	bare bool
 	// inCPU says that ticks are in CPU time: none come while nothing runs.
 	inCPU bool
 }
@@ -39,6 +41,7 @@ var profilers = []profilerKind{
 	{name: "GoroutineProfile", start: startGoroutineProfile},
 	{name: "Stack", start: startStack},
 	{name: "CPU profile", rate: 100, start: startCPU, inCPU: true},
+	{name: "timer alone", start: startTimer, bare: true},
 }
 
 // session is a profiler at work; stop ends it and says what it did.

@@ -16,7 +16,7 @@ type Setting struct {
 	Goroutines int
 	Rate       int           // ticks a second, of profilers that can be told
 	Budget     float64       // of gotach beside the load
-	Pairs      int           // of windows with and without the profiler
+	Pairs      int           // of windows with and without the profiler, and one more without
 	Window     time.Duration // how long each is
 	Settle     time.Duration // between the start of a session and its window
 }
@@ -98,8 +98,11 @@ func (r *row) alone(kind profilerKind) error {
 	t = t.within(from, to)
 
 	ticks := float64(len(t.ticks))
-	if kind.stopsTwice {
+	switch {
+	case kind.stopsTwice:
 		ticks = stops / 2
+	case kind.bare:
+		ticks = float64(rate) * to.Sub(from).Seconds()
 	}
 	r.Look, r.CPU, r.Seen = math.NaN(), math.NaN(), 1
 	r.RSS = most - before
@@ -122,7 +125,9 @@ func (r *row) alone(kind profilerKind) error {
 	return nil
 }
 
-// loaded measures a session beside a load, and the load beside a session.
+// loaded measures a session beside a load, and the load beside a session. Each window
+// with a session is compared with the two around it, without: a machine's speed
+// changes by more, from one second to the next, than a session costs.
 func (r *row) loaded(kind profilerKind, l *load) error {
 	var (
 		slowdown, gaps []float64
@@ -131,58 +136,59 @@ func (r *row) loaded(kind profilerKind, l *load) error {
 		bytes, span    float64
 	)
 	r.Counted = 1
-	for pair := range r.Pairs {
-		var speed [2]float64 // without, with
-		for half := range 2 {
-			with := (pair+half)%2 == 0
-			runtime.GC()
-			if !with {
-				time.Sleep(r.Settle / 5) // the load's, after the collection
-				speed[0], _, _ = l.window(r.Window)
-				continue
-			}
-			begin := time.Now()
-			s, err := kind.start(r.Asked, r.Budget)
-			if err != nil {
-				return err
-			}
-			time.Sleep(r.Settle)
-			was := stopsOfTheWorld()
-			v, from, to := l.window(r.Window)
-			n := stopsOfTheWorld() - was
-			end := time.Now()
-			t, err := s.stop()
-			if err != nil {
-				return err
-			}
-			speed[1] = v
-			stops += n
-			length += to.Sub(from).Seconds()
-			bytes += float64(t.bytes)
-			if t.counted > 0 {
-				r.Counted = min(r.Counted, t.counted)
-			}
-			span += end.Sub(begin).Seconds()
+	without := func() float64 {
+		runtime.GC()
+		time.Sleep(r.Settle / 5) // the load's, after the collection
+		speed, _, _ := l.window(r.Window)
+		return speed
+	}
+	before := without()
+	for range r.Pairs {
+		runtime.GC()
+		begin := time.Now()
+		s, err := kind.start(r.Asked, r.Budget)
+		if err != nil {
+			return err
+		}
+		time.Sleep(r.Settle)
+		was := stopsOfTheWorld()
+		with, from, to := l.window(r.Window)
+		n := stopsOfTheWorld() - was
+		end := time.Now()
+		t, err := s.stop()
+		if err != nil {
+			return err
+		}
+		stops += n
+		length += to.Sub(from).Seconds()
+		bytes += float64(t.bytes)
+		if t.counted > 0 {
+			r.Counted = min(r.Counted, t.counted)
+		}
+		span += end.Sub(begin).Seconds()
 
-			switch in := t.within(from, to); {
-			case kind.stopsTwice:
-				ticks += n / 2
-				asked += float64(r.Asked) * to.Sub(from).Seconds()
-			case kind.inCPU:
-				ticks += float64(t.count)
-				asked += float64(r.Asked*runtime.GOMAXPROCS(0)) * end.Sub(begin).Seconds()
-			default:
-				ticks += float64(len(in.ticks))
-				asked += float64(r.Asked) * to.Sub(from).Seconds()
-				// The time before the first and after the last tick is no less a gap.
-				last := from
-				for _, at := range append(in.ticks, to) {
-					gaps = append(gaps, at.Sub(last).Seconds())
-					last = at
-				}
+		switch in := t.within(from, to); {
+		case kind.bare:
+			ticks = math.NaN()
+		case kind.stopsTwice:
+			ticks += n / 2
+			asked += float64(r.Asked) * to.Sub(from).Seconds()
+		case kind.inCPU:
+			ticks += float64(t.count)
+			asked += float64(r.Asked*runtime.GOMAXPROCS(0)) * end.Sub(begin).Seconds()
+		default:
+			ticks += float64(len(in.ticks))
+			asked += float64(r.Asked) * to.Sub(from).Seconds()
+			// The time before the first and after the last tick is no less a gap.
+			last := from
+			for _, at := range append(in.ticks, to) {
+				gaps = append(gaps, at.Sub(last).Seconds())
+				last = at
 			}
 		}
-		slowdown = append(slowdown, 1-speed[1]/speed[0])
+		after := without()
+		slowdown = append(slowdown, 1-2*with/(before+after))
+		before = after
 	}
 	r.Reached = ticks / asked
 	r.Gap = [2]float64{quantile(gaps, 0.5), quantile(gaps, 0.99)}
