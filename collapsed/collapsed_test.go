@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/gotach/profiler/internal/allocated"
 	"github.com/gotach/profiler/profile"
 	"pgregory.net/rapid"
 )
@@ -160,11 +160,9 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte(";;; 0\n"))
 	f.Add([]byte("goroutine 1 5\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		p, err := Read(bytes.NewReader(b))
-		runtime.ReadMemStats(&after)
-		if grown := after.TotalAlloc - before.TotalAlloc; grown > uint64(1<<20+500*len(b)) {
+		var p *profile.Profile
+		var err error
+		if grown := allocated.By(func() { p, err = Read(bytes.NewReader(b)) }); grown > uint64(1<<20+500*len(b)) {
 			t.Errorf("%d bytes allocated %d", len(b), grown)
 		}
 		if err != nil {

@@ -4,9 +4,10 @@ import (
 	"bytes"
 	"io"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"testing"
+
+	"github.com/gotach/profiler/internal/allocated"
 )
 
 func FuzzRead(f *testing.F) {
@@ -17,12 +18,10 @@ func FuzzRead(f *testing.F) {
 	h := without(without(header(), "tstart"), "version")
 	f.Add(append(h.append(nil), oneSample...), true)
 	f.Fuzz(func(t *testing.T, b []byte, lax bool) {
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		p, err := Read(bytes.NewReader(b), "fuzz", Options{Lax: lax})
-		runtime.ReadMemStats(&after)
-		if got, limit := after.TotalAlloc-before.TotalAlloc, uint64(1<<20+64*len(b)); got > limit {
-			t.Errorf("%d bytes were allocated for an input of %d", got, len(b))
+		var p *Profile
+		var err error
+		if grown := allocated.By(func() { p, err = Read(bytes.NewReader(b), "fuzz", Options{Lax: lax}) }); grown > uint64(1<<20+64*len(b)) {
+			t.Errorf("%d bytes allocated %d", len(b), grown)
 		}
 		if err != nil {
 			return

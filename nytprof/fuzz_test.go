@@ -3,9 +3,9 @@ package nytprof
 import (
 	"bytes"
 	"os"
-	"runtime"
 	"testing"
 
+	"github.com/gotach/profiler/internal/allocated"
 	"github.com/gotach/profiler/profile"
 )
 
@@ -22,21 +22,12 @@ func addGoldens(f *testing.F) {
 	f.Add([]byte("NYTProf 5 0\n@\xff\xff\xff\xff\xff\x00\x00\x06\x00\x00'\x01a+\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"))
 }
 
-// allocated returns what f allocates, which may count a little of other goroutines.
-func allocated(f func()) uint64 {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	f()
-	runtime.ReadMemStats(&after)
-	return after.TotalAlloc - before.TotalAlloc
-}
-
 func FuzzReader(f *testing.F) {
 	addGoldens(f)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var out []byte
 		inflated := 0
-		grown := allocated(func() {
+		grown := allocated.By(func() {
 			for c, err := range NewReader(bytes.NewReader(b)).Chunks() {
 				if err == nil {
 					out = c.encode(out[:0])
@@ -69,12 +60,12 @@ func FuzzRead(f *testing.F) {
 			}
 		}
 		var d *Data
-		if grown := allocated(func() { d, _ = Load(bytes.NewReader(b)) }); grown > uint64(1<<20+200*size) {
+		if grown := allocated.By(func() { d, _ = Load(bytes.NewReader(b)) }); grown > uint64(1<<20+200*size) {
 			t.Errorf("%d bytes allocated %d", size, grown)
 		}
 		var p *profile.Profile
 		var err error
-		if grown := allocated(func() { p, err = d.Profile() }); grown > uint64(4<<20+5000*size) {
+		if grown := allocated.By(func() { p, err = d.Profile() }); grown > uint64(4<<20+5000*size) {
 			t.Errorf("the profile of %d bytes allocated %d", size, grown)
 		}
 		if err != nil {

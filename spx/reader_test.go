@@ -7,12 +7,14 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/gotach/profiler/internal/allocated"
+	"github.com/gotach/profiler/profile"
 )
 
 func newReader(t testing.TB, events string, metrics ...string) (*Reader, error) {
@@ -242,7 +244,7 @@ func (c *calls) Read(p []byte) (int, error) {
 // A file of some kilobytes may unpack to any size; it takes no memory.
 func TestBombIsStreamed(t *testing.T) {
 	// allocated returns what reading n times four events allocates.
-	allocated := func(n int, pack func(io.Writer) io.WriteCloser) uint64 {
+	unpacked := func(n int, pack func(io.Writer) io.WriteCloser) uint64 {
 		t.Helper()
 		var file bytes.Buffer
 		z := pack(&file)
@@ -252,22 +254,20 @@ func TestBombIsStreamed(t *testing.T) {
 		if err := z.Close(); err != nil {
 			t.Fatal(err)
 		}
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		r, err := NewReader(&Metadata{EnabledMetrics: []string{"wt"}}, &file, "bomb")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer r.Close()
-		flat, err := r.Flat()
-		if err != nil {
-			t.Fatal(err)
-		}
-		runtime.ReadMemStats(&after)
-		if len(flat) != 3 || flat[1].Called != int64(n) {
-			t.Errorf("%+v", flat)
-		}
-		return after.TotalAlloc - before.TotalAlloc
+		return allocated.By(func() {
+			r, err := NewReader(&Metadata{EnabledMetrics: []string{"wt"}}, &file, "bomb")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			flat, err := r.Flat()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(flat) != 3 || flat[1].Called != int64(n) {
+				t.Errorf("%+v", flat)
+			}
+		})
 	}
 	for name, pack := range map[string]func(io.Writer) io.WriteCloser{
 		"gzip": func(w io.Writer) io.WriteCloser { return gzip.NewWriter(w) },
@@ -280,7 +280,7 @@ func TestBombIsStreamed(t *testing.T) {
 		},
 	} {
 		// Both are larger than any window or buffer, by 3.4 MB.
-		small, big := allocated(60_000, pack), allocated(200_000, pack)
+		small, big := unpacked(60_000, pack), unpacked(200_000, pack)
 		if big > small+512<<10 {
 			t.Errorf("%s: %d bytes allocated, %d for a smaller file", name, big, small)
 		}
@@ -348,23 +348,26 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte(`{"enabled_metrics":["wt"]}`), []byte("[events]\n0 1 0\n1 1 2\n1 0 3\n0 0 .5\n[functions]\nf\ng\n"))
 	f.Add([]byte(`{"enabled_metrics":["wt","ct"],"custom_metadata_str":"gotach: sampled every 1ms"}`), []byte("[events]\n1f|0|a0|\n-r1|5|-2\n[functions]\n&lt;f:1:g\n"))
 	f.Fuzz(func(t *testing.T, meta, events []byte) {
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		m, err := ReadMetadata(bytes.NewReader(meta), "fuzz.json")
-		if err != nil {
-			return
+		var m *Metadata
+		var r *Reader
+		var flat []FunctionTotals
+		var err error
+		grown := allocated.By(func() {
+			if m, err = ReadMetadata(bytes.NewReader(meta), "fuzz.json"); err != nil {
+				return
+			}
+			if r, err = NewReader(m, bytes.NewReader(events), "fuzz.txt"); err == nil {
+				flat, err = r.Flat()
+			}
+		})
+		// zstd may ask for a window of 8 MiB whatever the size of the file.
+		if limit := uint64(32<<20 + 5000*(len(meta)+len(events))); grown > limit {
+			t.Errorf("%d bytes allocated for inputs of %d and %d", grown, len(meta), len(events))
 		}
-		r, err := NewReader(m, bytes.NewReader(events), "fuzz.txt")
-		if err != nil {
+		if r == nil {
 			return
 		}
 		defer r.Close()
-		flat, err := r.Flat()
-		runtime.ReadMemStats(&after)
-		// zstd may ask for a window of 8 MiB whatever the size of the file.
-		if got, limit := after.TotalAlloc-before.TotalAlloc, uint64(32<<20+5000*(len(meta)+len(events))); got > limit {
-			t.Errorf("%d bytes allocated for inputs of %d and %d", got, len(meta), len(events))
-		}
 		if err != nil {
 			if r.Functions() != nil {
 				t.Error("a bad report has functions")
@@ -380,11 +383,9 @@ func FuzzRead(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer again.Close()
-		runtime.ReadMemStats(&before)
-		p, _, err := again.Profile()
-		runtime.ReadMemStats(&after)
-		if got, limit := after.TotalAlloc-before.TotalAlloc, uint64(64<<20+5000*(len(meta)+len(events))); got > limit {
-			t.Errorf("%d bytes allocated to add up inputs of %d and %d", got, len(meta), len(events))
+		var p *profile.Profile
+		if grown := allocated.By(func() { p, _, err = again.Profile() }); grown > uint64(64<<20+5000*(len(meta)+len(events))) {
+			t.Errorf("%d bytes allocated to add up inputs of %d and %d", grown, len(meta), len(events))
 		}
 		if err == nil && p.Samples != called {
 			t.Errorf("%d calls added up, want %d", p.Samples, called)
