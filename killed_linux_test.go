@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
+	"github.com/gotach/profiler/internal/kills"
 	"github.com/gotach/profiler/internal/tachyon"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/recovery"
@@ -47,17 +48,7 @@ const (
 	diarySize  = 16 << 20
 )
 
-func openDiary(path string) (diary, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if err := f.Truncate(diarySize); err != nil {
-		return nil, err
-	}
-	return unix.Mmap(int(f.Fd()), 0, diarySize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-}
+func openDiary(path string) (diary, error) { return kills.Share(path, diarySize) }
 
 func (d diary) at(i int) uint64       { return binary.NativeEndian.Uint64(d[i:]) }
 func (d diary) put(i int, v uint64)   { binary.NativeEndian.PutUint64(d[i:], v) }
@@ -108,19 +99,11 @@ func hashFrame(f *writer.Frame) uint64 {
 }
 
 func hashSample(s *writer.Sample, frame func(uint32) uint64) uint64 {
-	h := mix(s.Time ^ uint64(s.Status)<<56)
+	h := kills.Mix(s.Time ^ uint64(s.Status)<<56)
 	for _, id := range s.Stack {
-		h = mix(h ^ frame(id))
+		h = kills.Mix(h ^ frame(id))
 	}
 	return h
-}
-
-func mix(x uint64) uint64 {
-	x ^= x >> 31
-	x *= 0x9e3779b97f4a7c15
-	x ^= x >> 29
-	x *= 0xbf58476d1ce4e5b9
-	return x ^ x>>32
 }
 
 // A life is a program that is killed.
@@ -163,10 +146,9 @@ func lives() *rapid.Generator[*life] {
 		case untilNext:
 			l.goroutines, l.source, l.compression, l.rotate = 60, "auto", "none", "1MB"
 		case untilStop:
-			l.stopAfter = time.Millisecond + time.Duration(mix(rapid.Uint64().Draw(t, "stop after"))%uint64(200*time.Millisecond))
+			l.stopAfter = time.Millisecond + time.Duration(kills.Mix(rapid.Uint64().Draw(t, "stop after"))%uint64(200*time.Millisecond))
 		}
-		// rapid prefers small numbers; these are to be spread evenly.
-		l.delay = time.Duration(mix(rapid.Uint64().Draw(t, "delay")) % uint64(most))
+		l.delay = time.Duration(kills.Mix(rapid.Uint64().Draw(t, "delay")) % uint64(most))
 		return l
 	})
 }
@@ -199,7 +181,7 @@ func runKilled() {
 	}()
 	for i := range goroutines {
 		go func() {
-			for h := mix(uint64(i)); ; h = mix(h) {
+			for h := kills.Mix(uint64(i)); ; h = kills.Mix(h) {
 				left(int(h%100), h)
 			}
 		}()
@@ -245,18 +227,8 @@ func right(n int, h uint64) {
 // sampler had handed over is in it, in its order, and nothing else; and the
 // latest of that is no older than 100 ms.
 //
-// GOTACH_KILLS says how many times; GOTACH_KILLED_FILES names a directory to
-// leave the recovered files in, for other readers to judge.
+// Package kills says how one has more killed, and their files kept.
 func TestKilled(t *testing.T) {
-	kills := 40
-	if v := os.Getenv("GOTACH_KILLS"); v != "" {
-		var err error
-		if kills, err = strconv.Atoi(v); err != nil {
-			t.Fatal(err)
-		}
-	} else if testing.Short() {
-		kills = 10
-	}
 	dir, memory := t.TempDir(), t.TempDir()
 	if m, err := os.MkdirTemp("/dev/shm", "gotach-"); err == nil {
 		memory = m
@@ -265,7 +237,8 @@ func TestKilled(t *testing.T) {
 	seen := map[string]int{}
 	var ages []time.Duration
 	seed, gen := int(time.Now().UnixNano()>>10), lives()
-	for n := range kills {
+	count := kills.Count(t)
+	for n := range count {
 		l := gen.Example(seed + n)
 		path := filepath.Join(dir, fmt.Sprintf("%d.tach", n))
 		if l.rotate != "" {
@@ -279,19 +252,13 @@ func TestKilled(t *testing.T) {
 		if seen[state]++; age > 0 {
 			ages = append(ages, age)
 		}
-		if keep := os.Getenv("GOTACH_KILLED_FILES"); keep != "" {
-			if b, err := os.ReadFile(path); err == nil {
-				if err := os.WriteFile(filepath.Join(keep, filepath.Base(path)), b, 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
+		kills.Keep(t, path)
 		list, _ := filepath.Glob(filepath.Join(filepath.Dir(path), fmt.Sprintf("%d.*", n)))
 		for _, f := range list {
 			os.Remove(f)
 		}
 	}
-	t.Logf("%d kills: %v", kills, seen)
+	t.Logf("%d kills: %v", count, seen)
 	if slices.Sort(ages); len(ages) > 0 {
 		t.Logf("age of the last sample in the file, by the clock: median %v, 95 %% below %v, at most %v",
 			ages[len(ages)/2], ages[len(ages)*95/100], ages[len(ages)-1])

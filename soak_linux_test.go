@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/kills"
 	"github.com/gotach/profiler/reader"
 )
 
@@ -58,7 +59,7 @@ func runSoak() {
 				}
 				b := make([]byte, 4096)
 				garbage.Store(&b)
-				left(int(n%30), mix(n))
+				left(int(n%30), kills.Mix(n))
 			}()
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
+	"github.com/gotach/profiler/internal/kills"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/writer"
 )
@@ -34,7 +35,7 @@ func TestMain(m *testing.M) {
 // kills knows what the one who is killed wrote.
 type load struct {
 	Path         string
-	Count        string // file with the number of samples handed over
+	Count        string // file to share, with the number of samples handed over
 	Seed         uint64
 	Threads      uint64
 	Samples      uint64 // after which the file is closed
@@ -52,27 +53,21 @@ var frames = func() (list []writer.Frame) {
 	return list
 }()
 
-const start = 1_700_000_000_000_000
+const countSize = 4096 // a page
 
-func mix(x uint64) uint64 {
-	x ^= x >> 31
-	x *= 0x9e3779b97f4a7c15
-	x ^= x >> 29
-	x *= 0xbf58476d1ce4e5b9
-	return x ^ x>>32
-}
+const start = 1_700_000_000_000_000
 
 // sample is the ith sample, with its stack as frames.
 func (l *load) sample(i uint64, stack []writer.Frame) (writer.Sample, []writer.Frame) {
 	tick, thread := i/l.Threads, i%l.Threads
-	h := mix(l.Seed ^ mix(thread)<<1 ^ mix(tick/max(1, l.Same)))
+	h := kills.Mix(l.Seed ^ kills.Mix(thread)<<1 ^ kills.Mix(tick/max(1, l.Same)))
 	stack = stack[:0]
 	for d := range h % 60 {
-		stack = append(stack, frames[mix(h>>8^d*7919)%uint64(len(frames))])
+		stack = append(stack, frames[kills.Mix(h>>8^d*7919)%uint64(len(frames))])
 	}
 	return writer.Sample{
-		Thread: thread + 1, Interpreter: uint32(thread & 1), Status: writer.Status(mix(i) & 63),
-		Time: start + tick*1000 + mix(i)%900,
+		Thread: thread + 1, Interpreter: uint32(thread & 1), Status: writer.Status(kills.Mix(i) & 63),
+		Time: start + tick*1000 + kills.Mix(i)%900,
 	}, stack
 }
 
@@ -85,9 +80,7 @@ func writeUntilKilled() {
 		}
 	}
 	l := parse(os.Getenv("GOTACH_TEST_WRITE"))
-	f, err := os.OpenFile(l.Count, os.O_RDWR, 0)
-	fail(err)
-	count, err := unix.Mmap(int(f.Fd()), 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	count, err := kills.Share(l.Count, countSize)
 	fail(err)
 	w, err := writer.Create(l.Path, writer.Options{Layout: l.Layout, Uncompressed: l.Uncompressed, Start: start, Interval: 1000})
 	fail(err)
@@ -123,22 +116,13 @@ func parse(s string) *load {
 // flushes and while it finishes the file. Nothing that it had handed over is
 // missing, nothing is there twice, all is as it was.
 //
-// GOTACH_KILLS says how many times; GOTACH_KILLED_FILES names a directory to
-// leave the recovered files in, for other readers to judge.
+// Package kills says how one has more killed, and their files kept.
 func TestKilled(t *testing.T) {
-	kills := 40
-	if v := os.Getenv("GOTACH_KILLS"); v != "" {
-		var err error
-		if kills, err = strconv.Atoi(v); err != nil {
-			t.Fatal(err)
-		}
-	} else if testing.Short() {
-		kills = 10
-	}
+	count := kills.Count(t)
 	seen := map[string]int{}
 	dir := t.TempDir()
 	n := 0
-	for begin := time.Now(); n < kills && (kills != 40 || time.Since(begin) < 40*time.Second); {
+	for begin := time.Now(); n < count && (count != 40 || time.Since(begin) < 40*time.Second); {
 		gen := rapid.Custom(func(t *rapid.T) *load {
 			l := &load{
 				Seed:         rapid.Uint64().Draw(t, "seed"),
@@ -154,9 +138,8 @@ func TestKilled(t *testing.T) {
 			return l
 		})
 		instant := rapid.Custom(func(t *rapid.T) int {
-			// rapid prefers small numbers; these are to be spread evenly.
 			most := rapid.SampledFrom([]uint64{3000, 300_000}).Draw(t, "at most")
-			return int(mix(rapid.Uint64().Draw(t, "instant")) % most)
+			return int(kills.Mix(rapid.Uint64().Draw(t, "instant")) % most)
 		})
 		l, µs := gen.Example(int(time.Now().UnixNano()>>10)), instant.Example(int(time.Now().UnixNano()>>9))
 		l.Path = filepath.Join(dir, fmt.Sprintf("%d.tach", n))
@@ -168,12 +151,8 @@ func TestKilled(t *testing.T) {
 		}
 		seen[state]++
 		n++
-		if keep := os.Getenv("GOTACH_KILLED_FILES"); keep != "" {
-			if b, err := os.ReadFile(l.Path); err == nil && l.Layout == writer.Document {
-				if err := os.WriteFile(filepath.Join(keep, filepath.Base(l.Path)), b, 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
+		if l.Layout == writer.Document {
+			kills.Keep(t, l.Path)
 		}
 		os.Remove(l.Path)
 		os.Remove(l.Count)
@@ -183,15 +162,7 @@ func TestKilled(t *testing.T) {
 
 // killOne runs a child, kills it after d and checks what is left.
 func killOne(t *testing.T, l *load, d time.Duration, afterReady bool) (state string, err error) {
-	if err := os.WriteFile(l.Count, make([]byte, 4096), 0o600); err != nil {
-		return "", err
-	}
-	f, err := os.OpenFile(l.Count, os.O_RDWR, 0)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	count, err := unix.Mmap(int(f.Fd()), 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	count, err := kills.Share(l.Count, countSize)
 	if err != nil {
 		return "", err
 	}
