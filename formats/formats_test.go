@@ -147,12 +147,7 @@ func TestConvertAll(t *testing.T) {
 func TestReportsAgree(t *testing.T) {
 	report := func(path string) *profile.Report {
 		t.Helper()
-		in, err := Open(path, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer in.Close()
-		r, err := in.Report(profile.ReportOptions{Top: 40})
+		r, err := openInput(t, path, Options{}).Report(profile.ReportOptions{Top: 40})
 		if err != nil {
 			t.Fatal(err)
 		}

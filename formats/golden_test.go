@@ -150,11 +150,7 @@ func TestConvertGoldens(t *testing.T) {
 // each thread, and their order, are the same.
 func TestConvertOrder(t *testing.T) {
 	byThread := func(path string) map[string][]string {
-		in, err := Open(path, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer in.Close()
+		in := openInput(t, path, Options{})
 		var b strings.Builder
 		if err := in.Dump(&b); err != nil {
 			t.Fatal(err)
@@ -260,12 +256,7 @@ func TestConvertMetadata(t *testing.T) {
 			t.Errorf("%s: %s", path, diff)
 		}
 	}
-	in, err := Open(there, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer in.Close()
-	p, err := in.Profile()
+	p, err := openInput(t, there, Options{}).Profile()
 	if err != nil {
 		t.Fatal(err)
 	}

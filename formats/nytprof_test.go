@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/gotach/profiler/profile"
 )
 
 const perlGoldens = "../nytprof/testdata"
@@ -92,16 +91,8 @@ func sameChunks(t *testing.T, file, got, want string) {
 
 func TestNYTProf(t *testing.T) {
 	file := perlGoldens + "/c01-fib.nytprof"
-	in, err := Open(file, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer in.Close()
-	report, err := in.Report(profile.ReportOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r := report.Rows[0]; r.Name != "main::fib" || r.Called == nil || *r.Called != 134 || r.Line != 3 || !strings.HasSuffix(r.File, "fib.pl") {
+	in := openInput(t, file, Options{})
+	if r := report(t, file).Rows[0]; r.Name != "main::fib" || r.Called == nil || *r.Called != 134 || r.Line != 3 || !strings.HasSuffix(r.File, "fib.pl") {
 		t.Errorf("first row %+v", r)
 	}
 	found, err := in.Verify()
@@ -153,14 +144,9 @@ func TestBothDialects(t *testing.T) {
 		if err := Convert(file, out, "", Options{NoSource: true}); err != nil {
 			t.Fatal(err)
 		}
-		in, err := Open(out, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if in.Format.Name != to {
+		if in := openInput(t, out, Options{}); in.Format.Name != to {
 			t.Errorf("%s is taken for %s", to, in.Format.Name)
 		}
-		in.Close()
 		if diff := cmp.Diff(want, functionTimes(t, out)); diff != "" {
 			t.Errorf("%s: %s", to, diff)
 		}
@@ -170,17 +156,8 @@ func TestBothDialects(t *testing.T) {
 // functionTimes returns the self time of the functions in µs, by the last part
 // of their names: in NYTProf files all have a package.
 func functionTimes(t *testing.T, file string) map[string]int64 {
-	in, err := Open(file, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer in.Close()
-	report, err := in.Report(profile.ReportOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	times := make(map[string]int64)
-	for _, r := range report.Rows {
+	for _, r := range report(t, file).Rows {
 		if r.Self > 0 {
 			times[r.Name[strings.LastIndexByte(r.Name, '.')+1:]] += r.Self.Microseconds()
 		}

@@ -79,10 +79,10 @@ func equal(t interface{ Errorf(string, ...any) }, got, want *Profile) {
 	}
 }
 
-func TestPProfRoundTrip(t *testing.T) {
+// roundTrip writes a profile for pprof, and returns what gotach and pprof read.
+func roundTrip(t interface{ Fatal(...any) }, p *Profile) (*Profile, *profile.Profile) {
 	var b bytes.Buffer
-	want := sample()
-	if err := want.PProf().Write(&b); err != nil {
+	if err := p.PProf().Write(&b); err != nil {
 		t.Fatal(err)
 	}
 	pp, err := profile.Parse(&b)
@@ -93,6 +93,12 @@ func TestPProfRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return got, pp
+}
+
+func TestPProfRoundTrip(t *testing.T) {
+	want := sample()
+	got, pp := roundTrip(t, want)
 	equal(t, got, want)
 	if pp.DefaultSampleType != "wall" || pp.Mapping[0].File != "/bin/prog" {
 		t.Errorf("default %q, mapping %v", pp.DefaultSampleType, pp.Mapping[0])
@@ -134,18 +140,7 @@ func TestPProfRoundTripAny(t *testing.T) {
 			p.Records = append(p.Records, r)
 		}
 		p.Goroutines = len(goroutines)
-		var b bytes.Buffer
-		if err := p.PProf().Write(&b); err != nil {
-			t.Fatal(err)
-		}
-		pp, err := profile.Parse(&b)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := FromPProf(pp)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got, _ := roundTrip(t, p)
 		got.Start = got.Start.In(p.Start.Location())
 		equal(t, got, p)
 	})
