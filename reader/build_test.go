@@ -2,7 +2,6 @@ package reader_test
 
 import (
 	"encoding/binary"
-	"io"
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
@@ -109,27 +108,4 @@ func (b *builder) bytes() []byte {
 	out = o.AppendUint32(out, count)
 	out = o.AppendUint64(out, size)
 	return append(out, make([]byte, 16)...)
-}
-
-// seekBuffer is a file in memory for the writer.
-type seekBuffer struct {
-	b   []byte
-	pos int
-}
-
-func (s *seekBuffer) Write(p []byte) (int, error) {
-	s.b = append(s.b[:s.pos], append(p[:len(p):len(p)], s.b[min(len(s.b), s.pos+len(p)):]...)...)
-	s.pos += len(p)
-	return len(p), nil
-}
-
-func (s *seekBuffer) Seek(offset int64, whence int) (int64, error) {
-	switch whence {
-	case io.SeekCurrent:
-		offset += int64(s.pos)
-	case io.SeekEnd:
-		offset += int64(len(s.b))
-	}
-	s.pos = int(offset)
-	return offset, nil
 }

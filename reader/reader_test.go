@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
+	"github.com/gotach/profiler/internal/memfile"
 	"github.com/gotach/profiler/internal/tachyon"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/writer"
@@ -49,7 +50,7 @@ func TestRoundTrip(t *testing.T) {
 			Start:        rapid.Uint64().Draw(t, "start"),
 			Interval:     rapid.Uint64().Draw(t, "interval"),
 		}
-		f := &seekBuffer{}
+		f := &memfile.File{}
 		w, err := writer.New(f, o)
 		if err != nil {
 			t.Fatal(err)
@@ -96,14 +97,7 @@ func TestRoundTrip(t *testing.T) {
 		if err := w.AddMetadata(tachyon.KindSession, tachyon.Session{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
-
-		r, err := reader.New(bytes.NewReader(f.b))
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := f.Finish(t, w)
 		defer r.Close()
 		got := map[key][]reader.Sample{}
 		for _, s := range collect(t, r) {
@@ -135,7 +129,7 @@ func TestConversion(t *testing.T) {
 		}
 		defer in.Close()
 		h := in.Header()
-		f := &seekBuffer{}
+		f := &memfile.File{}
 		w, err := writer.New(f, writer.Options{Layout: h.Layout, Uncompressed: true, Start: h.Start, Interval: h.Interval,
 			CPython: &writer.CPythonInfo{Version: h.Python, Config: h.Config, Stats: (*writer.CPythonStats)(in.Statistics())}})
 		if err != nil {
@@ -152,13 +146,7 @@ func TestConversion(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
-		out, err := reader.New(bytes.NewReader(f.b))
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := f.Finish(t, w)
 		ho := out.Header()
 		ho.StringOffset, ho.FrameOffset = h.StringOffset, h.FrameOffset
 		if d := cmp.Diff(h, ho); d != "" {
@@ -256,7 +244,7 @@ func TestLongRecords(t *testing.T) {
 
 // TestMetadata reads gotach's objects and nothing else from the spare strings.
 func TestMetadata(t *testing.T) {
-	f := &seekBuffer{}
+	f := &memfile.File{}
 	w, err := writer.New(f, writer.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -278,13 +266,7 @@ func TestMetadata(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	r, err := reader.New(bytes.NewReader(f.b))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := f.Finish(t, w)
 	got, err := r.Metadata()
 	if err != nil {
 		t.Fatal(err)
@@ -300,8 +282,8 @@ func TestMetadata(t *testing.T) {
 		t.Errorf("objects %q", list)
 	}
 
-	f.b[70] ^= 1
-	r, err = reader.New(bytes.NewReader(f.b))
+	f.Bytes[70] ^= 1
+	r, err = reader.New(bytes.NewReader(f.Bytes))
 	if err != nil {
 		t.Fatal(err)
 	}

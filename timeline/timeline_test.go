@@ -1,8 +1,6 @@
 package timeline
 
 import (
-	"bytes"
-	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,37 +9,11 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/gotach/profiler/internal/memfile"
 	"github.com/gotach/profiler/internal/tachyon"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/writer"
 )
-
-// memFile is a file in memory.
-type memFile struct {
-	b   []byte
-	pos int
-}
-
-func (f *memFile) Write(p []byte) (int, error) {
-	if n := f.pos + len(p) - len(f.b); n > 0 {
-		f.b = append(f.b, make([]byte, n)...)
-	}
-	copy(f.b[f.pos:], p)
-	f.pos += len(p)
-	return len(p), nil
-}
-
-func (f *memFile) Seek(offset int64, whence int) (int64, error) {
-	switch whence {
-	case io.SeekStart:
-		f.pos = int(offset)
-	case io.SeekCurrent:
-		f.pos += int(offset)
-	case io.SeekEnd:
-		f.pos = len(f.b) + int(offset)
-	}
-	return int64(f.pos), nil
-}
 
 const (
 	start    = 1_795_234_224_000_000 // µs
@@ -58,7 +30,7 @@ type in struct {
 }
 
 func file(t interface{ Fatal(...any) }, samples []in) *reader.Reader {
-	var f memFile
+	var f memfile.File
 	w, err := writer.New(&f, writer.Options{Start: start, Interval: interval, Uncompressed: true})
 	if err != nil {
 		t.Fatal(err)
@@ -78,14 +50,7 @@ func file(t interface{ Fatal(...any) }, samples []in) *reader.Reader {
 			t.Fatal(err)
 		}
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	r, err := reader.New(bytes.NewReader(f.b))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return f.Finish(t, w)
 }
 
 // words returns the stack of a node as in.stack has it.
@@ -285,7 +250,7 @@ func BenchmarkFromTachyon(b *testing.B) {
 // The wall clock of a file is its header's or, better, its session's.
 func TestStart(t *testing.T) {
 	began := time.Date(2026, 11, 21, 4, 10, 24, 500, time.UTC)
-	var f memFile
+	var f memfile.File
 	w, err := writer.New(&f, writer.Options{Start: 5, Interval: interval})
 	if err != nil {
 		t.Fatal(err)
@@ -293,13 +258,7 @@ func TestStart(t *testing.T) {
 	if err := w.AddMetadata(tachyon.KindSession, tachyon.Session{Program: "app", Start: began}); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	r, err := reader.New(bytes.NewReader(f.b))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := f.Finish(t, w)
 	tl, err := FromTachyon(r)
 	if err != nil {
 		t.Fatal(err)
