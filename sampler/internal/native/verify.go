@@ -141,7 +141,7 @@ func (n *Source) verify(l *layout) error {
 		case check.err != nil:
 			return check.err
 		case !check.waited:
-			return fmt.Errorf("a waiting goroutine was not found in %d ticks, %d visits", s.ticks, s.visits)
+			return fmt.Errorf("a waiting goroutine was not found in %d ticks, %d visits, %d of them too slow or overtaken", s.ticks, s.visits, s.torn)
 		case s.answered == 0:
 			return errors.New("signals to running goroutines do not arrive")
 		}
