@@ -5,6 +5,7 @@ package native
 import (
 	"runtime"
 	"testing"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -58,6 +59,35 @@ func TestLostSignalIsAnswered(t *testing.T) {
 				t.Errorf("%s (asked: %v): passed on: %v, want %v", name, asked, ret != 0, want)
 			}
 			unix.Munmap(memory)
+		}
+	}
+}
+
+// The times of ticks show a program that works for a part of each period of its own,
+// at whatever point of it, as often as it works, in a few seconds.
+func TestTicksKeepNoStep(t *testing.T) {
+	for _, rate := range []uint64{100, 1000} {
+		for _, every := range []uint64{1e6, 10e6} { // ns
+			s := &shared{period: 1e9 / rate, random: 0x9e3779b97f4a7c15}
+			ticks := 4 * rate * max(1, 1000/rate)
+			var seen [100]uint64 // by the hundredth of the program's period
+			for range ticks {
+				next(s)
+				s.now = s.deadline
+				seen[s.now%every*100/every]++
+			}
+			if mean := float64(s.now) / float64(ticks*s.period); mean < 0.98 || mean > 1.02 {
+				t.Errorf("%d Hz: ticks are %.3f periods apart", rate, mean)
+			}
+			for from := range seen {
+				working := uint64(0)
+				for i := range 8 {
+					working += seen[(from+i)%100]
+				}
+				if share := 100 * float64(working) / float64(ticks); share < 6 || share > 10 {
+					t.Errorf("%d Hz: works 8 %% of %v, from %d %% on, and is seen to %.1f %%", rate, time.Duration(every), from, share)
+				}
+			}
 		}
 	}
 }
