@@ -25,6 +25,10 @@ func fence()
 // cycles reads the processor's time counter; it costs next to nothing.
 func cycles() uint64
 
+// prefetch asks for the cache line of an address. It is a hint: it does not wait, and
+// does nothing for an address that is not there.
+func prefetch(addr uintptr)
+
 // The entries of the handler's stages, in the compiler's calling convention: what
 // a func value points to.
 var (

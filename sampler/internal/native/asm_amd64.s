@@ -137,3 +137,9 @@ TEXT ·storeRelease(SB), NOSPLIT, $0-16
 	MOVQ v+8(FP), AX
 	MOVQ AX, 0(DI)
 	RET
+
+// func prefetch(addr uintptr)
+TEXT ·prefetch(SB), NOSPLIT, $0-8
+	MOVQ addr+0(FP), AX
+	PREFETCHT0 (AX)
+	RET

@@ -148,3 +148,9 @@ TEXT ·storeRelease(SB), NOSPLIT, $0-16
 	MOVD v+8(FP), R1
 	STLR R1, (R0)
 	RET
+
+// func prefetch(addr uintptr)
+TEXT ·prefetch(SB), NOSPLIT, $0-8
+	MOVD addr+0(FP), R0
+	PRFM (R0), PLDL1KEEP
+	RET
