@@ -4,7 +4,7 @@
 // does not see them, is there for scale, and so is a thread that a timer wakes at
 // the same rate and that does nothing: what ticks cost on this machine, whoever takes them.
 //
-//	go run ./bench                                  # the README's table; some 25 minutes
+//	go run ./bench                                  # the README's table; some 35 minutes
 //	go run ./bench -goroutines 1000 -pairs 3        # a part of it
 //	go test -run - -bench . ./bench                 # shorter, in the form that benchstat reads
 //
@@ -35,7 +35,8 @@
 //     in CPU time, they are its samples.
 //   - gap: time from one tick to the next, median and 99th percentile.
 //   - slowdown: by how much less work the load does than in the two windows
-//     around without the profiler; the median of all, and its quartiles.
+//     around without the profiler; the median of all, and its quartiles. Once pairs
+//     have taken a minute, five are enough.
 //   - stops: how often a second the world was stopped but for garbage
 //     collection (/sched/pauses/total/other:seconds).
 //   - written: bytes of file that a second of the session came to.

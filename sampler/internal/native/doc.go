@@ -62,8 +62,9 @@
 // Start returns an error, and the portable source takes over, for another Go
 // version, architecture or system; where a system call is refused
 // (process_vm_readv, timer_create, timer_settime, rt_tgsigqueueinfo); where the
-// signal is blocked or has a handler that is not Go's; without /proc; and whenever the
-// self-check finds a difference.
+// signal is blocked or has a handler that is not Go's; without /proc; whenever the
+// self-check finds a difference; and under a tracer that stops the program at every system
+// call, such as strace -f, where labels take longer to read than a walk may last.
 //
 // # What is tested where
 //

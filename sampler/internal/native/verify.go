@@ -121,6 +121,7 @@ func (n *Source) verify(l *layout) error {
 	}
 	for end := time.Now().Add(2 * time.Second); ; {
 		time.Sleep(2 * time.Millisecond)
+		readClock(n.s)
 		d.pass()
 		if check.waited && check.saw {
 			break
