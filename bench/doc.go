@@ -35,8 +35,8 @@
 //     in CPU time, they are its samples.
 //   - gap: time from one tick to the next, median and 99th percentile.
 //   - slowdown: by how much less work the load does than in the two windows
-//     around without the profiler; the median of all, and its quartiles. Once pairs
-//     have taken a minute, five are enough.
+//     around without the profiler; the median of all, and its quartiles. Five
+//     pairs are enough once they have taken three seconds for each that was to be.
 //   - stops: how often a second the world was stopped but for garbage
 //     collection (/sched/pauses/total/other:seconds).
 //   - written: bytes of file that a second of the session came to.

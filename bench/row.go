@@ -147,7 +147,8 @@ func (r *row) loaded(kind profilerKind, l *load) error {
 		return speed
 	}
 	before := without()
-	for begin := time.Now(); len(slowdown) < r.Pairs && (len(slowdown) < enough || time.Since(begin) < time.Minute); {
+	begin, most := time.Now(), time.Duration(r.Pairs)*3*time.Second
+	for len(slowdown) < r.Pairs && (len(slowdown) < enough || time.Since(begin) < most) {
 		runtime.GC()
 		begin := time.Now()
 		s, err := kind.start(r.Asked, r.Budget)
