@@ -3,7 +3,9 @@
 package native
 
 import (
+	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -36,6 +38,7 @@ type recorder struct {
 	last    map[uint64]time.Duration
 	leaves  map[uint64]int
 	err     error
+	late    time.Duration     // for which a tick waited for a core, mean
 	keep    func(*taken) bool // nil: keep all
 }
 
@@ -116,12 +119,27 @@ func sessionWith(t testing.TB, cfg source.Config, r *recorder, f func()) (*recor
 	if err := n.Start(cfg, r); err != nil {
 		t.Fatal(err)
 	}
+	late := waited(n.ticker.tid)
 	f()
+	late = waited(n.ticker.tid) - late
 	n.Stop()
 	if r.err != nil {
 		t.Fatal(r.err)
 	}
-	return r, n.Stats()
+	stats := n.Stats()
+	r.late = late / time.Duration(max(1, stats.TicksReached))
+	return r, stats
+}
+
+// waited returns for how long a thread that could run had no core so far.
+func waited(tid int) time.Duration {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/schedstat", tid))
+	if err != nil {
+		return 0 // the kernel may be built without it
+	}
+	var ran, waited time.Duration
+	fmt.Sscan(string(b), &ran, &waited)
+	return waited
 }
 
 func TestSmoke(t *testing.T) {

@@ -162,8 +162,10 @@ func lockstep(t *testing.T, rate int, every time.Duration) {
 		}
 	}
 	got, want := float64(working)/float64(all), float64(worked.Load())/float64(total.Load())
-	t.Logf("%.2f %% of the time, is %.2f %%; %+v", 100*got, 100*want, stats)
-	if !near(got, want, allowed(stats)) {
+	// A tick that waits for a core gets one when somebody stops working, and then it sees that.
+	doubt := float64(r.late)/float64(every) + float64(stats.Dropped)/float64(goroutines*stats.TicksReached)
+	t.Logf("%.2f %% of the time, is %.2f %%, %.2f in doubt; %+v", 100*got, 100*want, 100*doubt, stats)
+	if !near(got, want, allowed(stats)+doubt) {
 		t.Errorf("works %.1f %% of the time, sampled %.1f %%", 100*want, 100*got)
 	}
 }
