@@ -162,3 +162,25 @@ func TestLateSample(t *testing.T) {
 		t.Errorf("samples at %v, want %v", got, want)
 	}
 }
+
+// Each part of a session counts the addresses of its own samples.
+func TestLeafPCsOfParts(t *testing.T) {
+	w, err := writer.Create(filepath.Join(t.TempDir(), "x.tach"), writer.Options{Interval: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	c := newCollector(w, time.UnixMicro(0), 1000)
+	c.stats = func() Stats { return Stats{} }
+	stack := []uint32{c.Frame(tachyon.Frame{Func: "f"})}
+	c.Goroutine(source.Goroutine{ID: 7, CreatedBy: "main.main"})
+	for n := range uint32(3) {
+		for i := range n + 1 {
+			c.Sample(&source.Sample{Goroutine: 7, Time: time.Duration(10*n+i+1) * time.Millisecond, Stack: stack})
+			c.LeafPC(0x40, false)
+		}
+		if l := c.cut().PCs; l == nil || len(l.PCs) != 1 || l.PCs[0].Addr != 0x40 || l.PCs[0].Wall != n+1 {
+			t.Errorf("part %d has %+v, want %d samples at 0x40", n, l, n+1)
+		}
+	}
+}
