@@ -302,6 +302,32 @@ func (c *collector) Sample(s *source.Sample) {
 	if c.skipped || c.err() != nil {
 		return
 	}
+	tick := time.Duration(c.interval) * time.Microsecond
+	from := max(s.Time-s.Gap, 0) + tick
+	if k == nil || k.seen || from > s.Time-tick/2 {
+		c.write(k, s)
+		return
+	}
+	// Whoever reads a file takes a goroutine's first sample for an interval. What it stands
+	// for is more, so there is one more, at the beginning of it; or where that is before
+	// the file, the metadata say how much.
+	weight := micros(s.Time) - micros(from) + c.interval
+	if from < c.part {
+		c.write(k, s)
+		k.weight = weight
+	} else {
+		first := *s
+		first.Time = from
+		c.write(k, &first)
+		if c.err() == nil {
+			c.write(k, s)
+		}
+	}
+	c.weight = weight
+}
+
+// write gives the sink a sample of a goroutine, of which k is what is known, if anything is.
+func (c *collector) write(k *goroutine, s *source.Sample) {
 	c.weight = c.interval
 	if k != nil {
 		if k.seen {

@@ -68,6 +68,7 @@ func aTick(t *rapid.T, before *tick, last map[uint64]time.Duration, ended map[ui
 			Goroutine: id,
 			Status:    rapid.SampledFrom([]tachyon.Status{tachyon.HasGIL | tachyon.OnCPU, 0, tachyon.GILRequested}).Draw(t, "status"),
 			Time:      at,
+			Gap:       time.Duration(rapid.IntRange(0, 40).Draw(t, "gap")) * time.Millisecond / 2,
 			Stack:     []uint32{uint32(rapid.IntRange(0, 5).Draw(t, "leaf")), 6, 7}[rapid.IntRange(0, 1).Draw(t, "cut"):],
 		})
 		if rapid.IntRange(0, 19).Draw(t, "gone") == 0 {
@@ -83,16 +84,21 @@ func tell(ticks []tick) func(source.Out) {
 		for f := range 8 {
 			out.Frame(tachyon.Frame{File: "a.go", Func: fmt.Sprint("f", f), Line: int32(f)})
 		}
+		seen := map[uint64]bool{}
 		for _, k := range ticks {
 			source.Batch(out, func() {
 				for _, s := range k.samples {
+					if seen[s.Goroutine] {
+						s.Gap = 0
+					}
+					seen[s.Goroutine] = true
 					by := "main.main"
 					if s.Goroutine < 4 {
 						by = "runtime.x"
 					}
 					out.Goroutine(source.Goroutine{ID: s.Goroutine, CreatedBy: by})
 					if v, ok := k.labels[s.Goroutine]; ok {
-						out.Labels(s.Goroutine, s.Time, map[string]string{"k": v})
+						out.Labels(s.Goroutine, max(0, s.Time-s.Gap), map[string]string{"k": v})
 					}
 					out.Sample(&s)
 				}
@@ -210,7 +216,7 @@ func TestPartsAreTheWhole(t *testing.T) {
 		want, wantSums := readAll(t, []string{whole})
 		got, sums := readAll(t, m.Files())
 		// Files group a goroutine's repeats; one goroutine's samples stay in order.
-		if d := cmp.Diff(byGoroutine(want), byGoroutine(got)); d != "" {
+		if d := cmp.Diff(byGoroutine(want, ticks), byGoroutine(got, ticks)); d != "" {
 			t.Fatalf("samples of %d files (-want +got):\n%s", len(m.Files()), d)
 		}
 		if d := cmp.Diff(wantSums, sums); d != "" {
@@ -219,10 +225,20 @@ func TestPartsAreTheWhole(t *testing.T) {
 	})
 }
 
-func byGoroutine(list []asRead) map[uint64][]asRead {
+// byGoroutine leaves out samples that were not told: a goroutine's first one can have
+// one more before it.
+func byGoroutine(list []asRead, ticks []tick) map[uint64][]asRead {
+	told := map[[2]uint64]bool{}
+	for _, k := range ticks {
+		for _, s := range k.samples {
+			told[[2]uint64{s.Goroutine, uint64(sessionStart.Add(s.Time).UnixMicro())}] = true
+		}
+	}
 	m := map[uint64][]asRead{}
 	for _, a := range list {
-		m[a.Sample.Thread] = append(m[a.Sample.Thread], a)
+		if told[[2]uint64{a.Sample.Thread, a.Sample.Time}] {
+			m[a.Sample.Thread] = append(m[a.Sample.Thread], a)
+		}
 	}
 	return m
 }

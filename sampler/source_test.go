@@ -222,6 +222,54 @@ func TestSourceFails(t *testing.T) {
 	}
 }
 
+// A goroutine's first sample can stand for more than an interval, which is what a reader of
+// the file takes it for.
+func TestFirstSample(t *testing.T) {
+	start := time.UnixMicro(1_700_000_000_000_000)
+	ms := func(n float64) time.Duration { return time.Duration(n * float64(time.Millisecond)) }
+	for _, tt := range []struct {
+		at, gap time.Duration
+		want    []time.Duration // times of the samples
+	}{
+		{ms(20), 0, []time.Duration{ms(20)}},
+		{ms(20), ms(1), []time.Duration{ms(20)}},
+		{ms(20), ms(1.4), []time.Duration{ms(20)}},
+		{ms(20), ms(3), []time.Duration{ms(18), ms(20)}},
+		{ms(20), ms(20), []time.Duration{ms(1), ms(20)}},
+		{ms(20), ms(200), []time.Duration{ms(1), ms(20)}}, // not before the session
+	} {
+		f := &fake{name: "native", tell: func(out source.Out) {
+			out.Goroutine(source.Goroutine{ID: 5, CreatedBy: "main.main"})
+			out.Sample(&source.Sample{Goroutine: 5, Time: tt.at, Gap: tt.gap, Stack: []uint32{7}})
+			out.LeafPC(1, false)
+			out.Sample(&source.Sample{Goroutine: 5, Time: ms(50), Gap: ms(50), Stack: []uint32{8}})
+			out.LeafPC(2, false)
+		}}
+		var m memory
+		s, err := sampler.StartWith(sampler.Config{Start: start}, &m, native(f), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-f.told
+		if err := s.Stop(); err != nil {
+			t.Fatal(err)
+		}
+		var want []tachyon.Sample
+		for _, at := range tt.want {
+			want = append(want, tachyon.Sample{Thread: 5, Time: uint64(start.Add(at).UnixMicro()), Stack: []uint32{7}})
+		}
+		want = append(want, tachyon.Sample{Thread: 5, Time: uint64(start.Add(ms(50)).UnixMicro()), Stack: []uint32{8}})
+		if !reflect.DeepEqual(m.samples, want) {
+			t.Errorf("gap of %v: samples %+v\nwant %+v", tt.gap, m.samples, want)
+		}
+		first := uint64((tt.at - tt.want[0] + ms(1)).Microseconds())
+		wantPCs := []tachyon.LeafPC{{Addr: 1, Wall: 1, WallTime: first}, {Addr: 2, Wall: 1, WallTime: 30_000}}
+		if got := s.LeafPCs().PCs; !reflect.DeepEqual(got, wantPCs) {
+			t.Errorf("gap of %v: leaf PCs %+v, want %+v", tt.gap, got, wantPCs)
+		}
+	}
+}
+
 // TestComesAgain has a goroutine end and be seen again, as the runtime's finalizer goroutine does.
 func TestComesAgain(t *testing.T) {
 	f := &fake{name: "native", tell: func(out source.Out) {

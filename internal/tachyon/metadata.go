@@ -75,7 +75,8 @@ type Goroutine struct {
 	First     uint64 `json:"first_us"`
 	Last      uint64 `json:"last_us"`
 	// FirstWeight is what its first sample in the file stands for if that is not
-	// one interval: the time in µs since its previous one, in an earlier file.
+	// one interval: the time in µs since its previous one, in an earlier file, or
+	// since the look before at the place where it was found.
 	FirstWeight uint64      `json:"first_weight_us,omitempty"`
 	Labels      []LabelSpan `json:"labels,omitempty"` // in order of From
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/pprof"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -476,5 +477,28 @@ func TestBuffer(t *testing.T) {
 	s.resize(len(s.buf))
 	if len(s.buf) != maxBuffer {
 		t.Errorf("the buffer grew to %d bytes", len(s.buf))
+	}
+}
+
+// A session of which the budget allows one look alone shows from its first moment to its last what
+// goroutines did.
+func TestWholeSession(t *testing.T) {
+	start := time.Now()
+	r, s := newRecorder(), New()
+	if err := s.Start(source.Config{Rate: 1000, Budget: 0.001, Start: start}, r); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, func() bool { return r.count() > 0 })
+	time.Sleep(10 * time.Millisecond)
+	ending := time.Since(start)
+	s.Stop()
+	var times []time.Duration // of looks
+	for _, sample := range r.samples {
+		if !slices.Contains(times, sample.Time) {
+			times = append(times, sample.Time)
+		}
+	}
+	if len(times) != 2 || times[1] < ending || r.samples[0].Gap > r.samples[0].Time {
+		t.Errorf("looks at %v of a session that began to end at %v; the first stands for %v", times, ending, r.samples[0].Gap)
 	}
 }

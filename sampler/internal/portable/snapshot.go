@@ -32,8 +32,9 @@ type snapshot struct {
 	hasMarks bool // elided and nonGo are set
 	scratch  []byte
 
-	turn       uint64 // counts texts
-	goroutines int    // in the last text, without the caller
+	turn       uint64        // counts texts
+	before     time.Duration // of the last emit
+	goroutines int           // in the last text, without the caller
 	now        []*goroutine
 	runnable   []*goroutine
 	sample     source.Sample // what out is shown
@@ -50,6 +51,7 @@ type goroutine struct {
 	panics  bool
 	running bool // this turn
 	relabel bool // set differs from what Out knows
+	sampled bool
 	set     map[string]string
 }
 
@@ -285,15 +287,21 @@ func (s *snapshot) emit(at time.Duration, procs int, n func(k int) int) {
 	for _, g := range s.now {
 		if g.relabel {
 			g.relabel = false
-			s.out.Labels(g.id, at, g.set)
+			from := at
+			if !g.sampled {
+				from = s.before // the first sample stands for what came since
+			}
+			s.out.Labels(g.id, from, g.set)
 		}
-		s.sample = source.Sample{Goroutine: g.id, Status: g.status(), Time: at, Stack: g.stack[1:]}
+		g.sampled = true
+		s.sample = source.Sample{Goroutine: g.id, Status: g.status(), Time: at, Gap: at - s.before, Stack: g.stack[1:]}
 		if s.waitFrames && (g.reason.state == waiting || g.reason.state == syscall) {
 			g.stack[0] = g.reason.frame
 			s.sample.Stack = g.stack
 		}
 		s.out.Sample(&s.sample)
 	}
+	s.before = at
 }
 
 func (g *goroutine) status() (st tachyon.Status) {

@@ -56,6 +56,9 @@ const (
 // idle program on two cores a tick that took 135 µs here took the process 385 µs.
 const restart = 120 * time.Microsecond
 
+// maxLast is what the last tick may take for which there is one more as sampling ends.
+const maxLast = 100 * time.Millisecond
+
 // Source is the portable source.
 type Source struct {
 	cfg   source.Config
@@ -65,7 +68,8 @@ type Source struct {
 
 	snapshot snapshot
 	buf      []byte
-	slack    int // ticks in a row that left most of buf unused
+	slack    int           // ticks in a row that left most of buf unused
+	printed  time.Duration // for which the last tick stopped the program
 
 	began   time.Duration
 	ticks   atomic.Int64
@@ -86,12 +90,13 @@ func (s *Source) Start(cfg source.Config, out source.Out) error {
 	s.cfg, s.out = cfg, out
 	s.began = time.Since(cfg.Start)
 	s.snapshot.init(out, cfg.WaitFrames)
+	s.snapshot.before = s.began
 	s.ended.Add(1)
 	go s.run() // not WaitGroup.Go, which would hide who created it
 	return nil
 }
 
-// Stop ends sampling. A tick under way is finished first.
+// Stop ends sampling after one more tick, unless ticks are dear.
 func (s *Source) Stop() {
 	close(s.quit)
 	s.ended.Wait()
@@ -127,10 +132,16 @@ func (s *Source) run() {
 	pace := newPacer(s.cfg.Rate, s.cfg.Budget, s.began)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for {
+	for stopping := false; !stopping; {
 		select {
 		case <-s.quit:
-			return
+			// What goroutines did since the last look would be missing: a second's worth and
+			// more where looks are dear. Too dear is one for which the program stands still
+			// as long as a person would notice.
+			if s.printed > maxLast {
+				return
+			}
+			stopping = true
 		case <-timer.C:
 		}
 		procs := runtime.GOMAXPROCS(0)
@@ -152,6 +163,7 @@ func (s *Source) tick(procs int) time.Duration {
 	at := time.Since(s.cfg.Start)
 	n := runtime.Stack(s.buf, true)
 	printed := watch.took()
+	s.printed = printed
 	all := n < len(s.buf)
 
 	lost := s.snapshot.read(s.buf[:n], all)

@@ -24,6 +24,7 @@ type Sample struct {
 	System    bool // the runtime's own
 	Status    tachyon.Status
 	Time      time.Duration // since Config.Start, monotonic; rises per goroutine
+	Gap       time.Duration // what it stands for if it is the goroutine's first; 0: a tick
 	Stack     []uint32      // ids from Out.Frame, innermost first; the source's, valid during the call
 }
 
