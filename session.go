@@ -117,8 +117,9 @@ func (s *Session) begin() error {
 	return nil
 }
 
-// Stop ends the session: the file is finished, exports are written, and
-// nothing of the session is left running. It returns the session's first
+// Stop ends the session: all goroutines are looked at once more, which takes up to half
+// a second where there are a hundred thousand, the file is finished, exports are written,
+// and nothing of the session is left running. It returns the session's first
 // error. Further calls wait for the first and return the same.
 func (s *Session) Stop() error {
 	if s == nil {

@@ -87,7 +87,7 @@ func tickCosts(t testing.TB, n int) (walk, tick, profile time.Duration) {
 		callTick(sh.base(), 0, 0, 0)
 	}
 	count := max(15, min(2000, 2_000_000/n))
-	walk = median(15, s.drain.roster.unsee, onTick)
+	walk = median(15, func() { s.drain.roster.begin(monotonicNow()) }, onTick)
 	for range n/5000 + 2 {
 		onTick() // the ring holds 10,000 walks or so
 	}

@@ -14,7 +14,7 @@
 // records go to a ring outside the Go heap (shared.go); an ordinary goroutine
 // empties it (drain.go), puts stacks together (stacks.go, leaf.go, functab.go) and
 // hands samples on. What that may cost is kept within bounds (budget.go): goroutines
-// that run are seen at every tick, the others in turns.
+// that run are seen at every tick, the others in turns (turns.go).
 //
 // A goroutine that waits and has not run since its last visit is not walked
 // again, and that is exact: the collector stamps g.waitsince on every goroutine

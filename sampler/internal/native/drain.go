@@ -118,7 +118,7 @@ func (d *drain) record(w []uint64) {
 		d.work++
 		if w[1] < uint64(len(d.gs)) {
 			if g := &d.gs[w[1]]; g.parked != nil && g.parked.valid && !g.skip {
-				d.emit(g, g.parked, g.status, d.now)
+				d.emit(g, g.parked, g.status, d.now, 0)
 			}
 		}
 	case recGone:
@@ -169,8 +169,12 @@ func (d *drain) stack(r record) {
 		g.parked = nil
 		return
 	}
-	t := d.time(r[headTime])
-	d.relabel(g, r, t)
+	t, before := d.time(r[headTime]), d.time(r[headBefore])
+	if g.seen {
+		d.relabel(g, r, t)
+	} else {
+		d.relabel(g, r, before)
+	}
 	status := tachyon.Status(0)
 	switch r.status() {
 	case gRunning:
@@ -197,10 +201,10 @@ func (d *drain) stack(r record) {
 	}
 	// What time went by since it was last seen, up to the tick before this one, it did
 	// not run: it did what it did when it last had its turn.
-	if before := d.time(r[headBefore]); r.flags()&flagTaken != 0 && g.seen && !g.ran && known && g.last < before {
-		d.emit(g, g.parked, g.status, before)
+	if r.flags()&flagTaken != 0 && g.seen && !g.ran && known && g.last < before {
+		d.emit(g, g.parked, g.status, before, 0)
 	}
-	d.emit(g, s, status, t)
+	d.emit(g, s, status, t, t-before)
 	if g.ran = r.status() == gRunning; !g.ran {
 		g.parked, g.status = s, status
 	}
@@ -273,8 +277,9 @@ func (d *drain) relabel(g *goroutine, r record, t time.Duration) {
 }
 
 // emit hands a sample over, unless it is no later than the goroutine's last: an
-// interruption can be answered after the goroutine was seen by a visit.
-func (d *drain) emit(g *goroutine, s *stack, status tachyon.Status, t time.Duration) {
+// interruption can be answered after the goroutine was seen by a visit. The first one
+// stands for gap.
+func (d *drain) emit(g *goroutine, s *stack, status tachyon.Status, t, gap time.Duration) {
 	if g.seen && t <= g.last || len(s.ids) == 0 {
 		return
 	}
@@ -284,6 +289,7 @@ func (d *drain) emit(g *goroutine, s *stack, status tachyon.Status, t time.Durat
 		System:    g.system == systemGoroutine || g.system == callbackGoroutine && !s.user,
 		Status:    status,
 		Time:      t,
+		Gap:       gap,
 		Stack:     s.ids,
 	}
 	d.out.Sample(&d.sample)

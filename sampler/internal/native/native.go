@@ -85,7 +85,7 @@ func (n *Source) Start(cfg source.Config, out source.Out) (err error) {
 	d.roster, d.gs = n.drain.roster, n.drain.gs
 	clear(d.gs)
 	d.own[n.ticker.goid] = true
-	d.roster.unsee()
+	d.roster.begin(monotonicNow())
 	n.drain = d
 	n.budget = newBudget(cfg.Budget)
 	n.quit, n.done = make(chan struct{}), make(chan struct{})
@@ -212,7 +212,7 @@ func (n *Source) begin(period uint64) uint64 {
 	now := monotonicNow()
 	s.period, s.deadline, s.now, s.before = period, now+period, now, now
 	readClock(s)
-	s.quota = n.budget.quota
+	allot(s, n.budget.quota)
 	s.visitLimit = s.tornAfter / 40 * (period / 1000) / 2 // half a period
 	s.ticks, s.dropped, s.torn, s.sent, s.visits, s.visiting, s.answered, s.handling, s.lost = 0, 0, 0, 0, 0, 0, 0, 0, 0
 	return s.deadline
@@ -321,7 +321,7 @@ func (n *Source) pass() {
 	spent := n.timed(func() { source.Batch(n.drain.out, n.drain.pass) })
 	s := n.s
 	n.budget.spend(time.Now(), s, n.drain, threadCPU(n.ticker.tid), spent)
-	storeRelease(uintptr(unsafe.Pointer(&s.quota)), n.budget.quota)
+	allot(s, n.budget.quota)
 	n.mu.Lock()
 	n.stats = source.Stats{
 		TicksReached: int64(s.ticks),
@@ -359,6 +359,7 @@ func (n *Source) Stats() source.Stats {
 func (n *Source) Stop() {
 	close(n.quit)
 	<-n.done
+	n.lookOnce()
 	n.silence()
 	if !n.broken {
 		n.finishRing()
@@ -370,6 +371,25 @@ func (n *Source) Stop() {
 	}
 	n.release()
 	busy.Store(false)
+}
+
+// lookOnce has every goroutine visited once more, unless each tick visits all in any case: what
+// they did since they had their turn would be missing. It takes half a second at most.
+func (n *Source) lookOnce() {
+	s := n.s
+	if n.mute || n.broken || s.unable != 0 || s.young.n+s.old.n <= s.quota>>16 {
+		return
+	}
+	defer n.caught()
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	young, old := s.young.passed+s.young.n, s.old.passed+s.old.n
+	for end := time.Now().Add(500 * time.Millisecond); time.Now().Before(end) && (s.young.passed < young || s.old.passed < old); {
+		allot(s, 1<<40)
+		for ticks := s.ticks; s.ticks == ticks && time.Now().Before(end); {
+			time.Sleep(100 * time.Microsecond)
+		}
+		n.pass() // which takes back what was allotted: one tick is mostly enough
+	}
 }
 
 // silence ends the ticks and waits for the answers that are still due.

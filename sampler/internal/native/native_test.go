@@ -38,6 +38,7 @@ type recorder struct {
 	last    map[uint64]time.Duration
 	leaves  map[uint64]int
 	err     error
+	start   time.Time
 	late    time.Duration     // for which a tick waited for a core, mean
 	keep    func(*taken) bool // nil: keep all
 }
@@ -82,7 +83,7 @@ func (r *recorder) Sample(s *source.Sample) {
 		}
 		r.stacks[key] = stack
 	}
-	weight := time.Duration(0)
+	weight := s.Gap
 	if last, ok := r.last[s.Goroutine]; ok {
 		weight = s.Time - last
 	}
@@ -115,6 +116,7 @@ func sessionWith(t testing.TB, cfg source.Config, r *recorder, f func()) (*recor
 		cfg.Budget = 100
 	}
 	cfg.Start = time.Now()
+	r.start = cfg.Start
 	n := New()
 	if err := n.Start(cfg, r); err != nil {
 		t.Fatal(err)

@@ -164,9 +164,7 @@ func TestShortWaits(t *testing.T) {
 	})
 	got := newShares(".worker")
 	for _, s := range r.samples {
-		if s.time > time.Second { // until then not all had a turn
-			got.add(names(s.stack), float64(s.weight))
-		}
+		got.add(names(s.stack), float64(s.weight))
 	}
 	name := func(f string) float64 { return got.cum["github.com/gotach/profiler/sampler/internal/native."+f] }
 	g := name("shortly") / (name("shortly") + name("napping"))
@@ -174,5 +172,85 @@ func TestShortWaits(t *testing.T) {
 	t.Logf("%.1f %% of the rest is short, is %.1f %%; %+v", 100*g, 100*w, stats)
 	if !near(g, w, 0.05) {
 		t.Errorf("%.1f %% of the rest is said to be short, is %.1f %%", 100*g, 100*w)
+	}
+}
+
+//go:noinline
+func lives5ms() { time.Sleep(5 * time.Millisecond) }
+
+//go:noinline
+func lives50ms() { time.Sleep(50 * time.Millisecond) }
+
+//go:noinline
+func lives200ms() { time.Sleep(200 * time.Millisecond) }
+
+// TestShortLives has goroutines that come and go among thousands that stay, whose turn comes
+// twice a second, in a program that once had even more: what they did is seen in full.
+func TestShortLives(t *testing.T) {
+	free := park(20_000)
+	defer park(3000)()
+	free()
+	lives := []struct {
+		name  string
+		wait  func()
+		count int          // that begin at a time
+		lived atomic.Int64 // ns, as they say themselves
+	}{{name: "lives5ms", wait: lives5ms, count: 5}, {name: "lives50ms", wait: lives50ms, count: 1}, {name: "lives200ms", wait: lives200ms, count: 1}}
+	r, stats := session(t, source.Config{Budget: 1}, func() {
+		var all sync.WaitGroup
+		for until := time.Now().Add(5 * time.Second); time.Now().Before(until); time.Sleep(3 * time.Millisecond) {
+			for i := range lives {
+				l := &lives[i]
+				for range l.count {
+					all.Add(1)
+					go func() {
+						defer all.Done()
+						begin := time.Now()
+						l.wait()
+						l.lived.Add(int64(time.Since(begin)))
+					}()
+				}
+			}
+		}
+		all.Wait()
+	})
+	got := newShares("")
+	for _, s := range r.samples {
+		got.add(names(s.stack), float64(s.weight))
+	}
+	t.Logf("%d samples; %+v", len(r.samples), stats)
+	for i := range lives {
+		l := &lives[i]
+		g, w := got.cum["github.com/gotach/profiler/sampler/internal/native."+l.name], float64(l.lived.Load())
+		t.Logf("%s: seen for %.2f s of %.2f s", l.name, g/1e9, w/1e9)
+		if !near(g/w, 1, 0.15) {
+			t.Errorf("goroutines that waited in %s for %.2f s were seen for %.2f s", l.name, w/1e9, g/1e9)
+		}
+	}
+}
+
+// TestWholeSession has goroutines of which not all have a turn: all are seen, from the session's
+// first moment until it is told to end or after.
+func TestWholeSession(t *testing.T) {
+	const crowd = 5000
+	free := park(30_000)
+	defer park(crowd)()
+	free()
+	var begin, end time.Time
+	r, stats := session(t, source.Config{Budget: 0.01}, func() {
+		begin = time.Now()
+		time.Sleep(200 * time.Millisecond)
+		end = time.Now()
+	})
+	all := newShares(".park.func1")
+	last := time.Duration(0)
+	for _, s := range r.samples {
+		all.add(names(s.stack), float64(s.weight))
+		last = max(last, s.time)
+	}
+	least, most := end.Sub(begin)*9/10, last-begin.Sub(r.start)+10*time.Millisecond
+	t.Logf("%d samples; %+v", len(r.samples), stats)
+	if got := time.Duration(all.all / crowd); got < least || got > most {
+		t.Errorf("each of %d goroutines was seen for %v on average, not for %v to %v", crowd, got, least, most)
 	}
 }

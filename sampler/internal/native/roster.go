@@ -22,7 +22,8 @@ type roster struct {
 	index       map[uint64]uint32 // by g
 	ptr         uintptr           // allgs as last read
 	cap         uint64
-	known       bool // ptr and cap were read twice
+	known       bool   // ptr and cap were read twice
+	at          uint64 // when all that there were had been taken in, on the handler's clock
 }
 
 // refresh takes in the goroutines and Ps that came since the last time.
@@ -30,7 +31,7 @@ func (r *roster) refresh() error {
 	if err := r.refreshProcs(); err != nil {
 		return err
 	}
-	have := uint64(len(r.index))
+	have, now := uint64(len(r.index)), monotonicNow()
 	// The runtime writes the three words of allgs one by one. A capacity that
 	// was read along with the same pointer twice, at different times, belongs to it.
 	ptr, n, c := r.allgs.header()
@@ -72,6 +73,9 @@ func (r *roster) refresh() error {
 		if uint64(good) < k {
 			return nil // not one yet, perhaps at the next refresh
 		}
+	}
+	if n < maxChunks*chunkSize {
+		r.at = now
 	}
 	return nil
 }
@@ -135,6 +139,7 @@ func (r *roster) add(i uint32, g uint64) error {
 		store64(r.s.chunks+uintptr(i>>chunkBits)*8, uint64(m.addr()))
 	}
 	store64(r.s.entry(uint64(i))+entryG*8, g)
+	store64(r.s.entry(uint64(i))+entryLooked*8, r.at) // it was not there yet
 	r.index[g] = i
 	return nil
 }
@@ -161,15 +166,23 @@ func (r *roster) refreshProcs() error {
 	return nil
 }
 
-// unsee makes the handler forget what it saw. No tick may be under way.
-func (r *roster) unsee() {
-	for i := range uint64(len(r.index)) {
-		entry := r.s.entry(i)
-		store64(entry+entryGoid*8, 0)
-		store64(entry+entrySince*8, 0)
-		store64(entry+entryNext*8, 0)
+// begin has the handler forget what it saw and take goroutines in turns from here on,
+// those first that live now. No tick may be under way. Where a program once had many
+// goroutines, ticks would take seconds to find the few that are left.
+func (r *roster) begin(now uint64) {
+	s := r.s
+	s.young, s.old = circle{}, circle{}
+	s.met, s.probe = uint64(len(r.index)), 0
+	for i := range s.met {
+		entry := s.entry(i)
+		for word := uintptr(entryG + 1); word < entryWords; word++ {
+			store64(entry+word*8, 0)
+		}
+		store64(entry+entryLooked*8, now)
+		if alive(load32(uintptr(load64(entry+entryG*8)) + s.off.gStatus)) {
+			enter(s, &s.old, i, entry, now)
+		}
 	}
-	r.s.live, r.s.cursor, r.s.met, r.s.probe = 0, 0, 0, 0
 }
 
 func (r *roster) free() {

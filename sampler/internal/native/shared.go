@@ -18,7 +18,7 @@ const (
 	chunkBits  = 12 // roster entries of a chunk
 	chunkSize  = 1 << chunkBits
 	maxChunks  = 4096 // 16 million goroutines
-	entryWords = 4
+	entryWords = 6
 
 	pinSlots = 4096 // pinned label sets, open addressing
 
@@ -55,7 +55,8 @@ type shared struct {
 	// Written by the drain, read by the handler.
 	goroutines uint64 // entries of the roster
 	nprocs     uint64
-	quota      uint64 // parked goroutines to visit a tick, 48.16 bits
+	quota      uint64 // goroutines to visit a tick, 48.16 bits
+	youth      uint64 // ns for which a goroutine is young
 	quiet      uint64 // 1: no more signals to running goroutines
 	leave      uint64 // a futex, not 0: no more ticks until the timer sends a signal again
 	tail       uint64 // of the ring, words read
@@ -69,8 +70,8 @@ type shared struct {
 	now      uint64 // time of this tick
 	before   uint64 // time of the tick before
 	random   uint64
-	live     uint64 // entries in the ring of those that are visited
-	cursor   uint64 // the entry of the ring that was visited last
+	young    circle // see turns.go
+	old      circle
 	met      uint64 // entries of the roster that have been looked at, from the first
 	probe    uint64 // next entry to look at again
 	fraction uint64 // of a visit, left over
@@ -92,7 +93,7 @@ type shared struct {
 	unread   uint64 // interruptions at which no stack could be read
 
 	// What visit found, for walkParked.
-	seenStatus, seenM, seenGoid uint64
+	seenStatus, seenM, seenGoid, seenBefore uint64
 
 	// The clock: two readings, of which clockAt is the present one.
 	clockAt uint64
@@ -140,7 +141,7 @@ const (
 	headG
 	headGoid
 	headTime
-	headBefore // time of the tick before
+	headBefore // time of the tick before; of a goroutine that had its turn: of the look before
 	headParent
 	headGoPC
 	headStartPC
@@ -194,7 +195,9 @@ const (
 	entryG    = iota
 	entryGoid // 0: dead or never seen
 	entrySince
-	entryNext // in the ring, index + 1; 0: not in it | visits that found it dead <<32
+	entryNext   // in its circle, index + 1; 0: in none
+	entryLooked // time of the latest look that showed what is there
+	entryBorn   // time at which its goroutine joined a circle; 0: it has ended
 )
 
 // state is what the handler works on, nil between sessions. inHandler counts

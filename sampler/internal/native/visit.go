@@ -20,125 +20,6 @@ import "unsafe"
 //     not known (the runtime gave it away), the walk is done a second time and
 //     has to find the same.
 
-// Goroutines take turns in a ring, which the entries of the roster form by their
-// entryNext. Only those that live are in it: the runtime keeps the g of each that
-// ended, so a program that once had a hundred thousand has as many entries ever after.
-const (
-	// fewLooks is how many entries outside of the ring are looked at in each tick
-	// in any case, for a goroutine that is new there. It is no more than a load.
-	fewLooks = 64
-
-	// keepDead is how many visits an entry stays in the ring whose goroutine has
-	// ended: the runtime uses the latest ones first again.
-	keepDead = 8
-
-	// fetchAhead is how many entries ahead of the one that is visited the processor is asked
-	// for what a visit reads of a g: with many goroutines that is not in the caches, and to
-	// wait for it is most of a visit. Neighbours in the roster mostly follow one another in
-	// the ring.
-	fetchAhead = 8
-)
-
-// visitSome visits as many goroutines as the budget allows a tick: those that are new,
-// which may take half of the visits, and others in turns.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func visitSome(s *shared) {
-	s.fraction += load64(uintptr(unsafe.Pointer(&s.quota)))
-	n := s.fraction >> 16
-	s.fraction &= 0xffff
-	if n == 0 {
-		return
-	}
-	start := cycles()
-	turns, total := s.live, loadAcquire(uintptr(unsafe.Pointer(&s.goroutines)))
-	n -= join(s, n)
-	for visited := uint64(0); turns > 0 && visited < n; turns-- {
-		last := s.entry(s.cursor)
-		next := load64(last + entryNext*8)
-		index := next&0xffffffff - 1
-		entry := s.entry(index)
-		if ahead := index + fetchAhead; ahead < total {
-			g := uintptr(load64(s.entry(ahead) + entryG*8))
-			prefetch(g + s.off.gM)
-			prefetch(g + s.off.gStatus)
-		}
-		g := uintptr(load64(entry + entryG*8))
-		lives := alive(load32(g + s.off.gStatus))
-		if callVisit(s.base(), g, entry, uintptr(index)) == 0 {
-			break // no room: it is the first of the next tick
-		}
-		after := load64(entry + entryNext*8)
-		switch {
-		case lives:
-			store64(entry+entryNext*8, after&0xffffffff)
-			visited++
-		case after>>32 < keepDead:
-			store64(entry+entryNext*8, after+1<<32)
-		default:
-			store64(entry+entryNext*8, 0)
-			if s.live--; s.live > 0 {
-				store64(last+entryNext*8, next>>32<<32|after&0xffffffff)
-			}
-			continue
-		}
-		s.cursor = index
-		s.visits++
-		if turns&31 == 0 && cycles()-start > s.visitLimit {
-			break
-		}
-	}
-	s.visiting += cycles() - start
-}
-
-// join looks at entries of the roster that are not in the ring, the new ones first.
-// Those that live are visited and join it, as the last in turn. It returns how
-// many they are, at most half of n.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func join(s *shared, n uint64) (joined uint64) {
-	total := loadAcquire(uintptr(unsafe.Pointer(&s.goroutines)))
-	for looks := min(n+fewLooks, total); looks > 0 && joined < (n+1)/2; looks-- {
-		index := s.met
-		if index >= total {
-			if s.probe >= total {
-				s.probe = 0
-			}
-			index = s.probe
-		}
-		entry := s.entry(index)
-		if load64(entry+entryNext*8) == 0 {
-			g := uintptr(load64(entry + entryG*8))
-			if alive(load32(g + s.off.gStatus)) {
-				if callVisit(s.base(), g, entry, uintptr(index)) == 0 {
-					return joined
-				}
-				next := index + 1
-				if s.live > 0 {
-					last := s.entry(s.cursor)
-					next = load64(last+entryNext*8) & 0xffffffff
-					store64(last+entryNext*8, load64(last+entryNext*8)>>32<<32|(index+1))
-				}
-				store64(entry+entryNext*8, next)
-				s.live++
-				s.cursor = index
-				joined++
-			}
-		}
-		if index == s.met {
-			s.met++
-		} else {
-			s.probe++
-		}
-	}
-	s.visits += joined
-	return joined
-}
-
 // alive reports whether a status is that of a goroutine that has not ended.
 //
 //go:nosplit
@@ -153,8 +34,8 @@ func alive(status uint32) bool {
 }
 
 // visit records one goroutine that does not run. entry is its place in the
-// roster, 0 where that is not known; then it is always walked. It returns 0 if the
-// ring has no room.
+// roster, 0 where that is not known; then it is always walked. It returns 0 if there is
+// no room. The entry remembers when it was looked at, unless that showed nothing.
 //
 //go:nosplit
 //go:norace
@@ -165,20 +46,34 @@ func visit(base, g, entry, index uintptr) uintptr {
 	m := uintptr(load64(g + s.off.gM))
 	since := load64(g + s.off.gWaitSince)
 	goid := load64(g + s.off.gID)
+	looked := s.before
+	if entry != 0 {
+		looked = load64(entry + entryLooked*8)
+	}
 	switch status {
 	case gWaiting, gLeaked:
 		if m != 0 {
 			return 1 // just parking, or at work on the system stack and interrupted
 		}
 		if entry != 0 && since != 0 && since == load64(entry+entrySince*8) && goid == load64(entry+entryGoid*8) {
-			return same(s, uint64(index))
+			if !same(s, uint64(index)) {
+				return 0
+			}
+			store64(entry+entryLooked*8, s.now)
+			return 1
 		}
 	case gRunnable, gSyscall, gPreempted:
 	case gRunning, gRunning | gScan:
+		if entry != 0 {
+			store64(entry+entryLooked*8, s.now)
+		}
 		return 1 // it is interrupted
 	default:
-		if status&gScan == 0 && entry != 0 && load64(entry+entryGoid*8) != 0 {
-			gone(s, entry, uint64(index))
+		if status&gScan == 0 && entry != 0 {
+			store64(entry+entryLooked*8, s.now)
+			if load64(entry+entryGoid*8) != 0 {
+				gone(s, entry, uint64(index))
+			}
 		}
 		return 1
 	}
@@ -186,11 +81,12 @@ func visit(base, g, entry, index uintptr) uintptr {
 	if !room(s, maxRecord) {
 		return 0
 	}
-	s.seenStatus, s.seenM, s.seenGoid = uint64(status), uint64(m), goid
+	s.seenStatus, s.seenM, s.seenGoid, s.seenBefore = uint64(status), uint64(m), goid, looked
 	if n := callWalk(base, g, index, 0); n != 0 {
 		s.write += uint64(n)
 		if entry != 0 {
 			store64(entry+entryGoid*8, goid)
+			store64(entry+entryLooked*8, s.now)
 			if status != gWaiting && status != gLeaked {
 				since = 0
 			}
@@ -203,15 +99,15 @@ func visit(base, g, entry, index uintptr) uintptr {
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func same(s *shared, index uint64) uintptr {
+func same(s *shared, index uint64) bool {
 	if !room(s, 2) {
-		return 0
+		return false
 	}
 	w := s.ring + uintptr(s.write&(ringWords-1))*8
 	store64(w, recSame|2<<8)
 	store64(w+8, index)
 	s.write += 2
-	return 1
+	return true
 }
 
 //go:nosplit
@@ -266,7 +162,7 @@ func walkParked(base, g, index, _ uintptr) uintptr {
 		return 0
 	}
 	store64(rec+headTime*8, s.now)
-	store64(rec+headBefore*8, s.before)
+	store64(rec+headBefore*8, s.seenBefore)
 	store64(rec+headCounts*8, 0)
 	store64(rec, uint64(status)<<32|reason<<40|uint64(callDescribe(base, rec, g, index))<<48)
 	pcs := rec + headWords*8

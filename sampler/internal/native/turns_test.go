@@ -1,0 +1,226 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import (
+	"math/rand/v2"
+	"runtime"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
+)
+
+// fakes is a roster of goroutines that are no more than the words that a visit reads.
+type fakes struct {
+	s      *shared
+	memory mapping
+	gs     uintptr
+	stack  uintptr
+	goid   uint64
+	born   map[uint64]uint64 // by goid, the time
+}
+
+const (
+	mostFakes = 700
+	fakeSize  = 1024
+)
+
+func newFakes(t *rapid.T) *fakes {
+	l, err := layoutOf(runtime.Version())
+	if err != nil {
+		t.Fatal(err)
+	}
+	head := (unsafe.Sizeof(shared{}) + 63) &^ 63
+	sizes := []uintptr{head, ringWords * 8, maxChunks * 8, chunkSize * entryWords * 8, mostFakes * fakeSize, 4096}
+	total := uintptr(0)
+	for i, size := range sizes {
+		sizes[i] = total
+		total += size
+	}
+	memory, err := mapMemory(total)
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := memory.addr()
+	s := at(base)
+	s.off = l.offsets
+	s.ring, s.chunks = base+sizes[1], base+sizes[2]
+	store64(s.chunks, uint64(base+sizes[3]))
+	s.period, s.now = 1e6, 1e9
+	s.tornAfter, s.visitLimit = 1<<62, 1<<62
+	return &fakes{s: s, memory: memory, gs: base + sizes[4], stack: base + sizes[5], born: map[uint64]uint64{}}
+}
+
+func (f *fakes) g(i uint64) uintptr { return f.gs + uintptr(i)*fakeSize }
+
+func (f *fakes) status(i uint64) uint32 { return load32(f.g(i) + f.s.off.gStatus) }
+
+// add makes room for n more, all dead, as the drain does.
+func (f *fakes) add(n uint64) {
+	for i := f.s.goroutines; i < f.s.goroutines+n; i++ {
+		store64(f.s.entry(i)+entryG*8, uint64(f.g(i)))
+		store64(f.s.entry(i)+entryLooked*8, f.s.now)
+		store32(f.g(i)+f.s.off.gStatus, 6) // dead
+	}
+	f.s.goroutines += n
+}
+
+// start has another goroutine wait where one has ended.
+func (f *fakes) start(i uint64) {
+	f.goid++
+	f.born[f.goid] = f.s.now
+	g, off := f.g(i), f.s.off
+	store64(g+off.gID, f.goid)
+	store64(g+off.gStackLo, uint64(f.stack))
+	store64(g+off.gStackHi, uint64(f.stack+4096))
+	store64(g+off.gSchedSP, uint64(f.stack+1024))
+	store64(g+off.gSchedPC, 8192)
+	store64(g+off.gWaitSince, 1)
+	store32(g+off.gStatus, gWaiting)
+}
+
+// tick lets a period pass and visits; it returns what goroutines were told of, with the
+// time for which a walked one stands.
+func (f *fakes) tick(t *rapid.T) (told map[uint64]uint64) {
+	s := f.s
+	s.before, s.now = s.now, s.now+s.period
+	s.write = s.head
+	visitSome(s)
+	told = map[uint64]uint64{}
+	for at := s.head; at < s.write; {
+		w := s.ring + uintptr(at&(ringWords-1))*8
+		head := load64(w)
+		switch head & 0xff {
+		case recStack:
+			goid, before := load64(w+headGoid*8), load64(w+headBefore*8)
+			if _, twice := told[goid]; twice {
+				t.Fatalf("goroutine %d was visited twice in a tick", goid)
+			}
+			told[goid] = s.now - before
+		case recSame:
+			i := load64(w + 8)
+			goid := load64(f.g(i) + s.off.gID)
+			if _, twice := told[goid]; twice {
+				t.Fatalf("goroutine %d was visited twice in a tick", goid)
+			}
+			told[goid] = 0
+		}
+		at += head >> 8 & 0xffffff
+	}
+	s.head, s.tail = s.write, s.write
+	return told
+}
+
+// check says if the circles are what they should be.
+func (f *fakes) check(t *rapid.T) {
+	s, in := f.s, map[uint64]bool{}
+	for name, c := range map[string]*circle{"young": &s.young, "old": &s.old} {
+		dead := uint64(0)
+		for i, n := c.cursor, uint64(0); n < c.n; n++ {
+			if i = load64(s.entry(i)+entryNext*8) - 1; i >= s.goroutines || in[i] {
+				t.Fatalf("%s: after %d of %d entries comes %d", name, n, c.n, i)
+			}
+			in[i] = true
+			switch born := load64(s.entry(i) + entryBorn*8); {
+			case born == 0:
+				dead++
+			case born == s.now && name == "old":
+				t.Fatalf("entry %d is old and has just been born", i)
+			}
+			if n == c.n-1 && i != c.cursor {
+				t.Fatalf("%s: %d entries lead from %d to %d", name, c.n, c.cursor, i)
+			}
+		}
+		if dead != c.dead || name == "old" && dead > 0 {
+			t.Fatalf("%s: %d dead, said to be %d", name, dead, c.dead)
+		}
+	}
+	for i := range s.goroutines {
+		if in[i] != (load64(s.entry(i)+entryNext*8) != 0) {
+			t.Fatalf("entry %d: in a circle: %v", i, in[i])
+		}
+	}
+}
+
+// Whatever goroutines do, those that live have their turns, and the first visit stands for a
+// time that begins before they do, but no more than a turn before.
+func TestTurns(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := newFakes(t)
+		defer unix.Munmap(f.memory)
+		s := f.s
+		allot(s, uint64(rapid.IntRange(3<<16, 40<<16).Draw(t, "quota")))
+		seen := map[uint64]bool{}
+		f.add(rapid.SampledFrom([]uint64{2, 20, 300}).Draw(t, "goroutines"))
+		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+		starts, ends := random.Float64(), random.Float64()
+		for range 200 {
+			if s.goroutines < mostFakes-100 && random.IntN(50) == 0 {
+				f.add(random.Uint64N(100))
+			}
+			changes := []uint64{0, 0, 0, 1, 3, 30}[random.IntN(6)]
+			starts, ends := starts, ends
+			all := random.IntN(40) == 0 // start, or end
+			if all {
+				changes, starts = s.goroutines, float64(random.IntN(2))
+				ends = 1 - starts
+			}
+			for n := range changes {
+				i := random.Uint64N(s.goroutines)
+				if all {
+					i = n
+				}
+				g := f.g(i) + s.off.gStatus
+				switch status := f.status(i); {
+				case status == 6 && random.Float64() < starts:
+					f.start(i)
+				case status == gWaiting && random.Float64() < ends:
+					store32(g, 6)
+				case status == gWaiting:
+					store32(g, gRunning)
+				case status == gRunning:
+					store32(g, gWaiting)
+					f.born[load64(f.g(i)+s.off.gID)] = s.now // it was seen to run
+				}
+			}
+			if random.IntN(100) == 0 {
+				r := roster{s: s, index: map[uint64]uint32{}}
+				for i := range s.goroutines {
+					r.index[i] = uint32(i)
+				}
+				r.begin(s.now)
+				clear(seen)
+				for goid := range f.born {
+					f.born[goid] = s.now
+				}
+			}
+			// How long it can be until an entry is looked at again.
+			most := s.period * (3 + s.goroutines/fewLooks + 6*s.goroutines<<16/s.quota)
+			for goid, gap := range f.tick(t) {
+				if from := s.now - gap; !seen[goid] && (from > f.born[goid] || from+most < s.now) {
+					t.Fatalf("a goroutine that began at %d is met at %d, for the time since %d", f.born[goid], s.now, from)
+				}
+				seen[goid] = true
+			}
+			f.check(t)
+		}
+		// A while without change shows all that live.
+		want := map[uint64]bool{}
+		for i := range s.goroutines {
+			if f.status(i) == gWaiting {
+				want[load64(f.g(i)+s.off.gID)] = true
+			}
+		}
+		for range 10 + 10*s.goroutines<<16/s.quota {
+			for goid := range f.tick(t) {
+				delete(want, goid)
+			}
+		}
+		f.check(t)
+		if len(want) > 0 {
+			t.Fatalf("%d goroutines have no turn", len(want))
+		}
+	})
+}
