@@ -139,3 +139,16 @@ func BenchmarkTick(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkStart measures how long a session takes to begin, the self-check included.
+func BenchmarkStart(b *testing.B) {
+	for b.Loop() {
+		s := New()
+		if err := s.Start(source.Config{Rate: 1000, Budget: 1, Start: time.Now()}, discard{newRecorder()}); err != nil {
+			b.Fatal(err)
+		}
+		b.StopTimer()
+		s.Stop()
+		b.StartTimer()
+	}
+}

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"time"
 )
 
 // The runtime's lists of all goroutines and of all Ps, runtime.allgs and
-// runtime.allp, are found without symbols: they are the slices in the program's
-// own writable memory whose arrays hold a goroutine, or a P, that we know.
+// runtime.allp, are found without symbols: they are the slices among the program's
+// variables whose arrays hold a goroutine, or a P, that we know. Those without
+// pointers are left out: where crypto is linked in they are 32 MB.
 // Nothing is followed that has not been read by way of the kernel.
 
 // sliceAt is where a slice's header lies.
@@ -22,13 +24,13 @@ func (a sliceAt) header() (ptr uintptr, n, c uint64) {
 	return uintptr(load64(uintptr(a))), load64(uintptr(a) + 8), load64(uintptr(a) + 16)
 }
 
-// findSlices returns the slices in the image of at most most elements whose arrays
+// findSlices returns the slices among variables of at most most elements whose arrays
 // hold all of want.
-func findSlices(img *image, want []uintptr, most uint64) ([]sliceAt, error) {
+func findSlices(variables []span, want []uintptr, most uint64) ([]sliceAt, error) {
 	const step = 1 << 17
 	var found []sliceAt
 	words := make([]uint64, step+2)
-	for _, w := range img.writable {
+	for _, w := range variables {
 		for at := w.lo; at < w.hi; at += step * 8 {
 			part := words[:min(step+2, int(w.hi-at)/8)]
 			if err := readBig(at, part); err != nil {
@@ -60,35 +62,39 @@ func readBig(addr uintptr, dst []uint64) error {
 	return nil
 }
 
-// holds reports whether the array has all of want among its n words.
+// holds reports whether the array has all of want among its n words. It is asked of
+// thousands, of which most have none.
 func holds(array uintptr, n int, want []uintptr) bool {
-	missing := make(map[uint64]bool, len(want))
-	for _, w := range want {
-		missing[uint64(w)] = true
-	}
+	lo, hi := uint64(slices.Min(want)), uint64(slices.Max(want))
+	var seen map[uint64]bool
 	var buf [512]uint64
-	for n > 0 && len(missing) > 0 {
+	for n > 0 && len(seen) < len(want) {
 		k := min(n, len(buf))
 		if read(array, buf[:k]) != nil {
 			return false
 		}
 		for _, w := range buf[:k] {
-			if w < 4096 {
+			switch {
+			case w < 4096:
 				return false // no list of pointers
+			case w >= lo && w <= hi && slices.Contains(want, uintptr(w)):
+				if seen == nil {
+					seen = make(map[uint64]bool, len(want))
+				}
+				seen[w] = true
 			}
-			delete(missing, w)
 		}
 		array, n = array+uintptr(k)*8, n-k
 	}
-	return len(missing) == 0
+	return len(seen) == len(want)
 }
 
 // findAllgs finds runtime.allgs by goroutines that exist. While the collector
 // marks, it has a second slice of what the array was (work.stackRoots), whose
 // capacity is its length; so of several the one with the largest capacity is it.
-func findAllgs(img *image, known []uintptr) (sliceAt, error) {
+func findAllgs(variables []span, known []uintptr) (sliceAt, error) {
 	for wait := time.Millisecond; ; wait *= 2 {
-		found, err := findSlices(img, known, maxChunks*chunkSize)
+		found, err := findSlices(variables, known, maxChunks*chunkSize)
 		if err != nil {
 			return 0, err
 		}
@@ -113,13 +119,13 @@ func findAllgs(img *image, known []uintptr) (sliceAt, error) {
 
 // findAllp finds runtime.allp by the caller's own P. The first M, which is a
 // variable, may have a copy of it (m.allpSnapshot).
-func findAllp(img *image, l *layout) (sliceAt, error) {
+func findAllp(variables []span, l *layout) (sliceAt, error) {
 	for wait := time.Millisecond; ; wait *= 2 {
 		own := ownP(l)
 		if own == 0 {
 			return 0, errors.New("the running thread has no P where one is expected")
 		}
-		found, err := findSlices(img, []uintptr{own}, 1<<16)
+		found, err := findSlices(variables, []uintptr{own}, 1<<16)
 		if err != nil {
 			return 0, err
 		}

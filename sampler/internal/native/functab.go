@@ -28,6 +28,7 @@ type module struct {
 	ftab           uintptr // pairs of 32 bits: function's offset in text, in pclntab
 	funcs          int
 	gofunc         uintptr
+	variables      []span // those that may hold pointers
 }
 
 const (
@@ -66,6 +67,10 @@ func findFuncTable(img *image, l *layout) (*funcTable, error) {
 					ftab:    uintptr(load64(m + l.modFTab)),
 					funcs:   int(load64(m+l.modFTab+8)) - 1, // the last marks the end
 					gofunc:  uintptr(load64(m + l.modGoFunc)),
+					variables: []span{
+						{uintptr(load64(m + l.modData)), uintptr(load64(m + l.modEData))},
+						{uintptr(load64(m + l.modBSS)), uintptr(load64(m + l.modEBSS))},
+					},
 				})
 			}
 			return t, t.check()

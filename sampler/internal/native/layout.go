@@ -40,6 +40,7 @@ type offsets struct {
 
 	modPCTab, modPCLNTable, modFTab       uintptr
 	modText, modEText, modGoFunc, modNext uintptr
+	modData, modEData, modBSS, modEBSS    uintptr
 	funcPCSP, funcNPCData, funcNFuncData  uintptr
 	funcFlag                              uintptr
 	inlParentPC                           uintptr

@@ -116,13 +116,14 @@ func (n *Source) prepare(l *layout) error {
 	if err != nil {
 		return err
 	}
+	variables := table.modules[0].variables
 	known, free := parked(16)
-	allgs, err := findAllgs(img, append(known, getg()))
+	allgs, err := findAllgs(variables, append(known, getg()))
 	free()
 	if err != nil {
 		return err
 	}
-	allp, err := findAllp(img, l)
+	allp, err := findAllp(variables, l)
 	if err != nil {
 		return err
 	}
@@ -377,7 +378,7 @@ func (n *Source) Stop() {
 // they did since they had their turn would be missing. It takes half a second at most.
 func (n *Source) lookOnce() {
 	s := n.s
-	if n.mute || n.broken || s.unable != 0 || s.young.n+s.old.n <= s.quota>>16 {
+	if n.mute || n.broken || s.unable != 0 || s.young.n-s.young.dead+s.old.n <= s.quota>>16 {
 		return
 	}
 	defer n.caught()
