@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,6 +20,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/peers"
+	"github.com/gotach/profiler/reader"
 )
 
 // root is the directory of this checkout.
@@ -121,9 +123,44 @@ func (d doubt) near(t *testing.T, what string, got, want, whole time.Duration) {
 
 // doubt is for how long the program's threads were ready to run but other
 // programs had the cores. A tick that falls into that time comes after it, and
-// what the program did then is not known. It is next to nothing on a machine
+// what the program did then is not known. And it is for how long nothing at all was
+// seen while the program, too, found itself stopped, with the whole machine perhaps,
+// which the kernel does not count as waiting. It is next to nothing on a machine
 // that has nothing else to do.
 type doubt time.Duration
+
+// unseen adds up by how much the times between looks in a profile are longer than
+// the ordinary one, where they overlap a stall that the program found, in µs. Where
+// they do not, the profiler itself looked too seldom.
+func unseen(t *testing.T, path string, stalls [][2]uint64, end uint64) (sum time.Duration) {
+	t.Helper()
+	r, err := reader.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	looks := []uint64{r.Header().Start, end}
+	for s, err := range r.Samples() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		looks = append(looks, s.Time)
+	}
+	slices.Sort(looks)
+	looks = slices.Compact(looks)
+	var gaps []uint64
+	for i := range looks[1:] {
+		gaps = append(gaps, looks[i+1]-looks[i])
+	}
+	ordinary := slices.Sorted(slices.Values(gaps))[len(gaps)/2]
+	for i, gap := range gaps {
+		stalled := slices.ContainsFunc(stalls, func(s [2]uint64) bool { return looks[i] < s[1] && s[0] < looks[i+1] })
+		if stalled && gap > ordinary {
+			sum += time.Duration(gap-ordinary) * time.Microsecond
+		}
+	}
+	return sum
+}
 
 // A program whose time is 40 % in a CPU loop, 40 % asleep and 20 % in a channel
 // receive is reported so, by function and by goroutine, by gotach, by go tool
@@ -140,16 +177,26 @@ func testShares(t *testing.T, source, python string) {
 	run(t, dir, moduleEnv, "go", "build", "-o", "program", ".")
 	truth := map[string]time.Duration{}
 	out := run(t, dir, []string{"PROFILE_OUT=x.tach", "PROFILE_SOURCE=" + source}, "./program")
+	var stalls [][2]uint64
 	for line := range strings.Lines(out) {
 		var name string
 		var ns int64
 		if _, err := fmt.Sscan(line, &name, &ns); err != nil {
 			t.Fatalf("%q: %v", line, err)
 		}
+		if name == "stall" {
+			var s [2]uint64
+			if _, err := fmt.Sscan(line, &name, &s[0], &s[1]); err != nil {
+				t.Fatalf("%q: %v", line, err)
+			}
+			stalls = append(stalls, s)
+			continue
+		}
 		truth[name] = time.Duration(ns)
 	}
-	d := doubt(truth["delay"])
-	t.Logf("threads waited %v for a core", time.Duration(d))
+	stalled := unseen(t, filepath.Join(dir, "x.tach"), stalls, uint64(truth["end"]))
+	d := doubt(truth["delay"] + stalled)
+	t.Logf("threads waited %v for a core; in %d stalls nothing was seen for %v", truth["delay"], len(stalls), stalled)
 	functions := map[string]time.Duration{
 		"main.spin": truth["spin"] + truth["spinner"],
 		"main.nap":  truth["nap"] + truth["napper"],
