@@ -174,17 +174,19 @@ func TestPanicDownstream(t *testing.T) {
 	goleak.VerifyNone(t, others)
 }
 
+// pauses returns how often the world was stopped so far, other than for the collector.
+func pauses() (n uint64) {
+	s := []metrics.Sample{{Name: "/sched/pauses/total/other:seconds"}}
+	metrics.Read(s)
+	for _, c := range s[0].Value.Float64Histogram().Counts {
+		n += c
+	}
+	return n
+}
+
 // TestNoStopTheWorld counts the pauses during a session.
 func TestNoStopTheWorld(t *testing.T) {
 	defer park(1000)()
-	pauses := func() (n uint64) {
-		s := []metrics.Sample{{Name: "/sched/pauses/total/other:seconds"}}
-		metrics.Read(s)
-		for _, c := range s[0].Value.Float64Histogram().Counts {
-			n += c
-		}
-		return n
-	}
 	session(t, source.Config{Rate: 1000, Budget: 20, WaitFrames: true}, func() {
 		before := pauses()
 		time.Sleep(time.Second)

@@ -57,9 +57,9 @@ func reading(d time.Duration) {
 // so long each time.
 //
 //go:noinline
-func waiter(seed uint64, most time.Duration, until time.Time) {
+func waiter(seed uint64, most time.Duration, stop *atomic.Bool) {
 	random := rand.New(rand.NewPCG(seed, 1))
-	for time.Now().Before(until) {
+	for !stop.Load() {
 		d := time.Duration(random.Int64N(int64(most)))
 		switch n := random.IntN(100); {
 		case n < 40:
@@ -91,15 +91,24 @@ func TestAgreesWithFgprof(t *testing.T) {
 func agreesWithFgprof(t *testing.T, waiters int, most time.Duration) {
 	var buf bytes.Buffer
 	r, stats := session(t, source.Config{Budget: 1, WaitFrames: true}, func() {
-		stop := fgprof.Start(&buf, fgprof.FormatPprof)
-		until := time.Now().Add(10 * time.Second)
+		end := fgprof.Start(&buf, fgprof.FormatPprof)
+		var stop atomic.Bool
 		var all sync.WaitGroup
 		for i := range waiters {
 			all.Add(1)
-			go func() { defer all.Done(); waiter(uint64(i), most, until) }()
+			go func() { defer all.Done(); waiter(uint64(i), most, &stop) }()
 		}
+		// In 10 s fgprof would tick 990 times, but on a busy machine it is held up by all that
+		// it stops the world for: twice a tick, and nothing else here does.
+		enough := pauses() + 2*250
+		begin := time.Now()
+		time.Sleep(10 * time.Second)
+		for pauses() < enough && time.Since(begin) < 5*time.Minute {
+			time.Sleep(100 * time.Millisecond)
+		}
+		stop.Store(true)
 		all.Wait()
-		if err := stop(); err != nil {
+		if err := end(); err != nil {
 			t.Fatal(err)
 		}
 	})
