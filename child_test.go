@@ -43,8 +43,11 @@ var children = map[string]func(start func() *Session){
 		<-done
 	},
 	"exits": func(start func() *Session) {
-		defer start().Stop()
-		time.Sleep(50 * time.Millisecond)
+		s := start()
+		defer s.Stop()
+		if s != nil {
+			awaitSamples(s, 20)
+		}
 		os.Exit(3)
 	},
 	"full": func(start func() *Session) {

@@ -211,17 +211,17 @@ func TestHandlerClientGone(t *testing.T) {
 	t.Setenv("TMPDIR", temp)
 	done := make(chan struct{})
 	h := profiler.Handler()
+	ctx, cancel := context.WithCancel(t.Context())
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer close(done)
+		time.AfterFunc(100*time.Millisecond, cancel) // not before the request has come
 		h.ServeHTTP(w, r)
 	}))
 	defer srv.Close()
-	ctx, cancel := context.WithCancel(t.Context())
 	req, err := http.NewRequestWithContext(ctx, "GET", srv.URL, nil) // 30 s
 	if err != nil {
 		t.Fatal(err)
 	}
-	time.AfterFunc(100*time.Millisecond, cancel)
 	if res, err := http.DefaultClient.Do(req); err == nil {
 		res.Body.Close()
 		t.Fatal("the request was answered")

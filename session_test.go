@@ -58,6 +58,14 @@ func count(t *testing.T, path string) (n int) {
 	return n
 }
 
+// awaitSamples waits until a session has taken so many samples, for a minute at most: the
+// first tick of all can be late.
+func awaitSamples(s *Session, n int64) {
+	for begin := time.Now(); s.Err() == nil && s.sampler.Stats().Samples < n && time.Since(begin) < time.Minute; {
+		time.Sleep(time.Millisecond)
+	}
+}
+
 func TestSession(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.tach")
 	log := &logBuffer{}
@@ -69,6 +77,7 @@ func TestSession(t *testing.T) {
 		t.Errorf("Path is %q", s.Path())
 	}
 	time.Sleep(100 * time.Millisecond)
+	awaitSamples(s, 1)
 	if err := s.Stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +114,7 @@ func TestTwoSessions(t *testing.T) {
 	dir := t.TempDir()
 	s := Start(Output(filepath.Join(dir, "a.tach")))
 	defer s.Stop()
-	time.Sleep(50 * time.Millisecond)
+	awaitSamples(s, 1)
 	log := &logBuffer{}
 	b := filepath.Join(dir, "b.tach")
 	second := Start(Output(b), Logger(log.logger()))
@@ -154,7 +163,7 @@ func TestStop(t *testing.T) {
 		dir := t.TempDir()
 		for _, name := range []string{"a", "b", "c"} {
 			s := Start(Output(filepath.Join(dir, name)))
-			time.Sleep(20 * time.Millisecond)
+			awaitSamples(s, 1)
 			if err := s.Stop(); err != nil {
 				t.Fatal(err)
 			}
@@ -218,7 +227,7 @@ func TestExport(t *testing.T) {
 	log := &logBuffer{}
 	s := Start(Output(filepath.Join(dir, "x.tach")), Logger(log.logger()),
 		Export("pprof", filepath.Join(dir, "%e.pb.gz")), Export("collapsed", filepath.Join(dir, "no", "x.txt")), Export("cpython315", filepath.Join(dir, "x.bin")))
-	time.Sleep(50 * time.Millisecond)
+	awaitSamples(s, 20) // one alone may be at none of the even times of CPython's layout
 	err := s.Stop()
 	if err == nil || !strings.Contains(err.Error(), "export to collapsed") {
 		t.Errorf("the error is %v", err)

@@ -32,6 +32,10 @@ var children = map[string]func(){
 		signal.Notify(c, syscall.SIGTERM, syscall.SIGINT)
 		fmt.Println("ready")
 		fmt.Println("got", <-c)
+		// The session ends at the same time, and only then would the signal be raised again.
+		for begin := time.Now(); session != nil && len(session.Files()) == 0 && time.Since(begin) < time.Minute; {
+			time.Sleep(time.Millisecond)
+		}
 		select {
 		case s := <-c:
 			fmt.Println("got again", s)

@@ -28,7 +28,9 @@ func ExampleStart() {
 		fmt.Println(err)
 		return
 	}
-	time.Sleep(50 * time.Millisecond) // what the program does
+	for s.Stats().Samples == 0 {
+		time.Sleep(time.Millisecond) // what the program does
+	}
 	if err := s.Stop(); err != nil {
 		fmt.Println(err)
 	}

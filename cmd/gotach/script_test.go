@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler"
+	"github.com/gotach/profiler/reader"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
@@ -24,10 +25,23 @@ func TestMain(m *testing.M) {
 func killed() {
 	s := profiler.Start(profiler.Output(os.Args[1]))
 	time.Sleep(100 * time.Millisecond)
+	for begin := time.Now(); written(os.Args[1]) == 0 && time.Since(begin) < time.Minute; {
+		time.Sleep(10 * time.Millisecond)
+	}
 	if s.Err() != nil {
 		os.Exit(1)
 	}
 	die()
+}
+
+// written returns how many samples are in a file that is being written.
+func written(path string) uint64 {
+	r, err := reader.Open(path)
+	if err != nil {
+		return 0
+	}
+	defer r.Close()
+	return r.Header().Samples
 }
 
 // die kills the process. To exit is not the same: with -race that takes a second,

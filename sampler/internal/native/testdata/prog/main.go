@@ -31,8 +31,8 @@ import (
 
 type counter struct {
 	frames         []tachyon.Frame
-	spinning       int // running samples with spin
-	waiting        int // samples of waiters
+	spinning       atomic.Int64 // running samples with spin
+	waiting        atomic.Int64 // samples of waiters
 	samples, wrong int
 }
 
@@ -53,10 +53,10 @@ func (c *counter) Sample(s *source.Sample) {
 	}
 	spins, waits := has("main.spin"), has("main.wait")
 	if spins && s.Status&tachyon.OnCPU != 0 {
-		c.spinning++
+		c.spinning.Add(1)
 	}
 	if waits && c.frames[s.Stack[0]].Func == "[chan receive]" {
-		c.waiting++
+		c.waiting.Add(1)
 	}
 	if spins && (waits || !has("main.spinner")) || waits && !has("main.waiter") {
 		c.wrong++
@@ -96,7 +96,8 @@ func wait(stop chan bool) { <-stop }
 //go:noinline
 func waiter(stop chan bool) { wait(stop) }
 
-// sampled runs f under the source, beside a goroutine that spins and some that wait.
+// sampled runs f under the source, beside a goroutine that spins and some that wait, until
+// both have been seen often enough: on a busy machine that can be well after f.
 func sampled(rate int, f func()) {
 	var stop atomic.Bool
 	ch := make(chan bool)
@@ -112,16 +113,16 @@ func sampled(rate int, f func()) {
 		fail("Start: %v", err)
 	}
 	f()
+	enough := func() bool { return c.spinning.Load() >= 20 && c.waiting.Load() >= 20 }
+	for begin := time.Now(); !enough() && time.Since(begin) < time.Minute; {
+		time.Sleep(time.Millisecond)
+	}
 	s.Stop()
 	stop.Store(true)
 	close(ch)
 	all.Wait()
-	enough := 20
-	if os.Args[1] == "exec" {
-		enough = 1 // 15 short sessions, perhaps on a busy machine
-	}
-	if c.spinning < enough || c.waiting < 20 || c.wrong > 0 {
-		fail("%d spinning, %d waiting, %d wrong of %d samples, %+v", c.spinning, c.waiting, c.wrong, c.samples, s.Stats())
+	if !enough() || c.wrong > 0 {
+		fail("%d spinning, %d waiting, %d wrong of %d samples, %+v", c.spinning.Load(), c.waiting.Load(), c.wrong, c.samples, s.Stats())
 	}
 	fmt.Printf("%d samples, %+v\n", c.samples, s.Stats())
 }
@@ -411,6 +412,9 @@ func fallsBack(call int, why string) {
 		fail("Start: %v", err)
 	}
 	time.Sleep(200 * time.Millisecond)
+	for begin := time.Now(); s.Stats().Samples == 0 && time.Since(begin) < time.Minute; {
+		time.Sleep(time.Millisecond)
+	}
 	if err := s.Stop(); err != nil {
 		fail("Stop: %v", err)
 	}
