@@ -194,7 +194,7 @@ func (n *Source) share(l *layout) error {
 			store64(s.slot(i), id<<20<<8&0xffffffff00) // slotFree
 		}
 	}
-	perSecond := cyclesPerSecond()
+	perSecond := cyclesPerSecond(monotonicNow, cycles)
 	if steadyCounter() {
 		scale := uint64(1e9 / float64(perSecond) * (1 << 32))
 		for i := range s.clocks {
@@ -217,48 +217,6 @@ func (n *Source) begin(period uint64) uint64 {
 	s.visitLimit = s.tornAfter / 40 * (period / 1000) / 2 // half a period
 	s.ticks, s.dropped, s.torn, s.sent, s.visits, s.visiting, s.answered, s.handling, s.lost = 0, 0, 0, 0, 0, 0, 0, 0, 0
 	return s.deadline
-}
-
-// steadyCounter reports whether the kernel itself keeps time by the cycle counter.
-func steadyCounter() bool {
-	b, err := os.ReadFile("/sys/devices/system/clocksource/clocksource0/current_clocksource")
-	name := strings.TrimSpace(string(b))
-	return err == nil && (name == "tsc" || name == "kvm-clock" || name == "arch_sys_counter" || name == "hyperv_clocksource_tsc_page")
-}
-
-// readClock takes a new reading for the handler.
-func readClock(s *shared) {
-	next := 1 - s.clockAt&1
-	c := &s.clocks[next]
-	if c.scale == 0 {
-		return
-	}
-	// Of some tries the one that was least disturbed.
-	best := ^uint64(0)
-	for range 3 {
-		before := cycles()
-		ns := monotonicNow()
-		if took := cycles() - before; took < best {
-			best = took
-			c.ns, c.cycles = ns, before+took/2
-		}
-	}
-	storeRelease(uintptr(unsafe.Pointer(&s.clockAt)), next)
-}
-
-// cyclesPerSecond measures the cycle counter against the clock.
-func cyclesPerSecond() uint64 {
-	t0, c0 := monotonicNow(), cycles()
-	for monotonicNow()-t0 < 2e6 {
-	}
-	t1, c1 := monotonicNow(), cycles()
-	return uint64(float64(c1-c0) / float64(t1-t0) * 1e9)
-}
-
-func monotonicNow() uint64 {
-	var ts unix.Timespec
-	unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
-	return uint64(ts.Nano())
 }
 
 func (n *Source) newDrain(l *layout, cfg source.Config, out source.Out) *drain {

@@ -1,0 +1,29 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+// The counter is measured right by a thread that is without a core for a while at any moment,
+// between the two readings that belong together, too.
+func TestCyclesPerSecond(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		now := 1e9 // ns
+		look := func(perNs float64) uint64 {
+			v := now * perNs
+			if now += 30; random.IntN(20) == 0 {
+				now += random.Float64() * 40e6
+			}
+			return uint64(v)
+		}
+		clock := func() uint64 { return look(1) }
+		counter := func() uint64 { return look(2.5) }
+		if got := cyclesPerSecond(clock, counter); got < 2.475e9 || got > 2.525e9 {
+			t.Fatalf("%.3f GHz instead of 2.5", float64(got)/1e9)
+		}
+	}
+}
