@@ -5,9 +5,10 @@ import (
 	"math"
 	"runtime"
 	"runtime/debug"
-	"runtime/metrics"
 	"slices"
 	"time"
+
+	"github.com/gotach/profiler/internal/pauses"
 )
 
 // Setting says what a process measures.
@@ -87,10 +88,10 @@ func (r *row) alone(kind profilerKind) error {
 	// gotach begins with few goroutines a tick and sees more at each.
 	watch(r.Settle + 40*time.Second/time.Duration(rate))
 	threads := timerThreads()
-	cpu, ticker, stops, from := processCPU(), sum(threads, threadCPU), stopsOfTheWorld(), time.Now()
+	cpu, ticker, stops, from := processCPU(), sum(threads, threadCPU), float64(pauses.Count()), time.Now()
 	watch(window)
 	to := time.Now()
-	cpu, ticker, stops = processCPU()-cpu, sum(threads, threadCPU)-ticker, stopsOfTheWorld()-stops
+	cpu, ticker, stops = processCPU()-cpu, sum(threads, threadCPU)-ticker, float64(pauses.Count())-stops
 	t, err := s.stop()
 	if err != nil {
 		return err
@@ -156,9 +157,9 @@ func (r *row) loaded(kind profilerKind, l *load) error {
 			return err
 		}
 		time.Sleep(r.Settle)
-		was := stopsOfTheWorld()
+		was := float64(pauses.Count())
 		with, from, to := l.window(r.Window)
-		n := stopsOfTheWorld() - was
+		n := float64(pauses.Count()) - was
 		end := time.Now()
 		t, err := s.stop()
 		if err != nil {
@@ -211,21 +212,6 @@ func (l *load) window(d time.Duration) (speed float64, from, to time.Time) {
 	n = l.blocks() - n
 	to = time.Now()
 	return float64(n) / to.Sub(from).Seconds(), from, to
-}
-
-// stopsOfTheWorld returns how often the world was stopped so far for other
-// reasons than garbage collection.
-func stopsOfTheWorld() float64 {
-	s := []metrics.Sample{{Name: "/sched/pauses/total/other:seconds"}}
-	metrics.Read(s)
-	if s[0].Value.Kind() != metrics.KindFloat64Histogram {
-		return math.NaN()
-	}
-	n := uint64(0)
-	for _, c := range s[0].Value.Float64Histogram().Counts {
-		n += c
-	}
-	return float64(n)
 }
 
 // quantile returns the value that a share q of v is below, interpolated; NaN if there is none.

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime/metrics"
 	"runtime/pprof"
 	"strings"
 	"testing"
@@ -18,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/google/pprof/profile"
+	"github.com/gotach/profiler/internal/pauses"
 	"github.com/gotach/profiler/internal/tachyon"
 	"pgregory.net/rapid"
 )
@@ -277,25 +277,15 @@ func TestFromRuntimePProf(t *testing.T) {
 	}
 }
 
-// pauses returns how often the world was stopped so far, other than for the collector.
-func pauses() (n uint64) {
-	s := []metrics.Sample{{Name: "/sched/pauses/total/other:seconds"}}
-	metrics.Read(s)
-	for _, c := range s[0].Value.Float64Histogram().Counts {
-		n += c
-	}
-	return n
-}
-
 // fgprof's profile: wall time.
 func TestFromFgprof(t *testing.T) {
 	var b bytes.Buffer
-	before, begin := pauses(), time.Now()
+	before, begin := pauses.Count(), time.Now()
 	stop := fgprof.Start(&b, fgprof.FormatPprof)
 	time.Sleep(200 * time.Millisecond)
 	// fgprof divides by its ticks a second, rounded: it panics where there were few, as after
 	// a stall. It stops the world twice a tick.
-	enough := func() bool { return float64(pauses()-before)/2 >= 10+2*time.Since(begin).Seconds() }
+	enough := func() bool { return float64(pauses.Count()-before)/2 >= 10+2*time.Since(begin).Seconds() }
 	for !enough() && time.Since(begin) < time.Minute {
 		time.Sleep(10 * time.Millisecond)
 	}

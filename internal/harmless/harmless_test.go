@@ -50,7 +50,6 @@ func TestHarmIsSeen(t *testing.T) {
 	p.build(t)
 	for _, tc := range []struct{ run, want string }{
 		{"Fails", `TestFails: "fail" (run: true), without the profiler "pass"`},
-		{"Skips", `TestSkips: "skip" (run: true), without the profiler "pass"`},
 		{"Vanishes", `TestVanishes/part: "" (run: false), without the profiler "pass"`},
 		{"Ends", `ends with "exit status 3", without the profiler with "exit status 0"`},
 		{"Dies", `TestDies: "" (run: true), without the profiler "pass"`},

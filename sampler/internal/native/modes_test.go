@@ -6,7 +6,6 @@ import (
 	"context"
 	"os/exec"
 	"path/filepath"
-	"runtime/metrics"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/gotach/profiler/internal/pauses"
 	"github.com/gotach/profiler/sampler/internal/source"
 )
 
@@ -174,23 +174,13 @@ func TestPanicDownstream(t *testing.T) {
 	goleak.VerifyNone(t, others)
 }
 
-// pauses returns how often the world was stopped so far, other than for the collector.
-func pauses() (n uint64) {
-	s := []metrics.Sample{{Name: "/sched/pauses/total/other:seconds"}}
-	metrics.Read(s)
-	for _, c := range s[0].Value.Float64Histogram().Counts {
-		n += c
-	}
-	return n
-}
-
 // TestNoStopTheWorld counts the pauses during a session.
 func TestNoStopTheWorld(t *testing.T) {
 	defer park(1000)()
 	session(t, source.Config{Rate: 1000, Budget: 20, WaitFrames: true}, func() {
-		before := pauses()
+		before := pauses.Count()
 		time.Sleep(time.Second)
-		if after := pauses(); after != before {
+		if after := pauses.Count(); after != before {
 			t.Errorf("%d pauses in a second", after-before)
 		}
 	})

@@ -22,12 +22,6 @@ func TestFails(t *testing.T) {
 	}
 }
 
-func TestSkips(t *testing.T) {
-	if profiled {
-		t.Skip()
-	}
-}
-
 func TestVanishes(t *testing.T) {
 	if !profiled {
 		t.Run("part", func(t *testing.T) {})
