@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/recovery"
 	"github.com/gotach/profiler/reader"
-	"github.com/gotach/profiler/recovery"
 )
 
 // children are programs that a test runs in a process of their own, with and

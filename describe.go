@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gotach/profiler/internal/tachyon"
 	"github.com/gotach/profiler/sampler"
+	"github.com/gotach/profiler/tachyon"
 )
 
 // describe says what was profiled and how well that went, in a part of the session

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/gotach/profiler/formats"
+	"github.com/gotach/profiler/internal/formats"
 )
 
 // defaultSeconds is how long a profile over HTTP takes if the request does not

@@ -18,10 +18,10 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gotach/profiler/internal/kills"
-	"github.com/gotach/profiler/internal/tachyon"
+	"github.com/gotach/profiler/internal/recovery"
 	"github.com/gotach/profiler/reader"
-	"github.com/gotach/profiler/recovery"
 	"github.com/gotach/profiler/sampler"
+	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 )
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gotach/profiler/formats"
+	"github.com/gotach/profiler/internal/formats"
 	"github.com/gotach/profiler/sampler"
 )
 

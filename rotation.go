@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/rotate"
-	"github.com/gotach/profiler/internal/tachyon"
 	"github.com/gotach/profiler/sampler"
+	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 )
 

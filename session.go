@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gotach/profiler/formats"
-	"github.com/gotach/profiler/internal/tachyon"
+	"github.com/gotach/profiler/internal/formats"
 	"github.com/gotach/profiler/sampler"
+	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 )
 

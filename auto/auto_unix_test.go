@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/recovery"
 	"github.com/gotach/profiler/reader"
-	"github.com/gotach/profiler/recovery"
 )
 
 // children are programs that import auto. Each says "ready" when it can be

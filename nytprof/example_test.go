@@ -7,8 +7,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/nytprof"
-	"github.com/gotach/profiler/profile"
 )
 
 // Time per line of a Perl program, without loading its profile.

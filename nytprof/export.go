@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/gotach/profiler/profile"
+	"github.com/gotach/profiler/internal/profile"
 )
 
 // What stands in for places that have no file.

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/gotach/profiler/internal/allocated"
-	"github.com/gotach/profiler/profile"
+	"github.com/gotach/profiler/internal/profile"
 )
 
 // addGoldens seeds a fuzz target with the real files and hostile ones.

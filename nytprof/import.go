@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/gotach/profiler/profile"
+	"github.com/gotach/profiler/internal/profile"
 )
 
 // Read reads a file and makes a profile of it; see [Data.Profile].

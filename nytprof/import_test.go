@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gotach/profiler/profile"
+	"github.com/gotach/profiler/internal/profile"
 	"pgregory.net/rapid"
 )
 

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/gotach/profiler"
-	"github.com/gotach/profiler/formats"
+	"github.com/gotach/profiler/internal/formats"
 	"github.com/gotach/profiler/internal/peers"
+	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/nytprof"
-	"github.com/gotach/profiler/profile"
 )
 
 // busy works, waits and sorts for a while.

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/gotach/profiler/internal/peers"
-	"github.com/gotach/profiler/profile"
+	"github.com/gotach/profiler/internal/profile"
 )
 
 // PerlData is what testdata/load.pl prints; exported for tests outside of the package.

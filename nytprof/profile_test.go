@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gotach/profiler/internal/tachyon"
-	"github.com/gotach/profiler/profile"
+	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/tachyon"
 )
 
 // builds a profile frame by frame.

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gotach/profiler/profile"
+	"github.com/gotach/profiler/internal/profile"
 )
 
 // Options say how a profile is written.

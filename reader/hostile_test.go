@@ -11,8 +11,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/gotach/profiler/internal/allocated"
-	"github.com/gotach/profiler/internal/tachyon"
 	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/tachyon"
 )
 
 // memoryBound is what reading a file of a size may allocate, all garbage

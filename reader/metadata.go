@@ -8,7 +8,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/gotach/profiler/internal/tachyon"
+	"github.com/gotach/profiler/tachyon"
 )
 
 // Metadata returns what gotach itself added to the file. A file of another

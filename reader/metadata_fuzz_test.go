@@ -7,11 +7,11 @@ import (
 	"io"
 	"testing"
 
-	"github.com/gotach/profiler/formats"
 	"github.com/gotach/profiler/internal/allocated"
-	"github.com/gotach/profiler/internal/tachyon"
-	"github.com/gotach/profiler/profile"
+	"github.com/gotach/profiler/internal/formats"
+	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/tachyon"
 )
 
 // FuzzMetadata has any text where metadata is, and all who make use of that.

@@ -32,7 +32,7 @@ import (
 	"sync"
 
 	"github.com/gotach/profiler/internal/journal"
-	"github.com/gotach/profiler/internal/tachyon"
+	"github.com/gotach/profiler/tachyon"
 )
 
 // What samples and files are made of.

@@ -19,8 +19,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gotach/profiler/internal/memfile"
-	"github.com/gotach/profiler/internal/tachyon"
 	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 )
 

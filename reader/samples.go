@@ -7,7 +7,7 @@ import (
 	"iter"
 	"os"
 
-	"github.com/gotach/profiler/internal/tachyon"
+	"github.com/gotach/profiler/tachyon"
 )
 
 const (

@@ -7,7 +7,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/gotach/profiler/internal/tachyon"
+	"github.com/gotach/profiler/tachyon"
 )
 
 // spareString is a string that no frame uses, and where it is in the file.

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/gotach/profiler/internal/journal"
-	"github.com/gotach/profiler/internal/tachyon"
+	"github.com/gotach/profiler/tachyon"
 )
 
 // Unfinished reports whether the file was not finished when it was opened, so

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/prefetch"
-	"github.com/gotach/profiler/internal/tachyon"
 	"github.com/gotach/profiler/sampler/internal/source"
+	"github.com/gotach/profiler/tachyon"
 )
 
 // What a long session may remember. At these bounds goroutines take some

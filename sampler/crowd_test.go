@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gotach/profiler/internal/tachyon"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/sampler/internal/source"
+	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 )
 

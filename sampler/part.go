@@ -3,7 +3,7 @@ package sampler
 import (
 	"time"
 
-	"github.com/gotach/profiler/internal/tachyon"
+	"github.com/gotach/profiler/tachyon"
 )
 
 // A partSink is a [Sink] that ends parts of a session.

@@ -10,12 +10,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/rotate"
-	"github.com/gotach/profiler/internal/tachyon"
-	"github.com/gotach/profiler/profile"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/sampler"
 	"github.com/gotach/profiler/sampler/internal/source"
+	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 )
 

@@ -11,8 +11,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/gotach/profiler/internal/tachyon"
 	"github.com/gotach/profiler/sampler"
+	"github.com/gotach/profiler/tachyon"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

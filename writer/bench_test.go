@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gotach/profiler/internal/tachyon"
+	"github.com/gotach/profiler/tachyon"
 )
 
 // A void takes a file and keeps its size alone.

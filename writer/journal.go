@@ -10,7 +10,7 @@ import (
 	"syscall"
 
 	"github.com/gotach/profiler/internal/journal"
-	"github.com/gotach/profiler/internal/tachyon"
+	"github.com/gotach/profiler/tachyon"
 )
 
 // ErrBusy is Create's error for a file that another process is writing.

@@ -15,8 +15,8 @@ import (
 
 	"github.com/gotach/profiler/internal/journal"
 	"github.com/gotach/profiler/internal/peers"
+	"github.com/gotach/profiler/internal/recovery"
 	"github.com/gotach/profiler/reader"
-	"github.com/gotach/profiler/recovery"
 )
 
 var update = flag.Bool("update", false, "write docs/faults.md anew")

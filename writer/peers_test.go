@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/gotach/profiler/internal/peers"
-	"github.com/gotach/profiler/internal/tachyon"
 	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/tachyon"
 )
 
 // What CPython's reader gives of each sample, a JSON object a line.

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/gotach/profiler/internal/tachyon"
+	"github.com/gotach/profiler/tachyon"
 	"pgregory.net/rapid"
 )
 

@@ -3,7 +3,7 @@ package writer
 import (
 	"encoding/binary"
 
-	"github.com/gotach/profiler/internal/tachyon"
+	"github.com/gotach/profiler/tachyon"
 )
 
 const (

@@ -6,7 +6,7 @@ import (
 	"io"
 
 	"github.com/gotach/profiler/internal/journal"
-	"github.com/gotach/profiler/internal/tachyon"
+	"github.com/gotach/profiler/tachyon"
 	"github.com/klauspost/compress/zstd"
 )
 

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/journal"
-	"github.com/gotach/profiler/recovery"
+	"github.com/gotach/profiler/internal/recovery"
 )
 
 // After a crash of the machine, what was synced is there, whatever became of

@@ -1,5 +1,5 @@
 // Package writer turns samples into a Tachyon file; the layout of the file is
-// described in package internal/tachyon.
+// described in package tachyon.
 //
 //	w, err := writer.Create("app.tach", writer.Options{Start: start, Interval: 1000})
 //	id := w.Intern(writer.Frame{File: "main.go", Func: "main.main", Line: 12})
@@ -45,7 +45,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/journal"
-	"github.com/gotach/profiler/internal/tachyon"
+	"github.com/gotach/profiler/tachyon"
 )
 
 // The types that make up a file, under the names by which users of the writer know them.

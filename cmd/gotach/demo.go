@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/gotach/profiler"
-	"github.com/gotach/profiler/formats"
-	"github.com/gotach/profiler/profile"
+	"github.com/gotach/profiler/internal/formats"
+	"github.com/gotach/profiler/internal/profile"
 	"github.com/spf13/cobra"
 )
 

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"github.com/gotach/profiler/formats"
+	"github.com/gotach/profiler/internal/formats"
 	"github.com/spf13/cobra"
 )
 

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/gotach/profiler/formats"
+	"github.com/gotach/profiler/internal/formats"
 	"github.com/spf13/cobra"
 )
 

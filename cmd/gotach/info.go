@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/gotach/profiler/formats"
+	"github.com/gotach/profiler/internal/formats"
 	"github.com/spf13/cobra"
 )
 

@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 
-	"github.com/gotach/profiler/recovery"
+	"github.com/gotach/profiler/internal/recovery"
 	"github.com/spf13/cobra"
 )
 

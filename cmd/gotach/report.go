@@ -5,8 +5,8 @@ import (
 	"regexp"
 	"slices"
 
-	"github.com/gotach/profiler/formats"
-	"github.com/gotach/profiler/profile"
+	"github.com/gotach/profiler/internal/formats"
+	"github.com/gotach/profiler/internal/profile"
 	"github.com/spf13/cobra"
 )
 

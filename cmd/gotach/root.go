@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gotach/profiler/formats"
+	"github.com/gotach/profiler/internal/formats"
 	"github.com/spf13/cobra"
 )
 

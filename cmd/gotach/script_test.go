@@ -85,8 +85,8 @@ func TestScripts(t *testing.T) {
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("GOLDEN", golden+"/../../testdata/tachyon")
-			env.Setenv("SPX", golden+"/../../spx/testdata")
-			env.Setenv("DCPI", golden+"/../../dcpi/testdata")
+			env.Setenv("SPX", golden+"/../../internal/formats/spx/testdata")
+			env.Setenv("DCPI", golden+"/../../internal/formats/dcpi/testdata")
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"code": code},

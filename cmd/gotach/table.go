@@ -9,7 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/gotach/profiler/profile"
+	"github.com/gotach/profiler/internal/profile"
 )
 
 // A reportTable prints a report for the eye:

@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 
-	"github.com/gotach/profiler/formats"
+	"github.com/gotach/profiler/internal/formats"
 	"github.com/spf13/cobra"
 )
 

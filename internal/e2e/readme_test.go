@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gotach/profiler/formats"
+	"github.com/gotach/profiler/internal/formats"
 )
 
 var update = flag.Bool("update", false, "write the README's table of formats")

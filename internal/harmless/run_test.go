@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gotach/profiler/internal/tachyon"
 	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/tachyon"
 )
 
 // An outcome is what is compared of a run.

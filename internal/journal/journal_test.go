@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gotach/profiler/internal/tachyon"
+	"github.com/gotach/profiler/tachyon"
 )
 
 var head = Head{Layout: uint32(tachyon.Document), Start: 1_000_000, Interval: 1000}

@@ -10,7 +10,7 @@ import (
 	"os"
 	"slices"
 
-	"github.com/gotach/profiler/internal/tachyon"
+	"github.com/gotach/profiler/tachyon"
 )
 
 // maxSize bounds what is read of a journal, which holds a profile's tables and

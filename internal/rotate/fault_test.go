@@ -14,8 +14,8 @@ import (
 	"testing"
 
 	"github.com/gotach/profiler/internal/journal"
-	"github.com/gotach/profiler/internal/tachyon"
-	"github.com/gotach/profiler/recovery"
+	"github.com/gotach/profiler/internal/recovery"
+	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 )
 

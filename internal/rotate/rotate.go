@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/journal"
-	"github.com/gotach/profiler/internal/tachyon"
+	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 )
 

@@ -20,8 +20,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gotach/profiler/internal/tachyon"
 	"github.com/gotach/profiler/sampler/internal/source"
+	"github.com/gotach/profiler/tachyon"
 )
 
 // waits are ways to wait. Each calls up once just before it waits and returns

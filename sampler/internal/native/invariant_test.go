@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gotach/profiler/internal/tachyon"
 	"github.com/gotach/profiler/sampler/internal/source"
+	"github.com/gotach/profiler/tachyon"
 )
 
 // The call paths carry an invariant: invRoot calls invA or invX, invA only invB, invB only

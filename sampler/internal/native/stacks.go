@@ -8,8 +8,8 @@ import (
 	"strings"
 	"unsafe"
 
-	"github.com/gotach/profiler/internal/tachyon"
 	"github.com/gotach/profiler/sampler/internal/source"
+	"github.com/gotach/profiler/tachyon"
 )
 
 // From program counters to frames: each PC is resolved once, each stack put

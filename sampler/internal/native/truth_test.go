@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gotach/profiler/internal/tachyon"
 	"github.com/gotach/profiler/sampler/internal/source"
+	"github.com/gotach/profiler/tachyon"
 )
 
 // burn works for some time and returns how long it was: on a busy machine a

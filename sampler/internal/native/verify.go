@@ -15,8 +15,8 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/gotach/profiler/internal/tachyon"
 	"github.com/gotach/profiler/sampler/internal/source"
+	"github.com/gotach/profiler/tachyon"
 	"golang.org/x/sys/unix"
 )
 

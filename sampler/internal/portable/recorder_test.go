@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gotach/profiler/internal/tachyon"
 	"github.com/gotach/profiler/sampler/internal/source"
+	"github.com/gotach/profiler/tachyon"
 )
 
 // recorder is an Out that keeps all it is told.

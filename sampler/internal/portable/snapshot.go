@@ -5,8 +5,8 @@ import (
 	"hash/maphash"
 	"time"
 
-	"github.com/gotach/profiler/internal/tachyon"
 	"github.com/gotach/profiler/sampler/internal/source"
+	"github.com/gotach/profiler/tachyon"
 )
 
 // maxLabelSets bounds how many parsed label sets are remembered by their text.

@@ -6,7 +6,7 @@ package source
 import (
 	"time"
 
-	"github.com/gotach/profiler/internal/tachyon"
+	"github.com/gotach/profiler/tachyon"
 )
 
 // Config says what to sample.

@@ -23,10 +23,10 @@ import (
 	"github.com/felixge/fgprof"
 	"golang.org/x/sys/unix"
 
-	"github.com/gotach/profiler/internal/tachyon"
 	"github.com/gotach/profiler/sampler"
 	"github.com/gotach/profiler/sampler/internal/native"
 	"github.com/gotach/profiler/sampler/internal/source"
+	"github.com/gotach/profiler/tachyon"
 )
 
 type counter struct {

@@ -1,0 +1,200 @@
+package dcpi_test
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/gotach/profiler/internal/formats/dcpi"
+	"github.com/gotach/profiler/tachyon"
+)
+
+var counts = slices.Values([]dcpi.Count{{Addr: 0x401a20, Count: 3}, {Addr: 0x401a22, Count: 1}})
+
+func newProfile() *dcpi.Profile {
+	return &dcpi.Profile{Header: dcpi.Header{Lines: []dcpi.Line{
+		dcpi.NewLine("version", "pdb-0.07"),
+		dcpi.NewLine("image", "20261121033416a1b2c3"),
+		dcpi.NewLine("epoch", "2611210334"),
+		dcpi.NewLine("platform", "devbox"),
+		dcpi.NewLine("event", dcpi.EventCPU),
+		dcpi.NewLine("period", "1000000"),
+		dcpi.NewLine("tstart", "401000"),
+		dcpi.NewLine("tsize", "1048576"),
+		dcpi.NewLine("cpuspeed", "2600"),
+		dcpi.NewLine("path", "/srv/app/server"),
+	}}}
+}
+
+func ExampleProfile_Cat() {
+	p := newProfile()
+	if err := p.Add(counts); err != nil {
+		fmt.Println(err)
+	}
+	p.Cat(os.Stdout)
+	// Output:
+	// name                 server
+	// image                20261121033416a1b2c3
+	// path                 /srv/app/server
+	// epoch                2611210334
+	// platform             devbox
+	// text_start           0x000000401000
+	// text_size            0x000000100000
+	// event                4 cpu_ns:1000000:10000
+	// 0x000000401a20       3
+	// 0x000000401a22       1
+}
+
+func ExampleProfile_Flush() {
+	db, err := os.MkdirTemp("", "db")
+	if err != nil {
+		fmt.Println(err)
+	}
+	defer os.RemoveAll(db)
+	for range 2 { // the second time adds to the file of the first
+		p := newProfile()
+		if err := p.Add(counts); err != nil {
+			fmt.Println(err)
+		}
+		file, err := p.Flush(db)
+		if err != nil {
+			fmt.Println(err)
+		}
+		fmt.Println(file[len(db):])
+	}
+	// Output:
+	// /2611210334/devbox/server.20261121033416a1b2c3.cpu_ns
+	// /2611210334/devbox/server.20261121033416a1b2c3.cpu_ns
+}
+
+func ExampleRead() {
+	f, err := os.Open("testdata/1-go-sparse.dcpi")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer f.Close()
+	p, err := dcpi.Read(f, f.Name(), dcpi.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(p.ImageName(), p.Period())
+	fmt.Println(p.Total())
+	// Output:
+	// server 10000000
+	// 6 134
+}
+
+func ExampleReader_Counts() {
+	f, err := os.Open("testdata/bad/footer-samples.dcpi")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer f.Close()
+	r, err := dcpi.NewReader(f, f.Name(), dcpi.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for c, err := range r.Counts() {
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Printf("%#x %d\n", c.Addr, c.Count)
+	}
+	// Output:
+	// 0x401a20 3
+	// 0x401a22 1
+	// 0x401a24 7
+	// 0x40f0c1 120
+	// 0x40f0c2 1
+	// 0x4ffff0 2
+	// testdata/bad/footer-samples.dcpi: at byte 244: footer says 1 samples, chunks have 134
+}
+
+func ExampleSums() {
+	p, err := dcpi.ReadFile("testdata/1-go-sparse.dcpi", dcpi.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	sums, problems := dcpi.Sums(p)
+	for _, problem := range problems {
+		fmt.Println(problem)
+	}
+	for _, r := range sums.Records {
+		fmt.Println(sums.Frames[r.Stack[0]].Func, r.Count, r.CPU)
+	}
+	// Output:
+	// the executable /srv/app/server is gone, so its addresses stay without procedures
+	// server+0x401a20 3 30ms
+	// server+0x401a22 1 10ms
+	// server+0x401a24 7 70ms
+	// server+0x40f0c1 120 1.2s
+	// server+0x40f0c2 1 10ms
+	// server+0x4ffff0 2 20ms
+}
+
+func ExampleReadDatabase() {
+	db, err := os.MkdirTemp("", "db")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(db)
+	p := newProfile()
+	if err := p.Add(counts); err != nil {
+		fmt.Println(err)
+	}
+	if _, err := p.Flush(db); err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println(dcpi.IsDatabase(db))
+	ps, err := dcpi.ReadDatabase(db, dcpi.Options{})
+	fmt.Println(len(ps), err)
+	// Output:
+	// true
+	// 1 <nil>
+}
+
+func ExampleFromSession() {
+	ps, err := dcpi.FromSession(&tachyon.Metadata{
+		Session: &tachyon.Session{Host: "devbox", Executable: "/srv/app/server", Start: time.Unix(1795232056, 0)},
+		PCs: &tachyon.LeafPCs{TextStart: 0x401000, TextSize: 1 << 20, PCs: []tachyon.LeafPC{
+			{Addr: 0x401a20, CPU: 3, Wall: 3},
+			{Addr: 0x40f0c1, Wall: 120},
+		}},
+	}, time.Millisecond)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, p := range ps {
+		event, _ := p.Value("event")
+		addresses, samples := p.Total()
+		fmt.Println(event, addresses, samples)
+	}
+	// Output:
+	// cpu_ns 1 3
+	// wall_ns 2 123
+}
+
+func ExampleImage_Procedure() {
+	exe, err := os.Executable()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	m, err := dcpi.OpenImage(exe)
+	if err != nil { // not an ELF file, on some systems
+		fmt.Println(err)
+		return
+	}
+	if p, ok := m.Procedure(m.TextStart); ok {
+		fmt.Println(p.Name, p.File, p.Line)
+	}
+}

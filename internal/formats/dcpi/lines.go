@@ -1,0 +1,163 @@
+package dcpi
+
+import (
+	"cmp"
+	"debug/gosym"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/gotach/profiler/tachyon"
+)
+
+// LeafPCs finds addresses for the samples of a session whose source told
+// functions and lines but no addresses: the first address in the executable that
+// belongs to the innermost frame's line. What waiting goroutines wait in is the
+// frame below "[reason]". The executable must still be there and be the one that
+// was profiled. Samples for which there is no address are left out and counted
+// in lost. A goroutine's first sample stands for interval µs.
+func LeafPCs(s *tachyon.Session, interval uint64, frames []tachyon.Frame, samples iter.Seq2[*tachyon.Sample, error]) (pcs *tachyon.LeafPCs, lost int64, err error) {
+	if s == nil {
+		return nil, 0, errors.New("DCPI counts instruction addresses and the profile has none: it was not recorded by gotach")
+	}
+	if s.Executable == "" {
+		return nil, 0, errors.New("the profile has no addresses of instructions, and names no executable that could tell them")
+	}
+	m, err := openImage(s.Executable, withTable)
+	if err != nil {
+		return nil, 0, fmt.Errorf("the profile has no addresses of instructions, and its executable, which could tell them, cannot be read: %w", err)
+	}
+	if !m.is(s.BuildID) {
+		return nil, 0, fmt.Errorf("the profile has no addresses of instructions, and %s, which could tell them, is another executable by now: its build ID is %q, the profile's %q", m.Path, m.BuildID, s.BuildID)
+	}
+	if m.table == nil {
+		return nil, 0, fmt.Errorf("the profile has no addresses of instructions, and %s is no Go program that could tell them", m.Path)
+	}
+	counts := map[uint32]*count{}
+	type goroutine struct {
+		id          uint64
+		interpreter uint32
+	}
+	last := map[goroutine]uint64{}
+	for s, err := range samples {
+		if err != nil {
+			return nil, 0, err
+		}
+		g := goroutine{s.Thread, s.Interpreter}
+		time := interval
+		if before, ok := last[g]; ok {
+			time = uint64(max(0, int64(s.Time-before))) // a clock may go back
+		}
+		last[g] = s.Time
+		stack := s.Stack
+		if len(stack) > 1 && frames[stack[0]].File == "" {
+			stack = stack[1:]
+		}
+		if len(stack) == 0 {
+			lost++
+			continue
+		}
+		c := counts[stack[0]]
+		if c == nil {
+			c = new(count)
+			counts[stack[0]] = c
+		}
+		c.add(count{wall: 1, wallTime: time})
+		if s.Status&tachyon.OnCPU != 0 {
+			c.add(count{cpu: 1, cpuTime: time})
+		}
+	}
+	l := newLineFinder(m.table)
+	sums := map[uint64]*count{}
+	for _, id := range slices.Sorted(maps.Keys(counts)) {
+		c := counts[id]
+		addr, ok := l.addr(frames[id])
+		if !ok || addr < m.TextStart || addr >= m.TextStart+m.TextSize {
+			lost += int64(c.wall)
+			continue
+		}
+		if sums[addr] == nil {
+			sums[addr] = new(count)
+		}
+		sums[addr].add(*c)
+	}
+	pcs = &tachyon.LeafPCs{TextStart: m.TextStart, TextSize: m.TextSize}
+	for addr, c := range sums {
+		if c.wall > math.MaxUint32 {
+			return nil, 0, errors.New("a count exceeds the format's 32 bits")
+		}
+		pcs.PCs = append(pcs.PCs, tachyon.LeafPC{
+			Addr: addr, CPU: uint32(c.cpu), Wall: uint32(c.wall), CPUTime: c.cpuTime, WallTime: c.wallTime,
+		})
+	}
+	slices.SortFunc(pcs.PCs, func(a, b tachyon.LeafPC) int { return cmp.Compare(a.Addr, b.Addr) })
+	return pcs, lost, nil
+}
+
+// count is samples and, in µs, what they stand for.
+type count struct{ cpu, wall, cpuTime, wallTime uint64 }
+
+func (c *count) add(o count) {
+	c.cpu, c.wall, c.cpuTime, c.wallTime = c.cpu+o.cpu, c.wall+o.wall, c.cpuTime+o.cpuTime, c.wallTime+o.wallTime
+}
+
+// lineFinder finds addresses of source lines.
+type lineFinder struct {
+	table *gosym.Table
+	funcs map[string][]*gosym.Func // by printed name: the instances of a generic one share it
+	lines map[*gosym.Func]map[place]uint64
+}
+
+type place struct {
+	file string
+	line int
+}
+
+func newLineFinder(t *gosym.Table) *lineFinder {
+	l := &lineFinder{table: t, funcs: map[string][]*gosym.Func{}, lines: map[*gosym.Func]map[place]uint64{}}
+	for i := range t.Funcs {
+		f := &t.Funcs[i]
+		name := printed(f.Name)
+		l.funcs[name] = append(l.funcs[name], f)
+	}
+	return l
+}
+
+// addr returns the first address of a frame's line: in the frame's function,
+// else wherever that was inlined, else where the function begins.
+func (l *lineFinder) addr(f tachyon.Frame) (addr uint64, ok bool) {
+	at := place{f.File, int(f.Line)}
+	for _, fn := range l.funcs[f.Func] {
+		if addr, ok := l.places(fn)[at]; ok {
+			return addr, true
+		}
+	}
+	if addr, _, err := l.table.LineToPC(f.File, int(f.Line)); err == nil {
+		return addr, true
+	}
+	for _, fn := range l.funcs[f.Func] {
+		return fn.Entry, true
+	}
+	return 0, false
+}
+
+// maxFunction bounds how much code of a function is looked through.
+const maxFunction = 64 << 10
+
+func (l *lineFinder) places(fn *gosym.Func) map[place]uint64 {
+	places, ok := l.lines[fn]
+	if !ok {
+		places = map[place]uint64{}
+		for pc := fn.Entry; pc < fn.End && pc < fn.Entry+maxFunction; pc++ {
+			file, line, _ := l.table.PCToLine(pc)
+			if _, ok := places[place{file, line}]; !ok {
+				places[place{file, line}] = pc
+			}
+		}
+		l.lines[fn] = places
+	}
+	return places
+}

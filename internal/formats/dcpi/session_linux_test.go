@@ -1,0 +1,197 @@
+package dcpi
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gotach/profiler/tachyon"
+)
+
+// self is the running test as an image, for it is an ELF file here, and a session
+// that recorded it.
+func self(t *testing.T) (*Image, *tachyon.Metadata) {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := OpenImage(exe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m, &tachyon.Metadata{
+		Session: &tachyon.Session{
+			Executable: exe, BuildID: m.BuildID, Host: host, Source: "native",
+			Start: time.Date(2026, 11, 21, 3, 34, 16, 0, time.FixedZone("", 3600)),
+		},
+		PCs: &tachyon.LeafPCs{TextStart: m.TextStart, TextSize: m.TextSize},
+	}
+}
+
+// entry returns the address of a function of this package as the table of the
+// image has it.
+func entry(t *testing.T, m *Image, name string) uint64 {
+	t.Helper()
+	fn := m.table.LookupFunc(name)
+	if fn == nil {
+		t.Fatalf("%s is not in the table", name)
+	}
+	return fn.Entry
+}
+
+func TestProcedures(t *testing.T) {
+	m, _ := self(t)
+	here := runtime.FuncForPC(reflect.ValueOf(TestProcedures).Pointer())
+	there := runtime.FuncForPC(reflect.ValueOf(OpenImage).Pointer())
+	bias := uint64(here.Entry()) - entry(t, m, here.Name()) // 0 but in position-independent executables
+	for _, f := range []*runtime.Func{here, there} {
+		file, line := f.FileLine(f.Entry())
+		want := Procedure{Name: f.Name(), File: file, Line: line}
+		got, ok := m.Procedure(uint64(f.Entry()) - bias)
+		if !ok || got != want {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+	}
+	if p, ok := m.Procedure(m.TextStart - 1); ok {
+		t.Errorf("the address before the text section is in %v", p)
+	}
+	if p, ok := m.Procedure(m.TextStart + m.TextSize + 1<<20); ok {
+		t.Errorf("an address far behind the text section is in %v", p)
+	}
+}
+
+func TestFromSession(t *testing.T) {
+	m, meta := self(t)
+	a, b := entry(t, m, "github.com/gotach/profiler/internal/formats/dcpi.OpenImage"), entry(t, m, "runtime.main")
+	meta.PCs.PCs = []tachyon.LeafPC{{Addr: min(a, b), CPU: 5, Wall: 9}, {Addr: max(a, b), Wall: 100}}
+	ps, err := FromSession(meta, time.Millisecond)
+	if err != nil || len(ps) != 2 {
+		t.Fatalf("%d profiles, %v", len(ps), err)
+	}
+	wants := []struct {
+		event string
+		n     uint64
+	}{{"cpu_ns", 5}, {"wall_ns", 109}}
+	for i, p := range ps {
+		got := map[string]string{}
+		for _, l := range p.Lines {
+			got[l.Word()] = l.Value()
+		}
+		want := map[string]string{
+			"version": "pdb-0.07", "epoch": "2611210234", "event": wants[i].event, "period": "1000000",
+			"platform": meta.Session.Host, "path": m.Path, "x-buildid": m.BuildID,
+		}
+		for word, v := range want {
+			if got[word] != v {
+				t.Errorf("%s is %q, want %q", word, got[word], v)
+			}
+		}
+		if !strings.HasPrefix(got["image"], m.ModTime.UTC().Format("20060102150405")) || len(got["image"]) != 20 {
+			t.Errorf("image is %s", got["image"])
+		}
+		if _, n := p.Total(); n != wants[i].n {
+			t.Errorf("%s: %d samples, want %d", wants[i].event, n, wants[i].n)
+		}
+		write(t, p)
+		if _, err := p.Image(); err != nil {
+			t.Errorf("the image is not found again: %v", err)
+		}
+	}
+
+	meta.PCs.PCs[0].CPU = 0 // nothing ran
+	if ps, err = FromSession(meta, time.Millisecond); err != nil || len(ps) != 1 {
+		t.Errorf("%d profiles, %v, want wall_ns alone", len(ps), err)
+	}
+}
+
+// Counts follow the time that samples stand for; their sum stays the number of samples.
+func TestFromSessionSharesSamplesByTime(t *testing.T) {
+	m, meta := self(t)
+	at := func(i int) uint64 { return m.TextStart + uint64(i) }
+	tests := []struct {
+		name   string
+		pcs    []tachyon.LeafPC
+		period string
+		want   []Count
+	}{
+		{"even", []tachyon.LeafPC{{Addr: at(1), Wall: 3, WallTime: 6000}, {Addr: at(2), Wall: 1, WallTime: 2000}}, "2000000",
+			[]Count{{at(1), 3}, {at(2), 1}}},
+		{"waits are sampled less often", []tachyon.LeafPC{{Addr: at(1), Wall: 50, WallTime: 50_000}, {Addr: at(2), Wall: 50, WallTime: 450_000}}, "5000000",
+			[]Count{{at(1), 10}, {at(2), 90}}},
+		{"small ones beside each other", []tachyon.LeafPC{
+			{Addr: at(1), Wall: 1, WallTime: 1}, {Addr: at(2), Wall: 1, WallTime: 1}, {Addr: at(3), Wall: 1, WallTime: 1}, {Addr: at(4), Wall: 1, WallTime: 9},
+		}, "3000", []Count{{at(2), 1}, {at(4), 3}}},
+		{"no times", []tachyon.LeafPC{{Addr: at(1), Wall: 7}, {Addr: at(2), Wall: 2}}, "1000000", []Count{{at(1), 7}, {at(2), 2}}},
+	}
+	for _, tt := range tests {
+		meta.PCs.PCs = tt.pcs
+		ps, err := FromSession(meta, time.Millisecond)
+		if err != nil || len(ps) != 1 {
+			t.Fatalf("%s: %d profiles, %v", tt.name, len(ps), err)
+		}
+		if got, _ := ps[0].Value("period"); got != tt.period {
+			t.Errorf("%s: period %s, want %s", tt.name, got, tt.period)
+		}
+		if got := slices.Collect(ps[0].Counts()); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: counts %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestImageIsTheVerySame(t *testing.T) {
+	m, meta := self(t)
+	meta.PCs.PCs = []tachyon.LeafPC{{Addr: m.TextStart, Wall: 1}}
+	ps, err := FromSession(meta, time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := map[string]string{}
+	for _, l := range ps[0].Lines {
+		lines[l.Word()] = string(l)
+	}
+	notELF := filepath.Join(t.TempDir(), "script")
+	if err := os.WriteFile(notELF, []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for want, change := range map[string]map[string]string{
+		"":                                   {"cpuspeed": "cpuspeed 1"},
+		"is gone":                            {"path": "path /nonexistent/server"},
+		"another executable than":            {"x-buildid": "x-buildid abc/def"},
+		"its text is":                        {"x-buildid": "", "tsize": "tsize 5"},
+		"names no executable":                {"path": ""},
+		"not an ELF executable, no proced":   {"path": "path " + notELF},
+		"its build ID is \"" + m.BuildID[:9]: {"x-buildid": "x-buildid abc/def"},
+	} {
+		changed := maps.Clone(lines)
+		maps.Copy(changed, change)
+		var h Header
+		for _, l := range changed {
+			if l != "" {
+				h.Lines = append(h.Lines, Line(l))
+			}
+		}
+		_, err := h.Image()
+		if want == "" && err != nil {
+			t.Error(err)
+		}
+		if want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+	// A profile of a tool that knows no build IDs still finds its executable.
+	h := Header{Lines: []Line{Line(lines["path"]), Line(lines["tstart"]), Line(lines["tsize"])}}
+	if _, err := h.Image(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,130 @@
+package dcpi
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/gotach/profiler/internal/profile"
+)
+
+// Sums returns the samples of some profiles as one added up, with the procedure
+// that each address lies in. Counts of wall_ns are wall time, counts of cpu_ns
+// CPU time and, unless there is a wall_ns profile of the same image beside them,
+// wall time as well; counts of cycles are both, by the machine's clock rate. Of
+// any other event a sample counts as its period in nanoseconds.
+//
+// Where an executable is gone or another by now, its addresses stay as they are;
+// problems says so for each.
+func Sums(ps ...*Profile) (sum *profile.Profile, problems []error) {
+	s := summer{
+		sum:    &profile.Profile{},
+		frames: map[profile.Frame]uint32{},
+		images: map[string]*Image{},
+		walled: map[string]bool{},
+	}
+	for _, p := range ps {
+		if event, _ := p.Value("event"); event == EventWall {
+			s.walled[p.identity()] = true
+		}
+	}
+	for _, p := range ps {
+		if err := s.add(p); err != nil {
+			problems = append(problems, err)
+		}
+	}
+	return s.sum, problems
+}
+
+// identity is what profiles of different events of one image on one machine agree in.
+func (h *Header) identity() string {
+	image, _ := h.Value("image")
+	platform, _ := h.Value("platform")
+	epoch, _ := h.Value("epoch")
+	return image + "\n" + platform + "\n" + epoch
+}
+
+type summer struct {
+	sum    *profile.Profile
+	frames map[profile.Frame]uint32
+	images map[string]*Image // by path and identity; nil: there is a problem, told already
+	walled map[string]bool   // identities that have wall_ns
+}
+
+func (s *summer) add(p *Profile) (problem error) {
+	path, _ := p.Value("path")
+	key := path + "\n" + p.identity()
+	image, known := s.images[key]
+	if !known {
+		image, problem = p.Image()
+		s.images[key] = image
+	}
+	event, _ := p.Value("event")
+	sample := p.sampleTime()
+	wall, cpu := sample, sample
+	counted := true // as samples
+	switch {
+	case event == EventWall:
+		cpu = 0
+	case event == EventCPU && s.walled[p.identity()]:
+		wall, counted = 0, false // they are among the samples of wall_ns
+	}
+	if s.sum.Program == "" {
+		s.sum.Program = path
+	}
+	if t, err := p.Epoch(); err == nil && (s.sum.Start.IsZero() || t.Before(s.sum.Start)) {
+		s.sum.Start = t
+	}
+	if s.sum.Interval == 0 {
+		s.sum.Interval = sample
+	}
+	for c := range p.Counts() {
+		r := profile.Record{
+			Stack: []uint32{s.frame(p, image, c.Addr)},
+			Wall:  times(c.Count, wall), CPU: times(c.Count, cpu),
+		}
+		if counted {
+			r.Count = int64(c.Count)
+			s.sum.Samples += r.Count
+		}
+		s.sum.Records = append(s.sum.Records, r)
+	}
+	return problem
+}
+
+// times is n × d, as long as a Duration can be.
+func times(n uint32, d time.Duration) time.Duration {
+	if p := time.Duration(n) * d; n == 0 || p/time.Duration(n) == d {
+		return p
+	}
+	return 1<<63 - 1
+}
+
+// sampleTime is what a sample stands for.
+func (h *Header) sampleTime() time.Duration {
+	period := time.Duration(min(h.Period(), 1<<62))
+	event, _ := h.Value("event")
+	if mhz := time.Duration(min(h.CPUSpeed(), 1<<62)); event == "cycles" && mhz > 0 {
+		if period > (1<<62)/1000 {
+			return period / mhz * 1000
+		}
+		return period * 1000 / mhz
+	}
+	return period
+}
+
+// frame returns the number of the frame for an address.
+func (s *summer) frame(p *Profile, image *Image, addr uint64) uint32 {
+	f := profile.Frame{Func: fmt.Sprintf("%s+%#x", p.ImageName(), addr)}
+	if image != nil {
+		if proc, ok := image.Procedure(addr); ok {
+			f = profile.Frame{Func: proc.Name, File: proc.File, Line: int32(proc.Line)}
+		}
+	}
+	i, ok := s.frames[f]
+	if !ok {
+		i = uint32(len(s.sum.Frames))
+		s.frames[f] = i
+		s.sum.Frames = append(s.sum.Frames, f)
+	}
+	return i
+}

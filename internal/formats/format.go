@@ -1,0 +1,165 @@
+// Package formats is the one table of the profile formats that gotach knows.
+// The command, Export, the HTTP handler, the documentation and the tests all
+// read it.
+//
+// [Open] opens a file of any of them; [Convert] makes one of another. A format
+// either keeps every sample with its time, as Tachyon files do, or only sums. The
+// first kind can be turned into the second, not the other way round.
+package formats
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/reader"
+)
+
+// A Format is a row of the table.
+type Format struct {
+	Name       string
+	Doc        string   // one line
+	Extensions []string // what the names of its files end in, the usual one first
+	Series     bool     // keeps every sample with its time; otherwise sums
+	Directory  bool     // is written as a directory of several files
+
+	// sniff tells a file by its first bytes (of a longer file at least 4096). Nil: only
+	// its extension tells.
+	sniff func(head []byte) bool
+	// sniffDir tells a directory. Nil: a directory is never of this format.
+	sniffDir func(path string) bool
+	// open reads a profile. Nil: gotach cannot.
+	open func(*Source, *Options) (Content, error)
+	// write writes one. Nil: gotach cannot.
+	write func(*Target, *Input, *Options) error
+}
+
+// CanRead reports whether gotach reads the format.
+func (f *Format) CanRead() bool { return f.open != nil }
+
+// CanWrite reports whether gotach writes the format.
+func (f *Format) CanWrite() bool { return f.write != nil }
+
+// table is all formats, in the order in which they are shown and in which a
+// file's content is compared with them.
+var table []*Format
+
+func init() { // a function, since formats use the table themselves
+	table = []*Format{
+		tach,
+		cpython315,
+		pprof,
+		folded,
+		jsonLines,
+		perlNYTProf,
+		pyNYTProf,
+		spxReport,
+		dcpiDatabase,
+		dcpiText,
+	}
+}
+
+// All returns the table. It must not be changed.
+func All() []*Format { return table }
+
+// ByName returns the format that has a name, or an extension without its dot, as "folded".
+func ByName(name string) (*Format, error) {
+	want := strings.ToLower(name)
+	for _, f := range table {
+		if f.Name == want {
+			return f, nil
+		}
+	}
+	for _, f := range table {
+		for _, e := range f.Extensions {
+			if e == "."+want {
+				return f, nil
+			}
+		}
+	}
+	var names []string
+	for _, f := range table {
+		names = append(names, f.Name)
+	}
+	return nil, fmt.Errorf("%q is not a format; there are %s", name, strings.Join(names, ", "))
+}
+
+// byExtension returns the format whose extension a path has, the longest one
+// if there are several, or nil.
+func byExtension(path string) (found *Format) {
+	path = strings.ToLower(path)
+	longest := 0
+	for _, f := range table {
+		for _, e := range f.Extensions {
+			if strings.HasSuffix(path, e) && len(e) > longest {
+				found, longest = f, len(e)
+			}
+		}
+	}
+	return found
+}
+
+// Content is an opened profile. What a format can beyond this it says with the
+// other interfaces here.
+type Content interface {
+	// Profile adds the profile up.
+	Profile() (*profile.Profile, error)
+	Close() error
+}
+
+type (
+	// A series knows every sample. Its Reader lives as long as the Content.
+	series interface {
+		Series() (*reader.Reader, error)
+	}
+	// A dumper prints all there is in the file, as JSON lines.
+	dumper interface{ Dump(io.Writer) error }
+	// An informer says what is known of the file as a whole.
+	informer interface{ Info() ([]Field, error) }
+	// A verifier checks all of the file that can be checked, and says in one
+	// line what it found.
+	verifier interface{ Verify() (string, error) }
+	// A reporter knows more of functions than a Profile holds.
+	reporter interface {
+		Report(profile.ReportOptions) (*profile.Report, error)
+	}
+)
+
+// A Field is one fact about a file.
+type Field struct {
+	Key   string // in JSON
+	Label string // for the eye; empty: not shown
+	Value any    // in JSON
+	Text  string // for the eye
+}
+
+// Options are what can be chosen in reading and writing. The zero value is the
+// usual choice.
+type Options struct {
+	From string // name of the input's format; "": found out
+
+	Uncompressed bool // tach, cpython315, nytprof: write without compression
+	Exact        bool // cpython315: each sample as recorded, though some stand for more time than others
+	Goroutines   bool // collapsed: each stack begins with its goroutine; spx: one report a goroutine
+	CPU          bool // collapsed: weigh by CPU time, not wall time
+	Microseconds bool // spx: write times in µs with decimals, as the format's document has them
+	NoSource     bool // nytprof: leave out the texts of source files
+	Lax          bool // dcpi: read files without version and tstart, too
+	Prefix       bool // nytprof: of a file that was cut off read what is there; see Input.CutOff
+
+	// Context calls off long work on samples, with its cause as the error. May be nil.
+	Context context.Context
+	// Progress is called now and then in the course of long work, with how much
+	// is done and how much there is. May be nil.
+	Progress func(done, total uint64)
+	// Warn takes what the user should know of a file written without error. May be nil.
+	Warn func(error)
+}
+
+func (o *Options) warn(err error) {
+	if err != nil && o.Warn != nil {
+		o.Warn(err)
+	}
+}

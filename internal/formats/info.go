@@ -1,0 +1,185 @@
+package formats
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// Fields gathers facts. Those without a text are for JSON only.
+type fields []Field
+
+func (l *fields) add(key, label string, value any, text string) {
+	*l = append(*l, Field{key, label, value, text})
+}
+
+// number adds a count.
+func (l *fields) number(key, label string, n int64) {
+	l.add(key, label, n, fmt.Sprint(n))
+}
+
+// text adds a text if there is one.
+func (l *fields) text(key, label, s string) {
+	if s != "" {
+		l.add(key, label, s, s)
+	}
+}
+
+// profileInfo is what is known of a format that says no more than a Profile.
+func profileInfo(f *Format, p *profile.Profile) []Field {
+	var l fields
+	wall, cpu := p.Total()
+	l.add("format", "format", f.Name, f.Name+": "+f.Doc)
+	l.text("program", "program", p.Program)
+	if !p.Start.IsZero() {
+		l.add("start", "start", p.Start, p.Start.Format(time.RFC3339))
+	}
+	if p.Duration > 0 {
+		l.add("duration_ns", "duration", p.Duration, p.Duration.String())
+	}
+	if p.Unitless {
+		l.add("samples", "weights", p.Samples, fmt.Sprintf("%d in all; the file does not say of what", p.Samples))
+	} else {
+		l.number("samples", "samples", p.Samples)
+	}
+	// What the format does not tell is for JSON only.
+	known := func(label string, is bool) string {
+		if is {
+			return label
+		}
+		return ""
+	}
+	l.add("goroutines", known("goroutines", p.Goroutines > 0), p.Goroutines, fmt.Sprint(p.Goroutines))
+	l.add("interval_us", known("interval", p.Interval > 0), p.Interval.Microseconds(), p.Interval.String())
+	l.number("frames", "frames", int64(len(p.Frames)))
+	l.number("stacks", "stacks", int64(len(p.Records)))
+	if !p.Unitless {
+		text := wall.String()
+		if p.Goroutines > 1 {
+			text += " of all goroutines together"
+		}
+		l.add("wall_ns", "wall time", wall, text)
+		l.add("cpu_ns", known("CPU time", cpu > 0), cpu, cpu.String())
+	}
+	return l
+}
+
+// verified is what Verify says of a format that says no more than a Profile.
+func verified(p *profile.Profile) string {
+	if p.Unitless {
+		return fmt.Sprintf("%d different stacks, their weights %d in all", len(p.Records), p.Samples)
+	}
+	wall, _ := p.Total()
+	return fmt.Sprintf("%d samples in %d different stacks, %s in all", p.Samples, len(p.Records), wall)
+}
+
+// Info says what the header, the tables and the metadata say, without reading
+// the samples.
+func (c *tachyonContent) Info() ([]Field, error) {
+	m, err := c.Metadata()
+	if err != nil {
+		return nil, err
+	}
+	h := c.Header()
+	s := m.Session
+	if s == nil {
+		s = &tachyon.Session{}
+	}
+	interval := time.Duration(h.Interval) * time.Microsecond
+	var l fields
+	l.text("program", "program", s.Program)
+	l.text("module", "module", strings.TrimSpace(s.Module+" "+s.Version))
+	for _, k := range slices.Sorted(maps.Keys(s.VCS)) {
+		l.text(k, k, s.VCS[k])
+	}
+	if s.GoVersion != "" {
+		text := fmt.Sprintf("%s %s/%s, GOMAXPROCS %d", s.GoVersion, s.GOOS, s.GOARCH, s.GOMAXPROCS)
+		l.add("go_version", "built with", s.GoVersion, text)
+	}
+	l.text("executable", "executable", s.Executable)
+	l.text("build_id", "build ID", s.BuildID)
+	if m.Session != nil {
+		l.add("pid", "process", s.PID, fmt.Sprintf("%d on %s", s.PID, s.Host))
+		l.add("host", "", s.Host, "")
+	}
+	start := s.Start
+	if start.IsZero() {
+		start = time.UnixMicro(int64(h.Start)).UTC()
+	}
+	l.add("start", "start", start, start.Format(time.RFC3339Nano))
+	if s.Duration > 0 {
+		l.add("duration_ns", "duration", s.Duration, s.Duration.Round(time.Millisecond).String())
+	}
+	l.number("samples", "samples", int64(h.Samples))
+	l.number("goroutines", "goroutines", int64(h.Threads))
+	l.add("interval_us", "interval", h.Interval, interval.String())
+	source := s.Source
+	if s.SourceReason != "" {
+		source += " (" + s.SourceReason + ")"
+	}
+	l.add("source", "source", s.Source, source)
+	l.add("source_reason", "", s.SourceReason, "")
+	ticks := ""
+	if s.TicksAsked > 0 {
+		ticks = fmt.Sprintf("%d of %d (%.1f %%), %.0f a second of %d", s.TicksReached, s.TicksAsked,
+			100*float64(s.TicksReached)/float64(s.TicksAsked), s.RateReached, s.Rate)
+	}
+	l.add("ticks_asked", "", s.TicksAsked, "")
+	l.add("ticks_reached", "ticks reached", s.TicksReached, ticks)
+	l.add("rate", "", s.Rate, "")
+	l.add("rate_reached", "", s.RateReached, "")
+	// A session that was not stopped did not get to say how it went.
+	counted := m.Session != nil && s.Duration > 0
+	dropped := ""
+	if counted {
+		dropped = fmt.Sprintf("%d, %d of them torn", s.Dropped, s.Torn)
+	}
+	l.add("dropped", "dropped", s.Dropped, dropped)
+	l.add("torn", "", s.Torn, "")
+	if counted {
+		l.add("cost_ns", "cost", s.Cost, fmt.Sprintf("%s of CPU time, budget %g %%", s.Cost.Round(time.Microsecond), s.Budget))
+		l.add("budget_percent", "", s.Budget, "")
+		l.number("max_goroutines", "most at a time", int64(s.MaxGoroutines))
+	}
+	l.text("error", "ended early", s.Error)
+	c.fileInfo(&l, m)
+	return l, nil
+}
+
+// fileInfo adds what is known of the file itself.
+func (c *tachyonContent) fileInfo(l *fields, m *tachyon.Metadata) {
+	h := c.Header()
+	l.number("frames", "frames", int64(len(c.Frames())))
+	l.add("layout", "layout", h.Layout.String(), fmt.Sprintf("%s, version %d on disk", h.Layout, uint32(h.Layout)))
+	if h.Layout == tachyon.CPython315 {
+		v := fmt.Sprintf("%d.%d.%d", h.Python[0], h.Python[1], h.Python[2])
+		if v != "0.0.0" {
+			l.text("python", "Python", v)
+		}
+		if mode := h.Config & 7; mode > 0 && mode < 6 {
+			l.text("mode", "mode", []string{"wall", "cpu", "gil", "all", "exception"}[mode-1])
+		}
+		if s := c.Statistics(); s != nil {
+			l.add("stats_duration_s", "Python's count", s.Duration, fmt.Sprintf("%.3f s, %.0f samples a second", s.Duration, s.Rate))
+			l.add("stats_rate", "", s.Rate, "")
+		}
+	}
+	compression := "none"
+	if h.Compression == tachyon.CompressionZstd {
+		compression = "zstd"
+	}
+	l.text("compression", "compression", compression)
+	size := fmt.Sprintf("%d bytes", c.Size())
+	if h.Samples > 0 {
+		size += fmt.Sprintf(", %.2f a sample", float64(c.Size())/float64(h.Samples))
+	}
+	l.add("size", "size", c.Size(), size)
+	if m.Checksum != nil {
+		l.text("crc32c", "CRC-32C", fmt.Sprintf("%08x", m.Checksum.CRC32C))
+	}
+}

@@ -1,0 +1,166 @@
+package formats
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/gotach/profiler/tachyon"
+	"github.com/gotach/profiler/writer"
+)
+
+const joinStart = 1_700_000_000_000_000
+
+// partFile writes a file of a session.
+func partFile(t rapid.TB, path string, s tachyon.Session, start, interval uint64, samples []tachyon.Sample, goroutines ...tachyon.Goroutine) {
+	t.Helper()
+	w, err := writer.Create(path, writer.Options{Start: start, Interval: interval, NoJournal: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range samples {
+		if err := w.WriteFrames(&s, []tachyon.Frame{{File: "a.go", Func: fmt.Sprint("f", s.Time%3)}, {File: "a.go", Func: "main"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Start = time.UnixMicro(int64(start))
+	if err := w.AddMetadata(tachyon.KindSession, s); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.AddMetadata(tachyon.KindGoroutines, map[string]any{"goroutines": goroutines}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// times is how long each goroutine was seen in all, and how long nobody looked.
+func times(t *testing.T, paths ...string) (seen map[uint64]time.Duration, gap time.Duration) {
+	t.Helper()
+	in, err := OpenAll(paths, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	p, err := in.Profile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen = map[uint64]time.Duration{}
+	for _, r := range p.Records {
+		if r.State == "not recorded" {
+			gap += r.Wall
+			continue
+		}
+		seen[r.Goroutine] += r.Wall
+	}
+	return seen, gap
+}
+
+// Three files of one session, and one of another process.
+func TestJoinTimes(t *testing.T) {
+	const ms = 1000
+	dir := t.TempDir()
+	name := func(n string) string { return filepath.Join(dir, n) }
+	at := func(list ...uint64) (samples []tachyon.Sample) {
+		for _, at := range list {
+			samples = append(samples, tachyon.Sample{Thread: 5, Time: joinStart + at*ms})
+		}
+		return samples
+	}
+	session := func(part int) tachyon.Session {
+		return tachyon.Session{Program: "p", PID: 7, Part: part, SessionStart: time.UnixMicro(joinStart), Duration: 100 * time.Millisecond, TicksReached: 10}
+	}
+	partFile(t, name("1"), session(1), joinStart, ms, at(1, 40, 90), tachyon.Goroutine{ID: 5})
+	partFile(t, name("2"), session(2), joinStart+100*ms, ms, at(120, 190), tachyon.Goroutine{ID: 5, FirstWeight: 30 * ms})
+	partFile(t, name("3"), session(3), joinStart+200*ms, ms, at(240, 250), tachyon.Goroutine{ID: 5, FirstWeight: 50 * ms})
+	partFile(t, name("cut"), session(3), joinStart+200*ms, ms, at(240, 250)) // its program was killed
+	other := session(1)
+	other.PID = 8
+	partFile(t, name("other"), other, joinStart+50*ms, 10*ms, at(60, 70), tachyon.Goroutine{ID: 5})
+
+	for _, tc := range []struct {
+		files string
+		seen  map[uint64]time.Duration // ms
+		gap   time.Duration            // ms
+	}{
+		{"1", map[uint64]time.Duration{5: 90}, 0},
+		{"2", map[uint64]time.Duration{5: 100}, 0},
+		{"1 2 3", map[uint64]time.Duration{5: 250}, 0},
+		{"3 1 2", map[uint64]time.Duration{5: 250}, 0},
+		{"1 2 cut", map[uint64]time.Duration{5: 250}, 0},
+		{"2 3", map[uint64]time.Duration{5: 160}, 0},
+		{"1 3", map[uint64]time.Duration{5: 90 + 60}, 100},
+		{"1 cut", map[uint64]time.Duration{5: 90 + 11}, 149},
+		{"1 1 1", map[uint64]time.Duration{5: 90}, 0},
+		{"1 other", map[uint64]time.Duration{5: 90, 1_000_000_000_005: 20}, 0},
+	} {
+		t.Run(tc.files, func(t *testing.T) {
+			var paths []string
+			for _, f := range strings.Fields(tc.files) {
+				paths = append(paths, name(f))
+			}
+			for id := range tc.seen {
+				tc.seen[id] *= time.Millisecond
+			}
+			seen, gap := times(t, paths...)
+			if d := cmp.Diff(tc.seen, seen); d != "" || gap != tc.gap*time.Millisecond {
+				t.Errorf("not recorded %v, want %d ms; else (-want +got):\n%s", gap, tc.gap, d)
+			}
+		})
+	}
+}
+
+// What is joined has the samples of all files, and their sessions added up.
+func TestJoinSamples(t *testing.T) {
+	dir := t.TempDir()
+	rapid.Check(t, func(t *rapid.T) {
+		var paths []string
+		var want []tachyon.Sample
+		now := uint64(joinStart)
+		for part := range rapid.IntRange(2, 5).Draw(t, "files") {
+			start := now
+			var samples []tachyon.Sample
+			for range rapid.IntRange(0, 20).Draw(t, "samples") {
+				now += uint64(rapid.IntRange(1, 5000).Draw(t, "step"))
+				samples = append(samples, tachyon.Sample{Thread: rapid.Uint64Range(1, 4).Draw(t, "thread"), Time: now})
+			}
+			path := filepath.Join(dir, fmt.Sprint(part))
+			partFile(t, path, tachyon.Session{PID: 1, SessionStart: time.UnixMicro(joinStart), Part: part + 1, Samples: int64(len(samples))}, start, 1000, samples)
+			paths, want = append(paths, path), append(want, samples...)
+		}
+		in, err := OpenAll(rapid.Permutation(paths).Draw(t, "order"), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer in.Close()
+		r, err := in.Series()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []tachyon.Sample
+		for s, err := range r.Samples() {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if f := r.Frames()[s.Stack[0]].Func; f != fmt.Sprint("f", s.Time%3) {
+				t.Fatalf("the sample of %d is in %s", s.Time, f)
+			}
+			got = append(got, tachyon.Sample{Thread: s.Thread, Time: s.Time})
+		}
+		slices.SortFunc(got, func(a, b tachyon.Sample) int { return int(a.Time) - int(b.Time) })
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("samples (-want +got):\n%s", d)
+		}
+		if m, err := r.Metadata(); err != nil || m.Session.Samples != int64(len(want)) {
+			t.Errorf("the session says %+v, %v", m.Session, err)
+		}
+	})
+}

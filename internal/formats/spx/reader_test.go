@@ -1,0 +1,445 @@
+package spx
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/gotach/profiler/internal/allocated"
+	"github.com/gotach/profiler/internal/profile"
+)
+
+func newReader(t testing.TB, events string, metrics ...string) (*Reader, error) {
+	t.Helper()
+	r, err := NewReader(&Metadata{EnabledMetrics: metrics}, strings.NewReader(events), "x.txt.gz")
+	if err == nil {
+		t.Cleanup(func() { r.Close() })
+	}
+	return r, err
+}
+
+// drain reads all events.
+func drain(r *Reader) error {
+	for _, err := range r.Events() {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func TestBadReports(t *testing.T) {
+	for _, tt := range []struct {
+		events string
+		offset int64
+		want   string
+	}{
+		{"", 0, "nothing in the file"},
+		{"[event]\n", 0, `the first line is "[event]"`},
+		{"[events]\r\n0 1 0\r\n", 0, "CR LF"},
+		{"[events]\n0 1 0\r\n", 9, "CR LF"},
+		{"[events]\n", 9, "no [functions] section"},
+		{"[events]\n[functions]\n", 9, "there are no events"},
+		{"[events]\n0 1 0\n0 0 5", 15, "ends inside a line"},
+		{"[events]\n0 1 0\n0 0 5\n", 21, "no [functions] section"},
+		{"[events]\n0 1 0\n[functions]\nf\n", 15, "end inside 1 calls"},
+		{"[events]\n0 1 0\n0 0 5\n[functions]\n", 33, "names function 0, there are 0"},
+		{"[events]\n1 1 0\n1 0 5\n[functions]\nf\n", 35, "names function 1, there are 1"},
+		{"[events]\n0 1 0\n0 0 5\n[functions]\nf", 33, "ends inside a line"},
+		{"[events]\n0 1 7\n", 9, "the first event is at wt 7, not 0"},
+		{"[events]\n0 1 0\n0 0 5\n0 1 4\n", 21, "wall time goes back, from 5 to 4"},
+		{"[events]\n0 0 0\n", 9, "no call is open"},
+		{"[events]\n0 1 0\n1 0 5\n", 15, "function 1 is left, but 0 was entered last"},
+		{"[events]\n0 2 0\n", 9, "second field is not 1 or 0"},
+		{"[events]\n0\n", 9, "second field is not 1 or 0"},
+		{"[events]\n\n", 9, "no function"},
+		{"[events]\n-1 1 0\n", 9, "no function"},
+		{"[events]\n4294967296 1 0\n", 9, "no function"},
+		{"[events]\n0 1\n", 9, `wt is "", not a number`},
+		{"[events]\n0 1 1e3\n", 9, `wt is "1e3", not a number`},
+		{"[events]\n0 1 nan\n", 9, "not a number"},
+		{"[events]\n0 1 0x1\n", 9, "not a number"},
+		{"[events]\n0 1 99999999999999999999999\n", 9, "not a number"},
+		{"[events]\n0 1 0 0\n", 9, "more values than the 1 metrics"},
+		{"[events]\n0 1 " + strings.Repeat("0", maxLine) + "\n", 9, "longer than"},
+		{"[events]\n0|r1|0\n", 9, `"r1" is none of the 0 events before`},
+		{"[events]\n0|0|a0\n-r2|5\n", 16, `"r2" is none of the 1 events before`},
+		{"[events]\n0|0|a0\n-r0|5\n", 16, `"r0" is none of`},
+		{"[events]\n0|0\n", 9, "fewer values than the 1 metrics"},
+		{"[events]\n0|0|0|0\n", 9, "more values than the 1 metrics"},
+		{"[events]\n0|0|ax\n", 9, `wt is "x", not a number`},
+		{"[events]\n0|x|0\n", 9, "no function"},
+	} {
+		r, err := newReader(t, tt.events, "wt")
+		if err == nil {
+			err = drain(r)
+		}
+		if err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%.60q: error %v, want %q", tt.events, err, tt.want)
+			continue
+		}
+		var bad *FormatError
+		if !errors.As(err, &bad) {
+			t.Errorf("%.60q: %v is no FormatError", tt.events, err)
+			continue
+		}
+		if bad.Offset != tt.offset || bad.File != "x.txt.gz" {
+			t.Errorf("%.60q: error in %s at %d, want %d", tt.events, bad.File, bad.Offset, tt.offset)
+		}
+	}
+}
+
+func TestBadMetadata(t *testing.T) {
+	for in, want := range map[string]string{
+		"":                                  "not the metadata",
+		"{":                                 "not the metadata",
+		"[]":                                "not the metadata",
+		"{}":                                "wt is missing",
+		`{"enabled_metrics":["ct"]}`:        "wt is missing",
+		`{"enabled_metrics":["wt","nope"]}`: `metric "nope" is unknown`,
+		`{"enabled_metrics":["wt","wt"]}`:   "there twice",
+		`{"enabled_metrics":"wt"}`:          "not the metadata",
+		strings.Repeat(" ", maxMetadata+1):  "longer than 1 MiB",
+	} {
+		_, err := ReadMetadata(strings.NewReader(in), "x.json")
+		var bad *FormatError
+		if !errors.As(err, &bad) || !strings.Contains(err.Error(), want) || bad.File != "x.json" {
+			t.Errorf("%.40q: error %v, want %q", in, err, want)
+		}
+	}
+}
+
+func TestEveryMetricIsRead(t *testing.T) {
+	metrics := append(slices.Clone(Metrics), "mu", "pmu")
+	line := strings.Repeat(" 0", len(metrics)) + "\n"
+	r, err := newReader(t, "[events]\n0 1"+line+"0 0"+strings.ReplaceAll(line, "0", "7")+"[functions]\nf\n", metrics...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	flat, err := r.Flat()
+	if err != nil || len(flat) != 1 || len(flat[0].Inc) != 24 {
+		t.Fatalf("%+v, %v", flat, err)
+	}
+	for i, v := range flat[0].Inc {
+		if v != 7 || flat[0].Exc[i] != 7 {
+			t.Errorf("%s: inc %v exc %v", metrics[i], v, flat[0].Exc[i])
+		}
+	}
+}
+
+// The example of the format's other description, whose times have decimals.
+func TestDecimals(t *testing.T) {
+	r, err := newReader(t, `[events]
+0 1 0.0000 0.0000 1024.0000
+1 1 50.1234 45.2341 2048.0000
+1 0 125.4567 120.3456 .5
+0 0 200.7890 195.6789 -1591.9999
+[functions]
+main
+PDO::__construct
+`, "wt", "ct", "mu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got [][]float64
+	for e, err := range r.Events() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, slices.Clone(e.Values))
+	}
+	want := [][]float64{{0, 0, 1024}, {50.1234, 45.2341, 2048}, {125.4567, 120.3456, 0.5}, {200.789, 195.6789, -1592}}
+	if !slices.EqualFunc(got, want, slices.Equal) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestMetadataCountsAreChecked(t *testing.T) {
+	const events = "[events]\n0 1 0\n0 0 5\n[functions]\nf\n"
+	for meta, want := range map[string]string{
+		`{"enabled_metrics":["wt"],"called_function_count":1,"recorded_call_count":1}`: "",
+		`{"enabled_metrics":["wt"],"called_function_count":2,"recorded_call_count":1}`: "there are 1 functions, the metadata says 2",
+		`{"enabled_metrics":["wt"],"called_function_count":0,"recorded_call_count":1}`: "the metadata says there are 0",
+		`{"enabled_metrics":["wt"],"called_function_count":1,"recorded_call_count":2}`: "there are 1 calls, the metadata says 2",
+		`{"enabled_metrics":["wt"]}`: "", // as a hand that follows the format's description writes it
+	} {
+		m, err := ReadMetadata(strings.NewReader(meta), "x.json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := NewReader(m, strings.NewReader(events), "x.txt")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err = drain(r); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: error %v, want %q", meta, err, want)
+		}
+	}
+}
+
+func TestOpenSaysWhatIsMissing(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := Open(filepath.Join(dir, "k")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("error is %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "k.json"), []byte(`{"enabled_metrics":["wt"]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(filepath.Join(dir, "k.json")); err == nil || !strings.Contains(err.Error(), "no events beside it") {
+		t.Errorf("error is %v", err)
+	}
+}
+
+func TestEventsCanBeReadOnce(t *testing.T) {
+	r, err := Open(goldens(t)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if r.Functions() != nil {
+		t.Error("there are functions before the events")
+	}
+	if err := drain(r); err != nil {
+		t.Fatal(err)
+	}
+	if err := drain(r); err == nil || !strings.Contains(err.Error(), "once") {
+		t.Errorf("error is %v", err)
+	}
+}
+
+// calls is a report of n calls of two functions inside a third, as a stream.
+type calls struct {
+	n, i int
+	buf  []byte
+}
+
+func (c *calls) Read(p []byte) (int, error) {
+	for len(c.buf) < len(p) && c.i <= c.n+1 {
+		switch {
+		case c.i == 0:
+			c.buf = append(c.buf, "[events]\n2 1 0\n"...)
+		case c.i <= c.n:
+			c.buf = append(c.buf, "0 1 0\n1 1 0\n1 0 0\n0 0 0\n"...)
+		default:
+			c.buf = append(c.buf, "2 0 0\n[functions]\na\nb\nc\n"...)
+		}
+		c.i++
+	}
+	if len(c.buf) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, c.buf)
+	c.buf = c.buf[:copy(c.buf, c.buf[n:])]
+	return n, nil
+}
+
+// A file of some kilobytes may unpack to any size; it takes no memory.
+func TestBombIsStreamed(t *testing.T) {
+	// allocated returns what reading n times four events allocates.
+	unpacked := func(n int, pack func(io.Writer) io.WriteCloser) uint64 {
+		t.Helper()
+		var file bytes.Buffer
+		z := pack(&file)
+		if _, err := io.Copy(z, &calls{n: n}); err != nil {
+			t.Fatal(err)
+		}
+		if err := z.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return allocated.By(func() {
+			r, err := NewReader(&Metadata{EnabledMetrics: []string{"wt"}}, &file, "bomb")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			flat, err := r.Flat()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(flat) != 3 || flat[1].Called != int64(n) {
+				t.Errorf("%+v", flat)
+			}
+		})
+	}
+	for name, pack := range map[string]func(io.Writer) io.WriteCloser{
+		"gzip": func(w io.Writer) io.WriteCloser { return gzip.NewWriter(w) },
+		"zstd": func(w io.Writer) io.WriteCloser {
+			z, err := zstd.NewWriter(w, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(1<<20))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return z
+		},
+	} {
+		// Both are larger than any window or buffer, by 3.4 MB.
+		small, big := unpacked(60_000, pack), unpacked(200_000, pack)
+		if big > small+512<<10 {
+			t.Errorf("%s: %d bytes allocated, %d for a smaller file", name, big, small)
+		}
+	}
+}
+
+func TestDepthIsLimited(t *testing.T) {
+	deep := "[events]\n" + strings.Repeat("0 1 0\n", maxDepth+1)
+	r, err := newReader(t, deep, "wt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := drain(r); err == nil || !strings.Contains(err.Error(), "calls are open") {
+		t.Errorf("error is %v", err)
+	}
+}
+
+func TestDeepRecursionIsAddedUp(t *testing.T) {
+	const depth = 100_000
+	in, out := strings.Repeat("0 1 0\n", depth), strings.Repeat("0 0 7\n", depth)
+	r, err := newReader(t, "[events]\n"+in+out+"[functions]\nf\n", "wt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, totals, err := r.Profile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if wall, _ := p.Total(); wall != 7 || len(p.Records) != depth || totals[0].Called != depth || totals[0].Inc[0] != 7 {
+		t.Errorf("%v in %d records, %+v", wall, len(p.Records), totals[0])
+	}
+	for i, rec := range p.Records {
+		if len(rec.Stack) != i+1 {
+			t.Fatalf("record %d has a stack of %d", i, len(rec.Stack))
+		}
+	}
+
+	// A comb has as many different stacks, which share nothing.
+	r, err = newReader(t, "[events]\n"+strings.Repeat("0 1 0\n1 1 0\n1 0 0\n", depth)+out+"[functions]\nf\ng\n", "wt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := r.Profile(); err == nil || !strings.Contains(err.Error(), "nested too deeply") {
+		t.Errorf("error is %v", err)
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	for _, key := range goldens(f) {
+		text := gunzip(f, key+".txt.gz")
+		meta, err := os.ReadFile(key + ".json")
+		if err != nil {
+			f.Fatal(err)
+		}
+		gz, err := os.ReadFile(key + ".txt.gz")
+		if err != nil {
+			f.Fatal(err)
+		}
+		if len(text) < 1<<14 {
+			f.Add(meta, text)
+			f.Add(meta, compact(text, 16))
+			f.Add(meta, gz)
+		}
+	}
+	f.Add([]byte(`{"enabled_metrics":["wt"]}`), []byte("[events]\n0 1 0\n1 1 2\n1 0 3\n0 0 .5\n[functions]\nf\ng\n"))
+	f.Add([]byte(`{"enabled_metrics":["wt","ct"],"custom_metadata_str":"gotach: sampled every 1ms"}`), []byte("[events]\n1f|0|a0|\n-r1|5|-2\n[functions]\n&lt;f:1:g\n"))
+	f.Fuzz(func(t *testing.T, meta, events []byte) {
+		var m *Metadata
+		var r *Reader
+		var flat []FunctionTotals
+		var err error
+		grown := allocated.By(func() {
+			if m, err = ReadMetadata(bytes.NewReader(meta), "fuzz.json"); err != nil {
+				return
+			}
+			if r, err = NewReader(m, bytes.NewReader(events), "fuzz.txt"); err == nil {
+				flat, err = r.Flat()
+			}
+		})
+		// zstd may ask for a window of 8 MiB whatever the size of the file.
+		if limit := uint64(32<<20 + 5000*(len(meta)+len(events))); grown > limit {
+			t.Errorf("%d bytes allocated for inputs of %d and %d", grown, len(meta), len(events))
+		}
+		if r == nil {
+			return
+		}
+		defer r.Close()
+		if err != nil {
+			if r.Functions() != nil {
+				t.Error("a bad report has functions")
+			}
+			return
+		}
+		called := int64(0)
+		for _, f := range flat {
+			called += f.Called
+		}
+		again, err := NewReader(m, bytes.NewReader(events), "fuzz.txt")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer again.Close()
+		var p *profile.Profile
+		if grown := allocated.By(func() { p, _, err = again.Profile() }); grown > uint64(64<<20+5000*(len(meta)+len(events))) {
+			t.Errorf("%d bytes allocated to add up inputs of %d and %d", grown, len(meta), len(events))
+		}
+		if err == nil && p.Samples != called {
+			t.Errorf("%d calls added up, want %d", p.Samples, called)
+		}
+		if called != r.exits || len(flat) > len(r.Functions()) {
+			t.Errorf("%d calls of %d functions, want %d of at most %d", called, len(flat), r.exits, len(r.Functions()))
+		}
+	})
+}
+
+func BenchmarkReadEvents(b *testing.B) {
+	const n = 200_000
+	text, err := io.ReadAll(&calls{n: n})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	b.SetBytes(int64(len(text)))
+	events := 0
+	for b.Loop() {
+		r, err := NewReader(&Metadata{EnabledMetrics: []string{"wt"}}, bytes.NewReader(text), "x")
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, err := range r.Events() {
+			if err != nil {
+				b.Fatal(err)
+			}
+			events++
+		}
+	}
+	b.ReportMetric(float64(events)/b.Elapsed().Seconds(), "events/s")
+}
+
+func BenchmarkWriteEvents(b *testing.B) {
+	b.ReportAllocs()
+	events := 0
+	for b.Loop() {
+		w, err := Create(b.TempDir(), Metadata{Key: "k", EnabledMetrics: []string{"wt", "ct", "it"}})
+		if err != nil {
+			b.Fatal(err)
+		}
+		f := w.Function("f")
+		w.Enter(f, 0, 0, 0)
+		const n = 100_000
+		for i := range int64(n) {
+			w.Enter(f, i*1e6, i*5e5, i*5e5)
+			w.Leave(i*1e6, i*5e5, i*5e5)
+		}
+		w.Leave(n*1e6, n*5e5, n*5e5)
+		if err := w.Close(); err != nil {
+			b.Fatal(err)
+		}
+		events += 2*n + 2
+	}
+	b.ReportMetric(float64(events)/b.Elapsed().Seconds(), "events/s")
+}

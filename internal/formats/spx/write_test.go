@@ -1,0 +1,459 @@
+package spx
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/gotach/profiler/internal/timeline"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// run is a stretch of time: a stack, a word a frame and outermost first.
+type run struct {
+	stack     string
+	wall, cpu time.Duration
+}
+
+// life is what one goroutine did.
+type life struct {
+	id   uint64
+	runs []run
+}
+
+var session = &tachyon.Session{
+	Program: "server", Host: "dev box", PID: 4711,
+	Start: time.Date(2026, 11, 21, 4, 10, 24, 0, time.UTC),
+}
+
+// newTimeline makes a timeline. A word of a stack is function@line.
+func newTimeline(lives ...life) *timeline.Timeline {
+	t := &timeline.Timeline{
+		Start: session.Start, Interval: time.Millisecond,
+		Nodes: make([]timeline.Node, 1), Metadata: &tachyon.Metadata{Session: session},
+	}
+	for _, l := range lives {
+		g := timeline.Goroutine{ID: l.id}
+		for _, r := range l.runs {
+			node := uint32(0)
+			for word := range strings.FieldsSeq(r.stack) {
+				name, line, _ := strings.Cut(word, "@")
+				f := timeline.Frame{Func: name, File: "x.go", Line: int32(len(line))}
+				frame := slices.Index(t.Frames, f)
+				if frame < 0 {
+					frame = len(t.Frames)
+					t.Frames = append(t.Frames, f)
+				}
+				n := timeline.Node{Parent: node, Frame: uint32(frame), Depth: t.Nodes[node].Depth + 1}
+				child := slices.Index(t.Nodes, n)
+				if child < 0 {
+					child = len(t.Nodes)
+					t.Nodes = append(t.Nodes, n)
+				}
+				node = uint32(child)
+			}
+			g.Runs = append(g.Runs, timeline.Run{Node: node, Samples: 1, Wall: r.wall, CPU: r.cpu})
+			t.Samples++
+			t.Wall += r.wall
+			t.CPU += r.cpu
+		}
+		t.Goroutines = append(t.Goroutines, g)
+	}
+	return t
+}
+
+const ms = time.Millisecond
+
+var example = []life{
+	{1, []run{
+		{"main.main main.run", 2 * ms, 2 * ms},
+		{"main.main main.run main.step", 3 * ms, 1 * ms},
+		{"main.main main.run@a main.step@b", 1 * ms, 0}, // other lines, the same calls
+		{"main.main", 1 * ms, 1 * ms},
+	}},
+	{18, []run{{"main.worker [select]", 7 * ms, 0}}},
+}
+
+// pair writes a timeline and returns where.
+func pair(t testing.TB, tl *timeline.Timeline, o Options) (dir string, keys []string) {
+	t.Helper()
+	dir = t.TempDir()
+	keys, err := Write(dir, tl, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir, keys
+}
+
+func TestWriteEvents(t *testing.T) {
+	dir, keys := pair(t, newTimeline(example...), Options{})
+	got := string(gunzip(t, filepath.Join(dir, keys[0]+".txt.gz")))
+	want := `[events]
+0 1 0 0 0
+1 1 0 0 0
+2 1 0 0 0
+3 1 2000000 2000000 0
+3 0 6000000 3000000 3000000
+2 0 6000000 3000000 3000000
+1 0 7000000 4000000 3000000
+0 0 7000000 4000000 3000000
+4 1 7000000 4000000 3000000
+5 1 7000000 4000000 3000000
+6 1 7000000 4000000 3000000
+6 0 14000000 4000000 10000000
+5 0 14000000 4000000 10000000
+4 0 14000000 4000000 10000000
+[functions]
+goroutine 1
+main.main
+main.run
+main.step
+goroutine 18
+main.worker
+[select]
+`
+	if got != want {
+		t.Errorf("wrote\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestWriteMicroseconds(t *testing.T) {
+	dir, keys := pair(t, newTimeline(life{1, []run{{"a", 1234567, 1000060}}}), Options{Microseconds: true})
+	got := string(gunzip(t, filepath.Join(dir, keys[0]+".txt.gz")))
+	for _, line := range []string{"0 1 0.0000 0.0000 0.0000\n", "1 0 1234.5670 1000.0600 234.5070\n"} {
+		if !strings.Contains(got, line) {
+			t.Errorf("%q is not in %q", line, got)
+		}
+	}
+}
+
+func TestWritePerGoroutine(t *testing.T) {
+	tl := newTimeline(life{1, []run{{"a b c", ms, ms}}}, life{18, []run{{"d", ms, 0}, {"c b", 7 * ms, 0}}})
+	tl.Goroutines[1].Start = 2 * time.Second
+	dir, keys := pair(t, tl, Options{PerGoroutine: true})
+	if len(keys) != 2 {
+		t.Fatalf("%d reports for 2 goroutines", len(keys))
+	}
+	var starts []int64
+	for i, want := range []string{"goroutine 1 1, a 1, b 1, c 1", "goroutine 18 8, d 1, c 7, b 7"} {
+		r, err := Open(filepath.Join(dir, keys[i]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		flat, err := r.Flat()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, f := range flat {
+			got = append(got, fmt.Sprint(f.Name, " ", f.Inc[0]/1e6))
+		}
+		if strings.Join(got, ", ") != want {
+			t.Errorf("functions and their milliseconds are %q, want %q", got, want)
+		}
+		starts = append(starts, r.Metadata().ExecTS)
+		r.Close()
+	}
+	if starts[1]-starts[0] != 2 {
+		t.Errorf("reports start at %v, want 2 s apart", starts)
+	}
+}
+
+// The musts of reports that SPX's pages show right, on one that has everything.
+func TestPairIsAsSPXNeedsIt(t *testing.T) {
+	lives := append([]life{}, example...)
+	lives = append(lives, life{19, []run{
+		{"constructor __proto__ [functions] [events] ünï\x01x<T>&\"'", 5 * ms, 5 * ms},
+		{"", ms, 0},
+	}})
+	tl := newTimeline(lives...)
+	tl.Frames = append(tl.Frames, timeline.Frame{File: "/srv/app.py"}, timeline.Frame{})
+	dir, keys := pair(t, tl, Options{})
+
+	file, err := os.ReadFile(filepath.Join(dir, keys[0]+".txt.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := bytes.NewReader(file)
+	z, err := gzip.NewReader(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	z.Multistream(false)
+	text, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if in.Len() > 0 {
+		t.Errorf("%d bytes follow the first gzip member", in.Len())
+	}
+	if !bytes.HasSuffix(text, []byte("\n")) || bytes.Contains(text, []byte("\r")) {
+		t.Error("the last line is not ended, or lines end in CR LF")
+	}
+	for i, c := range text {
+		if c > 0x7e || c < ' ' && c != '\n' {
+			t.Errorf("byte %d is %#x, not ASCII", i, c)
+		}
+	}
+	events, functions, ok := strings.Cut(string(text), "\n[functions]\n")
+	if !ok || strings.Contains(functions, "[functions]\n") || strings.Contains(functions, "[events]\n") {
+		t.Error("there is not exactly one of each section")
+	}
+	for name := range strings.Lines(functions) {
+		if name = strings.TrimSuffix(name, "\n"); name == "constructor" || name == "__proto__" || name == "" || strings.ContainsAny(name, "<>\"") {
+			t.Errorf("function %q", name)
+		}
+		if strings.Contains(regexp.MustCompile(`&(lt|gt|amp|#[0-9]+);`).ReplaceAllString(name, ""), "&") {
+			t.Errorf("function %q has & that is no entity", name)
+		}
+	}
+	lines := strings.Split(events, "\n")
+	if lines[0] != "[events]" || len(lines) < 3 {
+		t.Errorf("starts with %q", lines[0])
+	}
+	depth, exits, last := 0, 0, int64(0)
+	for i, line := range lines[1:] {
+		var fn, start, wt, ct, it int64
+		if n, err := fmt.Sscanf(line, "%d %d %d %d %d", &fn, &start, &wt, &ct, &it); n != 5 || err != nil {
+			t.Fatalf("event %q: %v", line, err)
+		}
+		if i == 0 && (wt != 0 || ct != 0 || it != 0) {
+			t.Errorf("first event is %q, not at 0", line)
+		}
+		if wt < last {
+			t.Errorf("wt goes back to %d from %d", wt, last)
+		}
+		if wt != ct+it {
+			t.Errorf("wt %d is not ct %d + it %d", wt, ct, it)
+		}
+		last = wt
+		if depth += int(start*2 - 1); depth < 0 {
+			t.Fatal("more exits than entries")
+		}
+		exits += int(1 - start)
+	}
+	if depth != 0 {
+		t.Errorf("%d calls are not left", depth)
+	}
+	if last != tl.Wall.Nanoseconds() {
+		t.Errorf("the last wt is %d, the profile took %d", last, tl.Wall.Nanoseconds())
+	}
+
+	b, err := os.ReadFile(filepath.Join(dir, keys[0]+".json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var meta map[string]any
+	if err := json.Unmarshal(b, &meta); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{
+		"key": keys[0], "exec_ts": float64(session.Start.Unix()), "host_name": "dev box",
+		"process_pid": 4711.0, "process_tid": 4711.0, "process_pwd": "n/a", "cli": 1.0, "cli_command_line": "server",
+		"http_request_uri": "n/a", "http_method": "n/a", "http_host": "n/a",
+		"custom_metadata_str": "gotach: sampled every 1ms. Called counts stretches observed, not calls.",
+		"wall_time_ms":        float64(tl.Wall.Microseconds()), "peak_memory_usage": 0.0,
+		"called_function_count": float64(strings.Count(functions, "\n")),
+		"call_count":            float64(exits), "recorded_call_count": float64(exits),
+	}
+	for k, v := range want {
+		if meta[k] != v {
+			t.Errorf("%s is %v, want %v", k, meta[k], v)
+		}
+	}
+	if got := fmt.Sprint(meta["enabled_metrics"]); got != "[wt ct it]" {
+		t.Errorf("enabled_metrics are %s", got)
+	}
+	if len(meta) != len(want)+1 {
+		t.Errorf("%d keys, want %d", len(meta), len(want)+1)
+	}
+	if !regexp.MustCompile(`^spx-full-20261121_041024-dev_box-4711-[0-9]+$`).MatchString(keys[0]) {
+		t.Errorf("key is %s", keys[0])
+	}
+
+	// Read again, names are what they were.
+	r, err := Open(filepath.Join(dir, keys[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if _, err := r.Flat(); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, f := range r.Functions() {
+		names = append(names, f.Name)
+	}
+	for _, name := range []string{"constructor", "__proto__", "[functions]", "[events]", "ünï x<T>&\"'", "goroutine 19"} {
+		if !slices.Contains(names, name) {
+			t.Errorf("%q is not among %q", name, names)
+		}
+	}
+}
+
+func TestManyGoroutinesShareRoots(t *testing.T) {
+	var lives []life
+	for i := range manyGoroutines + 1 {
+		lives = append(lives, life{uint64(i), []run{{fmt.Sprintf("main.worker%d x", i%2), ms, 0}}})
+	}
+	lives = append(lives, life{9999, []run{{"", ms, 0}}})
+	dir, keys := pair(t, newTimeline(lives...), Options{})
+	r, err := Open(filepath.Join(dir, keys[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	flat, err := r.Flat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]int64{}
+	for _, f := range flat {
+		got[f.Name] = f.Called
+	}
+	want := map[string]int64{
+		"goroutines of main.worker0": 151, "goroutines of main.worker1": 150, "goroutines without a stack": 1,
+		"main.worker0": 151, "main.worker1": 150, "x": 301,
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestFunctionsOfOneNameStayApart(t *testing.T) {
+	tl := newTimeline(life{1, []run{{"run", ms, ms}, {"run", ms, ms}}})
+	tl.Frames = []timeline.Frame{{Func: "run", File: "a.py", Line: 1}, {Func: "run", File: "b.py", Line: 1}}
+	tl.Nodes = append(tl.Nodes, timeline.Node{Parent: 1, Frame: 1, Depth: 2})
+	tl.Goroutines[0].Runs[1].Node = 2
+	tl.Metadata = nil
+	dir, keys := pair(t, tl, Options{})
+	text := string(gunzip(t, filepath.Join(dir, keys[0]+".txt.gz")))
+	if !strings.HasSuffix(text, "[functions]\nthread 1\nrun\nrun (b.py)\n") {
+		t.Errorf("wrote %s", text)
+	}
+}
+
+// Whatever goroutines did, times are those of the stacks.
+func TestTimesAreExact(t *testing.T) {
+	dir := t.TempDir()
+	rapid.Check(t, func(t *rapid.T) {
+		stack := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c", "a@1", "d"}), 0, 6)
+		drawn := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) run {
+			wall := time.Duration(rapid.Int64Range(0, 1e7).Draw(t, "wall"))
+			cpu := time.Duration(rapid.Int64Range(0, int64(wall)).Draw(t, "cpu"))
+			return run{strings.Join(stack.Draw(t, "stack"), " "), wall, cpu}
+		}), 1, 20)
+		var lives []life
+		for i := range rapid.IntRange(1, 5).Draw(t, "goroutines") {
+			lives = append(lives, life{uint64(i + 1), drawn.Draw(t, "runs")})
+		}
+		tl := newTimeline(lives...)
+		keys, err := Write(dir, tl, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := Open(filepath.Join(dir, keys[0]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		flat, err := r.Flat()
+		if err != nil {
+			t.Fatal(err)
+		}
+		type times [4]time.Duration // wall and CPU, inclusive and exclusive
+		want := map[string]times{}
+		var roots time.Duration
+		for _, l := range lives {
+			root := fmt.Sprintf("goroutine %d", l.id)
+			for _, x := range l.runs {
+				words := append([]string{root}, strings.Fields(strings.ReplaceAll(x.stack, "@1", ""))...)
+				for i, word := range words {
+					w := want[word]
+					if !slices.Contains(words[:i], word) {
+						w[0] += x.wall
+						w[1] += x.cpu
+					}
+					if i == len(words)-1 {
+						w[2] += x.wall
+						w[3] += x.cpu
+					}
+					want[word] = w
+				}
+			}
+		}
+		got := map[string]times{}
+		for _, f := range flat {
+			got[f.Name] = times{time.Duration(f.Inc[0]), time.Duration(f.Inc[1]), time.Duration(f.Exc[0]), time.Duration(f.Exc[1])}
+			if f.Inc[0] != f.Inc[1]+f.Inc[2] || f.Exc[0] != f.Exc[1]+f.Exc[2] {
+				t.Fatalf("wt is not ct + it: %+v", f)
+			}
+			if strings.HasPrefix(f.Name, "goroutine ") {
+				roots += time.Duration(f.Inc[0])
+			}
+		}
+		if !maps.Equal(got, want) {
+			t.Fatalf("got %v, want %v", got, want)
+		}
+		if roots != tl.Wall {
+			t.Fatalf("roots took %v, the profile %v", roots, tl.Wall)
+		}
+	})
+}
+
+func TestWriteRefusesNothing(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := Write(dir, newTimeline(), Options{}); err == nil || !strings.Contains(err.Error(), "no samples") {
+		t.Errorf("error is %v", err)
+	}
+	if files, _ := os.ReadDir(dir); len(files) > 0 {
+		t.Errorf("left behind: %v", files)
+	}
+}
+
+func TestWriterRefuses(t *testing.T) {
+	for want, write := range map[string]func(*Writer) error{
+		"not zeros":              func(w *Writer) error { return w.Enter(w.Function("a"), 1) },
+		"wall time goes back":    func(w *Writer) error { w.Enter(w.Function("a"), 0); w.Enter(0, 5); return w.Leave(4) },
+		"no call is open":        func(w *Writer) error { return w.Leave(0) },
+		"2 values for 1":         func(w *Writer) error { return w.Enter(w.Function("a"), 0, 0) },
+		"1 calls are still open": func(w *Writer) error { return w.Enter(w.Function("a"), 0) },
+		"without events":         func(w *Writer) error { return nil },
+		"function 7 has no name": func(w *Writer) error { return w.Enter(7, 0) },
+	} {
+		dir := t.TempDir()
+		w, err := Create(dir, Metadata{Key: "k", EnabledMetrics: []string{"wt"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(w)
+		if err := w.Close(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+		if files, _ := os.ReadDir(dir); len(files) > 0 {
+			t.Errorf("%s: left behind: %v", want, files)
+		}
+	}
+	for want, m := range map[string]Metadata{
+		"wt is missing":          {Key: "k", EnabledMetrics: []string{"ct"}},
+		`metric "xx" is unknown`: {Key: "k", EnabledMetrics: []string{"wt", "xx"}},
+		"there twice":            {Key: "k", EnabledMetrics: []string{"wt", "wt"}},
+		"not a file's name":      {Key: "../k", EnabledMetrics: []string{"wt"}},
+	} {
+		if _, err := Create(t.TempDir(), m); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+}

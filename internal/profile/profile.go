@@ -1,0 +1,173 @@
+// Package profile is a profile added up: how much time each goroutine spent in
+// each stack. [FromTachyon] makes one of a Tachyon file, [FromPProf] of any
+// pprof profile of time; [New] makes a report of one.
+//
+// # Weight
+//
+// A sample's weight is the time since the same goroutine's previous sample; the
+// first one's is one interval or, in a file that is a later one of its session, the
+// time since its previous one in a file before. All of it is wall time, and CPU time, too, where
+// the goroutine was seen running on a CPU. So shares are right even where ticks
+// were late or left out.
+//
+// # Waiting
+//
+// A goroutine that waits has a synthetic innermost frame whose function is the
+// runtime's reason in brackets, such as "[chan receive]", and which has no file.
+// It stays in the stack: the time asleep in main.sleeper is total time of
+// main.sleeper and of time.Sleep, and self time of "[sleep]".
+package profile
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gotach/profiler/tachyon"
+)
+
+// A Frame is a place in the source.
+type Frame = tachyon.Frame
+
+// Profile is a profile added up.
+type Profile struct {
+	Program  string        // executable or script, if known
+	Start    time.Time     // zero if unknown
+	Duration time.Duration // of the session; 0 if unknown
+	Interval time.Duration // between two samples of a goroutine, as asked; 0 if unknown
+
+	// Unitless says that times are plain numbers, a microsecond for each 1: nothing
+	// tells whether they count samples, or time in which unit.
+	Unitless bool
+
+	Samples    int64
+	Goroutines int // different ones; 0 if the profile does not tell goroutines apart
+
+	Frames  []Frame
+	Records []Record
+
+	// Metadata is what gotach wrote into the file; nil for other formats.
+	Metadata *tachyon.Metadata
+	// StartLines has the line where a function starts, by index into Frames.
+	// Nil, or 0 for a frame, if unknown.
+	StartLines []int32
+}
+
+// Record is the time that one goroutine spent in one stack, in one state and
+// with one set of labels.
+type Record struct {
+	Goroutine uint64 // id; 0 if the profile does not tell goroutines apart
+	System    bool   // the runtime's own
+	// State is "running", "runnable", "syscall", or what the goroutine waited
+	// for, such as "chan receive"; "waiting" if that is not known, and "" if
+	// nothing is.
+	State  string
+	Labels map[string]string // nil if there are none; shared between records
+	Stack  []uint32          // indices into Frames, innermost first; shared between records
+	Count  int64             // samples
+	Wall   time.Duration
+	CPU    time.Duration
+}
+
+// The states of a goroutine that does not wait.
+const (
+	Running  = "running"
+	Runnable = "runnable"
+	Syscall  = "syscall"
+	Waiting  = "waiting" // for something unknown
+)
+
+// Total returns the wall time and the CPU time of all records.
+func (p *Profile) Total() (wall, cpu time.Duration) {
+	for i := range p.Records {
+		wall = add(wall, p.Records[i].Wall)
+		cpu = add(cpu, p.Records[i].CPU)
+	}
+	return wall, cpu
+}
+
+// WaitReason returns what a goroutine waits for if f is the synthetic innermost
+// frame of a waiting one.
+func WaitReason(f Frame) (reason string, ok bool) {
+	if f.File != "" || f.Line > 0 || len(f.Func) < 3 {
+		return "", false
+	}
+	if f.Func[0] != '[' || f.Func[len(f.Func)-1] != ']' {
+		return "", false
+	}
+	return f.Func[1 : len(f.Func)-1], true
+}
+
+// state returns the state that a sample's status and innermost frame tell.
+func state(s tachyon.Status, leaf *Frame) string {
+	if s&tachyon.OnCPU != 0 {
+		return Running
+	}
+	if leaf != nil {
+		if reason, ok := WaitReason(*leaf); ok {
+			return reason
+		}
+	}
+	switch {
+	case s&tachyon.GILRequested != 0:
+		return Runnable
+	case s&tachyon.Unknown != 0:
+		return Syscall
+	case s&tachyon.HasGIL != 0:
+		return Running
+	}
+	return Waiting
+}
+
+// Entry returns the name of the function a goroutine began with, as far as its
+// stack shows: the outermost frame that is not one of the runtime's, or pprof.Do's.
+func (p *Profile) Entry(r *Record) string {
+	name := ""
+	for _, id := range slices.Backward(r.Stack) {
+		name = p.Frames[id].Func
+		switch name {
+		case "runtime.goexit", "runtime.main", "runtime/pprof.Do":
+		default:
+			return name
+		}
+	}
+	return name
+}
+
+// add adds two times that are not negative without wrapping round.
+func add(a, b time.Duration) time.Duration {
+	if s := a + b; s >= a {
+		return s
+	}
+	return math.MaxInt64
+}
+
+// micros turns µs into a Duration, as large as there are.
+func micros(us uint64) time.Duration {
+	if us > math.MaxInt64/1000 {
+		return math.MaxInt64
+	}
+	return time.Duration(us) * time.Microsecond
+}
+
+// Package returns the package that a function belongs to, by its name. Names
+// without one, as Python's, give "".
+func Package(function string) string {
+	// What follows a bracket or a parenthesis may have slashes of its own:
+	// pkg.F[github.com/x/y.T], pkg.(*T).M.
+	end := strings.IndexAny(function, "[(")
+	if end < 0 {
+		end = len(function)
+	}
+	if i := strings.LastIndex(function[:end], "::"); i > 0 {
+		return function[:i] // Perl, C++
+	}
+	slash := strings.LastIndexByte(function[:end], '/') + 1
+	dot := strings.IndexByte(function[slash:], '.')
+	if dot <= 0 {
+		return ""
+	}
+	// The compiler writes a dot of the last element as %2e.
+	return strings.ReplaceAll(function[:slash+dot], "%2e", ".")
+}

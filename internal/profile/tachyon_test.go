@@ -1,0 +1,184 @@
+package profile
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/tachyon"
+	"github.com/gotach/profiler/writer"
+)
+
+const (
+	on   = tachyon.HasGIL | tachyon.OnCPU
+	ms   = time.Millisecond
+	unit = 1000 // µs, the interval
+)
+
+// open returns a reader of what write wrote.
+func open(t testing.TB, start uint64, write func(w *writer.Writer)) *reader.Reader {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "x.tach")
+	w, err := writer.Create(path, writer.Options{Start: start, Interval: unit})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(w)
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := reader.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	return r
+}
+
+func TestFromTachyon(t *testing.T) {
+	const start = 1_700_000_000_000_000
+	work := []writer.Frame{{File: "w.go", Func: "main.work", Line: 4}, {File: "m.go", Func: "main.main", Line: 9}}
+	wait := []writer.Frame{{Func: "[chan receive]"}, {File: "m.go", Func: "main.main", Line: 9}}
+	labels := map[string]string{"k": "v"}
+	r := open(t, start, func(w *writer.Writer) {
+		add := func(id uint64, system uint32, at uint64, s tachyon.Status, stack []writer.Frame) {
+			t.Helper()
+			if err := w.WriteFrames(&writer.Sample{Thread: id, Interpreter: system, Time: start + at, Status: s}, stack); err != nil {
+				t.Fatal(err)
+			}
+		}
+		add(1, 0, 5000, on, work)  // the first: one interval
+		add(1, 0, 7000, on, work)  // 2 ms, labelled
+		add(1, 0, 7000, on, work)  // no time, labelled
+		add(1, 0, 12000, 0, wait)  // 5 ms, labelled the same by another span
+		add(1, 0, 12500, on, work) // 0.5 ms, not labelled any more
+		add(1, 0, 12000, on, work) // time went back: no time
+		add(2, 0, 6000, tachyon.GILRequested, work)
+		add(2, 1, 6000, tachyon.Unknown, nil) // the same number, but the runtime's own
+		session := tachyon.Session{Program: "prog", Duration: 20 * ms, Samples: 8}
+		if err := w.AddMetadata(tachyon.KindSession, session); err != nil {
+			t.Fatal(err)
+		}
+		goroutines := []tachyon.Goroutine{{ID: 1, Labels: []tachyon.LabelSpan{
+			{From: 6000, Labels: labels}, {From: 11000, Labels: labels}, {From: 12500, Labels: nil},
+		}}}
+		if err := w.AddMetadata(tachyon.KindGoroutines, map[string]any{"goroutines": goroutines}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	p, err := FromTachyon(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Record{
+		{Goroutine: 1, State: Running, Stack: []uint32{0, 1}, Count: 3, Wall: 1500 * time.Microsecond, CPU: 1500 * time.Microsecond},
+		{Goroutine: 1, State: Running, Labels: labels, Stack: []uint32{0, 1}, Count: 2, Wall: 2 * ms, CPU: 2 * ms},
+		{Goroutine: 1, State: "chan receive", Labels: labels, Stack: []uint32{2, 1}, Count: 1, Wall: 5 * ms},
+		{Goroutine: 2, State: Runnable, Stack: []uint32{0, 1}, Count: 1, Wall: ms},
+		{Goroutine: 2, System: true, State: Syscall, Count: 1, Wall: ms},
+	}
+	if diff := cmp.Diff(want, p.Records); diff != "" {
+		t.Error(diff)
+	}
+	if p.Samples != 8 || p.Goroutines != 3 || p.Duration != 20*ms || p.Interval != ms || p.Program != "prog" {
+		t.Errorf("%d samples, %d goroutines, %v, every %v, of %q", p.Samples, p.Goroutines, p.Duration, p.Interval, p.Program)
+	}
+	if got := p.Start.UnixMicro(); got != start {
+		t.Errorf("start %d, want %d", got, int64(start))
+	}
+	if wall, cpu := p.Total(); wall != 10500*time.Microsecond || cpu != 3500*time.Microsecond {
+		t.Errorf("total %v, %v", wall, cpu)
+	}
+}
+
+// A broken sample region is an error, not half a profile.
+func TestFromTachyonBroken(t *testing.T) {
+	b, err := os.ReadFile("../../testdata/tachyon/bad/delta_cut.bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := reader.New(bytes.NewReader(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if p, err := FromTachyon(r); err == nil {
+		t.Errorf("no error but %d samples", p.Samples)
+	}
+}
+
+func TestState(t *testing.T) {
+	sleep := &Frame{Func: "[sleep]"}
+	for _, c := range []struct {
+		s    tachyon.Status
+		leaf *Frame
+		want string
+	}{
+		{on, &Frame{Func: "f", File: "f.go"}, "running"},
+		{on | tachyon.MainThread, sleep, "running"},
+		{tachyon.HasGIL, nil, "running"},
+		{tachyon.GILRequested, nil, "runnable"},
+		{tachyon.Unknown, nil, "syscall"},
+		{tachyon.Unknown, &Frame{Func: "[syscall]"}, "syscall"},
+		{0, sleep, "sleep"},
+		{tachyon.HasException, sleep, "sleep"},
+		{0, &Frame{Func: "[not a wait]", File: "x.py"}, "waiting"},
+		{0, &Frame{Func: "[]"}, "waiting"},
+		{0, nil, "waiting"},
+	} {
+		if got := state(c.s, c.leaf); got != c.want {
+			t.Errorf("state(%#x, %v) = %q, want %q", c.s, c.leaf, got, c.want)
+		}
+	}
+}
+
+func TestPackage(t *testing.T) {
+	for _, c := range []struct{ function, want string }{
+		{"main.main", "main"},
+		{"main.(*T).M", "main"},
+		{"net/http.(*conn).serve", "net/http"},
+		{"github.com/a/b.F.func1", "github.com/a/b"},
+		{"github.com/a/b.F[go.shape.int]", "github.com/a/b"},
+		{"github.com/a/b.F[github.com/x/y.T].func2", "github.com/a/b"},
+		{"github.com/a/b.(*M[github.com/x/y.T]).Get", "github.com/a/b"},
+		{"gopkg.in/yaml%2ev3.Unmarshal", "gopkg.in/yaml.v3"},
+		{"main::fib", "main"},
+		{"Devel::NYTProf::Data::new", "Devel::NYTProf::Data"},
+		{"<module>", ""},
+		{"run", ""},
+		{"[chan receive]", ""},
+		{"", ""},
+	} {
+		if got := Package(c.function); got != c.want {
+			t.Errorf("Package(%q) = %q, want %q", c.function, got, c.want)
+		}
+	}
+}
+
+// Sums of hostile times stop at what there is rather than wrap round.
+func TestHugeTimes(t *testing.T) {
+	r := open(t, 0, func(w *writer.Writer) {
+		for id := range uint64(3) {
+			for _, at := range []uint64{1, 1<<63 - 1, 1<<64 - 1} {
+				if err := w.WriteFrames(&writer.Sample{Thread: id, Time: at, Status: on}, []writer.Frame{{Func: "f"}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	})
+	p, err := FromTachyon(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rep, err := New(p, ReportOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rep.Total != 1<<63-1 || rep.Rows[0].Self != rep.Total || rep.Rows[0].TotalCPU != rep.Total {
+		t.Errorf("total %d, self %d", rep.Total, rep.Rows[0].Self)
+	}
+}

@@ -1,0 +1,35 @@
+package timeline_test
+
+import (
+	"fmt"
+
+	"github.com/gotach/profiler/internal/timeline"
+	"github.com/gotach/profiler/reader"
+)
+
+func ExampleFromTachyon() {
+	r, err := reader.Open("../../testdata/tachyon/document-v2/tiny.bin")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer r.Close()
+	t, err := timeline.FromTachyon(r)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, g := range t.Goroutines {
+		fmt.Printf("goroutine %d: %v in %d runs\n", g.ID, g.Wall(), len(g.Runs))
+	}
+	run := t.Goroutines[0].Runs[0]
+	for _, node := range t.Path(nil, run.Node) {
+		fmt.Println(t.Frames[t.Nodes[node].Frame].Func)
+	}
+	// Output:
+	// goroutine 1: 9ms in 6 runs
+	// goroutine 2: 3ms in 1 runs
+	// main.main
+	// main.run
+	// main.(*Worker).step
+}

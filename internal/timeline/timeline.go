@@ -1,0 +1,243 @@
+// Package timeline is the shape of a profile that keeps time: for each
+// goroutine, what it did one thing after the other. Formats that hold calls in
+// order, such as SPX and NYTProf, are made from it; what only counts is better
+// made from package profile.
+//
+// A goroutine is a row of runs. A run is a stretch of successive samples with
+// the same stack; its time is the sum of its samples' weights. A sample's weight
+// is the time since the goroutine's previous sample, the first one's is one
+// interval (in a file that is a later one of its session, the time since the previous
+// sample in the file before, as far as that lies in this file), so the runs of a goroutine lie end to end without a gap.
+//
+// Stacks are paths in one tree that all goroutines share: a [Node] is a frame
+// under its caller. A run takes 24 bytes, however many samples it has.
+package timeline
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// Frame is a place in the source.
+type Frame = tachyon.Frame
+
+// Timeline is all that a profile saw, in order of time per goroutine.
+type Timeline struct {
+	Start      time.Time     // wall clock; what Goroutine.Start counts from
+	Interval   time.Duration // between two ticks, as asked
+	Samples    int64
+	Wall       time.Duration // sum over all goroutines
+	CPU        time.Duration // the part of Wall that was on CPU
+	Frames     []Frame
+	Nodes      []Node      // Nodes[0] is above all stacks and has no frame
+	Goroutines []Goroutine // by their first sample
+	Metadata   *tachyon.Metadata
+}
+
+// Node is a frame under its caller: a stack, if read up to the root.
+type Node struct {
+	Parent uint32 // index of the caller's node, less than this one's
+	Frame  uint32 // index into Frames
+	Depth  uint32 // frames from the root to this one; 0 is Nodes[0]
+}
+
+// Goroutine is one goroutine's life as far as it was sampled.
+type Goroutine struct {
+	ID          uint64
+	Interpreter uint32        // 1: the Go runtime's own
+	Start       time.Duration // of the first run, since Timeline.Start; at least 0
+	Runs        []Run
+}
+
+// Run is a stretch of time in which every sample had the same stack.
+type Run struct {
+	Node    uint32 // the stack's innermost frame; 0 is an empty stack
+	Samples uint32
+	Wall    time.Duration
+	CPU     time.Duration // the part of Wall that was on CPU
+}
+
+// Wall returns the sum of the goroutine's runs.
+func (g *Goroutine) Wall() (sum time.Duration) {
+	for _, r := range g.Runs {
+		sum += r.Wall
+	}
+	return sum
+}
+
+// Path appends the nodes of a stack to path, outermost first.
+func (t *Timeline) Path(path []uint32, node uint32) []uint32 {
+	depth := int(t.Nodes[node].Depth)
+	path = slices.Grow(path, depth)[:len(path)+depth]
+	for i := len(path) - 1; node != 0; i-- {
+		path[i] = node
+		node = t.Nodes[node].Parent
+	}
+	return path
+}
+
+// key tells goroutines apart: ids of several interpreters may coincide.
+type key struct {
+	thread      uint64
+	interpreter uint32
+}
+
+// track is what is remembered of a goroutine while its samples come in.
+type track struct {
+	goroutine int    // index
+	last      uint64 // time of the last sample, µs
+	first     uint64
+	weight    time.Duration // of the first sample
+	stack     []uint32      // the last sample's, innermost first
+	path      []uint32      // its nodes, outermost first
+}
+
+type builder struct {
+	*Timeline
+	children map[uint64]uint32 // parent node << 32 | frame -> node
+	tracks   map[key]*track
+	start    uint64            // of the file, µs
+	weights  map[uint64]uint64 // µs, of goroutines' first samples that are not an interval
+}
+
+// FromTachyon reads all samples of a file.
+func FromTachyon(r *reader.Reader) (*Timeline, error) { return FromSamples(r, r.Samples()) }
+
+// FromSamples is FromTachyon with the file's samples passed through something
+// else, such as what shows progress.
+func FromSamples(r *reader.Reader, samples iter.Seq2[*reader.Sample, error]) (*Timeline, error) {
+	m, err := r.Metadata()
+	if err != nil {
+		return nil, err
+	}
+	h := r.Header()
+	b := &builder{
+		Timeline: &Timeline{
+			Start:    time.UnixMicro(int64(min(h.Start, math.MaxInt64))),
+			Interval: micros(h.Interval),
+			Frames:   r.Frames(),
+			Nodes:    make([]Node, 1),
+			Metadata: m,
+		},
+		children: map[uint64]uint32{},
+		tracks:   map[key]*track{},
+		start:    h.Start,
+		weights:  m.FirstWeights(),
+	}
+	if m.Session != nil && !m.Session.Start.IsZero() {
+		b.Start = m.Session.Start
+	}
+	for s, err := range samples {
+		if err != nil {
+			return nil, err
+		}
+		if err := b.add(s); err != nil {
+			return nil, err
+		}
+	}
+	b.finish()
+	return b.Timeline, nil
+}
+
+// micros returns µs as a duration, at most the longest there is.
+func micros(us uint64) time.Duration {
+	return time.Duration(min(us, math.MaxInt64/1000)) * time.Microsecond
+}
+
+func (b *builder) add(s *tachyon.Sample) error {
+	k := key{s.Thread, s.Interpreter}
+	t := b.tracks[k]
+	weight := b.Interval
+	if t == nil {
+		if w, ok := b.weights[s.Thread]; ok {
+			// What came before the file's start is not on its time line.
+			weight = micros(min(w, uint64(max(0, int64(s.Time-b.start)))))
+			delete(b.weights, s.Thread)
+		}
+		t = &track{goroutine: len(b.Goroutines), first: s.Time, weight: weight}
+		b.tracks[k] = t
+		b.Goroutines = append(b.Goroutines, Goroutine{ID: s.Thread, Interpreter: s.Interpreter})
+	} else {
+		// Times wrap modulo 2^64; what went more than half of that forward went
+		// back, and a clock that goes back gives no weight.
+		weight = micros(uint64(max(0, int64(s.Time-t.last))))
+	}
+	t.last = s.Time
+	b.Samples++
+	if b.Wall > math.MaxInt64-weight {
+		return fmt.Errorf("the times of the samples add up to more than %v", time.Duration(math.MaxInt64))
+	}
+	b.Wall += weight
+	var cpu time.Duration
+	if s.Status&tachyon.OnCPU != 0 {
+		cpu = weight
+		b.CPU += cpu
+	}
+
+	g := &b.Goroutines[t.goroutine]
+	if n := len(g.Runs); n > 0 && slices.Equal(s.Stack, t.stack) && g.Runs[n-1].Samples < math.MaxUint32 {
+		run := &g.Runs[n-1]
+		run.Samples++
+		run.Wall += weight
+		run.CPU += cpu
+		return nil
+	}
+	node, err := b.enter(t, s.Stack)
+	if err != nil {
+		return err
+	}
+	g.Runs = append(g.Runs, Run{Node: node, Samples: 1, Wall: weight, CPU: cpu})
+	return nil
+}
+
+// enter returns the node of a stack. Only the frames inside of what the stack
+// shares with the goroutine's last one are looked up.
+func (b *builder) enter(t *track, stack []uint32) (uint32, error) {
+	shared := 0
+	for shared < len(stack) && shared < len(t.stack) &&
+		stack[len(stack)-1-shared] == t.stack[len(t.stack)-1-shared] {
+		shared++
+	}
+	t.path = t.path[:shared]
+	node := uint32(0)
+	if shared > 0 {
+		node = t.path[shared-1]
+	}
+	for i := len(stack) - 1 - shared; i >= 0; i-- {
+		k := uint64(node)<<32 | uint64(stack[i])
+		child, ok := b.children[k]
+		if !ok {
+			if uint64(len(b.Nodes)) >= math.MaxUint32 {
+				return 0, fmt.Errorf("more than %d different stacks", len(b.Nodes))
+			}
+			child = uint32(len(b.Nodes))
+			b.children[k] = child
+			b.Nodes = append(b.Nodes, Node{Parent: node, Frame: stack[i], Depth: b.Nodes[node].Depth + 1})
+		}
+		node = child
+		t.path = append(t.path, node)
+	}
+	t.stack = append(t.stack[:0], stack...)
+	return node, nil
+}
+
+// finish puts the goroutines in order.
+func (b *builder) finish() {
+	for _, t := range b.tracks {
+		g := &b.Goroutines[t.goroutine]
+		if t.first > b.start {
+			g.Start = max(0, micros(t.first-b.start)-t.weight) // where the first sample's weight begins
+		}
+		g.Runs = slices.Clip(g.Runs)
+	}
+	slices.SortStableFunc(b.Goroutines, func(x, y Goroutine) int {
+		return cmp.Or(cmp.Compare(x.Start, y.Start), cmp.Compare(x.Interpreter, y.Interpreter), cmp.Compare(x.ID, y.ID))
+	})
+}
