@@ -11,7 +11,7 @@
 //	go run github.com/gotach/profiler/cmd/gotach report app.tach
 //
 // Three other ways lead to the same file. A blank import of package auto starts
-// a session when PROFILE_OUT is set and nothing otherwise; [Handler] serves
+// a session when PROFILE_OUT is set and nothing otherwise; package httpprof serves
 // profiles over HTTP; package proftest profiles tests. [Open] is [Start] for
 // those who want the error.
 //
@@ -58,7 +58,7 @@
 //	PROFILE_SYNC         how often to sync the file to the disk, such as 1s; default never
 //	PROFILE_ROTATE       when to go on in a new file, such as 60s, 100MB or 60s,100MB; default never
 //	PROFILE_KEEP         of these, how many to keep and how many bytes, such as 20,500MB; default 100,1GB
-//	PROFILE_EXPORT       other formats to write at the end, as format=path, separated by commas
+//	PROFILE_EXPORT       other formats to write at the end, as format=path, separated by commas; needs package export
 //
 // PROFILE_OUT takes precedence over [Output]; any other option given in code
 // takes precedence over its variable. An empty variable counts as not set, a

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gotach/profiler/internal/hook"
 	"github.com/gotach/profiler/sampler"
 )
 
@@ -65,6 +66,10 @@ func (c *config) environ(get func(string) string) (warnings []string) {
 		return Keep(k.files, k.bytes), err
 	})
 
+	if c.oneFile != "" {
+		c.output, c.rotate, c.exports = c.oneFile, rotation{}, nil
+		return warnings
+	}
 	// Exports add up; for a format that both name, code wins.
 	inCode := slices.Clone(c.exports)
 	for item := range strings.SplitSeq(get("PROFILE_EXPORT"), ",") {
@@ -76,8 +81,8 @@ func (c *config) environ(get func(string) string) (warnings []string) {
 			warnings = append(warnings, fmt.Sprintf("PROFILE_EXPORT: %q: %v; not exporting that", item, err))
 			continue
 		}
-		if !slices.ContainsFunc(inCode, func(e export) bool { return e.format == format }) {
-			c.exports = append(c.exports, export{format, path})
+		if !slices.ContainsFunc(inCode, func(t hook.Target) bool { return t.Format == format }) {
+			c.exports = append(c.exports, hook.Target{Format: format, Path: path})
 		}
 	}
 	return warnings

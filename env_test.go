@@ -7,7 +7,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	_ "github.com/gotach/profiler/export"
 	"github.com/gotach/profiler/internal/allocated"
+	"github.com/gotach/profiler/internal/hook"
 )
 
 // env is an environment as newConfig reads it.
@@ -40,7 +42,7 @@ func TestEnvironment(t *testing.T) {
 		{name: "sync too often", env: []string{"PROFILE_SYNC=1ms"}, want: def, warning: "1ms is less than 10ms"},
 		{name: "empty is unset", env: []string{"PROFILE_OUT=", "PROFILE_RATE=", "PROFILE_BUDGET=", "PROFILE_SOURCE=", "PROFILE_COMPRESSION=", "PROFILE_EXPORT="}, want: def},
 		{name: "all", env: []string{"PROFILE_OUT=x.tach", "PROFILE_RATE=250", "PROFILE_BUDGET=2.5", "PROFILE_SOURCE=portable", "PROFILE_COMPRESSION=none", "PROFILE_EXPORT=pprof=a.pb.gz, collapsed=b.txt"},
-			want: config{output: "x.tach", rate: 250, budget: 2.5, source: "portable", compression: "none", keep: kept{100, 1e9}, exports: []export{{"pprof", "a.pb.gz"}, {"collapsed", "b.txt"}}}},
+			want: config{output: "x.tach", rate: 250, budget: 2.5, source: "portable", compression: "none", keep: kept{100, 1e9}, exports: []hook.Target{{Format: "pprof", Path: "a.pb.gz"}, {Format: "collapsed", Path: "b.txt"}}}},
 		{name: "rotate by time", env: []string{"PROFILE_ROTATE=60s"}, want: with(func(c *config) { c.rotate.every = time.Minute })},
 		{name: "rotate by size", env: []string{"PROFILE_ROTATE=100MB"}, want: with(func(c *config) { c.rotate.bytes = 1e8 })},
 		{name: "rotate by both", env: []string{"PROFILE_ROTATE=1h30m, 64mib"}, want: with(func(c *config) { c.rotate = rotation{90 * time.Minute, 64 << 20} })},
@@ -61,7 +63,9 @@ func TestEnvironment(t *testing.T) {
 			env:  []string{"PROFILE_RATE=20", "PROFILE_BUDGET=6", "PROFILE_SOURCE=portable", "PROFILE_COMPRESSION=none"},
 			want: with(func(c *config) { c.rate, c.budget, c.source = 10, 5, "native" })},
 		{name: "exports add up", opts: []Option{Export("pprof", "code")}, env: []string{"PROFILE_EXPORT=pprof=env,collapsed=c"},
-			want: with(func(c *config) { c.exports = []export{{"pprof", "code"}, {"collapsed", "c"}} })},
+			want: with(func(c *config) {
+				c.exports = []hook.Target{{Format: "pprof", Path: "code"}, {Format: "collapsed", Path: "c"}}
+			})},
 		{name: "value of code hides a bad one", opts: []Option{Rate(10)}, env: []string{"PROFILE_RATE=x"}, want: with(func(c *config) { c.rate = 10 })},
 
 		{name: "rate not a number", env: []string{"PROFILE_RATE=fast"}, want: def, warning: `PROFILE_RATE="fast": not a whole number of ticks a second; using 1000`},
@@ -70,7 +74,7 @@ func TestEnvironment(t *testing.T) {
 		{name: "budget out of bounds", env: []string{"PROFILE_BUDGET=101"}, want: def, warning: "using 1 %"},
 		{name: "unknown source", env: []string{"PROFILE_SOURCE=ebpf"}, want: def, warning: `"ebpf" is not one of auto, native, portable; using auto`},
 		{name: "unknown compression", env: []string{"PROFILE_COMPRESSION=gzip"}, want: def, warning: "using zstd"},
-		{name: "unknown export", env: []string{"PROFILE_EXPORT=pprof=a,svg=b"}, want: with(func(c *config) { c.exports = []export{{"pprof", "a"}} }), warning: `PROFILE_EXPORT: "svg=b": "svg" is not a format`},
+		{name: "unknown export", env: []string{"PROFILE_EXPORT=pprof=a,svg=b"}, want: with(func(c *config) { c.exports = []hook.Target{{Format: "pprof", Path: "a"}} }), warning: `PROFILE_EXPORT: "svg=b": "svg" is not a format`},
 		{name: "export without a path", env: []string{"PROFILE_EXPORT=pprof"}, want: def, warning: "no path for pprof"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -80,7 +84,7 @@ func TestEnvironment(t *testing.T) {
 				t.Fatal(err)
 			}
 			got.logger = nil
-			if d := cmp.Diff(tc.want, got, cmp.AllowUnexported(config{}, export{}, rotation{}, kept{})); d != "" {
+			if d := cmp.Diff(tc.want, got, cmp.AllowUnexported(config{}, rotation{}, kept{})); d != "" {
 				t.Errorf("config (-want +got):\n%s", d)
 			}
 			lines := log.lines()
@@ -143,7 +147,7 @@ func FuzzEnvironment(f *testing.F) {
 			t.Error(err)
 		}
 		for _, e := range c.exports {
-			if err := checkExport(e.format, e.path); err != nil {
+			if err := checkExport(e.Format, e.Path); err != nil {
 				t.Error(err)
 			}
 		}

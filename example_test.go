@@ -3,13 +3,12 @@ package profiler_test
 import (
 	"fmt"
 	"log"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/gotach/profiler"
+	_ "github.com/gotach/profiler/export" // for Export
 )
 
 // The usual way: one line at the top of main.
@@ -60,24 +59,6 @@ func ExampleSession_Stop() {
 	}
 	fmt.Println(filepath.Base(s.Path()), s.Err())
 	// Output: app.tach <nil>
-}
-
-// A profile over HTTP, in the way of net/http/pprof and fgprof:
-//
-//	go tool pprof 'http://localhost:6060/debug/profile?seconds=10'
-func ExampleHandler() {
-	mux := http.NewServeMux()
-	mux.Handle("/debug/profile", profiler.Handler())
-
-	srv := httptest.NewServer(mux)
-	defer srv.Close()
-	res, err := http.Get(srv.URL + "/debug/profile?seconds=1&format=pprof")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer res.Body.Close()
-	fmt.Println(res.Status, res.Header.Get("Content-Disposition"))
-	// Output: 200 OK attachment; filename="profile.pb.gz"
 }
 
 func ExampleRotate() {

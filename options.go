@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gotach/profiler/internal/formats"
+	"github.com/gotach/profiler/internal/hook"
 	"github.com/gotach/profiler/sampler"
 )
 
@@ -29,7 +29,8 @@ type config struct {
 	sync         time.Duration
 	rotate       rotation
 	keep         kept
-	exports      []export
+	exports      []hook.Target
+	oneFile      string // see hook.OneFile
 	system       bool
 	noWaitFrames bool
 	logger       *slog.Logger
@@ -41,9 +42,6 @@ func (c *config) log() *slog.Logger {
 	}
 	return slog.Default()
 }
-
-// An export is a file to write in another format once the session has ended.
-type export struct{ format, path string }
 
 // An Option changes what a session does. One that makes no sense is an error
 // of [Open].
@@ -158,14 +156,17 @@ func Keep(files int, bytes int64) Option {
 	}
 }
 
-// Export also writes the profile in another format when the session ends; the
-// formats are those of "gotach formats". It may be given several times.
+// Export also writes the profile in another format when the session ends. The
+// formats are those of "gotach formats". It may be given several times. The program
+// must import package export; otherwise Export is an error that says so:
+//
+//	import _ "github.com/gotach/profiler/export"
 func Export(format, path string) Option {
 	return func(c *config) error {
 		if err := checkExport(format, path); err != nil {
 			return fmt.Errorf("Export: %w", err)
 		}
-		c.exports = append(c.exports, export{format, path})
+		c.exports = append(c.exports, hook.Target{Format: format, Path: path})
 		return nil
 	}
 }
@@ -196,14 +197,29 @@ func Logger(l *slog.Logger) Option {
 }
 
 func checkExport(format, path string) error {
-	f, err := formats.ByName(format)
-	switch {
-	case err != nil:
-		return err
-	case !f.CanWrite():
-		return fmt.Errorf("gotach reads %s but does not write it", format)
-	case path == "":
+	if !hook.ExportLinked {
+		return errNoExport
+	}
+	// Package auto's session may start before package export is initialized. Then an
+	// unknown format is an error of Stop.
+	if hook.Exporting != nil {
+		if err := hook.Exporting.Check(format); err != nil {
+			return err
+		}
+	}
+	if path == "" {
 		return fmt.Errorf("no path for %s", format)
 	}
 	return nil
+}
+
+var errNoExport = errors.New(`the program does not import _ "github.com/gotach/profiler/export"`)
+
+func init() {
+	hook.OneFile = func(path string) any {
+		return Option(func(c *config) error {
+			c.oneFile = path
+			return nil
+		})
+	}
 }

@@ -5,11 +5,12 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/gotach/profiler/internal/formats"
+	"github.com/gotach/profiler/internal/hook"
 	"github.com/gotach/profiler/sampler"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
@@ -63,7 +64,10 @@ func Open(opts ...Option) (*Session, error) {
 // open begins a session that does what c says.
 func open(c config) (*Session, error) {
 	s := &Session{config: c, start: time.Now()}
-	s.path = expand(c.output, s.start)
+	s.path = c.oneFile
+	if s.path == "" {
+		s.path = expand(c.output, s.start)
+	}
 	if !active.CompareAndSwap(nil, s) {
 		if other := active.Load(); other != nil {
 			return nil, fmt.Errorf("gotach: %w, writing %s", ErrActive, other.Path())
@@ -138,17 +142,15 @@ func (s *Session) export() {
 	if len(s.config.exports) == 0 {
 		return
 	}
-	in, err := formats.OpenAll(s.Files(), formats.Options{})
-	if err != nil {
-		s.fail(fmt.Errorf("export: %w", err))
+	targets := slices.Clone(s.config.exports)
+	for i, t := range targets {
+		targets[i].Path = expand(t.Path, s.start)
+	}
+	if hook.Exporting == nil { // Stop in an init function that ran before package export's
+		s.fail(errors.New("export: package export is not initialized yet"))
 		return
 	}
-	defer in.Close()
-	for _, e := range s.config.exports {
-		if err := in.Convert(expand(e.path, s.start), e.format, formats.Options{}); err != nil {
-			s.fail(fmt.Errorf("export to %s: %w", e.format, err))
-		}
-	}
+	hook.Exporting.Export(s.Files(), targets, s.fail)
 }
 
 // finish ends sampling, writes what is known of the session and closes the file.

@@ -1,4 +1,4 @@
-package profiler_test // its goroutines are a program's; those of package profiler are left out of profiles
+package httpprof_test // its goroutines are a program's; those of package httpprof may be left out of profiles
 
 import (
 	"bytes"
@@ -18,6 +18,7 @@ import (
 	"github.com/google/pprof/profile"
 
 	"github.com/gotach/profiler"
+	"github.com/gotach/profiler/httpprof"
 	"github.com/gotach/profiler/reader"
 )
 
@@ -68,7 +69,7 @@ func near(v, want float64) bool { return v > 0.8*want && v < 1.2*want }
 // The parameters are fgprof's and mean the same, and the answers are of the same kind.
 func TestHandlerAsFgprof(t *testing.T) {
 	load(t)
-	ours, theirs := profiler.Handler(), fgprof.Handler()
+	ours, theirs := httpprof.Handler(), fgprof.Handler()
 
 	t.Run("pprof", func(t *testing.T) {
 		for _, url := range []string{"/?seconds=1", "/?seconds=1&format=pprof"} {
@@ -168,7 +169,7 @@ func hasFunction(s *profile.Sample, name string) bool {
 
 func TestHandlerFormats(t *testing.T) {
 	load(t)
-	code, body, header := get(t, profiler.Handler(), "/?seconds=1&format=tach")
+	code, body, header := get(t, httpprof.Handler(), "/?seconds=1&format=tach")
 	if code != http.StatusOK {
 		t.Fatalf("status %d: %s", code, body)
 	}
@@ -183,7 +184,7 @@ func TestHandlerFormats(t *testing.T) {
 	if r.Header().Samples == 0 {
 		t.Error("no samples")
 	}
-	code, body, _ = get(t, profiler.Handler(), "/?seconds=1&format=svg")
+	code, body, _ = get(t, httpprof.Handler(), "/?seconds=1&format=svg")
 	if code != http.StatusBadRequest || !bytes.Contains(body, []byte("pprof")) {
 		t.Errorf("an unknown format: %d %q; want the ones there are", code, body)
 	}
@@ -193,14 +194,14 @@ func TestHandlerFormats(t *testing.T) {
 func TestHandlerOneAtATime(t *testing.T) {
 	s := profiler.Start(profiler.Output(filepath.Join(t.TempDir(), "x.tach")))
 	defer s.Stop()
-	code, body, _ := get(t, profiler.Handler(), "/?seconds=1")
+	code, body, _ := get(t, httpprof.Handler(), "/?seconds=1")
 	if code != http.StatusServiceUnavailable || !bytes.Contains(body, []byte("another session is running")) {
 		t.Errorf("status %d: %s", code, body)
 	}
 	if err := s.Stop(); err != nil {
 		t.Error(err)
 	}
-	if code, body, _ := get(t, profiler.Handler(), "/?seconds=1"); code != http.StatusOK {
+	if code, body, _ := get(t, httpprof.Handler(), "/?seconds=1"); code != http.StatusOK {
 		t.Errorf("after it: status %d: %s", code, body)
 	}
 }
@@ -210,7 +211,7 @@ func TestHandlerClientGone(t *testing.T) {
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
 	done := make(chan struct{})
-	h := profiler.Handler()
+	h := httpprof.Handler()
 	ctx, cancel := context.WithCancel(t.Context())
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer close(done)
@@ -242,7 +243,7 @@ func TestHandlerClientGone(t *testing.T) {
 }
 
 func TestHandlerWriteTimeout(t *testing.T) {
-	srv := httptest.NewUnstartedServer(profiler.Handler())
+	srv := httptest.NewUnstartedServer(httpprof.Handler())
 	srv.Config.WriteTimeout = 2 * time.Second
 	srv.Start()
 	defer srv.Close()

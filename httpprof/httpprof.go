@@ -1,4 +1,12 @@
-package profiler
+// Package httpprof serves profiles of the running program over HTTP, for wall-clock
+// time, with the parameters of fgprof's handler:
+//
+//	mux.Handle("/debug/profile", httpprof.Handler())
+//
+// Then pprof can ask for one:
+//
+//	go tool pprof 'http://localhost:6060/debug/profile?seconds=10'
+package httpprof
 
 import (
 	"context"
@@ -8,30 +16,36 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
+	"github.com/gotach/profiler"
 	"github.com/gotach/profiler/internal/formats"
+	"github.com/gotach/profiler/internal/hook"
 )
 
 // defaultSeconds is how long a profile over HTTP takes if the request does not
 // say, as in fgprof and net/http/pprof.
 const defaultSeconds = 30
 
-// Handler serves profiles of the running program:
+// Handler returns a handler that takes a profile for each request and sends it.
+// The query parameters are those of fgprof's handler:
 //
-//	mux.Handle("/debug/profile", profiler.Handler())
+//	seconds  the duration, a whole number; default 30
+//	format   a name that "gotach formats" lists as written, or "folded"; default pprof
 //
-// The query parameters are those of fgprof's handler: seconds is the duration
-// (default 30) and format the format, by a name that "gotach formats" lists
-// (default pprof; fgprof's "folded" too). The profile goes through a file in
-// the temporary directory, removed before the answer ends. A client that goes
-// away ends its profile. One session runs at a time: while another does, the
-// answer is 503 and says so.
+// A bad parameter is answered with status 400. So is a duration that exceeds the
+// server's WriteTimeout, and a format that is a directory of files. One session
+// runs at a time: while another one does, the answer is 503. If profiling fails,
+// it is 500. Each of these answers says why.
 //
-// Options and environment apply as to a session, but for where it is written:
-// Output, Export and their variables have no effect.
-func Handler(opts ...Option) http.Handler {
+// The session ends at once when the client goes away. Its file is in the temporary
+// directory and is removed before the answer ends.
+//
+// The options and the environment apply to each session, except those that say
+// where it is written: Output, Export, rotation and their variables have no effect.
+func Handler(opts ...profiler.Option) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		seconds, format, err := parseQuery(r)
 		if err != nil {
@@ -40,7 +54,7 @@ func Handler(opts ...Option) http.Handler {
 		}
 		if err := profileTo(r.Context(), w, seconds, format, opts); err != nil {
 			status := http.StatusInternalServerError
-			if errors.Is(err, ErrActive) {
+			if errors.Is(err, profiler.ErrActive) {
 				status = http.StatusServiceUnavailable
 			}
 			// Without effect if a part of the answer is out: then the client
@@ -82,7 +96,7 @@ func parseQuery(r *http.Request) (d time.Duration, f *formats.Format, err error)
 }
 
 // profileTo runs a session of its own and sends what it recorded to w.
-func profileTo(ctx context.Context, w http.ResponseWriter, d time.Duration, f *formats.Format, opts []Option) error {
+func profileTo(ctx context.Context, w http.ResponseWriter, d time.Duration, f *formats.Format, opts []profiler.Option) error {
 	dir, err := os.MkdirTemp("", "gotach-")
 	if err != nil {
 		return err
@@ -90,12 +104,7 @@ func profileTo(ctx context.Context, w http.ResponseWriter, d time.Duration, f *f
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "profile.tach")
 
-	c, err := newConfig(opts, os.Getenv)
-	if err != nil {
-		return err
-	}
-	c.output, c.exports, c.rotate = path, nil, rotation{} // one file is sent
-	s, err := open(c)
+	s, err := profiler.Open(append(slices.Clone(opts), hook.OneFile(path).(profiler.Option))...)
 	if err != nil {
 		return err
 	}

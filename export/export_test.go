@@ -1,0 +1,49 @@
+package export_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gotach/profiler"
+	_ "github.com/gotach/profiler/export"
+)
+
+// With the import, a session leaves its exports when it ends, those of the
+// environment too, and one that fails keeps no other from being written.
+func TestExport(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("PROFILE_EXPORT", "nytprof="+filepath.Join(dir, "%e.nytprof"))
+	s := profiler.Start(profiler.Output(filepath.Join(dir, "x.tach")),
+		profiler.Export("collapsed", filepath.Join(dir, "no", "x.txt")), profiler.Export("pprof", filepath.Join(dir, "x.pb.gz")))
+	if err := s.Stop(); err == nil || !strings.Contains(err.Error(), "export to collapsed") {
+		t.Errorf("Stop returns %v", err)
+	}
+	for _, name := range []string{"x.pb.gz", "export.test.nytprof"} {
+		if fi, err := os.Stat(filepath.Join(dir, name)); err != nil || fi.Size() == 0 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestUnknownFormat(t *testing.T) {
+	_, err := profiler.Open(profiler.Output(filepath.Join(t.TempDir(), "x.tach")), profiler.Export("svg", "x"))
+	if err == nil || !strings.Contains(err.Error(), `"svg" is not a format; there are`) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// This writes a profile for go tool pprof beside gotach's own file.
+func Example() {
+	dir, err := os.MkdirTemp("", "example-")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+
+	defer profiler.Start(
+		profiler.Output(filepath.Join(dir, "app.tach")),
+		profiler.Export("pprof", filepath.Join(dir, "app.pb.gz")),
+	).Stop()
+}
