@@ -66,7 +66,7 @@ func monotonic() uint64 {
 
 // A tee notes what goes to the writer.
 type tee struct {
-	sink
+	*sink
 	d      diary
 	frames []uint64 // hashes
 }
@@ -170,7 +170,7 @@ func runKilled() {
 	fail(err)
 	stopAfter, err := time.ParseDuration(p[2])
 	fail(err)
-	sinkOf = func(s sink) sampler.Sink { return &tee{sink: s, d: d} }
+	sinkOf = func(s *sink) sampler.Sink { return &tee{sink: s, d: d} }
 
 	go func() {
 		for n := uint64(0); ; n++ {

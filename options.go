@@ -34,6 +34,8 @@ type config struct {
 	system       bool
 	noWaitFrames bool
 	logger       *slog.Logger
+
+	fileSamples uint64 // in a file; 0: as many as its header can count. For tests.
 }
 
 func (c *config) log() *slog.Logger {

@@ -3,10 +3,8 @@ package profiler
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/gotach/profiler/internal/rotate"
@@ -124,55 +122,39 @@ func formatBytes(n int64) string {
 	return fmt.Sprintf("%d bytes", n)
 }
 
-// A sink is where a session's samples go: one file or many.
-type sink interface {
-	sampler.Sink
-	Forget(id uint64, interpreter uint32) error
-	Batch(func()) error
-	Full() bool
-	Next(at time.Duration, cut func() sampler.Part)
-
-	Warning() error
-	Path() string
-	Files() []string
-	// end finishes what is written. The part is nil if there was no sampling.
-	end(*sampler.Part) error
+// A sink is where a session's samples go: to one file after the other.
+type sink struct {
+	*rotate.Writer
+	s    *Session
+	part int // of the file that is written, from 1
 }
 
 // create makes the file, or the first one.
-func (s *Session) create(o writer.Options) (sink, error) {
+func (s *Session) create(o writer.Options) (*sink, error) {
 	c := &s.config
-	if fi, err := os.Stat(s.path); c.rotate == (rotation{}) || err == nil && !fi.Mode().IsRegular() {
-		// A device or a pipe can be no more than it is.
-		w, err := writer.Create(s.path, o)
-		if err != nil {
-			return nil, err
-		}
-		if err := s.provide(w, 0, 0); err != nil {
-			return nil, errors.Join(err, w.Close())
-		}
-		return &oneFile{Writer: w, s: s}, nil
-	}
-	m := &manyFiles{s: s}
-	bytes := c.keep.bytes / 2
-	if b := c.rotate.bytes; b > 0 {
-		bytes = min(bytes, b)
-	}
-	var err error
-	m.Writer, err = rotate.Create(s.path, rotate.Options{
-		Every: c.rotate.every, Bytes: bytes,
+	out := &sink{s: s}
+	ro := rotate.Options{
+		Every: c.rotate.every, Bytes: c.rotate.bytes, Samples: c.fileSamples,
 		Keep: c.keep.files, KeepBytes: c.keep.bytes,
 		Writer: o,
 		Begin: func(w *writer.Writer, start uint64) error {
-			return s.provide(w, m.part+1, time.Duration(start-o.Start)*time.Microsecond)
+			part := out.part + 1
+			if part == 1 && c.rotate == (rotation{}) {
+				part = 0 // probably the only one
+			}
+			return s.provide(w, part, time.Duration(start-o.Start)*time.Microsecond)
 		},
 		Failed: s.fail,
-	})
-	if err != nil {
+	}
+	if half := c.keep.bytes / 2; c.rotate != (rotation{}) && (ro.Bytes == 0 || ro.Bytes > half) {
+		ro.Bytes = half
+	}
+	var err error
+	if out.Writer, err = rotate.Create(s.path, ro); err != nil {
 		return nil, err
 	}
-	m.part = 1
-	return m, nil
+	out.part = 1
+	return out, nil
 }
 
 // provide has a file say what it is from now on, should it never be finished.
@@ -190,56 +172,26 @@ func (s *Session) add(w *writer.Writer, n int, p *sampler.Part) error {
 	return nil
 }
 
-// oneFile is a session that is written into one file.
-type oneFile struct {
-	*writer.Writer
-	s    *Session
-	done atomic.Bool
-}
-
-func (f *oneFile) Full() bool { return false }
-
-func (f *oneFile) Next(time.Duration, func() sampler.Part) {}
-
-func (f *oneFile) Path() string { return f.s.path }
-
-func (f *oneFile) Files() []string {
-	if !f.done.Load() {
-		return nil
-	}
-	return []string{f.s.path}
-}
-
-func (f *oneFile) end(p *sampler.Part) error {
-	if p != nil {
-		f.s.fail(f.s.add(f.Writer, 0, p))
-	}
-	defer f.done.Store(true)
-	return f.Close()
-}
-
-// manyFiles is a session that goes on in a new file from time to time.
-type manyFiles struct {
-	*rotate.Writer
-	s    *Session
-	part int // of the file that is written
-}
-
 // Next is called by the sampler when a file is full.
-func (m *manyFiles) Next(at time.Duration, cut func() sampler.Part) {
-	start := uint64(m.s.start.UnixMicro()) + uint64(at.Microseconds())
-	m.Writer.Next(start, func() func(*writer.Writer) error {
-		p, n := cut(), m.part
-		m.part++
-		return func(w *writer.Writer) error { return m.s.add(w, n, &p) }
+func (k *sink) Next(at time.Duration, cut func() sampler.Part) {
+	start := uint64(k.s.start.UnixMicro()) + uint64(at.Microseconds())
+	k.Writer.Next(start, func() func(*writer.Writer) error {
+		p, n := cut(), k.part
+		k.part++
+		return func(w *writer.Writer) error { return k.s.add(w, n, &p) }
 	})
 }
 
-func (m *manyFiles) end(p *sampler.Part) error {
-	return m.Writer.Close(func(w *writer.Writer) error {
+// end finishes the file that is written. The part is nil if there was no sampling.
+func (k *sink) end(p *sampler.Part) error {
+	n := k.part
+	if n == 1 && k.s.config.rotate == (rotation{}) {
+		n = 0 // the only one
+	}
+	return k.Writer.Close(func(w *writer.Writer) error {
 		if p == nil {
 			return nil
 		}
-		return m.s.add(w, m.part, p)
+		return k.s.add(w, n, p)
 	})
 }

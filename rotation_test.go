@@ -42,8 +42,51 @@ func TestRotate(t *testing.T) {
 	if b, err := os.ReadFile(earlier); err != nil || string(b) != "another's" {
 		t.Errorf("the file that was there: %q, %v", b, err)
 	}
+	checkFiles(t, s, 3)
+}
+
+// Without rotation a session goes on in a new file when a file can count no more
+// samples. Its files are those of one session, each with its own metadata.
+func TestFileFull(t *testing.T) {
+	dir := t.TempDir()
+	log := &logBuffer{}
+	c, err := newConfig([]Option{Output(filepath.Join(dir, "x.tach")), Keep(1, 2_000_000), Logger(log.logger())}, func(string) string { return "" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.fileSamples = 100
+	s, err := open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for begin := time.Now(); time.Since(begin) < 20*time.Second && !strings.HasSuffix(s.Path(), "x.3.tach"); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err := s.Stop(); err != nil || len(log.lines()) > 0 {
+		t.Fatal(err, log.lines())
+	}
+	files := s.Files()
+	for i, path := range files {
+		want := filepath.Join(dir, "x.tach")
+		if i > 0 {
+			want = filepath.Join(dir, fmt.Sprintf("x.%d.tach", i+1))
+		}
+		if path != want {
+			t.Errorf("file %d is %s, want %s", i+1, path, want)
+		}
+	}
+	if len(files) < 3 || s.Path() != files[len(files)-1] {
+		t.Errorf("files %q, the last one %s", files, s.Path())
+	}
+	checkFiles(t, s, 1)
+}
+
+// checkFiles checks that each of a session's files has samples, a checksum and
+// the metadata of its own part, the first one of a number, without gaps between them.
+func checkFiles(t *testing.T, s *Session, first int) {
+	t.Helper()
 	var end time.Time
-	for i, path := range want {
+	for i, path := range s.Files() {
 		if count(t, path) == 0 {
 			t.Errorf("%s has no samples", path)
 		}
@@ -52,18 +95,21 @@ func TestRotate(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer r.Close()
+		if present, err := r.VerifyChecksum(); !present || err != nil {
+			t.Errorf("%s: a checksum: %v, %v", path, present, err)
+		}
 		m, err := r.Metadata()
 		if err != nil {
 			t.Fatal(err)
 		}
 		d := m.Session
-		if d.Part != 3+i || !d.SessionStart.Equal(s.start) || !d.Start.Equal(time.UnixMicro(int64(r.Header().Start))) || d.Error != "" {
+		if d.Part != first+i || !d.SessionStart.Equal(s.start) || d.Start.UnixMicro() != int64(r.Header().Start) || d.Error != "" {
 			t.Errorf("%s: part %d of the session at %v, start %v, error %q", path, d.Part, d.SessionStart, d.Start, d.Error)
 		}
-		if d.Samples != int64(r.Header().Samples) || i == 0 && d.Duration < time.Second {
+		if d.Samples != int64(r.Header().Samples) {
 			t.Errorf("%s: %d of %d samples in %v", path, d.Samples, r.Header().Samples, d.Duration)
 		}
-		if i > 0 && !end.Equal(d.Start) {
+		if i > 0 && end.UnixMicro() != d.Start.UnixMicro() {
 			t.Errorf("%s starts at %v, the one before ends at %v", path, d.Start, end)
 		}
 		end = d.Start.Add(d.Duration)

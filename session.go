@@ -31,7 +31,7 @@ type Session struct {
 
 	exe     executable
 	sampler *sampler.Sampler
-	sink    sink
+	sink    *sink
 
 	stop sync.Once
 	mu   sync.Mutex
@@ -82,7 +82,7 @@ func open(c config) (*Session, error) {
 }
 
 // sinkOf is a variable for tests that listen to what the sampler tells the sink.
-var sinkOf = func(s sink) sampler.Sink { return s }
+var sinkOf = func(s *sink) sampler.Sink { return s }
 
 // begin opens the file and starts sampling into it.
 func (s *Session) begin() error {

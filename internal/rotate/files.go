@@ -18,7 +18,7 @@ func name(path string, n int) string {
 	return fmt.Sprintf("%s.%d%s", strings.TrimSuffix(path, ext), n, ext)
 }
 
-// highest returns the highest number among the files that are there, whoever made them.
+// highest returns the highest number in the names of existing files, ours or not.
 func highest(path string) (int, error) {
 	list, err := os.ReadDir(filepath.Dir(path))
 	if err != nil {
@@ -41,10 +41,10 @@ func highest(path string) (int, error) {
 	return most, nil
 }
 
-// A file is one that was finished, as it was then.
+// A file is a finished file and its state at that time.
 type file struct {
 	path string
-	info os.FileInfo // nil if there was none any more
+	info os.FileInfo // nil if it had been removed
 }
 
 func remember(path string) file {
@@ -55,15 +55,15 @@ func remember(path string) file {
 	return file{path, fi}
 }
 
-// there reports whether the file is still at its name and as it was left. Who
-// moves one away, or puts something else in its place, has it from then on.
+// there reports whether the file still has its name and is unchanged. A file
+// that somebody moved, changed or replaced is theirs and is not deleted.
 func (f file) there() bool {
 	now := remember(f.path).info
 	return f.info != nil && now != nil && os.SameFile(f.info, now) &&
 		now.Size() == f.info.Size() && now.ModTime().Equal(f.info.ModTime())
 }
 
-// prune deletes the oldest files until what is left is within the bounds.
+// prune deletes the oldest files until the others are within the bounds.
 func (w *Writer) prune() error {
 	var list []file
 	var bytes int64
@@ -77,10 +77,10 @@ func (w *Writer) prune() error {
 	for len(list) > 1 && (len(list) > w.o.Keep || bytes > w.o.KeepBytes) {
 		f := list[0]
 		if err := os.Remove(f.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			failed = fmt.Errorf("an old file stays: %w", err)
+			failed = fmt.Errorf("an old file cannot be deleted: %w", err)
 			break
 		}
-		// There is one only where the file could not be finished.
+		// A journal is left only if the file could not be finished.
 		_ = os.Remove(f.path + journal.Suffix)
 		list, bytes = list[1:], bytes-f.info.Size()
 	}

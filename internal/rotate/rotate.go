@@ -1,9 +1,12 @@
-// Package rotate writes one stream of samples into many files, one after the
-// other, and keeps no more of them than it is told.
+// Package rotate writes one stream of samples into one file or many, one after
+// the other, and keeps no more of them than it is told.
 //
-// Of app.tach it makes app.1.tach, app.2.tach and so on. Each is a file in its
-// own right, with its own start time and the frames that its samples need, and
-// has its own journal while it is written.
+// A file ends after a time, at a size, or when its header cannot count more
+// samples. Where a time or a size is given, app.tach stands for app.1.tach,
+// app.2.tach and so on; otherwise the first file is app.tach itself, and
+// app.2.tach follows only when that is full. Each is a file in its own right, with
+// its own start time and the frames that its samples need, and has its own
+// journal while it is written.
 package rotate
 
 import (
@@ -15,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gotach/profiler/internal/frames"
 	"github.com/gotach/profiler/internal/journal"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
@@ -22,32 +26,37 @@ import (
 
 // Options say when a new file begins and what becomes of the old ones.
 type Options struct {
-	Every time.Duration // of samples in a file; 0: no bound
-	Bytes int64         // of samples in a file, as compressed; 0: no bound
+	Every   time.Duration // of samples in a file; 0: no bound
+	Bytes   int64         // of samples in a file, as compressed; 0: no bound
+	Samples uint64        // in a file; 0: as many as its header can count
 
-	Keep      int   // finished files, at least 1
-	KeepBytes int64 // of all finished files, though one is always kept
+	// How many finished files are kept, at least 1, and how many bytes of them,
+	// though one file is always kept. Without Every and Bytes all are kept.
+	Keep      int
+	KeepBytes int64
 
 	Writer writer.Options // of each file; Start is the first one's
 
 	// Begin is called with each new file and the time, in µs, at which it starts,
 	// before anything is written to it. An error leaves the file unused.
 	Begin func(w *writer.Writer, start uint64) error
-	// Failed takes what went wrong outside of the calls that return errors: a file
-	// that could not be begun, finished or deleted. It is called from any goroutine.
+	// Failed takes the errors that no method returns: a file that could not be
+	// begun, finished or deleted. It is called from any goroutine.
 	Failed func(error)
 }
 
-// A Writer is a sampler's sink. Its methods are for one goroutine at a time, but
-// for Path and Files.
+// split reports whether files end before they are full, so that all have numbers.
+func (o *Options) split() bool { return o.Every > 0 || o.Bytes > 0 }
+
+// A Writer is a sampler's sink. Its methods are for one goroutine at a time,
+// except Path and Files, which may be called from any.
 type Writer struct {
 	o   Options
 	out string // the path that the names are made of
 
-	frames []tachyon.Frame // all that samples name
-	ids    map[tachyon.Frame]uint32
-	local  []uint32 // by frame, its id in the file + 1; 0: not in it
-	stack  [tachyon.MaxDepth]uint32
+	table frames.Table // of the frames of all files
+	remap frames.Remap // from it to the file's
+	same  bool         // the file's ids are those of table
 
 	w       *writer.Writer
 	start   uint64 // µs, of the file
@@ -64,24 +73,32 @@ type Writer struct {
 	finished []file // the kept ones, the oldest first
 }
 
-// maxSamples is when a file ends in any case, well before its header cannot count
-// them any more.
+// maxSamples is how many samples a file in the document's layout takes here. Its
+// header can count some more, for what comes while no new file can be made.
 const maxSamples = math.MaxUint32 - 1<<24
 
 // retryAfter is how much later, in µs of samples, beginning a file is tried again.
 const retryAfter = 10_000_000
 
-// Create begins the first file. Names that are taken are left alone: the numbers
-// go on after the highest one there is.
+// Create begins the first file. Without Every and Bytes it has the path's own
+// name, and a file that is there is emptied. Names with numbers that are taken
+// are left alone: the numbers go on after the highest one there is.
+//
+// A path that is not a regular file, such as a device, gets all samples whatever
+// the options say.
 func Create(path string, o Options) (*Writer, error) {
-	w := &Writer{o: o, out: path, ids: map[tachyon.Frame]uint32{}, last: o.Writer.Start, idle: make(chan struct{}, 1)}
-	w.idle <- struct{}{}
-	n, err := highest(path)
-	if err != nil {
-		return nil, err
+	if fi, err := os.Stat(path); err == nil && !fi.Mode().IsRegular() {
+		o.Every, o.Bytes, o.Samples = 0, 0, math.MaxUint64
 	}
-	w.number = n
-	f, err := w.begin(o.Writer.Start)
+	if o.Samples == 0 {
+		o.Samples = maxSamples
+		if o.Writer.Layout == tachyon.CPython315 {
+			o.Samples = math.MaxUint64
+		}
+	}
+	w := &Writer{o: o, out: path, last: o.Writer.Start, same: true, idle: make(chan struct{}, 1)}
+	w.idle <- struct{}{}
+	f, err := w.first()
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +106,26 @@ func Create(path string, o Options) (*Writer, error) {
 	return w, nil
 }
 
-// begin makes a file of the next number that is free, and says what it is.
+func (w *Writer) first() (next, error) {
+	if w.o.split() {
+		n, err := highest(w.out)
+		if err != nil {
+			return next{}, err
+		}
+		w.number = n
+		return w.begin(w.o.Writer.Start)
+	}
+	f, err := writer.Create(w.out, w.o.Writer)
+	if err != nil {
+		return next{}, err
+	}
+	if err := w.o.Begin(f, w.o.Writer.Start); err != nil {
+		return next{}, errors.Join(err, f.Close())
+	}
+	return next{f, w.out, 1}, nil
+}
+
+// begin makes a file of the next number that is free and calls Begin for it.
 func (w *Writer) begin(start uint64) (next, error) {
 	o := w.o.Writer
 	o.Start = start
@@ -127,43 +163,40 @@ type next struct {
 
 // use writes to f from here on.
 func (w *Writer) use(f next, start uint64) {
+	w.same = w.w == nil // the first one
 	w.w, w.start, w.samples = f.Writer, start, 0
-	clear(w.local)
+	w.remap.Reset(f.Writer)
 	w.mu.Lock()
 	w.path, w.number = f.path, f.number
 	w.mu.Unlock()
 }
 
-// Intern returns the number of a frame, the same in all files.
+// Intern returns the id of a frame, the same in all files.
 func (w *Writer) Intern(f tachyon.Frame) uint32 {
-	id, ok := w.ids[f]
-	if !ok {
-		id = uint32(len(w.frames))
-		w.ids[f] = id
-		w.frames = append(w.frames, f)
-		w.local = append(w.local, 0)
+	id := w.table.Intern(f)
+	w.remap.From = w.table.List()
+	// All frames go into the first file, so that its samples need no translation.
+	// Its ids differ from the first frame on whose text is not valid UTF-8.
+	if w.same && w.w.Intern(f) != id {
+		w.same = false
 	}
 	return id
 }
 
-// Write adds a sample to the file.
+// Write adds a sample to the file. Of a stack deeper than 256 the innermost 256
+// frames are kept.
 func (w *Writer) Write(s *tachyon.Sample) error {
-	n := min(len(s.Stack), len(w.stack))
-	for i, id := range s.Stack[:n] {
-		if uint64(id) >= uint64(len(w.local)) {
-			return fmt.Errorf("rotate: stack of thread %d names frame %d of %d", s.Thread, id, len(w.local))
-		}
-		local := w.local[id]
-		if local == 0 {
-			local = w.w.Intern(w.frames[id]) + 1
-			w.local[id] = local
-		}
-		w.stack[i] = local - 1
-	}
-	out := *s
-	out.Stack = w.stack[:n]
 	w.last = max(w.last, s.Time)
 	w.samples++
+	if w.same {
+		return w.w.Write(s)
+	}
+	stack, err := w.remap.Stack(s.Stack[:min(len(s.Stack), tachyon.MaxDepth)])
+	if err != nil {
+		return fmt.Errorf("rotate: stack of thread %d: %w", s.Thread, err)
+	}
+	out := *s
+	out.Stack = stack
 	return w.w.Write(&out)
 }
 
@@ -174,13 +207,12 @@ func (w *Writer) Forget(id uint64, interpreter uint32) error { return w.w.Forget
 func (w *Writer) Batch(f func()) error { return w.w.Batch(f) }
 
 // Full reports whether it is time for a new file. It never is while the file
-// before is still being finished, so that a slow disk makes files longer rather
-// than goroutines more.
+// before is still being finished: a slow disk makes files longer, not goroutines more.
 func (w *Writer) Full() bool {
 	switch {
 	case w.samples == 0 || w.last < w.retry || len(w.idle) == 0:
 		return false
-	case w.samples >= maxSamples:
+	case w.samples >= w.o.Samples:
 		return true
 	case w.o.Every > 0 && w.last-w.start >= uint64(w.o.Every.Microseconds()):
 		return true
@@ -190,8 +222,8 @@ func (w *Writer) Full() bool {
 
 // Next goes on in a new file, which starts at a time in µs. The old one is
 // finished in a goroutine of its own: the caller does not wait for compression
-// and disk. What ended returns, called once there is a new file, is called there
-// first, to add what the old one is to have besides samples.
+// and disk. Once there is a new file, Next calls ended, and that goroutine calls
+// the function that ended returns, which adds the old file's metadata.
 //
 // If there can be no new file the old one goes on and Failed is told.
 func (w *Writer) Next(start uint64, ended func() (finish func(*writer.Writer) error)) {
@@ -223,12 +255,20 @@ func (w *Writer) finishLater(old *writer.Writer, path string, finish func(*write
 	}
 }
 
-// end finishes a file and then deletes what is too much.
+// end finishes a file and then deletes the oldest ones beyond the bounds.
 func (w *Writer) end(f *writer.Writer, path string, finish func(*writer.Writer) error) error {
-	err := errors.Join(finish(f), f.Close())
+	err := finish(f)
+	if e := f.Close(); !errors.Is(e, err) {
+		err = errors.Join(err, e)
+	} else if e != nil {
+		err = e // it says more
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.finished = append(w.finished, remember(path))
+	if !w.o.split() {
+		return err
+	}
 	return errors.Join(err, w.prune())
 }
 
