@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -261,110 +260,46 @@ func TestClosed(t *testing.T) {
 	w.Intern(Frame{Func: "f"}) // of no use, but no harm either
 }
 
-// A file that can hold no more samples is followed by another with the same
-// clock; a writer that was given its file says that it is full.
-func TestRollOver(t *testing.T) {
+// A file takes as many samples as its header can count, says so for each one
+// more, and is finished with them.
+func TestTooManySamples(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.tach")
-	w, err := Create(path, Options{Start: 1000, Interval: 10})
-	if err != nil {
-		t.Fatal(err)
+	create := map[string]func() (*Writer, error){
+		"Create": func() (*Writer, error) { return Create(path, Options{}) },
+		"New": func() (*Writer, error) {
+			f, err := os.Create(path)
+			if err != nil {
+				return nil, err
+			}
+			t.Cleanup(func() { f.Close() })
+			return New(f, Options{})
+		},
 	}
-	w.limit = 4
-	a, b := w.Intern(Frame{Func: "a"}), w.Intern(Frame{Func: "b"})
-	write := func(w *Writer, from, to int) (err error) {
-		for i := from; i < to && err == nil; i++ {
-			err = w.Write(&Sample{Thread: 1, Time: uint64(1000 + 10*i), Stack: []uint32{b, a}})
-		}
-		return err
-	}
-	if err := write(w, 0, 3); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.AddMetadata("early", 1); err != nil {
-		t.Fatal(err)
-	}
-	if err := write(w, 3, 10); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.AddMetadata("late", 1); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	var times [][]uint64
-	var meta [][]string
-	for _, name := range []string{path, strings.Replace(path, "x.tach", "x.2.tach", 1), strings.Replace(path, "x.tach", "x.3.tach", 1)} {
-		file, err := os.ReadFile(name)
+	for name, create := range create {
+		w, err := create()
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := decode(t, file)
-		var ts []uint64
-		for _, s := range d.samples {
-			ts = append(ts, s.Time)
-			if !slices.Equal(s.Stack, []uint32{b, a}) {
-				t.Errorf("%s: stack %v", name, s.Stack)
+		w.limit = 4
+		stack := []uint32{w.Intern(Frame{Func: "f"})}
+		for i := range 6 {
+			err = w.Write(&Sample{Thread: 1, Time: uint64(i), Stack: stack})
+			if i < 4 && err != nil || i >= 4 && !errors.Is(err, ErrTooManySamples) {
+				t.Errorf("%s: sample %d: %v", name, i, err)
 			}
 		}
-		times = append(times, ts)
-		meta = append(meta, d.strings[d.used:])
-		if fi, err := os.Stat(name); err != nil || fi.Mode() != 0o600 {
-			t.Errorf("%s: %v, %v", name, fi.Mode(), err)
+		if err := w.AddMetadata("late", 1); err != nil {
+			t.Errorf("%s: metadata: %v", name, err)
 		}
-	}
-	if d := cmp.Diff([][]uint64{{1000, 1010, 1020, 1030}, {1040, 1050, 1060, 1070}, {1080, 1090}}, times); d != "" {
-		t.Errorf("times of the files:\n%s", d)
-	}
-	for i, want := range []string{`{"gotach":"early","early":1}`, `{"gotach":"checksum"`, `{"gotach":"late","late":1}`} {
-		if !strings.HasPrefix(meta[i][0], want) {
-			t.Errorf("file %d has metadata %q, want %s first", i+1, meta[i], want)
+		if err := w.Close(); err != nil {
+			t.Errorf("%s: Close: %v", name, err)
 		}
-	}
-
-	given := new(disk)
-	w, err = New(given, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.limit = 4
-	a, b = w.Intern(Frame{Func: "a"}), w.Intern(Frame{Func: "b"})
-	if err := write(w, 0, 5); !errors.Is(err, ErrTooManySamples) {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if d := decode(t, given.b); d.header.Samples != 4 {
-		t.Errorf("%d samples", d.header.Samples)
-	}
-}
-
-// When the next file cannot be made, the one before is whole all the same.
-func TestRollOverFails(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.tach")
-	w, err := Create(path, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.limit = 4
-	if err := os.Mkdir(partName(path, 2), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	for i := range 6 {
-		err = w.Write(&Sample{Thread: 1, Time: uint64(i)})
-		if (err != nil) != (i >= 4) {
-			t.Fatalf("sample %d: %v", i, err)
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if cerr := w.Close(); cerr != err {
-		t.Errorf("Close says %v, want %v", cerr, err)
-	}
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := decode(t, b); d.header.Samples != 4 {
-		t.Errorf("%d samples", d.header.Samples)
+		if d := decode(t, b); d.header.Samples != 4 || !strings.Contains(d.strings[d.used], "late") {
+			t.Errorf("%s: %d samples, strings %q", name, d.header.Samples, d.strings)
+		}
 	}
 }

@@ -8,15 +8,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"runtime/debug"
-	"strings"
 
 	"github.com/gotach/profiler/tachyon"
 )
 
-// AddMetadata adds a piece of gotach's own metadata to the file being written:
-// v as JSON, with "gotach": kind as its first key. A v that is not an object
+// AddMetadata adds a piece of gotach's own metadata to the file: v as JSON, with "gotach": kind as its first key. A v that is not an object
 // goes under a key named like the kind. See tachyon.Metadata for the kinds; any
 // other kind is kept by readers that do not know it.
 func (w *Writer) AddMetadata(kind string, v any) (err error) {
@@ -77,23 +74,6 @@ func (w *Writer) Close() error {
 	return err
 }
 
-// nextFile finishes a file that can take no more samples and begins another.
-func (w *Writer) nextFile() error {
-	if w.own == nil {
-		w.err = ErrTooManySamples
-		return w.err
-	}
-	w.err = w.end(nil)
-	w.f, w.own = nil, nil
-	if w.err != nil {
-		return w.err
-	}
-	w.part++
-	w.meta, w.finished = nil, false
-	w.err = w.begin(partName(w.path, w.part))
-	return w.err
-}
-
 // end finishes the file and closes it if it is ours, and then its journal.
 func (w *Writer) end(err error) error {
 	synced := w.sync != nil
@@ -147,12 +127,6 @@ func (w *Writer) tryFinish(err error) error {
 func (w *Writer) finishGuarded(err error) (ferr error) {
 	defer w.fault(debug.SetPanicOnFault(true), &ferr)
 	return w.finish(err)
-}
-
-// partName is the name of the nth file of a session: app.tach, app.2.tach, ...
-func partName(path string, n int) string {
-	ext := filepath.Ext(path)
-	return fmt.Sprintf("%s.%d%s", strings.TrimSuffix(path, ext), n, ext)
 }
 
 // finish completes the file. Given an error that came before, or one of its
@@ -230,7 +204,7 @@ func (w *Writer) tail(off int64) error {
 	b := bufio.NewWriterSize(c, 64<<10)
 	nstrings := len(w.table.strings) + len(w.meta)
 	w.strings(b)
-	if len(w.meta) > 0 || w.part > 1 {
+	if len(w.meta) > 0 {
 		sum, err := encodeMetadata(tachyon.KindChecksum, tachyon.Checksum{CRC32C: w.out.crc})
 		if err != nil {
 			return err

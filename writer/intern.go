@@ -8,9 +8,7 @@ import (
 	"github.com/gotach/profiler/internal/journal"
 )
 
-// A table is the strings and frames of a file, each once, in order of first
-// use. It lives as long as the writer: ids stay valid when a new file begins,
-// which therefore starts with all that is known.
+// A table is the strings and frames of a file, each once, in order of first use.
 type table struct {
 	withSpans bool // the layout has more of a frame than its line
 	strings   []string

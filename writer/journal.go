@@ -17,8 +17,7 @@ import (
 var ErrBusy = journal.ErrBusy
 
 // startJournal begins the journal of the file to be written at path. Without one
-// the buffer is memory of our own. All that is known already, from a file
-// before, goes into it.
+// the buffer is memory of our own.
 func (w *Writer) startJournal(path string) error {
 	if w.o.NoJournal {
 		return nil
@@ -48,29 +47,9 @@ func (w *Writer) startJournal(path string) error {
 		w.warn = fmt.Errorf("no journal, so the file is lost if the program is killed: %w", err)
 		return nil
 	}
-	w.setJournal(j)
-	for _, s := range w.table.strings {
-		if err := w.table.logString(s); err != nil {
-			return err
-		}
-	}
-	for i := range w.table.keys {
-		if err := w.table.logFrame(&w.table.keys[i]); err != nil {
-			return err
-		}
-	}
-	for _, p := range w.provisional {
-		if err := j.Metadata(p.text, true); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (w *Writer) setJournal(j *journal.Writer) {
 	w.j, w.out.j, w.table.j = j, j, j
 	w.out.buf = j.Buffer()
-	w.out.unsaved = nil
+	return nil
 }
 
 // endJournal lets go of the journal, which is deleted if the file is finished.
@@ -108,22 +87,10 @@ func (w *Writer) Provisional(kind string, v any) (err error) {
 	if err != nil {
 		return fmt.Errorf("tachyon writer: metadata %q: %w", kind, err)
 	}
-	for i := range w.provisional {
-		if w.provisional[i].kind == kind {
-			w.provisional = append(w.provisional[:i], w.provisional[i+1:]...)
-			break
-		}
-	}
-	w.provisional = append(w.provisional, provisional{kind, b})
 	if w.j == nil {
 		return nil
 	}
 	return w.j.Metadata(b, true)
-}
-
-type provisional struct {
-	kind string
-	text []byte
 }
 
 // pendingRoom gives a thread an empty buffer for repeats, or a larger one for those it has.

@@ -51,8 +51,7 @@ var (
 	})
 )
 
-// Whatever is written is what is in the file: every thread's samples in order,
-// over as many files as it takes.
+// The file holds what was written: every thread's samples in order.
 func writeThenDecode(t *rapid.T) {
 	dir, err := os.MkdirTemp("", "tachyon")
 	if err != nil {
@@ -69,9 +68,6 @@ func writeThenDecode(t *rapid.T) {
 	w, err := Create(path, o)
 	if err != nil {
 		t.Fatal(err)
-	}
-	if rapid.Bool().Draw(t, "small files") {
-		w.limit = uint64(rapid.IntRange(25, 100).Draw(t, "limit"))
 	}
 	frames := rapid.SliceOfN(drawFrame, 1, 12).Draw(t, "frames")
 	threads := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) threadID {
@@ -105,32 +101,25 @@ func writeThenDecode(t *rapid.T) {
 			t.Fatal(err)
 		}
 	}
-	files := w.part
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
 	got := map[threadID][]told{}
-	for n := 1; n <= files; n++ {
-		name := path
-		if n > 1 {
-			name = partName(path, n)
-		}
-		b, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		d, err := tryDecode(t, b)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if d.header.Start != o.Start || d.header.Interval != o.Interval || d.header.Layout != o.Layout {
-			t.Fatalf("header %+v of options %+v", d.header, o)
-		}
-		if extra := len(d.strings) - d.used; n == files && meta > 0 && extra != meta+1 {
-			t.Fatalf("%d strings that no frame uses, want %d", extra, meta+1)
-		}
-		d.byThread(got)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
 	}
+	d, err := tryDecode(t, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.header.Start != o.Start || d.header.Interval != o.Interval || d.header.Layout != o.Layout {
+		t.Fatalf("header %+v of options %+v", d.header, o)
+	}
+	if extra := len(d.strings) - d.used; meta > 0 && extra != meta+1 {
+		t.Fatalf("%d strings that no frame uses, want %d", extra, meta+1)
+	}
+	d.byThread(got)
 	if d := cmp.Diff(want, got); d != "" {
 		t.Fatalf("written (-), read (+):\n%s", d)
 	}

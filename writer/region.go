@@ -76,7 +76,7 @@ func newEncoder(level zstd.EncoderLevel) (*zstd.Encoder, error) {
 		zstd.WithZeroFrames(true)) // an empty region is an empty frame, as with CPython
 }
 
-// begin starts the region of another file, which stands behind its header.
+// begin starts the region in a file that stands behind its header.
 func (r *region) begin(f io.Writer) {
 	*r = region{f: f, zw: r.zw, buf: r.buf[:0], j: r.j, off: tachyon.HeaderSize, far: tachyon.HeaderSize}
 	if cap(r.buf) == 0 {

@@ -154,14 +154,6 @@ func (s *threadSet) all(yield func(*thread) bool) {
 	}
 }
 
-// restart puts all threads back to what they are at the start of a file.
-func (s *threadSet) restart() {
-	for t := range s.all {
-		t.time, t.recorded, t.repeats = s.start, false, 0
-		t.stack, t.pending = t.stack[:0], t.pending[:0]
-	}
-}
-
 // share is how many bytes each thread may hold back, a power of two.
 func (s *threadSet) share() int {
 	n := totalPending / max(1, len(s.byKey))

@@ -84,51 +84,45 @@ type Options struct {
 var ErrClosed = errors.New("tachyon writer: already closed")
 
 // ErrTooManySamples says that a file in the document's layout has reached the
-// 2^32-1 samples that its header can count. Only a writer made by New returns
-// it: one made by Create goes on in a new file.
+// 2^32-1 samples that its header can count. Close then finishes the file with
+// them and returns nil.
 var ErrTooManySamples = errors.New("tachyon writer: the document's layout holds no more than 4294967295 samples")
 
 // ErrCPythonLimit says that a file has more than 1 GiB of samples before
 // compression, which CPython 3.15 refuses to read.
 var ErrCPythonLimit = errors.New("more than 1 GiB of samples before compression: CPython 3.15 will refuse to read the file")
 
-// A Writer writes one file, or several when Create'd and the first is full.
-// It must not be used from two goroutines at once.
+// A Writer writes one file. It must not be used from two goroutines at once.
 //
 // The first error of the file sticks: from then on every sample is refused with
-// it, and Close finishes the file with what it has.
+// it, and Close finishes the file with the samples before it.
 type Writer struct {
-	o    Options
-	f    io.WriteSeeker
-	own  *os.File // f, if the writer opened it
-	path string
-	part int // 1 for the first file
+	o   Options
+	f   io.WriteSeeker
+	own *os.File // f, if the writer opened it
 
 	out     region
 	table   table
 	threads threadSet
-	meta    [][]byte // of the file being written, in order
+	meta    [][]byte // in order
 
-	j           *journal.Writer // of the file being written; may be nil
-	provisional []provisional
-	finished    bool    // the file has its header
-	guarded     bool    // in Batch
-	sync        *syncer // nil: none
+	j        *journal.Writer // may be nil
+	finished bool            // the file has its header
+	guarded  bool            // in Batch
+	sync     *syncer         // nil: none
 
-	samples uint64 // of the file being written, pending ones too
-	limit   uint64 // how many samples a file can take
-	total   uint64 // samples of all files
+	samples uint64 // pending ones too
+	limit   uint64 // how many samples the header can count
 
 	ids    [tachyon.MaxDepth]uint32 // WriteFrames' stack
-	err    error                    // the first one of the file
+	err    error                    // the first one
 	closed bool
 	warn   error
 }
 
 // Create makes a new file (mode 0600) or empties the one that is there, and
-// owns it. When the 32-bit sample count of the document's layout is used up, it
-// finishes the file and goes on in a new one: app.tach, app.2.tach, app.3.tach.
-// Each is a file in its own right with the same start time; frame ids stay valid.
+// owns it: Close closes it. A symbolic link is followed if it is the user's own
+// or root's.
 func Create(path string, o Options) (*Writer, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -180,7 +174,7 @@ func (o *Options) check() error {
 
 // newWriter writes to f, or if that is nil to a file of its own at path.
 func newWriter(f io.WriteSeeker, path string, o Options) (*Writer, error) {
-	w := &Writer{o: o, f: f, path: path, part: 1, limit: math.MaxUint32}
+	w := &Writer{o: o, f: f, limit: math.MaxUint32}
 	if o.Layout == CPython315 {
 		w.limit = math.MaxUint64
 	}
@@ -228,8 +222,6 @@ func (w *Writer) begin(path string) (err error) {
 		return err
 	}
 	w.out.begin(w.f)
-	w.threads.restart()
-	w.samples = 0
 	w.startSync()
 	return nil
 }
@@ -333,10 +325,8 @@ func (w *Writer) writeFrames(s *Sample, stack []Frame) error {
 // in common with the thread's previous one.
 func (w *Writer) add(t *thread, s *Sample, stack []uint32, shared int) error {
 	if w.samples >= w.limit {
-		if err := w.nextFile(); err != nil {
-			return err
-		}
-		shared = 0 // t starts afresh
+		w.err = ErrTooManySamples
+		return w.err
 	}
 	delta := s.Time - t.time
 	if shared == len(stack) && shared == len(t.stack) {
@@ -353,7 +343,6 @@ func (w *Writer) add(t *thread, s *Sample, stack []uint32, shared int) error {
 	}
 	t.time = s.Time
 	w.samples++
-	w.total++
 	if w.sync != nil && s.Time-w.sync.last >= w.sync.every {
 		w.checkpoint(s.Time) // whose error is the next sample's
 	}
