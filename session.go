@@ -111,6 +111,7 @@ func (s *Session) begin() error {
 		NoWaitFrames: s.config.noWaitFrames,
 		Start:        s.start,
 		OnError:      s.fail,
+		OnWarning:    func(err error) { s.config.log().Warn("gotach: part of the profile is missing", "why", err) },
 	}, sinkOf(out))
 	if err != nil {
 		return errors.Join(err, out.end(nil))

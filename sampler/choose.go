@@ -54,6 +54,8 @@ func (s *Sampler) try(sink Sink, candidate candidate) (reason string, err error)
 		System:     s.cfg.System,
 		WaitFrames: !s.cfg.NoWaitFrames,
 		Start:      s.start,
+		MaxPause:   s.cfg.MaxPause,
+		Warn:       s.cfg.OnWarning,
 	}, out)
 	if err != nil {
 		return "", err

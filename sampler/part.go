@@ -59,6 +59,8 @@ func (st Stats) since(old Stats) Stats {
 	st.Dropped -= old.Dropped
 	st.Torn -= old.Torn
 	st.Cost -= old.Cost
+	st.TicksRefused -= old.TicksRefused
+	st.Blind -= old.Blind
 	st.GoroutinesOmitted -= old.GoroutinesOmitted
 	st.LabelsOmitted -= old.LabelsOmitted
 	return st

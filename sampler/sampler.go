@@ -31,6 +31,8 @@ const (
 	DefaultRate   = 1000
 	MaxRate       = 10_000
 	DefaultBudget = 1.0
+
+	DefaultMaxPause = source.DefaultMaxPause
 )
 
 // Config says what to sample. The zero value is valid.
@@ -47,12 +49,20 @@ type Config struct {
 	// NoWaitFrames leaves out the frame ("", "[chan receive]", 0) that a waiting
 	// goroutine's stack starts with otherwise.
 	NoWaitFrames bool
+	// MaxPause bounds for how long one look may stop the program, which is what the
+	// portable source does; 0 is DefaultMaxPause. Where a look would be longer, because
+	// there are many goroutines, there is none. Stats.TicksRefused counts those.
+	MaxPause time.Duration
 	// Start is the time that samples count from; zero is the call of Start.
 	Start time.Time
 	// OnError is called once if sampling ends before Stop because the sink or the
 	// source failed, after the source has stopped, from a goroutine of its own.
 	// It may call Stop. Stop does not wait for it.
 	OnError func(error)
+	// OnWarning is called for what the program's owner should know of sampling that goes
+	// on all the same, once for each such thing, from any goroutine. It must not call
+	// Stop, nor wait for what does.
+	OnWarning func(error)
 }
 
 // Sink takes the samples. The sampler calls it from one goroutine at a time and
@@ -91,6 +101,9 @@ type Stats struct {
 	Torn         int64         // of these, because the goroutine moved meanwhile
 	Cost         time.Duration // CPU time of all cores that sampling took, stopped ones included
 
+	TicksRefused int64         // not taken because they would have stopped the program for longer than MaxPause
+	Blind        time.Duration // for which there are no samples therefore
+
 	Goroutines        int   // alive at the last look, without the profiler's own
 	MaxGoroutines     int   // most at any look
 	GoroutinesOmitted int64 // ended ones that Sampler.Goroutines leaves out
@@ -107,6 +120,7 @@ func (st Stats) Describe(s *tachyon.Session) {
 		s.RateReached = float64(st.Rate) * float64(st.TicksReached) / float64(st.TicksAsked)
 	}
 	s.TicksAsked, s.TicksReached = st.TicksAsked, st.TicksReached
+	s.TicksRefused, s.Blind = st.TicksRefused, st.Blind
 	s.Samples, s.Dropped, s.Torn = st.Samples, st.Dropped, st.Torn
 	s.MaxGoroutines = st.MaxGoroutines
 	s.GoroutinesOmitted, s.LabelsOmitted = st.GoroutinesOmitted, st.LabelsOmitted
@@ -167,6 +181,12 @@ func (c *Config) complete() error {
 	}
 	if math.IsNaN(c.Budget) || c.Budget < 0 || c.Budget > 100 {
 		return fmt.Errorf("sampler: budget %v is not between 0 and 100 percent", c.Budget)
+	}
+	if c.MaxPause == 0 {
+		c.MaxPause = DefaultMaxPause
+	}
+	if c.MaxPause < 0 {
+		return fmt.Errorf("sampler: a longest pause of %v is not above 0", c.MaxPause)
 	}
 	switch c.Source {
 	case "":
@@ -262,6 +282,8 @@ func (s *Sampler) stats(from source.Source, out *collector, d time.Duration) Sta
 		Dropped:           src.Dropped,
 		Torn:              src.Torn,
 		Cost:              src.Cost,
+		TicksRefused:      src.Refused,
+		Blind:             src.Blind,
 		Goroutines:        int(out.live.Load()),
 		MaxGoroutines:     int(out.most.Load()),
 		GoroutinesOmitted: out.omitted.Load(),

@@ -235,7 +235,8 @@ func TestSinkPanics(t *testing.T) {
 	}
 }
 
-// TestPaced looks at many goroutines on a small budget.
+// TestPaced looks at many goroutines on a small budget, and with a bound on the
+// pause that forbids it.
 func TestPaced(t *testing.T) {
 	stop, parked := make(chan bool), make(chan bool)
 	var ended sync.WaitGroup
@@ -246,14 +247,26 @@ func TestPaced(t *testing.T) {
 		})
 		<-parked
 	}
-	s, err := sampler.Start(sampler.Config{Source: sampler.Portable, Budget: 0.5}, &memory{})
+	s, err := sampler.Start(sampler.Config{Source: sampler.Portable, Budget: 0.5, MaxPause: time.Second}, &memory{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(300 * time.Millisecond)
 	s.Stop()
+	warned := make(chan error, 10)
+	short, err := sampler.Start(sampler.Config{Source: sampler.Portable, MaxPause: 100 * time.Microsecond, OnWarning: func(err error) { warned <- err }}, &memory{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, func() bool { return short.Stats().TicksRefused > 10 })
+	short.Stop()
 	close(stop)
 	ended.Wait()
+	var told tachyon.Session
+	short.Stats().Describe(&told)
+	if told.TicksRefused < 10 || told.Blind <= 0 || told.Samples > 0 || len(warned) != 1 {
+		t.Errorf("%+v, %d warnings", told, len(warned))
+	}
 	// A tick takes over a millisecond of each core, the budget has 1.5 in all.
 	if st := s.Stats(); st.TicksReached < 1 || st.TicksReached > 10 || st.TicksAsked < 290 || st.MaxGoroutines < 2000 {
 		t.Errorf("%+v", st)

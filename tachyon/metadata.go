@@ -57,6 +57,12 @@ type Session struct {
 	GoroutinesOmitted int64 `json:"goroutines_omitted,omitempty"`
 	LabelsOmitted     int64 `json:"labels_omitted,omitempty"`
 
+	// Ticks that were not taken because they would have stopped the program for too
+	// long, and for how long there are no samples therefore. A goroutine's next
+	// sample has that time too.
+	TicksRefused int64         `json:"ticks_refused,omitempty"`
+	Blind        time.Duration `json:"blind_ns,omitempty"`
+
 	Error string `json:"error,omitempty"` // what ended the session early
 
 	// Of a session of several files, which of them this is, from 1, and when the

@@ -141,6 +141,10 @@ func (c *tachyonContent) Info() ([]Field, error) {
 	}
 	l.add("dropped", "dropped", s.Dropped, dropped)
 	l.add("torn", "", s.Torn, "")
+	if s.TicksRefused > 0 {
+		l.add("ticks_refused", "not looked", s.TicksRefused, fmt.Sprintf("%d ticks, %s: too many goroutines to stop the program for", s.TicksRefused, s.Blind.Round(time.Millisecond)))
+		l.add("blind_ns", "", s.Blind, "")
+	}
 	if counted {
 		l.add("cost_ns", "cost", s.Cost, fmt.Sprintf("%s of CPU time, budget %g %%", s.Cost.Round(time.Microsecond), s.Budget))
 		l.add("budget_percent", "", s.Budget, "")

@@ -395,6 +395,8 @@ func joinSessions(files []*joinFile) *tachyon.Session {
 		out.MaxGoroutines = max(out.MaxGoroutines, s.MaxGoroutines)
 		out.GoroutinesOmitted += s.GoroutinesOmitted
 		out.LabelsOmitted += s.LabelsOmitted
+		out.TicksRefused += s.TicksRefused
+		out.Blind += s.Blind
 	}
 	out.Duration = end.Sub(out.Start)
 	if sec := out.Duration.Seconds(); sec > 0 {

@@ -448,6 +448,7 @@ func TestBuffer(t *testing.T) {
 	r := newRecorder()
 	s := New()
 	s.cfg, s.out = source.Config{Start: time.Now()}, r
+	s.limit = newLimit(time.Minute)
 	s.snapshot.init(r, true)
 	s.buf = make([]byte, 10_000)
 	alive := runtime.NumGoroutine()

@@ -26,6 +26,7 @@ func BenchmarkTick(b *testing.B) {
 			}
 			s := New()
 			s.cfg, s.out = source.Config{Start: time.Now()}, new(quiet)
+			s.limit = newLimit(time.Minute)
 			s.buf = make([]byte, n*perGoroutine+minBuffer)
 			s.snapshot.init(s.out, true)
 			procs := runtime.GOMAXPROCS(0)

@@ -6,7 +6,11 @@
 //
 // runtime.Stack stops the whole program while it prints, a tenth of a
 // millisecond with ten goroutines and a tenth of a second with ten thousand. A
-// pacer lowers the rate of ticks so that all this stays within the budget.
+// pacer lowers the rate of ticks so that all this stays within the budget. A limit
+// bounds each stop: where a look would be longer than Config.MaxPause (10 ms are some
+// 2,000 goroutines with short stacks), none is taken until there are fewer goroutines.
+// The session then says so, counts the ticks and the time, and warns once. The time of a
+// goroutine for which nothing was looked at is part of its next sample's.
 //
 // What the text cannot tell:
 //
@@ -41,8 +45,8 @@ import (
 // The sizes of the text buffer.
 const (
 	minBuffer = 64 << 10
-	// maxBuffer holds some 60,000 goroutines; those beyond are dropped and counted.
-	// More would make the profiler the largest object of many programs.
+	// maxBuffer holds some 60,000 goroutines; there are no looks at more. A larger
+	// one would make the profiler the largest object of many programs.
 	maxBuffer = 64 << 20
 	// perGoroutine is the first guess at the text of one goroutine.
 	perGoroutine = 1 << 10
@@ -56,9 +60,6 @@ const (
 // idle program on two cores a tick that took 135 µs here took the process 385 µs.
 const restart = 120 * time.Microsecond
 
-// maxLast is what the last tick may take for which there is one more as sampling ends.
-const maxLast = 100 * time.Millisecond
-
 // Source is the portable source.
 type Source struct {
 	cfg   source.Config
@@ -67,15 +68,18 @@ type Source struct {
 	ended sync.WaitGroup
 
 	snapshot snapshot
+	limit    limit
 	buf      []byte
-	slack    int           // ticks in a row that left most of buf unused
-	printed  time.Duration // for which the last tick stopped the program
+	slack    int // ticks in a row that left most of buf unused, or were refused
 
 	began   time.Duration
 	ticks   atomic.Int64
 	dropped atomic.Int64
 	torn    atomic.Int64
 	cost    atomic.Int64
+	refused atomic.Int64
+	blind   atomic.Int64 // the time without looks that has ended
+	blindAt atomic.Int64 // when the present time without looks began; 0: there is none
 	stopped atomic.Int64 // when; 0 while it runs
 }
 
@@ -88,6 +92,9 @@ func (s *Source) Name() string { return "portable" }
 // Start begins to sample. It never fails.
 func (s *Source) Start(cfg source.Config, out source.Out) error {
 	s.cfg, s.out = cfg, out
+	if s.cfg.MaxPause <= 0 {
+		s.cfg.MaxPause = source.DefaultMaxPause
+	}
 	s.began = time.Since(cfg.Start)
 	s.snapshot.init(out, cfg.WaitFrames)
 	s.snapshot.before = s.began
@@ -96,7 +103,7 @@ func (s *Source) Start(cfg source.Config, out source.Out) error {
 	return nil
 }
 
-// Stop ends sampling after one more tick, unless ticks are dear.
+// Stop ends sampling after one more tick, if the limit allows it.
 func (s *Source) Stop() {
 	close(s.quit)
 	s.ended.Wait()
@@ -108,6 +115,10 @@ func (s *Source) Stats() source.Stats {
 	if now == 0 {
 		now = time.Since(s.cfg.Start)
 	}
+	blind := time.Duration(s.blind.Load())
+	if at := time.Duration(s.blindAt.Load()); at > 0 {
+		blind += max(now-at, 0)
+	}
 	return source.Stats{
 		// The first tick is at time 0.
 		TicksAsked:   1 + int64(float64(now-s.began)/float64(time.Second)*float64(s.cfg.Rate)),
@@ -115,6 +126,8 @@ func (s *Source) Stats() source.Stats {
 		Dropped:      s.dropped.Load(),
 		Torn:         s.torn.Load(),
 		Cost:         time.Duration(s.cost.Load()),
+		Refused:      s.refused.Load(),
+		Blind:        blind,
 	}
 }
 
@@ -128,7 +141,7 @@ func (s *Source) run() {
 			s.out.Fail(fmt.Errorf("the portable source panicked: %v\n%s", p, debug.Stack()))
 		}
 	}()
-	s.buf = make([]byte, min(max(minBuffer, runtime.NumGoroutine()*perGoroutine), maxBuffer))
+	s.limit = newLimit(s.cfg.MaxPause)
 	pace := newPacer(s.cfg.Rate, s.cfg.Budget, s.began)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -136,34 +149,39 @@ func (s *Source) run() {
 		select {
 		case <-s.quit:
 			// What goroutines did since the last look would be missing: a second's worth and
-			// more where looks are dear. Too dear is one for which the program stands still
-			// as long as a person would notice.
-			if s.printed > maxLast {
-				return
-			}
+			// more where looks are dear.
 			stopping = true
 		case <-timer.C:
 		}
 		procs := runtime.GOMAXPROCS(0)
 		cost := s.tick(procs)
-		s.ticks.Add(1)
 		s.cost.Add(int64(cost))
 		timer.Reset(pace.next(time.Since(s.cfg.Start), cost, procs))
 	}
 }
 
-// tick looks at all goroutines once and returns the CPU time that took. The
-// program is stopped while runtime.Stack prints, so that counts for every P; what
-// comes after takes one. restart comes on top.
+// tick looks at all goroutines once, if the limit allows it, and returns the CPU time
+// that took. The program is stopped while runtime.Stack prints, so that counts for
+// every P; what comes after takes one. restart comes on top.
 func (s *Source) tick(procs int) time.Duration {
-	// The thread's clock is read three times, and has to be the same one's.
+	// The thread's clock is read several times, and has to be the same one's.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	watch := startWatch()
 	at := time.Since(s.cfg.Start)
+	goroutines := runtime.NumGoroutine()
+	expect, refusal := s.limit.allow(goroutines, at)
+	if refusal != nil {
+		s.refuse(at, refusal)
+		return watch.took()
+	}
+	s.see(at)
+	s.fit(goroutines, expect.text)
+	at = time.Since(s.cfg.Start)
+	before := watch.took()
 	n := runtime.Stack(s.buf, true)
-	printed := watch.took()
-	s.printed = printed
+	printed := watch.took() - before
+	s.limit.looked(goroutines, at, printed, n, watch.known)
 	all := n < len(s.buf)
 
 	lost := s.snapshot.read(s.buf[:n], all)
@@ -176,7 +194,28 @@ func (s *Source) tick(procs int) time.Duration {
 	s.torn.Add(lost.torn)
 	source.Batch(s.out, func() { s.snapshot.emit(at, procs, rand.IntN) })
 	s.resize(n)
+	s.ticks.Add(1)
 	return printed*time.Duration(procs) + watch.took() - printed + restart
+}
+
+// refuse notes that there is no look at this time, and the first time warns.
+func (s *Source) refuse(at time.Duration, why error) {
+	if s.blindAt.Load() == 0 {
+		s.blindAt.Store(int64(max(s.snapshot.before, 1)))
+	}
+	if s.refused.Add(1) == 1 && s.cfg.Warn != nil {
+		s.cfg.Warn(fmt.Errorf("no profile of this time: %w", why))
+	}
+	if s.slack++; s.slack >= shrinkAfter {
+		s.buf = nil // there may be no more looks for long
+	}
+}
+
+// see ends a time without looks.
+func (s *Source) see(at time.Duration) {
+	if from := s.blindAt.Swap(0); from > 0 {
+		s.blind.Add(int64(at) - from)
+	}
 }
 
 // stopwatch measures CPU time where the system knows a thread's, else the time
@@ -199,6 +238,13 @@ func (w *stopwatch) took() time.Duration {
 		return min(wall, t-w.thread)
 	}
 	return wall
+}
+
+// fit makes the buffer of a first look.
+func (s *Source) fit(goroutines, text int) {
+	if s.buf == nil {
+		s.buf = make([]byte, min(max(minBuffer, goroutines*perGoroutine, text), maxBuffer))
+	}
 }
 
 // resize fits the buffer to what the last tick printed, for the next one.

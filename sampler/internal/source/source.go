@@ -16,7 +16,17 @@ type Config struct {
 	System     bool      // the runtime's own goroutines too
 	WaitFrames bool      // a waiting goroutine gets a leaf frame ("", "[reason]", 0)
 	Start      time.Time // time 0 of all samples; has a monotonic reading
+
+	// MaxPause bounds for how long one tick may stop the program; 0 is
+	// DefaultMaxPause. A source that would have to stop it for longer does not look.
+	MaxPause time.Duration
+	// Warn takes what the program's owner should know of a session that goes on all
+	// the same. A source calls it once for each such thing, from any goroutine. It may be nil.
+	Warn func(error)
 }
+
+// DefaultMaxPause is the bound where Config has none.
+const DefaultMaxPause = 10 * time.Millisecond
 
 // Sample is one goroutine at one instant.
 type Sample struct {
@@ -77,6 +87,9 @@ type Stats struct {
 	Dropped      int64         // samples lost, torn ones included
 	Torn         int64         // walks dropped because the goroutine moved meanwhile
 	Cost         time.Duration // CPU time that sampling took, of all cores, stopped ones included
+
+	Refused int64         // ticks not taken because they would have stopped the program for longer than MaxPause
+	Blind   time.Duration // for which therefore nothing was looked at
 }
 
 // Source is one way to see goroutines. The sampler calls Start once and Stop
