@@ -72,7 +72,7 @@ func dcpiProfiles(in *Input, o *Options) ([]*dcpi.Profile, error) {
 	}
 	interval := time.Duration(min(r.Header().Interval, uint64(time.Hour/time.Microsecond))) * time.Microsecond
 	if m.Session != nil && m.PCs == nil {
-		pcs, lost, err := dcpi.LeafPCs(m.Session, r.Header().Interval, r.Frames(), o.samples(r))
+		pcs, lost, err := dcpi.LeafPCs(m.Session, watchedStream{r, o})
 		if err != nil {
 			return nil, err
 		}

@@ -1,6 +1,7 @@
 package formats
 
 import (
+	"errors"
 	"iter"
 
 	"github.com/gotach/profiler/reader"
@@ -10,88 +11,56 @@ import (
 // ten seconds for as many.
 const mostEvenSamples = 4 << 20
 
+// longest bounds the times that even handles, in µs, so that no sum of them wraps.
+const longest = 1 << 61
+
 // even replaces samples, each of which stands for the time since its thread's
 // previous one, by samples at even times, which all stand for the same: for
 // readers that count samples and know nothing of weights. gotach's own files
 // need it, since goroutines that wait are sampled less often than those that run.
 //
-// It returns the samples and their interval in µs: the file's own, or as
-// much longer as keeps their number within mostEvenSamples.
-func even(r *reader.Reader, samples func() iter.Seq2[*reader.Sample, error]) (iter.Seq2[*reader.Sample, error], uint64, error) {
-	h := r.Header()
-	var whole uint64
-	m, err := r.Metadata()
-	if err != nil {
-		return nil, 0, err
-	}
-	for s, err := range weighed(h, m.FirstWeights(), samples()) {
+// It returns an iterator over the samples, their start and their interval in µs. The
+// interval is the file's own, or as much longer as keeps their number within
+// mostEvenSamples. The start is the file's, or as much earlier as the first sample's
+// weight reaches back.
+func even(s reader.Stream) (_ iter.Seq2[*reader.Sample, error], start, interval uint64, err error) {
+	h := s.Header()
+	var whole, early uint64
+	for s, err := range reader.Weighted(s) {
 		if err != nil {
-			return nil, 0, err
+			return nil, 0, 0, err
 		}
-		whole += s.weight
+		since := int64(s.Time - h.Start)
+		if whole += s.Weight; s.Weight > longest || whole > longest || s.First && (since > longest || since < -longest) {
+			return nil, 0, 0, errors.New("the times of the samples are too far apart")
+		}
+		if s.First && since < int64(s.Weight) {
+			early = max(early, s.Weight-uint64(since))
+		}
 	}
-	interval := max(h.Interval, whole/mostEvenSamples+1)
+	interval = max(h.Interval, whole/mostEvenSamples+1)
+	start = h.Start - early
 	return func(yield func(*reader.Sample, error) bool) {
 		var out reader.Sample
-		for s, err := range weighed(h, m.FirstWeights(), samples()) {
+		var ends []uint64 // by thread, where its last sample's weight ends, since start
+		for s, err := range reader.Weighted(s) {
 			if err != nil {
 				yield(nil, err)
 				return
 			}
+			if s.First {
+				ends = append(ends, s.Time-start-s.Weight)
+			}
+			from := ends[s.Index]
+			to := from + s.Weight
+			ends[s.Index] = to
 			out = *s.Sample
-			to := s.Time - h.Start
-			for at := ((to-s.weight)/interval + 1) * interval; at <= to; at += interval {
-				out.Time = h.Start + at
+			for at := (from/interval + 1) * interval; at <= to; at += interval {
+				out.Time = start + at
 				if !yield(&out, nil) {
 					return
 				}
 			}
 		}
-	}, interval, nil
-}
-
-type weighedSample struct {
-	*reader.Sample
-	weight uint64 // µs, no more than its time since the start
-}
-
-// weighed gives each sample its weight: the time since its thread's previous
-// one, for the first an interval if first, which it uses up, has no other.
-func weighed(h reader.Header, first map[uint64]uint64, samples iter.Seq2[*reader.Sample, error]) iter.Seq2[weighedSample, error] {
-	return func(yield func(weighedSample, error) bool) {
-		type thread struct {
-			id     uint64
-			interp uint32
-		}
-		last := map[thread]uint64{}
-		for s, err := range samples {
-			if err != nil {
-				yield(weighedSample{}, err)
-				return
-			}
-			if s.Time < h.Start {
-				continue // before the session: no clock of ours
-			}
-			key := thread{s.Thread, s.Interpreter}
-			before, ok := last[key]
-			if !ok {
-				weight, ok := first[s.Thread]
-				if !ok {
-					weight = h.Interval
-				}
-				delete(first, s.Thread)
-				before = s.Time - min(weight, s.Time-h.Start)
-			}
-			weight := uint64(0)
-			if s.Time > before {
-				weight = s.Time - before
-				last[key] = s.Time
-			} else if !ok {
-				last[key] = s.Time
-			}
-			if !yield(weighedSample{s, weight}, nil) {
-				return
-			}
-		}
-	}
+	}, start, interval, nil
 }

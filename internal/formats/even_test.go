@@ -1,7 +1,6 @@
 package formats
 
 import (
-	"iter"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -40,8 +39,7 @@ func evened(t *testing.T, samples [][3]uint64) (count map[[2]uint64]int, interva
 		t.Fatal(err)
 	}
 	defer r.Close()
-	all := func() iter.Seq2[*reader.Sample, error] { return r.Samples() }
-	out, interval, err := even(r, all)
+	out, begin, interval, err := even(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,8 +49,8 @@ func evened(t *testing.T, samples [][3]uint64) (count map[[2]uint64]int, interva
 		if err != nil {
 			t.Fatal(err)
 		}
-		if (s.Time-start)%interval != 0 || s.Time <= last[s.Thread] {
-			t.Fatalf("thread %d has a sample at %d after %d", s.Thread, s.Time-start, last[s.Thread])
+		if (s.Time-begin)%interval != 0 || s.Time <= last[s.Thread] {
+			t.Fatalf("thread %d has a sample at %d after %d", s.Thread, s.Time-begin, last[s.Thread])
 		}
 		last[s.Thread] = s.Time
 		count[[2]uint64{s.Thread, uint64(r.Frames()[s.Stack[0]].Func[0] - 'a')}]++

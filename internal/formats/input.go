@@ -223,30 +223,41 @@ func (in *Input) Series() (*reader.Reader, error) {
 	return nil, fmt.Errorf("a %s file has only sums, not each sample and its time", in.Format.Name)
 }
 
-// samples is r.Samples with the progress reported, and an end to it when the
+// watchedStream is a stream that says how far reading it is, and ends when the
 // work is called off.
-func (o *Options) samples(r *reader.Reader) iter.Seq2[*reader.Sample, error] {
-	if o.Progress == nil && o.Context == nil {
-		return r.Samples()
+type watchedStream struct {
+	reader.Stream
+	o *Options
+}
+
+// Samples yields the samples.
+func (w watchedStream) Samples() iter.Seq2[*reader.Sample, error] {
+	if w.o.Progress == nil && w.o.Context == nil {
+		return w.Stream.Samples()
 	}
 	return func(yield func(*reader.Sample, error) bool) {
-		total, done := r.Header().Samples, uint64(0)
-		for s, err := range r.Samples() {
+		total, done := w.Header().Samples, uint64(0)
+		for s, err := range w.Stream.Samples() {
 			if !yield(s, err) {
 				return
 			}
 			if done++; done%4096 != 0 {
 				continue
 			}
-			if o.Context != nil && o.Context.Err() != nil {
-				yield(nil, context.Cause(o.Context))
+			if c := w.o.Context; c != nil && c.Err() != nil {
+				yield(nil, context.Cause(c))
 				return
 			}
-			if o.Progress != nil {
-				o.Progress(done, total)
+			if w.o.Progress != nil {
+				w.o.Progress(done, total)
 			}
 		}
 	}
+}
+
+// samples returns a stream's samples, watched.
+func (o *Options) samples(s reader.Stream) iter.Seq2[*reader.Sample, error] {
+	return watchedStream{s, o}.Samples()
 }
 
 // Report makes a report. Formats that know more of a function than its times

@@ -51,7 +51,7 @@ var spxReport = &Format{
 		if err != nil {
 			return err
 		}
-		tl, err := timeline.FromSamples(r, o.samples(r))
+		tl, err := timeline.FromTachyon(watchedStream{r, o})
 		if err != nil {
 			return err
 		}

@@ -91,7 +91,7 @@ func (r namedReader) Name() string { return r.name }
 func (c *tachyonContent) Series() (*reader.Reader, error) { return c.Reader, nil }
 
 func (c *tachyonContent) Profile() (*profile.Profile, error) {
-	return profile.FromSamples(c.Reader, c.o.samples(c.Reader))
+	return profile.FromTachyon(watchedStream{c.Reader, c.o})
 }
 
 func (c *tachyonContent) Dump(w io.Writer) error {
@@ -121,11 +121,10 @@ func copySeries(f io.WriteSeeker, r *reader.Reader, layout tachyon.Layout, o *Op
 			wo.CPython.Stats = &writer.CPythonStats{Duration: s.Duration, Rate: s.Rate, ErrorRate: s.ErrorRate, Missed: s.Missed}
 		}
 	}
-	samples := func() iter.Seq2[*reader.Sample, error] { return o.samples(r) }
-	from := samples()
-	if layout == tachyon.CPython315 && !o.Exact && recorded(r) {
+	from, evened := o.samples(r), layout == tachyon.CPython315 && !o.Exact && recorded(r)
+	if evened {
 		var err error
-		if from, wo.Interval, err = even(r, samples); err != nil {
+		if from, wo.Start, wo.Interval, err = even(watchedStream{r, o}); err != nil {
 			return err
 		}
 	}
@@ -137,11 +136,30 @@ func copySeries(f io.WriteSeeker, r *reader.Reader, layout tachyon.Layout, o *Op
 		w.Close()
 		return err
 	}
+	if evened {
+		err = copyMetadata(w, r, func(g *tachyon.Goroutine) { evenGoroutine(g, h.Start-wo.Start) })
+	} else {
+		err = copyMetadata(w, r, nil)
+	}
+	if err != nil {
+		w.Close()
+		return err
+	}
 	if err := w.Close(); err != nil {
 		return err
 	}
 	o.warn(w.Warning())
 	return nil
+}
+
+// evenGoroutine changes what is known of a goroutine for a file of even samples
+// that begins so many µs earlier.
+func evenGoroutine(g *tachyon.Goroutine, early uint64) {
+	g.FirstWeight = 0 // each sample stands for one interval, the first ones too
+	g.First, g.Last = g.First+early, g.Last+early
+	for i := range g.Labels {
+		g.Labels[i].From += early
+	}
 }
 
 // recorded reports whether a file is as a session of gotach's left it.
@@ -170,6 +188,11 @@ func copySamples(w *writer.Writer, r *reader.Reader, samples iter.Seq2[*reader.S
 			return err
 		}
 	}
+	return nil
+}
+
+// copyMetadata copies gotach's metadata, of each goroutine as change leaves it.
+func copyMetadata(w *writer.Writer, r *reader.Reader, change func(*tachyon.Goroutine)) error {
 	for _, text := range r.MetadataObjects() {
 		kind, rest, err := splitMetadata(text)
 		if err != nil {
@@ -178,7 +201,20 @@ func copySamples(w *writer.Writer, r *reader.Reader, samples iter.Seq2[*reader.S
 		if kind == tachyon.KindChecksum {
 			continue // of other bytes; the writer adds its own
 		}
-		if err := w.AddMetadata(kind, rest); err != nil {
+		var object any = rest
+		if kind == tachyon.KindGoroutines && change != nil {
+			var part struct {
+				Goroutines []*tachyon.Goroutine `json:"goroutines"`
+			}
+			if err := json.Unmarshal(rest, &part); err != nil {
+				return err
+			}
+			for _, g := range part.Goroutines {
+				change(g)
+			}
+			object = part
+		}
+		if err := w.AddMetadata(kind, object); err != nil {
 			return err
 		}
 	}

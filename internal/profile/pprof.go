@@ -1,10 +1,8 @@
 package profile
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -132,10 +130,9 @@ func FromPProf(in *profile.Profile) (*Profile, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Profile{
-		Duration: time.Duration(max(in.DurationNanos, 0)),
-		Interval: v.period,
-	}
+	b := NewBuilder()
+	p := b.Profile
+	p.Duration, p.Interval = time.Duration(max(in.DurationNanos, 0)), v.period
 	if in.TimeNanos != 0 {
 		p.Start = time.Unix(0, in.TimeNanos)
 	}
@@ -143,20 +140,19 @@ func FromPProf(in *profile.Profile) (*Profile, error) {
 		p.Program = in.Mapping[0].File
 	}
 	ours := slices.Contains(in.Comments, comment)
-	frames := map[startFrame]uint32{}
 	expanded := map[*profile.Location][]uint32{}
-	records := map[string]int{}
-	goroutines := map[uint64]bool{}
+	var stack []uint32
 	for _, s := range in.Sample {
-		r := Record{}
+		stack = stack[:0]
 		for _, l := range s.Location {
 			ids, ok := expanded[l]
 			if !ok {
-				ids = p.expand(l, frames)
+				ids = expand(b, l)
 				expanded[l] = ids
 			}
-			r.Stack = append(r.Stack, ids...)
+			stack = append(stack, ids...)
 		}
+		r := Record{Stack: stack}
 		r.Count, r.Wall, r.CPU = v.of(s)
 		if r.CPU == r.Wall && (v.cpu >= 0 || v.countedPeriodIsCPU) {
 			r.State = Running
@@ -167,49 +163,26 @@ func FromPProf(in *profile.Profile) (*Profile, error) {
 			}
 		}
 		r.labels(s, ours)
-		if _, ok := s.NumLabel[labelGoroutine]; ok {
-			goroutines[r.Goroutine] = true
-		}
-		p.merge(r, records)
+		b.Add(r)
 	}
-	p.Goroutines = len(goroutines)
-	if slices.ContainsFunc(p.StartLines, func(n int32) bool { return n != 0 }) {
-		return p, nil
-	}
-	p.StartLines = nil
-	return p, nil
-}
-
-type startFrame struct {
-	Frame
-	start int32
+	return b.Finish(), nil
 }
 
 // expand returns the frames of a location, innermost first, inlined calls included.
-func (p *Profile) expand(l *profile.Location, frames map[startFrame]uint32) (ids []uint32) {
-	one := func(f startFrame) {
-		id, ok := frames[f]
-		if !ok {
-			id = uint32(len(p.Frames))
-			frames[f] = id
-			p.Frames = append(p.Frames, f.Frame)
-			p.StartLines = append(p.StartLines, f.start)
-		}
-		ids = append(ids, id)
-	}
+func expand(b *Builder, l *profile.Location) (ids []uint32) {
 	for _, line := range l.Line {
-		f := startFrame{Frame: Frame{Line: clampLine(line.Line)}}
+		f, start := Frame{Line: clampLine(line.Line)}, int32(0)
 		if fn := line.Function; fn != nil {
-			f.Func, f.File, f.start = fn.Name, fn.Filename, clampLine(fn.StartLine)
+			f.Func, f.File, start = fn.Name, fn.Filename, clampLine(fn.StartLine)
 		}
-		one(f)
+		ids = append(ids, b.Frame(f, start))
 	}
 	if len(l.Line) == 0 { // nobody symbolized it
-		f := startFrame{Frame: Frame{Func: fmt.Sprintf("%#x", l.Address)}}
+		f := Frame{Func: fmt.Sprintf("%#x", l.Address)}
 		if l.Mapping != nil {
 			f.File = l.Mapping.File
 		}
-		one(f)
+		ids = append(ids, b.Frame(f, 0))
 	}
 	return ids
 }
@@ -253,34 +226,6 @@ func (r *Record) labels(s *profile.Sample, ours bool) {
 		}
 		set(k, strconv.FormatInt(vs[0], 10))
 	}
-}
-
-// merge adds r to the record like it, if there is one.
-func (p *Profile) merge(r Record, records map[string]int) {
-	b := make([]byte, 0, 16+5*len(r.Stack))
-	b = binary.AppendUvarint(b, r.Goroutine)
-	b = strconv.AppendBool(b, r.System)
-	b = strconv.AppendQuote(b, r.State)
-	for _, k := range slices.Sorted(maps.Keys(r.Labels)) {
-		b = strconv.AppendQuote(strconv.AppendQuote(b, k), r.Labels[k])
-	}
-	b = append(b, 0) // the labels end here
-	for _, id := range r.Stack {
-		b = binary.AppendUvarint(b, uint64(id))
-	}
-	i, ok := records[string(b)]
-	if !ok {
-		i = len(p.Records)
-		records[string(b)] = i
-		n := r
-		n.Count, n.Wall, n.CPU = 0, 0, 0
-		p.Records = append(p.Records, n)
-	}
-	into := &p.Records[i]
-	into.Count += r.Count
-	into.Wall = add(into.Wall, r.Wall)
-	into.CPU = add(into.CPU, r.CPU)
-	p.Samples += r.Count
 }
 
 // values says where in a pprof sample its times are.

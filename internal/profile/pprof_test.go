@@ -118,7 +118,7 @@ func TestPProfRoundTripAny(t *testing.T) {
 		goroutines := map[uint64]bool{}
 		for range rapid.IntRange(0, 20).Draw(t, "records") {
 			r := Record{
-				Goroutine: rapid.Uint64Range(0, 3).Draw(t, "goroutine"), System: rapid.Bool().Draw(t, "system"),
+				Goroutine: rapid.Uint64Range(1, 4).Draw(t, "goroutine"), System: rapid.Bool().Draw(t, "system"),
 				State: text.Draw(t, "state"),
 				Count: rapid.Int64Range(1, 1e6).Draw(t, "count"), Wall: time.Duration(rapid.Int64Range(1, 1e12).Draw(t, "wall")),
 				Stack: rapid.SliceOfN(rapid.Uint32Range(0, uint32(len(p.Frames)-1)), 1, 8).Draw(t, "stack"),

@@ -143,14 +143,6 @@ func add(a, b time.Duration) time.Duration {
 	return math.MaxInt64
 }
 
-// micros turns µs into a Duration, as large as there are.
-func micros(us uint64) time.Duration {
-	if us > math.MaxInt64/1000 {
-		return math.MaxInt64
-	}
-	return time.Duration(us) * time.Microsecond
-}
-
 // Package returns the package that a function belongs to, by its name. Names
 // without one, as Python's, give "".
 func Package(function string) string {

@@ -4,10 +4,10 @@
 // made from package profile.
 //
 // A goroutine is a row of runs. A run is a stretch of successive samples with
-// the same stack; its time is the sum of its samples' weights. A sample's weight
-// is the time since the goroutine's previous sample, the first one's is one
-// interval (in a file that is a later one of its session, the time since the previous
-// sample in the file before, as far as that lies in this file), so the runs of a goroutine lie end to end without a gap.
+// the same stack; its time is the sum of its samples' weights, which come from
+// [reader.Weighted]. So the runs of a goroutine lie end to end without a gap. Where
+// the first weight reaches back to before the file's start, the time line begins
+// earlier than the file.
 //
 // Stacks are paths in one tree that all goroutines share: a [Node] is a frame
 // under its caller. A run takes 24 bytes, however many samples it has.
@@ -16,7 +16,6 @@ package timeline
 import (
 	"cmp"
 	"fmt"
-	"iter"
 	"math"
 	"slices"
 	"time"
@@ -52,7 +51,7 @@ type Node struct {
 type Goroutine struct {
 	ID          uint64
 	Interpreter uint32        // 1: the Go runtime's own
-	Start       time.Duration // of the first run, since Timeline.Start; at least 0
+	Start       time.Duration // of the first run, since Timeline.Start; never negative
 	Runs        []Run
 }
 
@@ -83,58 +82,42 @@ func (t *Timeline) Path(path []uint32, node uint32) []uint32 {
 	return path
 }
 
-// key tells goroutines apart: ids of several interpreters may coincide.
-type key struct {
-	thread      uint64
-	interpreter uint32
-}
-
 // track is what is remembered of a goroutine while its samples come in.
 type track struct {
-	goroutine int    // index
-	last      uint64 // time of the last sample, µs
-	first     uint64
-	weight    time.Duration // of the first sample
-	stack     []uint32      // the last sample's, innermost first
-	path      []uint32      // its nodes, outermost first
+	begin time.Duration // of its first run, since the header's start; may be negative
+	stack []uint32      // the last sample's, innermost first
+	path  []uint32      // its nodes, outermost first
 }
 
 type builder struct {
 	*Timeline
 	children map[uint64]uint32 // parent node << 32 | frame -> node
-	tracks   map[key]*track
+	tracks   []track           // beside Goroutines
 	start    uint64            // of the file, µs
-	weights  map[uint64]uint64 // µs, of goroutines' first samples that are not an interval
 }
 
-// FromTachyon reads all samples of a file.
-func FromTachyon(r *reader.Reader) (*Timeline, error) { return FromSamples(r, r.Samples()) }
-
-// FromSamples is FromTachyon with the file's samples passed through something
-// else, such as what shows progress.
-func FromSamples(r *reader.Reader, samples iter.Seq2[*reader.Sample, error]) (*Timeline, error) {
-	m, err := r.Metadata()
+// FromTachyon reads all samples of a file or another stream.
+func FromTachyon(s reader.Stream) (*Timeline, error) {
+	m, err := s.Metadata()
 	if err != nil {
 		return nil, err
 	}
-	h := r.Header()
+	h := s.Header()
 	b := &builder{
 		Timeline: &Timeline{
 			Start:    time.UnixMicro(int64(min(h.Start, math.MaxInt64))),
-			Interval: micros(h.Interval),
-			Frames:   r.Frames(),
+			Interval: reader.Micros(h.Interval),
+			Frames:   s.Frames(),
 			Nodes:    make([]Node, 1),
 			Metadata: m,
 		},
 		children: map[uint64]uint32{},
-		tracks:   map[key]*track{},
 		start:    h.Start,
-		weights:  m.FirstWeights(),
 	}
 	if m.Session != nil && !m.Session.Start.IsZero() {
 		b.Start = m.Session.Start
 	}
-	for s, err := range samples {
+	for s, err := range reader.Weighted(s) {
 		if err != nil {
 			return nil, err
 		}
@@ -146,42 +129,31 @@ func FromSamples(r *reader.Reader, samples iter.Seq2[*reader.Sample, error]) (*T
 	return b.Timeline, nil
 }
 
-// micros returns µs as a duration, at most the longest there is.
-func micros(us uint64) time.Duration {
-	return time.Duration(min(us, math.MaxInt64/1000)) * time.Microsecond
+// farthest bounds the time between the file's start and a goroutine's first run,
+// some 73 years, so that sums of such times fit a Duration.
+const farthest = math.MaxInt64 / 4
+
+// since returns the time from a to b, both µs, at most farthest in either direction.
+func since(a, b uint64) time.Duration {
+	if int64(b-a) < 0 {
+		return -min(reader.Micros(a-b), farthest)
+	}
+	return min(reader.Micros(b-a), farthest)
 }
 
-func (b *builder) add(s *tachyon.Sample) error {
-	k := key{s.Thread, s.Interpreter}
-	t := b.tracks[k]
-	weight := b.Interval
-	if t == nil {
-		if w, ok := b.weights[s.Thread]; ok {
-			// What came before the file's start is not on its time line.
-			weight = micros(min(w, uint64(max(0, int64(s.Time-b.start)))))
-			delete(b.weights, s.Thread)
-		}
-		t = &track{goroutine: len(b.Goroutines), first: s.Time, weight: weight}
-		b.tracks[k] = t
+func (b *builder) add(s *reader.WeightedSample) error {
+	weight, cpu := s.Wall(), s.CPU()
+	if s.First {
+		b.tracks = append(b.tracks, track{begin: since(b.start, s.Time) - min(weight, farthest)})
 		b.Goroutines = append(b.Goroutines, Goroutine{ID: s.Thread, Interpreter: s.Interpreter})
-	} else {
-		// Times wrap modulo 2^64; what went more than half of that forward went
-		// back, and a clock that goes back gives no weight.
-		weight = micros(uint64(max(0, int64(s.Time-t.last))))
 	}
-	t.last = s.Time
+	t, g := &b.tracks[s.Index], &b.Goroutines[s.Index]
 	b.Samples++
 	if b.Wall > math.MaxInt64-weight {
 		return fmt.Errorf("the times of the samples add up to more than %v", time.Duration(math.MaxInt64))
 	}
 	b.Wall += weight
-	var cpu time.Duration
-	if s.Status&tachyon.OnCPU != 0 {
-		cpu = weight
-		b.CPU += cpu
-	}
-
-	g := &b.Goroutines[t.goroutine]
+	b.CPU += cpu
 	if n := len(g.Runs); n > 0 && slices.Equal(s.Stack, t.stack) && g.Runs[n-1].Samples < math.MaxUint32 {
 		run := &g.Runs[n-1]
 		run.Samples++
@@ -228,13 +200,17 @@ func (b *builder) enter(t *track, stack []uint32) (uint32, error) {
 	return node, nil
 }
 
-// finish puts the goroutines in order.
+// finish puts the goroutines in order. The time line begins with the first run of
+// all, if that is before the start of the file.
 func (b *builder) finish() {
-	for _, t := range b.tracks {
-		g := &b.Goroutines[t.goroutine]
-		if t.first > b.start {
-			g.Start = max(0, micros(t.first-b.start)-t.weight) // where the first sample's weight begins
-		}
+	early := time.Duration(0)
+	for i := range b.tracks {
+		early = min(early, b.tracks[i].begin)
+	}
+	b.Start = b.Start.Add(early)
+	for i := range b.Goroutines {
+		g := &b.Goroutines[i]
+		g.Start = b.tracks[i].begin - early
 		g.Runs = slices.Clip(g.Runs)
 	}
 	slices.SortStableFunc(b.Goroutines, func(x, y Goroutine) int {

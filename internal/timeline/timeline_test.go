@@ -88,9 +88,9 @@ func TestRunsAndWeights(t *testing.T) {
 		start  time.Duration
 		runs   []run
 	}{
-		{1, 0, 0, []run{{"main [select]", 2, 9 * ms, 8 * ms}}},
 		{1, 1, 0, []run{{"", 1, ms, ms}}},
-		{7, 0, ms, []run{
+		{1, 0, ms / 2, []run{{"main [select]", 2, 9 * ms, 8 * ms}}},
+		{7, 0, ms + ms/2, []run{
 			{"main work", 2, 2 * ms, ms},
 			{"main work spin", 1, 2500 * time.Microsecond, 2500 * time.Microsecond},
 			{"main", 1, 0, 0},
@@ -116,7 +116,7 @@ func TestRunsAndWeights(t *testing.T) {
 	if tl.Samples != 8 || tl.Wall != 15500*time.Microsecond || tl.CPU != 13500*time.Microsecond {
 		t.Errorf("%d samples, %v, of it on CPU %v", tl.Samples, tl.Wall, tl.CPU)
 	}
-	if tl.Interval != ms || !tl.Start.Equal(time.UnixMicro(start)) {
+	if tl.Interval != ms || !tl.Start.Equal(time.UnixMicro(start-500)) { // the first weight begins there
 		t.Errorf("interval %v, start %v", tl.Interval, tl.Start)
 	}
 	if len(tl.Nodes) != 1+4 {
@@ -146,6 +146,10 @@ func TestNothingIsLost(t *testing.T) {
 		type step struct {
 			stack     string
 			wall, cpu time.Duration
+		}
+		type key struct {
+			thread      uint64
+			interpreter uint32
 		}
 		want := map[key][]step{}
 		last := map[key]uint64{}

@@ -5,11 +5,11 @@ import (
 	"debug/gosym"
 	"errors"
 	"fmt"
-	"iter"
 	"maps"
 	"math"
 	"slices"
 
+	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -18,8 +18,8 @@ import (
 // belongs to the innermost frame's line. What waiting goroutines wait in is the
 // frame below "[reason]". The executable must still be there and be the one that
 // was profiled. Samples for which there is no address are left out and counted
-// in lost. A goroutine's first sample stands for interval µs.
-func LeafPCs(s *tachyon.Session, interval uint64, frames []tachyon.Frame, samples iter.Seq2[*tachyon.Sample, error]) (pcs *tachyon.LeafPCs, lost int64, err error) {
+// in lost.
+func LeafPCs(s *tachyon.Session, samples reader.Stream) (pcs *tachyon.LeafPCs, lost int64, err error) {
 	if s == nil {
 		return nil, 0, errors.New("DCPI counts instruction addresses and the profile has none: it was not recorded by gotach")
 	}
@@ -36,40 +36,11 @@ func LeafPCs(s *tachyon.Session, interval uint64, frames []tachyon.Frame, sample
 	if m.table == nil {
 		return nil, 0, fmt.Errorf("the profile has no addresses of instructions, and %s is no Go program that could tell them", m.Path)
 	}
-	counts := map[uint32]*count{}
-	type goroutine struct {
-		id          uint64
-		interpreter uint32
+	counts, lost, err := frameCounts(samples)
+	if err != nil {
+		return nil, 0, err
 	}
-	last := map[goroutine]uint64{}
-	for s, err := range samples {
-		if err != nil {
-			return nil, 0, err
-		}
-		g := goroutine{s.Thread, s.Interpreter}
-		time := interval
-		if before, ok := last[g]; ok {
-			time = uint64(max(0, int64(s.Time-before))) // a clock may go back
-		}
-		last[g] = s.Time
-		stack := s.Stack
-		if len(stack) > 1 && frames[stack[0]].File == "" {
-			stack = stack[1:]
-		}
-		if len(stack) == 0 {
-			lost++
-			continue
-		}
-		c := counts[stack[0]]
-		if c == nil {
-			c = new(count)
-			counts[stack[0]] = c
-		}
-		c.add(count{wall: 1, wallTime: time})
-		if s.Status&tachyon.OnCPU != 0 {
-			c.add(count{cpu: 1, cpuTime: time})
-		}
-	}
+	frames := samples.Frames()
 	l := newLineFinder(m.table)
 	sums := map[uint64]*count{}
 	for _, id := range slices.Sorted(maps.Keys(counts)) {
@@ -95,6 +66,36 @@ func LeafPCs(s *tachyon.Session, interval uint64, frames []tachyon.Frame, sample
 	}
 	slices.SortFunc(pcs.PCs, func(a, b tachyon.LeafPC) int { return cmp.Compare(a.Addr, b.Addr) })
 	return pcs, lost, nil
+}
+
+// frameCounts adds samples up by the innermost frame that is in the source. Those
+// without a stack are lost.
+func frameCounts(samples reader.Stream) (counts map[uint32]*count, lost int64, err error) {
+	counts = map[uint32]*count{}
+	frames := samples.Frames()
+	for s, err := range reader.Weighted(samples) {
+		if err != nil {
+			return nil, 0, err
+		}
+		stack := s.Stack
+		if len(stack) > 1 && frames[stack[0]].File == "" {
+			stack = stack[1:]
+		}
+		if len(stack) == 0 {
+			lost++
+			continue
+		}
+		c := counts[stack[0]]
+		if c == nil {
+			c = new(count)
+			counts[stack[0]] = c
+		}
+		c.add(count{wall: 1, wallTime: s.Weight})
+		if s.Status&tachyon.OnCPU != 0 {
+			c.add(count{cpu: 1, cpuTime: s.Weight})
+		}
+	}
+	return counts, lost, nil
 }
 
 // count is samples and, in µs, what they stand for.

@@ -1,0 +1,184 @@
+package formats
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/timeline"
+	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/tachyon"
+	"github.com/gotach/profiler/writer"
+)
+
+// threadID is what has weights of its own.
+type threadID struct {
+	id          uint64
+	interpreter uint32
+}
+
+// weights sums up what reader.Weighted says.
+func weights(t *testing.T, s reader.Stream) (sum uint64, threads map[threadID]uint64) {
+	t.Helper()
+	threads = map[threadID]uint64{}
+	for s, err := range reader.Weighted(s) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += s.Weight
+		threads[threadID{s.Thread, s.Interpreter}] += s.Weight
+	}
+	return sum, threads
+}
+
+// sameSums fails unless all views of a stream have the sums that reader.Weighted has.
+func sameSums(t *testing.T, s reader.Stream) {
+	t.Helper()
+	sum, threads := weights(t, s)
+	want := reader.Micros(sum)
+	p, err := profile.FromTachyon(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if wall, _ := p.Total(); wall != want {
+		t.Errorf("the profile has %v, the weights are %v", wall, want)
+	}
+	tl, err := timeline.FromTachyon(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tl.Wall != want {
+		t.Errorf("the timeline has %v, the weights are %v", tl.Wall, want)
+	}
+	for _, g := range tl.Goroutines {
+		if want := reader.Micros(threads[threadID{g.ID, g.Interpreter}]); g.Wall() != want || g.Start < 0 {
+			t.Errorf("goroutine %d has %v from %v on, its weights are %v", g.ID, g.Wall(), g.Start, want)
+		}
+	}
+	samples, _, interval, err := even(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := map[threadID]uint64{}
+	for s, err := range samples {
+		if err != nil {
+			t.Fatal(err)
+		}
+		count[threadID{s.Thread, s.Interpreter}]++
+	}
+	for id, weight := range threads {
+		if n := count[id] * interval; n+interval < weight || n > weight+interval {
+			t.Errorf("thread %v has %d even samples of %d µs, its weights are %d µs", id, count[id], interval, weight)
+		}
+	}
+}
+
+func TestSumsOfGoldens(t *testing.T) {
+	files, err := filepath.Glob("../../testdata/tachyon/*/*.bin")
+	if err != nil || len(files) < 10 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	for _, name := range files {
+		if filepath.Base(filepath.Dir(name)) == "bad" {
+			continue
+		}
+		t.Run(filepath.Base(filepath.Dir(name))+"/"+filepath.Base(name), func(t *testing.T) {
+			r, err := reader.Open(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			sameSums(t, r)
+		})
+	}
+}
+
+// A session whose goroutines wait and are seen rarely, in files of 100 ms, the last
+// one of which was not finished.
+func TestSumsOfSession(t *testing.T) {
+	const ms, parts = 1000, 4
+	dir := t.TempDir()
+	var paths []string
+	last := map[uint64]uint64{}
+	for part := range uint64(parts) {
+		start := joinStart + part*100*ms
+		var samples []tachyon.Sample
+		first := map[uint64]uint64{}
+		for tick := range uint64(100) {
+			at := start + tick*ms + tick%7
+			for id := range uint64(10) {
+				if id > 5 && tick%(id*id) != part { // one that waits
+					continue
+				}
+				if _, seen := first[id]; !seen {
+					first[id] = ms
+					if before, ok := last[id]; ok {
+						first[id] = at - before
+					}
+				}
+				last[id] = at
+				samples = append(samples, tachyon.Sample{Thread: id, Time: at, Status: tachyon.Status(id % 4)})
+			}
+		}
+		path := filepath.Join(dir, fmt.Sprint(part, ".tach"))
+		paths = append(paths, path)
+		session := tachyon.Session{PID: 1, SessionStart: time.UnixMicro(joinStart), Part: int(part) + 1}
+		if part == parts-1 {
+			killedFile(t, path, start, ms, samples)
+			continue
+		}
+		var goroutines []tachyon.Goroutine
+		for id, weight := range first {
+			goroutines = append(goroutines, tachyon.Goroutine{ID: id, FirstWeight: weight})
+		}
+		partFile(t, path, session, start, ms, samples, goroutines...)
+	}
+	for _, path := range paths {
+		r, err := reader.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		sameSums(t, r)
+	}
+	in, err := OpenAll(paths[:parts-1], Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	s, err := in.Series()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameSums(t, s)
+	var separate uint64
+	for _, path := range paths[:parts-1] {
+		r, err := reader.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		sum, _ := weights(t, r)
+		separate += sum
+	}
+	if joined, _ := weights(t, s); joined != separate {
+		t.Errorf("joined, the files have %d µs, one by one %d", joined, separate)
+	}
+}
+
+// killedFile writes a file whose program did not get to finish it.
+func killedFile(t *testing.T, path string, start, interval uint64, samples []tachyon.Sample) {
+	t.Helper()
+	w, err := writer.Create(path, writer.Options{Start: start, Interval: interval})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range samples {
+		if err := w.WriteFrames(&s, []tachyon.Frame{{File: "a.go", Func: "f"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() { w.Close() })
+}
