@@ -78,18 +78,19 @@ func (t *tee) Intern(f writer.Frame) uint32 {
 	return id
 }
 
-func (t *tee) Write(s *writer.Sample) error {
-	n := t.d.word(begun)
-	e := t.d.sample(n)
-	e.set(0, s.Thread)
-	e.set(1, uint64(s.Interpreter))
-	e.set(2, hashSample(s, func(id uint32) uint64 { return t.frames[id] }))
-	t.d.set(begun, n+1)
-	err := t.sink.Write(s)
-	if err == nil {
-		t.d.set(done, n+1)
+func (t *tee) WriteBatch(list []writer.Sample) (int, error) {
+	before := t.d.word(begun)
+	for i := range list {
+		s := &list[i]
+		e := t.d.sample(before + uint64(i))
+		e.set(0, s.Thread)
+		e.set(1, uint64(s.Interpreter))
+		e.set(2, hashSample(s, func(id uint32) uint64 { return t.frames[id] }))
 	}
-	return err
+	t.d.set(begun, before+uint64(len(list)))
+	n, err := t.sink.WriteBatch(list)
+	t.d.set(done, before+uint64(n))
+	return n, err
 }
 
 func hashFrame(f *writer.Frame) uint64 {

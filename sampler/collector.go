@@ -25,13 +25,17 @@ const (
 	maxLeaving    = 100_000 // goroutines that have ended and may have a sample to come
 )
 
+// maxBatch is how many samples the sink is given at once.
+const maxBatch = 128
+
 // collector turns what a source sees into samples for the sink, and keeps
 // what is known of each goroutine. The source calls it from one goroutine at a
 // time; the atomics are what Stats reads meanwhile.
 type collector struct {
 	sink     Sink
-	base     uint64 // µs, the wall clock at time 0
-	interval uint64 // µs, what a goroutine's first sample stands for
+	batch    []tachyon.Sample // for the sink
+	base     uint64           // µs, the wall clock at time 0
+	interval uint64           // µs, what a goroutine's first sample stands for
 	known    map[uint64]*goroutine
 	latest   *goroutine // whose sample came last, or nil
 	pcs      map[uint64]*tachyon.LeafPC
@@ -41,12 +45,6 @@ type collector struct {
 	now     time.Duration // of the latest sample
 	grace   time.Duration // how long after its end a goroutine is forgotten
 	leaving []uint64      // goroutines that have ended and are not forgotten, in order
-
-	// Of the last Sample call.
-	sample  tachyon.Sample
-	whose   *goroutine // nil: of one that is not known
-	skipped bool       // it was left out
-	weight  uint64     // µs, what it stands for
 
 	part  time.Duration // when the part of the session began that is collected
 	stats func() Stats  // of the whole session
@@ -120,6 +118,7 @@ func (c *collector) drop(k *goroutine) {
 func newCollector(sink Sink, start time.Time, rate int) *collector {
 	return &collector{
 		sink:     sink,
+		batch:    make([]tachyon.Sample, 0, maxBatch),
 		base:     uint64(start.UnixMicro()),
 		interval: 1e6 / uint64(max(rate, 1)),
 		known:    make(map[uint64]*goroutine),
@@ -152,19 +151,29 @@ func (c *collector) err() error {
 
 func (c *collector) Frame(f tachyon.Frame) uint32 { return c.sink.Intern(f) }
 
-// Batch calls f, in which a source tells what one look has shown.
+// Batch calls f, in which a source hands over the samples of one pass. Afterwards all of
+// them are with the sink.
 func (c *collector) Batch(f func()) {
-	if p, ok := c.sink.(partSink); ok && c.err() == nil && p.Full() {
-		p.Next(c.seam(), c.cut)
+	if c.err() == nil && c.sink.Full() {
+		c.sink.Next(c.seam(), c.cut)
 	}
-	b, ok := c.sink.(interface{ Batch(func()) error })
-	if !ok {
-		f()
+	f()
+	c.flush()
+}
+
+// flush gives the sink the samples that wait for it.
+func (c *collector) flush() {
+	if len(c.batch) == 0 {
 		return
 	}
-	if err := b.Batch(f); err != nil {
-		c.Fail(err)
+	if c.err() == nil {
+		n, err := c.sink.WriteBatch(c.batch)
+		c.samples.Add(int64(n))
+		if err != nil {
+			c.Fail(err)
+		}
 	}
+	c.batch = c.batch[:0]
 }
 
 func (c *collector) Goroutine(g source.Goroutine) {
@@ -255,15 +264,13 @@ func once(createdBy string) bool {
 	return createdBy != "" && !strings.HasPrefix(createdBy, "runtime.")
 }
 
-// forget lets a sink with a method Forget drop what it keeps of a goroutine.
+// forget lets the sink drop what it keeps of a goroutine.
 func (c *collector) forget(k *goroutine) {
-	f, ok := c.sink.(interface {
-		Forget(id uint64, interpreter uint32) error
-	})
-	if !ok || c.err() != nil {
+	c.flush() // the samples that it has not got yet come first
+	if c.err() != nil {
 		return
 	}
-	if err := f.Forget(k.ID, k.interpreter); err != nil {
+	if err := c.sink.Forget(k.ID, k.interpreter); err != nil {
 		c.Fail(err)
 	}
 }
@@ -296,22 +303,27 @@ func (c *collector) Labels(id uint64, t time.Duration, labels map[string]string)
 
 func (c *collector) Sample(s *source.Sample) {
 	k := c.find(s.Goroutine)
-	c.whose = k
-	c.skipped = k != nil && (k.own || k.forgotten)
 	c.now = max(c.now, s.Time)
-	if c.skipped || c.err() != nil {
+	if k != nil && (k.own || k.forgotten) || c.err() != nil {
 		return
 	}
+	weight := c.weigh(k, s)
+	if s.Leaf != 0 {
+		c.count(k, s, weight)
+	}
+}
+
+// weigh records a sample and returns the time in µs that it stands for.
+func (c *collector) weigh(k *goroutine, s *source.Sample) (weight uint64) {
 	tick := time.Duration(c.interval) * time.Microsecond
 	from := max(s.Time-s.Gap, 0) + tick
 	if k == nil || k.seen || from > s.Time-tick/2 {
-		c.write(k, s)
-		return
+		return c.write(k, s)
 	}
 	// Whoever reads a file takes a goroutine's first sample for an interval. What it stands
 	// for is more, so there is one more, at the beginning of it; or where that is before
 	// the file, the metadata say how much.
-	weight := micros(s.Time) - micros(from) + c.interval
+	weight = micros(s.Time) - micros(from) + c.interval
 	if from < c.part {
 		c.write(k, s)
 		k.weight = weight
@@ -319,25 +331,24 @@ func (c *collector) Sample(s *source.Sample) {
 		first := *s
 		first.Time = from
 		c.write(k, &first)
-		if c.err() == nil {
-			c.write(k, s)
-		}
+		c.write(k, s)
 	}
-	c.weight = weight
+	return weight
 }
 
 // write gives the sink a sample of a goroutine, of which k is what is known, if anything is.
-func (c *collector) write(k *goroutine, s *source.Sample) {
-	c.weight = c.interval
+// It returns the time in µs since the goroutine's previous sample.
+func (c *collector) write(k *goroutine, s *source.Sample) (weight uint64) {
+	weight = c.interval
 	if k != nil {
 		if k.seen {
-			c.weight = micros(max(s.Time, k.last)) - micros(k.last)
+			weight = micros(max(s.Time, k.last)) - micros(k.last)
 		}
 		if !k.sampled {
 			k.sampled = true
 			k.first = s.Time
 			if k.seen {
-				k.weight = c.weight
+				k.weight = weight
 			}
 			k.seen = true
 		}
@@ -346,37 +357,35 @@ func (c *collector) write(k *goroutine, s *source.Sample) {
 		}
 		k.last = s.Time
 	}
-	c.sample = tachyon.Sample{
-		Thread: s.Goroutine,
-		Status: s.Status,
-		Time:   c.base + micros(s.Time),
-		Stack:  s.Stack,
-	}
+	interpreter := uint32(0)
 	if s.System {
-		c.sample.Interpreter = 1
+		interpreter = 1
 	}
 	if k != nil {
-		k.interpreter = c.sample.Interpreter
+		k.interpreter = interpreter
 	}
-	if err := c.sink.Write(&c.sample); err != nil {
-		c.Fail(err)
-		return
+	c.batch = append(c.batch, tachyon.Sample{
+		Thread:      s.Goroutine,
+		Interpreter: interpreter,
+		Status:      s.Status,
+		Time:        c.base + micros(s.Time),
+		Stack:       s.Stack,
+	})
+	if len(c.batch) == maxBatch {
+		c.flush()
 	}
-	c.samples.Add(1)
+	return weight
 }
 
-func (c *collector) LeafPC(addr uint64, onCPU bool) {
-	if c.skipped {
-		return
-	}
-	k := c.whose
+// count counts a sample's leaf address.
+func (c *collector) count(k *goroutine, s *source.Sample, weight uint64) {
 	var p *tachyon.LeafPC
-	if k != nil && k.leaf != nil && k.leaf.Addr == addr {
+	if k != nil && k.leaf != nil && k.leaf.Addr == s.Leaf {
 		p = k.leaf
 	} else {
-		if p = c.pcs[addr]; p == nil {
-			p = &tachyon.LeafPC{Addr: addr}
-			c.pcs[addr] = p
+		if p = c.pcs[s.Leaf]; p == nil {
+			p = &tachyon.LeafPC{Addr: s.Leaf}
+			c.pcs[s.Leaf] = p
 		}
 		if k != nil {
 			k.leaf = p
@@ -385,12 +394,12 @@ func (c *collector) LeafPC(addr uint64, onCPU bool) {
 	if p.Wall < math.MaxUint32 {
 		p.Wall++
 	}
-	p.WallTime += c.weight
-	if onCPU {
+	p.WallTime += weight
+	if s.Status&tachyon.OnCPU != 0 {
 		if p.CPU < math.MaxUint32 {
 			p.CPU++
 		}
-		p.CPUTime += c.weight
+		p.CPUTime += weight
 	}
 }
 

@@ -15,6 +15,12 @@ import (
 	"github.com/gotach/profiler/writer"
 )
 
+// oneFile is a sink that writes one file.
+type oneFile struct {
+	*writer.Writer
+	OnePart
+}
+
 // A service that starts goroutines without end stays as large as it was: what
 // collector and writer keep of those that ended is bounded. GOTACH_CROWD says
 // how many goroutines; ten million are a busy day.
@@ -32,7 +38,7 @@ func TestCrowd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := newCollector(w, start, 1000)
+	c := newCollector(oneFile{Writer: w}, start, 1000)
 	c.grace = 50 * time.Microsecond // all of this takes less than a second
 	var stack []uint32
 	for _, f := range []string{"serve", "handle", "read"} {
@@ -126,7 +132,7 @@ func TestLateSample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := newCollector(w, start, 1000)
+	c := newCollector(oneFile{Writer: w}, start, 1000)
 	stack := []uint32{c.Frame(tachyon.Frame{Func: "f"})}
 	sample := func(id uint64, at time.Duration) {
 		c.Goroutine(source.Goroutine{ID: id, CreatedBy: "main.main"})
@@ -170,14 +176,13 @@ func TestLeafPCsOfParts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	c := newCollector(w, time.UnixMicro(0), 1000)
+	c := newCollector(oneFile{Writer: w}, time.UnixMicro(0), 1000)
 	c.stats = func() Stats { return Stats{} }
 	stack := []uint32{c.Frame(tachyon.Frame{Func: "f"})}
 	c.Goroutine(source.Goroutine{ID: 7, CreatedBy: "main.main"})
 	for n := range uint32(3) {
 		for i := range n + 1 {
-			c.Sample(&source.Sample{Goroutine: 7, Time: time.Duration(10*n+i+1) * time.Millisecond, Stack: stack})
-			c.LeafPC(0x40, false)
+			c.Sample(&source.Sample{Goroutine: 7, Time: time.Duration(10*n+i+1) * time.Millisecond, Stack: stack, Leaf: 0x40})
 		}
 		if l := c.cut().PCs; l == nil || len(l.PCs) != 1 || l.PCs[0].Addr != 0x40 || l.PCs[0].Wall != n+1 {
 			t.Errorf("part %d has %+v, want %d samples at 0x40", n, l, n+1)

@@ -23,7 +23,10 @@ func ExampleStart() {
 		fmt.Println(err)
 		return
 	}
-	s, err := sampler.Start(sampler.Config{Start: start, Source: sampler.Portable}, w)
+	s, err := sampler.Start(sampler.Config{Start: start, Source: sampler.Portable}, struct {
+		*writer.Writer
+		sampler.OnePart
+	}{Writer: w})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -6,12 +6,6 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// A partSink is a [Sink] that ends parts of a session.
-type partSink interface {
-	Full() bool
-	Next(at time.Duration, cut func() Part)
-}
-
 // seam is when a part that ends now ends.
 func (c *collector) seam() time.Duration { return c.now.Truncate(time.Microsecond) }
 

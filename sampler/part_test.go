@@ -30,6 +30,12 @@ func (r rotating) Next(at time.Duration, cut func() sampler.Part) {
 	r.Settle() // or files would be as long as finishing one takes
 }
 
+// oneFile is a sink that does not.
+type oneFile struct {
+	*writer.Writer
+	sampler.OnePart
+}
+
 func addGoroutines(w *writer.Writer, p sampler.Part) error {
 	return w.AddMetadata(tachyon.KindGoroutines, map[string]any{"goroutines": p.Goroutines})
 }
@@ -86,7 +92,7 @@ func tell(ticks []tick) func(source.Out) {
 		}
 		seen := map[uint64]bool{}
 		for _, k := range ticks {
-			source.Batch(out, func() {
+			out.Batch(func() {
 				for _, s := range k.samples {
 					if seen[s.Goroutine] {
 						s.Gap = 0
@@ -112,7 +118,7 @@ func tell(ticks []tick) func(source.Out) {
 
 // sampleAll has a fake source tell all ticks to a sink.
 func sampleAll(t *rapid.T, sink sampler.Sink, ticks []tick) sampler.Part {
-	f := &fake{name: "native", tell: tell(ticks)}
+	f := &fake{name: "native", tell: tell(ticks), batches: true}
 	s, err := sampler.StartWith(sampler.Config{Start: sessionStart}, sink, native(f), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -192,7 +198,7 @@ func TestPartsAreTheWhole(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := addGoroutines(w, sampleAll(t, w, ticks)); err != nil {
+		if err := addGoroutines(w, sampleAll(t, oneFile{Writer: w}, ticks)); err != nil {
 			t.Fatal(err)
 		}
 		if err := w.Close(); err != nil {

@@ -65,26 +65,36 @@ type Config struct {
 	OnWarning func(error)
 }
 
-// Sink takes the samples. The sampler calls it from one goroutine at a time and
-// no more after Stop has returned. After Write's first error it is not called
-// again. A Sink must not call Stop.
-//
-// If it has a method Forget(id uint64, interpreter uint32) error, that is called
-// when a goroutine has ended whose id will not come again. If it has a method
-// Batch(func()) error, the calls for one tick come from a function that it is given;
-// its error is one of Write.
-//
-// If it has the methods Full() bool and Next(at time.Duration, cut func() Part),
-// Full is asked between two ticks if it is time to end a part of the session, such as
-// a file. If so Next is called with the time of the latest sample. It ends the part
-// by calling cut, which returns what is known of it, once, or leaves it.
+// Sink takes the samples. The sampler calls it from one goroutine at a time, and
+// not after Stop has returned. After the first error of WriteBatch or Forget it gets no
+// more samples. A Sink must not call Stop.
 type Sink interface {
 	// Intern returns the number by which samples name the frame.
 	Intern(tachyon.Frame) uint32
-	// Write takes a sample whose Stack holds numbers from Intern. The sample is
-	// the sampler's and valid during the call only.
-	Write(*tachyon.Sample) error
+	// WriteBatch takes samples whose Stack holds numbers from Intern, and returns how
+	// many of them it took before the error, if there is one. Samples and stacks
+	// belong to the sampler and are valid during the call only.
+	WriteBatch([]tachyon.Sample) (n int, err error)
+	// Forget says that a goroutine has ended and that its id will not come again.
+	Forget(id uint64, interpreter uint32) error
+
+	// Full is called between two ticks. It reports whether a part of the session,
+	// such as a file, should end.
+	Full() bool
+	// Next is called when Full has returned true. At is the time of the latest sample.
+	// Next ends the part by calling cut once, which returns what is known of the part. If it
+	// does not call cut the part goes on.
+	Next(at time.Duration, cut func() Part)
 }
+
+// OnePart is for a [Sink] to embed that takes the whole session as one part.
+type OnePart struct{}
+
+// Full returns false.
+func (OnePart) Full() bool { return false }
+
+// Next is never called.
+func (OnePart) Next(time.Duration, func() Part) {}
 
 // Stats says how sampling is going, or how it went.
 type Stats struct {

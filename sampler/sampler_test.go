@@ -19,6 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // memory is a sink that keeps all it is given.
 type memory struct {
+	sampler.OnePart
 	ids     map[tachyon.Frame]uint32
 	frames  []tachyon.Frame
 	samples []tachyon.Sample
@@ -38,17 +39,20 @@ func (m *memory) Intern(f tachyon.Frame) uint32 {
 	return id
 }
 
-func (m *memory) Write(s *tachyon.Sample) error {
-	if m.write != nil {
-		if err := m.write(len(m.samples)); err != nil {
-			return err
+func (m *memory) WriteBatch(list []tachyon.Sample) (int, error) {
+	for i, s := range list {
+		if m.write != nil {
+			if err := m.write(len(m.samples)); err != nil {
+				return i, err
+			}
 		}
+		s.Stack = slices.Clone(s.Stack)
+		m.samples = append(m.samples, s)
 	}
-	c := *s
-	c.Stack = slices.Clone(s.Stack)
-	m.samples = append(m.samples, c)
-	return nil
+	return len(list), nil
 }
+
+func (m *memory) Forget(uint64, uint32) error { return nil }
 
 // has says whether a function of that name ending is on the sample's stack.
 func (m *memory) has(s *tachyon.Sample, suffix string) bool {

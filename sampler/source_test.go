@@ -18,6 +18,7 @@ type fake struct {
 	name    string
 	refuse  error
 	tell    func(source.Out) // from a goroutine of its own, as sources do
+	batches bool             // tell calls Batch
 	cfg     source.Config
 	told    chan bool
 	starts  int
@@ -33,13 +34,17 @@ func (f *fake) Start(cfg source.Config, out source.Out) error {
 	f.told = make(chan bool)
 	if f.refuse != nil {
 		out.Goroutine(source.Goroutine{ID: 99})
-		out.Sample(&source.Sample{Goroutine: 99})
+		out.Batch(func() { out.Sample(&source.Sample{Goroutine: 99}) })
 		return f.refuse
 	}
 	go func() {
 		defer close(f.told)
-		if f.tell != nil {
+		switch {
+		case f.tell == nil:
+		case f.batches:
 			f.tell(out)
+		default:
+			out.Batch(func() { f.tell(out) })
 		}
 	}()
 	return nil
@@ -73,16 +78,12 @@ func TestSourcePlugsIn(t *testing.T) {
 			out.Goroutine(source.Goroutine{ID: id, CreatedBy: by, CreatedAt: "/x/y.go:7"})
 			out.Sample(&source.Sample{Goroutine: id})
 		}
-		out.Sample(&source.Sample{Goroutine: 1, Status: tachyon.OnCPU | tachyon.MainThread, Time: time.Millisecond, Stack: []uint32{leaf, root}})
-		out.LeafPC(0x40, true)
+		out.Sample(&source.Sample{Goroutine: 1, Status: tachyon.OnCPU | tachyon.MainThread, Time: time.Millisecond, Stack: []uint32{leaf, root}, Leaf: 0x40})
 		out.Labels(8, 2*time.Millisecond, map[string]string{"k": "v"})
 		out.Labels(8, 3*time.Millisecond, map[string]string{"k": "v"}) // nothing new
-		out.Sample(&source.Sample{Goroutine: 8, Time: 2 * time.Millisecond, Stack: []uint32{root}})
-		out.LeafPC(0x30, false)
-		out.Sample(&source.Sample{Goroutine: 9, Time: 2 * time.Millisecond, Stack: []uint32{root}})
-		out.LeafPC(0x50, true)
-		out.Sample(&source.Sample{Goroutine: 3, System: true, Time: 2500 * time.Microsecond, Stack: []uint32{leaf}})
-		out.LeafPC(0x40, false)
+		out.Sample(&source.Sample{Goroutine: 8, Time: 2 * time.Millisecond, Stack: []uint32{root}, Leaf: 0x30})
+		out.Sample(&source.Sample{Goroutine: 9, Time: 2 * time.Millisecond, Stack: []uint32{root}, Leaf: 0x50})
+		out.Sample(&source.Sample{Goroutine: 3, System: true, Time: 2500 * time.Microsecond, Stack: []uint32{leaf}, Leaf: 0x40})
 		for i, by := range []string{"github.com/gotach/profilers.f", "github.com/gotach/profiler/cmd/gotach.demo", "github.com/gotach/profiler.TestX"} {
 			id := uint64(30 + i)
 			out.Goroutine(source.Goroutine{ID: id, CreatedBy: by, CreatedAt: "/x/y_test.go:7"})
@@ -90,8 +91,7 @@ func TestSourcePlugsIn(t *testing.T) {
 			out.Gone(id)
 		}
 		out.Labels(8, 4*time.Millisecond, nil)
-		out.Sample(&source.Sample{Goroutine: 8, Time: 5 * time.Millisecond, Stack: nil})
-		out.LeafPC(0x20, false)
+		out.Sample(&source.Sample{Goroutine: 8, Time: 5 * time.Millisecond, Stack: nil, Leaf: 0x20})
 		out.Gone(8)
 		out.Gone(8)
 		out.Gone(77)
@@ -240,10 +240,8 @@ func TestFirstSample(t *testing.T) {
 	} {
 		f := &fake{name: "native", tell: func(out source.Out) {
 			out.Goroutine(source.Goroutine{ID: 5, CreatedBy: "main.main"})
-			out.Sample(&source.Sample{Goroutine: 5, Time: tt.at, Gap: tt.gap, Stack: []uint32{7}})
-			out.LeafPC(1, false)
-			out.Sample(&source.Sample{Goroutine: 5, Time: ms(50), Gap: ms(50), Stack: []uint32{8}})
-			out.LeafPC(2, false)
+			out.Sample(&source.Sample{Goroutine: 5, Time: tt.at, Gap: tt.gap, Stack: []uint32{7}, Leaf: 1})
+			out.Sample(&source.Sample{Goroutine: 5, Time: ms(50), Gap: ms(50), Stack: []uint32{8}, Leaf: 2})
 		}}
 		var m memory
 		s, err := sampler.StartWith(sampler.Config{Start: start}, &m, native(f), nil)
@@ -356,7 +354,15 @@ func TestBounds(t *testing.T) {
 }
 
 // count is a sink that keeps nothing.
-type count struct{ n int }
+type count struct {
+	sampler.OnePart
+	n int
+}
 
 func (c *count) Intern(tachyon.Frame) uint32 { return 0 }
-func (c *count) Write(*tachyon.Sample) error { c.n++; return nil }
+func (c *count) Forget(uint64, uint32) error { return nil }
+
+func (c *count) WriteBatch(list []tachyon.Sample) (int, error) {
+	c.n += len(list)
+	return len(list), nil
+}

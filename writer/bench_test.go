@@ -70,10 +70,6 @@ type player struct {
 	asFrames bool
 	took     time.Duration
 
-	batchOf    int // samples that writeBatch writes
-	writeBatch func()
-	err        error
-
 	batch  [64]Sample
 	ids    [64 * tachyon.MaxDepth]uint32
 	stacks [64 * tachyon.MaxDepth]Frame
@@ -97,7 +93,7 @@ func (p *player) play(source func(int) Sample, first, n int) error {
 			p.batch[i] = s
 		}
 		begin := time.Now()
-		if err := p.w.Batch(p.write(m)); err != nil {
+		if err := p.write(m); err != nil {
 			return err
 		}
 		p.took += time.Since(begin)
@@ -106,28 +102,21 @@ func (p *player) play(source func(int) Sample, first, n int) error {
 	return nil
 }
 
-// write returns a function that writes the first n samples of the batch.
-func (p *player) write(n int) func() {
-	if p.batchOf == n {
-		return p.writeBatch
+// write writes the first n samples of the batch.
+func (p *player) write(n int) error {
+	if !p.asFrames {
+		_, err := p.w.WriteBatch(p.batch[:n])
+		return err
 	}
-	p.batchOf = n
-	p.writeBatch = func() {
-		used := 0
-		for i := range p.batch[:n] {
-			s := &p.batch[i]
-			if p.asFrames {
-				p.err = p.w.WriteFrames(s, p.stacks[used:used+len(s.Stack)])
-				used += len(s.Stack)
-			} else {
-				p.err = p.w.Write(s)
-			}
-			if p.err != nil {
-				return
-			}
+	used := 0
+	for i := range p.batch[:n] {
+		s := &p.batch[i]
+		if err := p.w.WriteFrames(s, p.stacks[used:used+len(s.Stack)]); err != nil {
+			return err
 		}
+		used += len(s.Stack)
 	}
-	return p.writeBatch
+	return nil
 }
 
 // bench plays a source after so many samples that went before the clock starts,

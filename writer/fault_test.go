@@ -235,6 +235,31 @@ func TestFrameOutOfRange(t *testing.T) {
 	}
 }
 
+// Of a batch with such a sample what comes before it is written.
+func TestBatchWithFrameOutOfRange(t *testing.T) {
+	d := new(disk)
+	w, err := New(d, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := w.Intern(Frame{Func: "f"})
+	good, bad := Sample{Thread: 1, Stack: []uint32{id}}, Sample{Thread: 1, Stack: []uint32{id + 1}}
+	if n, err := w.WriteBatch([]Sample{good, good, bad, good}); n != 2 || err == nil {
+		t.Errorf("%d samples of a batch are taken, %v", n, err)
+	}
+	if n, err := w.WriteBatch([]Sample{good}); n != 1 || err != nil {
+		t.Errorf("%d samples, %v", n, err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := decode(t, d.b); got.header.Samples != 3 {
+		t.Errorf("%d samples", got.header.Samples)
+	}
+}
+
+func second(_ int, err error) error { return err }
+
 // The methods of a closed writer say so.
 func TestClosed(t *testing.T) {
 	w, err := New(new(disk), Options{})
@@ -246,6 +271,7 @@ func TestClosed(t *testing.T) {
 	}
 	for name, err := range map[string]error{
 		"Write":       w.Write(&Sample{}),
+		"WriteBatch":  second(w.WriteBatch([]Sample{{}})),
 		"WriteFrames": w.WriteFrames(&Sample{}, []Frame{{}}),
 		"AddMetadata": w.AddMetadata("x", 1),
 		"Forget":      w.Forget(1, 0),

@@ -132,21 +132,6 @@ func (t *table) logFrame(k *frameKey) error {
 	return t.j.Frame(t.entry)
 }
 
-// Batch calls f, which may call all methods but Close and Batch. What it saves
-// is some ten nanoseconds for each sample, a guard against a journal that is cut
-// off under our feet, which is then there once for all. Such a fault ends f.
-func (w *Writer) Batch(f func()) (err error) {
-	if w.j == nil {
-		f()
-		return w.err
-	}
-	defer w.fault(debug.SetPanicOnFault(true), &err)
-	w.guarded = true
-	f()
-	w.guarded = false
-	return w.err
-}
-
 // errTruncated says that the journal's memory has no file behind it any more.
 var errTruncated = errors.New("tachyon writer: the journal was truncated, or its disk failed")
 
@@ -166,7 +151,6 @@ func (w *Writer) fault(old bool, err *error) {
 	default:
 		panic(f)
 	}
-	w.guarded = false
 	if w.err == nil {
 		w.err = errTruncated
 	}

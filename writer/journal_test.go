@@ -596,3 +596,30 @@ func TestEveryInstant(t *testing.T) {
 		}
 	}
 }
+
+// A journal that is truncated while a batch is written is an error, not a fault
+// that ends the program.
+func TestTruncatedInBatch(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.tach")
+	w, err := Create(path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := w.Intern(Frame{Func: "f"})
+	batch := []Sample{{Thread: 1, Stack: []uint32{id}}, {Thread: 2, Stack: []uint32{id}}}
+	if n, err := w.WriteBatch(batch); n != 2 || err != nil {
+		t.Fatalf("%d samples, %v", n, err)
+	}
+	if err := os.Truncate(path+journal.Suffix, 0); err != nil {
+		t.Fatal(err)
+	}
+	batch[0].Thread = 3
+	for range 2 {
+		if n, err := w.WriteBatch(batch); n != 0 || !errors.Is(err, errTruncated) {
+			t.Errorf("%d samples, %v", n, err)
+		}
+	}
+	if err := w.Close(); !errors.Is(err, errTruncated) {
+		t.Errorf("Close: %v", err)
+	}
+}

@@ -108,7 +108,6 @@ type Writer struct {
 
 	j        *journal.Writer // may be nil
 	finished bool            // the file has its header
-	guarded  bool            // in Batch
 	sync     *syncer         // nil: none
 
 	samples uint64 // pending ones too
@@ -252,7 +251,7 @@ func (w *Writer) Write(s *Sample) error {
 	if w.err != nil {
 		return w.err
 	}
-	if w.j != nil && !w.guarded {
+	if w.j != nil {
 		return w.writeGuarded(s)
 	}
 	return w.write(s)
@@ -261,6 +260,27 @@ func (w *Writer) Write(s *Sample) error {
 func (w *Writer) writeGuarded(s *Sample) (err error) {
 	defer w.fault(debug.SetPanicOnFault(true), &err)
 	return w.write(s)
+}
+
+// WriteBatch adds samples as Write does and returns how many it added before the
+// error, if there is one. It takes some ten nanoseconds less for each: the guard
+// against a journal that is truncated meanwhile is installed once for all of them.
+func (w *Writer) WriteBatch(samples []Sample) (n int, err error) {
+	if w.err != nil {
+		return 0, w.err
+	}
+	if w.j != nil {
+		defer w.fault(debug.SetPanicOnFault(true), &err)
+	}
+	for n < len(samples) {
+		if err := w.write(&samples[n]); err != nil {
+			return n, err
+		}
+		if n++; w.err != nil {
+			return n, w.err // a sync's
+		}
+	}
+	return n, nil
 }
 
 func (w *Writer) write(s *Sample) error {
@@ -286,7 +306,7 @@ func (w *Writer) WriteFrames(s *Sample, stack []Frame) error {
 	if w.err != nil {
 		return w.err
 	}
-	if w.j != nil && !w.guarded {
+	if w.j != nil {
 		return w.writeFramesGuarded(s, stack)
 	}
 	return w.writeFrames(s, stack)

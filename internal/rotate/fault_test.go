@@ -152,7 +152,7 @@ func TestKilledBetweenFiles(t *testing.T) {
 	})
 	<-hold
 	for range 3 {
-		if err := w.Write(&tachyon.Sample{Thread: 1, Time: w.last + 100_000, Stack: []uint32{0}}); err != nil {
+		if _, err := w.WriteBatch([]tachyon.Sample{{Thread: 1, Time: w.last + 100_000, Stack: []uint32{0}}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -98,11 +98,11 @@ func TestFrames(t *testing.T) {
 				w.Next(w.last, func() func(*writer.Writer) error { return nothing })
 				w.Settle()
 			}
-			if err := w.Write(&tachyon.Sample{Thread: 1, Time: w.last + 1, Stack: stack}); err != nil {
+			if _, err := w.WriteBatch([]tachyon.Sample{{Thread: 1, Time: w.last + 1, Stack: stack}}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := w.Write(&tachyon.Sample{Thread: 1, Time: w.last + 1, Stack: []uint32{id + 1}}); err == nil {
+		if _, err := w.WriteBatch([]tachyon.Sample{{Thread: 1, Time: w.last + 1, Stack: []uint32{id + 1}}}); err == nil {
 			t.Errorf("frame %d of %d is taken", id+1, id+1)
 		}
 	}

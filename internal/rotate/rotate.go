@@ -10,6 +10,7 @@
 package rotate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -54,9 +55,11 @@ type Writer struct {
 	o   Options
 	out string // the path that the names are made of
 
-	table frames.Table // of the frames of all files
-	remap frames.Remap // from it to the file's
-	same  bool         // the file's ids are those of table
+	table frames.Table     // of the frames of all files
+	remap frames.Remap     // from it to the file's
+	same  bool             // the file's ids are those of table
+	batch []tachyon.Sample // with the file's ids
+	ids   []uint32         // in the stacks of batch
 
 	w       *writer.Writer
 	start   uint64 // µs, of the file
@@ -183,28 +186,40 @@ func (w *Writer) Intern(f tachyon.Frame) uint32 {
 	return id
 }
 
-// Write adds a sample to the file. Of a stack deeper than 256 the innermost 256
-// frames are kept.
-func (w *Writer) Write(s *tachyon.Sample) error {
-	w.last = max(w.last, s.Time)
-	w.samples++
-	if w.same {
-		return w.w.Write(s)
+// WriteBatch adds samples to the file and returns how many it added before the
+// error, if there is one. Of a stack deeper than 256 the innermost 256 frames are kept.
+func (w *Writer) WriteBatch(samples []tachyon.Sample) (n int, err error) {
+	var unknown error
+	if !w.same {
+		samples, unknown = w.translate(samples)
 	}
-	stack, err := w.remap.Stack(s.Stack[:min(len(s.Stack), tachyon.MaxDepth)])
-	if err != nil {
-		return fmt.Errorf("rotate: stack of thread %d: %w", s.Thread, err)
+	n, err = w.w.WriteBatch(samples)
+	for i := range samples[:n] {
+		w.last = max(w.last, samples[i].Time)
 	}
-	out := *s
-	out.Stack = stack
-	return w.w.Write(&out)
+	w.samples += uint64(n)
+	return n, cmp.Or(err, unknown)
+}
+
+// translate returns samples with the file's frame ids, up to the first one that
+// names an unknown frame. They are valid until the next call.
+func (w *Writer) translate(samples []tachyon.Sample) ([]tachyon.Sample, error) {
+	w.batch, w.ids = w.batch[:0], w.ids[:0]
+	for _, s := range samples {
+		stack, err := w.remap.Stack(s.Stack[:min(len(s.Stack), tachyon.MaxDepth)])
+		if err != nil {
+			return w.batch, fmt.Errorf("rotate: stack of thread %d: %w", s.Thread, err)
+		}
+		from := len(w.ids)
+		w.ids = append(w.ids, stack...)
+		s.Stack = w.ids[from:] // stays as it is when w.ids moves
+		w.batch = append(w.batch, s)
+	}
+	return w.batch, nil
 }
 
 // Forget drops what the file's writer keeps of a thread.
 func (w *Writer) Forget(id uint64, interpreter uint32) error { return w.w.Forget(id, interpreter) }
-
-// Batch is the file's; see [writer.Writer.Batch].
-func (w *Writer) Batch(f func()) error { return w.w.Batch(f) }
 
 // Full reports whether it is time for a new file. It never is while the file
 // before is still being finished: a slow disk makes files longer, not goroutines more.

@@ -41,7 +41,7 @@ func fill(t *testing.T, w *Writer, n int, finish func(*writer.Writer) error) {
 			w.Settle()
 		}
 		id := w.Intern(tachyon.Frame{Func: fmt.Sprint("f", w.last%7)})
-		if err := w.Write(&tachyon.Sample{Thread: 1, Time: w.last + 100_000, Stack: []uint32{id}}); err != nil {
+		if _, err := w.WriteBatch([]tachyon.Sample{{Thread: 1, Time: w.last + 100_000, Stack: []uint32{id}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -196,7 +196,7 @@ func TestBytes(t *testing.T) {
 		for k := range stack {
 			stack[k] = uint32((i*7 + k*13) % 1000)
 		}
-		if err := w.Write(&tachyon.Sample{Thread: 1, Time: w.last + 1000, Stack: stack}); err != nil {
+		if _, err := w.WriteBatch([]tachyon.Sample{{Thread: 1, Time: w.last + 1000, Stack: stack}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -42,7 +42,6 @@ func park(n int) (stop func()) {
 type discard struct{ *recorder }
 
 func (discard) Sample(*source.Sample) {}
-func (discard) LeafPC(uint64, bool)   {}
 
 // tickCosts measures whole ticks that visit every goroutine, on the tick's own
 // thread: first walks of all, then ticks that are spared those that have not run.

@@ -292,10 +292,10 @@ func (d *drain) emit(g *goroutine, s *stack, status tachyon.Status, t, gap time.
 		Gap:       gap,
 		Stack:     s.ids,
 	}
-	d.out.Sample(&d.sample)
 	if s.leaf != 0 {
-		d.out.LeafPC(s.leaf-d.bias, status&tachyon.OnCPU != 0)
+		d.sample.Leaf = s.leaf - d.bias
 	}
+	d.out.Sample(&d.sample)
 }
 
 func place(file string, line int) string { return file + ":" + strconv.Itoa(line) }

@@ -277,7 +277,7 @@ func (n *Source) caught() {
 
 // pass drains the ring once and sets what the next ticks may cost.
 func (n *Source) pass() {
-	spent := n.timed(func() { source.Batch(n.drain.out, n.drain.pass) })
+	spent := n.timed(func() { n.drain.out.Batch(n.drain.pass) })
 	s := n.s
 	n.budget.spend(time.Now(), s, n.drain, threadCPU(n.ticker.tid), spent)
 	allot(s, n.budget.quota)

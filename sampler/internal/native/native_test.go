@@ -68,13 +68,16 @@ func (r *recorder) Frame(f tachyon.Frame) uint32 {
 func (r *recorder) Goroutine(g source.Goroutine) { r.told[g.ID] = g }
 func (r *recorder) Gone(id uint64)               { r.gone[id] = true }
 func (r *recorder) Fail(err error)               { r.err = err }
-func (r *recorder) LeafPC(addr uint64, _ bool)   { r.leaves[addr]++ }
+func (r *recorder) Batch(f func())               { f() }
 
 func (r *recorder) Labels(id uint64, _ time.Duration, labels map[string]string) {
 	r.labels[id] = append(r.labels[id], maps.Clone(labels))
 }
 
 func (r *recorder) Sample(s *source.Sample) {
+	if s.Leaf != 0 {
+		r.leaves[s.Leaf]++
+	}
 	key := &s.Stack[0]
 	stack := r.stacks[key]
 	if stack == nil {

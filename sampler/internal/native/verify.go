@@ -314,6 +314,6 @@ func (c *checker) Sample(s *source.Sample) {
 	}
 }
 
-func (*checker) Gone(uint64)         {}
-func (*checker) LeafPC(uint64, bool) {}
-func (*checker) Fail(error)          {}
+func (*checker) Gone(uint64)    {}
+func (*checker) Batch(f func()) { f() }
+func (*checker) Fail(error)     {}

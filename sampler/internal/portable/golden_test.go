@@ -337,5 +337,5 @@ func (q *quiet) Goroutine(source.Goroutine)                      {}
 func (q *quiet) Labels(uint64, time.Duration, map[string]string) {}
 func (q *quiet) Gone(uint64)                                     {}
 func (q *quiet) Sample(*source.Sample)                           { q.samples++ }
-func (q *quiet) LeafPC(uint64, bool)                             {}
+func (q *quiet) Batch(f func())                                  { f() }
 func (q *quiet) Fail(error)                                      {}

@@ -59,6 +59,9 @@ func (r *recorder) Sample(s *source.Sample) {
 	if _, ok := r.goroutines[s.Goroutine]; !ok {
 		panic(fmt.Sprint("a sample before Goroutine of ", s.Goroutine))
 	}
+	if s.Leaf != 0 {
+		panic("the portable source knows no addresses")
+	}
 	if r.onSample != nil {
 		r.onSample()
 	}
@@ -69,7 +72,7 @@ func (r *recorder) Sample(s *source.Sample) {
 	r.mu.Unlock()
 }
 
-func (r *recorder) LeafPC(uint64, bool) { panic("the portable source knows no addresses") }
+func (r *recorder) Batch(f func()) { f() }
 
 func (r *recorder) Fail(err error) {
 	r.mu.Lock()

@@ -192,7 +192,7 @@ func (s *Source) tick(procs int) time.Duration {
 	}
 	s.dropped.Add(lost.dropped)
 	s.torn.Add(lost.torn)
-	source.Batch(s.out, func() { s.snapshot.emit(at, procs, rand.IntN) })
+	s.out.Batch(func() { s.snapshot.emit(at, procs, rand.IntN) })
 	s.resize(n)
 	s.ticks.Add(1)
 	return printed*time.Duration(procs) + watch.took() - printed + restart

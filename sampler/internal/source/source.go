@@ -35,7 +35,8 @@ type Sample struct {
 	Status    tachyon.Status
 	Time      time.Duration // since Config.Start, monotonic; rises per goroutine
 	Gap       time.Duration // what it stands for if it is the goroutine's first; 0: a tick
-	Stack     []uint32      // ids from Out.Frame, innermost first; the source's, valid during the call
+	Stack     []uint32      // ids from Out.Frame, innermost first; the source's, valid until Batch returns
+	Leaf      uint64        // link-time address of the innermost instruction; 0: the source does not know it
 }
 
 // Goroutine is what a source tells once of each goroutine, before its first sample.
@@ -60,24 +61,13 @@ type Out interface {
 	Labels(goroutine uint64, t time.Duration, labels map[string]string)
 	// Gone says that the goroutine has ended (or its id will not be seen again).
 	Gone(goroutine uint64)
+	// Batch calls f once, in which the source hands over the samples of one pass.
+	Batch(f func())
+	// Sample is called within Batch only. The sample is copied, its stack is not.
 	Sample(*Sample)
-	// LeafPC counts a sample's innermost link-time address, if the source knows
-	// it. It belongs to the last Sample call.
-	LeafPC(addr uint64, onCPU bool)
 	// Fail says that the source cannot go on, such as after a recovered panic.
 	// The sampler then calls Stop as ever. May be called from any goroutine.
 	Fail(error)
-}
-
-// Batch calls f, in which a source calls out for all that one look has shown.
-// If out has a method Batch it is that which calls f, and may end it by a panic
-// that it recovers itself; it then counts as failed.
-func Batch(out Out, f func()) {
-	if b, ok := out.(interface{ Batch(func()) }); ok {
-		b.Batch(f)
-		return
-	}
-	f()
 }
 
 // Stats says how a source is doing.

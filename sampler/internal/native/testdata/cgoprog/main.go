@@ -102,7 +102,7 @@ func (c *counter) Sample(s *source.Sample) {
 func (c *counter) Goroutine(source.Goroutine)                      {}
 func (c *counter) Labels(uint64, time.Duration, map[string]string) {}
 func (c *counter) Gone(uint64)                                     {}
-func (c *counter) LeafPC(uint64, bool)                             {}
+func (c *counter) Batch(f func())                                  { f() }
 func (c *counter) Fail(err error)                                  { fmt.Println("Fail:", err); os.Exit(1) }
 
 //go:noinline

@@ -69,7 +69,7 @@ func (c *counter) Sample(s *source.Sample) {
 func (c *counter) Goroutine(source.Goroutine)                      {}
 func (c *counter) Labels(uint64, time.Duration, map[string]string) {}
 func (c *counter) Gone(uint64)                                     {}
-func (c *counter) LeafPC(uint64, bool)                             {}
+func (c *counter) Batch(f func())                                  { f() }
 func (c *counter) Fail(err error)                                  { fail("Fail: %v", err) }
 
 func fail(format string, args ...any) {
@@ -380,10 +380,17 @@ var modes = map[string]func(){
 	},
 }
 
-type sink struct{ samples int }
+type sink struct {
+	sampler.OnePart
+	samples int
+}
 
-func (*sink) Intern(tachyon.Frame) uint32   { return 0 }
-func (s *sink) Write(*tachyon.Sample) error { s.samples++; return nil }
+func (*sink) Intern(tachyon.Frame) uint32 { return 0 }
+func (s *sink) WriteBatch(list []tachyon.Sample) (int, error) {
+	s.samples += len(list)
+	return len(list), nil
+}
+func (*sink) Forget(uint64, uint32) error { return nil }
 
 // fallsBack has the kernel refuse a system call and checks that the portable
 // source takes over, says why, and that nothing of the native one is left.
