@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	_ "github.com/gotach/profiler/export"
-	"github.com/gotach/profiler/internal/allocated"
 	"github.com/gotach/profiler/internal/hook"
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // env is an environment as newConfig reads it.
@@ -128,7 +128,7 @@ func FuzzEnvironment(f *testing.F) {
 		log := &logBuffer{}
 		var c config
 		var err error
-		n := allocated.By(func() {
+		n := testenv.Allocated(func() {
 			c, err = newConfig([]Option{Logger(log.logger())}, env("PROFILE_OUT="+out, "PROFILE_RATE="+rate, "PROFILE_BUDGET="+budget,
 				"PROFILE_SOURCE="+source, "PROFILE_COMPRESSION="+compression, "PROFILE_EXPORT="+exports, "PROFILE_ROTATE="+rotate, "PROFILE_KEEP="+keep))
 		})

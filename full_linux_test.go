@@ -7,13 +7,13 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/gotach/profiler/internal/peers"
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // On a full disk the program goes on, one warning says why the profile ends,
 // and Stop returns it.
 func TestFullDisk(t *testing.T) {
-	t.Run("tmpfs", func(t *testing.T) { testFull(t, filepath.Join(peers.Disk(t, "4k"), "x.tach")) })
+	t.Run("tmpfs", func(t *testing.T) { testFull(t, filepath.Join(testenv.Disk(t, "4k"), "x.tach")) })
 	t.Run("dev", func(t *testing.T) { testFull(t, "/dev/full") })
 }
 

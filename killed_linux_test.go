@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
-	"github.com/gotach/profiler/internal/kills"
 	"github.com/gotach/profiler/internal/recovery"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/sampler"
 	"github.com/gotach/profiler/tachyon"
@@ -48,7 +48,7 @@ const (
 	diarySize  = 16 << 20
 )
 
-func openDiary(path string) (diary, error) { return kills.Share(path, diarySize) }
+func openDiary(path string) (diary, error) { return testenv.Share(path, diarySize) }
 
 func (d diary) at(i int) uint64       { return binary.NativeEndian.Uint64(d[i:]) }
 func (d diary) put(i int, v uint64)   { binary.NativeEndian.PutUint64(d[i:], v) }
@@ -100,9 +100,9 @@ func hashFrame(f *writer.Frame) uint64 {
 }
 
 func hashSample(s *writer.Sample, frame func(uint32) uint64) uint64 {
-	h := kills.Mix(s.Time ^ uint64(s.Status)<<56)
+	h := testenv.Mix(s.Time ^ uint64(s.Status)<<56)
 	for _, id := range s.Stack {
-		h = kills.Mix(h ^ frame(id))
+		h = testenv.Mix(h ^ frame(id))
 	}
 	return h
 }
@@ -147,9 +147,9 @@ func lives() *rapid.Generator[*life] {
 		case untilNext:
 			l.goroutines, l.source, l.compression, l.rotate = 60, "auto", "none", "1MB"
 		case untilStop:
-			l.stopAfter = time.Millisecond + time.Duration(kills.Mix(rapid.Uint64().Draw(t, "stop after"))%uint64(200*time.Millisecond))
+			l.stopAfter = time.Millisecond + time.Duration(testenv.Mix(rapid.Uint64().Draw(t, "stop after"))%uint64(200*time.Millisecond))
 		}
-		l.delay = time.Duration(kills.Mix(rapid.Uint64().Draw(t, "delay")) % uint64(most))
+		l.delay = time.Duration(testenv.Mix(rapid.Uint64().Draw(t, "delay")) % uint64(most))
 		return l
 	})
 }
@@ -182,7 +182,7 @@ func runKilled() {
 	}()
 	for i := range goroutines {
 		go func() {
-			for h := kills.Mix(uint64(i)); ; h = kills.Mix(h) {
+			for h := testenv.Mix(uint64(i)); ; h = testenv.Mix(h) {
 				left(int(h%100), h)
 			}
 		}()
@@ -228,7 +228,7 @@ func right(n int, h uint64) {
 // sampler had handed over is in it, in its order, and nothing else; and the
 // latest of that is no older than 100 ms.
 //
-// Package kills says how one has more killed, and their files kept.
+// GOTACH_KILLS and GOTACH_KILLED_FILES, in package testenv, have more killed and keep their files.
 func TestKilled(t *testing.T) {
 	dir, memory := t.TempDir(), t.TempDir()
 	if m, err := os.MkdirTemp("/dev/shm", "gotach-"); err == nil {
@@ -238,7 +238,7 @@ func TestKilled(t *testing.T) {
 	seen := map[string]int{}
 	var ages []time.Duration
 	seed, gen := int(time.Now().UnixNano()>>10), lives()
-	count := kills.Count(t)
+	count := testenv.Kills(t)
 	for n := range count {
 		l := gen.Example(seed + n)
 		path := filepath.Join(dir, fmt.Sprintf("%d.tach", n))
@@ -253,7 +253,7 @@ func TestKilled(t *testing.T) {
 		if seen[state]++; age > 0 {
 			ages = append(ages, age)
 		}
-		kills.Keep(t, path)
+		testenv.KeepKilled(t, path)
 		list, _ := filepath.Glob(filepath.Join(filepath.Dir(path), fmt.Sprintf("%d.*", n)))
 		for _, f := range list {
 			os.Remove(f)

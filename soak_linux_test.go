@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gotach/profiler/internal/kills"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
 )
 
@@ -59,7 +59,7 @@ func runSoak() {
 				}
 				b := make([]byte, 4096)
 				garbage.Store(&b)
-				left(int(n%30), kills.Mix(n))
+				left(int(n%30), testenv.Mix(n))
 			}()
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gotach/profiler/internal/pauses"
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // Setting says what a process measures.
@@ -88,10 +88,10 @@ func (r *row) alone(kind profilerKind) error {
 	// gotach begins with few goroutines a tick and sees more at each.
 	watch(r.Settle + 40*time.Second/time.Duration(rate))
 	threads := timerThreads()
-	cpu, ticker, stops, from := processCPU(), sum(threads, threadCPU), float64(pauses.Count()), time.Now()
+	cpu, ticker, stops, from := processCPU(), sum(threads, threadCPU), float64(testenv.Pauses()), time.Now()
 	watch(window)
 	to := time.Now()
-	cpu, ticker, stops = processCPU()-cpu, sum(threads, threadCPU)-ticker, float64(pauses.Count())-stops
+	cpu, ticker, stops = processCPU()-cpu, sum(threads, threadCPU)-ticker, float64(testenv.Pauses())-stops
 	t, err := s.stop()
 	if err != nil {
 		return err
@@ -157,9 +157,9 @@ func (r *row) loaded(kind profilerKind, l *load) error {
 			return err
 		}
 		time.Sleep(r.Settle)
-		was := float64(pauses.Count())
+		was := float64(testenv.Pauses())
 		with, from, to := l.window(r.Window)
-		n := float64(pauses.Count()) - was
+		n := float64(testenv.Pauses()) - was
 		end := time.Now()
 		t, err := s.stop()
 		if err != nil {

@@ -5,8 +5,8 @@ import (
 	"os"
 	"testing"
 
-	"github.com/gotach/profiler/internal/allocated"
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // addGoldens seeds a fuzz target with the real files and hostile ones.
@@ -27,7 +27,7 @@ func FuzzReader(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var out []byte
 		inflated := 0
-		grown := allocated.By(func() {
+		grown := testenv.Allocated(func() {
 			for c, err := range NewReader(bytes.NewReader(b)).Chunks() {
 				if err == nil {
 					out = c.encode(out[:0])
@@ -60,12 +60,12 @@ func FuzzRead(f *testing.F) {
 			}
 		}
 		var d *Data
-		if grown := allocated.By(func() { d, _ = Load(bytes.NewReader(b)) }); grown > uint64(1<<20+200*size) {
+		if grown := testenv.Allocated(func() { d, _ = Load(bytes.NewReader(b)) }); grown > uint64(1<<20+200*size) {
 			t.Errorf("%d bytes allocated %d", size, grown)
 		}
 		var p *profile.Profile
 		var err error
-		if grown := allocated.By(func() { p, err = d.Profile() }); grown > uint64(4<<20+5000*size) {
+		if grown := testenv.Allocated(func() { p, err = d.Profile() }); grown > uint64(4<<20+5000*size) {
 			t.Errorf("the profile of %d bytes allocated %d", size, grown)
 		}
 		if err != nil {

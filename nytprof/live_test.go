@@ -12,8 +12,8 @@ import (
 
 	"github.com/gotach/profiler"
 	"github.com/gotach/profiler/internal/formats"
-	"github.com/gotach/profiler/internal/peers"
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/nytprof"
 )
 
@@ -46,7 +46,7 @@ func busy(d time.Duration) {
 // A profile of this test has the same times in Perl as in gotach's report, and
 // its tools show this file.
 func TestLiveProfileInPerl(t *testing.T) {
-	tools := peers.NYTProf(t)
+	tools := testenv.NYTProf(t)
 	dir := t.TempDir()
 	tach, out := filepath.Join(dir, "x.tach"), filepath.Join(dir, "nytprof.out")
 	s, err := profiler.Open(profiler.Output(tach))

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gotach/profiler/internal/peers"
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // PerlData is what testdata/load.pl prints; exported for tests outside of the package.
@@ -103,7 +103,7 @@ func writeProfile(t testing.TB, p *profile.Profile, o Options) string {
 }
 
 func TestPerlToolsOnGoProfile(t *testing.T) {
-	tools := peers.NYTProf(t)
+	tools := testenv.NYTProf(t)
 	p := workload(t)
 	for _, o := range []Options{{}, {Uncompressed: true}, {NoSource: true}} {
 		file := writeProfile(t, p, o)
@@ -139,7 +139,7 @@ func TestPerlToolsOnGoProfile(t *testing.T) {
 // Names and files of any kind, as in files that gotach did not write, do not make
 // Perl's tools fail or warn.
 func TestPerlToolsOnStrangeNames(t *testing.T) {
-	tools := peers.NYTProf(t)
+	tools := testenv.NYTProf(t)
 	m := newMaker()
 	for i, name := range []string{
 		"", "f", "<module>", "a::b", "std::vector<int>::push", "::", "x::", ".", "a.", ".b", "main.a\tb", "main.a\nb", "main.\"q\" 'q'",

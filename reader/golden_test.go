@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gotach/profiler/internal/peers"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
 )
 
@@ -308,7 +308,7 @@ for path in sys.argv[1:]:
 
 // TestCPython has CPython's reader read the same files, big included, today.
 func TestCPython(t *testing.T) {
-	python := peers.Python315(t)
+	python := testenv.Python315(t)
 	list := goldens(t, "cpython-3.15")
 	if testing.Short() {
 		list = list[1:] // big, of which CPython prints half a gigabyte

@@ -10,7 +10,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/gotach/profiler/internal/allocated"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -108,7 +108,7 @@ func TestHostile(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			data := c.file.bytes()
 			var err error
-			n := allocated.By(func() { _, err = readBytes(data) })
+			n := testenv.Allocated(func() { _, err = readBytes(data) })
 			check(t, err, "", c.want)
 			if bound := memoryBound(len(data)); n > bound {
 				t.Errorf("%d bytes allocated for a file of %d, want at most %d", n, len(data), bound)
@@ -214,7 +214,7 @@ func FuzzReader(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		n := allocated.By(func() { fuzzRead(t, b) })
+		n := testenv.Allocated(func() { fuzzRead(t, b) })
 		if bound := memoryBound(len(b)); n > bound {
 			t.Errorf("%d bytes allocated for a file of %d, want at most %d", n, len(b), bound)
 		}

@@ -7,9 +7,9 @@ import (
 	"io"
 	"testing"
 
-	"github.com/gotach/profiler/internal/allocated"
 	"github.com/gotach/profiler/internal/formats"
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -27,7 +27,7 @@ func FuzzMetadata(f *testing.F) {
 		b.record(1, 0, tachyon.Full, 1, 3, 1, 0)
 		b.record(1, 0, tachyon.Repeat, 1, 1000, 0)
 		data := b.bytes()
-		n := allocated.By(func() {
+		n := testenv.Allocated(func() {
 			fuzzMetadata(t, data)
 			in, err := formats.OpenReader(bytes.NewReader(data), "fuzz", formats.Options{})
 			if err != nil {

@@ -18,7 +18,7 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
-	"github.com/gotach/profiler/internal/memfile"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
@@ -50,7 +50,7 @@ func TestRoundTrip(t *testing.T) {
 			Start:        rapid.Uint64().Draw(t, "start"),
 			Interval:     rapid.Uint64().Draw(t, "interval"),
 		}
-		f := &memfile.File{}
+		f := &testenv.File{}
 		w, err := writer.New(f, o)
 		if err != nil {
 			t.Fatal(err)
@@ -97,7 +97,7 @@ func TestRoundTrip(t *testing.T) {
 		if err := w.AddMetadata(tachyon.KindSession, tachyon.Session{}); err != nil {
 			t.Fatal(err)
 		}
-		r := f.Finish(t, w)
+		r := testenv.Finish(t, f, w, reader.New)
 		defer r.Close()
 		got := map[key][]reader.Sample{}
 		for _, s := range collect(t, r) {
@@ -129,7 +129,7 @@ func TestConversion(t *testing.T) {
 		}
 		defer in.Close()
 		h := in.Header()
-		f := &memfile.File{}
+		f := &testenv.File{}
 		w, err := writer.New(f, writer.Options{Layout: h.Layout, Uncompressed: true, Start: h.Start, Interval: h.Interval,
 			CPython: &writer.CPythonInfo{Version: h.Python, Config: h.Config, Stats: (*writer.CPythonStats)(in.Statistics())}})
 		if err != nil {
@@ -146,7 +146,7 @@ func TestConversion(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		out := f.Finish(t, w)
+		out := testenv.Finish(t, f, w, reader.New)
 		ho := out.Header()
 		ho.StringOffset, ho.FrameOffset = h.StringOffset, h.FrameOffset
 		if d := cmp.Diff(h, ho); d != "" {
@@ -244,7 +244,7 @@ func TestLongRecords(t *testing.T) {
 
 // TestMetadata reads gotach's objects and nothing else from the spare strings.
 func TestMetadata(t *testing.T) {
-	f := &memfile.File{}
+	f := &testenv.File{}
 	w, err := writer.New(f, writer.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -266,7 +266,7 @@ func TestMetadata(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r := f.Finish(t, w)
+	r := testenv.Finish(t, f, w, reader.New)
 	got, err := r.Metadata()
 	if err != nil {
 		t.Fatal(err)

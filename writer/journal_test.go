@@ -14,8 +14,8 @@ import (
 	"testing"
 
 	"github.com/gotach/profiler/internal/journal"
-	"github.com/gotach/profiler/internal/peers"
 	"github.com/gotach/profiler/internal/recovery"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
 )
 
@@ -507,7 +507,7 @@ func TestLinks(t *testing.T) {
 				t.Errorf("%d samples, want %d", got, n)
 			}
 			if err := os.Lchown(link, 12345, -1); err != nil {
-				peers.Missing(t, "another's link", "only root may make one: "+err.Error())
+				testenv.Missing(t, "another's link", "only root may make one: "+err.Error())
 			}
 			if _, err := Create(link, Options{}); err == nil {
 				t.Error("another's link is followed")

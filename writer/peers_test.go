@@ -10,7 +10,7 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/gotach/profiler/internal/peers"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -33,7 +33,7 @@ r.close()
 // CPython itself reads a CPython315 file as it was written: compressed, of
 // several frames' worth of buffers, with metadata that it does not know.
 func TestCPythonReads(t *testing.T) {
-	python := peers.Python315(t)
+	python := testenv.Python315(t)
 	path := filepath.Join(t.TempDir(), "x.tach")
 	w, err := Create(path, Options{Layout: CPython315, Start: 5_000_000, Interval: 1000})
 	if err != nil {
@@ -106,7 +106,7 @@ func TestCPythonReads(t *testing.T) {
 
 // CPython finds the statistics that we write where it expects them.
 func TestCPythonStats(t *testing.T) {
-	python := peers.Python315(t)
+	python := testenv.Python315(t)
 	missed := 2.5
 	for _, s := range []*CPythonStats{{Duration: 1.5, Rate: 999, Missed: &missed}, {Duration: 1.5, Rate: 999, ErrorRate: &missed}} {
 		ours, theirs := filepath.Join(t.TempDir(), "ours"), filepath.Join(t.TempDir(), "theirs")

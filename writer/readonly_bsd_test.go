@@ -5,10 +5,10 @@ package writer
 import (
 	"testing"
 
-	"github.com/gotach/profiler/internal/peers"
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 func readOnly(t *testing.T, _ string) string {
-	peers.Missing(t, "read-only tmpfs", "it is tried on Linux")
+	testenv.Missing(t, "read-only tmpfs", "it is tried on Linux")
 	return ""
 }

@@ -5,14 +5,14 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/gotach/profiler/internal/peers"
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // readOnly is a file system that can be read only when the file is made.
 func readOnly(t *testing.T, path string) string {
 	dir := filepath.Dir(path)
 	if err := syscall.Mount("gotach-test", dir, "tmpfs", syscall.MS_RDONLY, "size=4k"); err != nil {
-		peers.Missing(t, "read-only tmpfs", "only root may mount one: "+err.Error())
+		testenv.Missing(t, "read-only tmpfs", "only root may mount one: "+err.Error())
 	}
 	defer syscall.Unmount(dir, 0)
 	w, err := Create(path, Options{})

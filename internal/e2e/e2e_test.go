@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gotach/profiler/internal/peers"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
 )
 
@@ -166,7 +166,7 @@ func unseen(t *testing.T, path string, stalls [][2]uint64, end uint64) (sum time
 // receive is reported so, by function and by goroutine, by gotach, by go tool
 // pprof and by CPython's profiler.
 func TestShares(t *testing.T) {
-	python := peers.Python315(t)
+	python := testenv.Python315(t)
 	for _, source := range []string{"portable", "auto"} {
 		t.Run(source, func(t *testing.T) { testShares(t, source, python) })
 	}

@@ -13,8 +13,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gotach/profiler/internal/allocated"
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // Names and extensions are one format's only, and there is a line on each.
@@ -254,7 +254,7 @@ func FuzzOpen(f *testing.F) {
 		f.Add(b, name)
 	}
 	f.Fuzz(func(t *testing.T, b []byte, from string) {
-		n := allocated.By(func() {
+		n := testenv.Allocated(func() {
 			in, err := OpenReader(bytes.NewReader(b), "fuzz", Options{From: from})
 			if err != nil {
 				return

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gotach/profiler/internal/peers"
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // The profiler starts in the tests as it does in any program that imports auto:
@@ -176,7 +176,7 @@ func gocmd(t *testing.T, goroot, dir string, args ...string) string {
 		said := stdout.String() + stderr.String()
 		for _, words := range offline {
 			if strings.Contains(said, words) {
-				peers.Missing(t, "module proxy", strings.TrimSpace(said))
+				testenv.Missing(t, "module proxy", strings.TrimSpace(said))
 			}
 		}
 		t.Fatalf("%s: %v\n%s", cmd, err, said)

@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/google/pprof/profile"
-	"github.com/gotach/profiler/internal/pauses"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 	"pgregory.net/rapid"
 )
@@ -280,12 +280,12 @@ func TestFromRuntimePProf(t *testing.T) {
 // fgprof's profile: wall time.
 func TestFromFgprof(t *testing.T) {
 	var b bytes.Buffer
-	before, begin := pauses.Count(), time.Now()
+	before, begin := testenv.Pauses(), time.Now()
 	stop := fgprof.Start(&b, fgprof.FormatPprof)
 	time.Sleep(200 * time.Millisecond)
 	// fgprof divides by its ticks a second, rounded: it panics where there were few, as after
 	// a stall. It stops the world twice a tick.
-	enough := func() bool { return float64(pauses.Count()-before)/2 >= 10+2*time.Since(begin).Seconds() }
+	enough := func() bool { return float64(testenv.Pauses()-before)/2 >= 10+2*time.Since(begin).Seconds() }
 	for !enough() && time.Since(begin) < time.Minute {
 		time.Sleep(10 * time.Millisecond)
 	}

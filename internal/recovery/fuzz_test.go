@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/gotach/profiler/internal/allocated"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/writer"
 )
@@ -88,7 +88,7 @@ func FuzzRecover(f *testing.F) {
 			}
 		}
 		size := len(file) + len(journal)
-		if n := allocated.By(func() { recoverAndRead(t, path) }); n > uint64(64<<20+50*size) {
+		if n := testenv.Allocated(func() { recoverAndRead(t, path) }); n > uint64(64<<20+50*size) {
 			t.Errorf("%d bytes allocated for a file and a journal of %d", n, size)
 		}
 	})

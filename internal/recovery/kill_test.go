@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
-	"github.com/gotach/profiler/internal/kills"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/writer"
 )
@@ -60,14 +60,14 @@ const start = 1_700_000_000_000_000
 // sample is the ith sample, with its stack as frames.
 func (l *load) sample(i uint64, stack []writer.Frame) (writer.Sample, []writer.Frame) {
 	tick, thread := i/l.Threads, i%l.Threads
-	h := kills.Mix(l.Seed ^ kills.Mix(thread)<<1 ^ kills.Mix(tick/max(1, l.Same)))
+	h := testenv.Mix(l.Seed ^ testenv.Mix(thread)<<1 ^ testenv.Mix(tick/max(1, l.Same)))
 	stack = stack[:0]
 	for d := range h % 60 {
-		stack = append(stack, frames[kills.Mix(h>>8^d*7919)%uint64(len(frames))])
+		stack = append(stack, frames[testenv.Mix(h>>8^d*7919)%uint64(len(frames))])
 	}
 	return writer.Sample{
-		Thread: thread + 1, Interpreter: uint32(thread & 1), Status: writer.Status(kills.Mix(i) & 63),
-		Time: start + tick*1000 + kills.Mix(i)%900,
+		Thread: thread + 1, Interpreter: uint32(thread & 1), Status: writer.Status(testenv.Mix(i) & 63),
+		Time: start + tick*1000 + testenv.Mix(i)%900,
 	}, stack
 }
 
@@ -80,7 +80,7 @@ func writeUntilKilled() {
 		}
 	}
 	l := parse(os.Getenv("GOTACH_TEST_WRITE"))
-	count, err := kills.Share(l.Count, countSize)
+	count, err := testenv.Share(l.Count, countSize)
 	fail(err)
 	w, err := writer.Create(l.Path, writer.Options{Layout: l.Layout, Uncompressed: l.Uncompressed, Start: start, Interval: 1000})
 	fail(err)
@@ -116,9 +116,9 @@ func parse(s string) *load {
 // flushes and while it finishes the file. Nothing that it had handed over is
 // missing, nothing is there twice, all is as it was.
 //
-// Package kills says how one has more killed, and their files kept.
+// GOTACH_KILLS and GOTACH_KILLED_FILES, in package testenv, have more killed and keep their files.
 func TestKilled(t *testing.T) {
-	count := kills.Count(t)
+	count := testenv.Kills(t)
 	seen := map[string]int{}
 	dir := t.TempDir()
 	n := 0
@@ -139,7 +139,7 @@ func TestKilled(t *testing.T) {
 		})
 		instant := rapid.Custom(func(t *rapid.T) int {
 			most := rapid.SampledFrom([]uint64{3000, 300_000}).Draw(t, "at most")
-			return int(kills.Mix(rapid.Uint64().Draw(t, "instant")) % most)
+			return int(testenv.Mix(rapid.Uint64().Draw(t, "instant")) % most)
 		})
 		l, µs := gen.Example(int(time.Now().UnixNano()>>10)), instant.Example(int(time.Now().UnixNano()>>9))
 		l.Path = filepath.Join(dir, fmt.Sprintf("%d.tach", n))
@@ -152,7 +152,7 @@ func TestKilled(t *testing.T) {
 		seen[state]++
 		n++
 		if l.Layout == writer.Document {
-			kills.Keep(t, l.Path)
+			testenv.KeepKilled(t, l.Path)
 		}
 		os.Remove(l.Path)
 		os.Remove(l.Count)
@@ -162,7 +162,7 @@ func TestKilled(t *testing.T) {
 
 // killOne runs a child, kills it after d and checks what is left.
 func killOne(t *testing.T, l *load, d time.Duration, afterReady bool) (state string, err error) {
-	count, err := kills.Share(l.Count, countSize)
+	count, err := testenv.Share(l.Count, countSize)
 	if err != nil {
 		return "", err
 	}

@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/gotach/profiler/internal/memfile"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
@@ -30,7 +30,7 @@ type in struct {
 }
 
 func file(t interface{ Fatal(...any) }, samples []in) *reader.Reader {
-	var f memfile.File
+	var f testenv.File
 	w, err := writer.New(&f, writer.Options{Start: start, Interval: interval, Uncompressed: true})
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +50,7 @@ func file(t interface{ Fatal(...any) }, samples []in) *reader.Reader {
 			t.Fatal(err)
 		}
 	}
-	return f.Finish(t, w)
+	return testenv.Finish(t, &f, w, reader.New)
 }
 
 // words returns the stack of a node as in.stack has it.
@@ -254,7 +254,7 @@ func BenchmarkFromTachyon(b *testing.B) {
 // The wall clock of a file is its header's or, better, its session's.
 func TestStart(t *testing.T) {
 	began := time.Date(2026, 11, 21, 4, 10, 24, 500, time.UTC)
-	var f memfile.File
+	var f testenv.File
 	w, err := writer.New(&f, writer.Options{Start: 5, Interval: interval})
 	if err != nil {
 		t.Fatal(err)
@@ -262,7 +262,7 @@ func TestStart(t *testing.T) {
 	if err := w.AddMetadata(tachyon.KindSession, tachyon.Session{Program: "app", Start: began}); err != nil {
 		t.Fatal(err)
 	}
-	r := f.Finish(t, w)
+	r := testenv.Finish(t, &f, w, reader.New)
 	tl, err := FromTachyon(r)
 	if err != nil {
 		t.Fatal(err)

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/gotach/profiler/internal/allocated"
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/testenv"
 	"pgregory.net/rapid"
 )
 
@@ -162,7 +162,7 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var p *profile.Profile
 		var err error
-		if grown := allocated.By(func() { p, err = Read(bytes.NewReader(b)) }); grown > uint64(1<<20+500*len(b)) {
+		if grown := testenv.Allocated(func() { p, err = Read(bytes.NewReader(b)) }); grown > uint64(1<<20+500*len(b)) {
 			t.Errorf("%d bytes allocated %d", len(b), grown)
 		}
 		if err != nil {

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/gotach/profiler/internal/allocated"
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 func FuzzRead(f *testing.F) {
@@ -20,7 +20,7 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte, lax bool) {
 		var p *Profile
 		var err error
-		if grown := allocated.By(func() { p, err = Read(bytes.NewReader(b), "fuzz", Options{Lax: lax}) }); grown > uint64(1<<20+64*len(b)) {
+		if grown := testenv.Allocated(func() { p, err = Read(bytes.NewReader(b), "fuzz", Options{Lax: lax}) }); grown > uint64(1<<20+64*len(b)) {
 			t.Errorf("%d bytes allocated %d", len(b), grown)
 		}
 		if err != nil {

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/gotach/profiler/internal/allocated"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/writer"
 	"pgregory.net/rapid"
@@ -178,7 +178,7 @@ func FuzzRead(f *testing.F) {
 		var r *reader.Reader
 		var err error
 		// The writer's buffers and its encoder take some MB whatever the input.
-		if grown := allocated.By(func() { r, err = read(dir, b) }); grown > uint64(32<<20+500*len(b)) {
+		if grown := testenv.Allocated(func() { r, err = read(dir, b) }); grown > uint64(32<<20+500*len(b)) {
 			t.Errorf("%d bytes allocated %d", len(b), grown)
 		}
 		if err != nil {

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gotach/profiler/internal/allocated"
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 func FuzzDecode(f *testing.F) {
@@ -16,7 +16,7 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var file *File
 		var err error
-		if grown := allocated.By(func() { file, err = Decode(bytes.NewReader(b)) }); grown > uint64(1<<20+100*len(b)) {
+		if grown := testenv.Allocated(func() { file, err = Decode(bytes.NewReader(b)) }); grown > uint64(1<<20+100*len(b)) {
 			t.Errorf("%d bytes allocated %d", len(b), grown)
 		}
 		if err != nil {
@@ -35,7 +35,7 @@ func FuzzDecode(f *testing.F) {
 			t.Errorf("reads differently: %q, then %q, %v", again.Bytes(), b3.Bytes(), err)
 		}
 		var p *profile.Profile
-		if grown := allocated.By(func() { p, err = file.Profile() }); grown > uint64(4<<20+5000*len(b)) {
+		if grown := testenv.Allocated(func() { p, err = file.Profile() }); grown > uint64(4<<20+5000*len(b)) {
 			t.Errorf("the profile of %d bytes allocated %d", len(b), grown)
 		}
 		if err != nil {

@@ -13,8 +13,8 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/gotach/profiler/internal/allocated"
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 func newReader(t testing.TB, events string, metrics ...string) (*Reader, error) {
@@ -254,7 +254,7 @@ func TestBombIsStreamed(t *testing.T) {
 		if err := z.Close(); err != nil {
 			t.Fatal(err)
 		}
-		return allocated.By(func() {
+		return testenv.Allocated(func() {
 			r, err := NewReader(&Metadata{EnabledMetrics: []string{"wt"}}, &file, "bomb")
 			if err != nil {
 				t.Fatal(err)
@@ -352,7 +352,7 @@ func FuzzRead(f *testing.F) {
 		var r *Reader
 		var flat []FunctionTotals
 		var err error
-		grown := allocated.By(func() {
+		grown := testenv.Allocated(func() {
 			if m, err = ReadMetadata(bytes.NewReader(meta), "fuzz.json"); err != nil {
 				return
 			}
@@ -384,7 +384,7 @@ func FuzzRead(f *testing.F) {
 		}
 		defer again.Close()
 		var p *profile.Profile
-		if grown := allocated.By(func() { p, _, err = again.Profile() }); grown > uint64(64<<20+5000*(len(meta)+len(events))) {
+		if grown := testenv.Allocated(func() { p, _, err = again.Profile() }); grown > uint64(64<<20+5000*(len(meta)+len(events))) {
 			t.Errorf("%d bytes allocated to add up inputs of %d and %d", grown, len(meta), len(events))
 		}
 		if err == nil && p.Samples != called {

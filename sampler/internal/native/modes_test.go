@@ -13,7 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/gotach/profiler/internal/pauses"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/sampler/internal/source"
 )
 
@@ -178,9 +178,9 @@ func TestPanicDownstream(t *testing.T) {
 func TestNoStopTheWorld(t *testing.T) {
 	defer park(1000)()
 	session(t, source.Config{Rate: 1000, Budget: 20, WaitFrames: true}, func() {
-		before := pauses.Count()
+		before := testenv.Pauses()
 		time.Sleep(time.Second)
-		if after := pauses.Count(); after != before {
+		if after := testenv.Pauses(); after != before {
 			t.Errorf("%d pauses in a second", after-before)
 		}
 	})

@@ -16,7 +16,7 @@ import (
 
 	"github.com/felixge/fgprof"
 
-	"github.com/gotach/profiler/internal/pauses"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/sampler/internal/source"
 )
 
@@ -101,10 +101,10 @@ func agreesWithFgprof(t *testing.T, waiters int, most time.Duration) {
 		}
 		// In 10 s fgprof would tick 990 times, but on a busy machine it is held up by all that
 		// it stops the world for: twice a tick, and nothing else here does.
-		enough := pauses.Count() + 2*250
+		enough := testenv.Pauses() + 2*250
 		begin := time.Now()
 		time.Sleep(10 * time.Second)
-		for pauses.Count() < enough && time.Since(begin) < 5*time.Minute {
+		for testenv.Pauses() < enough && time.Since(begin) < 5*time.Minute {
 			time.Sleep(100 * time.Millisecond)
 		}
 		stop.Store(true)

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gotach/profiler/internal/allocated"
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // FuzzParse reads any text at all, twice, as a source would that runs on a Go
@@ -27,7 +27,7 @@ func FuzzParse(f *testing.F) {
 		var s snapshot
 		s.init(r, true)
 		var l lost
-		if n := allocated.By(func() {
+		if n := testenv.Allocated(func() {
 			l = s.read(text, all)
 			s.emit(1, 2, func(k int) int { return k - 1 })
 		}); n > uint64(4<<20+1000*len(text)) {

@@ -1,14 +1,11 @@
-// Package memfile is files in memory, for tests that write a profile and read it.
-package memfile
+package testenv
 
 import (
 	"bytes"
 	"io"
-
-	"github.com/gotach/profiler/reader"
 )
 
-// A File is what a writer writes to. Its zero value is empty.
+// A File is a file in memory, for a writer to write to. Its zero value is empty.
 type File struct {
 	Bytes []byte
 	at    int
@@ -34,12 +31,13 @@ func (f *File) Seek(offset int64, whence int) (int64, error) {
 	return offset, nil
 }
 
-// Finish closes the file's writer and returns a reader of what it wrote.
-func (f *File) Finish(t interface{ Fatal(...any) }, w io.Closer) *reader.Reader {
+// Finish closes the file's writer and opens what it wrote, usually with reader.New.
+// This package does not import reader, whose own tests use it.
+func Finish[R any](t interface{ Fatal(...any) }, f *File, w io.Closer, open func(io.Reader) (R, error)) R {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	r, err := reader.New(bytes.NewReader(f.Bytes))
+	r, err := open(bytes.NewReader(f.Bytes))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,7 @@
 #
 # CPython 3.15 is the reference reader and writer of Tachyon files. No Debian release has it yet, so it comes from
 # unstable, with the libraries it was built against, and is unpacked beside the system rather than installed: nothing
-# outside DIR changes. DIR is where package peers looks by default. Needs apt-get and dpkg, takes some seconds.
+# outside DIR changes. DIR is where package testenv looks by default. Needs apt-get and dpkg, takes some seconds.
 set -eu
 
 dir=${1:-${XDG_CACHE_HOME:-$HOME/.cache}/gotach-peers/python3.15}

@@ -1,4 +1,4 @@
-package peers
+package testenv
 
 import (
 	"os/exec"

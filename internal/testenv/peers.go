@@ -1,8 +1,9 @@
-// Package peers finds what tests need and not every machine has: the programs of
-// other projects that gotach is compared with, and the right to mount a disk that
-// is soon full. A test that needs one asks here: where it is missing the test is
-// skipped, and fails if GOTACH_REQUIRE_PEERS=1, as in CI.
-package peers
+package testenv
+
+// Tests need what not every machine has: the programs of other projects that gotach
+// is compared with, and the right to mount a disk that is soon full. A test that
+// needs one asks here. Where it is missing the test is skipped; with
+// GOTACH_REQUIRE_PEERS=1, as in CI, it fails.
 
 import (
 	"os"
@@ -30,7 +31,7 @@ func Python315(t testing.TB) string {
 			return path
 		}
 	}
-	Missing(t, "CPython 3.15", "get it with internal/peers/python315.sh")
+	Missing(t, "CPython 3.15", "get it with internal/testenv/python315.sh")
 	return ""
 }
 

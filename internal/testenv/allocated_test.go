@@ -1,0 +1,11 @@
+package testenv
+
+import "testing"
+
+var garbage []byte
+
+func TestAllocated(t *testing.T) {
+	if n := Allocated(func() { garbage = make([]byte, 1<<20); garbage = nil }); n < 1<<20 || n > 2<<20 {
+		t.Errorf("1 MB is %d bytes", n)
+	}
+}
