@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/gotach/profiler/internal/memfile"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
@@ -19,7 +19,7 @@ import (
 // A file with everything that decides what a sample stands for.
 func TestWeighted(t *testing.T) {
 	const start = 1_000_000
-	var f memfile.File
+	var f testenv.File
 	w, err := writer.New(&f, writer.Options{Start: start, Interval: 1000})
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +59,7 @@ func TestWeighted(t *testing.T) {
 	if err := w.AddMetadata(tachyon.KindGoroutines, map[string]any{"goroutines": list}); err != nil {
 		t.Fatal(err)
 	}
-	r := f.Finish(t, w)
+	r := testenv.Finish(t, &f, w, reader.New)
 
 	type weight struct {
 		thread      uint64
