@@ -37,7 +37,7 @@ func (b *builder) record(thread uint64, interpreter uint32, encoding tachyon.Enc
 	b.data = b.appendOrder().AppendUint32(b.data, interpreter)
 	b.data = append(b.data, encoding)
 	for _, n := range numbers {
-		b.data = tachyon.AppendUvarint(b.data, n)
+		b.data = binary.AppendUvarint(b.data, n)
 	}
 }
 
@@ -60,15 +60,15 @@ func (b *builder) bytes() []byte {
 	o := b.appendOrder()
 	var tables []byte
 	for _, s := range b.strings {
-		tables = append(tachyon.AppendUvarint(tables, uint64(len(s))), s...)
+		tables = append(binary.AppendUvarint(tables, uint64(len(s))), s...)
 	}
 	stringSize := len(tables)
 	count := b.count
 	tables = append(tables, b.frameData...)
 	for _, f := range b.frames {
-		tables = tachyon.AppendUvarint(tables, uint64(f[0]))
-		tables = tachyon.AppendUvarint(tables, uint64(f[1]))
-		tables = tachyon.AppendSvarint(tables, f[2])
+		tables = binary.AppendUvarint(tables, uint64(f[0]))
+		tables = binary.AppendUvarint(tables, uint64(f[1]))
+		tables = binary.AppendVarint(tables, f[2])
 		if b.layout == tachyon.CPython315 {
 			tables = append(tables, 0, 1, 0, 255)
 		}

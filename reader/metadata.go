@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"hash/crc32"
 	"io"
 	"strings"
 
+	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -108,16 +108,24 @@ func (r *Reader) VerifyChecksum() (present bool, err error) {
 	if err != nil || m.Checksum == nil {
 		return false, err
 	}
-	sum := crc32.New(crc32.MakeTable(crc32.Castagnoli))
+	var sum checksum
 	region := io.NewSectionReader(r.src, tachyon.HeaderSize, r.SampleBytes())
 	// NewSectionReader has no WriterTo, so this copies by the buffer.
-	if n, err := io.Copy(sum, region); err != nil {
+	if n, err := io.Copy(&sum, region); err != nil {
 		return true, r.ioError(tachyon.HeaderSize+n, err)
 	} else if n < r.SampleBytes() {
 		return true, r.ioError(tachyon.HeaderSize+n, io.EOF)
 	}
-	if got, want := sum.Sum32(), m.Checksum.CRC32C; got != want {
+	if got, want := uint32(sum), m.Checksum.CRC32C; got != want {
 		return true, r.errorAt(tachyon.HeaderSize, "%w: %08x, not %08x", ErrChecksum, got, want)
 	}
 	return true, nil
+}
+
+// A checksum is the CRC-32C of the bytes written to it.
+type checksum uint32
+
+func (c *checksum) Write(p []byte) (int, error) {
+	*c = checksum(wire.CRC(uint32(*c), p))
+	return len(p), nil
 }

@@ -32,6 +32,7 @@ import (
 	"sync"
 
 	"github.com/gotach/profiler/internal/journal"
+	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -58,7 +59,7 @@ type Reader struct {
 	src    source
 	header Header
 	footer Footer
-	stats  *Statistics
+	stats  *tachyon.Statistics
 	frames []Frame
 	spare  []spareString // strings that no frame uses
 
@@ -134,7 +135,7 @@ func (r *Reader) SampleBytes() int64 {
 
 // Statistics returns what CPython's profiler said of how the profile went, or
 // nil if the file has none.
-func (r *Reader) Statistics() *Statistics { return r.stats }
+func (r *Reader) Statistics() *tachyon.Statistics { return r.stats }
 
 // Frames returns the frame table, which [Sample].Stack indexes. It is the
 // Reader's own and must not be changed.
@@ -176,7 +177,7 @@ func (r *Reader) openFinished() error {
 	case n < tachyon.HeaderSize:
 		return r.errorAt(size, "%d bytes are too short for a header of %d", size, tachyon.HeaderSize)
 	}
-	h, err := tachyon.DecodeHeader(head[:])
+	h, err := wire.DecodeHeader(head[:])
 	if err != nil {
 		return r.errorAt(0, "%w", err)
 	}
@@ -197,7 +198,7 @@ func (r *Reader) openFinished() error {
 		return err
 	}
 	foot := b[len(b)-tachyon.FooterSize:]
-	r.footer = tachyon.DecodeFooter(foot, h.Order())
+	r.footer = wire.DecodeFooter(foot, wire.Order(&h))
 	if h.Layout == tachyon.Document && r.footer.Size != uint64(size) {
 		return r.errorAt(end+8, "the footer says %d bytes, the file has %d: it may be truncated", r.footer.Size, size)
 	}

@@ -131,7 +131,7 @@ func TestConversion(t *testing.T) {
 		h := in.Header()
 		f := &testenv.File{}
 		w, err := writer.New(f, writer.Options{Layout: h.Layout, Uncompressed: true, Start: h.Start, Interval: h.Interval,
-			CPython: &writer.CPythonInfo{Version: h.Python, Config: h.Config, Stats: (*writer.CPythonStats)(in.Statistics())}})
+			CPython: &writer.CPythonInfo{Version: h.Python, Config: h.Config, Stats: in.Statistics()}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,12 +1,14 @@
 package reader
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
 	"os"
 
+	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -107,7 +109,7 @@ func (d *decoder) run(yield func(*Sample, error) bool) error {
 		s     Sample
 		th    *thread
 		err   error
-		order = d.r.header.Order()
+		order = wire.Order(&d.r.header)
 		big   = d.r.header.BigEndian
 	)
 	for {
@@ -302,7 +304,7 @@ func (d *decoder) uvarint() uint64 {
 // longUvarint decodes a number at p and returns where it ends. The zero bytes
 // after the data end every number.
 func (d *decoder) longUvarint(p int) (uint64, int) {
-	v, n := tachyon.Uvarint(d.buf[p:])
+	v, n := binary.Uvarint(d.buf[p:])
 	if n <= 0 {
 		d.long = true
 		return 0, d.end + 1

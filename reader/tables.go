@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -26,10 +27,11 @@ func (r *Reader) readTables(b []byte) error {
 
 	end := len(b)
 	if r.header.Layout == tachyon.CPython315 {
-		n, err := r.readStatistics(b)
+		s, n, before, err := wire.DecodeStatistics(b, wire.Order(&r.header))
 		if err != nil {
-			return err
+			return r.errorAt(base+int64(len(b)-before), "%w", err)
 		}
+		r.stats = s
 		end -= n
 	}
 	stringEnd := len(b)
@@ -67,7 +69,7 @@ func (r *Reader) readStrings(b []byte, base int64) (list []spareString, n int, e
 	list = make([]spareString, count)
 	text := string(b)
 	for i := range list {
-		size, k := tachyon.Uvarint(b[n:])
+		size, k := binary.Uvarint(b[n:])
 		if k <= 0 {
 			return nil, 0, r.errorAt(base+int64(n), "length of string %d of %d: %w", i, count, varintError(k))
 		}
@@ -123,7 +125,7 @@ func (e *entry) index(count int) int {
 	if e.err != nil {
 		return 0
 	}
-	v, k := tachyon.Uvarint(e.b[e.n:])
+	v, k := binary.Uvarint(e.b[e.n:])
 	switch {
 	case k <= 0:
 		e.err = varintError(k)
@@ -140,7 +142,7 @@ func (e *entry) int32() int32 {
 	if e.err != nil {
 		return 0
 	}
-	v, k := tachyon.Svarint(e.b[e.n:])
+	v, k := binary.Varint(e.b[e.n:])
 	switch {
 	case k <= 0:
 		e.err = varintError(k)
@@ -170,78 +172,10 @@ var (
 	errLong = errors.New("the number is longer than 64 bits")
 )
 
-// varintError explains a length that tachyon.Uvarint returned.
+// varintError explains a length that binary.Uvarint returned.
 func varintError(n int) error {
 	if n < 0 {
 		return errLong
 	}
 	return errCut
 }
-
-// Statistics is how a profile went, as CPython's profiler counts it.
-type Statistics struct {
-	Duration  float64  // seconds
-	Rate      float64  // samples a second
-	ErrorRate *float64 // percent of samples that failed; nil is unknown
-	Missed    *float64 // percent of samples missed; nil is unknown
-}
-
-// The statistics block lies before the footer:
-//
-//	 0 f64 duration, rate, error rate, missed
-//	32 u32 presence: bit 0 the error rate, bit 1 missed
-//	36     4 zero bytes
-//	40     "TACHSTAT"
-//	48 u32 version = 1
-//	52 u32 size of the block
-//
-// An older form has the duration, the rate and then "TACHSTAT".
-const (
-	statsMagic   = "TACHSTAT"
-	statsTrailer = 16 // from the magic on
-	statsOld     = 32
-	statsSize    = 56
-)
-
-// readStatistics reads the statistics at the end of b, which is where the
-// footer starts, and returns their size; 0 if there are none.
-func (r *Reader) readStatistics(b []byte) (size int, err error) {
-	if len(b) < statsOld || string(b[len(b)-statsTrailer:][:len(statsMagic)]) != statsMagic {
-		return 0, nil
-	}
-	end := int64(r.header.StringOffset) + int64(len(b))
-	o := r.header.Order()
-	version, n := o.Uint32(b[len(b)-8:]), o.Uint32(b[len(b)-4:])
-	if n < statsOld || uint64(n) > uint64(len(b)) {
-		return 0, r.errorAt(end-4, "%d bytes of statistics", n)
-	}
-	if version != 1 {
-		return 0, nil // as CPython does
-	}
-	block := b[len(b)-int(n):]
-	var present uint32
-	var values [4]float64
-	known := 2
-	if n >= statsSize {
-		known = 4
-		present = o.Uint32(block[32:])
-	}
-	for i := range known {
-		v := float(o, block[8*i:])
-		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return 0, r.errorAt(end-int64(n)+8*int64(i), "the statistics hold %v", v)
-		}
-		values[i] = v
-	}
-	s := &Statistics{Duration: values[0], Rate: values[1]}
-	if present&1 != 0 {
-		s.ErrorRate = &values[2]
-	}
-	if present&2 != 0 {
-		s.Missed = &values[3]
-	}
-	r.stats = s
-	return int(n), nil
-}
-
-func float(o binary.ByteOrder, b []byte) float64 { return math.Float64frombits(o.Uint64(b)) }

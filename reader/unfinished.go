@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/gotach/profiler/internal/journal"
+	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -87,11 +88,11 @@ func (r *Reader) openUnfinished(path string) error {
 
 // splice makes src the file as it would be with so many samples and threads.
 func (r *Reader) splice(st *journal.State, file source, samples uint64, threads uint32) error {
-	h, tail, err := st.Finish(samples, threads, journal.RawFrame)
+	h, tail, err := st.Finish(samples, threads, wire.RawFrame)
 	if err != nil {
 		return r.errorAt(0, "%w: %w", ErrUnfinished, err)
 	}
-	r.src = &spliced{source: file, head: h.Encode(), off: st.Point.Offset, tail: tail}
+	r.src = &spliced{source: file, head: wire.EncodeHeader(&h), off: st.Point.Offset, tail: tail}
 	return nil
 }
 

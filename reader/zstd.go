@@ -9,6 +9,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -91,12 +92,12 @@ func (f *zstdFrames) next() (int, error) {
 	if f.inFrame {
 		return f.block()
 	}
-	const magic, shortest = 0xfd2fb528, 5
+	const shortest = 5
 	b, err := f.in.Peek(shortest)
 	switch {
 	case len(b) == 0 && err == io.EOF && f.seen:
 		return 0, io.EOF
-	case len(b) >= 4 && binary.LittleEndian.Uint32(b) != magic:
+	case len(b) >= 4 && binary.LittleEndian.Uint32(b) != wire.ZstdMagic:
 		return 0, f.errorf("no zstd frame starts here")
 	case err != nil:
 		return 0, f.readError(err)

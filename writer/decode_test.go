@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 
+	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -78,11 +79,11 @@ func tryDecode(t tester, file []byte) (*decoded, error) {
 	if len(file) < tachyon.HeaderSize+tachyon.FooterSize {
 		return nil, errCut
 	}
-	h, err := tachyon.DecodeHeader(file)
+	h, err := wire.DecodeHeader(file)
 	if err != nil {
 		return nil, err
 	}
-	foot := tachyon.DecodeFooter(file[len(file)-tachyon.FooterSize:], h.Order())
+	foot := wire.DecodeFooter(file[len(file)-tachyon.FooterSize:], wire.Order(&h))
 	if foot.Size != uint64(len(file)) {
 		return nil, fmt.Errorf("footer says %d bytes, file has %d", foot.Size, len(file))
 	}
@@ -107,11 +108,11 @@ func tryDecode(t tester, file []byte) (*decoded, error) {
 	if c.err != nil {
 		return nil, fmt.Errorf("frame table: %w", c.err)
 	}
-	if len(c.b) != 0 && !(h.Layout == CPython315 && len(c.b) == statsSize) {
+	if len(c.b) != 0 && !(h.Layout == CPython315 && len(c.b) == 56) {
 		return nil, fmt.Errorf("%d bytes behind the frame table", len(c.b))
 	}
 	plain := unpack(t, file)
-	ph, _ := tachyon.DecodeHeader(plain)
+	ph, _ := wire.DecodeHeader(plain)
 	if err := d.decodeSamples(plain[tachyon.HeaderSize:ph.StringOffset]); err != nil {
 		return nil, err
 	}
@@ -123,7 +124,7 @@ func tryDecode(t tester, file []byte) (*decoded, error) {
 		if err := json.Unmarshal([]byte(d.strings[n-1]), &sum); err != nil {
 			return nil, err
 		}
-		want := crc32.Checksum(file[tachyon.HeaderSize:h.StringOffset], castagnoli)
+		want := crc32.Checksum(file[tachyon.HeaderSize:h.StringOffset], crc32.MakeTable(crc32.Castagnoli))
 		if sum.Gotach != "checksum" || sum.CRC32C != want {
 			return nil, fmt.Errorf("last string is %s, want the checksum %d", d.strings[n-1], want)
 		}

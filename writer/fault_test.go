@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -122,7 +123,7 @@ func TestDiskFull(t *testing.T) {
 				t.Fatalf("%d bytes: %v, but the header starts %x", size, err, d.b[:4])
 			}
 			if d.b[0] == 0 {
-				if size > tachyon.HeaderSize+len(zstdEmptyFrame)+tables {
+				if size > tachyon.HeaderSize+len(wire.EndRegion(tachyon.CompressionZstd, tachyon.HeaderSize, false))+tables {
 					t.Errorf("%d bytes: no file though the tables of %d bytes fit", size, tables)
 				}
 				continue
@@ -197,7 +198,7 @@ func TestCreateFails(t *testing.T) {
 }
 
 func TestOptionsRefused(t *testing.T) {
-	nan := CPythonStats{Rate: 0}
+	nan := tachyon.Statistics{Rate: 0}
 	nan.Duration = nan.Rate / nan.Rate
 	for _, o := range []Options{
 		{Layout: 3},

@@ -1,21 +1,20 @@
 package writer
 
 import (
-	"bufio"
-	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"runtime/debug"
 
+	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/tachyon"
 )
 
-// AddMetadata adds a piece of gotach's own metadata to the file: v as JSON, with "gotach": kind as its first key. A v that is not an object
-// goes under a key named like the kind. See tachyon.Metadata for the kinds; any
-// other kind is kept by readers that do not know it.
+// AddMetadata adds a piece of gotach's own metadata to the file: v as JSON, with
+// "gotach": kind as its first key. A v that is not an object goes under a key
+// named like the kind. See [tachyon.Metadata] for the kinds; readers leave out
+// those they do not know.
 func (w *Writer) AddMetadata(kind string, v any) (err error) {
 	if w.closed {
 		return ErrClosed
@@ -23,35 +22,15 @@ func (w *Writer) AddMetadata(kind string, v any) (err error) {
 	if w.j != nil {
 		defer w.fault(debug.SetPanicOnFault(true), &err)
 	}
-	b, err := encodeMetadata(kind, v)
+	b, err := wire.EncodeMetadata(kind, v)
 	if err != nil {
 		return fmt.Errorf("tachyon writer: metadata %q: %w", kind, err)
 	}
-	w.meta = append(w.meta, b)
+	w.meta = append(w.meta, string(b))
 	if w.j != nil {
 		return w.j.Metadata(b, false)
 	}
 	return nil
-}
-
-func encodeMetadata(kind string, v any) ([]byte, error) {
-	name, err := json.Marshal(kind)
-	if err != nil {
-		return nil, err
-	}
-	b, err := json.Marshal(v)
-	if err != nil {
-		return nil, err
-	}
-	out := append([]byte(`{"gotach":`), name...)
-	switch {
-	case string(b) == "{}":
-		return append(out, '}'), nil
-	case b[0] == '{':
-		return append(append(out, ','), b[1:]...), nil
-	}
-	out = append(append(out, ','), name...)
-	return append(append(append(out, ':'), b...), '}'), nil
 }
 
 // Close finishes the file and, if Create made it, closes it. After an error of
@@ -193,39 +172,27 @@ func (w *Writer) finishAt(p point) error {
 func (w *Writer) tail(off int64) error {
 	h := tachyon.Header{
 		Layout: w.o.Layout, Start: w.o.Start, Interval: w.o.Interval,
-		Samples: w.out.samples, Threads: w.out.threads,
-		StringOffset: uint64(off),
-		Python:       w.o.CPython.Version, Config: w.o.CPython.Config,
+		Samples: w.out.samples, Threads: w.out.threads, Compression: w.out.compression(),
+		Python: w.o.CPython.Version, Config: w.o.CPython.Config,
 	}
-	if w.out.zw != nil {
-		h.Compression = tachyon.CompressionZstd
+	t := wire.NewTail(&counter{w: w.f, n: off, far: &w.out.far}, &h, off)
+	for _, s := range w.table.strings {
+		t.String(s)
 	}
-	c := &counter{w: w.f, n: off, far: &w.out.far}
-	b := bufio.NewWriterSize(c, 64<<10)
-	nstrings := len(w.table.strings) + len(w.meta)
-	w.strings(b)
+	for _, s := range w.meta {
+		t.String(s)
+	}
 	if len(w.meta) > 0 {
-		sum, err := encodeMetadata(tachyon.KindChecksum, tachyon.Checksum{CRC32C: w.out.crc})
-		if err != nil {
-			return err
-		}
-		writeString(b, string(sum))
-		nstrings++
+		t.Checksum(w.out.crc)
 	}
-	h.FrameOffset = uint64(c.n) + uint64(b.Buffered())
-	w.frames(b)
-	if w.o.Layout == CPython315 && w.o.CPython.Stats != nil {
-		stats := w.o.CPython.Stats.encode()
-		b.Write(stats[:])
+	for i := range w.table.keys {
+		t.Frames(w.table.appendFrame(t.Buffer(), &w.table.keys[i]), 1)
 	}
-	end := uint64(c.n) + uint64(b.Buffered()) + tachyon.FooterSize
-	foot := tachyon.Footer{Strings: uint32(nstrings), Frames: uint32(len(w.table.frames)), Size: end}
-	fb := foot.Encode()
-	b.Write(fb[:])
-	if err := b.Flush(); err != nil {
+	end, err := t.End(w.stats)
+	if err != nil {
 		return err
 	}
-	if err := w.truncate(int64(end)); err != nil {
+	if err := w.truncate(end); err != nil {
 		return err
 	}
 	if w.o.Sync > 0 && w.own != nil {
@@ -237,8 +204,8 @@ func (w *Writer) tail(off int64) error {
 	if _, err := w.f.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	hb := h.Encode()
-	_, err := w.f.Write(hb[:])
+	head := wire.EncodeHeader(&h)
+	_, err = w.f.Write(head[:])
 	w.finished = err == nil
 	return err
 }
@@ -253,27 +220,6 @@ func (w *Writer) truncate(size int64) error {
 		return fmt.Errorf("tachyon writer: cannot shorten a %T", w.f)
 	}
 	return t.Truncate(size)
-}
-
-func (w *Writer) strings(b *bufio.Writer) {
-	for _, s := range w.table.strings {
-		writeString(b, s)
-	}
-	for _, m := range w.meta {
-		b.Write(binary.AppendUvarint(b.AvailableBuffer(), uint64(len(m))))
-		b.Write(m)
-	}
-}
-
-func writeString(b *bufio.Writer, s string) {
-	b.Write(binary.AppendUvarint(b.AvailableBuffer(), uint64(len(s))))
-	b.WriteString(s)
-}
-
-func (w *Writer) frames(b *bufio.Writer) {
-	for i := range w.table.keys {
-		b.Write(w.table.appendFrame(b.AvailableBuffer(), &w.table.keys[i]))
-	}
 }
 
 // A counter knows the file offset that the file has come to.

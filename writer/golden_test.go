@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/klauspost/compress/zstd"
 )
@@ -71,7 +72,7 @@ func (wl *workload) options(l Layout, uncompressed bool) Options {
 		c.Config |= 8 | *wl.Features<<4
 	}
 	if s := wl.Stats; s != nil {
-		c.Stats = &CPythonStats{Duration: s[0], Rate: s[1], ErrorRate: &s[2], Missed: &s[3]}
+		c.Stats = &tachyon.Statistics{Duration: s[0], Rate: s[1], ErrorRate: &s[2], Missed: &s[3]}
 	}
 	return Options{Layout: l, Uncompressed: uncompressed, Start: wl.Start, Interval: wl.Interval, CPython: c}
 }
@@ -123,7 +124,7 @@ func (wl *workload) write(t testing.TB, o Options, ids bool) []byte {
 // unpack gives a compressed file's bytes as they would be without compression.
 func unpack(t tester, b []byte) []byte {
 	t.Helper()
-	h, err := tachyon.DecodeHeader(b)
+	h, err := wire.DecodeHeader(b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,13 +141,13 @@ func unpack(t tester, b []byte) []byte {
 		t.Fatal(err)
 	}
 	rest := b[h.StringOffset : len(b)-tachyon.FooterSize]
-	foot := tachyon.DecodeFooter(b[len(b)-tachyon.FooterSize:], h.Order())
+	foot := wire.DecodeFooter(b[len(b)-tachyon.FooterSize:], wire.Order(&h))
 	by := int64(len(region)) - int64(h.StringOffset-tachyon.HeaderSize)
 	h.Compression = tachyon.CompressionNone
 	h.StringOffset = uint64(int64(h.StringOffset) + by)
 	h.FrameOffset = uint64(int64(h.FrameOffset) + by)
 	foot.Size = uint64(int64(foot.Size) + by)
-	hb, fb := h.Encode(), foot.Encode()
+	hb, fb := wire.EncodeHeader(&h), wire.EncodeFooter(&foot)
 	return bytes.Join([][]byte{hb[:], region, rest, fb[:]}, nil)
 }
 

@@ -1,15 +1,16 @@
 package writer
 
 import (
-	"encoding/binary"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/gotach/profiler/internal/journal"
+	"github.com/gotach/profiler/internal/wire"
 )
 
 // A table is the strings and frames of a file, each once, in order of first use.
 type table struct {
+	layout    Layout
 	withSpans bool // the layout has more of a frame than its line
 	strings   []string
 	frames    []entry
@@ -48,8 +49,8 @@ func frameHash(f *Frame) uint32 {
 	return h >> (32 - recentBits)
 }
 
-func (t *table) init(withSpans bool) {
-	t.withSpans = withSpans
+func (t *table) init(layout Layout) {
+	t.layout, t.withSpans = layout, layout == CPython315
 	t.spans = make([]Span, 1)
 	t.stringID = make(map[string]uint32)
 	t.frameID = make(map[frameKey]uint32)
@@ -107,16 +108,7 @@ func (t *table) fail(err error) {
 
 // appendFrame appends a frame's entry in the frame table.
 func (t *table) appendFrame(b []byte, k *frameKey) []byte {
-	b = binary.AppendUvarint(b, uint64(k.file))
-	b = binary.AppendUvarint(b, uint64(k.fn))
-	b = binary.AppendVarint(b, int64(k.line))
-	if t.withSpans {
-		b = binary.AppendVarint(b, int64(k.span.Lines))
-		b = binary.AppendVarint(b, int64(k.span.Column)-1)
-		b = binary.AppendVarint(b, int64(k.span.Columns))
-		b = append(b, byte(k.span.Opcode-1)) // none is 255
-	}
-	return b
+	return wire.AppendFrame(b, t.layout, k.file, k.fn, k.line, &k.span)
 }
 
 // same reports whether f is the frame e.

@@ -1,7 +1,6 @@
 package writer
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -10,7 +9,7 @@ import (
 	"syscall"
 
 	"github.com/gotach/profiler/internal/journal"
-	"github.com/gotach/profiler/tachyon"
+	"github.com/gotach/profiler/internal/wire"
 )
 
 // ErrBusy is Create's error for a file that another process is writing.
@@ -27,14 +26,7 @@ func (w *Writer) startJournal(path string) error {
 	}
 	h := journal.Head{
 		Layout: uint32(w.o.Layout), Start: w.o.Start, Interval: w.o.Interval,
-		Python: w.o.CPython.Version, Config: w.o.CPython.Config,
-	}
-	if !w.o.Uncompressed {
-		h.Compression = tachyon.CompressionZstd
-	}
-	if w.o.Layout == CPython315 && w.o.CPython.Stats != nil {
-		stats := w.o.CPython.Stats.encode()
-		h.Stats = stats[:]
+		Compression: w.out.compression(), Python: w.o.CPython.Version, Config: w.o.CPython.Config, Stats: w.stats,
 	}
 	j, err := journal.Create(path, h)
 	if errors.Is(err, journal.ErrUnsupported) {
@@ -83,7 +75,7 @@ func (w *Writer) Provisional(kind string, v any) (err error) {
 	if w.j != nil {
 		defer w.fault(debug.SetPanicOnFault(true), &err)
 	}
-	b, err := encodeMetadata(kind, v)
+	b, err := wire.EncodeMetadata(kind, v)
 	if err != nil {
 		return fmt.Errorf("tachyon writer: metadata %q: %w", kind, err)
 	}
@@ -120,7 +112,7 @@ func (t *table) logString(s string) error {
 	if t.j == nil {
 		return nil
 	}
-	t.entry = append(binary.AppendUvarint(t.entry[:0], uint64(len(s))), s...)
+	t.entry = wire.AppendString(t.entry[:0], s)
 	return t.j.String(t.entry)
 }
 

@@ -108,7 +108,7 @@ func TestCPythonReads(t *testing.T) {
 func TestCPythonStats(t *testing.T) {
 	python := testenv.Python315(t)
 	missed := 2.5
-	for _, s := range []*CPythonStats{{Duration: 1.5, Rate: 999, Missed: &missed}, {Duration: 1.5, Rate: 999, ErrorRate: &missed}} {
+	for _, s := range []*tachyon.Statistics{{Duration: 1.5, Rate: 999, Missed: &missed}, {Duration: 1.5, Rate: 999, ErrorRate: &missed}} {
 		ours, theirs := filepath.Join(t.TempDir(), "ours"), filepath.Join(t.TempDir(), "theirs")
 		w, err := Create(ours, Options{Layout: CPython315, Uncompressed: true, Interval: 1000, CPython: &CPythonInfo{Config: 1, Stats: s}})
 		if err != nil {

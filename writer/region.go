@@ -2,23 +2,19 @@ package writer
 
 import (
 	"errors"
-	"hash/crc32"
 	"io"
 
 	"github.com/gotach/profiler/internal/journal"
+	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/klauspost/compress/zstd"
 )
 
 const (
 	bufferSize   = journal.BufferSize
-	zstdLevel    = 5
-	zstdWindow   = 2 << 20 // CPython's, and the most that our reader must be ready for
 	shortRegion  = 128 << 10
 	cpythonLimit = 1 << 30 // bytes of samples before compression
 )
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // A region is the sample region of a file while it is written: records gather
 // in buf, which goes through zstd to the file when it is full. The first error sticks.
@@ -58,22 +54,20 @@ func (r *region) init(o Options) (err error) {
 	if o.Uncompressed {
 		return nil
 	}
-	level := zstd.EncoderLevelFromZstd(zstdLevel)
+	better := 0
 	if o.Compact {
-		level++
+		better = 1
 	}
-	r.zw, err = newEncoder(level)
+	r.zw, err = wire.NewEncoder(better)
 	return err
 }
 
-func newEncoder(level zstd.EncoderLevel) (*zstd.Encoder, error) {
-	return zstd.NewWriter(nil,
-		zstd.WithEncoderLevel(level),
-		zstd.WithWindowSize(zstdWindow),
-		zstd.WithEncoderConcurrency(1), // in the caller's goroutine
-		zstd.WithEncoderCRC(false),
-		zstd.WithLowerEncoderMem(true),
-		zstd.WithZeroFrames(true)) // an empty region is an empty frame, as with CPython
+// compression is the header's.
+func (r *region) compression() uint32 {
+	if r.zw == nil {
+		return tachyon.CompressionNone
+	}
+	return tachyon.CompressionZstd
 }
 
 // begin starts the region in a file that stands behind its header.
@@ -130,7 +124,7 @@ func (r *region) resume() error {
 	}
 	if r.zw != nil {
 		if p.raw > 0 { // in a frame, which cannot go on
-			if _, err := (*sink)(r).Write(zstdLastBlock); err != nil {
+			if _, err := (*sink)(r).Write(wire.EndRegion(r.compression(), p.off, true)); err != nil {
 				r.err = err
 				return err
 			}
@@ -185,7 +179,7 @@ func (r *region) finish() error {
 // that costs a millisecond, once, and the default does badly on so little (an
 // eighth larger than zstd's level 5).
 func (r *region) finishShort() error {
-	zw, err := newEncoder(zstd.SpeedBetterCompression)
+	zw, err := wire.NewEncoder(1)
 	if err != nil {
 		return err
 	}
@@ -196,25 +190,11 @@ func (r *region) finishShort() error {
 	return zw.Close()
 }
 
-// The ends of a region that was cut at a point: an empty last block, or an
-// empty frame where no frame has begun.
-var (
-	zstdLastBlock  = []byte{1, 0, 0}
-	zstdEmptyFrame = []byte{0x28, 0xB5, 0x2F, 0xFD, 0x20, 0, 1, 0, 0}
-)
-
 // cut goes back to a point; what it returns ends the region there.
 func (r *region) cut(p point) []byte {
 	r.off, r.crc, r.samples, r.threads = p.off, p.crc, p.samples, p.threads
-	var end []byte
-	switch {
-	case r.zw == nil:
-	case p.off == tachyon.HeaderSize:
-		end = zstdEmptyFrame
-	default:
-		end = zstdLastBlock
-	}
-	r.crc = crc32.Update(r.crc, castagnoli, end)
+	end := wire.EndRegion(r.compression(), p.off, p.raw > 0)
+	r.crc = wire.CRC(r.crc, end)
 	r.off += int64(len(end))
 	return end
 }
@@ -241,7 +221,7 @@ func (s *sink) Write(p []byte) (int, error) {
 	}
 	if err == nil {
 		s.off += int64(n)
-		s.crc = crc32.Update(s.crc, castagnoli, p)
+		s.crc = wire.CRC(s.crc, p)
 	}
 	return n, err
 }

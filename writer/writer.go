@@ -45,6 +45,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/journal"
+	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -104,7 +105,8 @@ type Writer struct {
 	out     region
 	table   table
 	threads threadSet
-	meta    [][]byte // in order
+	meta    []string // in order
+	stats   []byte   // to stand before the footer
 
 	j        *journal.Writer // may be nil
 	finished bool            // the file has its header
@@ -176,8 +178,12 @@ func newWriter(f io.WriteSeeker, path string, o Options) (*Writer, error) {
 	w := &Writer{o: o, f: f, limit: math.MaxUint32}
 	if o.Layout == CPython315 {
 		w.limit = math.MaxUint64
+		var err error
+		if w.stats, err = wire.EncodeStatistics(o.CPython.Stats); err != nil {
+			return nil, fmt.Errorf("tachyon writer: %w", err)
+		}
 	}
-	w.table.init(o.Layout == CPython315)
+	w.table.init(o.Layout)
 	w.threads.init(o.Start)
 	if err := w.out.init(o); err != nil {
 		return nil, err

@@ -116,10 +116,7 @@ func copySeries(f io.WriteSeeker, r *reader.Reader, layout tachyon.Layout, o *Op
 	h := r.Header()
 	wo := writer.Options{Layout: layout, Uncompressed: o.Uncompressed, Start: h.Start, Interval: h.Interval}
 	if h.Layout == tachyon.CPython315 {
-		wo.CPython = &writer.CPythonInfo{Version: h.Python, Config: h.Config}
-		if s := r.Statistics(); s != nil {
-			wo.CPython.Stats = &writer.CPythonStats{Duration: s.Duration, Rate: s.Rate, ErrorRate: s.ErrorRate, Missed: s.Missed}
-		}
+		wo.CPython = &writer.CPythonInfo{Version: h.Python, Config: h.Config, Stats: r.Statistics()}
 	}
 	from, evened := o.samples(r), layout == tachyon.CPython315 && !o.Exact && recorded(r)
 	if evened {

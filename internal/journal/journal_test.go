@@ -4,6 +4,7 @@ package journal
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -38,7 +39,7 @@ func load(t *testing.T, path string) *State {
 
 func entry(i int) []byte {
 	s := fmt.Sprintf("a string that is the %dth", i)
-	return append(tachyon.AppendUvarint(nil, uint64(len(s))), s...)
+	return append(binary.AppendUvarint(nil, uint64(len(s))), s...)
 }
 
 // What was written is there at any time, in its order, however often the file
@@ -53,7 +54,7 @@ func TestGrow(t *testing.T) {
 		if err := j.String(entry(i)); err != nil {
 			t.Fatal(err)
 		}
-		frame := tachyon.AppendUvarint(tachyon.AppendUvarint(tachyon.AppendUvarint(nil, uint64(i)), uint64(i)), 7)
+		frame := binary.AppendUvarint(binary.AppendUvarint(binary.AppendUvarint(nil, uint64(i)), uint64(i)), 7)
 		frames = append(frames, frame...)
 		if err := j.Frame(frame); err != nil {
 			t.Fatal(err)

@@ -71,8 +71,9 @@ package journal
 import (
 	"encoding/binary"
 	"errors"
-	"hash/crc32"
 	"os"
+
+	"github.com/gotach/profiler/internal/wire"
 )
 
 // Suffix is what a journal's name has beyond the profile's.
@@ -157,7 +158,7 @@ func (p *Point) put(b []byte) {
 func (p *Point) putDurable(b []byte, seq uint64) {
 	p.put(b)
 	binary.NativeEndian.PutUint64(b[48:], seq)
-	binary.NativeEndian.PutUint32(b[56:], crc32.Checksum(b[:56], castagnoli))
+	binary.NativeEndian.PutUint32(b[56:], wire.CRC(0, b[:56]))
 }
 
 // durable returns the latest durable point in a control page.
@@ -166,7 +167,7 @@ func durable(b []byte) (p Point, ok bool) {
 	for n := range 2 {
 		d := b[atDurable+n*durableSize:][:durableSize]
 		seq := binary.NativeEndian.Uint64(d[48:])
-		if seq > latest && binary.NativeEndian.Uint32(d[56:]) == crc32.Checksum(d[:56], castagnoli) {
+		if seq > latest && binary.NativeEndian.Uint32(d[56:]) == wire.CRC(0, d[:56]) {
 			p, ok, latest = readPoint(d), true, seq
 		}
 	}
@@ -177,8 +178,6 @@ func durable(b []byte) (p Point, ok bool) {
 // count, which are the moments that a kill can tell apart. Not after those of
 // Slot.Used, which are the last of the samples that they belong to.
 var AfterStore func()
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // boot returns the boot ID of the system, zero where it has none.
 func boot() (id [bootSize]byte) {

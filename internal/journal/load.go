@@ -267,7 +267,7 @@ func (p *pages) appendRepeats(b []byte) []byte {
 	for _, k := range p.order {
 		n, whole := 0, 0
 		for r := p.repeats[k].b; whole < len(r); n++ {
-			_, size := tachyon.Uvarint(r[whole:])
+			_, size := binary.Uvarint(r[whole:])
 			if size <= 0 || whole+size == len(r) {
 				break
 			}
@@ -278,7 +278,7 @@ func (p *pages) appendRepeats(b []byte) []byte {
 		}
 		b = binary.LittleEndian.AppendUint64(b, k.thread)
 		b = binary.LittleEndian.AppendUint32(b, k.interpreter)
-		b = tachyon.AppendUvarint(append(b, tachyon.Repeat), uint64(n))
+		b = binary.AppendUvarint(append(b, tachyon.Repeat), uint64(n))
 		b = append(b, p.repeats[k].b[:whole]...)
 	}
 	return b
@@ -295,7 +295,7 @@ func (p *pages) stream(kind uint64) (b []byte) {
 
 // cutString returns the length of the entry that starts b, 0 if it is not whole.
 func cutString(b []byte) (text []byte, n int) {
-	size, k := tachyon.Uvarint(b)
+	size, k := binary.Uvarint(b)
 	if k <= 0 || size > uint64(len(b)-k) {
 		return nil, 0
 	}
@@ -325,7 +325,7 @@ func wholeFrames(b []byte, strings uint32, layout uint32) ([]byte, uint32) {
 	for {
 		n := at
 		for i := range fields {
-			v, k := tachyon.Uvarint(b[n:])
+			v, k := binary.Uvarint(b[n:])
 			if k <= 0 || i < 2 && v >= uint64(strings) {
 				return b[:at], count
 			}

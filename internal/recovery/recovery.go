@@ -8,9 +8,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/klauspost/compress/zstd"
-
 	"github.com/gotach/profiler/internal/journal"
+	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/reader"
 )
 
@@ -66,8 +65,7 @@ func Finish(path string) (Result, error) {
 
 // finish writes the end, then the header, which makes the file a whole one.
 func finish(path string, st *journal.State, counted reader.Header) error {
-	zw, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false),
-		zstd.WithEncoderLevel(zstd.EncoderLevelFromZstd(5)), zstd.WithWindowSize(2<<20))
+	zw, err := wire.NewEncoder(0)
 	if err != nil {
 		return err
 	}
@@ -90,7 +88,7 @@ func finish(path string, st *journal.State, counted reader.Header) error {
 	if err := f.Sync(); err != nil {
 		return err
 	}
-	head := h.Encode()
+	head := wire.EncodeHeader(&h)
 	if _, err := f.WriteAt(head[:], 0); err != nil {
 		return err
 	}

@@ -1,0 +1,61 @@
+package wire
+
+import (
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/gotach/profiler/tachyon"
+)
+
+// Magic numbers and settings of compressed sample regions (RFC 8878).
+const (
+	ZstdMagic = 0xfd2fb528 // starts a frame, little-endian
+	blockMax  = 128 << 10  // bytes in a block, at most
+
+	zstdLevel  = 5
+	zstdWindow = 2 << 20 // CPython's, and the most that our reader must be ready for
+)
+
+// NewEncoder returns a zstd encoder for sample regions, which runs in the
+// caller's goroutine. Its level is klauspost's for zstd's 5, plus better levels.
+func NewEncoder(better int) (*zstd.Encoder, error) {
+	return zstd.NewWriter(nil,
+		zstd.WithEncoderLevel(zstd.EncoderLevelFromZstd(zstdLevel)+zstd.EncoderLevel(better)),
+		zstd.WithWindowSize(zstdWindow),
+		zstd.WithEncoderConcurrency(1),
+		zstd.WithEncoderCRC(false),
+		zstd.WithLowerEncoderMem(true),
+		zstd.WithZeroFrames(true)) // an empty region is an empty frame, as with CPython
+}
+
+// EndRegion returns the bytes that end a region at an offset in the file, where
+// no records follow: an empty last block in a frame that is open, an empty frame
+// where there is none, nothing without compression.
+func EndRegion(compression uint32, offset int64, open bool) []byte {
+	switch {
+	case compression == tachyon.CompressionNone:
+		return nil
+	case open:
+		return []byte{1, 0, 0}
+	case offset == tachyon.HeaderSize:
+		return []byte{0x28, 0xB5, 0x2F, 0xFD, 0x20, 0, 1, 0, 0}
+	}
+	return nil
+}
+
+// RawFrame returns records as a zstd frame of uncompressed blocks, for readers in
+// the same process (RFC 8878, 3.1.1).
+func RawFrame(records []byte) []byte {
+	const window = 7 << 3 // 2^(10+7) bytes
+	b := []byte{0x28, 0xB5, 0x2F, 0xFD, 0, window}
+	for {
+		n := min(len(records), blockMax)
+		head := uint32(n) << 3
+		if n == len(records) {
+			head |= 1 // the last one
+		}
+		b = append(append(b, byte(head), byte(head>>8), byte(head>>16)), records[:n]...)
+		if records = records[n:]; len(records) == 0 {
+			return b
+		}
+	}
+}
