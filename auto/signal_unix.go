@@ -7,6 +7,8 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
+
+	"github.com/gotach/profiler/internal/own"
 )
 
 // stopOnSignal ends the session at the first SIGINT or SIGTERM and then lets
@@ -26,7 +28,7 @@ func stopOnSignal() (end func()) {
 	got := make(chan os.Signal, 1)
 	signal.Notify(got, signals...)
 	quit, ended := make(chan struct{}), make(chan struct{})
-	go func() {
+	own.Go(func() {
 		defer close(ended)
 		var sig os.Signal
 		select {
@@ -46,7 +48,7 @@ func stopOnSignal() (end func()) {
 			return // the program got it at the same moment as we did
 		}
 		_ = syscall.Kill(syscall.Getpid(), sig.(syscall.Signal))
-	}()
+	})
 	var once sync.Once
 	return func() {
 		once.Do(func() {

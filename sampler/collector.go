@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gotach/profiler/internal/own"
 	"github.com/gotach/profiler/internal/prefetch"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
@@ -65,7 +66,6 @@ type goroutine struct {
 	source.Goroutine
 	next        *goroutine      // whose sample came after this one's, last time
 	leaf        *tachyon.LeafPC // of its last sample, if the source told it
-	own         bool            // the profiler's: left out
 	ended       bool
 	gone        time.Duration // when it was seen to have ended
 	retired     bool          // counted in collector.ended
@@ -176,7 +176,10 @@ func (c *collector) flush() {
 	c.batch = c.batch[:0]
 }
 
-func (c *collector) Goroutine(g source.Goroutine) {
+func (c *collector) Goroutine(g source.Goroutine) bool {
+	if own.Created(g.CreatedBy) {
+		return false
+	}
 	if k := c.known[g.ID]; k != nil {
 		// The runtime's finalizer goroutine and those that C calls in on come
 		// and go under one id.
@@ -185,19 +188,16 @@ func (c *collector) Goroutine(g source.Goroutine) {
 				c.ended--
 			}
 			k.ended, k.retired, k.revived = false, false, true
-			c.alive(k, +1)
+			c.alive(+1)
 		}
-		return
+		return true
 	}
-	k := &goroutine{Goroutine: g, own: own(g.CreatedBy, g.CreatedAt)}
-	c.known[g.ID] = k
-	c.alive(k, +1)
+	c.known[g.ID] = &goroutine{Goroutine: g}
+	c.alive(+1)
+	return true
 }
 
-func (c *collector) alive(k *goroutine, d int64) {
-	if k.own {
-		return
-	}
+func (c *collector) alive(d int64) {
 	if n := c.live.Add(d); n > c.most.Load() {
 		c.most.Store(n)
 	}
@@ -209,9 +209,9 @@ func (c *collector) Gone(id uint64) {
 		return
 	}
 	k.ended = true
-	c.alive(k, -1)
+	c.alive(-1)
 	switch {
-	case k.own || !k.seen:
+	case !k.seen:
 		c.drop(k)
 	case once(k.CreatedBy):
 		k.gone = c.now
@@ -277,7 +277,7 @@ func (c *collector) forget(k *goroutine) {
 
 func (c *collector) Labels(id uint64, t time.Duration, labels map[string]string) {
 	k := c.known[id]
-	if k == nil || k.own {
+	if k == nil {
 		return
 	}
 	k.revived = false
@@ -304,7 +304,7 @@ func (c *collector) Labels(id uint64, t time.Duration, labels map[string]string)
 func (c *collector) Sample(s *source.Sample) {
 	k := c.find(s.Goroutine)
 	c.now = max(c.now, s.Time)
-	if k != nil && (k.own || k.forgotten) || c.err() != nil {
+	if k != nil && k.forgotten || c.err() != nil {
 		return
 	}
 	weight := c.weigh(k, s)
@@ -406,7 +406,7 @@ func (c *collector) count(k *goroutine, s *source.Sample, weight uint64) {
 func (c *collector) goroutines() []tachyon.Goroutine {
 	list := make([]tachyon.Goroutine, 0, len(c.known))
 	for _, k := range c.known {
-		if k.own || !k.sampled {
+		if !k.sampled {
 			continue
 		}
 		list = append(list, tachyon.Goroutine{
@@ -436,23 +436,3 @@ func (c *collector) leafPCs() *tachyon.LeafPCs {
 }
 
 func micros(d time.Duration) uint64 { return uint64(max(d, 0).Microseconds()) }
-
-// module is this module's path, as it starts the names of its functions.
-const module = "github.com/gotach/profiler"
-
-// own says of a goroutine, by the function and the place that created it, that
-// it is the profiler's own. Goroutines that call into the profiler, such as the
-// one that calls Start, are the program's and stay in; so do those of tests and of
-// the command, which profiles itself in its demo.
-func own(createdBy, createdAt string) bool {
-	rest, ok := strings.CutPrefix(createdBy, module)
-	if !ok || strings.Contains(createdAt, "_test.go:") {
-		return false
-	}
-	for _, pkg := range [...]string{".", "/auto.", "/proftest.", "/writer.", "/internal/rotate.", "/sampler.", "/sampler/internal/portable.", "/sampler/internal/native."} {
-		if strings.HasPrefix(rest, pkg) {
-			return true
-		}
-	}
-	return false
-}

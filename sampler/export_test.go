@@ -12,3 +12,11 @@ const (
 	MaxSpans      = maxSpans
 	MaxOwnerSpans = maxOwnerSpans
 )
+
+// Sources returns the names of the sources that this system has.
+func Sources() []string {
+	if src, _ := nativeSource(); src != nil {
+		return []string{Native, Portable}
+	}
+	return []string{Portable}
+}

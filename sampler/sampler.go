@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gotach/profiler/internal/own"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -174,7 +175,7 @@ func start(cfg Config, sink Sink, native, portable candidate) (*Sampler, error) 
 	if err != nil {
 		return nil, err
 	}
-	go s.watch()
+	own.Go(s.watch)
 	return s, nil
 }
 

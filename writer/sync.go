@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/journal"
+	"github.com/gotach/profiler/internal/own"
 )
 
 // A syncer brings a file to the disk from time to time, in a goroutine of its
@@ -36,7 +37,7 @@ func (w *Writer) startSync() {
 		points: make(chan journal.Point, 1), done: make(chan struct{}),
 	}
 	w.sync = s
-	go s.run()
+	own.Go(s.run)
 }
 
 // stopSync waits for the goroutine to end.

@@ -21,6 +21,7 @@ import (
 
 	"github.com/gotach/profiler/internal/frames"
 	"github.com/gotach/profiler/internal/journal"
+	"github.com/gotach/profiler/internal/own"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 )
@@ -246,14 +247,15 @@ func (w *Writer) Next(start uint64, ended func() (finish func(*writer.Writer) er
 	if err != nil {
 		w.retry = w.last + retryAfter
 		w.finishing.Add(1)
-		go w.failLater(fmt.Errorf("no new file, so the old one goes on: %w", err))
+		own.Go(func() { w.failLater(fmt.Errorf("no new file, so the old one goes on: %w", err)) })
 		return
 	}
 	old, path := w.w, w.path
 	w.use(f, start)
 	<-w.idle
 	w.finishing.Add(1)
-	go w.finishLater(old, path, ended()) // not WaitGroup.Go, which would hide who created it
+	finish := ended()
+	own.Go(func() { w.finishLater(old, path, finish) })
 }
 
 // failLater tells of an error while the samples go on.

@@ -25,8 +25,7 @@ type drain struct {
 	roster  *roster
 	stacks  *stacks
 	labels  *labelSets
-	gs      []goroutine // by roster index
-	own     map[uint64]bool
+	gs      []goroutine           // by roster index
 	system  map[uint64]systemKind // by startpc
 	created map[uint64]creation   // by gopc
 	start   uint64                // Config.Start on the handler's clock
@@ -213,7 +212,7 @@ func (d *drain) stack(r record) {
 // meet begins a goroutine's life here.
 func (d *drain) meet(g *goroutine, r record) {
 	*g = goroutine{id: r[headGoid], system: d.kind(r[headStartPC])}
-	g.skip = d.own[g.id] || g.system == systemGoroutine && !d.cfg.System
+	g.skip = g.system == systemGoroutine && !d.cfg.System
 	if g.skip {
 		return
 	}
@@ -222,7 +221,7 @@ func (d *drain) meet(g *goroutine, r record) {
 		c := d.creation(r[headGoPC])
 		told.CreatedBy, told.CreatedAt = c.by, c.at
 	}
-	d.out.Goroutine(told)
+	g.skip = !d.out.Goroutine(told)
 }
 
 // creation is a go statement: the function that has it, and where.

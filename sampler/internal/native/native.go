@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gotach/profiler/internal/own"
 	"github.com/gotach/profiler/sampler/internal/source"
 )
 
@@ -84,7 +85,6 @@ func (n *Source) Start(cfg source.Config, out source.Out) (err error) {
 	d := n.newDrain(l, n.cfg, out)
 	d.roster, d.gs = n.drain.roster, n.drain.gs
 	clear(d.gs)
-	d.own[n.ticker.goid] = true
 	d.roster.begin(monotonicNow())
 	n.drain = d
 	n.budget = newBudget(cfg.Budget)
@@ -92,7 +92,7 @@ func (n *Source) Start(cfg source.Config, out source.Out) (err error) {
 	n.began = time.Now()
 	first := n.begin(uint64(time.Second) / uint64(max(cfg.Rate, 1)))
 	up := make(chan struct{})
-	go n.loop(up)
+	own.Go(func() { n.loop(up) })
 	<-up
 	if err := n.ticker.arm(first); err != nil {
 		close(n.quit)
@@ -227,7 +227,6 @@ func (n *Source) newDrain(l *layout, cfg source.Config, out source.Out) *drain {
 		cfg:     cfg,
 		stacks:  newStacks(out, l, n.table, cfg.WaitFrames),
 		labels:  &labelSets{s: n.s, sets: make(map[uintptr]labelSet)},
-		own:     make(map[uint64]bool),
 		system:  make(map[uint64]systemKind),
 		created: make(map[uint64]creation),
 	}
@@ -245,7 +244,6 @@ func (n *Source) loop(up chan struct{}) {
 	defer close(n.done)
 	defer n.caught()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	n.drain.own[currentGoid()] = true
 	close(up)
 	timer := time.NewTicker(drainEvery)
 	defer timer.Stop()

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/own"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -65,10 +66,16 @@ func (r *recorder) Frame(f tachyon.Frame) uint32 {
 	return id
 }
 
-func (r *recorder) Goroutine(g source.Goroutine) { r.told[g.ID] = g }
-func (r *recorder) Gone(id uint64)               { r.gone[id] = true }
-func (r *recorder) Fail(err error)               { r.err = err }
-func (r *recorder) Batch(f func())               { f() }
+func (r *recorder) Goroutine(g source.Goroutine) bool {
+	if own.Created(g.CreatedBy) {
+		return false
+	}
+	r.told[g.ID] = g
+	return true
+}
+func (r *recorder) Gone(id uint64) { r.gone[id] = true }
+func (r *recorder) Fail(err error) { r.err = err }
+func (r *recorder) Batch(f func()) { f() }
 
 func (r *recorder) Labels(id uint64, _ time.Duration, labels map[string]string) {
 	r.labels[id] = append(r.labels[id], maps.Clone(labels))

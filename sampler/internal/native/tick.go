@@ -10,6 +10,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gotach/profiler/internal/own"
 )
 
 // ticker is the thread that takes the ticks. It waits in a futex system call, so
@@ -21,7 +23,6 @@ type ticker struct {
 	s     *shared
 	word  uint32 // the futex: 1 ends the wait
 	tid   int
-	goid  uint64
 	m     uint64 // its runtime.m, to which the goroutine is locked
 	timer int32
 	timed bool // there is a timer; its id may be 0
@@ -40,12 +41,12 @@ const (
 func startTicker(s *shared, signal int) (*ticker, error) {
 	t := &ticker{s: s, done: make(chan struct{})}
 	up := make(chan error)
-	go func() {
+	own.Go(func() {
 		defer close(t.done)
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		t.tid = unix.Gettid()
-		t.goid, t.m = currentGoid(), readWord(getg()+s.off.gM)
+		t.m = readWord(getg() + s.off.gM)
 		if blocked(signal) {
 			up <- fmt.Errorf("signal %d is blocked in this process", signal)
 			return
@@ -56,7 +57,7 @@ func startTicker(s *shared, signal int) (*ticker, error) {
 			// While the word is 0.
 			unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&t.word)), futexWait|futexPrivate, 0, 0, 0, 0)
 		}
-	}()
+	})
 	if err := <-up; err != nil {
 		<-t.done
 		return nil, err

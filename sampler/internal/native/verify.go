@@ -15,6 +15,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/gotach/profiler/internal/own"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 	"golang.org/x/sys/unix"
@@ -72,10 +73,10 @@ func compareSelf(l *layout) error {
 func parked(n int) (gs []uintptr, free func()) {
 	stop, tell := make(chan struct{}), make(chan uintptr)
 	for range n {
-		go func() {
+		own.Go(func() {
 			tell <- getg()
 			<-stop
-		}()
+		})
 	}
 	for range n {
 		gs = append(gs, <-tell)
@@ -94,8 +95,8 @@ func (n *Source) verify(l *layout) error {
 	}()
 	w.parent = currentGoid()
 	w.running.Add(2)
-	go w.waits()
-	go w.runs()
+	own.Go(w.waits)
+	own.Go(w.runs)
 	<-w.up
 	<-w.up
 	if err := n.table.checkInlining(w.waitPCs); err != nil {
@@ -106,7 +107,6 @@ func (n *Source) verify(l *layout) error {
 	cfg.WaitFrames = true
 	d := n.newDrain(l, cfg, check)
 	d.roster = n.drain.roster
-	d.own[n.ticker.goid] = true
 	n.drain = d
 	if err := d.roster.refresh(); err != nil {
 		return err
@@ -268,10 +268,11 @@ func (c *checker) Frame(f tachyon.Frame) uint32 {
 	return uint32(len(c.frames) - 1)
 }
 
-func (c *checker) Goroutine(g source.Goroutine) {
+func (c *checker) Goroutine(g source.Goroutine) bool {
 	if g.ID == c.waitID {
 		c.told = g
 	}
+	return true
 }
 
 func (c *checker) Labels(id uint64, _ time.Duration, labels map[string]string) {

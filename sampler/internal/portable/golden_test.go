@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/own"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -333,7 +334,7 @@ func TestUnchanged(t *testing.T) {
 type quiet struct{ frames, samples int }
 
 func (q *quiet) Frame(tachyon.Frame) uint32                      { q.frames++; return uint32(q.frames) }
-func (q *quiet) Goroutine(source.Goroutine)                      {}
+func (q *quiet) Goroutine(g source.Goroutine) bool               { return !own.Created(g.CreatedBy) }
 func (q *quiet) Labels(uint64, time.Duration, map[string]string) {}
 func (q *quiet) Gone(uint64)                                     {}
 func (q *quiet) Sample(*source.Sample)                           { q.samples++ }

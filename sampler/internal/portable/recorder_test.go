@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gotach/profiler/internal/own"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -42,11 +43,15 @@ func (r *recorder) Frame(f tachyon.Frame) uint32 {
 	return id
 }
 
-func (r *recorder) Goroutine(g source.Goroutine) {
+func (r *recorder) Goroutine(g source.Goroutine) bool {
+	if own.Created(g.CreatedBy) {
+		return false
+	}
 	if _, ok := r.goroutines[g.ID]; ok {
 		panic(fmt.Sprint("told twice of goroutine ", g.ID))
 	}
 	r.goroutines[g.ID] = g
+	return true
 }
 
 func (r *recorder) Labels(id uint64, _ time.Duration, labels map[string]string) {

@@ -52,6 +52,7 @@ type goroutine struct {
 	running bool // this turn
 	relabel bool // set differs from what Out knows
 	sampled bool
+	skip    bool // Out does not want it
 	set     map[string]string
 }
 
@@ -190,7 +191,7 @@ func (s *snapshot) parse(g *goroutine, text []byte, fresh bool) (unseen, ok bool
 		return false, false
 	}
 	if fresh && !b.unseen {
-		s.out.Goroutine(about)
+		g.skip = !s.out.Goroutine(about)
 	}
 	return b.unseen, true
 }
@@ -285,6 +286,9 @@ func (s *snapshot) emit(at time.Duration, procs int, n func(k int) int) {
 	}
 
 	for _, g := range s.now {
+		if g.skip {
+			continue
+		}
 		if g.relabel {
 			g.relabel = false
 			from := at

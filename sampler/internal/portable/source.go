@@ -39,6 +39,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gotach/profiler/internal/own"
 	"github.com/gotach/profiler/sampler/internal/source"
 )
 
@@ -99,7 +100,7 @@ func (s *Source) Start(cfg source.Config, out source.Out) error {
 	s.snapshot.init(out, cfg.WaitFrames)
 	s.snapshot.before = s.began
 	s.ended.Add(1)
-	go s.run() // not WaitGroup.Go, which would hide who created it
+	own.Go(s.run)
 	return nil
 }
 

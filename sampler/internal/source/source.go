@@ -54,7 +54,9 @@ type Out interface {
 	// Frame returns the id of a frame, the same for equal frames. Sources keep
 	// the answer (per PC, per stack) rather than ask again.
 	Frame(tachyon.Frame) uint32
-	Goroutine(Goroutine)
+	// Goroutine reports whether Out wants samples of the goroutine. It does not if that
+	// is the profiler's own: the source leaves it out then.
+	Goroutine(Goroutine) bool
 	// Labels says that from time t on the goroutine has these labels; called
 	// when they changed since the last call for it. The map becomes Out's.
 	// Neither side changes it any more, so a source may hand the same map out twice.

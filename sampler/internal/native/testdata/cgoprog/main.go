@@ -45,6 +45,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gotach/profiler/internal/own"
 	"github.com/gotach/profiler/sampler/internal/native"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
@@ -99,7 +100,7 @@ func (c *counter) Sample(s *source.Sample) {
 	}
 }
 
-func (c *counter) Goroutine(source.Goroutine)                      {}
+func (c *counter) Goroutine(g source.Goroutine) bool               { return !own.Created(g.CreatedBy) }
 func (c *counter) Labels(uint64, time.Duration, map[string]string) {}
 func (c *counter) Gone(uint64)                                     {}
 func (c *counter) Batch(f func())                                  { f() }

@@ -23,6 +23,7 @@ import (
 	"github.com/felixge/fgprof"
 	"golang.org/x/sys/unix"
 
+	"github.com/gotach/profiler/internal/own"
 	"github.com/gotach/profiler/sampler"
 	"github.com/gotach/profiler/sampler/internal/native"
 	"github.com/gotach/profiler/sampler/internal/source"
@@ -66,7 +67,7 @@ func (c *counter) Sample(s *source.Sample) {
 	}
 }
 
-func (c *counter) Goroutine(source.Goroutine)                      {}
+func (c *counter) Goroutine(g source.Goroutine) bool               { return !own.Created(g.CreatedBy) }
 func (c *counter) Labels(uint64, time.Duration, map[string]string) {}
 func (c *counter) Gone(uint64)                                     {}
 func (c *counter) Batch(f func())                                  { f() }
