@@ -73,6 +73,11 @@ func callDelta(s, pc, _, _ uintptr) uintptr
 
 func cas64(addr uintptr, old, new uint64) bool
 func add64(addr uintptr, delta uint64)
+
+// swap64 stores a word and returns what was there. Unlike storeRelease it is complete
+// before any later load.
+func swap64(addr uintptr, v uint64) uint64
+
 func loadAcquire(addr uintptr) uint64
 func storeRelease(addr uintptr, v uint64)
 

@@ -3,16 +3,25 @@
 #include "textflag.h"
 
 // What the kernel calls: DI is the signal, SI the siginfo, DX the ucontext, on
-// the signal stack, with every register saved by the kernel. onSignal returns 0,
-// or the address of the handler that was here before if the signal is not ours;
-// that one is jumped to as if the kernel had called it.
+// the signal stack. onSignal returns 0, or the address of the handler that was here
+// before if the signal is not ours. That one is jumped to as if the kernel had called it.
+//
+// The kernel saves every register itself. But C libraries and other Go runtimes that
+// put a handler of their own in front call this one as a C function, also after
+// the session. So it keeps what the C ABI has a function keep: BX, BP, R12 to R15
+// and the stack. The direction flag is clear on entry, by the kernel and by the ABI.
 TEXT ·sigtramp(SB), NOSPLIT|NOFRAME|TOPFRAME, $0
 	PUSHQ BP
 	MOVQ  SP, BP
-	SUBQ  $64, SP
+	SUBQ  $96, SP
 	MOVQ  DI, 32(SP)
 	MOVQ  SI, 40(SP)
 	MOVQ  DX, 48(SP)
+	MOVQ  BX, 56(SP)
+	MOVQ  R12, 64(SP)
+	MOVQ  R13, 72(SP)
+	MOVQ  R14, 80(SP)
+	MOVQ  R15, 88(SP)
 	MOVQ  SI, AX
 	MOVQ  DX, BX
 	XORPS X15, X15
@@ -21,7 +30,12 @@ TEXT ·sigtramp(SB), NOSPLIT|NOFRAME|TOPFRAME, $0
 	MOVQ  32(SP), DI
 	MOVQ  40(SP), SI
 	MOVQ  48(SP), DX
-	ADDQ  $64, SP
+	MOVQ  56(SP), BX
+	MOVQ  64(SP), R12
+	MOVQ  72(SP), R13
+	MOVQ  80(SP), R14
+	MOVQ  88(SP), R15
+	ADDQ  $96, SP
 	POPQ  BP
 	TESTQ AX, AX
 	JNE   forward
@@ -136,6 +150,14 @@ TEXT ·storeRelease(SB), NOSPLIT, $0-16
 	MOVQ addr+0(FP), DI
 	MOVQ v+8(FP), AX
 	MOVQ AX, 0(DI)
+	RET
+
+// func swap64(addr uintptr, v uint64) uint64
+TEXT ·swap64(SB), NOSPLIT, $0-24
+	MOVQ  addr+0(FP), DI
+	MOVQ  v+8(FP), AX
+	XCHGQ AX, 0(DI)
+	MOVQ  AX, ret+16(FP)
 	RET
 
 // func prefetch(addr uintptr)

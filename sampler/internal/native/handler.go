@@ -40,7 +40,8 @@ func onSignal(info, ctx, _, _ uintptr) uintptr {
 //go:norace
 //go:nocheckptr
 func handle(info, ctx uintptr) uintptr {
-	s := (*shared)(unsafe.Pointer(state))
+	// After the count, for the processor too: memoryInUse does it the other way round.
+	s := at(uintptr(loadAcquire(uintptr(unsafe.Pointer(&state)))))
 	if s == nil {
 		return oldHandler
 	}
@@ -78,7 +79,7 @@ func handle(info, ctx uintptr) uintptr {
 //go:nocheckptr
 func stay(base, _, _, _ uintptr) uintptr {
 	s := at(base)
-	storeRelease(uintptr(unsafe.Pointer(&s.staying)), 1)
+	swap64(uintptr(unsafe.Pointer(&s.staying)), 1) // done before leave is looked at
 	s.mask = 1<<(s.signal-1) | 1<<(unix.SIGPROF-1)
 	rawSyscall(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&s.mask)), 0, 8, 0, 0)
 	due := true

@@ -189,7 +189,7 @@ func TestNoStopTheWorld(t *testing.T) {
 // TestCgo samples a program with C threads that call back into Go, some with all
 // signals blocked.
 func TestCgo(t *testing.T) {
-	for name, flags := range map[string][]string{"plain": nil, "race": {"-race"}, "pie": {"-buildmode=pie"}} {
+	for name, flags := range map[string][]string{"plain": nil, "race": {"-race"}, "pie": {"-buildmode=pie"}, "static": {"-ldflags=-extldflags=-static"}} {
 		t.Run(name, func(t *testing.T) { run(t, build(t, "cgoprog", flags...)) })
 	}
 }

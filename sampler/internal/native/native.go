@@ -421,7 +421,7 @@ func (n *Source) memoryInUse(yes bool) {
 		storeRelease(uintptr(unsafe.Pointer(&state)), uint64(uintptr(unsafe.Pointer(n.s))))
 		return
 	}
-	storeRelease(uintptr(unsafe.Pointer(&state)), 0)
+	swap64(uintptr(unsafe.Pointer(&state)), 0) // done before the count is looked at
 	for loadAcquire(uintptr(unsafe.Pointer(&inHandler))) != 0 {
 		time.Sleep(20 * time.Microsecond)
 	}

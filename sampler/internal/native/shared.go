@@ -205,7 +205,7 @@ const (
 var (
 	state      unsafe.Pointer
 	inHandler  uint64
-	oldHandler uintptr // Go's, which the signal is passed on to; 0: the program ignores it
+	oldHandler uintptr // Go's, which the signal is passed on to; 0: the program ignores it; see passOn
 )
 
 // at returns what base returned.

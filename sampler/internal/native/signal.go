@@ -4,6 +4,7 @@ package native
 
 import (
 	"fmt"
+	"runtime"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -65,52 +66,71 @@ func ours() sigaction {
 	return sigaction{handlerPC, saSiginfo | saRestorer | saOnStack | saRestart, restorerPC, ^uint64(0)}
 }
 
+// replaced is the action that takeSignal put ours in place of, the last time.
+var replaced sigaction
+
 // takeSignal puts our handler where Go's is, or where the program ignores the
-// signal. What was there comes back for releaseSignal.
+// signal. What was there comes back for releaseSignal. After an error all is as it was.
+//
+// A handler that is not Go's is never passed on to, not for an instant: it may be one
+// that calls ours, and the two would call each other until the stack ends.
 func takeSignal(signal int) (old sigaction, err error) {
 	if old, err = getAction(signal); err != nil {
 		return old, err
 	}
 	if old.handler == handlerPC {
-		return old, fmt.Errorf("signal %d is already the profiler's", signal)
-	}
-	passOn(old)
-	if isGos(old) {
-		if old, err = setAction(signal, ours()); err != nil {
-			return old, err
-		}
+		// Somebody who had the signal for a while has given it back to us.
+		return replaced, nil
 	}
 	if !isGos(old) {
-		if a, err := getAction(signal); err == nil && a.handler == handlerPC {
-			setAction(signal, old)
-		}
 		return old, fmt.Errorf("signal %d has a handler that is not Go's", signal)
+	}
+	before := passOn(old)
+	if old, err = setAction(signal, ours()); err != nil {
+		return old, err
+	}
+	if old.handler != handlerPC && !isGos(old) {
+		// It came in between.
+		setAction(signal, old)
+		passOn(before)
+		return old, fmt.Errorf("signal %d has a handler that is not Go's", signal)
+	}
+	if old.handler == handlerPC {
+		old = replaced
 	}
 	passOn(old)
 	return old, nil
 }
 
-// passOn makes the handler pass on what is not ours to what was there before.
-func passOn(old sigaction) {
-	oldHandler = 0
-	if old.handler > sigIgnore {
-		oldHandler = old.handler
+// passOn makes the handler pass on what is not ours to Go's handler, or to none where
+// the program ignores the signal, and returns what it did before. It holds after the
+// session too, for those who keep our handler's address.
+func passOn(to sigaction) (before sigaction) {
+	before, replaced = replaced, to
+	next := uint64(0)
+	if to.handler > sigIgnore {
+		next = uint64(to.handler)
 	}
+	swap64(uintptr(unsafe.Pointer(&oldHandler)), next)
+	return before
 }
 
-// isGos reports whether nobody but Go has set the action: by a comparison with those of
-// signals that the runtime always handles, even where the program is a library of
-// a C program.
+// isGos reports whether nobody but this program's own Go runtime has set the action. The
+// runtime's handler is known by its name, which is in the tables for tracebacks,
+// of stripped programs too. That it has signals in common with SIGSEGV would not
+// do: crash reporters have one handler for all of them. Nor does the name's end
+// alone: in a process with two Go runtimes this one's tables tell of this one's
+// code only.
 func isGos(a sigaction) bool {
 	if a.handler == sigDefault || a.handler == sigIgnore {
 		return true
 	}
-	for _, s := range []unix.Signal{unix.SIGSEGV, unix.SIGBUS, unix.SIGFPE} {
-		if b, err := getAction(int(s)); err == nil && a.handler == b.handler {
-			return true
-		}
+	f := runtime.FuncForPC(a.handler)
+	if f == nil || f.Entry() != a.handler {
+		return false
 	}
-	return false
+	name := f.Name()
+	return name == "runtime.sigtramp" || name == "runtime.cgoSigtramp"
 }
 
 // releaseSignal gives the signal back, unless somebody else has it by now.

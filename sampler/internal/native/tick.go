@@ -130,7 +130,7 @@ func (t *ticker) deleteTimer() {
 
 // leave ends the ticks. Once there has been one, none is under way afterwards.
 func (t *ticker) leave() {
-	storeRelease(uintptr(unsafe.Pointer(&t.s.leave)), 1)
+	swap64(uintptr(unsafe.Pointer(&t.s.leave)), 1) // done before staying is looked at
 	wake(unsafe.Pointer(&t.s.leave))
 	for loadAcquire(uintptr(unsafe.Pointer(&t.s.staying))) != 0 {
 		time.Sleep(20 * time.Microsecond)

@@ -1,0 +1,89 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// runs is how often a program is run that has to survive each time.
+func runs(few int) int {
+	if os.Getenv("GOTACH_NIGHT") != "" {
+		return 100
+	}
+	return few
+}
+
+// cc builds a C program of testdata/c.
+func cc(t *testing.T, prog string, args ...string) string {
+	t.Helper()
+	bin := filepath.Join(t.TempDir(), prog)
+	args = append([]string{"-O2", "-Wall", "-Werror", "-o", bin, "testdata/c/" + prog + ".c"}, args...)
+	if out, err := exec.Command("cc", append(args, "-lpthread", "-ldl")...).CombinedOutput(); err != nil {
+		t.Fatalf("cc: %v\n%s", err, out)
+	}
+	return bin
+}
+
+// survives runs a program a number of times; each time it has to print ok at its end.
+func survives(t *testing.T, times int, bin string, args ...string) {
+	t.Helper()
+	good, said, bad := 0, make(map[string]int), ""
+	for range times {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // it must not hang
+		out, err := exec.CommandContext(ctx, bin, args...).CombinedOutput()
+		cancel()
+		text := strings.TrimSpace(string(out))
+		if err == nil && strings.HasSuffix(text, "ok") {
+			good++
+			_, line, _ := strings.Cut("\n"+text, "\nnative ")
+			line, _, _ = strings.Cut(line, ",")
+			said["native "+line]++
+			continue
+		}
+		bad = text
+		if len(bad) > 1000 {
+			bad = bad[:1000]
+		}
+		if err != nil {
+			bad = err.Error() + "\n" + bad
+		}
+	}
+	t.Logf("%d of %d runs: %v", good, times, said)
+	if good != times {
+		t.Errorf("%d of %d runs, the last that failed:\n%s", good, times, bad)
+	}
+}
+
+// TestChainedHandler has a C library put a handler of its own before what SIGURG has, and call
+// that one as C calls functions.
+func TestChainedHandler(t *testing.T) {
+	bin := cc(t, "chain", build(t, "clib", "-buildmode=c-archive"))
+	for _, mode := range []string{"none", "before", "during", "after", "reporter before", "reporter during"} {
+		t.Run(mode, func(t *testing.T) { survives(t, runs(20), bin, strings.Fields(mode)...) })
+	}
+}
+
+// TestTwoLibraries has two Go runtimes in one process, each with a profiler.
+func TestTwoLibraries(t *testing.T) {
+	lib := build(t, "clib", "-buildmode=c-shared")
+	other := filepath.Join(t.TempDir(), "other")
+	// A library of the same inode is the same library.
+	b, err := os.ReadFile(lib)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(other, b, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	bin := cc(t, "two")
+	for _, mode := range []string{"none", "first", "second", "both", "late", "nested", "crossed"} {
+		t.Run(mode, func(t *testing.T) { survives(t, runs(20), bin, lib, other, mode) })
+	}
+}
