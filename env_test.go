@@ -78,8 +78,8 @@ func TestEnvironment(t *testing.T) {
 		{name: "export without a path", env: []string{"PROFILE_EXPORT=pprof"}, want: def, warning: "no path for pprof"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			log := &logBuffer{}
-			got, err := newConfig(append(tc.opts, Logger(log.logger())), env(tc.env...))
+			log := &testenv.Log{}
+			got, err := newConfig(append(tc.opts, Logger(log.Logger())), env(tc.env...))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -87,7 +87,7 @@ func TestEnvironment(t *testing.T) {
 			if d := cmp.Diff(tc.want, got, cmp.AllowUnexported(config{}, rotation{}, kept{})); d != "" {
 				t.Errorf("config (-want +got):\n%s", d)
 			}
-			lines := log.lines()
+			lines := log.Lines()
 			switch {
 			case tc.warning == "" && len(lines) > 0:
 				t.Errorf("warnings: %q", lines)
@@ -125,11 +125,11 @@ func FuzzEnvironment(f *testing.F) {
 	f.Add("x.tach", "1000", "1", "auto", "zstd", "pprof=a.pb.gz", "60s,100MB", "20,1GB")
 	f.Add("%p%h%e%t%%%", "-1", "1e400", "\x00", "NONE", "=,==,pprof==", "-1s", "-1")
 	f.Fuzz(func(t *testing.T, out, rate, budget, source, compression, exports, rotate, keep string) {
-		log := &logBuffer{}
+		log := &testenv.Log{}
 		var c config
 		var err error
 		n := testenv.Allocated(func() {
-			c, err = newConfig([]Option{Logger(log.logger())}, env("PROFILE_OUT="+out, "PROFILE_RATE="+rate, "PROFILE_BUDGET="+budget,
+			c, err = newConfig([]Option{Logger(log.Logger())}, env("PROFILE_OUT="+out, "PROFILE_RATE="+rate, "PROFILE_BUDGET="+budget,
 				"PROFILE_SOURCE="+source, "PROFILE_COMPRESSION="+compression, "PROFILE_EXPORT="+exports, "PROFILE_ROTATE="+rotate, "PROFILE_KEEP="+keep))
 		})
 		if size := len(out) + len(rate) + len(budget) + len(source) + len(compression) + len(exports) + len(rotate) + len(keep); n > uint64(1<<20+1000*size) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
 )
 
@@ -18,8 +19,8 @@ func TestRotate(t *testing.T) {
 	if err := os.WriteFile(earlier, []byte("another's"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	log := &logBuffer{}
-	s, err := Open(Output(filepath.Join(dir, "x.tach")), Rotate(time.Second, 0), Keep(2, 0), Logger(log.logger()))
+	log := &testenv.Log{}
+	s, err := Open(Output(filepath.Join(dir, "x.tach")), Rotate(time.Second, 0), Keep(2, 0), Logger(log.Logger()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,8 +30,8 @@ func TestRotate(t *testing.T) {
 	for begin := time.Now(); time.Since(begin) < 20*time.Second && !strings.HasSuffix(s.Path(), "x.7.tach"); {
 		time.Sleep(10 * time.Millisecond)
 	}
-	if err := s.Stop(); err != nil || len(log.lines()) > 0 {
-		t.Fatal(err, log.lines())
+	if err := s.Stop(); err != nil || len(log.Lines()) > 0 {
+		t.Fatal(err, log.Lines())
 	}
 	want := []string{filepath.Join(dir, "x.6.tach"), filepath.Join(dir, "x.7.tach")}
 	if got := s.Files(); fmt.Sprint(got) != fmt.Sprint(want) {
@@ -49,8 +50,8 @@ func TestRotate(t *testing.T) {
 // samples. Its files are those of one session, each with its own metadata.
 func TestFileFull(t *testing.T) {
 	dir := t.TempDir()
-	log := &logBuffer{}
-	c, err := newConfig([]Option{Output(filepath.Join(dir, "x.tach")), Keep(1, 2_000_000), Logger(log.logger())}, func(string) string { return "" })
+	log := &testenv.Log{}
+	c, err := newConfig([]Option{Output(filepath.Join(dir, "x.tach")), Keep(1, 2_000_000), Logger(log.Logger())}, func(string) string { return "" })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,8 +63,8 @@ func TestFileFull(t *testing.T) {
 	for begin := time.Now(); time.Since(begin) < 20*time.Second && !strings.HasSuffix(s.Path(), "x.3.tach"); {
 		time.Sleep(10 * time.Millisecond)
 	}
-	if err := s.Stop(); err != nil || len(log.lines()) > 0 {
-		t.Fatal(err, log.lines())
+	if err := s.Stop(); err != nil || len(log.Lines()) > 0 {
+		t.Fatal(err, log.Lines())
 	}
 	files := s.Files()
 	for i, path := range files {

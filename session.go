@@ -81,9 +81,6 @@ func open(c config) (*Session, error) {
 	return s, nil
 }
 
-// sinkOf is a variable for tests that listen to what the sampler tells the sink.
-var sinkOf = func(s *sink) sampler.Sink { return s }
-
 // begin opens the file and starts sampling into it.
 func (s *Session) begin() error {
 	o := writer.Options{
@@ -103,6 +100,10 @@ func (s *Session) begin() error {
 	if err := out.Warning(); err != nil {
 		s.config.log().Warn("gotach: the profile cannot be recovered if the program is killed", "why", err)
 	}
+	var to sampler.Sink = out
+	if hook.Sink != nil {
+		to = hook.Sink(out).(sampler.Sink)
+	}
 	s.sampler, err = sampler.Start(sampler.Config{
 		Rate:         s.config.rate,
 		Budget:       s.config.budget,
@@ -112,7 +113,7 @@ func (s *Session) begin() error {
 		Start:        s.start,
 		OnError:      s.fail,
 		OnWarning:    func(err error) { s.config.log().Warn("gotach: part of the profile is missing", "why", err) },
-	}, sinkOf(out))
+	}, to)
 	if err != nil {
 		return errors.Join(err, out.end(nil))
 	}
@@ -169,6 +170,15 @@ func (s *Session) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
+}
+
+// Stats returns how sampling goes, or after Stop how it went: what was asked for
+// and reached, samples, losses and cost. It is zero where there was no sampling.
+func (s *Session) Stats() sampler.Stats {
+	if s == nil || s.sampler == nil {
+		return sampler.Stats{}
+	}
+	return s.sampler.Stats()
 }
 
 // Path returns the file that the session writes, "" if there is none. With

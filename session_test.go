@@ -12,23 +12,11 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
 )
 
-// programs are what the test binary can be instead, by the variable that asks for it.
-var programs = map[string]func(){}
-
 func TestMain(m *testing.M) {
-	for variable, run := range programs {
-		if os.Getenv(variable) != "" {
-			run()
-			return
-		}
-	}
-	if child := os.Getenv("GOTACH_TEST_CHILD"); child != "" {
-		runChild(child)
-		return
-	}
 	// What is tested here is the same for every source; the portable one works
 	// everywhere, and says nothing when it is asked for by name.
 	os.Setenv("PROFILE_SOURCE", "portable")
@@ -61,15 +49,15 @@ func count(t *testing.T, path string) (n int) {
 // awaitSamples waits until a session has taken so many samples, for a minute at most: the
 // first tick of all can be late.
 func awaitSamples(s *Session, n int64) {
-	for begin := time.Now(); s.Err() == nil && s.sampler.Stats().Samples < n && time.Since(begin) < time.Minute; {
+	for begin := time.Now(); s.Err() == nil && s.Stats().Samples < n && time.Since(begin) < time.Minute; {
 		time.Sleep(time.Millisecond)
 	}
 }
 
 func TestSession(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.tach")
-	log := &logBuffer{}
-	s, err := Open(Output(path), Logger(log.logger()))
+	log := &testenv.Log{}
+	s, err := Open(Output(path), Logger(log.Logger()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +72,7 @@ func TestSession(t *testing.T) {
 	if n := count(t, path); n == 0 {
 		t.Error("no samples")
 	}
-	if l := log.lines(); len(l) != 0 {
+	if l := log.Lines(); len(l) != 0 {
 		t.Errorf("logged %q", l)
 	}
 
@@ -115,13 +103,13 @@ func TestTwoSessions(t *testing.T) {
 	s := Start(Output(filepath.Join(dir, "a.tach")))
 	defer s.Stop()
 	awaitSamples(s, 1)
-	log := &logBuffer{}
+	log := &testenv.Log{}
 	b := filepath.Join(dir, "b.tach")
-	second := Start(Output(b), Logger(log.logger()))
+	second := Start(Output(b), Logger(log.Logger()))
 	if !errors.Is(second.Err(), ErrActive) || !strings.Contains(second.Err().Error(), "a.tach") {
 		t.Errorf("the second session's error is %v", second.Err())
 	}
-	if l := log.lines(); len(l) != 1 || !strings.Contains(l[0], "another session is running") {
+	if l := log.Lines(); len(l) != 1 || !strings.Contains(l[0], "another session is running") {
 		t.Errorf("logged %q, want one warning", l)
 	}
 	if err := second.Stop(); !errors.Is(err, ErrActive) {
@@ -201,8 +189,8 @@ func TestBadPath(t *testing.T) {
 	}
 	for name, path := range paths {
 		t.Run(name, func(t *testing.T) {
-			log := &logBuffer{}
-			s := Start(Output(path), Logger(log.logger()))
+			log := &testenv.Log{}
+			s := Start(Output(path), Logger(log.Logger()))
 			err := s.Err()
 			if err == nil || !errors.Is(s.Stop(), err) {
 				t.Fatalf("Err is %v, Stop returns %v", err, s.Stop())
@@ -210,7 +198,7 @@ func TestBadPath(t *testing.T) {
 			if !strings.Contains(err.Error(), filepath.Base(path)) {
 				t.Errorf("the error does not name the file: %v", err)
 			}
-			if l := log.lines(); len(l) != 1 {
+			if l := log.Lines(); len(l) != 1 {
 				t.Errorf("logged %q, want one warning", l)
 			}
 		})
@@ -224,15 +212,15 @@ func TestBadPath(t *testing.T) {
 
 func TestExport(t *testing.T) {
 	dir := t.TempDir()
-	log := &logBuffer{}
-	s := Start(Output(filepath.Join(dir, "x.tach")), Logger(log.logger()),
+	log := &testenv.Log{}
+	s := Start(Output(filepath.Join(dir, "x.tach")), Logger(log.Logger()),
 		Export("pprof", filepath.Join(dir, "%e.pb.gz")), Export("collapsed", filepath.Join(dir, "no", "x.txt")), Export("cpython315", filepath.Join(dir, "x.bin")))
 	awaitSamples(s, 20) // one alone may be at none of the even times of CPython's layout
 	err := s.Stop()
 	if err == nil || !strings.Contains(err.Error(), "export to collapsed") {
 		t.Errorf("the error is %v", err)
 	}
-	if l := log.lines(); len(l) != 1 {
+	if l := log.Lines(); len(l) != 1 {
 		t.Errorf("logged %q, want one warning", l)
 	}
 	// one failed export does not keep the others from being written

@@ -48,13 +48,10 @@ func run(t *testing.T, dir string, env []string, name string, args ...string) st
 	return string(out)
 }
 
-// gotach builds the command once and returns its path.
+// gotach builds the command once, in a directory that TestMain removes, and returns
+// its path.
 var gotach = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "gotach-e2e-")
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "gotach")
+	path := filepath.Join(built, "gotach")
 	out, err := exec.Command("go", "build", "-o", path, "github.com/gotach/profiler/cmd/gotach").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("%w\n%s", err, out)
@@ -62,11 +59,24 @@ var gotach = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
+var built string
+
+// programs are what the test binary runs instead of tests, by the variable that asks for it.
+var programs = map[string]func(){}
+
 func TestMain(m *testing.M) {
-	code := m.Run()
-	if path, err := gotach(); err == nil {
-		os.RemoveAll(filepath.Dir(path))
+	for variable, run := range programs {
+		if os.Getenv(variable) != "" {
+			run()
+			return
+		}
 	}
+	var err error
+	if built, err = os.MkdirTemp("", "gotach-e2e-"); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	os.RemoveAll(built)
 	os.Exit(code)
 }
 

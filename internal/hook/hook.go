@@ -30,4 +30,8 @@ var (
 	// else: it does not rotate and does not export, whatever other options and
 	// the environment say. The root package sets it.
 	OneFile func(path string) any
+
+	// Sink, if not nil, takes a session's sampler.Sink and returns the one that the
+	// sampler is given in its place. Tests set it, to see what the sampler hands over.
+	Sink func(sink any) any
 )

@@ -1,4 +1,4 @@
-package profiler
+package e2e
 
 import (
 	"fmt"
@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler"
 	"github.com/gotach/profiler/internal/recovery"
 	"github.com/gotach/profiler/reader"
 )
@@ -18,21 +19,21 @@ import (
 // children are programs that a test runs in a process of their own, with and
 // without a profile: what they print and how they end must be the same. Each
 // gets a function that starts a session and returns its Stop.
-var children = map[string]func(start func() *Session){
-	"returns": func(start func() *Session) {
+var children = map[string]func(start func() *profiler.Session){
+	"returns": func(start func() *profiler.Session) {
 		defer start().Stop()
 		fmt.Println("done")
 	},
-	"panics": func(start func() *Session) {
+	"panics": func(start func() *profiler.Session) {
 		defer start().Stop()
 		panic("as intended")
 	},
-	"recovers": func(start func() *Session) {
+	"recovers": func(start func() *profiler.Session) {
 		defer func() { fmt.Println("recovered", recover()) }()
 		defer start().Stop()
 		panic("as intended")
 	},
-	"goexit": func(start func() *Session) {
+	"goexit": func(start func() *profiler.Session) {
 		defer start().Stop()
 		done := make(chan struct{})
 		go func() {
@@ -42,7 +43,7 @@ var children = map[string]func(start func() *Session){
 		}()
 		<-done
 	},
-	"exits": func(start func() *Session) {
+	"exits": func(start func() *profiler.Session) {
 		s := start()
 		defer s.Stop()
 		if s != nil {
@@ -50,7 +51,7 @@ var children = map[string]func(start func() *Session){
 		}
 		os.Exit(3)
 	},
-	"full": func(start func() *Session) {
+	"full": func(start func() *profiler.Session) {
 		defer start().Stop()
 		changingStacks()
 		fmt.Println("done")
@@ -72,14 +73,16 @@ func changingStacks() {
 	}
 }
 
+func init() { programs["GOTACH_TEST_CHILD"] = runChild }
+
 // runChild is the main of a child process.
-func runChild(name string) {
+func runChild() {
 	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, nil)))
-	children[name](func() *Session {
+	children[os.Getenv("GOTACH_TEST_CHILD")](func() *profiler.Session {
 		if os.Getenv("PROFILE_OUT") == "" {
 			return nil
 		}
-		return Start(Compression("none"), Budget(100))
+		return profiler.Start(profiler.Compression("none"), profiler.Budget(100))
 	})
 }
 
@@ -93,7 +96,7 @@ type result struct {
 func child(t *testing.T, name, out string) result {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "GOTACH_TEST_CHILD="+name, "PROFILE_OUT="+out, "GOCOVERDIR="+t.TempDir())
+	cmd.Env = append(os.Environ(), "GOTACH_TEST_CHILD="+name, "PROFILE_OUT="+out, "PROFILE_SOURCE=portable", "GOCOVERDIR="+t.TempDir())
 	var stdout, stderr strings.Builder
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	_ = cmd.Run() // the code says it
@@ -145,7 +148,7 @@ func TestProgramUnchanged(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer r.Close()
-			if m, err := r.Metadata(); err != nil || m.Session == nil || m.Session.Program != programName() || m.Session.Error == "" {
+			if m, err := r.Metadata(); err != nil || m.Session == nil || m.Session.Program != filepath.Base(os.Args[0]) || m.Session.Error == "" {
 				t.Errorf("the recovered file says %+v, %v", m, err)
 			}
 		})
@@ -161,4 +164,35 @@ func readHead(t *testing.T, path string, b []byte) bool {
 	defer f.Close()
 	_, err = io.ReadFull(f, b)
 	return err == nil
+}
+
+// count opens a file and counts its samples. Only an unfinished one may have a journal.
+func count(t *testing.T, path string) (n int) {
+	t.Helper()
+	r, err := reader.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if _, err := os.Stat(path + ".journal"); (err == nil) != r.Unfinished() {
+		t.Errorf("the file is unfinished: %v; its journal: %v", r.Unfinished(), err)
+	}
+	for _, err := range r.Samples() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+	if present, err := r.VerifyChecksum(); err != nil || !present {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// awaitSamples waits until a session has taken so many samples, for a minute at most: the
+// first tick can be late.
+func awaitSamples(s *profiler.Session, n int64) {
+	for begin := time.Now(); s.Err() == nil && s.Stats().Samples < n && time.Since(begin) < time.Minute; {
+		time.Sleep(time.Millisecond)
+	}
 }

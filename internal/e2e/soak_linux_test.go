@@ -1,4 +1,4 @@
-package profiler
+package e2e
 
 import (
 	"bytes"
@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
 )
@@ -36,9 +37,9 @@ func runSoak() {
 	if err != nil {
 		panic(err)
 	}
-	var s *Session
+	var s *profiler.Session
 	if os.Getenv("PROFILE_OUT") != "" {
-		s, err = Open(Budget(10), Rotate(max(time.Second, d/12), 0), Keep(1000, 1<<40))
+		s, err = profiler.Open(profiler.Budget(10), profiler.Rotate(max(time.Second, d/12), 0), profiler.Keep(1000, 1<<40))
 		if err != nil {
 			panic(err)
 		}
@@ -72,7 +73,7 @@ func runSoak() {
 	}
 	out.Stop = time.Since(stopping)
 	if s != nil {
-		out.Samples, out.Files = s.sampler.Stats().Samples, s.Files()
+		out.Samples, out.Files = s.Stats().Samples, s.Files()
 	}
 	_ = json.NewEncoder(os.Stdout).Encode(out)
 }

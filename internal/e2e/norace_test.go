@@ -1,5 +1,5 @@
 //go:build !race
 
-package profiler
+package e2e
 
 const slowed = false

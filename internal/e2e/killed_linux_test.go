@@ -1,4 +1,4 @@
-package profiler
+package e2e
 
 import (
 	"encoding/binary"
@@ -17,6 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
+	"github.com/gotach/profiler"
+	"github.com/gotach/profiler/internal/hook"
 	"github.com/gotach/profiler/internal/recovery"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
@@ -66,13 +68,13 @@ func monotonic() uint64 {
 
 // A tee notes what goes to the writer.
 type tee struct {
-	*sink
+	sampler.Sink
 	d      diary
 	frames []uint64 // hashes
 }
 
 func (t *tee) Intern(f writer.Frame) uint32 {
-	id := t.sink.Intern(f)
+	id := t.Sink.Intern(f)
 	t.frames = append(t.frames, make([]uint64, max(0, int(id)+1-len(t.frames)))...)
 	t.frames[id] = hashFrame(&f)
 	return id
@@ -88,7 +90,7 @@ func (t *tee) WriteBatch(list []writer.Sample) (int, error) {
 		e.set(2, hashSample(s, func(id uint32) uint64 { return t.frames[id] }))
 	}
 	t.d.set(begun, before+uint64(len(list)))
-	n, err := t.sink.WriteBatch(list)
+	n, err := t.Sink.WriteBatch(list)
 	t.d.set(done, before+uint64(n))
 	return n, err
 }
@@ -171,7 +173,7 @@ func runKilled() {
 	fail(err)
 	stopAfter, err := time.ParseDuration(p[2])
 	fail(err)
-	sinkOf = func(s *sink) sampler.Sink { return &tee{sink: s, d: d} }
+	hook.Sink = func(s any) any { return &tee{Sink: s.(sampler.Sink), d: d} }
 
 	go func() {
 		for n := uint64(0); ; n++ {
@@ -187,9 +189,9 @@ func runKilled() {
 			}
 		}()
 	}
-	s, err := Open(Budget(100))
+	d.set(epoch, uint64(time.Now().UnixMicro())-monotonic())
+	s, err := profiler.Open(profiler.Budget(100))
 	fail(err)
-	d.set(epoch, uint64(s.start.UnixMicro())-(monotonic()-uint64(time.Since(s.start).Microseconds())))
 	d.set(started, monotonic())
 	if stopAfter > 0 {
 		time.Sleep(stopAfter)
@@ -426,7 +428,7 @@ func (d diary) check(files []string) (last uint64, err error) {
 		if err != nil {
 			return 0, err
 		}
-		if h.Samples > 0 && m.Session == nil || m.Session != nil && m.Session.Program != programName() {
+		if h.Samples > 0 && m.Session == nil || m.Session != nil && m.Session.Program != filepath.Base(os.Args[0]) {
 			return 0, fmt.Errorf("the session is %+v", m.Session)
 		}
 		frames := make([]uint64, len(r.Frames()))

@@ -1,4 +1,4 @@
-package profiler
+package testenv
 
 import (
 	"bytes"
@@ -7,19 +7,20 @@ import (
 	"sync"
 )
 
-// logBuffer keeps what is logged.
-type logBuffer struct {
+// A Log keeps what is logged through its Logger. Its zero value is empty.
+type Log struct {
 	mu sync.Mutex
 	b  bytes.Buffer
 }
 
-func (l *logBuffer) Write(p []byte) (int, error) {
+func (l *Log) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.Write(p)
 }
 
-func (l *logBuffer) logger() *slog.Logger {
+// Logger returns a logger that writes to l, without times.
+func (l *Log) Logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey {
 			return slog.Attr{}
@@ -28,8 +29,8 @@ func (l *logBuffer) logger() *slog.Logger {
 	}}))
 }
 
-// lines returns the messages with their quoting undone.
-func (l *logBuffer) lines() []string {
+// Lines returns the messages with their quotes unescaped.
+func (l *Log) Lines() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	text := strings.ReplaceAll(strings.TrimSuffix(l.b.String(), "\n"), `\"`, `"`)

@@ -1,4 +1,4 @@
-package profiler
+package e2e
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/gotach/profiler"
 	"github.com/gotach/profiler/internal/testenv"
 )
 
@@ -26,13 +27,13 @@ func testFull(t *testing.T, path string) {
 		t.Errorf("want one warning of the full disk, got:\n%s", r.stderr)
 	}
 
-	log := &logBuffer{}
-	s := Start(Output(path), Compression("none"), Budget(100), Logger(log.logger()))
+	log := &testenv.Log{}
+	s := profiler.Start(profiler.Output(path), profiler.Source("portable"), profiler.Compression("none"), profiler.Budget(100), profiler.Logger(log.Logger()))
 	changingStacks()
 	if err := s.Stop(); !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("Stop returns %v", err)
 	}
-	if l := log.lines(); len(l) != 1 {
+	if l := log.Lines(); len(l) != 1 {
 		t.Errorf("logged %q, want one warning", l)
 	}
 }

@@ -1,6 +1,6 @@
 //go:build unix
 
-package profiler
+package e2e
 
 import (
 	"errors"
@@ -11,6 +11,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gotach/profiler"
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // A file that is removed while it is written is one warning and the session's error.
@@ -24,8 +27,8 @@ func TestRemoved(t *testing.T) {
 			if err := os.Mkdir(dir, 0o700); err != nil {
 				t.Fatal(err)
 			}
-			log := &logBuffer{}
-			s := Start(Output(filepath.Join(dir, "x.tach")), Logger(log.logger()))
+			log := &testenv.Log{}
+			s := profiler.Start(profiler.Output(filepath.Join(dir, "x.tach")), profiler.Source("portable"), profiler.Logger(log.Logger()))
 			if err := errors.Join(s.Err(), remove(s.Path())); err != nil {
 				t.Fatal(err)
 			}
@@ -33,7 +36,7 @@ func TestRemoved(t *testing.T) {
 			if err := s.Stop(); !errors.Is(err, os.ErrNotExist) || !errors.Is(err, s.Err()) {
 				t.Errorf("Stop returns %v, Err %v", err, s.Err())
 			}
-			if l := log.lines(); len(l) != 1 {
+			if l := log.Lines(); len(l) != 1 {
 				t.Errorf("logged %q, want one warning", l)
 			}
 		})
@@ -44,7 +47,7 @@ func TestRemoved(t *testing.T) {
 func TestStopped(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "x.tach")
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "GOTACH_TEST_CHILD=full", "PROFILE_OUT="+out, "GOCOVERDIR="+t.TempDir())
+	cmd.Env = append(os.Environ(), "GOTACH_TEST_CHILD=full", "PROFILE_OUT="+out, "PROFILE_SOURCE=portable", "GOCOVERDIR="+t.TempDir())
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	if err := cmd.Start(); err != nil {

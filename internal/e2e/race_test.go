@@ -1,6 +1,6 @@
 //go:build race
 
-package profiler
+package e2e
 
 // slowed is whether the race detector makes everything ten times as slow, so that
 // times mean nothing.
