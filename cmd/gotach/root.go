@@ -147,7 +147,7 @@ func (e *env) open(path string, o formats.Options) (*formats.Input, error) {
 	if err != nil {
 		return nil, named(path, err)
 	}
-	if c, ok := in.Content().(interface{ Unfinished() bool }); ok && c.Unfinished() {
+	if in.Unfinished() {
 		e.warn(fmt.Errorf("%s: unfinished, so this is what is there by now; gotach recover finishes the file of a program that was killed", path))
 	}
 	return in, nil

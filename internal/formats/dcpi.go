@@ -12,6 +12,7 @@ import (
 
 	"github.com/gotach/profiler/internal/formats/dcpi"
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/reader"
 )
 
 var dcpiDatabase = &Format{
@@ -62,17 +63,17 @@ func dcpiProfiles(in *Input, o *Options) ([]*dcpi.Profile, error) {
 	if _, ok := in.content.(series); !ok {
 		return nil, fmt.Errorf("cannot make a DCPI profile of it: that needs the addresses of instructions, and a %s file names functions", in.Format.Name)
 	}
-	r, err := in.Series()
+	s, err := in.Series()
 	if err != nil {
 		return nil, err
 	}
-	m, err := r.Metadata()
+	m, err := s.Metadata()
 	if err != nil {
 		return nil, err
 	}
-	interval := time.Duration(min(r.Header().Interval, uint64(time.Hour/time.Microsecond))) * time.Microsecond
+	interval := min(reader.Micros(s.Header().Interval), time.Hour)
 	if m.Session != nil && m.PCs == nil {
-		pcs, lost, err := dcpi.LeafPCs(m.Session, watchedStream{r, o})
+		pcs, lost, err := dcpi.LeafPCs(m.Session, s)
 		if err != nil {
 			return nil, err
 		}

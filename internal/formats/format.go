@@ -48,7 +48,7 @@ var table []*Format
 
 func init() { // a function, since formats use the table themselves
 	table = []*Format{
-		tach,
+		tachFormat,
 		cpython315,
 		pprof,
 		folded,
@@ -101,18 +101,19 @@ func byExtension(path string) (found *Format) {
 	return found
 }
 
-// Content is an opened profile. What a format can beyond this it says with the
-// other interfaces here.
-type Content interface {
-	// Profile adds the profile up.
-	Profile() (*profile.Profile, error)
-	Close() error
-}
+// Content is an opened profile: a series or a sum. What else its format can do it
+// says with the other interfaces here.
+type Content interface{ Close() error }
 
 type (
-	// A series knows every sample. Its Reader lives as long as the Content.
+	// A series knows every sample.
 	series interface {
-		Series() (*reader.Reader, error)
+		// Series returns a stream that lives as long as the Content.
+		Series() (reader.Stream, error)
+	}
+	// A sum adds the profile up. A series need not be one.
+	sum interface {
+		Profile() (*profile.Profile, error)
 	}
 	// A dumper prints all there is in the file, as JSON lines.
 	dumper interface{ Dump(io.Writer) error }

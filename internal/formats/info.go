@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -85,12 +86,18 @@ func (c *tachyonContent) Info() ([]Field, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := c.Header()
+	l := streamInfo(c.Header(), m)
+	c.fileInfo(&l, m)
+	return l, nil
+}
+
+// streamInfo is what header and metadata say of the session.
+func streamInfo(h reader.Header, m *tachyon.Metadata) fields {
 	s := m.Session
 	if s == nil {
 		s = &tachyon.Session{}
 	}
-	interval := time.Duration(h.Interval) * time.Microsecond
+	interval := reader.Micros(h.Interval)
 	var l fields
 	l.text("program", "program", s.Program)
 	l.text("module", "module", strings.TrimSpace(s.Module+" "+s.Version))
@@ -151,8 +158,7 @@ func (c *tachyonContent) Info() ([]Field, error) {
 		l.number("max_goroutines", "most at a time", int64(s.MaxGoroutines))
 	}
 	l.text("error", "ended early", s.Error)
-	c.fileInfo(&l, m)
-	return l, nil
+	return l
 }
 
 // fileInfo adds what is known of the file itself.

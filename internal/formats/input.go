@@ -10,6 +10,7 @@ import (
 	"iter"
 	"os"
 
+	"github.com/gotach/profiler/internal/formats/jsonl"
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/reader"
 )
@@ -199,28 +200,42 @@ func open(s *Source, o Options) (in *Input, err error) {
 // Close lets go of the file.
 func (in *Input) Close() error { return in.content.Close() }
 
-// Content returns what the format's own package made of the file.
-func (in *Input) Content() Content { return in.content }
+// Unfinished reports whether the file's writer has not finished it.
+func (in *Input) Unfinished() bool {
+	c, ok := in.content.(interface{ Unfinished() bool })
+	return ok && c.Unfinished()
+}
 
 // Profile returns the profile added up.
-func (in *Input) Profile() (*profile.Profile, error) {
-	if in.profile == nil {
-		p, err := in.content.Profile()
-		if err != nil {
-			return nil, err
-		}
-		in.profile = p
+func (in *Input) Profile() (_ *profile.Profile, err error) {
+	if in.profile != nil {
+		return in.profile, nil
 	}
-	return in.profile, nil
+	if c, ok := in.content.(sum); ok {
+		in.profile, err = c.Profile()
+		return in.profile, err
+	}
+	s, err := in.Series()
+	if err != nil {
+		return nil, err
+	}
+	in.profile, err = profile.FromTachyon(s)
+	return in.profile, err
 }
 
 // Series returns every sample. It is an error if the format has only sums. The
-// Reader is in's.
-func (in *Input) Series() (*reader.Reader, error) {
-	if c, ok := in.content.(series); ok {
-		return c.Series()
+// stream lives as long as in; it calls Options.Progress and ends when
+// Options.Context does.
+func (in *Input) Series() (reader.Stream, error) {
+	c, ok := in.content.(series)
+	if !ok {
+		return nil, fmt.Errorf("a %s file has only sums, not each sample and its time", in.Format.Name)
 	}
-	return nil, fmt.Errorf("a %s file has only sums, not each sample and its time", in.Format.Name)
+	s, err := c.Series()
+	if err != nil {
+		return nil, err
+	}
+	return watchedStream{s, &in.options}, nil
 }
 
 // watchedStream is a stream that says how far reading it is, and ends when the
@@ -229,6 +244,9 @@ type watchedStream struct {
 	reader.Stream
 	o *Options
 }
+
+// Unwrap returns the stream that is watched.
+func (w watchedStream) Unwrap() reader.Stream { return w.Stream }
 
 // Samples yields the samples.
 func (w watchedStream) Samples() iter.Seq2[*reader.Sample, error] {
@@ -253,11 +271,6 @@ func (w watchedStream) Samples() iter.Seq2[*reader.Sample, error] {
 			}
 		}
 	}
-}
-
-// samples returns a stream's samples, watched.
-func (o *Options) samples(s reader.Stream) iter.Seq2[*reader.Sample, error] {
-	return watchedStream{s, o}.Samples()
 }
 
 // Report makes a report. Formats that know more of a function than its times
@@ -285,8 +298,15 @@ func (in *Input) CutOff() error {
 // Dump writes all that is in the file as JSON lines: of a format of samples each
 // sample, of others what their package says.
 func (in *Input) Dump(w io.Writer) error {
-	if c, ok := in.content.(dumper); ok {
+	switch c := in.content.(type) {
+	case dumper:
 		return c.Dump(w)
+	case series:
+		s, err := in.Series()
+		if err != nil {
+			return err
+		}
+		return jsonl.Write(w, s)
 	}
 	p, err := in.Profile()
 	if err != nil {

@@ -17,7 +17,6 @@ import (
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/timeline"
 	"github.com/gotach/profiler/reader"
-	"github.com/gotach/profiler/writer"
 )
 
 var spxReport = &Format{
@@ -47,11 +46,11 @@ var spxReport = &Format{
 		return openSPX(filepath.Join(s.Path, keys[0]), o)
 	},
 	write: func(t *Target, in *Input, o *Options) error {
-		r, err := in.Series()
+		s, err := in.Series()
 		if err != nil {
 			return err
 		}
-		tl, err := timeline.FromTachyon(watchedStream{r, o})
+		tl, err := timeline.FromTachyon(s)
 		if err != nil {
 			return err
 		}
@@ -93,7 +92,7 @@ type spxContent struct {
 	path   string
 	meta   *spx.Metadata
 	o      *Options
-	series *spooled // nil: not asked for yet
+	series reader.Stream // nil: not asked for yet
 }
 
 func openSPX(path string, o *Options) (Content, error) {
@@ -104,34 +103,25 @@ func openSPX(path string, o *Options) (Content, error) {
 	return &spxContent{path: path, meta: r.Metadata(), o: o}, r.Close()
 }
 
-func (c *spxContent) Close() error {
-	if c.series == nil {
-		return nil
-	}
-	return c.series.Close()
-}
+// Close does nothing: the files are closed after each use.
+func (c *spxContent) Close() error { return nil }
 
-// Series makes samples of the report's calls.
-func (c *spxContent) Series() (*reader.Reader, error) {
-	if c.series == nil {
-		names, err := c.functions()
-		if err != nil {
-			return nil, err
-		}
-		r, err := spx.Open(c.path)
-		if err != nil {
-			return nil, err
-		}
-		defer r.Close()
-		s, err := spool(c.o, func(create func(start, interval uint64) (*writer.Writer, error)) error {
-			return r.WriteSamples(names, create)
-		})
-		if err != nil {
-			return nil, err
-		}
-		c.series = s.(*spooled)
+// Series makes samples of the report's calls, once.
+func (c *spxContent) Series() (reader.Stream, error) {
+	if c.series != nil {
+		return c.series, nil
 	}
-	return c.series.Reader, nil
+	names, err := c.functions()
+	if err != nil {
+		return nil, err
+	}
+	r, err := spx.Open(c.path)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	c.series, err = r.Samples(names)
+	return c.series, err
 }
 
 func (c *spxContent) Profile() (*profile.Profile, error) {

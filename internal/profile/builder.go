@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+
+	"github.com/gotach/profiler/internal/frames"
 )
 
 // A Builder makes a Profile: it gives equal frames one number and adds equal
@@ -14,7 +16,7 @@ import (
 type Builder struct {
 	Profile *Profile
 
-	frames     map[Frame]uint32
+	frames     frames.Table
 	starts     bool // some frame has a start line
 	goroutines map[uint64]struct{}
 
@@ -39,7 +41,6 @@ type recordKey struct {
 func NewBuilder() *Builder {
 	return &Builder{
 		Profile:    &Profile{},
-		frames:     map[Frame]uint32{},
 		goroutines: map[uint64]struct{}{},
 		stacks:     map[string]uint32{},
 		sets:       map[string]uint32{"": 0},
@@ -51,12 +52,8 @@ func NewBuilder() *Builder {
 // Frame returns the number of a frame. startLine is the line where its function
 // starts, 0 if unknown; the first one that is known counts.
 func (b *Builder) Frame(f Frame, startLine int32) uint32 {
-	p := b.Profile
-	id, ok := b.frames[f]
-	if !ok {
-		id = uint32(len(p.Frames))
-		b.frames[f] = id
-		p.Frames = append(p.Frames, f)
+	p, id := b.Profile, b.frames.Intern(f)
+	if p.Frames = b.frames.List(); len(p.StartLines) < len(p.Frames) {
 		p.StartLines = append(p.StartLines, 0)
 	}
 	if startLine > 0 && p.StartLines[id] == 0 {

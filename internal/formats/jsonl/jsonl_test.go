@@ -6,38 +6,16 @@ import (
 	"fmt"
 	"iter"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
-	"github.com/gotach/profiler/writer"
 	"pgregory.net/rapid"
 )
 
-// read reads lines into a Tachyon file and opens that.
-func read(dir string, in []byte) (*reader.Reader, error) {
-	path := filepath.Join(dir, "x.tach")
-	var w *writer.Writer
-	err := Read(bytes.NewReader(in), func(start, interval uint64) (_ *writer.Writer, err error) {
-		w, err = writer.Create(path, writer.Options{Start: start, Interval: interval})
-		return w, err
-	})
-	if w != nil {
-		if cerr := w.Close(); err == nil {
-			err = cerr
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	return reader.Open(path)
-}
-
 func TestRoundTrip(t *testing.T) {
-	dir := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", "a\"b\\c\n\t\r\b\f\x00\x1f\x7f\u2028<&>", "日本"}))
 		var want bytes.Buffer
@@ -53,8 +31,8 @@ func TestRoundTrip(t *testing.T) {
 				frames = append(frames, reader.Frame{File: text.Draw(t, "file"), Func: text.Draw(t, "func"), Line: rapid.Int32().Draw(t, "line")})
 				stack = append(stack, uint32(i))
 			}
-			one := &reader.Sample{Thread: s.thread, Time: s.time, Status: reader.Status(s.status), Stack: stack}
-			if err := Write(&want, frames, only(one)); err != nil {
+			one := single{frames, &reader.Sample{Thread: s.thread, Time: s.time, Status: reader.Status(s.status), Stack: stack}}
+			if err := Write(&want, one); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -63,13 +41,12 @@ func TestRoundTrip(t *testing.T) {
 				t.Fatalf("not JSON: %s", line)
 			}
 		}
-		r, err := read(dir, want.Bytes())
+		r, err := Read(bytes.NewReader(want.Bytes()))
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer r.Close()
 		var got bytes.Buffer
-		if err := Write(&got, r.Frames(), r.Samples()); err != nil {
+		if err := Write(&got, r); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(byThread(want.String()), byThread(got.String())); diff != "" {
@@ -78,8 +55,17 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-func only(s *reader.Sample) iter.Seq2[*reader.Sample, error] {
-	return func(yield func(*reader.Sample, error) bool) { yield(s, nil) }
+// single is a stream of one sample.
+type single struct {
+	frames []reader.Frame
+	sample *reader.Sample
+}
+
+func (s single) Header() reader.Header               { return reader.Header{} }
+func (s single) Frames() []reader.Frame              { return s.frames }
+func (s single) Metadata() (*reader.Metadata, error) { return &reader.Metadata{}, nil }
+func (s single) Samples() iter.Seq2[*reader.Sample, error] {
+	return func(yield func(*reader.Sample, error) bool) { yield(s.sample, nil) }
 }
 
 // byThread groups lines: a file keeps order within a thread only.
@@ -100,11 +86,10 @@ func TestClock(t *testing.T) {
 {"thread_id":1,"timestamp":7000,"frames":[]}
 {"thread_id":1,"timestamp":9000,"frames":[]}
 `
-	r, err := read(t.TempDir(), []byte(in))
+	r, err := Read(strings.NewReader(in))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.Close()
 	if h := r.Header(); h.Start != 3000 || h.Interval != 1000 {
 		t.Errorf("start %d, interval %d; want 3000, 1000", h.Start, h.Interval)
 	}
@@ -120,13 +105,12 @@ func TestLong(t *testing.T) {
 	for i := range n {
 		fmt.Fprintf(&in, `{"thread_id":1,"interpreter_id":0,"timestamp":%d,"status":3,"frames":[["f.go","f%d",1]]}`+"\n", 1000*(i+1), i)
 	}
-	r, err := read(t.TempDir(), in.Bytes())
+	r, err := Read(bytes.NewReader(in.Bytes()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.Close()
 	var got bytes.Buffer
-	if err := Write(&got, r.Frames(), r.Samples()); err != nil {
+	if err := Write(&got, r); err != nil {
 		t.Fatal(err)
 	}
 	if got.String() != in.String() {
@@ -146,7 +130,7 @@ func TestReadErrors(t *testing.T) {
 		{`{"thread_id":1,"timestamp":5,"frames":[[1,2,3]]}`, "line 1: "},
 		{good + strings.Repeat("x", maxLine+1), "line 2: longer than 16 MB"},
 	} {
-		_, err := read(t.TempDir(), []byte(c.in))
+		_, err := Read(strings.NewReader(c.in))
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%.60q: error %v, want %q", c.in, err, c.want)
 		}
@@ -174,17 +158,15 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte(`{"thread_id":1,"timestamp":5,"status":3,"frames":[["f.go","f",1]]}`))
 	f.Add([]byte(`{"thread_id":18446744073709551615,"timestamp":0,"frames":null}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		dir := t.TempDir()
-		var r *reader.Reader
+		var r reader.Stream
 		var err error
 		// The writer's buffers and its encoder take some MB whatever the input.
-		if grown := testenv.Allocated(func() { r, err = read(dir, b) }); grown > uint64(32<<20+500*len(b)) {
+		if grown := testenv.Allocated(func() { r, err = Read(bytes.NewReader(b)) }); grown > uint64(32<<20+500*len(b)) {
 			t.Errorf("%d bytes allocated %d", len(b), grown)
 		}
 		if err != nil {
 			return
 		}
-		defer r.Close()
 		for _, err := range r.Samples() {
 			if err != nil {
 				t.Fatal(err)
@@ -200,7 +182,7 @@ func ExampleWrite() {
 		return
 	}
 	defer r.Close()
-	_ = Write(os.Stdout, r.Frames(), r.Samples())
+	_ = Write(os.Stdout, r)
 	// Output:
 	// {"thread_id":5,"interpreter_id":0,"timestamp":200,"status":0,"frames":[]}
 	// {"thread_id":5,"interpreter_id":0,"timestamp":201,"status":1,"frames":[]}
@@ -214,22 +196,13 @@ func ExampleWrite() {
 }
 
 func ExampleRead() {
-	f, err := os.CreateTemp("", "*.tach")
+	s, err := Read(strings.NewReader(`{"thread_id":1,"timestamp":5000,"status":3,"frames":[["f.go","f",1]]}`))
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	defer os.Remove(f.Name())
-	defer f.Close()
-	var w *writer.Writer
-	lines := strings.NewReader(`{"thread_id":1,"timestamp":5000,"status":3,"frames":[["f.go","f",1]]}`)
-	err = Read(lines, func(start, interval uint64) (_ *writer.Writer, err error) {
-		w, err = writer.New(f, writer.Options{Start: start, Interval: interval})
-		return w, err
-	})
-	if err == nil {
-		err = w.Close()
+	for sample, err := range s.Samples() {
+		fmt.Println(sample.Time, s.Frames()[sample.Stack[0]].Func, err)
 	}
-	fmt.Println(err)
-	// Output: <nil>
+	// Output: 5000 f <nil>
 }

@@ -10,6 +10,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/gotach/profiler/internal/formats/tach"
+	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/writer"
 )
 
@@ -72,15 +74,19 @@ func (f *frame) UnmarshalJSON(b []byte) error {
 
 const (
 	maxLine = 16 << 20 // bytes
-	// lookahead is from how many samples Read finds out when the profile began
-	// and what its interval was, which the lines do not say.
+	// lookahead is the number of samples from which Read guesses when the profile
+	// began and what its interval was.
 	lookahead = 4096
 )
 
-// Read reads samples and hands them to the writer that create makes, given the
-// time before the first sample (µs) and the usual time between two of a thread.
-// The writer is the caller's to close, also after an error.
-func Read(r io.Reader, create func(start, interval uint64) (*writer.Writer, error)) error {
+// Read reads samples. The lines do not say when the profile began, nor its
+// interval; both are guessed from the first lines.
+func Read(r io.Reader) (reader.Stream, error) {
+	return tach.InMemory(func(create tach.Create) error { return read(r, create) })
+}
+
+// read hands the samples to the writer that create makes.
+func read(r io.Reader, create tach.Create) error {
 	var (
 		w       *writer.Writer
 		waiting []line

@@ -10,21 +10,21 @@ package jsonl
 import (
 	"bufio"
 	"io"
-	"iter"
 	"strconv"
 	"unicode/utf8"
 
 	"github.com/gotach/profiler/reader"
 )
 
-// Write writes samples whose stacks are indices into frames.
-func Write(w io.Writer, frames []reader.Frame, samples iter.Seq2[*reader.Sample, error]) error {
+// Write writes all samples of a stream. Those before an error are written too.
+func Write(w io.Writer, s reader.Stream) error {
 	b := bufio.NewWriterSize(w, 64<<10)
+	frames := s.Frames()
 	texts := make([]string, len(frames)) // of the frames, made when first needed
 	var line []byte
-	for s, err := range samples {
+	for s, err := range s.Samples() {
 		if err != nil {
-			b.Flush() // what is right is worth having
+			b.Flush()
 			return err
 		}
 		line = strconv.AppendUint(append(line[:0], `{"thread_id":`...), s.Thread, 10)

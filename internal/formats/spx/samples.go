@@ -4,16 +4,22 @@ import (
 	"errors"
 	"math"
 
+	"github.com/gotach/profiler/internal/formats/tach"
+	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 )
 
-// WriteSamples reads all events and writes the stacks between them as samples,
-// to the writer that create makes. The functions must be those of the same
-// report, read before. A stretch of time becomes a sample on CPU and one off it,
-// as ct says; what is shorter than a microsecond goes to the stack after it.
-// Of calls nested more than 256 deep the writer keeps the innermost.
-func (r *Reader) WriteSamples(functions []Function, create func(start, interval uint64) (*writer.Writer, error)) error {
+// Samples reads all events and returns the stacks between them as samples. The
+// functions must be those of the same report, read before. A stretch of time
+// becomes a sample on CPU and one off it, as ct says; what is shorter than a
+// microsecond goes to the stack after it. Of calls nested more than 256 deep the
+// innermost are kept.
+func (r *Reader) Samples(functions []Function) (reader.Stream, error) {
+	return tach.InMemory(func(create tach.Create) error { return r.samples(functions, create) })
+}
+
+func (r *Reader) samples(functions []Function, create tach.Create) error {
 	start := uint64(max(r.meta.ExecTS, 0)) * 1e6
 	w, err := create(start, 1)
 	if err != nil {

@@ -1,10 +1,11 @@
-package formats
+package tach
 
 import (
 	"errors"
 	"iter"
 
 	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/tachyon"
 )
 
 // mostEvenSamples bounds what even makes of a file: CPython's reader takes some
@@ -63,4 +64,14 @@ func even(s reader.Stream) (_ iter.Seq2[*reader.Sample, error], start, interval 
 			}
 		}
 	}, start, interval, nil
+}
+
+// evenGoroutine changes what is known of a goroutine for a file of even samples
+// that begins so many µs earlier.
+func evenGoroutine(g *tachyon.Goroutine, early uint64) {
+	g.FirstWeight = 0 // each sample stands for one interval, the first ones too
+	g.First, g.Last = g.First+early, g.Last+early
+	for i := range g.Labels {
+		g.Labels[i].From += early
+	}
 }

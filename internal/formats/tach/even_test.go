@@ -1,4 +1,4 @@
-package formats
+package tach
 
 import (
 	"math/rand/v2"
@@ -101,5 +101,47 @@ func TestEvenBound(t *testing.T) {
 	}
 	if n > mostEvenSamples || n < mostEvenSamples/2 || interval <= 1000 {
 		t.Errorf("%d samples at %d µs", n, interval)
+	}
+}
+
+// Even samples are as much time as the weights of the samples they replace, but for
+// an interval of each thread.
+func TestEvenSums(t *testing.T) {
+	files, err := filepath.Glob("../../../testdata/tachyon/[cd]*/*.bin")
+	if err != nil || len(files) < 10 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	for _, name := range files {
+		r, err := reader.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		type thread struct {
+			id          uint64
+			interpreter uint32
+		}
+		weights, times := map[thread]uint64{}, map[thread]uint64{}
+		for s, err := range reader.Weighted(r) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			weights[thread{s.Thread, s.Interpreter}] += s.Weight
+		}
+		samples, _, interval, err := even(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for s, err := range samples {
+			if err != nil {
+				t.Fatal(err)
+			}
+			times[thread{s.Thread, s.Interpreter}] += interval
+		}
+		for id, weight := range weights {
+			if got := times[id]; got+interval < weight || got > weight+interval {
+				t.Errorf("%s: thread %v has %d µs of even samples, its weights are %d µs", name, id, got, weight)
+			}
+		}
 	}
 }

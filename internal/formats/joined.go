@@ -1,0 +1,324 @@
+package formats
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+
+	"github.com/gotach/profiler/internal/frames"
+	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// joined is many files as one stream. It reads the files anew each time its
+// samples are asked for, and renames goroutines, translates frames and shifts times
+// on the way.
+type joined struct {
+	inputs   []*Input
+	files    []*joinFile // in order of time
+	header   reader.Header
+	frames   frames.Table
+	gap      uint32 // the frame of what is not in any of the files
+	metadata reader.Metadata
+}
+
+// process tells apart whose goroutine ids are the same.
+type process struct {
+	host  string
+	pid   int
+	start int64 // µs, of the session
+	file  int   // of files that do not say more, each is one
+}
+
+// thread is one in the joined stream.
+type thread struct {
+	id          uint64
+	interpreter uint32
+}
+
+// A joinFile is one of the files.
+type joinFile struct {
+	in      *Input
+	s       reader.Stream
+	m       *reader.Metadata
+	h       reader.Header
+	process process
+	shift   uint64            // µs to add to its times
+	end     uint64            // µs, shifted; when its last sample was
+	hole    bool              // the file before it in its session is not there
+	ids     map[uint64]uint64 // of its process's goroutines in the joined stream
+	gaps    map[thread]uint64 // by joined thread, until when it did what no file has
+}
+
+// part is which file of its session it is; 0 if it does not say.
+func (f *joinFile) part() int {
+	if f.m.Session == nil {
+		return 0
+	}
+	return f.m.Session.Part
+}
+
+func newJoinFile(in *Input) (*joinFile, error) {
+	s, err := in.Series()
+	if err != nil {
+		return nil, err
+	}
+	m, err := s.Metadata()
+	if err != nil {
+		return nil, err
+	}
+	return &joinFile{in: in, s: s, m: m, h: s.Header(), gaps: map[thread]uint64{}}, nil
+}
+
+// wallClock is in the year 2000, in µs. Clocks that show an earlier time are not
+// wall clocks.
+const wallClock = 946_684_800_000_000
+
+// newJoined reads all samples once, to find out which goroutines are in which file
+// and when they were seen first and last.
+func newJoined(inputs []*Input) (*joined, error) {
+	j := &joined{inputs: inputs}
+	for _, in := range inputs {
+		f, err := newJoinFile(in)
+		if err != nil {
+			return nil, named(in, err)
+		}
+		j.files = append(j.files, f)
+	}
+	early := func(f *joinFile) int { // files with a wall clock come first
+		if f.h.Start < wallClock {
+			return 1
+		}
+		return 0
+	}
+	slices.SortStableFunc(j.files, func(a, b *joinFile) int {
+		return cmp.Or(early(a)-early(b), cmp.Compare(a.h.Start, b.h.Start), cmp.Compare(a.part(), b.part()))
+	})
+	first := j.files[0]
+	j.header = reader.Header{Layout: tachyon.Document, Start: first.h.Start, Interval: first.h.Interval}
+	j.gap = j.frames.Intern(tachyon.Frame{Func: "[not recorded]"})
+	sc := joinScan{
+		joined: j, ids: map[process]map[uint64]uint64{}, used: map[uint64]bool{},
+		last: map[thread]uint64{}, weights: map[uint64]uint64{}, known: map[uint64]*tachyon.Goroutine{},
+	}
+	parts := map[process]int{} // the latest one's number
+	for i, f := range j.files {
+		f.process = process{file: i + 1}
+		if s := f.m.Session; s != nil {
+			begin := s.SessionStart
+			if begin.IsZero() {
+				begin = s.Start
+			}
+			f.process = process{host: s.Host, pid: s.PID, start: begin.UnixMicro()}
+			f.hole = f.part() > parts[f.process]+1
+			parts[f.process] = f.part()
+		}
+		if i > 0 && f.h.Start < wallClock {
+			f.shift = j.files[i-1].end - f.h.Start
+		}
+		if err := sc.file(f); err != nil {
+			return nil, named(f.in, err)
+		}
+	}
+	j.header.Threads = uint32(len(sc.last))
+	j.metadata = reader.Metadata{Session: joinSessions(j.files), PCs: joinPCs(j.files)}
+	for id, weight := range sc.weights {
+		g, _ := sc.goroutine(id)
+		g.FirstWeight = weight
+	}
+	for _, id := range slices.Sorted(maps.Keys(sc.known)) {
+		j.metadata.Goroutines = append(j.metadata.Goroutines, *sc.known[id])
+	}
+	return j, nil
+}
+
+// Header, Frames and Metadata describe the joined stream.
+func (j *joined) Header() reader.Header { return j.header }
+
+// Frames returns the frames of all files.
+func (j *joined) Frames() []reader.Frame { return j.frames.List() }
+
+// Metadata returns what is known of all files together.
+func (j *joined) Metadata() (*reader.Metadata, error) { return &j.metadata, nil }
+
+// Samples yields the samples of all files, one file after the other.
+func (j *joined) Samples() iter.Seq2[*reader.Sample, error] {
+	return func(yield func(*reader.Sample, error) bool) {
+		for _, f := range j.files {
+			if !j.file(f, yield) {
+				return
+			}
+		}
+	}
+}
+
+// file yields the samples of a file. It returns false when yield wants no more.
+func (j *joined) file(f *joinFile, yield func(*reader.Sample, error) bool) bool {
+	remap := frames.Remap{From: f.s.Frames(), To: &j.frames}
+	begun := make(map[thread]bool, len(f.gaps))
+	var out reader.Sample
+	for s, err := range f.s.Samples() {
+		if err == nil {
+			out = *s
+			out.Thread, out.Time = f.ids[s.Thread], s.Time+f.shift
+			out.Stack, err = remap.Stack(s.Stack)
+		}
+		if err != nil {
+			yield(nil, named(f.in, err))
+			return false
+		}
+		if len(begun) < len(f.gaps) {
+			t := thread{out.Thread, out.Interpreter}
+			if until, ok := f.gaps[t]; ok && !begun[t] {
+				begun[t] = true
+				gap := reader.Sample{Thread: t.id, Interpreter: t.interpreter, Time: until, Stack: []uint32{j.gap}}
+				if !yield(&gap, nil) {
+					return false
+				}
+			}
+		}
+		if !yield(&out, nil) {
+			return false
+		}
+	}
+	return true
+}
+
+// Series says that the samples are there.
+func (j *joined) Series() (reader.Stream, error) { return j, nil }
+
+// Close closes the files.
+func (j *joined) Close() error { return closeAll(j.inputs) }
+
+// CutOff says of which inputs something is missing.
+func (j *joined) CutOff() error { return cutOff(j.inputs) }
+
+// Info says what is known of all files together.
+func (j *joined) Info() ([]Field, error) {
+	l := streamInfo(j.header, &j.metadata)
+	l.number("frames", "frames", int64(len(j.Frames())))
+	l.number("files", "files", int64(len(j.files)))
+	return l, nil
+}
+
+// Verify checks each file.
+func (j *joined) Verify() (string, error) {
+	for _, f := range j.files {
+		if _, err := f.in.Verify(); err != nil {
+			return "", named(f.in, err)
+		}
+	}
+	found, err := verifyStream(j)
+	return fmt.Sprintf("%d files, %s", len(j.files), found), err
+}
+
+// A joinScan is what newJoined finds out while it reads the files.
+type joinScan struct {
+	*joined
+	ids     map[process]map[uint64]uint64
+	used    map[uint64]bool   // joined ids
+	last    map[thread]uint64 // when its last sample was
+	weights map[uint64]uint64 // of first samples, by joined id, where that is not the interval
+	known   map[uint64]*tachyon.Goroutine
+}
+
+// id returns what a goroutine is called in the joined stream.
+func (sc *joinScan) id(ids map[uint64]uint64, id uint64) uint64 {
+	const apart = 1_000_000_000_000
+	to, ok := ids[id]
+	if !ok {
+		for to = id; sc.used[to]; {
+			to += apart
+		}
+		ids[id], sc.used[to] = to, true
+	}
+	return to
+}
+
+// goroutine returns what the joined metadata says of a goroutine, by its joined id.
+func (sc *joinScan) goroutine(id uint64) (g *tachyon.Goroutine, fresh bool) {
+	if g = sc.known[id]; g == nil {
+		g, fresh = &tachyon.Goroutine{ID: id}, true
+		sc.known[id] = g
+	}
+	return g, fresh
+}
+
+// file reads the samples and the metadata of a file.
+func (sc *joinScan) file(f *joinFile) error {
+	if f.ids = sc.ids[f.process]; f.ids == nil {
+		f.ids = map[uint64]uint64{}
+		sc.ids[f.process] = f.ids
+	}
+	remap := frames.Remap{From: f.s.Frames(), To: &sc.frames}
+	remap.All()
+	said := f.m.FirstWeights()
+	f.end = f.h.Start + f.shift
+	var threads []thread
+	var last []uint64
+	for s, err := range reader.Weighted(f.s) {
+		if err != nil {
+			return err
+		}
+		at := s.Time + f.shift
+		if s.First {
+			t := thread{sc.id(f.ids, s.Thread), s.Interpreter}
+			threads, last = append(threads, t), append(last, at)
+			_, ok := said[s.Thread]
+			sc.seam(f, t, at-s.Weight, s.Weight, ok)
+			delete(said, s.Thread)
+		}
+		last[s.Index] = at
+		if int64(at-f.end) > 0 {
+			f.end = at
+		}
+		sc.header.Samples++
+	}
+	for i, t := range threads {
+		sc.last[t] = last[i]
+	}
+	sc.goroutines(f)
+	return nil
+}
+
+// seam looks after the weight of a thread's first sample in a file, which begins at
+// a time. The metadata may have said the weight.
+func (sc *joinScan) seam(f *joinFile, t thread, begin, weight uint64, said bool) {
+	last, seen := sc.last[t]
+	if !seen {
+		if weight != sc.header.Interval {
+			sc.weights[t.id] = weight
+		}
+		return
+	}
+	// Its previous sample may be in a file that is not here. The last file of a
+	// killed program has no metadata; then the number of the file before tells.
+	if (said || f.hole) && int64(begin-last) > 0 {
+		f.gaps[t] = begin
+		sc.header.Samples++
+	}
+}
+
+// goroutines takes over what a file says of goroutines.
+func (sc *joinScan) goroutines(f *joinFile) {
+	at := f.h.Start + f.shift - sc.header.Start
+	for _, g := range f.m.Goroutines {
+		id := sc.id(f.ids, g.ID)
+		k, fresh := sc.goroutine(id)
+		if fresh {
+			k.CreatedBy, k.CreatedAt, k.First = g.CreatedBy, g.CreatedAt, at+g.First
+			if g.Parent != 0 {
+				k.Parent = sc.id(f.ids, g.Parent)
+			}
+		}
+		k.Last = max(k.Last, at+g.Last)
+		if n := len(k.Labels); n > 0 && len(k.Labels[n-1].Labels) > 0 && (len(g.Labels) == 0 || g.Labels[0].From > 0) {
+			k.Labels = append(k.Labels, tachyon.LabelSpan{From: at, Labels: map[string]string{}})
+		}
+		for _, l := range g.Labels {
+			k.Labels = append(k.Labels, tachyon.LabelSpan{From: at + l.From, Labels: l.Labels})
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package formats
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/gotach/profiler/tachyon"
+)
+
+// joinSessions adds up what the files say of their sessions; nil if any says
+// nothing. What they do not agree in is left out.
+func joinSessions(files []*joinFile) *tachyon.Session {
+	var out tachyon.Session
+	var end time.Time
+	for i, f := range files {
+		s := f.m.Session
+		if s == nil {
+			return nil
+		}
+		length := s.Duration
+		if length == 0 { // it was not stopped
+			length = time.Duration(min(f.end-f.h.Start, math.MaxInt64/1000)) * time.Microsecond
+		}
+		if to := s.Start.Add(length); to.After(end) {
+			end = to
+		}
+		if i == 0 {
+			out = *s
+			out.Part, out.SessionStart = 0, time.Time{}
+			continue
+		}
+		if f.process != files[0].process {
+			out.PID = 0
+			out.Host = same(out.Host, s.Host)
+			out.Program = same(out.Program, s.Program)
+			out.Module, out.Version = same(out.Module, s.Module), same(out.Version, s.Version)
+			out.BuildID, out.Executable = same(out.BuildID, s.BuildID), same(out.Executable, s.Executable)
+		}
+		out.Error = cmp.Or(out.Error, s.Error)
+		out.SourceReason = cmp.Or(out.SourceReason, s.SourceReason)
+		out.Cost += s.Cost
+		out.TicksAsked += s.TicksAsked
+		out.TicksReached += s.TicksReached
+		out.Samples += s.Samples
+		out.Dropped += s.Dropped
+		out.Torn += s.Torn
+		out.MaxGoroutines = max(out.MaxGoroutines, s.MaxGoroutines)
+		out.GoroutinesOmitted += s.GoroutinesOmitted
+		out.LabelsOmitted += s.LabelsOmitted
+		out.TicksRefused += s.TicksRefused
+		out.Blind += s.Blind
+	}
+	out.Duration = end.Sub(out.Start)
+	if sec := out.Duration.Seconds(); sec > 0 {
+		out.RateReached = float64(out.TicksReached) / sec
+	}
+	return &out
+}
+
+func same(a, b string) string {
+	if a == b {
+		return a
+	}
+	return ""
+}
+
+// joinPCs adds up the leaf PCs of files of one executable; nil if they are not of
+// one, or any has none.
+func joinPCs(files []*joinFile) *tachyon.LeafPCs {
+	sums := map[uint64]*tachyon.LeafPC{}
+	first := files[0].m
+	for _, f := range files {
+		p, s := f.m.PCs, f.m.Session
+		if p == nil || s == nil || s.BuildID != first.Session.BuildID ||
+			p.TextStart != first.PCs.TextStart || p.TextSize != first.PCs.TextSize {
+			return nil
+		}
+		for _, pc := range p.PCs {
+			into := sums[pc.Addr]
+			if into == nil {
+				into = &tachyon.LeafPC{Addr: pc.Addr}
+				sums[pc.Addr] = into
+			}
+			into.CPU += min(pc.CPU, math.MaxUint32-into.CPU)
+			into.Wall += min(pc.Wall, math.MaxUint32-into.Wall)
+			into.CPUTime += pc.CPUTime
+			into.WallTime += pc.WallTime
+		}
+	}
+	out := &tachyon.LeafPCs{TextStart: first.PCs.TextStart, TextSize: first.PCs.TextSize}
+	for _, pc := range sums {
+		out.PCs = append(out.PCs, *pc)
+	}
+	slices.SortFunc(out.PCs, func(a, b tachyon.LeafPC) int { return cmp.Compare(a.Addr, b.Addr) })
+	return out
+}

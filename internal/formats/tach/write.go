@@ -1,0 +1,176 @@
+package tach
+
+import (
+	"encoding/json"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/gotach/profiler/internal/frames"
+	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/tachyon"
+	"github.com/gotach/profiler/writer"
+)
+
+// Options say how to write a file.
+type Options struct {
+	Layout       tachyon.Layout
+	Uncompressed bool
+	Exact        bool        // CPython315: samples as they are
+	Warn         func(error) // takes the writer's warning, if there is one. May be nil
+}
+
+// Write writes the samples and all of gotach's metadata. What only CPython315 can
+// hold is lost in the other layout. In CPython's layout, samples that gotach
+// recorded are replaced by samples at even times, unless o says Exact: the readers
+// of that layout count samples.
+func Write(f io.WriteSeeker, s reader.Stream, o Options) error {
+	h := s.Header()
+	wo := writer.Options{Layout: o.Layout, Uncompressed: o.Uncompressed, Start: h.Start, Interval: h.Interval}
+	file := fileOf(s)
+	if h.Layout == tachyon.CPython315 {
+		wo.CPython = &writer.CPythonInfo{Version: h.Python, Config: h.Config}
+		if file != nil {
+			wo.CPython.Stats = file.Statistics()
+		}
+	}
+	m, err := s.Metadata()
+	if err != nil {
+		return err
+	}
+	samples := s.Samples()
+	var change func(*tachyon.Goroutine)
+	if o.Layout == tachyon.CPython315 && !o.Exact && m.Session != nil && h.Layout == tachyon.Document {
+		if samples, wo.Start, wo.Interval, err = even(s); err != nil {
+			return err
+		}
+		early := h.Start - wo.Start
+		change = func(g *tachyon.Goroutine) { evenGoroutine(g, early) }
+	}
+	w, err := writer.New(f, wo)
+	if err != nil {
+		return err
+	}
+	remap := frames.Remap{From: s.Frames(), To: w}
+	remap.All()
+	var out reader.Sample
+	for s, err := range samples {
+		if err == nil {
+			out = *s
+			out.Stack, err = remap.Stack(s.Stack)
+		}
+		if err == nil {
+			err = w.Write(&out)
+		}
+		if err != nil {
+			w.Close()
+			return err
+		}
+	}
+	if file != nil {
+		err = copyMetadata(w, file, change)
+	} else {
+		err = writeMetadata(w, m, change)
+	}
+	if err != nil {
+		w.Close()
+		return err
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	if warning := w.Warning(); warning != nil && o.Warn != nil {
+		o.Warn(warning)
+	}
+	return nil
+}
+
+// fileOf returns the file that a stream reads, nil if it is more than one file's.
+func fileOf(s reader.Stream) *reader.Reader {
+	for {
+		switch x := s.(type) {
+		case *reader.Reader:
+			return x
+		case interface{ Unwrap() reader.Stream }:
+			s = x.Unwrap()
+		default:
+			return nil
+		}
+	}
+}
+
+// goroutines is the object of tachyon.KindGoroutines.
+type goroutines struct {
+	Goroutines []tachyon.Goroutine `json:"goroutines"`
+}
+
+// copyMetadata copies a file's metadata, unknown kinds too, each goroutine as
+// change leaves it unless that is nil.
+func copyMetadata(w *writer.Writer, r *reader.Reader, change func(*tachyon.Goroutine)) error {
+	for _, text := range r.MetadataObjects() {
+		kind, rest, err := splitMetadata(text)
+		if err != nil {
+			return err
+		}
+		var object any = rest
+		switch {
+		case kind == tachyon.KindChecksum:
+			continue // of other bytes; the writer adds its own
+		case kind == tachyon.KindGoroutines && change != nil:
+			var part goroutines
+			if err := json.Unmarshal(rest, &part); err != nil {
+				return err
+			}
+			for i := range part.Goroutines {
+				change(&part.Goroutines[i])
+			}
+			object = part
+		}
+		if err := w.AddMetadata(kind, object); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeMetadata writes the metadata of a stream that is not a file, each goroutine
+// as change leaves it unless that is nil.
+func writeMetadata(w *writer.Writer, m *tachyon.Metadata, change func(*tachyon.Goroutine)) error {
+	if m.Session != nil {
+		if err := w.AddMetadata(tachyon.KindSession, m.Session); err != nil {
+			return err
+		}
+	}
+	for part := range slices.Chunk(m.Goroutines, 1000) {
+		object := goroutines{slices.Clone(part)}
+		for i := range object.Goroutines {
+			if g := &object.Goroutines[i]; change != nil {
+				g.Labels = slices.Clone(g.Labels)
+				change(g)
+			}
+		}
+		if err := w.AddMetadata(tachyon.KindGoroutines, object); err != nil {
+			return err
+		}
+	}
+	if m.PCs != nil {
+		return w.AddMetadata(tachyon.KindPCs, m.PCs)
+	}
+	return nil
+}
+
+// splitMetadata takes the first key and its value off one of gotach's metadata objects.
+func splitMetadata(text string) (kind string, rest json.RawMessage, err error) {
+	d := json.NewDecoder(strings.NewReader(text))
+	for range 2 { // the brace, the key
+		if _, err := d.Token(); err != nil {
+			return "", nil, err
+		}
+	}
+	if err := d.Decode(&kind); err != nil {
+		return "", nil, err
+	}
+	after := strings.TrimLeft(text[d.InputOffset():], " \t\r\n")
+	after = strings.TrimPrefix(after, ",")
+	return kind, json.RawMessage("{" + after), nil
+}
