@@ -6,6 +6,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -32,7 +33,7 @@ func (b *builder) appendOrder() binary.AppendByteOrder {
 }
 
 // record appends the fixed part of a record and some varints.
-func (b *builder) record(thread uint64, interpreter uint32, encoding tachyon.Encoding, numbers ...uint64) {
+func (b *builder) record(thread uint64, interpreter uint32, encoding wire.Encoding, numbers ...uint64) {
 	b.data = b.appendOrder().AppendUint64(b.data, thread)
 	b.data = b.appendOrder().AppendUint32(b.data, interpreter)
 	b.data = append(b.data, encoding)

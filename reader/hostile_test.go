@@ -11,6 +11,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -36,30 +37,30 @@ func TestHostile(t *testing.T) {
 	}{
 		{"repeats", one(func(b *builder) {
 			b.layout, b.samples = tachyon.CPython315, huge
-			b.record(1, 0, tachyon.Repeat, huge)
+			b.record(1, 0, wire.Repeat, huge)
 		}), "offset 86: a record is cut short"},
-		{"depth", one(func(b *builder) { b.record(1, 0, tachyon.Full, 1, 0, huge) }), "offset 79: a stack of more than"},
-		{"depth that could be", one(func(b *builder) { b.record(1, 0, tachyon.Full, 1, 0, 1<<20) }), "offset 82: a record is cut short"},
-		{"shared", one(func(b *builder) { b.record(1, 0, tachyon.Suffix, 1, 0, huge, huge) }), "shared with a stack of 0"},
-		{"pop", one(func(b *builder) { b.record(1, 0, tachyon.PopPush, 1, 0, huge, huge) }), "popped off a stack of 0"},
-		{"push", one(func(b *builder) { b.record(1, 0, tachyon.PopPush, 1, 0, 0, huge) }), "a stack of more than"},
-		{"frame", one(func(b *builder) { b.record(1, 0, tachyon.Full, 1, 0, 1, 1) }), "offset 80: frame 1 of 1"},
-		{"huge frame", one(func(b *builder) { b.record(1, 0, tachyon.Full, 1, 0, 1, 1<<63) }), "frame 9223372036854775808 of 1"},
+		{"depth", one(func(b *builder) { b.record(1, 0, wire.Full, 1, 0, huge) }), "offset 79: a stack of more than"},
+		{"depth that could be", one(func(b *builder) { b.record(1, 0, wire.Full, 1, 0, 1<<20) }), "offset 82: a record is cut short"},
+		{"shared", one(func(b *builder) { b.record(1, 0, wire.Suffix, 1, 0, huge, huge) }), "shared with a stack of 0"},
+		{"pop", one(func(b *builder) { b.record(1, 0, wire.PopPush, 1, 0, huge, huge) }), "popped off a stack of 0"},
+		{"push", one(func(b *builder) { b.record(1, 0, wire.PopPush, 1, 0, 0, huge) }), "a stack of more than"},
+		{"frame", one(func(b *builder) { b.record(1, 0, wire.Full, 1, 0, 1, 1) }), "offset 80: frame 1 of 1"},
+		{"huge frame", one(func(b *builder) { b.record(1, 0, wire.Full, 1, 0, 1, 1<<63) }), "frame 9223372036854775808 of 1"},
 		{"long frame", one(func(b *builder) {
-			b.record(1, 0, tachyon.Full, 1, 0, 1)
+			b.record(1, 0, wire.Full, 1, 0, 1)
 			b.data = append(b.data, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x00"...)
 		}), "longer than 64 bits"},
 		{"samples", one(func(b *builder) {
-			b.record(1, 0, tachyon.Full, 1, 0, 0)
-			b.record(1, 0, tachyon.Full, 1, 0, 0)
+			b.record(1, 0, wire.Full, 1, 0, 0)
+			b.record(1, 0, wire.Full, 1, 0, 0)
 		}), "offset 80: more samples than the 1"},
-		{"fewer samples", one(func(b *builder) { b.samples = 1<<32 - 1; b.record(1, 0, tachyon.Full, 1, 0, 0) }), "the data holds 1 samples"},
+		{"fewer samples", one(func(b *builder) { b.samples = 1<<32 - 1; b.record(1, 0, wire.Full, 1, 0, 0) }), "the data holds 1 samples"},
 		{"more threads", one(func(b *builder) {
 			b.samples = 2
-			b.record(1, 0, tachyon.Full, 1, 0, 0)
-			b.record(1, 1, tachyon.Full, 1, 0, 0)
+			b.record(1, 0, wire.Full, 1, 0, 0)
+			b.record(1, 1, wire.Full, 1, 0, 0)
 		}), "thread 1 of interpreter 1 is one more than the 1 threads"},
-		{"fewer threads", one(func(b *builder) { b.threads = 1<<32 - 1; b.record(1, 0, tachyon.Full, 1, 0, 0) }), "the data holds 1 threads"},
+		{"fewer threads", one(func(b *builder) { b.threads = 1<<32 - 1; b.record(1, 0, wire.Full, 1, 0, 0) }), "the data holds 1 threads"},
 		{"strings past the table", one(func(b *builder) { b.strings = nil }), "string 0 of 0"},
 		{"line", one(func(b *builder) { b.frames[0][2] = 1 << 31 }), "frame 0 of 1: 2147483648 does not fit into 32 bits"},
 		{"frames cut", one(func(b *builder) { b.frames = nil; b.frameData, b.count = []byte{0, 0, 0x80}, 1 }), "frame 0 of 1: the data ends here"},
@@ -69,7 +70,7 @@ func TestHostile(t *testing.T) {
 		{"bomb of one record", one(func(b *builder) {
 			b.samples = 1
 			b.data = make([]byte, 64<<20)
-			b.data[12] = tachyon.Full
+			b.data[12] = wire.Full
 			b.data[13] = 1
 			copy(b.data[15:], "\xff\xff\x3f") // depth 1<<20 - 1
 			b.compress(t)
@@ -78,7 +79,7 @@ func TestHostile(t *testing.T) {
 			b.samples, b.threads = 100, 100
 			zeros := make([]byte, 1<<20)
 			for i := range 20 {
-				b.record(uint64(i), 0, tachyon.Full, 1, 0, 1<<20)
+				b.record(uint64(i), 0, wire.Full, 1, 0, 1<<20)
 				b.data = append(b.data, zeros...)
 			}
 			b.compress(t)
@@ -87,7 +88,7 @@ func TestHostile(t *testing.T) {
 			// 16 bytes a thread, 3 in the file.
 			b.samples, b.threads = 1<<32-1, 1<<32-1
 			for i := range 1 << 20 {
-				b.record(uint64(i), uint32(i&7), tachyon.Full, 1, 0, 0)
+				b.record(uint64(i), uint32(i&7), wire.Full, 1, 0, 0)
 			}
 			b.compress(t)
 		}), "the data holds 1048576 samples"},
@@ -137,8 +138,8 @@ func TestDocumentIsStrict(t *testing.T) {
 // TestZstdFrames accepts any number of whole frames, and nothing else.
 func TestZstdFrames(t *testing.T) {
 	b := builder{samples: 2, threads: 1, strings: []string{""}, frames: [][3]int64{{0, 0, 1}}}
-	b.record(1, 0, tachyon.Full, 1, 0, 1, 0)
-	b.record(1, 0, tachyon.Repeat, 1, 1, 0)
+	b.record(1, 0, wire.Full, 1, 0, 1, 0)
+	b.record(1, 0, wire.Repeat, 1, 1, 0)
 	data := b.data
 	skippable := append([]byte{0x5a, 0x2a, 0x4d, 0x18, 4, 0, 0, 0}, "junk"...)
 	join := func(parts ...[]byte) []byte { return bytes.Join(parts, nil) }

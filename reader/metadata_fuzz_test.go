@@ -10,8 +10,8 @@ import (
 	"github.com/gotach/profiler/internal/formats"
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/reader"
-	"github.com/gotach/profiler/tachyon"
 )
 
 // FuzzMetadata has any text where metadata is, and all who make use of that.
@@ -24,8 +24,8 @@ func FuzzMetadata(f *testing.F) {
 	f.Add(`{"gotach":null`, `{"other":1}`)
 	f.Fuzz(func(t *testing.T, first, second string) {
 		b := builder{samples: 2, threads: 1, strings: []string{"f.go", "f", first, second}, frames: [][3]int64{{0, 1, 1}}}
-		b.record(1, 0, tachyon.Full, 1, 3, 1, 0)
-		b.record(1, 0, tachyon.Repeat, 1, 1000, 0)
+		b.record(1, 0, wire.Full, 1, 3, 1, 0)
+		b.record(1, 0, wire.Repeat, 1, 1000, 0)
 		data := b.bytes()
 		n := testenv.Allocated(func() {
 			fuzzMetadata(t, data)

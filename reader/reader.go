@@ -43,7 +43,6 @@ type (
 	Sample   = tachyon.Sample
 	Status   = tachyon.Status
 	Header   = tachyon.Header
-	Footer   = tachyon.Footer
 	Layout   = tachyon.Layout
 	Metadata = tachyon.Metadata
 )
@@ -58,7 +57,7 @@ type Reader struct {
 	name   string
 	src    source
 	header Header
-	footer Footer
+	footer wire.Footer
 	stats  *tachyon.Statistics
 	frames []Frame
 	spare  []spareString // strings that no frame uses
@@ -120,9 +119,6 @@ func (r *Reader) Close() error { return r.close() }
 
 // Header returns the file's header.
 func (r *Reader) Header() Header { return r.header }
-
-// Footer returns the file's footer.
-func (r *Reader) Footer() Footer { return r.footer }
 
 // Size returns the size of the file in bytes.
 func (r *Reader) Size() int64 { return r.src.Size() }

@@ -19,6 +19,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
@@ -172,10 +173,10 @@ func TestByteOrder(t *testing.T) {
 	for _, layout := range []tachyon.Layout{tachyon.Document, tachyon.CPython315} {
 		for _, order := range []binary.AppendByteOrder{binary.LittleEndian, binary.BigEndian} {
 			b := builder{layout: layout, order: order, samples: 4, threads: 1, strings: []string{"f", "a.go", "g"}, frames: [][3]int64{{1, 0, -1}, {1, 2, 1 << 31 >> 1}}}
-			b.record(1<<40, 7, tachyon.Full, 10, 3, 2, 1, 0)
-			b.record(1<<40, 7, tachyon.Repeat, 1, 10, 2)
-			b.record(1<<40, 7, tachyon.PopPush, 300, 1, 1, 0)
-			b.record(1<<40, 7, tachyon.Suffix, 1<<64-1, 1, 1, 2, 1, 1)
+			b.record(1<<40, 7, wire.Full, 10, 3, 2, 1, 0)
+			b.record(1<<40, 7, wire.Repeat, 1, 10, 2)
+			b.record(1<<40, 7, wire.PopPush, 300, 1, 1, 0)
+			b.record(1<<40, 7, wire.Suffix, 1<<64-1, 1, 1, 2, 1, 1)
 			t.Run(fmt.Sprint(layout, order), func(t *testing.T) {
 				r, err := reader.New(bytes.NewReader(b.bytes()))
 				if err != nil {
@@ -206,12 +207,12 @@ func TestLongRecords(t *testing.T) {
 	for i := range n {
 		stack = append(stack, uint64(i%len(b.frames)))
 	}
-	b.record(1, 0, tachyon.Full, stack...)
+	b.record(1, 0, wire.Full, stack...)
 	repeat := []uint64{n}
 	for i := range n {
 		repeat = append(repeat, uint64(i*i), uint64(i&0x7f))
 	}
-	b.record(1, 0, tachyon.Repeat, repeat...)
+	b.record(1, 0, wire.Repeat, repeat...)
 	for _, compressed := range []bool{false, true} {
 		if compressed {
 			b.compress(t)
@@ -463,7 +464,7 @@ func TestManyThreads(t *testing.T) {
 			numbers = append(numbers, uint64(f))
 		}
 		s.stack = append(stack, s.stack[pop:]...)
-		b.record(k[0], uint32(k[1]), tachyon.PopPush, numbers...)
+		b.record(k[0], uint32(k[1]), wire.PopPush, numbers...)
 		want = append(want, reader.Sample{Thread: k[0], Interpreter: uint32(k[1]), Status: 1, Time: s.time, Stack: s.stack})
 	}
 	b.threads = uint32(len(states))

@@ -143,7 +143,7 @@ func (d *decoder) run(yield func(*Sample, error) bool) error {
 		encoding := b[12]
 		start := d.pos
 		d.pos += 13
-		if encoding == tachyon.Repeat {
+		if encoding == wire.Repeat {
 			if err := d.repeat(th, &s, yield); err != nil {
 				if err == errStop {
 					return nil
@@ -152,7 +152,7 @@ func (d *decoder) run(yield func(*Sample, error) bool) error {
 			}
 			continue
 		}
-		if encoding > tachyon.PopPush {
+		if encoding > wire.PopPush {
 			return d.errorAt(start+12, "unknown encoding %d of a stack", encoding)
 		}
 		if d.left == 0 {
@@ -211,16 +211,16 @@ func (d *decoder) repeat(th *thread, s *Sample, yield func(*Sample, error) bool)
 }
 
 // stack decodes the stack of a FULL, SUFFIX or POP_PUSH record.
-func (d *decoder) stack(th *thread, encoding tachyon.Encoding) error {
+func (d *decoder) stack(th *thread, encoding wire.Encoding) error {
 	start, depth, keep := d.pos, th.depth(), 0
 	switch encoding {
-	case tachyon.Suffix:
+	case wire.Suffix:
 		shared := d.uvarint()
 		if shared > uint64(depth) {
 			return d.bad(start, "%d frames shared with a stack of %d", shared, depth)
 		}
 		keep = int(shared)
-	case tachyon.PopPush:
+	case wire.PopPush:
 		pop := d.uvarint()
 		if pop > uint64(depth) {
 			return d.bad(start, "%d frames popped off a stack of %d", pop, depth)

@@ -2,20 +2,20 @@ package tachyon
 
 import "time"
 
-// Metadata is what gotach adds to a file beyond samples, as JSON objects in
-// strings that no frame uses. A file of another writer has none of it.
+// Metadata is what gotach adds to a file beyond samples. It is stored as JSON
+// objects in strings that no frame uses. Files of other writers have none.
 //
-// Each object's first key is "gotach" and names its kind: "session" (one),
+// The value of an object's first key, "gotach", is its kind: "session" (one),
 // "goroutines" (any number, each with a part of the list), "pcs" (at most one)
 // and "checksum" (one, the last string).
 type Metadata struct {
-	Session    *Session
+	Session    *Session // nil: not a file of gotach's sampler
 	Goroutines []Goroutine
-	PCs        *LeafPCs
-	Checksum   *Checksum
+	PCs        *LeafPCs  // nil: none
+	Checksum   *Checksum // nil: none
 }
 
-// The values of the first key, "gotach".
+// The kinds of metadata.
 const (
 	KindSession    = "session"
 	KindGoroutines = "goroutines"
@@ -23,7 +23,8 @@ const (
 	KindChecksum   = "checksum"
 )
 
-// Session says what was profiled and how well that went.
+// A Session says what was profiled and how well that went. Durations are in
+// nanoseconds in the file.
 type Session struct {
 	Program    string            `json:"program"`
 	GoVersion  string            `json:"go_version"`
@@ -46,11 +47,11 @@ type Session struct {
 	RateReached   float64       `json:"rate_reached"`            // ticks a second taken
 	Budget        float64       `json:"budget_percent"`          // of the machine's CPU
 	Cost          time.Duration `json:"cost_ns"`                 // CPU time that sampling took, as the source measured it
-	TicksAsked    int64         `json:"ticks_asked"`
+	TicksAsked    int64         `json:"ticks_asked"`             // that Rate asks for in Duration
 	TicksReached  int64         `json:"ticks_reached"`
 	Samples       int64         `json:"samples"`
-	Dropped       int64         `json:"dropped"` // samples lost: no room for them, or torn
-	Torn          int64         `json:"torn"`    // of these, walks dropped because the goroutine moved meanwhile
+	Dropped       int64         `json:"dropped"` // samples lost, because there was no room or they were torn
+	Torn          int64         `json:"torn"`    // of these, because the goroutine moved during the walk of its stack
 	MaxGoroutines int           `json:"max_goroutines"`
 	// Goroutines that ended and are not listed, and label spans left out,
 	// because there were too many to remember.
@@ -65,14 +66,15 @@ type Session struct {
 
 	Error string `json:"error,omitempty"` // what ended the session early
 
-	// Of a session of several files, which of them this is, from 1, and when the
-	// first one began; Start, Duration and all counts are this file's own.
+	// Part is the file's number within a session of several files, from 1, and
+	// SessionStart is when the first one began. Start, Duration and all counts are
+	// this file's own. Both are zero if the session has one file.
 	Part         int       `json:"part,omitempty"`
 	SessionStart time.Time `json:"session_start,omitzero"`
 }
 
-// Goroutine is what is known of one goroutine beyond its samples. Times are µs
-// since the file's start time.
+// A Goroutine says what is known of a goroutine beyond its samples. Times are in µs
+// since the file's start.
 type Goroutine struct {
 	ID        uint64 `json:"id"`
 	Parent    uint64 `json:"parent,omitempty"`     // 0: unknown
@@ -80,15 +82,15 @@ type Goroutine struct {
 	CreatedAt string `json:"created_at,omitempty"` // file:line
 	First     uint64 `json:"first_us"`
 	Last      uint64 `json:"last_us"`
-	// FirstWeight is what its first sample in the file stands for if that is not
-	// one interval: the time in µs since its previous one, in an earlier file, or
-	// since the look before at the place where it was found.
+	// FirstWeight is the weight in µs of its first sample in the file, 0 for one
+	// interval: the time since its previous sample, which is in an earlier file,
+	// or since the sampler last looked at the place where it found the goroutine.
 	FirstWeight uint64      `json:"first_weight_us,omitempty"`
 	Labels      []LabelSpan `json:"labels,omitempty"` // in order of From
 }
 
-// FirstWeights returns, in µs, what goroutines' first samples in the file stand for
-// where that is not one interval, by id.
+// FirstWeights returns the weights in µs of goroutines' first samples by goroutine
+// id. Goroutines that are missing have a weight of one interval.
 func (m *Metadata) FirstWeights() map[uint64]uint64 {
 	weights := map[uint64]uint64{}
 	for _, g := range m.Goroutines {
@@ -99,36 +101,37 @@ func (m *Metadata) FirstWeights() map[uint64]uint64 {
 	return weights
 }
 
-// LabelSpan says which pprof labels a goroutine had from one sample on up to
-// the next span's From.
+// A LabelSpan says which pprof labels a goroutine had from a time on, up to the next
+// span's.
 type LabelSpan struct {
-	From   uint64            `json:"from_us"`
-	Labels map[string]string `json:"labels"` // empty: it had none from then on
+	From   uint64            `json:"from_us"` // µs since the file's start
+	Labels map[string]string `json:"labels"`  // empty: it had none from then on
 }
 
-// LeafPCs counts the sampled leaf PCs, for formats that know only addresses.
-// An address is link-time: load bias subtracted, and for a return address 1.
+// LeafPCs counts the samples by their innermost program counters, for formats that
+// know only addresses. Addresses are as linked: the load bias is subtracted, and 1
+// from return addresses.
 type LeafPCs struct {
 	TextStart uint64   `json:"text_start"` // of the executable's .text, link-time
 	TextSize  uint64   `json:"text_size"`
 	PCs       []LeafPC `json:"pcs"` // ascending by Addr
 }
 
-// LeafPC is one address and how often it was the innermost one.
+// A LeafPC is one address and how often it was the innermost one.
 type LeafPC struct {
 	Addr uint64 `json:"a"`
 	CPU  uint32 `json:"c,omitempty"` // samples on CPU
 	Wall uint32 `json:"w"`           // all samples
 
-	// What these samples stand for, in µs. Goroutines that wait are sampled less
-	// often than those that run, so that counts alone tell too little of them. Files
-	// of early versions have no times.
+	// The weights of these samples, in µs. Waiting goroutines are sampled less often
+	// than running ones, so counts alone understate them. Files of early versions
+	// have no weights.
 	CPUTime  uint64 `json:"ct,omitempty"`
 	WallTime uint64 `json:"wt,omitempty"`
 }
 
-// Checksum is the CRC-32C of the file's sample region as it lies on disk, from
-// the end of the header to the string table.
+// A Checksum is the CRC-32C of the file's sample region as stored, from the end of
+// the header to the string table.
 type Checksum struct {
 	CRC32C uint32 `json:"crc32c"`
 }

@@ -1,9 +1,26 @@
-// Package tachyon is the Tachyon wire format: the document of itself that the
-// writer and the reader both stand on.
+// Package tachyon has the types that a profile in the Tachyon format is made of,
+// and describes the format. Package reader reads such files, package writer
+// writes them.
 //
-// A Tachyon file holds the samples of one profiling session. Two layouts carry
-// the same sample records: the format document's version 2 ([Document], what
-// gotach writes) and version 1 as released with CPython 3.15 ([CPython315]).
+//	r, err := reader.Open("app.tach")
+//	…
+//	frames := r.Frames()
+//	for s, err := range r.Samples() { // s is a *tachyon.Sample
+//		…
+//		if s.Status&tachyon.OnCPU != 0 && len(s.Stack) > 0 {
+//			fmt.Println(s.Thread, frames[s.Stack[0]].Func)
+//		}
+//	}
+//
+// All times are unsigned numbers of microseconds. A goroutine is a thread of the
+// format, by its goroutine id.
+//
+// # Layouts
+//
+// A file holds the samples of one profiling session, or of a part of one. Two
+// layouts carry the same sample records: version 2 of the format's document
+// ([Document]), which gotach writes, and version 1 ([CPython315]), which CPython
+// 3.15 was released with.
 //
 //	+------------------+  0
 //	| header           |  64 bytes; zero until the file is finished
@@ -19,9 +36,10 @@
 //	| footer           |  32 bytes
 //	+------------------+
 //
-// Fixed-width integers are in the byte order of the machine that wrote the
-// file; gotach always writes little-endian, so the magic lies on disk as
-// "HCAT", and reads both. Varints are LEB128, signed ones zigzag first.
+// Fixed-width integers have the byte order of the machine that wrote the file.
+// gotach reads both orders and always writes little-endian: its files start with
+// the bytes "HCAT". Varints (uvarint) are LEB128, signed ones (svarint) zigzag
+// first.
 //
 // # Header
 //
@@ -42,19 +60,18 @@
 // # Sample records
 //
 // Every record starts with the thread id (u64), the interpreter id (u32) and
-// the encoding (u8); see the Encoding constants. State is kept per (thread,
-// interpreter): the previous time (at first the header's start) and the
-// previous stack (at first empty).
+// the encoding (u8). State is kept per (thread, interpreter): the previous time
+// (at first the header's start) and the previous stack (at first empty).
 //
-//	REPEAT    count, then count times: delta uvarint, status u8
-//	FULL      delta uvarint, status u8, depth, depth frame indices
-//	SUFFIX    delta uvarint, status u8, shared, new, new frame indices
-//	POP_PUSH  delta uvarint, status u8, pop, push, push frame indices
+//	0 REPEAT    count, then count times: delta uvarint, status u8
+//	1 FULL      delta uvarint, status u8, depth, depth frame indices
+//	2 SUFFIX    delta uvarint, status u8, shared, new, new frame indices
+//	3 POP_PUSH  delta uvarint, status u8, pop, push, push frame indices
 //
 // Counts and indices are uvarints, frames are innermost first. SUFFIX keeps the
 // outermost shared frames of the previous stack, POP_PUSH drops the innermost
 // pop frames. A delta is the time since that thread's previous sample in
-// microseconds; it wraps modulo 2^64. Because repeats are held back per thread,
+// microseconds; it wraps modulo 2^64. Writers hold repeats back per thread, so
 // records of different threads are not in time order.
 //
 // # Frames
@@ -69,46 +86,35 @@
 //
 // # Metadata
 //
-// Strings after the last one that a frame uses are gotach's own: each is one
-// JSON object whose first key is "gotach" (see [Metadata]). Readers that know
-// nothing of them see strings that no frame names.
+// Strings after the last one that a frame uses hold gotach's metadata: each is one
+// JSON object whose first key is "gotach" (see [Metadata]). To other readers they
+// are strings that no frame uses.
 package tachyon
 
 // These constants are part of the wire format and must not be changed.
 const (
-	Magic      = 0x54414348 // "TACH" in a big-endian file, "HCAT" in ours
+	Magic      = 0x54414348 // "TACH" in a big-endian file, "HCAT" in a little-endian one
 	HeaderSize = 64
 	FooterSize = 32
 
 	CompressionNone = 0
 	CompressionZstd = 1
 
-	// MaxDepth is how many frames a writer keeps of a stack, the innermost
-	// ones: CPython's reader rejects a file with a deeper one.
+	// MaxDepth is how many frames of a stack are written, the innermost ones.
+	// CPython's reader rejects files with deeper stacks.
 	MaxDepth = 256
 )
 
-// An Encoding says how a record gives its stack.
-type Encoding = uint8
-
-// The encodings of a sample record.
-const (
-	Repeat  Encoding = 0
-	Full    Encoding = 1
-	Suffix  Encoding = 2
-	PopPush Encoding = 3
-)
-
-// A Layout is one of the two file layouts; its value is the version number on disk.
+// A Layout is one of the two file layouts. Its value is the version number in the file.
 type Layout uint32
 
 // The layouts.
 const (
-	CPython315 Layout = 1 // as CPython 3.15 was released with it
-	Document   Layout = 2 // as the format document describes it
+	CPython315 Layout = 1 // of released CPython 3.15
+	Document   Layout = 2 // of the format's document; gotach's own
 )
 
-// String returns the name by which gotach's users know the layout.
+// String returns "document", "cpython315" or "unknown".
 func (l Layout) String() string {
 	switch l {
 	case CPython315:
@@ -122,26 +128,30 @@ func (l Layout) String() string {
 // Status is a sample's thread state, a set of bits.
 type Status uint8
 
-// The status bits and what they say of a goroutine.
+// The status bits. CPython's names are kept; the comments say what they mean for
+// a goroutine.
 const (
-	HasGIL       Status = 1 << iota // holds a P
-	OnCPU                           // running
+	HasGIL       Status = 1 << iota // holds a P: runs Go code
+	OnCPU                           // used a core, by the kernel's clocks
 	Unknown                         // in a system call or C
 	GILRequested                    // runnable, waiting for a P
 	HasException                    // panicking
-	MainThread                      // the main goroutine (bit 5, as in released CPython)
+	MainThread                      // the main goroutine (bit 5, as in CPython 3.15)
 )
 
-// A Frame is one entry of the frame table: a place in the source.
+// A Frame is one entry of the frame table: a place in the source. A waiting
+// goroutine's innermost frame has no file: its function is the reason in brackets,
+// such as "[chan receive]", and its line the number of the object waited for, 0
+// for none.
 type Frame struct {
 	File string // as the compiler recorded it
 	Func string // as runtime.Frame.Function
-	Line int32  // 0 or -1: no place in the source
-	Span Span   // zero but in CPython's own files
+	Line int32  // 0 or -1 if the frame has no place in the source
+	Span Span   // zero except in CPython's own files
 }
 
-// Span is what CPython315 says of a frame beyond its line. The zero value is
-// what every Go frame has: no column, no opcode.
+// A Span says more than the line about a frame in the layout CPython315. Go frames
+// have the zero value: no column, no opcode.
 type Span struct {
 	Lines   int32 // last line - Line
 	Column  int32 // of the first byte, counting from 1; 0 is unknown
@@ -149,11 +159,12 @@ type Span struct {
 	Opcode  int16 // the opcode + 1; 0 is none
 }
 
-// A Sample is one stack of one goroutine (or thread) at one instant.
+// A Sample is one stack of one goroutine, or of one thread of another language, at
+// one instant. How long it stands for is reader.Weighted's to say.
 type Sample struct {
-	Thread      uint64   // goroutine id
-	Interpreter uint32   // 0 user goroutines, 1 the Go runtime's own
-	Status      Status   // what it was doing
+	Thread      uint64 // goroutine id
+	Interpreter uint32 // 0 user goroutines, 1 the Go runtime's own
+	Status      Status
 	Time        uint64   // µs on the clock of the header's start time
 	Stack       []uint32 // indices into the frame table, innermost first
 }

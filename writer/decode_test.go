@@ -19,7 +19,7 @@ type decoded struct {
 	used    int // strings that frames use: none from here on
 	frames  []Frame
 	samples []Sample // in file order
-	records map[tachyon.Encoding]int
+	records map[wire.Encoding]int
 }
 
 var errCut = errors.New("cut")
@@ -87,7 +87,7 @@ func tryDecode(t tester, file []byte) (*decoded, error) {
 	if foot.Size != uint64(len(file)) {
 		return nil, fmt.Errorf("footer says %d bytes, file has %d", foot.Size, len(file))
 	}
-	d := &decoded{header: h, records: map[tachyon.Encoding]int{}}
+	d := &decoded{header: h, records: map[wire.Encoding]int{}}
 	c := &cursor{b: file[h.StringOffset:h.FrameOffset]}
 	for range foot.Strings {
 		d.strings = append(d.strings, string(c.take(c.uvarint())))
@@ -152,7 +152,7 @@ func (d *decoded) decodeSamples(region []byte) error {
 		prev := stacks[k]
 		enc := c.take(1)[0]
 		d.records[enc]++
-		if enc == tachyon.Repeat {
+		if enc == wire.Repeat {
 			n := c.uvarint()
 			if n == 0 {
 				return errors.New("an empty run of repeats")
@@ -168,14 +168,14 @@ func (d *decoded) decodeSamples(region []byte) error {
 		s := sample()
 		var keep []uint32
 		switch enc {
-		case tachyon.Full:
-		case tachyon.Suffix:
+		case wire.Full:
+		case wire.Suffix:
 			n := c.uvarint()
 			if n != uint64(len(prev)) {
 				return fmt.Errorf("SUFFIX keeps %d of %d frames", n, len(prev))
 			}
 			keep = prev
-		case tachyon.PopPush:
+		case wire.PopPush:
 			pop := c.uvarint()
 			if pop > uint64(len(prev)) {
 				return fmt.Errorf("POP_PUSH pops %d of %d frames", pop, len(prev))

@@ -3,6 +3,7 @@ package writer
 import (
 	"encoding/binary"
 
+	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -50,7 +51,7 @@ func (w *Writer) flushRepeats(t *thread) {
 	if t.repeats == 0 {
 		return
 	}
-	b := w.record(t, tachyon.Repeat, recordHead+binary.MaxVarintLen32+len(t.pending))
+	b := w.record(t, wire.Repeat, recordHead+binary.MaxVarintLen32+len(t.pending))
 	if b == nil {
 		return
 	}
@@ -67,14 +68,14 @@ func (w *Writer) flushRepeats(t *thread) {
 func (w *Writer) change(t *thread, delta uint64, status uint8, stack []uint32, shared int) {
 	fresh := stack[:len(stack)-shared]
 	pop := len(t.stack) - shared
-	enc := tachyon.PopPush
+	enc := wire.PopPush
 	switch {
 	case shared == 0:
-		enc = tachyon.Full
+		enc = wire.Full
 	case pop == 0 && len(fresh) > 0:
-		enc = tachyon.Suffix
+		enc = wire.Suffix
 	case shared < len(stack)/2:
-		enc, fresh = tachyon.Full, stack
+		enc, fresh = wire.Full, stack
 	}
 	b := w.record(t, enc, maxRecord)
 	if b == nil {
@@ -82,9 +83,9 @@ func (w *Writer) change(t *thread, delta uint64, status uint8, stack []uint32, s
 	}
 	b = append(appendUvarint(b, delta), status)
 	switch enc {
-	case tachyon.Suffix:
+	case wire.Suffix:
 		b = appendUvarint(b, uint64(shared))
-	case tachyon.PopPush:
+	case wire.PopPush:
 		b = appendUvarint(b, uint64(pop))
 	}
 	b = appendUvarint(b, uint64(len(fresh)))
@@ -101,7 +102,7 @@ func (w *Writer) change(t *thread, delta uint64, status uint8, stack []uint32, s
 
 // record begins a record of at most max bytes in the buffer, which it returns,
 // or nil after an error of the file.
-func (w *Writer) record(t *thread, enc tachyon.Encoding, max int) []byte {
+func (w *Writer) record(t *thread, enc wire.Encoding, max int) []byte {
 	b := w.out.room(max)
 	if w.out.err != nil {
 		return nil

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -102,7 +103,7 @@ func TestSlots(t *testing.T) {
 	j := create(t, path)
 	defer j.Remove()
 	record := func(n int, pairs ...byte) []byte {
-		return append([]byte{9, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, tachyon.Repeat, byte(n)}, pairs...)
+		return append([]byte{9, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, wire.Repeat, byte(n)}, pairs...)
 	}
 	want := func(what string, b []byte) {
 		t.Helper()

@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -278,7 +279,7 @@ func (p *pages) appendRepeats(b []byte) []byte {
 		}
 		b = binary.LittleEndian.AppendUint64(b, k.thread)
 		b = binary.LittleEndian.AppendUint32(b, k.interpreter)
-		b = binary.AppendUvarint(append(b, tachyon.Repeat), uint64(n))
+		b = binary.AppendUvarint(append(b, wire.Repeat), uint64(n))
 		b = append(b, p.repeats[k].b[:whole]...)
 	}
 	return b

@@ -84,8 +84,15 @@ func DecodeHeader(b []byte) (h tachyon.Header, err error) {
 	return h, nil
 }
 
+// A Footer is the last 32 bytes of a file.
+type Footer struct {
+	Strings uint32
+	Frames  uint32
+	Size    uint64 // of the whole file
+}
+
 // EncodeFooter returns a footer's bytes, little-endian.
-func EncodeFooter(f *tachyon.Footer) (b [tachyon.FooterSize]byte) {
+func EncodeFooter(f *Footer) (b [tachyon.FooterSize]byte) {
 	le := binary.LittleEndian
 	le.PutUint32(b[0:], f.Strings)
 	le.PutUint32(b[4:], f.Frames)
@@ -94,6 +101,6 @@ func EncodeFooter(f *tachyon.Footer) (b [tachyon.FooterSize]byte) {
 }
 
 // DecodeFooter decodes a footer from its 32 bytes.
-func DecodeFooter(b []byte, o binary.ByteOrder) tachyon.Footer {
-	return tachyon.Footer{Strings: o.Uint32(b[0:]), Frames: o.Uint32(b[4:]), Size: o.Uint64(b[8:])}
+func DecodeFooter(b []byte, o binary.ByteOrder) Footer {
+	return Footer{Strings: o.Uint32(b[0:]), Frames: o.Uint32(b[4:]), Size: o.Uint64(b[8:])}
 }

@@ -15,7 +15,7 @@ type Tail struct {
 	h    *tachyon.Header
 	b    *bufio.Writer
 	at   uint64 // file offset, bytes in b included
-	foot tachyon.Footer
+	foot Footer
 	err  error // of encoding; b has its own
 }
 

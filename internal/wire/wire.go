@@ -14,6 +14,17 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
+// An Encoding says how a record gives its stack.
+type Encoding = uint8
+
+// The encodings of a sample record. They are part of the format and must not be changed.
+const (
+	Repeat  Encoding = 0
+	Full    Encoding = 1
+	Suffix  Encoding = 2
+	PopPush Encoding = 3
+)
+
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // CRC returns the CRC-32C of all bytes so far and b, given that of the bytes before b.

@@ -83,7 +83,7 @@ func TestTail(t *testing.T) {
 			t.Fatalf("%d of %d bytes, %v", size, b.Len(), err)
 		}
 		foot := DecodeFooter(b.Bytes()[size-tachyon.FooterSize:], binary.LittleEndian)
-		if want := (tachyon.Footer{Strings: 4, Frames: 2, Size: uint64(size)}); foot != want {
+		if want := (Footer{Strings: 4, Frames: 2, Size: uint64(size)}); foot != want {
 			t.Errorf("footer %+v, want %+v", foot, want)
 		}
 		text := b.String()
