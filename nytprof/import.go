@@ -39,16 +39,16 @@ func (d *Data) Profile() (*profile.Profile, error) {
 	}
 	im := importer{
 		d: d, tick: 1e9 / tps,
-		p:      &profile.Profile{Program: d.Attribute("application")},
+		b:      profile.NewBuilder(),
 		ours:   d.ours(),
 		cpu:    d.Option("usecputime") != "" && d.Option("usecputime") != "0",
-		frames: make(map[profile.Frame]uint32),
 		files:  make(map[uint32]*File),
 		subs:   make(map[string]*Sub),
 		callAt: make(map[[2]string]Caller),
 		lines:  make(map[*Sub][]lineTicks),
 		paths:  make(map[*Sub][]path),
 	}
+	im.b.Profile.Program = d.Attribute("application")
 	im.index()
 	im.sortLines()
 	if d.Calls != nil && len(d.Calls.Calls) > 0 {
@@ -61,7 +61,7 @@ func (d *Data) Profile() (*profile.Profile, error) {
 		return nil, fmt.Errorf("NYTProf: its stacks have more than %d frames", maxFrameIDs)
 	}
 	im.head()
-	return im.p, nil
+	return im.b.Finish(), nil
 }
 
 // Function returns the name that a sub has in d's Profile: that of the Go
@@ -79,12 +79,11 @@ func (d *Data) ours() bool { return d.Attribute(attrInterval) != "" }
 // importer makes a profile of d.
 type importer struct {
 	d    *Data
-	p    *profile.Profile
+	b    *profile.Builder
 	tick float64 // ns
 	ours bool    // gotach wrote it: names are Go's
 	cpu  bool    // its times are CPU time
 
-	frames map[profile.Frame]uint32
 	files  map[uint32]*File
 	subs   map[string]*Sub
 	callAt map[[2]string]Caller // by caller and called sub: the most expensive place
@@ -121,17 +120,6 @@ func (im *importer) index() {
 	}
 }
 
-func (im *importer) frame(f profile.Frame) uint32 {
-	id, ok := im.frames[f]
-	if !ok {
-		id = uint32(len(im.p.Frames))
-		im.frames[f] = id
-		im.p.Frames = append(im.p.Frames, f)
-		im.p.StartLines = append(im.p.StartLines, 0)
-	}
-	return id
-}
-
 // at returns the frame of a sub at a line.
 func (im *importer) at(sub string, fid, line uint32) uint32 {
 	f := profile.Frame{Func: sub, Line: int32(min(line, math.MaxInt32))}
@@ -144,11 +132,11 @@ func (im *importer) at(sub string, fid, line uint32) uint32 {
 	if f.File == "" || im.ours && f.File == noFile {
 		f.File, f.Line = "", 0
 	}
-	id := im.frame(f)
+	start := uint32(0)
 	if s := im.subs[sub]; s != nil && f.File != "" && s.FID == fid {
-		im.p.StartLines[id] = int32(min(s.First, math.MaxInt32))
+		start = s.First
 	}
-	return id
+	return im.b.Frame(f, int32(min(start, math.MaxInt32)))
 }
 
 // sortLines finds the sub of each line: the innermost one around it.
@@ -282,19 +270,18 @@ func (im *importer) record(leaf uint32, callers []uint32, ticks, count int64) {
 		Count: count,
 		Wall:  time.Duration(min(math.Round(float64(ticks)*im.tick), math.MaxInt64/2)),
 	}
-	if reason, ok := profile.WaitReason(im.p.Frames[leaf]); ok {
+	if reason, ok := profile.WaitReason(im.b.Profile.Frames[leaf]); ok {
 		r.State = reason
 	}
 	if im.cpu {
 		r.CPU = r.Wall
 	}
-	im.p.Samples += count
-	im.p.Records = append(im.p.Records, r)
+	im.b.Add(r)
 }
 
 // head sets what the profile says of itself.
 func (im *importer) head() {
-	p := im.p
+	p := im.b.Profile
 	var seconds float64
 	for i, run := range im.d.Processes {
 		if i == 0 || epoch(run.Start).Before(p.Start) {

@@ -2,46 +2,32 @@ package formats
 
 import (
 	"bufio"
-	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"time"
 
-	pb "github.com/google/pprof/profile"
 	"github.com/gotach/profiler/internal/formats/collapsed"
+	"github.com/gotach/profiler/internal/formats/pprof"
+	"github.com/gotach/profiler/internal/formats/spx"
 	"github.com/gotach/profiler/internal/profile"
 )
 
-var pprof = &Format{
+var pprofFormat = &Format{
 	Name:       "pprof",
 	Doc:        "go tool pprof's profile, of wall or CPU time",
 	Extensions: []string{".pb.gz", ".pprof", ".prof", ".pb"},
-	sniff: func(head []byte) bool {
-		return isGzip(head) && !sniffSPX(head)
-	},
+	sniff:      func(head []byte) bool { return pprof.Sniff(head) && !spx.Sniff(head) },
 	open: func(s *Source, _ *Options) (Content, error) {
-		return readSums(s, func(r io.Reader) (*profile.Profile, error) {
-			b, err := unpack(r)
-			if err != nil {
-				return nil, fmt.Errorf("not a pprof profile: %w", err)
-			}
-			p, err := pb.ParseUncompressed(b)
-			if err != nil {
-				return nil, fmt.Errorf("not a pprof profile: %w", err)
-			}
-			return profile.FromPProf(p)
-		})
+		return readSums(s, pprof.Read)
 	},
 	write: func(t *Target, in *Input, _ *Options) error {
 		p, err := in.Profile()
 		if err != nil {
 			return err
 		}
-		return p.PProf().Write(t.W)
+		return pprof.Write(t.W, p)
 	},
 }
 
@@ -51,7 +37,7 @@ var folded = &Format{
 	Extensions: []string{".folded", ".collapsed", ".txt"},
 	sniff:      collapsed.Sniff,
 	open: func(s *Source, _ *Options) (Content, error) {
-		return readSums(s, func(r io.Reader) (*profile.Profile, error) { return collapsed.Read(r) })
+		return readSums(s, collapsed.Read)
 	},
 	write: func(t *Target, in *Input, o *Options) error {
 		p, err := in.Profile()
@@ -60,27 +46,6 @@ var folded = &Format{
 		}
 		return collapsed.Write(t.W, p, collapsed.Options{Goroutines: o.Goroutines, CPU: o.CPU})
 	},
-}
-
-func isGzip(head []byte) bool { return bytes.HasPrefix(head, []byte{0x1f, 0x8b}) }
-
-// unpack reads all of r, gunzipped if it is gzipped. A small file that unpacks to
-// something huge is an error: no profile does.
-func unpack(r io.Reader) ([]byte, error) {
-	b, err := io.ReadAll(r)
-	if err != nil || !isGzip(b) {
-		return b, err
-	}
-	z, err := gzip.NewReader(bytes.NewReader(b))
-	if err != nil {
-		return nil, err
-	}
-	limit := 16<<20 + 100*len(b)
-	out, err := io.ReadAll(io.LimitReader(z, int64(limit)+1))
-	if err == nil && len(out) > limit {
-		err = fmt.Errorf("%d bytes unpack to more than %d", len(b), limit)
-	}
-	return out, err
 }
 
 // sums is a profile that was read whole.

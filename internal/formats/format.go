@@ -50,7 +50,7 @@ func init() { // a function, since formats use the table themselves
 	table = []*Format{
 		tachFormat,
 		cpython315,
-		pprof,
+		pprofFormat,
 		folded,
 		jsonLines,
 		perlNYTProf,

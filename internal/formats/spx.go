@@ -2,16 +2,12 @@ package formats
 
 import (
 	"bufio"
-	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
 	"strings"
-
-	"github.com/klauspost/compress/zstd"
 
 	"github.com/gotach/profiler/internal/formats/spx"
 	"github.com/gotach/profiler/internal/profile"
@@ -25,7 +21,7 @@ var spxReport = &Format{
 	Extensions: []string{".spx"},
 	Series:     true,
 	Directory:  true,
-	sniff:      sniffSPX,
+	sniff:      spx.Sniff,
 	sniffDir:   func(path string) bool { keys, _ := spx.Keys(path); return len(keys) > 0 },
 	open: func(s *Source, o *Options) (Content, error) {
 		switch {
@@ -57,33 +53,6 @@ var spxReport = &Format{
 		_, err = spx.Write(t.Dir, tl, spx.Options{PerGoroutine: o.Goroutines, Microseconds: o.Microseconds})
 		return err
 	},
-}
-
-// sniffSPX tells either file of a report.
-func sniffSPX(head []byte) bool {
-	const events = "[events]\n"
-	if b := bytes.TrimLeft(head, " \t\r\n"); len(b) > 0 && b[0] == '{' {
-		return bytes.Contains(head, []byte(`"enabled_metrics"`)) || bytes.Contains(head, []byte(`"spx-full-`))
-	}
-	var text io.Reader = bytes.NewReader(head)
-	switch {
-	case isGzip(head):
-		z, err := gzip.NewReader(text)
-		if err != nil {
-			return false
-		}
-		text = z
-	case bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd}):
-		z, err := zstd.NewReader(text, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(8<<20))
-		if err != nil {
-			return false
-		}
-		defer z.Close()
-		text = z
-	}
-	first := make([]byte, len(events))
-	n, _ := io.ReadFull(text, first)
-	return string(first[:n]) == events
 }
 
 // spxContent is a report. Its events can be read once, so it is opened anew for

@@ -3,9 +3,7 @@ package profile_test
 import (
 	"fmt"
 	"log"
-	"os"
 
-	pb "github.com/google/pprof/profile"
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/reader"
 )
@@ -44,39 +42,6 @@ func ExampleNew() {
 	// main.main 4ms 10ms
 	// [sleep] 6ms 6ms
 	// time.Sleep 0s 6ms
-}
-
-func ExampleProfile_PProf() {
-	p := &profile.Profile{
-		Frames:  []profile.Frame{{Func: "main.main", File: "main.go", Line: 7}},
-		Records: []profile.Record{{State: "running", Stack: []uint32{0}, Count: 4, Wall: 4e6, CPU: 4e6}},
-	}
-	f, err := os.CreateTemp("", "*.pb.gz")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer os.Remove(f.Name())
-	defer f.Close()
-	if err := p.PProf().Write(f); err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println("go tool pprof can read it now")
-	// Output: go tool pprof can read it now
-}
-
-func ExampleFromPProf() {
-	f := &pb.Function{ID: 1, Name: "main.main"}
-	l := &pb.Location{ID: 1, Line: []pb.Line{{Function: f, Line: 7}}}
-	p, err := profile.FromPProf(&pb.Profile{
-		SampleType: []*pb.ValueType{{Type: "cpu", Unit: "nanoseconds"}},
-		Sample:     []*pb.Sample{{Location: []*pb.Location{l}, Value: []int64{20e6}}},
-		Location:   []*pb.Location{l}, Function: []*pb.Function{f},
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(p.Records[0].CPU, p.Records[0].State)
-	// Output: 20ms running
 }
 
 func ExamplePackage() {

@@ -1,14 +1,13 @@
 // Package profile is a profile added up: how much time each goroutine spent in
-// each stack. [FromTachyon] makes one of a Tachyon file, [FromPProf] of any
-// pprof profile of time; [New] makes a report of one.
+// each stack. [FromTachyon] makes one of a Tachyon file or another stream of samples,
+// a [Builder] of anything else; [New] makes a report of one.
 //
 // # Weight
 //
-// A sample's weight is the time since the same goroutine's previous sample; the
-// first one's is one interval or, in a file that is a later one of its session, the
-// time since its previous one in a file before. All of it is wall time, and CPU time, too, where
-// the goroutine was seen running on a CPU. So shares are right even where ticks
-// were late or left out.
+// A sample's weight comes from [reader.Weighted]: it is the time since the same
+// goroutine's previous sample. All of it is wall time. It is CPU time too if the
+// goroutine was seen on a CPU. So shares are right even if ticks were late or left
+// out.
 //
 // # Waiting
 //

@@ -104,8 +104,9 @@ const maxLine = 16 << 20
 // Read reads a profile. A weight of 1 becomes 1 µs, which is what Write writes. The
 // file does not say what its weights are, so the profile is Unitless.
 func Read(r io.Reader) (*profile.Profile, error) {
-	p := &profile.Profile{Unitless: true}
-	frames, records, goroutines := map[string]uint32{}, map[string]int{}, map[uint64]bool{}
+	b := profile.NewBuilder()
+	b.Profile.Unitless = true
+	sum := int64(0)
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, maxLine)
 	n := 0
@@ -119,20 +120,13 @@ func Read(r io.Reader) (*profile.Profile, error) {
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
-		i, ok := records[stack]
-		if !ok {
-			i = len(p.Records)
-			stack = strings.Clone(stack)
-			records[stack] = i
-			p.Records = append(p.Records, record(p, stack, frames, goroutines))
-		}
-		into := &p.Records[i]
-		if weight > (math.MaxInt64-int64(into.Wall))/int64(unit) || weight > math.MaxInt64-p.Samples {
+		if weight > math.MaxInt64/int64(unit)-sum {
 			return nil, fmt.Errorf("line %d: weights add up to more than can be", n)
 		}
-		into.Count += weight
-		into.Wall += time.Duration(weight) * unit
-		p.Samples += weight
+		sum += weight
+		r := record(b, stack)
+		r.Count, r.Wall = weight, time.Duration(weight)*unit
+		b.Add(r)
 	}
 	if err := lines.Err(); err != nil {
 		if errors.Is(err, bufio.ErrTooLong) {
@@ -143,8 +137,7 @@ func Read(r io.Reader) (*profile.Profile, error) {
 	if n == 0 {
 		return nil, errors.New("there is no stack in it")
 	}
-	p.Goroutines = len(goroutines)
-	return p, nil
+	return b.Finish(), nil
 }
 
 // split parts a line into stack and weight.
@@ -170,26 +163,19 @@ func split(line string) (stack string, weight int64, err error) {
 }
 
 // record makes an empty record of a stack's text.
-func record(p *profile.Profile, stack string, frames map[string]uint32, goroutines map[uint64]bool) (r profile.Record) {
+func record(b *profile.Builder, stack string) (r profile.Record) {
 	parts := strings.Split(stack, ";")
 	if id, ok := strings.CutPrefix(parts[0], "goroutine "); ok {
 		if n, err := strconv.ParseUint(id, 10, 64); err == nil {
 			r.Goroutine = n
-			goroutines[n] = true
 			parts = parts[1:]
 		}
 	}
 	for _, name := range slices.Backward(parts) {
-		id, ok := frames[name]
-		if !ok {
-			id = uint32(len(p.Frames))
-			frames[name] = id
-			p.Frames = append(p.Frames, profile.Frame{Func: name})
-		}
-		r.Stack = append(r.Stack, id)
+		r.Stack = append(r.Stack, b.Frame(profile.Frame{Func: name}, 0))
 	}
 	if len(r.Stack) > 0 {
-		r.State, _ = profile.WaitReason(p.Frames[r.Stack[0]])
+		r.State, _ = profile.WaitReason(b.Profile.Frames[r.Stack[0]])
 	}
 	return r
 }

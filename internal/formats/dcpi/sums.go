@@ -1,6 +1,7 @@
 package dcpi
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -17,8 +18,7 @@ import (
 // problems says so for each.
 func Sums(ps ...*Profile) (sum *profile.Profile, problems []error) {
 	s := summer{
-		sum:    &profile.Profile{},
-		frames: map[profile.Frame]uint32{},
+		sum:    profile.NewBuilder(),
 		images: map[string]*Image{},
 		walled: map[string]bool{},
 	}
@@ -32,7 +32,7 @@ func Sums(ps ...*Profile) (sum *profile.Profile, problems []error) {
 			problems = append(problems, err)
 		}
 	}
-	return s.sum, problems
+	return s.sum.Finish(), problems
 }
 
 // identity is what profiles of different events of one image on one machine agree in.
@@ -44,8 +44,7 @@ func (h *Header) identity() string {
 }
 
 type summer struct {
-	sum    *profile.Profile
-	frames map[profile.Frame]uint32
+	sum    *profile.Builder
 	images map[string]*Image // by path and identity; nil: there is a problem, told already
 	walled map[string]bool   // identities that have wall_ns
 }
@@ -68,14 +67,11 @@ func (s *summer) add(p *Profile) (problem error) {
 	case event == EventCPU && s.walled[p.identity()]:
 		wall, counted = 0, false // they are among the samples of wall_ns
 	}
-	if s.sum.Program == "" {
-		s.sum.Program = path
-	}
-	if t, err := p.Epoch(); err == nil && (s.sum.Start.IsZero() || t.Before(s.sum.Start)) {
-		s.sum.Start = t
-	}
-	if s.sum.Interval == 0 {
-		s.sum.Interval = sample
+	sum := s.sum.Profile
+	sum.Program = cmp.Or(sum.Program, path)
+	sum.Interval = cmp.Or(sum.Interval, sample)
+	if t, err := p.Epoch(); err == nil && (sum.Start.IsZero() || t.Before(sum.Start)) {
+		sum.Start = t
 	}
 	for c := range p.Counts() {
 		r := profile.Record{
@@ -84,9 +80,8 @@ func (s *summer) add(p *Profile) (problem error) {
 		}
 		if counted {
 			r.Count = int64(c.Count)
-			s.sum.Samples += r.Count
 		}
-		s.sum.Records = append(s.sum.Records, r)
+		s.sum.Add(r)
 	}
 	return problem
 }
@@ -120,11 +115,5 @@ func (s *summer) frame(p *Profile, image *Image, addr uint64) uint32 {
 			f = profile.Frame{Func: proc.Name, File: proc.File, Line: int32(proc.Line)}
 		}
 	}
-	i, ok := s.frames[f]
-	if !ok {
-		i = uint32(len(s.sum.Frames))
-		s.frames[f] = i
-		s.sum.Frames = append(s.sum.Frames, f)
-	}
-	return i
+	return s.sum.Frame(f, 0)
 }

@@ -1,4 +1,4 @@
-package profile
+package pprof
 
 import (
 	"bytes"
@@ -8,7 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime/pprof"
+	goprof "runtime/pprof"
 	"strings"
 	"testing"
 	"time"
@@ -16,25 +16,26 @@ import (
 	"github.com/felixge/fgprof"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"github.com/google/pprof/profile"
+	pb "github.com/google/pprof/profile"
+	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 	"pgregory.net/rapid"
 )
 
 // sample is a profile with something of everything.
-func sample() *Profile {
-	return &Profile{
+func sample() *profile.Profile {
+	return &profile.Profile{
 		Program: "/bin/prog", Start: time.Unix(1_700_000_000, 123).UTC(), Duration: 3 * time.Second, Interval: time.Millisecond,
 		Samples: 10, Goroutines: 2,
-		Frames: []Frame{
+		Frames: []profile.Frame{
 			{Func: "[sleep]"},
 			{Func: "time.Sleep", File: "time.go", Line: 300},
 			{Func: "main.sleeper", File: "main.go", Line: 12},
 			{Func: "main.sleeper", File: "main.go", Line: 15},
 		},
 		StartLines: []int32{0, 0, 10, 10},
-		Records: []Record{
+		Records: []profile.Record{
 			{Goroutine: 1, State: "sleep", Stack: []uint32{0, 1, 2}, Count: 7, Wall: 700 * time.Millisecond},
 			{Goroutine: 1, State: "running", Stack: []uint32{3}, Count: 2, Wall: 20 * time.Millisecond, CPU: 20 * time.Millisecond,
 				Labels: map[string]string{"state": "mine", "user": "ann", "label.x": "y"}},
@@ -44,13 +45,13 @@ func sample() *Profile {
 }
 
 // equal compares two profiles whose frames may come in another order.
-func equal(t interface{ Errorf(string, ...any) }, got, want *Profile) {
+func equal(t interface{ Errorf(string, ...any) }, got, want *profile.Profile) {
 	type record struct {
-		Record
-		Frames []Frame
+		profile.Record
+		Frames []profile.Frame
 		Starts []int32
 	}
-	expand := func(p *Profile) (out []record) {
+	expand := func(p *profile.Profile) (out []record) {
 		for _, r := range p.Records {
 			e := record{Record: r}
 			for _, id := range r.Stack {
@@ -70,7 +71,7 @@ func equal(t interface{ Errorf(string, ...any) }, got, want *Profile) {
 	if diff := cmp.Diff(expand(want), expand(got), sort, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("records differ:\n%s", diff)
 	}
-	head := func(p *Profile) Profile {
+	head := func(p *profile.Profile) profile.Profile {
 		c := *p
 		c.Frames, c.Records, c.Metadata, c.StartLines = nil, nil, nil, nil
 		return c
@@ -81,16 +82,16 @@ func equal(t interface{ Errorf(string, ...any) }, got, want *Profile) {
 }
 
 // roundTrip writes a profile for pprof, and returns what gotach and pprof read.
-func roundTrip(t interface{ Fatal(...any) }, p *Profile) (*Profile, *profile.Profile) {
+func roundTrip(t interface{ Fatal(...any) }, p *profile.Profile) (*profile.Profile, *pb.Profile) {
 	var b bytes.Buffer
-	if err := p.PProf().Write(&b); err != nil {
+	if err := toProto(p).Write(&b); err != nil {
 		t.Fatal(err)
 	}
-	pp, err := profile.Parse(&b)
+	pp, err := pb.Parse(&b)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := FromPProf(pp)
+	got, err := fromProto(pp)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,15 +110,15 @@ func TestPProfRoundTrip(t *testing.T) {
 func TestPProfRoundTripAny(t *testing.T) {
 	text := rapid.StringMatching(`[a-z.\[\]é/]{1,12}`)
 	rapid.Check(t, func(t *rapid.T) {
-		p := &Profile{Interval: time.Duration(rapid.Int64Range(1, 1e9).Draw(t, "interval")), Start: time.Unix(0, 1e18)}
+		p := &profile.Profile{Interval: time.Duration(rapid.Int64Range(1, 1e9).Draw(t, "interval")), Start: time.Unix(0, 1e18)}
 		for range rapid.IntRange(1, 20).Draw(t, "frames") {
-			f := Frame{Func: text.Draw(t, "func"), File: text.Draw(t, "file"), Line: rapid.Int32Range(0, 1e6).Draw(t, "line")}
+			f := profile.Frame{Func: text.Draw(t, "func"), File: text.Draw(t, "file"), Line: rapid.Int32Range(0, 1e6).Draw(t, "line")}
 			p.Frames = append(p.Frames, f)
 		}
 		seen := map[string]bool{}
 		goroutines := map[uint64]bool{}
 		for range rapid.IntRange(0, 20).Draw(t, "records") {
-			r := Record{
+			r := profile.Record{
 				Goroutine: rapid.Uint64Range(1, 4).Draw(t, "goroutine"), System: rapid.Bool().Draw(t, "system"),
 				State: text.Draw(t, "state"),
 				Count: rapid.Int64Range(1, 1e6).Draw(t, "count"), Wall: time.Duration(rapid.Int64Range(1, 1e12).Draw(t, "wall")),
@@ -127,13 +128,13 @@ func TestPProfRoundTripAny(t *testing.T) {
 			if rapid.Bool().Draw(t, "labels") {
 				r.Labels = rapid.MapOfN(rapid.OneOf(text, rapid.SampledFrom([]string{"state", "goroutine", "system", "label.state"})), text, 1, 3).Draw(t, "labels")
 			}
-			var frames []Frame
+			var frames []profile.Frame
 			for _, id := range r.Stack {
 				frames = append(frames, p.Frames[id])
 			}
 			key := fmt.Sprint(r.Goroutine, r.System, r.State, r.Labels, frames)
 			if seen[key] {
-				continue // one record for each, a Profile says
+				continue // one record for each, a profile.Profile says
 			}
 			seen[key] = true
 			goroutines[r.Goroutine] = true
@@ -156,7 +157,7 @@ func TestGoToolPProf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.PProf().Write(f); err != nil {
+	if err := toProto(p).Write(f); err != nil {
 		t.Fatal(err)
 	}
 	f.Close()
@@ -195,13 +196,13 @@ func TestGoToolPProf(t *testing.T) {
 }
 
 // parse reads a pprof profile of any writer.
-func parse(t *testing.T, b []byte) (*Profile, error) {
+func parse(t *testing.T, b []byte) (*profile.Profile, error) {
 	t.Helper()
-	pp, err := profile.ParseData(b)
+	pp, err := pb.ParseData(b)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return FromPProf(pp)
+	return fromProto(pp)
 }
 
 var spun int // keeps spin's work from being optimised away
@@ -219,12 +220,12 @@ func spin(d time.Duration) {
 // our report gives functions the time that the profile has for them.
 func TestFromRuntimePProf(t *testing.T) {
 	var b bytes.Buffer
-	if err := pprof.StartCPUProfile(&b); err != nil {
+	if err := goprof.StartCPUProfile(&b); err != nil {
 		t.Fatal(err)
 	}
-	pprof.Do(t.Context(), pprof.Labels("job", "spin"), func(context.Context) { spin(300 * time.Millisecond) })
-	pprof.StopCPUProfile()
-	pp, err := profile.ParseData(b.Bytes())
+	goprof.Do(t.Context(), goprof.Labels("job", "spin"), func(context.Context) { spin(300 * time.Millisecond) })
+	goprof.StopCPUProfile()
+	pp, err := pb.ParseData(b.Bytes())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +248,7 @@ func TestFromRuntimePProf(t *testing.T) {
 	if inSpin == 0 || labelled == 0 {
 		t.Fatalf("the profile has %v, %v of it in spin and %v labelled", all, inSpin, labelled)
 	}
-	p, err := FromPProf(pp)
+	p, err := fromProto(pp)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,14 +260,14 @@ func TestFromRuntimePProf(t *testing.T) {
 		if r.Labels["job"] == "spin" {
 			labelled -= r.Wall
 		}
-		if r.State != Running {
+		if r.State != profile.Running {
 			t.Errorf("state %q", r.State)
 		}
 	}
 	if labelled != 0 {
 		t.Errorf("%v with the label is lost", labelled)
 	}
-	r, err := New(p, ReportOptions{})
+	r, err := profile.New(p, profile.ReportOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,7 +297,7 @@ func TestFromFgprof(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := New(p, ReportOptions{})
+	r, err := profile.New(p, profile.ReportOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -312,40 +313,40 @@ func TestFromFgprof(t *testing.T) {
 }
 
 func TestFromPProfKinds(t *testing.T) {
-	make := func(types []*profile.ValueType, period *profile.ValueType, n int64, values ...int64) *profile.Profile {
-		f := &profile.Function{ID: 1, Name: "f", Filename: "f.go"}
-		g := &profile.Function{ID: 2, Name: "inlined", Filename: "g.go"}
-		l := &profile.Location{ID: 1, Line: []profile.Line{{Function: g, Line: 3}, {Function: f, Line: 7}}}
-		raw := &profile.Location{ID: 2, Address: 0xabc}
-		return &profile.Profile{
+	make := func(types []*pb.ValueType, period *pb.ValueType, n int64, values ...int64) *pb.Profile {
+		f := &pb.Function{ID: 1, Name: "f", Filename: "f.go"}
+		g := &pb.Function{ID: 2, Name: "inlined", Filename: "g.go"}
+		l := &pb.Location{ID: 1, Line: []pb.Line{{Function: g, Line: 3}, {Function: f, Line: 7}}}
+		raw := &pb.Location{ID: 2, Address: 0xabc}
+		return &pb.Profile{
 			SampleType: types, PeriodType: period, Period: n,
-			Sample:   []*profile.Sample{{Location: []*profile.Location{raw, l}, Value: values}},
-			Location: []*profile.Location{l, raw}, Function: []*profile.Function{f, g},
+			Sample:   []*pb.Sample{{Location: []*pb.Location{raw, l}, Value: values}},
+			Location: []*pb.Location{l, raw}, Function: []*pb.Function{f, g},
 		}
 	}
-	ns := func(name string) *profile.ValueType { return &profile.ValueType{Type: name, Unit: "nanoseconds"} }
-	count := func(name string) *profile.ValueType { return &profile.ValueType{Type: name, Unit: "count"} }
+	ns := func(name string) *pb.ValueType { return &pb.ValueType{Type: name, Unit: "nanoseconds"} }
+	count := func(name string) *pb.ValueType { return &pb.ValueType{Type: name, Unit: "count"} }
 	for _, c := range []struct {
 		name      string
-		p         *profile.Profile
+		p         *pb.Profile
 		wall, cpu time.Duration
 		count     int64
 		err       string
 	}{
-		{"cpu", make([]*profile.ValueType{count("samples"), ns("cpu")}, ns("cpu"), 10, 2, 20), 20, 20, 2, ""},
-		{"fgprof", make([]*profile.ValueType{count("samples"), ns("time")}, ns("wall"), 10, 2, 30), 30, 0, 2, ""},
-		{"block", make([]*profile.ValueType{count("contentions"), ns("delay")}, count("contentions"), 1, 2, 40), 40, 0, 2, ""},
-		{"ms", make([]*profile.ValueType{{Type: "wall", Unit: "milliseconds"}}, nil, 0, 5), 5e6, 0, 0, ""},
-		{"counts", make([]*profile.ValueType{count("samples")}, ns("cpu"), 10, 3), 30, 30, 3, ""},
-		{"diff", make([]*profile.ValueType{count("samples"), ns("cpu")}, ns("cpu"), 10, -2, -20), 0, 0, 0, ""},
-		{"huge", make([]*profile.ValueType{{Type: "wall", Unit: "seconds"}}, nil, 0, 1<<62), 1<<63 - 1, 0, 0, ""},
-		{"heap", make([]*profile.ValueType{count("alloc_objects"), {Type: "alloc_space", Unit: "bytes"}}, &profile.ValueType{Type: "space", Unit: "bytes"}, 512, 1, 2),
+		{"cpu", make([]*pb.ValueType{count("samples"), ns("cpu")}, ns("cpu"), 10, 2, 20), 20, 20, 2, ""},
+		{"fgprof", make([]*pb.ValueType{count("samples"), ns("time")}, ns("wall"), 10, 2, 30), 30, 0, 2, ""},
+		{"block", make([]*pb.ValueType{count("contentions"), ns("delay")}, count("contentions"), 1, 2, 40), 40, 0, 2, ""},
+		{"ms", make([]*pb.ValueType{{Type: "wall", Unit: "milliseconds"}}, nil, 0, 5), 5e6, 0, 0, ""},
+		{"counts", make([]*pb.ValueType{count("samples")}, ns("cpu"), 10, 3), 30, 30, 3, ""},
+		{"diff", make([]*pb.ValueType{count("samples"), ns("cpu")}, ns("cpu"), 10, -2, -20), 0, 0, 0, ""},
+		{"huge", make([]*pb.ValueType{{Type: "wall", Unit: "seconds"}}, nil, 0, 1<<62), 1<<63 - 1, 0, 0, ""},
+		{"heap", make([]*pb.ValueType{count("alloc_objects"), {Type: "alloc_space", Unit: "bytes"}}, &pb.ValueType{Type: "space", Unit: "bytes"}, 512, 1, 2),
 			0, 0, 0, "has alloc_objects/count, alloc_space/bytes and no time"},
-		{"none", &profile.Profile{}, 0, 0, 0, "no sample types"},
-		{"invalid", make([]*profile.ValueType{ns("wall")}, nil, 0, 1, 2, 3), 0, 0, 0, "pprof profile: "},
+		{"none", &pb.Profile{}, 0, 0, 0, "no sample types"},
+		{"invalid", make([]*pb.ValueType{ns("wall")}, nil, 0, 1, 2, 3), 0, 0, 0, "pprof profile: "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p, err := FromPProf(c.p)
+			p, err := fromProto(c.p)
 			if c.err != "" {
 				if err == nil || !strings.Contains(err.Error(), c.err) {
 					t.Errorf("error %v, want one with %q", err, c.err)
@@ -359,7 +360,7 @@ func TestFromPProfKinds(t *testing.T) {
 			if r.Wall != c.wall || r.CPU != c.cpu || r.Count != c.count {
 				t.Errorf("wall %d, CPU %d, count %d; want %d, %d, %d", r.Wall, r.CPU, r.Count, c.wall, c.cpu, c.count)
 			}
-			want := []Frame{{Func: "0xabc"}, {Func: "inlined", File: "g.go", Line: 3}, {Func: "f", File: "f.go", Line: 7}}
+			want := []profile.Frame{{Func: "0xabc"}, {Func: "inlined", File: "g.go", Line: 3}, {Func: "f", File: "f.go", Line: 7}}
 			if diff := cmp.Diff(want, p.Frames); diff != "" {
 				t.Error(diff)
 			}
@@ -373,7 +374,7 @@ func TestFromGoToolProto(t *testing.T) {
 	path, out := filepath.Join(dir, "x.pb.gz"), filepath.Join(dir, "y.pb.gz")
 	var b bytes.Buffer
 	want := sample()
-	if err := want.PProf().Write(&b); err != nil {
+	if err := toProto(want).Write(&b); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {

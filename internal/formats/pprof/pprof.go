@@ -1,17 +1,64 @@
-package profile
+// Package pprof reads and writes profiles of go tool pprof: of wall time, CPU time,
+// or both.
+package pprof
 
 import (
+	"bytes"
+	"compress/gzip"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/google/pprof/profile"
+	pb "github.com/google/pprof/profile"
+
+	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/tachyon"
 )
 
-// The labels that PProf adds to the goroutines' own.
+// Sniff reports whether a file that begins with head may be a profile: all of them
+// are gzipped, as other files are.
+func Sniff(head []byte) bool { return bytes.HasPrefix(head, []byte{0x1f, 0x8b}) }
+
+// Read reads a profile, gzipped or not.
+func Read(r io.Reader) (*profile.Profile, error) {
+	b, err := unpack(r)
+	if err != nil {
+		return nil, fmt.Errorf("not a pprof profile: %w", err)
+	}
+	p, err := pb.ParseUncompressed(b)
+	if err != nil {
+		return nil, fmt.Errorf("not a pprof profile: %w", err)
+	}
+	return fromProto(p)
+}
+
+// unpack reads all of r, gunzipped if it is gzipped. A small file that unpacks to
+// something huge is an error: no profile does.
+func unpack(r io.Reader) ([]byte, error) {
+	b, err := io.ReadAll(r)
+	if err != nil || !Sniff(b) {
+		return b, err
+	}
+	z, err := gzip.NewReader(bytes.NewReader(b))
+	if err != nil {
+		return nil, err
+	}
+	limit := 16<<20 + 100*len(b)
+	out, err := io.ReadAll(io.LimitReader(z, int64(limit)+1))
+	if err == nil && len(out) > limit {
+		err = fmt.Errorf("%d bytes unpack to more than %d", len(b), limit)
+	}
+	return out, err
+}
+
+// Write writes a profile, gzipped.
+func Write(w io.Writer, p *profile.Profile) error { return toProto(p).Write(w) }
+
+// The labels that Write adds to the goroutines' own.
 const (
 	labelGoroutine = "goroutine" // a number
 	labelState     = "state"
@@ -23,18 +70,18 @@ const (
 // comment marks a pprof profile as one of ours, with these labels in it.
 const comment = "gotach wall-clock profile"
 
-// PProf returns p as a pprof profile. Its sample types are samples/count,
+// toProto returns p as a pprof profile. Its sample types are samples/count,
 // wall/nanoseconds, which is the default, and cpu/nanoseconds. Each sample has
 // the labels goroutine (a number), state, and the goroutine's own.
-func (p *Profile) PProf() *profile.Profile {
-	out := &profile.Profile{
-		SampleType: []*profile.ValueType{
+func toProto(p *profile.Profile) *pb.Profile {
+	out := &pb.Profile{
+		SampleType: []*pb.ValueType{
 			{Type: "samples", Unit: "count"},
 			{Type: "wall", Unit: "nanoseconds"},
 			{Type: "cpu", Unit: "nanoseconds"},
 		},
-		DefaultSampleType: p.defaultSampleType(),
-		PeriodType:        &profile.ValueType{Type: "wall", Unit: "nanoseconds"},
+		DefaultSampleType: defaultSampleType(p),
+		PeriodType:        &pb.ValueType{Type: "wall", Unit: "nanoseconds"},
 		Period:            int64(p.Interval),
 		DurationNanos:     int64(p.Duration),
 		Comments:          []string{comment},
@@ -42,7 +89,7 @@ func (p *Profile) PProf() *profile.Profile {
 	if !p.Start.IsZero() {
 		out.TimeNanos = p.Start.UnixNano()
 	}
-	m := &profile.Mapping{
+	m := &pb.Mapping{
 		ID: 1, File: p.Program,
 		HasFunctions: true, HasFilenames: true, HasLineNumbers: true, HasInlineFrames: true,
 	}
@@ -57,12 +104,12 @@ func (p *Profile) PProf() *profile.Profile {
 		}
 		out.Comments = append(out.Comments, describe(s))
 	}
-	out.Mapping = []*profile.Mapping{m}
+	out.Mapping = []*pb.Mapping{m}
 
-	locations := make([]*profile.Location, len(p.Frames))
+	locations := make([]*pb.Location, len(p.Frames))
 	type function struct{ name, file string }
-	functions := map[function]*profile.Function{}
-	location := func(id uint32) *profile.Location {
+	functions := map[function]*pb.Function{}
+	location := func(id uint32) *pb.Location {
 		if l := locations[id]; l != nil {
 			return l
 		}
@@ -70,7 +117,7 @@ func (p *Profile) PProf() *profile.Profile {
 		key := function{frame.Func, frame.File}
 		f := functions[key]
 		if f == nil {
-			f = &profile.Function{
+			f = &pb.Function{
 				ID: uint64(len(out.Function) + 1), Name: frame.Func, SystemName: frame.Func, Filename: frame.File,
 			}
 			functions[key] = f
@@ -79,9 +126,9 @@ func (p *Profile) PProf() *profile.Profile {
 		if p.StartLines != nil && f.StartLine == 0 {
 			f.StartLine = int64(p.StartLines[id])
 		}
-		l := &profile.Location{
+		l := &pb.Location{
 			ID: uint64(len(out.Location) + 1), Mapping: m,
-			Line: []profile.Line{{Function: f, Line: int64(max(frame.Line, 0))}},
+			Line: []pb.Line{{Function: f, Line: int64(max(frame.Line, 0))}},
 		}
 		locations[id] = l
 		out.Location = append(out.Location, l)
@@ -89,9 +136,9 @@ func (p *Profile) PProf() *profile.Profile {
 	}
 	for i := range p.Records {
 		r := &p.Records[i]
-		s := &profile.Sample{
+		s := &pb.Sample{
 			Value:    []int64{r.Count, int64(r.Wall), int64(r.CPU)},
-			Location: make([]*profile.Location, len(r.Stack)),
+			Location: make([]*pb.Location, len(r.Stack)),
 			Label:    map[string][]string{},
 		}
 		for j, id := range r.Stack {
@@ -118,11 +165,11 @@ func (p *Profile) PProf() *profile.Profile {
 	return out
 }
 
-// FromPProf adds up a pprof profile of time, from whatever wrote it: wall-clock
+// fromProto adds up a pprof profile of time, from whatever wrote it: wall-clock
 // profiles such as ours and fgprof's, Go's CPU profiles, and its block and mutex
 // profiles, whose delay is the wall time. Profiles of anything else, such as
 // memory, are an error.
-func FromPProf(in *profile.Profile) (*Profile, error) {
+func fromProto(in *pb.Profile) (*profile.Profile, error) {
 	if err := in.CheckValid(); err != nil {
 		return nil, fmt.Errorf("pprof profile: %w", err)
 	}
@@ -130,7 +177,7 @@ func FromPProf(in *profile.Profile) (*Profile, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := NewBuilder()
+	b := profile.NewBuilder()
 	p := b.Profile
 	p.Duration, p.Interval = time.Duration(max(in.DurationNanos, 0)), v.period
 	if in.TimeNanos != 0 {
@@ -140,7 +187,7 @@ func FromPProf(in *profile.Profile) (*Profile, error) {
 		p.Program = in.Mapping[0].File
 	}
 	ours := slices.Contains(in.Comments, comment)
-	expanded := map[*profile.Location][]uint32{}
+	expanded := map[*pb.Location][]uint32{}
 	var stack []uint32
 	for _, s := range in.Sample {
 		stack = stack[:0]
@@ -152,33 +199,33 @@ func FromPProf(in *profile.Profile) (*Profile, error) {
 			}
 			stack = append(stack, ids...)
 		}
-		r := Record{Stack: stack}
+		r := profile.Record{Stack: stack}
 		r.Count, r.Wall, r.CPU = v.of(s)
 		if r.CPU == r.Wall && (v.cpu >= 0 || v.countedPeriodIsCPU) {
-			r.State = Running
+			r.State = profile.Running
 		}
 		if len(r.Stack) > 0 {
-			if reason, ok := WaitReason(p.Frames[r.Stack[0]]); ok {
+			if reason, ok := profile.WaitReason(p.Frames[r.Stack[0]]); ok {
 				r.State = reason
 			}
 		}
-		r.labels(s, ours)
+		setLabels(&r, s, ours)
 		b.Add(r)
 	}
 	return b.Finish(), nil
 }
 
 // expand returns the frames of a location, innermost first, inlined calls included.
-func expand(b *Builder, l *profile.Location) (ids []uint32) {
+func expand(b *profile.Builder, l *pb.Location) (ids []uint32) {
 	for _, line := range l.Line {
-		f, start := Frame{Line: clampLine(line.Line)}, int32(0)
+		f, start := profile.Frame{Line: clampLine(line.Line)}, int32(0)
 		if fn := line.Function; fn != nil {
 			f.Func, f.File, start = fn.Name, fn.Filename, clampLine(fn.StartLine)
 		}
 		ids = append(ids, b.Frame(f, start))
 	}
 	if len(l.Line) == 0 { // nobody symbolized it
-		f := Frame{Func: fmt.Sprintf("%#x", l.Address)}
+		f := profile.Frame{Func: fmt.Sprintf("%#x", l.Address)}
 		if l.Mapping != nil {
 			f.File = l.Mapping.File
 		}
@@ -194,9 +241,9 @@ func clampLine(n int64) int32 {
 	return int32(n)
 }
 
-// labels takes over a sample's labels: all of them, and if the profile is ours
-// those that PProf added as what they stand for.
-func (r *Record) labels(s *profile.Sample, ours bool) {
+// setLabels takes over a sample's labels: all of them, and if the profile is ours
+// those that Write added as what they stand for.
+func setLabels(r *profile.Record, s *pb.Sample, ours bool) {
 	set := func(k, v string) {
 		if r.Labels == nil {
 			r.Labels = map[string]string{}
@@ -238,7 +285,7 @@ type values struct {
 }
 
 // timeValues finds the times.
-func timeValues(in *profile.Profile) (v values, err error) {
+func timeValues(in *pb.Profile) (v values, err error) {
 	v = values{count: -1, wall: -1, cpu: -1}
 	var names []string
 	for i, t := range in.SampleType {
@@ -275,7 +322,7 @@ func timeValues(in *profile.Profile) (v values, err error) {
 
 // of returns the values of a sample. Negative ones, as in the difference of two
 // profiles, count as 0.
-func (v *values) of(s *profile.Sample) (count int64, wall, cpu time.Duration) {
+func (v *values) of(s *pb.Sample) (count int64, wall, cpu time.Duration) {
 	if v.count >= 0 {
 		count = max(s.Value[v.count], 0)
 	}
@@ -323,9 +370,19 @@ func nanos(unit string) int64 {
 }
 
 // defaultSampleType is what pprof's tools show unless told otherwise.
-func (p *Profile) defaultSampleType() string {
+func defaultSampleType(p *profile.Profile) string {
 	if p.Unitless {
 		return "samples"
 	}
 	return "wall"
+}
+
+// describe says in one line how a session sampled.
+func describe(s *tachyon.Session) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "source %s, %.0f of %d ticks/s, %d samples, %d dropped", s.Source, s.RateReached, s.Rate, s.Samples, s.Dropped)
+	if s.GoVersion != "" {
+		fmt.Fprintf(&b, ", %s %s/%s", s.GoVersion, s.GOOS, s.GOARCH)
+	}
+	return b.String()
 }
