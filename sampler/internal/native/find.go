@@ -26,12 +26,15 @@ func (a sliceAt) header() (ptr uintptr, n, c uint64) {
 
 // findSlices returns the slices among variables of at most most elements whose arrays
 // hold all of want.
-func findSlices(variables []span, want []uintptr, most uint64) ([]sliceAt, error) {
-	const step = 1 << 17
+func findSlices(variables []span, want []uintptr, most uint64, p *patience) ([]sliceAt, error) {
+	const step = 1 << 13
 	var found []sliceAt
 	words := make([]uint64, step+2)
 	for _, w := range variables {
 		for at := w.lo; at < w.hi; at += step * 8 {
+			if err := p.over("searching the program's variables"); err != nil {
+				return nil, err
+			}
 			part := words[:min(step+2, int(w.hi-at)/8)]
 			if err := readBig(at, part); err != nil {
 				return nil, err
@@ -41,7 +44,7 @@ func findSlices(variables []span, want []uintptr, most uint64) ([]sliceAt, error
 				if n < uint64(len(want)) || n > most || c < n || c > 2*most || ptr&7 != 0 || ptr < 4096 || ptr>>56 != 0 {
 					continue
 				}
-				if holds(uintptr(ptr), int(n), want) {
+				if holds(uintptr(ptr), int(n), want, p) {
 					found = append(found, sliceAt(at+uintptr(i)*8))
 				}
 			}
@@ -64,7 +67,7 @@ func readBig(addr uintptr, dst []uint64) error {
 
 // holds reports whether the array has all of want among its n words. It is asked of
 // thousands, of which most have none.
-func holds(array uintptr, n int, want []uintptr) bool {
+func holds(array uintptr, n int, want []uintptr, p *patience) bool {
 	lo, hi := uint64(slices.Min(want)), uint64(slices.Max(want))
 	var seen map[uint64]bool
 	var buf [512]uint64
@@ -85,6 +88,9 @@ func holds(array uintptr, n int, want []uintptr) bool {
 			}
 		}
 		array, n = array+uintptr(k)*8, n-k
+		if n&(1<<17-1) < len(buf) && p.over("") != nil {
+			return false
+		}
 	}
 	return len(seen) == len(want)
 }
@@ -92,9 +98,9 @@ func holds(array uintptr, n int, want []uintptr) bool {
 // findAllgs finds runtime.allgs by goroutines that exist. While the collector
 // marks, it has a second slice of what the array was (work.stackRoots), whose
 // capacity is its length; so of several the one with the largest capacity is it.
-func findAllgs(variables []span, known []uintptr) (sliceAt, error) {
+func findAllgs(variables []span, known []uintptr, p *patience) (sliceAt, error) {
 	for wait := time.Millisecond; ; wait *= 2 {
-		found, err := findSlices(variables, known, maxChunks*chunkSize)
+		found, err := findSlices(variables, known, maxChunks*chunkSize, p)
 		if err != nil {
 			return 0, err
 		}
@@ -110,22 +116,22 @@ func findAllgs(variables []span, known []uintptr) (sliceAt, error) {
 		if best != 0 && !same {
 			return best, nil
 		}
-		if wait > time.Second {
+		if p.over("") != nil {
 			return 0, fmt.Errorf("found %d lists of goroutines, not 1", len(found))
 		}
-		time.Sleep(wait)
+		p.sleep(wait)
 	}
 }
 
 // findAllp finds runtime.allp by the caller's own P. The first M, which is a
 // variable, may have a copy of it (m.allpSnapshot).
-func findAllp(variables []span, l *layout) (sliceAt, error) {
+func findAllp(variables []span, l *layout, p *patience) (sliceAt, error) {
 	for wait := time.Millisecond; ; wait *= 2 {
 		own := ownP(l)
 		if own == 0 {
 			return 0, errors.New("the running thread has no P where one is expected")
 		}
-		found, err := findSlices(variables, []uintptr{own}, 1<<16)
+		found, err := findSlices(variables, []uintptr{own}, 1<<16, p)
 		if err != nil {
 			return 0, err
 		}
@@ -143,10 +149,10 @@ func findAllp(variables []span, l *layout) (sliceAt, error) {
 		if len(good) == 1 {
 			return good[0], nil
 		}
-		if wait > time.Second {
+		if p.over("") != nil {
 			return 0, fmt.Errorf("found %d lists of Ps, not 1", len(good))
 		}
-		time.Sleep(wait)
+		p.sleep(wait)
 	}
 }
 

@@ -177,7 +177,9 @@ func monotonic(s *shared) uint64 {
 		}
 		return s.now + 1
 	}
-	rawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_MONOTONIC, uintptr(unsafe.Pointer(&s.timespec)), 0, 0, 0, 0)
+	if rawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_MONOTONIC, uintptr(unsafe.Pointer(&s.timespec)), 0, 0, 0, 0) != 0 {
+		return s.now + 1
+	}
 	return s.timespec[0]*1e9 + s.timespec[1]
 }
 

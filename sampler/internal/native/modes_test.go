@@ -71,13 +71,46 @@ func TestPrograms(t *testing.T) {
 // TestFallsBack has what the native source needs refused.
 func TestFallsBack(t *testing.T) {
 	bin := build(t, "prog")
-	for _, mode := range []string{"seccomp timer_create", "seccomp timer_settime", "seccomp rt_tgsigqueueinfo", "seccomp process_vm_readv", "handler"} {
+	for _, mode := range []string{"seccomp clock_gettime", "seccomp timer_create", "seccomp timer_settime", "seccomp rt_tgsigqueueinfo", "seccomp process_vm_readv", "handler"} {
 		t.Run(mode, func(t *testing.T) {
 			if mode == "handler" {
 				t.Setenv("GODEBUG", "asyncpreemptoff=1") // the runtime's signals would not get their handler
 			}
 			run(t, bin, mode)
 		})
+	}
+}
+
+// TestFallsBackFromSettings has the program run with what the native source cannot bear.
+func TestFallsBackFromSettings(t *testing.T) {
+	bin := build(t, "prog")
+	for _, setting := range []string{"efence=1", "harddecommit=1", "efence=0,harddecommit=0,harddecommit=2"} {
+		t.Run(setting, func(t *testing.T) {
+			t.Setenv("GODEBUG", setting)
+			run(t, bin, "unmaps")
+		})
+	}
+	t.Run("race cover", func(t *testing.T) {
+		run(t, build(t, "prog", "-race", "-cover", "-covermode=atomic", "-coverpkg=./..."), "race cover")
+	})
+}
+
+// TestGoDebug reads settings as the runtime does.
+func TestGoDebug(t *testing.T) {
+	for _, c := range []struct {
+		environment []string
+		want        int32
+	}{
+		{nil, 0},
+		{[]string{"HOME=/", "GODEBUG=efence=1"}, 1},
+		{[]string{"GODEBUG=gctrace=1,efence=1,x", "GODEBUG=efence=0"}, 1},
+		{[]string{"GODEBUG=efence=1,efence=0"}, 0},
+		{[]string{"GODEBUG=efence=1,efence=yes"}, 1},
+		{[]string{"GODEBUG=xefence=1", "MYGODEBUG=efence=1"}, 0},
+	} {
+		if got := goDebug("efence", c.environment); got != c.want {
+			t.Errorf("%q: %d, not %d", c.environment, got, c.want)
+		}
 	}
 }
 

@@ -29,14 +29,15 @@ type Source struct {
 	signal  int
 	version string // of Go
 
-	cfg    source.Config
-	memory mapping
-	s      *shared
-	ticker *ticker
-	drain  *drain
-	table  *funcTable
-	old    sigaction
-	budget *budget
+	cfg      source.Config
+	memory   mapping
+	s        *shared
+	ticker   *ticker
+	drain    *drain
+	table    *funcTable
+	old      sigaction
+	budget   *budget
+	patience *patience
 
 	quit, done chan struct{}
 	mute       bool // somebody took the signal away
@@ -63,16 +64,18 @@ func (n *Source) Start(cfg source.Config, out source.Out) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := refuse(); err != nil {
+		return err
+	}
 	if !busy.CompareAndSwap(false, true) {
 		return errors.New("another native source is running")
 	}
 	defer func() {
 		if err != nil {
-			n.release()
-			busy.Store(false)
+			busy.Store(!n.release())
 		}
 	}()
-	n.cfg = cfg
+	n.cfg, n.patience = cfg, newPatience(time.Now())
 	err = unlessFault(func() error {
 		if err := n.prepare(l); err != nil {
 			return err
@@ -105,6 +108,9 @@ func (n *Source) Start(cfg source.Config, out source.Out) (err error) {
 // prepare finds what is to be read and sets up what it is read with. What it
 // made is undone by release.
 func (n *Source) prepare(l *layout) error {
+	if err := checkClock(); err != nil {
+		return err
+	}
 	if err := checkSelf(l); err != nil {
 		return err
 	}
@@ -117,13 +123,15 @@ func (n *Source) prepare(l *layout) error {
 		return err
 	}
 	variables := table.modules[0].variables
-	known, free := parked(16)
-	allgs, err := findAllgs(variables, append(known, getg()))
+	var known []uintptr
+	var free func()
+	n.patience.excuse(0, func() { known, free = parked(16) })
+	allgs, err := findAllgs(variables, append(known, getg()), n.patience)
 	free()
 	if err != nil {
 		return err
 	}
-	allp, err := findAllp(variables, l)
+	allp, err := findAllp(variables, l, n.patience)
 	if err != nil {
 		return err
 	}
@@ -326,8 +334,7 @@ func (n *Source) Stop() {
 			n.pass()
 		}()
 	}
-	n.release()
-	busy.Store(false)
+	busy.Store(!n.release())
 }
 
 // lookOnce has every goroutine visited once more, unless each tick visits all in any case: what
@@ -355,10 +362,12 @@ func (n *Source) silence() {
 	n.ended = time.Now()
 	n.ticker.deleteTimer()
 	n.ticker.stop()
-	for i := 0; i < 200 && n.pending(); i++ {
-		time.Sleep(time.Millisecond)
-	}
+	within(answerLimit, func() bool { return !n.pending() })
 }
+
+// answerLimit is how long Stop waits for threads that were asked for a sample and have
+// no core.
+const answerLimit = 200 * time.Millisecond
 
 // pending reports whether a thread that lives has not answered yet.
 func (n *Source) pending() bool {
@@ -389,42 +398,47 @@ func (n *Source) finishRing() {
 
 // release undoes what prepare did, as far as it got. The thread comes first, the
 // memory last, when no handler can be at work on it any more.
-func (n *Source) release() {
+//
+// If a thread does not let go of the memory it is left to it, and there is no other
+// native session in this process: release then reports false.
+func (n *Source) release() (free bool) {
+	free = true
 	if n.ticker != nil {
 		n.ticker.deleteTimer()
-		n.ticker.stop()
+		free = n.ticker.stop()
 		n.ticker = nil
 	}
 	if n.memory != nil {
 		if loadState() != nil {
 			releaseSignal(n.signal, n.old)
-			n.memoryInUse(false)
+			free = n.memoryInUse(false) && free
 		}
-		n.drain.roster.free()
-		unix.Munmap(n.memory)
+		if free {
+			n.drain.roster.free()
+			unix.Munmap(n.memory)
+		}
 		n.memory, n.s = nil, nil
 	}
 	n.drain = nil
+	return free
 }
 
 //go:norace
 //go:nocheckptr
 func loadState() unsafe.Pointer { return state }
 
-// memoryInUse gives the memory to the handler, or takes it away and waits until
-// no handler is at work on it.
+// memoryInUse gives the memory to the handler, or takes it away and reports whether
+// no handler is at work on it any more.
 //
 //go:norace
 //go:nocheckptr
-func (n *Source) memoryInUse(yes bool) {
+func (n *Source) memoryInUse(yes bool) bool {
 	if yes {
 		storeRelease(uintptr(unsafe.Pointer(&state)), uint64(uintptr(unsafe.Pointer(n.s))))
-		return
+		return true
 	}
 	swap64(uintptr(unsafe.Pointer(&state)), 0) // done before the count is looked at
-	for loadAcquire(uintptr(unsafe.Pointer(&inHandler))) != 0 {
-		time.Sleep(20 * time.Microsecond)
-	}
+	return within(stopLimit, func() bool { return loadAcquire(uintptr(unsafe.Pointer(&inHandler))) == 0 })
 }
 
 // currentGoid returns the caller's goroutine id as the runtime prints it.

@@ -128,22 +128,48 @@ func (t *ticker) deleteTimer() {
 	unix.RawSyscall(unix.SYS_TIMER_DELETE, uintptr(t.timer), 0, 0)
 }
 
-// leave ends the ticks. Once there has been one, none is under way afterwards.
-func (t *ticker) leave() {
-	swap64(uintptr(unsafe.Pointer(&t.s.leave)), 1) // done before staying is looked at
-	wake(unsafe.Pointer(&t.s.leave))
-	for loadAcquire(uintptr(unsafe.Pointer(&t.s.staying))) != 0 {
-		time.Sleep(20 * time.Microsecond)
+// stopLimit is how long Stop waits for a thread that the kernel does not let go on. What
+// such a thread may still use is then left where it is.
+const stopLimit = time.Second
+
+// within waits until done says so, and reports whether it did in time.
+func within(limit time.Duration, done func() bool) bool {
+	for end := time.Now().Add(limit); !done(); time.Sleep(20 * time.Microsecond) {
+		if time.Now().After(end) {
+			return done()
+		}
 	}
+	return true
 }
 
-// stop ends the wait and the thread's goroutine. Afterwards no tick is under
+// leave ends the ticks, and reports whether none is under way afterwards.
+func (t *ticker) leave() bool {
+	swap64(uintptr(unsafe.Pointer(&t.s.leave)), 1) // done before staying is looked at
+	wake(unsafe.Pointer(&t.s.leave))
+	return within(stopLimit, func() bool { return loadAcquire(uintptr(unsafe.Pointer(&t.s.staying))) == 0 })
+}
+
+// stop ends the wait and the thread's goroutine. If it reports true no tick is under
 // way or pending: the thread has left the kernel.
-func (t *ticker) stop() {
-	t.leave()
+func (t *ticker) stop() bool {
+	if !t.leave() {
+		return false
+	}
 	atomic.StoreUint32(&t.word, 1)
 	wake(unsafe.Pointer(&t.word))
-	<-t.done
+	select {
+	case <-t.done:
+		return true
+	default:
+	}
+	late := time.NewTimer(stopLimit)
+	defer late.Stop()
+	select {
+	case <-t.done:
+		return true
+	case <-late.C:
+		return false
+	}
 }
 
 // wake wakes the thread that waits on a futex.

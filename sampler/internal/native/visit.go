@@ -157,7 +157,8 @@ func walkParked(base, g, index, _ uintptr) uintptr {
 			tick = load32(p + s.off.pSyscallTick)
 		}
 	}
-	if sp < lo || sp >= hi || pc < 4096 {
+	fence()
+	if !oneStack(lo, hi) || uintptr(load64(g+s.off.gStackLo)) != lo || uintptr(load64(g+s.off.gStackHi)) != hi || sp < lo || sp >= hi || pc < 4096 {
 		s.torn++
 		return 0
 	}
@@ -185,7 +186,7 @@ func walkParked(base, g, index, _ uintptr) uintptr {
 	} else {
 		now = uintptr(load64(g + s.off.gSchedSP))
 	}
-	if now != sp || uintptr(load64(g+s.off.gStackLo)) != lo ||
+	if now != sp || uintptr(load64(g+s.off.gStackLo)) != lo || uintptr(load64(g+s.off.gStackHi)) != hi ||
 		uintptr(load64(g+s.off.gM)) != m || load64(g+s.off.gID) != goid ||
 		load32(g+s.off.gStatus) != status {
 		s.torn++

@@ -40,6 +40,16 @@ func walk(dst uintptr, n uint64, bp, lo, hi uintptr) (uint64, uintptr) {
 	return n, bp
 }
 
+// oneStack reports whether two bounds may be those of one goroutine's stack. They are two
+// words, so they can be read from two stacks; sizes are powers of two (stackalloc).
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func oneStack(lo, hi uintptr) bool {
+	return hi > lo && (hi-lo)&(hi-lo-1) == 0
+}
+
 // word reads a word of a stack, 0 outside of it.
 //
 //go:nosplit
@@ -175,7 +185,7 @@ func recordSyscall(base, rec, g, _ uintptr) uintptr {
 	s := at(base)
 	lo, hi := uintptr(load64(g+s.off.gStackLo)), uintptr(load64(g+s.off.gStackHi))
 	sp := uintptr(load64(g + s.off.gSyscallSP))
-	if sp < lo || sp >= hi {
+	if !oneStack(lo, hi) || sp < lo || sp >= hi {
 		return 0
 	}
 	store64(rec+headCounts*8, 0)
@@ -200,6 +210,9 @@ func recordStack(base, rec, ctx, _ uintptr) uintptr {
 	store64(pcs, load64(ctx+ctxPC))
 	store64(rec+headCounts*8, 0)
 	n := uint64(0)
+	if !oneStack(lo, hi) {
+		return 0
+	}
 	if sp >= lo && sp < hi {
 		if ctxLR == 0 && lost(s, sp, bp, hi) {
 			if n := callUnwind(base, rec, ctx, hi); n != 0 {

@@ -347,6 +347,9 @@ var modes = map[string]func(){
 	"seccomp rt_tgsigqueueinfo": func() { fallsBack(unix.SYS_RT_TGSIGQUEUEINFO, "rt_tgsigqueueinfo") },
 	"seccomp process_vm_readv":  func() { fallsBack(unix.SYS_PROCESS_VM_READV, "process_vm_readv") },
 	"seccomp timer_settime":     func() { fallsBack(unix.SYS_TIMER_SETTIME, "timer_settime") },
+	"unmaps":                    func() { fallsBack(-1, "unmaps stacks") },
+	"race cover":                func() { fallsBack(-1, "-race") },
+	"seccomp clock_gettime":     func() { fallsBack(unix.SYS_CLOCK_GETTIME, "clock_gettime") },
 	"handler": func() {
 		action := [4]uint64{uint64(reflect.ValueOf(fail).Pointer())}
 		_, _, e := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(unix.SIGURG), uintptr(unsafe.Pointer(&action)), 0, 8, 0, 0)

@@ -1,0 +1,15 @@
+//go:build linux
+
+package native
+
+// callTarget returns where the call instruction at pc leads, if it is one.
+//
+//go:norace
+//go:nocheckptr
+func callTarget(pc uintptr) uintptr {
+	word := load32(pc)
+	if word>>26 != 0b100101 { // BL imm26
+		return 0
+	}
+	return pc + uintptr(int64(int32(word<<6)>>6)*4)
+}
