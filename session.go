@@ -63,6 +63,9 @@ func Open(opts ...Option) (*Session, error) {
 
 // open begins a session that does what c says.
 func open(c config) (*Session, error) {
+	if err := sampler.Allowed(); err != nil { // before there is a file
+		return nil, fmt.Errorf("gotach: %w", err)
+	}
 	s := &Session{config: c, start: time.Now()}
 	s.path = c.oneFile
 	if s.path == "" {

@@ -3,9 +3,20 @@
 package sampler
 
 import (
+	"fmt"
+
 	"github.com/gotach/profiler/sampler/internal/native"
 	"github.com/gotach/profiler/sampler/internal/source"
 )
 
 // nativeSource returns the native source.
 func nativeSource() (source.Source, string) { return native.New(), "" }
+
+// room returns an error if the program may not have the threads that a session needs:
+// the runtime would end it.
+func room() error {
+	if err := native.Room(native.Threads); err != nil {
+		return fmt.Errorf("sampler: no room for more threads: %w", err)
+	}
+	return nil
+}

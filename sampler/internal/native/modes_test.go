@@ -4,6 +4,7 @@ package native
 
 import (
 	"context"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -93,6 +94,17 @@ func TestFallsBackFromSettings(t *testing.T) {
 	t.Run("race cover", func(t *testing.T) {
 		run(t, build(t, "prog", "-race", "-cover", "-covermode=atomic", "-coverpkg=./..."), "race cover")
 	})
+}
+
+// TestNoRoom has the program run where it may have no more threads.
+func TestNoRoom(t *testing.T) {
+	bin := build(t, "prog")
+	if err := os.Chmod(filepath.Dir(bin), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, mode := range []string{"max threads", "max processes"} {
+		t.Run(mode, func(t *testing.T) { run(t, bin, mode) })
+	}
 }
 
 // TestGoDebug reads settings as the runtime does.

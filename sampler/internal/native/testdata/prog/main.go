@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"reflect"
 	"runtime"
+	"runtime/debug"
 	"runtime/pprof"
 	"runtime/trace"
 	"strconv"
@@ -350,6 +351,27 @@ var modes = map[string]func(){
 	"unmaps":                    func() { fallsBack(-1, "unmaps stacks") },
 	"race cover":                func() { fallsBack(-1, "-race") },
 	"seccomp clock_gettime":     func() { fallsBack(unix.SYS_CLOCK_GETTIME, "clock_gettime") },
+	"max threads": func() {
+		spareThreads()
+		_, threads, _, _ := inventory()
+		debug.SetMaxThreads(threads + 3)
+		refused("SetMaxThreads")
+		if debug.SetMaxThreads(10000) != threads+3 {
+			fail("the limit is another one")
+		}
+	},
+	"max processes": func() {
+		spareThreads()
+		if os.Getuid() == 0 { // for whom there is no limit
+			if err := syscall.Setuid(54321); err != nil {
+				fail("setuid: %v", err)
+			}
+		}
+		if err := unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: 1, Max: 1}); err != nil {
+			fail("setrlimit: %v", err)
+		}
+		refused("RLIMIT_NPROC")
+	},
 	"handler": func() {
 		action := [4]uint64{uint64(reflect.ValueOf(fail).Pointer())}
 		_, _, e := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(unix.SIGURG), uintptr(unsafe.Pointer(&action)), 0, 8, 0, 0)
@@ -437,6 +459,30 @@ func fallsBack(call int, why string) {
 	time.Sleep(20 * time.Millisecond)
 	if _, _, maps2, goroutines2 := inventory(); maps2 > maps+12 || goroutines2 > goroutines {
 		fail("before: %d mappings, %d goroutines; after: %d, %d", maps, goroutines, maps2, goroutines2)
+	}
+}
+
+// spareThreads has the runtime start more threads than the program needs.
+func spareThreads() {
+	var all sync.WaitGroup
+	for range 8 {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			_ = unix.Nanosleep(&unix.Timespec{Nsec: 50_000_000}, nil)
+		}()
+	}
+	all.Wait()
+}
+
+// refused checks that there is no session, and that the error says why.
+func refused(why string) {
+	for _, source := range []string{sampler.Auto, sampler.Native, sampler.Portable} {
+		_, err := sampler.Start(sampler.Config{Source: source}, &sink{})
+		if err == nil || !strings.Contains(err.Error(), why) {
+			fail("%s: %v", source, err)
+		}
+		fmt.Println(err)
 	}
 }
 

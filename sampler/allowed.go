@@ -1,0 +1,28 @@
+package sampler
+
+import (
+	"bytes"
+	"errors"
+	"runtime"
+)
+
+// ErrBubble is the error of a Start within testing/synctest: goroutines that are started
+// there belong to the bubble, whose clock stands still while they run.
+var ErrBubble = errors.New("sampler: cannot sample from within a testing/synctest bubble; start the session outside of it")
+
+// Allowed returns why sampling cannot be started here and now, nil if nothing is known
+// that speaks against it. Start asks it too.
+func Allowed() error {
+	if inBubble() {
+		return ErrBubble
+	}
+	return nil
+}
+
+// inBubble reports whether the calling goroutine is in a synctest bubble. Only the header
+// of its stack trace says so: "goroutine 8 [running, synctest bubble 7]:".
+func inBubble() bool {
+	var buf [256]byte
+	header, _, _ := bytes.Cut(buf[:runtime.Stack(buf[:], false)], []byte("]"))
+	return bytes.Contains(header, []byte("synctest bubble"))
+}
