@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 )
 
@@ -111,7 +112,7 @@ func bigWithThreads(b *testing.B, n, samples int) *reader.Reader {
 	for i := range samples {
 		thread, tick := i%n, i/n
 		stream := stacks[thread%len(stacks)]
-		s := writer.Sample{
+		s := tachyon.Sample{
 			Thread: uint64(thread + 1),
 			Status: 3,
 			Time:   uint64(tick*1000) + rnd.Uint64N(20),

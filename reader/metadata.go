@@ -15,8 +15,8 @@ import (
 // writer has none, which gives a Metadata whose fields are nil. Kinds this
 // version does not know are left out; MetadataObjects has them. The only error
 // is a [*FormatError] for an object of gotach's that is broken.
-func (r *Reader) Metadata() (*Metadata, error) {
-	m := &Metadata{}
+func (r *Reader) Metadata() (*tachyon.Metadata, error) {
+	m := &tachyon.Metadata{}
 	for _, s := range r.spare {
 		kind, ok := metadataKind(s.text)
 		if !ok {
@@ -65,7 +65,7 @@ func metadataKind(s string) (kind string, ok bool) {
 var errTwice = errors.New("there is more than one")
 
 // decodeMetadata adds one object to m.
-func decodeMetadata(m *Metadata, kind, s string) error {
+func decodeMetadata(m *tachyon.Metadata, kind, s string) error {
 	b := []byte(s)
 	switch kind {
 	case tachyon.KindSession:

@@ -36,17 +36,6 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// What samples and files are made of.
-type (
-	Frame    = tachyon.Frame
-	Span     = tachyon.Span
-	Sample   = tachyon.Sample
-	Status   = tachyon.Status
-	Header   = tachyon.Header
-	Layout   = tachyon.Layout
-	Metadata = tachyon.Metadata
-)
-
 // maxTables bounds the tables, which are read whole, unlike the samples: a
 // sparse file may seem to have terabytes of them.
 const maxTables = 1 << 30
@@ -56,10 +45,10 @@ const maxTables = 1 << 30
 type Reader struct {
 	name   string
 	src    source
-	header Header
+	header tachyon.Header
 	footer wire.Footer
 	stats  *tachyon.Statistics
-	frames []Frame
+	frames []tachyon.Frame
 	spare  []spareString // strings that no frame uses
 
 	unfinished bool
@@ -118,7 +107,7 @@ func newReader(name, path string, src source) (*Reader, error) {
 func (r *Reader) Close() error { return r.close() }
 
 // Header returns the file's header.
-func (r *Reader) Header() Header { return r.header }
+func (r *Reader) Header() tachyon.Header { return r.header }
 
 // Size returns the size of the file in bytes.
 func (r *Reader) Size() int64 { return r.src.Size() }
@@ -133,9 +122,9 @@ func (r *Reader) SampleBytes() int64 {
 // nil if the file has none.
 func (r *Reader) Statistics() *tachyon.Statistics { return r.stats }
 
-// Frames returns the frame table, which [Sample].Stack indexes. It is the
+// Frames returns the frame table, which [tachyon.Sample].Stack indexes. It is the
 // Reader's own and must not be changed.
-func (r *Reader) Frames() []Frame { return r.frames }
+func (r *Reader) Frames() []tachyon.Frame { return r.frames }
 
 // open reads all but the samples of the file at path, or of one without a path.
 func (r *Reader) open(path string) error {

@@ -28,8 +28,8 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // collect returns copies of all samples.
-func collect(t interface{ Fatal(...any) }, r *reader.Reader) []reader.Sample {
-	var list []reader.Sample
+func collect(t interface{ Fatal(...any) }, r *reader.Reader) []tachyon.Sample {
+	var list []tachyon.Sample
 	for s, err := range r.Samples() {
 		if err != nil {
 			t.Fatal(err)
@@ -46,7 +46,7 @@ func collect(t interface{ Fatal(...any) }, r *reader.Reader) []reader.Sample {
 func TestRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := writer.Options{
-			Layout:       rapid.SampledFrom([]writer.Layout{writer.Document, writer.CPython315}).Draw(t, "layout"),
+			Layout:       rapid.SampledFrom([]tachyon.Layout{tachyon.Document, tachyon.CPython315}).Draw(t, "layout"),
 			Uncompressed: rapid.Bool().Draw(t, "uncompressed"),
 			Start:        rapid.Uint64().Draw(t, "start"),
 			Interval:     rapid.Uint64().Draw(t, "interval"),
@@ -59,7 +59,7 @@ func TestRoundTrip(t *testing.T) {
 		names := rapid.SliceOfN(rapid.String(), 1, 10).Draw(t, "names")
 		var ids []uint32
 		for range rapid.IntRange(1, 300).Draw(t, "frames") {
-			ids = append(ids, w.Intern(reader.Frame{
+			ids = append(ids, w.Intern(tachyon.Frame{
 				File: rapid.SampledFrom(names).Draw(t, "file"),
 				Func: rapid.SampledFrom(names).Draw(t, "func"),
 				Line: rapid.Int32().Draw(t, "line"),
@@ -71,12 +71,12 @@ func TestRoundTrip(t *testing.T) {
 			interpreter uint32
 		}
 		keys := []key{{1, 0}, {1, 1}, {2, 0}, {1 << 63, 1<<32 - 1}, {0, 0}}
-		want := map[key][]reader.Sample{}
+		want := map[key][]tachyon.Sample{}
 		latest := map[key][]uint32{}
 		for range rapid.IntRange(0, 200).Draw(t, "samples") {
 			k := rapid.SampledFrom(keys).Draw(t, "thread")
-			s := reader.Sample{Thread: k.thread, Interpreter: k.interpreter,
-				Status: reader.Status(rapid.Byte().Draw(t, "status")), Time: rapid.Uint64().Draw(t, "time")}
+			s := tachyon.Sample{Thread: k.thread, Interpreter: k.interpreter,
+				Status: tachyon.Status(rapid.Byte().Draw(t, "status")), Time: rapid.Uint64().Draw(t, "time")}
 			switch last := latest[k]; rapid.IntRange(0, 3).Draw(t, "change") {
 			case 0:
 				s.Stack = stack.Draw(t, "stack")
@@ -100,7 +100,7 @@ func TestRoundTrip(t *testing.T) {
 		}
 		r := testenv.Finish(t, f, w, reader.New)
 		defer r.Close()
-		got := map[key][]reader.Sample{}
+		got := map[key][]tachyon.Sample{}
 		for _, s := range collect(t, r) {
 			k := key{s.Thread, s.Interpreter}
 			got[k] = append(got[k], s)
@@ -164,7 +164,7 @@ func TestConversion(t *testing.T) {
 
 // TestByteOrder reads the same file in both layouts and orders.
 func TestByteOrder(t *testing.T) {
-	want := []reader.Sample{
+	want := []tachyon.Sample{
 		{Thread: 1 << 40, Interpreter: 7, Status: 3, Time: 1010, Stack: []uint32{1, 0}},
 		{Thread: 1 << 40, Interpreter: 7, Status: 2, Time: 1020, Stack: []uint32{1, 0}},
 		{Thread: 1 << 40, Interpreter: 7, Status: 1, Time: 1320, Stack: []uint32{0}},
@@ -185,7 +185,7 @@ func TestByteOrder(t *testing.T) {
 				if d := cmp.Diff(want, collect(t, r)); d != "" {
 					t.Errorf("samples differ (-want +got):\n%s", d)
 				}
-				if d := cmp.Diff([]reader.Frame{{File: "a.go", Func: "f", Line: -1}, {File: "a.go", Func: "g", Line: 1 << 30}}, r.Frames()); d != "" {
+				if d := cmp.Diff([]tachyon.Frame{{File: "a.go", Func: "f", Line: -1}, {File: "a.go", Func: "g", Line: 1 << 30}}, r.Frames()); d != "" {
 					t.Errorf("frames differ (-want +got):\n%s", d)
 				}
 				if r.Header().BigEndian != (order == binary.BigEndian) {
@@ -228,7 +228,7 @@ func TestLongRecords(t *testing.T) {
 			}
 			if i > 0 {
 				time += uint64((i - 1) * (i - 1))
-				if s.Status != reader.Status((i-1)&0x7f) {
+				if s.Status != tachyon.Status((i-1)&0x7f) {
 					t.Fatalf("sample %d: status %d", i, s.Status)
 				}
 			}
@@ -250,10 +250,10 @@ func TestMetadata(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.WriteFrames(&writer.Sample{Thread: 9}, []writer.Frame{{File: `{"gotach":"session","program":"not me"}`, Func: "f"}}); err != nil {
+	if err := w.WriteFrames(&tachyon.Sample{Thread: 9}, []tachyon.Frame{{File: `{"gotach":"session","program":"not me"}`, Func: "f"}}); err != nil {
 		t.Fatal(err)
 	}
-	want := &reader.Metadata{
+	want := &tachyon.Metadata{
 		Session:    &tachyon.Session{Program: "app", PID: 7, VCS: map[string]string{"vcs": "git"}},
 		Goroutines: []tachyon.Goroutine{{ID: 1}, {ID: 9, Parent: 1, CreatedBy: "main.main", Labels: []tachyon.LabelSpan{{From: 3, Labels: map[string]string{"a": "b"}}}}},
 		PCs:        &tachyon.LeafPCs{TextStart: 4096, TextSize: 100, PCs: []tachyon.LeafPC{{Addr: 4100, CPU: 1, Wall: 2}}},
@@ -374,7 +374,7 @@ func TestBreak(t *testing.T) {
 	defer r.Close()
 	all := collect(t, r)
 	for stop := range 50 {
-		var got []reader.Sample
+		var got []tachyon.Sample
 		for s, err := range r.Samples() {
 			if err != nil {
 				t.Fatal(err)
@@ -443,7 +443,7 @@ func TestManyThreads(t *testing.T) {
 		stack []uint32
 	}
 	states := map[[2]uint64]*state{}
-	var want []reader.Sample
+	var want []tachyon.Sample
 	for range samples {
 		n := rnd.Uint64N(threads)
 		k := [2]uint64{n / 4 << 40, n % 4}
@@ -465,7 +465,7 @@ func TestManyThreads(t *testing.T) {
 		}
 		s.stack = append(stack, s.stack[pop:]...)
 		b.record(k[0], uint32(k[1]), wire.PopPush, numbers...)
-		want = append(want, reader.Sample{Thread: k[0], Interpreter: uint32(k[1]), Status: 1, Time: s.time, Stack: s.stack})
+		want = append(want, tachyon.Sample{Thread: k[0], Interpreter: uint32(k[1]), Status: 1, Time: s.time, Stack: s.stack})
 	}
 	b.threads = uint32(len(states))
 	r, err := reader.New(bytes.NewReader(b.bytes()))

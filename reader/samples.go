@@ -35,8 +35,8 @@ const (
 // [*FormatError] where the file is at fault.
 //
 // Each use starts from the beginning.
-func (r *Reader) Samples() iter.Seq2[*Sample, error] {
-	return func(yield func(*Sample, error) bool) { r.newDecoder().all()(yield) }
+func (r *Reader) Samples() iter.Seq2[*tachyon.Sample, error] {
+	return func(yield func(*tachyon.Sample, error) bool) { r.newDecoder().all()(yield) }
 }
 
 func (r *Reader) newDecoder() *decoder {
@@ -49,8 +49,8 @@ func (r *Reader) newDecoder() *decoder {
 }
 
 // all yields what Samples says. It can be used once.
-func (d *decoder) all() iter.Seq2[*Sample, error] {
-	return func(yield func(*Sample, error) bool) {
+func (d *decoder) all() iter.Seq2[*tachyon.Sample, error] {
+	return func(yield func(*tachyon.Sample, error) bool) {
 		r := d.r
 		region := io.NewSectionReader(r.src, tachyon.HeaderSize, r.SampleBytes())
 		if r.header.Compression == tachyon.CompressionZstd {
@@ -101,12 +101,12 @@ type decoder struct {
 var errStop = errors.New("stop")
 
 // run decodes everything. It returns nil at the end or when yield wants no more.
-func (d *decoder) run(yield func(*Sample, error) bool) error {
+func (d *decoder) run(yield func(*tachyon.Sample, error) bool) error {
 	if err := d.fill(); err != nil {
 		return err
 	}
 	var (
-		s     Sample
+		s     tachyon.Sample
 		th    *thread
 		err   error
 		order = wire.Order(&d.r.header)
@@ -161,7 +161,7 @@ func (d *decoder) run(yield func(*Sample, error) bool) error {
 		d.left--
 		th.time += d.uvarint()
 		s.Time = th.time
-		s.Status = Status(d.buf[d.pos])
+		s.Status = tachyon.Status(d.buf[d.pos])
 		d.pos++
 		if err := d.stack(th, encoding); err != nil {
 			return err
@@ -174,7 +174,7 @@ func (d *decoder) run(yield func(*Sample, error) bool) error {
 }
 
 // repeat decodes the rest of a REPEAT record: samples of the stack before.
-func (d *decoder) repeat(th *thread, s *Sample, yield func(*Sample, error) bool) error {
+func (d *decoder) repeat(th *thread, s *tachyon.Sample, yield func(*tachyon.Sample, error) bool) error {
 	start := d.pos
 	n := d.uvarint()
 	switch {
@@ -196,7 +196,7 @@ func (d *decoder) repeat(th *thread, s *Sample, yield func(*Sample, error) bool)
 			}
 		}
 		delta := d.uvarint()
-		s.Status = Status(d.buf[d.pos])
+		s.Status = tachyon.Status(d.buf[d.pos])
 		d.pos++
 		if d.pos > d.end {
 			return d.cut()

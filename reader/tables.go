@@ -93,7 +93,7 @@ func (r *Reader) readFrames(b []byte, base int64, strings []spareString) (n, use
 	if uint64(r.footer.Frames) > uint64(len(b)/shortest) {
 		return 0, 0, r.errorAt(r.Size()-tachyon.FooterSize+4, "%d frames do not fit into %d bytes", r.footer.Frames, len(b))
 	}
-	r.frames = make([]Frame, count)
+	r.frames = make([]tachyon.Frame, count)
 	for i := range r.frames {
 		e := entry{b: b, n: n}
 		f := &r.frames[i]
@@ -101,7 +101,7 @@ func (r *Reader) readFrames(b []byte, base int64, strings []spareString) (n, use
 		f.Line = e.int32()
 		if r.header.Layout == tachyon.CPython315 {
 			// +1 wraps around as the writer's -1 does, so no value is lost.
-			f.Span = Span{Lines: e.int32(), Column: e.int32() + 1, Columns: e.int32(), Opcode: int16(e.byte()+1) & 0xff}
+			f.Span = tachyon.Span{Lines: e.int32(), Column: e.int32() + 1, Columns: e.int32(), Opcode: int16(e.byte()+1) & 0xff}
 		}
 		if e.err != nil {
 			return 0, 0, r.errorAt(base+int64(e.n), "frame %d of %d: %w", i, count, e.err)

@@ -13,17 +13,17 @@ import (
 // called many times, and Samples starts from the beginning each time. What they
 // return is the Stream's own and must not be changed.
 type Stream interface {
-	Header() Header
-	Frames() []Frame // what Sample.Stack indexes
-	Metadata() (*Metadata, error)
+	Header() tachyon.Header
+	Frames() []tachyon.Frame // what Sample.Stack indexes
+	Metadata() (*tachyon.Metadata, error)
 	// Samples yields all samples, those of one thread in the order in which they
 	// were taken. A sample is valid until the next one.
-	Samples() iter.Seq2[*Sample, error]
+	Samples() iter.Seq2[*tachyon.Sample, error]
 }
 
 // A WeightedSample is a sample and the time it stands for.
 type WeightedSample struct {
-	*Sample
+	*tachyon.Sample
 	Weight uint64 // µs
 	// Index numbers the pairs of thread and interpreter from 0, in the order of
 	// their first samples.

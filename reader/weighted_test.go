@@ -47,7 +47,7 @@ func TestWeighted(t *testing.T) {
 		{5, 0, 2*far - 1, false},      // the same
 		{5, 0, 2*far - 1 + far, true}, // half of all times: that is back
 	} {
-		sample := writer.Sample{Thread: s.thread, Interpreter: s.interpreter, Time: start + s.at}
+		sample := tachyon.Sample{Thread: s.thread, Interpreter: s.interpreter, Time: start + s.at}
 		if s.cpu {
 			sample.Status = tachyon.OnCPU
 		}

@@ -31,12 +31,12 @@ func (v *void) Seek(off int64, whence int) (int64, error) {
 // A tape is a workload made ready to be played into a writer again and again.
 type tape struct {
 	o       Options
-	frames  []Frame
-	samples []Sample // with ids as by intern
-	span    uint64   // µs from one playing to the next
+	frames  []tachyon.Frame
+	samples []tachyon.Sample // with ids as by intern
+	span    uint64           // µs from one playing to the next
 }
 
-func newTape(t testing.TB, name string, l Layout) *tape {
+func newTape(t testing.TB, name string, l tachyon.Layout) *tape {
 	wl := readWorkload(t, name)
 	p := &tape{o: wl.options(l, false), frames: wl.frames()}
 	for i := range wl.Samples {
@@ -56,7 +56,7 @@ func (p *tape) intern(w *Writer) {
 }
 
 // at is the tape's ith sample, playing it again when it is over.
-func (p *tape) at(i int) Sample {
+func (p *tape) at(i int) tachyon.Sample {
 	s := p.samples[i%len(p.samples)]
 	s.Time += uint64(i/len(p.samples)) * p.span
 	return s
@@ -66,17 +66,17 @@ func (p *tape) at(i int) Sample {
 // uses again, and knows the time that the writer took for them.
 type player struct {
 	w        *Writer
-	frames   []Frame
+	frames   []tachyon.Frame
 	asFrames bool
 	took     time.Duration
 
-	batch  [64]Sample
+	batch  [64]tachyon.Sample
 	ids    [64 * tachyon.MaxDepth]uint32
-	stacks [64 * tachyon.MaxDepth]Frame
+	stacks [64 * tachyon.MaxDepth]tachyon.Frame
 }
 
 // play writes n samples of a source, those from first on.
-func (p *player) play(source func(int) Sample, first, n int) error {
+func (p *player) play(source func(int) tachyon.Sample, first, n int) error {
 	for n > 0 {
 		m := min(n, len(p.batch))
 		used := 0
@@ -122,7 +122,7 @@ func (p *player) write(n int) error {
 // bench plays a source after so many samples that went before the clock starts,
 // so that what is measured is the steady state. The time is the writer's, not
 // that of making the samples up.
-func bench(b *testing.B, p *tape, asFrames bool, source func(int) Sample, before int) {
+func bench(b *testing.B, p *tape, asFrames bool, source func(int) tachyon.Sample, before int) {
 	w, err := New(new(void), p.o)
 	if err != nil {
 		b.Fatal(err)
@@ -130,7 +130,7 @@ func bench(b *testing.B, p *tape, asFrames bool, source func(int) Sample, before
 	benchWriter(b, w, p, asFrames, source, before)
 }
 
-func benchWriter(b *testing.B, w *Writer, p *tape, asFrames bool, source func(int) Sample, before int) {
+func benchWriter(b *testing.B, w *Writer, p *tape, asFrames bool, source func(int) tachyon.Sample, before int) {
 	p.intern(w)
 	play := &player{w: w, frames: p.frames, asFrames: asFrames}
 	if err := play.play(source, 0, before); err != nil {
@@ -161,13 +161,13 @@ func BenchmarkWrite(b *testing.B) {
 	}{
 		{"ids", false, func(*Options) {}},
 		{"strings", true, func(*Options) {}},
-		{"ids-document", false, func(o *Options) { o.Layout = Document }},
+		{"ids-document", false, func(o *Options) { o.Layout = tachyon.Document }},
 		{"ids-compact", false, func(o *Options) { o.Compact = true }},
 		{"ids-uncompressed", false, func(o *Options) { o.Uncompressed = true }},
 		{"strings-uncompressed", true, func(o *Options) { o.Uncompressed = true }},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			p := newTape(b, "big", CPython315)
+			p := newTape(b, "big", tachyon.CPython315)
 			c.edit(&p.o)
 			bench(b, p, c.asFrames, p.at, len(p.samples))
 			b.ReportMetric(p.size(b), "bytes/sample")
@@ -183,7 +183,7 @@ func BenchmarkJournal(b *testing.B) {
 	}{{"big", false}, {"big", true}, {"interp", false}} {
 		for _, off := range []bool{true, false} {
 			b.Run(fmt.Sprintf("%s/strings=%v/journal=%v", c.workload, c.asFrames, !off), func(b *testing.B) {
-				p := newTape(b, c.workload, Document)
+				p := newTape(b, c.workload, tachyon.Document)
 				p.o.NoJournal = off
 				w, err := Create(filepath.Join(b.TempDir(), "x.tach"), p.o)
 				if err != nil {
@@ -217,8 +217,8 @@ func (p *tape) size(t testing.TB) float64 {
 // number. Each thread goes through the samples of one and the same thread, from
 // another place on, so that the records are much the same for any number.
 func BenchmarkThreads(b *testing.B) {
-	p := newTape(b, "big", CPython315)
-	var one []Sample
+	p := newTape(b, "big", tachyon.CPython315)
+	var one []tachyon.Sample
 	for _, s := range p.samples {
 		if s.Thread == p.samples[0].Thread {
 			one = append(one, s)
@@ -230,7 +230,7 @@ func BenchmarkThreads(b *testing.B) {
 	}{{"ids", false}, {"strings", true}} {
 		for _, n := range []int{5, 1000, 100_000} {
 			b.Run(fmt.Sprintf("%s/threads=%d", c.name, n), func(b *testing.B) {
-				bench(b, p, c.asFrames, func(i int) Sample {
+				bench(b, p, c.asFrames, func(i int) tachyon.Sample {
 					tick, thread := i/n, i%n
 					s := one[(tick+thread*7919)%len(one)]
 					s.Thread = uint64(1000 + thread)

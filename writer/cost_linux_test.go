@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/tachyon"
 	"golang.org/x/sys/unix"
 )
 
@@ -32,7 +33,7 @@ func journalCost(t *testing.B) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	for _, name := range []string{"big", "interp"} {
-		p := newTape(t, name, Document)
+		p := newTape(t, name, tachyon.Document)
 		const n = 100_000
 		var plays [2]*player
 		var took [2][]time.Duration

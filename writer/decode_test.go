@@ -17,8 +17,8 @@ type decoded struct {
 	header  tachyon.Header
 	strings []string
 	used    int // strings that frames use: none from here on
-	frames  []Frame
-	samples []Sample // in file order
+	frames  []tachyon.Frame
+	samples []tachyon.Sample // in file order
 	records map[wire.Encoding]int
 }
 
@@ -99,16 +99,16 @@ func tryDecode(t tester, file []byte) (*decoded, error) {
 	for range foot.Frames {
 		file, fn := c.uvarint(), c.uvarint()
 		d.used = max(d.used, int(file)+1, int(fn)+1)
-		f := Frame{File: d.strings[file], Func: d.strings[fn], Line: c.svarint()}
-		if h.Layout == CPython315 {
-			f.Span = Span{Lines: c.svarint(), Column: c.svarint() + 1, Columns: c.svarint(), Opcode: int16(c.take(1)[0]+1) % 256}
+		f := tachyon.Frame{File: d.strings[file], Func: d.strings[fn], Line: c.svarint()}
+		if h.Layout == tachyon.CPython315 {
+			f.Span = tachyon.Span{Lines: c.svarint(), Column: c.svarint() + 1, Columns: c.svarint(), Opcode: int16(c.take(1)[0]+1) % 256}
 		}
 		d.frames = append(d.frames, f)
 	}
 	if c.err != nil {
 		return nil, fmt.Errorf("frame table: %w", c.err)
 	}
-	if len(c.b) != 0 && !(h.Layout == CPython315 && len(c.b) == 56) {
+	if len(c.b) != 0 && !(h.Layout == tachyon.CPython315 && len(c.b) == 56) {
 		return nil, fmt.Errorf("%d bytes behind the frame table", len(c.b))
 	}
 	plain := unpack(t, file)
@@ -144,9 +144,9 @@ func (d *decoded) decodeSamples(region []byte) error {
 		if _, ok := times[k]; !ok {
 			times[k] = d.header.Start
 		}
-		sample := func() *Sample {
+		sample := func() *tachyon.Sample {
 			times[k] += c.uvarint()
-			d.samples = append(d.samples, Sample{Thread: k.thread, Interpreter: k.interp, Time: times[k], Status: Status(c.take(1)[0])})
+			d.samples = append(d.samples, tachyon.Sample{Thread: k.thread, Interpreter: k.interp, Time: times[k], Status: tachyon.Status(c.take(1)[0])})
 			return &d.samples[len(d.samples)-1]
 		}
 		prev := stacks[k]

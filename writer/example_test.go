@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 )
 
@@ -21,12 +22,12 @@ func ExampleCreate() {
 		fmt.Println(err)
 		return
 	}
-	stack := []writer.Frame{
+	stack := []tachyon.Frame{
 		{File: "main.go", Func: "main.work", Line: 30},
 		{File: "main.go", Func: "main.main", Line: 12},
 	}
 	for tick := range uint64(3) {
-		err = w.WriteFrames(&writer.Sample{Thread: 1, Time: start + 1000*tick, Status: 3}, stack)
+		err = w.WriteFrames(&tachyon.Sample{Thread: 1, Time: start + 1000*tick, Status: 3}, stack)
 		if err != nil {
 			fmt.Println(err)
 			return
@@ -50,9 +51,9 @@ func ExampleWriter_Write() {
 		return
 	}
 	// Frames that come again and again are interned once.
-	inner := w.Intern(writer.Frame{File: "main.go", Func: "main.work", Line: 30})
-	outer := w.Intern(writer.Frame{File: "main.go", Func: "main.main", Line: 12})
-	err = w.Write(&writer.Sample{Thread: 1, Time: 1000, Stack: []uint32{inner, outer}})
+	inner := w.Intern(tachyon.Frame{File: "main.go", Func: "main.work", Line: 30})
+	outer := w.Intern(tachyon.Frame{File: "main.go", Func: "main.main", Line: 12})
+	err = w.Write(&tachyon.Sample{Thread: 1, Time: 1000, Stack: []uint32{inner, outer}})
 	if err != nil {
 		fmt.Println(err)
 		return

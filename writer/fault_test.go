@@ -61,10 +61,10 @@ func many(t *testing.T, w *Writer) (n int, first error) {
 	t.Helper()
 	var ids []uint32
 	for i := range 300 {
-		ids = append(ids, w.Intern(Frame{File: fmt.Sprintf("file%d.go", i), Func: fmt.Sprintf("f%d", i), Line: int32(i)}))
+		ids = append(ids, w.Intern(tachyon.Frame{File: fmt.Sprintf("file%d.go", i), Func: fmt.Sprintf("f%d", i), Line: int32(i)}))
 	}
 	for i := range 60_000 {
-		s := Sample{Thread: uint64(i % 7), Time: uint64(i) * 1000, Status: Status(i & 3), Stack: ids[i*i*7919%200:][:i%50]}
+		s := tachyon.Sample{Thread: uint64(i % 7), Time: uint64(i) * 1000, Status: tachyon.Status(i & 3), Stack: ids[i*i*7919%200:][:i%50]}
 		if err := w.Write(&s); err != nil {
 			if first == nil {
 				first = err
@@ -202,8 +202,8 @@ func TestOptionsRefused(t *testing.T) {
 	nan.Duration = nan.Rate / nan.Rate
 	for _, o := range []Options{
 		{Layout: 3},
-		{Layout: CPython315, CPython: &CPythonInfo{Config: 6}},
-		{Layout: CPython315, CPython: &CPythonInfo{Stats: &nan}},
+		{Layout: tachyon.CPython315, CPython: &CPythonInfo{Config: 6}},
+		{Layout: tachyon.CPython315, CPython: &CPythonInfo{Stats: &nan}},
 	} {
 		if _, err := New(new(disk), o); err == nil {
 			t.Errorf("%+v is taken", o)
@@ -218,14 +218,14 @@ func TestFrameOutOfRange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id := w.Intern(Frame{Func: "f"})
-	if err := w.Write(&Sample{Thread: 1, Stack: []uint32{id, id + 1}}); err == nil {
+	id := w.Intern(tachyon.Frame{Func: "f"})
+	if err := w.Write(&tachyon.Sample{Thread: 1, Stack: []uint32{id, id + 1}}); err == nil {
 		t.Error("frame 1 of 1 is taken")
 	}
-	if err := w.Write(&Sample{Thread: 1, Stack: []uint32{1 << 31}}); err == nil {
+	if err := w.Write(&tachyon.Sample{Thread: 1, Stack: []uint32{1 << 31}}); err == nil {
 		t.Error("frame 2^31 of 1 is taken")
 	}
-	if err := w.Write(&Sample{Thread: 1, Stack: []uint32{id}}); err != nil {
+	if err := w.Write(&tachyon.Sample{Thread: 1, Stack: []uint32{id}}); err != nil {
 		t.Error(err)
 	}
 	if err := w.Close(); err != nil {
@@ -243,12 +243,12 @@ func TestBatchWithFrameOutOfRange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id := w.Intern(Frame{Func: "f"})
-	good, bad := Sample{Thread: 1, Stack: []uint32{id}}, Sample{Thread: 1, Stack: []uint32{id + 1}}
-	if n, err := w.WriteBatch([]Sample{good, good, bad, good}); n != 2 || err == nil {
+	id := w.Intern(tachyon.Frame{Func: "f"})
+	good, bad := tachyon.Sample{Thread: 1, Stack: []uint32{id}}, tachyon.Sample{Thread: 1, Stack: []uint32{id + 1}}
+	if n, err := w.WriteBatch([]tachyon.Sample{good, good, bad, good}); n != 2 || err == nil {
 		t.Errorf("%d samples of a batch are taken, %v", n, err)
 	}
-	if n, err := w.WriteBatch([]Sample{good}); n != 1 || err != nil {
+	if n, err := w.WriteBatch([]tachyon.Sample{good}); n != 1 || err != nil {
 		t.Errorf("%d samples, %v", n, err)
 	}
 	if err := w.Close(); err != nil {
@@ -271,9 +271,9 @@ func TestClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, err := range map[string]error{
-		"Write":       w.Write(&Sample{}),
-		"WriteBatch":  second(w.WriteBatch([]Sample{{}})),
-		"WriteFrames": w.WriteFrames(&Sample{}, []Frame{{}}),
+		"Write":       w.Write(&tachyon.Sample{}),
+		"WriteBatch":  second(w.WriteBatch([]tachyon.Sample{{}})),
+		"WriteFrames": w.WriteFrames(&tachyon.Sample{}, []tachyon.Frame{{}}),
 		"AddMetadata": w.AddMetadata("x", 1),
 		"Forget":      w.Forget(1, 0),
 	} {
@@ -284,7 +284,7 @@ func TestClosed(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Error(err)
 	}
-	w.Intern(Frame{Func: "f"}) // of no use, but no harm either
+	w.Intern(tachyon.Frame{Func: "f"}) // of no use, but no harm either
 }
 
 // A file takes as many samples as its header can count, says so for each one
@@ -308,9 +308,9 @@ func TestTooManySamples(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.limit = 4
-		stack := []uint32{w.Intern(Frame{Func: "f"})}
+		stack := []uint32{w.Intern(tachyon.Frame{Func: "f"})}
 		for i := range 6 {
-			err = w.Write(&Sample{Thread: 1, Time: uint64(i), Stack: stack})
+			err = w.Write(&tachyon.Sample{Thread: 1, Time: uint64(i), Stack: stack})
 			if i < 4 && err != nil || i >= 4 && !errors.Is(err, ErrTooManySamples) {
 				t.Errorf("%s: sample %d: %v", name, i, err)
 			}

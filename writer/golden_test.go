@@ -46,8 +46,8 @@ func readWorkload(t testing.TB, name string) *workload {
 }
 
 // frames returns the workload's frames as the writer takes them.
-func (wl *workload) frames() []Frame {
-	var out []Frame
+func (wl *workload) frames() []tachyon.Frame {
+	var out []tachyon.Frame
 	for _, f := range wl.Frames {
 		n := func(i int) int32 {
 			if f[i] == nil {
@@ -55,15 +55,15 @@ func (wl *workload) frames() []Frame {
 			}
 			return int32(f[i].(float64))
 		}
-		out = append(out, Frame{
+		out = append(out, tachyon.Frame{
 			File: f[0].(string), Func: f[1].(string), Line: n(2),
-			Span: Span{Lines: n(3) - n(2), Column: n(4) + 1, Columns: n(5) - n(4), Opcode: int16((n(6) + 1) % 256)},
+			Span: tachyon.Span{Lines: n(3) - n(2), Column: n(4) + 1, Columns: n(5) - n(4), Opcode: int16((n(6) + 1) % 256)},
 		})
 	}
 	return out
 }
 
-func (wl *workload) options(l Layout, uncompressed bool) Options {
+func (wl *workload) options(l tachyon.Layout, uncompressed bool) Options {
 	c := &CPythonInfo{Version: [3]uint8{3, 15, 2}}
 	if wl.Mode != nil {
 		c.Config = *wl.Mode + 1
@@ -77,9 +77,9 @@ func (wl *workload) options(l Layout, uncompressed bool) Options {
 	return Options{Layout: l, Uncompressed: uncompressed, Start: wl.Start, Interval: wl.Interval, CPython: c}
 }
 
-func (wl *workload) sample(i int) Sample {
+func (wl *workload) sample(i int) tachyon.Sample {
 	s := wl.Samples[i]
-	return Sample{Thread: s[0], Interpreter: uint32(s[1]), Time: s[2], Status: Status(s[3])}
+	return tachyon.Sample{Thread: s[0], Interpreter: uint32(s[1]), Time: s[2], Status: tachyon.Status(s[3])}
 }
 
 // write writes the workload to a new file and returns the file's bytes. With
@@ -92,7 +92,7 @@ func (wl *workload) write(t testing.TB, o Options, ids bool) []byte {
 		t.Fatal(err)
 	}
 	frames := wl.frames()
-	var stack []Frame
+	var stack []tachyon.Frame
 	for i := range wl.Samples {
 		s := wl.sample(i)
 		stack = stack[:0]
@@ -158,8 +158,8 @@ var goldenNames = []string{"big", "deep", "empty", "emptystack", "interp", "meta
 func TestGoldens(t *testing.T) {
 	for _, dir := range []struct {
 		name   string
-		layout Layout
-	}{{"cpython-3.15", CPython315}, {"document-v2", Document}} {
+		layout tachyon.Layout
+	}{{"cpython-3.15", tachyon.CPython315}, {"document-v2", tachyon.Document}} {
 		for _, name := range goldenNames {
 			t.Run(dir.name+"/"+name, func(t *testing.T) {
 				wl := readWorkload(t, name)
@@ -184,7 +184,7 @@ func TestGoldens(t *testing.T) {
 
 // The file of a CPU-bound service, 5 threads and stacks 38.5 deep, takes little more than CPython's 5.14 bytes a sample.
 func TestSize(t *testing.T) {
-	if n := newTape(t, "big", CPython315).size(t); n > 5.45 {
+	if n := newTape(t, "big", tachyon.CPython315).size(t); n > 5.45 {
 		t.Errorf("%.3f bytes a sample", n)
 	}
 }

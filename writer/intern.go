@@ -6,16 +6,17 @@ import (
 
 	"github.com/gotach/profiler/internal/journal"
 	"github.com/gotach/profiler/internal/wire"
+	"github.com/gotach/profiler/tachyon"
 )
 
 // A table is the strings and frames of a file, each once, in order of first use.
 type table struct {
-	layout    Layout
+	layout    tachyon.Layout
 	withSpans bool // the layout has more of a frame than its line
 	strings   []string
 	frames    []entry
-	keys      []frameKey // of frames, as the file has them
-	spans     []Span     // those of frames that have one; the first is none
+	keys      []frameKey     // of frames, as the file has them
+	spans     []tachyon.Span // those of frames that have one; the first is none
 	stringID  map[string]uint32
 	frameID   map[frameKey]uint32
 	recent    [1 << recentBits]uint32 // a frame's id, by frameHash
@@ -38,26 +39,26 @@ type entry struct {
 type frameKey struct {
 	file, fn uint32
 	line     int32
-	span     Span
+	span     tachyon.Span
 }
 
 const recentBits = 13
 
 // frameHash tells frames apart well enough for the recent ones without reading their strings.
-func frameHash(f *Frame) uint32 {
+func frameHash(f *tachyon.Frame) uint32 {
 	h := uint32(f.Line)*0x9E3779B1 ^ uint32(len(f.Func))*0x85EBCA77 ^ uint32(len(f.File))*0xC2B2AE3D
 	return h >> (32 - recentBits)
 }
 
-func (t *table) init(layout Layout) {
-	t.layout, t.withSpans = layout, layout == CPython315
-	t.spans = make([]Span, 1)
+func (t *table) init(layout tachyon.Layout) {
+	t.layout, t.withSpans = layout, layout == tachyon.CPython315
+	t.spans = make([]tachyon.Span, 1)
 	t.stringID = make(map[string]uint32)
 	t.frameID = make(map[frameKey]uint32)
 }
 
 // frame returns the id of f.
-func (t *table) frame(f *Frame) uint32 {
+func (t *table) frame(f *tachyon.Frame) uint32 {
 	slot := &t.recent[frameHash(f)]
 	if uint64(*slot) < uint64(len(t.frames)) && t.same(f, &t.frames[*slot]) {
 		return *slot
@@ -71,7 +72,7 @@ func (t *table) frame(f *Frame) uint32 {
 		id = uint32(len(t.frames))
 		t.frameID[k] = id
 		e := entry{file: f.File, fn: f.Func, line: f.Line}
-		if k.span != (Span{}) {
+		if k.span != (tachyon.Span{}) {
 			e.span = uint32(len(t.spans))
 			t.spans = append(t.spans, k.span)
 		}
@@ -112,12 +113,12 @@ func (t *table) appendFrame(b []byte, k *frameKey) []byte {
 }
 
 // same reports whether f is the frame e.
-func (t *table) same(f *Frame, e *entry) bool {
+func (t *table) same(f *tachyon.Frame, e *entry) bool {
 	return f.Line == e.line && f.Func == e.fn && f.File == e.file && (!t.withSpans || f.Span == t.spans[e.span])
 }
 
 // commonSuffix returns how many of its outermost frames a stack shares with one given by ids.
-func (t *table) commonSuffix(stack []Frame, ids []uint32) int {
+func (t *table) commonSuffix(stack []tachyon.Frame, ids []uint32) int {
 	n := min(len(stack), len(ids))
 	stack, ids = stack[len(stack)-n:], ids[len(ids)-n:]
 	for i := n - 1; i >= 0; i-- {

@@ -17,23 +17,24 @@ import (
 	"github.com/gotach/profiler/internal/recovery"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/tachyon"
 )
 
 var update = flag.Bool("update", false, "write docs/faults.md anew")
 
 // The nth sample of a workload with stacks that change and stacks that stay.
-func numbered(n int, frames []Frame) (Sample, []Frame) {
+func numbered(n int, frames []tachyon.Frame) (tachyon.Sample, []tachyon.Frame) {
 	thread := n % 7
 	depth, from := n/7%50, n/7*7919%200
 	if thread > 3 {
 		depth, from = 20, thread
 	}
-	return Sample{Thread: uint64(thread + 1), Time: uint64(n) * 100, Status: Status(n & 3)}, frames[from : from+depth]
+	return tachyon.Sample{Thread: uint64(thread + 1), Time: uint64(n) * 100, Status: tachyon.Status(n & 3)}, frames[from : from+depth]
 }
 
-var numberedFrames = func() (list []Frame) {
+var numberedFrames = func() (list []tachyon.Frame) {
 	for i := range 300 {
-		list = append(list, Frame{File: fmt.Sprintf("file%d.go", i), Func: fmt.Sprintf("f%d", i), Line: int32(i)})
+		list = append(list, tachyon.Frame{File: fmt.Sprintf("file%d.go", i), Func: fmt.Sprintf("f%d", i), Line: int32(i)})
 	}
 	return list
 }()
@@ -68,7 +69,7 @@ func holds(t testing.TB, path string) (n int, finished bool) {
 		}
 		want, stack := numbered(seen[s.Thread]*7+int(s.Thread)-1, numberedFrames)
 		seen[s.Thread]++
-		if s.Time != want.Time || s.Status != want.Status || !slices.EqualFunc(s.Stack, stack, func(id uint32, f Frame) bool { return r.Frames()[id] == f }) {
+		if s.Time != want.Time || s.Status != want.Status || !slices.EqualFunc(s.Stack, stack, func(id uint32, f tachyon.Frame) bool { return r.Frames()[id] == f }) {
 			t.Fatalf("sample %d of thread %d is %+v, want %+v", seen[s.Thread], s.Thread, *s, want)
 		}
 		n++
@@ -290,7 +291,7 @@ func clockJumps(t *testing.T, path string) string {
 	times := []uint64{1<<50 + 5, 1<<50 + 10, 7, 8, 1<<60 + 1, 1<<60 + 1, 1 << 50}
 	for i, at := range times {
 		stack := numberedFrames[:1+i/2]
-		if err := w.WriteFrames(&Sample{Thread: 1, Time: at}, stack); err != nil {
+		if err := w.WriteFrames(&tachyon.Sample{Thread: 1, Time: at}, stack); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -325,7 +326,7 @@ func while(begin func(path string) (end func()), end ...func(*Writer)) func(*tes
 		}
 		undo := begin(path)
 		for i := range 40_000 { // goroutines nobody has seen, and their functions
-			if err := w.WriteFrames(&Sample{Thread: 1 << 40, Time: 1}, []Frame{{Func: fmt.Sprintf("a function with a name of some length %d", i)}}); err != nil {
+			if err := w.WriteFrames(&tachyon.Sample{Thread: 1 << 40, Time: 1}, []tachyon.Frame{{Func: fmt.Sprintf("a function with a name of some length %d", i)}}); err != nil {
 				break
 			}
 		}
@@ -605,8 +606,8 @@ func TestTruncatedInBatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id := w.Intern(Frame{Func: "f"})
-	batch := []Sample{{Thread: 1, Stack: []uint32{id}}, {Thread: 2, Stack: []uint32{id}}}
+	id := w.Intern(tachyon.Frame{Func: "f"})
+	batch := []tachyon.Sample{{Thread: 1, Stack: []uint32{id}}, {Thread: 2, Stack: []uint32{id}}}
 	if n, err := w.WriteBatch(batch); n != 2 || err != nil {
 		t.Fatalf("%d samples, %v", n, err)
 	}

@@ -25,7 +25,7 @@ func sampled(t testing.TB, n, ticks, period int, o Options) *Writer {
 		t.Fatal(err)
 	}
 	for i := range 5000 {
-		w.Intern(Frame{File: "file.go", Func: fmt.Sprintf("function%d", i), Line: int32(i)})
+		w.Intern(tachyon.Frame{File: "file.go", Func: fmt.Sprintf("function%d", i), Line: int32(i)})
 	}
 	stack := make([]uint32, 38)
 	for tick := range ticks {
@@ -33,7 +33,7 @@ func sampled(t testing.TB, n, ticks, period int, o Options) *Writer {
 			for d := range stack {
 				stack[d] = uint32((tick/period + k + d*131) % 5000)
 			}
-			if err := w.Write(&Sample{Thread: uint64(k), Time: uint64(tick) * 1000, Stack: stack}); err != nil {
+			if err := w.Write(&tachyon.Sample{Thread: uint64(k), Time: uint64(tick) * 1000, Stack: stack}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -73,7 +73,7 @@ func TestMemoryGrowingCrowd(t *testing.T) {
 	}
 	for k := range 1000 {
 		for i := range 8000 {
-			if err := w.Write(&Sample{Thread: uint64(k), Time: uint64(i)}); err != nil {
+			if err := w.Write(&tachyon.Sample{Thread: uint64(k), Time: uint64(i)}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -93,7 +93,7 @@ func TestForget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, g := w.Intern(Frame{Func: "f"}), w.Intern(Frame{Func: "g"})
+	f, g := w.Intern(tachyon.Frame{Func: "f"}), w.Intern(tachyon.Frame{Func: "g"})
 	const n = 20_000
 	var before int64
 	for k := range n {
@@ -101,7 +101,7 @@ func TestForget(t *testing.T) {
 			before = heap()
 		}
 		for i, stack := range [][]uint32{{f}, {f}, {g, f}, {g, f}} {
-			if err := w.Write(&Sample{Thread: uint64(k), Time: uint64(1000*k + i), Stack: stack}); err != nil {
+			if err := w.Write(&tachyon.Sample{Thread: uint64(k), Time: uint64(1000*k + i), Stack: stack}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -132,7 +132,7 @@ func TestForget(t *testing.T) {
 
 // A sample costs no allocation once its thread and its frames are known.
 func TestNoAllocs(t *testing.T) {
-	p := newTape(t, "interp", Document)
+	p := newTape(t, "interp", tachyon.Document)
 	for _, asFrames := range []bool{false, true} {
 		w, err := New(new(void), p.o)
 		if err != nil {
@@ -160,25 +160,25 @@ func TestNoAllocs(t *testing.T) {
 
 // A CPython315 file that CPython will not read any more says so.
 func TestCPythonLimit(t *testing.T) {
-	for _, l := range []Layout{CPython315, Document} {
+	for _, l := range []tachyon.Layout{tachyon.CPython315, tachyon.Document} {
 		w, err := New(new(void), Options{Layout: l, Uncompressed: true})
 		if err != nil {
 			t.Fatal(err)
 		}
 		stacks := [2][]uint32{}
 		for i := range tachyon.MaxDepth {
-			stacks[0] = append(stacks[0], w.Intern(Frame{Line: int32(1e6 + 2*i)}))
-			stacks[1] = append(stacks[1], w.Intern(Frame{Line: int32(1e6 + 2*i + 1)}))
+			stacks[0] = append(stacks[0], w.Intern(tachyon.Frame{Line: int32(1e6 + 2*i)}))
+			stacks[1] = append(stacks[1], w.Intern(tachyon.Frame{Line: int32(1e6 + 2*i + 1)}))
 		}
 		for i := 0; w.out.raw <= cpythonLimit; i++ {
 			if err := w.Warning(); err != nil && w.out.raw+bufferSize <= cpythonLimit {
 				t.Fatalf("%v after %d bytes", err, w.out.raw)
 			}
-			if err := w.Write(&Sample{Stack: stacks[i%2]}); err != nil {
+			if err := w.Write(&tachyon.Sample{Stack: stacks[i%2]}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		want := map[Layout]error{CPython315: ErrCPythonLimit}[l]
+		want := map[tachyon.Layout]error{tachyon.CPython315: ErrCPythonLimit}[l]
 		if err := w.Warning(); err != want {
 			t.Errorf("%v: Warning says %v", l, err)
 		}

@@ -35,17 +35,17 @@ r.close()
 func TestCPythonReads(t *testing.T) {
 	python := testenv.Python315(t)
 	path := filepath.Join(t.TempDir(), "x.tach")
-	w, err := Create(path, Options{Layout: CPython315, Start: 5_000_000, Interval: 1000})
+	w, err := Create(path, Options{Layout: tachyon.CPython315, Start: 5_000_000, Interval: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := map[threadID][]told{}
-	var frames []Frame
+	var frames []tachyon.Frame
 	for i := range 100 {
-		frames = append(frames, Frame{File: "f.go", Func: string(rune('a' + i)), Line: int32(i) + 1})
+		frames = append(frames, tachyon.Frame{File: "f.go", Func: string(rune('a' + i)), Line: int32(i) + 1})
 	}
 	for i := range 40_000 {
-		s := Sample{Thread: uint64(i % 3), Interpreter: uint32(i % 2), Status: Status(i % 16), Time: 5_000_000 + uint64(i)*500}
+		s := tachyon.Sample{Thread: uint64(i % 3), Interpreter: uint32(i % 2), Status: tachyon.Status(i % 16), Time: 5_000_000 + uint64(i)*500}
 		stack := frames[(i*i/5)%60:][:i*7%40]
 		if err := w.WriteFrames(&s, stack); err != nil {
 			t.Fatal(err)
@@ -83,9 +83,9 @@ func TestCPythonReads(t *testing.T) {
 		if err := json.Unmarshal(lines.Bytes(), &[]any{&line.id.Thread, &line.id.Interp, &line.sample.Time, &line.sample.Status, &stack}); err != nil {
 			t.Fatalf("%s: %v", lines.Bytes(), err)
 		}
-		line.sample.Stack = []Frame{}
+		line.sample.Stack = []tachyon.Frame{}
 		for _, f := range stack {
-			line.sample.Stack = append(line.sample.Stack, Frame{File: f[0].(string), Func: f[1].(string), Line: int32(f[2].(float64))})
+			line.sample.Stack = append(line.sample.Stack, tachyon.Frame{File: f[0].(string), Func: f[1].(string), Line: int32(f[2].(float64))})
 		}
 		got[line.id] = append(got[line.id], line.sample)
 	}
@@ -110,7 +110,7 @@ func TestCPythonStats(t *testing.T) {
 	missed := 2.5
 	for _, s := range []*tachyon.Statistics{{Duration: 1.5, Rate: 999, Missed: &missed}, {Duration: 1.5, Rate: 999, ErrorRate: &missed}} {
 		ours, theirs := filepath.Join(t.TempDir(), "ours"), filepath.Join(t.TempDir(), "theirs")
-		w, err := Create(ours, Options{Layout: CPython315, Uncompressed: true, Interval: 1000, CPython: &CPythonInfo{Config: 1, Stats: s}})
+		w, err := Create(ours, Options{Layout: tachyon.CPython315, Uncompressed: true, Interval: 1000, CPython: &CPythonInfo{Config: 1, Stats: s}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -158,7 +158,7 @@ func TestReaderReadsMetadata(t *testing.T) {
 	if err := w.AddMetadata(tachyon.KindGoroutines, goroutines); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.WriteFrames(&Sample{Thread: 7}, []Frame{{Func: "f"}}); err != nil {
+	if err := w.WriteFrames(&tachyon.Sample{Thread: 7}, []tachyon.Frame{{Func: "f"}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Close(); err != nil {

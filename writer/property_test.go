@@ -14,8 +14,8 @@ import (
 // A told sample is one as it was given, with its frames, or as it was read.
 type told struct {
 	Time   uint64
-	Status Status
-	Stack  []Frame
+	Status tachyon.Status
+	Stack  []tachyon.Frame
 }
 
 type threadID struct {
@@ -26,7 +26,7 @@ type threadID struct {
 // byThread gives each thread's samples, in order, as a reader sees them.
 func (d *decoded) byThread(into map[threadID][]told) {
 	for _, s := range d.samples {
-		var stack []Frame
+		var stack []tachyon.Frame
 		for _, id := range s.Stack {
 			stack = append(stack, d.frames[id])
 		}
@@ -39,10 +39,10 @@ var (
 	drawName = rapid.OneOf(
 		rapid.SampledFrom([]string{"", "main.main", "main.go", "nul\x00", "bad\xff\xfe", "{\"gotach\":1}", "日本語", strings.Repeat("long", 100)}),
 		rapid.String(), rapid.Map(rapid.SliceOfN(rapid.Byte(), 0, 6), func(b []byte) string { return string(b) }))
-	drawFrame = rapid.Custom(func(t *rapid.T) Frame {
-		f := Frame{File: drawName.Draw(t, "file"), Func: drawName.Draw(t, "func"), Line: rapid.Int32().Draw(t, "line")}
+	drawFrame = rapid.Custom(func(t *rapid.T) tachyon.Frame {
+		f := tachyon.Frame{File: drawName.Draw(t, "file"), Func: drawName.Draw(t, "func"), Line: rapid.Int32().Draw(t, "line")}
 		if rapid.Bool().Draw(t, "spanned") {
-			f.Span = Span{
+			f.Span = tachyon.Span{
 				Lines: rapid.Int32().Draw(t, "lines"), Column: rapid.Int32Min(0).Draw(t, "column"),
 				Columns: rapid.Int32().Draw(t, "columns"), Opcode: rapid.Int16Range(0, 255).Draw(t, "opcode"),
 			}
@@ -60,7 +60,7 @@ func writeThenDecode(t *rapid.T) {
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "x.tach")
 	o := Options{
-		Layout:       rapid.SampledFrom([]Layout{Document, CPython315}).Draw(t, "layout"),
+		Layout:       rapid.SampledFrom([]tachyon.Layout{tachyon.Document, tachyon.CPython315}).Draw(t, "layout"),
 		Uncompressed: rapid.Bool().Draw(t, "uncompressed"),
 		Start:        rapid.Uint64().Draw(t, "start"),
 		Interval:     rapid.Uint64().Draw(t, "interval"),
@@ -73,13 +73,13 @@ func writeThenDecode(t *rapid.T) {
 	threads := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) threadID {
 		return threadID{rapid.Uint64().Draw(t, "thread"), rapid.Uint32Max(2).Draw(t, "interpreter")}
 	}), 1, 5).Draw(t, "threads")
-	last := map[threadID][]Frame{}
+	last := map[threadID][]tachyon.Frame{}
 	want := map[threadID][]told{}
 	total := rapid.IntRange(0, 150).Draw(t, "samples")
 	for range total {
 		k := rapid.SampledFrom(threads).Draw(t, "whose")
 		stack := drawStack(t, frames, last[k])
-		s := Sample{Thread: k.Thread, Interpreter: k.Interp, Status: Status(rapid.Byte().Draw(t, "status")),
+		s := tachyon.Sample{Thread: k.Thread, Interpreter: k.Interp, Status: tachyon.Status(rapid.Byte().Draw(t, "status")),
 			Time: o.Start + rapid.OneOf(rapid.Uint64(), rapid.Uint64Max(1000)).Draw(t, "time since start")}
 		if rapid.Bool().Draw(t, "as ids") {
 			for _, f := range stack {
@@ -126,7 +126,7 @@ func writeThenDecode(t *rapid.T) {
 }
 
 // drawStack draws a stack that is often like the one before.
-func drawStack(t *rapid.T, frames []Frame, last []Frame) []Frame {
+func drawStack(t *rapid.T, frames []tachyon.Frame, last []tachyon.Frame) []tachyon.Frame {
 	switch rapid.IntRange(0, 3).Draw(t, "change") {
 	case 0:
 		return last
@@ -135,7 +135,7 @@ func drawStack(t *rapid.T, frames []Frame, last []Frame) []Frame {
 		return append(rapid.SliceOfN(rapid.SampledFrom(frames), 0, 3).Draw(t, "push"), last[pop:]...)
 	case 2:
 		deep := rapid.IntRange(250, 300).Draw(t, "depth")
-		var out []Frame
+		var out []tachyon.Frame
 		for i := range deep {
 			out = append(out, frames[i%len(frames)])
 		}
@@ -145,12 +145,12 @@ func drawStack(t *rapid.T, frames []Frame, last []Frame) []Frame {
 }
 
 // asStored is a stack as a file can hold it.
-func asStored(stack []Frame, l Layout) []Frame {
-	var out []Frame
+func asStored(stack []tachyon.Frame, l tachyon.Layout) []tachyon.Frame {
+	var out []tachyon.Frame
 	for _, f := range stack[:min(len(stack), tachyon.MaxDepth)] {
 		f.File, f.Func = strings.ToValidUTF8(f.File, "\uFFFD"), strings.ToValidUTF8(f.Func, "\uFFFD")
-		if l == Document {
-			f.Span = Span{}
+		if l == tachyon.Document {
+			f.Span = tachyon.Span{}
 		}
 		out = append(out, f)
 	}

@@ -2,8 +2,8 @@
 // described in package tachyon.
 //
 //	w, err := writer.Create("app.tach", writer.Options{Start: start, Interval: 1000})
-//	id := w.Intern(writer.Frame{File: "main.go", Func: "main.main", Line: 12})
-//	err = w.Write(&writer.Sample{Thread: 1, Time: start + 1000, Stack: []uint32{id}})
+//	id := w.Intern(tachyon.Frame{File: "main.go", Func: "main.main", Line: 12})
+//	err = w.Write(&tachyon.Sample{Thread: 1, Time: start + 1000, Stack: []uint32{id}})
 //	err = w.Close()
 //
 // Samples go through a buffer of 512 KB, then through zstd, to the file; the
@@ -49,31 +49,16 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// The types that make up a file, under the names by which users of the writer know them.
-type (
-	Frame  = tachyon.Frame
-	Span   = tachyon.Span
-	Sample = tachyon.Sample
-	Status = tachyon.Status
-	Layout = tachyon.Layout
-)
-
-// The layouts.
-const (
-	Document   = tachyon.Document
-	CPython315 = tachyon.CPython315
-)
-
 // Options say what kind of file to write. The zero value is the document's
 // layout, compressed, with times that start at 0.
 type Options struct {
-	Layout       Layout       // 0 is Document
-	Uncompressed bool         // no zstd
-	Compact      bool         // zstd's better level; see the package comment for what it costs
-	Start        uint64       // µs; the clock of the samples' times, usually Unix time
-	Interval     uint64       // µs between two ticks, as asked
-	CPython      *CPythonInfo // what only CPython315 has; nil says wall clock and no statistics
-	NoJournal    bool         // keep nothing on disk to finish the file with if the program is killed
+	Layout       tachyon.Layout // 0 is Document
+	Uncompressed bool           // no zstd
+	Compact      bool           // zstd's better level; see the package comment for what it costs
+	Start        uint64         // µs; the clock of the samples' times, usually Unix time
+	Interval     uint64         // µs between two ticks, as asked
+	CPython      *CPythonInfo   // what only CPython315 has; nil says wall clock and no statistics
+	NoJournal    bool           // keep nothing on disk to finish the file with if the program is killed
 
 	// Sync bounds what a crash of the machine can take, of a Create'd file with a
 	// journal: the samples of so long, and of as long as the disk takes to sync. 0
@@ -160,8 +145,8 @@ func empty(f *os.File) error {
 func (o *Options) check() error {
 	switch o.Layout {
 	case 0:
-		o.Layout = Document
-	case Document, CPython315:
+		o.Layout = tachyon.Document
+	case tachyon.Document, tachyon.CPython315:
 	default:
 		return fmt.Errorf("tachyon writer: no layout %d", o.Layout)
 	}
@@ -176,7 +161,7 @@ func (o *Options) check() error {
 // newWriter writes to f, or if that is nil to a file of its own at path.
 func newWriter(f io.WriteSeeker, path string, o Options) (*Writer, error) {
 	w := &Writer{o: o, f: f, limit: math.MaxUint32}
-	if o.Layout == CPython315 {
+	if o.Layout == tachyon.CPython315 {
 		w.limit = math.MaxUint64
 		var err error
 		if w.stats, err = wire.EncodeStatistics(o.CPython.Stats); err != nil {
@@ -233,14 +218,14 @@ func (w *Writer) begin(path string) (err error) {
 
 // Intern returns the id of a frame for Sample.Stack, the same for equal frames.
 // It keeps f's strings: clone them first if they are pieces of something large.
-func (w *Writer) Intern(f Frame) uint32 {
+func (w *Writer) Intern(f tachyon.Frame) uint32 {
 	if w.j == nil {
 		return w.table.frame(&f)
 	}
 	return w.internLogged(&f)
 }
 
-func (w *Writer) internLogged(f *Frame) uint32 {
+func (w *Writer) internLogged(f *tachyon.Frame) uint32 {
 	var err error // w.err has it
 	defer w.fault(debug.SetPanicOnFault(true), &err)
 	id := w.table.frame(f)
@@ -253,7 +238,7 @@ func (w *Writer) internLogged(f *Frame) uint32 {
 // Write adds a sample whose stack is given as ids from Intern. Of a stack
 // deeper than 256 the innermost 256 frames are kept. The sample stays the
 // caller's.
-func (w *Writer) Write(s *Sample) error {
+func (w *Writer) Write(s *tachyon.Sample) error {
 	if w.err != nil {
 		return w.err
 	}
@@ -263,7 +248,7 @@ func (w *Writer) Write(s *Sample) error {
 	return w.write(s)
 }
 
-func (w *Writer) writeGuarded(s *Sample) (err error) {
+func (w *Writer) writeGuarded(s *tachyon.Sample) (err error) {
 	defer w.fault(debug.SetPanicOnFault(true), &err)
 	return w.write(s)
 }
@@ -271,7 +256,7 @@ func (w *Writer) writeGuarded(s *Sample) (err error) {
 // WriteBatch adds samples as Write does and returns how many it added before the
 // error, if there is one. It takes some ten nanoseconds less for each: the guard
 // against a journal that is truncated meanwhile is installed once for all of them.
-func (w *Writer) WriteBatch(samples []Sample) (n int, err error) {
+func (w *Writer) WriteBatch(samples []tachyon.Sample) (n int, err error) {
 	if w.err != nil {
 		return 0, w.err
 	}
@@ -289,7 +274,7 @@ func (w *Writer) WriteBatch(samples []Sample) (n int, err error) {
 	return n, nil
 }
 
-func (w *Writer) write(s *Sample) error {
+func (w *Writer) write(s *tachyon.Sample) error {
 	stack := s.Stack
 	if len(stack) > tachyon.MaxDepth {
 		stack = stack[:tachyon.MaxDepth]
@@ -308,7 +293,7 @@ func (w *Writer) write(s *Sample) error {
 // s.Stack is ignored. It is fastest when the strings of a frame stay the same
 // ones (in memory) from sample to sample. It keeps those of new frames, as
 // Intern does. The sample and the slice stay the caller's.
-func (w *Writer) WriteFrames(s *Sample, stack []Frame) error {
+func (w *Writer) WriteFrames(s *tachyon.Sample, stack []tachyon.Frame) error {
 	if w.err != nil {
 		return w.err
 	}
@@ -318,12 +303,12 @@ func (w *Writer) WriteFrames(s *Sample, stack []Frame) error {
 	return w.writeFrames(s, stack)
 }
 
-func (w *Writer) writeFramesGuarded(s *Sample, stack []Frame) (err error) {
+func (w *Writer) writeFramesGuarded(s *tachyon.Sample, stack []tachyon.Frame) (err error) {
 	defer w.fault(debug.SetPanicOnFault(true), &err)
 	return w.writeFrames(s, stack)
 }
 
-func (w *Writer) writeFrames(s *Sample, stack []Frame) error {
+func (w *Writer) writeFrames(s *tachyon.Sample, stack []tachyon.Frame) error {
 	if len(stack) > tachyon.MaxDepth {
 		stack = stack[:tachyon.MaxDepth]
 	}
@@ -349,7 +334,7 @@ func (w *Writer) writeFrames(s *Sample, stack []Frame) error {
 
 // add takes a sample that has its outermost shared frames, no fewer than that,
 // in common with the thread's previous one.
-func (w *Writer) add(t *thread, s *Sample, stack []uint32, shared int) error {
+func (w *Writer) add(t *thread, s *tachyon.Sample, stack []uint32, shared int) error {
 	if w.samples >= w.limit {
 		w.err = ErrTooManySamples
 		return w.err
@@ -402,7 +387,7 @@ func (w *Writer) Warning() error {
 }
 
 func (w *Writer) checkLimits() {
-	if w.o.Layout == CPython315 && w.out.raw+uint64(len(w.out.buf)) > cpythonLimit {
+	if w.o.Layout == tachyon.CPython315 && w.out.raw+uint64(len(w.out.buf)) > cpythonLimit {
 		w.warn = ErrCPythonLimit
 	}
 }

@@ -24,7 +24,6 @@ import (
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/sampler"
 	"github.com/gotach/profiler/tachyon"
-	"github.com/gotach/profiler/writer"
 )
 
 // A diary is what a program tells the one that kills it, in memory that both
@@ -73,14 +72,14 @@ type tee struct {
 	frames []uint64 // hashes
 }
 
-func (t *tee) Intern(f writer.Frame) uint32 {
+func (t *tee) Intern(f tachyon.Frame) uint32 {
 	id := t.Sink.Intern(f)
 	t.frames = append(t.frames, make([]uint64, max(0, int(id)+1-len(t.frames)))...)
 	t.frames[id] = hashFrame(&f)
 	return id
 }
 
-func (t *tee) WriteBatch(list []writer.Sample) (int, error) {
+func (t *tee) WriteBatch(list []tachyon.Sample) (int, error) {
 	before := t.d.word(begun)
 	for i := range list {
 		s := &list[i]
@@ -95,13 +94,13 @@ func (t *tee) WriteBatch(list []writer.Sample) (int, error) {
 	return n, err
 }
 
-func hashFrame(f *writer.Frame) uint64 {
+func hashFrame(f *tachyon.Frame) uint64 {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s\x00%s\x00%d", f.File, f.Func, f.Line)
 	return h.Sum64()
 }
 
-func hashSample(s *writer.Sample, frame func(uint32) uint64) uint64 {
+func hashSample(s *tachyon.Sample, frame func(uint32) uint64) uint64 {
 	h := testenv.Mix(s.Time ^ uint64(s.Status)<<56)
 	for _, id := range s.Stack {
 		h = testenv.Mix(h ^ frame(id))

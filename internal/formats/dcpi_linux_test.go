@@ -126,14 +126,14 @@ func TestDCPIOfASessionWithoutAddresses(t *testing.T) {
 	pc := make([]uintptr, 1)
 	runtime.Callers(1, pc)
 	here, _ := runtime.CallersFrames(pc).Next()
-	leaf := writer.Frame{Func: here.Function, File: here.File, Line: int32(here.Line)}
+	leaf := tachyon.Frame{Func: here.Function, File: here.File, Line: int32(here.Line)}
 	for i := range uint64(30) {
-		s, stack := writer.Sample{Thread: 1, Time: i * 1000, Status: tachyon.OnCPU}, []writer.Frame{leaf}
+		s, stack := tachyon.Sample{Thread: 1, Time: i * 1000, Status: tachyon.OnCPU}, []tachyon.Frame{leaf}
 		switch {
 		case i >= 29:
-			stack = []writer.Frame{{Func: "main.nowhere", File: "nowhere.go", Line: 1}}
+			stack = []tachyon.Frame{{Func: "main.nowhere", File: "nowhere.go", Line: 1}}
 		case i >= 20:
-			s.Status, stack = 0, []writer.Frame{{Func: "[select]"}, leaf}
+			s.Status, stack = 0, []tachyon.Frame{{Func: "[select]"}, leaf}
 			s.Time += (i - 19) * 3000 // what waits is sampled less often
 		}
 		if err := w.WriteFrames(&s, stack); err != nil {

@@ -201,7 +201,7 @@ func TestConvertMetadata(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.WriteFrames(&writer.Sample{Thread: 1, Time: 5_001_000, Status: 3}, []writer.Frame{{Func: "f", File: "f.go", Line: 1}}); err != nil {
+	if err := w.WriteFrames(&tachyon.Sample{Thread: 1, Time: 5_001_000, Status: 3}, []tachyon.Frame{{Func: "f", File: "f.go", Line: 1}}); err != nil {
 		t.Fatal(err)
 	}
 	session := tachyon.Session{Program: "prog <&>", Start: time.Unix(5, 0).UTC(), Source: "native", TicksAsked: 7}

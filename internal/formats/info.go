@@ -92,7 +92,7 @@ func (c *tachyonContent) Info() ([]Field, error) {
 }
 
 // streamInfo is what header and metadata say of the session.
-func streamInfo(h reader.Header, m *tachyon.Metadata) fields {
+func streamInfo(h tachyon.Header, m *tachyon.Metadata) fields {
 	s := m.Session
 	if s == nil {
 		s = &tachyon.Session{}

@@ -13,6 +13,7 @@ import (
 	"github.com/gotach/profiler/internal/formats/jsonl"
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/tachyon"
 )
 
 // A Source is what a format reads from: a path, or a stream that can be read once.
@@ -249,11 +250,11 @@ type watchedStream struct {
 func (w watchedStream) Unwrap() reader.Stream { return w.Stream }
 
 // Samples yields the samples.
-func (w watchedStream) Samples() iter.Seq2[*reader.Sample, error] {
+func (w watchedStream) Samples() iter.Seq2[*tachyon.Sample, error] {
 	if w.o.Progress == nil && w.o.Context == nil {
 		return w.Stream.Samples()
 	}
-	return func(yield func(*reader.Sample, error) bool) {
+	return func(yield func(*tachyon.Sample, error) bool) {
 		total, done := w.Header().Samples, uint64(0)
 		for s, err := range w.Stream.Samples() {
 			if !yield(s, err) {

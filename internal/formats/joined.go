@@ -18,10 +18,10 @@ import (
 type joined struct {
 	inputs   []*Input
 	files    []*joinFile // in order of time
-	header   reader.Header
+	header   tachyon.Header
 	frames   frames.Table
 	gap      uint32 // the frame of what is not in any of the files
-	metadata reader.Metadata
+	metadata tachyon.Metadata
 }
 
 // process tells apart whose goroutine ids are the same.
@@ -42,8 +42,8 @@ type thread struct {
 type joinFile struct {
 	in      *Input
 	s       reader.Stream
-	m       *reader.Metadata
-	h       reader.Header
+	m       *tachyon.Metadata
+	h       tachyon.Header
 	process process
 	shift   uint64            // µs to add to its times
 	end     uint64            // µs, shifted; when its last sample was
@@ -97,7 +97,7 @@ func newJoined(inputs []*Input) (*joined, error) {
 		return cmp.Or(early(a)-early(b), cmp.Compare(a.h.Start, b.h.Start), cmp.Compare(a.part(), b.part()))
 	})
 	first := j.files[0]
-	j.header = reader.Header{Layout: tachyon.Document, Start: first.h.Start, Interval: first.h.Interval}
+	j.header = tachyon.Header{Layout: tachyon.Document, Start: first.h.Start, Interval: first.h.Interval}
 	j.gap = j.frames.Intern(tachyon.Frame{Func: "[not recorded]"})
 	sc := joinScan{
 		joined: j, ids: map[process]map[uint64]uint64{}, used: map[uint64]bool{},
@@ -123,7 +123,7 @@ func newJoined(inputs []*Input) (*joined, error) {
 		}
 	}
 	j.header.Threads = uint32(len(sc.last))
-	j.metadata = reader.Metadata{Session: joinSessions(j.files), PCs: joinPCs(j.files)}
+	j.metadata = tachyon.Metadata{Session: joinSessions(j.files), PCs: joinPCs(j.files)}
 	for id, weight := range sc.weights {
 		g, _ := sc.goroutine(id)
 		g.FirstWeight = weight
@@ -135,17 +135,17 @@ func newJoined(inputs []*Input) (*joined, error) {
 }
 
 // Header, Frames and Metadata describe the joined stream.
-func (j *joined) Header() reader.Header { return j.header }
+func (j *joined) Header() tachyon.Header { return j.header }
 
 // Frames returns the frames of all files.
-func (j *joined) Frames() []reader.Frame { return j.frames.List() }
+func (j *joined) Frames() []tachyon.Frame { return j.frames.List() }
 
 // Metadata returns what is known of all files together.
-func (j *joined) Metadata() (*reader.Metadata, error) { return &j.metadata, nil }
+func (j *joined) Metadata() (*tachyon.Metadata, error) { return &j.metadata, nil }
 
 // Samples yields the samples of all files, one file after the other.
-func (j *joined) Samples() iter.Seq2[*reader.Sample, error] {
-	return func(yield func(*reader.Sample, error) bool) {
+func (j *joined) Samples() iter.Seq2[*tachyon.Sample, error] {
+	return func(yield func(*tachyon.Sample, error) bool) {
 		for _, f := range j.files {
 			if !j.file(f, yield) {
 				return
@@ -155,10 +155,10 @@ func (j *joined) Samples() iter.Seq2[*reader.Sample, error] {
 }
 
 // file yields the samples of a file. It returns false when yield wants no more.
-func (j *joined) file(f *joinFile, yield func(*reader.Sample, error) bool) bool {
+func (j *joined) file(f *joinFile, yield func(*tachyon.Sample, error) bool) bool {
 	remap := frames.Remap{From: f.s.Frames(), To: &j.frames}
 	begun := make(map[thread]bool, len(f.gaps))
-	var out reader.Sample
+	var out tachyon.Sample
 	for s, err := range f.s.Samples() {
 		if err == nil {
 			out = *s
@@ -173,7 +173,7 @@ func (j *joined) file(f *joinFile, yield func(*reader.Sample, error) bool) bool 
 			t := thread{out.Thread, out.Interpreter}
 			if until, ok := f.gaps[t]; ok && !begun[t] {
 				begun[t] = true
-				gap := reader.Sample{Thread: t.id, Interpreter: t.interpreter, Time: until, Stack: []uint32{j.gap}}
+				gap := tachyon.Sample{Thread: t.id, Interpreter: t.interpreter, Time: until, Stack: []uint32{j.gap}}
 				if !yield(&gap, nil) {
 					return false
 				}

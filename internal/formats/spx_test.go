@@ -25,18 +25,18 @@ func session(t *testing.T, edit func(*tachyon.Session), pcs *tachyon.LeafPCs) st
 	if err != nil {
 		t.Fatal(err)
 	}
-	stack := func(words string) (out []writer.Frame) {
+	stack := func(words string) (out []tachyon.Frame) {
 		for word := range strings.FieldsSeq(words) {
-			f := writer.Frame{Func: word, File: "/src/main.go", Line: 7}
+			f := tachyon.Frame{Func: word, File: "/src/main.go", Line: 7}
 			if word[0] == '[' {
-				f = writer.Frame{Func: word}
+				f = tachyon.Frame{Func: word}
 			}
 			out = append(out, f)
 		}
 		return out
 	}
 	for i := range uint64(1000) {
-		one := writer.Sample{Thread: 1, Time: 1_795_234_224_000_000 + 1000*i + i%7, Status: tachyon.OnCPU | tachyon.HasGIL}
+		one := tachyon.Sample{Thread: 1, Time: 1_795_234_224_000_000 + 1000*i + i%7, Status: tachyon.OnCPU | tachyon.HasGIL}
 		deep := "main.step main.run main.main"
 		switch i / 50 % 3 {
 		case 1:
@@ -44,8 +44,8 @@ func session(t *testing.T, edit func(*tachyon.Session), pcs *tachyon.LeafPCs) st
 		case 2:
 			deep, one.Status = "[sleep] main.read main.run main.main", 0
 		}
-		two := writer.Sample{Thread: 18, Time: one.Time}
-		for s, words := range map[*writer.Sample]string{&one: deep, &two: "[select] main.worker"} {
+		two := tachyon.Sample{Thread: 18, Time: one.Time}
+		for s, words := range map[*tachyon.Sample]string{&one: deep, &two: "[select] main.worker"} {
 			if err := w.WriteFrames(s, stack(words)); err != nil {
 				t.Fatal(err)
 			}

@@ -48,7 +48,7 @@ func writeTachyon(layout tachyon.Layout) func(*Target, *Input, *Options) error {
 type tachyonContent struct {
 	*reader.Reader
 	o        *Options
-	metadata func() (*reader.Metadata, error)
+	metadata func() (*tachyon.Metadata, error)
 }
 
 func openTachyon(s *Source, o *Options) (_ Content, err error) {
@@ -66,7 +66,7 @@ func openTachyon(s *Source, o *Options) (_ Content, err error) {
 }
 
 // Metadata is the Reader's, decoded once.
-func (c *tachyonContent) Metadata() (*reader.Metadata, error) { return c.metadata() }
+func (c *tachyonContent) Metadata() (*tachyon.Metadata, error) { return c.metadata() }
 
 // Unwrap returns the file itself.
 func (c *tachyonContent) Unwrap() reader.Stream { return c.Reader }

@@ -41,13 +41,13 @@ func open(t testing.TB, start uint64, write func(w *writer.Writer)) *reader.Read
 
 func TestFromTachyon(t *testing.T) {
 	const start = 1_700_000_000_000_000
-	work := []writer.Frame{{File: "w.go", Func: "main.work", Line: 4}, {File: "m.go", Func: "main.main", Line: 9}}
-	wait := []writer.Frame{{Func: "[chan receive]"}, {File: "m.go", Func: "main.main", Line: 9}}
+	work := []tachyon.Frame{{File: "w.go", Func: "main.work", Line: 4}, {File: "m.go", Func: "main.main", Line: 9}}
+	wait := []tachyon.Frame{{Func: "[chan receive]"}, {File: "m.go", Func: "main.main", Line: 9}}
 	labels := map[string]string{"k": "v"}
 	r := open(t, start, func(w *writer.Writer) {
-		add := func(id uint64, system uint32, at uint64, s tachyon.Status, stack []writer.Frame) {
+		add := func(id uint64, system uint32, at uint64, s tachyon.Status, stack []tachyon.Frame) {
 			t.Helper()
-			if err := w.WriteFrames(&writer.Sample{Thread: id, Interpreter: system, Time: start + at, Status: s}, stack); err != nil {
+			if err := w.WriteFrames(&tachyon.Sample{Thread: id, Interpreter: system, Time: start + at, Status: s}, stack); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -164,7 +164,7 @@ func TestHugeTimes(t *testing.T) {
 	r := open(t, 0, func(w *writer.Writer) {
 		for id := range uint64(3) {
 			for _, at := range []uint64{1, 1<<63 - 1, 1<<64 - 1} {
-				if err := w.WriteFrames(&writer.Sample{Thread: id, Time: at, Status: on}, []writer.Frame{{Func: "f"}}); err != nil {
+				if err := w.WriteFrames(&tachyon.Sample{Thread: id, Time: at, Status: on}, []tachyon.Frame{{Func: "f"}}); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 )
 
@@ -25,8 +26,8 @@ func left(t testing.TB) (file, journal []byte) {
 		t.Fatal(err)
 	}
 	l := load{Threads: 5, Same: 2, Seed: 1}
-	var stack []writer.Frame
-	var s writer.Sample
+	var stack []tachyon.Frame
+	var s tachyon.Sample
 	for i := range uint64(12_000) { // more than one buffer
 		s, stack = l.sample(i, stack)
 		if err := w.WriteFrames(&s, stack); err != nil {

@@ -15,12 +15,12 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-	"pgregory.net/rapid"
-
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
+	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
 )
 
 func TestMain(m *testing.M) {
@@ -41,14 +41,14 @@ type load struct {
 	Samples      uint64 // after which the file is closed
 	Same         uint64 // of so many samples of a thread one has another stack
 	Tick         time.Duration
-	Layout       writer.Layout
+	Layout       tachyon.Layout
 	Uncompressed bool
 }
 
 // frames are what the stacks are made of.
-var frames = func() (list []writer.Frame) {
+var frames = func() (list []tachyon.Frame) {
 	for n := range int32(3000) {
-		list = append(list, writer.Frame{File: fmt.Sprintf("dir/file%d.go", n%200), Func: fmt.Sprintf("pkg.f%d", n), Line: n})
+		list = append(list, tachyon.Frame{File: fmt.Sprintf("dir/file%d.go", n%200), Func: fmt.Sprintf("pkg.f%d", n), Line: n})
 	}
 	return list
 }()
@@ -58,15 +58,15 @@ const countSize = 4096 // a page
 const start = 1_700_000_000_000_000
 
 // sample is the ith sample, with its stack as frames.
-func (l *load) sample(i uint64, stack []writer.Frame) (writer.Sample, []writer.Frame) {
+func (l *load) sample(i uint64, stack []tachyon.Frame) (tachyon.Sample, []tachyon.Frame) {
 	tick, thread := i/l.Threads, i%l.Threads
 	h := testenv.Mix(l.Seed ^ testenv.Mix(thread)<<1 ^ testenv.Mix(tick/max(1, l.Same)))
 	stack = stack[:0]
 	for d := range h % 60 {
 		stack = append(stack, frames[testenv.Mix(h>>8^d*7919)%uint64(len(frames))])
 	}
-	return writer.Sample{
-		Thread: thread + 1, Interpreter: uint32(thread & 1), Status: writer.Status(testenv.Mix(i) & 63),
+	return tachyon.Sample{
+		Thread: thread + 1, Interpreter: uint32(thread & 1), Status: tachyon.Status(testenv.Mix(i) & 63),
 		Time: start + tick*1000 + testenv.Mix(i)%900,
 	}, stack
 }
@@ -86,8 +86,8 @@ func writeUntilKilled() {
 	fail(err)
 	fail(w.Provisional("session", map[string]int{"pid": os.Getpid()}))
 	binary.NativeEndian.PutUint64(count[8:], 1) // ready
-	var stack []writer.Frame
-	var s writer.Sample
+	var stack []tachyon.Frame
+	var s tachyon.Sample
 	for i := range l.Samples {
 		s, stack = l.sample(i, stack)
 		fail(w.WriteFrames(&s, stack))
@@ -109,7 +109,7 @@ func (l *load) String() string {
 func parse(s string) *load {
 	p := strings.Split(s, "|")
 	n := func(i int) uint64 { v, _ := strconv.ParseUint(p[i], 10, 64); return v }
-	return &load{p[0], p[1], n(2), n(3), n(4), n(5), time.Duration(n(6)), writer.Layout(n(7)), p[8] == "true"}
+	return &load{p[0], p[1], n(2), n(3), n(4), n(5), time.Duration(n(6)), tachyon.Layout(n(7)), p[8] == "true"}
 }
 
 // A program is killed at any instant, from its first one on, in the middle of
@@ -128,7 +128,7 @@ func TestKilled(t *testing.T) {
 				Seed:         rapid.Uint64().Draw(t, "seed"),
 				Threads:      rapid.SampledFrom([]uint64{1, 3, 20, 300, 9000}).Draw(t, "threads"),
 				Same:         rapid.SampledFrom([]uint64{1, 5, 1000}).Draw(t, "same"),
-				Layout:       rapid.SampledFrom([]writer.Layout{writer.Document, writer.CPython315}).Draw(t, "layout"),
+				Layout:       rapid.SampledFrom([]tachyon.Layout{tachyon.Document, tachyon.CPython315}).Draw(t, "layout"),
 				Uncompressed: rapid.Bool().Draw(t, "uncompressed"),
 				Samples:      rapid.SampledFrom([]uint64{1, 500, 20_000, 1 << 40, 1 << 40}).Draw(t, "samples"),
 			}
@@ -151,7 +151,7 @@ func TestKilled(t *testing.T) {
 		}
 		seen[state]++
 		n++
-		if l.Layout == writer.Document {
+		if l.Layout == tachyon.Document {
 			testenv.KeepKilled(t, l.Path)
 		}
 		os.Remove(l.Path)
@@ -262,8 +262,8 @@ func (l *load) check(path string, least, most uint64) error {
 		return fmt.Errorf("the session is %+v", m.Session)
 	}
 	ticks := make(map[uint64]uint64) // of each thread
-	var stack []writer.Frame
-	var want writer.Sample
+	var stack []tachyon.Frame
+	var want tachyon.Sample
 	total := uint64(0)
 	for s, err := range r.Samples() {
 		if err != nil {
@@ -276,7 +276,7 @@ func (l *load) check(path string, least, most uint64) error {
 		if s.Time != want.Time || s.Status != want.Status || s.Thread != want.Thread || s.Interpreter != want.Interpreter {
 			return fmt.Errorf("sample %d is %+v, want %+v", n, *s, want)
 		}
-		if !slices.EqualFunc(s.Stack, stack, func(id uint32, f writer.Frame) bool { return r.Frames()[id] == f }) {
+		if !slices.EqualFunc(s.Stack, stack, func(id uint32, f tachyon.Frame) bool { return r.Frames()[id] == f }) {
 			return fmt.Errorf("sample %d has another stack", n)
 		}
 	}

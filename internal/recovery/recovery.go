@@ -11,6 +11,7 @@ import (
 	"github.com/gotach/profiler/internal/journal"
 	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/tachyon"
 )
 
 // ErrBusy says that the program that writes the profile is still at work.
@@ -64,7 +65,7 @@ func Finish(path string) (Result, error) {
 }
 
 // finish writes the end, then the header, which makes the file a whole one.
-func finish(path string, st *journal.State, counted reader.Header) error {
+func finish(path string, st *journal.State, counted tachyon.Header) error {
 	zw, err := wire.NewEncoder(0)
 	if err != nil {
 		return err

@@ -36,15 +36,15 @@ func file(t interface{ Fatal(...any) }, samples []in) *reader.Reader {
 		t.Fatal(err)
 	}
 	for _, s := range samples {
-		sample := writer.Sample{Thread: s.thread, Interpreter: s.interp, Time: start + s.at}
+		sample := tachyon.Sample{Thread: s.thread, Interpreter: s.interp, Time: start + s.at}
 		if s.cpu {
 			sample.Status = tachyon.OnCPU
 		}
 		words := strings.Fields(s.stack)
 		slices.Reverse(words)
-		stack := make([]writer.Frame, len(words))
+		stack := make([]tachyon.Frame, len(words))
 		for i, word := range words {
-			stack[i] = writer.Frame{Func: word, File: word + ".go", Line: 1}
+			stack[i] = tachyon.Frame{Func: word, File: word + ".go", Line: 1}
 		}
 		if err := w.WriteFrames(&sample, stack); err != nil {
 			t.Fatal(err)

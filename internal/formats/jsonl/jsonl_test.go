@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/tachyon"
 	"pgregory.net/rapid"
 )
 
@@ -25,13 +26,13 @@ func TestRoundTrip(t *testing.T) {
 		}
 		for range rapid.IntRange(1, 20).Draw(t, "samples") {
 			s := sample{rapid.Uint64Range(1, 2).Draw(t, "thread"), rapid.Uint64().Draw(t, "time"), rapid.Uint8().Draw(t, "status")}
-			var frames []reader.Frame
+			var frames []tachyon.Frame
 			var stack []uint32
 			for i := range rapid.IntRange(0, 3).Draw(t, "depth") {
-				frames = append(frames, reader.Frame{File: text.Draw(t, "file"), Func: text.Draw(t, "func"), Line: rapid.Int32().Draw(t, "line")})
+				frames = append(frames, tachyon.Frame{File: text.Draw(t, "file"), Func: text.Draw(t, "func"), Line: rapid.Int32().Draw(t, "line")})
 				stack = append(stack, uint32(i))
 			}
-			one := single{frames, &reader.Sample{Thread: s.thread, Time: s.time, Status: reader.Status(s.status), Stack: stack}}
+			one := single{frames, &tachyon.Sample{Thread: s.thread, Time: s.time, Status: tachyon.Status(s.status), Stack: stack}}
 			if err := Write(&want, one); err != nil {
 				t.Fatal(err)
 			}
@@ -57,15 +58,15 @@ func TestRoundTrip(t *testing.T) {
 
 // single is a stream of one sample.
 type single struct {
-	frames []reader.Frame
-	sample *reader.Sample
+	frames []tachyon.Frame
+	sample *tachyon.Sample
 }
 
-func (s single) Header() reader.Header               { return reader.Header{} }
-func (s single) Frames() []reader.Frame              { return s.frames }
-func (s single) Metadata() (*reader.Metadata, error) { return &reader.Metadata{}, nil }
-func (s single) Samples() iter.Seq2[*reader.Sample, error] {
-	return func(yield func(*reader.Sample, error) bool) { yield(s.sample, nil) }
+func (s single) Header() tachyon.Header               { return tachyon.Header{} }
+func (s single) Frames() []tachyon.Frame              { return s.frames }
+func (s single) Metadata() (*tachyon.Metadata, error) { return &tachyon.Metadata{}, nil }
+func (s single) Samples() iter.Seq2[*tachyon.Sample, error] {
+	return func(yield func(*tachyon.Sample, error) bool) { yield(s.sample, nil) }
 }
 
 // byThread groups lines: a file keeps order within a thread only.

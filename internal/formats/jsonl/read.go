@@ -12,6 +12,7 @@ import (
 
 	"github.com/gotach/profiler/internal/formats/tach"
 	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 )
 
@@ -53,7 +54,7 @@ func (c *stacks) decode(text json.RawMessage) ([]frame, error) {
 	return stack, nil
 }
 
-type frame writer.Frame
+type frame tachyon.Frame
 
 // UnmarshalJSON reads [file, function, line]; Python's None for a line is none.
 func (f *frame) UnmarshalJSON(b []byte) error {
@@ -91,16 +92,16 @@ func read(r io.Reader, create tach.Create) error {
 		w       *writer.Writer
 		waiting []line
 		n       int
-		stack   []writer.Frame
+		stack   []tachyon.Frame
 		seen    stacks
 	)
 	put := func(l *line) error {
 		stack = stack[:0]
 		for _, f := range l.stack {
-			stack = append(stack, writer.Frame(f))
+			stack = append(stack, tachyon.Frame(f))
 		}
-		return w.WriteFrames(&writer.Sample{
-			Thread: *l.Thread, Interpreter: l.Interpreter, Time: *l.Time, Status: writer.Status(l.Status),
+		return w.WriteFrames(&tachyon.Sample{
+			Thread: *l.Thread, Interpreter: l.Interpreter, Time: *l.Time, Status: tachyon.Status(l.Status),
 		}, stack)
 	}
 	begin := func() (err error) {

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/tachyon"
 )
 
 // Write writes all samples of a stream. Those before an error are written too.
@@ -49,7 +50,7 @@ func Write(w io.Writer, s reader.Stream) error {
 	return b.Flush()
 }
 
-func frameText(f *reader.Frame) string {
+func frameText(f *tachyon.Frame) string {
 	b := appendString([]byte{'['}, f.File)
 	b = appendString(append(b, ','), f.Func)
 	b = strconv.AppendInt(append(b, ','), int64(f.Line), 10)

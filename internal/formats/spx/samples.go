@@ -30,7 +30,7 @@ func (r *Reader) samples(functions []Function, create tach.Create) error {
 		frames: make([]uint32, len(functions)), goroutines: make([]uint64, len(functions)),
 	}
 	for i, f := range functions {
-		s.frames[i] = w.Intern(writer.Frame{Func: f.Name, File: f.File, Line: int32(f.Line)})
+		s.frames[i] = w.Intern(tachyon.Frame{Func: f.Name, File: f.File, Line: int32(f.Line)})
 		if r.meta.sampled() {
 			if id, ok := goroutine(f.Name); ok {
 				s.goroutines[i] = id
@@ -121,7 +121,7 @@ func (s *sampling) advance(d float64, status tachyon.Status) error {
 	for i := len(open) - 1; i >= max(0, len(open)-tachyon.MaxDepth); i-- {
 		s.stack = append(s.stack, s.frames[open[i]])
 	}
-	sample := writer.Sample{Thread: thread, Status: status, Stack: s.stack}
+	sample := tachyon.Sample{Thread: thread, Status: status, Stack: s.stack}
 	if thread+1 != s.thread {
 		// A thread's first sample weighs an interval, 1 µs; a second one has
 		// the rest.

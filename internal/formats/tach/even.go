@@ -24,7 +24,7 @@ const longest = 1 << 61
 // interval is the file's own, or as much longer as keeps their number within
 // mostEvenSamples. The start is the file's, or as much earlier as the first sample's
 // weight reaches back.
-func even(s reader.Stream) (_ iter.Seq2[*reader.Sample, error], start, interval uint64, err error) {
+func even(s reader.Stream) (_ iter.Seq2[*tachyon.Sample, error], start, interval uint64, err error) {
 	h := s.Header()
 	var whole, early uint64
 	for s, err := range reader.Weighted(s) {
@@ -41,8 +41,8 @@ func even(s reader.Stream) (_ iter.Seq2[*reader.Sample, error], start, interval 
 	}
 	interval = max(h.Interval, whole/mostEvenSamples+1)
 	start = h.Start - early
-	return func(yield func(*reader.Sample, error) bool) {
-		var out reader.Sample
+	return func(yield func(*tachyon.Sample, error) bool) {
+		var out tachyon.Sample
 		var ends []uint64 // by thread, where its last sample's weight ends, since start
 		for s, err := range reader.Weighted(s) {
 			if err != nil {

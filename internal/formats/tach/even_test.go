@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 )
 
@@ -26,8 +27,8 @@ func evened(t *testing.T, samples [][3]uint64) (count map[[2]uint64]int, interva
 		t.Fatal(err)
 	}
 	for _, s := range samples {
-		id := w.Intern(writer.Frame{Func: string(rune('a' + s[2]))})
-		if err := w.Write(&writer.Sample{Thread: s[0], Time: start + s[1], Stack: []uint32{id}}); err != nil {
+		id := w.Intern(tachyon.Frame{Func: string(rune('a' + s[2]))})
+		if err := w.Write(&tachyon.Sample{Thread: s[0], Time: start + s[1], Stack: []uint32{id}}); err != nil {
 			t.Fatal(err)
 		}
 	}

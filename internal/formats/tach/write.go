@@ -53,7 +53,7 @@ func Write(f io.WriteSeeker, s reader.Stream, o Options) error {
 	}
 	remap := frames.Remap{From: s.Frames(), To: w}
 	remap.All()
-	var out reader.Sample
+	var out tachyon.Sample
 	for s, err := range samples {
 		if err == nil {
 			out = *s
