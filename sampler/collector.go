@@ -47,9 +47,9 @@ type collector struct {
 	grace   time.Duration // how long after its end a goroutine is forgotten
 	leaving []uint64      // goroutines that have ended and are not forgotten, in order
 
-	part  time.Duration // when the part of the session began that is collected
-	stats func() Stats  // of the whole session
-	told  Stats         // what stats said at the end of the part before
+	part  time.Duration  // when the part of the session began that is collected
+	stats func() Stats   // of the whole session
+	told  tachyon.Counts // what stats said at the end of the part before
 
 	samples       atomic.Int64
 	live, most    atomic.Int64

@@ -11,9 +11,8 @@ func (c *collector) seam() time.Duration { return c.now.Truncate(time.Microsecon
 
 // collect returns what is known of the part up to a time, and of the session now.
 func (c *collector) collect(end time.Duration, now Stats) Part {
-	p := Part{Start: c.part, End: end, Stats: now.since(c.told), Goroutines: c.goroutines(), PCs: c.leafPCs()}
-	p.Stats.Duration = end - c.part
-	return p
+	now.Duration, now.Counts = end-c.part, now.Since(c.told)
+	return Part{Start: c.part, End: end, Stats: now, Goroutines: c.goroutines(), PCs: c.leafPCs()}
 }
 
 // cut ends the part that is collected and begins the next. Goroutines that
@@ -22,7 +21,7 @@ func (c *collector) collect(end time.Duration, now Stats) Part {
 func (c *collector) cut() Part {
 	now, end := c.stats(), c.seam()
 	p := c.collect(end, now)
-	c.told, c.part = now, end
+	c.told, c.part = now.Counts, end
 	c.most.Store(c.live.Load())
 	clear(c.pcs)
 	c.spans = 0
@@ -43,19 +42,4 @@ func (c *collector) cut() Part {
 		}
 	}
 	return p
-}
-
-// since returns what was counted since an earlier time.
-func (st Stats) since(old Stats) Stats {
-	st.TicksAsked -= old.TicksAsked
-	st.TicksReached -= old.TicksReached
-	st.Samples -= old.Samples
-	st.Dropped -= old.Dropped
-	st.Torn -= old.Torn
-	st.Cost -= old.Cost
-	st.TicksRefused -= old.TicksRefused
-	st.Blind -= old.Blind
-	st.GoroutinesOmitted -= old.GoroutinesOmitted
-	st.LabelsOmitted -= old.LabelsOmitted
-	return st
 }

@@ -104,37 +104,21 @@ type Stats struct {
 	Rate   int    // ticks a second asked for
 	Budget float64
 
-	Duration     time.Duration // of sampling, so far
-	TicksAsked   int64         // that Rate asks for in Duration
-	TicksReached int64
-	Samples      int64         // given to the sink
-	Dropped      int64         // samples lost, torn ones included
-	Torn         int64         // of these, because the goroutine moved meanwhile
-	Cost         time.Duration // CPU time of all cores that sampling took, stopped ones included
+	Duration   time.Duration // of sampling, so far
+	Goroutines int           // alive at the last tick, without the profiler's own
 
-	TicksRefused int64         // not taken because they would have stopped the program for longer than MaxPause
-	Blind        time.Duration // for which there are no samples therefore
-
-	Goroutines        int   // alive at the last look, without the profiler's own
-	MaxGoroutines     int   // most at any look
-	GoroutinesOmitted int64 // ended ones that Sampler.Goroutines leaves out
-	LabelsOmitted     int64 // label spans that Sampler.Goroutines leaves out
+	tachyon.Counts // Samples are those that the sink took
 }
 
 // Describe fills the fields of s that the sampler knows, all but Error.
 func (st Stats) Describe(s *tachyon.Session) {
 	s.Source, s.SourceReason = st.Source, st.Reason
-	s.Rate, s.Budget, s.Cost = st.Rate, st.Budget, st.Cost
-	s.Duration = st.Duration
+	s.Rate, s.Budget = st.Rate, st.Budget
+	s.Duration, s.Counts = st.Duration, st.Counts
 	if st.TicksAsked > 0 {
 		// Not by Duration, which includes what comes before the first tick.
 		s.RateReached = float64(st.Rate) * float64(st.TicksReached) / float64(st.TicksAsked)
 	}
-	s.TicksAsked, s.TicksReached = st.TicksAsked, st.TicksReached
-	s.TicksRefused, s.Blind = st.TicksRefused, st.Blind
-	s.Samples, s.Dropped, s.Torn = st.Samples, st.Dropped, st.Torn
-	s.MaxGoroutines = st.MaxGoroutines
-	s.GoroutinesOmitted, s.LabelsOmitted = st.GoroutinesOmitted, st.LabelsOmitted
 }
 
 // Sampler is sampling under way, or over.
@@ -283,25 +267,19 @@ func (s *Sampler) Stats() Stats {
 
 // stats puts together what source and collector know.
 func (s *Sampler) stats(from source.Source, out *collector, d time.Duration) Stats {
-	src := from.Stats()
+	counts := from.Stats()
+	counts.Samples = out.samples.Load()
+	counts.MaxGoroutines = int(out.most.Load())
+	counts.GoroutinesOmitted = out.omitted.Load()
+	counts.LabelsOmitted = out.labelsOmitted.Load()
 	return Stats{
-		Source:            from.Name(),
-		Reason:            s.reason,
-		Rate:              s.cfg.Rate,
-		Budget:            s.cfg.Budget,
-		Duration:          d,
-		TicksAsked:        src.TicksAsked,
-		TicksReached:      src.TicksReached,
-		Samples:           out.samples.Load(),
-		Dropped:           src.Dropped,
-		Torn:              src.Torn,
-		Cost:              src.Cost,
-		TicksRefused:      src.Refused,
-		Blind:             src.Blind,
-		Goroutines:        int(out.live.Load()),
-		MaxGoroutines:     int(out.most.Load()),
-		GoroutinesOmitted: out.omitted.Load(),
-		LabelsOmitted:     out.labelsOmitted.Load(),
+		Source:     from.Name(),
+		Reason:     s.reason,
+		Rate:       s.cfg.Rate,
+		Budget:     s.cfg.Budget,
+		Duration:   d,
+		Goroutines: int(out.live.Load()),
+		Counts:     counts,
 	}
 }
 

@@ -52,8 +52,8 @@ func (f *fake) Start(cfg source.Config, out source.Out) error {
 
 func (f *fake) Stop() { f.stops++; <-f.told }
 
-func (f *fake) Stats() source.Stats {
-	return source.Stats{TicksAsked: 5, TicksReached: 4, Dropped: 3, Torn: 2, Cost: time.Second}
+func (f *fake) Stats() tachyon.Counts {
+	return tachyon.Counts{TicksAsked: 5, TicksReached: 4, Dropped: 3, Torn: 2, Cost: time.Second}
 }
 
 func native(f *fake) func() (source.Source, string) {
@@ -144,8 +144,9 @@ func TestSourcePlugsIn(t *testing.T) {
 	}
 	st := s.Stats()
 	st.Duration = 0
-	if want := (sampler.Stats{Source: "native", Rate: 250, Budget: 2, TicksAsked: 5, TicksReached: 4, Samples: 7, Dropped: 3,
-		Torn: 2, Cost: time.Second, Goroutines: 3, MaxGoroutines: 5}); st != want {
+	if want := (sampler.Stats{Source: "native", Rate: 250, Budget: 2, Goroutines: 3, Counts: tachyon.Counts{
+		TicksAsked: 5, TicksReached: 4, Samples: 7, Dropped: 3, Torn: 2, Cost: time.Second, MaxGoroutines: 5,
+	}}); st != want {
 		t.Errorf("%+v\nwant %+v", st, want)
 	}
 }

@@ -41,18 +41,31 @@ type Session struct {
 	Start      time.Time         `json:"start"` // wall clock
 	Duration   time.Duration     `json:"duration_ns"`
 
-	Source        string        `json:"source"`                  // native or portable
-	SourceReason  string        `json:"source_reason,omitempty"` // why this one, where another was wanted
-	Rate          int           `json:"rate"`                    // ticks a second asked for
-	RateReached   float64       `json:"rate_reached"`            // ticks a second taken
-	Budget        float64       `json:"budget_percent"`          // of the machine's CPU
-	Cost          time.Duration `json:"cost_ns"`                 // CPU time that sampling took, as the source measured it
-	TicksAsked    int64         `json:"ticks_asked"`             // that Rate asks for in Duration
+	Source       string  `json:"source"`                  // native or portable
+	SourceReason string  `json:"source_reason,omitempty"` // why this one, where another was wanted
+	Rate         int     `json:"rate"`                    // ticks a second asked for
+	RateReached  float64 `json:"rate_reached"`            // ticks a second taken
+	Budget       float64 `json:"budget_percent"`          // of the machine's CPU
+	Counts
+
+	Error string `json:"error,omitempty"` // what ended the session early
+
+	// Part is the file's number within a session of several files, from 1, and
+	// SessionStart is when the first one began. Start, Duration and all counts are
+	// this file's own. Both are zero if the session has one file.
+	Part         int       `json:"part,omitempty"`
+	SessionStart time.Time `json:"session_start,omitzero"`
+}
+
+// Counts is what is counted in the course of a session, or of a part of one.
+type Counts struct {
+	Cost          time.Duration `json:"cost_ns"`     // CPU time of all cores that sampling took, as the source measured it
+	TicksAsked    int64         `json:"ticks_asked"` // that Rate asks for in Duration
 	TicksReached  int64         `json:"ticks_reached"`
 	Samples       int64         `json:"samples"`
-	Dropped       int64         `json:"dropped"` // samples lost, because there was no room or they were torn
-	Torn          int64         `json:"torn"`    // of these, because the goroutine moved during the walk of its stack
-	MaxGoroutines int           `json:"max_goroutines"`
+	Dropped       int64         `json:"dropped"`        // samples lost, because there was no room or they were torn
+	Torn          int64         `json:"torn"`           // of these, because the goroutine moved during the walk of its stack
+	MaxGoroutines int           `json:"max_goroutines"` // most that were alive at one tick
 	// Goroutines that ended and are not listed, and label spans left out,
 	// because there were too many to remember.
 	GoroutinesOmitted int64 `json:"goroutines_omitted,omitempty"`
@@ -63,14 +76,41 @@ type Session struct {
 	// sample has that time too.
 	TicksRefused int64         `json:"ticks_refused,omitempty"`
 	Blind        time.Duration `json:"blind_ns,omitempty"`
+}
 
-	Error string `json:"error,omitempty"` // what ended the session early
+// Plus returns the counts of two parts together.
+func (c Counts) Plus(d Counts) Counts {
+	return Counts{
+		Cost:              c.Cost + d.Cost,
+		TicksAsked:        c.TicksAsked + d.TicksAsked,
+		TicksReached:      c.TicksReached + d.TicksReached,
+		Samples:           c.Samples + d.Samples,
+		Dropped:           c.Dropped + d.Dropped,
+		Torn:              c.Torn + d.Torn,
+		MaxGoroutines:     max(c.MaxGoroutines, d.MaxGoroutines),
+		GoroutinesOmitted: c.GoroutinesOmitted + d.GoroutinesOmitted,
+		LabelsOmitted:     c.LabelsOmitted + d.LabelsOmitted,
+		TicksRefused:      c.TicksRefused + d.TicksRefused,
+		Blind:             c.Blind + d.Blind,
+	}
+}
 
-	// Part is the file's number within a session of several files, from 1, and
-	// SessionStart is when the first one began. Start, Duration and all counts are
-	// this file's own. Both are zero if the session has one file.
-	Part         int       `json:"part,omitempty"`
-	SessionStart time.Time `json:"session_start,omitzero"`
+// Since returns what was counted since an earlier time of the same session.
+// MaxGoroutines stays as it is.
+func (c Counts) Since(earlier Counts) Counts {
+	return Counts{
+		Cost:              c.Cost - earlier.Cost,
+		TicksAsked:        c.TicksAsked - earlier.TicksAsked,
+		TicksReached:      c.TicksReached - earlier.TicksReached,
+		Samples:           c.Samples - earlier.Samples,
+		Dropped:           c.Dropped - earlier.Dropped,
+		Torn:              c.Torn - earlier.Torn,
+		MaxGoroutines:     c.MaxGoroutines,
+		GoroutinesOmitted: c.GoroutinesOmitted - earlier.GoroutinesOmitted,
+		LabelsOmitted:     c.LabelsOmitted - earlier.LabelsOmitted,
+		TicksRefused:      c.TicksRefused - earlier.TicksRefused,
+		Blind:             c.Blind - earlier.Blind,
+	}
 }
 
 // A Goroutine says what is known of a goroutine beyond its samples. Times are in µs

@@ -204,7 +204,7 @@ func TestConvertMetadata(t *testing.T) {
 	if err := w.WriteFrames(&tachyon.Sample{Thread: 1, Time: 5_001_000, Status: 3}, []tachyon.Frame{{Func: "f", File: "f.go", Line: 1}}); err != nil {
 		t.Fatal(err)
 	}
-	session := tachyon.Session{Program: "prog <&>", Start: time.Unix(5, 0).UTC(), Source: "native", TicksAsked: 7}
+	session := tachyon.Session{Program: "prog <&>", Start: time.Unix(5, 0).UTC(), Source: "native", Counts: tachyon.Counts{TicksAsked: 7}}
 	goroutines := []tachyon.Goroutine{{ID: 1, CreatedBy: "main.main", Labels: []tachyon.LabelSpan{{From: 0, Labels: map[string]string{"k": "v"}}}}}
 	for kind, v := range map[string]any{
 		tachyon.KindSession: session, tachyon.KindGoroutines: map[string]any{"goroutines": goroutines},

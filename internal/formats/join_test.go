@@ -76,7 +76,7 @@ func TestJoinTimes(t *testing.T) {
 		return samples
 	}
 	session := func(part int) tachyon.Session {
-		return tachyon.Session{Program: "p", PID: 7, Part: part, SessionStart: time.UnixMicro(joinStart), Duration: 100 * time.Millisecond, TicksReached: 10}
+		return tachyon.Session{Program: "p", PID: 7, Part: part, SessionStart: time.UnixMicro(joinStart), Duration: 100 * time.Millisecond, Counts: tachyon.Counts{TicksReached: 10}}
 	}
 	partFile(t, name("1"), session(1), joinStart, ms, at(1, 40, 90), tachyon.Goroutine{ID: 5})
 	partFile(t, name("2"), session(2), joinStart+100*ms, ms, at(120, 190), tachyon.Goroutine{ID: 5, FirstWeight: 30 * ms})
@@ -133,7 +133,7 @@ func TestJoinSamples(t *testing.T) {
 				samples = append(samples, tachyon.Sample{Thread: rapid.Uint64Range(1, 4).Draw(t, "thread"), Time: now})
 			}
 			path := filepath.Join(dir, fmt.Sprint(part))
-			partFile(t, path, tachyon.Session{PID: 1, SessionStart: time.UnixMicro(joinStart), Part: part + 1, Samples: int64(len(samples))}, start, 1000, samples)
+			partFile(t, path, tachyon.Session{PID: 1, SessionStart: time.UnixMicro(joinStart), Part: part + 1, Counts: tachyon.Counts{Samples: int64(len(samples))}}, start, 1000, samples)
 			paths, want = append(paths, path), append(want, samples...)
 		}
 		in, err := OpenAll(rapid.Permutation(paths).Draw(t, "order"), Options{})

@@ -40,17 +40,7 @@ func joinSessions(files []*joinFile) *tachyon.Session {
 		}
 		out.Error = cmp.Or(out.Error, s.Error)
 		out.SourceReason = cmp.Or(out.SourceReason, s.SourceReason)
-		out.Cost += s.Cost
-		out.TicksAsked += s.TicksAsked
-		out.TicksReached += s.TicksReached
-		out.Samples += s.Samples
-		out.Dropped += s.Dropped
-		out.Torn += s.Torn
-		out.MaxGoroutines = max(out.MaxGoroutines, s.MaxGoroutines)
-		out.GoroutinesOmitted += s.GoroutinesOmitted
-		out.LabelsOmitted += s.LabelsOmitted
-		out.TicksRefused += s.TicksRefused
-		out.Blind += s.Blind
+		out.Counts = out.Counts.Plus(s.Counts)
 	}
 	out.Duration = end.Sub(out.Start)
 	if sec := out.Duration.Seconds(); sec > 0 {

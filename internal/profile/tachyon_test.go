@@ -59,7 +59,7 @@ func TestFromTachyon(t *testing.T) {
 		add(1, 0, 12000, on, work) // time went back: no time
 		add(2, 0, 6000, tachyon.GILRequested, work)
 		add(2, 1, 6000, tachyon.Unknown, nil) // the same number, but the runtime's own
-		session := tachyon.Session{Program: "prog", Duration: 20 * ms, Samples: 8}
+		session := tachyon.Session{Program: "prog", Duration: 20 * ms, Counts: tachyon.Counts{Samples: 8}}
 		if err := w.AddMetadata(tachyon.KindSession, session); err != nil {
 			t.Fatal(err)
 		}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/gotach/profiler/internal/own"
 	"github.com/gotach/profiler/sampler/internal/source"
+	"github.com/gotach/profiler/tachyon"
 )
 
 // drainEvery is how long records lie in the ring.
@@ -43,10 +44,10 @@ type Source struct {
 	mute       bool // somebody took the signal away
 	broken     bool // the drain has panicked
 
-	mu    sync.Mutex // guards stats
-	stats source.Stats
-	began time.Time // the ticks, and their end
-	ended time.Time
+	mu     sync.Mutex // guards counts
+	counts tachyon.Counts
+	began  time.Time // the ticks, and their end
+	ended  time.Time
 }
 
 // New returns a source that is not started.
@@ -288,7 +289,7 @@ func (n *Source) pass() {
 	n.budget.spend(time.Now(), s, n.drain, threadCPU(n.ticker.tid), spent)
 	allot(s, n.budget.quota)
 	n.mu.Lock()
-	n.stats = source.Stats{
+	n.counts = tachyon.Counts{
 		TicksReached: int64(s.ticks),
 		Dropped:      int64(s.dropped+s.torn+s.unread) + n.drain.torn,
 		Torn:         int64(s.torn) + n.drain.torn,
@@ -298,7 +299,7 @@ func (n *Source) pass() {
 	if end.IsZero() {
 		end = time.Now()
 	}
-	n.stats.TicksAsked = int64(end.Sub(n.began).Seconds() * float64(n.cfg.Rate))
+	n.counts.TicksAsked = int64(end.Sub(n.began).Seconds() * float64(n.cfg.Rate))
 	n.mu.Unlock()
 }
 
@@ -313,11 +314,11 @@ func (n *Source) timed(f func()) uint64 {
 	return threadCPU(tid) - before
 }
 
-// Stats says how sampling goes.
-func (n *Source) Stats() source.Stats {
+// Stats returns what was counted so far.
+func (n *Source) Stats() tachyon.Counts {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.stats
+	return n.counts
 }
 
 // Stop ends sampling; see source.Source.

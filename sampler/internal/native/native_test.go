@@ -112,12 +112,12 @@ func names(stack []tachyon.Frame) (n []string) {
 }
 
 // session samples while f runs.
-func session(t testing.TB, cfg source.Config, f func()) (*recorder, source.Stats) {
+func session(t testing.TB, cfg source.Config, f func()) (*recorder, tachyon.Counts) {
 	t.Helper()
 	return sessionWith(t, cfg, newRecorder(), f)
 }
 
-func sessionWith(t testing.TB, cfg source.Config, r *recorder, f func()) (*recorder, source.Stats) {
+func sessionWith(t testing.TB, cfg source.Config, r *recorder, f func()) (*recorder, tachyon.Counts) {
 	t.Helper()
 	if cfg.Rate == 0 {
 		cfg.Rate = 1000

@@ -66,7 +66,7 @@ func share(samples []taken, name, of string) float64 {
 
 // allowed is by how much a share of the time may be off: by 2 points, and by what the
 // machine leaves in doubt where other programs have the cores when a tick is due.
-func allowed(stats source.Stats) float64 {
+func allowed(stats tachyon.Counts) float64 {
 	return 0.02 + max(0, 1-float64(stats.TicksReached)/float64(stats.TicksAsked))
 }
 

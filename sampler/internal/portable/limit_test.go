@@ -88,7 +88,7 @@ func TestTooMany(t *testing.T) {
 	end := park(n, 0)
 	defer end()
 	before := stops(10 * time.Millisecond)
-	s, r, warnings := started(t, 0, func(s *Source) bool { return s.Stats().Refused > 100 })
+	s, r, warnings := started(t, 0, func(s *Source) bool { return s.Stats().TicksRefused > 100 })
 	if len(r.samples) > 0 {
 		t.Errorf("%d samples", len(r.samples))
 	}
@@ -117,11 +117,11 @@ func TestDepthCounts(t *testing.T) {
 		end := park(n, tc.depth)
 		s, r, warnings := started(t, 10*time.Millisecond, func(s *Source) bool {
 			st := s.Stats()
-			return st.TicksReached+st.Refused > 5
+			return st.TicksReached+st.TicksRefused > 5
 		})
 		end()
 		st := s.Stats()
-		if (st.Refused > 0) != tc.refused || (len(r.samples) == 0) != tc.refused || (st.Blind > 0) != tc.refused || (len(warnings) > 0) != tc.refused {
+		if (st.TicksRefused > 0) != tc.refused || (len(r.samples) == 0) != tc.refused || (st.Blind > 0) != tc.refused || (len(warnings) > 0) != tc.refused {
 			t.Errorf("depth %d: %+v, %d samples, warnings %q", tc.depth, st, len(r.samples), warnings)
 		}
 	}
@@ -133,14 +133,14 @@ func TestFewerAgain(t *testing.T) {
 	ended := false
 	s, r, warnings := started(t, 10*time.Millisecond, func(s *Source) bool {
 		st := s.Stats()
-		if st.Refused > 10 && !ended {
+		if st.TicksRefused > 10 && !ended {
 			ended = true
 			end()
 		}
 		return st.TicksReached > 10
 	})
 	st := s.Stats()
-	if len(warnings) != 1 || st.Refused < 10 || st.Blind <= 0 || len(r.samples) < 10 {
+	if len(warnings) != 1 || st.TicksRefused < 10 || st.Blind <= 0 || len(r.samples) < 10 {
 		t.Errorf("%+v, %d samples, warnings %q", st, len(r.samples), warnings)
 	}
 	// The first look's samples stand for all the time before it, as Sample.Gap says.

@@ -41,6 +41,7 @@ import (
 
 	"github.com/gotach/profiler/internal/own"
 	"github.com/gotach/profiler/sampler/internal/source"
+	"github.com/gotach/profiler/tachyon"
 )
 
 // The sizes of the text buffer.
@@ -110,8 +111,8 @@ func (s *Source) Stop() {
 	s.ended.Wait()
 }
 
-// Stats returns how sampling is going.
-func (s *Source) Stats() source.Stats {
+// Stats returns what was counted so far.
+func (s *Source) Stats() tachyon.Counts {
 	now := time.Duration(s.stopped.Load())
 	if now == 0 {
 		now = time.Since(s.cfg.Start)
@@ -120,14 +121,14 @@ func (s *Source) Stats() source.Stats {
 	if at := time.Duration(s.blindAt.Load()); at > 0 {
 		blind += max(now-at, 0)
 	}
-	return source.Stats{
+	return tachyon.Counts{
 		// The first tick is at time 0.
 		TicksAsked:   1 + int64(float64(now-s.began)/float64(time.Second)*float64(s.cfg.Rate)),
 		TicksReached: s.ticks.Load(),
 		Dropped:      s.dropped.Load(),
 		Torn:         s.torn.Load(),
 		Cost:         time.Duration(s.cost.Load()),
-		Refused:      s.refused.Load(),
+		TicksRefused: s.refused.Load(),
 		Blind:        blind,
 	}
 }

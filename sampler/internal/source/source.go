@@ -72,18 +72,6 @@ type Out interface {
 	Fail(error)
 }
 
-// Stats says how a source is doing.
-type Stats struct {
-	TicksAsked   int64         // that the rate asks for so far
-	TicksReached int64         // taken
-	Dropped      int64         // samples lost, torn ones included
-	Torn         int64         // walks dropped because the goroutine moved meanwhile
-	Cost         time.Duration // CPU time that sampling took, of all cores, stopped ones included
-
-	Refused int64         // ticks not taken because they would have stopped the program for longer than MaxPause
-	Blind   time.Duration // for which therefore nothing was looked at
-}
-
 // Source is one way to see goroutines. The sampler calls Start once and Stop
 // once after it, from any goroutine.
 type Source interface {
@@ -94,5 +82,7 @@ type Source interface {
 	// Stop ends sampling and returns once the last sample is with Out and no
 	// goroutine, thread, timer, signal handler or mapping of the source is left.
 	Stop()
-	Stats() Stats // at any time between Start and the end of the program
+	// Stats returns what the source has counted so far: ticks, samples lost and the cost. It
+	// may be called at any time after Start.
+	Stats() tachyon.Counts
 }

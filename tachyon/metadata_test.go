@@ -1,0 +1,52 @@
+package tachyon
+
+import (
+	"encoding/json"
+	"reflect"
+	"testing"
+)
+
+// numbered sets each field of a Counts to another number, from n on.
+func numbered(n int64) (c Counts) {
+	v := reflect.ValueOf(&c).Elem()
+	for i := range v.NumField() {
+		v.Field(i).SetInt(n + int64(i))
+	}
+	return c
+}
+
+// Plus and Since know all fields.
+func TestCounts(t *testing.T) {
+	a, b := numbered(100), numbered(1000)
+	sum := a.Plus(b)
+	for i, v := 0, reflect.ValueOf(sum); i < v.NumField(); i++ {
+		want := 1100 + 2*int64(i)
+		name := v.Type().Field(i).Name
+		if name == "MaxGoroutines" {
+			want = 1000 + int64(i)
+		}
+		if got := v.Field(i).Int(); got != want {
+			t.Errorf("%s of two parts is %d, want %d", name, got, want)
+		}
+	}
+	a.MaxGoroutines = b.MaxGoroutines
+	if back := sum.Since(b); back != a {
+		t.Errorf("%+v, want %+v", back, a)
+	}
+}
+
+// The counts are keys of the session's object, in the order that files have had
+// from the first version on.
+func TestSessionJSON(t *testing.T) {
+	b, err := json.Marshal(Session{Rate: 1, Budget: 2, Counts: numbered(10), Error: "e"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"program":"","go_version":"","goos":"","goarch":"","gomaxprocs":0,"host":"","pid":0,` +
+		`"start":"0001-01-01T00:00:00Z","duration_ns":0,"source":"","rate":1,"rate_reached":0,"budget_percent":2,` +
+		`"cost_ns":10,"ticks_asked":11,"ticks_reached":12,"samples":13,"dropped":14,"torn":15,"max_goroutines":16,` +
+		`"goroutines_omitted":17,"labels_omitted":18,"ticks_refused":19,"blind_ns":20,"error":"e"}`
+	if string(b) != want {
+		t.Errorf("%s\nwant\n%s", b, want)
+	}
+}
