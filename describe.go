@@ -1,8 +1,6 @@
 package profiler
 
 import (
-	"debug/elf"
-	"encoding/hex"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -56,53 +54,4 @@ func (s *Session) describe(part int, at time.Duration, stats *sampler.Stats) *ta
 		}
 	}
 	return d
-}
-
-// executable is what the file of the running program says of itself. All but
-// the path is zero where that is not ELF.
-type executable struct {
-	path                string
-	buildID             string // GNU's in hex, else Go's own
-	textStart, textSize uint64 // of .text, as linked
-}
-
-func readExecutable() (e executable) {
-	path, err := os.Executable()
-	if err != nil {
-		return e
-	}
-	e.path = path
-	f, err := elf.Open(path)
-	if err != nil {
-		return e
-	}
-	defer f.Close()
-	if text := f.Section(".text"); text != nil {
-		e.textStart, e.textSize = text.Addr, text.Size
-	}
-	if id := note(f, ".note.gnu.build-id"); len(id) > 0 {
-		e.buildID = hex.EncodeToString(id)
-	} else {
-		e.buildID = string(note(f, ".note.go.buildid"))
-	}
-	return e
-}
-
-// note returns the description in an ELF note section: sizes of name and
-// description and a type, 4 bytes each, then the two, padded to 4 bytes.
-func note(f *elf.File, name string) []byte {
-	s := f.Section(name)
-	if s == nil {
-		return nil
-	}
-	b, err := s.Data()
-	if err != nil || len(b) < 12 {
-		return nil
-	}
-	nameSize, size := uint64(f.ByteOrder.Uint32(b)), uint64(f.ByteOrder.Uint32(b[4:]))
-	from := 12 + (nameSize+3)&^3
-	if from+size > uint64(len(b)) {
-		return nil
-	}
-	return b[from : from+size]
 }
