@@ -14,7 +14,7 @@ import (
 	"github.com/gotach/profiler/internal/formats"
 )
 
-var update = flag.Bool("update", false, "write the README's table of formats")
+var update = flag.Bool("update", false, "write the README's table of formats and testdata/imports.txt")
 
 func readme(t *testing.T) string {
 	t.Helper()

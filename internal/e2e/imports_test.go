@@ -1,0 +1,207 @@
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const modulePath = "github.com/gotach/profiler"
+
+// rooms are the folders of the module and what each may import of the module, in an
+// order in which none imports one below it. "a/..." stands for a and all below it,
+// and such folders may import each other. Tests may import anything.
+var rooms = []struct {
+	folder  string
+	imports string // folders of the module
+	foreign string // modules of others
+}{
+	{"tachyon", "", ""},
+	{"internal/hook/...", "", ""},
+	{"internal/own", "", ""},
+	{"internal/prefetch", "", ""},
+	{"internal/testenv", "", "golang.org/x/sys"},
+	{"internal/frames", "tachyon", ""},
+	{"internal/wire", "tachyon", "github.com/klauspost/compress"},
+
+	{"sampler/...", "tachyon internal/own internal/prefetch", "golang.org/x/sys"},
+	{"internal/journal", "tachyon internal/wire", "golang.org/x/sys"},
+	{"writer", "tachyon internal/own internal/prefetch internal/wire internal/journal", "github.com/klauspost/compress"},
+	{"internal/rotate", "tachyon internal/frames internal/own internal/journal writer", ""},
+	{".", "tachyon internal/hook sampler writer internal/rotate", ""},
+	{"auto", ". internal/own", ""},
+	{"proftest", ".", ""},
+
+	{"reader", "tachyon internal/prefetch internal/wire internal/journal", "github.com/klauspost/compress golang.org/x/sys"},
+	{"internal/recovery", "tachyon internal/wire internal/journal reader", ""},
+	{"internal/profile", "tachyon reader", "github.com/google/pprof"},
+	{"internal/timeline", "tachyon reader", ""},
+	{"nytprof", "internal/profile", "github.com/klauspost/compress"},
+	{"internal/formats/...", "tachyon writer reader internal/profile internal/timeline nytprof", "github.com/google/pprof github.com/klauspost/compress"},
+	{"export", "internal/hook internal/formats", ""},
+	{"httpprof", ". internal/hook internal/formats", ""},
+	{"cmd/gotach", ". internal/formats internal/profile internal/recovery", "github.com/spf13/cobra github.com/schollz/progressbar/v3 golang.org/x/term"},
+
+	{"bench", ". reader internal/testenv", "github.com/felixge/fgprof github.com/google/pprof golang.org/x/sys"},
+	{"internal/e2e", "", ""},
+	{"internal/harmless", "", ""},
+}
+
+// room returns the index of the row that a folder belongs to, the longest that fits, or -1.
+func room(folder string) (found int) {
+	found = -1
+	for i, r := range rooms {
+		tree, all := strings.CutSuffix(r.folder, "/...")
+		if (folder == tree || all && strings.HasPrefix(folder, tree+"/")) && (found < 0 || len(r.folder) > len(rooms[found].folder)) {
+			found = i
+		}
+	}
+	return found
+}
+
+type listed struct {
+	ImportPath string
+	Standard   bool
+	Imports    []string
+	Module     *struct{ Path string }
+}
+
+// list runs go list as for linux/amd64 with cgo, where package net would bring it.
+func list(t *testing.T, args ...string) (packages []listed) {
+	t.Helper()
+	out := run(t, root(t), []string{"GOOS=linux", "GOARCH=amd64", "CGO_ENABLED=1"}, "go",
+		append([]string{"list", "-json=ImportPath,Standard,Imports,Module"}, args...)...)
+	for d := json.NewDecoder(strings.NewReader(out)); ; {
+		var p listed
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			return packages
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		packages = append(packages, p)
+	}
+}
+
+// folderOf returns a package's folder in the module, "." for the root.
+func folderOf(importPath string) (folder string, ours bool) {
+	if importPath == modulePath {
+		return ".", true
+	}
+	return strings.CutPrefix(importPath, modulePath+"/")
+}
+
+// Every package imports what its room may import and nothing else, and samples
+// flow one way: no room imports one that is further down.
+func TestRooms(t *testing.T) {
+	for i, r := range rooms {
+		for f := range strings.FieldsSeq(r.imports) {
+			if j := room(f); j < 0 || j >= i {
+				t.Errorf("the table lets %s import %s, which is not above it", r.folder, f)
+			}
+		}
+	}
+	used := map[string]bool{}
+	for _, p := range list(t, "./...") {
+		folder, _ := folderOf(p.ImportPath)
+		i := room(folder)
+		if i < 0 {
+			t.Errorf("%s is in no room: give it a row in the table, and one in docs", folder)
+			continue
+		}
+		r := rooms[i]
+		used[r.folder] = true
+		for _, other := range p.Imports {
+			switch f, ours := folderOf(other); {
+			case ours:
+				if j := room(f); j != i && (j < 0 || !slices.ContainsFunc(strings.Fields(r.imports), func(s string) bool { return room(s) == j })) {
+					t.Errorf("%s imports %s, which its room may not", folder, f)
+				}
+			case strings.Contains(strings.Split(other, "/")[0], "."):
+				if !slices.ContainsFunc(strings.Fields(r.foreign), func(m string) bool { return other == m || strings.HasPrefix(other, m+"/") }) {
+					t.Errorf("%s imports %s, which its room may not", folder, other)
+				}
+			}
+		}
+	}
+	for _, r := range rooms {
+		if !used[r.folder] {
+			t.Errorf("no package is in the room %s", r.folder)
+		}
+	}
+}
+
+// forbidden is what a program must not link because it calls Start: package net
+// brings cgo, which makes a static program a dynamic one and ends the runtime's
+// detection of deadlocks; the others are large.
+var forbidden = []string{
+	"net", "net/*", "os/user", "os/exec", "os/signal", "runtime/cgo", "plugin",
+	"debug/*", "go/*", "regexp", "regexp/*", "text/*", "html", "html/*", "encoding/xml", "encoding/gob",
+	"archive/*", "database/*", "image", "testing", "crypto/tls", "crypto/x509",
+	"github.com/google/*", "github.com/spf13/*",
+}
+
+// tolerated are those of the forbidden that another package of the standard library
+// brings along: runtime/pprof, for labels.
+var tolerated = []string{"text/tabwriter"}
+
+// What the root package links is in testdata/imports.txt, package by package. With
+// -update that file is written.
+func TestImports(t *testing.T) {
+	var ours, standard []string
+	for _, p := range list(t, "-deps", ".") {
+		switch {
+		case p.Standard:
+			standard = append(standard, p.ImportPath)
+		default:
+			ours = append(ours, p.ImportPath)
+		}
+		if slices.Contains(tolerated, p.ImportPath) {
+			continue
+		}
+		for _, pattern := range append(forbidden, modulePath+"/internal/formats", modulePath+"/reader") {
+			tree, all := strings.CutSuffix(pattern, "/*")
+			if ok, _ := path.Match(pattern, p.ImportPath); ok || all && strings.HasPrefix(p.ImportPath, tree+"/") {
+				t.Errorf("the root package links %s", p.ImportPath)
+			}
+		}
+	}
+	slices.Sort(ours)
+	slices.Sort(standard)
+	text := func(list []string) string { return strings.Join(list, "\n") + "\n" }
+	golden := filepath.Join("testdata", "imports.txt")
+	if *update {
+		if err := os.WriteFile(golden, []byte(text(ours)+"\n"+text(standard)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantOurs, wantStandard, _ := strings.Cut(string(b), "\n\n")
+	compare(t, strings.Split(wantOurs, "\n"), ours)
+	if strings.HasPrefix(runtime.Version(), "go1.26") { // others divide the standard library in other ways
+		compare(t, strings.Fields(wantStandard), standard)
+	}
+}
+
+func compare(t *testing.T, want, got []string) {
+	t.Helper()
+	for _, p := range got {
+		if !slices.Contains(want, p) {
+			t.Errorf("the root package links %s, which is not in testdata/imports.txt; if it has to: go test ./internal/e2e -run Imports -update", p)
+		}
+	}
+	for _, p := range want {
+		if !slices.Contains(got, p) {
+			t.Errorf("the root package no longer links %s; go test ./internal/e2e -run Imports -update", p)
+		}
+	}
+}
