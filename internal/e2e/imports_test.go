@@ -41,10 +41,10 @@ var rooms = []struct {
 
 	{"reader", "tachyon internal/prefetch internal/wire internal/journal", "github.com/klauspost/compress golang.org/x/sys"},
 	{"internal/recovery", "tachyon internal/wire internal/journal reader", ""},
-	{"internal/profile", "tachyon reader", "github.com/google/pprof"},
+	{"internal/profile", "tachyon internal/frames reader", ""},
 	{"internal/timeline", "tachyon reader", ""},
 	{"nytprof", "internal/profile", "github.com/klauspost/compress"},
-	{"internal/formats/...", "tachyon writer reader internal/profile internal/timeline nytprof", "github.com/google/pprof github.com/klauspost/compress"},
+	{"internal/formats/...", "tachyon internal/frames writer reader internal/profile internal/timeline nytprof", "github.com/google/pprof github.com/klauspost/compress"},
 	{"export", "internal/hook internal/formats", ""},
 	{"httpprof", ". internal/hook internal/formats", ""},
 	{"cmd/gotach", ". internal/formats internal/profile internal/recovery", "github.com/spf13/cobra github.com/schollz/progressbar/v3 golang.org/x/term"},

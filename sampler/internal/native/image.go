@@ -4,12 +4,18 @@ package native
 
 import (
 	"bufio"
-	"debug/elf"
 	"errors"
 	"fmt"
 	"os"
 	"strings"
 	"unsafe"
+)
+
+// What is needed of ELF's constants. Package debug/elf would bring DWARF along.
+const (
+	elfClass64 = 2 // 64-bit file
+	ptLoad     = 1 // segment that the kernel maps
+	pfWrite    = 2 // writable segment
 )
 
 // image is the ELF file, executable or shared library, that this code was
@@ -34,7 +40,7 @@ func findImage() (*image, error) {
 	if err := read(base, head[:]); err != nil {
 		return nil, err
 	}
-	if uint32(head[0]) != 0x464c457f || byte(head[0]>>32) != byte(elf.ELFCLASS64) {
+	if uint32(head[0]) != 0x464c457f || byte(head[0]>>32) != elfClass64 {
 		return nil, fmt.Errorf("no ELF header at %#x", base)
 	}
 	phoff, phsize, phnum := uintptr(head[4]), uintptr(head[6]>>48), int(uint16(head[7]))
@@ -50,15 +56,15 @@ func findImage() (*image, error) {
 			if err := read(base+phoff+uintptr(i)*phsize, ph[:]); err != nil {
 				return nil, err
 			}
-			typ, flags := elf.ProgType(uint32(ph[0])), elf.ProgFlag(ph[0]>>32)
+			typ, flags := uint32(ph[0]), uint32(ph[0]>>32)
 			offset, vaddr, memsz := ph[1], uintptr(ph[2]), uintptr(ph[5])
-			if typ != elf.PT_LOAD {
+			if typ != ptLoad {
 				continue
 			}
 			switch {
 			case pass == 0 && offset == 0:
 				img.bias, found = base-vaddr, true
-			case pass == 1 && flags&elf.PF_W != 0:
+			case pass == 1 && flags&pfWrite != 0:
 				lo := (img.bias + vaddr + 7) &^ 7
 				img.writable = append(img.writable, span{lo, (img.bias + vaddr + memsz) &^ 7})
 			}
