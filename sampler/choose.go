@@ -39,14 +39,14 @@ func (s *Sampler) choose(sink Sink, native, portable candidate) error {
 	return nil
 }
 
-// try starts one source. A collector is used for one attempt only, so that
-// nothing a source said before it failed stays behind.
+// try starts one source. Each attempt has its own recorder, so that
+// nothing is left of what a source said before it failed.
 func (s *Sampler) try(sink Sink, candidate candidate) (reason string, err error) {
 	src, reason := candidate()
 	if src == nil {
 		return reason, nil
 	}
-	out := newCollector(sink, s.start, s.cfg.Rate)
+	out := newRecorder(sink, s.start, s.cfg.Rate)
 	out.stats = func() Stats { return s.stats(src, out, time.Since(s.start)) }
 	err = src.Start(source.Config{
 		Rate:       s.cfg.Rate,

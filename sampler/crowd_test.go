@@ -22,7 +22,7 @@ type oneFile struct {
 }
 
 // A service that starts goroutines without end stays as large as it was: what
-// collector and writer keep of those that ended is bounded. GOTACH_CROWD says
+// recorder and writer keep of goroutines that ended is bounded. GOTACH_CROWD says
 // how many goroutines; ten million are a busy day.
 func TestCrowd(t *testing.T) {
 	n := 400_000
@@ -38,25 +38,25 @@ func TestCrowd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := newCollector(oneFile{Writer: w}, start, 1000)
-	c.grace = 50 * time.Microsecond // all of this takes less than a second
+	rec := newRecorder(oneFile{Writer: w}, start, 1000)
+	rec.grace = 50 * time.Microsecond // all of this takes less than a second
 	var stack []uint32
 	for _, f := range []string{"serve", "handle", "read"} {
-		stack = append(stack, c.Frame(tachyon.Frame{Func: f}))
+		stack = append(stack, rec.Frame(tachyon.Frame{Func: f}))
 	}
 	const alive = 100
 	var warm, warmJournal int64
 	for i := range n + alive {
 		now := time.Duration(i) * time.Microsecond
-		c.Batch(func() {
+		rec.Batch(func() {
 			if i < n {
-				c.Goroutine(source.Goroutine{ID: uint64(i), Parent: 1, CreatedBy: "net/http.(*Server).Serve", CreatedAt: "server.go:1"})
+				rec.Goroutine(source.Goroutine{ID: uint64(i), Parent: 1, CreatedBy: "net/http.(*Server).Serve", CreatedAt: "server.go:1"})
 				for k := range time.Duration(3) {
-					c.Sample(&source.Sample{Goroutine: uint64(i), Time: now + k, Stack: stack})
+					rec.Sample(&source.Sample{Goroutine: uint64(i), Time: now + k, Stack: stack})
 				}
 			}
 			if i >= alive {
-				c.Gone(uint64(i - alive))
+				rec.Gone(uint64(i - alive))
 			}
 		})
 		if i == maxEnded+maxEnded/2 {
@@ -69,7 +69,7 @@ func TestCrowd(t *testing.T) {
 	if grown > 2<<20 || journal > warmJournal {
 		t.Errorf("the heap has grown by %d bytes, the journal from %d to %d", grown, warmJournal, journal)
 	}
-	if err := c.err(); err != nil {
+	if err := rec.err(); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Close(); err != nil {
@@ -85,7 +85,7 @@ func TestCrowd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := c.base + s.Thread // µs
+		want := rec.base + s.Thread // µs
 		if s.Time != want || len(s.Stack) != 3 {
 			t.Fatalf("sample %+v of goroutine %d, want time %d", *s, s.Thread, want)
 		}
@@ -132,20 +132,20 @@ func TestLateSample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := newCollector(oneFile{Writer: w}, start, 1000)
-	stack := []uint32{c.Frame(tachyon.Frame{Func: "f"})}
+	rec := newRecorder(oneFile{Writer: w}, start, 1000)
+	stack := []uint32{rec.Frame(tachyon.Frame{Func: "f"})}
 	sample := func(id uint64, at time.Duration) {
-		c.Goroutine(source.Goroutine{ID: id, CreatedBy: "main.main"})
-		c.Sample(&source.Sample{Goroutine: id, Time: at, Stack: stack})
+		rec.Goroutine(source.Goroutine{ID: id, CreatedBy: "main.main"})
+		rec.Sample(&source.Sample{Goroutine: id, Time: at, Stack: stack})
 	}
 	sample(7, time.Second)
-	c.Gone(7)
+	rec.Gone(7)
 	sample(7, 1100*time.Millisecond) // late
-	c.Gone(7)
+	rec.Gone(7)
 	sample(8, 20*time.Second)
-	c.Gone(8) // sweeps 7 away
+	rec.Gone(8) // sweeps 7 away
 	sample(7, 21*time.Second)
-	if err := c.err(); err != nil {
+	if err := rec.err(); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Close(); err != nil {
@@ -161,7 +161,7 @@ func TestLateSample(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got = append(got, time.Duration(s.Time-c.base)*time.Microsecond)
+		got = append(got, time.Duration(s.Time-rec.base)*time.Microsecond)
 	}
 	slices.Sort(got)
 	if want := []time.Duration{time.Second, 1100 * time.Millisecond, 20 * time.Second}; !slices.Equal(got, want) {
@@ -176,15 +176,15 @@ func TestLeafPCsOfParts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	c := newCollector(oneFile{Writer: w}, time.UnixMicro(0), 1000)
-	c.stats = func() Stats { return Stats{} }
-	stack := []uint32{c.Frame(tachyon.Frame{Func: "f"})}
-	c.Goroutine(source.Goroutine{ID: 7, CreatedBy: "main.main"})
+	rec := newRecorder(oneFile{Writer: w}, time.UnixMicro(0), 1000)
+	rec.stats = func() Stats { return Stats{} }
+	stack := []uint32{rec.Frame(tachyon.Frame{Func: "f"})}
+	rec.Goroutine(source.Goroutine{ID: 7, CreatedBy: "main.main"})
 	for n := range uint32(3) {
 		for i := range n + 1 {
-			c.Sample(&source.Sample{Goroutine: 7, Time: time.Duration(10*n+i+1) * time.Millisecond, Stack: stack, Leaf: 0x40})
+			rec.Sample(&source.Sample{Goroutine: 7, Time: time.Duration(10*n+i+1) * time.Millisecond, Stack: stack, Leaf: 0x40})
 		}
-		if l := c.cut().PCs; l == nil || len(l.PCs) != 1 || l.PCs[0].Addr != 0x40 || l.PCs[0].Wall != n+1 {
+		if l := rec.cut().PCs; l == nil || len(l.PCs) != 1 || l.PCs[0].Addr != 0x40 || l.PCs[0].Wall != n+1 {
 			t.Errorf("part %d has %+v, want %d samples at 0x40", n, l, n+1)
 		}
 	}

@@ -6,39 +6,38 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// seam is when a part that ends now ends.
-func (c *collector) seam() time.Duration { return c.now.Truncate(time.Microsecond) }
+// seam returns the time at which a part ends that ends now.
+func (r *recorder) seam() time.Duration { return r.now.Truncate(time.Microsecond) }
 
-// collect returns what is known of the part up to a time, and of the session now.
-func (c *collector) collect(end time.Duration, now Stats) Part {
-	now.Duration, now.Counts = end-c.part, now.Since(c.told)
-	return Part{Start: c.part, End: end, Stats: now, Goroutines: c.goroutines(), PCs: c.leafPCs()}
+// collect returns what is known of this part up to a time. now is of the whole session.
+func (r *recorder) collect(end time.Duration, now Stats) Part {
+	now.Duration, now.Counts = end-r.part, now.Since(r.told)
+	return Part{Start: r.part, End: end, Stats: now, Goroutines: r.goroutines(), PCs: r.leafPCs()}
 }
 
-// cut ends the part that is collected and begins the next. Goroutines that
-// cannot have another sample are forgotten, and so are the labels that one had
-// before those it has now.
-func (c *collector) cut() Part {
-	now, end := c.stats(), c.seam()
-	p := c.collect(end, now)
-	c.told, c.part = now.Counts, end
-	c.most.Store(c.live.Load())
-	clear(c.pcs)
-	c.spans = 0
-	for _, k := range c.known {
+// cut ends this part and begins the next. It forgets goroutines that cannot have
+// another sample, and of the others all labels but the present ones.
+func (r *recorder) cut() Part {
+	now, end := r.stats(), r.seam()
+	p := r.collect(end, now)
+	r.told, r.part = now.Counts, end
+	r.most.Store(r.live.Load())
+	clear(r.pcs)
+	r.spans = 0
+	for _, k := range r.known {
 		if k.retired && once(k.CreatedBy) {
-			c.ended--
-			c.drop(k)
+			r.ended--
+			r.drop(k)
 			continue
 		}
 		k.sampled, k.weight, k.full, k.leaf = false, 0, false, nil
 		switch n := len(k.labels); {
 		case n == 0:
-		case len(k.labels[n-1].Labels) == 0: // which is where a part begins anyway
+		case len(k.labels[n-1].Labels) == 0: // a part begins without labels anyway
 			k.labels = nil
 		default:
 			k.labels = []tachyon.LabelSpan{{Labels: k.labels[n-1].Labels}}
-			c.spans++
+			r.spans++
 		}
 	}
 	return p

@@ -127,7 +127,7 @@ type Sampler struct {
 	start  time.Time
 	src    source.Source
 	reason string
-	out    *collector
+	out    *recorder
 
 	quit    chan struct{} // closed by the first Stop
 	quitted sync.Once
@@ -265,8 +265,8 @@ func (s *Sampler) Stats() Stats {
 	return s.stats(s.src, s.out, d)
 }
 
-// stats puts together what source and collector know.
-func (s *Sampler) stats(from source.Source, out *collector, d time.Duration) Stats {
+// stats puts the counts of source and recorder together.
+func (s *Sampler) stats(from source.Source, out *recorder, d time.Duration) Stats {
 	counts := from.Stats()
 	counts.Samples = out.samples.Load()
 	counts.MaxGoroutines = int(out.most.Load())

@@ -1,0 +1,226 @@
+package sampler
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gotach/profiler/internal/own"
+	"github.com/gotach/profiler/internal/prefetch"
+	"github.com/gotach/profiler/sampler/internal/source"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// The bounds of what a session remembers. At these bounds goroutines take some
+// 20 MB, and label spans as much again (the sources share equal label sets).
+const (
+	maxEnded      = 100_000 // goroutines that have ended
+	maxSpans      = 200_000 // label spans, of all goroutines
+	maxOwnerSpans = 10_000  // label spans of one goroutine
+	maxLeaving    = 100_000 // goroutines that have ended and may have a sample to come
+)
+
+// goroutine is what is known of one goroutine.
+type goroutine struct {
+	source.Goroutine
+	next        *goroutine      // the one whose sample came after this one's at the last tick
+	leaf        *tachyon.LeafPC // of its last sample, if that has one
+	ended       bool
+	gone        time.Duration // when the source said that it ended
+	retired     bool          // counted in recorder.ended
+	forgotten   bool          // by the sink, so it can have no more samples
+	revived     bool          // seen again after its end, and not sampled or labelled since
+	seen        bool          // has a sample
+	sampled     bool          // has a sample in this part
+	full        bool          // gets no more label spans
+	interpreter uint32        // of its samples
+	first, last time.Duration // of this part's samples; last of earlier ones if there are none
+	weight      uint64        // µs, of the part's first sample; 0: one interval
+	labels      []tachyon.LabelSpan
+}
+
+// find returns what is known of a goroutine, nil if nothing is. Ticks see the
+// same goroutines in about the same order. So find tries the one that came next at the
+// last tick before it looks into the map, and prefetches the one after it: with many
+// goroutines these are not in the processor's caches, and waiting for them would be
+// most of a sample's cost.
+func (r *recorder) find(id uint64) *goroutine {
+	latest := r.latest
+	if latest != nil {
+		if n := latest.next; n != nil && n.ID == id {
+			prefetch.Value(n.next)
+			r.latest = n
+			return n
+		}
+	}
+	k := r.known[id]
+	if k != nil {
+		if latest != nil {
+			latest.next = k
+		}
+		r.latest = k
+	}
+	return k
+}
+
+// drop forgets all that is known of a goroutine. It clears the pointer to the next one:
+// otherwise a chain of dropped goroutines could stay in memory.
+func (r *recorder) drop(k *goroutine) {
+	delete(r.known, k.ID)
+	k.ID, k.next, k.leaf = 0, nil, nil // no goroutine has id 0
+	if r.latest == k {
+		r.latest = nil
+	}
+}
+
+// Goroutine adds a goroutine, and counts one that ended as alive again.
+func (r *recorder) Goroutine(g source.Goroutine) bool {
+	if own.Created(g.CreatedBy) {
+		return false
+	}
+	if k := r.known[g.ID]; k != nil {
+		// The runtime's finalizer goroutine and those for callbacks from C end and
+		// come back under one id.
+		if k.ended && !k.forgotten {
+			if k.retired {
+				r.ended--
+			}
+			k.ended, k.retired, k.revived = false, false, true
+			r.alive(+1)
+		}
+		return true
+	}
+	r.known[g.ID] = &goroutine{Goroutine: g}
+	r.alive(+1)
+	return true
+}
+
+func (r *recorder) alive(d int64) {
+	if n := r.live.Add(d); n > r.most.Load() {
+		r.most.Store(n)
+	}
+}
+
+// Gone marks a goroutine as ended.
+func (r *recorder) Gone(id uint64) {
+	k := r.known[id]
+	if k == nil || k.ended {
+		return
+	}
+	k.ended = true
+	r.alive(-1)
+	switch {
+	case !k.seen:
+		r.drop(k)
+	case once(k.CreatedBy):
+		k.gone = r.now
+		r.leaving = append(r.leaving, id)
+		r.sweep()
+	default:
+		r.retire(k)
+	}
+}
+
+// sweep forgets goroutines that ended some time ago, not at once: the native source
+// can hand over a goroutine's last sample after its end, when the thread that
+// takes the sample had to wait for a core.
+func (r *recorder) sweep() {
+	for len(r.leaving) > 0 {
+		k := r.known[r.leaving[0]]
+		full := len(r.leaving) > maxLeaving
+		if k != nil && k.ended && !full && r.now-k.gone < r.grace {
+			return
+		}
+		r.leaving = r.leaving[1:]
+		if k != nil && k.ended && !k.forgotten && (full || r.now-k.gone >= r.grace) {
+			k.forgotten = true
+			r.forget(k)
+			r.retire(k)
+		}
+	}
+}
+
+// retire counts a goroutine among those that have ended, or leaves it out if
+// there are too many.
+func (r *recorder) retire(k *goroutine) {
+	if r.ended >= maxEnded {
+		r.drop(k)
+		r.spans -= len(k.labels)
+		r.omitted.Add(1)
+		r.labelsOmitted.Add(int64(len(k.labels)))
+		return
+	}
+	r.ended++
+	k.retired = true
+	k.labels = slices.Clip(k.labels)
+}
+
+// once reports, by the function that created a goroutine, whether its id is used
+// once only. The runtime gives each go statement a new id. But the goroutines that it keeps
+// for finalizers and for callbacks from C end and begin under one id; these have no
+// creator, or one in the runtime.
+func once(createdBy string) bool {
+	return createdBy != "" && !strings.HasPrefix(createdBy, "runtime.")
+}
+
+// forget tells the sink that a goroutine has ended for good.
+func (r *recorder) forget(k *goroutine) {
+	r.flush() // its samples come first
+	if r.err() != nil {
+		return
+	}
+	if err := r.sink.Forget(k.ID, k.interpreter); err != nil {
+		r.Fail(err)
+	}
+}
+
+// Labels begins a span of labels.
+func (r *recorder) Labels(id uint64, t time.Duration, labels map[string]string) {
+	k := r.known[id]
+	if k == nil {
+		return
+	}
+	k.revived = false
+	if k.full {
+		r.labelsOmitted.Add(1)
+		return
+	}
+	if r.spans >= maxSpans || len(k.labels) >= maxOwnerSpans-1 {
+		// From here on no labels are less wrong than the last ones.
+		k.full = true
+		r.labelsOmitted.Add(1)
+		labels = nil
+	}
+	if n := len(k.labels); n == 0 && len(labels) == 0 || n > 0 && maps.Equal(k.labels[n-1].Labels, labels) {
+		return
+	}
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	r.spans++
+	k.labels = append(k.labels, tachyon.LabelSpan{From: micros(t - r.part), Labels: labels})
+}
+
+// goroutines returns what the part's metadata say of goroutines, by ascending id.
+func (r *recorder) goroutines() []tachyon.Goroutine {
+	list := make([]tachyon.Goroutine, 0, len(r.known))
+	for _, k := range r.known {
+		if !k.sampled {
+			continue
+		}
+		list = append(list, tachyon.Goroutine{
+			ID:          k.ID,
+			Parent:      k.Parent,
+			CreatedBy:   k.CreatedBy,
+			CreatedAt:   k.CreatedAt,
+			First:       micros(k.first - r.part),
+			Last:        micros(k.last - r.part),
+			FirstWeight: k.weight,
+			Labels:      k.labels,
+		})
+	}
+	slices.SortFunc(list, func(a, b tachyon.Goroutine) int { return cmp.Compare(a.ID, b.ID) })
+	return list
+}

@@ -1,0 +1,227 @@
+package sampler
+
+import (
+	"errors"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gotach/profiler/sampler/internal/source"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// maxBatch is how many samples the sink is given at once.
+const maxBatch = 128
+
+// recorder is the source's [source.Out]. It hands samples to the sink, in batches, and
+// keeps what is known of each goroutine. The source calls it from one goroutine
+// at a time. Stats reads the atomics meanwhile.
+type recorder struct {
+	sink     Sink
+	batch    []tachyon.Sample // not yet with the sink
+	base     uint64           // µs, the wall clock at time 0
+	interval uint64           // µs between two ticks; the weight of a goroutine's first sample
+	known    map[uint64]*goroutine
+	latest   *goroutine // the one whose sample came last, or nil
+	pcs      map[uint64]*tachyon.LeafPC
+	ended    int // goroutines in known that have ended
+	spans    int // of labels, of all goroutines
+
+	now     time.Duration // time of the latest sample
+	grace   time.Duration // how long after its end a goroutine is forgotten
+	leaving []uint64      // goroutines that have ended and are not forgotten, in order
+
+	part  time.Duration  // when this part of the session began
+	stats func() Stats   // of the whole session
+	told  tachyon.Counts // of the parts before
+
+	samples       atomic.Int64
+	live, most    atomic.Int64
+	omitted       atomic.Int64
+	labelsOmitted atomic.Int64
+
+	fail   sync.Once
+	failed chan struct{} // closed after first is set
+	first  error
+}
+
+// newRecorder returns a recorder for a session that begins at start. The rate is in
+// ticks a second.
+func newRecorder(sink Sink, start time.Time, rate int) *recorder {
+	return &recorder{
+		sink:     sink,
+		batch:    make([]tachyon.Sample, 0, maxBatch),
+		base:     uint64(start.UnixMicro()),
+		interval: 1e6 / uint64(max(rate, 1)),
+		known:    make(map[uint64]*goroutine),
+		pcs:      make(map[uint64]*tachyon.LeafPC),
+		grace:    2 * time.Second,
+		failed:   make(chan struct{}),
+	}
+}
+
+// Fail keeps the first error; the watcher then stops the source.
+func (r *recorder) Fail(err error) {
+	r.fail.Do(func() {
+		if err == nil {
+			err = errors.New("the source failed and did not say why")
+		}
+		r.first = err
+		close(r.failed)
+	})
+}
+
+// err returns the first error, nil while there is none.
+func (r *recorder) err() error {
+	select {
+	case <-r.failed:
+		return r.first
+	default:
+		return nil
+	}
+}
+
+// Frame returns the sink's id of a frame.
+func (r *recorder) Frame(f tachyon.Frame) uint32 { return r.sink.Intern(f) }
+
+// Batch calls f, in which a source hands over the samples of one pass. When Batch returns
+// the sink has all of them.
+func (r *recorder) Batch(f func()) {
+	if r.err() == nil && r.sink.Full() {
+		r.sink.Next(r.seam(), r.cut)
+	}
+	f()
+	r.flush()
+}
+
+// flush gives the sink the samples that it does not have yet.
+func (r *recorder) flush() {
+	if len(r.batch) == 0 {
+		return
+	}
+	if r.err() == nil {
+		n, err := r.sink.WriteBatch(r.batch)
+		r.samples.Add(int64(n))
+		if err != nil {
+			r.Fail(err)
+		}
+	}
+	r.batch = r.batch[:0]
+}
+
+// Sample records a sample, unless its goroutine is forgotten.
+func (r *recorder) Sample(s *source.Sample) {
+	k := r.find(s.Goroutine)
+	r.now = max(r.now, s.Time)
+	if k != nil && k.forgotten || r.err() != nil {
+		return
+	}
+	weight := r.weigh(k, s)
+	r.write(k, s, s.Time)
+	if s.Leaf != 0 {
+		r.count(k, s, weight)
+	}
+}
+
+// weigh returns a sample's weight in µs. Readers give a goroutine's first sample in a
+// file the weight of one interval, and each other one the time since the one
+// before. Where a first sample has another weight, weigh lets readers know. It
+// writes one more sample at the beginning of the time; or, if that is before this
+// part of the session, it puts the weight into the metadata. This is the only place
+// that knows of the weight of first samples.
+func (r *recorder) weigh(k *goroutine, s *source.Sample) uint64 {
+	switch {
+	case k == nil:
+		return r.interval
+	case k.seen:
+		weight := micros(max(s.Time, k.last)) - micros(k.last)
+		if !k.sampled {
+			k.weight = weight
+		}
+		return weight
+	}
+	tick := time.Duration(r.interval) * time.Microsecond
+	from := max(s.Time-s.Gap, 0) + tick
+	if from > s.Time-tick/2 {
+		return r.interval
+	}
+	weight := micros(s.Time) - micros(from) + r.interval
+	if from < r.part {
+		k.weight = weight
+	} else {
+		r.write(k, s, from)
+	}
+	return weight
+}
+
+// write adds a sample to the batch, with another time. k is what is known of its
+// goroutine, or nil.
+func (r *recorder) write(k *goroutine, s *source.Sample, at time.Duration) {
+	interpreter := uint32(0)
+	if s.System {
+		interpreter = 1
+	}
+	if k != nil {
+		if !k.sampled {
+			k.sampled, k.seen, k.first = true, true, at
+		}
+		if k.revived {
+			r.Labels(k.ID, at, nil) // the source has forgotten its labels and told no new ones
+		}
+		k.last, k.interpreter = at, interpreter
+	}
+	r.batch = append(r.batch, tachyon.Sample{
+		Thread:      s.Goroutine,
+		Interpreter: interpreter,
+		Status:      s.Status,
+		Time:        r.base + micros(at),
+		Stack:       s.Stack,
+	})
+	if len(r.batch) == maxBatch {
+		r.flush()
+	}
+}
+
+// count counts a sample's leaf address.
+func (r *recorder) count(k *goroutine, s *source.Sample, weight uint64) {
+	var p *tachyon.LeafPC
+	if k != nil && k.leaf != nil && k.leaf.Addr == s.Leaf {
+		p = k.leaf
+	} else {
+		if p = r.pcs[s.Leaf]; p == nil {
+			p = &tachyon.LeafPC{Addr: s.Leaf}
+			r.pcs[s.Leaf] = p
+		}
+		if k != nil {
+			k.leaf = p
+		}
+	}
+	if p.Wall < math.MaxUint32 {
+		p.Wall++
+	}
+	p.WallTime += weight
+	if s.Status&tachyon.OnCPU != 0 {
+		if p.CPU < math.MaxUint32 {
+			p.CPU++
+		}
+		p.CPUTime += weight
+	}
+}
+
+// leafPCs returns the part's leaf addresses, ascending.
+func (r *recorder) leafPCs() *tachyon.LeafPCs {
+	if len(r.pcs) == 0 {
+		return nil
+	}
+	l := &tachyon.LeafPCs{PCs: make([]tachyon.LeafPC, 0, len(r.pcs))}
+	for _, addr := range slices.Sorted(maps.Keys(r.pcs)) {
+		l.PCs = append(l.PCs, *r.pcs[addr])
+	}
+	return l
+}
+
+// micros returns a time in µs, 0 for a negative one.
+func micros(d time.Duration) uint64 { return uint64(max(d, 0).Microseconds()) }
