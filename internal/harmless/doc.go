@@ -7,6 +7,13 @@
 //	GOTACH_HARMLESS=all go test -timeout 3h ./internal/harmless
 //	GOTACH_HARMLESS=all go test -run Suites/raft ./internal/harmless
 //
+// It also has programs that end, fail, fork and get signals in every way, writes
+// docs/harm.md from what becomes of them (see cases_test.go for how to add one), and runs
+// many that end at once:
+//
+//	go test -run HarmTable ./internal/harmless -update
+//	GOTACH_PROGRAMS=20000 go test -run ShortPrograms -timeout 1h ./internal/harmless
+//
 // Each suite runs three times each way, in turns. What is compared is how the
 // test binary ends (exit code or signal) and every single test's verdict. The
 // profile must be there too, made by the native source; where there is none, there

@@ -1,0 +1,105 @@
+//go:build linux && (amd64 || arm64)
+
+package harmless
+
+import "time"
+
+// A harmCase is one row of docs/harm.md. To add one, write what the program does into
+// testdata/cases, or testdata/ccases if it needs C, add a row here, and run
+// `go test ./internal/harmless -run TestHarmTable -update`.
+type harmCase struct {
+	what string // the first column
+	name string // the program's arguments, separated by spaces
+	c    bool   // testdata/ccases
+	env  []string
+	// harm says why the program may end differently with the sources named here,
+	// native or portable. Without it that fails the test.
+	harm   map[string]string
+	within time.Duration // 0: endsWithin
+	racy   bool          // the program may end before there is a profile
+}
+
+// endsWithin is after how long a program counts as one that does not end.
+const endsWithin = 20 * time.Second
+
+// A harmSection is a table of docs/harm.md.
+type harmSection struct {
+	heading, text string
+	cases         []harmCase
+}
+
+const deadlocks = "the runtime looks for deadlocks only where no other thread waits and no timer is set"
+
+var harmSections = []harmSection{
+	{"Ways to end", "The session was started with `defer profiler.Start().Stop()`. The other goroutines of the program run and wait meanwhile.", []harmCase{
+		{what: "main returns", name: "returns"},
+		{what: "`os.Exit(0)`", name: "exits 0"},
+		{what: "`os.Exit(3)`", name: "exits 3"},
+		{what: "`os.Exit(3)` in another goroutine", name: "exits from a goroutine"},
+		{what: "`os.Exit(3)` while Start runs", name: "exits while Start runs", racy: true},
+		{what: "panic", name: "panics"},
+		{what: "panic in another goroutine", name: "panics in a goroutine"},
+		{what: "panic, recovered", name: "recovers"},
+		{what: "panic with `GOTRACEBACK=crash`", name: "crash"},
+		{what: "`log.Fatal`", name: "log.Fatal"},
+		{what: "nil pointer", name: "nil"},
+		{what: "10,000 nil pointers, recovered", name: "nil recovered"},
+		{what: "stack overflow", name: "stack overflow"},
+		{what: "concurrent map writes", name: "concurrent map writes"},
+		{what: "unlock of an unlocked mutex", name: "unlock of unlocked mutex"},
+		{what: "out of memory (`RLIMIT_AS`)", name: "out of memory"},
+		{what: "1.3 GB allocated below `debug.SetMemoryLimit(32 MB)`", name: "memory limit"},
+		{what: "SIGTERM", name: "SIGTERM"},
+		{what: "SIGINT", name: "SIGINT"},
+		{what: "SIGHUP", name: "SIGHUP"},
+		{what: "SIGQUIT", name: "SIGQUIT"},
+		{what: "SIGABRT", name: "SIGABRT"},
+		{what: "SIGSEGV, sent by kill", name: "SIGSEGV"},
+		{what: "SIGKILL", name: "SIGKILL"},
+		{what: "standard output is a pipe that nobody reads", name: "SIGPIPE"},
+		{what: "`runtime.Goexit` in main, then `os.Exit(3)`", name: "Goexit, then exits"},
+		{what: "`runtime.Goexit` in main, which runs Stop, and no other goroutine", name: "alone Goexit"},
+		{what: "deadlock: `select {}`", name: "alone deadlock", within: 5 * time.Second, harm: map[string]string{"native": deadlocks, "portable": deadlocks}},
+		{what: "deadlock: a mutex locked twice", name: "alone deadlock lock", within: 5 * time.Second, harm: map[string]string{"native": deadlocks, "portable": deadlocks}},
+	}},
+	{"Signals", "", []harmCase{
+		{what: "a program that ends at SIGTERM by itself, with code 7", name: "ends at SIGTERM"},
+		{what: "2,000 signals that it ignores", name: "ignores signals"},
+		{what: "1,500 signals of 15 kinds, each awaited", name: "storm"},
+		{what: "10,000 signals to a handler of C", name: "handler", c: true},
+		{what: "SIGURG has a handler of C before Start", name: "own SIGURG", c: true},
+	}},
+	{"Processes and threads", "", []harmCase{
+		{what: "100 children of `os/exec`", name: "children"},
+		{what: "30 children killed by SIGTERM", name: "killed children"},
+		{what: "30 children of C's `system`", name: "children", c: true},
+		{what: "exec of itself, ten times, each in a session", name: "execs"},
+		{what: "100 times setuid and setgid", name: "setuid"},
+		{what: "100 times `syscall.AllThreadsSyscall`", name: "all threads"},
+		{what: "100 threads that end with their goroutines", name: "locked threads"},
+		{what: "100 changes of GOMAXPROCS", name: "GOMAXPROCS"},
+	}},
+	{"The runtime", "", []harmCase{
+		{what: "50 collections while stacks grow and shrink", name: "collections"},
+		{what: "the same with `GODEBUG=gccheckmark=1`", name: "collections", env: []string{"GODEBUG=gccheckmark=1"}},
+		{what: "the same with `GODEBUG=gcshrinkstackoff=1,asyncpreemptoff=1`", name: "collections", env: []string{"GODEBUG=gcshrinkstackoff=1,asyncpreemptoff=1"}},
+		{what: "`runtime/pprof` and `runtime/trace` at the same time", name: "other profilers"},
+		{what: "300 TCP connections", name: "network"},
+		{what: "sleeps and deadlines", name: "time"},
+		{what: "a `testing/synctest` bubble", name: "bubble"},
+		{what: "Start in a `testing/synctest` bubble", name: "own starts in a bubble"},
+		{what: "30 sessions, one after the other", name: "own sessions"},
+	}},
+	{"C", "The programs of the tables above are built without cgo where they are in Go alone.", []harmCase{
+		{what: "40,000 calls of Go from threads of C", name: "callbacks", c: true},
+		{what: "C's `exit(3)`, with `atexit`", name: "exits", c: true},
+		{what: "C's `abort`", name: "aborts", c: true},
+		{what: "a wild pointer in C", name: "faults", c: true},
+	}},
+	{"Refused system calls", "seccomp lets them fail with EPERM.", []harmCase{
+		{what: "timer_create", name: "own no timer_create"},
+		{what: "timer_settime", name: "own no timer_settime"},
+		{what: "rt_tgsigqueueinfo", name: "own no rt_tgsigqueueinfo"},
+		{what: "process_vm_readv", name: "own no process_vm_readv"},
+	}},
+}

@@ -1,0 +1,232 @@
+//go:build linux && (amd64 || arm64)
+
+package harmless
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gotach/profiler/internal/recovery"
+	"github.com/gotach/profiler/reader"
+)
+
+var update = flag.Bool("update", false, "write the tables of docs/harm.md anew")
+
+const harmPage = "../../docs/harm.md"
+
+// The tables of docs/harm.md lie between these lines; what is around them is written by hand.
+const (
+	tablesBegin = "<!-- tables: go test ./internal/harmless -run TestHarmTable -update -->\n"
+	tablesEnd   = "<!-- end of the tables -->\n"
+)
+
+// TestHarmTable runs each case without the profiler and with each source at 10 kHz, and
+// writes down what came of it.
+func TestHarmTable(t *testing.T) {
+	programs := map[bool]string{false: buildCase(t, false), true: buildCase(t, true)}
+	var b strings.Builder
+	for _, s := range harmSections {
+		fmt.Fprintf(&b, "\n### %s\n\n", s.heading)
+		if s.text != "" {
+			fmt.Fprintf(&b, "%s\n\n", s.text)
+		}
+		b.WriteString("| case | without | native | portable |\n|---|---|---|---|\n")
+		for _, c := range s.cases {
+			plain := c.run(t, programs[c.c], "")
+			fmt.Fprintf(&b, "| %s | %s |", c.what, plain)
+			for _, source := range []string{"native", "portable"} {
+				got := c.run(t, programs[c.c], source)
+				if why := c.harm[source]; got.end != plain.end || got.stdout != plain.stdout {
+					if why == "" {
+						t.Errorf("%s, %s:\n%+v\nwithout the profiler:\n%+v", c.what, source, got, plain)
+					}
+					fmt.Fprintf(&b, " **%s**: %s |", got, why)
+				} else {
+					if why != "" {
+						t.Errorf("%s, %s: does no harm, but %q is given as the reason for it", c.what, source, why)
+					}
+					fmt.Fprintf(&b, " same; %s |", got.profile)
+				}
+			}
+			b.WriteByte('\n')
+		}
+	}
+	fmt.Fprintf(&b, "\n### Waits in C\n\n%s\n", interruptions(t, programs[true]))
+
+	text, err := os.ReadFile(harmPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, begun := strings.Cut(string(text), tablesBegin)
+	tables, after, ended := strings.Cut(rest, tablesEnd)
+	if !begun || !ended {
+		t.Fatalf("%s has no place for the tables", harmPage)
+	}
+	if *update {
+		if err := os.WriteFile(harmPage, []byte(before+tablesBegin+b.String()+tablesEnd+after), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	was, is := strings.Split(tables, "\n"), strings.Split(b.String(), "\n")
+	for _, line := range is {
+		if !slices.Contains(was, line) {
+			t.Errorf("%s has no line\n%s", harmPage, line)
+		}
+	}
+	if len(was) != len(is) {
+		t.Errorf("%s has %d lines of tables, the test writes %d", harmPage, len(was), len(is))
+	}
+}
+
+// A harmRun is how one run of a case went.
+type harmRun struct {
+	end     string // "exit 3", "SIGTERM", "does not end"
+	said    string // the first line by which the runtime explains itself
+	stdout  string
+	stderr  string
+	profile string // what there is of one
+}
+
+// String is what stands in the table.
+func (r harmRun) String() string {
+	switch {
+	case r.said != "":
+		return fmt.Sprintf("%s, `%s`", r.end, r.said)
+	case r.stdout != "":
+		first, _, _ := strings.Cut(r.stdout, "\n")
+		return fmt.Sprintf("%s, `%s`", r.end, first)
+	}
+	return r.end
+}
+
+// buildCase builds the program of the cases, without cgo unless they need it.
+func buildCase(t *testing.T, c bool) string {
+	t.Helper()
+	name, cgo := "cases", "CGO_ENABLED=0"
+	if c {
+		name, cgo = "ccases", "CGO_ENABLED=1"
+	}
+	bin := filepath.Join(t.TempDir(), name)
+	cmd := exec.Command("go", "build", "-o", bin, "./testdata/"+name)
+	cmd.Env = append(os.Environ(), cgo)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", cmd, err, out)
+	}
+	return bin
+}
+
+// run runs a case with a source, "" for none.
+func (c harmCase) run(t *testing.T, program, source string) (r harmRun) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "gotach-harm")
+	if err != nil {
+		t.Error(err)
+		return r
+	}
+	defer os.RemoveAll(dir) // at once: there may be many thousands
+	within := endsWithin
+	if c.within > 0 {
+		within = c.within
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, strings.Fields(c.name)...)
+	cmd.Dir = dir
+	cmd.Env = append(environ(), c.env...)
+	if source != "" {
+		// Not native by name, which is an error where it cannot run.
+		cmd.Env = append(cmd.Env, "PROFILE_OUT="+filepath.Join(dir, "%p-%t.tach"), "PROFILE_RATE=10000",
+			"PROFILE_SOURCE="+map[string]string{"native": "auto", "portable": "portable"}[source])
+	}
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.WaitDelay = 5 * time.Second
+	err = cmd.Run()
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		t.Errorf("%s: %v", c.what, err)
+		return r
+	}
+	r.stdout, r.stderr = stdout.String(), stderr.String()
+	r.end = ending(cmd.ProcessState)
+	if ctx.Err() != nil {
+		r.end = "does not end"
+	}
+	r.said = strings.TrimSuffix(explains.FindString(r.stderr), " [recovered]")
+	r.profile = "the profile may have begun"
+	if source != "" && !c.racy {
+		r.profile = profile(t, dir, source)
+	}
+	if code := cmd.ProcessState.ExitCode(); code == 64 || code == 65 {
+		t.Errorf("%s: the case could not run:\n%s", c.what, r.stderr)
+	}
+	return r
+}
+
+// explains finds the line by which the runtime says why a program ends.
+var explains = regexp.MustCompile(`(?m)^(panic: |fatal error: |SIG[A-Z]+: ).*$`)
+
+// ending says how a program ended.
+func ending(p *os.ProcessState) string {
+	if ws, ok := p.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		return unix.SignalName(ws.Signal())
+	}
+	return fmt.Sprint("exit ", p.ExitCode())
+}
+
+// environ is this process's environment without what is ours.
+func environ() []string {
+	return slices.DeleteFunc(os.Environ(), func(kv string) bool {
+		return strings.HasPrefix(kv, "PROFILE_") || strings.HasPrefix(kv, "GOTACH_") || strings.HasPrefix(kv, "GODEBUG=") || strings.HasPrefix(kv, "GOTRACEBACK=")
+	})
+}
+
+// profile says what there is of the profiles in a directory.
+func profile(t *testing.T, dir, source string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.tach"))
+	if err != nil || len(files) == 0 {
+		return "no profile"
+	}
+	state, instead := "whole", ""
+	for _, f := range files {
+		head := make([]byte, 4)
+		if b, err := os.ReadFile(f); err != nil || copy(head, b) < 4 || bytes.Equal(head, make([]byte, 4)) {
+			state = "recoverable"
+			if _, err := recovery.Finish(f); err != nil {
+				t.Errorf("recovery of %s: %v", f, err)
+				state = "lost"
+				continue
+			}
+		}
+		r, err := reader.Open(f)
+		if err != nil {
+			t.Errorf("%s: %v", f, err)
+			continue
+		}
+		m, err := r.Metadata()
+		_ = r.Close()
+		if err != nil || m.Session == nil {
+			t.Errorf("%s: metadata %+v, %v", f, m, err)
+			continue
+		}
+		if s := m.Session; state == "whole" && s.Source != source {
+			instead = fmt.Sprintf(", by the %s source: %s", s.Source, s.SourceReason)
+		}
+	}
+	return "profile " + state + instead
+}
