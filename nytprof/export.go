@@ -24,12 +24,12 @@ const ticksPerSecond = 10_000_000
 // and so warn about larger ones as damage; what is there counts for this one.
 const maxLine = 1<<16 - 2
 
-// FromProfile makes of a sampled profile what the Perl tools show well: a
+// fromProfile makes of a sampled profile what the Perl tools show well: a
 // function is a sub, a sample a statement that took the sample's wall time.
 //
 // The number of calls of a sub from a line is that of samples that saw it. source
 // returns the text of a source file, or nil; a nil source leaves texts out.
-func FromProfile(p *profile.Profile, source func(file string) []byte) *Data {
+func fromProfile(p *profile.Profile, source func(file string) []byte) *Data {
 	b := builder{
 		p: p, source: source,
 		data:   &Data{Calls: new(Call), Sampled: true},

@@ -17,14 +17,14 @@ type Options struct {
 	NoSource     bool // leave out the texts of source files
 }
 
-// Write writes a profile for Perl's tools; see [FromProfile]. Source files are
+// Write writes a profile for Perl's tools; see [fromProfile]. Source files are
 // taken from where the compiler saw them, if they are there.
 func Write(w io.Writer, p *profile.Profile, o Options) error {
 	source := readSource
 	if o.NoSource {
 		source = nil
 	}
-	return FromProfile(p, source).Write(w, o.Uncompressed)
+	return fromProfile(p, source).Write(w, o.Uncompressed)
 }
 
 // Write writes d as a file, its chunks in the order in which perl has them. The

@@ -9,15 +9,15 @@ import (
 	"path/filepath"
 )
 
-// A Target is where a format writes to. Which field is set depends on the format.
-type Target struct {
+// A target is where a format writes to. Which field is set depends on the format.
+type target struct {
 	W   io.Writer // one file, from its beginning to its end
 	Dir string    // formats of several files: an existing directory
 }
 
 // seekable calls write with something to seek in: the target itself if it is a
 // file, otherwise a temporary file that is copied to the target afterwards.
-func (t *Target) seekable(write func(io.WriteSeeker) error) error {
+func (t *target) seekable(write func(io.WriteSeeker) error) error {
 	if f, ok := t.W.(*os.File); ok {
 		if fi, err := f.Stat(); err == nil && fi.Mode().IsRegular() {
 			return write(f)
@@ -77,7 +77,7 @@ func (in *Input) Convert(out, to string, o Options) (err error) {
 		if err := os.MkdirAll(out, 0o700); err != nil {
 			return err
 		}
-		return f.write(&Target{Dir: out}, in, &o)
+		return f.write(&target{Dir: out}, in, &o)
 	}
 	if real, err := filepath.EvalSymlinks(out); err == nil {
 		out = real
@@ -136,10 +136,10 @@ func (in *Input) Write(w io.Writer, to string, o Options) error {
 
 func (in *Input) write(w io.Writer, f *Format, o Options) error {
 	if _, ok := w.(*os.File); ok && f.Series {
-		return f.write(&Target{W: w}, in, &o)
+		return f.write(&target{W: w}, in, &o)
 	}
 	b := bufio.NewWriterSize(w, 64<<10)
-	if err := f.write(&Target{W: b}, in, &o); err != nil {
+	if err := f.write(&target{W: b}, in, &o); err != nil {
 		return err
 	}
 	return b.Flush()

@@ -23,7 +23,7 @@ var dcpiDatabase = &Format{
 	sniff:      dcpi.Sniff,
 	sniffDir:   dcpi.IsDatabase,
 	open:       openDCPI,
-	write: func(t *Target, in *Input, o *Options) error {
+	write: func(t *target, in *Input, o *Options) error {
 		ps, err := dcpiProfiles(in, o)
 		if err != nil {
 			return err
@@ -41,7 +41,7 @@ var dcpiText = &Format{
 	Name:       "dcpicat",
 	Doc:        "what dcpicat prints of a DCPI profile",
 	Extensions: []string{".dcpicat"},
-	write: func(t *Target, in *Input, o *Options) error {
+	write: func(t *target, in *Input, o *Options) error {
 		ps, err := dcpiProfiles(in, o)
 		if err != nil {
 			return err
@@ -96,7 +96,7 @@ type dcpiContent struct {
 	o        *Options
 }
 
-func openDCPI(s *Source, o *Options) (Content, error) {
+func openDCPI(s *source, o *Options) (content, error) {
 	c := &dcpiContent{o: o}
 	opts := dcpi.Options{Lax: o.Lax}
 	if s.dir {

@@ -31,9 +31,9 @@ type Format struct {
 	// sniffDir tells a directory. Nil: a directory is never of this format.
 	sniffDir func(path string) bool
 	// open reads a profile. Nil: gotach cannot.
-	open func(*Source, *Options) (Content, error)
+	open func(*source, *Options) (content, error)
 	// write writes one. Nil: gotach cannot.
-	write func(*Target, *Input, *Options) error
+	write func(*target, *Input, *Options) error
 }
 
 // CanRead reports whether gotach reads the format.
@@ -101,14 +101,14 @@ func byExtension(path string) (found *Format) {
 	return found
 }
 
-// Content is an opened profile: a series or a sum. What else its format can do it
+// content is an opened profile: a series or a sum. What else its format can do it
 // says with the other interfaces here.
-type Content interface{ Close() error }
+type content interface{ Close() error }
 
 type (
 	// A series knows every sample.
 	series interface {
-		// Series returns a stream that lives as long as the Content.
+		// Series returns a stream that lives as long as the content.
 		Series() (reader.Stream, error)
 	}
 	// A sum adds the profile up. A series need not be one.

@@ -65,8 +65,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// source is the golden that the tests here make all other files from.
-const source = goldens + "/document-v2/none.bin"
+// golden is the golden that the tests here make all other files from.
+const golden = goldens + "/document-v2/none.bin"
 
 // samples makes a file of each format that can be made of a Tachyon file and
 // is not a directory.
@@ -79,7 +79,7 @@ func samples(t testing.TB) map[string]string {
 			continue
 		}
 		path := filepath.Join(dir, "x-"+f.Name)
-		if err := Convert(source, path, f.Name, Options{NoSource: true}); err != nil {
+		if err := Convert(golden, path, f.Name, Options{NoSource: true}); err != nil {
 			if f.Name == "dcpicat" {
 				continue // needs the addresses that only gotach's own files have
 			}
@@ -153,7 +153,7 @@ func TestReportsAgree(t *testing.T) {
 		}
 		return r
 	}
-	want := report(source)
+	want := report(golden)
 	paths := samples(t)
 	for _, name := range []string{"tach", "cpython315", "pprof", "jsonl", "collapsed"} {
 		got := report(paths[name])

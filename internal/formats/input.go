@@ -16,8 +16,8 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// A Source is what a format reads from: a path, or a stream that can be read once.
-type Source struct {
+// A source is what a format reads from: a path, or a stream that can be read once.
+type source struct {
 	Name string // for messages
 	Path string // "" if it is a stream
 
@@ -29,7 +29,7 @@ type Source struct {
 }
 
 // Open returns the bytes from the beginning. Of a stream this works once.
-func (s *Source) Open() (io.ReadCloser, error) {
+func (s *source) Open() (io.ReadCloser, error) {
 	if s.Path == "" {
 		return io.NopCloser(s.stream), nil
 	}
@@ -44,7 +44,7 @@ func (s *Source) Open() (io.ReadCloser, error) {
 // called off.
 type watched struct {
 	*os.File
-	s    *Source
+	s    *source
 	done int64
 }
 
@@ -70,8 +70,8 @@ func (w *watched) WriteTo(to io.Writer) (int64, error) {
 const headSize = 4096
 
 // newSource looks at a path.
-func newSource(path string) (*Source, error) {
-	s := &Source{Name: path, Path: path}
+func newSource(path string) (*source, error) {
+	s := &source{Name: path, Path: path}
 	fi, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		// An SPX report goes by the name that its two files have in common.
@@ -103,12 +103,12 @@ func newSource(path string) (*Source, error) {
 	return s, err
 }
 
-func streamSource(r io.Reader, name string) (*Source, error) {
+func streamSource(r io.Reader, name string) (*source, error) {
 	head, err := readHead(r)
 	if err != nil {
 		return nil, err
 	}
-	return &Source{Name: name, head: head, stream: io.MultiReader(bytes.NewReader(head), r)}, nil
+	return &source{Name: name, head: head, stream: io.MultiReader(bytes.NewReader(head), r)}, nil
 }
 
 func readHead(r io.Reader) ([]byte, error) {
@@ -126,7 +126,7 @@ var ErrUnknownFormat = errors.New("not a format that gotach knows")
 
 // format finds out what format a source has: the content says so first, since
 // names lie more often.
-func (s *Source) format() (*Format, error) {
+func (s *source) format() (*Format, error) {
 	for _, f := range table {
 		switch {
 		case s.dir:
@@ -154,7 +154,7 @@ type Input struct {
 	Name   string // of the file, for messages
 	Format *Format
 
-	content Content
+	content content
 	options Options
 	profile *profile.Profile
 }
@@ -178,7 +178,7 @@ func OpenReader(r io.Reader, name string, o Options) (*Input, error) {
 	return open(s, o)
 }
 
-func open(s *Source, o Options) (in *Input, err error) {
+func open(s *source, o Options) (in *Input, err error) {
 	in = &Input{Name: s.Name, options: o}
 	s.o = &in.options
 	if o.From != "" {

@@ -41,7 +41,7 @@ func closeAll(inputs []*Input) (err error) {
 	return err
 }
 
-func join(inputs []*Input) (Content, error) {
+func join(inputs []*Input) (content, error) {
 	for _, in := range inputs {
 		if _, ok := in.content.(series); !ok {
 			return &summed{inputs}, nil

@@ -11,7 +11,7 @@ var jsonLines = &Format{
 	Extensions: []string{".jsonl", ".ndjson"},
 	Series:     true,
 	sniff:      jsonl.Sniff,
-	open: func(s *Source, _ *Options) (Content, error) {
+	open: func(s *source, _ *Options) (content, error) {
 		f, err := s.Open()
 		if err != nil {
 			return nil, err
@@ -23,13 +23,9 @@ var jsonLines = &Format{
 		}
 		return inMemory{stream}, nil
 	},
-	write: func(t *Target, in *Input, _ *Options) error {
-		s, err := in.Series()
-		if err != nil {
-			return err
-		}
+	write: writeSeries(func(t *target, s reader.Stream, _ *Options) error {
 		return jsonl.Write(t.W, s)
-	},
+	}),
 }
 
 // inMemory is a series that was read whole.

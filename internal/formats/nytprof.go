@@ -17,11 +17,11 @@ var perlNYTProf = &Format{
 	Name:       "nytprof",
 	Doc:        "profile of Perl's Devel::NYTProf, for nytprofhtml",
 	Extensions: []string{".nytprof", "nytprof.out"},
-	sniff:      func(head []byte) bool { return nytprof.Sniff(head) == nytprof.Perl },
-	open: func(s *Source, o *Options) (Content, error) {
+	sniff:      nytprof.Sniff,
+	open: func(s *source, o *Options) (content, error) {
 		return &nytprofContent{source: s, o: o}, nil
 	},
-	write: func(t *Target, in *Input, o *Options) error {
+	write: func(t *target, in *Input, o *Options) error {
 		if c, ok := in.content.(*nytprofContent); ok {
 			return c.read(func(r io.Reader) error { return nytprof.Recode(t.W, r, o.Uncompressed) })
 		}
@@ -35,7 +35,7 @@ var perlNYTProf = &Format{
 
 // nytprofContent is a file that is read again for each use.
 type nytprofContent struct {
-	source *Source
+	source *source
 	data   *nytprof.Data // once loaded
 	o      *Options
 	cutOff error
@@ -182,14 +182,8 @@ var pyNYTProf = &Format{
 	Doc:        "NYTProf dialect of Python's Pynytprof",
 	Extensions: []string{".pynytprof"},
 	sniff:      pynytprof.Sniff,
-	open: func(s *Source, _ *Options) (Content, error) {
-		return readSums(s, pynytprof.Read)
-	},
-	write: func(t *Target, in *Input, _ *Options) error {
-		p, err := in.Profile()
-		if err != nil {
-			return err
-		}
-		return pynytprof.Write(t.W, p)
-	},
+	open:       openSums(pynytprof.Read),
+	write: writeSums(func(w io.Writer, p *profile.Profile, _ *Options) error {
+		return pynytprof.Write(w, p)
+	}),
 }

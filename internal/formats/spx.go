@@ -23,7 +23,7 @@ var spxReport = &Format{
 	Directory:  true,
 	sniff:      spx.Sniff,
 	sniffDir:   func(path string) bool { keys, _ := spx.Keys(path); return len(keys) > 0 },
-	open: func(s *Source, o *Options) (Content, error) {
+	open: func(s *source, o *Options) (content, error) {
 		switch {
 		case s.Path == "":
 			return nil, errors.New("an SPX report is two files: give the name of one of them, not a stream")
@@ -41,18 +41,14 @@ var spxReport = &Format{
 		}
 		return openSPX(filepath.Join(s.Path, keys[0]), o)
 	},
-	write: func(t *Target, in *Input, o *Options) error {
-		s, err := in.Series()
-		if err != nil {
-			return err
-		}
+	write: writeSeries(func(t *target, s reader.Stream, o *Options) error {
 		tl, err := timeline.FromTachyon(s)
 		if err != nil {
 			return err
 		}
 		_, err = spx.Write(t.Dir, tl, spx.Options{PerGoroutine: o.Goroutines, Microseconds: o.Microseconds})
 		return err
-	},
+	}),
 }
 
 // spxContent is a report. Its events can be read once, so it is opened anew for
@@ -64,7 +60,7 @@ type spxContent struct {
 	series reader.Stream // nil: not asked for yet
 }
 
-func openSPX(path string, o *Options) (Content, error) {
+func openSPX(path string, o *Options) (content, error) {
 	r, err := spx.Open(path)
 	if err != nil {
 		return nil, err

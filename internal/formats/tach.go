@@ -32,16 +32,12 @@ var cpython315 = &Format{
 	write:      writeTachyon(tachyon.CPython315),
 }
 
-func writeTachyon(layout tachyon.Layout) func(*Target, *Input, *Options) error {
-	return func(t *Target, in *Input, o *Options) error {
-		s, err := in.Series()
-		if err != nil {
-			return err
-		}
+func writeTachyon(layout tachyon.Layout) func(*target, *Input, *Options) error {
+	return writeSeries(func(t *target, s reader.Stream, o *Options) error {
 		return t.seekable(func(f io.WriteSeeker) error {
 			return tach.Write(f, s, tach.Options{Layout: layout, Uncompressed: o.Uncompressed, Exact: o.Exact, Warn: o.Warn})
 		})
-	}
+	})
 }
 
 // tachyonContent is an open Tachyon file.
@@ -51,7 +47,7 @@ type tachyonContent struct {
 	metadata func() (*tachyon.Metadata, error)
 }
 
-func openTachyon(s *Source, o *Options) (_ Content, err error) {
+func openTachyon(s *source, o *Options) (_ content, err error) {
 	c := &tachyonContent{o: o}
 	if s.Path != "" {
 		c.Reader, err = reader.Open(s.Path)

@@ -119,9 +119,9 @@ func state(s tachyon.Status, leaf *Frame) string {
 	return Waiting
 }
 
-// Entry returns the name of the function a goroutine began with, as far as its
+// entry returns the name of the function a goroutine began with, as far as its
 // stack shows: the outermost frame that is not one of the runtime's, or pprof.Do's.
-func (p *Profile) Entry(r *Record) string {
+func (p *Profile) entry(r *Record) string {
 	name := ""
 	for _, id := range slices.Backward(r.Stack) {
 		name = p.Frames[id].Func

@@ -114,12 +114,12 @@ func New(p *Profile, o ReportOptions) (*Report, error) {
 	if r.Rows == nil {
 		r.Rows = []Row{}
 	}
-	r.Arrange(o)
+	r.arrange(o)
 	return r, nil
 }
 
-// Arrange sorts the rows and keeps the top ones, as o says.
-func (r *Report) Arrange(o ReportOptions) {
+// arrange sorts the rows and keeps the top ones, as o says.
+func (r *Report) arrange(o ReportOptions) {
 	slices.SortStableFunc(r.Rows, func(a, b Row) int {
 		first, second := cmp.Compare(b.Self, a.Self), cmp.Compare(b.Total, a.Total)
 		if o.Sort == SortTotal {
@@ -273,7 +273,7 @@ func (p *Profile) goroutineName(r *Record) string {
 		return "all goroutines"
 	}
 	name := fmt.Sprintf("goroutine %d", r.Goroutine)
-	if entry := p.Entry(r); entry != "" && entry != name { // SPX's roots have that name
+	if entry := p.entry(r); entry != "" && entry != name { // SPX's roots have that name
 		name += " " + entry
 	}
 	if r.System {

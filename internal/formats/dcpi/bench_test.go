@@ -10,9 +10,9 @@ import (
 // big is a profile of a million addresses, every third one beside the last.
 func big(b *testing.B) *Profile {
 	p := &Profile{Header: header("tsize 4000000")}
-	counts := make([]Count, 1_000_000)
+	counts := make([]addrCount, 1_000_000)
 	for i := range counts {
-		counts[i] = Count{0x401000 + uint64(i*3+i%3), uint32(i%100 + 1)}
+		counts[i] = addrCount{0x401000 + uint64(i*3+i%3), uint32(i%100 + 1)}
 	}
 	if err := p.Add(slices.Values(counts)); err != nil {
 		b.Fatal(err)
@@ -34,7 +34,7 @@ func BenchmarkStream(b *testing.B) {
 	file := write(b, big(b))
 	b.ReportAllocs()
 	for b.Loop() {
-		d, err := NewReader(bytes.NewReader(file), "x", Options{})
+		d, err := newDecoder(bytes.NewReader(file), "x", Options{})
 		if err != nil {
 			b.Fatal(err)
 		}

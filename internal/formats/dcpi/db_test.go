@@ -45,9 +45,9 @@ func TestFlush(t *testing.T) {
 	if !slices.Equal(got.Lines, old.Lines) {
 		t.Errorf("lines are %q, want %q", got.Lines, old.Lines)
 	}
-	var doubled []Count
+	var doubled []addrCount
 	for c := range p.Counts() {
-		doubled = append(doubled, Count{c.Addr, 2 * c.Count})
+		doubled = append(doubled, addrCount{c.Addr, 2 * c.Count})
 	}
 	if !slices.Equal(slices.Collect(got.Counts()), doubled) {
 		t.Errorf("counts are %v, want %v", slices.Collect(got.Counts()), doubled)
@@ -64,7 +64,7 @@ func TestFlushAtTheSameTimeLosesNothing(t *testing.T) {
 	for range n {
 		wg.Go(func() {
 			p := &Profile{Header: header()}
-			if err := p.Add(slices.Values([]Count{{0x401000, 3}})); err != nil {
+			if err := p.Add(slices.Values([]addrCount{{0x401000, 3}})); err != nil {
 				t.Error(err)
 			}
 			if _, err := p.Flush(db); err != nil {

@@ -1,4 +1,4 @@
-package dcpi_test
+package dcpi
 
 import (
 	"fmt"
@@ -6,24 +6,23 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gotach/profiler/internal/formats/dcpi"
 	"github.com/gotach/profiler/tachyon"
 )
 
-var counts = slices.Values([]dcpi.Count{{Addr: 0x401a20, Count: 3}, {Addr: 0x401a22, Count: 1}})
+var counts = slices.Values([]addrCount{{Addr: 0x401a20, Count: 3}, {Addr: 0x401a22, Count: 1}})
 
-func newProfile() *dcpi.Profile {
-	return &dcpi.Profile{Header: dcpi.Header{Lines: []dcpi.Line{
-		dcpi.NewLine("version", "pdb-0.07"),
-		dcpi.NewLine("image", "20261121033416a1b2c3"),
-		dcpi.NewLine("epoch", "2611210334"),
-		dcpi.NewLine("platform", "devbox"),
-		dcpi.NewLine("event", dcpi.EventCPU),
-		dcpi.NewLine("period", "1000000"),
-		dcpi.NewLine("tstart", "401000"),
-		dcpi.NewLine("tsize", "1048576"),
-		dcpi.NewLine("cpuspeed", "2600"),
-		dcpi.NewLine("path", "/srv/app/server"),
+func newProfile() *Profile {
+	return &Profile{Header: Header{Lines: []Line{
+		NewLine("version", "pdb-0.07"),
+		NewLine("image", "20261121033416a1b2c3"),
+		NewLine("epoch", "2611210334"),
+		NewLine("platform", "devbox"),
+		NewLine("event", eventCPU),
+		NewLine("period", "1000000"),
+		NewLine("tstart", "401000"),
+		NewLine("tsize", "1048576"),
+		NewLine("cpuspeed", "2600"),
+		NewLine("path", "/srv/app/server"),
 	}}}
 }
 
@@ -75,7 +74,7 @@ func ExampleRead() {
 		return
 	}
 	defer f.Close()
-	p, err := dcpi.Read(f, f.Name(), dcpi.Options{})
+	p, err := Read(f, f.Name(), Options{})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -87,14 +86,14 @@ func ExampleRead() {
 	// 6 134
 }
 
-func ExampleReader_Counts() {
+func Example_counts() {
 	f, err := os.Open("testdata/bad/footer-samples.dcpi")
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer f.Close()
-	r, err := dcpi.NewReader(f, f.Name(), dcpi.Options{})
+	r, err := newDecoder(f, f.Name(), Options{})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -117,12 +116,12 @@ func ExampleReader_Counts() {
 }
 
 func ExampleSums() {
-	p, err := dcpi.ReadFile("testdata/1-go-sparse.dcpi", dcpi.Options{})
+	p, err := ReadFile("testdata/1-go-sparse.dcpi", Options{})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	sums, problems := dcpi.Sums(p)
+	sums, problems := Sums(p)
 	for _, problem := range problems {
 		fmt.Println(problem)
 	}
@@ -153,8 +152,8 @@ func ExampleReadDatabase() {
 	if _, err := p.Flush(db); err != nil {
 		fmt.Println(err)
 	}
-	fmt.Println(dcpi.IsDatabase(db))
-	ps, err := dcpi.ReadDatabase(db, dcpi.Options{})
+	fmt.Println(IsDatabase(db))
+	ps, err := ReadDatabase(db, Options{})
 	fmt.Println(len(ps), err)
 	// Output:
 	// true
@@ -162,7 +161,7 @@ func ExampleReadDatabase() {
 }
 
 func ExampleFromSession() {
-	ps, err := dcpi.FromSession(&tachyon.Metadata{
+	ps, err := FromSession(&tachyon.Metadata{
 		Session: &tachyon.Session{Host: "devbox", Executable: "/srv/app/server", Start: time.Unix(1795232056, 0)},
 		PCs: &tachyon.LeafPCs{TextStart: 0x401000, TextSize: 1 << 20, PCs: []tachyon.LeafPC{
 			{Addr: 0x401a20, CPU: 3, Wall: 3},
@@ -189,7 +188,7 @@ func ExampleImage_Procedure() {
 		fmt.Println(err)
 		return
 	}
-	m, err := dcpi.OpenImage(exe)
+	m, err := OpenImage(exe)
 	if err != nil { // not an ELF file, on some systems
 		fmt.Println(err)
 		return

@@ -29,11 +29,11 @@ func FuzzRead(f *testing.F) {
 		if !bytes.Equal(write(t, p), b) {
 			t.Errorf("%q is written as %q", b, write(t, p))
 		}
-		d, err := NewReader(bytes.NewReader(b), "fuzz", Options{Lax: lax})
+		d, err := newDecoder(bytes.NewReader(b), "fuzz", Options{Lax: lax})
 		if err != nil {
 			t.Fatal(err)
 		}
-		var streamed []Count
+		var streamed []addrCount
 		for c, err := range d.Counts() {
 			if err != nil {
 				t.Fatal(err)

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/gotach/profiler/internal/formats/formaterr"
 )
 
 func goldens(t testing.TB) []string {
@@ -77,20 +79,20 @@ func (s *spec) profile(t *testing.T) *Profile {
 		p.Lines = append(p.Lines, NewLine(l[0], latin1(l[1])))
 	}
 	for _, c := range s.Chunks {
-		var k Chunk
+		var k chunk
 		if err := errors.Join(json.Unmarshal(c[0], &k.Offset), json.Unmarshal(c[1], &k.Counts)); err != nil {
 			t.Fatal(err)
 		}
 		p.Chunks = append(p.Chunks, k)
 	}
 	if s.Counts != nil {
-		var counts []Count
+		var counts []addrCount
 		for a, n := range s.Counts {
 			addr, err := strconv.ParseUint(a, 0, 64)
 			if err != nil {
 				t.Fatal(err)
 			}
-			counts = append(counts, Count{addr, n})
+			counts = append(counts, addrCount{addr, n})
 		}
 		if err := p.Add(slices.Values(counts)); err != nil {
 			t.Fatal(err)
@@ -165,9 +167,9 @@ func TestBadFilesAreRefused(t *testing.T) {
 		}
 		name := filepath.Join("testdata/bad", f.Name())
 		_, err := ReadFile(name, Options{})
-		var bad *FormatError
+		var bad *formaterr.Error
 		if !errors.As(err, &bad) {
-			t.Errorf("%s: error %v, want a FormatError", name, err)
+			t.Errorf("%s: error %v, want a formaterr.Error", name, err)
 			continue
 		}
 		if bad.File != name || !strings.Contains(bad.Error(), want.reason) {
@@ -185,11 +187,11 @@ func TestStreamingReadsTheSame(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d, err := NewReader(bytes.NewReader(read(t, name)), name, Options{})
+		d, err := newDecoder(bytes.NewReader(read(t, name)), name, Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		var got []Count
+		var got []addrCount
 		for c, err := range d.Counts() {
 			if err != nil {
 				t.Fatal(err)

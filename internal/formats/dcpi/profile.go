@@ -10,9 +10,9 @@ import (
 	"slices"
 )
 
-// Chunk is the counts of a range of addresses, one Header.Unit apart from
+// chunk is the counts of a range of addresses, one Header.Unit apart from
 // tstart + Offset on.
-type Chunk struct {
+type chunk struct {
 	Offset uint32
 	Counts []uint32
 }
@@ -20,17 +20,17 @@ type Chunk struct {
 // Profile is one file in memory: the samples of one event in one image.
 type Profile struct {
 	Header
-	Chunks []Chunk // ascending, not overlapping
+	Chunks []chunk // ascending, not overlapping
 }
 
 // Counts returns the addresses that have samples, ascending.
-func (p *Profile) Counts() iter.Seq[Count] {
-	return func(yield func(Count) bool) {
+func (p *Profile) Counts() iter.Seq[addrCount] {
+	return func(yield func(addrCount) bool) {
 		start, unit := p.TextStart(), p.Unit()
 		for _, c := range p.Chunks {
 			addr := start + uint64(c.Offset)
 			for _, n := range c.Counts {
-				if n != 0 && !yield(Count{addr, n}) {
+				if n != 0 && !yield(addrCount{addr, n}) {
 					return
 				}
 				addr += unit
@@ -52,12 +52,12 @@ func (p *Profile) Total() (addresses, samples uint64) {
 // header stays as it is. Counts may be in any order and name an address more
 // than once. After an error the profile is what it was: an address is outside
 // what an offset reaches or between two units, or a sum exceeds 32 bits.
-func (p *Profile) Add(counts iter.Seq[Count]) error {
+func (p *Profile) Add(counts iter.Seq[addrCount]) error {
 	all := slices.Collect(p.Counts())
 	for c := range counts {
 		all = append(all, c)
 	}
-	slices.SortFunc(all, func(a, b Count) int {
+	slices.SortFunc(all, func(a, b addrCount) int {
 		switch {
 		case a.Addr < b.Addr:
 			return -1
@@ -77,9 +77,9 @@ func (p *Profile) Add(counts iter.Seq[Count]) error {
 // pack makes the chunks of counts in the order of their addresses. A chunk
 // costs 8 bytes beside its counts, so a gap is bridged by zero counts only
 // where they take less than that.
-func pack(counts []Count, start, size, unit uint64) ([]Chunk, error) {
+func pack(counts []addrCount, start, size, unit uint64) ([]chunk, error) {
 	var (
-		chunks []Chunk
+		chunks []chunk
 		total  uint64
 		last   uint64 // offset of the last count
 	)
@@ -99,7 +99,7 @@ func pack(counts []Count, start, size, unit uint64) ([]Chunk, error) {
 		if total += uint64(c.Count); total > math.MaxUint32 {
 			return nil, fmt.Errorf("the sum of counts exceeds the format's 32 bits")
 		}
-		var k *Chunk
+		var k *chunk
 		if len(chunks) > 0 {
 			k = &chunks[len(chunks)-1]
 		}
@@ -112,7 +112,7 @@ func pack(counts []Count, start, size, unit uint64) ([]Chunk, error) {
 			}
 			k.Counts = append(k.Counts, c.Count)
 		default:
-			chunks = append(chunks, Chunk{Offset: uint32(offset), Counts: []uint32{c.Count}})
+			chunks = append(chunks, chunk{Offset: uint32(offset), Counts: []uint32{c.Count}})
 		}
 		last = offset
 	}
@@ -159,19 +159,19 @@ func (p *Profile) Merge(o *Profile) error {
 // isTime reports whether the event's period is a time.
 func (h *Header) isTime() bool {
 	event, _ := h.Value("event")
-	return event == EventCPU || event == EventWall
+	return event == eventCPU || event == eventWall
 }
 
 // rescaled returns the profile's counts as samples of another period, not 0.
-func rescaled(p *Profile, period uint64) (iter.Seq[Count], error) {
+func rescaled(p *Profile, period uint64) (iter.Seq[addrCount], error) {
 	_, samples := p.Total()
 	if hi, lo := bits.Mul64(samples, p.Period()); hi != 0 || lo/period > math.MaxUint32 {
 		return nil, fmt.Errorf("the sum of counts exceeds the format's 32 bits with a period of %d", period)
 	}
-	return func(yield func(Count) bool) {
+	return func(yield func(addrCount) bool) {
 		s := sharer{num: p.Period(), den: period}
 		for c := range p.Counts() {
-			if n := s.next(uint64(c.Count)); n > 0 && !yield(Count{c.Addr, uint32(n)}) {
+			if n := s.next(uint64(c.Count)); n > 0 && !yield(addrCount{c.Addr, uint32(n)}) {
 				return
 			}
 		}

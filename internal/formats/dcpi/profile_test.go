@@ -48,10 +48,10 @@ func TestCountsSurvive(t *testing.T) {
 			h.Lines = append(h.Lines, Line("note "+strings.Repeat("x", pad)))
 		}
 		p := &Profile{Header: h}
-		list := make([]Count, 0, len(counts))
+		list := make([]addrCount, 0, len(counts))
 		var sum uint64
 		for a, n := range counts { // in no order
-			list = append(list, Count{a, n})
+			list = append(list, addrCount{a, n})
 			sum += uint64(n)
 		}
 		if err := p.Add(slices.Values(list)); err != nil {
@@ -110,19 +110,19 @@ func TestAddRefuses(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		with   []string
-		counts []Count
+		counts []addrCount
 		want   string
 	}{
-		{"one sum", nil, []Count{{0x401000, math.MaxUint32}, {0x401000, 1}}, "exceeds the format's 32 bits"},
-		{"total", nil, []Count{{0x401000, math.MaxUint32}, {0x401001, 1}}, "exceeds the format's 32 bits"},
-		{"before text", nil, []Count{{0x400fff, 1}}, "not within 4 GiB"},
-		{"far away", []string{"tsize 0"}, []Count{{0x401000 + 1<<32, 1}}, "not within 4 GiB"},
-		{"after text", nil, []Count{{0x501000, 1}}, "beyond the text section"},
-		{"between units", []string{"x-unit 4"}, []Count{{0x401002, 1}}, "not a multiple of 4"},
+		{"one sum", nil, []addrCount{{0x401000, math.MaxUint32}, {0x401000, 1}}, "exceeds the format's 32 bits"},
+		{"total", nil, []addrCount{{0x401000, math.MaxUint32}, {0x401001, 1}}, "exceeds the format's 32 bits"},
+		{"before text", nil, []addrCount{{0x400fff, 1}}, "not within 4 GiB"},
+		{"far away", []string{"tsize 0"}, []addrCount{{0x401000 + 1<<32, 1}}, "not within 4 GiB"},
+		{"after text", nil, []addrCount{{0x501000, 1}}, "beyond the text section"},
+		{"between units", []string{"x-unit 4"}, []addrCount{{0x401002, 1}}, "not a multiple of 4"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := &Profile{Header: header(tt.with...)}
-			if err := p.Add(slices.Values([]Count{{0x401004, 7}})); err != nil {
+			if err := p.Add(slices.Values([]addrCount{{0x401004, 7}})); err != nil {
 				t.Fatal(err)
 			}
 			before := write(t, p)
@@ -138,18 +138,18 @@ func TestAddRefuses(t *testing.T) {
 }
 
 func TestWriteRefuses(t *testing.T) {
-	ok := []Chunk{{0, []uint32{1}}}
+	ok := []chunk{{0, []uint32{1}}}
 	for _, tt := range []struct {
 		name string
 		p    Profile
 		want string
 	}{
-		{"sum", Profile{header(), []Chunk{{0, []uint32{math.MaxUint32, 1}}}}, "exceeds the format's 32 bits"},
-		{"no counts", Profile{header(), []Chunk{{0, nil}}}, "no counts"},
-		{"overlap", Profile{header(), []Chunk{{0, []uint32{1, 2}}, {1, []uint32{1}}}}, "not behind"},
-		{"order", Profile{header(), []Chunk{{8, []uint32{1}}, {0, []uint32{1}}}}, "not behind"},
-		{"beyond text", Profile{header("tsize 1"), []Chunk{{1, []uint32{1}}}}, "beyond the text section"},
-		{"beyond memory", Profile{header("tstart ffffffffffffffff", "tsize 0"), []Chunk{{1, []uint32{1}}}}, "beyond the last address"},
+		{"sum", Profile{header(), []chunk{{0, []uint32{math.MaxUint32, 1}}}}, "exceeds the format's 32 bits"},
+		{"no counts", Profile{header(), []chunk{{0, nil}}}, "no counts"},
+		{"overlap", Profile{header(), []chunk{{0, []uint32{1, 2}}, {1, []uint32{1}}}}, "not behind"},
+		{"order", Profile{header(), []chunk{{8, []uint32{1}}, {0, []uint32{1}}}}, "not behind"},
+		{"beyond text", Profile{header("tsize 1"), []chunk{{1, []uint32{1}}}}, "beyond the text section"},
+		{"beyond memory", Profile{header("tstart ffffffffffffffff", "tsize 0"), []chunk{{1, []uint32{1}}}}, "beyond the last address"},
 		{"line feed", Profile{header("note a\nb"), ok}, "line feed"},
 		{"line of one word", Profile{header("note"), ok}, `not "word value"`},
 		{"no period", Profile{without(header(), "period"), ok}, "no period line"},
@@ -223,7 +223,7 @@ func TestLaxTakesOffsetsForAddresses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := slices.Collect(p.Counts()); !slices.Equal(got, []Count{{16, 1}}) {
+	if got := slices.Collect(p.Counts()); !slices.Equal(got, []addrCount{{16, 1}}) {
 		t.Errorf("counts are %v", got)
 	}
 }
@@ -264,17 +264,17 @@ func TestMergeKeepsUnknownLines(t *testing.T) {
 // Sessions differ a little in what their samples stand for on average.
 func TestMergeOfPeriods(t *testing.T) {
 	a := &Profile{Header: header("event wall_ns", "period 1000")}
-	if err := a.Add(slices.Values([]Count{{0x401000, 5}})); err != nil {
+	if err := a.Add(slices.Values([]addrCount{{0x401000, 5}})); err != nil {
 		t.Fatal(err)
 	}
 	b := &Profile{Header: header("event wall_ns", "period 1500")}
-	if err := b.Add(slices.Values([]Count{{0x401000, 2}, {0x401010, 1}, {0x401020, 1}})); err != nil {
+	if err := b.Add(slices.Values([]addrCount{{0x401000, 2}, {0x401010, 1}, {0x401020, 1}})); err != nil {
 		t.Fatal(err)
 	}
 	if err := a.Merge(b); err != nil {
 		t.Fatal(err)
 	}
-	want := []Count{{0x401000, 8}, {0x401010, 2}, {0x401020, 1}}
+	want := []addrCount{{0x401000, 8}, {0x401010, 2}, {0x401020, 1}}
 	if got := slices.Collect(a.Counts()); !slices.Equal(got, want) || a.Period() != 1000 {
 		t.Errorf("counts are %v, want %v; the period is %d", got, want, a.Period())
 	}
@@ -285,7 +285,7 @@ func TestMergeOfPeriods(t *testing.T) {
 	} {
 		p := &Profile{Header: header(lines[:]...)}
 		big := &Profile{Header: header(lines[0], "period 5000000000")}
-		if err := big.Add(slices.Values([]Count{{0x401000, 2}})); err != nil {
+		if err := big.Add(slices.Values([]addrCount{{0x401000, 2}})); err != nil {
 			t.Fatal(err)
 		}
 		if err := p.Merge(big); err == nil || !strings.Contains(err.Error(), want) {

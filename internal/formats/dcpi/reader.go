@@ -7,6 +7,8 @@ import (
 	"io"
 	"iter"
 	"math"
+
+	"github.com/gotach/profiler/internal/formats/formaterr"
 )
 
 // Options says how strict reading is. The zero value is the format as its
@@ -17,38 +19,24 @@ type Options struct {
 	Lax bool
 }
 
-// FormatError says where a file stops being a DCPI profile.
-type FormatError struct {
-	File   string
-	Offset int64 // bytes from the start
-	Err    error
-}
-
-func (e *FormatError) Error() string {
-	return fmt.Sprintf("%s: at byte %d: %v", e.File, e.Offset, e.Err)
-}
-
-// Unwrap returns the reason.
-func (e *FormatError) Unwrap() error { return e.Err }
-
-// Count is how often an address was the sampled one.
-type Count struct {
+// addrCount is how often an address was the sampled one.
+type addrCount struct {
 	Addr  uint64
 	Count uint32
 }
 
-// A Reader reads a profile front to back in constant memory. [NewReader] makes one.
-type Reader struct {
+// A decoder reads a profile front to back in constant memory. [newDecoder] makes one.
+type decoder struct {
 	r      *bufio.Reader
 	name   string
 	header Header
 	off    int64 // of the next byte
 }
 
-// NewReader reads the header of a profile. The name is the file's, for errors;
-// a bad header is a [*FormatError].
-func NewReader(r io.Reader, name string, o Options) (*Reader, error) {
-	d := &Reader{r: bufio.NewReaderSize(r, 64<<10), name: name}
+// newDecoder reads the header of a profile. The name is the file's, for errors;
+// a bad header is a [*formaterr.Error].
+func newDecoder(r io.Reader, name string, o Options) (*decoder, error) {
+	d := &decoder{r: bufio.NewReaderSize(r, 64<<10), name: name}
 	h, size, err := readHeader(d.r)
 	d.off = size
 	if err != nil {
@@ -65,19 +53,19 @@ func NewReader(r io.Reader, name string, o Options) (*Reader, error) {
 	return d, nil
 }
 
-func (d *Reader) bad(format string, args ...any) error {
-	return &FormatError{File: d.name, Offset: d.off, Err: fmt.Errorf(format, args...)}
+func (d *decoder) bad(format string, args ...any) error {
+	return &formaterr.Error{File: d.name, Offset: d.off, Err: fmt.Errorf(format, args...)}
 }
 
-// Header returns the header; it belongs to the Reader.
-func (d *Reader) Header() *Header { return &d.header }
+// Header returns the header; it belongs to the decoder.
+func (d *decoder) Header() *Header { return &d.header }
 
 // Counts returns the addresses that have samples, ascending. It can be ranged
-// over once; an error, a [*FormatError] where the file is bad, ends it. What
+// over once; an error, a [*formaterr.Error] where the file is bad, ends it. What
 // came before the error is what the file says up to there, but the file as a
 // whole is a profile only if no error came.
-func (d *Reader) Counts() iter.Seq2[Count, error] {
-	return func(yield func(Count, error) bool) {
+func (d *decoder) Counts() iter.Seq2[addrCount, error] {
+	return func(yield func(addrCount, error) bool) {
 		var addr uint64
 		start, unit := d.header.TextStart(), d.header.Unit()
 		stopped := false
@@ -86,14 +74,14 @@ func (d *Reader) Counts() iter.Seq2[Count, error] {
 		}, func(n uint32) bool {
 			a := addr
 			addr += unit
-			if n != 0 && !yield(Count{a, n}, nil) {
+			if n != 0 && !yield(addrCount{a, n}, nil) {
 				stopped = true
 				return false
 			}
 			return true
 		})
 		if err != nil && !stopped {
-			yield(Count{}, err)
+			yield(addrCount{}, err)
 		}
 	}
 }
@@ -101,12 +89,12 @@ func (d *Reader) Counts() iter.Seq2[Count, error] {
 const (
 	footerSize    = 8 // and that of what precedes a chunk's counts
 	smallestChunk = 12
-	batch         = 4096 // counts looked at at once, fewer than fit into a Reader's buffer
+	batch         = 4096 // counts looked at at once, fewer than fit into a decoder's buffer
 )
 
 // chunks reads the binary part: it calls chunk for the start of each chunk and
 // count for each of its counts, until count returns false.
-func (d *Reader) chunks(chunk func(offset, number uint32), count func(uint32) bool) error {
+func (d *decoder) chunks(chunk func(offset, number uint32), count func(uint32) bool) error {
 	var (
 		first      = true
 		prevOffset uint32
@@ -171,7 +159,7 @@ func (d *Reader) chunks(chunk func(offset, number uint32), count func(uint32) bo
 }
 
 // footer checks the last bytes of the file, b, against what was read.
-func (d *Reader) footer(b []byte, addresses, samples, end uint64) error {
+func (d *decoder) footer(b []byte, addresses, samples, end uint64) error {
 	if len(b) < footerSize {
 		return d.bad("%d bytes are too few for a footer of %d", len(b), footerSize)
 	}
@@ -191,14 +179,14 @@ func (d *Reader) footer(b []byte, addresses, samples, end uint64) error {
 
 // Read reads a whole profile.
 func Read(r io.Reader, name string, o Options) (*Profile, error) {
-	d, err := NewReader(r, name, o)
+	d, err := newDecoder(r, name, o)
 	if err != nil {
 		return nil, err
 	}
 	p := &Profile{Header: d.header}
 	err = d.chunks(func(offset, number uint32) {
 		// What number claims may not be in the file, so it is not allocated at once.
-		p.Chunks = append(p.Chunks, Chunk{Offset: offset, Counts: make([]uint32, 0, min(number, 1024))})
+		p.Chunks = append(p.Chunks, chunk{Offset: offset, Counts: make([]uint32, 0, min(number, 1024))})
 	}, func(n uint32) bool {
 		c := &p.Chunks[len(p.Chunks)-1]
 		c.Counts = append(c.Counts, n)

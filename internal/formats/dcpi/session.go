@@ -20,8 +20,8 @@ import (
 
 // The events of profiles made from Go programs. The period is in nanoseconds.
 const (
-	EventCPU  = "cpu_ns"  // samples of goroutines that ran
-	EventWall = "wall_ns" // all samples
+	eventCPU  = "cpu_ns"  // samples of goroutines that ran
+	eventWall = "wall_ns" // all samples
 )
 
 // FromSession makes the profiles of a session that gotach recorded, one of each
@@ -43,7 +43,7 @@ func FromSession(m *tachyon.Metadata, interval time.Duration) ([]*Profile, error
 		return nil, errors.New("DCPI needs the time between two samples and the profile does not say it")
 	}
 	var ps []*Profile
-	for _, event := range []string{EventCPU, EventWall} {
+	for _, event := range []string{eventCPU, eventWall} {
 		counts, period := leafCounts(m.PCs, event, interval)
 		p := &Profile{Header: sessionHeader(m, event, period)}
 		if err := p.Add(slices.Values(counts)); err != nil {
@@ -58,9 +58,9 @@ func FromSession(m *tachyon.Metadata, interval time.Duration) ([]*Profile, error
 
 // leafCounts returns the counts of an event, by ascending address, and what one
 // of them stands for.
-func leafCounts(pcs *tachyon.LeafPCs, event string, interval time.Duration) ([]Count, time.Duration) {
+func leafCounts(pcs *tachyon.LeafPCs, event string, interval time.Duration) ([]addrCount, time.Duration) {
 	of := func(pc tachyon.LeafPC) (samples, micros uint64) {
-		if event == EventCPU {
+		if event == eventCPU {
 			return uint64(pc.CPU), pc.CPUTime
 		}
 		return uint64(pc.Wall), pc.WallTime
@@ -72,14 +72,14 @@ func leafCounts(pcs *tachyon.LeafPCs, event string, interval time.Duration) ([]C
 	}
 	timed := micros > 0 && samples > 0 && samples <= math.MaxUint32 && micros <= math.MaxInt64/1000
 	s := sharer{num: samples, den: micros}
-	var counts []Count
+	var counts []addrCount
 	for _, pc := range pcs.PCs {
 		n, t := of(pc)
 		if timed {
 			n = s.next(t)
 		}
 		if n > 0 {
-			counts = append(counts, Count{pc.Addr, uint32(n)})
+			counts = append(counts, addrCount{pc.Addr, uint32(n)})
 		}
 	}
 	if timed {

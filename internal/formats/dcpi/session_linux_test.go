@@ -123,16 +123,16 @@ func TestFromSessionSharesSamplesByTime(t *testing.T) {
 		name   string
 		pcs    []tachyon.LeafPC
 		period string
-		want   []Count
+		want   []addrCount
 	}{
 		{"even", []tachyon.LeafPC{{Addr: at(1), Wall: 3, WallTime: 6000}, {Addr: at(2), Wall: 1, WallTime: 2000}}, "2000000",
-			[]Count{{at(1), 3}, {at(2), 1}}},
+			[]addrCount{{at(1), 3}, {at(2), 1}}},
 		{"waits are sampled less often", []tachyon.LeafPC{{Addr: at(1), Wall: 50, WallTime: 50_000}, {Addr: at(2), Wall: 50, WallTime: 450_000}}, "5000000",
-			[]Count{{at(1), 10}, {at(2), 90}}},
+			[]addrCount{{at(1), 10}, {at(2), 90}}},
 		{"small ones beside each other", []tachyon.LeafPC{
 			{Addr: at(1), Wall: 1, WallTime: 1}, {Addr: at(2), Wall: 1, WallTime: 1}, {Addr: at(3), Wall: 1, WallTime: 1}, {Addr: at(4), Wall: 1, WallTime: 9},
-		}, "3000", []Count{{at(2), 1}, {at(4), 3}}},
-		{"no times", []tachyon.LeafPC{{Addr: at(1), Wall: 7}, {Addr: at(2), Wall: 2}}, "1000000", []Count{{at(1), 7}, {at(2), 2}}},
+		}, "3000", []addrCount{{at(2), 1}, {at(4), 3}}},
+		{"no times", []tachyon.LeafPC{{Addr: at(1), Wall: 7}, {Addr: at(2), Wall: 2}}, "1000000", []addrCount{{at(1), 7}, {at(2), 2}}},
 	}
 	for _, tt := range tests {
 		meta.PCs.PCs = tt.pcs

@@ -23,7 +23,7 @@ func Sums(ps ...*Profile) (sum *profile.Profile, problems []error) {
 		walled: map[string]bool{},
 	}
 	for _, p := range ps {
-		if event, _ := p.Value("event"); event == EventWall {
+		if event, _ := p.Value("event"); event == eventWall {
 			s.walled[p.identity()] = true
 		}
 	}
@@ -62,9 +62,9 @@ func (s *summer) add(p *Profile) (problem error) {
 	wall, cpu := sample, sample
 	counted := true // as samples
 	switch {
-	case event == EventWall:
+	case event == eventWall:
 		cpu = 0
-	case event == EventCPU && s.walled[p.identity()]:
+	case event == eventCPU && s.walled[p.identity()]:
 		wall, counted = 0, false // they are among the samples of wall_ns
 	}
 	sum := s.sum.Profile

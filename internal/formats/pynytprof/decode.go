@@ -8,21 +8,22 @@ import (
 	"io"
 	"strings"
 
+	"github.com/gotach/profiler/internal/formats/formaterr"
 	"github.com/gotach/profiler/nytprof"
 )
 
 // maxText bounds a line or name.
 const maxText = 1 << 20
 
-// Decode reads a file. Where one is damaged or cut off it returns both what could
-// be read and a *[FormatError]; an error of r it wraps in one.
-func Decode(r io.Reader) (*File, error) {
-	d := decoder{r: bufio.NewReaderSize(r, 64<<10), f: new(File)}
+// decode reads a file. Where one is damaged or cut off it returns both what could
+// be read and a *[formaterr.Error]; an error of r it wraps in one.
+func decode(r io.Reader) (*file, error) {
+	d := decoder{r: bufio.NewReaderSize(r, 64<<10), f: new(file)}
 	if err := d.head(); err != nil {
-		return d.f, &FormatError{d.start, err}
+		return d.f, &formaterr.Error{File: "pynytprof", Offset: d.start, Err: err}
 	}
 	if err := d.records(); err != nil {
-		return d.f, &FormatError{d.start, err}
+		return d.f, &formaterr.Error{File: "pynytprof", Offset: d.start, Err: err}
 	}
 	return d.f, nil
 }
@@ -32,7 +33,7 @@ type decoder struct {
 	pos   int64 // in the file
 	start int64 // of the line or record being read
 	left  int64 // bytes of the record being read
-	f     *File
+	f     *file
 }
 
 // line reads a line and returns it without its end.
@@ -112,7 +113,7 @@ func (d *decoder) head() error {
 }
 
 // version is the first line.
-func version(f *File) string { return fmt.Sprintf("NYTProf %d %d", f.Major, f.Minor) }
+func version(f *file) string { return fmt.Sprintf("NYTProf %d %d", f.Major, f.Minor) }
 
 // records reads the records up to the end of the file.
 func (d *decoder) records() error {
@@ -174,21 +175,21 @@ func (d *decoder) record(token byte) error {
 			return fmt.Errorf("it has %d bytes, not %d", d.left, processSize)
 		}
 		err := d.read(b[:processSize])
-		f.Process = Process{le.Uint64(b[0:]), le.Uint32(b[8:]), le.Uint32(b[12:])}
+		f.Process = process{le.Uint64(b[0:]), le.Uint32(b[8:]), le.Uint32(b[12:])}
 		return err
 	case 'S':
 		for d.left > 0 {
 			if err := d.read(b[:lineSize]); err != nil {
 				return err
 			}
-			f.Lines = append(f.Lines, Line{le.Uint32(b[0:]), le.Uint32(b[4:]), le.Uint32(b[8:]), le.Uint64(b[12:]), le.Uint64(b[20:])})
+			f.Lines = append(f.Lines, lineTime{le.Uint32(b[0:]), le.Uint32(b[4:]), le.Uint32(b[8:]), le.Uint64(b[12:]), le.Uint64(b[20:])})
 		}
 	case 'C':
 		for d.left > 0 {
 			if err := d.read(b[:callSize]); err != nil {
 				return err
 			}
-			f.Calls = append(f.Calls, Call{le.Uint32(b[0:]), le.Uint32(b[4:]), le.Uint32(b[8:]), le.Uint64(b[12:]), le.Uint64(b[20:])})
+			f.Calls = append(f.Calls, call{le.Uint32(b[0:]), le.Uint32(b[4:]), le.Uint32(b[8:]), le.Uint64(b[12:]), le.Uint64(b[20:])})
 		}
 	case 'D':
 		for d.left > 0 {
@@ -201,7 +202,7 @@ func (d *decoder) record(token byte) error {
 				return err
 			}
 			d.left -= d.pos - before
-			f.Subs = append(f.Subs, Sub{le.Uint32(b[0:]), le.Uint32(b[4:]), name})
+			f.Subs = append(f.Subs, sub{le.Uint32(b[0:]), le.Uint32(b[4:]), name})
 		}
 	case 'E':
 		if d.left != 0 {

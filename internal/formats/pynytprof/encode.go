@@ -10,7 +10,7 @@ import (
 )
 
 // Encode writes a file.
-func (f *File) Encode(w io.Writer) error {
+func (f *file) Encode(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	if err := f.encodeHead(b); err != nil {
 		return err
@@ -48,7 +48,7 @@ func (f *File) Encode(w io.Writer) error {
 	return b.Flush() // a bufio.Writer keeps the first error
 }
 
-func (f *File) encodeHead(b *bufio.Writer) error {
+func (f *file) encodeHead(b *bufio.Writer) error {
 	for _, c := range f.Comments {
 		if strings.Contains(c, "\n") {
 			return fmt.Errorf("pynytprof: the comment %.50q is not one line", c)

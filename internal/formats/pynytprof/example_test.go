@@ -1,4 +1,4 @@
-package pynytprof_test
+package pynytprof
 
 import (
 	"bytes"
@@ -6,7 +6,6 @@ import (
 	"log"
 	"time"
 
-	"github.com/gotach/profiler/internal/formats/pynytprof"
 	"github.com/gotach/profiler/internal/profile"
 )
 
@@ -18,10 +17,10 @@ func ExampleWrite() {
 		Records: []profile.Record{{Stack: []uint32{0}, Count: 3, Wall: 3 * time.Millisecond}},
 	}
 	var file bytes.Buffer
-	if err := pynytprof.Write(&file, p); err != nil {
+	if err := Write(&file, p); err != nil {
 		log.Fatal(err)
 	}
-	f, err := pynytprof.Decode(&file)
+	f, err := decode(&file)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -34,7 +33,7 @@ func ExampleRead() {
 		"P\x10\x00\x00\x00\x00\x01\x02\x03\x04\x5c\x06\x00\x2a\x00\x00\x00\x01\x00\x00\x00" +
 		"S\x1c\x00\x00\x00\x01\x00\x00\x00\x0a\x00\x00\x00\x03\x00\x00\x00\x10\x27\x00\x00\x00\x00\x00\x00\x10\x27\x00\x00\x00\x00\x00\x00" +
 		"E\x00\x00\x00\x00"
-	p, err := pynytprof.Read(bytes.NewReader([]byte(file)))
+	p, err := Read(bytes.NewReader([]byte(file)))
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -35,66 +35,56 @@
 package pynytprof
 
 import (
-	"fmt"
+	"bytes"
 
 	"github.com/gotach/profiler/nytprof"
 )
 
-// TicksPerSecond is fixed.
-const TicksPerSecond = 10_000_000
+// ticksPerSecond is fixed.
+const ticksPerSecond = 10_000_000
 
-// A File is all that a file holds.
-type File struct {
+// A file is all that a file holds.
+type file struct {
 	Major, Minor uint32 // 5 and 0
 	Comments     []string
 	Attributes   []nytprof.Attribute
 	Options      []nytprof.Option
 
-	Process Process
-	Lines   []Line
-	Subs    []Sub
-	Calls   []Call
+	Process process
+	Lines   []lineTime
+	Subs    []sub
+	Calls   []call
 }
 
-// Process is the P record.
-type Process struct {
+// process is the P record.
+type process struct {
 	Start       uint64 // µs since the epoch
 	PID, Parent uint32
 }
 
-// Line is what a line took. Times are in ticks.
-type Line struct {
+// lineTime is what a line took. Times are in ticks.
+type lineTime struct {
 	FID, Line, Calls uint32
 	Incl, Excl       uint64
 }
 
-// Sub is a sub's name.
-type Sub struct {
+// sub is a sub's name.
+type sub struct {
 	SID, Flags uint32
 	Name       string // without NUL
 }
 
-// Call sums up the calls of one sub by another. Times are in ticks.
-type Call struct {
+// call sums up the calls of one sub by another. Times are in ticks.
+type call struct {
 	Caller, Called, Calls uint32 // the first two are sids
 	Ticks                 uint64 // in the called sub and below
 	SubTicks              uint64 // of these, below
 }
 
-// FormatError says that a file is not as the format has it.
-type FormatError struct {
-	Offset int64 // of the line or record
-	Err    error
+// Sniff reports whether a file that begins with head is one of Pynytprof.
+func Sniff(head []byte) bool {
+	return bytes.HasPrefix(head, []byte("NYTProf ")) && !nytprof.Sniff(head)
 }
-
-func (e *FormatError) Error() string {
-	return fmt.Sprintf("pynytprof: offset %d: %v", e.Offset, e.Err)
-}
-
-func (e *FormatError) Unwrap() error { return e.Err }
-
-// Sniff tells a file by its first bytes.
-func Sniff(head []byte) bool { return nytprof.Sniff(head) == nytprof.Pynytprof }
 
 // order is that of the records.
 const order = "PSDCE"

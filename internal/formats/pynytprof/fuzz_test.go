@@ -14,9 +14,9 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(strings.Replace(sample, "S\x38", "S\xff", 1)))
 	f.Add([]byte("NYTProf 5 0\n:x-file-1=/a.go\n:x-sub-1=1,10,11\n" + sample[strings.Index(sample, "\n\n")+1:]))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		var file *File
+		var file *file
 		var err error
-		if grown := testenv.Allocated(func() { file, err = Decode(bytes.NewReader(b)) }); grown > uint64(1<<20+100*len(b)) {
+		if grown := testenv.Allocated(func() { file, err = decode(bytes.NewReader(b)) }); grown > uint64(1<<20+100*len(b)) {
 			t.Errorf("%d bytes allocated %d", len(b), grown)
 		}
 		if err != nil {
@@ -26,7 +26,7 @@ func FuzzDecode(f *testing.F) {
 		if err := file.Encode(&again); err != nil {
 			t.Fatal(err)
 		}
-		third, err := Decode(bytes.NewReader(again.Bytes()))
+		third, err := decode(bytes.NewReader(again.Bytes()))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,7 +15,7 @@ import (
 
 // Read reads a file and makes a profile of it; see [File.Profile].
 func Read(r io.Reader) (*profile.Profile, error) {
-	f, err := Decode(r)
+	f, err := decode(r)
 	if err != nil {
 		return nil, err
 	}
@@ -24,7 +24,7 @@ func Read(r io.Reader) (*profile.Profile, error) {
 
 // Profile makes stacks of a file as [nytprof.Data.Profile] does without a call
 // tree: a pair of subs has its exclusive time, lines share their sub's.
-func (f *File) Profile() (*profile.Profile, error) {
+func (f *file) Profile() (*profile.Profile, error) {
 	p, err := f.data().Profile()
 	if err != nil {
 		return nil, err
@@ -47,9 +47,9 @@ func (f *File) Profile() (*profile.Profile, error) {
 }
 
 // data is the file as the other format would have it.
-func (f *File) data() *nytprof.Data {
+func (f *file) data() *nytprof.Data {
 	d := &nytprof.Data{
-		Attributes: []nytprof.Attribute{{Key: "ticks_per_sec", Value: strconv.Itoa(TicksPerSecond)}},
+		Attributes: []nytprof.Attribute{{Key: "ticks_per_sec", Value: strconv.Itoa(ticksPerSecond)}},
 		Options:    f.Options,
 	}
 	start := float64(f.Process.Start) / 1e6
@@ -96,7 +96,7 @@ func (f *File) data() *nytprof.Data {
 			d.Attributes = append(d.Attributes, a)
 		}
 	}
-	if !places && slices.ContainsFunc(f.Calls, func(c Call) bool { return c.Ticks > c.SubTicks }) {
+	if !places && slices.ContainsFunc(f.Calls, func(c call) bool { return c.Ticks > c.SubTicks }) {
 		d.Files = nil // lines and calls both have all the time, and nothing says whose a line's is
 	}
 	d.Sampled = places
@@ -108,7 +108,7 @@ func (f *File) data() *nytprof.Data {
 		}
 		called.Callers = append(called.Callers, nytprof.Caller{
 			FID: caller.FID, Line: caller.First, Sub: by, Count: int64(c.Calls),
-			Incl: float64(c.Ticks) / TicksPerSecond, Excl: float64(c.Ticks-min(c.SubTicks, c.Ticks)) / TicksPerSecond,
+			Incl: float64(c.Ticks) / ticksPerSecond, Excl: float64(c.Ticks-min(c.SubTicks, c.Ticks)) / ticksPerSecond,
 		})
 	}
 	return d

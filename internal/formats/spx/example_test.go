@@ -1,17 +1,16 @@
-package spx_test
+package spx
 
 import (
 	"fmt"
 	"os"
 	"path/filepath"
 
-	"github.com/gotach/profiler/internal/formats/spx"
 	"github.com/gotach/profiler/internal/timeline"
 	"github.com/gotach/profiler/reader"
 )
 
 func ExampleReader_Flat() {
-	r, err := spx.Open("testdata/spx-full-20261121_041024-vm-18014-1804289383")
+	r, err := Open("testdata/spx-full-20261121_041024-vm-18014-1804289383")
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -34,7 +33,7 @@ func ExampleReader_Flat() {
 }
 
 func ExampleReader_Events() {
-	r, err := spx.Open("testdata/spx-full-20261121_041033-vm-18085-1804289383.json")
+	r, err := Open("testdata/spx-full-20261121_041033-vm-18085-1804289383.json")
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -76,12 +75,12 @@ func ExampleWrite() {
 		return
 	}
 	defer os.RemoveAll(dir)
-	keys, err := spx.Write(dir, t, spx.Options{})
+	keys, err := Write(dir, t, Options{})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	r, err := spx.Open(filepath.Join(dir, keys[0]))
+	r, err := Open(filepath.Join(dir, keys[0]))
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -101,14 +100,14 @@ func ExampleWrite() {
 	// main.run 7e+06
 }
 
-func ExampleCreate() {
+func Example_create() {
 	dir, err := os.MkdirTemp("", "spx")
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer os.RemoveAll(dir)
-	w, err := spx.Create(dir, spx.Metadata{Key: "spx-full-20261121_041024-devbox-4711-1", EnabledMetrics: []string{spx.WallTime}})
+	w, err := create(dir, Metadata{Key: "spx-full-20261121_041024-devbox-4711-1", EnabledMetrics: []string{wallTime}})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -121,12 +120,12 @@ func ExampleCreate() {
 		fmt.Println(err)
 		return
 	}
-	keys, err := spx.Keys(dir)
+	keys, err := Keys(dir)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	r, err := spx.Open(filepath.Join(dir, keys[0]))
+	r, err := Open(filepath.Join(dir, keys[0]))
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -148,7 +147,7 @@ func ExampleCreate() {
 }
 
 func ExampleReader_Profile() {
-	r, err := spx.Open("testdata/spx-full-20261121_041025-vm-18024-1804289383")
+	r, err := Open("testdata/spx-full-20261121_041025-vm-18024-1804289383")
 	if err != nil {
 		fmt.Println(err)
 		return

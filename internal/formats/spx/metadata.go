@@ -8,17 +8,19 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/gotach/profiler/internal/formats/formaterr"
 )
 
 // The metrics of sampled profiles. A report has wt always.
 const (
-	WallTime = "wt" // ns
-	CPUTime  = "ct" // ns
-	IdleTime = "it" // ns
+	wallTime = "wt" // ns
+	cpuTime  = "ct" // ns
+	idleTime = "it" // ns
 )
 
-// Metrics lists the metrics that SPX writes, in the order of its files.
-var Metrics = []string{
+// knownMetrics lists the metrics that SPX writes, in the order of its files.
+var knownMetrics = []string{
 	"wt", "ct", "it",
 	"zm", "zmac", "zmab", "zmfc", "zmfb", "zgr", "zgb", "zgc", "zif", "zil", "zuc", "zuf", "zuo", "zo", "ze",
 	"mor", "io", "ior", "iow",
@@ -26,7 +28,7 @@ var Metrics = []string{
 
 // isTime says whether a metric's unit is that of time.
 func isTime(metric string) bool {
-	return metric == WallTime || metric == CPUTime || metric == IdleTime
+	return metric == wallTime || metric == cpuTime || metric == idleTime
 }
 
 // documented are metrics that descriptions of the format name and SPX never wrote.
@@ -60,18 +62,18 @@ type Metadata struct {
 // maxMetadata bounds what is read of a JSON file; SPX's are below 40 KiB.
 const maxMetadata = 1 << 20
 
-// ReadMetadata reads a report's JSON file. The name is for errors.
-func ReadMetadata(r io.Reader, name string) (*Metadata, error) {
+// readMetadata reads a report's JSON file. The name is for errors.
+func readMetadata(r io.Reader, name string) (*Metadata, error) {
 	b, err := io.ReadAll(io.LimitReader(r, maxMetadata+1))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	if len(b) > maxMetadata {
-		return nil, &FormatError{name, maxMetadata, errors.New("longer than 1 MiB, not the metadata of an SPX report")}
+		return nil, &formaterr.Error{File: name, Offset: maxMetadata, Err: errors.New("longer than 1 MiB, not the metadata of an SPX report")}
 	}
 	m := &Metadata{}
 	if err := json.Unmarshal(b, m); err != nil {
-		return nil, &FormatError{name, jsonOffset(err), fmt.Errorf("not the metadata of an SPX report: %w", err)}
+		return nil, &formaterr.Error{File: name, Offset: jsonOffset(err), Err: fmt.Errorf("not the metadata of an SPX report: %w", err)}
 	}
 	var keys map[string]json.RawMessage
 	if err := json.Unmarshal(b, &keys); err == nil {
@@ -80,7 +82,7 @@ func ReadMetadata(r io.Reader, name string) (*Metadata, error) {
 		m.counted = functions && calls
 	}
 	if err := checkMetrics(m.EnabledMetrics); err != nil {
-		return nil, &FormatError{name, int64(max(0, strings.Index(string(b), `"enabled_metrics"`))), err}
+		return nil, &formaterr.Error{File: name, Offset: int64(max(0, strings.Index(string(b), `"enabled_metrics"`))), Err: err}
 	}
 	return m, nil
 }
@@ -98,11 +100,11 @@ func jsonOffset(err error) int64 {
 }
 
 func checkMetrics(metrics []string) error {
-	if !slices.Contains(metrics, WallTime) {
+	if !slices.Contains(metrics, wallTime) {
 		return fmt.Errorf("enabled_metrics are %q: wt is missing, which every report has", metrics)
 	}
 	for i, m := range metrics {
-		if !slices.Contains(Metrics, m) && !slices.Contains(documented, m) {
+		if !slices.Contains(knownMetrics, m) && !slices.Contains(documented, m) {
 			return fmt.Errorf("metric %.20q is unknown", m)
 		}
 		if slices.Contains(metrics[:i], m) {

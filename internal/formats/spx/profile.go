@@ -56,7 +56,7 @@ type node struct {
 func newTree(metrics []string) *tree {
 	return &tree{
 		nodes: make([]node, 1), children: map[uint64]uint32{},
-		wt: slices.Index(metrics, WallTime), ct: slices.Index(metrics, CPUTime),
+		wt: slices.Index(metrics, wallTime), ct: slices.Index(metrics, cpuTime),
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gotach/profiler/internal/formats/formaterr"
 	"github.com/klauspost/compress/zstd"
 )
 
@@ -24,20 +25,6 @@ const (
 	maxDepth = 1 << 20  // calls inside one another
 	window   = 20       // events that rN reaches back
 )
-
-// FormatError says where a file of a report is not what it should be.
-type FormatError struct {
-	File   string
-	Offset int64 // bytes from the start, after decompression
-	Err    error
-}
-
-func (e *FormatError) Error() string {
-	return fmt.Sprintf("%s: at byte %d: %v", e.File, e.Offset, e.Err)
-}
-
-// Unwrap returns the reason.
-func (e *FormatError) Unwrap() error { return e.Err }
 
 // Event is a call's beginning or end.
 type Event struct {
@@ -90,7 +77,7 @@ func Open(path string) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := ReadMetadata(j, j.Name())
+	m, err := readMetadata(j, j.Name())
 	j.Close()
 	if err != nil {
 		return nil, err
@@ -102,7 +89,7 @@ func Open(path string) (*Reader, error) {
 		} else if err != nil {
 			return nil, err
 		}
-		r, err := NewReader(m, f, f.Name())
+		r, err := newReader(m, f, f.Name())
 		if err != nil {
 			f.Close()
 			return nil, err
@@ -113,15 +100,15 @@ func Open(path string) (*Reader, error) {
 	return nil, fmt.Errorf("%s.json has no events beside it, neither %s.txt.gz nor .txt.zst", key, key)
 }
 
-// NewReader reads the events of a report, compressed or not, from src. The name
+// newReader reads the events of a report, compressed or not, from src. The name
 // is that of the events' file, for errors.
-func NewReader(m *Metadata, src io.Reader, name string) (*Reader, error) {
+func newReader(m *Metadata, src io.Reader, name string) (*Reader, error) {
 	if err := checkMetrics(m.EnabledMetrics); err != nil {
 		return nil, err
 	}
 	r := &Reader{
 		meta: m, name: name,
-		last: make([]float64, len(m.EnabledMetrics)), wt: slices.Index(m.EnabledMetrics, WallTime),
+		last: make([]float64, len(m.EnabledMetrics)), wt: slices.Index(m.EnabledMetrics, wallTime),
 	}
 	in := bufio.NewReaderSize(src, 64<<10)
 	magic, _ := in.Peek(4)
@@ -169,7 +156,7 @@ func (r *Reader) Close() error {
 }
 
 func (r *Reader) bad(format string, args ...any) error {
-	return &FormatError{r.name, r.off, fmt.Errorf(format, args...)}
+	return &formaterr.Error{File: r.name, Offset: r.off, Err: fmt.Errorf(format, args...)}
 }
 
 // line returns the next line without its end; it is valid until the next call.
@@ -195,7 +182,7 @@ func (r *Reader) line() ([]byte, error) {
 
 // Events yields the events in their order; it can be ranged over once. The
 // Event and its Values are the Reader's own, valid until the next step. What
-// breaks a rule of the format ends it with a [*FormatError]: calls that are not
+// breaks a rule of the format ends it with a [*formaterr.Error]: calls that are not
 // left in the order in which they were entered, a first event that is not at 0,
 // wall time that goes back, functions that are missing.
 func (r *Reader) Events() iter.Seq2[*Event, error] {

@@ -11,15 +11,16 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gotach/profiler/internal/formats/formaterr"
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/testenv"
 )
 
-func newReader(t testing.TB, events string, metrics ...string) (*Reader, error) {
+func readerOf(t testing.TB, events string, metrics ...string) (*Reader, error) {
 	t.Helper()
-	r, err := NewReader(&Metadata{EnabledMetrics: metrics}, strings.NewReader(events), "x.txt.gz")
+	r, err := newReader(&Metadata{EnabledMetrics: metrics}, strings.NewReader(events), "x.txt.gz")
 	if err == nil {
 		t.Cleanup(func() { r.Close() })
 	}
@@ -78,7 +79,7 @@ func TestBadReports(t *testing.T) {
 		{"[events]\n0|0|ax\n", 9, `wt is "x", not a number`},
 		{"[events]\n0|x|0\n", 9, "no function"},
 	} {
-		r, err := newReader(t, tt.events, "wt")
+		r, err := readerOf(t, tt.events, "wt")
 		if err == nil {
 			err = drain(r)
 		}
@@ -86,9 +87,9 @@ func TestBadReports(t *testing.T) {
 			t.Errorf("%.60q: error %v, want %q", tt.events, err, tt.want)
 			continue
 		}
-		var bad *FormatError
+		var bad *formaterr.Error
 		if !errors.As(err, &bad) {
-			t.Errorf("%.60q: %v is no FormatError", tt.events, err)
+			t.Errorf("%.60q: %v is no formaterr.Error", tt.events, err)
 			continue
 		}
 		if bad.Offset != tt.offset || bad.File != "x.txt.gz" {
@@ -109,8 +110,8 @@ func TestBadMetadata(t *testing.T) {
 		`{"enabled_metrics":"wt"}`:          "not the metadata",
 		strings.Repeat(" ", maxMetadata+1):  "longer than 1 MiB",
 	} {
-		_, err := ReadMetadata(strings.NewReader(in), "x.json")
-		var bad *FormatError
+		_, err := readMetadata(strings.NewReader(in), "x.json")
+		var bad *formaterr.Error
 		if !errors.As(err, &bad) || !strings.Contains(err.Error(), want) || bad.File != "x.json" {
 			t.Errorf("%.40q: error %v, want %q", in, err, want)
 		}
@@ -118,9 +119,9 @@ func TestBadMetadata(t *testing.T) {
 }
 
 func TestEveryMetricIsRead(t *testing.T) {
-	metrics := append(slices.Clone(Metrics), "mu", "pmu")
+	metrics := append(slices.Clone(knownMetrics), "mu", "pmu")
 	line := strings.Repeat(" 0", len(metrics)) + "\n"
-	r, err := newReader(t, "[events]\n0 1"+line+"0 0"+strings.ReplaceAll(line, "0", "7")+"[functions]\nf\n", metrics...)
+	r, err := readerOf(t, "[events]\n0 1"+line+"0 0"+strings.ReplaceAll(line, "0", "7")+"[functions]\nf\n", metrics...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +138,7 @@ func TestEveryMetricIsRead(t *testing.T) {
 
 // The example of the format's other description, whose times have decimals.
 func TestDecimals(t *testing.T) {
-	r, err := newReader(t, `[events]
+	r, err := readerOf(t, `[events]
 0 1 0.0000 0.0000 1024.0000
 1 1 50.1234 45.2341 2048.0000
 1 0 125.4567 120.3456 .5
@@ -171,11 +172,11 @@ func TestMetadataCountsAreChecked(t *testing.T) {
 		`{"enabled_metrics":["wt"],"called_function_count":1,"recorded_call_count":2}`: "there are 1 calls, the metadata says 2",
 		`{"enabled_metrics":["wt"]}`: "", // as a hand that follows the format's description writes it
 	} {
-		m, err := ReadMetadata(strings.NewReader(meta), "x.json")
+		m, err := readMetadata(strings.NewReader(meta), "x.json")
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := NewReader(m, strings.NewReader(events), "x.txt")
+		r, err := newReader(m, strings.NewReader(events), "x.txt")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -255,7 +256,7 @@ func TestBombIsStreamed(t *testing.T) {
 			t.Fatal(err)
 		}
 		return testenv.Allocated(func() {
-			r, err := NewReader(&Metadata{EnabledMetrics: []string{"wt"}}, &file, "bomb")
+			r, err := newReader(&Metadata{EnabledMetrics: []string{"wt"}}, &file, "bomb")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -289,7 +290,7 @@ func TestBombIsStreamed(t *testing.T) {
 
 func TestDepthIsLimited(t *testing.T) {
 	deep := "[events]\n" + strings.Repeat("0 1 0\n", maxDepth+1)
-	r, err := newReader(t, deep, "wt")
+	r, err := readerOf(t, deep, "wt")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -301,7 +302,7 @@ func TestDepthIsLimited(t *testing.T) {
 func TestDeepRecursionIsAddedUp(t *testing.T) {
 	const depth = 100_000
 	in, out := strings.Repeat("0 1 0\n", depth), strings.Repeat("0 0 7\n", depth)
-	r, err := newReader(t, "[events]\n"+in+out+"[functions]\nf\n", "wt")
+	r, err := readerOf(t, "[events]\n"+in+out+"[functions]\nf\n", "wt")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -319,7 +320,7 @@ func TestDeepRecursionIsAddedUp(t *testing.T) {
 	}
 
 	// A comb has as many different stacks, which share nothing.
-	r, err = newReader(t, "[events]\n"+strings.Repeat("0 1 0\n1 1 0\n1 0 0\n", depth)+out+"[functions]\nf\ng\n", "wt")
+	r, err = readerOf(t, "[events]\n"+strings.Repeat("0 1 0\n1 1 0\n1 0 0\n", depth)+out+"[functions]\nf\ng\n", "wt")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -353,10 +354,10 @@ func FuzzRead(f *testing.F) {
 		var flat []FunctionTotals
 		var err error
 		grown := testenv.Allocated(func() {
-			if m, err = ReadMetadata(bytes.NewReader(meta), "fuzz.json"); err != nil {
+			if m, err = readMetadata(bytes.NewReader(meta), "fuzz.json"); err != nil {
 				return
 			}
-			if r, err = NewReader(m, bytes.NewReader(events), "fuzz.txt"); err == nil {
+			if r, err = newReader(m, bytes.NewReader(events), "fuzz.txt"); err == nil {
 				flat, err = r.Flat()
 			}
 		})
@@ -378,7 +379,7 @@ func FuzzRead(f *testing.F) {
 		for _, f := range flat {
 			called += f.Called
 		}
-		again, err := NewReader(m, bytes.NewReader(events), "fuzz.txt")
+		again, err := newReader(m, bytes.NewReader(events), "fuzz.txt")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -406,7 +407,7 @@ func BenchmarkReadEvents(b *testing.B) {
 	b.SetBytes(int64(len(text)))
 	events := 0
 	for b.Loop() {
-		r, err := NewReader(&Metadata{EnabledMetrics: []string{"wt"}}, bytes.NewReader(text), "x")
+		r, err := newReader(&Metadata{EnabledMetrics: []string{"wt"}}, bytes.NewReader(text), "x")
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -424,7 +425,7 @@ func BenchmarkWriteEvents(b *testing.B) {
 	b.ReportAllocs()
 	events := 0
 	for b.Loop() {
-		w, err := Create(b.TempDir(), Metadata{Key: "k", EnabledMetrics: []string{"wt", "ct", "it"}})
+		w, err := create(b.TempDir(), Metadata{Key: "k", EnabledMetrics: []string{"wt", "ct", "it"}})
 		if err != nil {
 			b.Fatal(err)
 		}

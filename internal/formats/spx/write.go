@@ -113,7 +113,7 @@ func (x *export) root(g *timeline.Goroutine) string {
 // report writes one report of some goroutines.
 func (x *export) report(dir string, start time.Time, gs []timeline.Goroutine) (key string, err error) {
 	m := x.metadata(start)
-	w, err := Create(dir, m)
+	w, err := create(dir, m)
 	if err != nil {
 		return "", err
 	}
@@ -203,7 +203,7 @@ func (x *export) metadata(start time.Time) Metadata {
 		HTTPMethod:     "n/a",
 		HTTPHost:       "n/a",
 		CustomMetadata: &note,
-		EnabledMetrics: []string{WallTime, CPUTime, IdleTime},
+		EnabledMetrics: []string{wallTime, cpuTime, idleTime},
 	}
 }
 

@@ -424,17 +424,17 @@ func TestWriteRefusesNothing(t *testing.T) {
 }
 
 func TestWriterRefuses(t *testing.T) {
-	for want, write := range map[string]func(*Writer) error{
-		"not zeros":              func(w *Writer) error { return w.Enter(w.Function("a"), 1) },
-		"wall time goes back":    func(w *Writer) error { w.Enter(w.Function("a"), 0); w.Enter(0, 5); return w.Leave(4) },
-		"no call is open":        func(w *Writer) error { return w.Leave(0) },
-		"2 values for 1":         func(w *Writer) error { return w.Enter(w.Function("a"), 0, 0) },
-		"1 calls are still open": func(w *Writer) error { return w.Enter(w.Function("a"), 0) },
-		"without events":         func(w *Writer) error { return nil },
-		"function 7 has no name": func(w *Writer) error { return w.Enter(7, 0) },
+	for want, write := range map[string]func(*reportWriter) error{
+		"not zeros":              func(w *reportWriter) error { return w.Enter(w.Function("a"), 1) },
+		"wall time goes back":    func(w *reportWriter) error { w.Enter(w.Function("a"), 0); w.Enter(0, 5); return w.Leave(4) },
+		"no call is open":        func(w *reportWriter) error { return w.Leave(0) },
+		"2 values for 1":         func(w *reportWriter) error { return w.Enter(w.Function("a"), 0, 0) },
+		"1 calls are still open": func(w *reportWriter) error { return w.Enter(w.Function("a"), 0) },
+		"without events":         func(w *reportWriter) error { return nil },
+		"function 7 has no name": func(w *reportWriter) error { return w.Enter(7, 0) },
 	} {
 		dir := t.TempDir()
-		w, err := Create(dir, Metadata{Key: "k", EnabledMetrics: []string{"wt"}})
+		w, err := create(dir, Metadata{Key: "k", EnabledMetrics: []string{"wt"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -452,7 +452,7 @@ func TestWriterRefuses(t *testing.T) {
 		"there twice":            {Key: "k", EnabledMetrics: []string{"wt", "wt"}},
 		"not a file's name":      {Key: "../k", EnabledMetrics: []string{"wt"}},
 	} {
-		if _, err := Create(t.TempDir(), m); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := create(t.TempDir(), m); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
 	}

@@ -13,11 +13,11 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// A Writer writes a report in the notation of SPX 0.4. Every value is an integer
+// A reportWriter writes a report in the notation of SPX 0.4. Every value is an integer
 // and, as in the file, since the first event. What SPX's pages cannot show is an
 // error when it comes up. Beyond 2^53 ns, 104 days in all, SPX's pages round.
-// [Create] makes a Writer.
-type Writer struct {
+// [create] makes a reportWriter.
+type reportWriter struct {
 	dir    string
 	meta   Metadata
 	file   *os.File
@@ -35,10 +35,10 @@ type Writer struct {
 	err   error
 }
 
-// Create begins a report in dir, which is made where it is missing. The metadata
+// create begins a report in dir, which is made where it is missing. The metadata
 // must have Key and EnabledMetrics; what the events say is filled in by Close. A
 // report that exists is not overwritten.
-func Create(dir string, m Metadata) (*Writer, error) {
+func create(dir string, m Metadata) (*reportWriter, error) {
 	if err := checkMetrics(m.EnabledMetrics); err != nil {
 		return nil, err
 	}
@@ -48,10 +48,10 @@ func Create(dir string, m Metadata) (*Writer, error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return nil, err
 	}
-	w := &Writer{
+	w := &reportWriter{
 		dir: dir, meta: m, index: map[string]uint32{},
 		last: make([]int64, len(m.EnabledMetrics)),
-		wt:   slices.Index(m.EnabledMetrics, WallTime),
+		wt:   slices.Index(m.EnabledMetrics, wallTime),
 	}
 	// SPX lists a report once it sees its JSON file, so that is written last.
 	f, err := os.OpenFile(filepath.Join(dir, m.Key+".txt.gz"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
@@ -67,7 +67,7 @@ func Create(dir string, m Metadata) (*Writer, error) {
 
 // Function returns the number of the function of that name, which is written in
 // ASCII with HTML entities, as SPX's pages need it.
-func (w *Writer) Function(name string) uint32 {
+func (w *reportWriter) Function(name string) uint32 {
 	if i, ok := w.index[name]; ok {
 		return i
 	}
@@ -79,7 +79,7 @@ func (w *Writer) Function(name string) uint32 {
 
 // Enter says that a function is called; values has one a metric. The first ones
 // must be 0.
-func (w *Writer) Enter(fn uint32, values ...int64) error {
+func (w *reportWriter) Enter(fn uint32, values ...int64) error {
 	if w.err == nil && int(fn) >= len(w.names) {
 		w.err = fmt.Errorf("function %d has no name", fn)
 	}
@@ -91,7 +91,7 @@ func (w *Writer) Enter(fn uint32, values ...int64) error {
 }
 
 // Leave says that the call entered last ends.
-func (w *Writer) Leave(values ...int64) error {
+func (w *reportWriter) Leave(values ...int64) error {
 	if w.err != nil {
 		return w.err
 	}
@@ -107,7 +107,7 @@ func (w *Writer) Leave(values ...int64) error {
 	return w.err
 }
 
-func (w *Writer) event(fn uint32, flag byte, values []int64) error {
+func (w *reportWriter) event(fn uint32, flag byte, values []int64) error {
 	switch {
 	case w.err != nil:
 		return w.err
@@ -152,7 +152,7 @@ func appendMicros(b []byte, ns int64) []byte {
 
 // Close ends the report and writes its JSON file. A report with an error, or one
 // whose calls are not all left, is removed.
-func (w *Writer) Close() error {
+func (w *reportWriter) Close() error {
 	if w.file == nil {
 		return w.err
 	}
@@ -186,7 +186,7 @@ func (w *Writer) Close() error {
 	return nil
 }
 
-func (w *Writer) metadata() error {
+func (w *reportWriter) metadata() error {
 	m := &w.meta
 	m.RecordedCallCount = m.CallCount
 	m.CalledFunctionCount = int64(len(w.names))

@@ -12,6 +12,7 @@ import (
 	"github.com/gotach/profiler/internal/formats/pprof"
 	"github.com/gotach/profiler/internal/formats/spx"
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/reader"
 )
 
 var pprofFormat = &Format{
@@ -19,16 +20,10 @@ var pprofFormat = &Format{
 	Doc:        "go tool pprof's profile, of wall or CPU time",
 	Extensions: []string{".pb.gz", ".pprof", ".prof", ".pb"},
 	sniff:      func(head []byte) bool { return pprof.Sniff(head) && !spx.Sniff(head) },
-	open: func(s *Source, _ *Options) (Content, error) {
-		return readSums(s, pprof.Read)
-	},
-	write: func(t *Target, in *Input, _ *Options) error {
-		p, err := in.Profile()
-		if err != nil {
-			return err
-		}
-		return pprof.Write(t.W, p)
-	},
+	open:       openSums(pprof.Read),
+	write: writeSums(func(w io.Writer, p *profile.Profile, _ *Options) error {
+		return pprof.Write(w, p)
+	}),
 }
 
 var folded = &Format{
@@ -36,16 +31,10 @@ var folded = &Format{
 	Doc:        "folded stacks for flame graphs, weights in µs",
 	Extensions: []string{".folded", ".collapsed", ".txt"},
 	sniff:      collapsed.Sniff,
-	open: func(s *Source, _ *Options) (Content, error) {
-		return readSums(s, collapsed.Read)
-	},
-	write: func(t *Target, in *Input, o *Options) error {
-		p, err := in.Profile()
-		if err != nil {
-			return err
-		}
-		return collapsed.Write(t.W, p, collapsed.Options{Goroutines: o.Goroutines, CPU: o.CPU})
-	},
+	open:       openSums(collapsed.Read),
+	write: writeSums(func(w io.Writer, p *profile.Profile, o *Options) error {
+		return collapsed.Write(w, p, collapsed.Options{Goroutines: o.Goroutines, CPU: o.CPU})
+	}),
 }
 
 // sums is a profile that was read whole.
@@ -54,21 +43,45 @@ type sums struct{ p *profile.Profile }
 func (s sums) Profile() (*profile.Profile, error) { return s.p, nil }
 func (sums) Close() error                         { return nil }
 
-// readSums opens a format by reading it.
-func readSums(s *Source, read func(io.Reader) (*profile.Profile, error)) (Content, error) {
-	f, err := s.Open()
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	p, err := read(f)
-	if err != nil {
-		if e := (*os.PathError)(nil); errors.As(err, &e) {
-			return nil, e.Err
+// openSums opens a format by reading it.
+func openSums(read func(io.Reader) (*profile.Profile, error)) func(*source, *Options) (content, error) {
+	return func(s *source, _ *Options) (content, error) {
+		f, err := s.Open()
+		if err != nil {
+			return nil, err
 		}
-		return nil, err
+		defer f.Close()
+		p, err := read(f)
+		if err != nil {
+			if e := (*os.PathError)(nil); errors.As(err, &e) {
+				return nil, e.Err
+			}
+			return nil, err
+		}
+		return sums{p}, nil
 	}
-	return sums{p}, nil
+}
+
+// writeSums writes a format that is made of a profile added up.
+func writeSums(write func(io.Writer, *profile.Profile, *Options) error) func(*target, *Input, *Options) error {
+	return func(t *target, in *Input, o *Options) error {
+		p, err := in.Profile()
+		if err != nil {
+			return err
+		}
+		return write(t.W, p, o)
+	}
+}
+
+// writeSeries writes a format that is made of all samples.
+func writeSeries(write func(*target, reader.Stream, *Options) error) func(*target, *Input, *Options) error {
+	return func(t *target, in *Input, o *Options) error {
+		s, err := in.Series()
+		if err != nil {
+			return err
+		}
+		return write(t, s, o)
+	}
 }
 
 // dumpRecords writes a profile's records as JSON lines.
