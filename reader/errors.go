@@ -5,28 +5,27 @@ import (
 	"fmt"
 )
 
-// ErrUnfinished says that a file has no header yet, since its writer is still at
-// work or was killed, and no journal that it could be read with. It comes
-// wrapped in a [*FormatError].
-var ErrUnfinished = errors.New("the file is unfinished: its writer is still at work or was killed")
+// ErrUnfinished is the error for a file without a header and a usable journal. Its
+// writer is still running or was killed. It comes wrapped in a [*FormatError].
+var ErrUnfinished = errors.New("the file is unfinished: its writer is still running or was killed")
 
-// ErrChecksum says that the sample region is not what its writer put into the
-// file. It comes wrapped in a [*FormatError].
+// ErrChecksum is the error for a sample region that was changed after it was
+// written. It comes wrapped in a [*FormatError].
 var ErrChecksum = errors.New("the checksum of the sample region is wrong")
 
-// A FormatError says that a file is not a Tachyon file, or what is broken in it.
+// A FormatError is an error in a file, or of reading it.
 type FormatError struct {
 	File string // name of the file, empty if it has none
 
-	// Offset is where the error is, in bytes: in the file or, if Decompressed,
-	// in the sample data after decompression.
+	// Offset is the position of the error in bytes: in the file or, if
+	// Decompressed, in the sample data after decompression.
 	Offset       int64
 	Decompressed bool
 
 	Err error
 }
 
-// Error names the file, the offset and what is wrong there.
+// Error returns the file, the offset and the error.
 func (e *FormatError) Error() string {
 	where := fmt.Sprintf("offset %d: ", e.Offset)
 	if e.Decompressed {

@@ -51,7 +51,7 @@ func ExampleNew() {
 	fmt.Println(err)
 	fmt.Println(errors.Is(err, reader.ErrUnfinished))
 	// Output:
-	// offset 0: the file is unfinished: its writer is still at work or was killed
+	// offset 0: the file is unfinished: its writer is still running or was killed
 	// true
 }
 

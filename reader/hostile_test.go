@@ -38,9 +38,9 @@ func TestHostile(t *testing.T) {
 		{"repeats", one(func(b *builder) {
 			b.layout, b.samples = tachyon.CPython315, huge
 			b.record(1, 0, wire.Repeat, huge)
-		}), "offset 86: a record is cut short"},
+		}), "offset 86: truncated record"},
 		{"depth", one(func(b *builder) { b.record(1, 0, wire.Full, 1, 0, huge) }), "offset 79: a stack of more than"},
-		{"depth that could be", one(func(b *builder) { b.record(1, 0, wire.Full, 1, 0, 1<<20) }), "offset 82: a record is cut short"},
+		{"depth that could be", one(func(b *builder) { b.record(1, 0, wire.Full, 1, 0, 1<<20) }), "offset 82: truncated record"},
 		{"shared", one(func(b *builder) { b.record(1, 0, wire.Suffix, 1, 0, huge, huge) }), "shared with a stack of 0"},
 		{"pop", one(func(b *builder) { b.record(1, 0, wire.PopPush, 1, 0, huge, huge) }), "popped off a stack of 0"},
 		{"push", one(func(b *builder) { b.record(1, 0, wire.PopPush, 1, 0, 0, huge) }), "a stack of more than"},
@@ -54,19 +54,19 @@ func TestHostile(t *testing.T) {
 			b.record(1, 0, wire.Full, 1, 0, 0)
 			b.record(1, 0, wire.Full, 1, 0, 0)
 		}), "offset 80: more samples than the 1"},
-		{"fewer samples", one(func(b *builder) { b.samples = 1<<32 - 1; b.record(1, 0, wire.Full, 1, 0, 0) }), "the data holds 1 samples"},
+		{"fewer samples", one(func(b *builder) { b.samples = 1<<32 - 1; b.record(1, 0, wire.Full, 1, 0, 0) }), "1 samples in the data"},
 		{"more threads", one(func(b *builder) {
 			b.samples = 2
 			b.record(1, 0, wire.Full, 1, 0, 0)
 			b.record(1, 1, wire.Full, 1, 0, 0)
-		}), "thread 1 of interpreter 1 is one more than the 1 threads"},
-		{"fewer threads", one(func(b *builder) { b.threads = 1<<32 - 1; b.record(1, 0, wire.Full, 1, 0, 0) }), "the data holds 1 threads"},
+		}), "thread 1 of interpreter 1: more threads than the 1 in the header"},
+		{"fewer threads", one(func(b *builder) { b.threads = 1<<32 - 1; b.record(1, 0, wire.Full, 1, 0, 0) }), "1 threads in the data"},
 		{"strings past the table", one(func(b *builder) { b.strings = nil }), "string 0 of 0"},
 		{"line", one(func(b *builder) { b.frames[0][2] = 1 << 31 }), "frame 0 of 1: 2147483648 does not fit into 32 bits"},
-		{"frames cut", one(func(b *builder) { b.frames = nil; b.frameData, b.count = []byte{0, 0, 0x80}, 1 }), "frame 0 of 1: the data ends here"},
+		{"frames cut", one(func(b *builder) { b.frames = nil; b.frameData, b.count = []byte{0, 0, 0x80}, 1 }), "frame 0 of 1: truncated data"},
 		{"frames", one(func(b *builder) { b.frameData, b.count = make([]byte, 8), 3 }), "4 frames do not fit into 11 bytes"},
 		{"after the frames", one(func(b *builder) { b.frameData = make([]byte, 8) }), "bytes between frame table and footer"},
-		{"empty zstd region", one(func(b *builder) { b.zstd = true }), "offset 64: the compressed samples are cut short"},
+		{"empty zstd region", one(func(b *builder) { b.zstd = true }), "offset 64: truncated zstd data"},
 		{"bomb of one record", one(func(b *builder) {
 			b.samples = 1
 			b.data = make([]byte, 64<<20)
@@ -83,7 +83,7 @@ func TestHostile(t *testing.T) {
 				b.data = append(b.data, zeros...)
 			}
 			b.compress(t)
-		}), "need more memory than a file of this size may take"},
+		}), "need more memory than a file of this size is allowed"},
 		{"bomb of threads", one(func(b *builder) {
 			// 16 bytes a thread, 3 in the file.
 			b.samples, b.threads = 1<<32-1, 1<<32-1
@@ -91,7 +91,7 @@ func TestHostile(t *testing.T) {
 				b.record(uint64(i), uint32(i&7), wire.Full, 1, 0, 0)
 			}
 			b.compress(t)
-		}), "the data holds 1048576 samples"},
+		}), "1048576 samples in the data"},
 		{"bomb of nothing", one(func(b *builder) { b.data = make([]byte, 100<<20); b.compress(t) }), "more than 65536 records without a sample"},
 		{"window", one(func(b *builder) {
 			var out bytes.Buffer
@@ -126,7 +126,7 @@ func TestDocumentIsStrict(t *testing.T) {
 		want string
 	}{
 		{69 + 2 + 8, "offset 79: the footer says 104 bytes, the file has 103"},
-		{40, "offset 68: the string table ends here, but the frame table starts at 69"},
+		{40, "offset 68: the string table ends before the frame table at 69"},
 	} {
 		data := b.bytes()
 		data[c.at]++
@@ -161,14 +161,14 @@ func TestZstdFrames(t *testing.T) {
 		{"with content checksum", streamed.Bytes(), ""},
 		{"two", join(compress(t, data[:9]), compress(t, data[9:])), ""},
 		{"many", join(compress(t, data[:3]), compress(t, nil), compress(t, data[3:20]), compress(t, data[20:])), ""},
-		{"skippable first", join(skippable, whole), "offset 64: no zstd frame"},
-		{"skippable last", join(whole, skippable), "no zstd frame"},
-		{"a byte of junk", join(whole, []byte{0}), "are cut short"},
-		{"a byte of a frame", join(whole, whole[:1]), "are cut short"},
-		{"three bytes of junk", join(whole, []byte{1, 2, 3}), "are cut short"},
-		{"four bytes of junk", join(whole, []byte{1, 2, 3, 4}), "no zstd frame"},
-		{"cut", whole[:len(whole)-1], "are cut short"},
-		{"cut checksum", streamed.Bytes()[:streamed.Len()-1], "are cut short"},
+		{"skippable first", join(skippable, whole), "offset 64: not a zstd frame"},
+		{"skippable last", join(whole, skippable), "not a zstd frame"},
+		{"a byte of junk", join(whole, []byte{0}), "truncated zstd data"},
+		{"a byte of a frame", join(whole, whole[:1]), "truncated zstd data"},
+		{"three bytes of junk", join(whole, []byte{1, 2, 3}), "truncated zstd data"},
+		{"four bytes of junk", join(whole, []byte{1, 2, 3, 4}), "not a zstd frame"},
+		{"cut", whole[:len(whole)-1], "truncated zstd data"},
+		{"cut checksum", streamed.Bytes()[:streamed.Len()-1], "truncated zstd data"},
 		{"wrong checksum", join(streamed.Bytes()[:streamed.Len()-1], []byte{^streamed.Bytes()[streamed.Len()-1]}), "offset 99: zstd: "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -195,7 +195,7 @@ func TestSparse(t *testing.T) {
 	}
 	_, err := reader.Open(path)
 	var format *reader.FormatError
-	if !errors.As(err, &format) || !strings.Contains(err.Error(), "tables of 2147483584 bytes are more than") {
+	if !errors.As(err, &format) || !strings.Contains(err.Error(), "tables of 2147483584 bytes are larger than") {
 		t.Error(err)
 	}
 }

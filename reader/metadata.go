@@ -11,10 +11,9 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// Metadata returns what gotach itself added to the file. A file of another
-// writer has none, which gives a Metadata whose fields are nil. Kinds this
-// version does not know are left out; MetadataObjects has them. The only error
-// is a [*FormatError] for an object of gotach's that is broken.
+// Metadata returns gotach's metadata. For a file of another writer all fields are
+// nil. Kinds that this version does not know are left out; MetadataObjects has
+// them. The only error is a [*FormatError] for a damaged metadata object.
 func (r *Reader) Metadata() (*tachyon.Metadata, error) {
 	m := &tachyon.Metadata{}
 	for _, s := range r.spare {
@@ -29,8 +28,8 @@ func (r *Reader) Metadata() (*tachyon.Metadata, error) {
 	return m, nil
 }
 
-// MetadataObjects returns gotach's metadata as it is in the file, of every
-// kind: JSON objects whose first key is "gotach".
+// MetadataObjects returns gotach's metadata of every kind as it is in the file: JSON
+// objects whose first key is "gotach".
 func (r *Reader) MetadataObjects() []string {
 	var list []string
 	for _, s := range r.spare {
@@ -41,8 +40,8 @@ func (r *Reader) MetadataObjects() []string {
 	return list
 }
 
-// metadataKind returns the value of the first key of an object if the key is
-// "gotach" and the value is a string. Other strings are none of our business.
+// metadataKind returns the value of an object's first key. It is not ok if s is not
+// an object, the key is not "gotach" or the value is not a string.
 func metadataKind(s string) (kind string, ok bool) {
 	if !strings.HasPrefix(s, "{") {
 		return "", false
@@ -100,9 +99,8 @@ func decodeMetadata(m *tachyon.Metadata, kind, s string) error {
 }
 
 // VerifyChecksum compares the sample region with the checksum in the file's
-// metadata. present is false, and nothing compared, where the file has none,
-// as those of other writers. A wrong sum is a [*FormatError] that wraps
-// [ErrChecksum].
+// metadata. If there is none, as in files of other writers, it returns false and
+// compares nothing. A wrong checksum is a [*FormatError] that wraps [ErrChecksum].
 func (r *Reader) VerifyChecksum() (present bool, err error) {
 	m, err := r.Metadata()
 	if err != nil || m.Checksum == nil {

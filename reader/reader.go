@@ -1,5 +1,5 @@
-// Package reader reads Tachyon files, in the layout of the format document and
-// in the one CPython 3.15 was released with, of either byte order.
+// Package reader reads profiles in the Tachyon format, in both layouts and byte
+// orders. What a profile is made of is described in package tachyon.
 //
 //	r, err := reader.Open("app.tach")
 //	if err != nil { … }
@@ -12,17 +12,23 @@
 //		}
 //	}
 //
-// Files are not trusted. A broken one gives a [*FormatError] with the offset,
-// never a panic. Memory is bounded: the tables take at most some twenty times
-// their size in the file; the samples are decoded as a stream, with a
-// decompression window of at most 8 MiB (16 MiB of memory) and, for the stacks
-// of the threads, at most 32 MiB and 128 times the file's size. Time is not:
-// it goes with the decompressed size, which can be 30,000 times the file's, so
-// whoever takes files from strangers should count samples and stop.
+// [Weighted] yields the samples with the time that each stands for. Times are in
+// microseconds. A file that is being written, or whose program was killed, is read
+// with the journal beside it, see [Reader.Unfinished].
 //
-// What CPython's own reader accepts in its own layout is accepted here, too,
-// except for an unknown compression, which it takes for none. In the document's
-// layout, whose files are gotach's, every count, size and offset has to fit.
+// # Damaged files
+//
+// Files are not trusted. A damaged one gives a [*FormatError] with the offset,
+// never a panic. Memory is bounded: the tables take at most some twenty times
+// their size in the file. The samples are decoded as a stream, with at most 16 MiB
+// for decompression (a window of 8 MiB) and, for the threads' stacks, at most
+// 32 MiB plus 128 times the file's size. Time is not bounded: it grows with the
+// decompressed size, which can be 30,000 times the file's. A program that takes
+// files from strangers should count samples and stop.
+//
+// In CPython's layout the Reader accepts what CPython's own reader accepts, except
+// an unknown compression, which that takes for none. In the document's layout,
+// which is gotach's, every count, size and offset has to be right.
 package reader
 
 import (
@@ -36,8 +42,8 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// maxTables bounds the tables, which are read whole, unlike the samples: a
-// sparse file may seem to have terabytes of them.
+// maxTables bounds the tables, which are read whole, unlike the samples. A sparse
+// file may seem to have terabytes of them.
 const maxTables = 1 << 30
 
 // A Reader is an open Tachyon file. All methods may be called from several
@@ -49,19 +55,20 @@ type Reader struct {
 	footer wire.Footer
 	stats  *tachyon.Statistics
 	frames []tachyon.Frame
-	spare  []spareString // strings that no frame uses
+	spare  []spareString // strings after the last one that a frame uses
 
 	unfinished bool
 
 	close func() error
 }
 
-// Open opens a file. On Unix it is mapped into memory, elsewhere read as
-// needed; anything but a regular file is read whole. Truncating the file
-// while it is open gives an error, never a fault.
+// Open opens a file. On Unix it is mapped into memory, elsewhere read as needed.
+// Anything but a regular file, such as a pipe, is read whole. If the file is
+// truncated while it is open, reading returns an error.
 //
-// A file that is not finished is read as it stands if its journal is beside it;
-// see [Reader.Unfinished]. Its writer may be at work on it.
+// An unfinished file is opened with its journal, app.tach.journal beside app.tach,
+// in its present state; the writer may be running. Without a journal the error is
+// [ErrUnfinished].
 func Open(path string) (r *Reader, err error) {
 	for range 5 {
 		src, err2 := openSource(path)
@@ -72,14 +79,13 @@ func Open(path string) (r *Reader, err error) {
 		if !errors.Is(err, ErrUnfinished) {
 			return r, err
 		}
-		// Its writer may just have gone on from the one file to the other, or
-		// have finished.
+		// The writer may have changed both files between our reads, or finished.
 	}
 	return nil, err
 }
 
-// New reads a whole file from r, such as os.Stdin, and then opens it. If r has
-// a method Name, as an *os.File has, errors call the file by that name.
+// New reads a whole file from r, such as os.Stdin, and then opens it. If r has a
+// method Name, as an *os.File has, errors contain that name.
 func New(r io.Reader) (*Reader, error) {
 	src, err := readAll(r)
 	if err != nil {
@@ -92,7 +98,8 @@ func New(r io.Reader) (*Reader, error) {
 	return newReader(name, "", src)
 }
 
-// newReader takes over src, which is the file at path unless that is empty.
+// newReader opens src, which it then owns. It is the file at path; an empty path
+// is that of no file.
 func newReader(name, path string, src source) (*Reader, error) {
 	r := &Reader{name: name, src: src, close: sync.OnceValue(src.Close)}
 	if err := r.open(path); err != nil {
@@ -102,8 +109,8 @@ func newReader(name, path string, src source) (*Reader, error) {
 	return r, nil
 }
 
-// Close lets go of the file. Strings and frames handed out stay valid. Further
-// calls return the same.
+// Close closes the file. Frames and strings stay valid. Further calls return the
+// same error.
 func (r *Reader) Close() error { return r.close() }
 
 // Header returns the file's header.
@@ -118,15 +125,14 @@ func (r *Reader) SampleBytes() int64 {
 	return int64(r.header.StringOffset) - tachyon.HeaderSize
 }
 
-// Statistics returns what CPython's profiler said of how the profile went, or
-// nil if the file has none.
+// Statistics returns the statistics of CPython's profiler, nil if the file has none.
 func (r *Reader) Statistics() *tachyon.Statistics { return r.stats }
 
-// Frames returns the frame table, which [tachyon.Sample].Stack indexes. It is the
-// Reader's own and must not be changed.
+// Frames returns the frame table. The elements of [tachyon.Sample].Stack are
+// indices into it. It is the Reader's own and must not be changed.
 func (r *Reader) Frames() []tachyon.Frame { return r.frames }
 
-// open reads all but the samples of the file at path, or of one without a path.
+// open reads all but the samples. The path is newReader's.
 func (r *Reader) open(path string) error {
 	size := r.src.Size()
 	var head [tachyon.HeaderSize]byte
@@ -137,7 +143,7 @@ func (r *Reader) open(path string) error {
 	case head != [tachyon.HeaderSize]byte{}:
 		err := r.openFinished()
 		if err != nil && path != "" && journal.Exists(path) && r.openUnfinished(path) == nil {
-			return nil // the header was the last to be written, and was not
+			return nil // the writer was killed while it wrote the header
 		}
 		return err
 	case path != "" && (n == tachyon.HeaderSize || journal.Exists(path)):
@@ -175,7 +181,7 @@ func (r *Reader) openFinished() error {
 		return err
 	}
 	if n := size - int64(h.StringOffset); n > maxTables {
-		return r.errorAt(int64(h.StringOffset), "tables of %d bytes are more than the %d that are read", n, maxTables)
+		return r.errorAt(int64(h.StringOffset), "tables of %d bytes are larger than the limit of %d", n, maxTables)
 	}
 	// Tables and footer are copied out, so that nothing handed out depends on the file.
 	b := make([]byte, size-int64(h.StringOffset))
@@ -190,7 +196,7 @@ func (r *Reader) openFinished() error {
 	return r.readTables(b[:len(b)-tachyon.FooterSize])
 }
 
-// checkHeader checks what the header says against where the footer starts.
+// checkHeader checks the header of a file whose footer starts at end.
 func (r *Reader) checkHeader(end uint64) error {
 	h := &r.header
 	strings, frames, compression := int64(32), int64(40), int64(48) // where the fields are
@@ -202,7 +208,7 @@ func (r *Reader) checkHeader(end uint64) error {
 	}
 	switch {
 	case h.StringOffset > end:
-		return r.errorAt(strings, "the string table at %d is behind the footer at %d: the file is damaged, or its end is missing", h.StringOffset, end)
+		return r.errorAt(strings, "the string table at %d is after the footer at %d: the file is damaged or truncated", h.StringOffset, end)
 	case h.StringOffset < tachyon.HeaderSize:
 		return r.errorAt(strings, "the string table at %d is inside the header", h.StringOffset)
 	case h.FrameOffset < h.StringOffset || h.FrameOffset > end:
@@ -221,7 +227,7 @@ func (r *Reader) readFull(b []byte, off int64) error {
 	return nil
 }
 
-// ioError says where in the file reading failed.
+// ioError returns a FormatError for a failed read at an offset.
 func (r *Reader) ioError(off int64, err error) error {
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF

@@ -13,26 +13,26 @@ import (
 )
 
 const (
-	chunkSize = 32 << 10 // of sample data decoded at a time; leaves the caches to the stacks
+	chunkSize = 32 << 10 // bytes of sample data in the buffer; leaves the caches to the stacks
 
-	// padding is how many zero bytes follow the sample data in the buffer, so
-	// that the fixed part of a record can be decoded before it is known to be
-	// whole: 13 bytes of ids and encoding, a byte of status, three varints.
+	// padding is how many zero bytes follow the sample data in the buffer. So the
+	// fixed part of a record can be decoded before it is known to be complete: 13
+	// bytes of ids and encoding, a byte of status, three varints.
 	padding = 64
 
 	maxVarint = 10 // bytes
 
-	// maxEmpty is how many REPEAT records without a sample are read. Nobody
-	// writes one, CPython reads them; compressed, they could keep a reader
-	// busy for minutes without giving it anything.
+	// maxEmpty is how many REPEAT records without a sample are accepted. No writer
+	// makes them but CPython reads them. A compressed file of them could keep a
+	// reader busy for minutes without a sample.
 	maxEmpty = 1 << 16
 )
 
-// Samples yields all samples in the order of the file, in which samples of one
-// thread are in time order, but those of different threads are not. The sample
-// and its stack are the Reader's own, valid until the next step. An error,
-// which comes without a sample, is the last thing yielded: of type
-// [*FormatError] where the file is at fault.
+// Samples yields all samples in the order of the file: those of one thread are in
+// the order in which they were taken, those of different threads are not. The
+// sample and its stack are the Reader's own and valid until the next step. An error
+// comes with a nil sample and is the last thing yielded. It is a [*FormatError] if
+// the file is damaged.
 //
 // Each use starts from the beginning.
 func (r *Reader) Samples() iter.Seq2[*tachyon.Sample, error] {
@@ -48,7 +48,7 @@ func (r *Reader) newDecoder() *decoder {
 	}
 }
 
-// all yields what Samples says. It can be used once.
+// all is Samples; it can be used once.
 func (d *decoder) all() iter.Seq2[*tachyon.Sample, error] {
 	return func(yield func(*tachyon.Sample, error) bool) {
 		r := d.r
@@ -70,7 +70,7 @@ func (d *decoder) all() iter.Seq2[*tachyon.Sample, error] {
 	}
 }
 
-// dataSize returns how many bytes of sample data there may be.
+// dataSize returns the size of the sample data as far as the buffer needs to know.
 func (r *Reader) dataSize() int64 {
 	if r.header.Compression == tachyon.CompressionNone {
 		return r.SampleBytes()
@@ -83,9 +83,9 @@ type decoder struct {
 	r       *Reader
 	src     io.Reader // sample data, decompressed
 	threads threads
-	left    uint64 // samples that the header promises beyond those decoded
+	left    uint64 // samples in the header that are not decoded yet
 
-	uncounted bool // the header's numbers are no more than bounds
+	uncounted bool // the numbers in the header are only upper bounds
 
 	empty int // REPEAT records without a sample
 
@@ -97,10 +97,10 @@ type decoder struct {
 	long bool  // a varint was longer than 64 bits
 }
 
-// errStop says that the user of the samples wants no more.
+// errStop says that yield returned false.
 var errStop = errors.New("stop")
 
-// run decodes everything. It returns nil at the end or when yield wants no more.
+// run decodes everything. It returns nil at the end or when yield returns false.
 func (d *decoder) run(yield func(*tachyon.Sample, error) bool) error {
 	if err := d.fill(); err != nil {
 		return err
@@ -156,7 +156,7 @@ func (d *decoder) run(yield func(*tachyon.Sample, error) bool) error {
 			return d.errorAt(start+12, "unknown encoding %d of a stack", encoding)
 		}
 		if d.left == 0 {
-			return d.errorAt(start, "more samples than the %d that the header promises", d.r.header.Samples)
+			return d.errorAt(start, "more samples than the %d in the header", d.r.header.Samples)
 		}
 		d.left--
 		th.time += d.uvarint()
@@ -173,7 +173,7 @@ func (d *decoder) run(yield func(*tachyon.Sample, error) bool) error {
 	}
 }
 
-// repeat decodes the rest of a REPEAT record: samples of the stack before.
+// repeat decodes the rest of a REPEAT record: samples with the thread's previous stack.
 func (d *decoder) repeat(th *thread, s *tachyon.Sample, yield func(*tachyon.Sample, error) bool) error {
 	start := d.pos
 	n := d.uvarint()
@@ -181,7 +181,7 @@ func (d *decoder) repeat(th *thread, s *tachyon.Sample, yield func(*tachyon.Samp
 	case d.pos > d.end:
 		return d.cut()
 	case n > d.left:
-		return d.errorAt(start, "%d repeats, but the header promises only %d more samples of %d", n, d.left, d.r.header.Samples)
+		return d.errorAt(start, "%d repeats, but only %d of the %d samples in the header are left", n, d.left, d.r.header.Samples)
 	case n == 0:
 		if d.empty++; d.empty > maxEmpty {
 			return d.errorAt(start, "more than %d records without a sample", maxEmpty)
@@ -284,8 +284,7 @@ func (d *decoder) indices(dst []uint32) error {
 	return nil
 }
 
-// uvarint decodes a number. If the data ends inside it or it is too long, pos
-// is past end afterwards.
+// uvarint decodes a number. After a truncated or too long one pos is past end.
 func (d *decoder) uvarint() uint64 {
 	b := d.buf[d.pos : d.pos+2]
 	if b[0] < 0x80 {
@@ -301,8 +300,8 @@ func (d *decoder) uvarint() uint64 {
 	return v
 }
 
-// longUvarint decodes a number at p and returns where it ends. The zero bytes
-// after the data end every number.
+// longUvarint decodes a number at p and returns its end. The zero bytes after the
+// data end every number.
 func (d *decoder) longUvarint(p int) (uint64, int) {
 	v, n := binary.Uvarint(d.buf[p:])
 	if n <= 0 {
@@ -312,7 +311,8 @@ func (d *decoder) longUvarint(p int) (uint64, int) {
 	return v, p + n
 }
 
-// fill moves what is left to the start of the buffer and reads more behind it.
+// fill moves the bytes not yet decoded to the start of the buffer and reads more
+// after them.
 func (d *decoder) fill() error {
 	n := copy(d.buf, d.buf[d.pos:d.end])
 	d.base += int64(d.pos)
@@ -330,31 +330,32 @@ func (d *decoder) fill() error {
 	return nil
 }
 
-// finish checks at the end of the data that it held what the header promises.
+// finish compares the numbers of samples and threads with the header's, at the end
+// of the data.
 func (d *decoder) finish() error {
 	h := &d.r.header
 	if d.uncounted {
 		return nil
 	}
 	if d.left > 0 {
-		return d.errorAt(d.end, "the data holds %d samples, the header promises %d", h.Samples-d.left, h.Samples)
+		return d.errorAt(d.end, "%d samples in the data, %d in the header", h.Samples-d.left, h.Samples)
 	}
-	// CPython does not mind a header with too many threads.
+	// CPython accepts a header with too many threads.
 	if n := len(d.threads.list); h.Layout == tachyon.Document && uint64(n) != uint64(h.Threads) {
-		return d.errorAt(d.end, "the data holds %d threads, the header promises %d", n, h.Threads)
+		return d.errorAt(d.end, "%d threads in the data, %d in the header", n, h.Threads)
 	}
 	return nil
 }
 
-// cut returns the error of a record that the data does not hold whole.
+// cut returns the error of a truncated record.
 func (d *decoder) cut() error {
 	if d.long {
 		return d.errorAt(min(d.pos, d.end), "%w", errLong)
 	}
-	return d.errorAt(d.end, "a record is cut short")
+	return d.errorAt(d.end, "truncated record")
 }
 
-// bad returns an error about a number at pos, unless that was cut short itself.
+// bad returns an error about a number at pos, or that of a truncated record.
 func (d *decoder) bad(pos int, format string, args ...any) error {
 	if d.pos > d.end {
 		return d.cut()
@@ -373,7 +374,7 @@ func (d *decoder) errorAt(pos int, format string, args ...any) error {
 	return e
 }
 
-// readError says where reading sample data failed, unless err does already.
+// readError adds the offset to an error of reading sample data, unless it has one.
 func (d *decoder) readError(err error) error {
 	var format *FormatError
 	if errors.As(err, &format) || errors.Is(err, os.ErrClosed) {

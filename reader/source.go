@@ -14,7 +14,7 @@ type source interface {
 	Size() int64
 }
 
-// memory is a file read whole, from a pipe for one.
+// memory is a file that was read whole, such as a pipe.
 type memory struct{ *bytes.Reader }
 
 func (memory) Close() error { return nil }
@@ -27,8 +27,8 @@ func readAll(r io.Reader) (source, error) {
 	return memory{bytes.NewReader(b)}, nil
 }
 
-// openSource opens a file by name: a regular one in the way of this system,
-// anything else (a pipe, say) by reading it whole.
+// openSource opens a file by name. A regular file is mapped or read as needed,
+// depending on the system. Anything else, such as a pipe, is read whole.
 func openSource(path string) (source, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -13,19 +13,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errShrunk says that a page of the mapping has no file behind it any more.
+// errShrunk is the error of reading a page of the mapping after its file was truncated.
 var errShrunk = errors.New("the file was truncated or its disk failed while it was being read")
 
-// A mapping is a file mapped into memory. Nothing but ReadAt touches the mapped
-// pages, and it only copies out of them: if somebody truncates the file
-// meanwhile, the fault (SIGBUS, which would kill the process) is caught there.
+// A mapping is a file mapped into memory. Only ReadAt touches the mapped pages, and
+// it copies out of them. If the file is truncated meanwhile, the access faults with
+// SIGBUS, which would kill the process; ReadAt turns that into an error.
 type mapping struct {
 	mu   sync.RWMutex // held for reading by ReadAt, so that Close does not unmap under it
 	data []byte       // nil after Close
 	size int64
 }
 
-// regularSource takes over f.
+// regularSource maps f, which it then owns.
 func regularSource(f *os.File, size int64) (source, error) {
 	defer f.Close() // the mapping stays
 	if int64(int(size)) != size {
@@ -36,7 +36,7 @@ func regularSource(f *os.File, size int64) (source, error) {
 		// Some file systems cannot map.
 		return readAll(f)
 	}
-	// Advice may be refused; then reading is slower, no more.
+	// If the kernel refuses the advice, reading is only slower.
 	_ = unix.Madvise(data, unix.MADV_SEQUENTIAL)
 	_ = unix.Madvise(data, unix.MADV_WILLNEED)
 	adviseHuge(data)

@@ -2,9 +2,9 @@ package reader
 
 import "golang.org/x/sys/unix"
 
-// The format document has these: all pages are faulted in while mapping, and
-// huge pages asked for above 32 MB. A file of gigabytes is not populated: that
-// would take seconds, even if only its tables are wanted.
+// The format's document asks for these: all pages are faulted in while mapping, and
+// huge pages are used above 32 MB. A file of gigabytes is not populated, since that
+// takes seconds even if only its tables are needed.
 const (
 	populateUpTo = 1 << 30
 	hugeFrom     = 32 << 20

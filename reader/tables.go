@@ -11,15 +11,15 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// spareString is a string that no frame uses, and where it is in the file.
+// A spareString is a string and its offset in the file.
 type spareString struct {
 	offset int64
 	text   string
 }
 
 // readTables reads strings, frames and statistics from b, which starts at the
-// string table and ends at the footer. Counts are checked against the bytes
-// there are before anything is allocated for them.
+// string table and ends at the footer. Counts are compared with the number of
+// bytes before anything is allocated for them.
 func (r *Reader) readTables(b []byte) error {
 	base := int64(r.header.StringOffset) // of b in the file
 	frames := int(r.header.FrameOffset - r.header.StringOffset)
@@ -43,7 +43,7 @@ func (r *Reader) readTables(b []byte) error {
 		return err
 	}
 	if strict && n != frames {
-		return r.errorAt(base+int64(n), "the string table ends here, but the frame table starts at %d", r.header.FrameOffset)
+		return r.errorAt(base+int64(n), "the string table ends before the frame table at %d", r.header.FrameOffset)
 	}
 	if frames > end {
 		return r.errorAt(base+int64(end), "the frame table starts in the statistics")
@@ -55,12 +55,12 @@ func (r *Reader) readTables(b []byte) error {
 	if strict && frames+n != end {
 		return r.errorAt(base+int64(frames+n), "%d bytes between frame table and footer", end-frames-n)
 	}
-	r.spare = slices.Clone(strings[used:]) // lets go of the rest
+	r.spare = slices.Clone(strings[used:]) // frees the others
 	return nil
 }
 
-// readStrings reads the string table, which starts b; base is its offset in
-// the file, n its length.
+// readStrings reads the string table at the start of b and returns its length n.
+// Its offset in the file is base.
 func (r *Reader) readStrings(b []byte, base int64) (list []spareString, n int, err error) {
 	count := int(r.footer.Strings)
 	if uint64(r.footer.Strings) > uint64(len(b)) {
@@ -74,7 +74,7 @@ func (r *Reader) readStrings(b []byte, base int64) (list []spareString, n int, e
 			return nil, 0, r.errorAt(base+int64(n), "length of string %d of %d: %w", i, count, varintError(k))
 		}
 		if size > uint64(len(b)-n-k) {
-			return nil, 0, r.errorAt(base+int64(n), "string %d of %d has %d bytes, the table %d more", i, count, size, len(b)-n-k)
+			return nil, 0, r.errorAt(base+int64(n), "string %d of %d has %d bytes, but %d are left in the table", i, count, size, len(b)-n-k)
 		}
 		list[i] = spareString{base + int64(n), text[n+k : n+k+int(size)]}
 		n += k + int(size)
@@ -82,8 +82,8 @@ func (r *Reader) readStrings(b []byte, base int64) (list []spareString, n int, e
 	return list, n, nil
 }
 
-// readFrames reads the frame table, which starts b. It returns its length and
-// how many strings there are up to the last one that a frame uses.
+// readFrames reads the frame table at the start of b. It returns its length n and
+// the number of strings up to the last one that a frame uses.
 func (r *Reader) readFrames(b []byte, base int64, strings []spareString) (n, used int, err error) {
 	shortest := 3 // bytes of an entry
 	if r.header.Layout == tachyon.CPython315 {
@@ -100,7 +100,7 @@ func (r *Reader) readFrames(b []byte, base int64, strings []spareString) (n, use
 		file, fn := e.index(len(strings)), e.index(len(strings))
 		f.Line = e.int32()
 		if r.header.Layout == tachyon.CPython315 {
-			// +1 wraps around as the writer's -1 does, so no value is lost.
+			// +1 wraps around like the writer's -1, so no value is lost.
 			f.Span = tachyon.Span{Lines: e.int32(), Column: e.int32() + 1, Columns: e.int32(), Opcode: int16(e.byte()+1) & 0xff}
 		}
 		if e.err != nil {
@@ -113,7 +113,7 @@ func (r *Reader) readFrames(b []byte, base int64, strings []spareString) (n, use
 	return n, used, nil
 }
 
-// An entry of the frame table being decoded. After an error, n stays where it was.
+// An entry decodes an entry of the frame table. After an error n stays where it was.
 type entry struct {
 	b   []byte
 	n   int
@@ -168,11 +168,11 @@ func (e *entry) byte() int {
 }
 
 var (
-	errCut  = errors.New("the data ends here")
-	errLong = errors.New("the number is longer than 64 bits")
+	errCut  = errors.New("truncated data")
+	errLong = errors.New("a number longer than 64 bits")
 )
 
-// varintError explains a length that binary.Uvarint returned.
+// varintError returns the error for a length of 0 or less from binary.Uvarint.
 func varintError(n int) error {
 	if n < 0 {
 		return errLong

@@ -9,20 +9,18 @@ import (
 )
 
 const (
-	// maxDepth is the deepest stack that is read, far more than any profiler
-	// records. It bounds what a record can make us allocate before its frames
-	// were seen.
+	// maxDepth is the deepest stack that is accepted, far deeper than any profiler
+	// records. It bounds what is allocated for a record before its frames are read.
 	maxDepth = 1 << 20
 
-	// The state of all threads may take stateBase bytes and stateFactor times
-	// the file's size. A hundred thousand parked goroutines compress to some 5
-	// bytes each and need 200 here; a compressed file made for it could ask
-	// for a thousand times more.
+	// The state of all threads may take stateBase bytes plus stateFactor times the
+	// file's size. A hundred thousand parked goroutines compress to some 5 bytes each
+	// and need 200 here. A malicious file could ask for a thousand times more.
 	stateBase   = 32 << 20
 	stateFactor = 128
 
-	// threadCost is what a thread takes beyond its stack: itself, its share
-	// of the index, and what append leaves free.
+	// threadCost is the bytes of a thread without its stack: itself, its share of
+	// the index, and the unused capacity of the list.
 	threadCost = 96
 )
 
@@ -41,38 +39,37 @@ func (t *thread) is(id uint64, interpreter uint32) bool {
 
 func (t *thread) depth() int { return len(t.frames) - int(t.top) }
 
-// threads finds a thread by its ids in constant time, however many there are.
+// threads finds a thread by its ids in constant time.
 //
-// What it costs then is cache misses. Profilers take the threads in about the
-// same order each time, and list has them in order of appearance. So those that
-// follow the last one are tried first: they come with cache lines that the
-// processor has fetched ahead. It cannot know where their stacks are, for which
-// it is therefore asked.
+// Most of that time is cache misses. Profilers sample threads in about the same
+// order each time, which is the order of list. So the threads after the last one
+// are tried first: the processor has already fetched them. It cannot predict where
+// their stacks are, so these are prefetched explicitly.
 type threads struct {
 	list   []thread
 	last   int       // position in list of the one found last
 	index  []uint32  // a hash table of positions in list, plus one
-	seed   [2]uint64 // random: nobody can make files whose ids collide
+	seed   [2]uint64 // random, so that no file can be made whose ids collide
 	slab   []uint32  // for the next stacks
 	budget int64     // bytes the state may still take
-	limit  uint32    // threads the header promises
+	limit  uint32    // threads in the header
 }
 
 const (
-	ahead    = 16       // threads that are tried after the last one, their stacks at hand
+	ahead    = 16       // threads that are tried after the last one; their stacks are prefetched
 	slabSize = 16 << 10 // frames
 )
 
-// newThreads returns the state for a file of a size in bytes, whose header
-// promises so many threads. That is believed as far as the file has 4 bytes for each.
-func newThreads(fileSize int64, promised uint32) threads {
-	expect := min(int64(promised), fileSize/4)
+// newThreads returns the state for a file of a size in bytes whose header counts so
+// many threads. Memory is reserved for those that the file has 4 bytes each for.
+func newThreads(fileSize int64, count uint32) threads {
+	expect := min(int64(count), fileSize/4)
 	return threads{
 		list:   make([]thread, 0, expect),
 		index:  make([]uint32, 1<<max(4, bits.Len64(uint64(2*expect)))),
 		seed:   [2]uint64{rand.Uint64(), rand.Uint64()},
 		budget: stateBase + stateFactor*min(fileSize, 1<<48),
-		limit:  promised,
+		limit:  count,
 	}
 }
 
@@ -83,8 +80,8 @@ func (t *threads) hash(id uint64, interpreter uint32) uint64 {
 	return hi ^ lo
 }
 
-// find returns the thread, which is a new one at the given time if it was not
-// known. The pointer is good until the next call.
+// find returns the thread, a new one that begins at start if it was not known. The
+// pointer is valid until the next call.
 func (t *threads) find(id uint64, interpreter uint32, start uint64) (*thread, error) {
 	for i, n := 0, t.last; i < min(ahead, len(t.list)); i++ {
 		if n++; n == len(t.list) {
@@ -105,7 +102,7 @@ func (t *threads) find(id uint64, interpreter uint32, start uint64) (*thread, er
 		}
 	}
 	if uint64(len(t.list)) >= uint64(t.limit) {
-		return nil, fmt.Errorf("thread %d of interpreter %d is one more than the %d threads that the header promises", id, interpreter, t.limit)
+		return nil, fmt.Errorf("thread %d of interpreter %d: more threads than the %d in the header", id, interpreter, t.limit)
 	}
 	if err := t.spend(threadCost); err != nil {
 		return nil, err
@@ -119,8 +116,8 @@ func (t *threads) find(id uint64, interpreter uint32, start uint64) (*thread, er
 	return &t.list[t.last], nil
 }
 
-// fetch has the stacks come that may be next once n is the last thread. Those up
-// to ahead after the last one so far have been asked for.
+// fetch prefetches the stacks that may be next once n is the last thread. Those up
+// to ahead after the last one so far are already being fetched.
 func (t *threads) fetch(n int) {
 	for i := t.last + ahead + 1; i <= n+ahead && i < len(t.list); i++ {
 		if th := &t.list[i]; int(th.top) < len(th.frames) {
@@ -143,8 +140,8 @@ func (t *threads) rehash() {
 	}
 }
 
-// push makes room for n more frames at the inner end of a thread's stack, of
-// which the outermost keep frames stay, and returns it.
+// push keeps the outermost keep frames of a thread's stack, makes room for n frames
+// inside of them, and returns that room.
 func (t *threads) push(th *thread, keep int, n uint64) ([]uint32, error) {
 	if n > maxDepth || keep+int(n) > maxDepth {
 		return nil, fmt.Errorf("a stack of more than %d frames", maxDepth)
@@ -180,7 +177,7 @@ func (t *threads) frames(n int) []uint32 {
 // spend takes bytes from the budget.
 func (t *threads) spend(bytes int) error {
 	if t.budget -= int64(bytes); t.budget < 0 {
-		return fmt.Errorf("the stacks of %d threads need more memory than a file of this size may take", len(t.list))
+		return fmt.Errorf("the stacks of %d threads need more memory than a file of this size is allowed", len(t.list))
 	}
 	return nil
 }

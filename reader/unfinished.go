@@ -13,13 +13,14 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// Unfinished reports whether the file was not finished when it was opened, so
-// that what is read is what there was then: the file up to some point and, from
-// the journal beside it, the rest. Its writer is still at work or was killed.
+// Unfinished reports whether the file had no header when it was opened: its writer
+// was running or had been killed. The Reader then has the samples up to that moment,
+// those in the file and those in the journal beside it. [Reader.Metadata] is
+// what the writer provided for this case.
 func (r *Reader) Unfinished() bool { return r.unfinished }
 
-// spliced is a file as it will be when it is finished: another header and
-// another end.
+// A spliced source is an unfinished file with the header and the tail that it would
+// have if it were finished now.
 type spliced struct {
 	source
 	head [tachyon.HeaderSize]byte
@@ -52,22 +53,21 @@ func (s *spliced) ReadAt(p []byte, off int64) (n int, err error) {
 	return n, nil
 }
 
-// openUnfinished opens a file that has no header yet, with its journal. The
-// numbers of samples and threads, which nobody knows, are found by reading all
-// samples once.
+// openUnfinished opens a file that has no header yet, with its journal. It reads all
+// samples once to count them and their threads.
 func (r *Reader) openUnfinished(path string) error {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target
 	}
 	st, err := journal.Load(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return r.errorAt(0, "%w, and there is no journal beside it", ErrUnfinished)
+		return r.errorAt(0, "%w, and there is no journal", ErrUnfinished)
 	}
 	if err != nil {
 		return r.errorAt(0, "%w: %w", ErrUnfinished, err)
 	}
 	if size := r.src.Size(); st.Point.Offset > max(size, tachyon.HeaderSize) {
-		return r.errorAt(size, "%w: the journal goes on at %d, but the file is shorter", ErrUnfinished, st.Point.Offset)
+		return r.errorAt(size, "%w: the journal continues the file at %d, but the file is shorter", ErrUnfinished, st.Point.Offset)
 	}
 	if err := r.splice(st, r.src, math.MaxUint32, math.MaxUint32); err != nil {
 		return err
@@ -86,7 +86,7 @@ func (r *Reader) openUnfinished(path string) error {
 	return r.openFinished()
 }
 
-// splice makes src the file as it would be with so many samples and threads.
+// splice makes src the finished file with so many samples and threads.
 func (r *Reader) splice(st *journal.State, file source, samples uint64, threads uint32) error {
 	h, tail, err := st.Finish(samples, threads, wire.RawFrame)
 	if err != nil {
@@ -96,7 +96,7 @@ func (r *Reader) splice(st *journal.State, file source, samples uint64, threads 
 	return nil
 }
 
-// count reads all samples, of which there are at least those before p.
+// count reads all samples. It is an error if there are fewer than before p.
 func (r *Reader) count(p journal.Point) (samples uint64, threads uint32, err error) {
 	d := r.newDecoder()
 	d.threads = newThreads(r.Size(), p.Threads)
@@ -109,7 +109,7 @@ func (r *Reader) count(p journal.Point) (samples uint64, threads uint32, err err
 		samples++
 	}
 	if samples < p.Samples {
-		return 0, 0, fmt.Errorf("%s: %w: %d samples, the journal knows of %d", r.name, ErrUnfinished, samples, p.Samples)
+		return 0, 0, fmt.Errorf("%s: %w: %d samples, but the journal counts %d", r.name, ErrUnfinished, samples, p.Samples)
 	}
 	return samples, uint32(len(d.threads.list)), nil
 }

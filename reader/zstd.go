@@ -45,7 +45,7 @@ func (d *decompressor) Read(p []byte) (int, error) {
 		return n, nil
 	}
 	if d.frames.err != nil && d.frames.err != io.EOF {
-		return n, d.frames.err // it knows more
+		return n, d.frames.err // it says more
 	}
 	if err == io.EOF {
 		return n, err
@@ -53,20 +53,20 @@ func (d *decompressor) Read(p []byte) (int, error) {
 	return n, d.frames.errorf("zstd: %w", err)
 }
 
-// zstdFrames hands a sample region to the decompressor and sees to it that it
-// is nothing but whole zstd frames, at least one. The decompressor itself would
-// skip skippable frames, and overlook up to three bytes of junk at the end.
-// The layout of frames and blocks is in RFC 8878, 3.1.1.
+// zstdFrames passes a sample region on to the decompressor and checks that it
+// consists of complete zstd frames, at least one. The decompressor itself would
+// skip skippable frames and ignore up to three bytes of junk at the end. RFC 8878,
+// 3.1.1 has the layout of frames and blocks.
 type zstdFrames struct {
 	r      *Reader
 	in     *bufio.Reader
 	offset int64 // in the region
-	left   int   // bytes that may be handed out before the next header
+	left   int   // bytes up to the next header
 
 	seen     bool // the first frame began
 	inFrame  bool
 	checksum bool  // the frame ends with one
-	err      error // what ended it
+	err      error // the first one
 }
 
 // Read is as for io.Reader.
@@ -86,8 +86,8 @@ func (f *zstdFrames) Read(p []byte) (int, error) {
 	return n, f.err
 }
 
-// next looks at the header that comes now and returns how many bytes may be
-// read up to the one after it.
+// next checks the header of the next frame or block and returns the number of bytes
+// up to the header after it.
 func (f *zstdFrames) next() (int, error) {
 	if f.inFrame {
 		return f.block()
@@ -98,7 +98,7 @@ func (f *zstdFrames) next() (int, error) {
 	case len(b) == 0 && err == io.EOF && f.seen:
 		return 0, io.EOF
 	case len(b) >= 4 && binary.LittleEndian.Uint32(b) != wire.ZstdMagic:
-		return 0, f.errorf("no zstd frame starts here")
+		return 0, f.errorf("not a zstd frame")
 	case err != nil:
 		return 0, f.readError(err)
 	}
@@ -138,13 +138,13 @@ func (f *zstdFrames) errorf(format string, args ...any) error {
 	return f.r.errorAt(tachyon.HeaderSize+f.offset, format, args...)
 }
 
-// readError says that the region ends too early, or what else kept it from being read.
+// readError returns the error for a truncated region or a failed read.
 func (f *zstdFrames) readError(err error) error {
 	switch {
 	case errors.Is(err, os.ErrClosed):
 		return err
 	case errors.Is(err, io.EOF):
-		return f.errorf("the compressed samples are cut short")
+		return f.errorf("truncated zstd data")
 	}
 	return f.r.ioError(tachyon.HeaderSize+f.offset, err)
 }
