@@ -13,8 +13,8 @@ func newConvert(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "convert IN... -o OUT",
 		Short: "Make a file of another format",
-		Long: `Make a file of another format: the one that --to names or OUT's extension tells.
-IN's format is found out. OUT is a directory for formats of several files, and
+		Long: `Make a file of another format. --to names the format, or OUT's extension tells it.
+The content of IN tells its format. For formats of several files OUT is a directory;
 - is standard output. An existing OUT is replaced once the new file is complete.
 gotach formats lists the formats.
 
@@ -37,7 +37,7 @@ the order of their start times; see gotach report --help.`,
 	f.BoolVar(&o.Microseconds, "microseconds", false, "spx: write times in µs with decimals, as the format's document has them")
 	f.BoolVar(&o.CPU, "cpu", false, "collapsed: weigh by CPU time, not wall time")
 	completeFormats(cmd, "to", (*formats.Format).CanWrite)
-	fromFlag(cmd, &o)
+	fromFlags(cmd, &o)
 	return cmd
 }
 
@@ -56,27 +56,17 @@ func convert(e *env, in []string, out, to string, o formats.Options) error {
 	case out == "-" && target.Directory:
 		return usagef("convert: %s is a format of several files: give -o a directory", target.Name)
 	}
-	bar := e.progress("convert")
-	defer bar.done()
-	o.Progress, o.Context = bar.update, e.ctx
 	var warning error
 	o.Warn = func(err error) { warning = errors.Join(warning, err) }
-	input, err := e.openAll(in, o)
-	if err != nil {
-		return err
-	}
-	defer input.Close()
-	if out == "-" {
-		err = input.Write(e.stdout, target.Name, o)
-	} else {
-		err = input.Convert(out, target.Name, o)
-	}
-	if err != nil {
-		return named(input.Name, err)
-	}
-	bar.done()
+	err = e.read("convert", in, o, func(input *formats.Input) error {
+		o.Warn = func(err error) { warning = errors.Join(warning, formats.Named(out, err)) }
+		if out == "-" {
+			return input.Write(e.stdout, target.Name, o)
+		}
+		return input.Convert(out, target.Name, o)
+	})
 	if warning != nil {
-		e.warn(named(out, warning))
+		e.warn(warning)
 	}
-	return nil
+	return err
 }

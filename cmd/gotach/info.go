@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 
 	"github.com/gotach/profiler/internal/formats"
 	"github.com/spf13/cobra"
@@ -16,6 +15,8 @@ func newInfo(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "info FILE...",
 		Short: "Say what a file is: program, build, how it was sampled",
+		Long: `Print what is known of a file as a whole: the program, its build, how it was
+sampled, and what is in the file. The samples of a Tachyon file are not read.`,
 		Example: `  gotach info app.tach
   gotach info app.*.tach
   gotach info app.tach --json | jq .samples`,
@@ -25,7 +26,10 @@ func newInfo(e *env) *cobra.Command {
 				if i > 0 && !asJSON {
 					fmt.Fprintln(e.stdout)
 				}
-				if err := info(e, path, len(args) > 1, o, asJSON); err != nil {
+				err := e.read("info", []string{path}, o, func(in *formats.Input) error {
+					return e.info(in, len(args) > 1, asJSON)
+				})
+				if err != nil {
 					return err
 				}
 			}
@@ -33,26 +37,22 @@ func newInfo(e *env) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object for each file")
-	fromFlag(cmd, &o)
+	fromFlags(cmd, &o)
 	return cmd
 }
 
 // info says what a file is, and its name too if there are several.
-func info(e *env, path string, several bool, o formats.Options, asJSON bool) error {
-	in, err := e.open(path, o)
+func (e *env) info(in *formats.Input, several, asJSON bool) error {
+	list, err := in.Info()
 	if err != nil {
 		return err
 	}
-	defer in.Close()
-	list, err := in.Info()
-	if err != nil {
-		return named(path, err)
-	}
 	if several {
-		list = append([]formats.Field{{Key: "file", Label: "file", Value: path, Text: path}}, list...)
+		list = append([]formats.Field{{Key: "file", Label: "file", Value: in.Name, Text: in.Name}}, list...)
 	}
+	e.barDone()
 	if asJSON {
-		return infoJSON(e.stdout, list)
+		return e.printJSON(object(list), "  ")
 	}
 	wide := 0
 	for _, f := range list {
@@ -71,28 +71,29 @@ func info(e *env, path string, several bool, o formats.Options, asJSON bool) err
 	return err
 }
 
-// infoJSON writes the facts as an object, in their order.
-func infoJSON(w io.Writer, list []formats.Field) error {
-	b := []byte("{")
-	for i, f := range list {
+// object is facts as a JSON object, in their order.
+type object []formats.Field
+
+// MarshalJSON returns the object.
+func (o object) MarshalJSON() ([]byte, error) {
+	var b bytes.Buffer
+	b.WriteByte('{')
+	for i, f := range o {
 		if i > 0 {
-			b = append(b, ',')
+			b.WriteByte(',')
 		}
 		key, err := json.Marshal(f.Key)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		value, err := json.Marshal(f.Value)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		b = append(append(append(b, key...), ':'), value...)
+		b.Write(key)
+		b.WriteByte(':')
+		b.Write(value)
 	}
-	var out bytes.Buffer
-	if err := json.Indent(&out, append(b, '}'), "", "  "); err != nil {
-		return err
-	}
-	out.WriteByte('\n')
-	_, err := w.Write(out.Bytes())
-	return err
+	b.WriteByte('}')
+	return b.Bytes(), nil
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"regexp"
 	"slices"
 
@@ -70,7 +69,7 @@ error. Called is how often NYTProf or SPX saw a function called.`,
 		bys = append(bys, string(by))
 	}
 	completeWords(cmd, "by", bys)
-	fromFlag(cmd, &o)
+	fromFlags(cmd, &o)
 	return cmd
 }
 
@@ -108,39 +107,29 @@ func report(e *env, paths []string, o formats.Options, fl reportFlags) error {
 	if err != nil {
 		return err
 	}
-	bar := e.progress("report")
-	defer bar.done()
-	o.Progress = bar.update
 	o.Prefix = true
-	in, err := e.openAll(paths, o)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	r, err := in.Report(ro)
-	if err != nil {
-		return named(in.Name, err)
-	}
-	bar.done()
-	if fl.json {
-		enc := json.NewEncoder(e.stdout)
-		enc.SetEscapeHTML(false)
-		enc.SetIndent("", " ")
-		if err := enc.Encode(r); err != nil {
+	return e.read("report", paths, o, func(in *formats.Input) error {
+		r, err := in.Report(ro)
+		if err != nil {
 			return err
 		}
-		return named(in.Name, in.CutOff())
-	}
-	p, err := in.Profile()
-	if err != nil {
-		return named(in.Name, err)
-	}
-	t := &reportTable{
-		paint: newPaint(e.stdout), width: width(e.stdout), o: ro, r: r, p: p,
-		name: in.Name, format: in.Format.Name,
-	}
-	if _, err := e.stdout.Write(t.render()); err != nil {
-		return err
-	}
-	return named(in.Name, in.CutOff())
+		p, err := in.Profile()
+		if err != nil {
+			return err
+		}
+		e.barDone()
+		if fl.json {
+			err = e.printJSON(r, " ")
+		} else {
+			t := &reportTable{
+				paint: newPaint(e.stdout), width: width(e.stdout), o: ro, r: r, p: p,
+				name: in.Name, format: in.Format.Name,
+			}
+			_, err = e.stdout.Write(t.render())
+		}
+		if err != nil {
+			return err
+		}
+		return in.CutOff()
+	})
 }

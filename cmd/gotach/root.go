@@ -5,13 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"strings"
 
-	"github.com/gotach/profiler/internal/formats"
 	"github.com/spf13/cobra"
 )
 
@@ -22,6 +19,7 @@ type env struct {
 	stdout, stderr io.Writer
 
 	started bool // the arguments were right and the command began
+	bar     *progress
 }
 
 // A usageError is a mistake in how gotach was called.
@@ -96,105 +94,4 @@ func someFiles(cmd *cobra.Command, args []string) error {
 		return fmt.Errorf("%s: give it a file: gotach %s", cmd.Name(), cmd.Use)
 	}
 	return nil
-}
-
-// openAll opens profiles and makes one of them.
-func (e *env) openAll(paths []string, o formats.Options) (*formats.Input, error) {
-	var inputs []*formats.Input
-	var seen []os.FileInfo
-	for _, path := range paths {
-		if fi, err := os.Stat(path); err == nil && path != "-" {
-			if slices.ContainsFunc(seen, func(other os.FileInfo) bool { return os.SameFile(fi, other) }) {
-				e.warn(fmt.Errorf("%s: named twice, read once", path))
-				continue
-			}
-			seen = append(seen, fi)
-		}
-		in, err := e.open(path, o)
-		if err != nil {
-			for _, in := range inputs {
-				in.Close()
-			}
-			return nil, err
-		}
-		inputs = append(inputs, in)
-	}
-	o.Context = e.ctx
-	return formats.Join(inputs, o)
-}
-
-// open opens a profile, or standard input if the path is "-".
-func (e *env) open(path string, o formats.Options) (*formats.Input, error) {
-	if o.From != "" {
-		if _, err := formats.ByName(o.From); err != nil {
-			return nil, usagef("--from: %w", err)
-		}
-	}
-	if o.Warn == nil {
-		o.Warn = func(err error) { e.warn(named(path, err)) }
-	}
-	o.Context = e.ctx
-	var in *formats.Input
-	var err error
-	if path == "-" {
-		in, err = formats.OpenReader(e.stdin, stdinName, o)
-	} else {
-		in, err = formats.Open(path, o)
-	}
-	if errors.Is(err, formats.ErrUnknownFormat) {
-		err = fmt.Errorf("%w; gotach formats lists them, --from says which it is", err)
-	}
-	if err != nil {
-		return nil, named(path, err)
-	}
-	if in.Unfinished() {
-		e.warn(fmt.Errorf("%s: unfinished, so this is what is there by now; gotach recover finishes the file of a program that was killed", path))
-	}
-	return in, nil
-}
-
-const stdinName = "standard input"
-
-// named puts a file's name before an error that does not begin with it.
-func named(path string, err error) error {
-	if err == nil {
-		return nil
-	}
-	if path == "-" {
-		path = stdinName
-	}
-	if errors.As(err, &usageError{}) || strings.HasPrefix(err.Error(), path+": ") {
-		return err
-	}
-	if pe, ok := err.(*os.PathError); ok {
-		if pe.Path == path {
-			return fmt.Errorf("%s: %w", path, pe.Err)
-		}
-		return fmt.Errorf("%s: %w", pe.Path, pe.Err)
-	}
-	return fmt.Errorf("%s: %w", path, err)
-}
-
-// fromFlag adds --from, for files whose content does not say what they are.
-func fromFlag(cmd *cobra.Command, o *formats.Options) {
-	cmd.Flags().StringVar(&o.From, "from", "", "format of `FILE`, by name (default: found out)")
-	cmd.Flags().BoolVar(&o.Lax, "lax", false, "dcpi: read files without version and tstart, too")
-	completeFormats(cmd, "from", (*formats.Format).CanRead)
-}
-
-func completeFormats(cmd *cobra.Command, flag string, which func(*formats.Format) bool) {
-	var names []string
-	for _, f := range formats.All() {
-		if which(f) {
-			names = append(names, f.Name+"\t"+f.Doc)
-		}
-	}
-	completeWords(cmd, flag, names)
-}
-
-func completeWords(cmd *cobra.Command, flag string, words []string) {
-	err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
-	if err != nil {
-		panic(err) // the flag does not exist: a mistake in this program
-	}
 }

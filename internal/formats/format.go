@@ -139,7 +139,8 @@ type Field struct {
 // Options are what can be chosen in reading and writing. The zero value is the
 // usual choice.
 type Options struct {
-	From string // name of the input's format; "": found out
+	From  string    // name of the input's format; "": found out
+	Stdin io.Reader // what OpenAll reads for the path -; nil: - is a file's name
 
 	Uncompressed bool // tach, cpython315, nytprof: write without compression
 	Exact        bool // cpython315: each sample as recorded, though some stand for more time than others

@@ -201,10 +201,19 @@ func open(s *source, o Options) (in *Input, err error) {
 // Close lets go of the file.
 func (in *Input) Close() error { return in.content.Close() }
 
-// Unfinished reports whether the file's writer has not finished it.
-func (in *Input) Unfinished() bool {
-	c, ok := in.content.(interface{ Unfinished() bool })
-	return ok && c.Unfinished()
+// Unfinished returns the names of the files whose writers have not finished them.
+func (in *Input) Unfinished() (names []string) {
+	switch c := in.content.(type) {
+	case interface{ Unfinished() bool }:
+		if c.Unfinished() {
+			names = append(names, in.Name)
+		}
+	case *joined:
+		for _, in := range c.inputs {
+			names = append(names, in.Unfinished()...)
+		}
+	}
+	return names
 }
 
 // Profile returns the profile added up.

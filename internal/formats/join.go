@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/gotach/profiler/internal/profile"
 )
@@ -54,7 +55,18 @@ func join(inputs []*Input) (content, error) {
 	return j, nil
 }
 
-func named(in *Input, err error) error { return fmt.Errorf("%s: %w", in.Name, err) }
+func named(in *Input, err error) error { return Named(in.Name, err) }
+
+// Named puts a file's name before an error, unless the error begins with it.
+func Named(name string, err error) error {
+	if err == nil || strings.HasPrefix(err.Error(), name+": ") {
+		return err
+	}
+	if e, ok := err.(*os.PathError); ok {
+		return fmt.Errorf("%s: %w", e.Path, e.Err)
+	}
+	return fmt.Errorf("%s: %w", name, err)
+}
 
 // summed is the sum of profiles that are sums.
 type summed struct{ inputs []*Input }
@@ -85,21 +97,23 @@ func cutOff(inputs []*Input) (err error) {
 	return err
 }
 
-// OpenAll opens profiles and joins them; one file that is named twice counts once.
+// OpenAll opens profiles and joins them. A file that is named twice counts once.
+// The path - is Options.Stdin, if that is set. Errors and warnings begin with the
+// file's name.
 func OpenAll(paths []string, o Options) (*Input, error) {
 	var inputs []*Input
 	var seen []os.FileInfo
 	for _, path := range paths {
-		fi, err := os.Stat(path)
-		if err == nil {
+		if fi, err := os.Stat(path); err == nil {
 			if slices.ContainsFunc(seen, func(other os.FileInfo) bool { return os.SameFile(fi, other) }) {
+				o.warn(fmt.Errorf("%s: named twice, read once", path))
 				continue
 			}
 			seen = append(seen, fi)
 		}
-		in, err := Open(path, o)
+		in, err := openOne(path, o)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("%s: %w", path, err), closeAll(inputs))
+			return nil, errors.Join(err, closeAll(inputs))
 		}
 		inputs = append(inputs, in)
 	}
@@ -107,4 +121,26 @@ func OpenAll(paths []string, o Options) (*Input, error) {
 		return nil, errors.New("no files")
 	}
 	return Join(inputs, o)
+}
+
+// stdinName is what standard input is called in messages.
+const stdinName = "standard input"
+
+// openOne opens one of the files of OpenAll.
+func openOne(path string, o Options) (in *Input, err error) {
+	name := path
+	if path == "-" && o.Stdin != nil {
+		name = stdinName
+	}
+	one := o
+	one.Warn = func(err error) { o.warn(Named(name, err)) }
+	if name == stdinName {
+		in, err = OpenReader(o.Stdin, name, one)
+	} else {
+		in, err = Open(path, one)
+	}
+	if err != nil {
+		return nil, Named(name, err)
+	}
+	return in, nil
 }
