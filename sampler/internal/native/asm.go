@@ -38,6 +38,7 @@ var (
 	interruptPC   = entry(interrupt)
 	interruptedPC = entry(onInterrupt)
 	otherPC       = entry(onOther)
+	probePC       = entry(noteProbe)
 	recordPC      = entry(recordRunning)
 	syscallPC     = entry(recordSyscall)
 	stackPC       = entry(recordStack)
@@ -60,6 +61,7 @@ func callTick(s, _, _, _ uintptr) uintptr
 func callInterrupt(s, i, _, _ uintptr) uintptr
 func callInterrupted(s, value, ctx, _ uintptr) uintptr
 func callOther(s, ctx, _, _ uintptr) uintptr
+func callProbe(s, ctx, _, _ uintptr) uintptr
 func callRecord(s, slot, ctx, _ uintptr) uintptr
 func callSyscall(s, slot, g, _ uintptr) uintptr
 func callStack(s, rec, ctx, _ uintptr) uintptr

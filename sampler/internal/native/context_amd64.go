@@ -25,3 +25,9 @@ const callbackFrame = 56
 // pcQuantum is the least size of an instruction: what lies before a return
 // address, and after the address of an interrupted instruction.
 const pcQuantum = 1
+
+// After the first instruction of sigtramp, which has firstOfSigtramp bytes, its frame has so many.
+const (
+	firstOfSigtramp = 1
+	frameOfSigtramp = 8
+)

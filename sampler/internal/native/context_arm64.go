@@ -23,3 +23,9 @@ const callbackFrame = 0
 // pcQuantum is the least size of an instruction: what lies before a return
 // address, and after the address of an interrupted instruction.
 const pcQuantum = 4
+
+// After the first instruction of sigtramp, which has firstOfSigtramp bytes, its frame has so many.
+const (
+	firstOfSigtramp = 4
+	frameOfSigtramp = 240
+)

@@ -24,6 +24,7 @@ import (
 const (
 	siTimer = ^uint32(1) // si_code SI_TIMER, -2
 	siQueue = ^uint32(0) // si_code SI_QUEUE, -1
+	siTKill = ^uint32(5) // si_code SI_TKILL, -6
 )
 
 //go:nosplit
@@ -59,6 +60,10 @@ func handle(info, ctx uintptr) uintptr {
 			return 0
 		}
 	default:
+		if tid := loadAcquire(uintptr(unsafe.Pointer(&s.probeTID))); tid != 0 && code == siTKill &&
+			uint64(load32(info+16)) == s.pid && uint64(rawSyscall(unix.SYS_GETTID, 0, 0, 0, 0, 0, 0)) == tid {
+			callProbe(s.base(), ctx, 0, 0)
+		}
 		callOther(s.base(), ctx, 0, 0)
 	}
 	return oldHandler

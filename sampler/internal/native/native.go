@@ -81,6 +81,9 @@ func (n *Source) Start(cfg source.Config, out source.Out) (err error) {
 		if err := n.prepare(l); err != nil {
 			return err
 		}
+		if err := n.verifyOffsets(l); err != nil {
+			return err
+		}
 		return n.verify(l)
 	})
 	if err != nil {

@@ -92,6 +92,13 @@ type shared struct {
 	handling uint64 // cycles they took
 	unread   uint64 // interruptions at which no stack could be read
 
+	// The thread that verifyOffsets looks at, 0 for none, and its M. Of the signals that it had: how
+	// many found m.signalPending to be 1, and how many not; how many came while it was off its
+	// goroutine's stack, and of these, in the vDSO.
+	probeTID, probeM        uint64
+	probeAsked, probeOther  uint64
+	probeOutside, probeVDSO uint64
+
 	// What visit found, for walkParked.
 	seenStatus, seenM, seenGoid, seenBefore uint64
 

@@ -240,9 +240,10 @@ func recordStack(base, rec, ctx, _ uintptr) uintptr {
 		if bp >= lo && bp < hi {
 			// systemstack leaves the frame pointer chain whole across the stacks.
 			n, _ = walk(pcs, n, bp, lo, hi)
-		} else if vsp := uintptr(load64(m + s.off.mVDSOSP)); ctxLR == 0 && vsp >= lo+16 && vsp < hi && load64(vsp-8) == load64(m+s.off.mVDSOPC) {
+		} else if ctxLR == 0 && inVDSO(s, m, lo, hi) {
 			// In the vDSO, which need not keep frame pointers: the runtime noted
 			// where it was called from.
+			vsp := uintptr(load64(m + s.off.mVDSOSP))
 			store64(rec, load64(rec)|flagVDSO<<48)
 			store64(rec+headCounts*8, 0)
 			store64(pcs, load64(vsp-8))
@@ -264,4 +265,15 @@ func recordStack(base, rec, ctx, _ uintptr) uintptr {
 		store64(rec+headSP0*8, load64(ctx+ctxLR))
 	}
 	return uintptr(n)
+}
+
+// inVDSO reports whether a thread has called the vDSO from a goroutine's stack, between lo and hi, and says
+// where from: the return address is where its stack pointer says.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func inVDSO(s *shared, m, lo, hi uintptr) bool {
+	sp := uintptr(load64(m + s.off.mVDSOSP))
+	return sp >= lo+16 && sp < hi && load64(sp-8) == load64(m+s.off.mVDSOPC)
 }

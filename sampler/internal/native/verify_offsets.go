@@ -1,0 +1,317 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gotach/profiler/internal/own"
+)
+
+// The offsets that the look at two goroutines of verify does not show to be right: of
+// goroutines in system calls, of preemption, and of what tells that a goroutine has
+// run meanwhile. They are checked before the first tick, with the handler in
+// place, on goroutines of our own.
+
+// verifyOffsets checks them. It stops the world, for some 50 µs, where there is more than one P.
+func (n *Source) verifyOffsets(l *layout) error {
+	for _, check := range [...]func(*layout) error{n.checkTables, n.checkSyscall, n.checkRuns, n.checkIdle, n.checkBusy} {
+		if err := check(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkSyscall looks at the tick thread's goroutine, which waits in a futex system call.
+func (n *Source) checkSyscall(l *layout) error {
+	m := uintptr(n.ticker.m)
+	g := uintptr(readWord(m + l.mCurG))
+	for end := time.Now().Add(time.Second); uint32(readWord(g+l.gStatus))&^gScan != gSyscall; {
+		if time.Now().After(end) { // without a core for so long
+			return errors.New("the tick thread is not in its system call")
+		}
+		time.Sleep(50 * time.Microsecond)
+	}
+	name := func(pc uint64) string {
+		if f := runtime.FuncForPC(uintptr(pc)); f != nil {
+			return f.Name()
+		}
+		return ""
+	}
+	lo, hi := uintptr(readWord(g+l.gStackLo)), uintptr(readWord(g+l.gStackHi))
+	sp, pc, bp := uintptr(readWord(g+l.gSyscallSP)), readWord(g+l.gSyscallPC), uintptr(readWord(g+l.gSyscallBP))
+	// A system call saves both places alike (reentersyscall).
+	if sp < lo || sp >= hi || sp != uintptr(readWord(g+l.gSchedSP)) || pc != readWord(g+l.gSchedPC) || bp != uintptr(readWord(g+l.gSchedBP)) {
+		return errors.New("what a system call saves is not where it should be")
+	}
+	if name(pc) != "syscall.Syscall6" {
+		return fmt.Errorf("a goroutine in a system call reads as being in %q", name(pc))
+	}
+	const starter = "native.startTicker.func1"
+	if start := readWord(g + l.gStartPC); !strings.HasSuffix(name(start), starter) {
+		return fmt.Errorf("a goroutine's first function reads as %q", name(start))
+	}
+	if readWord(g+l.gBubble) != 0 {
+		return errors.New("a goroutine's synctest bubble is not where it should be")
+	}
+	p := readWord(m + l.mOldP)
+	for i := uint64(0); i < n.s.nprocs; i++ {
+		if load64(n.s.procs+uintptr(i)*8) == p {
+			return nil
+		}
+	}
+	return errors.New("the P that a thread left for a system call is not where it should be")
+}
+
+// checkRuns looks at what counts how often a goroutine stopped running and how many system calls
+// were made with a P.
+func (n *Source) checkRuns(l *layout) error {
+	g := getg()
+	seq := func() uint8 { return uint8(readWord(g + l.gTrackingSeq)) }
+	// The goroutine may be preempted besides, and come back on another P.
+	good := func(count func() bool) bool {
+		for range 50 {
+			if count() {
+				return true
+			}
+		}
+		return false
+	}
+	for _, times := range []int{1, 3} {
+		if !good(func() bool {
+			before := seq()
+			for range times {
+				runtime.Gosched()
+			}
+			return seq()-before == uint8(times)
+		}) {
+			return errors.New("the count of a goroutine's stops is not where it should be")
+		}
+		if !good(func() bool {
+			p := ownP(l)
+			before := uint32(readWord(p + l.pSyscallTick))
+			for range times {
+				unix.Syscall(unix.SYS_GETPPID, 0, 0, 0)
+			}
+			return ownP(l) == p && uint32(readWord(p+l.pSyscallTick))-before == uint32(times)
+		}) {
+			return errors.New("the count of a P's system calls is not where it should be")
+		}
+	}
+	return nil
+}
+
+// checkIdle looks at the time since when goroutines wait: 0, or when the collector found that they do.
+func (n *Source) checkIdle(l *layout) error {
+	wrong := errors.New("the time since when a goroutine waits is not where it should be")
+	if readWord(getg()+l.gWaitSince) != 0 {
+		return wrong
+	}
+	gs, free := parked(4)
+	defer free()
+	fresh := len(gs)
+	for i := uint64(0); i < min(n.s.goroutines, 60); i++ {
+		gs = append(gs, uintptr(load64(n.s.entry(i)+entryG*8)))
+	}
+	for i, g := range gs {
+		since := readWord(g + l.gWaitSince)
+		if uint32(readWord(g+l.gStatus)) != gWaiting || since == 0 {
+			continue
+		}
+		// The stamp is the time when the cycle began that found the goroutine. A cycle that began before it waited
+		// has not been at work for long.
+		now := monotonicNow()
+		if since > now || i < fresh && now-since > uint64(time.Minute) {
+			return wrong
+		}
+	}
+	return nil
+}
+
+// spinner is a goroutine that runs on a thread of its own. For most cycles at a time it has no
+// point at which the runtime could stop it other than by a signal.
+type spinner struct {
+	up, stop, clock atomic.Bool
+	m, tid          uintptr
+	most            uint64
+	done            chan struct{}
+}
+
+//go:norace
+//go:nocheckptr
+func (w *spinner) spin(l *layout) {
+	defer close(w.done)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	w.m, w.tid = uintptr(readWord(getg()+l.gM)), uintptr(unix.Gettid())
+	w.up.Store(true)
+	for from := cycles(); !w.stop.Load(); {
+		if w.clock.Load() {
+			time.Now()
+		}
+		if cycles()-from > w.most {
+			runtime.Gosched()
+			from = cycles()
+		}
+	}
+}
+
+// checkBusy looks at a thread at work: at the preemption that the runtime asks it for, and at
+// its calls of the vDSO.
+func (n *Source) checkBusy(l *layout) error {
+	w := &spinner{most: n.s.tornAfter / 40 * 30_000, done: make(chan struct{})} // 30 ms
+	own.Go(func() { w.spin(l) })
+	defer func() { w.stop.Store(true); <-w.done }()
+	for !w.up.Load() {
+		time.Sleep(20 * time.Microsecond)
+	}
+	n.s.probeM = uint64(w.m)
+	storeRelease(uintptr(unsafe.Pointer(&n.s.probeTID)), uint64(w.tid))
+	defer storeRelease(uintptr(unsafe.Pointer(&n.s.probeTID)), 0)
+	if err := n.checkPreempt(l, w); err != nil {
+		return err
+	}
+	if ctxLR != 0 {
+		return nil // the vDSO's fields are not used
+	}
+	return n.checkVDSO(w)
+}
+
+// checkPreempt sees m.signalPending go from 0 to 1 and back when the runtime preempts a
+// thread. At a wrong place the handler would keep signals from the runtime that it waits for.
+func (n *Source) checkPreempt(l *layout, w *spinner) error {
+	s := n.s
+	pending := func() uint32 { return uint32(readWord(w.m + l.mSignalPending)) }
+	zero := func() bool {
+		for range 100 {
+			if pending() == 0 {
+				return true
+			}
+			time.Sleep(20 * time.Microsecond)
+		}
+		return false
+	}
+	wrong := errors.New("a thread's note of a preemption signal is not where it should be")
+	if !zero() {
+		return wrong
+	}
+	if asyncPreemptOff() {
+		return nil // there are no such signals
+	}
+	for end := time.Now().Add(time.Second); time.Now().Before(end); {
+		if runtime.GOMAXPROCS(0) > 1 {
+			runtime.ReadMemStats(new(runtime.MemStats)) // stops the world, and so the spinner
+		}
+		// With one P the runtime preempts the spinner after its 10 ms, for us.
+		time.Sleep(50 * time.Microsecond)
+		asked, other := loadAcquire(uintptr(unsafe.Pointer(&s.probeAsked))), loadAcquire(uintptr(unsafe.Pointer(&s.probeOther)))
+		switch {
+		case asked > other && zero():
+			return nil
+		case asked+other > 10:
+			return wrong
+		}
+	}
+	return wrong
+}
+
+// asyncPreemptOff reports whether the runtime preempts no thread by a signal.
+func asyncPreemptOff() bool {
+	const off = "asyncpreemptoff=1"
+	if strings.Contains(os.Getenv("GODEBUG"), off) {
+		return true
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return false
+	}
+	for _, s := range info.Settings {
+		if s.Key == "DefaultGODEBUG" && strings.Contains(s.Value, off) {
+			return true
+		}
+	}
+	return false
+}
+
+// checkVDSO interrupts a thread that keeps asking for the time, which is mostly in the vDSO, and
+// sees whether the thread says where it was called from. The handler looks, in noteProbe.
+func (n *Source) checkVDSO(w *spinner) error {
+	s := n.s
+	w.clock.Store(true)
+	handled := func() uint64 {
+		return loadAcquire(uintptr(unsafe.Pointer(&s.probeAsked))) + loadAcquire(uintptr(unsafe.Pointer(&s.probeOther)))
+	}
+	for end := time.Now().Add(100 * time.Millisecond); time.Now().Before(end) && s.probeOutside < 30; {
+		before := handled()
+		if err := unix.Tgkill(int(s.pid), int(w.tid), unix.Signal(n.signal)); err != nil {
+			return nil
+		}
+		for handled() == before && time.Now().Before(end) {
+			time.Sleep(10 * time.Microsecond)
+		}
+		if loadAcquire(uintptr(unsafe.Pointer(&s.probeVDSO))) > 0 {
+			return nil
+		}
+	}
+	if loadAcquire(uintptr(unsafe.Pointer(&s.probeOutside))) < 30 {
+		return nil // the thread had no core, or the clock is none of the vDSO's
+	}
+	return errors.New("where a thread calls the vDSO from is not where it should be")
+}
+
+// noteProbe notes what a signal to the probed thread shows: m.signalPending, and, where the thread was off its
+// goroutine's stack, whether what it says of the vDSO is true of that stack.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func noteProbe(base, ctx, _, _ uintptr) uintptr {
+	s := at(base)
+	m := uintptr(s.probeM)
+	if load32(m+s.off.mSignalPending) == 1 {
+		add64(uintptr(unsafe.Pointer(&s.probeAsked)), 1)
+	} else {
+		add64(uintptr(unsafe.Pointer(&s.probeOther)), 1)
+	}
+	g := uintptr(load64(m + s.off.mCurG))
+	if g == 0 {
+		return 0 // the scheduler is at work
+	}
+	lo, hi := uintptr(load64(g+s.off.gStackLo)), uintptr(load64(g+s.off.gStackHi))
+	if sp := uintptr(load64(ctx + ctxSP)); sp < lo || sp >= hi {
+		add64(uintptr(unsafe.Pointer(&s.probeOutside)), 1)
+		if inVDSO(s, m, lo, hi) {
+			add64(uintptr(unsafe.Pointer(&s.probeVDSO)), 1)
+		}
+	}
+	return 0
+}
+
+// checkTables looks at what the linker says of the size of our own assembly's frames, and at its flags.
+func (n *Source) checkTables(l *layout) error {
+	const topFrame = 1 << 0 // abi.FuncFlagTopFrame
+	wrong := errors.New("the program's tables of frame sizes are not where they should be")
+	begin, ok := n.table.spDelta(handlerPC)
+	after, ok2 := n.table.spDelta(handlerPC + firstOfSigtramp)
+	if !ok || !ok2 || begin != 0 || after != frameOfSigtramp {
+		return wrong
+	}
+	for pc, want := range map[uintptr]byte{restorerPC: topFrame, visitPC: 0} {
+		f, _, _ := n.table.find(pc)
+		if f == 0 || load8(f+l.funcFlag)&(topFrame|funcFlagSPWrite) != want {
+			return wrong
+		}
+	}
+	return nil
+}
