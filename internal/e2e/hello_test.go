@@ -1,0 +1,121 @@
+package e2e
+
+import (
+	"debug/elf"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/gotach/profiler/internal/testenv"
+)
+
+// hello makes a module of the program in testdata/hello*.go.txt.
+func hello(t *testing.T) (dir string) {
+	t.Helper()
+	dir = module(t, "hello.go.txt", "main.go")
+	for _, name := range []string{"profiled", "auto", "export", "code"} {
+		src, err := os.ReadFile(filepath.Join("testdata", "hello_"+name+".go.txt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name+".go"), src, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// mostAdded is how many bytes Start may add to a stripped program. fgprof's Start
+// adds 2.3 MB.
+const mostAdded = 2_200_000
+
+// A program that calls Start is little larger than without.
+func TestSize(t *testing.T) {
+	dir := hello(t)
+	size := func(tags string) int64 {
+		run(t, dir, append(moduleEnv, "GOOS=linux", "GOARCH=amd64"), "go", "build", "-tags", tags, "-ldflags=-s -w", "-o", "program", ".")
+		fi, err := os.Stat(filepath.Join(dir, "program"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fi.Size()
+	}
+	plain, profiled := size(""), size("profiled")
+	t.Logf("a stripped hello-world for linux/amd64 with %s has %.2f MB, with a profile %.2f MB: %.2f MB more",
+		runtime.Version(), float64(plain)/1e6, float64(profiled)/1e6, float64(profiled-plain)/1e6)
+	if added := profiled - plain; added > mostAdded && strings.HasPrefix(runtime.Version(), "go1.26") {
+		t.Errorf("the profiler adds %d bytes, at most %d are allowed", added, mostAdded)
+	} else if added < 500_000 {
+		t.Errorf("the profiler adds %d bytes: is it there at all?", added)
+	}
+}
+
+// Where cgo is on and there is a C compiler, a program stays static that imports
+// the profiler, and the runtime still finds deadlocks in it.
+func TestStatic(t *testing.T) {
+	testenv.Command(t, "gcc", "apt-get install gcc")
+	if runtime.GOOS != "linux" {
+		testenv.Missing(t, "linux", "ELF files are looked at")
+	}
+	dir := hello(t)
+	for _, tags := range []string{"profiled", "auto"} {
+		run(t, dir, append(moduleEnv, "CGO_ENABLED=1"), "go", "build", "-tags", tags, "-o", "program", ".")
+		f, err := elf.Open(filepath.Join(dir, "program"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		for _, p := range f.Progs {
+			if p.Type == elf.PT_INTERP || p.Type == elf.PT_DYNAMIC {
+				t.Errorf("%s: the program is linked dynamically: it has a %v", tags, p.Type)
+			}
+		}
+		out, err := exec.Command(filepath.Join(dir, "program"), "deadlock").CombinedOutput()
+		if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != 2 || !strings.Contains(string(out), "all goroutines are asleep - deadlock!") {
+			t.Errorf("%s: a deadlock ends with %v:\n%s", tags, err, out)
+		}
+	}
+}
+
+// Exports work where package export is imported and are one warning that names it
+// elsewhere; the rest of the profile is the same. Package auto starts its session
+// before package export is initialized.
+func TestExportLinked(t *testing.T) {
+	dir := hello(t)
+	const missing = "github.com/gotach/profiler/export"
+	for _, tc := range []struct {
+		tags string
+		// Which files there are, and whether a warning names the import.
+		tach, env, code, warns bool
+	}{
+		{tags: "profiled", tach: true, warns: true},
+		{tags: "auto", tach: true, warns: true},
+		{tags: "code", warns: true},
+		{tags: "profiled,export", tach: true, env: true},
+		{tags: "auto,export", tach: true, env: true},
+		{tags: "code,export", tach: true, env: true, code: true},
+	} {
+		t.Run(tc.tags, func(t *testing.T) {
+			run(t, dir, moduleEnv, "go", "build", "-tags", tc.tags, "-o", "program", ".")
+			out := t.TempDir()
+			cmd := exec.Command(filepath.Join(dir, "program"))
+			cmd.Dir = out
+			cmd.Env = append(os.Environ(), "PROFILE_OUT=x.tach", "PROFILE_SOURCE=portable", "PROFILE_EXPORT=nytprof=env.out")
+			text, err := cmd.CombinedOutput()
+			if err != nil || !strings.Contains(string(text), "hello") {
+				t.Fatalf("%v\n%s", err, text)
+			}
+			for name, want := range map[string]bool{"x.tach": tc.tach, "env.out": tc.env, "code.pb.gz": tc.code} {
+				if fi, err := os.Stat(filepath.Join(out, name)); (err == nil && fi.Size() > 0) != want {
+					t.Errorf("%s is there: %v, want %v", name, err == nil, want)
+				}
+			}
+			if n := strings.Count(string(text), "WARN"); strings.Contains(string(text), missing) != tc.warns || n > 1 {
+				t.Errorf("%d warnings, want one that names the import: %v\n%s", n, tc.warns, text)
+			}
+		})
+	}
+}
