@@ -167,8 +167,12 @@ func (c harmCase) run(t *testing.T, program, source string) (r harmRun) {
 		r.end = "does not end"
 	}
 	r.said = strings.TrimSuffix(explains.FindString(r.stderr), " [recovered]")
-	r.profile = "the profile may have begun"
-	if source != "" && !c.racy {
+	switch why := refused.FindStringSubmatch(r.stderr); {
+	case c.racy:
+		r.profile = "the profile may have begun"
+	case why != nil:
+		r.profile = "no profile: " + why[1]
+	case source != "":
 		r.profile = profile(t, dir, source)
 	}
 	if code := cmd.ProcessState.ExitCode(); code == 64 || code == 65 {
@@ -179,6 +183,9 @@ func (c harmCase) run(t *testing.T, program, source string) (r harmRun) {
 
 // explains finds the line by which the runtime says why a program ends.
 var explains = regexp.MustCompile(`(?m)^(panic: |fatal error: |SIG[A-Z]+: ).*$`)
+
+// refused finds why there is no session, without the numbers in it.
+var refused = regexp.MustCompile(`no profile is being taken"? err="gotach: (?:sampler: )?([^:"]+)`)
 
 // ending says how a program ended.
 func ending(p *os.ProcessState) string {
@@ -224,8 +231,12 @@ func profile(t *testing.T, dir, source string) string {
 			t.Errorf("%s: metadata %+v, %v", f, m, err)
 			continue
 		}
-		if s := m.Session; state == "whole" && s.Source != source {
+		switch s := m.Session; {
+		case state != "whole":
+		case s.Source != source:
 			instead = fmt.Sprintf(", by the %s source: %s", s.Source, s.SourceReason)
+		case s.Blind > 100*time.Millisecond:
+			instead = ", but for the time in which there were too many goroutines to look at"
 		}
 	}
 	return "profile " + state + instead

@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
 	"runtime/pprof"
 	"runtime/trace"
 	"strconv"
@@ -196,8 +198,42 @@ var _ = add(map[string]func(){
 		}
 		fmt.Println("done")
 	},
+	"crowd": func() {
+		stop := make(chan bool)
+		var all, ready sync.WaitGroup
+		ready.Add(100_000)
+		for range 100_000 {
+			all.Go(func() {
+				ready.Done()
+				<-stop
+			})
+		}
+		ready.Wait()
+		time.Sleep(500 * time.Millisecond)
+		close(stop)
+		all.Wait()
+		s := []metrics.Sample{{Name: "/sched/pauses/total/other:seconds"}}
+		metrics.Read(s)
+		h := s[0].Value.Float64Histogram()
+		long := uint64(0)
+		for i, n := range h.Counts {
+			if h.Buckets[i] >= 0.1 {
+				long += n
+			}
+		}
+		fmt.Println(long, "stops of 100 ms or longer")
+	},
+	"own few threads": func() {
+		tasks, err := os.ReadDir("/proc/self/task")
+		check(err)
+		debug.SetMaxThreads(len(tasks) + 1)
+		session()()
+		debug.SetMaxThreads(10_000)
+		fmt.Println("done")
+	},
 	"own no timer_create":      func() { refused(unix.SYS_TIMER_CREATE) },
 	"own no timer_settime":     func() { refused(unix.SYS_TIMER_SETTIME) },
+	"own no clock_gettime":     func() { refused(unix.SYS_CLOCK_GETTIME) },
 	"own no rt_tgsigqueueinfo": func() { refused(unix.SYS_RT_TGSIGQUEUEINFO) },
 	"own no process_vm_readv":  func() { refused(unix.SYS_PROCESS_VM_READV) },
 })
