@@ -114,7 +114,7 @@ func (s *Session) begin() error {
 		System:       s.config.system,
 		NoWaitFrames: s.config.noWaitFrames,
 		Start:        s.start,
-		OnError:      s.fail,
+		OnError:      s.broken,
 		OnWarning:    func(err error) { s.config.log().Warn("gotach: part of the profile is missing", "why", err) },
 	}, to)
 	if err != nil {
@@ -124,6 +124,15 @@ func (s *Session) begin() error {
 		s.config.log().Warn("gotach: sampling with the portable source, which stops the world for each tick", "why", st.Reason)
 	}
 	return nil
+}
+
+// broken is called when sampling has ended before Stop. After a deadlock nobody else is there
+// to call Stop, and the program ends once the session is over.
+func (s *Session) broken(err error) {
+	s.fail(err)
+	if errors.Is(err, sampler.ErrDeadlock) {
+		s.Stop()
+	}
 }
 
 // Stop ends the session: all goroutines are looked at once more, which takes up to half

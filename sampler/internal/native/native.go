@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gotach/profiler/internal/own"
+	"github.com/gotach/profiler/sampler/internal/deadlock"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -259,6 +260,7 @@ func (n *Source) loop(up chan struct{}) {
 	close(up)
 	timer := time.NewTicker(drainEvery)
 	defer timer.Stop()
+	standstill := newStandstill(n)
 	for {
 		select {
 		case <-n.quit:
@@ -273,6 +275,14 @@ func (n *Source) loop(up chan struct{}) {
 			n.drain.out.Fail(fmt.Errorf("native: signal %d was given another handler", n.signal))
 		}
 		n.pass()
+		if standstill.look(time.Now()) {
+			timer.Stop()
+			if standstill.confirm() {
+				n.drain.out.Fail(deadlock.Err)
+				return
+			}
+			timer.Reset(drainEvery)
+		}
 	}
 }
 

@@ -80,6 +80,12 @@ func (r *roster) refresh() error {
 	return nil
 }
 
+// behind reports whether there are goroutines that have not been taken in.
+func (r *roster) behind() bool {
+	_, n, _ := r.allgs.header()
+	return n != uint64(len(r.index))
+}
+
 // checked is how many new goroutines are looked at at a time.
 const checked = 64
 

@@ -5,6 +5,7 @@ import (
 	"hash/maphash"
 	"time"
 
+	"github.com/gotach/profiler/sampler/internal/deadlock"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -60,6 +61,7 @@ type goroutine struct {
 type reason struct {
 	state state
 	frame uint32 // the wait frame
+	stuck bool   // only another goroutine helps out of it, or a timer
 }
 
 type state uint8
@@ -215,7 +217,7 @@ func (s *snapshot) reason(words []byte) reason {
 		return r
 	}
 	w := string(words)
-	r := reason{state: waiting}
+	r := reason{state: waiting, stuck: deadlock.Stuck(w)}
 	switch w {
 	case "running":
 		r.state = running

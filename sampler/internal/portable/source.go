@@ -40,6 +40,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/own"
+	"github.com/gotach/profiler/sampler/internal/deadlock"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -69,10 +70,11 @@ type Source struct {
 	quit  chan struct{}
 	ended sync.WaitGroup
 
-	snapshot snapshot
-	limit    limit
-	buf      []byte
-	slack    int // ticks in a row that left most of buf unused, or were refused
+	snapshot   snapshot
+	limit      limit
+	buf        []byte
+	standstill standstill
+	slack      int // ticks in a row that left most of buf unused, or were refused
 
 	began   time.Duration
 	ticks   atomic.Int64
@@ -147,6 +149,7 @@ func (s *Source) run() {
 	pace := newPacer(s.cfg.Rate, s.cfg.Budget, s.began)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	s.standstill.on = deadlock.Possible()
 	for stopping := false; !stopping; {
 		select {
 		case <-s.quit:
@@ -158,6 +161,10 @@ func (s *Source) run() {
 		procs := runtime.GOMAXPROCS(0)
 		cost := s.tick(procs)
 		s.cost.Add(int64(cost))
+		if st := &s.standstill; st.on && !stopping && st.watch.Look(time.Now(), st.stuck, st.mark) && st.confirm(func() { s.tick(procs) }) {
+			s.out.Fail(deadlock.Err)
+			return
+		}
 		timer.Reset(pace.next(time.Since(s.cfg.Start), cost, procs))
 	}
 }
@@ -175,6 +182,7 @@ func (s *Source) tick(procs int) time.Duration {
 	expect, refusal := s.limit.allow(goroutines, at)
 	if refusal != nil {
 		s.refuse(at, refusal)
+		s.standstill.stuck = false
 		return watch.took()
 	}
 	s.see(at)
@@ -192,6 +200,7 @@ func (s *Source) tick(procs int) time.Duration {
 		// that have come and gone since; NumGoroutine counts this one too.
 		lost.dropped += max(0, int64(runtime.NumGoroutine()-1-s.snapshot.goroutines))
 	}
+	s.standstill.stuck, s.standstill.mark = s.snapshot.stuck(all && lost.dropped == 0)
 	s.dropped.Add(lost.dropped)
 	s.torn.Add(lost.torn)
 	s.out.Batch(func() { s.snapshot.emit(at, procs, rand.IntN) })
