@@ -36,12 +36,15 @@ func (n *Source) verifyOffsets(l *layout) error {
 // checkSyscall looks at the tick thread's goroutine, which waits in a futex system call.
 func (n *Source) checkSyscall(l *layout) error {
 	m := uintptr(n.ticker.m)
-	g := uintptr(readWord(m + l.mCurG))
-	for end := time.Now().Add(time.Second); uint32(readWord(g+l.gStatus))&^gScan != gSyscall; {
+	var g uintptr
+	for end := time.Now().Add(time.Second); ; time.Sleep(50 * time.Microsecond) {
+		// Until it is there it may have parked, and then its thread has no goroutine.
+		if g = uintptr(readWord(m + l.mCurG)); g != 0 && uint32(readWord(g+l.gStatus))&^gScan == gSyscall {
+			break
+		}
 		if time.Now().After(end) { // without a core for so long
 			return errors.New("the tick thread is not in its system call")
 		}
-		time.Sleep(50 * time.Microsecond)
 	}
 	name := func(pc uint64) string {
 		if f := runtime.FuncForPC(uintptr(pc)); f != nil {
