@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 )
@@ -163,4 +164,94 @@ func TestJoinSamples(t *testing.T) {
 			t.Errorf("the session says %+v, %v", m.Session, err)
 		}
 	})
+}
+
+// A joined stream can be read many times, also while it is being read, and written
+// as one file that has the same samples, weights and goroutines. It needs no
+// temporary files.
+func TestJoinedStream(t *testing.T) {
+	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "missing"))
+	dir := t.TempDir()
+	var paths []string
+	for part := range uint64(3) {
+		start := joinStart + part*100_000
+		var samples []tachyon.Sample
+		for at := start + 500; at < start+90_000; at += 7_000 {
+			samples = append(samples, tachyon.Sample{Thread: 1 + at%3, Time: at})
+		}
+		path := filepath.Join(dir, fmt.Sprint(part, ".tach"))
+		session := tachyon.Session{PID: int(part / 2), SessionStart: time.UnixMicro(joinStart), Part: int(part)*2 + 1}
+		labels := []tachyon.LabelSpan{{From: 3, Labels: map[string]string{"part": fmt.Sprint(part)}}}
+		partFile(t, path, session, start, 1000, samples,
+			tachyon.Goroutine{ID: 1, FirstWeight: 12_345, Labels: labels}, tachyon.Goroutine{ID: 2, Parent: 1, FirstWeight: 77})
+		paths = append(paths, path)
+	}
+	in, err := OpenAll(paths, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	list := func(in *Input) (all []string, m *tachyon.Metadata) {
+		t.Helper()
+		s, err := in.Series()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for w, err := range reader.Weighted(s) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			var frames []tachyon.Frame
+			for _, id := range w.Stack {
+				frames = append(frames, s.Frames()[id])
+			}
+			all = append(all, fmt.Sprint(w.Thread, w.Interpreter, w.Time, w.Status, frames, w.Weight))
+		}
+		slices.Sort(all) // a file keeps order within a thread only
+		m, err = s.Metadata()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all, m
+	}
+	want, m := list(in)
+	s, err := in.Series()
+	if err != nil {
+		t.Fatal(err)
+	}
+	gaps := 0
+	for sample, err := range s.Samples() { // one reading inside another
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f := s.Frames()[sample.Stack[0]]; f.Func == "[not recorded]" {
+			gaps++
+		}
+		if gaps == 1 {
+			if again, _ := list(in); !slices.Equal(again, want) {
+				t.Fatalf("read again:\n%s\nwant\n%s", strings.Join(again, "\n"), strings.Join(want, "\n"))
+			}
+		}
+	}
+	if h := s.Header(); gaps == 0 || uint64(len(want)) != h.Samples || h.Threads != 6 {
+		t.Errorf("%d samples, %d of them gaps, the header says %d of %d threads", len(want), gaps, h.Samples, h.Threads)
+	}
+	out := filepath.Join(dir, "all.tach")
+	if err := in.Convert(out, "", Options{}); err != nil {
+		t.Fatal(err)
+	}
+	got, written := list(openInput(t, out, Options{}))
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("written and read again (-want +got):\n%s", d)
+	}
+	if d := cmp.Diff(m.Goroutines, written.Goroutines); d != "" || len(m.Goroutines) != 4 {
+		t.Errorf("%d goroutines (-joined +written):\n%s", len(m.Goroutines), d)
+	}
+	found, err := in.Verify()
+	if err != nil || !strings.HasPrefix(found, fmt.Sprintf("3 files, %d samples of 6 goroutines", len(want))) {
+		t.Errorf("verified %q, %v", found, err)
+	}
+	if info, err := in.Info(); err != nil || len(info) < 10 {
+		t.Errorf("info %v, %v", info, err)
+	}
 }

@@ -73,6 +73,7 @@ func sameSums(t *testing.T, in *Input) {
 		t.Fatal(err)
 	}
 	defer r.Close()
+	_, evened := weights(t, r)
 	interval := r.Header().Interval
 	count := map[threadID]uint64{}
 	for s, err := range r.Samples() {
@@ -82,6 +83,9 @@ func sameSums(t *testing.T, in *Input) {
 		count[threadID{s.Thread, s.Interpreter}]++
 	}
 	for id, weight := range threads {
+		if got := evened[id]; got != count[id]*interval {
+			t.Errorf("thread %v: the weights of %d even samples of %d µs are %d µs", id, count[id], interval, got)
+		}
 		if n := count[id] * interval; n+interval < weight || n > weight+interval {
 			t.Errorf("thread %v has %d even samples of %d µs, its weights are %d µs", id, count[id], interval, weight)
 		}

@@ -89,6 +89,14 @@ func TestEven(t *testing.T) {
 	}
 }
 
+// A clock that goes back gives no weight, and no two samples at one time.
+func TestEvenBack(t *testing.T) {
+	count, _ := evened(t, [][3]uint64{{1, 1000, 0}, {1, 5000, 0}, {1, 3000, 0}, {1, 9000, 0}})
+	if n := count[[2]uint64{1, 0}]; n != 1+4+6 {
+		t.Errorf("%d samples of 11 ms", n)
+	}
+}
+
 // However long goroutines waited, the number of samples is bounded.
 func TestEvenBound(t *testing.T) {
 	var samples [][3]uint64
