@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"debug/elf"
 	"os"
 	"os/exec"
@@ -8,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gotach/profiler/internal/testenv"
 )
@@ -73,7 +75,9 @@ func TestStatic(t *testing.T) {
 				t.Errorf("%s: the program is linked dynamically: it has a %v", tags, p.Type)
 			}
 		}
-		out, err := exec.Command(filepath.Join(dir, "program"), "deadlock").CombinedOutput()
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		out, err := exec.CommandContext(ctx, filepath.Join(dir, "program"), "deadlock").CombinedOutput()
 		if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != 2 || !strings.Contains(string(out), "all goroutines are asleep - deadlock!") {
 			t.Errorf("%s: a deadlock ends with %v:\n%s", tags, err, out)
 		}
