@@ -34,7 +34,7 @@ func (s *Session) describe(part int, at time.Duration, stats *sampler.Stats) *ta
 		d.Part, d.SessionStart = part, s.start.Round(0).UTC()
 	}
 	if stats == nil { // at the start, for a file that is never finished
-		d.Rate, d.Budget, d.Source = s.config.rate, s.config.budget, s.config.source
+		d.Rate, d.Budget, d.Source = s.config.rate, s.config.budget, string(s.config.source)
 		d.Error = "the session was not stopped"
 	} else {
 		stats.Describe(d)

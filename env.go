@@ -1,27 +1,27 @@
 package profiler
 
 import (
+	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/gotach/profiler/internal/hook"
-	"github.com/gotach/profiler/sampler"
 )
 
-// environ adds to c what the environment says and code does not; PROFILE_OUT
-// alone takes precedence over code. get is os.Getenv. It returns a warning for
-// each value that makes no sense, and leaves that setting as if it were unset.
+// none is the value by which a variable undoes SyncEvery, rotation and Export.
+const none = "none"
+
+// environ changes c to what the environment says; get is os.Getenv. A variable that
+// is set wins over the option. environ returns a warning for each value that makes no
+// sense, and leaves that setting as it is: as the options have it, else the default.
 func (c *config) environ(get func(string) string) (warnings []string) {
-	if v := get("PROFILE_OUT"); v != "" {
-		c.output = v
-	}
-	// option applies an option unless code has set that field.
-	option := func(name string, inCode bool, fallback string, parse func(string) (Option, error)) {
+	warn := func(format string, args ...any) { warnings = append(warnings, fmt.Sprintf(format, args...)) }
+	// set applies what parse makes of a variable's value. using says what applies otherwise.
+	set := func(name string, using func() string, parse func(v string) (Option, error)) {
 		v := get(name)
-		if v == "" || inCode {
+		if v == "" {
 			return
 		}
 		o, err := parse(v)
@@ -29,86 +29,72 @@ func (c *config) environ(get func(string) string) (warnings []string) {
 			err = o(c)
 		}
 		if err != nil {
-			warnings = append(warnings, fmt.Sprintf("%s=%q: %v; using %s", name, v, err, fallback))
+			warn("%s=%q: %v; using %s", name, v, err, using())
 		}
 	}
-	option("PROFILE_RATE", c.rate != 0, fmt.Sprint(sampler.DefaultRate), func(v string) (Option, error) {
+	set("PROFILE_OUT", func() string { return c.output }, func(v string) (Option, error) { return Output(v), nil })
+	set("PROFILE_RATE", func() string { return strconv.Itoa(c.rate) }, func(v string) (Option, error) {
 		n, err := strconv.Atoi(v)
 		if err != nil {
-			return nil, fmt.Errorf("not a whole number of ticks a second")
+			return nil, errors.New("not a whole number of ticks a second")
 		}
 		return Rate(n), nil
 	})
-	option("PROFILE_BUDGET", c.budget != 0, fmt.Sprintf("%v %%", sampler.DefaultBudget), func(v string) (Option, error) {
+	set("PROFILE_SOURCE", func() string { return string(c.source) }, func(v string) (Option, error) { return Source(SourceKind(v)), nil })
+	set("PROFILE_BUDGET", func() string { return fmt.Sprintf("%v %%", c.budget) }, func(v string) (Option, error) {
 		p, err := strconv.ParseFloat(strings.TrimSuffix(v, "%"), 64)
 		if err != nil {
-			return nil, fmt.Errorf("not a number of percent")
+			return nil, errors.New("not a number of percent")
 		}
 		return Budget(p), nil
 	})
-	option("PROFILE_SOURCE", c.source != "", sources[0], func(v string) (Option, error) { return Source(v), nil })
-	option("PROFILE_COMPRESSION", c.compression != "", compressions[0], func(v string) (Option, error) { return Compression(v), nil })
-
-	option("PROFILE_SYNC", c.sync != 0, "none", func(v string) (Option, error) {
+	set("PROFILE_COMPRESSION", func() string { return string(c.compression) }, func(v string) (Option, error) { return Compression(Codec(v)), nil })
+	set("PROFILE_SYNC", func() string { return describeSync(c.sync) }, func(v string) (Option, error) {
+		if v == none {
+			return func(c *config) error { c.sync = 0; return nil }, nil
+		}
 		d, err := time.ParseDuration(v)
 		if err != nil {
-			return nil, fmt.Errorf("not a duration such as 1s")
+			return nil, errors.New("not a duration such as 1s")
 		}
-		return Sync(d), nil
+		return SyncEvery(d), nil
 	})
-
-	option("PROFILE_ROTATE", c.rotate != rotation{}, "one file", func(v string) (Option, error) {
+	set("PROFILE_ROTATE", func() string { return c.rotate.String() }, func(v string) (Option, error) {
 		r, err := parseRotation(v)
-		return Rotate(r.every, r.bytes), err
+		return func(c *config) error { return c.setRotation(r) }, err
 	})
-	option("PROFILE_KEEP", c.keep != kept{}, fmt.Sprintf("%d,%s", keepFiles, formatBytes(keepBytes)), func(v string) (Option, error) {
+	set("PROFILE_KEEP", func() string { return c.keep.String() }, func(v string) (Option, error) {
 		k, err := parseKept(v)
-		return Keep(k.files, k.bytes), err
+		return func(c *config) error { return c.setKept(k) }, err
+	})
+	set("PROFILE_SYSTEM", func() string { return strconv.FormatBool(c.system) }, func(v string) (Option, error) {
+		on, err := strconv.ParseBool(v)
+		if err != nil {
+			return nil, errors.New("neither 1 nor 0")
+		}
+		return func(c *config) error { c.system = on; return nil }, nil
 	})
 
-	if c.oneFile != "" {
-		c.output, c.rotate, c.exports = c.oneFile, rotation{}, nil
-		return warnings
-	}
-	// Exports add up; for a format that both name, code wins.
-	inCode := slices.Clone(c.exports)
-	for item := range strings.SplitSeq(get("PROFILE_EXPORT"), ",") {
-		if item = strings.TrimSpace(item); item == "" {
-			continue
-		}
-		format, path, _ := strings.Cut(item, "=")
-		if err := checkExport(format, path); err != nil {
-			warnings = append(warnings, fmt.Sprintf("PROFILE_EXPORT: %q: %v; not exporting that", item, err))
-			continue
-		}
-		if !slices.ContainsFunc(inCode, func(t hook.Target) bool { return t.Format == format }) {
+	if v := get("PROFILE_EXPORT"); v != "" && c.oneFile == "" {
+		c.exports = nil
+		for item := range strings.SplitSeq(v, ",") {
+			if item = strings.TrimSpace(item); item == "" || item == none {
+				continue
+			}
+			format, path, _ := strings.Cut(item, "=")
+			if err := checkExport(format, path); err != nil {
+				warn("PROFILE_EXPORT: %q: %v; not exporting that", item, err)
+				continue
+			}
 			c.exports = append(c.exports, hook.Target{Format: format, Path: path})
 		}
 	}
 	return warnings
 }
 
-// defaults fills in what neither code nor environment has set.
-func (c *config) defaults() {
-	if c.rate == 0 {
-		c.rate = sampler.DefaultRate
+func describeSync(every time.Duration) string {
+	if every == 0 {
+		return none
 	}
-	if c.budget == 0 {
-		c.budget = sampler.DefaultBudget
-	}
-	if c.source == "" {
-		c.source = sources[0]
-	}
-	if c.compression == "" {
-		c.compression = compressions[0]
-	}
-	if c.keep.files == 0 {
-		c.keep.files = keepFiles
-	}
-	if c.keep.bytes == 0 {
-		c.keep.bytes = keepBytes
-	}
-	if c.output == "" {
-		c.output = "%e-%p.tach"
-	}
+	return every.String()
 }

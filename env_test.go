@@ -23,7 +23,7 @@ func env(pairs ...string) func(string) string {
 }
 
 func TestEnvironment(t *testing.T) {
-	def := config{output: "%e-%p.tach", rate: 1000, budget: 1, source: "auto", compression: "zstd", keep: kept{100, 1e9}}
+	def := config{output: "%e-%p.tach", rate: 1000, budget: 1, source: Auto, compression: Zstd, keep: kept{100, 1e9}, maxPause: 10 * time.Millisecond}
 	with := func(change func(*config)) config {
 		c := def
 		change(&c)
@@ -40,33 +40,46 @@ func TestEnvironment(t *testing.T) {
 		{name: "sync", env: []string{"PROFILE_SYNC=1s"}, want: with(func(c *config) { c.sync = time.Second })},
 		{name: "sync not a duration", env: []string{"PROFILE_SYNC=often"}, want: def, warning: `PROFILE_SYNC="often": not a duration such as 1s; using none`},
 		{name: "sync too often", env: []string{"PROFILE_SYNC=1ms"}, want: def, warning: "1ms is less than 10ms"},
-		{name: "empty is unset", env: []string{"PROFILE_OUT=", "PROFILE_RATE=", "PROFILE_BUDGET=", "PROFILE_SOURCE=", "PROFILE_COMPRESSION=", "PROFILE_EXPORT="}, want: def},
-		{name: "all", env: []string{"PROFILE_OUT=x.tach", "PROFILE_RATE=250", "PROFILE_BUDGET=2.5", "PROFILE_SOURCE=portable", "PROFILE_COMPRESSION=none", "PROFILE_EXPORT=pprof=a.pb.gz, collapsed=b.txt"},
-			want: config{output: "x.tach", rate: 250, budget: 2.5, source: "portable", compression: "none", keep: kept{100, 1e9}, exports: []hook.Target{{Format: "pprof", Path: "a.pb.gz"}, {Format: "collapsed", Path: "b.txt"}}}},
+		{name: "empty is unset", env: []string{"PROFILE_OUT=", "PROFILE_RATE=", "PROFILE_BUDGET=", "PROFILE_SOURCE=", "PROFILE_COMPRESSION=", "PROFILE_SYNC=", "PROFILE_ROTATE=", "PROFILE_KEEP=", "PROFILE_SYSTEM=", "PROFILE_EXPORT="}, want: def},
+		{name: "all", env: []string{"PROFILE_OUT=x.tach", "PROFILE_RATE=250", "PROFILE_BUDGET=2.5", "PROFILE_SOURCE=portable", "PROFILE_COMPRESSION=none", "PROFILE_SYSTEM=1", "PROFILE_EXPORT=pprof=a.pb.gz, collapsed=b.txt"},
+			want: with(func(c *config) {
+				c.output, c.rate, c.budget, c.source, c.compression, c.system = "x.tach", 250, 2.5, Portable, Uncompressed, true
+				c.exports = []hook.Target{{Format: "pprof", Path: "a.pb.gz"}, {Format: "collapsed", Path: "b.txt"}}
+			})},
 		{name: "rotate by time", env: []string{"PROFILE_ROTATE=60s"}, want: with(func(c *config) { c.rotate.every = time.Minute })},
 		{name: "rotate by size", env: []string{"PROFILE_ROTATE=100MB"}, want: with(func(c *config) { c.rotate.bytes = 1e8 })},
 		{name: "rotate by both", env: []string{"PROFILE_ROTATE=1h30m, 64mib"}, want: with(func(c *config) { c.rotate = rotation{90 * time.Minute, 64 << 20} })},
-		{name: "rotate too often", env: []string{"PROFILE_ROTATE=10ms"}, want: def, warning: "Rotate: 10ms is less than 1s; using one file"},
-		{name: "rotate too small", env: []string{"PROFILE_ROTATE=5KB"}, want: def, warning: "Rotate: 5000 bytes are less than 1 MB"},
+		{name: "rotate too often", env: []string{"PROFILE_ROTATE=10ms"}, want: def, warning: "RotateEvery: 10ms is less than 1s; using one file"},
+		{name: "rotate too small", env: []string{"PROFILE_ROTATE=5KB"}, want: def, warning: "RotateAt: 5000 bytes are less than 1 MB"},
 		{name: "rotate nonsense", env: []string{"PROFILE_ROTATE=60"}, want: def, warning: "not a duration such as 60s, a size such as 100MB"},
 		{name: "rotate by two times", env: []string{"PROFILE_ROTATE=60s,1h"}, want: def, warning: "not a duration"},
 		{name: "rotate by more than there is", env: []string{"PROFILE_ROTATE=9999999999TB"}, want: def, warning: "not a duration"},
-		{name: "rotate: code wins", opts: []Option{Rotate(time.Minute, 0), Keep(3, 0)}, env: []string{"PROFILE_ROTATE=1h", "PROFILE_KEEP=5GB"},
-			want: with(func(c *config) { c.rotate.every, c.keep.files = time.Minute, 3 })},
 		{name: "keep files", env: []string{"PROFILE_KEEP=20"}, want: with(func(c *config) { c.keep.files = 20 })},
 		{name: "keep both", env: []string{"PROFILE_KEEP=2 GB,20"}, want: with(func(c *config) { c.keep = kept{20, 2e9} })},
 		{name: "keep none", env: []string{"PROFILE_KEEP=0"}, want: def, warning: "not a number of files such as 20"},
-		{name: "keep too little", env: []string{"PROFILE_KEEP=1MB"}, want: def, warning: "Keep: 1000000 bytes are less than 2 MB; using 100,1 GB"},
+		{name: "keep too little", env: []string{"PROFILE_KEEP=1MB"}, want: def, warning: "KeepBytes: 1000000 bytes are less than 2 MB; using 100,1 GB"},
 		{name: "percent sign in the budget", env: []string{"PROFILE_BUDGET=3%"}, want: with(func(c *config) { c.budget = 3 })},
-		{name: "where: environment wins", opts: []Option{Output("code.tach")}, env: []string{"PROFILE_OUT=env.tach"}, want: with(func(c *config) { c.output = "env.tach" })},
-		{name: "otherwise code wins", opts: []Option{Rate(10), Budget(5), Source("native"), Compression("zstd")},
-			env:  []string{"PROFILE_RATE=20", "PROFILE_BUDGET=6", "PROFILE_SOURCE=portable", "PROFILE_COMPRESSION=none"},
-			want: with(func(c *config) { c.rate, c.budget, c.source = 10, 5, "native" })},
-		{name: "exports add up", opts: []Option{Export("pprof", "code")}, env: []string{"PROFILE_EXPORT=pprof=env,collapsed=c"},
+		{name: "environment wins over every option",
+			opts: []Option{Output("code.tach"), Rate(10), Budget(5), Source(Native), Compression(Zstd), SyncEvery(time.Second), RotateEvery(time.Minute), RotateAt(1e8),
+				KeepFiles(3), KeepBytes(5e9), SystemGoroutines(), Export("pprof", "code")},
+			env: []string{"PROFILE_OUT=env.tach", "PROFILE_RATE=20", "PROFILE_BUDGET=6", "PROFILE_SOURCE=portable", "PROFILE_COMPRESSION=none", "PROFILE_SYNC=2s", "PROFILE_ROTATE=1h",
+				"PROFILE_KEEP=7", "PROFILE_SYSTEM=0", "PROFILE_EXPORT=collapsed=env"},
 			want: with(func(c *config) {
-				c.exports = []hook.Target{{Format: "pprof", Path: "code"}, {Format: "collapsed", Path: "c"}}
+				c.output, c.rate, c.budget, c.source, c.compression, c.sync, c.rotate = "env.tach", 20, 6, Portable, Uncompressed, 2*time.Second, rotation{time.Hour, 0}
+				c.keep, c.exports = kept{7, 1e9}, []hook.Target{{Format: "collapsed", Path: "env"}}
 			})},
-		{name: "value of code hides a bad one", opts: []Option{Rate(10)}, env: []string{"PROFILE_RATE=x"}, want: with(func(c *config) { c.rate = 10 })},
+		{name: "none undoes options", opts: []Option{SyncEvery(time.Second), RotateEvery(time.Minute), Export("pprof", "code")}, env: []string{"PROFILE_SYNC=none", "PROFILE_ROTATE=none", "PROFILE_EXPORT=none"}, want: def},
+		{name: "options stay without variables", opts: []Option{Rate(10), SyncEvery(time.Second), RotateAt(1e8), KeepFiles(3), SystemGoroutines(), MaxPause(time.Second), Export("pprof", "code")},
+			want: with(func(c *config) {
+				c.rate, c.sync, c.rotate.bytes, c.keep.files, c.system, c.maxPause = 10, time.Second, 1e8, 3, true, time.Second
+				c.exports = []hook.Target{{Format: "pprof", Path: "code"}}
+			})},
+		{name: "bad value leaves the option", opts: []Option{Rate(10)}, env: []string{"PROFILE_RATE=x"}, want: with(func(c *config) { c.rate = 10 }), warning: "using 10"},
+		{name: "bad rotation leaves the option", opts: []Option{RotateEvery(time.Minute), RotateAt(64 << 20)}, env: []string{"PROFILE_ROTATE=1h,1KB"},
+			want: with(func(c *config) { c.rotate = rotation{time.Minute, 64 << 20} }), warning: "using 1m0s,64 MiB"},
+		{name: "one file whatever is said", opts: []Option{Output("code.tach"), hook.OneFile("one.tach").(Option), RotateAt(1e8)}, env: []string{"PROFILE_OUT=env.tach", "PROFILE_ROTATE=1h", "PROFILE_EXPORT=pprof=x"},
+			want: with(func(c *config) { c.output, c.oneFile = "one.tach", "one.tach" })},
+		{name: "system nonsense", env: []string{"PROFILE_SYSTEM=maybe"}, want: def, warning: `PROFILE_SYSTEM="maybe": neither 1 nor 0; using false`},
 
 		{name: "rate not a number", env: []string{"PROFILE_RATE=fast"}, want: def, warning: `PROFILE_RATE="fast": not a whole number of ticks a second; using 1000`},
 		{name: "rate out of bounds", env: []string{"PROFILE_RATE=0"}, want: def, warning: `PROFILE_RATE="0": Rate: 0 is not between 1 and 10000; using 1000`},
@@ -108,9 +121,12 @@ func TestBadOption(t *testing.T) {
 		"Compression: \"lz4\" is not one of zstd":    Compression("lz4"),
 		"Export: \"svg\" is not a format; there are": Export("svg", "x"),
 		"Export: no path for pprof":                  Export("pprof", ""),
-		"Rotate: neither a time nor a size":          Rotate(0, 0),
-		"Rotate: -1s is less than 1s":                Rotate(-time.Second, 0),
-		"Keep: -1 files are less than none":          Keep(-1, 0),
+		"RotateEvery: -1s is less than 1s":           RotateEvery(-time.Second),
+		"RotateAt: 0 bytes are less than 1 MB":       RotateAt(0),
+		"KeepFiles: 0 is less than 1":                KeepFiles(0),
+		"KeepBytes: 1999999 bytes are less than 2":   KeepBytes(1999999),
+		"SyncEvery: 1ms is less than 10ms":           SyncEvery(time.Millisecond),
+		"MaxPause: 0s is not above 0":                MaxPause(0),
 	} {
 		if s, err := Open(o); err == nil || !strings.Contains(err.Error(), want) {
 			s.Stop()
@@ -122,29 +138,32 @@ func TestBadOption(t *testing.T) {
 // FuzzEnvironment: no value of a variable makes a configuration that the
 // options would refuse.
 func FuzzEnvironment(f *testing.F) {
-	f.Add("x.tach", "1000", "1", "auto", "zstd", "pprof=a.pb.gz", "60s,100MB", "20,1GB")
-	f.Add("%p%h%e%t%%%", "-1", "1e400", "\x00", "NONE", "=,==,pprof==", "-1s", "-1")
-	f.Fuzz(func(t *testing.T, out, rate, budget, source, compression, exports, rotate, keep string) {
+	f.Add("x.tach", "1000", "1", "auto", "zstd", "pprof=a.pb.gz", "60s,100MB", "20,1GB", "1s", "1")
+	f.Add("%p%h%e%t%%%", "-1", "1e400", "\x00", "NONE", "=,==,pprof==", "-1s", "-1", "-1s", "yes")
+	f.Fuzz(func(t *testing.T, out, rate, budget, source, compression, exports, rotate, keep, sync, system string) {
 		log := &testenv.Log{}
 		var c config
 		var err error
 		n := testenv.Allocated(func() {
 			c, err = newConfig([]Option{Logger(log.Logger())}, env("PROFILE_OUT="+out, "PROFILE_RATE="+rate, "PROFILE_BUDGET="+budget,
-				"PROFILE_SOURCE="+source, "PROFILE_COMPRESSION="+compression, "PROFILE_EXPORT="+exports, "PROFILE_ROTATE="+rotate, "PROFILE_KEEP="+keep))
+				"PROFILE_SOURCE="+source, "PROFILE_COMPRESSION="+compression, "PROFILE_EXPORT="+exports, "PROFILE_ROTATE="+rotate, "PROFILE_KEEP="+keep, "PROFILE_SYNC="+sync, "PROFILE_SYSTEM="+system))
 		})
-		if size := len(out) + len(rate) + len(budget) + len(source) + len(compression) + len(exports) + len(rotate) + len(keep); n > uint64(1<<20+1000*size) {
+		if size := len(out) + len(rate) + len(budget) + len(source) + len(compression) + len(exports) + len(rotate) + len(keep) + len(sync) + len(system); n > uint64(1<<20+1000*size) {
 			t.Errorf("%d bytes allocated for values of %d", n, size)
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, o := range []Option{Output(c.output), Rate(c.rate), Budget(c.budget), Source(c.source), Compression(c.compression), Keep(c.keep.files, c.keep.bytes)} {
+		for _, o := range []Option{Output(c.output), Rate(c.rate), Budget(c.budget), Source(c.source), Compression(c.compression), KeepFiles(c.keep.files), KeepBytes(c.keep.bytes)} {
 			if err := o(&config{}); err != nil {
 				t.Error(err)
 			}
 		}
-		if err := c.rotate.check(); c.rotate != (rotation{}) && err != nil {
+		if err := (&config{}).setRotation(c.rotate); err != nil {
 			t.Error(err)
+		}
+		if c.sync != 0 && c.sync < minSync {
+			t.Errorf("syncs every %v", c.sync)
 		}
 		for _, e := range c.exports {
 			if err := checkExport(e.Format, e.Path); err != nil {

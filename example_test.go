@@ -61,7 +61,7 @@ func ExampleSession_Stop() {
 	// Output: app.tach <nil>
 }
 
-func ExampleRotate() {
+func ExampleRotateEvery() {
 	dir, err := os.MkdirTemp("", "")
 	if err != nil {
 		log.Fatal(err)
@@ -71,8 +71,10 @@ func ExampleRotate() {
 	// A file a minute, or sooner if it comes to 100 MB; a day of them, at most 5 GB.
 	s := profiler.Start(
 		profiler.Output(filepath.Join(dir, "app.tach")),
-		profiler.Rotate(time.Minute, 100_000_000),
-		profiler.Keep(24*60, 5_000_000_000),
+		profiler.RotateEvery(time.Minute),
+		profiler.RotateAt(100_000_000),
+		profiler.KeepFiles(24*60),
+		profiler.KeepBytes(5_000_000_000),
 	)
 	if err := s.Stop(); err != nil {
 		log.Fatal(err)

@@ -4,54 +4,20 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/gotach/profiler/internal/hook"
 	"github.com/gotach/profiler/sampler"
 )
 
-// The values of options that are one of a list; the first is the default.
-var (
-	sources      = []string{sampler.Auto, sampler.Native, sampler.Portable}
-	compressions = []string{"zstd", "none"}
-)
-
-// config is what options and environment come to. A zero field is one that
-// neither has set.
-type config struct {
-	output       string
-	rate         int
-	budget       float64
-	source       string
-	compression  string
-	sync         time.Duration
-	rotate       rotation
-	keep         kept
-	exports      []hook.Target
-	oneFile      string // see hook.OneFile
-	system       bool
-	noWaitFrames bool
-	logger       *slog.Logger
-
-	fileSamples uint64 // in a file; 0: as many as its header can count. For tests.
-}
-
-func (c *config) log() *slog.Logger {
-	if c.logger != nil {
-		return c.logger
-	}
-	return slog.Default()
-}
-
-// An Option changes what a session does. One that makes no sense is an error
-// of [Open].
+// An Option changes what a session does. A value that makes no sense is an error of
+// [Open]. Where an environment variable says the same thing and is set, the variable
+// wins; the package's documentation lists them.
 type Option func(*config) error
 
 // Output says where the profile is written. In the path %p stands for the
 // process id, %h for the host, %e for the program, %t for the start time and
-// %% for a percent sign. The variable PROFILE_OUT takes precedence.
+// %% for a percent sign. The default is %e-%p.tach.
 func Output(path string) Option {
 	return func(c *config) error {
 		if path == "" {
@@ -88,72 +54,130 @@ func Budget(percent float64) Option {
 	}
 }
 
-// Source says how goroutines are seen: "native" reads them where they lie and
-// stops nothing, "portable" uses the runtime's public interface and stops the
-// world for each tick, "auto" (the default) is native where it works and
-// portable elsewhere. A source that is asked for by name and does not work here
-// is an error.
-func Source(name string) Option {
+// A SourceKind is a way to sample goroutines, for [Source].
+type SourceKind string
+
+const (
+	// Auto is Native where that works, else Portable. It is the default.
+	Auto SourceKind = sampler.Auto
+	// Native reads the stacks of goroutines where they are and stops nothing. It works
+	// on Linux on amd64 and arm64.
+	Native SourceKind = sampler.Native
+	// Portable uses the runtime's public functions and stops the program for each tick.
+	Portable SourceKind = sampler.Portable
+)
+
+// Source says how goroutines are sampled. A source that does not work here is an
+// error of [Open], except that Auto always finds one.
+func Source(kind SourceKind) Option {
 	return func(c *config) error {
-		if !slices.Contains(sources, name) {
-			return fmt.Errorf("Source: %q is not one of %s", name, strings.Join(sources, ", "))
+		if kind != Auto && kind != Native && kind != Portable {
+			return fmt.Errorf("Source: %q is not one of %s, %s, %s", string(kind), Auto, Native, Portable)
 		}
-		c.source = name
+		c.source = kind
 		return nil
 	}
 }
 
-// Compression is "zstd" (the default) or "none".
-func Compression(name string) Option {
+// A Codec is a way to compress samples, for [Compression].
+type Codec string
+
+const (
+	// Zstd compresses samples with Zstandard. It is the default.
+	Zstd Codec = "zstd"
+	// Uncompressed writes samples as they are, which takes less CPU time and more space.
+	Uncompressed Codec = "none"
+)
+
+// Compression says how samples are compressed in the file.
+func Compression(codec Codec) Option {
 	return func(c *config) error {
-		if !slices.Contains(compressions, name) {
-			return fmt.Errorf("Compression: %q is not one of %s", name, strings.Join(compressions, ", "))
+		if codec != Zstd && codec != Uncompressed {
+			return fmt.Errorf("Compression: %q is not one of %s, %s", string(codec), Zstd, Uncompressed)
 		}
-		c.compression = name
+		c.compression = codec
 		return nil
 	}
 }
 
-// Sync says how often the profile is synced to the disk while it is recorded,
-// 10ms or more. That bounds what a crash of the machine can take; a crash of the
-// program takes nothing in any case. The default is not to sync.
-func Sync(every time.Duration) Option {
+// SyncEvery says how often the profile is synced to the disk while it is recorded, 10 ms
+// or more. That bounds what a crash of the machine can take; a crash of the
+// program takes nothing in any case. The default is not to sync. It works on Linux.
+func SyncEvery(d time.Duration) Option {
 	return func(c *config) error {
-		if every < 10*time.Millisecond {
-			return fmt.Errorf("Sync: %v is less than 10ms", every)
+		if d < minSync {
+			return fmt.Errorf("SyncEvery: %v is less than %v", d, minSync)
 		}
-		c.sync = every
+		c.sync = d
 		return nil
 	}
 }
 
-// Rotate goes on in a new file when the one that is written has samples of so
-// long a time, 1s or more, or so many bytes of them, 1 MB or more, whichever comes
-// first; 0 is no such bound. For an Output of app.tach the files are app.1.tach,
+const minSync = 10 * time.Millisecond
+
+// RotateEvery goes on in a new file when the current one has samples of that long a
+// time, 1 s or more. For an Output of app.tach the files are app.1.tach,
 // app.2.tach and so on. No sample is lost between two of them, and the command
-// reads many as one profile. [Keep] bounds how many there are.
-func Rotate(every time.Duration, bytes int64) Option {
+// reads many as one profile. With [RotateAt] too, whichever comes first counts.
+// [KeepFiles] and [KeepBytes] bound how many files there are.
+func RotateEvery(d time.Duration) Option {
 	return func(c *config) error {
-		r := rotation{every, bytes}
-		if err := r.check(); err != nil {
-			return fmt.Errorf("Rotate: %w", err)
+		if d < minRotateTime {
+			return fmt.Errorf("RotateEvery: %v is less than %v", d, minRotateTime)
 		}
-		c.rotate = r
+		c.rotate.every = d
 		return nil
 	}
 }
 
-// Keep bounds what [Rotate] leaves: how many finished files, and how many bytes
-// they have together; the oldest are deleted. 0 is the default, 100 files and 1 GB.
-// No file takes more than half of the bytes. Only files that the session has made
-// itself are ever deleted; those of an earlier one stay.
-func Keep(files int, bytes int64) Option {
+// RotateAt goes on in a new file, as [RotateEvery] does, when the current one has
+// that many bytes of compressed samples, 1 MB or more. Tables and up to half a megabyte of
+// samples come on top.
+func RotateAt(bytes int64) Option {
 	return func(c *config) error {
-		k := kept{files, bytes}
-		if err := k.check(); err != nil {
-			return fmt.Errorf("Keep: %w", err)
+		if bytes < minRotateBytes {
+			return fmt.Errorf("RotateAt: %d bytes are less than %s", bytes, formatBytes(minRotateBytes))
 		}
-		c.keep = k
+		c.rotate.bytes = bytes
+		return nil
+	}
+}
+
+// KeepFiles bounds how many finished files rotation leaves; the oldest are deleted.
+// The default is 100. Only files that the session itself has made are ever deleted;
+// those of an earlier one stay.
+func KeepFiles(n int) Option {
+	return func(c *config) error {
+		if n < 1 {
+			return fmt.Errorf("KeepFiles: %d is less than 1", n)
+		}
+		c.keep.files = n
+		return nil
+	}
+}
+
+// KeepBytes bounds how many bytes the finished files have together that rotation
+// leaves, as [KeepFiles] bounds their number. It is 2 MB or more; the default is 1 GB. No
+// file takes more than half of it.
+func KeepBytes(n int64) Option {
+	return func(c *config) error {
+		if n < minKeepBytes {
+			return fmt.Errorf("KeepBytes: %d bytes are less than %s", n, formatBytes(minKeepBytes))
+		}
+		c.keep.bytes = n
+		return nil
+	}
+}
+
+// MaxPause bounds for how long one tick may stop the program. Only the portable source
+// stops it. Where a tick would take longer, because there are many goroutines, it is
+// left out, and the profile says so. The default is 10 ms.
+func MaxPause(d time.Duration) Option {
+	return func(c *config) error {
+		if d <= 0 {
+			return fmt.Errorf("MaxPause: %v is not above 0", d)
+		}
+		c.maxPause = d
 		return nil
 	}
 }

@@ -24,6 +24,7 @@ const (
 const (
 	minRotateTime  = time.Second
 	minRotateBytes = 1_000_000
+	minKeepBytes   = 2 * minRotateBytes // no file takes more than half
 )
 
 // A rotation says when a new file begins. The zero value is never.
@@ -32,36 +33,67 @@ type rotation struct {
 	bytes int64
 }
 
-func (r rotation) check() error {
+// String is how PROFILE_ROTATE says it.
+func (r rotation) String() string {
 	switch {
 	case r == rotation{}:
-		return errors.New("neither a time nor a size is given")
-	case r.every != 0 && r.every < minRotateTime:
-		return fmt.Errorf("%v is less than %v", r.every, minRotateTime)
-	case r.bytes != 0 && r.bytes < minRotateBytes:
-		return fmt.Errorf("%d bytes are less than %s", r.bytes, formatBytes(minRotateBytes))
+		return "one file"
+	case r.every == 0:
+		return formatBytes(r.bytes)
+	case r.bytes == 0:
+		return r.every.String()
 	}
+	return r.every.String() + "," + formatBytes(r.bytes)
+}
+
+// setRotation replaces what RotateEvery and RotateAt have set.
+func (c *config) setRotation(r rotation) error {
+	try := config{}
+	if r.every != 0 {
+		if err := RotateEvery(r.every)(&try); err != nil {
+			return err
+		}
+	}
+	if r.bytes != 0 {
+		if err := RotateAt(r.bytes)(&try); err != nil {
+			return err
+		}
+	}
+	c.rotate = r
 	return nil
 }
 
-// kept says how many finished files are kept, and how many bytes. Zero is the default.
+// kept says how many finished files are kept, and how many bytes.
 type kept struct {
 	files int
 	bytes int64
 }
 
-func (k kept) check() error {
-	switch {
-	case k.files < 0:
-		return fmt.Errorf("%d files are less than none", k.files)
-	case k.bytes != 0 && k.bytes < 2*minRotateBytes:
-		return fmt.Errorf("%d bytes are less than %s", k.bytes, formatBytes(2*minRotateBytes))
+// String is how PROFILE_KEEP says it.
+func (k kept) String() string { return strconv.Itoa(k.files) + "," + formatBytes(k.bytes) }
+
+// setKept replaces what KeepFiles and KeepBytes have set. Zero is the default.
+func (c *config) setKept(k kept) error {
+	try := config{keep: kept{keepFiles, keepBytes}}
+	if k.files != 0 {
+		if err := KeepFiles(k.files)(&try); err != nil {
+			return err
+		}
 	}
+	if k.bytes != 0 {
+		if err := KeepBytes(k.bytes)(&try); err != nil {
+			return err
+		}
+	}
+	c.keep = try.keep
 	return nil
 }
 
-// parseRotation parses a duration, a size, or both with a comma between them.
+// parseRotation parses a duration, a size, both with a comma between them, or "none".
 func parseRotation(s string) (r rotation, err error) {
+	if s == none {
+		return r, nil
+	}
 	for item := range strings.SplitSeq(s, ",") {
 		item = strings.TrimSpace(item)
 		if d, e := time.ParseDuration(item); e == nil && d > 0 && r.every == 0 {

@@ -20,7 +20,7 @@ func TestRotate(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := &testenv.Log{}
-	s, err := Open(Output(filepath.Join(dir, "x.tach")), Rotate(time.Second, 0), Keep(2, 0), Logger(log.Logger()))
+	s, err := Open(Output(filepath.Join(dir, "x.tach")), RotateEvery(time.Second), KeepFiles(2), Logger(log.Logger()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func TestRotate(t *testing.T) {
 func TestFileFull(t *testing.T) {
 	dir := t.TempDir()
 	log := &testenv.Log{}
-	c, err := newConfig([]Option{Output(filepath.Join(dir, "x.tach")), Keep(1, 2_000_000), Logger(log.Logger())}, func(string) string { return "" })
+	c, err := newConfig([]Option{Output(filepath.Join(dir, "x.tach")), KeepFiles(1), KeepBytes(2_000_000), Logger(log.Logger())}, func(string) string { return "" })
 	if err != nil {
 		t.Fatal(err)
 	}

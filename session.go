@@ -89,7 +89,7 @@ func (s *Session) begin() error {
 	o := writer.Options{
 		Start:        uint64(s.start.UnixMicro()),
 		Interval:     uint64(time.Second.Microseconds()) / uint64(s.config.rate),
-		Uncompressed: s.config.compression == "none",
+		Uncompressed: s.config.compression == Uncompressed,
 		Sync:         s.config.sync,
 	}
 	s.exe = readExecutable()
@@ -110,9 +110,10 @@ func (s *Session) begin() error {
 	s.sampler, err = sampler.Start(sampler.Config{
 		Rate:         s.config.rate,
 		Budget:       s.config.budget,
-		Source:       s.config.source,
+		Source:       string(s.config.source),
 		System:       s.config.system,
 		NoWaitFrames: s.config.noWaitFrames,
+		MaxPause:     s.config.maxPause,
 		Start:        s.start,
 		OnError:      s.broken,
 		OnWarning:    func(err error) { s.config.log().Warn("gotach: part of the profile is missing", "why", err) },
@@ -120,7 +121,7 @@ func (s *Session) begin() error {
 	if err != nil {
 		return errors.Join(err, out.end(nil))
 	}
-	if st := s.sampler.Stats(); st.Reason != "" && s.config.source == "auto" {
+	if st := s.sampler.Stats(); st.Reason != "" && s.config.source == Auto {
 		s.config.log().Warn("gotach: sampling with the portable source, which stops the world for each tick", "why", st.Reason)
 	}
 	return nil
@@ -194,7 +195,7 @@ func (s *Session) Stats() sampler.Stats {
 }
 
 // Path returns the file that the session writes, "" if there is none. With
-// [Rotate] it is the latest one.
+// rotation it is the latest one.
 func (s *Session) Path() string {
 	if s == nil {
 		return ""
@@ -208,7 +209,7 @@ func (s *Session) Path() string {
 	return out.Path()
 }
 
-// Files returns the finished files, the oldest first. With [Rotate] these are the
+// Files returns the finished files, the oldest first. With rotation these are the
 // ones that are kept, otherwise the one that Stop has finished.
 func (s *Session) Files() []string {
 	if s == nil {

@@ -88,7 +88,7 @@ func startGotach(source string) func(int, float64) (session, error) {
 		}
 		s, err := profiler.Open(
 			profiler.Output(filepath.Join(dir, "bench.tach")),
-			profiler.Source(source), profiler.Rate(rate), profiler.Budget(budget))
+			profiler.Source(profiler.SourceKind(source)), profiler.Rate(rate), profiler.Budget(budget))
 		if err != nil {
 			os.RemoveAll(dir)
 			return nil, err

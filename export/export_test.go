@@ -10,21 +10,29 @@ import (
 	_ "github.com/gotach/profiler/export"
 )
 
-// With the import, a session leaves its exports when it ends, those of the
-// environment too, and one that fails keeps no other from being written.
+// With the import, a session writes its exports when it ends. One that fails keeps no
+// other from being written. The variable wins over the options.
 func TestExport(t *testing.T) {
 	dir := t.TempDir()
-	t.Setenv("PROFILE_EXPORT", "nytprof="+filepath.Join(dir, "%e.nytprof"))
-	s := profiler.Start(profiler.Output(filepath.Join(dir, "x.tach")),
-		profiler.Export("collapsed", filepath.Join(dir, "no", "x.txt")), profiler.Export("pprof", filepath.Join(dir, "x.pb.gz")))
-	if err := s.Stop(); err == nil || !strings.Contains(err.Error(), "export to collapsed") {
-		t.Errorf("Stop returns %v", err)
+	record := func() error {
+		return profiler.Start(profiler.Output(filepath.Join(dir, "x.tach")),
+			profiler.Export("collapsed", filepath.Join(dir, "no", "x.txt")), profiler.Export("pprof", filepath.Join(dir, "x.pb.gz"))).Stop()
 	}
-	for _, name := range []string{"x.pb.gz", "export.test.nytprof"} {
+	written := func(name string) {
+		t.Helper()
 		if fi, err := os.Stat(filepath.Join(dir, name)); err != nil || fi.Size() == 0 {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	if err := record(); err == nil || !strings.Contains(err.Error(), "export to collapsed") {
+		t.Errorf("Stop returns %v", err)
+	}
+	written("x.pb.gz")
+	t.Setenv("PROFILE_EXPORT", "nytprof="+filepath.Join(dir, "%e.nytprof"))
+	if err := record(); err != nil {
+		t.Error(err)
+	}
+	written("export.test.nytprof")
 }
 
 func TestUnknownFormat(t *testing.T) {

@@ -26,7 +26,7 @@ func TestHandlerOptions(t *testing.T) {
 	t.Setenv("PROFILE_OUT", filepath.Join(dir, "env.tach"))
 	t.Setenv("PROFILE_ROTATE", "1s")
 	t.Setenv("PROFILE_EXPORT", "pprof="+filepath.Join(dir, "env.pb.gz"))
-	h := httpprof.Handler(profiler.Output(filepath.Join(dir, "code.tach")), profiler.Rotate(time.Second, 0), profiler.Rate(97))
+	h := httpprof.Handler(profiler.Output(filepath.Join(dir, "code.tach")), profiler.RotateEvery(time.Second), profiler.Rate(97))
 	code, body, _ := get(t, h, "/?seconds=2&format=tach")
 	if code != http.StatusOK {
 		t.Fatalf("status %d: %s", code, body)

@@ -60,7 +60,7 @@ func die() {
 // rotates OUT is a program that profiles itself into three files, with what it
 // finds in its environment too, and is killed while it writes the third.
 func rotates() {
-	s := profiler.Start(profiler.Output(os.Args[1]), profiler.Rotate(time.Second, 0))
+	s := profiler.Start(profiler.Output(os.Args[1]), profiler.RotateEvery(time.Second))
 	for begin := time.Now(); len(s.Files()) < 2 && time.Since(begin) < time.Minute; {
 		time.Sleep(10 * time.Millisecond)
 	}

@@ -28,7 +28,7 @@ func TestRemoved(t *testing.T) {
 				t.Fatal(err)
 			}
 			log := &testenv.Log{}
-			s := profiler.Start(profiler.Output(filepath.Join(dir, "x.tach")), profiler.Source("portable"), profiler.Logger(log.Logger()))
+			s := profiler.Start(profiler.Output(filepath.Join(dir, "x.tach")), profiler.Source(profiler.Portable), profiler.Logger(log.Logger()))
 			if err := errors.Join(s.Err(), remove(s.Path())); err != nil {
 				t.Fatal(err)
 			}

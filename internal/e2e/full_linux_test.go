@@ -28,7 +28,7 @@ func testFull(t *testing.T, path string) {
 	}
 
 	log := &testenv.Log{}
-	s := profiler.Start(profiler.Output(path), profiler.Source("portable"), profiler.Compression("none"), profiler.Budget(100), profiler.Logger(log.Logger()))
+	s := profiler.Start(profiler.Output(path), profiler.Source(profiler.Portable), profiler.Compression(profiler.Uncompressed), profiler.Budget(100), profiler.Logger(log.Logger()))
 	changingStacks()
 	if err := s.Stop(); !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("Stop returns %v", err)

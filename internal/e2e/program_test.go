@@ -82,7 +82,7 @@ func runChild() {
 		if os.Getenv("PROFILE_OUT") == "" {
 			return nil
 		}
-		return profiler.Start(profiler.Compression("none"), profiler.Budget(100))
+		return profiler.Start(profiler.Compression(profiler.Uncompressed), profiler.Budget(100))
 	})
 }
 

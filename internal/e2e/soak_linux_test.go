@@ -39,7 +39,7 @@ func runSoak() {
 	}
 	var s *profiler.Session
 	if os.Getenv("PROFILE_OUT") != "" {
-		s, err = profiler.Open(profiler.Budget(10), profiler.Rotate(max(time.Second, d/12), 0), profiler.Keep(1000, 1<<40))
+		s, err = profiler.Open(profiler.Budget(10), profiler.RotateEvery(max(time.Second, d/12)), profiler.KeepFiles(1000), profiler.KeepBytes(1<<40))
 		if err != nil {
 			panic(err)
 		}
