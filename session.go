@@ -171,6 +171,9 @@ func (s *Session) export() {
 // finish ends sampling, writes what is known of the session and closes the file.
 func (s *Session) finish() error {
 	errSampler := s.sampler.Stop()
+	if n := s.sampler.Stats().SignalTaken; n > 0 {
+		s.config.log().Warn("gotach: the program ignored the sampler's signal for a while, and some samples are missing", "times", n)
+	}
 	part := s.sampler.Part()
 	return errors.Join(errSampler, s.sink.end(&part))
 }

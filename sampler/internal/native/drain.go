@@ -32,6 +32,7 @@ type drain struct {
 	now     time.Duration         // of the tick whose records follow
 	torn    int64                 // stacks that do not end where they must
 	work    int64                 // records
+	unread  error                 // why the latest look at the lists of goroutines and Ps failed
 	sample  source.Sample
 }
 
@@ -87,7 +88,7 @@ func (d *drain) kind(startpc uint64) systemKind {
 func (d *drain) pass() {
 	// What is not in the roster yet can be in the ring, so the roster goes first.
 	head := loadAcquire(uintptr(unsafe.Pointer(&d.s.head)))
-	if d.roster.refresh() == nil && len(d.gs) < len(d.roster.index) {
+	if d.unread = d.roster.refresh(); d.unread == nil && len(d.gs) < len(d.roster.index) {
 		d.gs = append(d.gs, make([]goroutine, len(d.roster.index)-len(d.gs))...)
 	}
 	tail := d.s.tail

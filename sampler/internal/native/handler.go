@@ -282,6 +282,9 @@ func interrupt(base, index, _, _ uintptr) uintptr {
 	store64(slot+slotLast*8, uint64(g))
 	if r := rawSyscall(unix.SYS_RT_TGSIGQUEUEINFO, uintptr(s.pid), uintptr(tid), uintptr(s.signal), uintptr(unsafe.Pointer(&s.info)), 0, 0); r != 0 {
 		s.refused = uint64(-r)
+		if -r != uintptr(unix.ESRCH) {
+			s.lost++
+		}
 		cas64(slot, state&^0xff|slotSent, (state&^0xff)+0x100)
 	}
 	return 0

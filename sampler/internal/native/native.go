@@ -42,8 +42,10 @@ type Source struct {
 	patience *patience
 
 	quit, done chan struct{}
-	mute       bool // somebody took the signal away
-	broken     bool // the drain has panicked
+	mute       bool  // there can be no more ticks
+	taken      int64 // times that the signal was ignored or had its default
+	dropped    int64 // samples lost thereby
+	broken     bool  // the drain has panicked
 
 	mu     sync.Mutex // guards counts
 	counts tachyon.Counts
@@ -267,12 +269,12 @@ func (n *Source) loop(up chan struct{}) {
 			return
 		case <-timer.C:
 		}
-		if !n.mute && !keepSignal(n.signal, &n.old) {
+		if err := n.losses(); err != nil && !n.mute {
 			n.mute = true
 			n.s.quiet = 1
 			n.ticker.deleteTimer()
 			n.ticker.leave()
-			n.drain.out.Fail(fmt.Errorf("native: signal %d was given another handler", n.signal))
+			n.drain.out.Fail(fmt.Errorf("native: %w", err))
 		}
 		n.pass()
 		if standstill.look(time.Now()) {
@@ -304,9 +306,10 @@ func (n *Source) pass() {
 	n.mu.Lock()
 	n.counts = tachyon.Counts{
 		TicksReached: int64(s.ticks),
-		Dropped:      int64(s.dropped+s.torn+s.unread) + n.drain.torn,
+		Dropped:      int64(s.dropped+s.torn+s.unread+s.lost) + n.drain.torn + n.dropped,
 		Torn:         int64(s.torn) + n.drain.torn,
 		Cost:         n.budget.total,
+		SignalTaken:  n.taken,
 	}
 	end := n.ended
 	if end.IsZero() {

@@ -84,7 +84,7 @@ type shared struct {
 	visiting uint64 // cycles spent on visits
 	staying  uint64 // 1: the tick thread is in the handler and stays there
 	unable   uint64 // errno with which it could not wait there
-	lost     uint64 // signals that were never answered
+	lost     uint64 // signals that were never answered, or could not be sent
 
 	_ [64]byte
 

@@ -143,19 +143,21 @@ func releaseSignal(signal int, old sigaction) {
 	}
 }
 
-// keepSignal looks after the handler during a session. signal.Ignore takes it away;
-// it is put back, and ignoring is then what it is released to. Another handler
-// is let be: keepSignal says no, and there can be no more ticks.
-func keepSignal(signal int, old *sigaction) bool {
+// keepSignal looks after the handler during a session. Where Go has set its own anew, or the
+// program has set the signal to be ignored (signal.Ignore does) or to its default, ours
+// is put back, and that is then what the signal is released to; lost says that
+// signals were lost meanwhile, and taken that it was not Go. Another handler is let
+// be, which is an error: there can be no more ticks.
+func keepSignal(signal int, old *sigaction) (lost, taken bool, err error) {
 	a, err := getAction(signal)
 	if err != nil || a.handler == handlerPC {
-		return true
+		return false, false, nil
 	}
-	a, err = takeSignal(signal)
-	if err == nil {
-		*old = a
+	if a, err = takeSignal(signal); err != nil {
+		return false, false, fmt.Errorf("signal %d was given another handler", signal)
 	}
-	return err == nil
+	*old = a
+	return true, a.handler <= sigIgnore, nil
 }
 
 // blocked reports whether the calling thread blocks the signal.

@@ -422,21 +422,7 @@ func (*sink) Forget(uint64, uint32) error { return nil }
 // source takes over, says why, and that nothing of the native one is left.
 func fallsBack(call int, why string) {
 	if call >= 0 {
-		filter := []unix.SockFilter{
-			{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0}, // seccomp_data.nr
-			{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: uint32(call), Jf: 1},
-			{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)},
-			{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
-		}
-		prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-		runtime.LockOSThread()
-		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-			fail("prctl: %v", err)
-		}
-		if _, _, e := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog))); e != 0 {
-			fail("seccomp: %v", e)
-		}
-		runtime.UnlockOSThread()
+		forbid(call)
 	}
 	_, _, maps, goroutines := inventory()
 	k := &sink{}

@@ -1,0 +1,14 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import "testing"
+
+// TestLosses has the kernel or the program take from a session, in its course, what it needs. It ends and says why,
+// or takes it back and counts that.
+func TestLosses(t *testing.T) {
+	bin := build(t, "prog")
+	for _, mode := range []string{"late seccomp rt_tgsigqueueinfo", "late seccomp process_vm_readv", "late handler", "late default", "late ignore"} {
+		t.Run(mode, func(t *testing.T) { run(t, bin, mode) })
+	}
+}
