@@ -14,8 +14,8 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// The drain takes records out of the ring and makes samples of them. It is
-// ordinary Go; that it may be late costs nothing but room in the ring.
+// drain takes records out of the ring and makes samples of them. It is ordinary Go.
+// When it is late, that costs only room in the ring.
 type drain struct {
 	s       *shared
 	l       *layout
@@ -42,25 +42,25 @@ type goroutine struct {
 	parked  *stack // what it did when it last had its turn to be visited
 	last    time.Duration
 	status  tachyon.Status // of parked
-	ran     bool           // the last sample was a running one
-	seen    bool
-	skip    bool // not sampled
+	ran     bool           // it ran at its last sample
+	seen    bool           // it has a sample
+	skip    bool           // it gets none
 	system  systemKind
 	labelID int // labelSet.id; -1: of no set
 	labels  map[string]string
 }
 
-// systemKind says whose a goroutine is, by the function it started with.
+// systemKind tells the runtime's goroutines from the program's, by the function they start with.
 type systemKind uint8
 
 const (
 	userGoroutine systemKind = iota
 	mainGoroutine
 	systemGoroutine
-	callbackGoroutine // the runtime's, but for when it calls finalizers and cleanups
+	callbackGoroutine // the runtime's, except while it calls finalizers and cleanups
 )
 
-// kind is runtime.isSystemGoroutine.
+// kind returns what runtime.isSystemGoroutine says of a goroutine.
 func (d *drain) kind(startpc uint64) systemKind {
 	k, ok := d.system[startpc]
 	if !ok {
@@ -84,16 +84,17 @@ func (d *drain) kind(startpc uint64) systemKind {
 	return k
 }
 
-// pass takes everything out of the ring that is in it now.
+// pass takes all records out of the ring that are in it now.
 func (d *drain) pass() {
-	// What is not in the roster yet can be in the ring, so the roster goes first.
+	// The ring can have goroutines that the roster does not have yet, so that is brought up
+	// to date first.
 	head := loadAcquire(uintptr(unsafe.Pointer(&d.s.head)))
 	if d.unread = d.roster.refresh(); d.unread == nil && len(d.gs) < len(d.roster.index) {
 		d.gs = append(d.gs, make([]goroutine, len(d.roster.index)-len(d.gs))...)
 	}
 	tail := d.s.tail
 	for tail < head {
-		at := d.s.ring + uintptr(tail&(ringWords-1))*8
+		at := d.s.words(tail)
 		n := load64(at) >> 8 & 0xffffff
 		words := unsafe.Slice(*(**uint64)(unsafe.Pointer(&at)), n)
 		d.record(words)
@@ -133,7 +134,7 @@ func (d *drain) record(w []uint64) {
 	}
 }
 
-// time converts the handler's clock.
+// time converts a time of the handler's clock.
 func (d *drain) time(ns uint64) time.Duration { return time.Duration(ns - d.start) }
 
 func (d *drain) gone(g *goroutine) {
@@ -143,24 +144,17 @@ func (d *drain) gone(g *goroutine) {
 	*g = goroutine{}
 }
 
+// stack takes a record of a goroutine's stack.
 func (d *drain) stack(r record) {
-	i, ok := d.roster.index[r[headG]]
-	if !ok || int(i) >= len(d.gs) {
-		return // too new: the next sample of it finds it
-	}
-	g := &d.gs[i]
-	if g.id != r[headGoid] {
-		d.gone(g)
-		d.meet(g, r)
-	}
-	if g.skip {
+	g := d.goroutine(r)
+	if g == nil || g.skip {
 		return
 	}
 	s := d.stacks.find(r)
-	inTurn := r[headIndex] != ^uint64(0)
+	inTurn, running := r[headIndex] != ^uint64(0), r.status() == gRunning
 	if !s.valid {
 		d.torn++
-		if inTurn && r.status() != gRunning {
+		if inTurn && !running {
 			g.parked = s
 		}
 		return
@@ -173,9 +167,46 @@ func (d *drain) stack(r record) {
 	if g.seen {
 		d.relabel(g, r, t)
 	} else {
-		d.relabel(g, r, before)
+		d.relabel(g, r, before) // the first sample stands for the time since then
 	}
-	status := tachyon.Status(0)
+	known := g.parked != nil && g.parked.valid
+	if !inTurn && !running && known {
+		// Goroutines with a P are seen at each tick, the others in turns. This one has no P
+		// and is not in its turn: it was visited because it ran at the tick before. The
+		// visit tells only that it no longer runs. If its stack counted, the wait that
+		// follows work would stand for all waits of the goroutine.
+		g.ran = false
+		return
+	}
+	if r.flags()&flagTaken != 0 && g.seen && !g.ran && known && g.last < before {
+		// Up to the tick before this one the goroutine did not run: it did what it did
+		// when it last had its turn.
+		d.emit(g, g.parked, g.status, before, 0)
+	}
+	status := statusOf(r, g, s)
+	d.emit(g, s, status, t, t-before)
+	if g.ran = running; !running {
+		g.parked, g.status = s, status
+	}
+}
+
+// goroutine returns what is known of a record's goroutine, nil if it is too new for the roster:
+// its next record finds it there.
+func (d *drain) goroutine(r record) *goroutine {
+	i, ok := d.roster.index[r[headG]]
+	if !ok || int(i) >= len(d.gs) {
+		return nil
+	}
+	g := &d.gs[i]
+	if g.id != r[headGoid] {
+		d.gone(g)
+		d.meet(g, r)
+	}
+	return g
+}
+
+// statusOf returns the status of a sample of g with stack s.
+func statusOf(r record, g *goroutine, s *stack) (status tachyon.Status) {
 	switch r.status() {
 	case gRunning:
 		status = tachyon.HasGIL | tachyon.OnCPU
@@ -190,27 +221,10 @@ func (d *drain) stack(r record) {
 	if g.system == mainGoroutine {
 		status |= tachyon.MainThread
 	}
-	// All that have a P are seen at each tick, the others in turns. What a goroutine
-	// is seen to do just after it ran is no more than news that it no longer does:
-	// it is seen there because it ran, so the wait that follows work would
-	// stand for all of its waits.
-	known := g.parked != nil && g.parked.valid
-	if !inTurn && known && r.status() != gRunning {
-		g.ran = false
-		return
-	}
-	// What time went by since it was last seen, up to the tick before this one, it did
-	// not run: it did what it did when it last had its turn.
-	if r.flags()&flagTaken != 0 && g.seen && !g.ran && known && g.last < before {
-		d.emit(g, g.parked, g.status, before, 0)
-	}
-	d.emit(g, s, status, t, t-before)
-	if g.ran = r.status() == gRunning; !g.ran {
-		g.parked, g.status = s, status
-	}
+	return status
 }
 
-// meet begins a goroutine's life here.
+// meet tells Out of a goroutine at its first record.
 func (d *drain) meet(g *goroutine, r record) {
 	*g = goroutine{id: r[headGoid], system: d.kind(r[headStartPC])}
 	g.skip = g.system == systemGoroutine && !d.cfg.System
@@ -225,12 +239,12 @@ func (d *drain) meet(g *goroutine, r record) {
 	g.skip = !d.out.Goroutine(told)
 }
 
-// creation is a go statement: the function that has it, and where.
+// creation is a go statement: its function, and its file and line.
 type creation struct{ by, at string }
 
-// creation tells of the go statement at a PC as runtime.printcreatedby does: the
-// function that has the code, and the innermost place in it. Many goroutines
-// share one, and its strings.
+// creation returns the go statement at a PC as runtime.printcreatedby prints it: the
+// function that has the code, and the innermost place in it. Goroutines of one go
+// statement share the strings.
 func (d *drain) creation(gopc uint64) creation {
 	c, ok := d.created[gopc]
 	if ok {
@@ -251,7 +265,7 @@ func (d *drain) creation(gopc uint64) creation {
 	return c
 }
 
-// relabel tells of a goroutine's labels where they changed.
+// relabel tells Out of a goroutine's labels if they have changed, which holds from t on.
 func (d *drain) relabel(g *goroutine, r record, t time.Duration) {
 	p := uintptr(r[headLabels])
 	var labels map[string]string
@@ -263,7 +277,7 @@ func (d *drain) relabel(g *goroutine, r record, t time.Duration) {
 		} else if set, ok := d.labels.find(p); ok {
 			id, labels = set.id, set.labels
 		} else {
-			return // copied the next time
+			return // the next record has a copy
 		}
 	}
 	if id == g.labelID && id >= 0 {
@@ -276,9 +290,9 @@ func (d *drain) relabel(g *goroutine, r record, t time.Duration) {
 	}
 }
 
-// emit hands a sample over, unless it is no later than the goroutine's last: an
-// interruption can be answered after the goroutine was seen by a visit. The first one
-// stands for gap.
+// emit hands a sample to Out, unless it is no later than the goroutine's last one: a
+// thread may answer an interruption after the goroutine was visited. The goroutine's
+// first sample stands for gap.
 func (d *drain) emit(g *goroutine, s *stack, status tachyon.Status, t, gap time.Duration) {
 	if g.seen && t <= g.last || len(s.ids) == 0 {
 		return

@@ -6,16 +6,15 @@ import (
 	"errors"
 	"runtime"
 	"slices"
-	"sort"
 )
 
-// funcTable answers two questions about code that no public call does: which
+// funcTable answers two questions about code that no public call answers: which
 // inlined calls an address lies in (runtime.CallersFrames takes addresses that
 // runtime.Callers has expanded already), and how far the stack pointer is from the
-// return address there. It reads the tables that the linker put into the
-// program for tracebacks, runtime.moduledata and what hangs off it; these are
-// in stripped programs too, and never change. What is read of them lies within
-// the bounds that moduledata gives, whatever is in them.
+// return address there. It reads the tables that the linker puts into the
+// program for tracebacks: runtime.moduledata and what that points to. Stripped
+// programs have them too, and they never change. All reads are within the bounds that
+// moduledata gives, whatever the tables contain.
 type funcTable struct {
 	l       *layout
 	modules []module
@@ -23,12 +22,9 @@ type funcTable struct {
 
 // module is one runtime.moduledata: the program, or a plugin.
 type module struct {
-	text, etext    uintptr
-	pctab, pclntab span
-	ftab           uintptr // pairs of 32 bits: function's offset in text, in pclntab
-	funcs          int
-	gofunc         uintptr
-	variables      []span // those that may hold pointers
+	code
+	gofunc    uintptr
+	variables []span // those that may hold pointers
 }
 
 const (
@@ -60,13 +56,15 @@ func findFuncTable(img *image, l *layout) (*funcTable, error) {
 			}
 			for m := at; m != 0; m = uintptr(load64(m + l.modNext)) {
 				t.modules = append(t.modules, module{
-					text:    uintptr(load64(m + l.modText)),
-					etext:   uintptr(load64(m + l.modEText)),
-					pctab:   slice(m + l.modPCTab),
-					pclntab: slice(m + l.modPCLNTable),
-					ftab:    uintptr(load64(m + l.modFTab)),
-					funcs:   int(load64(m+l.modFTab+8)) - 1, // the last marks the end
-					gofunc:  uintptr(load64(m + l.modGoFunc)),
+					code: code{
+						text:    uintptr(load64(m + l.modText)),
+						etext:   uintptr(load64(m + l.modEText)),
+						pctab:   slice(m + l.modPCTab),
+						pclntab: slice(m + l.modPCLNTable),
+						ftab:    uintptr(load64(m + l.modFTab)),
+						funcs:   uintptr(max(load64(m+l.modFTab+8), 1)) - 1, // the last marks the end
+					},
+					gofunc: uintptr(load64(m + l.modGoFunc)),
 					variables: []span{
 						{uintptr(load64(m + l.modData)), uintptr(load64(m + l.modEData))},
 						{uintptr(load64(m + l.modBSS)), uintptr(load64(m + l.modEBSS))},
@@ -77,10 +75,6 @@ func findFuncTable(img *image, l *layout) (*funcTable, error) {
 		}
 	}
 	return nil, errors.New("the program's function tables were not found")
-}
-
-func (m *module) code() code {
-	return code{m.text, m.etext, m.pctab, m.pclntab, m.ftab, uintptr(m.funcs)}
 }
 
 // check compares with what the runtime says of some functions.
@@ -107,49 +101,73 @@ func (t *funcTable) checkInlining(pcs []uintptr) error {
 	return nil
 }
 
-// find returns the runtime._func of the code at pc, and its entry.
+// find returns the runtime._func of the code at pc, 0 if there is none, and its entry.
 func (t *funcTable) find(pc uintptr) (f, entry uintptr, m *module) {
 	for i := range t.modules {
 		m := &t.modules[i]
-		if pc < m.text || pc >= m.etext || m.funcs < 1 {
-			continue
+		if pc >= m.text && pc < m.etext {
+			f, entry = m.find(&t.l.offsets, pc)
+			return f, entry, m
 		}
-		off := uint32(pc - m.text)
-		n := sort.Search(m.funcs, func(i int) bool { return load32(m.ftab+uintptr(i)*8) > off }) - 1
-		if n < 0 {
-			return 0, 0, nil
-		}
-		f = m.pclntab.lo + uintptr(load32(m.ftab+uintptr(n)*8+4))
-		if f+t.l.funcNFuncData >= m.pclntab.hi {
-			return 0, 0, nil
-		}
-		return f, m.text + uintptr(load32(f)), m
 	}
 	return 0, 0, nil
 }
 
-// value looks pc up in a table of values by address (runtime.pcvalue).
-func (t *funcTable) value(m *module, table uint32, entry, pc uintptr) (int32, bool) {
+// find returns the runtime._func of the code at pc, 0 if there is none, and its entry.
+// The handler calls it too.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func (c *code) find(l *offsets, pc uintptr) (f, entry uintptr) {
+	if pc < c.text || pc >= c.etext || c.funcs < 1 {
+		return 0, 0
+	}
+	off := uint64(pc - c.text)
+	lo, hi := uintptr(0), c.funcs // the function is in [lo, hi)
+	for hi-lo > 1 {
+		if mid := (lo + hi) / 2; uint64(load32(c.ftab+mid*8)) <= off {
+			lo = mid
+		} else {
+			hi = mid
+		}
+	}
+	f = c.pclntab.lo + uintptr(load32(c.ftab+lo*8+4))
+	if f+l.funcNFuncData >= c.pclntab.hi {
+		return 0, 0
+	}
+	if entry = c.text + uintptr(load32(f)); pc < entry {
+		return 0, 0
+	}
+	return f, entry
+}
+
+// value looks pc up in a table of values by address (runtime.pcvalue) of the function that
+// begins at entry. The handler calls it too.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func (c *code) value(table uint32, entry, pc uintptr) (int32, bool) {
 	if table == 0 {
 		return 0, false
 	}
-	p := m.pctab.lo + uintptr(table)
-	at, value := entry, int32(-1)
-	for first := true; p < m.pctab.hi; first = false {
-		delta := varint(&p, m.pctab.hi)
-		if delta == 0 && !first {
+	p := c.pctab.lo + uintptr(table)
+	end, value := entry, int32(-1)
+	for first := true; p < c.pctab.hi; first = false {
+		step := varint(&p, c.pctab.hi) // zigzag
+		if step == 0 && !first {
 			break
 		}
-		value += int32(delta>>1) ^ -int32(delta&1)
-		at += uintptr(varint(&p, m.pctab.hi)) * pcQuantum
-		if pc < at {
+		value += int32(step>>1) ^ -int32(step&1)
+		if end += uintptr(varint(&p, c.pctab.hi)) * pcQuantum; pc < end {
 			return value, true
 		}
 	}
 	return 0, false
 }
 
-// varint reads one of at most 32 bits that ends before end; the handler does too.
+// varint reads a number of at most 32 bits at *p that ends before end, and moves *p on.
 //
 //go:nosplit
 //go:norace
@@ -173,7 +191,7 @@ func (t *funcTable) spDelta(pc uintptr) (int32, bool) {
 	if f == 0 {
 		return 0, false
 	}
-	return t.value(m, load32(f+t.l.funcPCSP), entry, pc)
+	return m.value(load32(f+t.l.funcPCSP), entry, pc)
 }
 
 // expand appends the return address pc and one for each call around it that was
@@ -200,11 +218,11 @@ func (t *funcTable) expand(pcs []uintptr, pc uintptr) []uintptr {
 	}
 	tree = m.gofunc + uintptr(off)
 	for range 256 {
-		i, ok := t.value(m, load32(tables+pcdataInlTree*4), entry, call)
+		i, ok := m.value(load32(tables+pcdataInlTree*4), entry, call)
 		if !ok || i < 0 {
 			break
 		}
-		call = entry + uintptr(uint32(readWord(tree+uintptr(i)*inlCallSize+t.l.inlParentPC))) // how long the tree is nothing tells
+		call = entry + uintptr(uint32(readWord(tree+uintptr(i)*inlCallSize+t.l.inlParentPC))) // nothing tells how long the tree is
 		pcs = append(pcs, call+1)
 	}
 	return pcs

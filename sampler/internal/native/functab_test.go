@@ -35,7 +35,7 @@ func tableOfProgram(t *testing.T) *funcTable {
 func TestFuncTable(t *testing.T) {
 	table := tableOfProgram(t)
 	m := &table.modules[0]
-	s := &shared{off: table.l.offsets, code: m.code()}
+	s := &shared{off: table.l.offsets, code: m.code}
 	step := uintptr(64)
 	if testing.Short() || os.Getenv("GOTACH_EMULATOR") != "" {
 		step = 256
@@ -121,15 +121,17 @@ func FuzzFuncTable(f *testing.F) {
 		copy(tables, data)
 		lo := mapping(tables).addr()
 		m := module{
-			text: 1 << 32, etext: 1<<32 + 1<<33,
-			pctab:   span{lo, lo + uintptr(len(data))},
-			pclntab: span{lo, lo + uintptr(len(data))},
-			ftab:    lo,
-			funcs:   min(int(funcs), len(data)/8),
-			gofunc:  lo,
+			code: code{
+				text: 1 << 32, etext: 1<<32 + 1<<33,
+				pctab:   span{lo, lo + uintptr(len(data))},
+				pclntab: span{lo, lo + uintptr(len(data))},
+				ftab:    lo,
+				funcs:   uintptr(min(int(funcs), len(data)/8)),
+			},
+			gofunc: lo,
 		}
 		table := &funcTable{l, []module{m}}
-		s := &shared{off: l.offsets, code: m.code()}
+		s := &shared{off: l.offsets, code: m.code}
 		pc := m.text + uintptr(off)
 		size, ok := table.spDelta(pc)
 		got := delta(s.base(), pc, 0, 0)

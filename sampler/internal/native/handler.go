@@ -104,7 +104,7 @@ func stay(base, _, _, _ uintptr) uintptr {
 	return 0
 }
 
-// onTick is one look at the program.
+// onTick takes a tick.
 //
 //go:nosplit
 //go:norace
@@ -117,24 +117,33 @@ func onTick(base, _, _, _ uintptr) uintptr {
 	s.ticks++
 	s.write = s.head
 	if room(s, 2) {
-		w := s.ring + uintptr(s.write&(ringWords-1))*8
+		w := s.words(s.write)
 		store64(w, recTick|2<<8)
 		store64(w+8, s.now)
 		s.write += 2
 	}
-	n := loadAcquire(uintptr(unsafe.Pointer(&s.nprocs)))
-	for i := uint64(0); i < n; i++ {
-		last := uintptr(load64(s.slot(i) + slotLast*8))
-		callInterrupt(base, uintptr(i), 0, 0)
-		// A goroutine that ran at the last tick and does not now is visited at
-		// once: time since its last sample would else count as running.
-		if last != 0 && last != uintptr(load64(s.slot(i)+slotLast*8)) {
-			callVisit(base, last, 0, ^uintptr(0))
-		}
-	}
+	interruptAll(s)
 	visitSome(s)
 	storeRelease(uintptr(unsafe.Pointer(&s.head)), s.write)
 	return 0
+}
+
+// interruptAll has the goroutines that run record themselves. A goroutine that ran at the last
+// tick and does not run now is visited at once: otherwise the time since its last
+// sample would count as running.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func interruptAll(s *shared) {
+	n := loadAcquire(uintptr(unsafe.Pointer(&s.nprocs)))
+	for i := uint64(0); i < n; i++ {
+		last := uintptr(load64(s.slot(i) + slotLast*8))
+		callInterrupt(s.base(), uintptr(i), 0, 0)
+		if last != 0 && last != uintptr(load64(s.slot(i)+slotLast*8)) {
+			callVisit(s.base(), last, 0, ^uintptr(0))
+		}
+	}
 }
 
 // next sets when the next tick is due, between a half and one and a half periods
@@ -304,7 +313,7 @@ func harvest(s *shared, slot uintptr) {
 		s.dropped++
 		return
 	}
-	to := s.ring + uintptr(s.write&(ringWords-1))*8
+	to := s.words(s.write)
 	for i := uintptr(0); i < uintptr(n); i++ {
 		store64(to+i*8, load64(slot+(slotRecord+i)*8))
 	}

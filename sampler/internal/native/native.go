@@ -146,7 +146,7 @@ func (n *Source) prepare(l *layout) error {
 		return err
 	}
 	n.table = table
-	n.s.code = table.modules[0].code()
+	n.s.code = table.modules[0].code
 	n.drain = n.newDrain(l, n.cfg, nil)
 	n.drain.bias = uint64(img.bias)
 	n.drain.roster = &roster{s: n.s, l: l, allgs: allgs, allp: allp}

@@ -121,8 +121,8 @@ type shared struct {
 type code struct {
 	text, etext    uintptr
 	pctab, pclntab span
-	ftab           uintptr
-	funcs          uintptr
+	ftab           uintptr // pairs of 32 bits: a function's offset in text, and in pclntab
+	funcs          uintptr // in ftab
 }
 
 // clock is a reading of the cycle counter beside CLOCK_MONOTONIC, and what the
@@ -226,6 +226,13 @@ func at(base uintptr) *shared { return *(**shared)(unsafe.Pointer(&base)) }
 //go:norace
 //go:nocheckptr
 func (s *shared) base() uintptr { return uintptr(unsafe.Pointer(s)) }
+
+// words returns the address of a word of the ring, given its number since the start.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func (s *shared) words(n uint64) uintptr { return s.ring + uintptr(n&(ringWords-1))*8 }
 
 //go:nosplit
 //go:norace

@@ -90,7 +90,7 @@ func (f *fakes) tick(t *rapid.T) (told map[uint64]uint64) {
 	visitSome(s)
 	told = map[uint64]uint64{}
 	for at := s.head; at < s.write; {
-		w := s.ring + uintptr(at&(ringWords-1))*8
+		w := s.words(at)
 		head := load64(w)
 		switch head & 0xff {
 		case recStack:

@@ -2,21 +2,21 @@
 
 package native
 
-// Code that has no use for a frame pointer. Assembly may keep something else in BP
-// (the hash functions and ciphers of the standard library do), and then the
-// frame pointer chain is lost until it returns. How far SP is from the return address
-// the linker's tables tell for each instruction, of assembly too; the function
-// that called it has a frame and continues the chain. The tables are read-only memory of
-// the program.
+// Code that does not keep a frame pointer. Assembly may use BP for something else
+// (the hash functions and ciphers of the standard library do); the frame pointer
+// chain is then lost until it returns. The linker's tables tell for each instruction,
+// of assembly too, how far SP is from the return address. The function that called
+// the assembly has a frame, and the chain goes on there. The tables are read-only
+// memory of the program.
 //
-// This is amd64's trouble alone: on arm64 assembly leaves R29 alone.
+// Only amd64 needs this: on arm64 assembly does not touch R29.
 
 // funcFlagSPWrite marks functions that set SP in ways that the tables do not
-// tell (abi.FuncFlagSPWrite).
+// show (abi.FuncFlagSPWrite).
 const funcFlagSPWrite = 1 << 1
 
-// lost reports whether bp is no frame pointer of a stack between sp and hi: that
-// of a frame has a return address above it.
+// lost reports whether bp is not the frame pointer of a frame between sp and hi: above
+// a frame pointer there is a return address.
 //
 //go:nosplit
 //go:norace
@@ -29,9 +29,9 @@ func lost(s *shared, sp, bp, hi uintptr) bool {
 	return ret < s.code.text || ret >= s.code.etext
 }
 
-// unwind writes to a record the interrupted PC and the return addresses of what
-// has no frame, and the frame pointer of the first function that has one to
-// headSP1. It returns how many PCs these are, 0 if the tables do not tell.
+// unwind writes to a record the interrupted PC and the return addresses of the functions
+// without a frame, and to headSP1 the frame pointer of the first function with one. It
+// returns the number of PCs, 0 if the tables do not tell.
 //
 //go:nosplit
 //go:norace
@@ -61,47 +61,21 @@ func unwind(base, rec, ctx, hi uintptr) uintptr {
 	return 0
 }
 
-// delta is funcTable.spDelta for the handler: without the runtime, in the program's own
-// code only, and ^0 if it does not know.
+// delta is funcTable.spDelta for the handler: in the program's own code only, and ^0
+// where the tables do not tell.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
 func delta(base, pc, _, _ uintptr) uintptr {
 	s := at(base)
-	c := &s.code
-	if pc < c.text || pc >= c.etext {
+	f, entry := s.code.find(&s.off, pc)
+	if f == 0 || load8(f+s.off.funcFlag)&funcFlagSPWrite != 0 {
 		return ^uintptr(0)
 	}
-	off := uint64(pc - c.text)
-	lo, hi := uintptr(0), c.funcs // the entry is in [lo, hi)
-	for hi-lo > 1 {
-		if mid := (lo + hi) / 2; uint64(load32(c.ftab+mid*8)) <= off {
-			lo = mid
-		} else {
-			hi = mid
-		}
-	}
-	f := c.pclntab.lo + uintptr(load32(c.ftab+lo*8+4))
-	if f+s.off.funcNFuncData >= c.pclntab.hi {
+	value, ok := s.code.value(load32(f+s.off.funcPCSP), entry, pc)
+	if !ok {
 		return ^uintptr(0)
 	}
-	entry := c.text + uintptr(load32(f))
-	table := load32(f + s.off.funcPCSP)
-	if pc < entry || table == 0 || load8(f+s.off.funcFlag)&funcFlagSPWrite != 0 {
-		return ^uintptr(0)
-	}
-	p := c.pctab.lo + uintptr(table)
-	end, value := entry, int64(-1)
-	for first := true; p < c.pctab.hi; first = false {
-		step := varint(&p, c.pctab.hi) // zigzag
-		if step == 0 && !first {
-			break
-		}
-		value += int64(step>>1) ^ -int64(step&1)
-		if end += uintptr(varint(&p, c.pctab.hi)) * pcQuantum; pc < end {
-			return uintptr(value)
-		}
-	}
-	return ^uintptr(0)
+	return uintptr(value)
 }

@@ -82,20 +82,26 @@ func visit(base, g, entry, index uintptr) uintptr {
 		return 0
 	}
 	s.seenStatus, s.seenM, s.seenGoid, s.seenBefore = uint64(status), uint64(m), goid, looked
-	if n := callWalk(base, g, index, 0); n != 0 {
-		s.write += uint64(n)
-		if entry != 0 {
-			store64(entry+entryGoid*8, goid)
-			store64(entry+entryLooked*8, s.now)
-			if status != gWaiting && status != gLeaked {
-				since = 0
-			}
-			store64(entry+entrySince*8, since)
+	n := callWalk(base, g, index, 0)
+	if n == 0 {
+		s.torn++
+		return 1
+	}
+	s.write += uint64(n)
+	if entry != 0 {
+		store64(entry+entryGoid*8, goid)
+		store64(entry+entryLooked*8, s.now)
+		if status != gWaiting && status != gLeaked {
+			since = 0
 		}
+		store64(entry+entrySince*8, since)
 	}
 	return 1
 }
 
+// same records that a goroutine has not run since its last stack was recorded. It
+// reports whether there was room.
+//
 //go:nosplit
 //go:norace
 //go:nocheckptr
@@ -103,13 +109,15 @@ func same(s *shared, index uint64) bool {
 	if !room(s, 2) {
 		return false
 	}
-	w := s.ring + uintptr(s.write&(ringWords-1))*8
+	w := s.words(s.write)
 	store64(w, recSame|2<<8)
 	store64(w+8, index)
 	s.write += 2
 	return true
 }
 
+// gone records that the goroutine of an entry has ended.
+//
 //go:nosplit
 //go:norace
 //go:nocheckptr
@@ -117,7 +125,7 @@ func gone(s *shared, entry uintptr, index uint64) {
 	if !room(s, 3) {
 		return // at the next visit
 	}
-	w := s.ring + uintptr(s.write&(ringWords-1))*8
+	w := s.words(s.write)
 	store64(w, recGone|3<<8)
 	store64(w+8, index)
 	store64(w+16, load64(entry+entryGoid*8))
@@ -134,70 +142,97 @@ func gone(s *shared, entry uintptr, index uint64) {
 //go:nocheckptr
 func walkParked(base, g, index, _ uintptr) uintptr {
 	s := at(base)
-	status, m, goid := uint32(s.seenStatus), uintptr(s.seenM), s.seenGoid
 	start := cycles()
-	rec := s.ring + uintptr(s.write&(ringWords-1))*8
-	fence()
-	seq := load8(g + s.off.gTrackingSeq)
-	fence()
-	if load32(g+s.off.gStatus) != status || uintptr(load64(g+s.off.gM)) != m {
-		s.torn++
+	var r rest
+	if !r.read(s, g) {
 		return 0
 	}
-	reason := uint64(0)
+	rec := s.words(s.write)
+	status, reason := s.seenStatus, uint64(0)
 	if status == gWaiting || status == gLeaked {
 		reason = uint64(load8(g + s.off.gWaitReason))
-	}
-	lo, hi := uintptr(load64(g+s.off.gStackLo)), uintptr(load64(g+s.off.gStackHi))
-	sp, pc, bp := uintptr(load64(g+s.off.gSchedSP)), load64(g+s.off.gSchedPC), uintptr(load64(g+s.off.gSchedBP))
-	p, tick := uintptr(0), uint32(0)
-	if status == gSyscall {
-		sp, pc, bp = uintptr(load64(g+s.off.gSyscallSP)), load64(g+s.off.gSyscallPC), uintptr(load64(g+s.off.gSyscallBP))
-		if p = oldP(s, m); p != 0 {
-			tick = load32(p + s.off.pSyscallTick)
-		}
-	}
-	fence()
-	if !oneStack(lo, hi) || uintptr(load64(g+s.off.gStackLo)) != lo || uintptr(load64(g+s.off.gStackHi)) != hi || sp < lo || sp >= hi || pc < 4096 {
-		s.torn++
-		return 0
 	}
 	store64(rec+headTime*8, s.now)
 	store64(rec+headBefore*8, s.seenBefore)
 	store64(rec+headCounts*8, 0)
-	store64(rec, uint64(status)<<32|reason<<40|uint64(callDescribe(base, rec, g, index))<<48)
+	store64(rec, status<<32|reason<<40|uint64(callDescribe(base, rec, g, index))<<48)
 	pcs := rec + headWords*8
-	store64(pcs, pc)
-	beside(rec, sp, bp, sp-frameSlack, hi)
+	store64(pcs, r.pc)
+	beside(rec, r.sp, r.bp, r.sp-frameSlack, r.hi)
 	if ctxLR != 0 && status != gSyscall {
 		store64(rec+headSP0*8, load64(g+s.off.gSchedLR))
 	}
-	n, _ := walk(pcs, 1, bp, sp-frameSlack, hi)
+	n, _ := walk(pcs, 1, r.bp, r.sp-frameSlack, r.hi)
 	words := callFinish(base, rec, uintptr(n), uintptr(unsafe.Pointer(&s.scratch)))
 	fence()
-	now := sp
-	if status == gSyscall {
-		now = uintptr(load64(g + s.off.gSyscallSP))
-		if oldP(s, m) != p || p != 0 && load32(p+s.off.pSyscallTick) != tick ||
-			p == 0 && !again(pcs, n, bp, sp-frameSlack, hi) {
-			s.torn++
-			return 0
-		}
-	} else {
-		now = uintptr(load64(g + s.off.gSchedSP))
-	}
-	if now != sp || uintptr(load64(g+s.off.gStackLo)) != lo || uintptr(load64(g+s.off.gStackHi)) != hi ||
-		uintptr(load64(g+s.off.gM)) != m || load64(g+s.off.gID) != goid ||
-		load32(g+s.off.gStatus) != status {
-		s.torn++
-		return 0
-	}
-	fence()
-	if load8(g+s.off.gTrackingSeq) != seq || cycles()-start > s.tornAfter {
-		s.torn++
+	if !r.holds(s, g, pcs, n) || cycles()-start > s.tornAfter {
 		return 0
 	}
 	return words
+}
+
+// rest is where a goroutine that does not run has stopped, and what tells later
+// whether it has run since.
+type rest struct {
+	lo, hi, sp, bp uintptr
+	pc             uint64
+	seq            uint8   // trackingSeq
+	p              uintptr // of a system call: the P that it came with, 0 if that is not known
+	tick           uint32  // and the P's syscalltick
+}
+
+// read reads where a goroutine has stopped, that is in the state which visit saw. It
+// reports whether that fits together.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func (r *rest) read(s *shared, g uintptr) bool {
+	m := uintptr(s.seenM)
+	fence()
+	r.seq = load8(g + s.off.gTrackingSeq)
+	fence()
+	if uint64(load32(g+s.off.gStatus)) != s.seenStatus || uintptr(load64(g+s.off.gM)) != m {
+		return false
+	}
+	r.lo, r.hi = uintptr(load64(g+s.off.gStackLo)), uintptr(load64(g+s.off.gStackHi))
+	r.p, r.tick = 0, 0
+	if s.seenStatus == gSyscall {
+		r.sp, r.pc, r.bp = uintptr(load64(g+s.off.gSyscallSP)), load64(g+s.off.gSyscallPC), uintptr(load64(g+s.off.gSyscallBP))
+		if r.p = oldP(s, m); r.p != 0 {
+			r.tick = load32(r.p + s.off.pSyscallTick)
+		}
+	} else {
+		r.sp, r.pc, r.bp = uintptr(load64(g+s.off.gSchedSP)), load64(g+s.off.gSchedPC), uintptr(load64(g+s.off.gSchedBP))
+	}
+	fence()
+	return oneStack(r.lo, r.hi) && uintptr(load64(g+s.off.gStackLo)) == r.lo && uintptr(load64(g+s.off.gStackHi)) == r.hi &&
+		r.sp >= r.lo && r.sp < r.hi && r.pc >= 4096
+}
+
+// holds reports whether the goroutine has not run since read, and its n PCs at pcs
+// are therefore those of one stack.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func (r *rest) holds(s *shared, g, pcs uintptr, n uint64) bool {
+	m := uintptr(s.seenM)
+	sp := s.off.gSchedSP
+	if s.seenStatus == gSyscall {
+		sp = s.off.gSyscallSP
+		if oldP(s, m) != r.p || r.p != 0 && load32(r.p+s.off.pSyscallTick) != r.tick ||
+			r.p == 0 && !again(pcs, n, r.bp, r.sp-frameSlack, r.hi) {
+			return false
+		}
+	}
+	if uintptr(load64(g+sp)) != r.sp || uintptr(load64(g+s.off.gStackLo)) != r.lo || uintptr(load64(g+s.off.gStackHi)) != r.hi ||
+		uintptr(load64(g+s.off.gM)) != m || load64(g+s.off.gID) != s.seenGoid ||
+		uint64(load32(g+s.off.gStatus)) != s.seenStatus {
+		return false
+	}
+	fence()
+	return load8(g+s.off.gTrackingSeq) == r.seq
 }
 
 // again walks a second time and compares.

@@ -1,0 +1,196 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+// complete returns a record's PCs as return addresses, innermost first. It puts back
+// the callers that a frame pointer walk misses and leaves out what is not Go code.
+// It returns false for a torn stack, such as one that does not end where stacks end.
+// The result is valid until the next call.
+func (st *stacks) complete(r record) ([]uint64, bool) {
+	flags := r.flags()
+	c := completion{stacks: st, r: r, in: r.pcs(), out: st.scratch[:0], skip: -1}
+	c.exact = flags&flagRunning != 0 && flags&flagVDSO == 0
+	c.frameless = c.exact && flags&flagUnwound == 0 || r.status() == gRunnable || r.status() == gPreempted
+	ok := true
+	for i := 0; ok && i < len(c.in); i++ {
+		if i == c.skip {
+			continue
+		}
+		if c.calledByC(i) {
+			break
+		}
+		ok = c.add(i)
+	}
+	st.scratch = c.out
+	if !ok || len(c.out) == 0 {
+		return nil, false
+	}
+	return c.out, flags&flagCut != 0 || roots[c.last()]
+}
+
+// completion is a stack that complete is at work on.
+type completion struct {
+	*stacks
+	r    record
+	in   []uint64 // the record's PCs
+	out  []uint64 // return addresses so far
+	skip int      // index of a PC that is in out already
+
+	// Of the next PC: it is an instruction's own address, not a return address; and its
+	// function may have no frame, so that the frame pointer chain misses its caller.
+	exact, frameless bool
+}
+
+// address returns PC i as a return address.
+func (c *completion) address(i int) uint64 {
+	if c.exact {
+		return c.in[i] + pcQuantum
+	}
+	return c.in[i]
+}
+
+// last returns the name of the outermost function in out.
+func (c *completion) last() string { return c.pc(c.out[len(c.out)-1]).name }
+
+// calledByC reports whether the stack ends before PC i, since C called Go there on a
+// thread of its own.
+func (c *completion) calledByC(i int) bool {
+	return len(c.out) > 0 && c.last() == "runtime.cgocallback" && c.pc(c.address(i)).name != "runtime.cgocall"
+}
+
+// add appends PC i, and callers of it that in does not have. It returns false if the
+// stack is torn.
+func (c *completion) add(i int) bool {
+	pc, at := c.in[i], c.address(i)
+	p := c.pc(at)
+	system := c.r.system()
+	exact, frameless := c.exact, c.frameless
+	c.exact, c.frameless = false, false // most PCs are return addresses of functions with a frame
+	switch {
+	case len(p.frames) == 0:
+		return i < system // C code or the vDSO, which is left out
+	case c.r.flags()&flagSaved != 0 && i == system:
+		return c.addSaved(i, at)
+	case exact && system == 0 && (p.name == "gogo" || p.name == "runtime.gogo"):
+		return false // between two stacks: SP is that of the goroutine, other registers are not
+	}
+	c.out = append(c.out, at)
+	name := p.name // of the function whose caller comes next
+	if frameless {
+		if name == "runtime.asyncPreempt" && c.leaf(pc) != leafFramed {
+			return c.addPreempted(pc)
+		}
+		var ok bool
+		if name, ok = c.addCaller(pc, name); !ok {
+			return false
+		}
+	}
+	switch {
+	case name == "runtime.asyncPreempt" && i+1 < len(c.in):
+		return c.interrupted(i)
+	case name == "runtime.sigpanic":
+		c.exact = true
+	}
+	return true
+}
+
+// addSaved appends PC i, the first one that comes from g.sched. The code on the system
+// stack before it has to be what saves g.sched.
+func (c *completion) addSaved(i int, at uint64) bool {
+	if i == 0 {
+		return false
+	}
+	saver := c.in[0]
+	if len(c.out) > 0 {
+		saver = c.out[len(c.out)-1]
+	}
+	if !savers[c.pc(saver).name] {
+		return false
+	}
+	if c.pc(at).name == "runtime.systemstack_switch" {
+		return true
+	}
+	c.out = append(c.out, at)
+	if caller := c.r[headFrame0]; isReturn(caller) && c.leaf(c.in[i]) != leafFramed {
+		c.out = append(c.out, caller)
+	}
+	return true
+}
+
+// addPreempted appends the callers of asyncPreempt at pc, before it has its frame. It looks
+// as if it was called by the instruction that the goroutine was interrupted at, which is no call.
+func (c *completion) addPreempted(pc uint64) bool {
+	f, caller := c.r[headSP0], c.r[headSP1]
+	if c.leaf(pc) == leafAtSP1 {
+		f, caller = c.r[headSP1], 0
+	}
+	if len(c.pc(f+pcQuantum).frames) == 0 {
+		return false
+	}
+	c.out = append(c.out, f+pcQuantum)
+	if c.leaf(f) != leafFramed {
+		if !isReturn(caller) {
+			return false
+		}
+		c.out = append(c.out, caller)
+	}
+	return true
+}
+
+// addCaller appends the caller of the function at pc if the frame pointer chain misses
+// it. It returns the name of the function whose caller comes next: that caller's, or else the
+// given one.
+func (c *completion) addCaller(pc uint64, name string) (next string, ok bool) {
+	caller := uint64(0)
+	state := c.leaf(pc)
+	switch state {
+	case leafAtSP:
+		caller = c.r[headSP0]
+	case leafAtSP1:
+		caller = c.r[headSP1]
+	}
+	if caller == 0 || !isReturn(caller) {
+		return name, true
+	}
+	c.out = append(c.out, caller)
+	next = c.pc(caller).name
+	// Functions call morestack, which has no frame, before they have theirs.
+	if delta, ok := c.table.spDelta(uintptr(caller) - 1); ok && delta == 0 && next != "runtime.goexit" {
+		if ctxLR != 0 || state != leafAtSP || !isReturn(c.r[headSP1]) {
+			return "", false
+		}
+		c.out = append(c.out, c.r[headSP1])
+	}
+	return next, true
+}
+
+// interrupted prepares for the PC after i: asyncPreempt interrupted its function, so it is
+// an instruction's own address. If that function has no frame there, it appends the PC
+// and its caller.
+func (c *completion) interrupted(i int) bool {
+	pc := c.in[i+1]
+	if c.leaf(pc) == leafFramed {
+		c.exact = true
+		return true
+	}
+	caller := uint64(0)
+	if i < 2 {
+		caller = c.r[headFrame0+i]
+	}
+	if !isReturn(caller) {
+		return false
+	}
+	c.out = append(c.out, pc+pcQuantum, caller)
+	c.skip = i + 1
+	return true
+}
+
+// savers are the functions that leave a goroutine's own stack with g.sched
+// saved and end the frame pointer chain.
+var savers = map[string]bool{
+	"runtime.mcall": true, "runtime.morestack": true, "runtime.systemstack": true, "runtime.gogo": true, "gogo": true,
+	"runtime.mstart": true, "runtime.mstart0": true, "runtime.mstart1": true,
+}
+
+// roots are the functions that a stack may end in.
+var roots = map[string]bool{"runtime.goexit": true, "runtime.cgocallback": true}

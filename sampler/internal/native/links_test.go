@@ -1,0 +1,22 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// Programs link on both architectures without optimisation too, as for a debugger: the linker
+// bounds the stack of the handler's functions, which is largest then.
+func TestLinksWithoutOptimisation(t *testing.T) {
+	for _, arch := range []string{"amd64", "arm64"} {
+		cmd := exec.Command("go", "build", "-gcflags=all=-N -l", "-o", filepath.Join(t.TempDir(), "prog"), "./testdata/prog")
+		cmd.Env = append(os.Environ(), "GOARCH="+arch, "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", arch, err, out)
+		}
+	}
+}
