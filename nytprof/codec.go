@@ -77,7 +77,7 @@ func (d *decoder) fill(n int) bool {
 
 // ErrTruncated says of a file that its end is missing, as when its program was
 // killed: all chunks before were right.
-var ErrTruncated = errors.New("the file ends here,")
+var ErrTruncated = errors.New("truncated file:")
 
 // short notes that the source ended inside a chunk.
 func (d *decoder) short() {

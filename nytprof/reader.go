@@ -163,7 +163,7 @@ func (r *Reader) end() error {
 		return r.errorAt(d.offset(), d.srcErr)
 	}
 	for pid := range r.running {
-		return r.errorAt(d.offset(), fmt.Errorf("%w without PID_END of process %d: the profile is incomplete", ErrTruncated, pid))
+		return r.errorAt(d.offset(), fmt.Errorf("%w no PID_END of process %d: the profile is incomplete", ErrTruncated, pid))
 	}
 	return nil
 }

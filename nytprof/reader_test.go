@@ -228,10 +228,10 @@ func TestBadFiles(t *testing.T) {
 		{"blank line", head + ":a=b\n\nP", "offset 17: a blank line: this is the dialect of Pynytprof"},
 		{"string tag", head + "S\x01\x01x", "begins with the byte 0x78"},
 		{"hostile string", head + "S\x01\x01'\xff\xff\xff\xff\xff", "a string of 4294967295 bytes"},
-		{"long string cut", head + "S\x01\x01'\xff\x00\xff\xff\xff" + strings.Repeat("x", 99), "the file ends here, inside SRC_LINE"},
+		{"long string cut", head + "S\x01\x01'\xff\x00\xff\xff\xff" + strings.Repeat("x", 99), "truncated file: inside SRC_LINE"},
 		{"no zlib", head + "zz", "START_DEFLATE"},
 		{"damaged zlib", head + "zx\x9c\xff\xff\xff\xff\xff\xff\xff", "inflated offset 13"},
-		{"no end", head + "P\x05\x01\x00\x00\x00\x00\x00\x00\x00\x00", "without PID_END of process 5"},
+		{"no end", head + "P\x05\x01\x00\x00\x00\x00\x00\x00\x00\x00", "no PID_END of process 5"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var last error

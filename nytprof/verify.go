@@ -117,7 +117,7 @@ func (v *verifier) attribute(c *Attribute) error {
 		v.tps = float64(n)
 	case "nv_size":
 		if c.Value != "8" {
-			return fmt.Errorf("nv_size is %q, not 8: the doubles in this file are others than here", c.Value)
+			return fmt.Errorf("nv_size is %q, not 8: the doubles in this file have another size", c.Value)
 		}
 	case attrOverhead:
 		v.overhead = true
@@ -138,7 +138,7 @@ func (v *verifier) time(c Chunk, ticks int32) error {
 // end checks what only the whole file tells.
 func (v *verifier) end() error {
 	if int(v.highest) != len(v.fids) {
-		return &FormatError{Offset: 0, Err: fmt.Errorf("%d files have numbers up to %d: perl wants them without holes", len(v.fids), v.highest)}
+		return &FormatError{Offset: 0, Err: fmt.Errorf("%d files have numbers up to %d: perl needs them to be consecutive", len(v.fids), v.highest)}
 	}
 	if len(v.start) == 0 {
 		v.warn("no PID_START")

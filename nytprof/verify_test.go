@@ -49,7 +49,7 @@ func TestVerifyRefuses(t *testing.T) {
 		{"no ticks", "NYTProf 5 0\n:ticks_per_sec=0\n", "not a number of 32 bits"},
 		{"doubles", head + ":nv_size=16\n", "nv_size"},
 		{"sub's file", head + "s\x01'\x01a\x01\x01", "SUB_INFO names file 1 before its NEW_FID"},
-		{"hole", head + fid + strings.Replace(fid, "\x01", "\x03", 1), "without holes"},
+		{"hole", head + fid + strings.Replace(fid, "\x01", "\x03", 1), "to be consecutive"},
 	} {
 		if _, err := Verify(strings.NewReader(c.file)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v", c.name, err)

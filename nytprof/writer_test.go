@@ -81,7 +81,7 @@ func TestChunksSurvive(t *testing.T) {
 		i := 0
 		for c, err := range NewReader(&file).Chunks() {
 			if err != nil {
-				if !strings.Contains(err.Error(), "without PID_END") {
+				if !strings.Contains(err.Error(), "no PID_END") {
 					t.Fatal(err)
 				}
 				continue

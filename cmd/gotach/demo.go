@@ -40,7 +40,7 @@ next. The profile stays in FILE.`,
 
 func demo(e *env, out string, d time.Duration) error {
 	if d <= 0 || d > maxDemo {
-		return usagef("demo: -d %v: it is above 0 and at most %v", d, maxDemo)
+		return usagef("demo: -d %v: the time must be above 0 and at most %v", d, maxDemo)
 	}
 	if out == "" || out == "-" {
 		return usagef("demo: the profile needs a file: give -o one")

@@ -32,7 +32,7 @@ func (e *env) read(what string, paths []string, o formats.Options, use func(*for
 	}
 	defer in.Close()
 	for _, name := range in.Unfinished() {
-		e.warn(fmt.Errorf("%s: unfinished, so this is what is there by now; gotach recover finishes the file of a program that was killed", name))
+		e.warn(fmt.Errorf("%s: unfinished: only what has been written so far is read; gotach recover finishes the file of a program that was killed", name))
 	}
 	return named(in.Name, use(in))
 }

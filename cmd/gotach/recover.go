@@ -25,7 +25,7 @@ The other commands read an unfinished file as it stands and change nothing.`,
 
 func recoverFile(e *env, path string) error {
 	if path == "-" {
-		return usagef("recover: give it a file, not standard input: it is finished where it lies")
+		return usagef("recover: give a file's name, not -: the file is finished in place")
 	}
 	res, err := recovery.Finish(path)
 	if err != nil {

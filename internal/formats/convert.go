@@ -9,14 +9,14 @@ import (
 	"path/filepath"
 )
 
-// A target is where a format writes to. Which field is set depends on the format.
+// A target is where a format writes. Which field is set depends on the format.
 type target struct {
 	W   io.Writer // one file, from its beginning to its end
 	Dir string    // formats of several files: an existing directory
 }
 
-// seekable calls write with something to seek in: the target itself if it is a
-// file, otherwise a temporary file that is copied to the target afterwards.
+// seekable calls write with a file that can seek: the target itself if it is one,
+// otherwise a temporary file that is copied to the target afterwards.
 func (t *target) seekable(write func(io.WriteSeeker) error) error {
 	if f, ok := t.W.(*os.File); ok {
 		if fi, err := f.Stat(); err == nil && fi.Mode().IsRegular() {
@@ -39,10 +39,10 @@ func (t *target) seekable(write func(io.WriteSeeker) error) error {
 	return err
 }
 
-// Convert makes a file of another format: the one called to or, if that is
-// empty, the one that out's extension tells. Formats of several files make out a
-// directory. The file is complete when it appears, and private to its owner;
-// after an error there is none (or the one that was there).
+// Convert makes a file of another format: the format named to or, if that is empty,
+// the one that out's extension tells. For formats of several files, out becomes a
+// directory. The file appears when it is complete, and is private to its owner. After
+// an error there is no file, or the one that was there before.
 func Convert(in, out, to string, o Options) error {
 	i, err := Open(in, o)
 	if err != nil {
@@ -52,7 +52,7 @@ func Convert(in, out, to string, o Options) error {
 	return i.Convert(out, to, o)
 }
 
-// TargetFormat finds the format in which a path is to be written: the one called to
+// TargetFormat returns the format in which a path is to be written: the one named to
 // or, if that is empty, the one that the extension tells.
 func TargetFormat(out, to string) (*Format, error) {
 	if to != "" {
@@ -84,7 +84,7 @@ func (in *Input) Convert(out, to string, o Options) (err error) {
 	}
 	mode := os.FileMode(0o600)
 	if fi, err := os.Stat(out); err == nil {
-		if !fi.Mode().IsRegular() { // a device, a pipe: not to be replaced
+		if !fi.Mode().IsRegular() { // a device or a pipe, which must not be replaced
 			w, err := os.OpenFile(out, os.O_WRONLY, 0)
 			if err != nil {
 				return err
@@ -96,7 +96,7 @@ func (in *Input) Convert(out, to string, o Options) (err error) {
 	w, err := os.CreateTemp(filepath.Dir(out), "."+filepath.Base(out)+".*")
 	if err != nil {
 		if e := (*os.PathError)(nil); errors.As(err, &e) {
-			e.Path = out // not the temporary name, which tells nobody anything
+			e.Path = out // not the temporary name, which users do not know
 		}
 		return err
 	}
@@ -118,8 +118,8 @@ func (in *Input) Convert(out, to string, o Options) (err error) {
 	return os.Rename(w.Name(), out)
 }
 
-// Write writes the profile in the format called to. Formats of several
-// files are an error.
+// Write writes the profile in the format named to. Formats of several files are an
+// error.
 func (in *Input) Write(w io.Writer, to string, o Options) error {
 	f, err := ByName(to)
 	if err != nil {
@@ -145,7 +145,7 @@ func (in *Input) write(w io.Writer, f *Format, o Options) error {
 	return b.Flush()
 }
 
-// check says why in cannot be written as f.
+// check returns an error if in cannot be written as f.
 func (in *Input) check(f *Format) error {
 	if f.write == nil {
 		return fmt.Errorf("gotach reads %s files but does not write them", f.Name)

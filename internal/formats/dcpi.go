@@ -55,7 +55,7 @@ var dcpiText = &Format{
 	},
 }
 
-// dcpiProfiles returns what in is or becomes as DCPI profiles.
+// dcpiProfiles returns in as DCPI profiles.
 func dcpiProfiles(in *Input, o *Options) ([]*dcpi.Profile, error) {
 	if c, ok := in.content.(*dcpiContent); ok {
 		return c.profiles, nil
@@ -155,8 +155,8 @@ func (c *dcpiContent) Dump(w io.Writer) error {
 	})
 }
 
-// utf8Text is a line's text for JSON. Headers are of a time when a character was
-// a byte.
+// utf8Text returns a line's text for JSON. Text that is not UTF-8 is taken for
+// Latin-1, in which a character is a byte.
 func utf8Text(s string) string {
 	if utf8.ValidString(s) {
 		return s

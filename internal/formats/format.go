@@ -1,10 +1,14 @@
-// Package formats is the one table of the profile formats that gotach knows.
-// The command, Export, the HTTP handler, the documentation and the tests all
-// read it.
+// Package formats is the table of the profile formats that gotach knows. The
+// command, Export, the HTTP handler, the documentation and the tests read it.
 //
-// [Open] opens a file of any of them; [Convert] makes one of another. A format
-// either keeps every sample with its time, as Tachyon files do, or only sums. The
-// first kind can be turned into the second, not the other way round.
+// [Open] opens a file of any format, [OpenAll] several files as one profile, and
+// [Convert] makes a file of another format. A format keeps either every sample with
+// its time, as Tachyon files do, or only sums. The first kind can be converted to
+// the second, not the other way round.
+//
+// To add a format, make a package beside the others with Sniff, Read and Write, and
+// add a row to the table. Read returns a profile added up or a [reader.Stream]; Write
+// takes one.
 package formats
 
 import (
@@ -21,18 +25,18 @@ import (
 type Format struct {
 	Name       string
 	Doc        string   // one line
-	Extensions []string // what the names of its files end in, the usual one first
+	Extensions []string // endings of its files' names, the usual one first
 	Series     bool     // keeps every sample with its time; otherwise sums
-	Directory  bool     // is written as a directory of several files
+	Directory  bool     // written as a directory of several files
 
-	// sniff tells a file by its first bytes (of a longer file at least 4096). Nil: only
-	// its extension tells.
+	// sniff reports whether a file is of this format, given its first bytes: all of
+	// them, or at least 4096. Nil: only its extension tells.
 	sniff func(head []byte) bool
-	// sniffDir tells a directory. Nil: a directory is never of this format.
+	// sniffDir reports whether a directory is of this format. Nil: none is.
 	sniffDir func(path string) bool
-	// open reads a profile. Nil: gotach cannot.
+	// open opens a profile. Nil: gotach does not read the format.
 	open func(*source, *Options) (content, error)
-	// write writes one. Nil: gotach cannot.
+	// write writes a profile. Nil: gotach does not write the format.
 	write func(*target, *Input, *Options) error
 }
 
@@ -42,8 +46,8 @@ func (f *Format) CanRead() bool { return f.open != nil }
 // CanWrite reports whether gotach writes the format.
 func (f *Format) CanWrite() bool { return f.write != nil }
 
-// table is all formats, in the order in which they are shown and in which a
-// file's content is compared with them.
+// table is all formats, in the order in which they are listed and in which a file is
+// sniffed.
 var table []*Format
 
 func init() { // a function, since formats use the table themselves
@@ -101,12 +105,12 @@ func byExtension(path string) (found *Format) {
 	return found
 }
 
-// content is an opened profile: a series or a sum. What else its format can do it
-// says with the other interfaces here.
+// content is an opened profile: a series or a sum. It implements those of the other
+// interfaces below that its format can serve.
 type content interface{ Close() error }
 
 type (
-	// A series knows every sample.
+	// A series has every sample.
 	series interface {
 		// Series returns a stream that lives as long as the content.
 		Series() (reader.Stream, error)
@@ -115,14 +119,14 @@ type (
 	sum interface {
 		Profile() (*profile.Profile, error)
 	}
-	// A dumper prints all there is in the file, as JSON lines.
+	// A dumper prints everything in the file as JSON lines.
 	dumper interface{ Dump(io.Writer) error }
 	// An informer says what is known of the file as a whole.
 	informer interface{ Info() ([]Field, error) }
 	// A verifier checks all of the file that can be checked, and says in one
-	// line what it found.
+	// line what is in it.
 	verifier interface{ Verify() (string, error) }
-	// A reporter knows more of functions than a Profile holds.
+	// A reporter knows more about functions than a Profile holds.
 	reporter interface {
 		Report(profile.ReportOptions) (*profile.Report, error)
 	}
@@ -131,13 +135,12 @@ type (
 // A Field is one fact about a file.
 type Field struct {
 	Key   string // in JSON
-	Label string // for the eye; empty: not shown
+	Label string // in text; empty: not shown
 	Value any    // in JSON
-	Text  string // for the eye
+	Text  string // in text
 }
 
-// Options are what can be chosen in reading and writing. The zero value is the
-// usual choice.
+// Options are choices for reading and writing. The zero value is the usual choice.
 type Options struct {
 	From  string    // name of the input's format; "": found out
 	Stdin io.Reader // what OpenAll reads for the path -; nil: - is a file's name
@@ -148,15 +151,16 @@ type Options struct {
 	CPU          bool // collapsed: weigh by CPU time, not wall time
 	Microseconds bool // spx: write times in µs with decimals, as the format's document has them
 	NoSource     bool // nytprof: leave out the texts of source files
-	Lax          bool // dcpi: read files without version and tstart, too
-	Prefix       bool // nytprof: of a file that was cut off read what is there; see Input.CutOff
+	Lax          bool // dcpi: read files without version and tstart too
+	Prefix       bool // nytprof: read what a truncated file has; see Input.CutOff
 
-	// Context calls off long work on samples, with its cause as the error. May be nil.
+	// Context cancels long work on samples. Its cause is the error. May be nil.
 	Context context.Context
-	// Progress is called now and then in the course of long work, with how much
-	// is done and how much there is. May be nil.
+	// Progress is called now and then during long work, with the amount done and
+	// the whole amount. May be nil.
 	Progress func(done, total uint64)
-	// Warn takes what the user should know of a file written without error. May be nil.
+	// Warn is called with what the user should know although there was no error.
+	// May be nil.
 	Warn func(error)
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// Fields gathers facts. Those without a text are for JSON only.
+// fields is a list of facts. Those without a text are for JSON only.
 type fields []Field
 
 func (l *fields) add(key, label string, value any, text string) {
@@ -31,7 +31,7 @@ func (l *fields) text(key, label, s string) {
 	}
 }
 
-// profileInfo is what is known of a format that says no more than a Profile.
+// profileInfo returns what is known of a file whose format says no more than a Profile.
 func profileInfo(f *Format, p *profile.Profile) []Field {
 	var l fields
 	wall, cpu := p.Total()
@@ -48,7 +48,7 @@ func profileInfo(f *Format, p *profile.Profile) []Field {
 	} else {
 		l.number("samples", "samples", p.Samples)
 	}
-	// What the format does not tell is for JSON only.
+	// What the format does not know is for JSON only.
 	known := func(label string, is bool) string {
 		if is {
 			return label
@@ -70,7 +70,7 @@ func profileInfo(f *Format, p *profile.Profile) []Field {
 	return l
 }
 
-// verified is what Verify says of a format that says no more than a Profile.
+// verified is Verify's answer for a format that says no more than a Profile.
 func verified(p *profile.Profile) string {
 	if p.Unitless {
 		return fmt.Sprintf("%d different stacks, their weights %d in all", len(p.Records), p.Samples)
@@ -91,7 +91,7 @@ func (c *tachyonContent) Info() ([]Field, error) {
 	return l, nil
 }
 
-// streamInfo is what header and metadata say of the session.
+// streamInfo returns what header and metadata say about the session.
 func streamInfo(h tachyon.Header, m *tachyon.Metadata) fields {
 	s := m.Session
 	if s == nil {
@@ -140,7 +140,7 @@ func streamInfo(h tachyon.Header, m *tachyon.Metadata) fields {
 	l.add("ticks_reached", "ticks reached", s.TicksReached, ticks)
 	l.add("rate", "", s.Rate, "")
 	l.add("rate_reached", "", s.RateReached, "")
-	// A session that was not stopped did not get to say how it went.
+	// The counts of a session that was not stopped are missing.
 	counted := m.Session != nil && s.Duration > 0
 	dropped := ""
 	if counted {
@@ -161,7 +161,7 @@ func streamInfo(h tachyon.Header, m *tachyon.Metadata) fields {
 	return l
 }
 
-// fileInfo adds what is known of the file itself.
+// fileInfo adds what is known about the file itself.
 func (c *tachyonContent) fileInfo(l *fields, m *tachyon.Metadata) {
 	h := c.Header()
 	l.number("frames", "frames", int64(len(c.Frames())))

@@ -25,10 +25,10 @@ type source struct {
 	stream io.Reader // head included
 	dir    bool
 	size   int64    // of a file
-	o      *Options // whom to tell how far reading is
+	o      *Options // whose Progress and Context apply to reading
 }
 
-// Open returns the bytes from the beginning. Of a stream this works once.
+// Open returns a reader of all bytes. It works once for a stream.
 func (s *source) Open() (io.ReadCloser, error) {
 	if s.Path == "" {
 		return io.NopCloser(s.stream), nil
@@ -40,8 +40,7 @@ func (s *source) Open() (io.ReadCloser, error) {
 	return &watched{File: f, s: s}, nil
 }
 
-// watched is a file that tells how far reading it is, and ends when the work is
-// called off.
+// watched is a file that reports progress and stops when the Context ends.
 type watched struct {
 	*os.File
 	s    *source
@@ -61,20 +60,20 @@ func (w *watched) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// WriteTo would go round Read; io.Copy and the like are not to find os.File's.
+// WriteTo hides the method of os.File, with which io.Copy would bypass Read.
 func (w *watched) WriteTo(to io.Writer) (int64, error) {
 	return io.Copy(to, struct{ io.Reader }{w})
 }
 
-// headSize is how much of a file sniffing sees.
+// headSize is the number of bytes that sniffing sees.
 const headSize = 4096
 
-// newSource looks at a path.
+// newSource returns the source at a path.
 func newSource(path string) (*source, error) {
 	s := &source{Name: path, Path: path}
 	fi, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		// An SPX report goes by the name that its two files have in common.
+		// The name of an SPX report is what the names of its two files have in common.
 		if pair, e := os.Stat(path + ".json"); e == nil {
 			s.Path, fi, err = path+".json", pair, nil
 		}
@@ -89,7 +88,7 @@ func newSource(path string) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !fi.Mode().IsRegular() { // a pipe has but one go
+	if !fi.Mode().IsRegular() { // a pipe can be read once
 		b, err := io.ReadAll(f)
 		f.Close()
 		if err != nil {
@@ -124,8 +123,8 @@ func readHead(r io.Reader) ([]byte, error) {
 // what format it has.
 var ErrUnknownFormat = errors.New("not a format that gotach knows")
 
-// format finds out what format a source has: the content says so first, since
-// names lie more often.
+// format finds out the format of a source. The content decides before the name,
+// which is wrong more often.
 func (s *source) format() (*Format, error) {
 	for _, f := range table {
 		switch {
@@ -159,7 +158,8 @@ type Input struct {
 	profile *profile.Profile
 }
 
-// Open opens a profile. Its format is found out unless o says it.
+// Open opens a profile. Its format is that of o.From or, if that is empty, what the
+// content tells.
 func Open(path string, o Options) (*Input, error) {
 	s, err := newSource(path)
 	if err != nil {
@@ -168,8 +168,8 @@ func Open(path string, o Options) (*Input, error) {
 	return open(s, o)
 }
 
-// OpenReader opens a profile that is read from r; name is for messages. Formats
-// that are several files cannot be opened so.
+// OpenReader opens a profile that is read from r. The name is for messages. Formats
+// of several files are an error.
 func OpenReader(r io.Reader, name string, o Options) (*Input, error) {
 	s, err := streamSource(r, name)
 	if err != nil {
@@ -198,7 +198,7 @@ func open(s *source, o Options) (in *Input, err error) {
 	return in, nil
 }
 
-// Close lets go of the file.
+// Close closes the file.
 func (in *Input) Close() error { return in.content.Close() }
 
 // Unfinished returns the names of the files whose writers have not finished them.
@@ -248,8 +248,7 @@ func (in *Input) Series() (reader.Stream, error) {
 	return watchedStream{s, &in.options}, nil
 }
 
-// watchedStream is a stream that says how far reading it is, and ends when the
-// work is called off.
+// watchedStream is a stream that reports progress and ends when the Context ends.
 type watchedStream struct {
 	reader.Stream
 	o *Options
@@ -283,8 +282,8 @@ func (w watchedStream) Samples() iter.Seq2[*tachyon.Sample, error] {
 	}
 }
 
-// Report makes a report. Formats that know more of a function than its times
-// add that to its row.
+// Report makes a report. Formats that know more about a function than its times add
+// that to its row.
 func (in *Input) Report(o profile.ReportOptions) (*profile.Report, error) {
 	if c, ok := in.content.(reporter); ok {
 		return c.Report(o)
@@ -296,8 +295,8 @@ func (in *Input) Report(o profile.ReportOptions) (*profile.Report, error) {
 	return profile.New(p, o)
 }
 
-// CutOff says, after other methods have read a file under Options.Prefix, where
-// it ends too early. Nil: it is whole.
+// CutOff returns an error if the file is truncated. Other methods must have read it
+// before, with Options.Prefix, under which truncation is no error of theirs.
 func (in *Input) CutOff() error {
 	if c, ok := in.content.(interface{ CutOff() error }); ok {
 		return c.CutOff()
@@ -305,8 +304,8 @@ func (in *Input) CutOff() error {
 	return nil
 }
 
-// Dump writes all that is in the file as JSON lines: of a format of samples each
-// sample, of others what their package says.
+// Dump writes everything in the file as JSON lines. Formats that keep samples give a
+// line for each sample; for the others see their packages.
 func (in *Input) Dump(w io.Writer) error {
 	switch c := in.content.(type) {
 	case dumper:
@@ -325,7 +324,7 @@ func (in *Input) Dump(w io.Writer) error {
 	return dumpRecords(w, p)
 }
 
-// Info says what is known of the file as a whole.
+// Info returns what is known about the file as a whole.
 func (in *Input) Info() ([]Field, error) {
 	if c, ok := in.content.(informer); ok {
 		return c.Info()
@@ -337,7 +336,8 @@ func (in *Input) Info() ([]Field, error) {
 	return profileInfo(in.Format, p), nil
 }
 
-// Verify checks all of the file that can be checked and returns what it found, in a line.
+// Verify checks all of the file that can be checked. It returns a line that says what
+// is in the file.
 func (in *Input) Verify() (string, error) {
 	if c, ok := in.content.(verifier); ok {
 		return c.Verify()

@@ -10,15 +10,15 @@ import (
 	"github.com/gotach/profiler/internal/profile"
 )
 
-// Join makes one profile of many, such as the files of a session that was
-// rotated. The inputs are its own from then on, and closed with it.
+// Join makes one profile of many, such as the files of a session that was rotated.
+// It owns the inputs from then on and closes them.
 //
-// If all keep their samples, so does what is made of them: one after the other in
-// the order of their start times, each where it lies in time. A file whose clock is
-// not the wall clock follows the one before. Goroutines of one process are the same
-// by their ids, those of different ones never: where ids coincide the later process's
-// are 10^12 more. Where files between two of a session are missing, its goroutines
-// do "[not recorded]". Otherwise sums are added up.
+// If all inputs keep their samples, the result does too. The files follow each other
+// in the order of their start times. A file whose clock is not the wall clock follows
+// the file before it. Equal ids in files of one process are one goroutine. Processes
+// never share a goroutine: if ids coincide, the later process's id is raised by 10^12.
+// If files of a session are missing, its goroutines were in "[not recorded]" during
+// that time. If any input has only sums, the result is the sum of all.
 func Join(inputs []*Input, o Options) (*Input, error) {
 	if len(inputs) == 1 {
 		return inputs[0], nil
@@ -85,7 +85,7 @@ func (s *summed) Profile() (*profile.Profile, error) {
 	return profile.Sum(list), nil
 }
 
-// CutOff says of which inputs something is missing.
+// CutOff returns the errors of the inputs that are truncated.
 func (s *summed) CutOff() error { return cutOff(s.inputs) }
 
 func cutOff(inputs []*Input) (err error) {

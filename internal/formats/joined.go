@@ -20,19 +20,19 @@ type joined struct {
 	files    []*joinFile // in order of time
 	header   tachyon.Header
 	frames   frames.Table
-	gap      uint32 // the frame of what is not in any of the files
+	gap      uint32 // the frame of time that is in none of the files
 	metadata tachyon.Metadata
 }
 
-// process tells apart whose goroutine ids are the same.
+// process identifies a process. Goroutine ids are unique within one.
 type process struct {
 	host  string
 	pid   int
 	start int64 // µs, of the session
-	file  int   // of files that do not say more, each is one
+	file  int   // number of the file, if that does not name its process
 }
 
-// thread is one in the joined stream.
+// thread is a thread of the joined stream.
 type thread struct {
 	id          uint64
 	interpreter uint32
@@ -46,13 +46,13 @@ type joinFile struct {
 	h       tachyon.Header
 	process process
 	shift   uint64            // µs to add to its times
-	end     uint64            // µs, shifted; when its last sample was
+	end     uint64            // time of its last sample, shifted, µs
 	hole    bool              // the file before it in its session is not there
 	ids     map[uint64]uint64 // of its process's goroutines in the joined stream
-	gaps    map[thread]uint64 // by joined thread, until when it did what no file has
+	gaps    map[thread]uint64 // when the missing time of a joined thread ends, µs
 }
 
-// part is which file of its session it is; 0 if it does not say.
+// part returns the number of the file in its session, 0 if unknown.
 func (f *joinFile) part() int {
 	if f.m.Session == nil {
 		return 0
@@ -77,7 +77,7 @@ func newJoinFile(in *Input) (*joinFile, error) {
 const wallClock = 946_684_800_000_000
 
 // newJoined reads all samples once, to find out which goroutines are in which file
-// and when they were seen first and last.
+// and when each was first and last seen.
 func newJoined(inputs []*Input) (*joined, error) {
 	j := &joined{inputs: inputs}
 	for _, in := range inputs {
@@ -134,13 +134,13 @@ func newJoined(inputs []*Input) (*joined, error) {
 	return j, nil
 }
 
-// Header, Frames and Metadata describe the joined stream.
+// Header returns the header of the joined stream.
 func (j *joined) Header() tachyon.Header { return j.header }
 
 // Frames returns the frames of all files.
 func (j *joined) Frames() []tachyon.Frame { return j.frames.List() }
 
-// Metadata returns what is known of all files together.
+// Metadata returns the metadata of all files together.
 func (j *joined) Metadata() (*tachyon.Metadata, error) { return &j.metadata, nil }
 
 // Samples yields the samples of all files, one file after the other.
@@ -186,16 +186,16 @@ func (j *joined) file(f *joinFile, yield func(*tachyon.Sample, error) bool) bool
 	return true
 }
 
-// Series says that the samples are there.
+// Series returns j itself.
 func (j *joined) Series() (reader.Stream, error) { return j, nil }
 
 // Close closes the files.
 func (j *joined) Close() error { return closeAll(j.inputs) }
 
-// CutOff says of which inputs something is missing.
+// CutOff returns the errors of the inputs that are truncated.
 func (j *joined) CutOff() error { return cutOff(j.inputs) }
 
-// Info says what is known of all files together.
+// Info returns what is known about all files together.
 func (j *joined) Info() ([]Field, error) {
 	l := streamInfo(j.header, &j.metadata)
 	l.number("frames", "frames", int64(len(j.Frames())))
@@ -214,17 +214,17 @@ func (j *joined) Verify() (string, error) {
 	return fmt.Sprintf("%d files, %s", len(j.files), found), err
 }
 
-// A joinScan is what newJoined finds out while it reads the files.
+// A joinScan is the state of newJoined while it reads the files.
 type joinScan struct {
 	*joined
 	ids     map[process]map[uint64]uint64
 	used    map[uint64]bool   // joined ids
-	last    map[thread]uint64 // when its last sample was
-	weights map[uint64]uint64 // of first samples, by joined id, where that is not the interval
+	last    map[thread]uint64 // time of its last sample so far, µs
+	weights map[uint64]uint64 // of first samples, by joined id, if that is not the interval
 	known   map[uint64]*tachyon.Goroutine
 }
 
-// id returns what a goroutine is called in the joined stream.
+// id returns the id of a goroutine in the joined stream.
 func (sc *joinScan) id(ids map[uint64]uint64, id uint64) uint64 {
 	const apart = 1_000_000_000_000
 	to, ok := ids[id]
@@ -237,7 +237,7 @@ func (sc *joinScan) id(ids map[uint64]uint64, id uint64) uint64 {
 	return to
 }
 
-// goroutine returns what the joined metadata says of a goroutine, by its joined id.
+// goroutine returns the joined metadata of a goroutine, given its joined id.
 func (sc *joinScan) goroutine(id uint64) (g *tachyon.Goroutine, fresh bool) {
 	if g = sc.known[id]; g == nil {
 		g, fresh = &tachyon.Goroutine{ID: id}, true
@@ -283,8 +283,8 @@ func (sc *joinScan) file(f *joinFile) error {
 	return nil
 }
 
-// seam looks after the weight of a thread's first sample in a file, which begins at
-// a time. The metadata may have said the weight.
+// seam keeps the weight of a thread's first sample in a file right. The weight begins
+// at the time begin. said reports whether it is from the metadata.
 func (sc *joinScan) seam(f *joinFile, t thread, begin, weight uint64, said bool) {
 	last, seen := sc.last[t]
 	if !seen {
@@ -293,15 +293,15 @@ func (sc *joinScan) seam(f *joinFile, t thread, begin, weight uint64, said bool)
 		}
 		return
 	}
-	// Its previous sample may be in a file that is not here. The last file of a
-	// killed program has no metadata; then the number of the file before tells.
+	// Its previous sample may be in a file that is not among the inputs. The last
+	// file of a killed program has no metadata; then a hole in the numbers tells.
 	if (said || f.hole) && int64(begin-last) > 0 {
 		f.gaps[t] = begin
 		sc.header.Samples++
 	}
 }
 
-// goroutines takes over what a file says of goroutines.
+// goroutines adds a file's metadata of goroutines.
 func (sc *joinScan) goroutines(f *joinFile) {
 	at := f.h.Start + f.shift - sc.header.Start
 	for _, g := range f.m.Goroutines {

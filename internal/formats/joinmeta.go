@@ -9,8 +9,8 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// joinSessions adds up what the files say of their sessions; nil if any says
-// nothing. What they do not agree in is left out.
+// joinSessions adds up the files' sessions. It returns nil if any file has none. Facts
+// that differ are left out.
 func joinSessions(files []*joinFile) *tachyon.Session {
 	var out tachyon.Session
 	var end time.Time
@@ -56,8 +56,8 @@ func same(a, b string) string {
 	return ""
 }
 
-// joinPCs adds up the leaf PCs of files of one executable; nil if they are not of
-// one, or any has none.
+// joinPCs adds up the leaf PCs of the files. It returns nil if they are not all of one
+// executable, or any file has none.
 func joinPCs(files []*joinFile) *tachyon.LeafPCs {
 	sums := map[uint64]*tachyon.LeafPC{}
 	first := files[0].m

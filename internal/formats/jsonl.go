@@ -28,7 +28,7 @@ var jsonLines = &Format{
 	}),
 }
 
-// inMemory is a series that was read whole.
+// inMemory is a series that is in memory.
 type inMemory struct{ reader.Stream }
 
 // Series returns it.

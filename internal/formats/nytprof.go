@@ -33,7 +33,7 @@ var perlNYTProf = &Format{
 	},
 }
 
-// nytprofContent is a file that is read again for each use.
+// nytprofContent is a file. It is read again for each use.
 type nytprofContent struct {
 	source *source
 	data   *nytprof.Data // once loaded
@@ -61,8 +61,8 @@ func (c *nytprofContent) load() (*nytprof.Data, error) {
 	}
 	err := c.read(func(r io.Reader) error {
 		d, err := nytprof.Load(r)
-		// Where perl was killed, what it wrote is worth having. gotach's files have
-		// their times near the end.
+		// What a killed perl has written is useful. A truncated file of gotach's is
+		// not: its times are near the end.
 		if c.o.Prefix && errors.Is(err, nytprof.ErrTruncated) && !d.Sampled {
 			c.cutOff, err = err, nil
 		}
@@ -82,7 +82,7 @@ func (c *nytprofContent) Profile() (*profile.Profile, error) {
 	return d.Profile()
 }
 
-// Report adds the number of calls to subs.
+// Report adds to each sub how often it was called.
 func (c *nytprofContent) Report(o profile.ReportOptions) (*profile.Report, error) {
 	p, err := c.Profile()
 	if err != nil {
@@ -158,7 +158,7 @@ func (c *nytprofContent) Info() ([]Field, error) {
 	return list, nil
 }
 
-// Verify checks what Perl's own reader insists on, too.
+// Verify also checks what Perl's own reader insists on.
 func (c *nytprofContent) Verify() (found string, err error) {
 	err = c.read(func(r io.Reader) error {
 		v, err := nytprof.Verify(r)

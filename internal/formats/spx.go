@@ -35,7 +35,7 @@ var spxReport = &Format{
 		case err != nil:
 			return nil, err
 		case len(keys) == 0:
-			return nil, errors.New("no SPX report is in the directory")
+			return nil, errors.New("no SPX report in the directory")
 		case len(keys) > 1:
 			return nil, fmt.Errorf("%d SPX reports are in the directory, %s among them: give the name of one", len(keys), keys[0]+".json")
 		}
@@ -103,8 +103,8 @@ func (c *spxContent) sums() (*profile.Profile, []spx.FunctionTotals, error) {
 	return r.Profile()
 }
 
-// Report adds to each function how often it was called and all its metrics. They
-// are those of the whole report, whatever stacks o leaves out.
+// Report adds to each function how often it was called and all its metrics. These
+// are of the whole report, including stacks that o leaves out.
 func (c *spxContent) Report(o profile.ReportOptions) (*profile.Report, error) {
 	p, totals, err := c.sums()
 	if err != nil {
@@ -146,8 +146,8 @@ type spxEvent struct {
 	Metrics  map[string]float64 `json:"metrics"`
 }
 
-// Dump writes the events. The names of functions are behind them in the file,
-// so it is read twice.
+// Dump writes the events. The names of functions follow them in the file, so it is
+// read twice.
 func (c *spxContent) Dump(w io.Writer) error {
 	names, err := c.functions()
 	if err != nil {

@@ -37,7 +37,7 @@ var folded = &Format{
 	}),
 }
 
-// sums is a profile that was read whole.
+// sums is a profile in memory.
 type sums struct{ p *profile.Profile }
 
 func (s sums) Profile() (*profile.Profile, error) { return s.p, nil }

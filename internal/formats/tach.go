@@ -87,7 +87,7 @@ func (c *tachyonContent) Verify() (string, error) {
 	return fmt.Sprintf("%s layout, %d bytes, %s, %s", c.Header().Layout, c.Size(), found, sum), nil
 }
 
-// verifyStream reads all samples and says what is there.
+// verifyStream reads all samples and describes them in a line.
 func verifyStream(s reader.Stream) (string, error) {
 	samples, threads, deepest := 0, 0, 0
 	for s, err := range reader.Weighted(s) {
@@ -101,8 +101,8 @@ func verifyStream(s reader.Stream) (string, error) {
 	return fmt.Sprintf("%d samples of %d goroutines, %d frames, deepest stack %d", samples, threads, len(s.Frames()), deepest), nil
 }
 
-// buffered is for Dump of formats that write small pieces. What came before an
-// error is written.
+// buffered calls f with a buffered writer. What f wrote before an error is written
+// too.
 func buffered(w io.Writer, f func(*bufio.Writer) error) error {
 	b := bufio.NewWriterSize(w, 64<<10)
 	return errors.Join(f(b), b.Flush())

@@ -9,10 +9,9 @@ import (
 	"github.com/gotach/profiler/internal/frames"
 )
 
-// A Builder makes a Profile: it gives equal frames one number and adds equal
-// records up. Everything that makes a Profile of something else uses one, so that
-// this is done in one place. The fields that describe the profile as a whole are
-// the caller's to set in Profile.
+// A Builder makes a Profile. It gives equal frames one number and adds equal records
+// up. All code that makes a Profile uses a Builder. The caller sets the fields of
+// Profile that describe the profile as a whole.
 type Builder struct {
 	Profile *Profile
 
@@ -28,7 +27,7 @@ type Builder struct {
 	buf     []byte
 }
 
-// A recordKey is what two records have to have in common to be one.
+// A recordKey identifies a record: records with equal keys are added up.
 type recordKey struct {
 	goroutine uint64
 	system    bool

@@ -1,4 +1,4 @@
-// Package profile is a profile added up: how much time each goroutine spent in
+// Package profile is the profile added up: how much time each goroutine spent in
 // each stack. [FromTachyon] makes one of a Tachyon file or another stream of samples,
 // a [Builder] of anything else; [New] makes a report of one.
 //
@@ -36,12 +36,12 @@ type Profile struct {
 	Duration time.Duration // of the session; 0 if unknown
 	Interval time.Duration // between two samples of a goroutine, as asked; 0 if unknown
 
-	// Unitless says that times are plain numbers, a microsecond for each 1: nothing
-	// tells whether they count samples, or time in which unit.
+	// Unitless reports that times are plain numbers, 1 µs for each 1. The file does
+	// not tell whether they count samples, or the unit of time.
 	Unitless bool
 
 	Samples    int64
-	Goroutines int // different ones; 0 if the profile does not tell goroutines apart
+	Goroutines int // number of goroutines; 0 if the profile does not tell them apart
 
 	Frames  []Frame
 	Records []Record
@@ -58,9 +58,9 @@ type Profile struct {
 type Record struct {
 	Goroutine uint64 // id; 0 if the profile does not tell goroutines apart
 	System    bool   // the runtime's own
-	// State is "running", "runnable", "syscall", or what the goroutine waited
-	// for, such as "chan receive"; "waiting" if that is not known, and "" if
-	// nothing is.
+	// State is "running", "runnable", "syscall", or what the goroutine waited for,
+	// such as "chan receive". It is "waiting" if that is unknown, and "" if the
+	// state is unknown.
 	State  string
 	Labels map[string]string // nil if there are none; shared between records
 	Stack  []uint32          // indices into Frames, innermost first; shared between records
@@ -98,7 +98,7 @@ func WaitReason(f Frame) (reason string, ok bool) {
 	return f.Func[1 : len(f.Func)-1], true
 }
 
-// state returns the state that a sample's status and innermost frame tell.
+// state returns the state of a goroutine, given a sample's status and innermost frame.
 func state(s tachyon.Status, leaf *Frame) string {
 	if s&tachyon.OnCPU != 0 {
 		return Running
@@ -119,8 +119,8 @@ func state(s tachyon.Status, leaf *Frame) string {
 	return Waiting
 }
 
-// entry returns the name of the function a goroutine began with, as far as its
-// stack shows: the outermost frame that is not one of the runtime's, or pprof.Do's.
+// entry returns the name of the function that a goroutine began with, as far as its
+// stack shows: the outermost frame that is neither the runtime's nor pprof.Do's.
 func (p *Profile) entry(r *Record) string {
 	name := ""
 	for _, id := range slices.Backward(r.Stack) {
@@ -134,7 +134,8 @@ func (p *Profile) entry(r *Record) string {
 	return name
 }
 
-// add adds two times that are not negative without wrapping round.
+// add adds two times that are not negative. It returns the longest Duration if the sum
+// does not fit.
 func add(a, b time.Duration) time.Duration {
 	if s := a + b; s >= a {
 		return s
@@ -142,8 +143,8 @@ func add(a, b time.Duration) time.Duration {
 	return math.MaxInt64
 }
 
-// Package returns the package that a function belongs to, by its name. Names
-// without one, as Python's, give "".
+// Package returns the package of a function, given the function's name. Names without
+// a package, such as Python's, give "".
 func Package(function string) string {
 	// What follows a bracket or a parenthesis may have slashes of its own:
 	// pkg.F[github.com/x/y.T], pkg.(*T).M.

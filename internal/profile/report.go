@@ -29,7 +29,7 @@ var Bys = []By{ByFunction, ByLine, ByFile, ByPackage, ByGoroutine, ByState}
 // A Sort is an order of rows.
 type Sort string
 
-// The orders, both from most to least.
+// The orders. Both begin with the largest.
 const (
 	SortSelf  Sort = "self"
 	SortTotal Sort = "total"
@@ -41,7 +41,7 @@ type ReportOptions struct {
 	Sort   Sort
 	Focus  *regexp.Regexp // only stacks with a function or file that matches
 	Ignore *regexp.Regexp // no stacks with one
-	Top    int            // that many rows at most; 0 is all
+	Top    int            // the number of rows at most; 0 is all
 }
 
 // A Report is a profile by functions, lines or the like.
@@ -50,7 +50,7 @@ type Report struct {
 	Samples    int64         `json:"samples"`
 	Goroutines int           `json:"goroutines"`
 	Unitless   bool          `json:"unitless,omitempty"` // as in the Profile: times are plain numbers
-	Total      time.Duration `json:"total_ns"`           // wall time of all goroutines together, whatever Focus and Ignore say
+	Total      time.Duration `json:"total_ns"`           // wall time of all goroutines together, without regard to Focus and Ignore
 	Rows       []Row         `json:"rows"`
 
 	TotalCPU time.Duration `json:"-"`
@@ -59,26 +59,26 @@ type Report struct {
 	Left     int           `json:"-"` // rows that Top left out
 }
 
-// A Row is what the report knows of one function, line or the like. Self is the
-// time in which it was innermost, total that in which it was in the stack at all,
-// once however often it was. A wait frame, which has no file, is a row of its own
-// by function or line; by file or package its time is self time of the function
+// A Row is one function, line or the like. Self is the time in which it was
+// innermost. Total is the time in which it was in the stack; a stack counts once even
+// if the row is in it several times. A wait frame, which has no file, is a row of its
+// own by function or line. By file or package, its time is self time of the function
 // that waits.
 type Row struct {
 	Name     string        `json:"name"`
 	File     string        `json:"file"`
-	Line     int           `json:"line"` // of a function the first one sampled; 0 is unknown
+	Line     int           `json:"line"` // the first line sampled, for a function; 0 is unknown
 	Self     time.Duration `json:"self_ns"`
 	Total    time.Duration `json:"total_ns"`
 	SelfCPU  time.Duration `json:"self_cpu_ns"`
 	TotalCPU time.Duration `json:"total_cpu_ns"`
 
-	// What some other profilers' formats know beyond that.
+	// Facts that only some other profilers' formats have.
 	Called  *int64            `json:"called,omitempty"`
 	Metrics map[string]Metric `json:"metrics,omitempty"`
 }
 
-// A Metric is one measure of a function, in the units of the format it is from.
+// A Metric is one measure of a function, in the unit of its format.
 type Metric struct {
 	Inclusive float64 `json:"inc"`
 	Exclusive float64 `json:"exc"`
@@ -118,7 +118,7 @@ func New(p *Profile, o ReportOptions) (*Report, error) {
 	return r, nil
 }
 
-// arrange sorts the rows and keeps the top ones, as o says.
+// arrange sorts the rows by o.Sort and keeps the first o.Top.
 func (r *Report) arrange(o ReportOptions) {
 	slices.SortStableFunc(r.Rows, func(a, b Row) int {
 		first, second := cmp.Compare(b.Self, a.Self), cmp.Compare(b.Total, a.Total)
@@ -206,7 +206,7 @@ func (t *tally) add(r *Record) {
 	}
 }
 
-// row returns the row of a key, made as it is given if there is none.
+// row returns the number of the row with a key. If there is none, fresh becomes it.
 func (t *tally) row(k rowKey, fresh Row) int {
 	i, ok := t.rows[k]
 	if !ok {

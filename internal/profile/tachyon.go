@@ -68,7 +68,7 @@ func (p *Profile) leaf(stack []uint32) *Frame {
 	return &p.Frames[stack[0]]
 }
 
-// A thread is what is known of one while samples are added up.
+// A thread is the state of a thread while samples are added up.
 type thread struct {
 	spans []span // in order of from
 	begun int    // spans[:begun] have begun
@@ -83,7 +83,7 @@ type span struct {
 	labels uint32 // in Builder.labels
 }
 
-// labels returns the labels of a time. Times do not fall.
+// labels returns the labels at a time. Times must not fall from call to call.
 func (t *thread) labels(at uint64) uint32 {
 	for t.begun < len(t.spans) && t.spans[t.begun].from <= at {
 		t.begun++
@@ -94,7 +94,7 @@ func (t *thread) labels(at uint64) uint32 {
 	return t.spans[t.begun-1].labels
 }
 
-// labelSpans gives each goroutine's spans in order.
+// labelSpans returns each goroutine's spans in order.
 func (b *Builder) labelSpans(list []tachyon.Goroutine) map[uint64][]span {
 	out := map[uint64][]span{}
 	for _, g := range list {

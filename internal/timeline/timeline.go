@@ -1,9 +1,8 @@
-// Package timeline is the shape of a profile that keeps time: for each
-// goroutine, what it did one thing after the other. Formats that hold calls in
-// order, such as SPX and NYTProf, are made from it; what only counts is better
-// made from package profile.
+// Package timeline is the profile in order of time: for each goroutine, what it did
+// one thing after the other. Formats that hold calls in order, such as SPX, are made
+// from it. Formats that only count are made from package profile.
 //
-// A goroutine is a row of runs. A run is a stretch of successive samples with
+// A goroutine is a sequence of runs. A run is a stretch of successive samples with
 // the same stack; its time is the sum of its samples' weights, which come from
 // [reader.Weighted]. So the runs of a goroutine lie end to end without a gap. Where
 // the first weight reaches back to before the file's start, the time line begins
@@ -27,7 +26,7 @@ import (
 // Frame is a place in the source.
 type Frame = tachyon.Frame
 
-// Timeline is all that a profile saw, in order of time per goroutine.
+// Timeline is a whole profile, in order of time for each goroutine.
 type Timeline struct {
 	Start      time.Time     // wall clock; what Goroutine.Start counts from
 	Interval   time.Duration // between two ticks, as asked
@@ -40,7 +39,7 @@ type Timeline struct {
 	Metadata   *tachyon.Metadata
 }
 
-// Node is a frame under its caller: a stack, if read up to the root.
+// Node is a frame under its caller. A node and its callers up to the root are a stack.
 type Node struct {
 	Parent uint32 // index of the caller's node, less than this one's
 	Frame  uint32 // index into Frames
@@ -82,7 +81,7 @@ func (t *Timeline) Path(path []uint32, node uint32) []uint32 {
 	return path
 }
 
-// track is what is remembered of a goroutine while its samples come in.
+// track is the state of a goroutine while its samples come in.
 type track struct {
 	begin time.Duration // of its first run, since the header's start; may be negative
 	stack []uint32      // the last sample's, innermost first
@@ -169,8 +168,8 @@ func (b *builder) add(s *reader.WeightedSample) error {
 	return nil
 }
 
-// enter returns the node of a stack. Only the frames inside of what the stack
-// shares with the goroutine's last one are looked up.
+// enter returns the node of a stack. It looks up only the frames that the stack does
+// not share with the goroutine's last stack.
 func (b *builder) enter(t *track, stack []uint32) (uint32, error) {
 	shared := 0
 	for shared < len(stack) && shared < len(t.stack) &&

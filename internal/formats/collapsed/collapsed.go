@@ -121,7 +121,7 @@ func Read(r io.Reader) (*profile.Profile, error) {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
 		if weight > math.MaxInt64/int64(unit)-sum {
-			return nil, fmt.Errorf("line %d: weights add up to more than can be", n)
+			return nil, fmt.Errorf("line %d: the sum of the weights is too large", n)
 		}
 		sum += weight
 		r := record(b, stack)
@@ -135,7 +135,7 @@ func Read(r io.Reader) (*profile.Profile, error) {
 		return nil, fmt.Errorf("line %d: %w", n+1, err)
 	}
 	if n == 0 {
-		return nil, errors.New("there is no stack in it")
+		return nil, errors.New("no stacks")
 	}
 	return b.Finish(), nil
 }

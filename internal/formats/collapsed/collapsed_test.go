@@ -76,15 +76,15 @@ func TestRead(t *testing.T) {
 
 func TestReadErrors(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
-		{"", "no stack in it"},
+		{"", "no stacks"},
 		{"a;b 1\nprose\n", "line 2: not a stack, a space and a weight"},
 		{"a;b x\n", `line 1: "x" is not a weight`},
 		{"a;b -1\n", "line 1: the weight -1 is negative"},
 		{"a;b NaN\n", "not a weight"},
 		{"a;b 1e300\n", "not a weight"},
 		{" 1\n", "line 1: "},
-		{"a 9223372036854775807\n", "line 1: weights add up to more than can be"},
-		{"a 9000000000000000\na 9000000000000000\n", "line 2: weights add up to more than can be"},
+		{"a 9223372036854775807\n", "line 1: the sum of the weights is too large"},
+		{"a 9000000000000000\na 9000000000000000\n", "line 2: the sum of the weights is too large"},
 		{"a;b 1\n" + strings.Repeat("x", maxLine+1), "line 2: longer than 16 MB"},
 	} {
 		_, err := Read(strings.NewReader(c.in))

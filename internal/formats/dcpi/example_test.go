@@ -129,7 +129,7 @@ func ExampleSums() {
 		fmt.Println(sums.Frames[r.Stack[0]].Func, r.Count, r.CPU)
 	}
 	// Output:
-	// the executable /srv/app/server is gone, so its addresses stay without procedures
+	// the executable /srv/app/server is gone, so its addresses have no procedure names
 	// server+0x401a20 3 30ms
 	// server+0x401a22 1 10ms
 	// server+0x401a24 7 70ms

@@ -187,11 +187,11 @@ func (m *Image) outer(addr uint64) (p Procedure, ok bool) {
 func (h *Header) Image() (*Image, error) {
 	path, ok := h.Value("path")
 	if !ok {
-		return nil, errors.New("the profile names no executable, so its addresses stay without procedures")
+		return nil, errors.New("the profile names no executable, so its addresses have no procedure names")
 	}
 	m, err := OpenImage(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("the executable %s is gone, so its addresses stay without procedures", path)
+		return nil, fmt.Errorf("the executable %s is gone, so its addresses have no procedure names", path)
 	} else if err != nil {
 		return nil, fmt.Errorf("cannot read the executable: %w", err)
 	}

@@ -29,7 +29,7 @@ func lock(dir string) (unlock func(), err error) {
 			return nil, err
 		case time.Now().After(deadline):
 			f.Close()
-			return nil, fmt.Errorf("another process has had it for %v", lockPatience)
+			return nil, fmt.Errorf("held by another process for %v", lockPatience)
 		}
 	}
 }

@@ -219,9 +219,9 @@ func (p *Profile) checkChunks() (addresses, samples uint32, err error) {
 		case len(c.Counts) == 0:
 			return 0, 0, fmt.Errorf("chunk at offset %d has no counts", c.Offset)
 		case uint64(len(c.Counts)) > math.MaxUint32:
-			return 0, 0, fmt.Errorf("chunk at offset %d has more counts than 32 bits can say", c.Offset)
+			return 0, 0, fmt.Errorf("chunk at offset %d has more counts than fit 32 bits", c.Offset)
 		case i > 0 && (uint64(c.Offset) < end || c.Offset <= p.Chunks[i-1].Offset):
-			return 0, 0, fmt.Errorf("chunk at offset %d is not behind the one before", c.Offset)
+			return 0, 0, fmt.Errorf("chunk at offset %d is not after the one before", c.Offset)
 		}
 		end = uint64(c.Offset) + uint64(len(c.Counts))*unit
 	}

@@ -146,8 +146,8 @@ func TestWriteRefuses(t *testing.T) {
 	}{
 		{"sum", Profile{header(), []chunk{{0, []uint32{math.MaxUint32, 1}}}}, "exceeds the format's 32 bits"},
 		{"no counts", Profile{header(), []chunk{{0, nil}}}, "no counts"},
-		{"overlap", Profile{header(), []chunk{{0, []uint32{1, 2}}, {1, []uint32{1}}}}, "not behind"},
-		{"order", Profile{header(), []chunk{{8, []uint32{1}}, {0, []uint32{1}}}}, "not behind"},
+		{"overlap", Profile{header(), []chunk{{0, []uint32{1, 2}}, {1, []uint32{1}}}}, "not after"},
+		{"order", Profile{header(), []chunk{{8, []uint32{1}}, {0, []uint32{1}}}}, "not after"},
 		{"beyond text", Profile{header("tsize 1"), []chunk{{1, []uint32{1}}}}, "beyond the text section"},
 		{"beyond memory", Profile{header("tstart ffffffffffffffff", "tsize 0"), []chunk{{1, []uint32{1}}}}, "beyond the last address"},
 		{"line feed", Profile{header("note a\nb"), ok}, "line feed"},

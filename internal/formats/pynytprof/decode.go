@@ -64,7 +64,7 @@ func (d *decoder) until(end byte, limit int64) (string, error) {
 // cut says what an end of the file inside something means.
 func cut(err error) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
-		return errors.New("the file ends in the middle of what begins here")
+		return errors.New("truncated file: inside what begins here")
 	}
 	return err
 }
@@ -123,7 +123,7 @@ func (d *decoder) records() error {
 		if n, err := io.ReadFull(d.r, head[:]); err != nil {
 			d.pos += int64(n)
 			if n == 0 && err == io.EOF {
-				return fmt.Errorf("the file ends here without the record %c", expected[len(expected)-1])
+				return fmt.Errorf("truncated file: no record %c", expected[len(expected)-1])
 			}
 			return cut(err)
 		}

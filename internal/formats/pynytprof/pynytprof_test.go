@@ -120,11 +120,11 @@ func TestBadFiles(t *testing.T) {
 		{"twice", head + p + p, "the record P comes too late"},
 		{"odd S", head + p + "S\x1d\x00\x00\x00" + strings.Repeat("x", 29), "1 bytes are left, too few"},
 		{"odd C", head + p + "C\x1b\x00\x00\x00" + strings.Repeat("x", 27), "27 bytes are left, too few"},
-		{"D without NUL", head + p + "D\x0a\x00\x00\x00" + "12345678ab", "ends in the middle"},
+		{"D without NUL", head + p + "D\x0a\x00\x00\x00" + "12345678ab", "truncated file: inside"},
 		{"D beyond its end", head + p + "D\x09\x00\x00\x0012345678ab\x00", "more than 1 bytes"},
 		{"E with bytes", head + p + "E\x01\x00\x00\x00x", "1 bytes, not none"},
 		{"after E", head + p + "E\x00\x00\x00\x00x", "more after the record E"},
-		{"hostile S", head + p + "S\xff\xff\xff\xff", "ends in the middle"},
+		{"hostile S", head + p + "S\xff\xff\xff\xff", "truncated file: inside"},
 		{"token", head + p + "Z\x00\x00\x00\x00", "no record has the token 'Z'"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -96,7 +96,7 @@ func (w *reportWriter) Leave(values ...int64) error {
 		return w.err
 	}
 	if len(w.open) == 0 {
-		w.err = errors.New("no call is open that could end")
+		w.err = errors.New("a call ends, but none is open")
 		return w.err
 	}
 	last := len(w.open) - 1
