@@ -33,15 +33,17 @@ var suites = []suite{
 		when:    always,
 	},
 	{
-		name:    "std-more",
-		pkgs:    []string{"context", "sync", "bufio", "time", "os", "os/exec", "net", "net/http", "net/http/httptest", "net/rpc", "io", "internal/poll", "encoding/json", "encoding/gob", "compress/flate", "go/parser", "go/types", "database/sql", "log/slog", "runtime/debug", "runtime/metrics", "runtime/trace", "strings", "sort", "math/big", "text/template", "crypto/tls", "archive/zip"},
-		skip:    "^TestProcessLiteral$", // of os: it stops listening right after a SIGINT, as package auto says
+		name: "std-more",
+		pkgs: []string{"context", "sync", "bufio", "time", "os", "os/exec", "net", "net/http", "net/http/httptest", "net/rpc", "io", "internal/poll", "encoding/json", "encoding/gob", "compress/flate", "go/parser", "go/types", "database/sql", "log/slog", "runtime/debug", "runtime/metrics", "runtime/trace", "strings", "sort", "math/big", "text/template", "crypto/tls", "archive/zip"},
+		// Of os: it stops listening right after a SIGINT, as package auto says. Of time: it
+		// counts the allocations of the whole program and wants none.
+		skip:    "^(TestProcessLiteral|TestUnmarshalTextAllocations)$",
 		timeout: 5 * time.Minute,
 		when:    all,
 	},
 	{
-		name: "std-runtime", // the scheduler, the collector, signals, stacks and profiles themselves
-		pkgs: []string{"runtime", "runtime/pprof"},
+		name: "std-runtime", // the scheduler, the collector, signals and stacks themselves
+		pkgs: []string{"runtime"},
 		// It runs itself under strace and counts the calls of clock_gettime, of which it
 		// wants fewer than 100. The profiler makes as many to measure the cycle counter,
 		// and then one a tick while it finds out that it cannot use the native source:
@@ -50,6 +52,7 @@ var suites = []suite{
 		timeout: 10 * time.Minute,
 		when:    all,
 	},
+	{name: "std-pprof", pkgs: []string{"runtime/pprof"}, timeout: 10 * time.Minute, when: all},
 	{
 		name:   "yamux",
 		module: "github.com/hashicorp/yamux@v0.1.2",
