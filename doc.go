@@ -70,5 +70,6 @@
 //	PROFILE_ROTATE       when to go on in a new file, such as 60s, 100MB or 60s,100MB, or none; default none
 //	PROFILE_KEEP         how many of these files to keep and how many bytes, such as 20,500MB; default 100,1GB
 //	PROFILE_EXPORT       other formats to write at the end, as format=path, separated by commas, or none; needs package export
+//	PROFILE_PAUSE        how long one tick of the portable source may stop the program; default 10ms
 //	PROFILE_SYSTEM       1 to sample the runtime's own goroutines too; default 0
 package profiler

@@ -67,6 +67,13 @@ func (c *config) environ(get func(string) string) (warnings []string) {
 		k, err := parseKept(v)
 		return func(c *config) error { return c.setKept(k) }, err
 	})
+	set("PROFILE_PAUSE", func() string { return c.maxPause.String() }, func(v string) (Option, error) {
+		d, err := time.ParseDuration(v)
+		if err != nil {
+			return nil, errors.New("not a duration such as 50ms")
+		}
+		return MaxPause(d), nil
+	})
 	set("PROFILE_SYSTEM", func() string { return strconv.FormatBool(c.system) }, func(v string) (Option, error) {
 		on, err := strconv.ParseBool(v)
 		if err != nil {

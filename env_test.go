@@ -40,10 +40,10 @@ func TestEnvironment(t *testing.T) {
 		{name: "sync", env: []string{"PROFILE_SYNC=1s"}, want: with(func(c *config) { c.sync = time.Second })},
 		{name: "sync not a duration", env: []string{"PROFILE_SYNC=often"}, want: def, warning: `PROFILE_SYNC="often": not a duration such as 1s; using none`},
 		{name: "sync too often", env: []string{"PROFILE_SYNC=1ms"}, want: def, warning: "1ms is less than 10ms"},
-		{name: "empty is unset", env: []string{"PROFILE_OUT=", "PROFILE_RATE=", "PROFILE_BUDGET=", "PROFILE_SOURCE=", "PROFILE_COMPRESSION=", "PROFILE_SYNC=", "PROFILE_ROTATE=", "PROFILE_KEEP=", "PROFILE_SYSTEM=", "PROFILE_EXPORT="}, want: def},
-		{name: "all", env: []string{"PROFILE_OUT=x.tach", "PROFILE_RATE=250", "PROFILE_BUDGET=2.5", "PROFILE_SOURCE=portable", "PROFILE_COMPRESSION=none", "PROFILE_SYSTEM=1", "PROFILE_EXPORT=pprof=a.pb.gz, collapsed=b.txt"},
+		{name: "empty is unset", env: []string{"PROFILE_OUT=", "PROFILE_RATE=", "PROFILE_BUDGET=", "PROFILE_SOURCE=", "PROFILE_COMPRESSION=", "PROFILE_SYNC=", "PROFILE_ROTATE=", "PROFILE_KEEP=", "PROFILE_PAUSE=", "PROFILE_SYSTEM=", "PROFILE_EXPORT="}, want: def},
+		{name: "all", env: []string{"PROFILE_OUT=x.tach", "PROFILE_RATE=250", "PROFILE_BUDGET=2.5", "PROFILE_SOURCE=portable", "PROFILE_COMPRESSION=none", "PROFILE_PAUSE=50ms", "PROFILE_SYSTEM=1", "PROFILE_EXPORT=pprof=a.pb.gz, collapsed=b.txt"},
 			want: with(func(c *config) {
-				c.output, c.rate, c.budget, c.source, c.compression, c.system = "x.tach", 250, 2.5, Portable, Uncompressed, true
+				c.output, c.rate, c.budget, c.source, c.compression, c.system, c.maxPause = "x.tach", 250, 2.5, Portable, Uncompressed, true, 50*time.Millisecond
 				c.exports = []hook.Target{{Format: "pprof", Path: "a.pb.gz"}, {Format: "collapsed", Path: "b.txt"}}
 			})},
 		{name: "rotate by time", env: []string{"PROFILE_ROTATE=60s"}, want: with(func(c *config) { c.rotate.every = time.Minute })},
@@ -79,6 +79,8 @@ func TestEnvironment(t *testing.T) {
 			want: with(func(c *config) { c.rotate = rotation{time.Minute, 64 << 20} }), warning: "using 1m0s,64 MiB"},
 		{name: "one file whatever is said", opts: []Option{Output("code.tach"), hook.OneFile("one.tach").(Option), RotateAt(1e8)}, env: []string{"PROFILE_OUT=env.tach", "PROFILE_ROTATE=1h", "PROFILE_EXPORT=pprof=x"},
 			want: with(func(c *config) { c.output, c.oneFile = "one.tach", "one.tach" })},
+		{name: "pause nonsense", env: []string{"PROFILE_PAUSE=5"}, want: def, warning: `PROFILE_PAUSE="5": not a duration such as 50ms; using 10ms`},
+		{name: "no pause", env: []string{"PROFILE_PAUSE=0s"}, opts: []Option{MaxPause(time.Second)}, want: with(func(c *config) { c.maxPause = time.Second }), warning: "MaxPause: 0s is not above 0; using 1s"},
 		{name: "system nonsense", env: []string{"PROFILE_SYSTEM=maybe"}, want: def, warning: `PROFILE_SYSTEM="maybe": neither 1 nor 0; using false`},
 
 		{name: "rate not a number", env: []string{"PROFILE_RATE=fast"}, want: def, warning: `PROFILE_RATE="fast": not a whole number of ticks a second; using 1000`},
@@ -146,7 +148,7 @@ func FuzzEnvironment(f *testing.F) {
 		var err error
 		n := testenv.Allocated(func() {
 			c, err = newConfig([]Option{Logger(log.Logger())}, env("PROFILE_OUT="+out, "PROFILE_RATE="+rate, "PROFILE_BUDGET="+budget,
-				"PROFILE_SOURCE="+source, "PROFILE_COMPRESSION="+compression, "PROFILE_EXPORT="+exports, "PROFILE_ROTATE="+rotate, "PROFILE_KEEP="+keep, "PROFILE_SYNC="+sync, "PROFILE_SYSTEM="+system))
+				"PROFILE_SOURCE="+source, "PROFILE_COMPRESSION="+compression, "PROFILE_EXPORT="+exports, "PROFILE_ROTATE="+rotate, "PROFILE_KEEP="+keep, "PROFILE_SYNC="+sync, "PROFILE_PAUSE="+sync, "PROFILE_SYSTEM="+system))
 		})
 		if size := len(out) + len(rate) + len(budget) + len(source) + len(compression) + len(exports) + len(rotate) + len(keep) + len(sync) + len(system); n > uint64(1<<20+1000*size) {
 			t.Errorf("%d bytes allocated for values of %d", n, size)
@@ -154,7 +156,7 @@ func FuzzEnvironment(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, o := range []Option{Output(c.output), Rate(c.rate), Budget(c.budget), Source(c.source), Compression(c.compression), KeepFiles(c.keep.files), KeepBytes(c.keep.bytes)} {
+		for _, o := range []Option{Output(c.output), Rate(c.rate), Budget(c.budget), Source(c.source), Compression(c.compression), KeepFiles(c.keep.files), KeepBytes(c.keep.bytes), MaxPause(c.maxPause)} {
 			if err := o(&config{}); err != nil {
 				t.Error(err)
 			}

@@ -5,9 +5,7 @@ package native
 import (
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
-	"runtime/debug"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -229,22 +227,11 @@ func (n *Source) checkPreempt(l *layout, w *spinner) error {
 	return wrong
 }
 
-// asyncPreemptOff reports whether the runtime preempts no thread by a signal.
+// asyncPreemptOff reports whether the runtime preempts no thread by a signal: gccheckmark
+// turns that off, too.
 func asyncPreemptOff() bool {
-	const off = "asyncpreemptoff=1"
-	if strings.Contains(os.Getenv("GODEBUG"), off) {
-		return true
-	}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return false
-	}
-	for _, s := range info.Settings {
-		if s.Key == "DefaultGODEBUG" && strings.Contains(s.Value, off) {
-			return true
-		}
-	}
-	return false
+	environment := startEnvironment()
+	return goDebug("asyncpreemptoff", environment) != 0 || goDebug("gccheckmark", environment) > 0
 }
 
 // checkVDSO interrupts a thread that keeps asking for the time, which is mostly in the vDSO, and
