@@ -1,11 +1,10 @@
-// Package sampler looks at every goroutine of its own process many times a
-// second and hands what it sees, as samples, to a [Sink].
+// Package sampler samples every goroutine of its own process many times a second and
+// hands the samples to a [Sink].
 //
-// It chooses one of two sources. The native one walks stacks without stopping
-// the program and is only there on some systems. The portable one needs nothing
-// but the public runtime API, stops the program for each look, and therefore
-// looks less often where a look is dear. Everything after the source is the
-// same for both.
+// There are two sources. The native one walks stacks without stopping the program; it
+// exists on some systems only. The portable one needs only the public runtime API. It
+// stops the program for each tick, and takes fewer ticks where they are expensive.
+// Everything after the source is the same for both.
 package sampler
 
 import (
@@ -38,21 +37,21 @@ const (
 
 // Config says what to sample. The zero value is valid.
 type Config struct {
-	// Rate is how many looks a second are asked for; 0 is DefaultRate, at most MaxRate.
+	// Rate is the number of ticks a second that are asked for, at most MaxRate; 0 is DefaultRate.
 	Rate int
-	// Budget is what sampling may cost, in percent of the CPU time that
-	// GOMAXPROCS cores have, above 0 and up to 100; 0 is DefaultBudget.
+	// Budget is what sampling may cost, in percent of the CPU time of GOMAXPROCS cores,
+	// up to 100; 0 is DefaultBudget.
 	Budget float64
 	// Source is Auto, Native or Portable; "" is Auto.
 	Source string
 	// System asks for the runtime's own goroutines too, where the source sees them.
 	System bool
-	// NoWaitFrames leaves out the frame ("", "[chan receive]", 0) that a waiting
-	// goroutine's stack starts with otherwise.
+	// NoWaitFrames leaves out the frame ("", "[chan receive]", 0) with which the stack of a
+	// waiting goroutine starts otherwise.
 	NoWaitFrames bool
-	// MaxPause bounds for how long one look may stop the program, which is what the
-	// portable source does; 0 is DefaultMaxPause. Where a look would be longer, because
-	// there are many goroutines, there is none. Stats.TicksRefused counts those.
+	// MaxPause bounds the time for which a tick of the portable source may stop the
+	// program; 0 is DefaultMaxPause. A tick that would take longer, because there are many
+	// goroutines, is not taken; Stats.TicksRefused counts those.
 	MaxPause time.Duration
 	// Start is the time that samples count from; zero is the call of Start.
 	Start time.Time
@@ -203,9 +202,9 @@ func (c *Config) complete() error {
 	return nil
 }
 
-// watch stops the source when Stop asks for it or when something failed. It is
-// there because what fails does so on the source's own goroutine, which
-// cannot wait for itself to end.
+// watch stops the source when Stop asks for it or after an error. It has a goroutine
+// of its own: errors come up on the source's goroutine, which cannot wait for its
+// own end.
 func (s *Sampler) watch() {
 	early := false
 	select {
@@ -221,19 +220,19 @@ func (s *Sampler) watch() {
 	}
 }
 
-// A Part is what is known of a part of a session beyond its samples. It begins
-// where the one before ended, the first one at the start.
+// A Part is what is known of a part of a session beyond its samples. The first part begins
+// at the start of the session, each other one where the one before ended.
 type Part struct {
 	Start, End time.Duration // since the session's start
-	// Stats are the part's own, as far as they are counts. What is counted in the
-	// course of a tick may be the next part's.
+	// The counts in Stats are the part's own. The tick at which the part ends may count in
+	// the next one.
 	Stats      Stats
 	Goroutines []tachyon.Goroutine // sampled in the part; times since Start, ascending ids
 	PCs        *tachyon.LeafPCs    // see Sampler.LeafPCs
 }
 
-// Part returns the last part of the session, which is all of it if its sink ended
-// none; the zero Part before Stop has returned.
+// Part returns the last part of the session, or all of it if the sink ended no part. Before
+// Stop has returned it returns the zero Part.
 func (s *Sampler) Part() Part {
 	select {
 	case <-s.stopped:

@@ -7,48 +7,48 @@ import (
 	"time"
 )
 
-// budget keeps what sampling costs within what it may cost. Goroutines that run
-// are sampled at every tick in any case; what is left over pays for visits to
-// those that do not. Times are ns of CPU.
+// budget keeps the cost of sampling within Config.Budget. Goroutines that run are sampled at
+// every tick in any case. The rest of the budget is for visits to those that do
+// not run. Times are ns of CPU.
 type budget struct {
 	percent float64
 	quota   uint64 // visits a tick, 48.16 bits
 	total   time.Duration
 
 	at       time.Time
-	tickCPU  uint64 // what the counters were at the last reckoning
+	tickCPU  uint64 // the counters at the last call of spend
 	answered uint64
 	ticks    uint64
 	visiting uint64
 	handling uint64
 	work     int64
-	spent    float64 // moving averages over some reckonings
+	spent    float64 // moving averages over some calls
 	onVisits float64
 	count    float64
 }
 
-// interruptCost is what a signal to a running thread costs besides the handler:
-// the kernel's way in and out.
+// interruptCost is the kernel's part of a signal to a running thread: the way in and
+// out of the handler.
 const interruptCost = 2000
 
-// measured is the share of the cost that the clocks and counters here show. The rest is
-// the scheduler's, which wakes the drain, and the program's own, which finds
-// less of its memory in the caches. An idle process that is sampled uses about a
-// quarter more CPU time than is reckoned here.
+// measured is the share of the cost that the clocks and counters here show. The scheduler
+// has the rest, which wakes the drain, and the program itself, which finds less of its
+// memory in the caches. An idle process that is sampled uses about a quarter more
+// CPU time than is counted here.
 const measured = 0.8
 
-// fewVisits is how many goroutines are visited at each tick in any case. To visit
-// them and to write down that they still wait costs some 4 µs, 7 µs with a thousand, and it makes the
-// profile of a small program exact: a goroutine that is visited rarely is given
-// the time since its last visit for what it does at this one.
+// fewVisits is how many goroutines are visited at each tick in any case. These visits and their
+// records cost some 4 µs, or 7 µs among a thousand goroutines. They make the profile of
+// a small program exact: where visits are rare, a goroutine is taken to have done since its
+// last visit what it does at this one.
 const fewVisits = 16
 
 func newBudget(percent float64) *budget {
 	return &budget{percent: percent, quota: fewVisits << 16, at: time.Now()}
 }
 
-// spend reckons what the time since the last call cost and sets the quota. tick is the
-// tick thread's CPU time, pass the drain's last one.
+// spend adds up the cost since the last call and sets the quota. tick is the tick
+// thread's CPU time so far, pass that of the drain's last pass.
 func (b *budget) spend(now time.Time, s *shared, d *drain, tick, pass uint64) {
 	elapsed := float64(now.Sub(b.at))
 	if tick < b.tickCPU {

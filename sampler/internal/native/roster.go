@@ -145,7 +145,7 @@ func (r *roster) add(i uint32, g uint64) error {
 		store64(r.s.chunks+uintptr(i>>chunkBits)*8, uint64(m.addr()))
 	}
 	store64(r.s.entry(uint64(i))+entryG*8, g)
-	store64(r.s.entry(uint64(i))+entryLooked*8, r.at) // it was not there yet
+	store64(r.s.entry(uint64(i))+entryVisited*8, r.at) // it was not there yet
 	r.index[g] = i
 	return nil
 }
@@ -184,7 +184,7 @@ func (r *roster) begin(now uint64) {
 		for word := uintptr(entryG + 1); word < entryWords; word++ {
 			store64(entry+word*8, 0)
 		}
-		store64(entry+entryLooked*8, now)
+		store64(entry+entryVisited*8, now)
 		if alive(load32(uintptr(load64(entry+entryG*8)) + s.off.gStatus)) {
 			enter(s, &s.old, i, entry, now)
 		}

@@ -202,9 +202,9 @@ const (
 	entryG    = iota
 	entryGoid // 0: dead or never seen
 	entrySince
-	entryNext   // in its circle, index + 1; 0: in none
-	entryLooked // time of the latest look that showed what is there
-	entryBorn   // time at which its goroutine joined a circle; 0: it has ended
+	entryNext    // in its circle, index + 1; 0: in none
+	entryVisited // time of the latest visit that showed what is there
+	entryBorn    // time at which its goroutine joined a circle; 0: it has ended
 )
 
 // state is what the handler works on, nil between sessions. inHandler counts

@@ -4,51 +4,50 @@ package native
 
 import "unsafe"
 
-// Whose turn it is to be visited.
+// A circle is a list of roster entries that are visited in turns.
 //
-// A visit shows what is in an entry of the roster at one moment, and stands for the
-// time since the entry was looked at before, even if another goroutine was there, or
-// none. So what all goroutines of a kind did comes out right, however short they lived
-// and however rarely they were met: a goroutine that lives for a tenth of the time
-// between two looks is met by one look in ten, which then counts ten times.
+// A visit shows what is in an entry at one moment. It stands for the time since
+// the visit before, even if another goroutine was there then, or none. So the sums over
+// all goroutines of a kind are right, however short they live and however rarely
+// they are visited: a goroutine that lives for a tenth of the time between two visits
+// is found by one visit in ten, which then counts ten times.
 //
-// Goroutines that are young are visited more often than the rest. In a service most have
-// waited for long and will go on to, and those that come and go at each request are few;
-// among thousands of others they would be met too rarely to say much. There are two
-// circles, each of which has half of the visits.
+// Young goroutines are visited more often than old ones. In a service most goroutines
+// have waited for a long time and will go on to. The few that come and go with each
+// request would be visited too rarely among thousands of others. So there are two
+// circles, and each gets half of the visits.
 //
-// The runtime keeps the g of a goroutine that has ended for one to come, the latest
-// ones first. The latest stay among the young. The others are in no circle: a program that
-// once had a hundred thousand has as many ever after. Ticks look at them in turns, too,
-// but do no more than that as long as they find them dead.
+// The runtime keeps the g of a goroutine that has ended for a later one, and uses the
+// latest first. The latest ones stay in the circle of the young. The others are in no
+// circle: a program that once had a hundred thousand goroutines keeps as many g. Ticks
+// check in turns whether these are alive again, and do no more while they are dead.
 type circle struct {
 	n      uint64 // entries
 	dead   uint64 // of these, whose goroutine has ended
-	cursor uint64 // the entry that was looked at last
-	passed uint64 // looks, ever
+	cursor uint64 // the entry that was visited last
+	passed uint64 // entries visited, ever
 }
 
 const (
-	// A tick looks at a part of the roster's entries for one in no circle whose goroutine
-	// lives, which is no more than two loads, but at no more and no fewer than so many.
-	looksOf             = 128
-	fewLooks, manyLooks = 64, 1024
+	// A tick checks one in checkOneIn of the roster's entries, within these bounds, for one
+	// that is in no circle and alive. A check is two loads.
+	checkOneIn           = 128
+	minChecks, maxChecks = 64, 1024
 
-	// keepDead is how many entries whose goroutine has ended stay among the young. A P
-	// keeps up to 64 for itself (runtime.gfput).
+	// keepDead is how many dead entries stay in the circle of the young. A P keeps up to 64
+	// for itself (runtime.gfput).
 	keepDead = 256
 
-	// deadLooks is how many looks at the dead cost as much as a visit.
-	deadLooks = 8
+	// deadChecks is how many checks of dead entries cost as much as a visit.
+	deadChecks = 8
 
-	// youth is how many turns of the old a goroutine is young for. If it then ends between
-	// two turns, it is a small part of its life that is not seen.
+	// youth is for how many turns of the old a goroutine is young. If it ends later, between
+	// two turns, only a small part of its life is not seen.
 	youth = 4
 
-	// fetchAhead is how many entries ahead of the one that is visited the processor is asked
-	// for what a visit reads of a g: with many goroutines that is not in the caches, and to
-	// wait for it is most of a visit. Neighbours in the roster mostly follow one another in
-	// their circle.
+	// fetchAhead is how many entries ahead a visit prefetches what it reads of a g. With many
+	// goroutines that is not in the processor's caches, and waiting for it is most of a
+	// visit. Neighbours in the roster mostly follow one another in their circle.
 	fetchAhead = 8
 )
 
@@ -59,8 +58,8 @@ func allot(s *shared, quota uint64) {
 	storeRelease(uintptr(unsafe.Pointer(&s.youth)), youth*turn)
 }
 
-// visitSome visits as many goroutines as the budget allows a tick: those that are new,
-// which may take half of the visits, and others in turns.
+// visitSome visits as many goroutines as the budget allows for a tick: new ones, which
+// may take half of the visits, and the others in turns.
 //
 //go:nosplit
 //go:norace
@@ -74,15 +73,15 @@ func visitSome(s *shared) {
 	}
 	start := cycles()
 	n -= join(s, n)
-	// What one circle leaves is the other's.
+	// A circle gets the visits that the other one does not need.
 	young := max((n+1)/2, n-min(n, s.old.n))
 	n -= min(n, visitTurn(s, &s.young, young, start))
 	visitTurn(s, &s.old, n, start)
 	s.visiting += cycles() - start
 }
 
-// visitTurn visits the next n goroutines of a circle, or fewer if they are fewer or take too
-// long. It returns how many it has visited.
+// visitTurn visits the next n goroutines of a circle, or fewer if there are fewer or they
+// take too long. It returns how many it visited.
 //
 //go:nosplit
 //go:norace
@@ -90,11 +89,11 @@ func visitSome(s *shared) {
 func visitTurn(s *shared, c *circle, n, start uint64) (visited uint64) {
 	total := loadAcquire(uintptr(unsafe.Pointer(&s.goroutines)))
 	spent := uint64(0)
-	for left := c.n; left > 0 && spent < n*deadLooks; left-- {
+	for left := c.n; left > 0 && spent < n*deadChecks; left-- {
 		last := s.entry(c.cursor)
 		index := load64(last+entryNext*8) - 1
 		entry := s.entry(index)
-		if load64(entry+entryLooked*8) == s.now {
+		if load64(entry+entryVisited*8) == s.now {
 			c.cursor = index // it came in at this tick, from the roster or the other circle
 			continue
 		}
@@ -106,14 +105,14 @@ func visitTurn(s *shared, c *circle, n, start uint64) (visited uint64) {
 		g := uintptr(load64(entry + entryG*8))
 		lives, goid := alive(load32(g+s.off.gStatus)), load64(entry+entryGoid*8)
 		if !lives && goid == 0 {
-			store64(entry+entryLooked*8, s.now)
+			store64(entry+entryVisited*8, s.now)
 		} else if callVisit(s.base(), g, entry, uintptr(index)) == 0 {
 			break // no room: it is the first of the next tick
 		}
 		c.passed++
 		spent++
 		if lives {
-			spent += deadLooks - 1
+			spent += deadChecks - 1
 			visited++
 			s.visits++
 		}
@@ -125,8 +124,9 @@ func visitTurn(s *shared, c *circle, n, start uint64) (visited uint64) {
 	return visited
 }
 
-// move puts an entry that has been looked at where it belongs. last is the one before it
-// in its circle, goid who was there, lives whether somebody is.
+// move puts an entry into the circle where it belongs after a visit. last is the entry before
+// it in its circle, goid the goroutine that was there before the visit; lives says
+// whether a goroutine is there now.
 //
 //go:nosplit
 //go:norace
@@ -143,7 +143,7 @@ func move(s *shared, c *circle, last uintptr, index, goid uint64, lives bool) {
 	case !lives:
 		to, born = &s.young, 0
 	case born == 0 || now != goid && goid != 0 && now != 0:
-		to, born = &s.young, s.now // another one
+		to, born = &s.young, s.now // another goroutine
 	case c == &s.young && s.now-born > load64(uintptr(unsafe.Pointer(&s.youth))):
 		to = &s.old
 	}
@@ -193,16 +193,16 @@ func exit(c *circle, last, entry uintptr) {
 	}
 }
 
-// join looks at entries that are in no circle, the new ones first. Those that
-// live are visited and are young. It returns how many they are, at most half of n.
+// join checks entries that are in no circle, the new ones first. It visits those that
+// are alive and adds them to the young. It returns how many, at most half of n.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
 func join(s *shared, n uint64) (joined uint64) {
 	total := loadAcquire(uintptr(unsafe.Pointer(&s.goroutines)))
-	probes := min(total, max(fewLooks, min(total/looksOf, manyLooks)))
-	for looks := min(n, total-s.met) + probes; looks > 0 && joined < (n+1)/2; looks-- {
+	probes := min(total, max(minChecks, min(total/checkOneIn, maxChecks)))
+	for checks := min(n, total-s.met) + probes; checks > 0 && joined < (n+1)/2; checks-- {
 		index := s.met
 		if index >= total {
 			if s.probe >= total {
@@ -219,7 +219,7 @@ func join(s *shared, n uint64) (joined uint64) {
 		if load64(entry+entryNext*8) == 0 {
 			g := uintptr(load64(entry + entryG*8))
 			if !alive(load32(g + s.off.gStatus)) {
-				store64(entry+entryLooked*8, s.now)
+				store64(entry+entryVisited*8, s.now)
 			} else if callVisit(s.base(), g, entry, uintptr(index)) != 0 {
 				enter(s, &s.young, index, entry, s.now)
 				joined++

@@ -61,7 +61,7 @@ func (f *fakes) status(i uint64) uint32 { return load32(f.g(i) + f.s.off.gStatus
 func (f *fakes) add(n uint64) {
 	for i := f.s.goroutines; i < f.s.goroutines+n; i++ {
 		store64(f.s.entry(i)+entryG*8, uint64(f.g(i)))
-		store64(f.s.entry(i)+entryLooked*8, f.s.now)
+		store64(f.s.entry(i)+entryVisited*8, f.s.now)
 		store32(f.g(i)+f.s.off.gStatus, 6) // dead
 	}
 	f.s.goroutines += n
@@ -197,7 +197,7 @@ func TestTurns(t *testing.T) {
 				}
 			}
 			// How long it can be until an entry is looked at again.
-			most := s.period * (3 + s.goroutines/fewLooks + 6*s.goroutines<<16/s.quota)
+			most := s.period * (3 + s.goroutines/minChecks + 6*s.goroutines<<16/s.quota)
 			for goid, gap := range f.tick(t) {
 				if from := s.now - gap; !seen[goid] && (from > f.born[goid] || from+most < s.now) {
 					t.Fatalf("a goroutine that began at %d is met at %d, for the time since %d", f.born[goid], s.now, from)

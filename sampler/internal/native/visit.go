@@ -4,21 +4,18 @@ package native
 
 import "unsafe"
 
-// Visiting goroutines that do not run: they are read where they lie, by the
-// tick thread, while the program goes on. A goroutine may wake up at any moment
-// of it, so a walk counts only if afterwards nothing says that it did:
+// Visits to goroutines that do not run. The tick thread reads their memory while the
+// program goes on. A goroutine may wake up at any moment, so a walk counts only if
+// nothing shows afterwards that it did:
 //
-//   - its status is the same, and never had the scan bit, under which its stack
-//     may be moved;
-//   - so are its goid, its stack and its stack pointer;
-//   - so is trackingSeq, which the runtime raises each time a goroutine stops
-//     running. It has 8 bits and may come round, hence a bound on how long the walk may
-//     take;
-//   - while it is raised, g.m is still set, so a parked goroutine has none;
-//   - from Go 1.26 on, trackingSeq is not raised by a system call, but the
-//     syscalltick of the P that the goroutine came with is at its end. Where that P is
-//     not known (the runtime gave it away), the walk is done a second time and
-//     has to find the same.
+//   - Its status is the same, without the scan bit, under which its stack may be moved.
+//   - Its goid, its stack bounds and its stack pointer are the same.
+//   - Its trackingSeq is the same. The runtime raises that each time a goroutine stops
+//     running. It has 8 bits and wraps around, so the time of a walk is bounded.
+//   - A parked goroutine has no g.m: that is still set while trackingSeq is raised.
+//   - From Go 1.26 on a system call does not raise trackingSeq. But the end of one raises
+//     syscalltick of the P that the goroutine came with. Where that P is not known, because
+//     the runtime gave it away, a second walk has to find the same.
 
 // alive reports whether a status is that of a goroutine that has not ended.
 //
@@ -33,9 +30,9 @@ func alive(status uint32) bool {
 	return false
 }
 
-// visit records one goroutine that does not run. entry is its place in the
-// roster, 0 where that is not known; then it is always walked. It returns 0 if there is
-// no room. The entry remembers when it was looked at, unless that showed nothing.
+// visit records a goroutine that does not run. entry is its place in the roster, 0 where
+// that is not known; its stack is then always walked. visit returns 0 if there is no
+// room in the ring. It sets the entry's time of the visit, unless the visit showed nothing.
 //
 //go:nosplit
 //go:norace
@@ -48,7 +45,7 @@ func visit(base, g, entry, index uintptr) uintptr {
 	goid := load64(g + s.off.gID)
 	looked := s.before
 	if entry != 0 {
-		looked = load64(entry + entryLooked*8)
+		looked = load64(entry + entryVisited*8)
 	}
 	switch status {
 	case gWaiting, gLeaked:
@@ -59,18 +56,18 @@ func visit(base, g, entry, index uintptr) uintptr {
 			if !same(s, uint64(index)) {
 				return 0
 			}
-			store64(entry+entryLooked*8, s.now)
+			store64(entry+entryVisited*8, s.now)
 			return 1
 		}
 	case gRunnable, gSyscall, gPreempted:
 	case gRunning, gRunning | gScan:
 		if entry != 0 {
-			store64(entry+entryLooked*8, s.now)
+			store64(entry+entryVisited*8, s.now)
 		}
 		return 1 // it is interrupted
 	default:
 		if status&gScan == 0 && entry != 0 {
-			store64(entry+entryLooked*8, s.now)
+			store64(entry+entryVisited*8, s.now)
 			if load64(entry+entryGoid*8) != 0 {
 				gone(s, entry, uint64(index))
 			}
@@ -90,7 +87,7 @@ func visit(base, g, entry, index uintptr) uintptr {
 	s.write += uint64(n)
 	if entry != 0 {
 		store64(entry+entryGoid*8, goid)
-		store64(entry+entryLooked*8, s.now)
+		store64(entry+entryVisited*8, s.now)
 		if status != gWaiting && status != gLeaked {
 			since = 0
 		}

@@ -1,6 +1,6 @@
-// Package source is what the sampler and its sources agree on. A source knows
-// how to see goroutines; it owns its clock, its threads and its way of handing
-// over. Everything downstream is the same for all of them.
+// Package source is the interface between the sampler and its sources. A source takes
+// samples of goroutines; it has its own clock and threads. Everything after it is the
+// same for all sources.
 package source
 
 import (
@@ -18,7 +18,7 @@ type Config struct {
 	Start      time.Time // time 0 of all samples; has a monotonic reading
 
 	// MaxPause bounds for how long one tick may stop the program; 0 is
-	// DefaultMaxPause. A source that would have to stop it for longer does not look.
+	// DefaultMaxPause. A source does not take a tick that would stop it for longer.
 	MaxPause time.Duration
 	// Warn takes what the program's owner should know of a session that goes on all
 	// the same. A source calls it once for each such thing, from any goroutine. It may be nil.
@@ -34,7 +34,7 @@ type Sample struct {
 	System    bool // the runtime's own
 	Status    tachyon.Status
 	Time      time.Duration // since Config.Start, monotonic; rises per goroutine
-	Gap       time.Duration // what it stands for if it is the goroutine's first; 0: a tick
+	Gap       time.Duration // of a goroutine's first sample: the time that it stands for; 0: one tick
 	Stack     []uint32      // ids from Out.Frame, innermost first; the source's, valid until Batch returns
 	Leaf      uint64        // link-time address of the innermost instruction; 0: the source does not know it
 }
@@ -47,19 +47,20 @@ type Goroutine struct {
 	CreatedAt string // file:line
 }
 
-// Out takes what a source sees. A source calls it from one goroutine at a time.
-// Nothing here fails towards the source: Out remembers the first error of what
-// is downstream, and the sampler then stops the source.
+// Out takes what a source finds. A source calls it from one goroutine at a time. Its
+// methods return no errors: Out keeps the first error of what comes after it, and the
+// sampler then stops the source.
 type Out interface {
-	// Frame returns the id of a frame, the same for equal frames. Sources keep
-	// the answer (per PC, per stack) rather than ask again.
+	// Frame returns the id of a frame, the same for equal frames. Sources keep the
+	// ids, by PC or by stack.
 	Frame(tachyon.Frame) uint32
-	// Goroutine reports whether Out wants samples of the goroutine. It does not if that
-	// is the profiler's own: the source leaves it out then.
+	// Goroutine tells of a goroutine before its first sample. It reports whether Out wants
+	// samples of it. It returns false for the profiler's own goroutines, which the source
+	// then leaves out.
 	Goroutine(Goroutine) bool
-	// Labels says that from time t on the goroutine has these labels; called
-	// when they changed since the last call for it. The map becomes Out's.
-	// Neither side changes it any more, so a source may hand the same map out twice.
+	// Labels says that the goroutine has these labels from time t on. A source calls it when
+	// they have changed since the last call. Neither side changes the map afterwards,
+	// so a source may pass it again.
 	Labels(goroutine uint64, t time.Duration, labels map[string]string)
 	// Gone says that the goroutine has ended (or its id will not be seen again).
 	Gone(goroutine uint64)
