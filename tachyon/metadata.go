@@ -76,6 +76,10 @@ type Counts struct {
 	// goroutines that ran.
 	SignalTaken int64 `json:"signal_taken,omitempty"`
 
+	// Goroutines of the runtime's list, ended ones included, that were beyond the number
+	// that is followed: there are samples of them only from when they ran.
+	GoroutinesUntracked int64 `json:"goroutines_untracked,omitempty"`
+
 	// Ticks that were not taken because they would have stopped the program for too
 	// long, and for how long there are no samples therefore. A goroutine's next
 	// sample has that time too.
@@ -98,6 +102,8 @@ func (c Counts) Plus(d Counts) Counts {
 		SignalTaken:       c.SignalTaken + d.SignalTaken,
 		TicksRefused:      c.TicksRefused + d.TicksRefused,
 		Blind:             c.Blind + d.Blind,
+
+		GoroutinesUntracked: c.GoroutinesUntracked + d.GoroutinesUntracked,
 	}
 }
 
@@ -105,6 +111,8 @@ func (c Counts) Plus(d Counts) Counts {
 // MaxGoroutines stays as it is.
 func (c Counts) Since(earlier Counts) Counts {
 	return Counts{
+		GoroutinesUntracked: c.GoroutinesUntracked - earlier.GoroutinesUntracked,
+
 		Cost:              c.Cost - earlier.Cost,
 		TicksAsked:        c.TicksAsked - earlier.TicksAsked,
 		TicksReached:      c.TicksReached - earlier.TicksReached,

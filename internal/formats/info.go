@@ -148,6 +148,9 @@ func streamInfo(h tachyon.Header, m *tachyon.Metadata) fields {
 	}
 	l.add("dropped", "dropped", s.Dropped, dropped)
 	l.add("torn", "", s.Torn, "")
+	if s.GoroutinesUntracked > 0 {
+		l.add("goroutines_untracked", "not followed", s.GoroutinesUntracked, fmt.Sprintf("%d goroutines, but for when they ran: too many", s.GoroutinesUntracked))
+	}
 	if s.TicksRefused > 0 {
 		l.add("ticks_refused", "not looked", s.TicksRefused, fmt.Sprintf("%d ticks, %s: too many goroutines to stop the program for", s.TicksRefused, s.Blind.Round(time.Millisecond)))
 		l.add("blind_ns", "", s.Blind, "")

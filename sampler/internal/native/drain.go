@@ -194,6 +194,10 @@ func (d *drain) stack(r record) {
 // its next record finds it there.
 func (d *drain) goroutine(r record) *goroutine {
 	i, ok := d.roster.index[r[headG]]
+	if !ok && d.roster.left > 0 && d.roster.include(r[headG]) == nil {
+		i, ok = d.roster.index[r[headG]], true
+		d.gs = append(d.gs, make([]goroutine, len(d.roster.index)-len(d.gs))...)
+	}
 	if !ok || int(i) >= len(d.gs) {
 		return nil
 	}

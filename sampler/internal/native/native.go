@@ -46,6 +46,7 @@ type Source struct {
 	taken      int64 // times that the signal was ignored or had its default
 	dropped    int64 // samples lost thereby
 	broken     bool  // the drain has panicked
+	warned     bool  // of goroutines that are not followed
 
 	mu     sync.Mutex // guards counts
 	counts tachyon.Counts
@@ -150,7 +151,8 @@ func (n *Source) prepare(l *layout) error {
 	n.drain = n.newDrain(l, n.cfg, nil)
 	n.drain.bias = uint64(img.bias)
 	n.drain.roster = &roster{s: n.s, l: l, allgs: allgs, allp: allp}
-	if err := n.drain.roster.refresh(); err != nil {
+	n.patience.excuse(0, func() { err = n.drain.roster.refresh() }) // bounded by maxTracked
+	if err != nil {
 		return err
 	}
 	if n.ticker, err = startTicker(n.s, n.signal); err != nil {
@@ -303,6 +305,10 @@ func (n *Source) pass() {
 	s := n.s
 	n.budget.spend(time.Now(), s, n.drain, threadCPU(n.ticker.tid), spent)
 	allot(s, n.budget.quota)
+	if left := n.drain.roster.left; left > 0 && !n.warned && n.cfg.Warn != nil {
+		n.warned = true
+		n.cfg.Warn(fmt.Errorf("%d goroutines are followed; %d more are seen only when they run", maxTracked, left))
+	}
 	n.mu.Lock()
 	n.counts = tachyon.Counts{
 		TicksReached: int64(s.ticks),
@@ -310,6 +316,8 @@ func (n *Source) pass() {
 		Torn:         int64(s.torn) + n.drain.torn,
 		Cost:         n.budget.total,
 		SignalTaken:  n.taken,
+
+		GoroutinesUntracked: int64(n.drain.roster.left),
 	}
 	end := n.ended
 	if end.IsZero() {
@@ -354,8 +362,12 @@ func (n *Source) Stop() {
 	busy.Store(!n.release())
 }
 
+// lastLook is how long Stop goes on to visit all goroutines once more. A hundred thousand take
+// a quarter of it on a machine that is not busy.
+const lastLook = 400 * time.Millisecond
+
 // lookOnce has every goroutine visited once more, unless each tick visits all in any case: what
-// they did since they had their turn would be missing. It takes half a second at most.
+// they did since they had their turn would be missing. It takes lastLook at most.
 func (n *Source) lookOnce() {
 	s := n.s
 	if n.mute || n.broken || s.unable != 0 || s.young.n-s.young.dead+s.old.n <= s.quota>>16 {
@@ -364,7 +376,7 @@ func (n *Source) lookOnce() {
 	defer n.caught()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	young, old := s.young.passed+s.young.n, s.old.passed+s.old.n
-	for end := time.Now().Add(500 * time.Millisecond); time.Now().Before(end) && (s.young.passed < young || s.old.passed < old); {
+	for end := time.Now().Add(lastLook); time.Now().Before(end) && (s.young.passed < young || s.old.passed < old); {
 		allot(s, 1<<40)
 		for ticks := s.ticks; s.ticks == ticks && time.Now().Before(end); {
 			time.Sleep(100 * time.Microsecond)

@@ -3,6 +3,7 @@
 package native
 
 import (
+	"errors"
 	"fmt"
 	"unsafe"
 
@@ -20,6 +21,8 @@ type roster struct {
 	allgs, allp sliceAt
 	chunks      []mapping
 	index       map[uint64]uint32 // by g
+	read        uint64            // how many of allgs have been taken in or, beyond maxTracked, not
+	left        uint64            // of these, left out
 	ptr         uintptr           // allgs as last read
 	cap         uint64
 	known       bool   // ptr and cap were read twice
@@ -31,7 +34,7 @@ func (r *roster) refresh() error {
 	if err := r.refreshProcs(); err != nil {
 		return err
 	}
-	have, now := uint64(len(r.index)), monotonicNow()
+	have, now := r.read, monotonicNow()
 	// The runtime writes the three words of allgs one by one. A capacity that
 	// was read along with the same pointer twice, at different times, belongs to it.
 	ptr, n, c := r.allgs.header()
@@ -49,12 +52,16 @@ func (r *roster) refresh() error {
 	if n > c || n < have {
 		return nil
 	}
-	n = min(n, maxChunks*chunkSize)
 	if have == 0 {
-		r.index = make(map[uint64]uint32, n)
+		r.index = make(map[uint64]uint32, min(n, uint64(maxTracked)))
 	}
 	var gs [checked]uint64
 	for have < n {
+		if len(r.index) >= maxTracked {
+			r.left += n - have
+			r.read, r.at = n, now
+			return nil
+		}
 		k := min(n-have, uint64(len(gs)))
 		if err := read(ptr+uintptr(have)*8, gs[:k]); err != nil {
 			return err
@@ -64,26 +71,48 @@ func (r *roster) refresh() error {
 			return err
 		}
 		for _, g := range gs[:good] {
-			if err := r.add(uint32(have), g); err != nil {
+			if err := r.include(g); err != nil {
 				return err
 			}
 			have++
+			r.read = have
 		}
-		storeRelease(uintptr(unsafe.Pointer(&r.s.goroutines)), have)
 		if uint64(good) < k {
 			return nil // not one yet, perhaps at the next refresh
 		}
 	}
-	if n < maxChunks*chunkSize {
-		r.at = now
-	}
+	r.at = now
 	return nil
 }
+
+// maxTracked is how many goroutines of the runtime's list are followed. Each takes some
+// 600 bytes, of roster, drain and what is downstream, so all take 160 MB at most; a Stop
+// that visits them once more takes about a second. Of a program with more the others
+// are seen when they run.
+var maxTracked = 1 << 18 // less in tests
+
+// include takes in one goroutine, beyond maxTracked too, up to the same number again.
+func (r *roster) include(g uint64) error {
+	if _, ok := r.index[g]; ok {
+		return nil
+	}
+	i := len(r.index)
+	if i >= min(2*maxTracked, maxChunks*chunkSize) {
+		return errFull
+	}
+	if err := r.add(uint32(i), g); err != nil {
+		return err
+	}
+	storeRelease(uintptr(unsafe.Pointer(&r.s.goroutines)), uint64(i)+1)
+	return nil
+}
+
+var errFull = errors.New("too many goroutines")
 
 // behind reports whether there are goroutines that have not been taken in.
 func (r *roster) behind() bool {
 	_, n, _ := r.allgs.header()
-	return n != uint64(len(r.index))
+	return n != r.read || r.left > 0
 }
 
 // checked is how many new goroutines are looked at at a time.

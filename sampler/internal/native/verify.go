@@ -113,6 +113,11 @@ func (n *Source) verify(l *layout) error {
 	if err := d.roster.refresh(); err != nil {
 		return err
 	}
+	for _, g := range []uintptr{w.waitG, w.runG} { // where there are too many for all
+		if err := d.roster.include(uint64(g)); err != nil {
+			return err
+		}
+	}
 	n.budget = &budget{quota: 64 << 16}
 	first := n.begin(uint64(time.Millisecond))
 	n.s.visitLimit = ^uint64(0)
@@ -165,7 +170,7 @@ type witness struct {
 	stop, up      chan struct{}
 	ran           atomic.Bool
 	running       sync.WaitGroup
-	waitG         uintptr
+	waitG, runG   uintptr
 	waitID, runID uint64
 	waitPCs       []uintptr
 	waitIn, runIn calls
@@ -201,7 +206,7 @@ func (w *witness) block() {
 
 //go:noinline
 func (w *witness) runs() {
-	w.runID = currentGoid()
+	w.runG, w.runID = getg(), currentGoid()
 	w.runHere()
 	w.running.Done()
 }

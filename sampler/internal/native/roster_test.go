@@ -1,0 +1,52 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gotach/profiler/sampler/internal/source"
+)
+
+//go:noinline
+func untracked(end time.Time) {
+	for time.Now().Before(end) {
+	}
+}
+
+// TestMaxTracked has more goroutines than are followed: those that wait are seen in part,
+// one that runs is seen.
+func TestMaxTracked(t *testing.T) {
+	defer func(n int) { maxTracked = n }(maxTracked)
+	maxTracked = 500
+	defer park(3000)()
+	var warnings []error
+	done := make(chan bool)
+	r, counts := session(t, source.Config{WaitFrames: true, Warn: func(err error) { warnings = append(warnings, err) }}, func() {
+		for range 8 {
+			go func() { untracked(time.Now().Add(300 * time.Millisecond)); done <- true }()
+		}
+		for range 8 {
+			<-done
+		}
+	})
+	var seen, running int
+	all := map[uint64]bool{}
+	for _, s := range r.samples {
+		all[s.goroutine] = true
+		for _, f := range s.stack {
+			if strings.HasSuffix(f.Func, ".untracked") {
+				running++
+			}
+		}
+	}
+	seen = len(all)
+	if seen < 100 || seen > 1000 || running < 50 {
+		t.Errorf("%d goroutines seen, %d samples of those that run", seen, running)
+	}
+	if counts.GoroutinesUntracked < 2000 || len(warnings) != 1 {
+		t.Errorf("%d untracked, warnings %v", counts.GoroutinesUntracked, warnings)
+	}
+}
