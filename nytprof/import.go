@@ -64,8 +64,8 @@ func (d *Data) Profile() (*profile.Profile, error) {
 	return im.b.Finish(), nil
 }
 
-// Function returns the name that a sub has in d's Profile: that of the Go
-// function in a file that gotach wrote.
+// Function returns the name of a sub in d's Profile. In files that gotach wrote it is
+// the Go function's name.
 func (d *Data) Function(sub string) string {
 	if d.ours() {
 		return goName(sub)
@@ -93,8 +93,8 @@ type importer struct {
 	frameIDs int // in all stacks
 }
 
-// maxFrameIDs bounds the stacks of a profile: damaged, a small file could have a
-// deep call tree. A variable for tests alone.
+// maxFrameIDs bounds the stacks of a profile: a small damaged file could have a deep
+// call tree. It is a variable for tests.
 var maxFrameIDs = 1 << 28
 
 // lineTicks is a line's own time, without that of subs in C that it called.
@@ -205,7 +205,7 @@ func (im *importer) records() {
 		}
 		im.share(s, lines, paths)
 	}
-	// Subs that only the tree knows, as in a file that was cut off.
+	// Subs that only the tree knows, as in a truncated file.
 	for _, s := range slices.SortedFunc(maps.Keys(im.paths), func(a, b *Sub) int { return cmp.Compare(a.Name, b.Name) }) {
 		im.share(s, nil, im.paths[s])
 	}
@@ -279,7 +279,7 @@ func (im *importer) record(leaf uint32, callers []uint32, ticks, count int64) {
 	im.b.Add(r)
 }
 
-// head sets what the profile says of itself.
+// head sets the fields that describe the profile as a whole.
 func (im *importer) head() {
 	p := im.b.Profile
 	var seconds float64
@@ -298,7 +298,7 @@ func (im *importer) head() {
 	p.Goroutines = int(min(im.integer(attrGoroutines), math.MaxInt32))
 }
 
-// integer returns an attribute of ours; damaged, it is 0.
+// integer returns an attribute of ours, 0 if it is damaged.
 func (im *importer) integer(key string) int64 {
 	n, err := strconv.ParseInt(im.d.Attribute(key), 10, 64)
 	if err != nil {

@@ -6,11 +6,11 @@ import (
 	"slices"
 )
 
-// maxSize bounds what Load keeps, in bytes of memory: compressed, a small file
-// could hold any amount. A variable for tests alone.
+// maxSize bounds the memory of what Load keeps, in bytes: a small compressed file could
+// hold any amount. It is a variable for tests.
 var maxSize = 1 << 30
 
-// What things take in memory beside their texts, about.
+// The sizes of things in memory without their texts, about.
 const (
 	sizeOfFile      = 256
 	sizeOfSub       = 160
@@ -20,8 +20,8 @@ const (
 	sizeOfAttribute = 64 // or option, or process
 )
 
-// Load reads a whole file. Where one is damaged or cut off it returns both what
-// could be read and the error, as [Reader.Chunks] has it.
+// Load reads a whole file. If the file is damaged or truncated, it returns both what
+// could be read and the error of [Reader.Chunks].
 func Load(r io.Reader) (*Data, error) {
 	l := newLoader()
 	rd := NewReader(r)
@@ -65,7 +65,7 @@ type callerKey struct {
 	caller, called string
 }
 
-// level is what returned to one depth.
+// level is the calls that returned to one depth.
 type level struct {
 	depth uint32
 	calls map[string]*Call
@@ -173,8 +173,8 @@ func (l *loader) subCallers(c *SubCallers) {
 	to.Depth = max(to.Depth, c.Depth)
 }
 
-// subReturn puts a call into the tree. Calls return before their callers, so the
-// deeper ones that wait are this one's.
+// subReturn puts a call into the tree. Calls return before their callers, so deeper
+// calls that have no caller yet were made by this one.
 func (l *loader) subReturn(c *SubReturn) {
 	call := Call{Sub: c.Sub.Text, Incl: c.Incl, Excl: c.Excl, Count: 1}
 	for n := len(l.returned); n > 0 && l.returned[n-1].depth > c.Depth; n = len(l.returned) {
@@ -199,8 +199,8 @@ func (l *loader) finish() {
 	if len(l.returned) == 0 {
 		return
 	}
-	// What has no caller here was called from outside, or its caller was
-	// running when the file was cut off.
+	// Calls without a caller here were made from outside, or their caller was
+	// running when the file was truncated.
 	l.data.Calls = new(Call)
 	for _, level := range l.returned {
 		l.data.Calls.adopt(level.calls)

@@ -8,8 +8,8 @@ type path struct {
 	ticks   int64    // in the sub itself
 }
 
-// maxPath bounds a stack: of a longer one the middle is left out, so that both
-// totals near the root and what is near the leaf stay.
+// maxPath bounds a stack. The middle of a longer one is left out, so that what is near
+// the root and what is near the leaf stay.
 const maxPath = 512
 
 // treePaths finds the paths of the call tree.
@@ -49,7 +49,7 @@ func push(id uint32, callers []uint32) []uint32 {
 	return append(inner, callers[maxPath/2:]...)
 }
 
-// outside returns what called a call from outside of the tree: the main program.
+// outside returns the caller of calls from outside the tree: the main program.
 func (im *importer) outside(c *Call) []uint32 {
 	s := im.subs[c.Sub]
 	if s == nil || im.d.Sampled {
@@ -82,7 +82,7 @@ func (im *importer) path(sub string, callers []uint32, ticks float64) {
 	im.paths[s] = append(im.paths[s], path{callers, int64(math.Round(min(ticks, 1<<53)))})
 }
 
-// callerPaths makes paths of callers alone.
+// callerPaths makes paths of callers, without a call tree.
 func (im *importer) callerPaths() {
 	up := make(map[string]Caller) // each sub's most expensive caller
 	for _, s := range im.d.Subs {

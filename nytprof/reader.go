@@ -15,10 +15,10 @@ import (
 // magic begins every file, of both dialects.
 const magic = "NYTProf "
 
-// FormatError says that a file is not as the format has it.
+// A FormatError is an error in a file.
 type FormatError struct {
-	// Offset is that of the chunk at which reading ended. It counts bytes of the
-	// file and, from START_DEFLATE on, inflated ones.
+	// Offset is the place of the chunk at which reading ended. It counts bytes of
+	// the file, and inflated bytes after START_DEFLATE.
 	Offset   int64
 	Inflated bool // Offset is beyond START_DEFLATE
 	Err      error
@@ -43,7 +43,7 @@ type Reader struct {
 	running  map[uint32]bool // processes with a PID_START and no PID_END
 }
 
-// maxProcesses bounds what a Reader remembers of PID_STARTs.
+// maxProcesses bounds the number of PID_STARTs that a Reader remembers.
 const maxProcesses = 1 << 16
 
 // NewReader returns a Reader of r, which it reads in large pieces.
@@ -61,10 +61,10 @@ func NewReader(r io.Reader) *Reader {
 	}
 }
 
-// Chunks yields the chunks, beginning with VERSION. A chunk is the Reader's and
-// valid until the next one; its strings stay valid. The one error, at the end, is
-// a *[FormatError] where the file is damaged, cut off or of another format, or
-// wraps that of the io.Reader. Chunks is to be used once.
+// Chunks yields the chunks, beginning with VERSION. A chunk belongs to the Reader and
+// is valid until the next one; its strings stay valid. An error is the last thing
+// yielded: a *[FormatError] if the file is damaged, truncated or of another format,
+// otherwise it wraps the error of the io.Reader. Chunks can be used once.
 func (r *Reader) Chunks() iter.Seq2[Chunk, error] {
 	return func(yield func(Chunk, error) bool) {
 		var c Chunk
@@ -153,7 +153,7 @@ func (r *Reader) next() (Chunk, error) {
 	}
 }
 
-// end says how a file may end: after a chunk, with all processes done.
+// end checks the end of a file: it must be after a chunk, with all processes ended.
 func (r *Reader) end() error {
 	d := r.d
 	if d.srcErr == io.ErrUnexpectedEOF && r.inflated {
@@ -168,7 +168,7 @@ func (r *Reader) end() error {
 	return nil
 }
 
-// inflate lets the decoder go on in the zlib stream that begins here.
+// inflate makes the decoder continue in the zlib stream that begins here.
 func (r *Reader) inflate(start int64) error {
 	if r.inflated {
 		return r.errorAt(start, errors.New("START_DEFLATE inside the deflated part"))
@@ -189,7 +189,7 @@ func (r *Reader) inflate(start int64) error {
 	return nil
 }
 
-// errReader is what is left of a source that ended.
+// errReader replaces a source that ended.
 type errReader struct{ err error }
 
 func (e errReader) Read([]byte) (int, error) { return 0, e.err }

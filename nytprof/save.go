@@ -11,14 +11,15 @@ import (
 	"github.com/gotach/profiler/internal/profile"
 )
 
-// Options say how a profile is written.
+// Options are choices for writing.
 type Options struct {
 	Uncompressed bool // no zlib
 	NoSource     bool // leave out the texts of source files
 }
 
-// Write writes a profile for Perl's tools; see [fromProfile]. Source files are
-// taken from where the compiler saw them, if they are there.
+// Write writes a profile for Perl's tools: a function is a sub, and a sample is a
+// statement that took the sample's wall time. Source files are included if they are
+// where the compiler saw them.
 func Write(w io.Writer, p *profile.Profile, o Options) error {
 	source := readSource
 	if o.NoSource {
@@ -91,8 +92,8 @@ func (d *Data) Write(w io.Writer, uncompressed bool) error {
 	return s.err
 }
 
-// maxStatements bounds how many are written: folded stacks, say, may have
-// nanoseconds for weights. A variable for tests alone.
+// maxStatements bounds the number of statements written: folded stacks, for example,
+// may have nanoseconds for weights. It is a variable for tests.
 var maxStatements int64 = 64 << 20
 
 func (d *Data) statements() (n int64) {
@@ -139,7 +140,7 @@ func (s *saver) head(d *Data, uncompressed bool) {
 	}
 }
 
-// maxRest bounds the records for times of damaged files; it is for seven years.
+// maxRest bounds the records for times of damaged files. It is enough for seven years.
 const maxRest = 1 << 20
 
 // lineTime writes one chunk for each execution, sharing the time out.
@@ -151,7 +152,7 @@ func (s *saver) lineTime(fid, line uint32, t LineTime) {
 		t.Ticks -= int64(c.Ticks)
 		s.write(&c)
 	}
-	// What is more than fits, or was not counted.
+	// The rest of the time: more than fits, or not counted.
 	for n := 0; t.Ticks != 0 && s.err == nil; n++ {
 		if n == maxRest {
 			s.err = fmt.Errorf("NYTProf: a time of %d ticks more than %d records hold", t.Ticks, n)

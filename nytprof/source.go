@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// maxSource bounds a source file that is taken into a profile.
+// maxSource bounds the size of a source file in a profile.
 const maxSource = 8 << 20
 
 // readSource finds a source file by the name that the compiler recorded: a path,
@@ -66,8 +66,8 @@ func sourceLines(src []byte) map[uint32]string {
 	return lines
 }
 
-// blankLines stand in for a file that was not found: without any, Perl's tools
-// look for it themselves and warn.
+// blankLines replaces the text of a file that was not found. Without a text, Perl's
+// tools look for the file themselves and warn.
 func blankLines(name string, n uint32) map[uint32]string {
 	lines := map[uint32]string{1: "// " + name + " was not found when this profile was written.\n"}
 	for line := uint32(2); line <= n; line++ {

@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// A Check is what [Verify] found in a file that can be read.
+// A Check is what [Verify] found in a file.
 type Check struct {
 	Chunks     int64
 	Statements int64    // TIME_LINEs and TIME_BLOCKs
@@ -47,7 +47,7 @@ type verifier struct {
 	discount bool
 }
 
-// maxWarnings is how many are worth reading.
+// maxWarnings is the number of warnings that are kept.
 const maxWarnings = 10
 
 func (v *verifier) warn(format string, args ...any) {
@@ -56,7 +56,8 @@ func (v *verifier) warn(format string, args ...any) {
 	}
 }
 
-// known fails for a file number without NEW_FID, at which perl's reader crashes.
+// known returns an error for a file number without NEW_FID: perl's reader crashes at
+// one.
 func (v *verifier) known(c Chunk, fid uint32) error {
 	if fid != 0 && !v.fids[fid] {
 		return fmt.Errorf("%s names file %d before its NEW_FID", c.Tag(), fid)
@@ -135,7 +136,7 @@ func (v *verifier) time(c Chunk, ticks int32) error {
 	return nil
 }
 
-// end checks what only the whole file tells.
+// end makes the checks that need the whole file.
 func (v *verifier) end() error {
 	if int(v.highest) != len(v.fids) {
 		return &FormatError{Offset: 0, Err: fmt.Errorf("%d files have numbers up to %d: perl needs them to be consecutive", len(v.fids), v.highest)}

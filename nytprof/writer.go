@@ -17,14 +17,14 @@ type Writer struct {
 	err error
 }
 
-// NewWriter returns a Writer to w, which it writes in large pieces. The first
-// chunk must be a *[Version]; whether the others make sense is the caller's affair.
+// NewWriter returns a Writer to w, which it writes in large pieces. The first chunk
+// must be a *[Version]. The Writer does not check whether the others make sense.
 func NewWriter(w io.Writer) *Writer {
 	return &Writer{w: w, buf: make([]byte, 0, bufferSize+4<<10)}
 }
 
-// Write writes a chunk; it keeps nothing of it. A *[StartDeflate] makes the
-// Writer compress all chunks after it. Of the same chunks come the same bytes.
+// Write writes a chunk and does not keep it. A *[StartDeflate] makes the Writer
+// compress all chunks after it. Equal chunks give equal bytes.
 func (w *Writer) Write(c Chunk) error {
 	if w.err != nil {
 		return w.err
@@ -49,7 +49,7 @@ func (w *Writer) Write(c Chunk) error {
 	return w.err
 }
 
-// checkLine refuses text that would be read as something else.
+// checkLine returns an error for text that would be read as something else.
 func (w *Writer) checkLine(c Chunk, key, value string) {
 	if strings.ContainsAny(key, "=\n") || strings.Contains(value, "\n") {
 		w.err = fmt.Errorf("NYTProf: %s %q=%q does not fit in a line", c.Tag(), key, value)
@@ -79,7 +79,7 @@ func (w *Writer) deflate(level int) {
 	w.w = w.z
 }
 
-// Close writes what is left. It does not close the file.
+// Close writes what is buffered. It does not close the file.
 func (w *Writer) Close() error {
 	w.flush()
 	if w.z != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// bashWords replaces what cobra's script needs the package bash-completion for,
-// where that is not there: it parts the line into words at spaces.
+// bashWords replaces what cobra's script needs from the package bash-completion if that
+// is missing. It splits the line into words at spaces.
 const bashWords = `
 __gotach_init_completion()
 {

@@ -76,7 +76,7 @@ func demo(e *env, out string, d time.Duration) error {
 	return showDemo(e, out, p)
 }
 
-// showDemo prints the report and what it says of each part.
+// showDemo prints the report and a line for each part.
 func showDemo(e *env, out string, p *profile.Profile) error {
 	o := profile.ReportOptions{By: profile.ByFunction, Sort: profile.SortSelf, Top: 12}
 	r, err := profile.New(p, o)
@@ -105,7 +105,7 @@ Your own program: add  defer profiler.Start().Stop()  to main and run it.
 	return err
 }
 
-// A finding is what the profile says of a part of the workload.
+// A finding is the profile of one part of the workload.
 type finding struct {
 	part   part
 	wall   time.Duration
@@ -134,7 +134,7 @@ func findings(p *profile.Profile) []finding {
 // findPart returns the finding of the part that a function belongs to.
 func findPart(list []finding, function string) *finding {
 	for i := range list {
-		// A function literal in it is called after it: main.demoPipeline.func1.
+		// A function literal is named after its function: main.demoPipeline.func1.
 		_, name, ok := strings.Cut(function, "."+list[i].part.function)
 		if ok && (name == "" || name[0] == '.') {
 			return &list[i]
@@ -143,7 +143,7 @@ func findPart(list []finding, function string) *finding {
 	return nil
 }
 
-// text says what took the most time.
+// text names the states that took the most time.
 func (f *finding) text() string {
 	if f.wall == 0 {
 		return "not seen"

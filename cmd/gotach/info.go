@@ -14,7 +14,7 @@ func newInfo(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "info FILE...",
-		Short: "Say what a file is: program, build, how it was sampled",
+		Short: "Print what a file is: program, build, how it was sampled",
 		Long: `Print what is known of a file as a whole: the program, its build, how it was
 sampled, and what is in the file. The samples of a Tachyon file are not read.`,
 		Example: `  gotach info app.tach
@@ -41,7 +41,7 @@ sampled, and what is in the file. The samples of a Tachyon file are not read.`,
 	return cmd
 }
 
-// info says what a file is, and its name too if there are several.
+// info prints what a file is. It prints the file's name too if there are several.
 func (e *env) info(in *formats.Input, several, asJSON bool) error {
 	list, err := in.Info()
 	if err != nil {

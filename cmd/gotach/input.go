@@ -37,15 +37,15 @@ func (e *env) read(what string, paths []string, o formats.Options, use func(*for
 	return named(in.Name, use(in))
 }
 
-// barDone takes the progress bar away.
+// barDone removes the progress bar.
 func (e *env) barDone() {
 	if e.bar != nil {
 		e.bar.done()
 	}
 }
 
-// named puts a file's name before an error that does not begin with it. Wrong usage
-// is no file's fault.
+// named puts a file's name before an error that does not begin with it, unless the
+// error is wrong usage.
 func named(name string, err error) error {
 	if errors.As(err, &usageError{}) {
 		return err
@@ -61,7 +61,7 @@ func (e *env) printJSON(v any, indent string) error {
 	return enc.Encode(v)
 }
 
-// fromFlags adds --from and --lax, for files whose content does not say what they are.
+// fromFlags adds --from and --lax, for files whose content does not tell their format.
 func fromFlags(cmd *cobra.Command, o *formats.Options) {
 	cmd.Flags().StringVar(&o.From, "from", "", "name of `FILE`'s format (default: its content tells)")
 	cmd.Flags().BoolVar(&o.Lax, "lax", false, "dcpi: read files without version and tstart too")

@@ -34,12 +34,12 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 
 var errInterrupted = errors.New("interrupted")
 
-// grace is how long a command has to end after it was interrupted.
+// grace is the time in which an interrupted command must end.
 const grace = 3 * time.Second
 
-// onInterrupt cancels on the first SIGINT or SIGTERM, so that commands take
-// their temporary files away. A command that does not end, as it waits for
-// standard input, is ended; so it is by a second signal.
+// onInterrupt cancels the context on the first SIGINT or SIGTERM, so that commands
+// remove their temporary files. A command that does not end within grace, such as one
+// that waits for standard input, is ended. A second signal ends it at once.
 func (e *env) onInterrupt(cancel context.CancelCauseFunc) (stop func()) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)

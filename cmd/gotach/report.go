@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// reportFlags are report's flags as they were given.
+// reportFlags are the flags of report.
 type reportFlags struct {
 	sort, by      string
 	focus, ignore string
@@ -17,7 +17,7 @@ type reportFlags struct {
 	json          bool
 }
 
-// defaultTop is how many rows fit a screen.
+// defaultTop is a number of rows that fits a screen.
 const defaultTop = 30
 
 func newReport(e *env) *cobra.Command {
@@ -61,7 +61,7 @@ error. Called is how often NYTProf or SPX saw a function called.`,
 	f.StringVar(&fl.by, "by", "function", "rows are `function|line|file|package|goroutine|state`")
 	f.StringVar(&fl.focus, "focus", "", "only stacks with a function or file that matches `REGEXP`")
 	f.StringVar(&fl.ignore, "ignore", "", "no stacks with a function or file that matches `REGEXP`")
-	f.IntVar(&fl.top, "top", defaultTop, "show that many rows, 0 for all (the default with --json)")
+	f.IntVar(&fl.top, "top", defaultTop, "show at most `N` rows, 0 for all (the default with --json)")
 	f.BoolVar(&fl.json, "json", false, "print one JSON object")
 	completeWords(cmd, "sort", []string{"self", "total"})
 	var bys []string

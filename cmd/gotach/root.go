@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// env is what a command has of the world.
+// env is what commands use: streams, the context, the progress bar.
 type env struct {
 	ctx            context.Context // ends when the user interrupts
 	stdin          io.Reader
@@ -22,7 +22,7 @@ type env struct {
 	bar     *progress
 }
 
-// A usageError is a mistake in how gotach was called.
+// A usageError says that gotach was called wrongly.
 type usageError struct{ error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
@@ -70,7 +70,7 @@ Where a FILE is asked for, - is standard input.`,
 	return root
 }
 
-// version says which gotach this is and what it was built with.
+// version returns gotach's version and that of the Go it was built with.
 func version() string {
 	v := "(devel)"
 	bi, ok := debug.ReadBuildInfo()

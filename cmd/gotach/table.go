@@ -12,7 +12,7 @@ import (
 	"github.com/gotach/profiler/internal/profile"
 )
 
-// A reportTable prints a report for the eye:
+// A reportTable prints a report as text:
 //
 //	demo.tach: demo, 3.0 s from 2026-11-21 07:20:45, 41980 samples of 14 goroutines
 //	native source, 998 of 1000 ticks a second
@@ -34,7 +34,7 @@ type reportTable struct {
 
 const barWidth = 10
 
-// legend stands over the bars, and is as wide.
+// legend is the heading of the bars, and as wide as they are.
 const legend = "█CPU ░wait"
 
 func (t *reportTable) render() []byte {
@@ -55,7 +55,7 @@ func (t *reportTable) render() []byte {
 	return t.b.Bytes()
 }
 
-// header says what the file is.
+// header writes the lines above the table.
 func (t *reportTable) header() {
 	name := t.name + ":"
 	var facts []string
@@ -126,8 +126,8 @@ func (t *reportTable) header() {
 	}
 }
 
-// knowsCPU reports whether CPU time can be told from waiting: some formats, as
-// Perl's, have only one kind of time.
+// knowsCPU reports whether CPU time is known. Some formats, such as Perl's, have only
+// one kind of time.
 func (t *reportTable) knowsCPU() bool { return t.p.Metadata != nil || t.r.TotalCPU > 0 }
 
 // line writes a line of the header, cut to the width if there is a terminal.
@@ -203,7 +203,7 @@ func ordered(row *profile.Row, byTotal bool) (wall, cpu time.Duration) {
 	return row.Self, row.SelfCPU
 }
 
-// share is a percentage of everything, the larger ones in bold.
+// share returns a percentage of the whole, in bold if it is large.
 func (t *reportTable) share(d time.Duration) string {
 	s := fmt.Sprintf("%7s", percent(d, t.r.Total))
 	if t.r.Total > 0 && d >= t.r.Total/10 {
@@ -212,7 +212,8 @@ func (t *reportTable) share(d time.Duration) string {
 	return s
 }
 
-// bar shows a time against the most there is, what was on CPU first.
+// bar returns a bar for a time, relative to the longest one. The part on CPU comes
+// first.
 func (t *reportTable) bar(wall, cpu, most time.Duration) string {
 	if most <= 0 {
 		return strings.Repeat(" ", barWidth)
@@ -226,8 +227,8 @@ func (t *reportTable) bar(wall, cpu, most time.Duration) string {
 	return t.paint.busy(strings.Repeat("█", on)) + t.paint.wait(strings.Repeat("░", all-on)) + strings.Repeat(" ", barWidth-all)
 }
 
-// place is a row's name and where it is, in so many columns. Of a line where it
-// is comes first.
+// place returns a row's name and place in the source, in that many columns. For rows
+// by line the place comes first.
 func (t *reportTable) place(row *profile.Row, room int) string {
 	name, at := printable(row.Name), ""
 	if row.File != "" && t.o.By != profile.ByFile {
@@ -254,7 +255,7 @@ func (t *reportTable) place(row *profile.Row, room int) string {
 	return shorten(name, left) + "  " + t.paint.dim(at)
 }
 
-// minName is how many columns of a name are worth more than its place.
+// minName is the number of columns of a name that matter more than its place.
 const minName = 24
 
 // baseName is the last element of a path of any system. Perl's string evals are
@@ -267,8 +268,8 @@ func baseName(path string) string {
 	return eval + path[strings.LastIndexAny(path, `/\`)+1:]
 }
 
-// shorten makes a name fit: first the leading elements of its import path go,
-// then what is in the middle.
+// shorten makes a name fit. It removes the leading elements of the import path first,
+// then the middle.
 func shorten(name string, room int) string {
 	if utf8.RuneCountInString(name) <= room {
 		return name

@@ -37,8 +37,8 @@ func width(w io.Writer) int {
 	return min(max(columns, minWidth), maxWidth)
 }
 
-// paint colours text, if the text goes to a terminal and its user has nothing
-// against it (https://no-color.org).
+// paint colours text if the text goes to a terminal whose user has not turned colours
+// off (https://no-color.org).
 type paint bool
 
 func newPaint(w io.Writer) paint {
@@ -58,8 +58,8 @@ func (p paint) good(s string) string { return p.with("32", s) }
 func (p paint) busy(s string) string { return p.with("31", s) } // on CPU
 func (p paint) wait(s string) string { return p.with("36", s) } // waiting
 
-// printable replaces what would move the cursor or change the terminal: names
-// in a file may be anything.
+// printable replaces characters that would move the cursor or change the terminal:
+// names in a file may have any.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -71,7 +71,7 @@ func printable(s string) string {
 
 func (e *env) warn(err error) { fmt.Fprintf(e.stderr, "gotach: warning: %v\n", err) }
 
-// patience is how long work goes on before a progress bar shows.
+// patience is the time after which a progress bar appears.
 const patience = 500 * time.Millisecond
 
 // A progress is a bar on a terminal that appears if the work takes long.
@@ -91,7 +91,7 @@ func (e *env) progress(what string) *progress {
 	return p
 }
 
-// update shows that so much is done.
+// update shows the amount done.
 func (p *progress) update(done, total uint64) {
 	if p.w == nil || time.Since(p.began) < patience {
 		return
@@ -113,7 +113,7 @@ func (p *progress) update(done, total uint64) {
 	_ = p.bar.Set64(int64(done)) // a bar that cannot be drawn is no error of the work
 }
 
-// done takes the bar away. It may be called again.
+// done removes the bar. It may be called again.
 func (p *progress) done() {
 	if p.bar != nil {
 		_ = p.bar.Clear()

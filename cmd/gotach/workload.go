@@ -35,7 +35,7 @@ var workload = []part{
 	{"garbage", "makes work for the garbage collector", "demoGarbage", 1, demoGarbage},
 }
 
-// shared is what the parts have in common.
+// shared is the state that the parts share.
 type shared struct {
 	running sync.WaitGroup
 	lock    sync.Mutex // wanted by demoMutex
@@ -45,7 +45,7 @@ type shared struct {
 	error error // the first one
 }
 
-// end is how a part returns.
+// end is the result of a part that returns.
 func (s *shared) end(part string, err error) {
 	if err != nil {
 		s.once.Do(func() { s.error = fmt.Errorf("%s: %w", part, err) })

@@ -21,7 +21,7 @@ func (h *Header) Path() string {
 	)
 }
 
-// element makes a name that is one element of a path and stays in its directory.
+// element turns a name into one element of a path that stays in its directory.
 func element(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r == '/' || r == '\\' || r < ' ' {
@@ -35,11 +35,11 @@ func element(s string) string {
 	return s
 }
 
-// Flush adds the profile to a database, the directory db, which is made where
-// it is missing, and returns the file that has it. Samples of the same image
-// and event that the file has already are kept, as are its header lines. The
-// file is replaced at once, so that a reader sees the old or the new one;
-// processes that flush at the same time wait for each other.
+// Flush adds the profile to a database, the directory db, which is made if it is
+// missing. It returns the name of the file. If the file has samples of the same image
+// and event already, they are kept, and so are its header lines. The file is replaced
+// in one step, so readers see the old or the new one. Processes that flush at the same
+// time wait for each other.
 func (p *Profile) Flush(db string) (file string, err error) {
 	file = filepath.Join(db, p.Path())
 	dir := filepath.Dir(file)
@@ -118,8 +118,8 @@ func ReadDatabase(db string, o Options) (ps []*Profile, err error) {
 	return ps, nil
 }
 
-// IsDatabase says whether there is a profile in a directory, or as far below it
-// as databases have them.
+// IsDatabase reports whether there is a profile in a directory, or as deep below it as
+// in databases.
 func IsDatabase(dir string) bool {
 	found := false
 	walk(dir, func(string) error {
@@ -129,7 +129,7 @@ func IsDatabase(dir string) bool {
 	return found
 }
 
-// walk calls f with each file below db that looks like a profile.
+// walk calls f for each file below db that looks like a profile.
 func walk(db string, f func(path string) error) error {
 	return filepath.WalkDir(db, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -168,7 +168,7 @@ func readHead(path string) ([]byte, error) {
 	return head[:n], err
 }
 
-// sniffSize is how much of a file tells whether it is a DCPI profile.
+// sniffSize is the number of bytes that tell whether a file is a DCPI profile.
 const sniffSize = 4096
 
 // Sniff tells a profile by its first bytes: whole lines "word value" up to the

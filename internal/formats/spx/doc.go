@@ -1,5 +1,5 @@
-// Package spx reads and writes the full reports of SPX, a profiler for PHP, in
-// the way that its web interface shows them right.
+// Package spx reads and writes the full reports of SPX, a profiler for PHP, such that
+// its web interface shows them correctly.
 //
 // A report is a pair of files, KEY.json and KEY.txt.gz (KEY.txt.zst from SPX 0.5
 // on), where KEY is spx-full-<YYYYMMDD_HHMMSS>-<host>-<pid>-<random>. The first

@@ -12,7 +12,7 @@ import (
 	"github.com/gotach/profiler/internal/formats/formaterr"
 )
 
-// The metrics of sampled profiles. A report has wt always.
+// The metrics of sampled profiles. Every report has wt.
 const (
 	wallTime = "wt" // ns
 	cpuTime  = "ct" // ns
@@ -31,7 +31,7 @@ func isTime(metric string) bool {
 	return metric == wallTime || metric == cpuTime || metric == idleTime
 }
 
-// documented are metrics that descriptions of the format name and SPX never wrote.
+// documented are metrics that descriptions of the format name but SPX never wrote.
 var documented = []string{"mu", "pmu"}
 
 // Metadata is the JSON file of a report, its keys in their order. Strings that

@@ -10,8 +10,9 @@ import (
 // SPX's pages take names for windows-1252 and put them into HTML as they are,
 // so names are written in ASCII with entities for everything else.
 
-// objectKeys are names that SPX's pages look up in JavaScript objects that have
-// them already: a function called constructor ends the page with an error.
+// objectKeys are names that every JavaScript object already has. SPX's pages look
+// function names up in objects: a function named constructor ends the page with an
+// error.
 var objectKeys = []string{
 	"constructor", "__proto__", "hasOwnProperty", "isPrototypeOf", "propertyIsEnumerable",
 	"toLocaleString", "toString", "valueOf",
@@ -55,5 +56,5 @@ func escape(name string) string {
 	return b.String()
 }
 
-// unescape returns what escape was given, but for control characters.
+// unescape undoes escape, except for control characters.
 func unescape(name string) string { return html.UnescapeString(name) }

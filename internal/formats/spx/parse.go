@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// parse reads an event's line, in whichever of the two notations it is.
+// parse reads an event's line in either notation.
 func (r *Reader) parse(line []byte, e *Event) error {
 	if bytes.IndexByte(line, ' ') < 0 && bytes.IndexByte(line, '|') >= 0 {
 		return r.parseCompact(line, e)
@@ -23,8 +23,8 @@ func (r *Reader) parse(line []byte, e *Event) error {
 	}
 	e.Function, e.Enter, e.Line = n, flag[0] == '1', 0
 	if r.events == 0 {
-		// SPX itself writes a zero as 0. Who writes 0.0000 follows the format's
-		// other description, in which times are microseconds.
+		// SPX itself writes a zero as 0. Programs that write 0.0000 follow the
+		// format's other description, in which times are microseconds.
 		r.micros = bytes.HasPrefix(rest, []byte("0.0"))
 	}
 	for i := range e.Values {
@@ -101,8 +101,8 @@ func parseIndex(b []byte) (uint32, bool) {
 	return uint32(n), n < math.MaxUint32
 }
 
-// parseValue reads a metric's value. SPX cuts off what is behind four decimals,
-// so that an integer it has not got exactly becomes -1591.9999; that is -1592.
+// parseValue reads a metric's value. SPX cuts values off after four decimals, so an
+// integer that is not exact in floating point becomes -1591.9999; it is read as -1592.
 func parseValue(b []byte) (float64, bool) {
 	digits := b
 	if len(digits) > 0 && digits[0] == '-' {
@@ -124,7 +124,7 @@ func parseValue(b []byte) (float64, bool) {
 			return float64(n), true
 		}
 	}
-	// Not everything that strconv takes is a value: no exponent, hex, inf or nan.
+	// strconv accepts more than a value may be: exponents, hex, inf and nan.
 	if len(bytes.Trim(digits, "0123456789.")) > 0 {
 		return 0, false
 	}

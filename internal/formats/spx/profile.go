@@ -132,8 +132,8 @@ func (t *tree) profile(r *Reader) (*profile.Profile, error) {
 	return p, nil
 }
 
-// stacks returns the functions of each node's stack, innermost first. The end of
-// a stack is that of its caller's, so callers share their deepest callee's.
+// stacks returns the functions of each node's stack, innermost first. A caller's stack
+// is the end of its callee's, so it shares the memory of its deepest callee's.
 func (t *tree) stacks(limit int64) ([][]uint32, error) {
 	all := make([][]uint32, len(t.nodes))
 	frames := int64(0)

@@ -145,7 +145,7 @@ func newReader(m *Metadata, src io.Reader, name string) (*Reader, error) {
 // Metadata returns the report's metadata.
 func (r *Reader) Metadata() *Metadata { return r.meta }
 
-// Close lets go of the files. Functions stay valid.
+// Close closes the files. Functions stay valid.
 func (r *Reader) Close() error {
 	var errs []error
 	for _, c := range r.closers {
@@ -284,8 +284,8 @@ func (r *Reader) end() error {
 	return nil
 }
 
-// Functions returns the functions that Event.Function indexes. They are at the
-// end of the file: before Events has come there without an error, there are none.
+// Functions returns the functions that Event.Function indexes. They are at the end of
+// the file, so there are none until Events has reached it without an error.
 func (r *Reader) Functions() []Function {
 	if !r.done {
 		return nil

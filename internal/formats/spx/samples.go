@@ -65,8 +65,7 @@ func (r *Reader) samples(functions []Function, create tach.Create) error {
 	return nil
 }
 
-// unnumbered is what the ids of threads begin after that stand for roots
-// without a goroutine's number.
+// unnumbered is the number after which ids begin for roots that name no goroutine.
 const unnumbered = 1 << 48
 
 // sampling makes samples of the time between events.
@@ -103,7 +102,7 @@ func (s *sampling) stretch(cpu, idle float64) error {
 	return s.advance(idle, 0)
 }
 
-// advance lets time pass in the open calls.
+// advance adds time to the innermost open call.
 func (s *sampling) advance(d float64, status tachyon.Status) error {
 	s.now += d
 	at := uint64(min(math.Round(s.now), 1<<62))

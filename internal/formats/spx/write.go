@@ -68,7 +68,7 @@ func newExport(t *timeline.Timeline, o Options) *export {
 	if t.Metadata != nil {
 		x.session = t.Metadata.Session
 	}
-	// Two functions of one name, as other languages have them, stay apart.
+	// Functions of equal names, which other languages have, stay apart.
 	x.names, x.numbers = make([]string, len(t.Frames)), make([]uint32, len(t.Frames))
 	files := map[string]string{}
 	for i, f := range t.Frames {
@@ -83,7 +83,7 @@ func newExport(t *timeline.Timeline, o Options) *export {
 	return x
 }
 
-// root names what a goroutine lies under.
+// root returns the name of the root that a goroutine lies under.
 func (x *export) root(g *timeline.Goroutine) string {
 	kind := "goroutine"
 	switch {

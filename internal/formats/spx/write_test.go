@@ -427,7 +427,7 @@ func TestWriterRefuses(t *testing.T) {
 	for want, write := range map[string]func(*reportWriter) error{
 		"not zeros":              func(w *reportWriter) error { return w.Enter(w.Function("a"), 1) },
 		"wall time goes back":    func(w *reportWriter) error { w.Enter(w.Function("a"), 0); w.Enter(0, 5); return w.Leave(4) },
-		"none is open":        func(w *reportWriter) error { return w.Leave(0) },
+		"none is open":           func(w *reportWriter) error { return w.Leave(0) },
 		"2 values for 1":         func(w *reportWriter) error { return w.Enter(w.Function("a"), 0, 0) },
 		"1 calls are still open": func(w *reportWriter) error { return w.Enter(w.Function("a"), 0) },
 		"without events":         func(w *reportWriter) error { return nil },
