@@ -35,7 +35,7 @@
 //
 // # Why it cannot fault
 //
-// The handler reads only memory that the runtime never unmaps: g, m and P lie in
+// The handler reads only memory that the runtime does not unmap (refuse.go): g, m and P lie in
 // the Go heap, and so do goroutine stacks. What a racing read can get is a stale
 // word. A frame pointer from a stack is followed only within the stack's bounds and
 // upward. The tables for tracebacks are part of the program. Everything else goes through process_vm_readv, by which the kernel
@@ -62,7 +62,9 @@
 // Start returns an error, and the portable source takes over, for another Go
 // version, architecture or system; where a system call is refused
 // (process_vm_readv, timer_create, timer_settime, rt_tgsigqueueinfo); where the
-// signal is blocked or has a handler that is not Go's; without /proc; whenever the
+// signal is blocked or has a handler that is not Go's; without /proc; where the runtime
+// unmaps stacks (GODEBUG efence, harddecommit); with -race and atomic coverage counters in
+// this package; where Start takes too long (patience.go); whenever the
 // self-check finds a difference; and under a tracer that stops the program at every system
 // call, such as strace -f, where labels take longer to read than a walk may last.
 //

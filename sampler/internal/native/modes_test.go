@@ -107,6 +107,9 @@ func TestNoRoom(t *testing.T) {
 	}
 }
 
+// TestManyVariables starts in a program whose variables take long to search.
+func TestManyVariables(t *testing.T) { run(t, build(t, "globals")) }
+
 // TestGoDebug reads settings as the runtime does.
 func TestGoDebug(t *testing.T) {
 	for _, c := range []struct {
