@@ -43,7 +43,7 @@ func TestSuites(t *testing.T) {
 	}
 }
 
-// A harness that sees no harm where there is some would be worth nothing.
+// The harness sees each kind of harm where there is some, and none where there is none.
 func TestHarmIsSeen(t *testing.T) {
 	s := suite{module: "testdata/harmed", pkgs: []string{"."}, timeout: 2 * time.Second}
 	p := prepare(t, s)[0]
@@ -75,8 +75,8 @@ func TestHarmIsSeen(t *testing.T) {
 	}
 }
 
-// compare runs one package's tests both ways, in turns, so that what else the
-// machine does meets both. It returns what the profiler did to them.
+// compare runs one package's tests both ways, in turns, so that other load on the
+// machine affects both. It returns the differences that the profiler made.
 func compare(t *testing.T, s suite, p pkg, rounds int) (harm []string) {
 	t.Helper()
 	logs, out := logDir(t), t.TempDir()

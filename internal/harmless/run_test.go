@@ -21,7 +21,7 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// An outcome is what is compared of a run.
+// An outcome is the part of a run that is compared.
 type outcome struct {
 	end     string            // "exit status 1", "signal: segmentation fault"
 	verdict map[string]string // of each test: pass, fail, skip; "" if it has none
@@ -54,7 +54,7 @@ func start(t *testing.T, s suite, p pkg, binary, log string, env ...string) run 
 	cmd := exec.Command(binary, args...)
 	cmd.Dir = p.dir
 	cmd.Stdout, cmd.Stderr = out, out
-	// As `go test` runs them, and with no setting of ours but those in env.
+	// The environment is that of `go test`, without settings of the profiler except those in env.
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(kv string) bool {
 		return strings.HasPrefix(kv, "PROFILE_") || strings.HasPrefix(kv, "GOTACH_") || strings.HasPrefix(kv, "GOFLAGS=")
 	})
@@ -64,8 +64,8 @@ func start(t *testing.T, s suite, p pkg, binary, log string, env ...string) run 
 		t.Fatal(err)
 	}
 	r := run{pid: cmd.Process.Pid, log: log}
-	// -test.timeout works as long as the runtime does; the stacks that SIGQUIT
-	// prints tell of what does not.
+	// -test.timeout needs a runtime that works. If it does not, SIGQUIT may still print
+	// the stacks.
 	quit := time.AfterFunc(s.timeout+30*time.Second, func() {
 		_ = cmd.Process.Signal(syscall.SIGQUIT)
 		time.Sleep(10 * time.Second)
@@ -122,7 +122,7 @@ func diff(plain, profiled outcome) string {
 	}
 	names := maps.Clone(plain.verdict)
 	maps.Copy(names, profiled.verdict)
-	const most = 20 // a suite that was cut short differs in all the rest
+	const most = 20 // if a suite was cut short, all later tests differ
 	n := 0
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		was, ran := plain.verdict[name]

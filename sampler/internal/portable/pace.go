@@ -7,30 +7,29 @@ import (
 
 // The rules of pacing.
 const (
-	// jitter is how far a period strays from the asked one, either way. A
-	// program that does something every millisecond would otherwise be seen at
-	// the same point of it for ever.
+	// jitter is how much a period differs from the asked one at most, as a share of it. Without
+	// it, a program that does something every millisecond would always be sampled at
+	// the same point.
 	jitter = 0.06
 	// window is how much unused allowance may be spent in one go.
 	window = time.Second
-	// maxWait bounds the time between two ticks whatever they cost. A machine that
-	// was suspended in the middle of a tick makes that tick look very dear.
+	// maxWait bounds the time between two ticks whatever they cost. A tick during which
+	// the machine was suspended seems to cost very much.
 	maxWait = time.Minute
 )
 
 // pacer says when the next tick is due: at the asked rate, or as much more
 // slowly as the budget demands.
 //
-// The pause that pays for ticks must not depend on what the last one found. To stop
-// a program that computes takes longer than to stop one that sleeps; were
-// each tick paid for before the next, the ticks after those in a computation would come
-// later than the others, often in whatever follows it, which would then be given
-// the long time since (with phases of some 40 ms, ten points of a hundred). So
-// the pause comes from the mean cost of many ticks, and what that leaves unpaid
-// is collected over a second. Only debts of more than a second's allowance are
-// collected at once. There is no least rate: where one tick stops a program with
-// 100,000 goroutines for a second, a tick a second would cost far more than the
-// program's owner agreed to.
+// The wait after a tick must not depend on what that tick cost. It takes longer to stop
+// a program that computes than one that sleeps. If each tick were paid for before
+// the next, the tick after one in a computation would come later than others,
+// often in the phase after the computation, and that phase would get the whole time
+// since. With phases of some 40 ms that was wrong by ten points of a hundred. So
+// the wait comes from the mean cost of many ticks, and the rest is made up for
+// over a second. Only a debt of more than a second's allowance is paid at once.
+// There is no least rate: at a cost of half a second, one tick a second would be far
+// above any budget.
 type pacer struct {
 	period time.Duration
 	budget float64       // percent

@@ -4,30 +4,29 @@
 // parsed: unlike runtime.GoroutineProfile it says which goroutine is which, what
 // it waits for, what created it, and what pprof labels it has.
 //
-// runtime.Stack stops the whole program while it prints, a tenth of a
-// millisecond with ten goroutines and a tenth of a second with ten thousand. A
-// pacer lowers the rate of ticks so that all this stays within the budget. A limit
-// bounds each stop: where a look would be longer than Config.MaxPause (10 ms are some
-// 2,000 goroutines with short stacks), none is taken until there are fewer goroutines.
-// The session then says so, counts the ticks and the time, and warns once. The time of a
-// goroutine for which nothing was looked at is part of its next sample's.
+// runtime.Stack stops the whole program while it prints: a tenth of a
+// millisecond with ten goroutines, a tenth of a second with ten thousand. A
+// pacer lowers the rate of ticks so that the average stays within the budget. A limit
+// bounds each stop: where a look would take longer than Config.MaxPause, there are no
+// looks until there are fewer goroutines. The default of 10 ms is enough for some 2,000
+// goroutines with short stacks. The source warns once, and counts the ticks and the time
+// without looks. A goroutine's first sample after such a time stands for all of it.
 //
 // What the text cannot tell:
 //
-//   - Who was running. By the time the world has stopped, the goroutines that ran
-//     are runnable like those that waited for a P, and this source's own
-//     goroutine took a P from one of them. Of the runnable ones as many as there are Ps
-//     are therefore taken for running, chosen at random anew each tick. Over many
+//   - Which goroutines were running. Once the world has stopped, those that ran
+//     are runnable, like those that waited for a P, and this source's own
+//     goroutine has taken the P of one of them. So each tick chooses as many runnable
+//     goroutines as there are Ps, at random, and calls them running. Over many
 //     ticks each runnable goroutine gets its share of the CPU.
-//   - What a program does between the moments at which the scheduler lets this
-//     source's goroutine run. Where every P is busy, that is when a goroutine
-//     waits or has used up its 10 ms, and what runs shortly between two waits is
-//     seen less often than it runs.
-//   - Labels, where Go does not print them: before Go 1.26, and unless the program's
-//     go.mod says go 1.27 or GODEBUG has tracebacklabels=1.
-//   - The runtime's own goroutines and most runtime frames, which it leaves out.
+//   - Short runs between two waits, where every P is busy. Then this source's goroutine
+//     gets a P when another goroutine waits or has used up its 10 ms, so
+//     short runs are sampled less often than they happen.
+//   - Labels, where Go does not print them: before Go 1.26, and in Go 1.26 and later
+//     unless the program's go.mod says go 1.27 or GODEBUG has tracebacklabels=1.
+//   - The runtime's own goroutines and most runtime frames. runtime.Stack omits them.
 //   - The middle of stacks of more than 100 frames. A frame "[frames elided]"
-//     stands there.
+//     is in its place.
 package portable
 
 import (
@@ -53,14 +52,14 @@ const (
 	maxBuffer = 64 << 20
 	// perGoroutine is the first guess at the text of one goroutine.
 	perGoroutine = 1 << 10
-	// shrinkAfter is how many ticks in a row must leave most of the buffer
-	// unused before it is given back.
+	// shrinkAfter is after how many ticks in a row that leave most of the buffer
+	// unused it is replaced by a smaller one.
 	shrinkAfter = 256
 )
 
-// restart is what a tick costs on other threads, where the source cannot measure
-// it: the runtime wakes some that look for work once the world goes on. In an
-// idle program on two cores a tick that took 135 µs here took the process 385 µs.
+// restart is what a tick costs on other threads. The source cannot measure that:
+// when the world goes on, the runtime wakes threads that look for work. In an
+// idle program on two cores a tick took 135 µs here and 385 µs in the whole process.
 const restart = 120 * time.Microsecond
 
 // Source is the portable source.
@@ -135,8 +134,7 @@ func (s *Source) Stats() tachyon.Counts {
 	}
 }
 
-// run ticks until Stop. Whatever goes wrong here or in what it calls must not
-// end the program that is being profiled.
+// run ticks until Stop. A panic here or in what it calls must not end the profiled program.
 func (s *Source) run() {
 	defer s.ended.Done()
 	defer func() {
@@ -153,8 +151,8 @@ func (s *Source) run() {
 	for stopping := false; !stopping; {
 		select {
 		case <-s.quit:
-			// What goroutines did since the last look would be missing: a second's worth and
-			// more where looks are dear.
+			// One more tick, for what goroutines did since the last one: that can be
+			// a second or more ago.
 			stopping = true
 		case <-timer.C:
 		}
@@ -170,10 +168,10 @@ func (s *Source) run() {
 }
 
 // tick looks at all goroutines once, if the limit allows it, and returns the CPU time
-// that took. The program is stopped while runtime.Stack prints, so that counts for
-// every P; what comes after takes one. restart comes on top.
+// that it took. The time of runtime.Stack counts for every P, since all are stopped; the rest
+// counts once; and restart is added.
 func (s *Source) tick(procs int) time.Duration {
-	// The thread's clock is read several times, and has to be the same one's.
+	// All readings of the thread's clock must be of the same thread.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	watch := startWatch()
@@ -196,8 +194,8 @@ func (s *Source) tick(procs int) time.Duration {
 
 	lost := s.snapshot.read(s.buf[:n], all)
 	if !all {
-		// The text ends in the middle. How many are missing is known but for those
-		// that have come and gone since; NumGoroutine counts this one too.
+		// The text is cut off. The missing goroutines are counted, except those that
+		// began or ended meanwhile; NumGoroutine includes this one.
 		lost.dropped += max(0, int64(runtime.NumGoroutine()-1-s.snapshot.goroutines))
 	}
 	s.standstill.stuck, s.standstill.mark = s.snapshot.stuck(all && lost.dropped == 0)
@@ -229,8 +227,8 @@ func (s *Source) see(at time.Duration) {
 	}
 }
 
-// stopwatch measures CPU time where the system knows a thread's, else the time
-// that passes, which is no less.
+// stopwatch measures CPU time where the system tells a thread's, else the time
+// that passes, which is never less.
 type stopwatch struct {
 	wall   time.Time
 	thread time.Duration
