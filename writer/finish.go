@@ -33,9 +33,10 @@ func (w *Writer) AddMetadata(kind string, v any) (err error) {
 	return nil
 }
 
-// Close finishes the file and, if Create made it, closes it. After an error of
-// the file it finishes what was written before, as far as the file lets it, and
-// returns that first error. Further calls return the same again.
+// Close finishes the file and, if Create made it, closes it and deletes the journal.
+// After an error of the file it finishes the file with the samples before the error
+// and returns that error. If that fails too, the journal stays. Further calls
+// return the same.
 func (w *Writer) Close() error {
 	if w.closed {
 		if w.err == ErrClosed {
@@ -49,11 +50,11 @@ func (w *Writer) Close() error {
 	if err == nil {
 		w.err = ErrClosed
 	}
-	w.threads, w.out, w.meta = threadSet{}, region{}, nil // of no use any more
+	w.threads, w.out, w.meta = threadSet{}, region{}, nil // frees the memory
 	return err
 }
 
-// end finishes the file and closes it if it is ours, and then its journal.
+// end finishes the file, closes it if it is ours, and then closes the journal.
 func (w *Writer) end(err error) error {
 	synced := w.sync != nil
 	w.stopSync()
@@ -69,14 +70,14 @@ func (w *Writer) end(err error) error {
 			err = cerr
 		}
 	}
-	// A journal that cannot be deleted does no harm beside a finished file.
+	// A journal that cannot be deleted is harmless if the file is finished.
 	if jerr := w.endJournal(w.finished); err == nil && !errors.Is(jerr, os.ErrPermission) {
 		err = jerr
 	}
 	return err
 }
 
-// checkThere says if the file that was written is no longer the one of its name.
+// checkThere returns an error if the file's name now belongs to another file or to none.
 func (w *Writer) checkThere() error {
 	mine, err := w.own.Stat()
 	if err != nil {
@@ -92,7 +93,7 @@ func (w *Writer) checkThere() error {
 	return nil
 }
 
-// tryFinish is finish, and again without the journal if that has become unusable.
+// tryFinish calls finish, and once more without the journal if that has become unusable.
 func (w *Writer) tryFinish(err error) error {
 	if w.j == nil {
 		return w.finish(err)
@@ -108,16 +109,16 @@ func (w *Writer) finishGuarded(err error) (ferr error) {
 	return w.finish(err)
 }
 
-// finish completes the file. Given an error that came before, or one of its
-// own, it tries to make a file of what came before that error. If there is a
-// journal, that is everything, now or when the file is recovered; otherwise, as
-// much as the file lets it.
+// finish completes the file. After an error, one that came before or its own, it
+// tries to complete the file with the samples before that error. With a journal
+// these are all samples, now or when the file is recovered. Without one they are
+// those up to the last point at which the file can be completed.
 func (w *Writer) finish(err error) error {
 	if w.f == nil {
 		return err
 	}
 	switch {
-	case w.out.err == nil: // whatever is wrong, the file is not
+	case w.out.err == nil: // err is not the file's
 		cerr := w.complete()
 		if cerr == nil {
 			if err == ErrTooManySamples {
@@ -132,7 +133,7 @@ func (w *Writer) finish(err error) error {
 		return fmt.Errorf("%w (the file was finished with the %d samples before that)", err, w.samples)
 	}
 	if w.j != nil {
-		return fmt.Errorf("%w (the %d samples before that are kept: gotach recover finishes %s)", err, w.samples, w.own.Name())
+		return fmt.Errorf("%w (gotach recover finishes %s with the %d samples before that)", err, w.own.Name(), w.samples)
 	}
 	for p := range w.out.points {
 		if w.finishAt(p) == nil {
@@ -142,7 +143,7 @@ func (w *Writer) finish(err error) error {
 	return err
 }
 
-// complete writes all that is still to be written.
+// complete writes the rest of the samples, the tables and the header.
 func (w *Writer) complete() error {
 	for t := range w.threads.all {
 		w.flushRepeats(t)
@@ -154,9 +155,9 @@ func (w *Writer) complete() error {
 	return w.tail(w.out.off)
 }
 
-// finishAt completes the file at a point that the sample region had come to.
-// Earlier points leave more room for the tables on a full disk: what lies
-// behind the point is overwritten.
+// finishAt completes the file at an earlier point of the sample region and
+// overwrites what follows. On a full disk an earlier point leaves more room for the
+// tables.
 func (w *Writer) finishAt(p point) error {
 	if _, err := w.f.Seek(p.off, io.SeekStart); err != nil {
 		return err
@@ -167,8 +168,8 @@ func (w *Writer) finishAt(p point) error {
 	return w.tail(w.out.off)
 }
 
-// tail writes all that comes after the sample region, which ends at off, where
-// the file stands, and then the header.
+// tail writes what follows the sample region, which ends at off, and then the header.
+// The file's position is at off.
 func (w *Writer) tail(off int64) error {
 	h := tachyon.Header{
 		Layout: w.o.Layout, Start: w.o.Start, Interval: w.o.Interval,
@@ -196,7 +197,7 @@ func (w *Writer) tail(off int64) error {
 		return err
 	}
 	if w.o.Sync > 0 && w.own != nil {
-		// A header must not be on the disk before what it promises.
+		// The rest must be on the disk before the header.
 		if err := w.own.Sync(); err != nil {
 			return err
 		}
@@ -210,7 +211,7 @@ func (w *Writer) tail(off int64) error {
 	return err
 }
 
-// truncate ends the file at size if more than that was written to it.
+// truncate cuts the file to size if more than that was written.
 func (w *Writer) truncate(size int64) error {
 	if w.out.far <= size {
 		return nil
@@ -222,11 +223,11 @@ func (w *Writer) truncate(size int64) error {
 	return t.Truncate(size)
 }
 
-// A counter knows the file offset that the file has come to.
+// A counter counts the bytes that are written to a file.
 type counter struct {
 	w   io.Writer
-	n   int64
-	far *int64 // the furthest one ever
+	n   int64  // file offset
+	far *int64 // the highest offset that was ever written
 }
 
 func (c *counter) Write(p []byte) (int, error) {

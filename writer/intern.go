@@ -16,7 +16,7 @@ type table struct {
 	strings   []string
 	frames    []entry
 	keys      []frameKey     // of frames, as the file has them
-	spans     []tachyon.Span // those of frames that have one; the first is none
+	spans     []tachyon.Span // of frames that have one; the first is the zero value
 	stringID  map[string]uint32
 	frameID   map[frameKey]uint32
 	recent    [1 << recentBits]uint32 // a frame's id, by frameHash
@@ -26,10 +26,9 @@ type table struct {
 	err   error           // the first one of j
 }
 
-// An entry is a frame as it first came in, to compare others with. It has the
-// caller's strings rather than the table's, because comparing is cheap where two
-// strings are one in memory, and it is as small as can be, because a sample
-// looks at as many as its stack is deep.
+// An entry is a frame as it was first given, to compare others with. It has the
+// caller's strings, not the table's, because strings that are the same in memory
+// compare fast. It is small, because a sample looks at one for each of its frames.
 type entry struct {
 	file, fn string
 	line     int32
@@ -44,7 +43,7 @@ type frameKey struct {
 
 const recentBits = 13
 
-// frameHash tells frames apart well enough for the recent ones without reading their strings.
+// frameHash hashes a frame for recent, without reading its strings.
 func frameHash(f *tachyon.Frame) uint32 {
 	h := uint32(f.Line)*0x9E3779B1 ^ uint32(len(f.Func))*0x85EBCA77 ^ uint32(len(f.File))*0xC2B2AE3D
 	return h >> (32 - recentBits)
@@ -84,7 +83,7 @@ func (t *table) frame(f *tachyon.Frame) uint32 {
 	return id
 }
 
-// string returns the id of s. The format's strings are UTF-8, so what is not is replaced.
+// string returns the id of s. The format's strings are UTF-8; invalid bytes are replaced.
 func (t *table) string(s string) uint32 {
 	if id, ok := t.stringID[s]; ok {
 		return id

@@ -12,17 +12,17 @@ import (
 	"github.com/gotach/profiler/internal/wire"
 )
 
-// ErrBusy is Create's error for a file that another process is writing.
+// ErrBusy is the error of [Create] for a file that another process is writing.
 var ErrBusy = journal.ErrBusy
 
-// startJournal begins the journal of the file to be written at path. Without one
-// the buffer is memory of our own.
+// startJournal makes the journal of the file at path. Without one the buffer is
+// ordinary memory.
 func (w *Writer) startJournal(path string) error {
 	if w.o.NoJournal {
 		return nil
 	}
 	if fi, err := os.Stat(path); err == nil && !fi.Mode().IsRegular() {
-		return nil // a device or a pipe can be no more than it is
+		return nil // a device or a pipe cannot be recovered
 	}
 	h := journal.Head{
 		Layout: uint32(w.o.Layout), Start: w.o.Start, Interval: w.o.Interval,
@@ -44,7 +44,7 @@ func (w *Writer) startJournal(path string) error {
 	return nil
 }
 
-// endJournal lets go of the journal, which is deleted if the file is finished.
+// endJournal closes the journal and deletes it if the file is finished.
 func (w *Writer) endJournal(finished bool) error {
 	j := w.j
 	if j == nil {
@@ -64,10 +64,10 @@ func (w *Writer) endJournal(finished bool) error {
 	return j.Close()
 }
 
-// Provisional says what the file's metadata should have if it is left
-// unfinished, because the program is killed: AddMetadata's objects and a later
-// Provisional of the same kind replace it. It has no effect on a file that is
-// finished, nor where there is no journal.
+// Provisional adds a metadata object for the case that the file is not finished,
+// because the program is killed. Objects of AddMetadata and of a later Provisional
+// of the same kind replace it. It has no effect on a file that is finished or has
+// no journal.
 func (w *Writer) Provisional(kind string, v any) (err error) {
 	if w.closed {
 		return ErrClosed
@@ -85,10 +85,10 @@ func (w *Writer) Provisional(kind string, v any) (err error) {
 	return w.j.Metadata(b, true)
 }
 
-// pendingRoom gives a thread an empty buffer for repeats, or a larger one for those it has.
+// pendingRoom gives a thread a buffer of a size for its repeats, which move there.
 func (w *Writer) pendingRoom(t *thread, size int) {
 	if w.j == nil {
-		// A new buffer, never a grown one: append would round the size up.
+		// Not append, which would round the size up.
 		b := make([]byte, len(t.pending), size)
 		copy(b, t.pending)
 		t.pending = b
@@ -124,16 +124,16 @@ func (t *table) logFrame(k *frameKey) error {
 	return t.j.Frame(t.entry)
 }
 
-// errTruncated says that the journal's memory has no file behind it any more.
+// errTruncated is the error of a fault in the journal's memory.
 var errTruncated = errors.New("tachyon writer: the journal was truncated, or its disk failed")
 
-// fault turns a fault of the journal's memory into an error. It is for
+// fault turns a fault in the journal's memory into an error. It is used as
 //
 //	defer w.fault(debug.SetPanicOnFault(true), &err)
 //
-// Somebody who truncates the journal takes the file from under its mapping; a
-// store there is SIGBUS, which must not end the program. What the memory held
-// is gone then, the file before it is not.
+// If somebody truncates the journal, a store into its mapping raises SIGBUS, which
+// must not end the program. The samples in the buffer are lost then; those in the
+// file are not.
 func (w *Writer) fault(old bool, err *error) {
 	debug.SetPanicOnFault(old)
 	switch f := recover().(type) {
@@ -151,13 +151,13 @@ func (w *Writer) fault(old bool, err *error) {
 	*err = w.err
 }
 
-// resolve follows a symbolic link at path to the file to write. One is followed
-// only if it is ours or root's: in a directory where others may write too,
-// another's could send us to any file of our own.
+// resolve follows a symbolic link at path to the file to write, if the link is ours
+// or root's. In a directory where others may write, another user's link could point
+// to any of our files.
 func resolve(path string) (string, error) {
 	fi, err := os.Lstat(path)
 	if err != nil || fi.Mode()&os.ModeSymlink == 0 {
-		return path, nil // what is wrong with it, opening it will tell
+		return path, nil // opening it returns the error
 	}
 	if !trustedOwner(fi) {
 		return "", &os.PathError{Op: "open", Path: path, Err: errors.New("a symbolic link of another user is not followed")}

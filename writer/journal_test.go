@@ -111,9 +111,9 @@ func createFaulty(t testing.TB, path string, o Options) (*Writer, *faulty) {
 	return w, f
 }
 
-// Whichever write fails, once or from then on, with whatever error: no sample
-// that was taken is lost. Close finishes the file, or recovery does when the
-// disk is well again.
+// Each write in turn fails, once or from then on, with different errors. No sample
+// that was taken is lost: Close finishes the file, or recovery does when the disk
+// works again.
 func TestEveryWriteFailsWithJournal(t *testing.T) {
 	const samples = 30_000
 	for _, uncompressed := range []bool{false, true} {
@@ -165,8 +165,8 @@ func TestEveryWriteFailsWithJournal(t *testing.T) {
 	}
 }
 
-// faults is the table of docs/faults.md: what can go wrong, when, and what
-// comes of it, as the test sees it.
+// faults is the table of docs/faults.md: fault, moment, and a test that returns the
+// result in words.
 var faults = []struct {
 	fault, moment string
 	run           func(t *testing.T, path string) string
@@ -228,7 +228,7 @@ func failReserve(when func(off int64) bool) func() {
 	return func() { journal.Reserve = old }
 }
 
-// noDescriptors uses up what the process may open.
+// noDescriptors uses up the process's file descriptors.
 func noDescriptors() func() {
 	var old syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &old); err != nil {
@@ -255,7 +255,7 @@ func atCreate(begin func(path string) (end func())) func(*testing.T, string) str
 			defer end()
 		}
 		if err != nil {
-			return "no session: " + kindOf(err)
+			return "no session; error: " + kindOf(err)
 		}
 		return finishAndTell(t, w, path, 1000, nil)
 	}
@@ -280,9 +280,9 @@ func writeFailsWith(errno error, which func(writes int) int, once bool) func(*te
 	}
 }
 
-// clockJumps has times that jump, as they would if somebody took them from the
-// clock on the wall. They are stored as given. (The sampler takes them from the
-// monotonic clock, which nobody sets.)
+// clockJumps writes samples whose times jump, as those of a wall clock do when it is
+// set. They are stored as given. The sampler takes times from the monotonic clock,
+// which nobody sets.
 func clockJumps(t *testing.T, path string) string {
 	w, err := Create(path, Options{Start: 1 << 50})
 	if err != nil {
@@ -314,7 +314,7 @@ func clockJumps(t *testing.T, path string) string {
 	return tell(t, err, path)
 }
 
-// while is a fault that begins when some samples are written; more come after it.
+// while is a fault that begins after some samples. More are written after it.
 func while(begin func(path string) (end func()), end ...func(*Writer)) func(*testing.T, string) string {
 	return func(t *testing.T, path string) string {
 		w, err := Create(path, Options{})
@@ -342,7 +342,7 @@ func while(begin func(path string) (end func()), end ...func(*Writer)) func(*tes
 	}
 }
 
-// abandon lets go of the files as the kernel does for a process that is killed.
+// abandon closes the files as the kernel does for a process that is killed.
 func abandon(w *Writer) {
 	w.own.Close()
 	w.j.Close()
@@ -354,7 +354,7 @@ func finishAndTell(t *testing.T, w *Writer, path string, samples int, _ func()) 
 	err := w.Close()
 	s := tell(t, err, path)
 	if warning != nil {
-		s = "a warning that there is no journal; " + s
+		s = "a warning that the file has no journal; " + s
 	}
 	if err == nil && taken != samples {
 		t.Errorf("%d of %d samples were taken and Close says nothing", taken, samples)
@@ -362,15 +362,15 @@ func finishAndTell(t *testing.T, w *Writer, path string, samples int, _ func()) 
 	return s
 }
 
-// tell says what became of a file, given Close's error.
+// tell says what state a file is in, given Close's error.
 func tell(t *testing.T, err error, path string) string {
 	said := "no error"
 	if err != nil {
-		said = "the session's error is " + kindOf(err)
+		said = "session error: " + kindOf(err)
 	}
 	r, rerr := reader.Open(path)
 	if rerr != nil {
-		return said + "; no profile"
+		return said + "; there is no profile"
 	}
 	unfinished := r.Unfinished()
 	_, sumErr := r.VerifyChecksum()
@@ -380,14 +380,14 @@ func tell(t *testing.T, err error, path string) string {
 	}
 	if !unfinished {
 		if err == nil {
-			return said + "; the file is whole"
+			return said + "; the file is complete"
 		}
-		return said + "; the file is whole up to then"
+		return said + "; the file is complete up to the fault"
 	}
 	if _, err := recovery.Finish(path); err != nil {
 		t.Error(err)
 	}
-	return said + "; `gotach recover` finishes the file, with all up to then"
+	return said + "; `gotach recover` finishes the file with all samples up to the fault"
 }
 
 func kindOf(err error) string {
@@ -395,22 +395,22 @@ func kindOf(err error) string {
 	case errors.Is(err, syscall.ENOSPC):
 		return "the disk's"
 	case errors.Is(err, syscall.EROFS):
-		return "that of a read-only file system"
+		return "read-only file system"
 	case errors.Is(err, syscall.EMFILE):
-		return "that of too many open files"
+		return "too many open files"
 	case errors.Is(err, ErrBusy):
-		return "that another process is writing the file"
+		return "another process is writing the file"
 	case errors.Is(err, errTruncated):
-		return "that the journal was truncated"
+		return "the journal was truncated"
 	case errors.Is(err, os.ErrNotExist):
-		return "that the file was removed"
+		return "the file was removed"
 	case strings.Contains(err.Error(), "replaced"):
-		return "that the file was replaced"
+		return "the file was replaced"
 	}
 	return err.Error()
 }
 
-// documented is what the table in the docs says.
+// documented returns the result in the docs.
 func documented(t *testing.T, fault, moment string) string {
 	b, err := os.ReadFile(faultTable)
 	if err != nil {
@@ -424,15 +424,16 @@ func documented(t *testing.T, fault, moment string) string {
 const faultTable = "../docs/faults.md"
 
 // manyFiles begins the part of docs/faults.md that a test of package rotate writes.
-const manyFiles = "\n## Where one file ends and the next begins\n"
+const manyFiles = "\n## Faults between two files of a session\n"
 
-// The table of faults in the docs is what happens.
+// The table of faults in the docs says what happens.
 func TestFaultTable(t *testing.T) {
 	var b strings.Builder
-	b.WriteString("# What can go wrong with the file, and what comes of it\n\n" +
-		"The program that is profiled goes on in all cases. An error is logged once, and\n" +
-		"`Session.Err` and `Stop` return it. The table is written by the test that tries\n" +
-		"each case: `go test ./writer -run TestFaultTable -update`.\n\n" +
+	b.WriteString("# File faults and their results\n\n" +
+		"The profiled program continues in all cases. An error is logged once, and\n" +
+		"`Session.Err` and `Stop` return it. The disk's error is the one that the fault\n" +
+		"column names. A test tries each case and writes this table:\n" +
+		"`go test ./writer -run TestFaultTable -update`.\n\n" +
 		"| fault | while | result |\n|---|---|---|\n")
 	for _, f := range faults {
 		result := documented(t, f.fault, f.moment) // unless it can be tried
@@ -448,8 +449,8 @@ func TestFaultTable(t *testing.T) {
 		})
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", f.fault, f.moment, result)
 	}
-	b.WriteString("\nSamples have the times of the monotonic clock, counted from the wall clock's time at\n" +
-		"the start: setting the clock moves none of them.\n")
+	b.WriteString("\nThe times of samples are the wall clock's time at the start plus the time that the\n" +
+		"monotonic clock has counted since: setting the clock changes none of them.\n")
 	if *update {
 		old, err := os.ReadFile(faultTable)
 		_, rest, ok := strings.Cut(string(old), manyFiles)
@@ -535,8 +536,8 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// What a kill leaves is right after each and every store into the journal: the
-// samples taken, perhaps the one that is being written, none twice.
+// After every store into the journal, a kill leaves the samples that were taken, and
+// at most the one that is being written, none twice.
 func TestEveryInstant(t *testing.T) {
 	for _, uncompressed := range []bool{false, true} {
 		dir := t.TempDir()

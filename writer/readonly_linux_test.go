@@ -20,5 +20,5 @@ func readOnly(t *testing.T, path string) string {
 		w.Close()
 		t.Fatal("no error")
 	}
-	return "no session: " + kindOf(err)
+	return "no session; error: " + kindOf(err)
 }

@@ -9,12 +9,12 @@ import (
 
 const (
 	recordHead = 8 + 4 + 1 // thread, interpreter, encoding
-	// maxRecord is the longest record with frames: a delta of 64 bits, the
-	// status, two counts and 256 indices of 32 bits.
+	// maxRecord is the length of the longest record with frames: a delta of 64 bits,
+	// the status, two counts and 256 indices of 32 bits.
 	maxRecord = recordHead + 10 + 1 + 2*2 + tachyon.MaxDepth*binary.MaxVarintLen32
 )
 
-// repeat holds a sample back that has the same stack as the one before.
+// repeat holds back a sample that has the thread's previous stack.
 func (w *Writer) repeat(t *thread, delta uint64, status uint8) {
 	if len(t.pending)+maxPair > cap(t.pending) {
 		if w.makeRoom(t); w.err != nil || w.out.err != nil {
@@ -31,9 +31,9 @@ func (w *Writer) repeat(t *thread, delta uint64, status uint8) {
 	}
 }
 
-// makeRoom gives a thread room for another repeat: a larger buffer within its
-// share, else by ending the run. A thread with more than its share, from a time
-// with fewer threads, gives its buffer up.
+// makeRoom makes room for another repeat of a thread. It enlarges the buffer up to
+// the thread's share and ends the run otherwise. A buffer that is larger than the
+// share, from a time with fewer threads, is replaced by a small one.
 func (w *Writer) makeRoom(t *thread) {
 	share := w.threads.share()
 	if size := max(minPendingRoom, 2*cap(t.pending)); size <= share {
@@ -46,7 +46,7 @@ func (w *Writer) makeRoom(t *thread) {
 	}
 }
 
-// flushRepeats ends a thread's run of repeats with a record, if there is one.
+// flushRepeats writes the record of a thread's run of repeats, if it has one.
 func (w *Writer) flushRepeats(t *thread) {
 	if t.repeats == 0 {
 		return
@@ -64,7 +64,7 @@ func (w *Writer) flushRepeats(t *thread) {
 	t.pending, t.repeats = t.pending[:0], 0
 }
 
-// change writes the record of a sample whose stack is not that of the one before.
+// change writes the record of a sample whose stack differs from the previous one.
 func (w *Writer) change(t *thread, delta uint64, status uint8, stack []uint32, shared int) {
 	fresh := stack[:len(stack)-shared]
 	pop := len(t.stack) - shared
@@ -100,7 +100,7 @@ func (w *Writer) change(t *thread, delta uint64, status uint8, stack []uint32, s
 	t.stack = append(t.stack[:0], stack...)
 }
 
-// record begins a record of at most max bytes in the buffer, which it returns,
+// record begins a record of at most max bytes in the buffer and returns the buffer,
 // or nil after an error of the file.
 func (w *Writer) record(t *thread, enc wire.Encoding, max int) []byte {
 	b := w.out.room(max)

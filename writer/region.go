@@ -16,32 +16,32 @@ const (
 	cpythonLimit = 1 << 30 // bytes of samples before compression
 )
 
-// A region is the sample region of a file while it is written: records gather
-// in buf, which goes through zstd to the file when it is full. The first error sticks.
+// A region is the sample region of a file that is being written. Records gather in
+// buf, which goes through zstd to the file when it is full. The first error sticks.
 //
-// Each buffer holds whole records and is flushed through zstd up to a block's
-// end. So the file can be finished at any point between two buffers, should what
-// comes after it fail.
+// Each buffer holds complete records and is flushed through zstd up to the end of a
+// block. So the file can be completed at any point between two buffers if a later
+// write fails.
 type region struct {
 	f    io.Writer
 	zw   *zstd.Encoder // nil: no compression
 	buf  []byte
 	err  error
-	off  int64 // file offset that the region has come to, with no error
-	far  int64 // the same, half-written buffers included
+	off  int64 // file offset of the region's end
+	far  int64 // the same, incomplete writes included
 	crc  uint32
-	raw  uint64 // bytes before compression, those in buf not counted
+	raw  uint64 // bytes before compression, without buf
 	last [8]point
 	n    int // points so far; point i is last[i % len(last)]
 
-	j       *journal.Writer // whose memory buf is; may be nil
-	unsaved []byte          // buf, when writing it to the file failed
+	j       *journal.Writer // buf is its memory; may be nil
+	unsaved []byte          // buf, after writing it to the file failed
 
 	samples uint64 // in records written, those in buf included
 	threads uint32 // of these records
 }
 
-// A point is a place where the region can end.
+// A point is a place at which the region can end.
 type point struct {
 	off     int64
 	crc     uint32
@@ -70,7 +70,7 @@ func (r *region) compression() uint32 {
 	return tachyon.CompressionZstd
 }
 
-// begin starts the region in a file that stands behind its header.
+// begin starts the region in a file, whose position is after the header.
 func (r *region) begin(f io.Writer) {
 	*r = region{f: f, zw: r.zw, buf: r.buf[:0], j: r.j, off: tachyon.HeaderSize, far: tachyon.HeaderSize}
 	if cap(r.buf) == 0 {
@@ -82,7 +82,7 @@ func (r *region) begin(f io.Writer) {
 	r.mark()
 }
 
-// room returns the buffer with at least n bytes of room, n being well below its size.
+// room returns the buffer with at least n bytes free. n is much less than its size.
 func (r *region) room(n int) []byte {
 	if len(r.buf)+n > cap(r.buf) {
 		r.flush()
@@ -90,7 +90,7 @@ func (r *region) room(n int) []byte {
 	return r.buf
 }
 
-// flush hands the buffer on to the file.
+// flush writes the buffer to the file.
 func (r *region) flush() {
 	if r.err == nil {
 		if r.zw == nil {
@@ -109,8 +109,8 @@ func (r *region) flush() {
 	r.buf = r.buf[:0]
 }
 
-// resume goes back to where the file was good before an error, with the buffer
-// as it was then: the journal's, from which nothing was taken.
+// resume goes back to the last point before an error, with the buffer as it was
+// then, which is the journal's and still complete.
 func (r *region) resume() error {
 	p := r.last[(r.n-1)%len(r.last)]
 	if s, ok := r.f.(io.Seeker); !ok {
@@ -123,7 +123,7 @@ func (r *region) resume() error {
 		r.buf, r.unsaved = r.unsaved, nil
 	}
 	if r.zw != nil {
-		if p.raw > 0 { // in a frame, which cannot go on
+		if p.raw > 0 { // the frame cannot be continued
 			if _, err := (*sink)(r).Write(wire.EndRegion(r.compression(), p.off, true)); err != nil {
 				r.err = err
 				return err
@@ -135,7 +135,7 @@ func (r *region) resume() error {
 	return nil
 }
 
-// mark notes that the region can end here.
+// mark notes the present end of the region as a point.
 func (r *region) mark() {
 	r.last[r.n%len(r.last)] = point{r.off, r.crc, r.samples, r.threads, r.raw}
 	r.n++
@@ -144,7 +144,7 @@ func (r *region) mark() {
 	}
 }
 
-// point says where the region has come to, with an empty buffer.
+// point returns the present end of the region, with an empty buffer.
 func (r *region) point() journal.Point {
 	return journal.Point{
 		Offset: r.off, Samples: r.samples, Raw: r.raw, Threads: r.threads, CRC: r.crc,
@@ -175,9 +175,9 @@ func (r *region) finish() error {
 	return r.err
 }
 
-// finishShort writes a region that is in the buffer whole, at the better level:
-// that costs a millisecond, once, and the default does badly on so little (an
-// eighth larger than zstd's level 5).
+// finishShort writes a region that is completely in the buffer, at the better level.
+// That costs a millisecond, once. On so little data the default level's result is an
+// eighth larger than that of zstd's level 5.
 func (r *region) finishShort() error {
 	zw, err := wire.NewEncoder(1)
 	if err != nil {
@@ -190,7 +190,7 @@ func (r *region) finishShort() error {
 	return zw.Close()
 }
 
-// cut goes back to a point; what it returns ends the region there.
+// cut goes back to a point and returns the bytes that end the region there.
 func (r *region) cut(p point) []byte {
 	r.off, r.crc, r.samples, r.threads = p.off, p.crc, p.samples, p.threads
 	end := wire.EndRegion(r.compression(), p.off, p.raw > 0)
@@ -199,7 +199,7 @@ func (r *region) cut(p point) []byte {
 	return end
 }
 
-// points returns where the region can end, the last place first.
+// points yields the last points, the latest first.
 func (r *region) points(yield func(point) bool) {
 	for i := r.n - 1; i >= 0 && i >= r.n-len(r.last); i-- {
 		if !yield(r.last[i%len(r.last)]) {
@@ -208,7 +208,7 @@ func (r *region) points(yield func(point) bool) {
 	}
 }
 
-// A sink is a region's way to the file.
+// A sink writes to a region's file.
 type sink region
 
 func (s *sink) Write(p []byte) (int, error) {

@@ -10,15 +10,15 @@ import (
 	"github.com/gotach/profiler/internal/own"
 )
 
-// A syncer brings a file to the disk from time to time, in a goroutine of its
-// own: the one that writes samples never waits for a disk. What it syncs are
-// points, up to which all samples are in the file, so that after a crash of the
-// machine nothing else is needed but the tables.
+// A syncer syncs a file from time to time, in a goroutine of its own, so that the
+// one that writes samples never waits for the disk. It syncs up to points at which
+// all samples are in the file: after a crash of the machine only the tables are
+// needed beside it.
 type syncer struct {
 	file  *os.File
 	j     *journal.Writer
 	every uint64 // µs
-	last  uint64 // time of the sample that was the last before a point
+	last  uint64 // µs, of the last sample before the latest point
 
 	points chan journal.Point
 	busy   atomic.Bool
@@ -26,7 +26,7 @@ type syncer struct {
 	done   chan struct{}
 }
 
-// startSync begins to sync the file being written, if that is wanted.
+// startSync starts syncing the file if Options.Sync says so.
 func (w *Writer) startSync() {
 	if w.o.Sync <= 0 || w.j == nil {
 		return
@@ -59,7 +59,7 @@ func (s *syncer) run() {
 	}
 }
 
-// sync brings the file and the tables to the disk, then that the point is good.
+// sync syncs the file and the tables, then marks the point as durable.
 func (s *syncer) sync(p journal.Point) error {
 	if err := errors.Join(s.file.Sync(), s.j.Sync()); err != nil {
 		return err
@@ -70,8 +70,8 @@ func (s *syncer) sync(p journal.Point) error {
 	return s.j.Sync()
 }
 
-// checkpoint puts all samples into the file, the last one of time now, and has
-// that synced. A disk that is still busy with the last point gets the next one later.
+// checkpoint writes all samples to the file, the last of which has the time now, and
+// has the file synced. While the disk is busy with the last point it does nothing.
 func (w *Writer) checkpoint(now uint64) {
 	s := w.sync
 	if err := s.err.Load(); err != nil && w.err == nil {

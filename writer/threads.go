@@ -7,9 +7,9 @@ import (
 	"github.com/gotach/profiler/internal/prefetch"
 )
 
-// What a thread may hold back as repeats. CPython allows each thread 16 KB;
-// all threads together get as much as 64 of CPython's, shared evenly, but none
-// less than the least that keeps a record's fixed bytes cheap.
+// Bytes of repeats that a thread may hold back. CPython allows each thread 16 KB.
+// Here all threads together get as much as 64 of CPython's and share it evenly. The
+// minimum keeps the fixed bytes of a record cheap.
 const (
 	maxPending   = 16384
 	totalPending = 64 * maxPending
@@ -19,14 +19,14 @@ const (
 	maxPair        = 11 // a delta of 64 bits and a status byte
 )
 
-// A thread is the state that the encoding of a (thread, interpreter) stands on.
+// A thread is the encoder's state of one pair of thread and interpreter.
 type thread struct {
 	id       uint64
 	interp   uint32
 	live     bool
 	recorded bool         // the file has a record of it
 	repeats  uint32       // samples in pending
-	next     *thread      // the one whose sample came after this one's, last time
+	next     *thread      // the one whose sample followed this one's the last time
 	time     uint64       // µs, of its last sample
 	stack    []uint32     // of its last sample, innermost first
 	pending  []byte       // delta and status of its repeats since the last record
@@ -39,26 +39,26 @@ type threadKey struct {
 }
 
 // A threadSet finds threads by id. It keeps them in pages, in order of first
-// appearance, so that it never has to move them.
+// appearance, and never moves them.
 type threadSet struct {
 	byKey map[threadKey]*thread
 	pages [][]thread // each but the last full
-	slab  []uint32   // for the stacks of the last page's threads to come
+	slab  []uint32   // for the stacks of the threads to come in the last page
 	free  []*thread  // dropped
-	last  *thread    // the one that was asked for last
-	ahead *thread    // the one that is lead steps after it, if all goes as last time
+	last  *thread    // the result of the last call of get
+	ahead *thread    // lead steps after last, by next
 	lead  int
 	start uint64 // µs; what the first delta counts from
 }
 
 const (
 	threadPage = 64
-	// Stacks up to this depth lie side by side, in the order in which ticks
-	// usually come by, for the processor to fetch ahead; deeper ones are on their own.
+	// Stacks up to this depth lie side by side in the usual order of a tick's
+	// samples, so that the processor fetches them ahead. Deeper ones are separate.
 	inlineDepth = 48
 
-	maxLead   = 8                // threads whose state is fetched ahead
-	manyPages = 512 / threadPage // fewer threads are in the caches anyway
+	maxLead   = 8                // threads whose state is prefetched
+	manyPages = 512 / threadPage // fewer threads fit into the caches
 )
 
 func (s *threadSet) init(start uint64) {
@@ -66,9 +66,9 @@ func (s *threadSet) init(start uint64) {
 	s.start = start
 }
 
-// get returns a thread's state, new if need be. Ticks see the same threads in
-// about the same order, so it tries the one that came next last time before it
-// asks the map: with many threads the map is a cache miss or two.
+// get returns a thread's state and adds the thread if it is new. Ticks sample the
+// same threads in about the same order, so get tries the thread that was next the
+// last time before the map, which with many threads is a cache miss or two.
 func (s *threadSet) get(id uint64, interp uint32) *thread {
 	last := s.last
 	if last != nil {
@@ -94,13 +94,12 @@ func (s *threadSet) get(id uint64, interp uint32) *thread {
 	return t
 }
 
-// fetch has the stacks and repeats come of the threads that are next if all goes
-// as last time.
+// fetch prefetches the stacks and repeats of the threads that are probably next.
 func (s *threadSet) fetch() {
 	if s.lead--; s.lead < 0 {
 		s.ahead, s.lead = s.last, 0
 	}
-	for range 2 { // to gain a step on last
+	for range 2 { // gains a step on last
 		a := s.ahead.next
 		if a == nil || s.lead == maxLead {
 			return
@@ -136,7 +135,7 @@ func (s *threadSet) add(id uint64, interp uint32) *thread {
 	return t
 }
 
-// drop forgets a thread, whose repeats must have been flushed, and keeps its memory for another.
+// drop removes a thread, whose repeats must have been flushed, and reuses its memory.
 func (s *threadSet) drop(t *thread) {
 	delete(s.byKey, threadKey{t.id, t.interp})
 	*t = thread{stack: t.stack[:0], pending: t.pending[:0], slot: t.slot}

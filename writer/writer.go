@@ -1,38 +1,39 @@
-// Package writer turns samples into a Tachyon file; the layout of the file is
-// described in package tachyon.
+// Package writer writes samples to a file in the Tachyon format, which package
+// tachyon describes.
 //
 //	w, err := writer.Create("app.tach", writer.Options{Start: start, Interval: 1000})
 //	id := w.Intern(tachyon.Frame{File: "main.go", Func: "main.main", Line: 12})
 //	err = w.Write(&tachyon.Sample{Thread: 1, Time: start + 1000, Stack: []uint32{id}})
 //	err = w.Close()
 //
-// Samples go through a buffer of 512 KB, then through zstd, to the file; the
-// tables of strings and frames follow when the file is finished, and the header
-// comes last, so that a file with a header is a whole one.
+// Times are in microseconds. Samples go through a buffer of 512 KB and through zstd
+// to the file. Close adds the tables of strings and frames and writes the header
+// last: a file with a header is complete.
 //
-// # Kills
+// # Killed programs
 //
-// A file that Create makes survives its program: beside it, in app.tach.journal,
-// lies what is not in it yet, the buffer itself included, in memory that is
-// mapped from that file. So a sample is safe when Write returns, at the cost of
-// 1 to 3 percent of the throughput and no system call. Package reader reads file
-// and journal as they stand, package recovery finishes the file. Close deletes
-// the journal. Without memory-mapped files, as on Windows, there is none.
+// A program that is killed loses no sample that Write has taken, if the file was
+// made by [Create]. The journal, app.tach.journal beside app.tach, has everything
+// that is not in the file yet. It is mapped into memory, and the buffer is part of
+// it, so it costs no system calls and 1 to 3 percent of the throughput. Package
+// reader reads unfinished files with their journals, and the command gotach recover
+// finishes them. Close deletes the journal. Systems that cannot map files, such as
+// Windows, have none.
 //
 // # Compression
 //
 // The default is klauspost's level for zstd's 5, with a window of 2 MiB and no
-// goroutine of its own. Options.Compact takes the next better level instead. On
-// 200,000 samples of a CPU-bound service (5 threads, mean depth 38.5) the
-// default takes 5.43 bytes and 0.24 µs a sample, the better level 5.20 bytes
-// and 0.40 µs; zstd's own level 5 takes 5.14 bytes.
+// goroutine of its own. [Options].Compact takes the next better level. On 200,000
+// samples of a CPU-bound service (5 threads, mean depth 38.5) the default takes 5.43
+// bytes and 0.24 µs a sample, the better level 5.20 bytes and 0.40 µs. zstd's own
+// level 5 takes 5.14 bytes.
 //
 // # Memory
 //
-// A writer takes about 3 MB, most of it zstd's, plus its tables and for each
-// thread some 500 bytes: its last stack and its pending repeats. While there are
-// few threads each may hold back up to 16 KB of repeats, all together 1 MB.
-// Threads that will not be seen again can be dropped with [Writer.Forget].
+// A Writer takes about 3 MB, most of it for zstd, plus its tables and about 500
+// bytes for each thread: its last stack and its pending repeats. While there are few
+// threads, each may hold back up to 16 KB of repeats, all together 1 MB. Threads
+// that will not be seen again can be dropped with [Writer.Forget].
 package writer
 
 import (
@@ -54,34 +55,35 @@ import (
 type Options struct {
 	Layout       tachyon.Layout // 0 is Document
 	Uncompressed bool           // no zstd
-	Compact      bool           // zstd's better level; see the package comment for what it costs
-	Start        uint64         // µs; the clock of the samples' times, usually Unix time
-	Interval     uint64         // µs between two ticks, as asked
-	CPython      *CPythonInfo   // what only CPython315 has; nil says wall clock and no statistics
-	NoJournal    bool           // keep nothing on disk to finish the file with if the program is killed
+	Compact      bool           // zstd's better level; see the package comment for the cost
+	Start        uint64         // µs, on the clock of the samples' times, usually Unix time
+	Interval     uint64         // µs between two ticks, as asked for
+	CPython      *CPythonInfo   // only for CPython315; nil is wall clock without statistics
+	NoJournal    bool           // if the program is killed, the file is lost
 
-	// Sync bounds what a crash of the machine can take, of a Create'd file with a
-	// journal: the samples of so long, and of as long as the disk takes to sync. 0
-	// leaves it to the kernel. It takes a goroutine, and runs of repeats are cut short.
+	// Sync bounds what a crash of the machine can lose of a file with a journal: the
+	// samples of this duration, plus those of the time that the disk takes to sync. 0
+	// leaves syncing to the kernel. It takes a goroutine and shortens runs of repeats,
+	// which makes the file larger.
 	Sync time.Duration
 }
 
-// ErrClosed is what the methods of a closed Writer return.
+// ErrClosed is the error of a closed Writer's methods.
 var ErrClosed = errors.New("tachyon writer: already closed")
 
-// ErrTooManySamples says that a file in the document's layout has reached the
-// 2^32-1 samples that its header can count. Close then finishes the file with
-// them and returns nil.
+// ErrTooManySamples is the error for the first sample after the 2^32-1 that the
+// header of the document's layout can count, and for all later ones. Close then
+// finishes the file with 2^32-1 samples and returns nil.
 var ErrTooManySamples = errors.New("tachyon writer: the document's layout holds no more than 4294967295 samples")
 
-// ErrCPythonLimit says that a file has more than 1 GiB of samples before
-// compression, which CPython 3.15 refuses to read.
+// ErrCPythonLimit is the warning that a file has more than 1 GiB of samples before
+// compression, which CPython 3.15 refuses to read. See [Writer.Warning].
 var ErrCPythonLimit = errors.New("more than 1 GiB of samples before compression: CPython 3.15 will refuse to read the file")
 
 // A Writer writes one file. It must not be used from two goroutines at once.
 //
-// The first error of the file sticks: from then on every sample is refused with
-// it, and Close finishes the file with the samples before it.
+// After the first error of the file every sample is refused with that error. Close
+// finishes the file with the samples before it, if the disk allows that.
 type Writer struct {
 	o   Options
 	f   io.WriteSeeker
@@ -91,7 +93,7 @@ type Writer struct {
 	table   table
 	threads threadSet
 	meta    []string // in order
-	stats   []byte   // to stand before the footer
+	stats   []byte   // the statistics block, or none
 
 	j        *journal.Writer // may be nil
 	finished bool            // the file has its header
@@ -106,9 +108,9 @@ type Writer struct {
 	warn   error
 }
 
-// Create makes a new file (mode 0600) or empties the one that is there, and
-// owns it: Close closes it. A symbolic link is followed if it is the user's own
-// or root's.
+// Create makes a file with mode 0600, or empties an existing one. Close closes it. A
+// symbolic link is followed if it belongs to the user or to root. If another
+// process is writing the file, the error is [ErrBusy].
 func Create(path string, o Options) (*Writer, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -120,7 +122,7 @@ func Create(path string, o Options) (*Writer, error) {
 	return newWriter(nil, path, o)
 }
 
-// New writes to f from its beginning on and leaves closing it to the caller.
+// New writes to f from its beginning. It keeps no journal and does not close f.
 func New(f io.WriteSeeker, o Options) (*Writer, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -158,7 +160,7 @@ func (o *Options) check() error {
 	return c.check()
 }
 
-// newWriter writes to f, or if that is nil to a file of its own at path.
+// newWriter writes to f. If that is nil it makes a file at path.
 func newWriter(f io.WriteSeeker, path string, o Options) (*Writer, error) {
 	w := &Writer{o: o, f: f, limit: math.MaxUint32}
 	if o.Layout == tachyon.CPython315 {
@@ -179,20 +181,20 @@ func newWriter(f io.WriteSeeker, path string, o Options) (*Writer, error) {
 	return w, nil
 }
 
-// begin starts a file: its place for the header, then the sample region. The
-// header stays zero until the file is finished. A file of the writer's own is at
-// path. After an error nothing is left of what begin made, but for an empty file.
+// begin writes zero bytes in place of the header and starts the sample region. If
+// there is no file yet it makes one at path. After an error it leaves at most an
+// empty file.
 func (w *Writer) begin(path string) (err error) {
 	if w.f == nil {
 		defer func() {
 			if err != nil {
 				_ = w.endJournal(true)
-				w.own.Close() // nil gives an error alone
+				w.own.Close() // may be nil, which is an error only
 				w.own, w.f = nil, nil
 			}
 		}()
-		// The journal comes first: no file is ever without one, and it tells if
-		// another process is at work here.
+		// The journal comes first: the file is never without one, and its lock tells
+		// if another process writes the file.
 		if err := w.startJournal(path); err != nil {
 			return err
 		}
@@ -216,8 +218,8 @@ func (w *Writer) begin(path string) (err error) {
 	return nil
 }
 
-// Intern returns the id of a frame for Sample.Stack, the same for equal frames.
-// It keeps f's strings: clone them first if they are pieces of something large.
+// Intern returns the id of a frame for Sample.Stack, the same id for equal frames. It
+// keeps f's strings: clone them first if they are parts of larger ones.
 func (w *Writer) Intern(f tachyon.Frame) uint32 {
 	if w.j == nil {
 		return w.table.frame(&f)
@@ -226,7 +228,7 @@ func (w *Writer) Intern(f tachyon.Frame) uint32 {
 }
 
 func (w *Writer) internLogged(f *tachyon.Frame) uint32 {
-	var err error // w.err has it
+	var err error // fault sets w.err too
 	defer w.fault(debug.SetPanicOnFault(true), &err)
 	id := w.table.frame(f)
 	if w.err == nil {
@@ -235,9 +237,9 @@ func (w *Writer) internLogged(f *tachyon.Frame) uint32 {
 	return id
 }
 
-// Write adds a sample whose stack is given as ids from Intern. Of a stack
-// deeper than 256 the innermost 256 frames are kept. The sample stays the
-// caller's.
+// Write adds a sample whose stack consists of ids from Intern. Of a stack deeper than
+// 256 the innermost 256 frames are written. The sample stays the caller's. A stack
+// with an unknown id is an error of that sample only.
 func (w *Writer) Write(s *tachyon.Sample) error {
 	if w.err != nil {
 		return w.err
@@ -253,9 +255,9 @@ func (w *Writer) writeGuarded(s *tachyon.Sample) (err error) {
 	return w.write(s)
 }
 
-// WriteBatch adds samples as Write does and returns how many it added before the
-// error, if there is one. It takes some ten nanoseconds less for each: the guard
-// against a journal that is truncated meanwhile is installed once for all of them.
+// WriteBatch adds samples as Write does and returns how many it added before an
+// error. It takes about ten nanoseconds less for each, because it installs the guard
+// against a truncated journal once for all of them.
 func (w *Writer) WriteBatch(samples []tachyon.Sample) (n int, err error) {
 	if w.err != nil {
 		return 0, w.err
@@ -289,10 +291,10 @@ func (w *Writer) write(s *tachyon.Sample) error {
 	return w.add(t, s, stack, shared)
 }
 
-// WriteFrames adds a sample whose stack is given as frames, innermost first;
-// s.Stack is ignored. It is fastest when the strings of a frame stay the same
-// ones (in memory) from sample to sample. It keeps those of new frames, as
-// Intern does. The sample and the slice stay the caller's.
+// WriteFrames adds a sample whose stack consists of frames, innermost first. It
+// ignores s.Stack. It is fastest if a frame has the same strings in memory in each
+// sample. It keeps the strings of new frames, as Intern does. The sample and the
+// slice stay the caller's.
 func (w *Writer) WriteFrames(s *tachyon.Sample, stack []tachyon.Frame) error {
 	if w.err != nil {
 		return w.err
@@ -332,8 +334,8 @@ func (w *Writer) writeFrames(s *tachyon.Sample, stack []tachyon.Frame) error {
 	return w.add(t, s, ids, shared)
 }
 
-// add takes a sample that has its outermost shared frames, no fewer than that,
-// in common with the thread's previous one.
+// add adds a sample. It has exactly its outermost shared frames in common with the
+// thread's previous one.
 func (w *Writer) add(t *thread, s *tachyon.Sample, stack []uint32, shared int) error {
 	if w.samples >= w.limit {
 		w.err = ErrTooManySamples
@@ -355,13 +357,13 @@ func (w *Writer) add(t *thread, s *tachyon.Sample, stack []uint32, shared int) e
 	t.time = s.Time
 	w.samples++
 	if w.sync != nil && s.Time-w.sync.last >= w.sync.every {
-		w.checkpoint(s.Time) // whose error is the next sample's
+		w.checkpoint(s.Time) // the next sample gets its error
 	}
 	return nil
 }
 
-// Forget drops what is kept of a thread once it is gone. The thread must not
-// come again: a later sample of it would get a wrong time.
+// Forget drops the state of a thread that has ended. A later sample of the same
+// thread would get a wrong time.
 func (w *Writer) Forget(id uint64, interpreter uint32) (err error) {
 	if w.err != nil {
 		return w.err
@@ -379,8 +381,8 @@ func (w *Writer) Forget(id uint64, interpreter uint32) (err error) {
 	return w.err
 }
 
-// Warning returns what is wrong though the file is well written: why there is no
-// journal where one was to be, or ErrCPythonLimit (in layout CPython315).
+// Warning returns a problem that does not keep the file from being written: why it
+// has no journal, or ErrCPythonLimit. It is nil if there is none.
 func (w *Writer) Warning() error {
 	w.checkLimits()
 	return w.warn
@@ -392,6 +394,6 @@ func (w *Writer) checkLimits() {
 	}
 }
 
-// Size returns the size that the file has by now, without what is still in the
-// buffer and without its tables.
+// Size returns the present size of the file in bytes, without the buffer and the
+// tables.
 func (w *Writer) Size() int64 { return w.out.off }

@@ -7,9 +7,9 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// Finish returns the header of the finished profile and all that comes after
-// Point.Offset, given how many samples and threads it has. Compress makes a
-// zstd frame of records.
+// Finish returns the header of the finished profile and all its bytes after
+// Point.Offset, given the numbers of its samples and threads. Compress makes a zstd
+// frame of records.
 func (s *State) Finish(samples uint64, threads uint32, compress func([]byte) []byte) (tachyon.Header, []byte, error) {
 	end := s.Records // of the sample region
 	if s.Compression != tachyon.CompressionNone {

@@ -1,7 +1,7 @@
-// Package journal keeps what an unfinished profile needs to be finished: the
-// writer's state, in a file beside the profile's that is mapped into memory and
-// shared, so that it outlives the program whatever ends it. The kernel holds
-// such pages; nothing is synced and no system call made to keep them up to date.
+// Package journal keeps everything that is needed to finish an unfinished profile:
+// the writer's state, in a file beside the profile. The file is mapped into memory
+// and shared, so its pages belong to the kernel and survive the program, however it
+// ends. Keeping them up to date takes no system call and no sync.
 //
 // While app.tach is written, app.tach.journal lies beside it:
 //
@@ -13,13 +13,13 @@
 //	| pages            |  64 KB each: strings, frames, metadata, or slots
 //	+------------------+  a multiple of 1 MB
 //
-// Integers are in the byte order of the machine. The blocks of the file are
-// reserved before they are mapped, so that a full disk is an error of the call
-// that grows the journal rather than a fault of a store into it.
+// Integers are in the byte order of the machine. The file's blocks are reserved
+// before they are mapped: a full disk is an error of the call that grows the journal,
+// not a fault of a store into it.
 //
 // # Control page
 //
-//	  0 u64 magic, stored when the rest of the page is there
+//	  0 u64 magic, stored after the rest of the page
 //	  8 u32 version of this format, u32 layout of the profile
 //	 16 u64 start, u64 interval, µs
 //	 32 u32 compression, u32 config
@@ -33,23 +33,23 @@
 //	point:  0 u64 offset, u64 samples, u64 bytes before compression,
 //	       24 u32 threads, u32 CRC-32C, u32 1: a zstd frame is open here
 //
-// A durable point is a point that was synced, and in its last 16 bytes u64 a
-// sequence number and u32 the CRC-32C of the 56 bytes before. When the system has
-// been booted since, its buffers may be gone, and the latest of these points is
-// what the profile and the tables are good for.
+// A durable point is a point that was synced. Its last 16 bytes are u64 a sequence
+// number and u32 the CRC-32C of the 56 bytes before. After a reboot the system's
+// buffers may be lost, and profile and tables are valid only up to the latest durable
+// point.
 //
-// The profile's sample region is good up to the offset of the current point.
-// Everything that changes does so by one aligned store of 8 bytes, the commit word:
+// The profile's sample region is valid up to the offset of the current point. Every
+// change takes effect by one aligned store of 8 bytes, the commit word:
 //
 //	bits 0-23   length of the buffer
 //	bits 24-55  a slot whose repeats are in the buffer already (its offset / 8), or 0
 //	bits 56-63  generation; its lowest bit says which of the points is current
 //
-// A process can be killed between any two stores, but those before are in the
-// file and those after are not. So a record is written behind the end of the
-// buffer, then the word makes it count; and when the buffer has gone into the
-// profile, the other point is written, then the word switches to it and empties
-// the buffer at once. At no time is a record in two places or in none.
+// A process can be killed between any two stores: those before are in the file, those
+// after are not. A record is written after the end of the buffer, and then the word
+// includes it. After the buffer was written to the profile, the other point is
+// written, and then the word switches to it and empties the buffer in one store. So a
+// record is never in two places or in none.
 //
 // # Pages
 //
@@ -58,14 +58,14 @@
 // sequence numbers, the profile's tables in exactly their bytes. Those of kind
 // metadata hold entries of a letter (P provisional, A added) and a string as in
 // the string table; a provisional one counts as long as there is no later one
-// of its kind. Any other kind is a size: the page holds slots with so many bytes.
+// of its kind. Any other kind is a size: the page holds slots of so many bytes.
 //
 //	slot:  0 u64 thread, u32 interpreter, u32 0
-//	      16 u64 where in the decompressed samples the run began, u64 bytes used
+//	      16 u64 offset in the decompressed samples at which the run began, u64 bytes used
 //	      32     the thread's pending repeats: deltas and status bytes
 //
-// A thread that needs a larger slot has two for a moment, of which the longer
-// one counts.
+// A thread that needs a larger slot has two for a moment. The one with more bytes
+// counts.
 package journal
 
 import (
@@ -76,7 +76,7 @@ import (
 	"github.com/gotach/profiler/internal/wire"
 )
 
-// Suffix is what a journal's name has beyond the profile's.
+// Suffix is added to the profile's name to make the journal's.
 const Suffix = ".journal"
 
 const (
@@ -119,24 +119,24 @@ const (
 	slotMask   = 1<<slotBits - 1
 )
 
-// A Head is what a profile's header says from the start.
+// A Head is the part of a profile's header that is known from the start.
 type Head struct {
 	Layout          uint32
 	Start, Interval uint64 // µs
 	Compression     uint32
 	Config          uint32
 	Python          [3]uint8
-	Stats           []byte // to stand before the footer; at most 64 bytes
+	Stats           []byte // the statistics block; at most 64 bytes
 }
 
-// A Point is a place in the profile's sample region up to which it is good.
+// A Point is a place in the profile's sample region up to which it is valid.
 type Point struct {
 	Offset  int64  // in the file
 	Samples uint64 // up to there
 	Raw     uint64 // bytes before compression
 	Threads uint32 // that have a record up to there
 	CRC     uint32 // CRC-32C of the region up to there
-	Open    bool   // a zstd frame goes on here
+	Open    bool   // inside a zstd frame
 }
 
 // put writes a point's 36 bytes.
@@ -174,9 +174,9 @@ func durable(b []byte) (p Point, ok bool) {
 	return p, ok
 }
 
-// AfterStore is for tests: it is called after each store that makes a change
-// count, which are the moments that a kill can tell apart. Not after those of
-// Slot.Used, which are the last of the samples that they belong to.
+// AfterStore is for tests. It is called after each store by which a change takes
+// effect: kills at other moments have no other results. It is not called after the
+// stores of Slot.Used, which are the last ones of their samples.
 var AfterStore func()
 
 // boot returns the boot ID of the system, zero where it has none.
@@ -188,9 +188,9 @@ func boot() (id [bootSize]byte) {
 }
 
 var (
-	// ErrBusy says that another writer, or a recovery, is at work on the profile.
+	// ErrBusy is the error for a profile that another process writes or recovers.
 	ErrBusy = errors.New("another process is writing this profile")
 
-	// ErrUnsupported says that the file system or this system cannot map files.
+	// ErrUnsupported is the error of a system or file system that cannot map files.
 	ErrUnsupported = errors.New("files cannot be mapped here")
 )

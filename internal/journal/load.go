@@ -14,35 +14,34 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// maxSize bounds what is read of a journal, which holds a profile's tables and
-// never much more.
+// maxSize bounds how many bytes of tables and repeats are read from a journal.
 const maxSize = 1 << 30
 
-// maxFile is the largest journal that is read. A hole of terabytes takes no room
-// on disk, but looking through it takes time.
+// maxFile is the size of the largest journal that is read. A sparse file of terabytes
+// takes no room on disk, but reading it takes time.
 const maxFile = 8 << 30
 
-// ErrNotJournal says that a file is no journal, or the beginning of one only.
+// ErrNotJournal is the error for a file that is not a complete journal.
 var ErrNotJournal = errors.New("not a journal")
 
-// A State is what a journal holds: all of an unfinished profile that its file
-// does not hold.
+// A State is the content of a journal: everything of an unfinished profile that is
+// not in its file.
 type State struct {
 	Head
 	Point    Point
-	Records  []byte   // what comes after the point, uncompressed
-	Strings  []byte   // the string table up to now
+	Records  []byte   // the samples after the point, uncompressed
+	Strings  []byte   // the string table so far
 	NStrings uint32   //
 	Frames   []byte   // the frame table
 	NFrames  uint32   //
 	Metadata []string // in order
 }
 
-// errMoved says that the writer went on while its journal was read.
-var errMoved = errors.New("the writer is too fast to be read")
+// errMoved is the error of reading a journal whose buffer was replaced meanwhile.
+var errMoved = errors.New("the journal changed while it was read")
 
-// Load reads the journal of the profile at path. A writer may be at work on it:
-// of each thread, what is returned is what it had up to some moment.
+// Load reads the journal of the profile at path. A writer may be using it: the State
+// then has the samples of each thread up to some moment.
 func Load(path string) (*State, error) {
 	f, err := os.Open(path + Suffix)
 	if err != nil {
@@ -84,7 +83,7 @@ func read(f io.ReaderAt) (*State, error) {
 		return nil, ErrNotJournal
 	}
 	if v := ne.Uint32(b[atVersion:]); v != version {
-		return nil, fmt.Errorf("version %d of the format is not known here", v)
+		return nil, fmt.Errorf("unknown version %d of the format", v)
 	}
 	w := ne.Uint64(b[atCommit:])
 	s := &State{
@@ -97,13 +96,13 @@ func read(f io.ReaderAt) (*State, error) {
 		Point: readPoint(b[atPoints+w>>genShift&1*pointSize:]),
 	}
 	if p, ok := durable(b); ok && [bootSize]byte(b[atBoot:]) != boot() {
-		// Booted since: what was not synced may be gone, or of another time.
+		// Rebooted: bytes that were not synced may be lost or old.
 		s.Point = p
 		return s, s.tables(&pages{f: f, noSlots: true})
 	}
 	length, slot := w&lengthMask, w>>lengthBits&slotMask
 	if length > BufferSize || s.Point.Offset < tachyon.HeaderSize {
-		return nil, fmt.Errorf("%d bytes in the buffer, profile of %d", length, s.Point.Offset)
+		return nil, fmt.Errorf("%d bytes in the buffer, profile of %d bytes", length, s.Point.Offset)
 	}
 	s.Records = make([]byte, length)
 	if _, err := f.ReadAt(s.Records, pageSize); err != nil {
@@ -117,14 +116,14 @@ func read(f io.ReaderAt) (*State, error) {
 		return nil, err
 	}
 	if ne.Uint64(b)>>genShift != w>>genShift {
-		return nil, errMoved // the buffer is another one
+		return nil, errMoved
 	}
 	s.Records = p.appendRepeats(s.Records)
 	s.fill(&p)
 	return s, nil
 }
 
-// tables reads the tables alone.
+// tables reads only the tables.
 func (s *State) tables(p *pages) error {
 	if err := p.read(); err != nil {
 		return err
@@ -147,13 +146,13 @@ func readPoint(b []byte) Point {
 	}
 }
 
-// pages is what is found in the pages after the buffer.
+// pages is the content of the pages after the buffer.
 type pages struct {
 	f     io.ReaderAt
-	end   uint64 // of the records read, in the decompressed samples
-	moved uint64 // id of the slot whose repeats are among them, or 0
+	end   uint64 // of the records that were read, in the decompressed samples
+	moved uint64 // id of the slot whose repeats are among these records, or 0
 
-	noSlots bool // the tables alone
+	noSlots bool // read only the tables
 
 	streams []stream
 	repeats map[threadKey]run
@@ -181,7 +180,7 @@ func (p *pages) read() error {
 	p.repeats = make(map[threadKey]run)
 	ne := binary.NativeEndian
 	b, again := make([]byte, pageSize), make([]byte, pageSize)
-	// Tables last: what the records name has to be in them.
+	// Tables come last: they must have all strings and frames of the records.
 	var tables []int64
 	for off := int64(firstPage * pageSize); ; off += pageSize {
 		if _, err := p.f.ReadAt(b[:pageHead], off); err == io.EOF {
@@ -197,14 +196,14 @@ func (p *pages) read() error {
 		case kind < minSlot || kind > maxSlot || p.noSlots:
 			continue
 		}
-		// Heads first: the bytes that count by them are in place before.
+		// Twice: a head says how many bytes count, and these are stored before it.
 		for _, b := range [][]byte{b, again} {
 			if _, err := p.f.ReadAt(b, off); err != nil {
 				return err
 			}
 		}
 		if ne.Uint64(b) != kind || !bytes.Equal(b[:pageHead], again[:pageHead]) {
-			continue // it has become another page meanwhile
+			continue // it became another page meanwhile
 		}
 		if err := p.slots(b, again, off, int(kind)); err != nil {
 			return err
@@ -229,10 +228,9 @@ func (p *pages) read() error {
 	return nil
 }
 
-// slots takes the runs of a page that was read twice. If a writer is at work, a
-// slot may have been emptied and filled anew in between or since the records
-// were read: what was in it comes after them and is left out, and so is all
-// that follows of that thread.
+// slots takes the runs of a page that was read twice. A running writer may have
+// emptied and refilled a slot in between, or since the records were read. Such a run
+// begins after these records and is left out.
 func (p *pages) slots(b, again []byte, off int64, size int) error {
 	ne := binary.NativeEndian
 	for at := pageHead; at+slotHead+size <= pageSize; at += slotHead + size {
@@ -294,7 +292,8 @@ func (p *pages) stream(kind uint64) (b []byte) {
 	return b
 }
 
-// cutString returns the length of the entry that starts b, 0 if it is not whole.
+// cutString returns the text and the length of the entry at the start of b; 0 if it is
+// incomplete.
 func cutString(b []byte) (text []byte, n int) {
 	size, k := binary.Uvarint(b)
 	if k <= 0 || size > uint64(len(b)-k) {
@@ -304,7 +303,7 @@ func cutString(b []byte) (text []byte, n int) {
 	return b[k:n], n
 }
 
-// wholeStrings leaves out an entry at the end that is not whole.
+// wholeStrings returns the complete entries of a string table and their number.
 func wholeStrings(b []byte) ([]byte, uint32) {
 	at, count := 0, uint32(0)
 	for {
@@ -316,7 +315,7 @@ func wholeStrings(b []byte) ([]byte, uint32) {
 	}
 }
 
-// wholeFrames leaves out an entry at the end that is not whole.
+// wholeFrames returns the complete entries of a frame table and their number.
 func wholeFrames(b []byte, strings uint32, layout uint32) ([]byte, uint32) {
 	fields, opcode := 3, 0
 	if layout == uint32(tachyon.CPython315) {
@@ -339,7 +338,7 @@ func wholeFrames(b []byte, strings uint32, layout uint32) ([]byte, uint32) {
 	}
 }
 
-// metadata returns the objects that count.
+// metadata returns all objects but the provisional ones that were replaced.
 func metadata(b []byte) []string {
 	type entry struct {
 		provisional bool

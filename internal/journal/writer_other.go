@@ -4,8 +4,7 @@ package journal
 
 import "os"
 
-// A Writer is the journal of a profile that is being written. There is none on
-// this system.
+// A Writer is the journal of a profile that is being written. This system has none.
 type Writer struct{}
 
 // A Slot holds a thread's pending repeats.

@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Writer is the journal of a profile that is being written. It must not be
-// used from two goroutines at once. If somebody truncates the file, its methods
-// and the memory it hands out fault.
+// A Writer is the journal of a profile that is being written. It must not be used
+// from two goroutines at once, except for Durable and Sync. If the file is truncated,
+// its methods and accesses to its memory fault.
 type Writer struct {
 	f      *os.File
 	path   string
@@ -29,7 +29,7 @@ type Writer struct {
 
 	durable uint64 // sequence number of the last durable point
 
-	streams [kindMetadata + 1]*page // where each goes on
+	streams [kindMetadata + 1]*page // the last page of each
 	free    []*page                 // without a kind
 	slots   map[int]*class
 }
@@ -39,10 +39,10 @@ type page struct {
 	b     []byte
 	off   int64 // in the file
 	slots int   // in use
-	free  []int // offsets of slots that are not
+	free  []int // offsets of the other slots
 }
 
-// A page's first words.
+// The first words of a page.
 func (p *page) kind() *uint64 { return word(p.b, 0) }
 func (p *page) used() *uint64 { return word(p.b, 8) }
 func (p *page) seq() *uint64  { return word(p.b, 16) }
@@ -64,10 +64,10 @@ func (s *Slot) Data() []byte {
 	return s.page.b[begin:end:end]
 }
 
-// id is what commit words know a slot by.
+// id is the slot's id in commit words.
 func (s *Slot) id() uint64 { return uint64(s.page.off+int64(s.at)) >> 3 }
 
-// put says whose repeats the slot holds, from where on.
+// put stores whose repeats the slot holds, and at which offset the run begins.
 func (s *Slot) put(thread uint64, interpreter uint32, begin uint64) {
 	b := s.page.b[s.at:]
 	binary.NativeEndian.PutUint64(b, thread)
@@ -75,9 +75,9 @@ func (s *Slot) put(thread uint64, interpreter uint32, begin uint64) {
 	binary.NativeEndian.PutUint64(b[16:], begin)
 }
 
-// Create makes the journal of the profile at path. A journal left there by a
-// process that is gone is replaced, one that is in use is ErrBusy; whatever else
-// has its name stays and is an error.
+// Create makes the journal of the profile at path. A journal of a process that has
+// ended is replaced. One that is in use is ErrBusy. Anything else with the journal's
+// name stays and is an error.
 func Create(path string, h Head) (*Writer, error) {
 	f, err := claim(path + Suffix)
 	if err != nil {
@@ -119,7 +119,7 @@ func removeStale(path string) error {
 		return ignoreMissing(err)
 	}
 	if !fi.Mode().IsRegular() {
-		return fmt.Errorf("%s is in the way: not a regular file", path)
+		return fmt.Errorf("%s: not a regular file", path)
 	}
 	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -139,7 +139,7 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// lock takes the lock that a journal's writer has as long as it lives.
+// lock takes the lock that a journal's writer holds until its process ends.
 func lock(f *os.File) error {
 	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	switch {
@@ -151,8 +151,8 @@ func lock(f *os.File) error {
 	return err
 }
 
-// Lock opens the journal of the profile at path for its recovery and keeps
-// others from it until the file is closed.
+// Lock opens the journal of the profile at path for its recovery and locks it until
+// the file is closed.
 func Lock(path string) (*os.File, error) {
 	f, err := os.OpenFile(path+Suffix, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -192,8 +192,8 @@ func (j *Writer) Buffer() []byte {
 	return j.chunks[0][pageSize : pageSize : pageSize+BufferSize]
 }
 
-// Commit says that the buffer holds length bytes of records, the last of which
-// has the repeats of s, if s is one; they are no longer pending.
+// Commit sets the length of the buffer in bytes. If s is a slot, the last record has
+// its repeats, which are no longer pending.
 func (j *Writer) Commit(length int, s *Slot) {
 	j.length = uint64(length)
 	w := j.gen<<genShift | j.length
@@ -206,8 +206,8 @@ func (j *Writer) Commit(length int, s *Slot) {
 	store(j.commit, w)
 }
 
-// Advance says that the profile is good up to p, and what the buffer holds now:
-// nothing, after it went into the profile.
+// Advance makes p the current point and sets the length of the buffer in bytes: 0
+// after it was written to the profile.
 func (j *Writer) Advance(p Point, length int) {
 	j.gen = (j.gen + 1) & 0xff
 	j.putPoint(j.gen&1, p)
@@ -217,8 +217,8 @@ func (j *Writer) Advance(p Point, length int) {
 
 func (j *Writer) putPoint(n uint64, p Point) { p.put(j.chunks[0][atPoints+n*pointSize:]) }
 
-// Durable says that the profile and the tables are synced up to p. It may be
-// called while another goroutine uses the journal.
+// Durable stores p, up to which the profile and the tables are synced, as a durable
+// point. It may be called while another goroutine uses the journal.
 func (j *Writer) Durable(p Point) error {
 	j.durable++
 	var b [durableSize]byte
@@ -227,16 +227,16 @@ func (j *Writer) Durable(p Point) error {
 	return err
 }
 
-// word is eight bytes of the journal as one number. Stores that make a change
-// count must be whole, which Go promises of numbers and of no bytes in a slice.
-// This is all the unsafe code here, and it reaches nothing that a slice would
-// not: the bounds are checked, i is a multiple of 8 as pages are, and b is mapped
-// until Close. (If the file is truncated every access faults, this one and those
-// to slices; the writer is ready for that.)
+// word returns eight bytes of the journal as one number. A store by which a change
+// takes effect must be atomic, which it is for an aligned number but not for bytes in
+// a slice. This is the only unsafe code here. It reaches no memory that a slice would
+// not: the bounds are checked, i is a multiple of 8, and b is mapped until Close. (If
+// the file is truncated, accesses through slices fault too. The profile's writer
+// handles that.)
 func word(b []byte, i int) *uint64 { return (*uint64)(unsafe.Pointer(&b[i : i+8][0])) }
 
-// Reserve makes a file longer and gives it the blocks for that. It is a variable
-// for tests of full disks.
+// Reserve enlarges a file and allocates its blocks. It is a variable for tests of
+// full disks.
 var Reserve = reserve
 
 // grow adds a chunk of pages.
@@ -264,7 +264,7 @@ func (j *Writer) grow() error {
 	return nil
 }
 
-// reserveByWriting gives a file zero bytes where the system cannot reserve blocks.
+// reserveByWriting writes zero bytes, for systems that cannot reserve blocks.
 func reserveByWriting(f *os.File, off, size int64) error {
 	_, err := f.WriteAt(make([]byte, size), off)
 	return err
@@ -347,7 +347,7 @@ func (j *Writer) Slot(size int) (Slot, error) {
 	return Slot{word(p.b, at+slotUsed), p, at}, nil
 }
 
-// Release gives a slot back, and what it holds up.
+// Release frees a slot and drops its content.
 func (j *Writer) Release(s Slot) {
 	if s.page == nil {
 		return
@@ -365,31 +365,30 @@ func (j *Writer) Release(s Slot) {
 	}
 }
 
-// Begin says whose repeats s will hold. It must be empty.
+// Begin stores whose repeats s will hold. It must be empty.
 func (j *Writer) Begin(s *Slot, thread uint64, interpreter uint32) {
 	s.put(thread, interpreter, j.raw+j.length)
 }
 
-// Move makes to, which must be empty and holds the same n bytes, take the place of s.
+// Move replaces s with to, which must be unused and already has the same n bytes.
 func (j *Writer) Move(s, to *Slot, n int) {
 	copy(to.page.b[to.at:to.at+slotUsed], s.page.b[s.at:])
 	store(to.used, uint64(n))
 	store(s.used, 0)
 }
 
-// Used says that the first n bytes of s count.
+// Used sets the number of bytes in s.
 func (s *Slot) Used(n int) { storeFast(s.used, uint64(n)) }
 
-// Sync brings the journal to the disk.
+// Sync syncs the journal. It may be called while another goroutine uses the journal.
 func (j *Writer) Sync() error { return j.f.Sync() }
 
-// Remove deletes the journal of a profile that is finished. Further use of what
-// it handed out faults.
+// Remove closes and deletes the journal. Accesses to its memory fault afterwards.
 func (j *Writer) Remove() error {
 	return errors.Join(ignoreMissing(os.Remove(j.path)), j.Close())
 }
 
-// Close lets go of the journal and leaves the file.
+// Close unmaps and closes the journal. The file stays.
 func (j *Writer) Close() error {
 	var errs []error
 	for _, b := range j.chunks {

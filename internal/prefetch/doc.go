@@ -1,8 +1,7 @@
-// Package prefetch asks the processor for memory that is needed soon.
+// Package prefetch fetches memory into the processor's caches before it is needed.
 //
-// The state of a hundred thousand threads is larger than the caches, and to wait
-// for it costs more than all else that is done for a sample. An ordinary load
-// ahead of time is no remedy: the processor cannot retire what follows it until
-// it is done. (Measured: it makes reading slower.) Go has the instruction in its
-// runtime only.
+// The state of a hundred thousand threads is larger than the caches, and waiting for
+// it takes longer than all other work on a sample. An ordinary load ahead of time does
+// not help: the processor cannot retire later instructions until it is done, which
+// was measured to make reading slower. Go has the instruction only in its runtime.
 package prefetch

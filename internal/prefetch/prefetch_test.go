@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// It comes to an end, for slices of any length and place, and leaves them as they are.
+// Slice returns for slices of any length and place, and does not change them.
 func TestSlice(t *testing.T) {
 	x := make([]uint32, 100)
 	for i := range x {

@@ -1,5 +1,5 @@
-// Package recovery finishes profiles that a killed program left behind, with the
-// journal that the writer kept beside them (see package internal/journal).
+// Package recovery finishes the profiles of killed programs with their journals (see
+// package internal/journal).
 package recovery
 
 import (
@@ -14,19 +14,19 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// ErrBusy says that the program that writes the profile is still at work.
+// ErrBusy is the error for a profile whose writer is still running.
 var ErrBusy = journal.ErrBusy
 
 // A Result says what was recovered.
 type Result struct {
-	Finished bool   // the profile was finished already; nothing was done to it
+	Finished bool   // the profile was already finished and was not changed
 	Samples  uint64 // in the profile
-	Restored uint64 // of these, the ones that were in the journal alone
+	Restored uint64 // of these, the ones that were only in the journal
 }
 
-// Finish finishes the profile at path in its place and then deletes its journal.
-// If it is interrupted it can be called again. It is an error if the writer is
-// still at work, which gives ErrBusy, and if there is no journal.
+// Finish finishes the profile at path in place and then deletes its journal. If it is
+// interrupted it can be called again. It returns ErrBusy if the writer is still
+// running, and an error if there is no journal.
 func Finish(path string) (Result, error) {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target
@@ -45,13 +45,13 @@ func Finish(path string) (Result, error) {
 	defer r.Close()
 	res := Result{Samples: r.Header().Samples, Finished: !r.Unfinished()}
 	if res.Finished {
-		if lock != nil { // killed between the header and the end
+		if lock != nil { // the writer was killed after it wrote the header
 			err = os.Remove(lock.Name())
 		}
 		return res, err
 	}
 	if _, err := r.VerifyChecksum(); err != nil {
-		return res, fmt.Errorf("the file is not the one that the journal belongs to: %w", err)
+		return res, fmt.Errorf("the journal belongs to another file: %w", err)
 	}
 	st, err := journal.Load(path)
 	if err != nil {
@@ -64,7 +64,7 @@ func Finish(path string) (Result, error) {
 	return res, os.Remove(lock.Name())
 }
 
-// finish writes the end, then the header, which makes the file a whole one.
+// finish writes the tail, then the header, which makes the file complete.
 func finish(path string, st *journal.State, counted tachyon.Header) error {
 	zw, err := wire.NewEncoder(0)
 	if err != nil {

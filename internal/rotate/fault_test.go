@@ -21,8 +21,8 @@ import (
 
 var update = flag.Bool("update", false, "write this part of docs/faults.md anew")
 
-// heading begins the part of docs/faults.md that is from here.
-const heading = "\n## Where one file ends and the next begins\n"
+// heading begins the part of docs/faults.md that this test writes.
+const heading = "\n## Faults between two files of a session\n"
 
 // noJournals makes a disk full for new journals.
 func noJournals(err error) (undo func()) {
@@ -31,8 +31,8 @@ func noJournals(err error) (undo func()) {
 	return func() { journal.Reserve = old }
 }
 
-// faults are what can go wrong when the second file begins, which is after 1 s of
-// samples: from before that until after another second.
+// faults are tried around the time when the second file begins, which is after 1 s of
+// samples: from before that until one second later.
 var faults = []struct {
 	fault, moment string
 	begin         func(dir string) (undo func())
@@ -53,15 +53,16 @@ var faults = []struct {
 		}
 		return func() {}
 	}, nothing},
-	{"what the old file is to say besides samples cannot be added", "it is finished", func(string) func() { return func() {} },
+	{"the old file's metadata cannot be added", "it is finished", func(string) func() { return func() {} },
 		func(*writer.Writer) error { return errors.New("the metadata's") }},
 }
 
-// TestFaultTable tries each fault and writes down what came of it.
+// TestFaultTable tries each fault and compares its result with the docs.
 func TestFaultTable(t *testing.T) {
 	var b strings.Builder
-	b.WriteString(heading + "\nWith `PROFILE_ROTATE`. A next file that could not be made is tried again 10 s later. This table is\n" +
-		"written by `go test ./internal/rotate -run TestFaultTable -update`.\n\n" +
+	b.WriteString(heading + "\nA session goes on in a new file with `PROFILE_ROTATE`, or when a file is full. If the new file\n" +
+		"cannot be made, the session tries again 10 s later. A test writes this table:\n" +
+		"`go test ./internal/rotate -run TestFaultTable -update`.\n\n" +
 		"| fault | while | result |\n|---|---|---|\n")
 	for _, f := range faults {
 		dir := t.TempDir()
@@ -83,7 +84,7 @@ func TestFaultTable(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", f.fault, f.moment, outcome(t, w, failed))
 	}
-	fmt.Fprintf(&b, "| the program is killed | the old file is finished | no error; `gotach recover` finishes both files, with all up to then |\n")
+	fmt.Fprintf(&b, "| the program is killed | the old file is finished | no error; `gotach recover` finishes both files with all samples up to the fault |\n")
 
 	const path = "../../docs/faults.md"
 	text, err := os.ReadFile(path)
@@ -100,19 +101,19 @@ func TestFaultTable(t *testing.T) {
 	}
 }
 
-// outcome says in a table's words what came of a session of 150 samples.
+// outcome says in the table's words what state a session of 150 samples is in.
 func outcome(t *testing.T, w *Writer, failed []error) string {
 	said := "no error"
 	for _, kind := range []struct {
 		err  error
 		text string
-	}{{syscall.ENOSPC, "the disk's"}, {syscall.EDQUOT, "the disk's"}, {syscall.EIO, "the disk's"}, {os.ErrNotExist, "that the file was removed"}} {
+	}{{syscall.ENOSPC, "the disk's"}, {syscall.EDQUOT, "the disk's"}, {syscall.EIO, "the disk's"}, {os.ErrNotExist, "the file was removed"}} {
 		if len(failed) == 1 && errors.Is(failed[0], kind.err) {
-			said = "the session's error is " + kind.text
+			said = "session error: " + kind.text
 		}
 	}
 	if len(failed) > 0 && said == "no error" {
-		said = "the session's error is " + failed[0].Error()
+		said = "session error: " + failed[0].Error()
 	}
 	var all []int
 	first := 0
@@ -128,11 +129,11 @@ func outcome(t *testing.T, w *Writer, failed []error) string {
 	}
 	switch {
 	case slices.Equal(all, upTo(1, 150)) && first > 10:
-		return said + "; the old file goes on, nothing is lost"
+		return said + "; the session continues in the old file, nothing is lost"
 	case slices.Equal(all, upTo(1, 150)):
-		return said + "; all files are whole"
+		return said + "; all files are complete"
 	case slices.Equal(all, upTo(11, 150)):
-		return said + "; the other files are whole"
+		return said + "; the other files are complete"
 	}
 	return fmt.Sprintf("%s; samples of %v", said, all)
 }
