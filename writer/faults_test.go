@@ -1,0 +1,327 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd
+
+package writer
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/gotach/profiler/internal/journal"
+	"github.com/gotach/profiler/internal/recovery"
+	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/tachyon"
+)
+
+var update = flag.Bool("update", false, "write docs/faults.md anew")
+
+// faults is the table of docs/faults.md: fault, moment, and a test that returns the
+// result in words.
+var faults = []struct {
+	fault, moment string
+	run           func(t *testing.T, path string) string
+}{
+	{"disk full, quota used up, I/O error", "the file is made", atCreate(func(string) func() {
+		return failReserve(func(int64) bool { return true })
+	})},
+	{"disk full, quota used up, I/O error", "samples are written, once", writeFails(func(writes int) int { return 2 }, true)},
+	{"disk full, quota used up, I/O error", "samples are written, and from then on", writeFails(func(writes int) int { return 2 }, false)},
+	{"disk full, quota used up, I/O error", "the tables are written at the end", writeFails(func(writes int) int { return writes - 1 }, false)},
+	{"disk full, quota used up, I/O error", "the header is written at the end", writeFails(func(writes int) int { return writes }, false)},
+	{"disk full, quota used up, I/O error", "the journal has to grow", while(func(path string) func() {
+		return failReserve(func(off int64) bool { return off > 0 })
+	})},
+	{"the file is removed", "samples are written", while(func(path string) func() { os.Remove(path); return nil })},
+	{"the directory is removed", "samples are written", while(func(path string) func() { os.RemoveAll(filepath.Dir(path)); return nil })},
+	{"the file is replaced by another", "samples are written", while(func(path string) func() {
+		os.Remove(path)
+		os.WriteFile(path, []byte("another's"), 0o600)
+		return nil
+	})},
+	{"the journal is removed", "samples are written", while(func(path string) func() { os.Remove(path + journal.Suffix); return nil })},
+	{"the journal is truncated", "samples are written", while(func(path string) func() { os.Truncate(path+journal.Suffix, 0); return nil })},
+	{"permissions are taken away", "samples are written", while(func(path string) func() {
+		os.Chmod(path, 0)
+		os.Chmod(path+journal.Suffix, 0)
+		os.Chmod(filepath.Dir(path), 0o500)
+		return func() { os.Chmod(filepath.Dir(path), 0o700); os.Chmod(path, 0o600) }
+	})},
+	{"the file system is read-only", "the file is made", readOnly},
+	{"the file system becomes read-only", "samples are written", writeFailsWith(syscall.EROFS, func(int) int { return 2 }, false)},
+	{"the clock is set back or forward", "samples are written", clockJumps},
+	{"no more file descriptors", "the file is made", atCreate(func(string) func() { return noDescriptors() })},
+	{"no more file descriptors", "samples are written", while(func(string) func() { return noDescriptors() })},
+	{"another process writes the same file", "the file is made", atCreate(func(path string) func() {
+		w, err := Create(path, Options{})
+		if err != nil {
+			panic(err)
+		}
+		return func() { w.Close() }
+	})},
+	{"a symbolic link has the journal's name", "the file is made", atCreate(func(path string) func() {
+		os.WriteFile(filepath.Join(filepath.Dir(path), "victim"), []byte("precious"), 0o600)
+		os.Symlink("victim", path+journal.Suffix)
+		return nil
+	})},
+	{"the program is killed", "any", while(func(path string) func() { return nil }, abandon)},
+}
+
+// failReserve makes the disk full for journals.
+func failReserve(when func(off int64) bool) func() {
+	old := journal.Reserve
+	journal.Reserve = func(f *os.File, off, size int64) error {
+		if when(off) {
+			return os.NewSyscallError("fallocate", syscall.ENOSPC)
+		}
+		return old(f, off, size)
+	}
+	return func() { journal.Reserve = old }
+}
+
+// noDescriptors uses up the process's file descriptors.
+func noDescriptors() func() {
+	var old syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &old); err != nil {
+		panic(err)
+	}
+	f, err := os.Open(os.DevNull)
+	if err != nil {
+		panic(err)
+	}
+	low := old
+	low.Cur = 3
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &low); err != nil {
+		panic(err)
+	}
+	return func() { syscall.Setrlimit(syscall.RLIMIT_NOFILE, &old); f.Close() }
+}
+
+// atCreate is a fault that is there when the file is made.
+func atCreate(begin func(path string) (end func())) func(*testing.T, string) string {
+	return func(t *testing.T, path string) string {
+		end := begin(path)
+		w, err := Create(path, Options{})
+		if end != nil {
+			defer end()
+		}
+		if err != nil {
+			return "no session; error: " + kindOf(err)
+		}
+		return finishAndTell(t, w, path, 1000, nil)
+	}
+}
+
+// writeFails is a full disk at the nth of all writes.
+func writeFails(which func(writes int) int, once bool) func(*testing.T, string) string {
+	return writeFailsWith(syscall.ENOSPC, which, once)
+}
+
+func writeFailsWith(errno error, which func(writes int) int, once bool) func(*testing.T, string) string {
+	return func(t *testing.T, path string) string {
+		w, f := createFaulty(t, path+"0", Options{})
+		feed(w, 0, 30_000)
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		writes := f.writes
+		w, f = createFaulty(t, path, Options{})
+		f.err, f.fail, f.once = errno, which(writes), once
+		return finishAndTell(t, w, path, 30_000, nil)
+	}
+}
+
+// clockJumps writes samples whose times jump, as those of a wall clock do when it is
+// set. They are stored as given. The sampler takes times from the monotonic clock,
+// which nobody sets.
+func clockJumps(t *testing.T, path string) string {
+	w, err := Create(path, Options{Start: 1 << 50})
+	if err != nil {
+		t.Fatal(err)
+	}
+	times := []uint64{1<<50 + 5, 1<<50 + 10, 7, 8, 1<<60 + 1, 1<<60 + 1, 1 << 50}
+	for i, at := range times {
+		stack := numberedFrames[:1+i/2]
+		if err := w.WriteFrames(&tachyon.Sample{Thread: 1, Time: at}, stack); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err = w.Close()
+	r, rerr := reader.Open(path)
+	if rerr != nil {
+		t.Fatal(rerr)
+	}
+	defer r.Close()
+	var got []uint64
+	for s, err := range r.Samples() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, s.Time)
+	}
+	if !slices.Equal(got, times) {
+		t.Errorf("times %v, want %v", got, times)
+	}
+	return tell(t, err, path)
+}
+
+// while is a fault that begins after some samples. More are written after it.
+func while(begin func(path string) (end func()), end ...func(*Writer)) func(*testing.T, string) string {
+	return func(t *testing.T, path string) string {
+		w, err := Create(path, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := feed(w, 0, 15_000); err != nil {
+			t.Fatal(err)
+		}
+		undo := begin(path)
+		for i := range 40_000 { // goroutines nobody has seen, and their functions
+			if err := w.WriteFrames(&tachyon.Sample{Thread: 1 << 40, Time: 1}, []tachyon.Frame{{Func: fmt.Sprintf("a function with a name of some length %d", i)}}); err != nil {
+				break
+			}
+		}
+		if len(end) > 0 {
+			end[0](w)
+			return tell(t, nil, path)
+		}
+		err = w.Close()
+		if undo != nil {
+			undo()
+		}
+		return tell(t, err, path)
+	}
+}
+
+// abandon closes the files as the kernel does for a process that is killed.
+func abandon(w *Writer) {
+	w.own.Close()
+	w.j.Close()
+}
+
+func finishAndTell(t *testing.T, w *Writer, path string, samples int, _ func()) string {
+	warning := w.Warning()
+	taken, _ := feed(w, 0, samples)
+	err := w.Close()
+	s := tell(t, err, path)
+	if warning != nil {
+		s = "a warning that the file has no journal; " + s
+	}
+	if err == nil && taken != samples {
+		t.Errorf("%d of %d samples were taken and Close says nothing", taken, samples)
+	}
+	return s
+}
+
+// tell says what state a file is in, given Close's error.
+func tell(t *testing.T, err error, path string) string {
+	said := "no error"
+	if err != nil {
+		said = "session error: " + kindOf(err)
+	}
+	r, rerr := reader.Open(path)
+	if rerr != nil {
+		return said + "; there is no profile"
+	}
+	unfinished := r.Unfinished()
+	_, sumErr := r.VerifyChecksum()
+	r.Close()
+	if sumErr != nil {
+		t.Error(sumErr)
+	}
+	if !unfinished {
+		if err == nil {
+			return said + "; the file is complete"
+		}
+		return said + "; the file is complete up to the fault"
+	}
+	if _, err := recovery.Finish(path); err != nil {
+		t.Error(err)
+	}
+	return said + "; `gotach recover` finishes the file with all samples up to the fault"
+}
+
+func kindOf(err error) string {
+	switch {
+	case errors.Is(err, syscall.ENOSPC):
+		return "the disk's"
+	case errors.Is(err, syscall.EROFS):
+		return "read-only file system"
+	case errors.Is(err, syscall.EMFILE):
+		return "too many open files"
+	case errors.Is(err, ErrBusy):
+		return "another process is writing the file"
+	case errors.Is(err, errTruncated):
+		return "the journal was truncated"
+	case errors.Is(err, os.ErrNotExist):
+		return "the file was removed"
+	case strings.Contains(err.Error(), "replaced"):
+		return "the file was replaced"
+	}
+	return err.Error()
+}
+
+// documented returns the result in the docs.
+func documented(t *testing.T, fault, moment string) string {
+	b, err := os.ReadFile(faultTable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(b), fmt.Sprintf("| %s | %s | ", fault, moment))
+	result, _, _ := strings.Cut(rest, " |\n")
+	return result
+}
+
+const faultTable = "../docs/faults.md"
+
+// manyFiles begins the part of docs/faults.md that a test of package rotate writes.
+const manyFiles = "\n## Faults between two files of a session\n"
+
+// The table of faults in the docs says what happens.
+func TestFaultTable(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("# File faults and their results\n\n" +
+		"The profiled program continues in all cases. An error is logged once, and\n" +
+		"`Session.Err` and `Stop` return it. The disk's error is the one that the fault\n" +
+		"column names. A test tries each case and writes this table:\n" +
+		"`go test ./writer -run TestFaultTable -update`.\n\n" +
+		"| fault | while | result |\n|---|---|---|\n")
+	for _, f := range faults {
+		result := documented(t, f.fault, f.moment) // unless it can be tried
+		t.Run(f.fault, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "dir")
+			if err := os.Mkdir(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			result = f.run(t, filepath.Join(dir, "x.tach"))
+			if v, err := os.ReadFile(filepath.Join(dir, "victim")); err == nil && string(v) != "precious" {
+				t.Error("the link was followed")
+			}
+		})
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", f.fault, f.moment, result)
+	}
+	b.WriteString("\nThe times of samples are the wall clock's time at the start plus the time that the\n" +
+		"monotonic clock has counted since: setting the clock changes none of them.\n")
+	if *update {
+		old, err := os.ReadFile(faultTable)
+		_, rest, ok := strings.Cut(string(old), manyFiles)
+		if ok {
+			rest = manyFiles + rest
+		}
+		if err := errors.Join(err, os.WriteFile(faultTable, []byte(b.String()+rest), 0o666)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(faultTable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if part, _, _ := strings.Cut(string(want), manyFiles); b.String() != part {
+		t.Errorf("the table is now:\n%s", b.String())
+	}
+}
