@@ -41,9 +41,9 @@ func Rate(hz int) Option {
 }
 
 // Budget says what sampling may cost, in percent of the machine's CPU; the
-// default is 1. The native source takes every tick, and at each tick every goroutine that
-// runs and a few of those that wait; how many more that wait, in turns, the
-// budget decides. The portable source takes fewer ticks.
+// default is 1. The native source takes every tick. At each tick it samples every goroutine
+// that runs and a few of those that wait; the budget decides how many more of the
+// waiting ones it samples, in turns. The portable source takes fewer ticks.
 func Budget(percent float64) Option {
 	return func(c *config) error {
 		if !(percent > 0 && percent <= 100) {

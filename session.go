@@ -22,8 +22,8 @@ var ErrActive = errors.New("another session is running in this program")
 // active is the session that is running now, or nil.
 var active atomic.Pointer[Session]
 
-// A Session is one profile being taken. Its methods may be called from any
-// goroutine, on a nil Session too.
+// A Session is one profile being taken. Its methods may be called from any goroutine.
+// On a nil Session they do nothing and return zero values.
 type Session struct {
 	config config
 	path   string
@@ -38,8 +38,11 @@ type Session struct {
 	err  error // the first one
 }
 
-// Start begins a session and always returns one. If there is something wrong
-// it samples nothing, one warning says why, and [Session.Err] returns it.
+// Start begins a session. It always returns one and never makes the program fail. If
+// the session cannot begin, it samples nothing, one warning says why, and
+// [Session.Err] returns the error. The usual use is one line in main:
+//
+//	defer profiler.Start().Stop()
 func Start(opts ...Option) *Session {
 	s, err := Open(opts...)
 	if err == nil {
@@ -51,8 +54,9 @@ func Start(opts ...Option) *Session {
 	return idle
 }
 
-// Open begins a session as [Start] does and returns the error instead of
-// logging it.
+// Open begins a session as [Start] does, but returns the error instead of logging it:
+// an option that makes no sense, a file that cannot be made, a source that does not
+// work here, or [ErrActive].
 func Open(opts ...Option) (*Session, error) {
 	c, err := newConfig(opts, os.Getenv)
 	if err != nil {
@@ -136,10 +140,10 @@ func (s *Session) broken(err error) {
 	}
 }
 
-// Stop ends the session: all goroutines are looked at once more, which takes up to half
-// a second where there are a hundred thousand, the file is finished, exports are written,
-// and nothing of the session is left running. It returns the session's first
-// error. Further calls wait for the first and return the same.
+// Stop ends the session. It takes a final sample of every goroutine, finishes the
+// file, writes exports, and leaves nothing of the session running. With a hundred
+// thousand goroutines that takes up to half a second. It returns the session's first
+// error. Further calls wait for the first one and return the same.
 func (s *Session) Stop() error {
 	if s == nil {
 		return nil
@@ -212,8 +216,8 @@ func (s *Session) Path() string {
 	return out.Path()
 }
 
-// Files returns the finished files, the oldest first. With rotation these are the
-// ones that are kept, otherwise the one that Stop has finished.
+// Files returns the finished files, the oldest first: with rotation the ones that are
+// kept, otherwise the one that Stop has finished, and none before.
 func (s *Session) Files() []string {
 	if s == nil {
 		return nil
