@@ -1,0 +1,80 @@
+// Command syscalls runs a session of the source that its argument names while the kernel
+// kills it at every system call that is not listed, and prints "ok".
+package main
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gotach/profiler"
+	"github.com/gotach/profiler/internal/syscalls"
+)
+
+func confine(lists ...[]syscalls.Call) {
+	filter := []unix.SockFilter{{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0}} // seccomp_data.nr
+	for _, list := range lists {
+		for _, c := range list {
+			filter = append(filter,
+				unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: uint32(c.Number), Jf: 1},
+				unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW})
+		}
+	}
+	// A trap is a signal that ends the program, and Go prints the call's number.
+	filter = append(filter, unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_TRAP})
+	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		panic(err)
+	}
+	if _, _, e := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog))); e != 0 {
+		panic(e)
+	}
+}
+
+func main() {
+	lists := [][]syscalls.Call{syscalls.Runtime, syscalls.Session}
+	if os.Args[1] == "native" {
+		lists = append(lists, syscalls.Native)
+	}
+	if os.Args[2] != "" { // one that is left out
+		for i, list := range lists {
+			for j, c := range list {
+				if c.Name == os.Args[2] {
+					lists[i] = append(list[:j:j], list[j+1:]...)
+				}
+			}
+		}
+	}
+	confine(lists...)
+	s := profiler.Start()
+	if s.Err() != nil || s.Stats().Source != os.Args[1] {
+		fmt.Println(s.Err(), s.Stats().Source, s.Stats().Reason)
+		os.Exit(1)
+	}
+	var all sync.WaitGroup
+	for range 4 {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			for end := time.Now().Add(300 * time.Millisecond); time.Now().Before(end); {
+			}
+			time.Sleep(300 * time.Millisecond)
+		}()
+	}
+	c := make(chan bool)
+	go func() { all.Wait(); time.AfterFunc(1500*time.Millisecond, func() { c <- true }) }()
+	<-c // long enough to be taken for a deadlock
+	runtime.GC()
+	if err := s.Stop(); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	fmt.Println("ok")
+}
