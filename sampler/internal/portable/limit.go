@@ -97,7 +97,7 @@ func (l *limit) check(n int, e estimate) error {
 	}
 	switch {
 	case e.pause > l.max:
-		return fmt.Errorf("a look at %d goroutines would stop the program for %s %v, and %v is allowed", n, about, round(e.pause), l.max)
+		return fmt.Errorf("a look at %d goroutines would stop the program for %s %v; MaxPause allows %v", n, about, round(e.pause), l.max)
 	case e.text > maxBuffer:
 		return fmt.Errorf("a look at %d goroutines would take %s %d MB of memory, and %d MB is allowed", n, about, e.text>>20, maxBuffer>>20)
 	}
@@ -165,14 +165,16 @@ func probe(n int, frame time.Duration) (e estimate) {
 // printFrame measures what printing one frame takes. It prints its own goroutine, for which
 // the runtime stops nothing.
 func printFrame() time.Duration {
-	const depth, rounds = 32, 5
+	const depth, rounds = 32, 9
+	runtime.LockOSThread() // for the thread's clock
+	defer runtime.UnlockOSThread()
 	buf := make([]byte, 8<<10)
 	var took [rounds]time.Duration
 	for i := range took {
 		took[i] = printDeep(depth, buf)
 	}
 	slices.Sort(took[:])
-	return max(took[rounds/2]/depth, 1)
+	return max(took[rounds/3]/depth, 1)
 }
 
 //go:noinline
@@ -180,9 +182,9 @@ func printDeep(depth int, buf []byte) time.Duration {
 	if depth > 0 {
 		return printDeep(depth-1, buf) + 0
 	}
-	begin := time.Now()
+	watch := startWatch()
 	runtime.Stack(buf, false)
-	return time.Since(begin)
+	return watch.took()
 }
 
 // round makes a duration easier to read.
