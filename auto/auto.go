@@ -1,12 +1,11 @@
-// Package auto starts a profiling session from the environment, for programs
-// that import it and say nothing more:
+// Package auto profiles a program from the environment alone. Import it for its
+// effect:
 //
 //	import _ "github.com/gotach/profiler/auto"
 //
-// With PROFILE_OUT set a session starts before main does, and ends, with a
-// finished file, when the program gets SIGINT or SIGTERM. The program's own
-// behaviour stays what it was: it dies of the signal, or its own handler gets
-// it, once. Without PROFILE_OUT nothing is started. The other PROFILE_ variables
+// If PROFILE_OUT is set, a session starts before main does. It ends, with a finished
+// file, when the program gets SIGINT or SIGTERM. The signal still has its usual
+// effect: the program dies of it, or the program's own handler gets it, once. Without PROFILE_OUT nothing is started. The other PROFILE_ variables
 // are those of package profiler.
 //
 // Go has no hook at the end of main: a program that returns from main by itself
@@ -34,9 +33,9 @@ func init() {
 	}
 }
 
-// Stop ends the session, if there is one, and finishes its file; nothing of it is
-// left running, and signals are the program's alone. It may be called several
-// times and from any goroutine.
+// Stop ends the session, if there is one, finishes its file, and no longer watches
+// for signals. It returns the session's first error. It may be called several times
+// and from any goroutine.
 func Stop() error {
 	err := session.Stop()
 	endWatch()

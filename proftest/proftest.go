@@ -1,8 +1,12 @@
-// Package proftest profiles tests. With
+// Package proftest profiles a run of tests. Put this into a test file of the package:
 //
 //	func TestMain(m *testing.M) { proftest.Main(m) }
 //
-// in a package, PROFILE_OUT=x.tach go test -run X . profiles that run.
+// Then a run is profiled if PROFILE_OUT is set:
+//
+//	PROFILE_OUT=x.tach go test -run X .
+//
+// The other PROFILE_ variables are those of package profiler.
 package proftest
 
 import (
