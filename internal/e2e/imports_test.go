@@ -28,6 +28,7 @@ var rooms = []struct {
 	{"internal/own", "", ""},
 	{"internal/prefetch", "", ""},
 	{"internal/testenv", "", "golang.org/x/sys"},
+	{"internal/syscalls", "", "golang.org/x/sys"},
 	{"internal/frames", "tachyon", ""},
 	{"internal/wire", "tachyon", "github.com/klauspost/compress"},
 
