@@ -92,6 +92,10 @@ func (d *drain) pass() {
 	if d.unread = d.roster.refresh(); d.unread == nil && len(d.gs) < len(d.roster.index) {
 		d.gs = append(d.gs, make([]goroutine, len(d.roster.index)-len(d.gs))...)
 	}
+	if d.stacks.table.grow() {
+		d.stacks.table.publish(d.s)
+		clear(d.stacks.pcs) // of the plugin's code, in what was seen before
+	}
 	tail := d.s.tail
 	for tail < head {
 		at := d.s.words(tail)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"runtime"
 	"slices"
+	"unsafe"
 )
 
 // funcTable answers two questions about code that no public call answers: which
@@ -18,6 +19,7 @@ import (
 type funcTable struct {
 	l       *layout
 	modules []module
+	last    uintptr // the last one's moduledata
 }
 
 // module is one runtime.moduledata: the program, or a plugin.
@@ -50,31 +52,55 @@ func findFuncTable(img *image, l *layout) (*funcTable, error) {
 			if uint32(head) != pclntabMagic || byte(head>>48) != pcQuantum || byte(head>>56) != 8 {
 				continue
 			}
-			slice := func(at uintptr) span {
-				lo := uintptr(load64(at))
-				return span{lo, lo + uintptr(load64(at+8))}
-			}
-			for m := at; m != 0; m = uintptr(load64(m + l.modNext)) {
-				t.modules = append(t.modules, module{
-					code: code{
-						text:    uintptr(load64(m + l.modText)),
-						etext:   uintptr(load64(m + l.modEText)),
-						pctab:   slice(m + l.modPCTab),
-						pclntab: slice(m + l.modPCLNTable),
-						ftab:    uintptr(load64(m + l.modFTab)),
-						funcs:   uintptr(max(load64(m+l.modFTab+8), 1)) - 1, // the last marks the end
-					},
-					gofunc: uintptr(load64(m + l.modGoFunc)),
-					variables: []span{
-						{uintptr(load64(m + l.modData)), uintptr(load64(m + l.modEData))},
-						{uintptr(load64(m + l.modBSS)), uintptr(load64(m + l.modEBSS))},
-					},
-				})
-			}
+			t.follow(at)
 			return t, t.check()
 		}
 	}
 	return nil, errors.New("the program's function tables were not found")
+}
+
+// follow takes in the module at an address and those after it in the runtime's list.
+func (t *funcTable) follow(at uintptr) {
+	l := t.l
+	slice := func(at uintptr) span {
+		lo := uintptr(load64(at))
+		return span{lo, lo + uintptr(load64(at+8))}
+	}
+	for m := at; m != 0; m = uintptr(load64(m + l.modNext)) {
+		t.last = m
+		t.modules = append(t.modules, module{
+			code: code{
+				text:    uintptr(load64(m + l.modText)),
+				etext:   uintptr(load64(m + l.modEText)),
+				pctab:   slice(m + l.modPCTab),
+				pclntab: slice(m + l.modPCLNTable),
+				ftab:    uintptr(load64(m + l.modFTab)),
+				funcs:   uintptr(max(load64(m+l.modFTab+8), 1)) - 1, // the last marks the end
+			},
+			gofunc: uintptr(load64(m + l.modGoFunc)),
+			variables: []span{
+				{uintptr(load64(m + l.modData)), uintptr(load64(m + l.modEData))},
+				{uintptr(load64(m + l.modBSS)), uintptr(load64(m + l.modEBSS))},
+			},
+		})
+	}
+}
+
+// grow takes in the plugins that were loaded since, and reports whether there are any. The runtime adds
+// them at the end of its list and never takes one out.
+func (t *funcTable) grow() bool {
+	next := uintptr(load64(t.last + t.l.modNext))
+	t.follow(next)
+	return next != 0
+}
+
+// publish tells the handler of the modules.
+func (t *funcTable) publish(s *shared) {
+	n := min(len(t.modules), maxModules)
+	for i := s.modules; i < uint64(n); i++ {
+		s.codes[i] = t.modules[i].code
+	}
+	storeRelease(uintptr(unsafe.Pointer(&s.modules)), uint64(n))
 }
 
 // check compares with what the runtime says of some functions.

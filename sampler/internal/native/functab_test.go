@@ -35,7 +35,7 @@ func tableOfProgram(t *testing.T) *funcTable {
 func TestFuncTable(t *testing.T) {
 	table := tableOfProgram(t)
 	m := &table.modules[0]
-	s := &shared{off: table.l.offsets, code: m.code}
+	s := &shared{off: table.l.offsets, codes: [maxModules]code{m.code}, modules: 1}
 	step := uintptr(64)
 	if testing.Short() || os.Getenv("GOTACH_EMULATOR") != "" {
 		step = 256
@@ -130,8 +130,8 @@ func FuzzFuncTable(f *testing.F) {
 			},
 			gofunc: lo,
 		}
-		table := &funcTable{l, []module{m}}
-		s := &shared{off: l.offsets, code: m.code}
+		table := &funcTable{l: l, modules: []module{m}}
+		s := &shared{off: l.offsets, codes: [maxModules]code{m.code}, modules: 1}
 		pc := m.text + uintptr(off)
 		size, ok := table.spDelta(pc)
 		got := delta(s.base(), pc, 0, 0)

@@ -56,7 +56,7 @@ func handle(info, ctx uintptr) uintptr {
 			return 0
 		}
 	case code == siQueue && value>>48 == s.tag>>48 && uint64(load32(info+16)) == s.pid:
-		if callInterrupted(s.base(), uintptr(value), ctx, 0) == 0 {
+		if callInterrupted(s.base(), uintptr(value), ctx, 0) == 0 && s.secrets == 0 {
 			return 0
 		}
 	default:

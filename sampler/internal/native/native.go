@@ -147,7 +147,7 @@ func (n *Source) prepare(l *layout) error {
 		return err
 	}
 	n.table = table
-	n.s.code = table.modules[0].code
+	table.publish(n.s)
 	n.drain = n.newDrain(l, n.cfg, nil)
 	n.drain.bias = uint64(img.bias)
 	n.drain.roster = &roster{s: n.s, l: l, allgs: allgs, allp: allp}
@@ -199,6 +199,11 @@ func (n *Source) share(l *layout) error {
 	s.slots, s.pins = base+sizes[4], base+sizes[5]
 	if plainReads {
 		s.plain = 1
+	}
+	if strings.Contains(runtime.Version(), "runtimesecret") {
+		// The kernel leaves registers on the signal stack. Go's handler notes that of a goroutine in secret.Do, and
+		// the collector erases them.
+		s.secrets = 1
 	}
 	s.pid, s.signal = uint64(os.Getpid()), uint64(n.signal)
 	id := sessions.Add(1)

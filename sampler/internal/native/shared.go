@@ -11,9 +11,10 @@ import "unsafe"
 
 // Sizes of what is shared.
 const (
-	maxDepth  = 256     // frames of a stack, the innermost ones
-	ringWords = 1 << 19 // 4 MB
-	maxProcs  = 1024    // Ps that are interrupted; GOMAXPROCS above is sampled in part
+	maxDepth   = 256     // frames of a stack, the innermost ones
+	ringWords  = 1 << 19 // 4 MB
+	maxModules = 64      // the program and its plugins
+	maxProcs   = 1024    // Ps that are interrupted; GOMAXPROCS above is sampled in part
 
 	chunkBits  = 12 // roster entries of a chunk
 	chunkSize  = 1 << chunkBits
@@ -30,9 +31,10 @@ const (
 )
 
 type shared struct {
-	off    offsets
-	system uint64 // layout.system
-	code   code
+	off     offsets
+	system  uint64           // layout.system
+	codes   [maxModules]code // modules of them
+	modules uint64
 
 	// Set before the first tick.
 	pid        uint64
@@ -42,6 +44,7 @@ type shared struct {
 	signal     uint64
 	tag        uint64 // marks our signals
 	plain      uint64 // plainReads
+	secrets    uint64 // 1: Go's handler has to know of every signal, see share
 	period     uint64 // ns
 	tornAfter  uint64 // cycles that a walk may take
 	visitLimit uint64 // cycles that a tick may visit parked goroutines
@@ -117,7 +120,7 @@ type shared struct {
 	pinScratch [scratchWords]uint64
 }
 
-// code is where the program's own code is and the tables that tell of it.
+// code is where a module's code is and the tables that tell of it. The handler relies on the order of the first two.
 type code struct {
 	text, etext    uintptr
 	pctab, pclntab span

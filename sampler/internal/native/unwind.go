@@ -2,6 +2,8 @@
 
 package native
 
+import "unsafe"
+
 // Code that does not keep a frame pointer. Assembly may use BP for something else
 // (the hash functions and ciphers of the standard library do); the frame pointer
 // chain is then lost until it returns. The linker's tables tell for each instruction,
@@ -25,8 +27,7 @@ func lost(s *shared, sp, bp, hi uintptr) bool {
 	if bp < sp || bp > hi-16 || bp&7 != 0 {
 		return true
 	}
-	ret := uintptr(load64(bp + 8))
-	return ret < s.code.text || ret >= s.code.etext
+	return !s.isCode(load64(bp + 8))
 }
 
 // unwind writes to a record the interrupted PC and the return addresses of the functions
@@ -51,31 +52,58 @@ func unwind(base, rec, ctx, hi uintptr) uintptr {
 			store64(rec+headSP1*8, uint64(ret-8))
 			return n
 		}
-		caller := uintptr(load64(ret))
-		if caller <= s.code.text || caller >= s.code.etext {
+		caller := load64(ret)
+		if !s.isCode(caller) {
 			return 0
 		}
-		store64(pcs+n*8, uint64(caller))
-		pc, sp = caller-1, ret+8
+		store64(pcs+n*8, caller)
+		pc, sp = uintptr(caller)-1, ret+8
 	}
 	return 0
 }
 
-// delta is funcTable.spDelta for the handler: in the program's own code only, and ^0
-// where the tables do not tell.
+// delta is funcTable.spDelta for the handler: ^0 where the tables do not tell.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
 func delta(base, pc, _, _ uintptr) uintptr {
 	s := at(base)
-	f, entry := s.code.find(&s.off, pc)
+	c := s.codeOf(uint64(pc))
+	if c == nil {
+		return ^uintptr(0)
+	}
+	f, entry := c.find(&s.off, pc)
 	if f == 0 || load8(f+s.off.funcFlag)&funcFlagSPWrite != 0 {
 		return ^uintptr(0)
 	}
-	value, ok := s.code.value(load32(f+s.off.funcPCSP), entry, pc)
+	value, ok := c.value(load32(f+s.off.funcPCSP), entry, pc)
 	if !ok {
 		return ^uintptr(0)
 	}
 	return uintptr(value)
 }
+
+// codeOf returns the module, the program or a plugin, that an address is in, nil if it is not Go code. The end
+// counts too: a call that does not return may be a module's last instruction.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func (s *shared) codeOf(pc uint64) *code {
+	for i := uintptr(0); i < uintptr(s.modules); i++ {
+		at := uintptr(unsafe.Pointer(&s.codes)) + i*unsafe.Sizeof(code{})
+		if uintptr(pc) >= uintptr(load64(at)) && uintptr(pc) <= uintptr(load64(at+8)) {
+			return *(**code)(unsafe.Pointer(&at))
+		}
+	}
+	return nil
+}
+
+// isCode reports whether a word can be a return address. Of stacks only such words are copied: the others are the
+// program's data, of which nothing is to be kept.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func (s *shared) isCode(word uint64) bool { return s.codeOf(word) != nil }

@@ -155,11 +155,11 @@ func walkParked(base, g, index, _ uintptr) uintptr {
 	store64(rec, status<<32|reason<<40|uint64(callDescribe(base, rec, g, index))<<48)
 	pcs := rec + headWords*8
 	store64(pcs, r.pc)
-	beside(rec, r.sp, r.bp, r.sp-frameSlack, r.hi)
+	beside(s, rec, r.sp, r.bp, r.sp-frameSlack, r.hi)
 	if ctxLR != 0 && status != gSyscall {
-		store64(rec+headSP0*8, load64(g+s.off.gSchedLR))
+		store64(rec+headSP0*8, s.onlyCode(load64(g+s.off.gSchedLR)))
 	}
-	n, _ := walk(pcs, 1, r.bp, r.sp-frameSlack, r.hi)
+	n, _ := walk(s, pcs, 1, r.bp, r.sp-frameSlack, r.hi)
 	words := callFinish(base, rec, uintptr(n), uintptr(unsafe.Pointer(&s.scratch)))
 	fence()
 	if !r.holds(s, g, pcs, n) || cycles()-start > s.tornAfter {

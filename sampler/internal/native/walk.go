@@ -11,16 +11,17 @@ import "golang.org/x/sys/unix"
 // the comparisons do not wrap.
 
 // walk appends return addresses, following frame pointers from bp upward
-// while they lie in [lo, hi). It returns the number of PCs at dst and the frame
+// while they lie in [lo, hi). On a goroutine's stack, where s is given, they lead to Go code only; C may be
+// on a system stack, for which s is nil. It returns the number of PCs at dst and the frame
 // pointer at which it ended.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func walk(dst uintptr, n uint64, bp, lo, hi uintptr) (uint64, uintptr) {
+func walk(s *shared, dst uintptr, n uint64, bp, lo, hi uintptr) (uint64, uintptr) {
 	for n < maxDepth && bp >= lo && bp <= hi-16 && bp&7 == 0 {
 		ret := load64(bp + 8)
-		if ret < 4096 {
+		if ret < 4096 || s != nil && !s.isCode(ret) {
 			break
 		}
 		store64(dst+uintptr(n)*8, ret)
@@ -68,9 +69,9 @@ func word(addr, lo, hi uintptr) uint64 {
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func beside(rec, sp, bp, lo, hi uintptr) {
-	store64(rec+headSP0*8, word(sp, lo, hi))
-	store64(rec+headSP1*8, word(sp+8, lo, hi))
+func beside(s *shared, rec, sp, bp, lo, hi uintptr) {
+	store64(rec+headSP0*8, s.onlyCode(word(sp, lo, hi)))
+	store64(rec+headSP1*8, s.onlyCode(word(sp+8, lo, hi)))
 	first, second := uint64(0), uint64(0)
 	if bp >= lo && bp <= hi-16 {
 		first = word(bp+16, lo, hi)
@@ -78,8 +79,20 @@ func beside(rec, sp, bp, lo, hi uintptr) {
 			second = word(up+16, lo, hi)
 		}
 	}
-	store64(rec+headFrame0*8, first)
-	store64(rec+headFrame1*8, second)
+	store64(rec+headFrame0*8, s.onlyCode(first))
+	store64(rec+headFrame1*8, s.onlyCode(second))
+}
+
+// onlyCode returns 0 for a word that is not an address of Go code.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func (s *shared) onlyCode(word uint64) uint64 {
+	if !s.isCode(word) {
+		return 0
+	}
+	return word
 }
 
 // describe fills in what a record says of the goroutine itself, but its time.
@@ -191,7 +204,7 @@ func recordSyscall(base, rec, g, _ uintptr) uintptr {
 	store64(rec+headCounts*8, 0)
 	pcs := rec + headWords*8
 	store64(pcs, load64(g+s.off.gSyscallPC))
-	n, _ := walk(pcs, 1, uintptr(load64(g+s.off.gSyscallBP)), sp-frameSlack, hi)
+	n, _ := walk(s, pcs, 1, uintptr(load64(g+s.off.gSyscallBP)), sp-frameSlack, hi)
 	return uintptr(n)
 }
 
@@ -221,12 +234,12 @@ func recordStack(base, rec, ctx, _ uintptr) uintptr {
 					store64(rec+i*8, 0)
 				}
 				store64(rec, load64(rec)|flagUnwound<<48)
-				all, _ := walk(pcs, uint64(n), bp, sp, hi)
+				all, _ := walk(s, pcs, uint64(n), bp, sp, hi)
 				return uintptr(all)
 			}
 		}
-		beside(rec, sp, bp, sp-frameSlack, hi)
-		n, _ = walk(pcs, 1, bp, sp-frameSlack, hi)
+		beside(s, rec, sp, bp, sp-frameSlack, hi)
+		n, _ = walk(s, pcs, 1, bp, sp-frameSlack, hi)
 	} else {
 		m := uintptr(load64(g + s.off.gM))
 		g0 := uintptr(load64(m + s.off.mG0))
@@ -234,12 +247,12 @@ func recordStack(base, rec, ctx, _ uintptr) uintptr {
 		if sp < uintptr(load64(g0+s.off.gStackLo)) || sp >= hi0 {
 			return 0
 		}
-		beside(rec, sp, bp, sp-frameSlack, hi0)
-		n, bp = walk(pcs, 1, bp, sp-frameSlack, hi0)
+		beside(s, rec, sp, bp, sp-frameSlack, hi0)
+		n, bp = walk(nil, pcs, 1, bp, sp-frameSlack, hi0)
 		store64(rec+headCounts*8, n<<16)
 		if bp >= lo && bp < hi {
 			// systemstack leaves the frame pointer chain whole across the stacks.
-			n, _ = walk(pcs, n, bp, lo, hi)
+			n, _ = walk(s, pcs, n, bp, lo, hi)
 		} else if ctxLR == 0 && inVDSO(s, m, lo, hi) {
 			// In the vDSO, which need not keep frame pointers: the runtime noted
 			// where it was called from.
@@ -247,7 +260,7 @@ func recordStack(base, rec, ctx, _ uintptr) uintptr {
 			store64(rec, load64(rec)|flagVDSO<<48)
 			store64(rec+headCounts*8, 0)
 			store64(pcs, load64(vsp-8))
-			n, _ = walk(pcs, 1, uintptr(load64(vsp-16)), lo, hi)
+			n, _ = walk(s, pcs, 1, uintptr(load64(vsp-16)), lo, hi)
 		} else if n < maxDepth {
 			store64(rec, load64(rec)|flagSaved<<48)
 			store64(pcs+uintptr(n)*8, load64(g+s.off.gSchedPC))
@@ -256,13 +269,13 @@ func recordStack(base, rec, ctx, _ uintptr) uintptr {
 			if ctxLR == 0 {
 				caller = word(uintptr(load64(g+s.off.gSchedSP)), lo, hi)
 			}
-			store64(rec+headFrame0*8, caller)
-			n, _ = walk(pcs, n+1, uintptr(load64(g+s.off.gSchedBP)), lo, hi)
+			store64(rec+headFrame0*8, s.onlyCode(caller))
+			n, _ = walk(s, pcs, n+1, uintptr(load64(g+s.off.gSchedBP)), lo, hi)
 		}
 	}
 	if ctxLR != 0 {
 		store64(rec+headSP1*8, load64(rec+headSP0*8))
-		store64(rec+headSP0*8, load64(ctx+ctxLR))
+		store64(rec+headSP0*8, s.onlyCode(load64(ctx+ctxLR)))
 	}
 	return uintptr(n)
 }
