@@ -77,14 +77,14 @@ func (d *decoder) fill(n int) bool {
 
 // ErrTruncated says of a file that its end is missing, as when its program was
 // killed: all chunks before were right.
-var ErrTruncated = errors.New("truncated file:")
+var ErrTruncated = errors.New("truncated file")
 
 // short notes that the source ended inside a chunk.
 func (d *decoder) short() {
 	if d.err != nil {
 		return
 	}
-	d.err = fmt.Errorf("%w inside", ErrTruncated)
+	d.err = fmt.Errorf("%w: inside", ErrTruncated)
 	if d.srcErr != nil && d.srcErr != io.EOF && d.srcErr != io.ErrUnexpectedEOF {
 		d.err = d.srcErr
 	}

@@ -157,13 +157,13 @@ func (r *Reader) next() (Chunk, error) {
 func (r *Reader) end() error {
 	d := r.d
 	if d.srcErr == io.ErrUnexpectedEOF && r.inflated {
-		return r.errorAt(d.offset(), fmt.Errorf("%w inside the zlib stream", ErrTruncated))
+		return r.errorAt(d.offset(), fmt.Errorf("%w: inside the zlib stream", ErrTruncated))
 	}
 	if d.srcErr != io.EOF {
 		return r.errorAt(d.offset(), d.srcErr)
 	}
 	for pid := range r.running {
-		return r.errorAt(d.offset(), fmt.Errorf("%w no PID_END of process %d: the profile is incomplete", ErrTruncated, pid))
+		return r.errorAt(d.offset(), fmt.Errorf("%w: no PID_END of process %d: the profile is incomplete", ErrTruncated, pid))
 	}
 	return nil
 }
