@@ -50,6 +50,16 @@ func TestHarmTable(t *testing.T) {
 			fmt.Fprintf(&b, "| %s | %s |", c.what, plain)
 			for _, source := range []string{"native", "portable"} {
 				got := c.run(t, programs[c.c], source)
+				// On a busy machine Start can give up the native source, each time for another reason.
+				for range 5 {
+					if !strings.Contains(got.profile, " source: ") {
+						break
+					}
+					before := got.profile
+					if got = c.run(t, programs[c.c], source); got.profile == before {
+						break
+					}
+				}
 				if why := c.harm[source]; got.end != plain.end || got.stdout != plain.stdout {
 					if why == "" {
 						t.Errorf("%s, %s:\n%+v\nwithout the profiler:\n%+v", c.what, source, got, plain)
