@@ -29,19 +29,21 @@ func Possible() bool {
 }
 
 // Confirm finds out whether no thread of the program is at work and no timer is set. The
-// caller's thread and those given are left out. The caller has to wait for no timer of its
+// caller's thread and those given are left out. With GOMAXPROCS=1 it cannot be known, and
+// the verdict is Alive. The caller has to wait for no timer of its
 // own, and knows that all goroutines are stuck, before and after. Confirm takes some
 // 100 ms, most of it asleep.
 func Confirm(threads ...int) Verdict {
-	if runtime.NumCgoCall() > 0 {
+	if runtime.NumCgoCall() > 0 || runtime.GOMAXPROCS(0) < 2 {
 		return Alive
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	threads = append(threads, unix.Gettid())
 
-	// With one P, a thread whose timer has come while this one holds the P sleeps on a
-	// futex for that moment. It has its turn in the next round.
+	// A thread whose timer has come needs a P to see to it. If there is none it sleeps on a
+	// futex like one that has nothing to do. So there must be a P besides this thread's; it
+	// may be taken for a moment, hence several rounds.
 	v := Unclear
 	for round, good := 0, 0; round < 12 && good < 3; round++ {
 		if !settle() {

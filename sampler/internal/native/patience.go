@@ -32,6 +32,16 @@ func (p *patience) over(doing string) error {
 	return fmt.Errorf("Start gave up after %v %s", now.Sub(p.end.Add(-busyLimit)).Round(time.Millisecond), doing)
 }
 
+// allow gives what comes next d at least, within busyLimit.
+func (p *patience) allow(d time.Duration) {
+	if until := time.Now().Add(d); until.After(p.until) {
+		p.until = until
+	}
+	if p.until.After(p.end) {
+		p.until = p.end
+	}
+}
+
 // sleep waits for d. What it takes beyond that, the goroutine waits for a core.
 func (p *patience) sleep(d time.Duration) {
 	p.excuse(d, func() { time.Sleep(d) })

@@ -126,6 +126,7 @@ func (n *Source) verify(l *layout) error {
 	if err := n.ticker.arm(first); err != nil {
 		return err
 	}
+	n.patience.allow(startLimit / 2)
 	for {
 		n.patience.sleep(2 * time.Millisecond)
 		readClock(n.s)

@@ -86,6 +86,16 @@ var alive = map[string]func(){
 		time.AfterFunc(long, func() { c <- 1 })
 		<-c
 	},
+	"fast ticker": func() {
+		c := make(chan int)
+		go func() {
+			for t := time.NewTicker(2 * time.Millisecond); ; {
+				<-t.C
+			}
+		}()
+		time.AfterFunc(long, func() { c <- 1 })
+		<-c
+	},
 	"ticker": func() {
 		for t := time.NewTicker(long / 2); ; {
 			<-t.C
