@@ -51,6 +51,13 @@
 // the whole of the source, that a goroutine that waits and one that runs read as what
 // runtime.Callers said there, with creator and labels.
 //
+// Before the first tick (verify_offsets.go): what a system call saves of a goroutine, the counts of stops and of
+// system calls, the note of a preemption signal around a real one, and where a thread calls the vDSO from.
+//
+// In the course of a session (losses.go): that the signal still has our handler, and that
+// the kernel still does the system calls. A signal that was set to be ignored or to its default is taken back and
+// counted; with another handler, or a system call refused, the session ends with an error.
+//
 // At each walk of a goroutine that does not run: that it did not run meanwhile (visit.go
 // lists how that shows). At each stack: that all PCs are in functions and the last is
 // where stacks begin. What fails is counted as torn and dropped.

@@ -29,3 +29,12 @@ func TestSecrets(t *testing.T) {
 		t.Run(mode, func(t *testing.T) { run(t, bin, mode) })
 	}
 }
+
+// TestPlugin samples the code of a plugin that is loaded before the session, and of one that comes in its course.
+func TestPlugin(t *testing.T) {
+	// The plugin's packages have to be built like the program's.
+	lib, bin := build(t, "plugin", "-buildmode=plugin"), build(t, "pluginprog")
+	for _, when := range []string{"early", "late"} {
+		t.Run(when, func(t *testing.T) { run(t, bin, lib, when) })
+	}
+}

@@ -85,7 +85,9 @@ func (n *Source) Start(cfg source.Config, out source.Out) (err error) {
 		if err := n.prepare(l); err != nil {
 			return err
 		}
-		if err := n.verifyOffsets(l); err != nil {
+		const usual = 15 * time.Millisecond // beyond that it waits for a core, for two seconds at most
+		var err error
+		if n.patience.excuse(usual, func() { err = n.verifyOffsets(l) }); err != nil {
 			return err
 		}
 		return n.verify(l)
