@@ -50,3 +50,22 @@ func TestMaxTracked(t *testing.T) {
 		t.Errorf("%d untracked, warnings %v", counts.GoroutinesUntracked, warnings)
 	}
 }
+
+// TestOneStack has bounds that are read from two stacks.
+func TestOneStack(t *testing.T) {
+	for _, c := range []struct {
+		lo, hi uintptr
+		want   bool
+	}{
+		{0xc000100000, 0xc000100800, true},
+		{0xc000100000, 0xc000108000, true},
+		{0xc000100000, 0xc000101800, false}, // the hi of another one
+		{0xc000100800, 0xc000100000, false},
+		{0xc000100000, 0xc000100000, false},
+		{0, 0, false},
+	} {
+		if got := oneStack(c.lo, c.hi); got != c.want {
+			t.Errorf("%#x to %#x: %v", c.lo, c.hi, got)
+		}
+	}
+}
