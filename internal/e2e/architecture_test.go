@@ -65,6 +65,11 @@ func TestArchitectureNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	page, code := string(b), readCode(t)
+	for line := range strings.Lines(page) {
+		if !strings.HasPrefix(line, "```") && strings.Count(line, "`")%2 != 0 { // what follows would not be found
+			t.Errorf("%s: a backtick without another one: %s", architecture, line)
+		}
+	}
 	var files, names, tests int
 	for _, m := range regexp.MustCompile("`([^`\n]+)`").FindAllStringSubmatch(page, -1) {
 		name := m[1]
