@@ -54,6 +54,7 @@ func (s *Sampler) try(sink Sink, candidate candidate) (reason string, err error)
 		System:     s.cfg.System,
 		WaitFrames: !s.cfg.NoWaitFrames,
 		Start:      s.start,
+		Fallback:   s.cfg.Source == Auto,
 		MaxPause:   s.cfg.MaxPause,
 		Warn:       s.cfg.OnWarning,
 	}, out)

@@ -80,7 +80,7 @@ func (n *Source) Start(cfg source.Config, out source.Out) (err error) {
 			busy.Store(!n.release())
 		}
 	}()
-	n.cfg, n.patience = cfg, newPatience(time.Now())
+	n.cfg, n.patience = cfg, newPatience(time.Now(), cfg.Fallback)
 	err = unlessFault(func() error {
 		if err := n.prepare(l); err != nil {
 			return err

@@ -8,31 +8,40 @@ import (
 )
 
 const (
-	// startLimit is how long Start may take before it gives up. It takes 5 to 20 ms as a rule.
+	// startLimit is how long Start may take before it gives up and another source takes over.
+	// Start usually takes 5 to 20 ms.
 	startLimit = 300 * time.Millisecond
 
-	// busyLimit is the same where all cores are busy: time for which Start only waits for
-	// a core does not count for startLimit. There the source that takes over does worse.
+	// busyLimit bounds Start where all cores are busy. Time in which Start only waits for a
+	// core does not count against startLimit, because the source that takes over needs more.
 	busyLimit = 2 * time.Second
+
+	// onlyLimit replaces both where no other source takes over: a slow Start is better than none.
+	onlyLimit = 10 * time.Second
 )
 
-// patience is how long Start goes on.
-type patience struct{ until, end time.Time }
+// patience bounds how long Start takes.
+type patience struct{ begun, until, end time.Time }
 
-func newPatience(now time.Time) *patience {
-	return &patience{until: now.Add(startLimit), end: now.Add(busyLimit)}
+// newPatience returns the bound of a Start that begins now. Where fallback is false no other
+// source takes over.
+func newPatience(now time.Time, fallback bool) *patience {
+	if !fallback {
+		return &patience{begun: now, until: now.Add(onlyLimit), end: now.Add(onlyLimit)}
+	}
+	return &patience{begun: now, until: now.Add(startLimit), end: now.Add(busyLimit)}
 }
 
-// over returns an error once Start has taken too long, with what it does just now.
+// over returns an error if Start has taken too long. The error says what Start was doing.
 func (p *patience) over(doing string) error {
 	now := time.Now()
 	if now.Before(p.until) {
 		return nil
 	}
-	return fmt.Errorf("Start gave up after %v %s", now.Sub(p.end.Add(-busyLimit)).Round(time.Millisecond), doing)
+	return fmt.Errorf("Start gave up after %v %s", now.Sub(p.begun).Round(time.Millisecond), doing)
 }
 
-// allow gives what comes next d at least, within busyLimit.
+// allow gives what follows at least d, but no time beyond end.
 func (p *patience) allow(d time.Duration) {
 	if until := time.Now().Add(d); until.After(p.until) {
 		p.until = until
@@ -42,12 +51,12 @@ func (p *patience) allow(d time.Duration) {
 	}
 }
 
-// sleep waits for d. What it takes beyond that, the goroutine waits for a core.
+// sleep waits for d. The time beyond d is time in which the goroutine waits for a core.
 func (p *patience) sleep(d time.Duration) {
 	p.excuse(d, func() { time.Sleep(d) })
 }
 
-// excuse calls f, which takes d on a machine that is not busy.
+// excuse calls f, which takes d on an idle machine. Time beyond d does not count.
 func (p *patience) excuse(d time.Duration, f func()) {
 	before := time.Now()
 	f()

@@ -17,6 +17,9 @@ type Config struct {
 	WaitFrames bool      // a waiting goroutine gets a leaf frame ("", "[reason]", 0)
 	Start      time.Time // time 0 of all samples; has a monotonic reading
 
+	// Fallback says that another source takes over if this one does not start. Start is
+	// then bounded to a fraction of a second.
+	Fallback bool
 	// MaxPause bounds for how long one tick may stop the program; 0 is
 	// DefaultMaxPause. A source does not take a tick that would stop it for longer.
 	MaxPause time.Duration
