@@ -5,11 +5,12 @@
 //
 // If PROFILE_OUT is set, a session starts before main does. It ends, with a finished
 // file, when the program gets SIGINT or SIGTERM. The signal still has its usual
-// effect: the program dies of it, or the program's own handler gets it, once. Without PROFILE_OUT nothing is started. The other PROFILE_ variables
-// are those of package profiler.
+// effect: it ends the program, or the program's own handler gets it, once.
+// Without PROFILE_OUT no session starts. Package profiler describes the other
+// PROFILE_ variables.
 //
-// Go has no hook at the end of main: a program that returns from main by itself
-// calls [Stop] there, or uses profiler.Start.
+// Go has no hook at the end of main: a program that returns from main must call
+// [Stop] there, or use profiler.Start instead of this package.
 package auto
 
 import (
@@ -20,7 +21,7 @@ import (
 
 var (
 	session  *profiler.Session // nil without PROFILE_OUT
-	endWatch = func() {}       // of signals
+	endWatch = func() {}       // ends the watch for signals
 )
 
 func init() {

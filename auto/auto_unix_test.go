@@ -19,11 +19,11 @@ import (
 	"github.com/gotach/profiler/reader"
 )
 
-// children are programs that import auto. Each says "ready" when it can be
-// signalled; what is printed after that, and how it ends, must not depend on
-// the profile.
+// children are programs that import auto. Each prints "ready" when it can take a
+// signal. Its later output and its exit status must be the same with and without
+// a profile.
 var children = map[string]func(){
-	"waits": func() { // for the signal, with no handler
+	"waits": func() { // waits for the signal and has no handler
 		fmt.Println("ready")
 		time.Sleep(time.Minute)
 	},
@@ -32,7 +32,7 @@ var children = map[string]func(){
 		signal.Notify(c, syscall.SIGTERM, syscall.SIGINT)
 		fmt.Println("ready")
 		fmt.Println("got", <-c)
-		// The session ends at the same time, and only then would the signal be raised again.
+		// Wait for the end of the session: auto would raise the signal again only after it.
 		for begin := time.Now(); session != nil && len(session.Files()) == 0 && time.Since(begin) < time.Minute; {
 			time.Sleep(time.Millisecond)
 		}
@@ -53,7 +53,7 @@ var children = map[string]func(){
 		defer Stop()
 		fmt.Println("ready")
 	},
-	"stops": func() { // and is signalled later
+	"stops": func() { // calls Stop before the signal comes
 		if err := Stop(); err != nil {
 			fmt.Println(err)
 		}
@@ -85,7 +85,7 @@ type result struct {
 }
 
 // run starts a child, waits until it is ready, sends it sig (0 for none) and
-// waits for its end.
+// waits until it has ended. wrap is a command that executes the child.
 func run(t *testing.T, name, out string, sig syscall.Signal, wrap ...string) result {
 	t.Helper()
 	args := append(wrap, os.Args[0])
@@ -110,11 +110,12 @@ func run(t *testing.T, name, out string, sig syscall.Signal, wrap ...string) res
 		}
 		output.WriteString(lines.Text() + "\n")
 	}
-	_ = cmd.Wait() // the state says it
+	_ = cmd.Wait() // ProcessState has the result
 	return result{output.String(), cmd.ProcessState.Sys().(syscall.WaitStatus), stderr.String()}
 }
 
-// readable reads a file, which must be finished or not.
+// readable checks that the file's samples can be read, and that the file is
+// finished or not, as the caller expects.
 func readable(t *testing.T, path string, finished bool) {
 	t.Helper()
 	r, err := reader.Open(path)
@@ -123,7 +124,7 @@ func readable(t *testing.T, path string, finished bool) {
 	}
 	defer r.Close()
 	if r.Unfinished() == finished {
-		t.Errorf("the file is finished: %v, want %v", !r.Unfinished(), finished)
+		t.Errorf("finished = %v, want %v", !r.Unfinished(), finished)
 	}
 	for _, err := range r.Samples() {
 		if err != nil {
@@ -132,8 +133,8 @@ func readable(t *testing.T, path string, finished bool) {
 	}
 }
 
-// A signal finishes the file and then does to the program what it would have
-// done without us.
+// A signal finishes the file. Then it has the same effect on the program as
+// without the profiler.
 func TestSignals(t *testing.T) {
 	for _, tc := range []struct {
 		child    string
@@ -170,7 +171,8 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// nohup's child ignores SIGHUP, a background job SIGINT; so it stays.
+// A signal that the parent set to be ignored (SIGHUP by nohup, SIGINT for a
+// background job of a shell) stays ignored.
 func TestInheritedIgnore(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "x.tach")
 	r := run(t, "handles", out, syscall.SIGTERM, "sh", "-c", `trap "" INT; exec "$0"`)
@@ -180,7 +182,7 @@ func TestInheritedIgnore(t *testing.T) {
 	readable(t, out, true)
 }
 
-// Without PROFILE_OUT nothing is started and no file is made.
+// Without PROFILE_OUT no session starts and no file is created.
 func TestUnset(t *testing.T) {
 	r := run(t, "idle", "", 0)
 	if !strings.Contains(r.output, "session false") || !strings.Contains(r.output, "goroutines 1 ") {
@@ -188,6 +190,6 @@ func TestUnset(t *testing.T) {
 	}
 	made, _ := filepath.Glob("*.tach")
 	if len(made) != 0 {
-		t.Errorf("made %v", made)
+		t.Errorf("created %v", made)
 	}
 }

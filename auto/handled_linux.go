@@ -10,17 +10,18 @@ import (
 	"syscall"
 )
 
-// handledElsewhere says whether the program itself asked os/signal for sig, now
-// that this package no longer does. known is false where that cannot be told.
+// handledElsewhere reports whether the program itself has asked os/signal for sig.
+// This package must have called signal.Stop before. known is false if the answer
+// cannot be found out.
 //
-// To raise a signal again that the program handles would deliver it twice, and
-// a second SIGTERM means "at once" to many servers. os/signal counts for each
-// signal the channels that want it, in an array of int64 (handlers.ref in
-// os/signal/signal.go, Go 1.25 to 1.27), but shows it to nobody. So this looks
-// for the array: it asks for SIGINT with five channels more and for SIGTERM with
-// three, then with none, and finds the one place among the program's variables
-// where two numbers as far apart as the signals rose by that much and fell again.
-// The kernel does the reading, through /proc/self/mem: a wrong guess cannot fault.
+// If the program handles the signal, raising it again would deliver it twice. Many
+// servers take a second SIGTERM as "stop at once". os/signal counts the channels
+// for each signal in an unexported array of int64 (handlers.ref in
+// os/signal/signal.go, Go 1.25 to 1.27). This function searches for the array. It
+// adds five channels for SIGINT and three for SIGTERM, and removes them again. Then
+// it looks among the program's variables for the two counters that rose by five and
+// three and fell again, at the distance of the two signal numbers. It reads memory
+// through /proc/self/mem, so that a wrong address gives an error and not a fault.
 func handledElsewhere(sig syscall.Signal) (handled, known bool) {
 	const probesINT, probesTERM = 5, 3
 	before, ok1 := variables()
@@ -64,9 +65,9 @@ func handledElsewhere(sig syscall.Signal) (handled, known bool) {
 
 func word(b []byte, i int) uint64 { return binary.NativeEndian.Uint64(b[8*i:]) }
 
-// variables returns the memory around a variable of ours, as it is now, as far
-// as it is writable. The linker puts those that hold pointers and start as zero
-// side by side (.bss), os/signal's among them; it is some 100 KB in a small
+// variables returns a copy of the writable memory around a variable of this package.
+// The linker places all variables that hold pointers and start as zero next to each
+// other (.bss), including those of os/signal. That section has some 100 KB in a small
 // program and 1 MB in a very large one.
 func variables() ([]byte, bool) {
 	const around = 2 << 20
@@ -75,7 +76,7 @@ func variables() ([]byte, bool) {
 		return nil, false
 	}
 	ours := uint64(reflect.ValueOf(&session).Pointer())
-	var from, to uint64 // a run of writable mappings without a gap
+	var from, to uint64 // adjacent writable mappings, taken as one range
 	for line := range strings.Lines(string(maps)) {
 		lo, hi, writable := parseMapping(line)
 		if writable && lo == to {

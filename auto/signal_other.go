@@ -2,7 +2,7 @@
 
 package auto
 
-// stopOnSignal does nothing: here a signal cannot be given back to the program
-// once it is caught, and a program that no longer dies of Ctrl-C is worse than
-// a profile that is not finished.
+// stopOnSignal does nothing. On these systems a caught signal cannot be raised
+// again for the program, and a program that no longer ends on Ctrl-C is worse than
+// an unfinished profile.
 func stopOnSignal() (end func()) { return func() {} }

@@ -11,10 +11,10 @@ import (
 	"github.com/gotach/profiler/internal/own"
 )
 
-// stopOnSignal ends the session at the first SIGINT or SIGTERM and then lets
-// the signal do what it would have done without us. A signal that the program
-// was told to ignore (nohup, a shell's background job) stays ignored. The
-// returned function ends the watch and waits until it has ended.
+// stopOnSignal ends the session at the first SIGINT or SIGTERM. Then it raises the
+// signal again, so that the signal has its usual effect, unless the program handles
+// it too. A signal that is ignored (nohup, a shell's background job) stays ignored.
+// The returned function ends the watch for signals and returns when it has ended.
 func stopOnSignal() (end func()) {
 	var signals []os.Signal
 	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGTERM} {
@@ -23,7 +23,7 @@ func stopOnSignal() (end func()) {
 		}
 	}
 	if len(signals) == 0 {
-		return func() {} // Notify without signals would mean all of them
+		return func() {} // Notify without signals would ask for all signals
 	}
 	got := make(chan os.Signal, 1)
 	signal.Notify(got, signals...)
@@ -35,17 +35,18 @@ func stopOnSignal() (end func()) {
 		case sig = <-got:
 		case <-quit:
 			select {
-			case sig = <-got: // it came before the watch was ended, and was kept from the program
+			case sig = <-got: // it came before the watch ended, so the program has not seen it
 			default:
 				return
 			}
 		}
 		signal.Stop(got)
-		// Asked at once: a program may handle one signal and then stop listening.
+		// Check this before the session stops: a program may handle one signal and then call
+		// signal.Stop.
 		handled, known := handledElsewhere(sig.(syscall.Signal))
-		_ = session.Stop() // logged there
+		_ = session.Stop() // Stop logs its error
 		if known && handled {
-			return // the program got it at the same moment as we did
+			return // os/signal has already delivered it to the program
 		}
 		_ = syscall.Kill(syscall.Getpid(), sig.(syscall.Signal))
 	})

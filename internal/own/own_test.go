@@ -27,17 +27,17 @@ func TestCreated(t *testing.T) {
 		go func() { by <- createdBy() }()
 	})
 	if name := <-by; !Created(name) {
-		t.Errorf("what Go started has the creator %q, not %q", name, creator)
+		t.Errorf("a goroutine started by Go has creator %q, want %q", name, creator)
 	}
 	if name := <-by; name == "" || Created(name) {
-		t.Errorf("what is started by a function given to Go has the creator %q", name)
+		t.Errorf("a go statement within Go's function: creator %q, want a name other than Go's", name)
 	}
 	if Created("") {
-		t.Error("the main goroutine is the profiler's")
+		t.Error("Created reports true for the main goroutine")
 	}
 }
 
-// The packages that a profiled program links start all of their goroutines with Go.
+// The packages that a profiled program links start all their goroutines with Go.
 func TestNoOtherGoStatement(t *testing.T) {
 	const root = "../.."
 	files := 0
@@ -59,7 +59,7 @@ func TestNoOtherGoStatement(t *testing.T) {
 			}
 			ast.Inspect(f, func(n ast.Node) bool {
 				if starts(n) && path != filepath.Join(root, "internal/own/own.go") {
-					t.Errorf("%s: a goroutine that own.Go does not start", fset.Position(n.Pos()))
+					t.Errorf("%s: goroutine not started by own.Go", fset.Position(n.Pos()))
 				}
 				return true
 			})
@@ -70,12 +70,12 @@ func TestNoOtherGoStatement(t *testing.T) {
 		}
 	}
 	if files < 60 {
-		t.Errorf("only %d files were found", files)
+		t.Errorf("found only %d files", files)
 	}
 }
 
-// starts reports whether a node starts a goroutine: a go statement, or a call of
-// WaitGroup.Go or time.AfterFunc by their names.
+// starts reports whether a node starts a goroutine. Such a node is a go statement, or
+// a method or function named Go or AfterFunc (WaitGroup.Go, time.AfterFunc).
 func starts(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.GoStmt:

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Disk returns an empty directory with no room for more than size, such as "512k".
-// At the test's end no file of it may be open.
+// Disk returns an empty directory on a tmpfs of the given size, such as "512k". All
+// files in it must be closed when the test ends.
 func Disk(t testing.TB, size string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -24,8 +24,8 @@ func Kills(t testing.TB) int {
 	return 40
 }
 
-// KeepKilled copies a recovered file, if there is one, to the directory that
-// GOTACH_KILLED_FILES names, for other readers to judge.
+// KeepKilled copies a recovered file, if there is one, to the directory
+// $GOTACH_KILLED_FILES, so that other readers can be tried on it.
 func KeepKilled(t testing.TB, path string) {
 	t.Helper()
 	dir := os.Getenv("GOTACH_KILLED_FILES")
@@ -39,8 +39,8 @@ func KeepKilled(t testing.TB, path string) {
 	}
 }
 
-// Mix turns a number into one that looks random, always the same. Package rapid
-// prefers small numbers, but times to kill at must be spread evenly.
+// Mix is a hash: it maps equal numbers to equal numbers that look random. Package
+// rapid prefers small numbers, but the times of kills must be spread evenly.
 func Mix(x uint64) uint64 {
 	x ^= x >> 31
 	x *= 0x9e3779b97f4a7c15

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// A Log keeps what is logged through its Logger. Its zero value is empty.
+// A Log keeps the lines logged through its Logger. Its zero value is empty.
 type Log struct {
 	mu sync.Mutex
 	b  bytes.Buffer

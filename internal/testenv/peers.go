@@ -1,9 +1,9 @@
 package testenv
 
-// Tests need what not every machine has: the programs of other projects that gotach
-// is compared with, and the right to mount a disk that is soon full. A test that
-// needs one asks here. Where it is missing the test is skipped; with
-// GOTACH_REQUIRE_PEERS=1, as in CI, it fails.
+// Some tests need things that not every machine has: the programs of other projects
+// that gotach is compared with, and the right to mount a small disk. These tests ask
+// here. If the thing is missing the test is skipped; with GOTACH_REQUIRE_PEERS=1, as
+// in CI, it fails.
 
 import (
 	"os"
@@ -13,8 +13,8 @@ import (
 )
 
 // Python315 returns the command of a CPython 3.15, the reference reader of
-// Tachyon files: $GOTACH_PYTHON315, what python315.sh unpacked, or python3.15
-// from PATH, whichever is first.
+// Tachyon files. It takes the first one that works of $GOTACH_PYTHON315, the one
+// that python315.sh unpacked, and python3.15 from PATH.
 func Python315(t testing.TB) string {
 	t.Helper()
 	var candidates []string
@@ -35,7 +35,8 @@ func Python315(t testing.TB) string {
 	return ""
 }
 
-// Command returns the path of a program on PATH; install says how one gets it.
+// Command returns the path of a program on PATH. install is the command that installs
+// it, for the message if it is missing.
 func Command(t testing.TB, name, install string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -45,12 +46,12 @@ func Command(t testing.TB, name, install string) string {
 	return path
 }
 
-// Missing ends a test that cannot run for want of what; why says more, or how one
-// gets it.
+// Missing skips a test that needs what, or fails it with GOTACH_REQUIRE_PEERS=1. why
+// gives the reason, or how to get what.
 func Missing(t testing.TB, what, why string) {
 	t.Helper()
 	if os.Getenv("GOTACH_REQUIRE_PEERS") == "1" {
-		t.Fatalf("%s is required here and missing: %s", what, why)
+		t.Fatalf("%s is required and missing: %s", what, why)
 	}
 	t.Skipf("no %s here: %s", what, why)
 }

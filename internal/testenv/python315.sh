@@ -1,9 +1,10 @@
 #!/bin/sh
 # python315.sh [DIR]: unpack Debian's CPython 3.15 into DIR and print the command that runs it.
 #
-# CPython 3.15 is the reference reader and writer of Tachyon files. No Debian release has it yet, so it comes from
-# unstable, with the libraries it was built against, and is unpacked beside the system rather than installed: nothing
-# outside DIR changes. DIR is where package testenv looks by default. Needs apt-get and dpkg, takes some seconds.
+# CPython 3.15 is the reference reader and writer of Tachyon files. No Debian release has it yet, so the script takes
+# it from unstable, with the libraries it was built against. It unpacks the packages and does not install them: nothing
+# outside DIR changes. By default DIR is where package testenv looks. The script needs apt-get and dpkg, and takes some
+# seconds.
 set -eu
 
 dir=${1:-${XDG_CACHE_HOME:-$HOME/.cache}/gotach-peers/python3.15}
@@ -14,7 +15,7 @@ python=$dir/python3.15
 works() { [ -x "$python" ] && "$python" -c 'import _remote_debugging, profiling.sampling' 2>/dev/null; }
 
 if ! works; then
-	# An apt of its own: the machine's sources and package lists stay as they are.
+	# apt gets its own configuration, so that the machine's sources and package lists do not change.
 	mirror=$(cat /etc/apt/sources.list.d/*.sources /etc/apt/sources.list 2>/dev/null |
 		sed -n -e 's/^URIs: *\([^ ]*\).*/\1/p' -e 's/^deb \(\[[^]]*\] \)\{0,1\}\([^ ]*\) .*/\2/p' | head -n 1)
 	[ -n "$mirror" ] || { echo "python315.sh: no Debian mirror in /etc/apt" >&2; exit 1; }

@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Share maps a file, made if there is none, in which a program tells the one that
-// kills it how far it has come. It outlives the program, and may be unmapped.
+// Share maps size bytes of a file, which it creates if needed. A program that a test
+// kills reports its progress there: the contents survive the program. The caller may
+// unmap the memory.
 func Share(path string, size int) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

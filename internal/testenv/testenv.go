@@ -1,4 +1,4 @@
-// Package testenv is what the tests of several packages share: programs of other
-// projects that a machine may not have, files in memory, counts of allocations
-// and of stops of the world, and what the tests need that kill programs.
+// Package testenv has helpers for the tests of several packages. It finds programs
+// of other projects that a machine may not have. It provides files in memory, counts
+// allocations and stops of the world, and helps tests that kill programs.
 package testenv
