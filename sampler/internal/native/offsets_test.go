@@ -74,7 +74,7 @@ func shifted() {
 	var stop atomic.Bool
 	go func() {
 		for !stop.Load() {
-			time.Now()
+			_ = time.Now()
 			runtime.Gosched()
 		}
 	}()

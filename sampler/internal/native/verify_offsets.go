@@ -159,7 +159,7 @@ func (w *spinner) spin(l *layout) {
 	w.up.Store(true)
 	for from := cycles(); !w.stop.Load(); {
 		if w.clock.Load() {
-			time.Now()
+			_ = time.Now()
 		}
 		if cycles()-from > w.most {
 			runtime.Gosched()
