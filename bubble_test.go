@@ -10,8 +10,8 @@ import (
 	"github.com/gotach/profiler/sampler"
 )
 
-// TestBubble starts a session within a synctest bubble: it is refused before there is a
-// file or a goroutine of it.
+// TestBubble starts a session within a synctest bubble. The session is refused before it
+// makes a file or starts a goroutine.
 func TestBubble(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.tach")
 	synctest.Test(t, func(t *testing.T) {

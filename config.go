@@ -8,7 +8,7 @@ import (
 	"github.com/gotach/profiler/sampler"
 )
 
-// config is what options and environment come to.
+// A config is the result of the options and the environment.
 type config struct {
 	output       string
 	rate         int
@@ -25,12 +25,12 @@ type config struct {
 	noWaitFrames bool
 	logger       *slog.Logger
 
-	fileSamples uint64 // in a file; 0: as many as its header can count. For tests.
+	fileSamples uint64 // most samples in a file, for tests; 0: as many as its header can count
 }
 
-// newConfig starts from the defaults and applies options, then the environment as
-// get gives it. Warnings about the environment are logged; the caller reports the
-// error of an option.
+// newConfig starts with the defaults, then applies the options and the environment, which
+// it reads with get. It logs warnings about the environment and returns the error of an
+// invalid option.
 func newConfig(opts []Option, get func(string) string) (config, error) {
 	c := config{
 		output:      "%e-%p.tach",

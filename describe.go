@@ -11,9 +11,10 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// describe says what was profiled and how well that went, in a part of the session
-// that began at a time; part 0 is all of it. Without stats the part is not over.
-// Arguments and environment are left out: they may hold secrets.
+// describe returns the session metadata of one part: the program, the machine and the
+// sampling statistics. The part began at the time at after the session's start. Part 0 is
+// the whole session. stats is nil while the part is still being written. The program's
+// arguments and environment are left out because they may hold secrets.
 func (s *Session) describe(part int, at time.Duration, stats *sampler.Stats) *tachyon.Session {
 	d := &tachyon.Session{
 		Program:    programName(),
@@ -27,13 +28,13 @@ func (s *Session) describe(part int, at time.Duration, stats *sampler.Stats) *ta
 		Executable: s.exe.path,
 		BuildID:    s.exe.buildID,
 	}
-	if part > 1 { // as the file's header has it
+	if part > 1 { // in whole µs, as in the file's header
 		d.Start = time.UnixMicro(s.start.UnixMicro()).Add(at).UTC()
 	}
 	if part > 0 {
 		d.Part, d.SessionStart = part, s.start.Round(0).UTC()
 	}
-	if stats == nil { // at the start, for a file that is never finished
+	if stats == nil { // provisional, for a file that is never finished
 		d.Rate, d.Budget, d.Source = s.config.rate, s.config.budget, string(s.config.source)
 		d.Error = "the session was not stopped"
 	} else {

@@ -10,66 +10,66 @@
 //
 //	go run github.com/gotach/profiler/cmd/gotach report app.tach
 //
-// [Open] is [Start] for those who want the error. Other packages use the same sessions:
+// [Open] works like [Start] and returns the error. Other packages use the same sessions:
 //
-//   - auto, by a blank import: starts a session when PROFILE_OUT is set;
+//   - auto: a blank import starts a session if PROFILE_OUT is set;
 //   - httpprof: serves profiles over HTTP;
 //   - proftest: profiles tests;
-//   - export, by a blank import: lets [Export] and PROFILE_EXPORT write other formats.
+//   - export: a blank import makes [Export] and PROFILE_EXPORT write other formats.
 //
-// A program that imports this package alone links no network code, no cgo and none of
+// A program that imports only this package links no network code, no cgo and none of
 // the other formats.
 //
-// # What a sample says
+// # Samples
 //
-// Each tick, PROFILE_RATE times a second, records goroutines with their stack,
-// id and state: on a CPU, runnable, in a system call, or waiting and for what,
-// in the runtime's own words. A sample stands for the time since the previous
-// one of the same goroutine. All reports weigh by that time, so a profile that
-// the budget thinned is still right.
+// A session ticks PROFILE_RATE times a second. Each tick samples goroutines: their stack,
+// id and state. The state is on a CPU, runnable, in a system call, or waiting. A waiting
+// goroutine also has the reason, in the runtime's own words. The weight of a sample is the
+// time since the previous sample of the same goroutine. All reports use these weights, so
+// times stay right when the budget reduces the number of samples.
 //
 // # Safety
 //
-// A session never panics, exits or changes what the program does. What goes
-// wrong becomes one [log/slog] warning and the error that [Session.Err] and
-// [Session.Stop] return. Sampling measures its cost and samples less rather than take
-// more of the machine's CPU than the budget allows. After Stop nothing of the
-// session is left running. [Session.Stats] says how a session goes.
+// A session never panics, exits or changes what the program does. The first error
+// becomes one [log/slog] warning, and [Session.Err] and [Session.Stop] return it. Sampling
+// measures its own cost and takes fewer samples when that cost reaches the budget. After
+// Stop nothing of the session is left running. [Session.Stats] reports how sampling goes.
 //
-// Nothing is lost if the program is killed: what is not in the file yet is in
-// a journal beside it, file.tach.journal, which Stop deletes. The command reads
-// such a file as it is, while the program runs too, and "gotach recover"
-// finishes it. A crash of the whole machine takes what the kernel had not
-// written; [SyncEvery] bounds that, on Linux. There is no journal on Windows,
-// OpenBSD, Solaris and AIX, nor for an output that is not a regular file.
+// A program that is killed loses no samples. Samples that are not in the file yet are in a
+// journal beside it, file.tach.journal, which Stop deletes. The command reads an
+// unfinished file together with its journal, also while the program runs, and
+// "gotach recover" finishes the file. A crash of the whole machine loses the samples that
+// the kernel has not written to the disk; [SyncEvery] limits that loss, on Linux. There is
+// no journal on Windows, OpenBSD, Solaris and AIX, nor for an output that is not a
+// regular file.
 //
-// # Many files
+// # Rotation
 //
-// A session that runs for days should be many files. [RotateEvery] and [RotateAt]
-// say when it goes on in a new one, [KeepFiles] and [KeepBytes] how many stay; the
-// session deletes its oldest ones. For an output of app.tach the files are
-// app.1.tach, app.2.tach and so on, after the highest number that exists. Each can
-// be read as soon as it is finished. No sample is lost or doubled between two: the first
-// sample of a goroutine in a file stands for the time since its last sample in an
-// earlier one. If a new file cannot be made, the session goes on in the old one
-// and reports the error.
+// A session that runs for days should write many files. [RotateEvery] and [RotateAt] set
+// when the session begins a new file. [KeepFiles] and [KeepBytes] limit how many finished
+// files are kept; the session deletes its oldest ones. For the output app.tach the files
+// are app.1.tach, app.2.tach and so on. Numbers start after the highest one that exists.
+// Each file can be read as soon as it is finished. No sample is lost or counted twice
+// between two files: the weight of a goroutine's first sample in a file is the time since
+// its last sample in an earlier file. If a new file cannot be made, the session continues
+// the old one and reports the error.
 //
 // # Environment
 //
-// A variable that is set wins over the option, so whoever runs the program can
-// change what its code says. An empty variable counts as not set. A value that makes
-// no sense is one warning; it names the variable, and the value used in its place: the
-// option's, else the default.
+// A variable that is set overrides the option of the same setting, so the person who runs
+// the program can change what its code asks for. An empty variable counts as not set. An
+// invalid value causes one warning, which names the variable and the value that is used
+// instead: the option's value, or else the default.
 //
-//	PROFILE_OUT          where to write; %p pid, %h host, %e program, %t start time, %% a percent sign
+//	PROFILE_OUT          the file; %p pid, %h host, %e program, %t start time, %% a percent sign; default %e-%p.tach
 //	PROFILE_RATE         ticks a second, 1 to 10000; default 1000
 //	PROFILE_SOURCE       auto, native or portable; default auto
-//	PROFILE_BUDGET       what sampling may cost, in percent of the machine's CPU; default 1
+//	PROFILE_BUDGET       the most that sampling may cost, in percent of the machine's CPU; default 1
 //	PROFILE_COMPRESSION  zstd or none; default zstd
 //	PROFILE_SYNC         how often to sync the file to the disk, such as 1s, or none; default none
-//	PROFILE_ROTATE       when to go on in a new file, such as 60s, 100MB or 60s,100MB, or none; default none
-//	PROFILE_KEEP         how many of these files to keep and how many bytes, such as 20,500MB; default 100,1GB
-//	PROFILE_EXPORT       other formats to write at the end, as format=path, separated by commas, or none; needs package export
-//	PROFILE_PAUSE        how long one tick of the portable source may stop the program; default 10ms
+//	PROFILE_ROTATE       when to begin a new file, such as 60s, 100MB or 60s,100MB, or none; default none
+//	PROFILE_KEEP         how many finished files and how many bytes to keep, such as 20,500MB; default 100,1GB
+//	PROFILE_EXPORT       other formats to write at Stop, as format=path, separated by commas, or none; needs package export
+//	PROFILE_PAUSE        the longest time for which one tick of the portable source may stop the program; default 10ms
 //	PROFILE_SYSTEM       1 to sample the runtime's own goroutines too; default 0
 package profiler

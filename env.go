@@ -10,15 +10,16 @@ import (
 	"github.com/gotach/profiler/internal/hook"
 )
 
-// none is the value by which a variable undoes SyncEvery, rotation and Export.
+// none is the value of a variable that turns off SyncEvery, rotation or Export.
 const none = "none"
 
-// environ changes c to what the environment says; get is os.Getenv. A variable that
-// is set wins over the option. environ returns a warning for each value that makes no
-// sense, and leaves that setting as it is: as the options have it, else the default.
+// environ applies the environment to c. get is os.Getenv, except in tests. A variable that
+// is set overrides the option. environ returns a warning for each invalid value and does
+// not change that setting.
 func (c *config) environ(get func(string) string) (warnings []string) {
 	warn := func(format string, args ...any) { warnings = append(warnings, fmt.Sprintf(format, args...)) }
-	// set applies what parse makes of a variable's value. using says what applies otherwise.
+	// set parses a variable's value and applies it. If the value is invalid, the warning
+	// includes the value of using, which is the setting in use instead.
 	set := func(name string, using func() string, parse func(v string) (Option, error)) {
 		v := get(name)
 		if v == "" {

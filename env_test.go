@@ -12,7 +12,7 @@ import (
 	"github.com/gotach/profiler/internal/testenv"
 )
 
-// env is an environment as newConfig reads it.
+// env returns the function get of an environment with these variables, for newConfig.
 func env(pairs ...string) func(string) string {
 	m := map[string]string{}
 	for _, p := range pairs {
@@ -34,7 +34,7 @@ func TestEnvironment(t *testing.T) {
 		opts    []Option
 		env     []string
 		want    config
-		warning string // a part of the only one; "" for none
+		warning string // a part of the only warning; "" if there is none
 	}{
 		{name: "nothing", want: def},
 		{name: "sync", env: []string{"PROFILE_SYNC=1s"}, want: with(func(c *config) { c.sync = time.Second })},
@@ -137,7 +137,7 @@ func TestBadOption(t *testing.T) {
 	}
 }
 
-// FuzzEnvironment: no value of a variable makes a configuration that the
+// FuzzEnvironment checks that no value of a variable leads to a configuration that the
 // options would refuse.
 func FuzzEnvironment(f *testing.F) {
 	f.Add("x.tach", "1000", "1", "auto", "zstd", "pprof=a.pb.gz", "60s,100MB", "20,1GB", "1s", "1")

@@ -16,7 +16,7 @@ func ExampleStart() {
 	defer profiler.Start().Stop() // writes $PROFILE_OUT, else ./<program>-<pid>.tach
 }
 
-// Options say what the environment would say, and more.
+// Options set in code what the environment variables set, and a few more things.
 func ExampleStart_options() {
 	dir, err := os.MkdirTemp("", "example-")
 	if err != nil {
@@ -32,7 +32,7 @@ func ExampleStart_options() {
 	).Stop()
 }
 
-// Open gives the error that Start would log.
+// Open returns the error that Start would log.
 func ExampleOpen() {
 	s, err := profiler.Open(profiler.Output("/no/such/directory/app.tach"))
 	if err != nil {
@@ -43,8 +43,8 @@ func ExampleOpen() {
 	// Output: gotach: open /no/such/directory/app.tach: no such file or directory
 }
 
-// Stop returns the first error of the session; a program that goes on without
-// its profile may look at it or not.
+// Stop returns the first error of the session. A program that does not depend on its
+// profile may ignore the error.
 func ExampleSession_Stop() {
 	dir, err := os.MkdirTemp("", "example-")
 	if err != nil {
@@ -68,7 +68,7 @@ func ExampleRotateEvery() {
 	}
 	defer os.RemoveAll(dir)
 
-	// A file a minute, or sooner if it comes to 100 MB; a day of them, at most 5 GB.
+	// Begin a new file every minute or at 100 MB, and keep a day's files, at most 5 GB.
 	s := profiler.Start(
 		profiler.Output(filepath.Join(dir, "app.tach")),
 		profiler.RotateEvery(time.Minute),

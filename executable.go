@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// executable is what the file of the running program says of itself. All fields
-// but the path are zero where that file is not ELF.
+// An executable describes the file of the running program. All fields except the path are
+// zero if that file is not ELF.
 type executable struct {
 	path                string
 	buildID             string // GNU's in hex, else Go's own
-	textStart, textSize uint64 // of .text, as linked
+	textStart, textSize uint64 // link-time address and size of .text, in bytes
 }
 
 func readExecutable() (e executable) {
@@ -29,15 +29,15 @@ func readExecutable() (e executable) {
 	return e
 }
 
-// Bounds on what is read of a file. Go's linker makes some 30 sections, and notes of
-// a hundred bytes.
+// Limits on how much of a file is read. Go's linker makes about 30 sections and notes of
+// about 100 bytes.
 const (
 	maxSections = 4096
 	maxNote     = 4096
 )
 
-// An elfFile is as much of debug/elf as is needed here. That package would add
-// 0.1 MB to every program, with DWARF and two decompressors.
+// An elfFile has the small part of debug/elf that is needed here. The package debug/elf
+// itself would add 0.1 MB to every program, for DWARF and two decompressors.
 type elfFile struct {
 	r     io.ReaderAt
 	order binary.ByteOrder
@@ -46,15 +46,15 @@ type elfFile struct {
 
 // An elfSection is one entry of the section table.
 type elfSection struct {
-	name               uint32 // where it is in the section of names
+	name               uint32 // offset in the section of names
 	kind               uint32
 	addr, offset, size uint64
 }
 
-const noBits = 8 // the kind of section that takes no room in the file
+const noBits = 8 // the kind of a section without bytes in the file (SHT_NOBITS)
 
-// readELF reads the build ID and the bounds of .text. What is missing, damaged or
-// larger than the bounds above stays zero.
+// readELF reads the build ID and the bounds of .text. A field stays zero if its data are
+// missing, damaged or larger than the limits above.
 func readELF(r io.ReaderAt) (e executable) {
 	f, sections, names := openELF(r)
 	var gnu, golang []byte
@@ -80,9 +80,10 @@ func readELF(r io.ReaderAt) (e executable) {
 	return e
 }
 
-// openELF reads the header and the section table. Without either there are no sections.
+// openELF reads the header and the section table. It returns no sections if either is
+// missing or damaged.
 func openELF(r io.ReaderAt) (f elfFile, sections []elfSection, names elfSection) {
-	head := make([]byte, 64) // of a 32-bit file only 52 are the header
+	head := make([]byte, 64) // the header of a 32-bit file has 52 bytes
 	if n, err := r.ReadAt(head, 0); n < 52 || n < len(head) && err != io.EOF || string(head[:4]) != "\x7fELF" {
 		return f, nil, names
 	}
@@ -126,8 +127,8 @@ func (f *elfFile) read(offset, n uint64) []byte {
 	return b
 }
 
-// sectionName returns the beginning of a section's name, long enough to tell those
-// that are wanted from others.
+// sectionName returns a section's name, or "" if the name is longer than the ones that
+// readELF looks for.
 func (f *elfFile) sectionName(names, s elfSection) string {
 	const enough = uint64(len(".note.gnu.build-id") + 1)
 	if uint64(s.name) >= names.size || names.kind == noBits {
@@ -140,8 +141,9 @@ func (f *elfFile) sectionName(names, s elfSection) string {
 	return name
 }
 
-// note returns the description in a note section: the sizes of name and description
-// and a type, 4 bytes each, then the two, padded to 4 bytes.
+// note returns the description in a note section. A note has the size of the name, the size
+// of the description and a type, 4 bytes each. The name and the description follow, padded
+// to 4 bytes.
 func (f *elfFile) note(s elfSection) []byte {
 	if s.size < 12 || s.size > maxNote || s.kind == noBits {
 		return nil

@@ -14,7 +14,7 @@ import (
 	"github.com/gotach/profiler/internal/testenv"
 )
 
-// byDebugELF is what readELF has to find, by the standard library's package.
+// byDebugELF returns what readELF must find, as the standard library's debug/elf reads it.
 func byDebugELF(f *elf.File) (e executable) {
 	note := func(name string) []byte {
 		s := f.Section(name)
@@ -52,7 +52,7 @@ func TestReadExecutable(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got.buildID != "" || got.textSize != 0 {
-			t.Errorf("of a file that is not ELF: %+v", got)
+			t.Errorf("a file that is not ELF gives %+v", got)
 		}
 		return
 	}
@@ -64,7 +64,8 @@ func TestReadExecutable(t *testing.T) {
 	}
 }
 
-// makeELF makes a file of sections, by name in this order, of 32 or 64 bits.
+// makeELF makes an ELF file of 64 bits (wide) or 32 bits with the named sections in this
+// order.
 func makeELF(wide bool, order binary.AppendByteOrder, addr uint64, names []string, content map[string][]byte) []byte {
 	class, header, entry := byte(1), 52, 40
 	if wide {
@@ -126,7 +127,7 @@ func noteOf(order binary.AppendByteOrder, name string, desc []byte) []byte {
 	return append(b, desc...)
 }
 
-// Of every kind of ELF file, readELF says the same as debug/elf.
+// readELF returns the same as debug/elf for every kind of ELF file.
 func TestReadELF(t *testing.T) {
 	all := []string{".text", ".note.gnu.build-id", ".note.go.buildid", ".data", ".textual", ".note.gnu.build-ids"}
 	rapid.Check(t, func(t *rapid.T) {
@@ -151,7 +152,7 @@ func TestReadELF(t *testing.T) {
 	})
 }
 
-// A damaged file costs little memory, and nothing else.
+// A damaged file never makes readELF panic or allocate much memory.
 func FuzzReadELF(f *testing.F) {
 	for _, wide := range []bool{false, true} {
 		for _, order := range []binary.AppendByteOrder{binary.LittleEndian, binary.BigEndian} {

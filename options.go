@@ -10,14 +10,14 @@ import (
 	"github.com/gotach/profiler/sampler"
 )
 
-// An Option changes what a session does. A value that makes no sense is an error of
-// [Open]. Where an environment variable says the same thing and is set, the variable
-// wins; the package's documentation lists them.
+// An Option changes what a session does. [Open] returns an error for an invalid value. An
+// environment variable for the same setting overrides the option; the package's
+// documentation lists the variables.
 type Option func(*config) error
 
-// Output says where the profile is written. In the path %p stands for the
-// process id, %h for the host, %e for the program, %t for the start time and
-// %% for a percent sign. The default is %e-%p.tach.
+// Output sets the path of the profile. In the path %p stands for the process id, %h for
+// the host, %e for the program, %t for the start time and %% for a percent sign. The
+// default is %e-%p.tach.
 func Output(path string) Option {
 	return func(c *config) error {
 		if path == "" {
@@ -28,8 +28,7 @@ func Output(path string) Option {
 	}
 }
 
-// Rate says how many times a second goroutines are sampled, from 1 to 10,000.
-// The default is 1000.
+// Rate sets the number of ticks a second, from 1 to 10,000. The default is 1000.
 func Rate(hz int) Option {
 	return func(c *config) error {
 		if hz < 1 || hz > sampler.MaxRate {
@@ -40,10 +39,10 @@ func Rate(hz int) Option {
 	}
 }
 
-// Budget says what sampling may cost, in percent of the machine's CPU; the
-// default is 1. The native source takes every tick. At each tick it samples every goroutine
-// that runs and a few of those that wait; the budget decides how many more of the
-// waiting ones it samples, in turns. The portable source takes fewer ticks.
+// Budget limits the cost of sampling, in percent of the machine's CPU. The default is 1.
+// The native source takes every tick. At each tick it samples all running goroutines and a
+// few waiting ones; the budget decides how many more of the waiting goroutines it samples,
+// in turns. The portable source takes fewer ticks.
 func Budget(percent float64) Option {
 	return func(c *config) error {
 		if !(percent > 0 && percent <= 100) {
@@ -58,17 +57,17 @@ func Budget(percent float64) Option {
 type SourceKind string
 
 const (
-	// Auto is Native where that works, else Portable. It is the default.
+	// Auto is Native on systems where that works, else Portable. It is the default.
 	Auto SourceKind = sampler.Auto
-	// Native reads the stacks of goroutines where they are and stops nothing. It works
+	// Native reads the goroutines' stacks in memory and does not stop the program. It works
 	// on Linux on amd64 and arm64.
 	Native SourceKind = sampler.Native
 	// Portable uses the runtime's public functions and stops the program for each tick.
 	Portable SourceKind = sampler.Portable
 )
 
-// Source says how goroutines are sampled. A source that does not work here is an
-// error of [Open], except that Auto always finds one.
+// Source sets how goroutines are sampled. [Open] returns an error if the source does not
+// work on this system. Auto always works.
 func Source(kind SourceKind) Option {
 	return func(c *config) error {
 		if kind != Auto && kind != Native && kind != Portable {
@@ -85,11 +84,12 @@ type Codec string
 const (
 	// Zstd compresses samples with Zstandard. It is the default.
 	Zstd Codec = "zstd"
-	// Uncompressed writes samples as they are, which takes less CPU time and more space.
+	// Uncompressed writes samples without compression. That takes less CPU time and more
+	// space.
 	Uncompressed Codec = "none"
 )
 
-// Compression says how samples are compressed in the file.
+// Compression sets how samples are compressed in the file. The default is Zstd.
 func Compression(codec Codec) Option {
 	return func(c *config) error {
 		if codec != Zstd && codec != Uncompressed {
@@ -100,9 +100,9 @@ func Compression(codec Codec) Option {
 	}
 }
 
-// SyncEvery says how often the profile is synced to the disk while it is recorded, 10 ms
-// or more. That bounds what a crash of the machine can take; a crash of the
-// program takes nothing in any case. The default is not to sync. It works on Linux.
+// SyncEvery sets how often the profile is synced to the disk during the session, 10 ms or
+// more. It limits what a crash of the machine can lose; a crash of the program loses
+// nothing, with or without SyncEvery. The default is not to sync. It works on Linux.
 func SyncEvery(d time.Duration) Option {
 	return func(c *config) error {
 		if d < minSync {
@@ -115,11 +115,11 @@ func SyncEvery(d time.Duration) Option {
 
 const minSync = 10 * time.Millisecond
 
-// RotateEvery goes on in a new file when the current one has samples of that long a
-// time, 1 s or more. For an Output of app.tach the files are app.1.tach,
-// app.2.tach and so on. No sample is lost between two of them, and the command
-// reads many as one profile. With [RotateAt] too, whichever comes first counts.
-// [KeepFiles] and [KeepBytes] bound how many files there are.
+// RotateEvery begins a new file when the current one covers the duration d, 1 s or more.
+// For the output app.tach the files are app.1.tach, app.2.tach and so on. No sample is lost
+// between two files, and the command reads several files as one profile. RotateEvery can be
+// combined with [RotateAt]; then the limit that is reached first begins the new file.
+// [KeepFiles] and [KeepBytes] limit how many files are kept.
 func RotateEvery(d time.Duration) Option {
 	return func(c *config) error {
 		if d < minRotateTime {
@@ -130,9 +130,9 @@ func RotateEvery(d time.Duration) Option {
 	}
 }
 
-// RotateAt goes on in a new file, as [RotateEvery] does, when the current one has
-// that many bytes of compressed samples, 1 MB or more. Tables and up to half a megabyte of
-// samples come on top.
+// RotateAt begins a new file, like [RotateEvery], when the current one has the given number
+// of bytes of compressed samples, 1 MB or more. The file gets larger than that by its tables
+// and up to half a megabyte of samples.
 func RotateAt(bytes int64) Option {
 	return func(c *config) error {
 		if bytes < minRotateBytes {
@@ -143,9 +143,9 @@ func RotateAt(bytes int64) Option {
 	}
 }
 
-// KeepFiles bounds how many finished files rotation leaves; the oldest are deleted.
-// The default is 100. Only files that the session itself has made are ever deleted;
-// those of an earlier one stay.
+// KeepFiles limits the number of finished files with rotation; the session deletes the
+// oldest ones. The default is 100. A session deletes only files that it has made itself;
+// files of earlier sessions stay.
 func KeepFiles(n int) Option {
 	return func(c *config) error {
 		if n < 1 {
@@ -156,9 +156,9 @@ func KeepFiles(n int) Option {
 	}
 }
 
-// KeepBytes bounds how many bytes the finished files have together that rotation
-// leaves, as [KeepFiles] bounds their number. It is 2 MB or more; the default is 1 GB. No
-// file takes more than half of it.
+// KeepBytes limits the total size of the finished files with rotation, like [KeepFiles]
+// limits their number. It is 2 MB or more; the default is 1 GB. The session begins a new
+// file when the current one has half of that.
 func KeepBytes(n int64) Option {
 	return func(c *config) error {
 		if n < minKeepBytes {
@@ -169,9 +169,9 @@ func KeepBytes(n int64) Option {
 	}
 }
 
-// MaxPause bounds for how long one tick may stop the program. Only the portable source
-// stops it. Where a tick would take longer, because there are many goroutines, it is
-// left out, and the profile says so. The default is 10 ms.
+// MaxPause limits how long one tick may stop the program. Only the portable source stops
+// the program. If a tick would take longer, because there are many goroutines, it is left
+// out and counted in the profile. The default is 10 ms.
 func MaxPause(d time.Duration) Option {
 	return func(c *config) error {
 		if d <= 0 {
@@ -182,9 +182,10 @@ func MaxPause(d time.Duration) Option {
 	}
 }
 
-// Export also writes the profile in another format when the session ends. The
-// formats are those of "gotach formats". It may be given several times. The program
-// must import package export; otherwise Export is an error that says so:
+// Export also writes the profile in another format at [Session.Stop]. The command
+// "gotach formats" lists the formats. The option can be given several times. The path may
+// have the same % sequences as [Output]. The program must import package export; otherwise
+// [Open] returns an error:
 //
 //	import _ "github.com/gotach/profiler/export"
 func Export(format, path string) Option {
@@ -205,8 +206,8 @@ func SystemGoroutines() Option {
 	}
 }
 
-// NoWaitFrames leaves out the innermost frame that says why a goroutine waits,
-// such as "[chan receive]".
+// NoWaitFrames leaves out the innermost frame of a waiting goroutine that has the reason
+// for the wait, such as "[chan receive]".
 func NoWaitFrames() Option {
 	return func(c *config) error {
 		c.noWaitFrames = true
@@ -214,7 +215,7 @@ func NoWaitFrames() Option {
 	}
 }
 
-// Logger says where warnings go; the default is [slog.Default].
+// Logger sets the logger for warnings. The default is [slog.Default].
 func Logger(l *slog.Logger) Option {
 	return func(c *config) error {
 		c.logger = l
@@ -226,8 +227,8 @@ func checkExport(format, path string) error {
 	if !hook.ExportLinked {
 		return errNoExport
 	}
-	// Package auto's session may start before package export is initialized. Then an
-	// unknown format is an error of Stop.
+	// Package auto's session may start before package export is initialized. In that case
+	// Stop returns the error of an unknown format.
 	if hook.Exporting != nil {
 		if err := hook.Exporting.Check(format); err != nil {
 			return err

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// expand replaces %p, %h, %e, %t and %% in an output path. Anything else after
-// a percent sign stays as it is: it is a legal file name.
+// expand replaces %p, %h, %e, %t and %% in an output path. It keeps a percent sign before
+// any other character, because that is a legal file name.
 func expand(path string, start time.Time) string {
 	if !strings.Contains(path, "%") {
 		return path
@@ -40,7 +40,7 @@ func expand(path string, start time.Time) string {
 	return b.String()
 }
 
-// fileName makes s one path element.
+// fileName returns s as one path element: it replaces separators and NUL bytes by "_".
 func fileName(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '/' || r == filepath.Separator || r == 0 {
@@ -58,7 +58,7 @@ func hostname() string {
 	return h
 }
 
-// programName is the base name of the executable, without Windows' suffix.
+// programName returns the base name of the executable, without the suffix .exe.
 func programName() string {
 	path, err := os.Executable()
 	if err != nil {

@@ -27,6 +27,6 @@ func TestExpand(t *testing.T) {
 		}
 	}
 	if got := fileName("a/b\x00c"); got != "a_b_c" {
-		t.Errorf("a name from outside makes the path element %q", got)
+		t.Errorf("fileName returns %q, want the path element a_b_c", got)
 	}
 }

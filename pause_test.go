@@ -10,8 +10,8 @@ import (
 	"github.com/gotach/profiler/reader"
 )
 
-// A session that may not stop the program takes no samples, warns once, is no failure,
-// and its file says what happened.
+// If MaxPause is too short for any tick, the session takes no samples and logs one
+// warning. Stop returns no error, and the file's metadata counts the refused ticks.
 func TestMaxPause(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.tach")
 	log := &testenv.Log{}

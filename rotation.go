@@ -13,27 +13,27 @@ import (
 	"github.com/gotach/profiler/writer"
 )
 
-// What is kept of rotated files unless something else is said.
+// The defaults of KeepFiles and KeepBytes.
 const (
 	keepFiles = 100
 	keepBytes = 1_000_000_000
 )
 
-// The least that a file is rotated at. Samples go to it half a megabyte at a time,
-// before compression.
+// The lower limits of the options. The writer's buffer holds half a megabyte of samples
+// before compression, so smaller files would not be exact.
 const (
 	minRotateTime  = time.Second
 	minRotateBytes = 1_000_000
-	minKeepBytes   = 2 * minRotateBytes // no file takes more than half
+	minKeepBytes   = 2 * minRotateBytes // one file takes at most half of KeepBytes
 )
 
-// A rotation says when a new file begins. The zero value is never.
+// A rotation says when a new file begins. The zero value means never.
 type rotation struct {
 	every time.Duration
 	bytes int64
 }
 
-// String is how PROFILE_ROTATE says it.
+// String returns the rotation in the form of PROFILE_ROTATE, or "one file".
 func (r rotation) String() string {
 	switch {
 	case r == rotation{}:
@@ -69,10 +69,10 @@ type kept struct {
 	bytes int64
 }
 
-// String is how PROFILE_KEEP says it.
+// String returns k in the form of PROFILE_KEEP.
 func (k kept) String() string { return strconv.Itoa(k.files) + "," + formatBytes(k.bytes) }
 
-// setKept replaces what KeepFiles and KeepBytes have set. Zero is the default.
+// setKept replaces what KeepFiles and KeepBytes have set. Zero in k means the default.
 func (c *config) setKept(k kept) error {
 	try := config{keep: kept{keepFiles, keepBytes}}
 	if k.files != 0 {
@@ -154,14 +154,14 @@ func formatBytes(n int64) string {
 	return fmt.Sprintf("%d bytes", n)
 }
 
-// A sink is where a session's samples go: to one file after the other.
+// A sink writes a session's samples to one file after the other.
 type sink struct {
 	*rotate.Writer
 	s    *Session
-	part int // of the file that is written, from 1
+	part int // number of the file that is being written, from 1
 }
 
-// create makes the file, or the first one.
+// create makes the session's file, or with rotation its first file.
 func (s *Session) create(o writer.Options) (*sink, error) {
 	c := &s.config
 	out := &sink{s: s}
@@ -172,7 +172,7 @@ func (s *Session) create(o writer.Options) (*sink, error) {
 		Begin: func(w *writer.Writer, start uint64) error {
 			part := out.part + 1
 			if part == 1 && c.rotate == (rotation{}) {
-				part = 0 // probably the only one
+				part = 0 // there will probably be no second file
 			}
 			return s.provide(w, part, time.Duration(start-o.Start)*time.Microsecond)
 		},
@@ -189,22 +189,23 @@ func (s *Session) create(o writer.Options) (*sink, error) {
 	return out, nil
 }
 
-// provide has a file say what it is from now on, should it never be finished.
+// provide adds provisional session metadata to a file, in case it is never finished.
 func (s *Session) provide(w *writer.Writer, part int, at time.Duration) error {
 	return w.Provisional(tachyon.KindSession, s.describe(part, at, nil))
 }
 
-// add adds to a file what it says beyond samples.
+// add writes the metadata of the nth part to its file.
 func (s *Session) add(w *writer.Writer, n int, p *sampler.Part) error {
 	for _, m := range s.metadata(n, p) {
 		if err := w.AddMetadata(m.kind, m.value); err != nil {
-			return err // the writer's first error sticks; Close finishes what it can
+			return err // the writer keeps its first error; Close finishes the file if it can
 		}
 	}
 	return nil
 }
 
-// Next is called by the sampler when a file is full.
+// Next begins a new file. The sampler calls it when a file is full; at is the time since
+// the session's start.
 func (k *sink) Next(at time.Duration, cut func() sampler.Part) {
 	start := uint64(k.s.start.UnixMicro()) + uint64(at.Microseconds())
 	k.Writer.Next(start, func() func(*writer.Writer) error {
@@ -214,11 +215,11 @@ func (k *sink) Next(at time.Duration, cut func() sampler.Part) {
 	})
 }
 
-// end finishes the file that is written. The part is nil if there was no sampling.
+// end finishes the file that is being written. p is nil if sampling did not start.
 func (k *sink) end(p *sampler.Part) error {
 	n := k.part
 	if n == 1 && k.s.config.rotate == (rotation{}) {
-		n = 0 // the only one
+		n = 0 // the session has one file
 	}
 	return k.Writer.Close(func(w *writer.Writer) error {
 		if p == nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/gotach/profiler/reader"
 )
 
-// A session goes on in a new file every second, and keeps two.
+// A session begins a new file every second and keeps two finished files.
 func TestRotate(t *testing.T) {
 	dir := t.TempDir()
 	earlier := filepath.Join(dir, "x.3.tach")
@@ -46,8 +46,8 @@ func TestRotate(t *testing.T) {
 	checkFiles(t, s, 3)
 }
 
-// Without rotation a session goes on in a new file when a file can count no more
-// samples. Its files are those of one session, each with its own metadata.
+// A session without rotation begins a new file when the header of the old one cannot count
+// more samples. The files belong to one session, and each has its own metadata.
 func TestFileFull(t *testing.T) {
 	dir := t.TempDir()
 	log := &testenv.Log{}
@@ -82,8 +82,8 @@ func TestFileFull(t *testing.T) {
 	checkFiles(t, s, 1)
 }
 
-// checkFiles checks that each of a session's files has samples, a checksum and
-// the metadata of its own part, the first one of a number, without gaps between them.
+// checkFiles checks that each of a session's files has samples, a checksum and the metadata
+// of its own part. Parts are numbered from first, and there is no gap in time between them.
 func checkFiles(t *testing.T, s *Session, first int) {
 	t.Helper()
 	var end time.Time
@@ -97,7 +97,7 @@ func checkFiles(t *testing.T, s *Session, first int) {
 		}
 		defer r.Close()
 		if present, err := r.VerifyChecksum(); !present || err != nil {
-			t.Errorf("%s: a checksum: %v, %v", path, present, err)
+			t.Errorf("%s: checksum present: %v, error %v", path, present, err)
 		}
 		m, err := r.Metadata()
 		if err != nil {
@@ -115,7 +115,7 @@ func checkFiles(t *testing.T, s *Session, first int) {
 		}
 		end = d.Start.Add(d.Duration)
 		if len(m.Goroutines) == 0 {
-			t.Errorf("%s says nothing of goroutines", path)
+			t.Errorf("%s has no goroutines in its metadata", path)
 		}
 		for _, g := range m.Goroutines {
 			if g.First > g.Last || g.Last > uint64(d.Duration.Microseconds()) {

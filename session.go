@@ -16,7 +16,7 @@ import (
 	"github.com/gotach/profiler/writer"
 )
 
-// ErrActive is the error of a second session: there is one at a time.
+// ErrActive is the error of a session that begins while another one is running.
 var ErrActive = errors.New("another session is running in this program")
 
 // active is the session that is running now, or nil.
@@ -35,12 +35,12 @@ type Session struct {
 
 	stop sync.Once
 	mu   sync.Mutex
-	err  error // the first one
+	err  error // the session's first error
 }
 
-// Start begins a session. It always returns one and never makes the program fail. If
-// the session cannot begin, it samples nothing, one warning says why, and
-// [Session.Err] returns the error. The usual use is one line in main:
+// Start begins a session. It never returns nil and never makes the program fail. If
+// sampling cannot begin, Start logs one warning with the reason, and [Session.Err] of the
+// returned session returns the error. The usual use is one line in main:
 //
 //	defer profiler.Start().Stop()
 func Start(opts ...Option) *Session {
@@ -49,14 +49,14 @@ func Start(opts ...Option) *Session {
 		return s
 	}
 	idle := &Session{err: err}
-	idle.stop.Do(func() {}) // nothing to end
+	idle.stop.Do(func() {}) // Stop has nothing to do
 	warn(loggerOf(opts), "gotach: no profile is being taken", err)
 	return idle
 }
 
-// Open begins a session as [Start] does, but returns the error instead of logging it:
-// an option that makes no sense, a file that cannot be made, a source that does not
-// work here, or [ErrActive].
+// Open begins a session like [Start], but returns the error instead of logging it. The
+// causes are an invalid option, a file that cannot be made, a source that does not work on
+// this system, and a session that is already running ([ErrActive]).
 func Open(opts ...Option) (*Session, error) {
 	c, err := newConfig(opts, os.Getenv)
 	if err != nil {
@@ -65,9 +65,9 @@ func Open(opts ...Option) (*Session, error) {
 	return open(c)
 }
 
-// open begins a session that does what c says.
+// open begins a session with the configuration c.
 func open(c config) (*Session, error) {
-	if err := sampler.Allowed(); err != nil { // before there is a file
+	if err := sampler.Allowed(); err != nil { // checked before the file is made
 		return nil, fmt.Errorf("gotach: %w", err)
 	}
 	s := &Session{config: c, start: time.Now()}
@@ -77,7 +77,7 @@ func open(c config) (*Session, error) {
 	}
 	if !active.CompareAndSwap(nil, s) {
 		if other := active.Load(); other != nil {
-			return nil, fmt.Errorf("gotach: %w, writing %s", ErrActive, other.Path())
+			return nil, fmt.Errorf("gotach: %w; it writes %s", ErrActive, other.Path())
 		}
 		return nil, fmt.Errorf("gotach: %w", ErrActive)
 	}
@@ -131,8 +131,8 @@ func (s *Session) begin() error {
 	return nil
 }
 
-// broken is called when sampling has ended before Stop. After a deadlock nobody else is there
-// to call Stop, and the program ends once the session is over.
+// broken is called when sampling ends before Stop. After a deadlock no goroutine of the
+// program can call Stop, so broken calls it; then the program ends.
 func (s *Session) broken(err error) {
 	s.fail(err)
 	if errors.Is(err, sampler.ErrDeadlock) {
@@ -140,10 +140,10 @@ func (s *Session) broken(err error) {
 	}
 }
 
-// Stop ends the session. It takes a final sample of every goroutine, finishes the
-// file, writes exports, and leaves nothing of the session running. With a hundred
-// thousand goroutines that takes up to half a second. It returns the session's first
-// error. Further calls wait for the first one and return the same.
+// Stop ends the session. It takes a final sample of every goroutine, finishes the file and
+// writes the exports. Nothing of the session runs after that. With a hundred thousand
+// goroutines Stop takes up to half a second. It returns the session's first error. Further
+// calls wait for the first call and return the same error.
 func (s *Session) Stop() error {
 	if s == nil {
 		return nil
@@ -156,7 +156,7 @@ func (s *Session) Stop() error {
 	return s.Err()
 }
 
-// export writes the other formats, of all files that are kept together.
+// export writes the profile in other formats. Each export covers all files that are kept.
 func (s *Session) export() {
 	if len(s.config.exports) == 0 {
 		return
@@ -165,14 +165,14 @@ func (s *Session) export() {
 	for i, t := range targets {
 		targets[i].Path = expand(t.Path, s.start)
 	}
-	if hook.Exporting == nil { // Stop in an init function that ran before package export's
+	if hook.Exporting == nil { // Stop was called in an init function before package export's
 		s.fail(errors.New("export: package export is not initialized yet"))
 		return
 	}
 	hook.Exporting.Export(s.Files(), targets, s.fail)
 }
 
-// finish ends sampling, writes what is known of the session and closes the file.
+// finish ends sampling, writes the metadata and closes the file.
 func (s *Session) finish() error {
 	errSampler := s.sampler.Stop()
 	if n := s.sampler.Stats().SignalTaken; n > 0 {
@@ -182,7 +182,7 @@ func (s *Session) finish() error {
 	return errors.Join(errSampler, s.sink.end(&part))
 }
 
-// Err returns the session's first error so far, nil while all is well.
+// Err returns the session's first error so far, or nil.
 func (s *Session) Err() error {
 	if s == nil {
 		return nil
@@ -192,8 +192,9 @@ func (s *Session) Err() error {
 	return s.err
 }
 
-// Stats returns how sampling goes, or after Stop how it went: what was asked for
-// and reached, samples, losses and cost. It is zero where there was no sampling.
+// Stats returns the statistics of sampling so far, or of the whole session after Stop: the
+// rate asked for and reached, the numbers of samples and losses, and the cost. It returns
+// the zero value if sampling did not start.
 func (s *Session) Stats() sampler.Stats {
 	if s == nil || s.sampler == nil {
 		return sampler.Stats{}
@@ -201,8 +202,8 @@ func (s *Session) Stats() sampler.Stats {
 	return s.sampler.Stats()
 }
 
-// Path returns the file that the session writes, "" if there is none. With
-// rotation it is the latest one.
+// Path returns the path of the file that the session writes, or "" if there is none. With
+// rotation it is the latest file.
 func (s *Session) Path() string {
 	if s == nil {
 		return ""
@@ -216,8 +217,8 @@ func (s *Session) Path() string {
 	return out.Path()
 }
 
-// Files returns the finished files, the oldest first: with rotation the ones that are
-// kept, otherwise the one that Stop has finished, and none before.
+// Files returns the paths of the finished files, the oldest first. With rotation these are
+// the files that are kept. Without rotation there is no finished file before Stop.
 func (s *Session) Files() []string {
 	if s == nil {
 		return nil
@@ -231,8 +232,8 @@ func (s *Session) Files() []string {
 	return out.Files()
 }
 
-// fail remembers and logs the session's first error. It is the sampler's
-// callback too, when the file can no longer be written.
+// fail stores and logs the session's first error. The sink calls it too, when a file can
+// no longer be written.
 func (s *Session) fail(err error) {
 	if err == nil {
 		return
@@ -248,12 +249,12 @@ func (s *Session) fail(err error) {
 	}
 }
 
-// loggerOf finds the logger among options of which others may be in error.
+// loggerOf returns the logger that the options set. Other options may be invalid.
 func loggerOf(opts []Option) *slog.Logger {
 	var c config
 	for _, o := range opts {
 		if o != nil {
-			_ = o(&c) // reported by newConfig
+			_ = o(&c) // newConfig has reported the error
 		}
 	}
 	return c.log()
@@ -263,18 +264,18 @@ func warn(l *slog.Logger, msg string, err error, args ...any) {
 	l.Warn(msg, append([]any{"err", err}, args...)...)
 }
 
-// metadataString is one object to add to the file's metadata.
+// A metadataString is one object of the file's metadata.
 type metadataString struct {
 	kind  string
 	value any
 }
 
-// maxGoroutinesPerString keeps a metadata string short enough for readers that
-// hold strings whole.
+// maxGoroutinesPerString keeps a metadata string short, for readers that hold each string
+// in memory as a whole.
 const maxGoroutinesPerString = 1000
 
-// metadata is what a file says beyond samples: of the part of the session that is
-// in it, which is the nth, or of all of it, which is part 0.
+// metadata returns the metadata of a file, which holds the nth part of the session. Part 0
+// is the whole session.
 func (s *Session) metadata(n int, p *sampler.Part) []metadataString {
 	out := []metadataString{{tachyon.KindSession, s.describe(n, p.Start, &p.Stats)}}
 	goroutines := p.Goroutines

@@ -17,13 +17,14 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// What is tested here is the same for every source; the portable one works
-	// everywhere, and says nothing when it is asked for by name.
+	// These tests do not depend on the source. The portable source works everywhere, and
+	// it logs no warning when it is asked for by name.
 	os.Setenv("PROFILE_SOURCE", "portable")
 	goleak.VerifyTestMain(m)
 }
 
-// count opens a file and counts its samples. Only one that is unfinished may have a journal.
+// count opens a file and counts its samples. It fails the test if a finished file has a
+// journal or an unfinished file has none.
 func count(t *testing.T, path string) (n int) {
 	t.Helper()
 	r, err := reader.Open(path)
@@ -46,8 +47,8 @@ func count(t *testing.T, path string) (n int) {
 	return n
 }
 
-// awaitSamples waits until a session has taken so many samples, for a minute at most: the
-// first tick of all can be late.
+// awaitSamples waits until a session has taken n samples, for at most a minute. The first
+// tick can be late.
 func awaitSamples(s *Session, n int64) {
 	for begin := time.Now(); s.Err() == nil && s.Stats().Samples < n && time.Since(begin) < time.Minute; {
 		time.Sleep(time.Millisecond)
@@ -142,7 +143,7 @@ func TestStop(t *testing.T) {
 				if err := s.Stop(); err != nil {
 					t.Error(err)
 				}
-				count(t, s.Path()) // every Stop returns when the file is finished
+				count(t, s.Path()) // every call of Stop returns after the file is finished
 			})
 		}
 		wg.Wait()
@@ -168,7 +169,7 @@ func TestStop(t *testing.T) {
 	})
 }
 
-// A path that cannot be written is one warning and an error that names it.
+// A path that cannot be written causes one warning and an error that names the path.
 func TestBadPath(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
@@ -184,7 +185,7 @@ func TestBadPath(t *testing.T) {
 		"null byte":           filepath.Join(dir, "a\x00b"),
 		"directory read-only": filepath.Join(locked, "x.tach"),
 	}
-	if os.Geteuid() == 0 { // may write anywhere but there
+	if os.Geteuid() == 0 { // root can write into any directory except /proc
 		paths["directory read-only"] = "/proc/self/x.tach"
 	}
 	for name, path := range paths {
@@ -203,7 +204,7 @@ func TestBadPath(t *testing.T) {
 			}
 		})
 	}
-	// and nothing is in the way of the next one
+	// The failed sessions do not prevent the next one.
 	s := Start(Output(filepath.Join(dir, "x.tach")))
 	if err := s.Stop(); err != nil {
 		t.Fatal(err)
@@ -215,7 +216,7 @@ func TestExport(t *testing.T) {
 	log := &testenv.Log{}
 	s := Start(Output(filepath.Join(dir, "x.tach")), Logger(log.Logger()),
 		Export("pprof", filepath.Join(dir, "%e.pb.gz")), Export("collapsed", filepath.Join(dir, "no", "x.txt")), Export("cpython315", filepath.Join(dir, "x.bin")))
-	awaitSamples(s, 20) // one alone may be at none of the even times of CPython's layout
+	awaitSamples(s, 20) // a single sample may fall between the fixed times of CPython's layout
 	err := s.Stop()
 	if err == nil || !strings.Contains(err.Error(), "export to collapsed") {
 		t.Errorf("the error is %v", err)
@@ -223,7 +224,7 @@ func TestExport(t *testing.T) {
 	if l := log.Lines(); len(l) != 1 {
 		t.Errorf("logged %q, want one warning", l)
 	}
-	// one failed export does not keep the others from being written
+	// One failed export does not prevent the others.
 	if count(t, filepath.Join(dir, "x.bin")) == 0 {
 		t.Error("no samples in the export in CPython's layout")
 	}

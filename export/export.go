@@ -1,14 +1,13 @@
-// Package export lets sessions write other formats than gotach's own when they
-// end. Import it for its effect:
+// Package export makes sessions write other formats at Stop, in addition to gotach's own.
+// Import it for its effect:
 //
 //	import _ "github.com/gotach/profiler/export"
 //
-// Then [profiler.Export] and the variable PROFILE_EXPORT work. Without the import
-// the first is an error and the second a warning, and the program links none of
-// the formats. The formats are those that "gotach formats" lists as written.
+// This enables [profiler.Export] and the variable PROFILE_EXPORT. Without the import the
+// option causes an error and the variable a warning, and the program links none of the
+// formats. "gotach formats" lists the formats that can be written.
 //
-// The command makes the same files of a profile at any later time, so a program
-// rarely needs this package:
+// A program rarely needs this package, because the command can convert a profile later:
 //
 //	gotach convert app.tach -o app.pb.gz
 //
@@ -25,7 +24,7 @@ import (
 
 func init() { hook.Exporting = &hook.Exporter{Check: check, Export: export} }
 
-// check returns why gotach cannot write a format.
+// check returns an error if gotach cannot write a format.
 func check(format string) error {
 	f, err := formats.ByName(format)
 	if err != nil {
@@ -37,7 +36,8 @@ func check(format string) error {
 	return nil
 }
 
-// export writes the targets of all files together.
+// export reads the files as one profile, writes it to each target and calls fail for each
+// error.
 func export(files []string, targets []hook.Target, fail func(error)) {
 	in, err := formats.OpenAll(files, formats.Options{})
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	_ "github.com/gotach/profiler/export"
 )
 
-// With the import, a session writes its exports when it ends. One that fails keeps no
-// other from being written. The variable wins over the options.
+// With the import, a session writes its exports at Stop. A failed export does not prevent
+// the others. The variable overrides the options.
 func TestExport(t *testing.T) {
 	dir := t.TempDir()
 	record := func() error {
@@ -42,7 +42,7 @@ func TestUnknownFormat(t *testing.T) {
 	}
 }
 
-// This writes a profile for go tool pprof beside gotach's own file.
+// Write a profile for go tool pprof beside gotach's own file.
 func Example() {
 	dir, err := os.MkdirTemp("", "example-")
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/gotach/profiler/httpprof"
 )
 
-// A profile over HTTP, in the way of net/http/pprof and fgprof:
+// Serve a profile over HTTP, like net/http/pprof and fgprof:
 //
 //	go tool pprof 'http://localhost:6060/debug/profile?seconds=10'
 func ExampleHandler() {

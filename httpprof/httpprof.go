@@ -1,9 +1,9 @@
-// Package httpprof serves profiles of the running program over HTTP, for wall-clock
-// time, with the parameters of fgprof's handler:
+// Package httpprof serves wall-clock profiles of the running program over HTTP. Its handler
+// takes the parameters of fgprof's handler:
 //
 //	mux.Handle("/debug/profile", httpprof.Handler())
 //
-// Then pprof can ask for one:
+// Then pprof can request a profile:
 //
 //	go tool pprof 'http://localhost:6060/debug/profile?seconds=10'
 package httpprof
@@ -25,26 +25,26 @@ import (
 	"github.com/gotach/profiler/internal/hook"
 )
 
-// defaultSeconds is how long a profile over HTTP takes if the request does not
-// say, as in fgprof and net/http/pprof.
+// defaultSeconds is the duration of a profile if the request has none. It is the same as in
+// fgprof and net/http/pprof.
 const defaultSeconds = 30
 
 // Handler returns a handler that takes a profile for each request and sends it.
 // The query parameters are those of fgprof's handler:
 //
 //	seconds  the duration, a whole number; default 30
-//	format   a name that "gotach formats" lists as written, or "folded"; default pprof
+//	format   a format that "gotach formats" lists as written, or "folded"; default pprof
 //
-// A bad parameter is answered with status 400. So is a duration that exceeds the
-// server's WriteTimeout, and a format that is a directory of files. One session
-// runs at a time: while another one does, the answer is 503. If profiling fails,
-// it is 500. Each of these answers says why.
+// The status is 400 for a bad parameter, for a duration that exceeds the server's
+// WriteTimeout, and for a format that is a directory of files. It is 503 if another session
+// is running, because one session runs at a time. It is 500 if profiling fails. The body of
+// these responses has the reason.
 //
-// The session ends at once when the client goes away. Its file is in the temporary
-// directory and is removed before the answer ends.
+// The session ends at once when the client closes the connection. Its file is in the
+// temporary directory and is removed before the response ends.
 //
-// The options and the environment apply to each session, except those that say
-// where it is written: Output, Export, rotation and their variables have no effect.
+// The options and the environment apply to each session, except those for the output:
+// Output, Export, the options of rotation and their variables have no effect.
 func Handler(opts ...profiler.Option) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		seconds, format, err := parseQuery(r)
@@ -57,8 +57,8 @@ func Handler(opts ...profiler.Option) http.Handler {
 			if errors.Is(err, profiler.ErrActive) {
 				status = http.StatusServiceUnavailable
 			}
-			// Without effect if a part of the answer is out: then the client
-			// sees it cut short.
+			// This has no effect if a part of the response has been sent. In that case
+			// the client sees a truncated response.
 			for _, h := range []string{"Content-Disposition", "Content-Type"} {
 				w.Header().Del(h)
 			}
@@ -76,8 +76,7 @@ func parseQuery(r *http.Request) (d time.Duration, f *formats.Format, err error)
 		}
 		d = time.Duration(seconds) * time.Second
 	}
-	// As net/http/pprof: say so at once rather than send an answer that the
-	// server cuts off.
+	// Like net/http/pprof, report the error at once: the server would cut off the response.
 	if srv, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok && srv.WriteTimeout != 0 && d >= srv.WriteTimeout {
 		return 0, nil, fmt.Errorf("bad seconds: a profile of %v exceeds the server's WriteTimeout of %v", d, srv.WriteTimeout)
 	}
@@ -95,7 +94,7 @@ func parseQuery(r *http.Request) (d time.Duration, f *formats.Format, err error)
 	return d, f, nil
 }
 
-// profileTo runs a session of its own and sends what it recorded to w.
+// profileTo runs a session for the duration d and writes its profile to w.
 func profileTo(ctx context.Context, w http.ResponseWriter, d time.Duration, f *formats.Format, opts []profiler.Option) error {
 	dir, err := os.MkdirTemp("", "gotach-")
 	if err != nil {
@@ -109,14 +108,14 @@ func profileTo(ctx context.Context, w http.ResponseWriter, d time.Duration, f *f
 		return err
 	}
 	select {
-	case <-ctx.Done(): // the client went away, or the server ends
+	case <-ctx.Done(): // the client closed the connection, or the server ends
 	case <-time.After(d):
 	}
 	if err := s.Stop(); err != nil {
 		return err
 	}
 	if ctx.Err() != nil {
-		return nil // nobody is there to read it
+		return nil // there is no client to send the profile to
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("X-Content-Type-Options", "nosniff")

@@ -1,4 +1,4 @@
-package httpprof_test // its goroutines are a program's; those of package httpprof may be left out of profiles
+package httpprof_test // an external package: profiles may leave out goroutines of package httpprof
 
 import (
 	"bytes"
@@ -55,7 +55,7 @@ func handlerTestNap(stop <-chan struct{}) {
 //go:noinline
 func handlerTestWait(stop <-chan struct{}) { <-stop }
 
-// load runs two goroutines that wait in their own ways until the test ends.
+// load runs two goroutines until the test ends: one naps, the other waits.
 func load(t *testing.T) {
 	stop, done := make(chan struct{}), make(chan struct{}, 2)
 	go func() { handlerTestNap(stop); done <- struct{}{} }()
@@ -66,15 +66,16 @@ func load(t *testing.T) {
 // near reports whether v is within a fifth of want.
 func near(v, want float64) bool { return v > 0.8*want && v < 1.2*want }
 
-// The parameters are fgprof's and mean the same, and the answers are of the same kind.
+// The handler takes fgprof's parameters with the same meanings and sends the same kind of
+// response.
 func TestHandlerAsFgprof(t *testing.T) {
 	load(t)
 	ours, theirs := httpprof.Handler(), fgprof.Handler()
 
 	t.Run("pprof", func(t *testing.T) {
 		for _, url := range []string{"/?seconds=1", "/?seconds=1&format=pprof"} {
-			// times returns how long the profile took and what two goroutines that live
-			// throughout did, in seconds.
+			// times returns the duration of the profile and the times that load's two
+			// goroutines spent in it, in seconds.
 			times := func(h http.Handler) (all, nap, wait float64) {
 				code, body, _ := get(t, h, url)
 				if code != http.StatusOK {
@@ -87,7 +88,7 @@ func TestHandlerAsFgprof(t *testing.T) {
 				if all = time.Duration(p.DurationNanos).Seconds(); all < 1 { // on a busy machine it may be more
 					t.Errorf("the profile says it took %v s", all)
 				}
-				// the sample type that pprof shows by default, in seconds
+				// The sample type that pprof shows by default, in seconds.
 				index, err := p.SampleIndexByName(p.DefaultSampleType)
 				if err != nil {
 					t.Fatal(err)
@@ -103,8 +104,8 @@ func TestHandlerAsFgprof(t *testing.T) {
 				}
 				return all, nap, wait
 			}
-			// Each is judged by the time that it ran itself; fgprof counts ticks,
-			// of which a busy machine takes some, so by the one goroutine beside the other.
+			// Our times must be near the profile's duration. fgprof counts ticks and misses
+			// some on a busy machine, so its two times are compared with each other.
 			all, nap, wait := times(ours)
 			if !near(nap, all) || !near(wait, all) {
 				t.Errorf("%s: in %.2f s one goroutine napped for %.2f s, the other waited for %.2f s", url, all, nap, wait)
@@ -138,7 +139,7 @@ func TestHandlerAsFgprof(t *testing.T) {
 			return nap / (nap + wait)
 		}
 		if a, b := share(ours), share(theirs); !(a > 0.45 && a < 0.55 && b > 0.45 && b < 0.55) {
-			t.Errorf("share of one of two goroutines that wait throughout: ours %.2f, fgprof's %.2f", a, b)
+			t.Errorf("one of the two goroutines has a share of %.2f, with fgprof %.2f", a, b)
 		}
 	})
 
@@ -186,11 +187,11 @@ func TestHandlerFormats(t *testing.T) {
 	}
 	code, body, _ = get(t, httpprof.Handler(), "/?seconds=1&format=svg")
 	if code != http.StatusBadRequest || !bytes.Contains(body, []byte("pprof")) {
-		t.Errorf("an unknown format: %d %q; want the ones there are", code, body)
+		t.Errorf("an unknown format: %d %q; want a list of the formats", code, body)
 	}
 }
 
-// One profile at a time, also beside a session of the program's own.
+// The handler refuses a profile while a session of the program runs.
 func TestHandlerOneAtATime(t *testing.T) {
 	s := profiler.Start(profiler.Output(filepath.Join(t.TempDir(), "x.tach")))
 	defer s.Stop()
@@ -206,7 +207,7 @@ func TestHandlerOneAtATime(t *testing.T) {
 	}
 }
 
-// When the client goes the profile ends, and nothing of it is left.
+// When the client closes the connection the session ends, and its file is removed.
 func TestHandlerClientGone(t *testing.T) {
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
@@ -215,11 +216,11 @@ func TestHandlerClientGone(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer close(done)
-		time.AfterFunc(100*time.Millisecond, cancel) // not before the request has come
+		time.AfterFunc(100*time.Millisecond, cancel) // cancel after the request has arrived
 		h.ServeHTTP(w, r)
 	}))
 	defer srv.Close()
-	req, err := http.NewRequestWithContext(ctx, "GET", srv.URL, nil) // 30 s
+	req, err := http.NewRequestWithContext(ctx, "GET", srv.URL, nil) // a profile of 30 s
 	if err != nil {
 		t.Fatal(err)
 	}

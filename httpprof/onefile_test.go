@@ -13,12 +13,12 @@ import (
 	"github.com/gotach/profiler/reader"
 )
 
-// What options and environment say of where and how many files does not apply to
-// a profile that is sent; what they say of sampling does.
+// Options and variables for the output have no effect on a profile over HTTP. Options and
+// variables for sampling do.
 func TestHandlerOptions(t *testing.T) {
 	load(t)
 	dir := t.TempDir()
-	temp := filepath.Join(t.TempDir(), "%p") // not to be expanded
+	temp := filepath.Join(t.TempDir(), "%p") // must not be expanded
 	if err := os.Mkdir(temp, 0o700); err != nil {
 		t.Fatal(err)
 	}

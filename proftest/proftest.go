@@ -1,4 +1,4 @@
-// Package proftest profiles a run of tests. Put this into a test file of the package:
+// Package proftest profiles a test run. Put this into a test file of the package under test:
 //
 //	func TestMain(m *testing.M) { proftest.Main(m) }
 //
@@ -6,7 +6,7 @@
 //
 //	PROFILE_OUT=x.tach go test -run X .
 //
-// The other PROFILE_ variables are those of package profiler.
+// The other PROFILE_ variables of package profiler apply too.
 package proftest
 
 import (
@@ -16,20 +16,19 @@ import (
 	"github.com/gotach/profiler"
 )
 
-// Main runs the tests as m.Run does, profiled if PROFILE_OUT is set, and exits
-// with their code. A relative PROFILE_OUT is relative to the package's
-// directory, where go test runs its tests; with several packages, %e keeps
-// their files apart.
+// Main calls m.Run and exits with its code. It profiles the run if PROFILE_OUT is set. A
+// relative PROFILE_OUT is relative to the package's directory, where go test runs the
+// tests. For several packages use %e in PROFILE_OUT, so that each has its own file.
 func Main(m *testing.M) {
 	os.Exit(Run(m))
 }
 
-// Run is [Main] for a TestMain that has more to do: it returns the exit code,
-// which is that of m.Run whatever happens to the profile.
+// Run works like [Main], but returns the exit code instead of exiting, for a TestMain that
+// has more to do. The code is that of m.Run, also if profiling fails.
 func Run(m interface{ Run() int }) (code int) {
 	if os.Getenv("PROFILE_OUT") != "" {
 		s := profiler.Start()
-		defer s.Stop() // what went wrong is logged there
+		defer s.Stop() // logs its error
 	}
 	return m.Run()
 }

@@ -9,7 +9,7 @@ import "time"
 // "goroutines" (any number, each with a part of the list), "pcs" (at most one)
 // and "checksum" (one, the last string).
 type Metadata struct {
-	Session    *Session // nil: not a file of gotach's sampler
+	Session    *Session // nil: gotach's sampler did not write the file
 	Goroutines []Goroutine
 	PCs        *LeafPCs  // nil: none
 	Checksum   *Checksum // nil: none
@@ -23,8 +23,8 @@ const (
 	KindChecksum   = "checksum"
 )
 
-// A Session says what was profiled and how well that went. Durations are in
-// nanoseconds in the file.
+// A Session describes the profiled program, the machine and how sampling went. Durations
+// are in nanoseconds in the file.
 type Session struct {
 	Program    string            `json:"program"`
 	GoVersion  string            `json:"go_version"`
@@ -42,52 +42,53 @@ type Session struct {
 	Duration   time.Duration     `json:"duration_ns"`
 
 	Source       string  `json:"source"`                  // native or portable
-	SourceReason string  `json:"source_reason,omitempty"` // why this one, where another was wanted
+	SourceReason string  `json:"source_reason,omitempty"` // why the preferred source was not used
 	Rate         int     `json:"rate"`                    // ticks a second asked for
 	RateReached  float64 `json:"rate_reached"`            // ticks a second taken
 	Budget       float64 `json:"budget_percent"`          // of the machine's CPU
 	Counts
 
-	Error string `json:"error,omitempty"` // what ended the session early
+	Error string `json:"error,omitempty"` // the session's first error
 
-	// Part is the file's number within a session of several files, from 1, and
-	// SessionStart is when the first one began. Start, Duration and all counts are
-	// this file's own. Both are zero if the session has one file.
+	// Part is the file's number within a session of several files, from 1. SessionStart is
+	// the start of the first file. Both are zero if the session has one file. Start,
+	// Duration and all counts are those of this file.
 	Part         int       `json:"part,omitempty"`
 	SessionStart time.Time `json:"session_start,omitzero"`
 }
 
-// Counts is what is counted in the course of a session, or of a part of one.
+// Counts are the statistics of a session, or of a part of a session.
 type Counts struct {
-	Cost          time.Duration `json:"cost_ns"`     // CPU time of all cores that sampling took, as the source measured it
-	TicksAsked    int64         `json:"ticks_asked"` // that Rate asks for in Duration
-	TicksReached  int64         `json:"ticks_reached"`
+	Cost          time.Duration `json:"cost_ns"`       // CPU time that sampling took on all cores, as the source measured it
+	TicksAsked    int64         `json:"ticks_asked"`   // Rate times Duration
+	TicksReached  int64         `json:"ticks_reached"` // ticks taken
 	Samples       int64         `json:"samples"`
-	Dropped       int64         `json:"dropped"`        // samples lost, because there was no room or they were torn
-	Torn          int64         `json:"torn"`           // of these, because the goroutine moved during the walk of its stack
-	MaxGoroutines int           `json:"max_goroutines"` // most that were alive at one tick
-	// Goroutines that ended and are not listed, and label spans left out,
-	// because there were too many to remember.
+	Dropped       int64         `json:"dropped"`        // samples lost: there was no room, or they were torn
+	Torn          int64         `json:"torn"`           // samples lost because the goroutine ran during the walk of its stack
+	MaxGoroutines int           `json:"max_goroutines"` // most goroutines alive at one tick
+	// Numbers of ended goroutines and of label spans that are left out of the file because
+	// there were too many to store.
 	GoroutinesOmitted int64 `json:"goroutines_omitted,omitempty"`
 	LabelsOmitted     int64 `json:"labels_omitted,omitempty"`
 
 	// How often the program, or C code in it, set the native source's signal to be ignored
-	// or to its default. The source took it back, but ticks of up to some 20 ms saw no
-	// goroutines that ran.
+	// or to its default. Each time the source set its handler again, but for up to about
+	// 20 ms ticks have no samples of running goroutines.
 	SignalTaken int64 `json:"signal_taken,omitempty"`
 
-	// Goroutines of the runtime's list, ended ones included, that were beyond the number
-	// that is followed: there are samples of them only from when they ran.
+	// Number of goroutines in the runtime's list, with ended ones, beyond the number that
+	// the native source follows. The profile has samples of these goroutines only from
+	// times when they ran.
 	GoroutinesUntracked int64 `json:"goroutines_untracked,omitempty"`
 
-	// Ticks that were not taken because they would have stopped the program for too
-	// long, and for how long there are no samples therefore. A goroutine's next
-	// sample has that time too.
+	// TicksRefused counts ticks that were not taken because they would have stopped the
+	// program for longer than MaxPause. Blind is the time without samples that this
+	// caused. The weight of a goroutine's next sample includes that time.
 	TicksRefused int64         `json:"ticks_refused,omitempty"`
 	Blind        time.Duration `json:"blind_ns,omitempty"`
 }
 
-// Plus returns the counts of two parts together.
+// Plus returns the sum of the counts of two parts. MaxGoroutines is the larger one.
 func (c Counts) Plus(d Counts) Counts {
 	return Counts{
 		Cost:              c.Cost + d.Cost,
@@ -107,8 +108,8 @@ func (c Counts) Plus(d Counts) Counts {
 	}
 }
 
-// Since returns what was counted since an earlier time of the same session.
-// MaxGoroutines stays as it is.
+// Since returns the difference from the counts at an earlier time of the same session.
+// MaxGoroutines stays the same.
 func (c Counts) Since(earlier Counts) Counts {
 	return Counts{
 		GoroutinesUntracked: c.GoroutinesUntracked - earlier.GoroutinesUntracked,
@@ -128,7 +129,7 @@ func (c Counts) Since(earlier Counts) Counts {
 	}
 }
 
-// A Goroutine says what is known of a goroutine beyond its samples. Times are in µs
+// A Goroutine has the facts about a goroutine that are not in its samples. Times are in µs
 // since the file's start.
 type Goroutine struct {
 	ID        uint64 `json:"id"`
@@ -137,15 +138,15 @@ type Goroutine struct {
 	CreatedAt string `json:"created_at,omitempty"` // file:line
 	First     uint64 `json:"first_us"`
 	Last      uint64 `json:"last_us"`
-	// FirstWeight is the weight in µs of its first sample in the file, 0 for one
-	// interval: the time since its previous sample, which is in an earlier file,
-	// or since the sampler last looked at the place where it found the goroutine.
+	// FirstWeight is the weight in µs of the goroutine's first sample in the file; 0 means
+	// one interval. It is the time since the goroutine's previous sample, in an earlier
+	// file, or since the sampler's last visit to the place where it found the goroutine.
 	FirstWeight uint64      `json:"first_weight_us,omitempty"`
 	Labels      []LabelSpan `json:"labels,omitempty"` // in order of From
 }
 
-// FirstWeights returns the weights in µs of goroutines' first samples by goroutine
-// id. Goroutines that are missing have a weight of one interval.
+// FirstWeights returns the weights in µs of goroutines' first samples, by goroutine id. The
+// first sample of a goroutine that is not in the map has a weight of one interval.
 func (m *Metadata) FirstWeights() map[uint64]uint64 {
 	weights := map[uint64]uint64{}
 	for _, g := range m.Goroutines {
@@ -156,37 +157,37 @@ func (m *Metadata) FirstWeights() map[uint64]uint64 {
 	return weights
 }
 
-// A LabelSpan says which pprof labels a goroutine had from a time on, up to the next
-// span's.
+// A LabelSpan has the pprof labels of a goroutine from a time on, until the next span
+// begins.
 type LabelSpan struct {
 	From   uint64            `json:"from_us"` // µs since the file's start
-	Labels map[string]string `json:"labels"`  // empty: it had none from then on
+	Labels map[string]string `json:"labels"`  // empty: no labels from this time on
 }
 
-// LeafPCs counts the samples by their innermost program counters, for formats that
-// know only addresses. Addresses are as linked: the load bias is subtracted, and 1
-// from return addresses.
+// LeafPCs counts the samples by their innermost program counters, for formats that have
+// only addresses. Addresses are link-time addresses: the load bias is subtracted. 1 is
+// subtracted from return addresses.
 type LeafPCs struct {
-	TextStart uint64   `json:"text_start"` // of the executable's .text, link-time
-	TextSize  uint64   `json:"text_size"`
-	PCs       []LeafPC `json:"pcs"` // ascending by Addr
+	TextStart uint64   `json:"text_start"` // link-time address of the executable's .text
+	TextSize  uint64   `json:"text_size"`  // bytes
+	PCs       []LeafPC `json:"pcs"`        // ascending by Addr
 }
 
-// A LeafPC is one address and how often it was the innermost one.
+// A LeafPC is one address and the number of samples in which it was the innermost one.
 type LeafPC struct {
 	Addr uint64 `json:"a"`
 	CPU  uint32 `json:"c,omitempty"` // samples on CPU
 	Wall uint32 `json:"w"`           // all samples
 
-	// The weights of these samples, in µs. Waiting goroutines are sampled less often
-	// than running ones, so counts alone understate them. Files of early versions
+	// The total weights of these samples, in µs. Waiting goroutines are sampled less often
+	// than running ones, so counts alone would understate them. Files of early versions
 	// have no weights.
 	CPUTime  uint64 `json:"ct,omitempty"`
 	WallTime uint64 `json:"wt,omitempty"`
 }
 
-// A Checksum is the CRC-32C of the file's sample region as stored, from the end of
-// the header to the string table.
+// A Checksum is the CRC-32C of the file's sample region as stored, from the end of the
+// header to the start of the string table.
 type Checksum struct {
 	CRC32C uint32 `json:"crc32c"`
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// numbered sets each field of a Counts to another number, from n on.
+// numbered returns a Counts whose fields have the numbers n, n+1 and so on.
 func numbered(n int64) (c Counts) {
 	v := reflect.ValueOf(&c).Elem()
 	for i := range v.NumField() {
@@ -15,7 +15,7 @@ func numbered(n int64) (c Counts) {
 	return c
 }
 
-// Plus and Since know all fields.
+// Plus and Since handle all fields.
 func TestCounts(t *testing.T) {
 	a, b := numbered(100), numbered(1000)
 	sum := a.Plus(b)
@@ -35,8 +35,7 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// The counts are keys of the session's object, in the order that files have had
-// from the first version on.
+// The counts are keys of the session's JSON object, in the order of the first version.
 func TestSessionJSON(t *testing.T) {
 	b, err := json.Marshal(Session{Rate: 1, Budget: 2, Counts: numbered(10), Error: "e"})
 	if err != nil {

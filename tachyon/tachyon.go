@@ -1,6 +1,5 @@
-// Package tachyon has the types that a profile in the Tachyon format is made of,
-// and describes the format. Package reader reads such files, package writer
-// writes them.
+// Package tachyon has the types of a profile in the Tachyon format and describes the
+// format. Package reader reads such files, package writer writes them.
 //
 //	r, err := reader.Open("app.tach")
 //	…
@@ -12,15 +11,15 @@
 //		}
 //	}
 //
-// All times are unsigned numbers of microseconds. A goroutine is a thread of the
-// format, by its goroutine id.
+// All times are unsigned numbers of microseconds. The format's threads are goroutines; the
+// thread id is the goroutine id.
 //
 // # Layouts
 //
-// A file holds the samples of one profiling session, or of a part of one. Two
-// layouts carry the same sample records: version 2 of the format's document
-// ([Document]), which gotach writes, and version 1 ([CPython315]), which CPython
-// 3.15 was released with.
+// A file holds the samples of one profiling session, or of a part of a session. There are
+// two layouts with the same sample records: version 2 ([Document]) is that of the format's
+// document, and gotach writes it; version 1 ([CPython315]) is that of the released CPython
+// 3.15.
 //
 //	+------------------+  0
 //	| header           |  64 bytes; zero until the file is finished
@@ -36,10 +35,9 @@
 //	| footer           |  32 bytes
 //	+------------------+
 //
-// Fixed-width integers have the byte order of the machine that wrote the file.
-// gotach reads both orders and always writes little-endian: its files start with
-// the bytes "HCAT". Varints (uvarint) are LEB128, signed ones (svarint) zigzag
-// first.
+// Fixed-width integers have the byte order of the machine that wrote the file. gotach reads
+// both byte orders and always writes little-endian, so its files start with the bytes
+// "HCAT". Varints (uvarint) are LEB128. Signed varints (svarint) are zigzag-encoded first.
 //
 // # Header
 //
@@ -59,20 +57,20 @@
 //
 // # Sample records
 //
-// Every record starts with the thread id (u64), the interpreter id (u32) and
-// the encoding (u8). State is kept per (thread, interpreter): the previous time
-// (at first the header's start) and the previous stack (at first empty).
+// Every record starts with the thread id (u64), the interpreter id (u32) and the encoding
+// (u8). Readers and writers keep a state for each pair of thread and interpreter: the
+// previous time (at first the header's start) and the previous stack (at first empty).
 //
 //	0 REPEAT    count, then count times: delta uvarint, status u8
 //	1 FULL      delta uvarint, status u8, depth, depth frame indices
 //	2 SUFFIX    delta uvarint, status u8, shared, new, new frame indices
 //	3 POP_PUSH  delta uvarint, status u8, pop, push, push frame indices
 //
-// Counts and indices are uvarints, frames are innermost first. SUFFIX keeps the
-// outermost shared frames of the previous stack, POP_PUSH drops the innermost
-// pop frames. A delta is the time since that thread's previous sample in
-// microseconds; it wraps modulo 2^64. Writers hold repeats back per thread, so
-// records of different threads are not in time order.
+// Counts and indices are uvarints. Frames are innermost first. SUFFIX keeps the outermost
+// frames of the previous stack; shared is their number. POP_PUSH drops the innermost frames
+// of the previous stack; pop is their number. A delta is the time since that thread's
+// previous sample in microseconds; it wraps modulo 2^64. Writers hold repeats back per
+// thread, so records of different threads are not in time order.
 //
 // # Frames
 //
@@ -86,9 +84,9 @@
 //
 // # Metadata
 //
-// Strings after the last one that a frame uses hold gotach's metadata: each is one
-// JSON object whose first key is "gotach" (see [Metadata]). To other readers they
-// are strings that no frame uses.
+// gotach's metadata are strings after the last string that a frame uses. Each is one JSON
+// object whose first key is "gotach" (see [Metadata]). Other readers see strings that no
+// frame uses.
 package tachyon
 
 // These constants are part of the wire format and must not be changed.
@@ -100,8 +98,8 @@ const (
 	CompressionNone = 0
 	CompressionZstd = 1
 
-	// MaxDepth is how many frames of a stack are written, the innermost ones.
-	// CPython's reader rejects files with deeper stacks.
+	// MaxDepth is the most frames of a stack that are written; deeper stacks keep the
+	// innermost ones. CPython's reader rejects files with deeper stacks.
 	MaxDepth = 256
 )
 
@@ -110,8 +108,8 @@ type Layout uint32
 
 // The layouts.
 const (
-	CPython315 Layout = 1 // of released CPython 3.15
-	Document   Layout = 2 // of the format's document; gotach's own
+	CPython315 Layout = 1 // the layout of the released CPython 3.15
+	Document   Layout = 2 // the layout of the format's document, gotach's default
 )
 
 // String returns "document", "cpython315" or "unknown".
@@ -128,8 +126,7 @@ func (l Layout) String() string {
 // Status is a sample's thread state, a set of bits.
 type Status uint8
 
-// The status bits. CPython's names are kept; the comments say what they mean for
-// a goroutine.
+// The status bits have CPython's names. The comments give their meanings for a goroutine.
 const (
 	HasGIL       Status = 1 << iota // holds a P: runs Go code
 	OnCPU                           // used a core, by the kernel's clocks
@@ -139,10 +136,10 @@ const (
 	MainThread                      // the main goroutine (bit 5, as in CPython 3.15)
 )
 
-// A Frame is one entry of the frame table: a place in the source. A waiting
-// goroutine's innermost frame has no file: its function is the reason in brackets,
-// such as "[chan receive]", and its line the number of the object waited for, 0
-// for none.
+// A Frame is one entry of the frame table: a place in the source. The innermost frame of a
+// waiting goroutine has no file. Its function is the reason for the wait in brackets, such
+// as "[chan receive]". Its line is the number of the object that the goroutine waits for,
+// or 0 if there is none.
 type Frame struct {
 	File string // as the compiler recorded it
 	Func string // as runtime.Frame.Function
@@ -150,17 +147,17 @@ type Frame struct {
 	Span Span   // zero except in CPython's own files
 }
 
-// A Span says more than the line about a frame in the layout CPython315. Go frames
+// A Span adds columns, lines and the opcode to a frame in the layout CPython315. Go frames
 // have the zero value: no column, no opcode.
 type Span struct {
 	Lines   int32 // last line - Line
-	Column  int32 // of the first byte, counting from 1; 0 is unknown
+	Column  int32 // column of the first byte, from 1; 0 is unknown
 	Columns int32 // last column - Column
 	Opcode  int16 // the opcode + 1; 0 is none
 }
 
-// A Sample is one stack of one goroutine, or of one thread of another language, at
-// one instant. How long it stands for is reader.Weighted's to say.
+// A Sample is one stack of one goroutine, or of one thread of another language, at one
+// instant. reader.Weighted computes its weight.
 type Sample struct {
 	Thread      uint64 // goroutine id
 	Interpreter uint32 // 0 user goroutines, 1 the Go runtime's own
