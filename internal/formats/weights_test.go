@@ -57,8 +57,12 @@ func sameSums(t *testing.T, in *Input) {
 		t.Errorf("the timeline has %v, the weights are %v", tl.Wall, want)
 	}
 	for _, g := range tl.Goroutines {
-		if want := reader.Micros(threads[threadID{g.ID, g.Interpreter}]); g.Wall() != want || g.Start < 0 {
-			t.Errorf("goroutine %d has %v from %v on, its weights are %v", g.ID, g.Wall(), g.Start, want)
+		var wall time.Duration
+		for _, r := range g.Runs {
+			wall += r.Wall
+		}
+		if want := reader.Micros(threads[threadID{g.ID, g.Interpreter}]); wall != want || g.Start < 0 {
+			t.Errorf("goroutine %d has %v from %v on, its weights are %v", g.ID, wall, g.Start, want)
 		}
 	}
 	if m, err := s.Metadata(); err != nil || m.Session == nil {

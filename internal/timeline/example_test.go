@@ -20,15 +20,15 @@ func ExampleFromTachyon() {
 		return
 	}
 	for _, g := range t.Goroutines {
-		fmt.Printf("goroutine %d: %v in %d runs\n", g.ID, g.Wall(), len(g.Runs))
+		fmt.Printf("goroutine %d: %d runs from %v on\n", g.ID, len(g.Runs), g.Start)
 	}
 	run := t.Goroutines[0].Runs[0]
 	for _, node := range t.Path(nil, run.Node) {
 		fmt.Println(t.Frames[t.Nodes[node].Frame].Func)
 	}
 	// Output:
-	// goroutine 1: 9ms in 6 runs
-	// goroutine 2: 3ms in 1 runs
+	// goroutine 1: 6 runs from 0s on
+	// goroutine 2: 1 runs from 6ms on
 	// main.main
 	// main.run
 	// main.(*Worker).step

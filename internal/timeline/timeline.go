@@ -62,14 +62,6 @@ type Run struct {
 	CPU     time.Duration // the part of Wall that was on CPU
 }
 
-// Wall returns the sum of the goroutine's runs.
-func (g *Goroutine) Wall() (sum time.Duration) {
-	for _, r := range g.Runs {
-		sum += r.Wall
-	}
-	return sum
-}
-
 // Path appends the nodes of a stack to path, outermost first.
 func (t *Timeline) Path(path []uint32, node uint32) []uint32 {
 	depth := int(t.Nodes[node].Depth)

@@ -187,12 +187,12 @@ func TestNothingIsLost(t *testing.T) {
 				if got.wall != r.Wall || got.cpu != r.CPU {
 					t.Fatalf("run weighs %v, %v on CPU, its samples %v, %v", r.Wall, r.CPU, got.wall, got.cpu)
 				}
+				wall += r.Wall
 				cpu += r.CPU
 			}
 			if len(steps) > 0 {
 				t.Fatalf("%d samples are in no run", len(steps))
 			}
-			wall += g.Wall()
 		}
 		if tl.Wall != wall || tl.CPU != cpu {
 			t.Fatalf("in all %v, %v on CPU, the runs %v, %v", tl.Wall, tl.CPU, wall, cpu)

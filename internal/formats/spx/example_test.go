@@ -9,29 +9,6 @@ import (
 	"github.com/gotach/profiler/reader"
 )
 
-func ExampleReader_Flat() {
-	r, err := Open("testdata/spx-full-20261121_041024-vm-18014-1804289383")
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer r.Close()
-	flat, err := r.Flat()
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println(r.Metadata().EnabledMetrics)
-	for _, f := range flat {
-		fmt.Println(f.Name, f.Called, f.Inc, f.Exc)
-	}
-	// Output:
-	// [wt zm]
-	// /srv/app/php/fib.php 1 [486993 32] [110564 32]
-	// main 1 [376429 0] [71744 0]
-	// fib 276 [304685 0] [304685 0]
-}
-
 func ExampleReader_Events() {
 	r, err := Open("testdata/spx-full-20261121_041033-vm-18085-1804289383.json")
 	if err != nil {
@@ -86,64 +63,18 @@ func ExampleWrite() {
 		return
 	}
 	defer r.Close()
-	flat, err := r.Flat()
+	_, functions, err := r.Profile()
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	for _, f := range flat[:3] {
+	for _, f := range functions[:3] {
 		fmt.Println(f.Name, f.Inc[0])
 	}
 	// Output:
 	// thread 1 9e+06
 	// main.main 7e+06
 	// main.run 7e+06
-}
-
-func Example_create() {
-	dir, err := os.MkdirTemp("", "spx")
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer os.RemoveAll(dir)
-	w, err := create(dir, Metadata{Key: "spx-full-20261121_041024-devbox-4711-1", EnabledMetrics: []string{wallTime}})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	w.Enter(w.Function("main"), 0)
-	w.Enter(w.Function("operator<"), 1500)
-	w.Leave(4000)
-	w.Leave(4500)
-	if err := w.Close(); err != nil { // has the first error of all
-		fmt.Println(err)
-		return
-	}
-	keys, err := Keys(dir)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	r, err := Open(filepath.Join(dir, keys[0]))
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer r.Close()
-	flat, err := r.Flat()
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	for _, f := range flat {
-		fmt.Println(f.Name, f.Called, f.Inc, f.Exc)
-	}
-	fmt.Println(r.Metadata().WallTimeMS, "µs")
-	// Output:
-	// main 1 [4500] [2000]
-	// operator&lt; 1 [2500] [2500]
-	// 4 µs
 }
 
 func ExampleReader_Profile() {

@@ -26,11 +26,6 @@ var knownMetrics = []string{
 	"mor", "io", "ior", "iow",
 }
 
-// isTime says whether a metric's unit is that of time.
-func isTime(metric string) bool {
-	return metric == wallTime || metric == cpuTime || metric == idleTime
-}
-
 // documented are metrics that descriptions of the format name but SPX never wrote.
 var documented = []string{"mu", "pmu"}
 

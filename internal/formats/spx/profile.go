@@ -3,7 +3,6 @@ package spx
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,24 +15,38 @@ import (
 // n² frames.
 func maxFrames(events int64) int64 { return 1<<22 + 64*events }
 
+// FunctionTotals is what one function took, as SPX's flat profile shows it.
+type FunctionTotals struct {
+	Function
+	Called int64 // calls; of a sampled profile: stretches observed
+
+	// One a metric of Metadata.EnabledMetrics. A call within a call of the same
+	// function is part of the outer one and counts once.
+	Inc []float64 // with the calls made inside
+	Exc []float64 // without
+}
+
 // Profile reads all events and returns the report added up, and what each
-// function took in all of its metrics. A record's count is the number of calls
-// that had its stack; its time is what they took themselves.
+// function took in all of its metrics, in the order of the report's functions.
+// A record's count is the number of calls that had its stack; its time is what
+// they took themselves.
 func (r *Reader) Profile() (*profile.Profile, []FunctionTotals, error) {
-	f := newFlat(len(r.meta.EnabledMetrics))
-	t := newTree(r.meta.EnabledMetrics)
+	metrics := len(r.meta.EnabledMetrics)
+	t := &tree{
+		nodes: []node{{own: make([]float64, metrics)}}, last: make([]float64, metrics),
+		children: map[uint64]uint32{}, open: map[uint32]int{},
+	}
 	for e, err := range r.Events() {
 		if err != nil {
 			return nil, nil, err
 		}
-		f.add(e)
 		t.add(e)
 	}
 	p, err := t.profile(r)
 	if err != nil {
 		return nil, nil, err
 	}
-	return p, f.list(r.Functions()), nil
+	return p, t.totals(r.functions), nil
 }
 
 // tree is the calls of a report by their stacks.
@@ -41,35 +54,27 @@ type tree struct {
 	nodes    []node
 	children map[uint64]uint32 // node << 32 | function -> node
 	at       uint32            // node of the innermost open call
-	wt, ct   int               // indices of metrics; ct -1: there is none
-	last     [2]float64        // of wt and ct
+	open     map[uint32]int    // open calls of each function
+	last     []float64         // values of the last event
 }
 
 type node struct {
 	parent uint32
 	fn     uint32
 	depth  int
+	inner  bool // within a call of the same function
 	calls  int64
-	own    [2]float64 // wt and ct spent with this call innermost
-}
-
-func newTree(metrics []string) *tree {
-	return &tree{
-		nodes: make([]node, 1), children: map[uint64]uint32{},
-		wt: slices.Index(metrics, wallTime), ct: slices.Index(metrics, cpuTime),
-	}
+	own    []float64 // spent with this call innermost, one a metric
 }
 
 func (t *tree) add(e *Event) {
-	now := [2]float64{e.Values[t.wt], 0}
-	if t.ct >= 0 {
-		now[1] = e.Values[t.ct]
+	own := t.nodes[t.at].own
+	for i, v := range e.Values {
+		own[i] += v - t.last[i]
 	}
-	for i := range now {
-		t.nodes[t.at].own[i] += now[i] - t.last[i]
-	}
-	t.last = now
+	copy(t.last, e.Values)
 	if !e.Enter {
+		t.open[e.Function]--
 		t.nodes[t.at].calls++
 		t.at = t.nodes[t.at].parent
 		return
@@ -79,9 +84,48 @@ func (t *tree) add(e *Event) {
 	if !ok {
 		child = uint32(len(t.nodes))
 		t.children[k] = child
-		t.nodes = append(t.nodes, node{parent: t.at, fn: e.Function, depth: t.nodes[t.at].depth + 1})
+		t.nodes = append(t.nodes, node{
+			parent: t.at, fn: e.Function, depth: t.nodes[t.at].depth + 1,
+			inner: t.open[e.Function] > 0, own: make([]float64, len(e.Values)),
+		})
 	}
+	t.open[e.Function]++
 	t.at = child
+}
+
+// totals adds the calls up by function. It adds what callees took to their callers'
+// nodes, so it comes last.
+func (t *tree) totals(functions []Function) (out []FunctionTotals) {
+	sums := make([]FunctionTotals, len(functions))
+	for i := range t.nodes[1:] {
+		n := &t.nodes[1+i]
+		f := &sums[n.fn]
+		if f.Called == 0 {
+			f.Inc, f.Exc = make([]float64, len(n.own)), make([]float64, len(n.own))
+		}
+		f.Called += n.calls
+		addTo(f.Exc, n.own)
+	}
+	for i := len(t.nodes) - 1; i > 0; i-- { // callees come after their callers
+		n := &t.nodes[i]
+		if !n.inner {
+			addTo(sums[n.fn].Inc, n.own)
+		}
+		addTo(t.nodes[n.parent].own, n.own)
+	}
+	for i, f := range sums {
+		if f.Called > 0 {
+			f.Function = functions[i]
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+func addTo(sum, values []float64) {
+	for i, v := range values {
+		sum[i] += v
+	}
 }
 
 func (t *tree) profile(r *Reader) (*profile.Profile, error) {
@@ -95,7 +139,7 @@ func (t *tree) profile(r *Reader) (*profile.Profile, error) {
 	}
 	p := &profile.Profile{
 		Program:  r.meta.CLICommandLine,
-		Duration: ns(t.last[0]),
+		Duration: ns(t.last[r.wt]),
 		Interval: r.meta.interval(),
 		Samples:  r.exits,
 	}
@@ -115,7 +159,10 @@ func (t *tree) profile(r *Reader) (*profile.Profile, error) {
 	goroutines := map[uint64]bool{}
 	for i := 1; i < len(t.nodes); i++ {
 		n, stack := &t.nodes[i], stacks[i]
-		rec := profile.Record{Stack: stack, Count: n.calls, Wall: ns(n.own[0]), CPU: ns(n.own[1])}
+		rec := profile.Record{Stack: stack, Count: n.calls, Wall: ns(n.own[r.wt])}
+		if r.ct >= 0 {
+			rec.CPU = ns(n.own[r.ct])
+		}
 		if r.meta.sampled() {
 			if id, ok := goroutine(r.functions[stack[len(stack)-1]].Name); ok {
 				rec.Goroutine = id

@@ -57,7 +57,7 @@ type Reader struct {
 	compact   bool // 0.5
 	micros    bool // times have decimals from the first one on, so they are in µs
 	last      []float64
-	wt        int      // index of wt
+	wt, ct    int      // indices of these metrics; ct -1: there is none
 	open      []uint32 // functions of the open calls
 	exits     int64
 	highest   uint32
@@ -103,32 +103,16 @@ func Open(path string) (*Reader, error) {
 // newReader reads the events of a report, compressed or not, from src. The name
 // is that of the events' file, for errors.
 func newReader(m *Metadata, src io.Reader, name string) (*Reader, error) {
-	if err := checkMetrics(m.EnabledMetrics); err != nil {
-		return nil, err
-	}
 	r := &Reader{
-		meta: m, name: name,
-		last: make([]float64, len(m.EnabledMetrics)), wt: slices.Index(m.EnabledMetrics, wallTime),
+		meta: m, name: name, last: make([]float64, len(m.EnabledMetrics)),
+		wt: slices.Index(m.EnabledMetrics, wallTime), ct: slices.Index(m.EnabledMetrics, cpuTime),
 	}
-	in := bufio.NewReaderSize(src, 64<<10)
-	magic, _ := in.Peek(4)
-	switch {
-	case bytes.HasPrefix(magic, []byte{0x1f, 0x8b}):
-		z, err := gzip.NewReader(in)
-		if err != nil {
-			return nil, r.bad("%w", err)
-		}
-		r.src = bufio.NewReaderSize(z, maxLine)
-	case bytes.Equal(magic, []byte{0x28, 0xb5, 0x2f, 0xfd}):
-		z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(8<<20))
-		if err != nil {
-			return nil, r.bad("%w", err)
-		}
-		r.closers = append(r.closers, func() error { z.Close(); return nil })
-		r.src = bufio.NewReaderSize(z, maxLine)
-	default:
-		r.src = bufio.NewReaderSize(in, maxLine)
+	text, free, err := unpack(src)
+	if err != nil {
+		return nil, r.bad("%w", err)
 	}
+	r.src = bufio.NewReaderSize(text, maxLine)
+	r.closers = append(r.closers, free)
 	line, err := r.line()
 	if err == io.EOF {
 		err = r.bad("there is nothing in the file")
@@ -140,6 +124,23 @@ func newReader(m *Metadata, src io.Reader, name string) (*Reader, error) {
 		return nil, err
 	}
 	return r, nil
+}
+
+// unpack returns the text of an events' file, which may be compressed. The caller
+// calls free when it has read the text.
+func unpack(src io.Reader) (text io.Reader, free func() error, err error) {
+	none := func() error { return nil }
+	in := bufio.NewReaderSize(src, 64<<10)
+	magic, _ := in.Peek(4)
+	switch {
+	case bytes.HasPrefix(magic, []byte{0x1f, 0x8b}):
+		z, err := gzip.NewReader(in)
+		return z, none, err
+	case bytes.Equal(magic, []byte{0x28, 0xb5, 0x2f, 0xfd}):
+		z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(8<<20))
+		return z, func() error { z.Close(); return nil }, err
+	}
+	return in, none, nil
 }
 
 // Metadata returns the report's metadata.

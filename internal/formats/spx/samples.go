@@ -37,7 +37,6 @@ func (r *Reader) samples(functions []Function, create tach.Create) error {
 			}
 		}
 	}
-	t := newTree(r.meta.EnabledMetrics)
 	var last [2]float64
 	for e, err := range r.Events() {
 		if err != nil {
@@ -46,9 +45,9 @@ func (r *Reader) samples(functions []Function, create tach.Create) error {
 		if int(e.Function) >= len(functions) {
 			return errors.New("the functions are not those of the report")
 		}
-		now := [2]float64{e.Values[t.wt], e.Values[t.wt]}
-		if t.ct >= 0 {
-			now[1] = e.Values[t.ct]
+		now := [2]float64{e.Values[r.wt], e.Values[r.wt]}
+		if r.ct >= 0 {
+			now[1] = e.Values[r.ct]
 		}
 		unit := 1e-3 // ns to µs
 		if r.micros {
@@ -57,10 +56,20 @@ func (r *Reader) samples(functions []Function, create tach.Create) error {
 		wall := max(now[0]-last[0], 0) * unit
 		cpu := min(max(now[1]-last[1], 0)*unit, wall)
 		last = now
-		if err := s.stretch(cpu, wall-cpu); err != nil {
+		if e.Enter { // as it was before the event
+			s.open = r.open[:len(r.open)-1]
+		} else {
+			s.open = r.open[:len(r.open)+1]
+		}
+		if err := s.advance(cpu, tachyon.OnCPU|tachyon.HasGIL); err != nil {
 			return err
 		}
-		s.event(e)
+		if err := s.advance(wall-cpu, 0); err != nil {
+			return err
+		}
+		if e.Enter && len(s.open) == 0 {
+			s.roots++
+		}
 	}
 	return nil
 }
@@ -76,30 +85,12 @@ type sampling struct {
 	goroutines []uint64 // that lie under each function, 0: none
 	apart      bool     // each root is a thread of its own, as in gotach's reports
 	roots      uint64   // seen so far
-	open       []uint32 // functions
+	open       []uint32 // functions of the open calls
 
 	now     float64 // µs since start
 	sampled uint64  // time of the last sample, µs since start
 	thread  uint64  // of the last sample, + 1; 0: there is none
 	stack   []uint32
-}
-
-func (s *sampling) event(e *Event) {
-	if e.Enter {
-		if len(s.open) == 0 {
-			s.roots++
-		}
-		s.open = append(s.open, e.Function)
-	} else {
-		s.open = s.open[:len(s.open)-1]
-	}
-}
-
-func (s *sampling) stretch(cpu, idle float64) error {
-	if err := s.advance(cpu, tachyon.OnCPU|tachyon.HasGIL); err != nil {
-		return err
-	}
-	return s.advance(idle, 0)
 }
 
 // advance adds time to the innermost open call.

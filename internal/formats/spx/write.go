@@ -59,7 +59,6 @@ type export struct {
 	Options
 	session *tachyon.Session // nil: the file is not gotach's
 	names   []string         // of each frame's function
-	numbers []uint32         // of each frame's function in the report at hand, + 1; 0: none yet
 	roots   bool             // each goroutine has one of its own
 }
 
@@ -69,7 +68,7 @@ func newExport(t *timeline.Timeline, o Options) *export {
 		x.session = t.Metadata.Session
 	}
 	// Functions of equal names, which other languages have, stay apart.
-	x.names, x.numbers = make([]string, len(t.Frames)), make([]uint32, len(t.Frames))
+	x.names = make([]string, len(t.Frames))
 	files := map[string]string{}
 	for i, f := range t.Frames {
 		name := cmp.Or(f.Func, path.Base(f.File))
@@ -104,7 +103,7 @@ func (x *export) root(g *timeline.Goroutine) string {
 			for x.Nodes[outermost].Parent != 0 {
 				outermost = x.Nodes[outermost].Parent
 			}
-			return kind + "s of " + x.names[x.Nodes[outermost].Frame]
+			return kind + "s of " + x.name(outermost)
 		}
 	}
 	return kind + "s without a stack"
@@ -118,66 +117,30 @@ func (x *export) report(dir string, start time.Time, gs []timeline.Goroutine) (k
 		return "", err
 	}
 	w.micros = x.Microseconds
-	defer func() {
-		if e := w.Close(); e != nil { // has what went wrong before, too
-			err = e
-		}
-	}()
-
-	var numbered []uint32
-	defer func() {
-		for _, frame := range numbered {
-			x.numbers[frame] = 0
-		}
-	}()
-	number := func(frame uint32) uint32 {
-		if x.numbers[frame] == 0 {
-			x.numbers[frame] = w.Function(x.names[frame]) + 1
-			numbered = append(numbered, frame)
-		}
-		return x.numbers[frame] - 1
-	}
-	var wall, cpu int64
 	var path []uint32
-	leave := func(depth int) error {
-		for len(w.open) > depth {
-			if err := w.Leave(wall, cpu, wall-cpu); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
 	for i := range gs {
 		g := &gs[i]
-		if err := w.Enter(w.Function(x.root(g)), wall, cpu, wall-cpu); err != nil {
-			return "", err
-		}
+		w.enter(x.root(g))
 		for _, run := range g.Runs {
 			path = x.Path(path[:0], run.Node)
-			for i, node := range path {
-				path[i] = number(x.Nodes[node].Frame)
-			}
 			shared := 0
-			for shared < len(path) && 1+shared < len(w.open) && w.open[1+shared] == path[shared] {
+			for shared < len(path) && 1+shared < len(w.open) && w.open[1+shared].name == x.name(path[shared]) {
 				shared++
 			}
-			if err := leave(1 + shared); err != nil {
-				return "", err
+			w.leave(1 + shared)
+			for _, node := range path[shared:] {
+				w.enter(x.name(node))
 			}
-			for _, fn := range path[shared:] {
-				if err := w.Enter(fn, wall, cpu, wall-cpu); err != nil {
-					return "", err
-				}
-			}
-			wall += run.Wall.Nanoseconds()
-			cpu += run.CPU.Nanoseconds()
+			w.wall += run.Wall.Nanoseconds()
+			w.cpu += run.CPU.Nanoseconds()
 		}
-		if err := leave(0); err != nil {
-			return "", err
-		}
+		w.leave(0)
 	}
-	return m.Key, nil
+	return m.Key, w.close()
 }
+
+// name returns the name of a node's function.
+func (x *export) name(node uint32) string { return x.names[x.Nodes[node].Frame] }
 
 func (x *export) metadata(start time.Time) Metadata {
 	var s tachyon.Session
@@ -203,7 +166,6 @@ func (x *export) metadata(start time.Time) Metadata {
 		HTTPMethod:     "n/a",
 		HTTPHost:       "n/a",
 		CustomMetadata: &note,
-		EnabledMetrics: []string{wallTime, cpuTime, idleTime},
 	}
 }
 

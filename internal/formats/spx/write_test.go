@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -152,10 +153,7 @@ func TestWritePerGoroutine(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		flat, err := r.Flat()
-		if err != nil {
-			t.Fatal(err)
-		}
+		flat := flat(t, r)
 		var got []string
 		for _, f := range flat {
 			got = append(got, fmt.Sprint(f.Name, " ", f.Inc[0]/1e6))
@@ -289,9 +287,7 @@ func TestPairIsAsSPXNeedsIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	if _, err := r.Flat(); err != nil {
-		t.Fatal(err)
-	}
+	flat(t, r)
 	var names []string
 	for _, f := range r.Functions() {
 		names = append(names, f.Name)
@@ -315,10 +311,7 @@ func TestManyGoroutinesShareRoots(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	flat, err := r.Flat()
-	if err != nil {
-		t.Fatal(err)
-	}
+	flat := flat(t, r)
 	got := map[string]int64{}
 	for _, f := range flat {
 		got[f.Name] = f.Called
@@ -369,10 +362,7 @@ func TestTimesAreExact(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer r.Close()
-		flat, err := r.Flat()
-		if err != nil {
-			t.Fatal(err)
-		}
+		flat := flat(t, r)
 		type times [4]time.Duration // wall and CPU, inclusive and exclusive
 		want := map[string]times{}
 		var roots time.Duration
@@ -423,37 +413,25 @@ func TestWriteRefusesNothing(t *testing.T) {
 	}
 }
 
-func TestWriterRefuses(t *testing.T) {
-	for want, write := range map[string]func(*reportWriter) error{
-		"not zeros":              func(w *reportWriter) error { return w.Enter(w.Function("a"), 1) },
-		"wall time goes back":    func(w *reportWriter) error { w.Enter(w.Function("a"), 0); w.Enter(0, 5); return w.Leave(4) },
-		"none is open":           func(w *reportWriter) error { return w.Leave(0) },
-		"2 values for 1":         func(w *reportWriter) error { return w.Enter(w.Function("a"), 0, 0) },
-		"1 calls are still open": func(w *reportWriter) error { return w.Enter(w.Function("a"), 0) },
-		"without events":         func(w *reportWriter) error { return nil },
-		"function 7 has no name": func(w *reportWriter) error { return w.Enter(7, 0) },
-	} {
-		dir := t.TempDir()
-		w, err := create(dir, Metadata{Key: "k", EnabledMetrics: []string{"wt"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		write(w)
-		if err := w.Close(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want %q", err, want)
-		}
-		if files, _ := os.ReadDir(dir); len(files) > 0 {
-			t.Errorf("%s: left behind: %v", want, files)
-		}
+func TestFailedReportLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	w, err := create(dir, Metadata{Key: "k"})
+	if err != nil {
+		t.Fatal(err)
 	}
-	for want, m := range map[string]Metadata{
-		"wt is missing":          {Key: "k", EnabledMetrics: []string{"ct"}},
-		`metric "xx" is unknown`: {Key: "k", EnabledMetrics: []string{"wt", "xx"}},
-		"there twice":            {Key: "k", EnabledMetrics: []string{"wt", "wt"}},
-		"not a file's name":      {Key: "../k", EnabledMetrics: []string{"wt"}},
-	} {
-		if _, err := create(t.TempDir(), m); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want %q", err, want)
-		}
+	w.enter("a")
+	w.leave(0)
+	w.file.Close()
+	if err := w.close(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("error is %v", err)
+	}
+	if files, _ := os.ReadDir(dir); len(files) > 0 {
+		t.Errorf("left behind: %v", files)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "k.txt.gz"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := create(dir, Metadata{Key: "k"}); !errors.Is(err, os.ErrExist) {
+		t.Errorf("a report is overwritten: %v", err)
 	}
 }
