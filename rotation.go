@@ -215,16 +215,21 @@ func (k *sink) Next(at time.Duration, cut func() sampler.Part) {
 	})
 }
 
-// end finishes the file that is being written. p is nil if sampling did not start.
+// end finishes the file that is being written.
 func (k *sink) end(p *sampler.Part) error {
 	n := k.part
 	if n == 1 && k.s.config.rotate == (rotation{}) {
 		n = 0 // the session has one file
 	}
-	return k.Writer.Close(func(w *writer.Writer) error {
-		if p == nil {
-			return nil
-		}
-		return k.s.add(w, n, p)
+	return k.Writer.Close(func(w *writer.Writer) error { return k.s.add(w, n, p) })
+}
+
+// discard removes the file of a session that could not begin. If the path had a file before,
+// Create has emptied it. Then it stays, and its metadata say why it is empty.
+func (k *sink) discard(why error) error {
+	return k.Writer.Discard(func(w *writer.Writer) error {
+		d := k.s.describe(0, 0, nil)
+		d.Error = why.Error()
+		return w.AddMetadata(tachyon.KindSession, d)
 	})
 }

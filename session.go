@@ -67,7 +67,7 @@ func Open(opts ...Option) (*Session, error) {
 
 // open begins a session with the configuration c.
 func open(c config) (*Session, error) {
-	if err := sampler.Allowed(); err != nil { // checked before the file is made
+	if err := sampler.Allowed(); err != nil { // checked before a file is made or emptied
 		return nil, fmt.Errorf("gotach: %w", err)
 	}
 	s := &Session{config: c, start: time.Now()}
@@ -123,7 +123,7 @@ func (s *Session) begin() error {
 		OnWarning:    func(err error) { s.config.log().Warn("gotach: part of the profile is missing", "why", err) },
 	}, to)
 	if err != nil {
-		return errors.Join(err, out.end(nil))
+		return errors.Join(err, out.discard(err))
 	}
 	if st := s.sampler.Stats(); st.Reason != "" && s.config.source == Auto {
 		s.config.log().Warn("gotach: sampling with the portable source, which stops the world for each tick", "why", st.Reason)

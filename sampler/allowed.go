@@ -18,12 +18,13 @@ var ErrBubble = errors.New("sampler: cannot sample from within a testing/synctes
 var ErrDeadlock = deadlock.Err
 
 // Allowed returns why sampling cannot be started here and now, nil if nothing is known
-// that speaks against it. Start asks it too.
+// that speaks against it. It also tries whether the system gives the threads that a session
+// needs. Start asks it too.
 func Allowed() error {
 	if inBubble() {
 		return ErrBubble
 	}
-	return nil
+	return room()
 }
 
 // inBubble reports whether the calling goroutine is in a synctest bubble. Only the header

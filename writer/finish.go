@@ -54,6 +54,22 @@ func (w *Writer) Close() error {
 	return err
 }
 
+// Discard ends a Writer of [Create] whose file nobody needs. It removes the file and its
+// journal. A file that had contents before Create emptied it is not removed but finished, as
+// by Close. Neither is a file that somebody has moved away, nor what is in its place now.
+func (w *Writer) Discard() error {
+	if w.closed || !w.new || w.checkThere() != nil {
+		return w.Close()
+	}
+	w.closed = true
+	w.stopSync()
+	// The journal is locked and goes last, so nobody else has begun to write the file.
+	err := errors.Join(os.Remove(w.own.Name()), w.own.Close(), w.endJournal(true))
+	w.err = ErrClosed
+	w.threads, w.out, w.meta = threadSet{}, region{}, nil // frees the memory
+	return err
+}
+
 // end finishes the file, closes it if it is ours, and then closes the journal.
 func (w *Writer) end(err error) error {
 	synced := w.sync != nil

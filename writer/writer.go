@@ -88,6 +88,7 @@ type Writer struct {
 	o   Options
 	f   io.WriteSeeker
 	own *os.File // f, if the writer opened it
+	new bool     // own was not there before, or was empty
 
 	out     region
 	table   table
@@ -135,13 +136,14 @@ func create(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDWR|os.O_CREATE|noFollow, 0o600)
 }
 
-// empty cuts a regular file to nothing; others are as they are.
-func empty(f *os.File) error {
+// empty cuts a regular file to nothing; others are as they are. It reports whether there
+// was nothing in it.
+func empty(f *os.File) (was bool, err error) {
 	fi, err := f.Stat()
 	if err != nil || !fi.Mode().IsRegular() {
-		return err
+		return false, err
 	}
-	return f.Truncate(0)
+	return fi.Size() == 0, f.Truncate(0)
 }
 
 func (o *Options) check() error {
@@ -202,7 +204,7 @@ func (w *Writer) begin(path string) (err error) {
 			return err
 		}
 		w.f = w.own
-		if err := empty(w.own); err != nil {
+		if w.new, err = empty(w.own); err != nil {
 			return err
 		}
 	}

@@ -182,6 +182,9 @@ func (c harmCase) run(t *testing.T, program, source string) (r harmRun) {
 		r.profile = "the profile may have begun"
 	case why != nil:
 		r.profile = "no profile: " + why[1]
+		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+			t.Errorf("%s: a session that is refused leaves %v, %v", c.what, left, err)
+		}
 	case source != "":
 		r.profile = profile(t, dir, source)
 	}

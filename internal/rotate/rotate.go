@@ -124,7 +124,7 @@ func (w *Writer) first() (next, error) {
 		return next{}, err
 	}
 	if err := w.o.Begin(f, w.o.Writer.Start); err != nil {
-		return next{}, errors.Join(err, f.Close())
+		return next{}, errors.Join(err, f.Discard())
 	}
 	return next{f, w.out, 1}, nil
 }
@@ -152,8 +152,7 @@ func (w *Writer) begin(start uint64) (next, error) {
 			return next{}, err
 		}
 		if err := w.o.Begin(f, start); err != nil {
-			err = errors.Join(err, f.Close())
-			return next{}, errors.Join(err, os.Remove(path))
+			return next{}, errors.Join(err, f.Discard())
 		}
 		return next{f, path, n}, nil
 	}
@@ -294,6 +293,13 @@ func (w *Writer) end(f *writer.Writer, path string, finish func(*writer.Writer) 
 func (w *Writer) Close(finish func(*writer.Writer) error) error {
 	w.finishing.Wait()
 	return w.end(w.w, w.path, finish)
+}
+
+// Discard ends a Writer that no sample was written to, and removes its file. A file that had
+// contents before Create is finished instead; finish is called for it.
+func (w *Writer) Discard(finish func(*writer.Writer) error) error {
+	w.finishing.Wait()
+	return errors.Join(finish(w.w), w.w.Discard())
 }
 
 // Path returns the file that is written.
