@@ -4,33 +4,33 @@ package native
 
 import "unsafe"
 
-// The handler may not call into the runtime, and with -race sync/atomic is the
-// race detector's, so it has its own few instructions.
+// The handler must not call into the runtime. With -race, sync/atomic calls the race
+// detector. So the handler has its own atomic operations and system calls in assembly.
 
-// handlerPC and restorerPC are the entries of the assembly that the kernel
-// calls and returns through.
+// handlerPC is the entry that the kernel calls. restorerPC is the code that the handler
+// returns to.
 var handlerPC, restorerPC uintptr
 
 // getg returns the address of the calling goroutine's runtime.g.
 func getg() uintptr
 
-// rawSyscall does a system call without telling the scheduler. The result is
-// the kernel's: above errnoFloor it is a negated errno.
+// rawSyscall makes a system call without telling the scheduler. It returns the kernel's
+// result: above errnoFloor that is a negated errno.
 func rawSyscall(n, a, b, c, d, e, f uintptr) uintptr
 
 // fence completes the loads before it before the loads after it, for the
 // processor and for the compiler.
 func fence()
 
-// cycles reads the processor's time counter; it costs next to nothing.
+// cycles reads the processor's time counter, which takes some ns.
 func cycles() uint64
 
-// prefetch asks for the cache line of an address. It is a hint: it does not wait, and
-// does nothing for an address that is not there.
+// prefetch loads the cache line of an address into the cache. It is a hint: it does not
+// wait, and it does nothing for an unmapped address.
 func prefetch(addr uintptr)
 
-// The entries of the handler's stages, in the compiler's calling convention: what
-// a func value points to.
+// The code addresses of the handler's stages, taken from their func values. They use the
+// compiler's calling convention.
 var (
 	signalPC      = entry(onSignal)
 	stayPC        = entry(stay)
@@ -55,7 +55,7 @@ func entry(f func(a, b, c, d uintptr) uintptr) uintptr {
 	return **(**uintptr)(unsafe.Pointer(&f))
 }
 
-// The stages, called through assembly; see STAGE there.
+// These call the stages through assembly; see STAGE there.
 func callStay(s, _, _, _ uintptr) uintptr
 func callTick(s, _, _, _ uintptr) uintptr
 func callInterrupt(s, i, _, _ uintptr) uintptr
@@ -76,8 +76,8 @@ func callDelta(s, pc, _, _ uintptr) uintptr
 func cas64(addr uintptr, old, new uint64) bool
 func add64(addr uintptr, delta uint64)
 
-// swap64 stores a word and returns what was there. Unlike storeRelease it is complete
-// before any later load.
+// swap64 stores a word and returns the old one. Unlike storeRelease it is complete before
+// any later load.
 func swap64(addr uintptr, v uint64) uint64
 
 func loadAcquire(addr uintptr) uint64
@@ -85,9 +85,9 @@ func storeRelease(addr uintptr, v uint64)
 
 const errnoFloor = ^uintptr(4094)
 
-// The memory that is read and written by address is never the Go heap's as the
-// collector knows it; going through a pointer's own address keeps checkptr and
-// vet, which judge conversions of Go pointers, out of it.
+// These functions access memory by address that is no Go pointer for the collector. They
+// convert through the address of the pointer, because checkptr and vet reject a direct
+// conversion from uintptr.
 
 //go:nosplit
 //go:norace

@@ -2,14 +2,14 @@
 
 #include "textflag.h"
 
-// What the kernel calls: DI is the signal, SI the siginfo, DX the ucontext, on
-// the signal stack. onSignal returns 0, or the address of the handler that was here
-// before if the signal is not ours. That one is jumped to as if the kernel had called it.
+// The entry that the kernel calls, on the signal stack: DI is the signal, SI the siginfo, DX the
+// ucontext. onSignal returns 0, or the address of the old handler if the signal is not ours.
+// sigtramp jumps to the old handler as if the kernel had called it.
 //
-// The kernel saves every register itself. But C libraries and other Go runtimes that
-// put a handler of their own in front call this one as a C function, also after
-// the session. So it keeps what the C ABI has a function keep: BX, BP, R12 to R15
-// and the stack. The direction flag is clear on entry, by the kernel and by the ABI.
+// The kernel saves every register itself. But C libraries and other Go runtimes can install
+// their own handler and call this one as a C function, also after the session. So it preserves
+// the registers that the C ABI requires: BX, BP, R12 to R15, and the stack. The direction flag
+// is clear on entry, by the kernel and by the ABI.
 TEXT ·sigtramp(SB), NOSPLIT|NOFRAME|TOPFRAME, $0
 	PUSHQ BP
 	MOVQ  SP, BP
@@ -44,7 +44,7 @@ TEXT ·sigtramp(SB), NOSPLIT|NOFRAME|TOPFRAME, $0
 forward:
 	JMP AX
 
-// Where the handler returns to; amd64 has no such code in the vDSO.
+// The code that the handler returns to; amd64 has no such code in the vDSO.
 TEXT ·sigreturn(SB), NOSPLIT|NOFRAME|TOPFRAME, $0
 	MOVQ $15, AX // rt_sigreturn
 	SYSCALL
@@ -55,12 +55,12 @@ GLOBL ·handlerPC(SB), NOPTR|RODATA, $8
 DATA ·restorerPC+0(SB)/8, $·sigreturn(SB)
 GLOBL ·restorerPC(SB), NOPTR|RODATA, $8
 
-// The Go functions of the handler are called here, in the compiler's own calling
-// convention (arguments in AX, BX, CX, DI, the result in AX, X15 zero, room for
-// the arguments on the stack), and not through the wrappers that assembly
-// gets: with -race these are instrumented. It also cuts the chain of nosplit
-// calls, which the linker bounds by what a goroutine's stack has left, though
-// this is a signal stack; builds without optimisation have long ones.
+// These functions call the Go functions of the handler in the compiler's own calling convention:
+// arguments in AX, BX, CX, DI, the result in AX, X15 zero, room for the arguments on the stack.
+// They do not use the wrappers for calls from assembly, because with -race these are
+// instrumented. They also split the chain of nosplit calls. The linker bounds such chains by the
+// room that a goroutine's stack has left, although the handler runs on a signal stack. Builds
+// without optimisation have long chains.
 #define STAGE(caller, pc) \
 TEXT caller(SB), NOSPLIT, $40-40; \
 	MOVQ a+0(FP), AX; \

@@ -2,15 +2,13 @@
 
 #include "textflag.h"
 
-// What the kernel calls: R0 is the signal, R1 the siginfo, R2 the ucontext, R30
-// the way back, on the signal stack. onSignal returns 0, or the address of the
-// handler that was here before if the signal is not ours. That one is jumped to
-// as if the kernel had called it.
+// The entry that the kernel calls, on the signal stack: R0 is the signal, R1 the siginfo, R2 the
+// ucontext, R30 the return address. onSignal returns 0, or the address of the old handler if the
+// signal is not ours. sigtramp jumps to the old handler as if the kernel had called it.
 //
-// The kernel saves every register itself. But C libraries and other Go runtimes that
-// put a handler of their own in front call this one as a C function, also after
-// the session. So it keeps what the C ABI has a function keep: R19 to R29, the low
-// halves of V8 to V15, and the stack.
+// The kernel saves every register itself. But C libraries and other Go runtimes can install
+// their own handler and call this one as a C function, also after the session. So it preserves
+// the registers that the C ABI requires: R19 to R29, the low halves of V8 to V15, and the stack.
 TEXT ·sigtramp(SB), NOSPLIT|NOFRAME|TOPFRAME, $0
 	SUB   $240, RSP
 	MOVD  R0, 40(RSP)
@@ -51,7 +49,7 @@ TEXT ·sigtramp(SB), NOSPLIT|NOFRAME|TOPFRAME, $0
 forward:
 	JMP (R3)
 
-// Where the handler returns to.
+// The code that the handler returns to.
 TEXT ·sigreturn(SB), NOSPLIT|NOFRAME|TOPFRAME, $0
 	MOVD $139, R8 // rt_sigreturn
 	SVC
@@ -62,12 +60,12 @@ GLOBL ·handlerPC(SB), NOPTR|RODATA, $8
 DATA ·restorerPC+0(SB)/8, $·sigreturn(SB)
 GLOBL ·restorerPC(SB), NOPTR|RODATA, $8
 
-// The Go functions of the handler are called here, in the compiler's own calling
-// convention (arguments in R0 to R3, the result in R0, room for the arguments on
-// the stack), and not through the wrappers that assembly gets: with -race
-// these are instrumented. It also cuts the chain of nosplit calls, which the
-// linker bounds by what a goroutine's stack has left, though this is a signal
-// stack; builds without optimisation have long ones.
+// These functions call the Go functions of the handler in the compiler's own calling convention:
+// arguments in R0 to R3, the result in R0, room for the arguments on the stack. They do not use
+// the wrappers for calls from assembly, because with -race these are instrumented. They also
+// split the chain of nosplit calls. The linker bounds such chains by the room that a goroutine's
+// stack has left, although the handler runs on a signal stack. Builds without optimisation have
+// long chains.
 #define STAGE(caller, pc) \
 TEXT caller(SB), NOSPLIT, $48-40; \
 	MOVD a+0(FP), R0; \

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// budget keeps the cost of sampling within Config.Budget. Goroutines that run are sampled at
-// every tick in any case. The rest of the budget is for visits to those that do
-// not run. Times are ns of CPU.
+// budget keeps the cost of sampling within Config.Budget. Running goroutines are sampled at
+// every tick, whatever that costs. The rest of the budget is for visits to goroutines that do
+// not run. Costs are CPU time in ns.
 type budget struct {
 	percent float64
 	quota   uint64 // visits a tick, 48.16 bits
@@ -27,32 +27,32 @@ type budget struct {
 	count    float64
 }
 
-// interruptCost is the kernel's part of a signal to a running thread: the way in and
-// out of the handler.
+// interruptCost is the kernel's cost of a signal to a running thread, in ns: entering and
+// leaving the handler.
 const interruptCost = 2000
 
-// measured is the share of the cost that the clocks and counters here show. The scheduler
-// has the rest, which wakes the drain, and the program itself, which finds less of its
-// memory in the caches. An idle process that is sampled uses about a quarter more
-// CPU time than is counted here.
+// measured is the share of the cost that the clocks and counters here show. The rest is the
+// scheduler's, which wakes the drain, and the program's, which finds less of its memory in
+// the caches. An idle process that is sampled uses about a quarter more CPU time than is
+// counted here.
 const measured = 0.8
 
-// fewVisits is how many goroutines are visited at each tick in any case. These visits and their
-// records cost some 4 µs, or 7 µs among a thousand goroutines. They make the profile of
-// a small program exact: where visits are rare, a goroutine is taken to have done since its
-// last visit what it does at this one.
+// fewVisits is the number of visits at each tick that the budget does not limit. These visits
+// and their records cost some 4 µs, or 7 µs among a thousand goroutines. They make the profile
+// of a small program exact. Rare visits are less exact, because each sample stands for all the
+// time since the goroutine's last visit.
 const fewVisits = 16
 
 func newBudget(percent float64) *budget {
 	return &budget{percent: percent, quota: fewVisits << 16, at: time.Now()}
 }
 
-// spend adds up the cost since the last call and sets the quota. tick is the tick
-// thread's CPU time so far, pass that of the drain's last pass.
+// spend adds up the cost since the last call and sets the quota. tick is the CPU time of the
+// tick thread so far, pass that of the drain's last pass, both in ns.
 func (b *budget) spend(now time.Time, s *shared, d *drain, tick, pass uint64) {
 	elapsed := float64(now.Sub(b.at))
 	if tick < b.tickCPU {
-		tick = b.tickCPU // the thread is no more
+		tick = b.tickCPU // the thread has ended
 	}
 	if b.tickCPU == 0 {
 		b.tickCPU = tick
@@ -63,7 +63,7 @@ func (b *budget) spend(now time.Time, s *shared, d *drain, tick, pass uint64) {
 	cost := float64(tick-b.tickCPU) + float64(s.answered-b.answered)*interruptCost + handling + float64(pass)
 	onVisits := float64(s.visiting-b.visiting) * perCycle
 	if work := float64(d.work - b.work); work > 0 {
-		// The drain's share by records: all but those of running goroutines.
+		// The drain's cost of visits, by its share of records: all but those of running goroutines.
 		onVisits += float64(pass) * max(0, work-float64(s.answered-b.answered)) / work
 	}
 	b.total += time.Duration(cost)
@@ -84,6 +84,6 @@ func (b *budget) spend(now time.Time, s *shared, d *drain, tick, pass uint64) {
 		factor = min(factor, max(0.5, (allowed-fixed)/variable))
 	}
 	all := (s.young.n + s.old.n + s.goroutines - min(s.met, s.goroutines)) << 16
-	least := max(all/uint64(10*max(d.cfg.Rate, 1)), min(all, fewVisits<<16)) // everything in ten seconds
+	least := max(all/uint64(10*max(d.cfg.Rate, 1)), min(all, fewVisits<<16)) // every goroutine within ten seconds
 	b.quota = min(max(uint64(float64(b.quota)*factor), least), max(all, fewVisits<<16))
 }

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The handler tells the time by the processor's cycle counter, where the kernel does,
-// too, since to ask the kernel would be a large part of a tick. The drain reads the two
-// side by side now and then.
+// The handler computes the time from the processor's cycle counter if the kernel uses that
+// counter too. A system call for the time would take a large part of a tick. The drain reads
+// counter and clock together at each pass.
 
 // steadyCounter reports whether the kernel itself keeps time by the cycle counter.
 func steadyCounter() bool {
@@ -22,11 +22,11 @@ func steadyCounter() bool {
 	return err == nil && (name == "tsc" || name == "kvm-clock" || name == "arch_sys_counter" || name == "hyperv_clocksource_tsc_page")
 }
 
-// instant is what the clock and the counter said at one moment. The counter may be off by
-// up to so much: the thread may have been without a core between the two.
+// instant is the clock in ns and the counter in cycles at one moment. The counter may be wrong
+// by up to off cycles: the thread may have lost its core between the two readings.
 type instant struct{ ns, cycles, off uint64 }
 
-// readBoth returns of some readings the least disturbed.
+// readBoth takes three readings and returns the most exact one.
 func readBoth(clock, counter func() uint64) (best instant) {
 	best.off = ^uint64(0)
 	for range 3 {
@@ -48,7 +48,7 @@ func readClock(s *shared) {
 	}
 	r := readBoth(monotonicNow, cycles)
 	if r.ns == 0 {
-		return // the last reading goes on to serve
+		return // the last reading stays in use
 	}
 	c.ns, c.cycles = r.ns, r.cycles
 	storeRelease(uintptr(unsafe.Pointer(&s.clockAt)), next)
@@ -59,7 +59,7 @@ func cyclesPerSecond(clock, counter func() uint64) uint64 {
 	var perSecond uint64
 	for range 100 {
 		a := readBoth(clock, counter)
-		for range 1_000_000 { // a clock that stands still is no reason to stay
+		for range 1_000_000 { // bounded, in case the clock stands still
 			if clock()-a.ns >= 2e6 {
 				break
 			}
@@ -73,8 +73,8 @@ func cyclesPerSecond(clock, counter func() uint64) uint64 {
 	return perSecond
 }
 
-// checkClock returns an error where the kernel does not tell the time. The runtime asks
-// the vDSO, so a policy that refuses the system call need not have been noticed.
+// checkClock returns an error if the kernel refuses clock_gettime. The runtime uses the vDSO,
+// so a seccomp policy may refuse the system call without any effect on the program.
 func checkClock() error {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
@@ -83,7 +83,7 @@ func checkClock() error {
 	return nil
 }
 
-// monotonicNow returns the time in ns, 0 if the kernel does not tell it any more.
+// monotonicNow returns the time in ns, 0 if the kernel refuses clock_gettime.
 func monotonicNow() uint64 {
 	var ts unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) != nil {

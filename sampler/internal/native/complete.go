@@ -2,10 +2,10 @@
 
 package native
 
-// complete returns a record's PCs as return addresses, innermost first. It puts back
-// the callers that a frame pointer walk misses and leaves out what is not Go code.
-// It returns false for a torn stack, such as one that does not end where stacks end.
-// The result is valid until the next call.
+// complete returns a record's PCs as return addresses, innermost first. It adds the callers
+// that a frame pointer walk misses and leaves out PCs that are not Go code. It returns false
+// for a torn stack, such as one that does not end in a root function. The result is valid
+// until the next call.
 func (st *stacks) complete(r record) ([]uint64, bool) {
 	flags := r.flags()
 	c := completion{stacks: st, r: r, in: r.pcs(), out: st.scratch[:0], skip: -1}
@@ -28,7 +28,7 @@ func (st *stacks) complete(r record) ([]uint64, bool) {
 	return c.out, flags&flagCut != 0 || roots[c.last()]
 }
 
-// completion is a stack that complete is at work on.
+// completion is the state of complete for one stack.
 type completion struct {
 	*stacks
 	r    record
@@ -36,8 +36,9 @@ type completion struct {
 	out  []uint64 // return addresses so far
 	skip int      // index of a PC that is in out already
 
-	// Of the next PC: it is an instruction's own address, not a return address; and its
-	// function may have no frame, so that the frame pointer chain misses its caller.
+	// exact says that the next PC is an instruction's own address, not a return address.
+	// frameless says that its function may have no frame, so that the frame pointer chain
+	// misses its caller.
 	exact, frameless bool
 }
 
@@ -52,14 +53,14 @@ func (c *completion) address(i int) uint64 {
 // last returns the name of the outermost function in out.
 func (c *completion) last() string { return c.pc(c.out[len(c.out)-1]).name }
 
-// calledByC reports whether the stack ends before PC i, since C called Go there on a
-// thread of its own.
+// calledByC reports whether the stack ends before PC i, because there a thread of C called
+// Go.
 func (c *completion) calledByC(i int) bool {
 	return len(c.out) > 0 && c.last() == "runtime.cgocallback" && c.pc(c.address(i)).name != "runtime.cgocall"
 }
 
-// add appends PC i, and callers of it that in does not have. It returns false if the
-// stack is torn.
+// add appends PC i and those of its callers that in misses. It returns false if the stack is
+// torn.
 func (c *completion) add(i int) bool {
 	pc, at := c.in[i], c.address(i)
 	p := c.pc(at)
@@ -72,7 +73,7 @@ func (c *completion) add(i int) bool {
 	case c.r.flags()&flagSaved != 0 && i == system:
 		return c.addSaved(i, at)
 	case exact && system == 0 && (p.name == "gogo" || p.name == "runtime.gogo"):
-		return false // between two stacks: SP is that of the goroutine, other registers are not
+		return false // it is switching stacks: SP is already the goroutine's, other registers are not
 	}
 	c.out = append(c.out, at)
 	name := p.name // of the function whose caller comes next
@@ -94,8 +95,8 @@ func (c *completion) add(i int) bool {
 	return true
 }
 
-// addSaved appends PC i, the first one that comes from g.sched. The code on the system
-// stack before it has to be what saves g.sched.
+// addSaved appends PC i, the first one that comes from g.sched. It returns false unless the
+// last PC on the system stack is in a function that saves g.sched.
 func (c *completion) addSaved(i int, at uint64) bool {
 	if i == 0 {
 		return false
@@ -117,8 +118,9 @@ func (c *completion) addSaved(i int, at uint64) bool {
 	return true
 }
 
-// addPreempted appends the callers of asyncPreempt at pc, before it has its frame. It looks
-// as if it was called by the instruction that the goroutine was interrupted at, which is no call.
+// addPreempted appends the callers of asyncPreempt, whose frame does not exist yet at pc. Its
+// return address is the instruction at which the goroutine was interrupted, so no call comes
+// before it.
 func (c *completion) addPreempted(pc uint64) bool {
 	f, caller := c.r[headSP0], c.r[headSP1]
 	if c.leaf(pc) == leafAtSP1 {
@@ -137,8 +139,8 @@ func (c *completion) addPreempted(pc uint64) bool {
 	return true
 }
 
-// addCaller appends the caller of the function at pc if the frame pointer chain misses
-// it. It returns the name of the function whose caller comes next: that caller's, or else the
+// addCaller appends the caller of the function at pc if the frame pointer chain misses it. It
+// returns the name of the function whose caller comes next: the appended one, or else the
 // given one.
 func (c *completion) addCaller(pc uint64, name string) (next string, ok bool) {
 	caller := uint64(0)
@@ -154,7 +156,7 @@ func (c *completion) addCaller(pc uint64, name string) (next string, ok bool) {
 	}
 	c.out = append(c.out, caller)
 	next = c.pc(caller).name
-	// Functions call morestack, which has no frame, before they have theirs.
+	// A function calls morestack, which has no frame, before it has its own frame.
 	if delta, ok := c.table.spDelta(uintptr(caller) - 1); ok && delta == 0 && next != "runtime.goexit" {
 		if ctxLR != 0 || state != leafAtSP || !isReturn(c.r[headSP1]) {
 			return "", false
@@ -164,8 +166,8 @@ func (c *completion) addCaller(pc uint64, name string) (next string, ok bool) {
 	return next, true
 }
 
-// interrupted prepares for the PC after i: asyncPreempt interrupted its function, so it is
-// an instruction's own address. If that function has no frame there, it appends the PC
+// interrupted prepares for PC i+1. asyncPreempt interrupted its function, so that PC is an
+// instruction's own address. If the function has no frame there, interrupted appends the PC
 // and its caller.
 func (c *completion) interrupted(i int) bool {
 	pc := c.in[i+1]
@@ -185,8 +187,8 @@ func (c *completion) interrupted(i int) bool {
 	return true
 }
 
-// savers are the functions that leave a goroutine's own stack with g.sched
-// saved and end the frame pointer chain.
+// savers are the functions that save g.sched, leave the goroutine's stack and end the frame
+// pointer chain.
 var savers = map[string]bool{
 	"runtime.mcall": true, "runtime.morestack": true, "runtime.systemstack": true, "runtime.gogo": true, "gogo": true,
 	"runtime.mstart": true, "runtime.mstart0": true, "runtime.mstart1": true,

@@ -2,8 +2,8 @@
 
 package native
 
-// Where the kernel keeps the interrupted registers in a ucontext (asm/sigcontext.h:
-// gregs start at 40, in the order R8..R15, DI, SI, BP, BX, DX, AX, CX, SP, IP).
+// Offsets of the interrupted registers in a ucontext (asm/sigcontext.h: gregs start at 40, in
+// the order R8..R15, DI, SI, BP, BX, DX, AX, CX, SP, IP).
 const (
 	ctxBP = 120
 	ctxSP = 160
@@ -16,17 +16,19 @@ const (
 // frameSlack is how far below its SP a function's frame pointer may point.
 const frameSlack = 0
 
-// callbackFrame is how far above the frame pointer of runtime.cgocallbackg, which C
-// has called by way of runtime.cgocallback, lies that of runtime.asmcgocall, which
-// called C: cgocallback makes a frame of its own size, 40 bytes, right below what
-// asmcgocall's SP was, and that is where asmcgocall saved its frame pointer.
+// callbackFrame is the distance from the frame pointer of runtime.cgocallbackg up to that of
+// runtime.asmcgocall. asmcgocall has called C, and C has called cgocallbackg through
+// runtime.cgocallback. cgocallback makes a frame of 40 bytes right below the SP of asmcgocall,
+// where asmcgocall saved its frame pointer.
 const callbackFrame = 56
 
-// pcQuantum is the least size of an instruction: what lies before a return
-// address, and after the address of an interrupted instruction.
+// pcQuantum is the least size of an instruction in bytes. A return address minus pcQuantum
+// is within the call. The address of an interrupted instruction plus pcQuantum serves as a
+// return address.
 const pcQuantum = 1
 
-// After the first instruction of sigtramp, which has firstOfSigtramp bytes, its frame has so many.
+// The first instruction of sigtramp has firstOfSigtramp bytes. After it, the frame of
+// sigtramp has frameOfSigtramp bytes.
 const (
 	firstOfSigtramp = 1
 	frameOfSigtramp = 8

@@ -2,8 +2,8 @@
 
 package native
 
-// Where the kernel keeps the interrupted registers in a ucontext (asm/sigcontext.h:
-// uc_mcontext at 176; fault address, 31 registers, sp, pc).
+// Offsets of the interrupted registers in a ucontext (asm/sigcontext.h: uc_mcontext at 176;
+// fault address, 31 registers, sp, pc).
 const (
 	ctxBP = 184 + 29*8
 	ctxSP = 432
@@ -17,14 +17,15 @@ const (
 // saves the frame pointer in the word below.
 const frameSlack = 8
 
-// callbackFrame is not known here; a stack that C has called back on begins there.
+// callbackFrame is not known here. If C has called Go, the stack begins at that call.
 const callbackFrame = 0
 
-// pcQuantum is the least size of an instruction: what lies before a return
-// address, and after the address of an interrupted instruction.
+// pcQuantum is the size of an instruction in bytes. A return address minus pcQuantum is the
+// call. The address of an interrupted instruction plus pcQuantum serves as a return address.
 const pcQuantum = 4
 
-// After the first instruction of sigtramp, which has firstOfSigtramp bytes, its frame has so many.
+// The first instruction of sigtramp has firstOfSigtramp bytes. After it, the frame of
+// sigtramp has frameOfSigtramp bytes.
 const (
 	firstOfSigtramp = 4
 	frameOfSigtramp = 240

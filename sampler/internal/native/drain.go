@@ -31,26 +31,27 @@ type drain struct {
 	start   uint64                // Config.Start on the handler's clock
 	now     time.Duration         // of the tick whose records follow
 	torn    int64                 // stacks that do not end where they must
-	work    int64                 // records
-	unread  error                 // why the latest look at the lists of goroutines and Ps failed
+	work    int64                 // stack records so far, recSame and recStack
+	unread  error                 // of the latest refresh of the roster
 	sample  source.Sample
 }
 
 // goroutine is what the drain knows of the goroutine at a roster index.
 type goroutine struct {
 	id      uint64
-	parked  *stack // what it did when it last had its turn to be visited
-	last    time.Duration
+	parked  *stack         // its stack at its last visit in turn
+	last    time.Duration  // time of its last sample
 	status  tachyon.Status // of parked
 	ran     bool           // it ran at its last sample
 	seen    bool           // it has a sample
-	skip    bool           // it gets none
+	skip    bool           // Out does not want samples of it
 	system  systemKind
-	labelID int // labelSet.id; -1: of no set
+	labelID int // labelSet.id; -1: labels that are in no set
 	labels  map[string]string
 }
 
-// systemKind tells the runtime's goroutines from the program's, by the function they start with.
+// systemKind distinguishes the runtime's goroutines from the program's, by the function that
+// they start with.
 type systemKind uint8
 
 const (
@@ -60,7 +61,7 @@ const (
 	callbackGoroutine // the runtime's, except while it calls finalizers and cleanups
 )
 
-// kind returns what runtime.isSystemGoroutine says of a goroutine.
+// kind classifies a goroutine by its first function, as runtime.isSystemGoroutine does.
 func (d *drain) kind(startpc uint64) systemKind {
 	k, ok := d.system[startpc]
 	if !ok {
@@ -86,15 +87,15 @@ func (d *drain) kind(startpc uint64) systemKind {
 
 // pass takes all records out of the ring that are in it now.
 func (d *drain) pass() {
-	// The ring can have goroutines that the roster does not have yet, so that is brought up
-	// to date first.
+	// Refresh the roster first: the ring can have records of goroutines that it does not have
+	// yet.
 	head := loadAcquire(uintptr(unsafe.Pointer(&d.s.head)))
 	if d.unread = d.roster.refresh(); d.unread == nil && len(d.gs) < len(d.roster.index) {
 		d.gs = append(d.gs, make([]goroutine, len(d.roster.index)-len(d.gs))...)
 	}
 	if d.stacks.table.grow() {
 		d.stacks.table.publish(d.s)
-		clear(d.stacks.pcs) // of the plugin's code, in what was seen before
+		clear(d.stacks.pcs) // PCs in the plugin's code may have been resolved as unknown before
 	}
 	tail := d.s.tail
 	for tail < head {
@@ -148,7 +149,7 @@ func (d *drain) gone(g *goroutine) {
 	*g = goroutine{}
 }
 
-// stack takes a record of a goroutine's stack.
+// stack handles a recStack record.
 func (d *drain) stack(r record) {
 	g := d.goroutine(r)
 	if g == nil || g.skip {
@@ -171,20 +172,20 @@ func (d *drain) stack(r record) {
 	if g.seen {
 		d.relabel(g, r, t)
 	} else {
-		d.relabel(g, r, before) // the first sample stands for the time since then
+		d.relabel(g, r, before) // the first sample stands for the time since before
 	}
 	known := g.parked != nil && g.parked.valid
 	if !inTurn && !running && known {
-		// Goroutines with a P are seen at each tick, the others in turns. This one has no P
-		// and is not in its turn: it was visited because it ran at the tick before. The
-		// visit tells only that it no longer runs. If its stack counted, the wait that
-		// follows work would stand for all waits of the goroutine.
+		// Goroutines with a P are sampled at each tick, the others in turns. This one has no P,
+		// and it is not its turn: it was visited because it ran at the tick before. The visit
+		// says only that it no longer runs. If its stack counted, the wait that comes right
+		// after running would stand for all waits of the goroutine.
 		g.ran = false
 		return
 	}
 	if r.flags()&flagTaken != 0 && g.seen && !g.ran && known && g.last < before {
-		// Up to the tick before this one the goroutine did not run: it did what it did
-		// when it last had its turn.
+		// The goroutine did not run up to the tick before this one. So that time belongs to the
+		// stack of its last visit in turn.
 		d.emit(g, g.parked, g.status, before, 0)
 	}
 	status := statusOf(r, g, s)
@@ -194,8 +195,8 @@ func (d *drain) stack(r record) {
 	}
 }
 
-// goroutine returns what is known of a record's goroutine, nil if it is too new for the roster:
-// its next record finds it there.
+// goroutine returns what the drain knows of a record's goroutine. It returns nil if the roster
+// does not have the goroutine yet; it will have it at the goroutine's next record.
 func (d *drain) goroutine(r record) *goroutine {
 	i, ok := d.roster.index[r[headG]]
 	if !ok && d.roster.left > 0 && d.roster.include(r[headG]) == nil {
@@ -232,7 +233,7 @@ func statusOf(r record, g *goroutine, s *stack) (status tachyon.Status) {
 	return status
 }
 
-// meet tells Out of a goroutine at its first record.
+// meet reports a goroutine to Out at its first record.
 func (d *drain) meet(g *goroutine, r record) {
 	*g = goroutine{id: r[headGoid], system: d.kind(r[headStartPC])}
 	g.skip = g.system == systemGoroutine && !d.cfg.System
@@ -250,9 +251,9 @@ func (d *drain) meet(g *goroutine, r record) {
 // creation is a go statement: its function, and its file and line.
 type creation struct{ by, at string }
 
-// creation returns the go statement at a PC as runtime.printcreatedby prints it: the
-// function that has the code, and the innermost place in it. Goroutines of one go
-// statement share the strings.
+// creation returns the go statement at a PC as runtime.printcreatedby prints it: the function
+// that contains the code, and file and line of the innermost inlined call there. Goroutines
+// of one go statement share the strings.
 func (d *drain) creation(gopc uint64) creation {
 	c, ok := d.created[gopc]
 	if ok {
@@ -273,7 +274,7 @@ func (d *drain) creation(gopc uint64) creation {
 	return c
 }
 
-// relabel tells Out of a goroutine's labels if they have changed, which holds from t on.
+// relabel reports a goroutine's labels to Out if they have changed. They hold from t on.
 func (d *drain) relabel(g *goroutine, r record, t time.Duration) {
 	p := uintptr(r[headLabels])
 	var labels map[string]string
@@ -298,9 +299,9 @@ func (d *drain) relabel(g *goroutine, r record, t time.Duration) {
 	}
 }
 
-// emit hands a sample to Out, unless it is no later than the goroutine's last one: a
-// thread may answer an interruption after the goroutine was visited. The goroutine's
-// first sample stands for gap.
+// emit passes a sample to Out. It drops a sample that is not later than the goroutine's last
+// one: a thread may answer a signal after the goroutine was visited. The goroutine's first
+// sample stands for gap.
 func (d *drain) emit(g *goroutine, s *stack, status tachyon.Status, t, gap time.Duration) {
 	if g.seen && t <= g.last || len(s.ids) == 0 {
 		return

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// The runtime's lists of all goroutines and of all Ps, runtime.allgs and
-// runtime.allp, are found without symbols: they are the slices among the program's
-// variables whose arrays hold a goroutine, or a P, that we know. Those without
-// pointers are left out: where crypto is linked in they are 32 MB.
-// Nothing is followed that has not been read by way of the kernel.
+// The runtime's lists of all goroutines and of all Ps, runtime.allgs and runtime.allp, are
+// found without symbols. They are the slices among the program's variables whose arrays hold
+// goroutines, or a P, that we know. Variables without pointers are not searched: in programs
+// that link crypto they take 32 MB. The search reads all memory that it reaches through such
+// a slice with process_vm_readv, so a wrong candidate cannot fault.
 
-// sliceAt is where a slice's header lies.
+// sliceAt is the address of a slice header.
 type sliceAt uintptr
 
 // header reads a slice's pointer, length and capacity.
@@ -24,8 +24,8 @@ func (a sliceAt) header() (ptr uintptr, n, c uint64) {
 	return uintptr(load64(uintptr(a))), load64(uintptr(a) + 8), load64(uintptr(a) + 16)
 }
 
-// findSlices returns the slices among variables of at most most elements whose arrays
-// hold all of want.
+// findSlices searches variables for slices of at most most elements whose arrays hold all
+// words of want.
 func findSlices(variables []span, want []uintptr, most uint64, p *patience) ([]sliceAt, error) {
 	const step = 1 << 13
 	var found []sliceAt
@@ -53,7 +53,7 @@ func findSlices(variables []span, want []uintptr, most uint64, p *patience) ([]s
 	return found, nil
 }
 
-// readBig is read for any length; the kernel copies at most 2 GB at once.
+// readBig is read in parts, for any length: the kernel copies at most 2 GB in one call.
 func readBig(addr uintptr, dst []uint64) error {
 	for len(dst) > 0 {
 		n := min(len(dst), 1<<17)
@@ -65,8 +65,8 @@ func readBig(addr uintptr, dst []uint64) error {
 	return nil
 }
 
-// holds reports whether the array has all of want among its n words. It is asked of
-// thousands, of which most have none.
+// holds reports whether the n words of an array include all of want. The search calls it for
+// thousands of arrays, and most have none of them.
 func holds(array uintptr, n int, want []uintptr, p *patience) bool {
 	lo, hi := uint64(slices.Min(want)), uint64(slices.Max(want))
 	var seen map[uint64]bool
@@ -79,7 +79,7 @@ func holds(array uintptr, n int, want []uintptr, p *patience) bool {
 		for _, w := range buf[:k] {
 			switch {
 			case w < 4096:
-				return false // no list of pointers
+				return false // not a list of pointers
 			case w >= lo && w <= hi && slices.Contains(want, uintptr(w)):
 				if seen == nil {
 					seen = make(map[uint64]bool, len(want))
@@ -95,9 +95,9 @@ func holds(array uintptr, n int, want []uintptr, p *patience) bool {
 	return len(seen) == len(want)
 }
 
-// findAllgs finds runtime.allgs by goroutines that exist. While the collector
-// marks, it has a second slice of what the array was (work.stackRoots), whose
-// capacity is its length; so of several the one with the largest capacity is it.
+// findAllgs finds runtime.allgs by known goroutines. While the collector marks, it has a
+// second slice of the same array (work.stackRoots), whose capacity is only its length. So
+// if there are several, allgs is the one with the largest capacity.
 func findAllgs(variables []span, known []uintptr, p *patience) (sliceAt, error) {
 	for wait := time.Millisecond; ; wait *= 2 {
 		found, err := findSlices(variables, known, maxChunks*chunkSize, p)
@@ -123,13 +123,13 @@ func findAllgs(variables []span, known []uintptr, p *patience) (sliceAt, error) 
 	}
 }
 
-// findAllp finds runtime.allp by the caller's own P. The first M, which is a
-// variable, may have a copy of it (m.allpSnapshot).
+// findAllp finds runtime.allp by the caller's own P. It leaves out the copy of allp that the
+// first M, which is a variable, may have (m.allpSnapshot).
 func findAllp(variables []span, l *layout, p *patience) (sliceAt, error) {
 	for wait := time.Millisecond; ; wait *= 2 {
 		own := ownP(l)
 		if own == 0 {
-			return 0, errors.New("the running thread has no P where one is expected")
+			return 0, errors.New("the P of a running thread is not where it should be")
 		}
 		found, err := findSlices(variables, []uintptr{own}, 1<<16, p)
 		if err != nil {
@@ -156,7 +156,7 @@ func findAllp(variables []span, l *layout, p *patience) (sliceAt, error) {
 	}
 }
 
-// areProcs reports whether the array's elements number themselves.
+// areProcs reports whether the array holds Ps: the id of element i must be i.
 func areProcs(array uintptr, n int, l *layout) bool {
 	procs := make([]uint64, n)
 	if readBig(array, procs) != nil {

@@ -9,24 +9,23 @@ import (
 	"unsafe"
 )
 
-// funcTable answers two questions about code that no public call answers: which
-// inlined calls an address lies in (runtime.CallersFrames takes addresses that
-// runtime.Callers has expanded already), and how far the stack pointer is from the
-// return address there. It reads the tables that the linker puts into the
-// program for tracebacks: runtime.moduledata and what that points to. Stripped
-// programs have them too, and they never change. All reads are within the bounds that
-// moduledata gives, whatever the tables contain.
+// funcTable answers two questions about an address in code that no public call answers. Which
+// inlined calls is it in? (runtime.CallersFrames needs addresses that runtime.Callers has
+// expanded.) How far is the stack pointer from the return address there? funcTable reads
+// the tables that the linker puts into the program for tracebacks: runtime.moduledata and the
+// tables that it points to. Stripped programs have them too, and they never change. All reads
+// stay within the bounds in moduledata, whatever the tables contain.
 type funcTable struct {
 	l       *layout
 	modules []module
-	last    uintptr // the last one's moduledata
+	last    uintptr // moduledata of the last module
 }
 
 // module is one runtime.moduledata: the program, or a plugin.
 type module struct {
 	code
 	gofunc    uintptr
-	variables []span // those that may hold pointers
+	variables []span // data and bss, without the variables that hold no pointers
 }
 
 const (
@@ -37,9 +36,9 @@ const (
 	inlCallSize     = 16
 )
 
-// findFuncTable finds the runtime's first module: the one word in the program's
-// writable memory that leads to a table header and is followed by text bounds
-// that enclose our code.
+// findFuncTable finds the moduledata of the runtime's first module. It searches the program's
+// writable memory for a word that points to a table header and is followed by text bounds
+// that contain our code.
 func findFuncTable(img *image, l *layout) (*funcTable, error) {
 	t := &funcTable{l: l}
 	for _, w := range img.writable {
@@ -59,7 +58,7 @@ func findFuncTable(img *image, l *layout) (*funcTable, error) {
 	return nil, errors.New("the program's function tables were not found")
 }
 
-// follow takes in the module at an address and those after it in the runtime's list.
+// follow adds the module at an address and those after it in the runtime's list.
 func (t *funcTable) follow(at uintptr) {
 	l := t.l
 	slice := func(at uintptr) span {
@@ -86,15 +85,15 @@ func (t *funcTable) follow(at uintptr) {
 	}
 }
 
-// grow takes in the plugins that were loaded since, and reports whether there are any. The runtime adds
-// them at the end of its list and never takes one out.
+// grow adds the plugins that were loaded since the last call, and reports whether there are
+// any. The runtime adds modules at the end of its list and never removes one.
 func (t *funcTable) grow() bool {
 	next := uintptr(load64(t.last + t.l.modNext))
 	t.follow(next)
 	return next != 0
 }
 
-// publish tells the handler of the modules.
+// publish makes the modules known to the handler.
 func (t *funcTable) publish(s *shared) {
 	n := min(len(t.modules), maxModules)
 	for i := s.modules; i < uint64(n); i++ {
@@ -103,7 +102,7 @@ func (t *funcTable) publish(s *shared) {
 	storeRelease(uintptr(unsafe.Pointer(&s.modules)), uint64(n))
 }
 
-// check compares with what the runtime says of some functions.
+// check compares the tables with the runtime's own answers for some functions.
 func (t *funcTable) check() error {
 	for _, pc := range []uintptr{handlerPC, restorerPC, signalPC, visitPC, labelsPC} {
 		f, entry, _ := t.find(pc)
@@ -114,8 +113,8 @@ func (t *funcTable) check() error {
 	return nil
 }
 
-// checkInlining compares with what runtime.Callers gave, which has inlined calls
-// expanded.
+// checkInlining compares expand with pcs, the result of runtime.Callers, which has inlined
+// calls expanded.
 func (t *funcTable) checkInlining(pcs []uintptr) error {
 	for len(pcs) > 0 {
 		got := t.expand(nil, pcs[0])
@@ -168,8 +167,8 @@ func (c *code) find(l *offsets, pc uintptr) (f, entry uintptr) {
 	return f, entry
 }
 
-// value looks pc up in a table of values by address (runtime.pcvalue) of the function that
-// begins at entry. The handler calls it too.
+// value looks up pc in one of the tables of values by address (runtime.pcvalue). entry is the
+// entry of pc's function. The handler calls value too.
 //
 //go:nosplit
 //go:norace
@@ -193,7 +192,7 @@ func (c *code) value(table uint32, entry, pc uintptr) (int32, bool) {
 	return 0, false
 }
 
-// varint reads a number of at most 32 bits at *p that ends before end, and moves *p on.
+// varint reads a number of at most 32 bits at *p, but no byte at end or later. It advances *p.
 //
 //go:nosplit
 //go:norace
@@ -210,8 +209,8 @@ func varint(p *uintptr, end uintptr) (v uint32) {
 	return v
 }
 
-// spDelta returns how many bytes above the stack pointer the caller's begins,
-// return address not counted, when pc is about to execute.
+// spDelta returns the distance in bytes from the stack pointer up to the return address when
+// the instruction at pc is about to execute.
 func (t *funcTable) spDelta(pc uintptr) (int32, bool) {
 	f, entry, m := t.find(pc)
 	if f == 0 {
@@ -220,8 +219,8 @@ func (t *funcTable) spDelta(pc uintptr) (int32, bool) {
 	return m.value(load32(f+t.l.funcPCSP), entry, pc)
 }
 
-// expand appends the return address pc and one for each call around it that was
-// inlined, in the way of runtime.Callers.
+// expand appends the return address pc, and one return address for each inlined call that
+// contains it, as runtime.Callers does.
 func (t *funcTable) expand(pcs []uintptr, pc uintptr) []uintptr {
 	pcs = append(pcs, pc)
 	call := pc - 1
@@ -248,7 +247,7 @@ func (t *funcTable) expand(pcs []uintptr, pc uintptr) []uintptr {
 		if !ok || i < 0 {
 			break
 		}
-		call = entry + uintptr(uint32(readWord(tree+uintptr(i)*inlCallSize+t.l.inlParentPC))) // nothing tells how long the tree is
+		call = entry + uintptr(uint32(readWord(tree+uintptr(i)*inlCallSize+t.l.inlParentPC))) // readWord: the tree's length is not known
 		pcs = append(pcs, call+1)
 	}
 	return pcs

@@ -8,18 +8,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The signal handler. It runs at any point of the program, on a signal stack,
-// with every signal blocked, perhaps while the world is stopped. So all it
-// calls is here, in walk.go, in visit.go or in assembly; none of it may grow
-// the stack, allocate, write a Go pointer, panic, or be instrumented.
+// The signal handler. It can run at any point of the program, on a signal stack, with every
+// signal blocked, perhaps while the world is stopped. So it calls only assembly and functions
+// of this package that are marked go:nosplit and go:norace. None of them may grow the stack,
+// allocate, write a Go pointer, panic, or be instrumented.
 //
-// The signal is the runtime's own for preemption, and has two uses here, told apart
-// by siginfo: the timer's first tick on the tick thread, and our own
-// rt_tgsigqueueinfo on threads that run goroutines. All else that comes in goes to
-// Go's handler. But a thread has room for one pending signal of a number: the
-// runtime's is lost in one of ours that is pending, and ours in the runtime's. So
-// where the runtime waits for an answer (m.signalPending), Go's handler runs after
-// one of ours as well, and a signal that is not ours is an answer to us too.
+// The signal is the one that the runtime uses for preemption. It has two uses here, which
+// siginfo tells apart: the timer's first tick on the tick thread, and our own
+// rt_tgsigqueueinfo on threads that run goroutines. Every other signal goes to Go's handler.
+//
+// A thread can have only one pending signal of a number. The runtime's signal is lost while
+// ours is pending, and ours is lost while the runtime's is pending. So Go's handler also runs
+// after one of our signals if the runtime waits for an answer (m.signalPending). And a signal
+// that is not ours makes the thread answer ours too.
 
 const (
 	siTimer = ^uint32(1) // si_code SI_TIMER, -2
@@ -41,7 +42,8 @@ func onSignal(info, ctx, _, _ uintptr) uintptr {
 //go:norace
 //go:nocheckptr
 func handle(info, ctx uintptr) uintptr {
-	// After the count, for the processor too: memoryInUse does it the other way round.
+	// The load must come after the increment of inHandler, for the processor too: memoryInUse
+	// clears state first and then reads inHandler.
 	s := at(uintptr(loadAcquire(uintptr(unsafe.Pointer(&state)))))
 	if s == nil {
 		return oldHandler
@@ -69,22 +71,22 @@ func handle(info, ctx uintptr) uintptr {
 	return oldHandler
 }
 
-// stay takes ticks, from the first one, whose signal the timer sent, until leave is
-// set. The thread was in its system call, or about to, so it holds no P that the
-// scheduler would miss. Between ticks it waits for the next one's time in the
-// handler: a signal for each tick, the thread's registers saved and restored for
-// it, and the timer set again cost more than the look at a small program does.
+// stay takes ticks until leave is set. The timer's signal is the first tick. The thread was
+// in its futex system call, so the scheduler does not need it for a P. Between ticks the
+// thread waits within the handler for the time of the next tick. That is cheaper: a signal
+// for each tick, with the thread's registers saved and restored and the timer set again,
+// would cost more than the visits to a small program's goroutines.
 //
-// Other signals come through meanwhile, as in any system call: somebody may mean
-// this very thread, or wait until every thread has had its own, as setuid does.
-// SIGPROF waits: Go would walk this stack, on which there is nothing of the program's.
+// The thread takes other signals meanwhile, as in any system call: a sender may want this
+// thread, or wait until every thread has handled a signal, as setuid does. SIGPROF stays
+// blocked: Go's handler would walk this stack, and the program has no code on it.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
 func stay(base, _, _, _ uintptr) uintptr {
 	s := at(base)
-	swap64(uintptr(unsafe.Pointer(&s.staying)), 1) // done before leave is looked at
+	swap64(uintptr(unsafe.Pointer(&s.staying)), 1) // complete before leave is read
 	s.mask = 1<<(s.signal-1) | 1<<(unix.SIGPROF-1)
 	rawSyscall(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&s.mask)), 0, 8, 0, 0)
 	due := true
@@ -93,7 +95,7 @@ func stay(base, _, _, _ uintptr) uintptr {
 			callTick(base, 0, 0, 0)
 		}
 		s.until[0], s.until[1] = s.deadline/1e9, s.deadline%1e9
-		// To an absolute time of CLOCK_MONOTONIC, while the word is 0.
+		// Wait until an absolute time of CLOCK_MONOTONIC, while the word is 0.
 		r := rawSyscall(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&s.leave)), futexWaitBitset|futexPrivate, 0, uintptr(unsafe.Pointer(&s.until)), 0, 1<<32-1)
 		if due = -r == uintptr(unix.ETIMEDOUT); !due && -r != uintptr(unix.EINTR) && -r != uintptr(unix.EAGAIN) {
 			s.unable = uint64(-r)
@@ -128,9 +130,9 @@ func onTick(base, _, _, _ uintptr) uintptr {
 	return 0
 }
 
-// interruptAll has the goroutines that run record themselves. A goroutine that ran at the last
-// tick and does not run now is visited at once: otherwise the time since its last
-// sample would count as running.
+// interruptAll makes running goroutines record themselves. It visits a goroutine at once
+// that ran at the last tick and does not run now: otherwise the time since its last sample
+// would count as running.
 //
 //go:nosplit
 //go:norace
@@ -146,13 +148,12 @@ func interruptAll(s *shared) {
 	}
 }
 
-// next sets when the next tick is due, between a half and one and a half periods
-// after this one. At a steady period a program that does something each
-// millisecond would be seen at the same point of it for ever. A few percent of
-// randomness is not enough: with 6 % the point drifts so slowly that thousands of
-// ticks are no more than a few dozen independent looks. With a whole period's worth
-// each tick is one. Lateness does not add up; ticks that are late by more than a
-// period are lost.
+// next sets the time of the next tick, at random between a half and one and a half periods
+// after this one. With a fixed period, a program that does something every millisecond would
+// always be sampled at the same point of it. A few percent of randomness is not enough: with
+// 6 % that point drifts so slowly that thousands of ticks give only a few dozen independent
+// samples. With a whole period of randomness each tick is independent. Delays do not add up;
+// ticks that are late by more than a period are lost.
 //
 //go:nosplit
 //go:norace
@@ -176,9 +177,9 @@ func step(s *shared) uint64 {
 	return s.period/2 + (x>>32)*s.period>>32
 }
 
-// monotonic returns the time on CLOCK_MONOTONIC, the clock of Go's monotonic
-// times. From here the kernel would have to be asked; most times the cycle counter
-// tells, of which the drain takes a reading now and then.
+// monotonic returns the time on CLOCK_MONOTONIC in ns, the clock of Go's monotonic times.
+// The handler cannot use the vDSO, and a system call is slow. So it mostly computes the time
+// from the cycle counter and the drain's last reading of both clocks.
 //
 //go:nosplit
 //go:norace
@@ -197,8 +198,8 @@ func monotonic(s *shared) uint64 {
 	return s.timespec[0]*1e9 + s.timespec[1]
 }
 
-// room makes n contiguous words of the ring available, or says that the drain
-// is too far behind.
+// room makes n contiguous words of the ring available. It returns false if the drain is too
+// far behind.
 //
 //go:nosplit
 //go:norace
@@ -219,12 +220,12 @@ func room(s *shared, n uint64) bool {
 	return true
 }
 
-// interrupt takes in what P i's goroutine recorded since the last tick, and
-// asks the goroutine that it runs now to record itself.
+// interrupt copies the record that P i's thread has made since the last tick to the ring.
+// Then it sends a signal to the thread that has the P now, so that its goroutine is recorded.
 //
-// The M comes from the P, so the cost does not depend on how many goroutines
-// there are. Between two equal readings of p.m the M was wired to the P, so what
-// was read from it in between is true, and curg is a g, which is never freed.
+// The M comes from the P, so the cost does not depend on the number of goroutines. If p.m
+// reads the same before and after, the M had the P all the time. So the reads of m.curg and
+// m.procid between are valid, and curg is a g, which is never freed.
 //
 //go:nosplit
 //go:norace
@@ -260,11 +261,11 @@ func interrupt(base, index, _, _ uintptr) uintptr {
 		return 0
 	}
 	if !onCPU(s, g, m) {
-		return 0 // in a system call: nothing to interrupt, it is visited
+		return 0 // in a system call: it is visited, not interrupted
 	}
 	if state&0xff != slotFree {
-		// Not answered yet. The thread waits for a core, and then it will record
-		// just what it was at, and still is at this tick, or it blocks the signal
+		// The thread has not answered yet. Either it waits for a core: then its goroutine does
+		// not advance, and the later record is right for this tick too. Or it blocks the signal
 		// for now.
 		if uintptr(load64(slot+slotM*8)) == m && s.ticks-load64(slot+slotSince*8) < 1000 {
 			store64(slot+slotTime*8, s.now)
@@ -320,10 +321,10 @@ func harvest(s *shared, slot uintptr) {
 	s.write += n
 }
 
-// onInterrupt records the goroutine that this thread runs. It returns 0 if the
-// runtime has not asked this thread for anything. The runtime sets m.signalPending
-// before it sends its signal, so one that was lost in ours shows here; one that is
-// yet to come is handled twice, which is as good.
+// onInterrupt records the goroutine that this thread runs. It returns 0 if the runtime has
+// not asked this thread for preemption. The runtime sets m.signalPending before it sends its
+// signal, so a signal that was lost because ours was pending is noticed here. A signal that
+// is still to come is then handled twice, which does no harm.
 //
 //go:nosplit
 //go:norace
@@ -336,16 +337,16 @@ func onInterrupt(base, value, ctx, _ uintptr) uintptr {
 	}
 	slot := s.slot(i)
 	if !cas64(slot, gen<<8|slotSent, gen<<8|slotFilling) {
-		// Too late for that. Where a thread had no core for a while its P can have gone to
-		// another and come back, and what was sent then was lost in this one.
+		// This signal is out of date. While the thread had no core, its P can have gone to another
+		// thread and come back. The signal that was sent then was lost while this one was pending.
 		callOther(base, ctx, 0, 0)
 		return 1
 	}
 	return fill(s, slot, gen, ctx)
 }
 
-// onOther is told of a signal that is not ours: if this thread owes an answer, ours
-// may have been lost in it.
+// onOther handles a signal that is not ours. If this thread has not answered our signal, ours
+// may have been lost while the other was pending. So onOther answers it.
 //
 //go:nosplit
 //go:norace
@@ -364,7 +365,8 @@ func onOther(base, ctx, _, _ uintptr) uintptr {
 	return 0
 }
 
-// fill answers for a slot that the thread has taken, and returns what onInterrupt does.
+// fill writes the thread's record into a slot that the thread has taken. It returns the same
+// as onInterrupt.
 //
 //go:nosplit
 //go:norace

@@ -11,24 +11,24 @@ import (
 	"unsafe"
 )
 
-// What is needed of ELF's constants. Package debug/elf would bring DWARF along.
+// Constants of ELF. They are here because package debug/elf would link DWARF into programs.
 const (
 	elfClass64 = 2 // 64-bit file
 	ptLoad     = 1 // segment that the kernel maps
 	pfWrite    = 2 // writable segment
 )
 
-// image is the ELF file, executable or shared library, that this code was
-// linked into, as it lies in memory. Symbols may be stripped; program headers
-// never are, since the kernel maps the file by them.
+// image is the mapped ELF file, executable or shared library, that contains this code. Its
+// symbols may be stripped. Its program headers never are, because the kernel needs them to
+// map the file.
 type image struct {
-	bias     uintptr // where link-time address 0 lies
+	bias     uintptr // the address of link-time address 0
 	writable []span  // data and bss
 }
 
 type span struct{ lo, hi uintptr }
 
-var imageMark byte // lies in the image's writable segment
+var imageMark byte // a variable in the image's writable segment
 
 // findImage finds the mapped file around an address of its code.
 func findImage() (*image, error) {
@@ -79,7 +79,7 @@ func findImage() (*image, error) {
 	return nil, errors.New("the program's writable segment is not where its program headers say")
 }
 
-// fileBase returns where the file that has pc mapped begins in memory.
+// fileBase returns the address at which the file that is mapped at pc begins.
 func fileBase(pc uintptr) (uintptr, error) {
 	f, err := os.Open("/proc/self/maps")
 	if err != nil {
@@ -107,13 +107,13 @@ func fileBase(pc uintptr) (uintptr, error) {
 	}
 	best := uintptr(0)
 	for _, p := range parts {
-		// The nearest below: a file may be mapped more than once.
+		// Take the nearest one below pc: a file may be mapped more than once.
 		if p.file == file && p.off == 0 && p.lo <= pc && p.lo > best {
 			best = p.lo
 		}
 	}
 	if best == 0 || strings.TrimSpace(file) == "" {
-		return 0, fmt.Errorf("/proc/self/maps does not show what file the code at %#x is from", pc)
+		return 0, fmt.Errorf("/proc/self/maps shows no file for the code at %#x", pc)
 	}
 	return best, nil
 }

@@ -9,15 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pprof labels. g.labels points to what runtime/pprof put there: in every
-// supported version a slice of pairs of strings. They are copied at the moment
-// of the sample, as a short pprof.Do is over when the drain comes to look. All
-// reads go through process_vm_readv: other packages may have set something else, by
-// linkname, that cannot be followed blindly.
+// pprof labels. g.labels points to the labels that runtime/pprof has set: in every supported
+// version a slice of pairs of strings. The handler copies them at the time of the sample,
+// because a short pprof.Do has ended when the drain reads the record. All reads go through
+// process_vm_readv: another package may have set a pointer to something else, by linkname.
 //
-// A label set that has been seen is pinned: the drain holds a Go pointer to it, so
-// that its address cannot come to mean another set, and the handler then
-// records only the address.
+// The drain pins each label set that it has seen: it holds a Go pointer to the set, so that
+// its address cannot be reused for another set. From then on the handler records only the
+// address.
 
 //go:nosplit
 //go:norace
@@ -40,10 +39,10 @@ func pinned(s *shared, p uintptr) bool {
 //go:nocheckptr
 func pinHash(p uintptr) uintptr { return p >> 4 * 0x9e3779b97f4a7c15 >> 52 }
 
-// copyLabels appends a goroutine's labels to a record and returns the words: none
-// if there are no labels or they are pinned; else the number of labels (^0: they
-// cannot be read), for each label the length of key and value, and the
-// bytes of all.
+// copyLabels appends a goroutine's labels to a record and returns the number of words that it
+// wrote: 0 if there are no labels or they are pinned. Otherwise it writes the number of labels
+// (^0: they cannot be read), the lengths of key and value of each label, and the bytes of all
+// keys and values.
 //
 //go:nosplit
 //go:norace
@@ -54,7 +53,8 @@ func copyLabels(base, p, dst, scratch uintptr) uintptr {
 		return 0
 	}
 	store64(dst, ^uint64(0))
-	// scratch: a local and a remote iovec, a slice header; later remote iovecs.
+	// scratch has a local iovec, a remote iovec and a slice header, then the list of pairs. The
+	// remote iovecs of keys and values replace that list.
 	list := scratch + 64
 	if !vmRead(s, p, scratch+32, 24, scratch) {
 		return 1
@@ -75,7 +75,7 @@ func copyLabels(base, p, dst, scratch uintptr) uintptr {
 		}
 		bytes += size
 		store32(dst+8+uintptr(i)*4, uint32(size))
-		if size > 0 { // in place: iovecs never overtake the pairs they come from
+		if size > 0 { // the iovec overwrites a pair that has been read already
 			store64(list+uintptr(iovs)*16, data)
 			store64(list+uintptr(iovs)*16+8, size)
 			iovs++
@@ -105,8 +105,8 @@ func copyLabels(base, p, dst, scratch uintptr) uintptr {
 	return uintptr(1 + n + (bytes+7)/8)
 }
 
-// vmRead reads n bytes at addr, which may be anything, to dst; scratch has room
-// for two iovecs.
+// vmRead reads n bytes at addr, which may be unmapped, to dst. scratch has room for two
+// iovecs.
 //
 //go:nosplit
 //go:norace
@@ -125,22 +125,22 @@ func vmRead(s *shared, addr, dst, n, scratch uintptr) bool {
 	return rawSyscall(unix.SYS_PROCESS_VM_READV, uintptr(s.pid), scratch, 1, scratch+16, 1, 0) == n
 }
 
-// labelSets is the drain's side: what pinned addresses mean.
+// labelSets is the drain's map of pinned addresses to label sets.
 type labelSets struct {
 	s    *shared
 	ids  int
 	sets map[uintptr]labelSet
-	old  map[uintptr]labelSet // no longer pinned, but records may still mean them
-	full bool
+	old  map[uintptr]labelSet // no longer pinned, but records may still refer to them
+	full bool                 // there are too many pins
 }
 
 type labelSet struct {
 	id     int            // never 0
-	pin    unsafe.Pointer // keeps the address taken
+	pin    unsafe.Pointer // keeps the set alive, so that its address is not reused
 	labels map[string]string
 }
 
-// find returns the set that a record without copied labels means.
+// find returns the set at p, for a record that has no copy of its labels.
 func (l *labelSets) find(p uintptr) (labelSet, bool) {
 	set, ok := l.sets[p]
 	if !ok {
@@ -169,9 +169,9 @@ func decodeLabels(words []uint64) map[string]string {
 	return labels
 }
 
-// pin makes the handler record only the address of the labels at p, if they are
-// still those of a goroutine. field is where its runtime.g has them, a pointer
-// to the collector like any other: loaded as one it holds what it points to.
+// pin makes the handler record only the address of the labels at p. It does so only if p is
+// still the value of field, the address of g.labels of a goroutine. pin loads that field as a
+// Go pointer, and keeps it, so the collector keeps the set alive.
 //
 //go:norace
 //go:nocheckptr
@@ -205,9 +205,8 @@ func (l *labelSets) pin(field, p uintptr) {
 	l.full = true
 }
 
-// turn is called after each pass of the drain. When there are too many pins it
-// forgets all; what they held is let go of a pass later, when no record can
-// mean it any more.
+// turn is called after each pass of the drain. If there are too many pins it removes them
+// all. It releases the sets one pass later, when no record can refer to them any more.
 func (l *labelSets) turn() {
 	l.old = nil
 	if l.full {

@@ -7,20 +7,18 @@ import (
 
 //go:generate go run ./gen -o layout_gen.go go1.25.3 go1.26.8 go1.27.0
 
-// A layout says where one Go version's runtime keeps what this package reads,
-// and what its wait reasons are called. The offsets come from DWARF, the words
-// from the runtime's source (see gen); the self-check at Start is what makes it
-// safe to believe them.
+// A layout has the offsets of the fields that this package reads in the runtime of one Go
+// version, and the names of its wait reasons. The offsets come from DWARF, the names from the
+// runtime's source (see gen). The self-check at Start makes sure that they are right.
 type layout struct {
 	offsets
 	reasons []string
 	durable uint64 // wait reasons that are printed with "(durable)" in a synctest bubble
-	system  uint64 // wait reasons of a goroutine that works on the system stack meanwhile
+	system  uint64 // wait reasons of a goroutine that uses the CPU on the system stack
 }
 
-// offsets are in bytes: in runtime.g, runtime.m and runtime.p, and of the tables
-// that say what is inlined where, in runtime.moduledata, runtime._func and
-// runtime.inlinedCall.
+// offsets are in bytes. They are those of fields in runtime.g, runtime.m and runtime.p, and,
+// for the function tables, in runtime.moduledata, runtime._func and runtime.inlinedCall.
 type offsets struct {
 	gStackLo, gStackHi                 uintptr
 	gM                                 uintptr
@@ -62,7 +60,7 @@ const (
 // pRunning is the status of a P that runs a goroutine.
 const pRunning = 1
 
-// layoutOf returns the layout for a version as runtime.Version gives it.
+// layoutOf returns the layout for a version string as runtime.Version returns it.
 func layoutOf(version string) (*layout, error) {
 	v, _, _ := strings.Cut(version, " ")
 	v, _, _ = strings.Cut(v, "-")

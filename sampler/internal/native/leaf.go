@@ -4,18 +4,18 @@ package native
 
 import "runtime"
 
-// leafState says where the caller of an interrupted function is to be found
-// when the frame pointer chain does not have it: memmove and its like have no
-// frame, and all others have none at their first and last instructions.
+// leafState says where the return address of an interrupted function is if the frame pointer
+// chain misses it: memmove and similar functions have no frame, and other functions have none
+// at their first and last instructions.
 type leafState uint8
 
 const (
 	leafFramed leafState = iota // in the chain
 	leafAtSP                    // at SP (or in LR)
-	leafAtSP1                   // in the word after
+	leafAtSP1                   // in the word after SP
 )
 
-// leaf says in what state the function at pc is there.
+// leaf returns the state of the function at pc.
 func (st *stacks) leaf(pc uint64) leafState {
 	s, ok := st.leaves[pc]
 	if !ok {
@@ -27,7 +27,7 @@ func (st *stacks) leaf(pc uint64) leafState {
 	return s
 }
 
-// isReturn reports whether an address is one that a call in Go code returns to.
+// isReturn reports whether an address is the return address of a call in Go code.
 func isReturn(addr uint64) bool {
 	if addr < 4096 {
 		return false

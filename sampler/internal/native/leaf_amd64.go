@@ -2,12 +2,12 @@
 
 package native
 
-// readLeaf tells the state from how far SP is from the return address, and from
-// the code. A function that has a frame starts with PUSHQ BP and
+// readLeaf derives the state from delta, the distance from SP to the return address, and from
+// the code at pc. A function with a frame starts with PUSHQ BP and
 //
 //	48 89 e5  MOVQ SP, BP
 //
-// before which its caller's frame is the first of the chain.
+// Before that MOVQ, the chain starts with the frame of the caller.
 func readLeaf(pc uintptr, delta int32) leafState {
 	switch {
 	case delta == 0:

@@ -2,15 +2,15 @@
 
 package native
 
-// readLeaf tells the state from how far SP is from the caller's, and from the
-// code. A function that has a frame stores LR and R29 first, moving SP, and then
-// sets R29; at its end it loads both before it moves SP back:
+// readLeaf derives the state from delta, the distance from SP to the caller's SP, and from the
+// code at pc. A function with a frame first stores LR and R29 and moves SP, and then sets R29.
+// At its end it loads both before it moves SP back:
 //
 //	d10023fd  SUB $8, RSP, R29
 //	910...ff  ADD $n, RSP
 //	d65f03c0  RET
 //
-// Outside of that LR is the return address.
+// Before and after that, LR is the return address.
 func readLeaf(pc uintptr, delta int32) leafState {
 	code := load32(pc)
 	switch {

@@ -9,12 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a session needs can be taken from it in its course: a seccomp policy that is
-// installed later refuses a system call, or C code sets the signal's action.
-// Without this it would go on without the samples, and say nothing.
+// During a session the program can take away what the session needs: a seccomp policy that is
+// installed later refuses a system call, or C code sets the signal's action. losses finds that.
+// Otherwise the session would lose samples without any message.
 
-// losses is called before each pass of the drain. It takes the signal back where it may; an error says why
-// there can be no more ticks.
+// losses is called before each pass of the drain. It sets our handler again if the signal is
+// ignored or has its default. An error says why there can be no more ticks.
 func (n *Source) losses() error {
 	if n.mute {
 		return nil
@@ -32,20 +32,20 @@ func (n *Source) losses() error {
 	switch e := unix.Errno(n.s.refused); e {
 	case 0, unix.ESRCH, unix.EAGAIN: // the thread ended; there was no memory for it
 	default:
-		return fmt.Errorf("rt_tgsigqueueinfo: %w: goroutines that run are not seen", e)
+		return fmt.Errorf("rt_tgsigqueueinfo: %w: running goroutines cannot be sampled", e)
 	}
 	if n.s.unable != 0 {
 		return fmt.Errorf("futex: %w", unix.Errno(n.s.unable))
 	}
 	if err := n.drain.unread; errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EACCES) {
-		return fmt.Errorf("%w: new goroutines are not seen", err)
+		return fmt.Errorf("%w: new goroutines cannot be sampled", err)
 	}
 	return nil
 }
 
-// giveUp frees the slots of signals that were sent and have no answer: the kernel may have
-// dropped them, and the tick thread would wait for a thousand ticks. One that comes all the same has
-// the number of an earlier signal, which onInterrupt allows for.
+// giveUp frees the slots of signals that have no answer. The kernel may have dropped them, and
+// the tick thread would wait a thousand ticks for each. If such a signal arrives later, its
+// generation is out of date, and onInterrupt handles that.
 func (n *Source) giveUp() {
 	s := n.s
 	for i := range s.nprocs {

@@ -25,8 +25,8 @@ func mapMemory(size uintptr) (mapping, error) {
 
 func (m mapping) addr() uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(m))) }
 
-// plainReads has memory read by plain loads. It is for tests under an emulator that
-// does not know process_vm_readv: there a fault becomes an error.
+// plainReads makes read use plain loads, and turn a fault into an error. It is for tests under
+// an emulator without process_vm_readv.
 var plainReads bool
 
 //go:norace
@@ -40,9 +40,8 @@ func readPlain(addr uintptr, dst []uint64) error {
 	})
 }
 
-// unlessFault calls f, and returns an error where f panics or reads what is not
-// mapped: a runtime that is not laid out as it should be is no reason for the
-// program to end.
+// unlessFault calls f. It returns an error if f panics or reads unmapped memory: a runtime with
+// another layout must not end the program.
 func unlessFault(f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -53,8 +52,8 @@ func unlessFault(f func() error) (err error) {
 	return f()
 }
 
-// read copies len(dst) words at addr, whatever that is: the kernel does it, and
-// says no where nothing is mapped.
+// read copies len(dst) words at addr to dst. The kernel makes the copy, and returns an error if
+// addr is not mapped.
 func read(addr uintptr, dst []uint64) error {
 	if len(dst) == 0 {
 		return nil
@@ -65,7 +64,7 @@ func read(addr uintptr, dst []uint64) error {
 	size := len(dst) * 8
 	local := unix.Iovec{Base: (*byte)(unsafe.Pointer(&dst[0]))}
 	local.SetLen(size)
-	// Raw: with the scheduler told, the caller's g and P would not read as running.
+	// A raw system call, so that the caller's own g and P keep the status running.
 	remote := unix.RemoteIovec{Base: addr, Len: size}
 	n, _, err := unix.RawSyscall6(unix.SYS_PROCESS_VM_READV, uintptr(os.Getpid()), uintptr(unsafe.Pointer(&local)), 1, uintptr(unsafe.Pointer(&remote)), 1, 0)
 	runtime.KeepAlive(dst)
@@ -78,7 +77,7 @@ func read(addr uintptr, dst []uint64) error {
 	return nil
 }
 
-// readWord reads one word, 0 where nothing is mapped.
+// readWord reads one word. It returns 0 for unmapped memory.
 func readWord(addr uintptr) uint64 {
 	var w [1]uint64
 	if read(addr, w[:]) != nil {

@@ -23,7 +23,8 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// drainEvery is how long records lie in the ring.
+// drainEvery is the time between two passes of the drain, so records stay in the ring for
+// that long at most.
 const drainEvery = 20 * time.Millisecond
 
 // Source is the native source. The zero value is not ready for use; see New.
@@ -43,15 +44,15 @@ type Source struct {
 
 	quit, done chan struct{}
 	mute       bool  // there can be no more ticks
-	taken      int64 // times that the signal was ignored or had its default
-	dropped    int64 // samples lost thereby
+	taken      int64 // how often the program had set the signal to ignored or default
+	dropped    int64 // samples lost because of that
 	broken     bool  // the drain has panicked
-	warned     bool  // of goroutines that are not followed
+	warned     bool  // the warning about goroutines beyond maxTracked was given
 
 	mu     sync.Mutex // guards counts
 	counts tachyon.Counts
-	began  time.Time // the ticks, and their end
-	ended  time.Time
+	began  time.Time // start of the ticks
+	ended  time.Time // end of the ticks; zero: they go on
 }
 
 // New returns a source that is not started.
@@ -60,7 +61,7 @@ func New() *Source { return &Source{signal: defaultSignal, version: runtime.Vers
 // Name returns "native".
 func (*Source) Name() string { return "native" }
 
-// busy is whether a source is started: the handler is one for the process.
+// busy is true while a source is started: the process has only one handler.
 var busy atomic.Bool
 
 // Start checks that the source can be trusted here and begins to sample.
@@ -85,7 +86,7 @@ func (n *Source) Start(cfg source.Config, out source.Out) (err error) {
 		if err := n.prepare(l); err != nil {
 			return err
 		}
-		const usual = 15 * time.Millisecond // beyond that it waits for a core, for two seconds at most
+		const usual = 15 * time.Millisecond // any further time is waiting for a core, at most two seconds
 		var err error
 		if n.patience.excuse(usual, func() { err = n.verifyOffsets(l) }); err != nil {
 			return err
@@ -115,8 +116,8 @@ func (n *Source) Start(cfg source.Config, out source.Out) (err error) {
 	return nil
 }
 
-// prepare finds what is to be read and sets up what it is read with. What it
-// made is undone by release.
+// prepare finds the runtime's data and sets up shared memory, ticker, handler and timer.
+// release undoes it.
 func (n *Source) prepare(l *layout) error {
 	if err := checkClock(); err != nil {
 		return err
@@ -169,8 +170,8 @@ func (n *Source) prepare(l *layout) error {
 	return n.ticker.createTimer(n.signal, n.s.tag)
 }
 
-// sessions numbers sessions, so that signals of an earlier one are not taken
-// for the present one's.
+// sessions counts sessions. The number is part of a session's signals, so that a late
+// signal of an earlier session is recognised.
 var sessions atomic.Uint64
 
 // share sets up the memory that the handler works on.
@@ -203,8 +204,8 @@ func (n *Source) share(l *layout) error {
 		s.plain = 1
 	}
 	if strings.Contains(runtime.Version(), "runtimesecret") {
-		// The kernel leaves registers on the signal stack. Go's handler notes that of a goroutine in secret.Do, and
-		// the collector erases them.
+		// The kernel leaves registers on the signal stack. Go's handler notes that for a goroutine
+		// in secret.Do, and the collector then erases them.
 		s.secrets = 1
 	}
 	s.pid, s.signal = uint64(os.Getpid()), uint64(n.signal)
@@ -212,8 +213,8 @@ func (n *Source) share(l *layout) error {
 	s.tag = 0x6774<<48 | id
 	s.random = uint64(time.Now().UnixNano())*0x9e3779b97f4a7c15 | 1
 	for i := uint64(0); i < maxProcs; i++ {
-		// Each session's generations start elsewhere. Only slots of Ps that exist
-		// are touched again.
+		// Each session starts with other generations. Only slots of existing Ps are used
+		// later.
 		if i < uint64(runtime.NumCPU())*2+16 {
 			store64(s.slot(i), id<<20<<8&0xffffffff00) // slotFree
 		}
@@ -256,7 +257,7 @@ func (n *Source) newDrain(l *layout, cfg source.Config, out source.Out) *drain {
 	}
 	if n.drain != nil {
 		d.bias = n.drain.bias
-		// Pins go on from one drain to the next: the handler knows them.
+		// The next drain takes over the pins, because the handler already uses them.
 		d.labels = n.drain.labels
 	}
 	d.start = monotonicNow() - uint64(time.Since(cfg.Start))
@@ -297,8 +298,8 @@ func (n *Source) loop(up chan struct{}) {
 	}
 }
 
-// caught keeps a panic of the drain, or of what is downstream, from the program: the
-// sampler is told and stops the source.
+// caught recovers from a panic of the drain or of Out, so that it does not end the program.
+// It reports the panic to the sampler, which stops the source.
 func (n *Source) caught() {
 	if r := recover(); r != nil {
 		n.broken = true
@@ -306,7 +307,7 @@ func (n *Source) caught() {
 	}
 }
 
-// pass drains the ring once and sets what the next ticks may cost.
+// pass drains the ring once and sets the quota of visits for the next ticks.
 func (n *Source) pass() {
 	spent := n.timed(func() { n.drain.out.Batch(n.drain.pass) })
 	s := n.s
@@ -314,7 +315,7 @@ func (n *Source) pass() {
 	allot(s, n.budget.quota)
 	if left := n.drain.roster.left; left > 0 && !n.warned && n.cfg.Warn != nil {
 		n.warned = true
-		n.cfg.Warn(fmt.Errorf("%d goroutines are followed; %d more are seen only when they run", maxTracked, left))
+		n.cfg.Warn(fmt.Errorf("too many goroutines: %d are sampled in turns, %d more only while they run", maxTracked, left))
 	}
 	n.mu.Lock()
 	n.counts = tachyon.Counts{
@@ -369,12 +370,13 @@ func (n *Source) Stop() {
 	busy.Store(!n.release())
 }
 
-// lastLook is how long Stop goes on to visit all goroutines once more. A hundred thousand take
-// a quarter of it on a machine that is not busy.
+// lastLook bounds the time in which Stop visits all goroutines once more. On an idle machine
+// a hundred thousand goroutines take a quarter of it.
 const lastLook = 400 * time.Millisecond
 
-// lookOnce has every goroutine visited once more, unless each tick visits all in any case: what
-// they did since they had their turn would be missing. It takes lastLook at most.
+// lookOnce makes the ticks visit every goroutine once more. Otherwise the time since each
+// goroutine's last visit would be missing from the profile. It does nothing if every tick
+// visits all goroutines anyway. It takes lastLook at most.
 func (n *Source) lookOnce() {
 	s := n.s
 	if n.mute || n.broken || s.unable != 0 || s.young.n-s.young.dead+s.old.n <= s.quota>>16 {
@@ -388,11 +390,11 @@ func (n *Source) lookOnce() {
 		for ticks := s.ticks; s.ticks == ticks && time.Now().Before(end); {
 			time.Sleep(100 * time.Microsecond)
 		}
-		n.pass() // which takes back what was allotted: one tick is mostly enough
+		n.pass() // it sets the usual quota again; mostly one tick is enough
 	}
 }
 
-// silence ends the ticks and waits for the answers that are still due.
+// silence ends the ticks. Then it waits up to answerLimit for threads that have not answered.
 func (n *Source) silence() {
 	storeRelease(uintptr(unsafe.Pointer(&n.s.quiet)), 1)
 	n.ended = time.Now()
@@ -401,11 +403,11 @@ func (n *Source) silence() {
 	within(answerLimit, func() bool { return !n.pending() })
 }
 
-// answerLimit is how long Stop waits for threads that were asked for a sample and have
-// no core.
+// answerLimit bounds how long Stop waits for threads that were sent a signal and have not got
+// a core since.
 const answerLimit = 200 * time.Millisecond
 
-// pending reports whether a thread that lives has not answered yet.
+// pending reports whether a living thread has not answered its signal yet.
 func (n *Source) pending() bool {
 	for i := uint64(0); i < n.s.nprocs; i++ {
 		slot := n.s.slot(i)
@@ -418,7 +420,7 @@ func (n *Source) pending() bool {
 	return false
 }
 
-// finishRing does what the next tick would have done with the last answers.
+// finishRing copies the last answers to the ring, as the next tick would have done.
 func (n *Source) finishRing() {
 	s := n.s
 	s.write = s.head
@@ -432,11 +434,11 @@ func (n *Source) finishRing() {
 	storeRelease(uintptr(unsafe.Pointer(&s.head)), s.write)
 }
 
-// release undoes what prepare did, as far as it got. The thread comes first, the
-// memory last, when no handler can be at work on it any more.
+// release undoes what prepare did, also if prepare failed halfway. It ends the tick thread
+// first. It frees the memory last, when no handler can use it any more.
 //
-// If a thread does not let go of the memory it is left to it, and there is no other
-// native session in this process: release then reports false.
+// If a thread still uses the memory, release leaves it mapped and returns false. Then this
+// process can have no further native session.
 func (n *Source) release() (free bool) {
 	free = true
 	if n.ticker != nil {
@@ -463,8 +465,8 @@ func (n *Source) release() (free bool) {
 //go:nocheckptr
 func loadState() unsafe.Pointer { return state }
 
-// memoryInUse gives the memory to the handler, or takes it away and reports whether
-// no handler is at work on it any more.
+// memoryInUse gives the memory to the handler and returns true, or takes it away and reports
+// whether no handler uses it any more.
 //
 //go:norace
 //go:nocheckptr
@@ -473,7 +475,7 @@ func (n *Source) memoryInUse(yes bool) bool {
 		storeRelease(uintptr(unsafe.Pointer(&state)), uint64(uintptr(unsafe.Pointer(n.s))))
 		return true
 	}
-	swap64(uintptr(unsafe.Pointer(&state)), 0) // done before the count is looked at
+	swap64(uintptr(unsafe.Pointer(&state)), 0) // complete before inHandler is read
 	return within(stopLimit, func() bool { return loadAcquire(uintptr(unsafe.Pointer(&inHandler))) == 0 })
 }
 

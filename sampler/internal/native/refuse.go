@@ -12,15 +12,15 @@ import (
 	"strings"
 )
 
-// refuse returns why the source cannot run in this program, as far as that is known
-// before anything of the runtime is read.
+// refuse returns an error if the source cannot run in this program for a reason that is known
+// before any memory of the runtime is read.
 func refuse() error {
 	if raceBuild && instrumented() {
-		return errors.New("with -race the coverage counters of this package call the race detector, which the signal handler cannot do")
+		return errors.New("with -race the coverage counters of this package call the race detector, and a signal handler must not call it")
 	}
 	for _, name := range []string{"efence", "harddecommit"} {
-		// With either of them the runtime unmaps memory that it has no use for now. A
-		// stack that is read while its goroutine ends would be a fault.
+		// With either of them the runtime unmaps unused memory. Reading a stack while its
+		// goroutine ends would fault.
 		if v := goDebug(name, startEnvironment()); v > 0 || name == "efence" && v != 0 {
 			return fmt.Errorf("with GODEBUG=%s=%d the runtime unmaps stacks", name, v)
 		}
@@ -28,8 +28,8 @@ func refuse() error {
 	return nil
 }
 
-// goDebug returns a setting as the runtime reads it once, at the program's start: the
-// linker's defaults, then the environment's. The latest number counts.
+// goDebug returns a GODEBUG setting as the runtime reads it once at the program's start: the
+// linker's defaults first, then the environment. The last number counts.
 func goDebug(name string, environment []string) (value int32) {
 	settings := ""
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -40,7 +40,7 @@ func goDebug(name string, environment []string) (value int32) {
 		}
 	}
 	for _, v := range environment {
-		// The first of several is the one that the runtime takes.
+		// If GODEBUG is there several times, the runtime takes the first one.
 		if s, ok := strings.CutPrefix(v, "GODEBUG="); ok {
 			settings += "," + s
 			break
@@ -66,9 +66,8 @@ func startEnvironment() []string {
 	return strings.Split(string(b), "\x00")
 }
 
-// instrumented reports whether this package has coverage counters that are counted by
-// sync/atomic: with -race these are calls, of which a function that returns a constant
-// has none otherwise.
+// instrumented reports whether this package has coverage counters that use sync/atomic. With
+// -race these are calls. It looks for such a call in a function that otherwise has none.
 func instrumented() bool {
 	pc := entry(constant)
 	f := runtime.FuncForPC(pc)

@@ -11,32 +11,32 @@ import (
 	"os"
 )
 
-// roster is the handler's own copy of runtime.allgs and runtime.allp. The
-// runtime never frees a g or a P and never moves one in its list, so what has been
-// copied stays true; only what was added since is read again. So the handler
-// depends on no array that the runtime may replace, and on no Go pointer.
+// roster is the handler's own copy of runtime.allgs and runtime.allp. The runtime never frees
+// a g or a P and never moves one in its list, so copied entries stay valid. A refresh reads
+// only the entries that were added since. So the handler depends on no array that the runtime
+// may replace, and on no Go pointer.
 type roster struct {
 	s           *shared
 	l           *layout
 	allgs, allp sliceAt
 	chunks      []mapping
-	index       map[uint64]uint32 // by g
-	read        uint64            // how many of allgs have been taken in or, beyond maxTracked, not
-	left        uint64            // of these, left out
+	index       map[uint64]uint32 // index of the entry, by g
+	read        uint64            // entries of allgs that have been read
+	left        uint64            // of these, entries left out because of maxTracked
 	ptr         uintptr           // allgs as last read
 	cap         uint64
 	known       bool   // ptr and cap were read twice
-	at          uint64 // when all that there were had been taken in, on the handler's clock
+	at          uint64 // ns on the handler's clock: the last refresh that read all of allgs
 }
 
-// refresh takes in the goroutines and Ps that came since the last time.
+// refresh adds the goroutines and Ps that are new since the last call.
 func (r *roster) refresh() error {
 	if err := r.refreshProcs(); err != nil {
 		return err
 	}
 	have, now := r.read, monotonicNow()
-	// The runtime writes the three words of allgs one by one. A capacity that
-	// was read along with the same pointer twice, at different times, belongs to it.
+	// The runtime writes the three words of allgs one by one. If two readings at different
+	// times give the same pointer and the same capacity, the two belong together.
 	ptr, n, c := r.allgs.header()
 	if ptr != r.ptr || c != r.cap {
 		r.ptr, r.cap, r.known = ptr, c, false
@@ -78,20 +78,20 @@ func (r *roster) refresh() error {
 			r.read = have
 		}
 		if uint64(good) < k {
-			return nil // not one yet, perhaps at the next refresh
+			return nil // this word is no g yet; try again at the next refresh
 		}
 	}
 	r.at = now
 	return nil
 }
 
-// maxTracked is how many goroutines of the runtime's list are followed. Each takes some
-// 600 bytes, of roster, drain and what is downstream, so all take 160 MB at most; a Stop
-// that visits them once more takes about a second. Of a program with more the others
-// are seen when they run.
+// maxTracked is the number of goroutines of the runtime's list that are visited in turns. Each
+// takes some 600 bytes in roster, drain and recorder, so all take 160 MB at most. A Stop that
+// visits them once more takes about a second. In a program with more goroutines, the others
+// are sampled only while they run.
 var maxTracked = 1 << 18 // less in tests
 
-// include takes in one goroutine, beyond maxTracked too, up to the same number again.
+// include adds one goroutine, also beyond maxTracked, up to twice that number.
 func (r *roster) include(g uint64) error {
 	if _, ok := r.index[g]; ok {
 		return nil
@@ -109,18 +109,18 @@ func (r *roster) include(g uint64) error {
 
 var errFull = errors.New("too many goroutines")
 
-// behind reports whether there are goroutines that have not been taken in.
+// behind reports whether there are goroutines that the roster does not have.
 func (r *roster) behind() bool {
 	_, n, _ := r.allgs.header()
 	return n != r.read || r.left > 0
 }
 
-// checked is how many new goroutines are looked at at a time.
+// checked is the number of new entries of allgs that are read and checked at a time.
 const checked = 64
 
-// check counts how many of the words, from the first one, are addresses of a g.
+// check returns how many words at the beginning of gs are addresses of a g.
 func (r *roster) check(gs []uint64) (int, error) {
-	const words = 24 // up to goid and a bit
+	const words = 24 // the beginning of a g, with stack bounds, status and goid
 	var buf [checked * words]uint64
 	var to [checked]unix.RemoteIovec
 	remote := to[:len(gs)]
@@ -174,13 +174,13 @@ func (r *roster) add(i uint32, g uint64) error {
 		store64(r.s.chunks+uintptr(i>>chunkBits)*8, uint64(m.addr()))
 	}
 	store64(r.s.entry(uint64(i))+entryG*8, g)
-	store64(r.s.entry(uint64(i))+entryVisited*8, r.at) // it was not there yet
+	store64(r.s.entry(uint64(i))+entryVisited*8, r.at) // its goroutine began after r.at
 	r.index[g] = i
 	return nil
 }
 
-// refreshProcs takes in a change of GOMAXPROCS. allp changes while the world
-// is stopped, so its words agree.
+// refreshProcs reads the list of Ps again after a change of GOMAXPROCS. allp changes only
+// while the world is stopped, so its three words belong together.
 func (r *roster) refreshProcs() error {
 	ptr, n, c := r.allp.header()
 	n = min(n, maxProcs)
@@ -201,9 +201,9 @@ func (r *roster) refreshProcs() error {
 	return nil
 }
 
-// begin has the handler forget what it saw and take goroutines in turns from here on,
-// those first that live now. No tick may be under way. Where a program once had many
-// goroutines, ticks would take seconds to find the few that are left.
+// begin resets the handler's memory of visits, and puts all living goroutines into the circle
+// of the old. No tick may be under way. Without that, in a program that once had many
+// goroutines, the ticks would take seconds to find the few that are left.
 func (r *roster) begin(now uint64) {
 	s := r.s
 	s.young, s.old = circle{}, circle{}

@@ -4,17 +4,16 @@ package native
 
 import "unsafe"
 
-// What the handler and the drain share lies in one anonymous mapping outside
-// the Go heap: the handler runs while the collector may be at work, so it must
-// neither hold nor write Go pointers. All fields that both sides touch go one
-// way, as said at each.
+// The memory that handler and drain share. It is one anonymous mapping outside the Go heap:
+// the handler may run while the collector works, so it must neither hold nor write Go
+// pointers. A comment at each group of fields names its writer.
 
-// Sizes of what is shared.
+// Sizes of the parts of shared memory.
 const (
 	maxDepth   = 256     // frames of a stack, the innermost ones
 	ringWords  = 1 << 19 // 4 MB
 	maxModules = 64      // the program and its plugins
-	maxProcs   = 1024    // Ps that are interrupted; GOMAXPROCS above is sampled in part
+	maxProcs   = 1024    // Ps whose goroutines are interrupted; with more, the others are not sampled while they run
 
 	chunkBits  = 12 // roster entries of a chunk
 	chunkSize  = 1 << chunkBits
@@ -23,7 +22,7 @@ const (
 
 	pinSlots = 4096 // pinned label sets, open addressing
 
-	maxLabels     = 16   // of a goroutine; one with more counts as unlabelled
+	maxLabels     = 16   // of a goroutine; with more it counts as unlabelled
 	maxLabelBytes = 2048 // of all its keys and values
 	scratchWords  = 2*2*maxLabels + 8
 	maxRecord     = headWords + 2*maxDepth + 1 + maxLabels + maxLabelBytes/8
@@ -32,9 +31,9 @@ const (
 
 type shared struct {
 	off     offsets
-	system  uint64           // layout.system
-	codes   [maxModules]code // modules of them
-	modules uint64
+	system  uint64 // layout.system
+	codes   [maxModules]code
+	modules uint64 // entries of codes in use
 
 	// Set before the first tick.
 	pid        uint64
@@ -44,7 +43,7 @@ type shared struct {
 	signal     uint64
 	tag        uint64 // marks our signals
 	plain      uint64 // plainReads
-	secrets    uint64 // 1: Go's handler has to know of every signal, see share
+	secrets    uint64 // 1: Go's handler must run after each of our signals, see share
 	period     uint64 // ns
 	tornAfter  uint64 // cycles that a walk may take
 	visitLimit uint64 // cycles that a tick may visit parked goroutines
@@ -66,9 +65,9 @@ type shared struct {
 
 	_ [64]byte
 
-	// The tick thread's own, read by the drain.
+	// Written by the tick thread, read by the drain.
 	head     uint64 // of the ring, words written
-	write    uint64 // head that is not published yet
+	write    uint64 // next value of head, not yet published
 	deadline uint64 // of the timer, ns
 	now      uint64 // time of this tick
 	before   uint64 // time of the tick before
@@ -95,17 +94,18 @@ type shared struct {
 	handling uint64 // cycles they took
 	unread   uint64 // interruptions at which no stack could be read
 
-	// The thread that verifyOffsets looks at, 0 for none, and its M. Of the signals that it had: how
-	// many found m.signalPending to be 1, and how many not; how many came while it was off its
-	// goroutine's stack, and of these, in the vDSO.
-	probeTID, probeM        uint64
-	probeAsked, probeOther  uint64
+	// For verifyOffsets: the probed thread, 0 for none, and its M.
+	probeTID, probeM uint64
+	// Signals to the probed thread: with m.signalPending == 1, and other ones.
+	probeAsked, probeOther uint64
+	// Of these signals: those that came while the thread was not on its goroutine's stack, and
+	// of them, those in the vDSO.
 	probeOutside, probeVDSO uint64
 
-	// What visit found, for walkParked.
+	// Arguments of visit for walkParked.
 	seenStatus, seenM, seenGoid, seenBefore uint64
 
-	// The clock: two readings, of which clockAt is the present one.
+	// Two readings of the clock. clockAt is the index of the current one.
 	clockAt uint64
 	clocks  [2]clock
 
@@ -115,24 +115,25 @@ type shared struct {
 	mask     uint64    // signals that are blocked until then
 	scratch  [scratchWords]uint64
 
-	// The drain's.
+	// Used by the drain only.
 	pinLabels  [1 + maxLabels + maxLabelBytes/8]uint64
 	pinScratch [scratchWords]uint64
 }
 
-// code is where a module's code is and the tables that tell of it. The handler relies on the order of the first two.
+// code has the bounds of a module's code and of its tables. The handler relies on the order of
+// text and etext.
 type code struct {
 	text, etext    uintptr
 	pctab, pclntab span
 	ftab           uintptr // pairs of 32 bits: a function's offset in text, and in pclntab
-	funcs          uintptr // in ftab
+	funcs          uintptr // number of functions in ftab
 }
 
-// clock is a reading of the cycle counter beside CLOCK_MONOTONIC, and what the
-// counter is worth; it serves for most cycles after it.
+// clock is a reading of CLOCK_MONOTONIC and of the cycle counter at the same moment. It can be
+// used for most cycles after that moment.
 type clock struct {
 	ns, cycles  uint64
-	scale, most uint64 // scale is ns a cycle, 32.32 bits
+	scale, most uint64 // scale is ns per cycle, 32.32 bits
 }
 
 // Records in the ring. The first word is kind | words<<8 | status<<32 |
@@ -151,29 +152,29 @@ const (
 	headG
 	headGoid
 	headTime
-	headBefore // time of the tick before; of a goroutine that had its turn: of the look before
+	headBefore // time of the tick before; for a visit in turn, of the entry's visit before
 	headParent
 	headGoPC
 	headStartPC
 	headLabels // g.labels
-	headCounts // PCs | of them on the system stack <<16 | words of labels <<32
+	headCounts // PCs | PCs on the system stack <<16 | words of labels <<32
 	headSP0    // word at SP; with a link register, LR
-	headSP1    // word after it; with a link register, at SP
+	headSP1    // word after SP; with a link register, word at SP
 	headFrame0 // word after the return address of the first frame
-	headFrame1 // and of the second
+	headFrame1 // word after the return address of the second frame
 	headIndex  // roster index, or ^0
 	headWords
 )
 
 // Flags of a recStack.
 const (
-	flagRunning = 1 << iota // interrupted: the first PC is an instruction's own
-	flagTaken               // taken by the goroutine's own thread, at the tick that its P ran it
+	flagRunning = 1 << iota // interrupted: the first PC is an instruction's own address
+	flagTaken               // recorded by the goroutine's own thread
 	flagSaved               // PCs after those of the system stack come from g.sched
 	flagVDSO                // interrupted in the vDSO: the first PC is a return address
 	flagCut                 // deeper than maxDepth
 	flagBubble              // in a synctest bubble
-	flagUnwound             // the caller is among the PCs, by unwind
+	flagUnwound             // unwind has added the caller to the PCs
 )
 
 // Words of a slot, one for each P.
@@ -183,9 +184,9 @@ const (
 	slotTID
 	slotTime
 	slotBefore
-	slotCount // words of the record; 0: nothing to see
+	slotCount // words of the record; 0: there is none
 	slotLast  // g that was interrupted at the tick before
-	slotSince // tick of the signal
+	slotSince // number of the tick that sent the signal
 	slotAsked // not 0: the runtime may have asked the thread for preemption
 	slotRecord
 )
@@ -199,26 +200,25 @@ const (
 	slotFilled
 )
 
-// Words of a roster entry. All but the first are the handler's memory of its
-// last visit.
+// Words of a roster entry. The handler writes all but the first, at its visits.
 const (
 	entryG    = iota
 	entryGoid // 0: dead or never seen
 	entrySince
-	entryNext    // in its circle, index + 1; 0: in none
-	entryVisited // time of the latest visit that showed what is there
+	entryNext    // index + 1 of the next entry in its circle; 0: in no circle
+	entryVisited // time of the latest visit that showed the goroutine's state
 	entryBorn    // time at which its goroutine joined a circle; 0: it has ended
 )
 
-// state is what the handler works on, nil between sessions. inHandler counts
-// the threads inside; with state nil and inHandler 0 the mapping may go.
+// state is the shared memory for the handler, nil between sessions. inHandler counts the
+// threads in the handler. If state is nil and inHandler is 0 the mapping may be freed.
 var (
 	state      unsafe.Pointer
 	inHandler  uint64
-	oldHandler uintptr // Go's, which the signal is passed on to; 0: the program ignores it; see passOn
+	oldHandler uintptr // Go's handler, which gets signals that are not ours; 0: the program ignores the signal; see passOn
 )
 
-// at returns what base returned.
+// at converts the result of base back to a pointer.
 //
 //go:nosplit
 //go:norace
@@ -230,7 +230,7 @@ func at(base uintptr) *shared { return *(**shared)(unsafe.Pointer(&base)) }
 //go:nocheckptr
 func (s *shared) base() uintptr { return uintptr(unsafe.Pointer(s)) }
 
-// words returns the address of a word of the ring, given its number since the start.
+// words returns the address of word n of the ring, counted since the start of the session.
 //
 //go:nosplit
 //go:norace

@@ -10,20 +10,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// defaultSignal is SIGURG, which the runtime interrupts threads with for preemption.
-// That is a choice for the program's safety over any other signal:
+// defaultSignal is SIGURG, which the runtime uses to preempt threads. It is safer for the
+// program than any other signal:
 //
-//   - no other signal of the program's is touched;
-//   - the runtime handles it from the start to the end of every Go program, and one too many
-//     does no harm: os/signal says of it that programs have to expect that. So what
-//     may be pending when a session ends is nobody's problem;
-//   - its default is to be ignored. A signal that is pending when the thread calls
-//     execve outlives the handler, and the new program would die of a real-time
-//     signal's default. (A fork is no such case: the child is another process.)
-//   - it does not queue, so a thread that blocks it cannot fill the user's limit of
-//     pending signals. handler.go says how one that was lost in another is made good;
-//   - what else it is for, urgent data on sockets, is sent to processes and has a
-//     queue of its own, and is passed on to Go's handler.
+//   - The source uses no other signal of the program.
+//   - The runtime handles it from the start to the end of every Go program, and an additional
+//     one does no harm: by the documentation of os/signal, programs must expect them. So a
+//     signal that is still pending when a session ends does no harm.
+//   - The kernel ignores it by default. A signal that is pending when the thread calls execve
+//     stays pending in the new program, which has no handler. A real-time signal would end
+//     that program. (After a fork the child has no pending signals.)
+//   - It does not queue, so a thread that blocks it cannot fill the user's limit of pending
+//     signals. handler.go describes what happens to a signal that is lost because another is
+//     pending.
+//   - Its other use, urgent data on sockets, is sent to the process, whose pending signals are
+//     separate. The handler passes it on to Go's handler.
 const defaultSignal = int(unix.SIGURG)
 
 // sigaction is the kernel's struct, the same on amd64 and arm64.
@@ -52,7 +53,7 @@ func getAction(signal int) (a sigaction, err error) {
 	return a, err
 }
 
-// setAction returns what was there, at the moment of the change.
+// setAction sets the action and returns the old one, in one step.
 func setAction(signal int, a sigaction) (old sigaction, err error) {
 	_, _, e := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(signal), uintptr(unsafe.Pointer(&a)), uintptr(unsafe.Pointer(&old)), 8, 0, 0)
 	if e != 0 {
@@ -66,20 +67,20 @@ func ours() sigaction {
 	return sigaction{handlerPC, saSiginfo | saRestorer | saOnStack | saRestart, restorerPC, ^uint64(0)}
 }
 
-// replaced is the action that takeSignal put ours in place of, the last time.
+// replaced is the action that takeSignal has replaced most recently.
 var replaced sigaction
 
-// takeSignal puts our handler where Go's is, or where the program ignores the
-// signal. What was there comes back for releaseSignal. After an error all is as it was.
+// takeSignal installs our handler in place of Go's, of the default or of being ignored. It
+// returns the old action, for releaseSignal. After an error the action is as before.
 //
-// A handler that is not Go's is never passed on to, not for an instant: it may be one
-// that calls ours, and the two would call each other until the stack ends.
+// Our handler never passes a signal on to a handler that is not Go's, not even for a moment:
+// that handler may call ours, and the two would call each other until the stack ends.
 func takeSignal(signal int) (old sigaction, err error) {
 	if old, err = getAction(signal); err != nil {
 		return old, err
 	}
 	if old.handler == handlerPC {
-		// Somebody who had the signal for a while has given it back to us.
+		// Other code has had the signal for a while and has restored our handler.
 		return replaced, nil
 	}
 	if !isGos(old) {
@@ -90,7 +91,7 @@ func takeSignal(signal int) (old sigaction, err error) {
 		return old, err
 	}
 	if old.handler != handlerPC && !isGos(old) {
-		// It came in between.
+		// Another handler was set since getAction.
 		setAction(signal, old)
 		passOn(before)
 		return old, fmt.Errorf("signal %d has a handler that is not Go's", signal)
@@ -102,9 +103,9 @@ func takeSignal(signal int) (old sigaction, err error) {
 	return old, nil
 }
 
-// passOn makes the handler pass on what is not ours to Go's handler, or to none where
-// the program ignores the signal, and returns what it did before. It holds after the
-// session too, for those who keep our handler's address.
+// passOn sets the handler that gets the signals that are not ours: Go's handler, or none if
+// the program ignores the signal. It returns the previous setting. The setting stays valid
+// after the session, because other code may keep the address of our handler and call it.
 func passOn(to sigaction) (before sigaction) {
 	before, replaced = replaced, to
 	next := uint64(0)
@@ -115,12 +116,11 @@ func passOn(to sigaction) (before sigaction) {
 	return before
 }
 
-// isGos reports whether nobody but this program's own Go runtime has set the action. The
-// runtime's handler is known by its name, which is in the tables for tracebacks,
-// of stripped programs too. That it has signals in common with SIGSEGV would not
-// do: crash reporters have one handler for all of them. Nor does the name's end
-// alone: in a process with two Go runtimes this one's tables tell of this one's
-// code only.
+// isGos reports whether the action is ignore, default, or the handler of this Go runtime. It
+// recognises the runtime's handler by its name in the tables for tracebacks, which stripped
+// programs have too. In a process with two Go runtimes the tables know only the code of this
+// one. It would not be enough that SIGSEGV has the same handler: crash reporters use one
+// handler for several signals.
 func isGos(a sigaction) bool {
 	if a.handler == sigDefault || a.handler == sigIgnore {
 		return true
@@ -133,7 +133,7 @@ func isGos(a sigaction) bool {
 	return name == "runtime.sigtramp" || name == "runtime.cgoSigtramp"
 }
 
-// releaseSignal gives the signal back, unless somebody else has it by now.
+// releaseSignal restores the old action, unless other code has set another handler.
 func releaseSignal(signal int, old sigaction) {
 	if a, err := getAction(signal); err != nil || a.handler != handlerPC {
 		return
@@ -143,18 +143,19 @@ func releaseSignal(signal int, old sigaction) {
 	}
 }
 
-// keepSignal looks after the handler during a session. Where Go has set its own anew, or the
-// program has set the signal to be ignored (signal.Ignore does) or to its default, ours
-// is put back, and that is then what the signal is released to; lost says that
-// signals were lost meanwhile, and taken that it was not Go. Another handler is let
-// be, which is an error: there can be no more ticks.
+// keepSignal checks the handler during a session. If Go has set its own handler again, or the
+// program has set the signal to ignored (as signal.Ignore does) or default, keepSignal
+// installs ours again and stores the action that it replaced in old, for releaseSignal. lost
+// says that signals were lost meanwhile, and taken that the action was ignore or default. If
+// there is another handler, keepSignal leaves it and returns an error: there can be no more
+// ticks.
 func keepSignal(signal int, old *sigaction) (lost, taken bool, err error) {
 	a, err := getAction(signal)
 	if err != nil || a.handler == handlerPC {
 		return false, false, nil
 	}
 	if a, err = takeSignal(signal); err != nil {
-		return false, false, fmt.Errorf("signal %d was given another handler", signal)
+		return false, false, fmt.Errorf("signal %d has got another handler", signal)
 	}
 	*old = a
 	return true, a.handler <= sigIgnore, nil

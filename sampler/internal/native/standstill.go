@@ -20,8 +20,9 @@ type standstill struct {
 	awake uint64 // roster index of a goroutine that was not stuck
 }
 
-// looksEvery is how often all goroutines are looked at. Where one is not stuck, as in most
-// programs, that is the first to be looked at the next time, and mostly the only one.
+// looksEvery is the time between two looks at all goroutines. A look ends at the first
+// goroutine that is not stuck, and the next look begins with that one. So in most programs a
+// look reads one goroutine.
 const looksEvery = 200 * time.Millisecond
 
 func newStandstill(n *Source) *standstill {
@@ -38,7 +39,7 @@ func (s *standstill) look(now time.Time) bool {
 		return false
 	}
 	stuck, mark := s.all()
-	s.next = now.Add(max(looksEvery, 200*time.Since(now))) // half a percent of the time
+	s.next = now.Add(max(looksEvery, 200*time.Since(now))) // looks take half a percent of the time at most
 	return s.watch.Look(now, stuck, mark)
 }
 
@@ -49,12 +50,12 @@ func (s *standstill) confirm() bool {
 	return s.watch.Conclude(v, stuck, mark)
 }
 
-// all looks at every goroutine. Each is looked at for itself, but what does not run
-// between two looks that show the same was stuck at one moment with all others.
+// all looks at every goroutine, one after the other. If two calls of all return the same mark,
+// no goroutine ran between them, so between the two calls all were stuck at the same time.
 func (s *standstill) all() (stuck bool, mark uint64) {
 	d := s.n.drain
 	if d.roster.behind() {
-		return false, 0 // there are goroutines that have not been taken in
+		return false, 0 // the roster does not have all goroutines
 	}
 	total := loadAcquire(uintptr(unsafe.Pointer(&s.n.s.goroutines)))
 	if s.awake < total {
@@ -73,7 +74,7 @@ func (s *standstill) all() (stuck bool, mark uint64) {
 	return true, mark
 }
 
-// one looks at a goroutine; mark changes when it has run.
+// one looks at the goroutine at a roster index. mark changes when it has run.
 //
 //go:norace
 //go:nocheckptr

@@ -12,18 +12,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Where the system gives a Go program no further thread the runtime ends it. A session
-// makes the runtime start some: one that ticks, and others since its goroutines run. So
-// it is tried first whether there is room. What limits it is many things: pids.max of
-// the cgroup and of those around it, RLIMIT_NPROC over all processes of the user, the
-// kernel's own bounds. Only to start threads asks them all, so that is done: with no
-// runtime in them, and at the same time, and they end at once.
+// If the system refuses a Go program a new thread, the runtime ends the program. A session
+// makes the runtime start threads: the tick thread, and others because the session's
+// goroutines run. So Start first tests whether there is room for more threads. There are many
+// limits: pids.max of the cgroup and its parents, RLIMIT_NPROC for all processes of the user,
+// and the kernel's own. The only test of all limits is to start threads. So the test starts
+// them all at the same time. They run no Go code and end at once.
 
-// Threads is how many more threads a session may make the runtime start.
+// Threads is the number of threads that a session may make the runtime start.
 const Threads = 4
 
-// Room returns an error if the program may not have n more threads now. What others
-// start in the moment after is not known.
+// Room returns an error if the program cannot have n more threads now. Other programs may
+// use up the room right after that.
 func Room(n int) error {
 	if err := roomInRuntime(n); err != nil {
 		return err
@@ -31,14 +31,14 @@ func Room(n int) error {
 	return roomInSystem(n)
 }
 
-// roomInRuntime compares with what debug.SetMaxThreads says, which can only be read by
-// setting it; for that moment the limit is none.
+// roomInRuntime compares the number of threads with the limit of debug.SetMaxThreads. The limit
+// can only be read by setting another one, so for a moment there is no limit.
 func roomInRuntime(n int) error {
 	limit := debug.SetMaxThreads(1<<31 - 1)
 	debug.SetMaxThreads(limit)
 	f, err := os.Open("/proc/self/task")
 	if err != nil {
-		return nil // the runtime's own count is not to be had
+		return nil // there is no other way to count the threads
 	}
 	defer f.Close()
 	tasks, err := f.Readdirnames(limit + 1)
@@ -48,17 +48,17 @@ func roomInRuntime(n int) error {
 	return nil
 }
 
-// tasks is what the threads that are tried share with the one that starts them, outside
-// the Go heap. They use no stack, but the kernel wants one for each.
+// tasks is the memory that the test threads share with the thread that starts them, outside
+// the Go heap. They do not use their stack, but clone requires one.
 type tasks struct {
-	gate  uint32    // a futex: they end once it is not 0
+	gate  uint32    // a futex: the threads end once it is not 0
 	left  uint32    // not used
-	limit [2]uint64 // timespec: they end then in any case
+	limit [2]uint64 // timespec: the threads end after that time in any case
 	alive [16]uint32
 	stack [512]byte
 }
 
-// roomInSystem starts n threads, n <= 16, that do no more than wait for one another.
+// roomInSystem starts n threads, n <= 16, that only wait at the gate and end.
 func roomInSystem(n int) error {
 	m, err := mapMemory(unsafe.Sizeof(tasks{}))
 	if err != nil {
@@ -69,8 +69,8 @@ func roomInSystem(n int) error {
 	t.limit[0] = 1
 	const flags = unix.CLONE_VM | unix.CLONE_FS | unix.CLONE_FILES | unix.CLONE_SIGHAND | unix.CLONE_SYSVSEM | unix.CLONE_THREAD | unix.CLONE_CHILD_CLEARTID
 
-	// They would run the program's signal handlers without the runtime's data of a
-	// thread. As all that a thread has, they inherit what it blocks.
+	// The threads must not run the program's signal handlers, because the runtime does not know
+	// them. They inherit the signal mask of this thread, so block all signals.
 	runtime.LockOSThread()
 	every, old := ^uint64(0), uint64(0)
 	_, _, e := unix.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&every)), uintptr(unsafe.Pointer(&old)), 8, 0, 0)
@@ -106,11 +106,11 @@ func roomInSystem(n int) error {
 		unix.Munmap(m)
 	}
 	if refused != 0 {
-		return fmt.Errorf("the system gives the program %d more threads, and a session needs up to %d (pids.max, RLIMIT_NPROC): clone: %w", started, n, refused)
+		return fmt.Errorf("the system allows only %d more threads, and a session needs up to %d (pids.max, RLIMIT_NPROC): clone: %w", started, n, refused)
 	}
 	return nil
 }
 
-// spawn is clone for a thread that waits for the futex at tasks, but no longer than
-// tasks says, and ends. It returns what the kernel does.
+// spawn calls clone. The new thread waits for the futex at tasks, no longer than the limit
+// there, and ends. spawn returns the kernel's result.
 func spawn(flags, stack, word, tasks uintptr) uintptr

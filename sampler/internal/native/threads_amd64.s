@@ -4,8 +4,8 @@
 
 // func spawn(flags, stack, word, tasks uintptr) uintptr
 //
-// The thread has all registers of the one that starts it but AX and SP. It makes its
-// system calls and touches no memory.
+// The new thread starts with the registers of its parent, except AX and SP. It makes system
+// calls and does not access memory.
 TEXT ·spawn(SB), NOSPLIT|NOFRAME, $0-40
 	MOVQ flags+0(FP), DI
 	MOVQ stack+8(FP), SI

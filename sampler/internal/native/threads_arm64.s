@@ -4,8 +4,8 @@
 
 // func spawn(flags, stack, word, tasks uintptr) uintptr
 //
-// The thread has all registers of the one that starts it but R0 and RSP. It makes its
-// system calls and touches no memory.
+// The new thread starts with the registers of its parent, except R0 and RSP. It makes system
+// calls and does not access memory.
 TEXT ·spawn(SB), NOSPLIT|NOFRAME, $0-40
 	MOVD flags+0(FP), R0
 	MOVD stack+8(FP), R1

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestRoom tries threads many times over and leaves none.
+// TestRoom calls Room many times. No thread may be left.
 func TestRoom(t *testing.T) {
 	count := func() int {
 		list, err := os.ReadDir("/proc/self/task")

@@ -14,11 +14,10 @@ import (
 	"github.com/gotach/profiler/internal/own"
 )
 
-// ticker is the thread that takes the ticks. It waits in a futex system call, so
-// it holds no P and needs none: the timer's signal at the first tick interrupts the
-// wait, and the handler stays, to take the other ticks too (handler.go). When it
-// is told to leave, the kernel restarts the wait. A saturated scheduler delays
-// nothing.
+// ticker is the thread that takes the ticks. It waits in a futex system call, so it holds no
+// P and needs none. The timer's signal at the first tick interrupts the wait. The handler then
+// stays on the thread and takes the other ticks too (handler.go). When the handler leaves, the
+// kernel restarts the wait. A busy Go scheduler does not delay ticks.
 type ticker struct {
 	s     *shared
 	word  uint32 // the futex: 1 ends the wait
@@ -54,7 +53,7 @@ func startTicker(s *shared, signal int) (*ticker, error) {
 		defer shortSlice()()
 		up <- nil
 		for atomic.LoadUint32(&t.word) == 0 {
-			// While the word is 0.
+			// Wait while the word is 0.
 			unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&t.word)), futexWait|futexPrivate, 0, 0, 0, 0)
 		}
 	})
@@ -65,10 +64,10 @@ func startTicker(s *shared, signal int) (*ticker, error) {
 	return t, nil
 }
 
-// shortSlice asks the kernel to give this thread its core soon rather than for
-// long: on a busy machine a tick that waits for a running thread to stop is a look at
-// the moments when threads stop. A thread needs no privilege for it; kernels
-// before 6.12 take no notice. What comes back undoes it.
+// shortSlice asks the kernel for a short time slice for this thread, so that it gets a core
+// sooner. On a busy machine, a tick that waits until a running thread stops would always sample
+// the moments at which threads stop. A thread needs no privilege for this. Kernels before 6.12
+// ignore it. The returned function undoes it.
 func shortSlice() (undo func()) {
 	attr, err := unix.SchedGetAttr(0, 0)
 	if err != nil || attr.Policy != unix.SCHED_NORMAL {
@@ -106,9 +105,9 @@ func (t *ticker) createTimer(signal int, value uint64) error {
 	return nil
 }
 
-// arm has the ticks begin at a time on the monotonic clock. None may be due. A signal
-// that comes before the thread waits is without effect: there is one a millisecond, until
-// the handler stays and leaves it pending.
+// arm makes the ticks begin at ns on the monotonic clock. No tick may be due. The timer sends
+// a signal every millisecond, because a signal has no effect that comes before the thread
+// waits. Once the handler stays on the thread, the next signal stays pending.
 func (t *ticker) arm(ns uint64) error {
 	storeRelease(uintptr(unsafe.Pointer(&t.s.leave)), 0)
 	spec := [4]uint64{1: 1e6, 2: ns / 1e9, 3: ns % 1e9}
@@ -119,7 +118,8 @@ func (t *ticker) arm(ns uint64) error {
 	return nil
 }
 
-// deleteTimer may be called again, when the id may be somebody else's.
+// deleteTimer deletes the timer once. Further calls do nothing, because the id may belong to
+// another timer then.
 func (t *ticker) deleteTimer() {
 	if !t.timed {
 		return
@@ -128,11 +128,11 @@ func (t *ticker) deleteTimer() {
 	unix.RawSyscall(unix.SYS_TIMER_DELETE, uintptr(t.timer), 0, 0)
 }
 
-// stopLimit is how long Stop waits for a thread that the kernel does not let go on. What
-// such a thread may still use is then left where it is.
+// stopLimit bounds how long Stop waits for a thread that gets no core. Memory that such a
+// thread may still use stays mapped.
 const stopLimit = time.Second
 
-// within waits until done says so, and reports whether it did in time.
+// within waits until done returns true, up to limit. It reports whether done returned true.
 func within(limit time.Duration, done func() bool) bool {
 	for end := time.Now().Add(limit); !done(); time.Sleep(20 * time.Microsecond) {
 		if time.Now().After(end) {
@@ -142,15 +142,16 @@ func within(limit time.Duration, done func() bool) bool {
 	return true
 }
 
-// leave ends the ticks, and reports whether none is under way afterwards.
+// leave ends the ticks. It reports whether the handler has left the thread, so that no tick is
+// under way.
 func (t *ticker) leave() bool {
-	swap64(uintptr(unsafe.Pointer(&t.s.leave)), 1) // done before staying is looked at
+	swap64(uintptr(unsafe.Pointer(&t.s.leave)), 1) // complete before staying is read
 	wake(unsafe.Pointer(&t.s.leave))
 	return within(stopLimit, func() bool { return loadAcquire(uintptr(unsafe.Pointer(&t.s.staying))) == 0 })
 }
 
-// stop ends the wait and the thread's goroutine. If it reports true no tick is under
-// way or pending: the thread has left the kernel.
+// stop ends the ticks, the wait and the thread's goroutine. If it returns true, no tick is under
+// way or pending, because the thread has left its system call.
 func (t *ticker) stop() bool {
 	if !t.leave() {
 		return false
@@ -177,8 +178,8 @@ func wake(word unsafe.Pointer) {
 	unix.RawSyscall6(unix.SYS_FUTEX, uintptr(word), futexWake|futexPrivate, 1, 0, 0, 0)
 }
 
-// threadCPU returns the CPU time that a thread of this process has used, in ns,
-// 0 if it is no more.
+// threadCPU returns the CPU time that a thread of this process has used, in ns, 0 if the
+// thread has ended.
 func threadCPU(tid int) uint64 {
 	var ts unix.Timespec
 	// The kernel's clock id of a thread (MAKE_THREAD_CPUCLOCK with CPUCLOCK_SCHED).

@@ -4,62 +4,63 @@ package native
 
 import "unsafe"
 
-// A circle is a list of roster entries that are visited in turns.
+// A circle is a circular list of roster entries that are visited in turns.
 //
-// A visit shows what is in an entry at one moment. It stands for the time since
-// the visit before, even if another goroutine was there then, or none. So the sums over
-// all goroutines of a kind are right, however short they live and however rarely
-// they are visited: a goroutine that lives for a tenth of the time between two visits
-// is found by one visit in ten, which then counts ten times.
+// A visit shows the goroutine in an entry at one moment. Its sample stands for the time since
+// the entry's previous visit, even if the entry had another goroutine then, or none. So the
+// sums over many similar goroutines are right, even if they live shortly and are visited
+// rarely: a goroutine that lives for a tenth of the time between two visits is found by one
+// visit in ten, and its sample then has ten times the weight.
 //
 // Young goroutines are visited more often than old ones. In a service most goroutines
 // have waited for a long time and will go on to. The few that come and go with each
 // request would be visited too rarely among thousands of others. So there are two
 // circles, and each gets half of the visits.
 //
-// The runtime keeps the g of a goroutine that has ended for a later one, and uses the
-// latest first. The latest ones stay in the circle of the young. The others are in no
-// circle: a program that once had a hundred thousand goroutines keeps as many g. Ticks
-// check in turns whether these are alive again, and do no more while they are dead.
+// The runtime reuses the g of a goroutine that has ended, the most recently ended first. Some
+// entries of ended goroutines, the most recent ones, stay in the circle of the young. The others
+// are in no circle, because a program that once had a hundred thousand goroutines keeps as many
+// gs. Each tick checks some of them, in turns, for being alive again.
 type circle struct {
-	n      uint64 // entries
-	dead   uint64 // of these, whose goroutine has ended
-	cursor uint64 // the entry that was visited last
-	passed uint64 // entries visited, ever
+	n      uint64 // number of entries
+	dead   uint64 // number of entries whose goroutine has ended
+	cursor uint64 // index of the entry that was visited last
+	passed uint64 // number of entries visited so far
 }
 
 const (
-	// A tick checks one in checkOneIn of the roster's entries, within these bounds, for one
-	// that is in no circle and alive. A check is two loads.
+	// A tick checks one in checkOneIn of the roster's entries, but at least minChecks and at
+	// most maxChecks. It looks for goroutines that are alive and in no circle. A check is two
+	// loads.
 	checkOneIn           = 128
 	minChecks, maxChecks = 64, 1024
 
-	// keepDead is how many dead entries stay in the circle of the young. A P keeps up to 64
-	// for itself (runtime.gfput).
+	// keepDead is the number of dead entries that stay in the circle of the young. A P keeps up
+	// to 64 dead gs for reuse (runtime.gfput).
 	keepDead = 256
 
-	// deadChecks is how many checks of dead entries cost as much as a visit.
+	// deadChecks is the number of checks of dead entries that cost as much as one visit.
 	deadChecks = 8
 
-	// youth is for how many turns of the old a goroutine is young. If it ends later, between
-	// two turns, only a small part of its life is not seen.
+	// youth is the time for which a goroutine is young, in turns of the circle of the old. If
+	// it ends later, between two turns, only a small part of its life is missed.
 	youth = 4
 
-	// fetchAhead is how many entries ahead a visit prefetches what it reads of a g. With many
-	// goroutines that is not in the processor's caches, and waiting for it is most of a
-	// visit. Neighbours in the roster mostly follow one another in their circle.
+	// fetchAhead is the number of entries that a visit prefetches ahead. With many goroutines
+	// their gs are not in the processor's caches, and waiting for memory is most of the cost of
+	// a visit. Neighbours in the roster are mostly neighbours in their circle.
 	fetchAhead = 8
 )
 
-// allot sets how many visits a tick may make, 48.16 bits.
+// allot sets the number of visits that a tick may make, as a 48.16 bit fixed point number.
 func allot(s *shared, quota uint64) {
 	storeRelease(uintptr(unsafe.Pointer(&s.quota)), quota)
 	turn := s.old.n << 17 / max(quota, 1) * s.period // the old have half of the visits
 	storeRelease(uintptr(unsafe.Pointer(&s.youth)), youth*turn)
 }
 
-// visitSome visits as many goroutines as the budget allows for a tick: new ones, which
-// may take half of the visits, and the others in turns.
+// visitSome visits as many goroutines as the quota allows for a tick: first new ones, which
+// may take half of the visits, then the others in turns.
 //
 //go:nosplit
 //go:norace
@@ -80,8 +81,8 @@ func visitSome(s *shared) {
 	s.visiting += cycles() - start
 }
 
-// visitTurn visits the next n goroutines of a circle, or fewer if there are fewer or they
-// take too long. It returns how many it visited.
+// visitTurn visits the next n goroutines of a circle, or fewer if there are fewer or if that
+// takes too long. It returns the number of visits.
 //
 //go:nosplit
 //go:norace
@@ -94,7 +95,7 @@ func visitTurn(s *shared, c *circle, n, start uint64) (visited uint64) {
 		index := load64(last+entryNext*8) - 1
 		entry := s.entry(index)
 		if load64(entry+entryVisited*8) == s.now {
-			c.cursor = index // it came in at this tick, from the roster or the other circle
+			c.cursor = index // it was visited at this tick, before it joined this circle
 			continue
 		}
 		if ahead := index + fetchAhead; ahead < total {
@@ -107,7 +108,7 @@ func visitTurn(s *shared, c *circle, n, start uint64) (visited uint64) {
 		if !lives && goid == 0 {
 			store64(entry+entryVisited*8, s.now)
 		} else if callVisit(s.base(), g, entry, uintptr(index)) == 0 {
-			break // no room: it is the first of the next tick
+			break // no room in the ring: the next tick begins with this entry
 		}
 		c.passed++
 		spent++
@@ -124,9 +125,9 @@ func visitTurn(s *shared, c *circle, n, start uint64) (visited uint64) {
 	return visited
 }
 
-// move puts an entry into the circle where it belongs after a visit. last is the entry before
-// it in its circle, goid the goroutine that was there before the visit; lives says
-// whether a goroutine is there now.
+// move puts an entry into the right circle after a visit. last is the entry before it in its
+// circle, goid the id of its goroutine before the visit. lives says whether it has a living
+// goroutine now.
 //
 //go:nosplit
 //go:norace
@@ -158,7 +159,7 @@ func move(s *shared, c *circle, last uintptr, index, goid uint64, lives bool) {
 	}
 }
 
-// enter makes an entry the last in turn of a circle.
+// enter adds an entry to a circle. It will be the last one of the present turn.
 //
 //go:nosplit
 //go:norace
@@ -179,7 +180,7 @@ func enter(s *shared, c *circle, index uint64, entry uintptr, born uint64) {
 	}
 }
 
-// exit takes the entry after last out of its circle.
+// exit removes an entry from its circle. last is the entry before it.
 //
 //go:nosplit
 //go:norace
@@ -193,8 +194,8 @@ func exit(c *circle, last, entry uintptr) {
 	}
 }
 
-// join checks entries that are in no circle, the new ones first. It visits those that
-// are alive and adds them to the young. It returns how many, at most half of n.
+// join checks entries that are in no circle, the new ones first. It visits those that are alive
+// and adds them to the circle of the young. It returns their number, at most half of n.
 //
 //go:nosplit
 //go:norace

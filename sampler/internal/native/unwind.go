@@ -4,12 +4,11 @@ package native
 
 import "unsafe"
 
-// Code that does not keep a frame pointer. Assembly may use BP for something else
-// (the hash functions and ciphers of the standard library do); the frame pointer
-// chain is then lost until it returns. The linker's tables tell for each instruction,
-// of assembly too, how far SP is from the return address. The function that called
-// the assembly has a frame, and the chain goes on there. The tables are read-only
-// memory of the program.
+// Code that does not keep a frame pointer. Assembly may use BP for something else, as the hash
+// functions and ciphers of the standard library do. The frame pointer chain is then lost until
+// the assembly function returns. The linker's tables have, for each instruction, the distance
+// from SP to the return address, for assembly too. The caller of the assembly has a frame, and
+// the chain goes on there. The tables are read-only memory of the program.
 //
 // Only amd64 needs this: on arm64 assembly does not touch R29.
 
@@ -17,8 +16,8 @@ import "unsafe"
 // show (abi.FuncFlagSPWrite).
 const funcFlagSPWrite = 1 << 1
 
-// lost reports whether bp is not the frame pointer of a frame between sp and hi: above
-// a frame pointer there is a return address.
+// lost reports whether bp is not a frame pointer. A frame pointer is between sp and hi, and the
+// word above it is a return address.
 //
 //go:nosplit
 //go:norace
@@ -30,9 +29,9 @@ func lost(s *shared, sp, bp, hi uintptr) bool {
 	return !s.isCode(load64(bp + 8))
 }
 
-// unwind writes to a record the interrupted PC and the return addresses of the functions
-// without a frame, and to headSP1 the frame pointer of the first function with one. It
-// returns the number of PCs, 0 if the tables do not tell.
+// unwind writes the interrupted PC and the return addresses of the functions without a frame to
+// a record. It writes the frame pointer of the first function with a frame to headSP1. It
+// returns the number of PCs, 0 if the tables are of no help.
 //
 //go:nosplit
 //go:norace
@@ -62,7 +61,7 @@ func unwind(base, rec, ctx, hi uintptr) uintptr {
 	return 0
 }
 
-// delta is funcTable.spDelta for the handler: ^0 where the tables do not tell.
+// delta is funcTable.spDelta for the handler. It returns ^0 if the tables have no value.
 //
 //go:nosplit
 //go:norace
@@ -84,8 +83,9 @@ func delta(base, pc, _, _ uintptr) uintptr {
 	return uintptr(value)
 }
 
-// codeOf returns the module, the program or a plugin, that an address is in, nil if it is not Go code. The end
-// counts too: a call that does not return may be a module's last instruction.
+// codeOf returns the module, program or plugin, that contains an address, nil if it is not Go
+// code. The end address counts too: a call that does not return may be the last instruction of
+// a module.
 //
 //go:nosplit
 //go:norace
@@ -100,8 +100,8 @@ func (s *shared) codeOf(pc uint64) *code {
 	return nil
 }
 
-// isCode reports whether a word can be a return address. Of stacks only such words are copied: the others are the
-// program's data, of which nothing is to be kept.
+// isCode reports whether a word can be a return address. Only such words of a stack are copied
+// to records. Other words are data of the program, and the profiler must not keep any.
 //
 //go:nosplit
 //go:norace

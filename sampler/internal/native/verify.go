@@ -21,11 +21,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Before the source samples it shows, on goroutines of its own, that what it
-// reads is what the public runtime says. Any difference is an error, and the
+// The self-check. Before the source samples the program, it samples goroutines of its own and
+// compares the result with public calls of the runtime. Any difference is an error, and then the
 // portable source takes over.
 
-// checkSelf compares the calling goroutine's g and m with what is known of them.
+// checkSelf compares fields of the calling goroutine's g, m and P with their known values.
 func checkSelf(l *layout) (err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -33,7 +33,7 @@ func checkSelf(l *layout) (err error) {
 		return err
 	}
 	for range 20 {
-		// Preempted in the midst of it, the goroutine comes back on another P.
+		// Try again: a goroutine that is preempted during the comparison may move to another P.
 		if err = compareSelf(l); err == nil {
 			return nil
 		}
@@ -69,7 +69,8 @@ func compareSelf(l *layout) error {
 	return nil
 }
 
-// parked starts n goroutines and returns their addresses, and what ends them.
+// parked starts n waiting goroutines. It returns the addresses of their gs, and a function that
+// ends them.
 func parked(n int) (gs []uintptr, free func()) {
 	stop, tell := make(chan struct{}), make(chan uintptr)
 	for range n {
@@ -84,8 +85,8 @@ func parked(n int) (gs []uintptr, free func()) {
 	return gs, func() { close(stop) }
 }
 
-// verify takes ticks at two goroutines whose doings are known, one that waits and
-// one that runs, through all of the source, and compares.
+// verify samples two goroutines with the whole source, a waiting and a running one, and compares
+// their samples with their known stacks.
 func (n *Source) verify(l *layout) error {
 	w := &witness{stop: make(chan struct{}), up: make(chan struct{})}
 	defer func() {
@@ -113,7 +114,7 @@ func (n *Source) verify(l *layout) error {
 	if err := d.roster.refresh(); err != nil {
 		return err
 	}
-	for _, g := range []uintptr{w.waitG, w.runG} { // where there are too many for all
+	for _, g := range []uintptr{w.waitG, w.runG} { // the roster may be full
 		if err := d.roster.include(uint64(g)); err != nil {
 			return err
 		}
@@ -121,7 +122,7 @@ func (n *Source) verify(l *layout) error {
 	n.budget = &budget{quota: 64 << 16}
 	first := n.begin(uint64(time.Millisecond))
 	n.s.visitLimit = ^uint64(0)
-	// It is the first to be looked at.
+	// The waiting goroutine is the first one to be visited.
 	n.s.met, n.s.probe = n.s.goroutines, uint64(d.roster.index[uint64(w.waitG)])
 	if err := n.ticker.arm(first); err != nil {
 		return err
@@ -150,7 +151,7 @@ func (n *Source) verify(l *layout) error {
 		case check.err != nil:
 			return check.err
 		case !check.waited:
-			return fmt.Errorf("a waiting goroutine was not found in %d ticks, %d visits, %d of them too slow or overtaken", s.ticks, s.visits, s.torn)
+			return fmt.Errorf("a waiting goroutine was not found in %d ticks, %d visits, %d torn walks", s.ticks, s.visits, s.torn)
 		case s.answered == 0:
 			return errors.New("signals to running goroutines do not arrive")
 		}
@@ -165,7 +166,7 @@ func (n *Source) verify(l *layout) error {
 	return nil
 }
 
-// witness is two goroutines, and what public calls say of them.
+// witness has two goroutines and the results of public calls about them.
 type witness struct {
 	parent        uint64
 	stop, up      chan struct{}
@@ -190,7 +191,7 @@ func (w *witness) waits() {
 
 //go:noinline
 func (w *witness) waitHere() {
-	w.inlined() // not on the line on which the function begins, as what is read wrong may say
+	w.inlined() // on a line other than the function's first, which a wrong read could give
 }
 
 // inlined is small enough for the compiler to inline.
@@ -217,8 +218,8 @@ func (w *witness) runHere() {
 	w.runIn, _ = functions()
 	w.up <- struct{}{}
 	for n := 0; !w.ran.Load(); n++ {
-		// With one P the others need their turn. But where threads of C keep calling
-		// into Go it takes long to get another, so one lasts for some ticks.
+		// With one P, other goroutines need it too. But the loop keeps the P for some ticks:
+		// in a program whose threads of C keep calling Go, it takes long to get a P again.
 		if n%10_000_000 == 0 {
 			runtime.Gosched()
 		}
@@ -236,9 +237,9 @@ func (c calls) String() string {
 	return strings.Join(s, " < ")
 }
 
-// functions returns the caller's stack without the runtime's part, and without the
-// line that the caller is at, which goes on to another one; and its return
-// addresses as runtime.Callers gives them.
+// functions returns the caller's stack without runtime.goexit, and its return addresses as
+// runtime.Callers gives them. The caller's own line is 0, because the caller goes on to another
+// line.
 func functions() (chain calls, pcs []uintptr) {
 	pcs = make([]uintptr, 32)
 	pcs = pcs[:runtime.Callers(2, pcs)]
@@ -254,14 +255,14 @@ func functions() (chain calls, pcs []uintptr) {
 	return chain, pcs
 }
 
-// matches compares a stack with what functions returned.
+// matches compares a stack with a chain that functions has returned. Line 0 matches any line.
 func matches(stack, chain calls) bool {
 	return slices.EqualFunc(stack, chain, func(f, want tachyon.Frame) bool {
 		return f.Func == want.Func && (f.Line == want.Line || want.Line == 0)
 	})
 }
 
-// checker takes the samples of the self-check.
+// checker is the Out of the self-check. It compares samples with the witness.
 type checker struct {
 	*witness
 	frames      []tachyon.Frame
@@ -301,7 +302,7 @@ func (c *checker) Sample(s *source.Sample) {
 	case c.waitID:
 		switch {
 		case len(stack) == 0 || stack[0].Func != "[chan receive]" || !matches(stack[1:], c.waitIn):
-			c.err = fmt.Errorf("a waiting goroutine's stack reads %q instead of %q", stack, c.waitIn)
+			c.err = fmt.Errorf("the stack of a waiting goroutine reads %q instead of %q", stack, c.waitIn)
 		case c.told.Parent != c.parent || c.told.CreatedBy == "":
 			c.err = fmt.Errorf("a goroutine created by goroutine %d reads as created by %q in %d", c.parent, c.told.CreatedBy, c.told.Parent)
 		case !c.labelled:
@@ -310,13 +311,13 @@ func (c *checker) Sample(s *source.Sample) {
 			c.waited = true
 		}
 	case c.runID:
-		// What it calls may be on top.
+		// Functions that it calls may be on top.
 		n := len(stack) - len(c.runIn)
 		if s.Status&tachyon.OnCPU == 0 {
 			break
 		}
 		if n < 0 || !matches(stack[n:], c.runIn) {
-			c.err = fmt.Errorf("a running goroutine's stack reads %q instead of %q", stack, c.runIn)
+			c.err = fmt.Errorf("the stack of a running goroutine reads %q instead of %q", stack, c.runIn)
 		} else {
 			c.saw = true
 		}

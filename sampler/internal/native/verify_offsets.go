@@ -16,12 +16,12 @@ import (
 	"github.com/gotach/profiler/internal/own"
 )
 
-// The offsets that the look at two goroutines of verify does not show to be right: of
-// goroutines in system calls, of preemption, and of what tells that a goroutine has
-// run meanwhile. They are checked before the first tick, with the handler in
-// place, on goroutines of our own.
+// Checks of offsets that verify, with its two goroutines, does not cover: those for system calls,
+// for preemption, and for finding out whether a goroutine has run since a visit. They run before
+// the first tick, with the handler installed, and use goroutines of our own.
 
-// verifyOffsets checks them. It stops the world, for some 50 µs, where there is more than one P.
+// verifyOffsets makes these checks. If there is more than one P it stops the world for some
+// 50 µs.
 func (n *Source) verifyOffsets(l *layout) error {
 	for _, check := range [...]func(*layout) error{n.checkTables, n.checkSyscall, n.checkRuns, n.checkIdle, n.checkBusy} {
 		if err := check(l); err != nil {
@@ -31,16 +31,17 @@ func (n *Source) verifyOffsets(l *layout) error {
 	return nil
 }
 
-// checkSyscall looks at the tick thread's goroutine, which waits in a futex system call.
+// checkSyscall checks the fields that a system call sets. It reads those of the tick thread's
+// goroutine, which waits in a futex system call.
 func (n *Source) checkSyscall(l *layout) error {
 	m := uintptr(n.ticker.m)
 	var g uintptr
 	for end := time.Now().Add(time.Second); ; time.Sleep(50 * time.Microsecond) {
-		// Until it is there it may have parked, and then its thread has no goroutine.
+		// Before the system call the goroutine may be parked, and then its thread has no goroutine.
 		if g = uintptr(readWord(m + l.mCurG)); g != 0 && uint32(readWord(g+l.gStatus))&^gScan == gSyscall {
 			break
 		}
-		if time.Now().After(end) { // without a core for so long
+		if time.Now().After(end) { // it had no core all the time
 			return errors.New("the tick thread is not in its system call")
 		}
 	}
@@ -52,7 +53,7 @@ func (n *Source) checkSyscall(l *layout) error {
 	}
 	lo, hi := uintptr(readWord(g+l.gStackLo)), uintptr(readWord(g+l.gStackHi))
 	sp, pc, bp := uintptr(readWord(g+l.gSyscallSP)), readWord(g+l.gSyscallPC), uintptr(readWord(g+l.gSyscallBP))
-	// A system call saves both places alike (reentersyscall).
+	// reentersyscall saves the same values in g.sched and in g.syscallpc, syscallsp, syscallbp.
 	if sp < lo || sp >= hi || sp != uintptr(readWord(g+l.gSchedSP)) || pc != readWord(g+l.gSchedPC) || bp != uintptr(readWord(g+l.gSchedBP)) {
 		return errors.New("what a system call saves is not where it should be")
 	}
@@ -75,12 +76,12 @@ func (n *Source) checkSyscall(l *layout) error {
 	return errors.New("the P that a thread left for a system call is not where it should be")
 }
 
-// checkRuns looks at what counts how often a goroutine stopped running and how many system calls
-// were made with a P.
+// checkRuns checks g.trackingSeq, which counts how often a goroutine stopped running, and
+// p.syscalltick, which counts the system calls of a P.
 func (n *Source) checkRuns(l *layout) error {
 	g := getg()
 	seq := func() uint8 { return uint8(readWord(g + l.gTrackingSeq)) }
-	// The goroutine may be preempted besides, and come back on another P.
+	// Try often: the goroutine may also be preempted, and move to another P.
 	good := func(count func() bool) bool {
 		for range 50 {
 			if count() {
@@ -113,7 +114,8 @@ func (n *Source) checkRuns(l *layout) error {
 	return nil
 }
 
-// checkIdle looks at the time since when goroutines wait: 0, or when the collector found that they do.
+// checkIdle checks g.waitsince: it is 0, or the start of the collector's cycle that found the
+// goroutine waiting.
 func (n *Source) checkIdle(l *layout) error {
 	wrong := errors.New("the time since when a goroutine waits is not where it should be")
 	if readWord(getg()+l.gWaitSince) != 0 {
@@ -130,8 +132,7 @@ func (n *Source) checkIdle(l *layout) error {
 		if uint32(readWord(g+l.gStatus)) != gWaiting || since == 0 {
 			continue
 		}
-		// The stamp is the time when the cycle began that found the goroutine. A cycle that began before it waited
-		// has not been at work for long.
+		// The cycle may have begun before the goroutine waited, but no cycle takes a minute.
 		now := monotonicNow()
 		if since > now || i < fresh && now-since > uint64(time.Minute) {
 			return wrong
@@ -140,8 +141,8 @@ func (n *Source) checkIdle(l *layout) error {
 	return nil
 }
 
-// spinner is a goroutine that runs on a thread of its own. For most cycles at a time it has no
-// point at which the runtime could stop it other than by a signal.
+// spinner is a goroutine that runs on a thread of its own. For `most` cycles at a time only a
+// signal can preempt it.
 type spinner struct {
 	up, stop, clock atomic.Bool
 	m, tid          uintptr
@@ -168,8 +169,7 @@ func (w *spinner) spin(l *layout) {
 	}
 }
 
-// checkBusy looks at a thread at work: at the preemption that the runtime asks it for, and at
-// its calls of the vDSO.
+// checkBusy checks the fields for preemption and for calls of the vDSO, with a running thread.
 func (n *Source) checkBusy(l *layout) error {
 	w := &spinner{most: n.s.tornAfter / 40 * 30_000, done: make(chan struct{})} // 30 ms
 	own.Go(func() { w.spin(l) })
@@ -184,13 +184,13 @@ func (n *Source) checkBusy(l *layout) error {
 		return err
 	}
 	if ctxLR != 0 {
-		return nil // the vDSO's fields are not used
+		return nil // on arm64 the fields for the vDSO are not used
 	}
 	return n.checkVDSO(w)
 }
 
-// checkPreempt sees m.signalPending go from 0 to 1 and back when the runtime preempts a
-// thread. At a wrong place the handler would keep signals from the runtime that it waits for.
+// checkPreempt checks that m.signalPending goes from 0 to 1 and back when the runtime preempts a
+// thread. With a wrong offset the handler would not pass on signals that the runtime waits for.
 func (n *Source) checkPreempt(l *layout, w *spinner) error {
 	s := n.s
 	pending := func() uint32 { return uint32(readWord(w.m + l.mSignalPending)) }
@@ -208,13 +208,13 @@ func (n *Source) checkPreempt(l *layout, w *spinner) error {
 		return wrong
 	}
 	if asyncPreemptOff() {
-		return nil // there are no such signals
+		return nil // the runtime sends no preemption signals
 	}
 	for end := time.Now().Add(time.Second); time.Now().Before(end); {
 		if runtime.GOMAXPROCS(0) > 1 {
-			runtime.ReadMemStats(new(runtime.MemStats)) // stops the world, and so the spinner
+			runtime.ReadMemStats(new(runtime.MemStats)) // stops the world and preempts the spinner
 		}
-		// With one P the runtime preempts the spinner after its 10 ms, for us.
+		// With one P the runtime preempts the spinner after its time slice of 10 ms.
 		time.Sleep(50 * time.Microsecond)
 		asked, other := loadAcquire(uintptr(unsafe.Pointer(&s.probeAsked))), loadAcquire(uintptr(unsafe.Pointer(&s.probeOther)))
 		switch {
@@ -227,15 +227,15 @@ func (n *Source) checkPreempt(l *layout, w *spinner) error {
 	return wrong
 }
 
-// asyncPreemptOff reports whether the runtime preempts no thread by a signal: gccheckmark
-// turns that off, too.
+// asyncPreemptOff reports whether the runtime sends no preemption signals. GODEBUG=gccheckmark
+// turns them off too.
 func asyncPreemptOff() bool {
 	environment := startEnvironment()
 	return goDebug("asyncpreemptoff", environment) != 0 || goDebug("gccheckmark", environment) > 0
 }
 
-// checkVDSO interrupts a thread that keeps asking for the time, which is mostly in the vDSO, and
-// sees whether the thread says where it was called from. The handler looks, in noteProbe.
+// checkVDSO checks m.vdsoSP and m.vdsoPC. It sends signals to a thread that keeps calling
+// time.Now and so is mostly in the vDSO. The handler reads the fields, in noteProbe.
 func (n *Source) checkVDSO(w *spinner) error {
 	s := n.s
 	w.clock.Store(true)
@@ -255,13 +255,13 @@ func (n *Source) checkVDSO(w *spinner) error {
 		}
 	}
 	if loadAcquire(uintptr(unsafe.Pointer(&s.probeOutside))) < 30 {
-		return nil // the thread had no core, or the clock is none of the vDSO's
+		return nil // the thread had no core, or time.Now does not use the vDSO
 	}
 	return errors.New("where a thread calls the vDSO from is not where it should be")
 }
 
-// noteProbe notes what a signal to the probed thread shows: m.signalPending, and, where the thread was off its
-// goroutine's stack, whether what it says of the vDSO is true of that stack.
+// noteProbe counts signals to the probed thread: by the value of m.signalPending, and, if the
+// thread was not on its goroutine's stack, by whether m.vdsoSP and m.vdsoPC fit that stack.
 //
 //go:nosplit
 //go:norace
@@ -288,7 +288,7 @@ func noteProbe(base, ctx, _, _ uintptr) uintptr {
 	return 0
 }
 
-// checkTables looks at what the linker says of the size of our own assembly's frames, and at its flags.
+// checkTables checks the tables of frame sizes and the function flags, for our own assembly.
 func (n *Source) checkTables(l *layout) error {
 	const topFrame = 1 << 0 // abi.FuncFlagTopFrame
 	wrong := errors.New("the program's tables of frame sizes are not where they should be")

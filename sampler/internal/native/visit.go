@@ -4,18 +4,18 @@ package native
 
 import "unsafe"
 
-// Visits to goroutines that do not run. The tick thread reads their memory while the
-// program goes on. A goroutine may wake up at any moment, so a walk counts only if
-// nothing shows afterwards that it did:
+// Visits to goroutines that do not run. The tick thread reads their memory while the program
+// runs. A goroutine may wake up at any moment. So a walk counts only if all of these conditions
+// hold after it:
 //
-//   - Its status is the same, without the scan bit, under which its stack may be moved.
-//   - Its goid, its stack bounds and its stack pointer are the same.
-//   - Its trackingSeq is the same. The runtime raises that each time a goroutine stops
+//   - The status is the same, without the scan bit. With that bit the stack may be moving.
+//   - The goid, the stack bounds and the stack pointer are the same.
+//   - The trackingSeq is the same. The runtime increments it each time a goroutine stops
 //     running. It has 8 bits and wraps around, so the time of a walk is bounded.
-//   - A parked goroutine has no g.m: that is still set while trackingSeq is raised.
-//   - From Go 1.26 on a system call does not raise trackingSeq. But the end of one raises
-//     syscalltick of the P that the goroutine came with. Where that P is not known, because
-//     the runtime gave it away, a second walk has to find the same.
+//   - A parked goroutine has no g.m. It is still set when the runtime increments trackingSeq.
+//   - From Go 1.26 on a system call does not increment trackingSeq. But its end increments the
+//     syscalltick of the P with which the goroutine entered it. If that P is not known, because
+//     the runtime has taken it away, a second walk must give the same result.
 
 // alive reports whether a status is that of a goroutine that has not ended.
 //
@@ -30,9 +30,9 @@ func alive(status uint32) bool {
 	return false
 }
 
-// visit records a goroutine that does not run. entry is its place in the roster, 0 where
-// that is not known; its stack is then always walked. visit returns 0 if there is no
-// room in the ring. It sets the entry's time of the visit, unless the visit showed nothing.
+// visit records a goroutine that does not run. entry is its entry in the roster. If entry is 0,
+// it is not known, and the stack is always walked. visit returns 0 if there is no room in the
+// ring. It sets the entry's time of the visit, unless the visit could not read the goroutine.
 //
 //go:nosplit
 //go:norace
@@ -50,7 +50,7 @@ func visit(base, g, entry, index uintptr) uintptr {
 	switch status {
 	case gWaiting, gLeaked:
 		if m != 0 {
-			return 1 // just parking, or at work on the system stack and interrupted
+			return 1 // it is about to park, or it runs on the system stack and gets a signal
 		}
 		if entry != 0 && since != 0 && since == load64(entry+entrySince*8) && goid == load64(entry+entryGoid*8) {
 			if !same(s, uint64(index)) {
@@ -64,7 +64,7 @@ func visit(base, g, entry, index uintptr) uintptr {
 		if entry != 0 {
 			store64(entry+entryVisited*8, s.now)
 		}
-		return 1 // it is interrupted
+		return 1 // it runs and gets a signal
 	default:
 		if status&gScan == 0 && entry != 0 {
 			store64(entry+entryVisited*8, s.now)
@@ -74,7 +74,7 @@ func visit(base, g, entry, index uintptr) uintptr {
 		}
 		return 1
 	}
-	// With -race a walk of the whole depth, its labels included, fits too.
+	// Room for a record of maximum depth with labels.
 	if !room(s, maxRecord) {
 		return 0
 	}
@@ -131,8 +131,8 @@ func gone(s *shared, entry uintptr, index uint64) {
 	store64(entry+entrySince*8, 0)
 }
 
-// walkParked records a goroutine at the ring's write position and returns the record's
-// words, 0 if the goroutine moved meanwhile.
+// walkParked writes a record of a goroutine at the ring's write position. It returns the number
+// of words, 0 if the goroutine ran during the walk.
 //
 //go:nosplit
 //go:norace
@@ -168,18 +168,18 @@ func walkParked(base, g, index, _ uintptr) uintptr {
 	return words
 }
 
-// rest is where a goroutine that does not run has stopped, and what tells later
-// whether it has run since.
+// rest describes where a goroutine that does not run has stopped. It also has the counters that
+// later show whether the goroutine has run since.
 type rest struct {
 	lo, hi, sp, bp uintptr
 	pc             uint64
 	seq            uint8   // trackingSeq
-	p              uintptr // of a system call: the P that it came with, 0 if that is not known
-	tick           uint32  // and the P's syscalltick
+	p              uintptr // in a system call: the P with which it was entered, 0 if that is not known
+	tick           uint32  // syscalltick of p
 }
 
-// read reads where a goroutine has stopped, that is in the state which visit saw. It
-// reports whether that fits together.
+// read reads where a goroutine has stopped. It returns false if the goroutine is no longer in
+// the state that visit saw, or if what it read is inconsistent.
 //
 //go:nosplit
 //go:norace
@@ -207,8 +207,8 @@ func (r *rest) read(s *shared, g uintptr) bool {
 		r.sp >= r.lo && r.sp < r.hi && r.pc >= 4096
 }
 
-// holds reports whether the goroutine has not run since read, and its n PCs at pcs
-// are therefore those of one stack.
+// holds reports whether the goroutine has not run since read. If so, the n PCs at pcs belong to
+// one stack.
 //
 //go:nosplit
 //go:norace
@@ -232,7 +232,7 @@ func (r *rest) holds(s *shared, g, pcs uintptr, n uint64) bool {
 	return load8(g+s.off.gTrackingSeq) == r.seq
 }
 
-// again walks a second time and compares.
+// again walks the stack a second time and reports whether the PCs are the same.
 //
 //go:nosplit
 //go:norace
@@ -247,8 +247,8 @@ func again(pcs uintptr, n uint64, bp, lo, hi uintptr) bool {
 	return true
 }
 
-// oldP returns the P that the M had when it entered its system call, if it
-// still is one of the roster's: only then may it be followed.
+// oldP returns the P that the M had when it entered its system call, 0 if the roster does not
+// have that P: then the pointer may be stale.
 //
 //go:nosplit
 //go:norace

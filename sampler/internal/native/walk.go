@@ -4,16 +4,15 @@ package native
 
 import "golang.org/x/sys/unix"
 
-// Walking stacks by frame pointer, and the record of a goroutine that runs.
-// Stack memory is never unmapped while the program runs, and every frame
-// pointer is checked to lie within the bounds that the walk was given, so that
-// stale words are the worst that can be read. hi is above lo and far from 0, so
-// the comparisons do not wrap.
+// Walks along frame pointers, and records of running goroutines. Stack memory is never unmapped
+// while the program runs, and a walk checks that each frame pointer is within its bounds. So the
+// worst that it can read is a stale word. hi is above lo and far from 0, so the comparisons do
+// not overflow.
 
-// walk appends return addresses, following frame pointers from bp upward
-// while they lie in [lo, hi). On a goroutine's stack, where s is given, they lead to Go code only; C may be
-// on a system stack, for which s is nil. It returns the number of PCs at dst and the frame
-// pointer at which it ended.
+// walk appends return addresses to the n PCs at dst. It follows frame pointers from bp upward
+// while they are in [lo, hi). On a goroutine's stack s is given, and a return address must be in
+// Go code. On a system stack, which can have frames of C, s is nil. walk returns the number of
+// PCs at dst and the frame pointer at which it ended.
 //
 //go:nosplit
 //go:norace
@@ -28,7 +27,7 @@ func walk(s *shared, dst uintptr, n uint64, bp, lo, hi uintptr) (uint64, uintptr
 		n++
 		up := uintptr(load64(bp))
 		if up != 0 && (up <= bp || up >= hi) && callbackFrame != 0 {
-			// Perhaps this is where C called back; the drain sees whether it is.
+			// Perhaps C has called Go here. The drain finds out.
 			if back := bp + callbackFrame; back <= hi-16 && n < maxDepth && uintptr(load64(back)) > back && uintptr(load64(back)) < hi {
 				up = back
 			}
@@ -41,8 +40,9 @@ func walk(s *shared, dst uintptr, n uint64, bp, lo, hi uintptr) (uint64, uintptr
 	return n, bp
 }
 
-// oneStack reports whether two bounds may be those of one goroutine's stack. They are two
-// words, so they can be read from two stacks; sizes are powers of two (stackalloc).
+// oneStack reports whether two bounds can belong to the same stack. They are two words, so a
+// racing read can get one from an old and one from a new stack. Sizes of stacks are powers of
+// two (stackalloc).
 //
 //go:nosplit
 //go:norace
@@ -51,7 +51,7 @@ func oneStack(lo, hi uintptr) bool {
 	return hi > lo && (hi-lo)&(hi-lo-1) == 0
 }
 
-// word reads a word of a stack, 0 outside of it.
+// word reads a word of the stack [lo, hi). It returns 0 for an address outside it.
 //
 //go:nosplit
 //go:norace
@@ -63,8 +63,8 @@ func word(addr, lo, hi uintptr) uint64 {
 	return load64(addr)
 }
 
-// beside records the words next to the first return addresses, from which the
-// drain puts back a caller that has no frame yet or no longer.
+// beside records the words at SP and next to the first return addresses. With them the drain
+// adds a caller that the frame pointer chain misses.
 //
 //go:nosplit
 //go:norace
@@ -95,7 +95,8 @@ func (s *shared) onlyCode(word uint64) uint64 {
 	return word
 }
 
-// describe fills in what a record says of the goroutine itself, but its time.
+// describe writes the part of a record's head that describes the goroutine itself, without the
+// times. It returns flags for the record.
 //
 //go:nosplit
 //go:norace
@@ -115,8 +116,8 @@ func describe(base, rec, g, index uintptr) uintptr {
 	return 0
 }
 
-// finish appends the labels to a record with n PCs, completes its first word,
-// which has status, reason and flags already, and returns the record's words.
+// finish appends the labels to a record with n PCs and completes its first word, which has
+// status, reason and flags already. It returns the number of words of the record.
 //
 //go:nosplit
 //go:norace
@@ -133,8 +134,8 @@ func finish(base, rec, n, scratch uintptr) uintptr {
 	return words
 }
 
-// onCPU reports whether a goroutine, which m has, runs: by its status, or because it
-// counts as waiting while it works on the system stack, as in a GC assist.
+// onCPU reports whether the goroutine of an M runs. Some goroutines have the status waiting
+// while they run on the system stack, as in a GC assist; their wait reason shows that.
 //
 //go:nosplit
 //go:norace
@@ -149,11 +150,11 @@ func onCPU(s *shared, g, m uintptr) bool {
 	return false
 }
 
-// recordRunning records into a slot the goroutine that was interrupted on this
-// thread, and returns the record's words, 0 if there is none.
+// recordRunning writes a record of the goroutine that was interrupted on this thread to a slot.
+// It returns the number of words, 0 if there is no such goroutine.
 //
-// That the M's thread is this one makes M and curg what they seem: an M that has
-// ended has no thread.
+// It checks that the M belongs to this thread. Then the M and its curg are valid, because an M
+// that has ended has no thread.
 //
 //go:nosplit
 //go:norace
@@ -168,7 +169,7 @@ func recordRunning(base, slot, ctx, _ uintptr) uintptr {
 	store64(slot+slotAsked*8, uint64(load32(m+s.off.mSignalPending)))
 	g := uintptr(load64(m + s.off.mCurG))
 	if g == 0 || uintptr(load64(g+s.off.gM)) != m {
-		return 0 // the scheduler was just at work on this thread
+		return 0 // the scheduler was running on this thread
 	}
 	rec := slot + slotRecord*8
 	store64(rec+headTime*8, load64(slot+slotTime*8))
@@ -188,8 +189,8 @@ func recordRunning(base, slot, ctx, _ uintptr) uintptr {
 	return callFinish(base, rec, n, rec+maxRecord*8)
 }
 
-// recordSyscall walks a goroutine that entered a system call on this thread
-// before it could be interrupted.
+// recordSyscall walks a goroutine that had entered a system call on this thread before the
+// signal arrived.
 //
 //go:nosplit
 //go:norace
@@ -208,8 +209,8 @@ func recordSyscall(base, rec, g, _ uintptr) uintptr {
 	return uintptr(n)
 }
 
-// recordStack walks the goroutine of a record from the registers of its thread,
-// on the system stack first if it is there.
+// recordStack walks the goroutine of a record, starting from the registers of its thread. If the
+// thread is on the system stack, it walks that stack first.
 //
 //go:nosplit
 //go:norace
@@ -251,11 +252,11 @@ func recordStack(base, rec, ctx, _ uintptr) uintptr {
 		n, bp = walk(nil, pcs, 1, bp, sp-frameSlack, hi0)
 		store64(rec+headCounts*8, n<<16)
 		if bp >= lo && bp < hi {
-			// systemstack leaves the frame pointer chain whole across the stacks.
+			// With systemstack the frame pointer chain goes on from one stack to the other.
 			n, _ = walk(s, pcs, n, bp, lo, hi)
 		} else if ctxLR == 0 && inVDSO(s, m, lo, hi) {
-			// In the vDSO, which need not keep frame pointers: the runtime noted
-			// where it was called from.
+			// In the vDSO, which may not keep frame pointers. The runtime has saved the place
+			// of the call.
 			vsp := uintptr(load64(m + s.off.mVDSOSP))
 			store64(rec, load64(rec)|flagVDSO<<48)
 			store64(rec+headCounts*8, 0)
@@ -264,7 +265,7 @@ func recordStack(base, rec, ctx, _ uintptr) uintptr {
 		} else if n < maxDepth {
 			store64(rec, load64(rec)|flagSaved<<48)
 			store64(pcs+uintptr(n)*8, load64(g+s.off.gSchedPC))
-			// The caller, if it is morestack that we are in.
+			// The return address of the goroutine's function, which is needed in morestack.
 			caller := load64(g + s.off.gSchedLR)
 			if ctxLR == 0 {
 				caller = word(uintptr(load64(g+s.off.gSchedSP)), lo, hi)
@@ -280,8 +281,8 @@ func recordStack(base, rec, ctx, _ uintptr) uintptr {
 	return uintptr(n)
 }
 
-// inVDSO reports whether a thread has called the vDSO from a goroutine's stack, between lo and hi, and says
-// where from: the return address is where its stack pointer says.
+// inVDSO reports whether a thread has called the vDSO from the goroutine's stack [lo, hi): m.vdsoSP
+// must be on that stack, and the word below it must be m.vdsoPC, the return address.
 //
 //go:nosplit
 //go:norace
