@@ -44,8 +44,8 @@ type limit struct {
 	// Of the looks so far: the goroutines of the last one, and what looks at so many
 	// take. The cost rises at once and falls slowly.
 	goroutines int
-	cost, text float64 // ns, bytes
-	before     float64 // cost of the last look alone
+	cost, text float64    // ns, bytes
+	last       [8]float64 // cost of each of the last looks alone, the latest first
 
 	refusal error         // why there is no look now; nil if there is one
 	again   time.Duration // when a refused look is considered again
@@ -106,12 +106,19 @@ func (l *limit) check(n int, e estimate) error {
 
 // looked learns from a look at n goroutines. exact says that the pause was measured in
 // CPU time. Otherwise a look that other programs interrupted seems long, so only the
-// shorter one of two looks in a row counts.
+// shorter one of two looks in a row counts. Few goroutines cannot need so much time for
+// printing, however deep their stacks are. A long look at them has another cause, such as a
+// virtual machine that lost its processor. That counts only if it happens every time.
 func (l *limit) looked(n int, now, pause time.Duration, text int, exact bool) {
-	cost := float64(pause)
-	if !exact {
-		cost, l.before = min(cost, max(l.before, 1)), cost
+	copy(l.last[1:], l.last[:])
+	l.last[0] = float64(pause)
+	believed := 1
+	if time.Duration(n)*(printedFrames+2)*l.frame <= l.max {
+		believed = len(l.last)
+	} else if !exact {
+		believed = 2
 	}
+	cost := max(slices.Min(l.last[:believed]), 1)
 	// The cost of earlier looks is kept unless there were many more goroutines.
 	if l.goroutines > 0 && n > l.goroutines/2 && l.cost <= float64(l.max) {
 		scale := float64(n) / float64(l.goroutines)

@@ -178,24 +178,24 @@ func TestLimitLearns(t *testing.T) {
 	l := limit{max: 10 * time.Millisecond, frame: time.Microsecond, wait: retry}
 	tries, now := 0, time.Duration(0)
 	for ; now < 10*time.Minute; now += 10 * time.Millisecond {
-		if _, refusal := l.allow(20, now); refusal == nil {
+		if _, refusal := l.allow(200, now); refusal == nil {
 			tries++
-			l.looked(20, now, 50*time.Millisecond, 10_000, true)
+			l.looked(200, now, 50*time.Millisecond, 10_000, true)
 		}
 	}
 	if tries < 8 || tries > 16 { // 1, 2, 4, 8, 16, 32 and then 60 s apart
 		t.Errorf("%d looks of 50 ms in 10 minutes", tries)
 	}
-	l.looked(20, now, time.Millisecond, 10_000, true)
-	if _, refusal := l.allow(20, now); refusal != nil {
+	l.looked(200, now, time.Millisecond, 10_000, true)
+	if _, refusal := l.allow(200, now); refusal != nil {
 		t.Errorf("after a short look: %v", refusal)
 	}
-	if e, refusal := l.allow(40, now); refusal != nil || e.pause != 2*time.Millisecond || e.text != 20_000 {
+	if e, refusal := l.allow(400, now); refusal != nil || e.pause != 2*time.Millisecond || e.text != 20_000 {
 		t.Errorf("twice as many: %+v, %v", e, refusal)
 	}
-	l.looked(20, now, 8*time.Millisecond, 10_000, true)
-	l.looked(20, now, time.Millisecond, 10_000, true)
-	if _, refusal := l.allow(30, now); refusal == nil {
+	l.looked(200, now, 8*time.Millisecond, 10_000, true)
+	l.looked(200, now, time.Millisecond, 10_000, true)
+	if _, refusal := l.allow(300, now); refusal == nil {
 		t.Error("a look that took 8 ms is forgotten after one that took 1 ms")
 	}
 	if _, refusal := l.allow(20_000, now); refusal == nil {
@@ -208,15 +208,26 @@ func TestLimitLearns(t *testing.T) {
 	if _, refusal := l.allow(1_000_000, now); refusal == nil || !strings.Contains(refusal.Error(), "MB of memory") {
 		t.Errorf("a million goroutines in an hour: %v", refusal)
 	}
+	// Few goroutines: one long look is not their doing.
+	l = limit{max: 10 * time.Millisecond, frame: time.Microsecond, wait: retry}
+	for i := range 8 {
+		if _, refusal := l.allow(20, now); refusal != nil {
+			t.Errorf("after %d long looks at few goroutines: %v", i, refusal)
+		}
+		l.looked(20, now, time.Second, 10_000, true)
+	}
+	if _, refusal := l.allow(20, now); refusal == nil {
+		t.Error("eight long looks are not believed")
+	}
 	// Without a clock of the thread's CPU time one long look may be other programs' doing.
 	l = limit{max: 10 * time.Millisecond, frame: time.Microsecond, wait: retry}
-	l.looked(20, now, time.Millisecond, 10_000, false)
-	l.looked(20, now, time.Second, 10_000, false)
-	if _, refusal := l.allow(20, now); refusal != nil {
+	l.looked(200, now, time.Millisecond, 10_000, false)
+	l.looked(200, now, time.Second, 10_000, false)
+	if _, refusal := l.allow(200, now); refusal != nil {
 		t.Errorf("after one interrupted look: %v", refusal)
 	}
-	l.looked(20, now, time.Second, 10_000, false)
-	if _, refusal := l.allow(20, now); refusal == nil {
+	l.looked(200, now, time.Second, 10_000, false)
+	if _, refusal := l.allow(200, now); refusal == nil {
 		t.Error("two long looks are not believed")
 	}
 }
