@@ -85,29 +85,31 @@ func TestStatic(t *testing.T) {
 }
 
 // Exports work where package export is imported and are one warning that names it
-// elsewhere; the rest of the profile is the same. Package auto starts its session
-// before package export is initialized.
+// elsewhere; the rest of the profile is the same. PROFILE_EXPORT replaces the exports in the
+// code. Package auto starts its session before package export is initialized.
 func TestExportLinked(t *testing.T) {
 	dir := hello(t)
-	const missing = "github.com/gotach/profiler/export"
+	const missing, exported = "github.com/gotach/profiler/export", "nytprof=env.out"
 	for _, tc := range []struct {
-		tags string
+		tags     string
+		variable string // PROFILE_EXPORT
 		// Which files there are, and whether a warning names the import.
 		tach, env, code, warns bool
 	}{
-		{tags: "profiled", tach: true, warns: true},
-		{tags: "auto", tach: true, warns: true},
-		{tags: "code", warns: true},
-		{tags: "profiled,export", tach: true, env: true},
-		{tags: "auto,export", tach: true, env: true},
-		{tags: "code,export", tach: true, env: true, code: true},
+		{tags: "profiled", variable: exported, tach: true, warns: true},
+		{tags: "auto", variable: exported, tach: true, warns: true},
+		{tags: "code", variable: exported, warns: true},
+		{tags: "profiled,export", variable: exported, tach: true, env: true},
+		{tags: "auto,export", variable: exported, tach: true, env: true},
+		{tags: "code,export", variable: exported, tach: true, env: true},
+		{tags: "code,export", variable: "", tach: true, code: true},
 	} {
-		t.Run(tc.tags, func(t *testing.T) {
+		t.Run(tc.tags+" "+tc.variable, func(t *testing.T) {
 			run(t, dir, moduleEnv, "go", "build", "-tags", tc.tags, "-o", "program", ".")
 			out := t.TempDir()
 			cmd := exec.Command(filepath.Join(dir, "program"))
 			cmd.Dir = out
-			cmd.Env = append(os.Environ(), "PROFILE_OUT=x.tach", "PROFILE_SOURCE=portable", "PROFILE_EXPORT=nytprof=env.out")
+			cmd.Env = append(os.Environ(), "PROFILE_OUT=x.tach", "PROFILE_SOURCE=portable", "PROFILE_EXPORT="+tc.variable)
 			text, err := cmd.CombinedOutput()
 			if err != nil || !strings.Contains(string(text), "hello") {
 				t.Fatalf("%v\n%s", err, text)
