@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler"
+	_ "github.com/gotach/profiler/export" // for PROFILE_EXPORT
 	"github.com/gotach/profiler/internal/formats"
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/spf13/cobra"
@@ -45,8 +46,10 @@ func demo(e *env, out string, d time.Duration) error {
 	if out == "" || out == "-" {
 		return usagef("demo: the profile needs a file: give -o one")
 	}
-	if err := os.Unsetenv("PROFILE_OUT"); err != nil { // it would take precedence over -o
-		return err
+	for _, name := range []string{"PROFILE_OUT", "PROFILE_ROTATE"} { // they would take precedence over -o
+		if err := os.Unsetenv(name); err != nil {
+			return err
+		}
 	}
 	goroutines := 0
 	for _, p := range workload {

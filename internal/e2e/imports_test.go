@@ -49,7 +49,7 @@ var rooms = []struct {
 	{"internal/formats/...", "tachyon internal/frames writer reader internal/profile internal/timeline nytprof", "github.com/google/pprof github.com/klauspost/compress", "the table of formats, and a package for each"},
 	{"export", "internal/hook internal/formats", "", "blank import that lets a session write other formats"},
 	{"httpprof", ". internal/hook internal/formats", "", "the handler for net/http"},
-	{"cmd/gotach", ". internal/formats internal/profile internal/recovery", "github.com/spf13/cobra github.com/schollz/progressbar/v3 golang.org/x/term", "the command: a file for each subcommand"},
+	{"cmd/gotach", ". export internal/formats internal/profile internal/recovery", "github.com/spf13/cobra github.com/schollz/progressbar/v3 golang.org/x/term", "the command: a file for each subcommand"},
 
 	{"bench", ". reader internal/testenv", "github.com/felixge/fgprof github.com/google/pprof golang.org/x/sys", "the comparison with other profilers"},
 	{"internal/e2e", "", "", "tests across packages; the checks of this page"},
