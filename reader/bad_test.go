@@ -14,7 +14,7 @@ import (
 	"github.com/gotach/profiler/reader"
 )
 
-// A verdict is what CPython 3.15's reader says of a bad file.
+// A verdict is the result of CPython 3.15's reader for a bad file.
 type verdict struct {
 	File    string
 	Verdict string // ok or error
@@ -51,7 +51,7 @@ func drain(r *reader.Reader) (n int, err error) {
 	return n, nil
 }
 
-// readFile does everything there is to do with a file.
+// readFile calls all methods of a Reader for a file and returns the number of samples.
 func readFile(path string) (n int, err error) {
 	r, err := reader.Open(path)
 	if err != nil {
@@ -61,7 +61,7 @@ func readFile(path string) (n int, err error) {
 	return drain(r)
 }
 
-// wants has the error of each bad file: a part of it, empty for none.
+// wants has a part of the error for each bad file, or "" for no error.
 var wants = map[string]string{
 	"size0.bin":                       "offset 0: the file is empty",
 	"size63.bin":                      "offset 63: 63 bytes are too short for a header of 64",
@@ -75,11 +75,11 @@ var wants = map[string]string{
 	"frame_off_63.bin":                "offset 48: the frame table at 63",
 	"str_off_u64max.bin":              "offset 40: the string table at 18446744073709551615",
 	"frame_count_max.bin":             "offset 134: 4294967295 frames do not fit into 21 bytes",
-	"sample_count_low.bin":            "offset 95: 2 repeats, but only 1 of the 2 samples in the header are left",
-	"sample_count_2_40.bin":           "offset 100: 3 samples in the data, 1099511627776 in the header",
+	"sample_count_low.bin":            "offset 95: record with 2 repeats, but the header counts only 1 more of its 2 samples",
+	"sample_count_2_40.bin":           "offset 100: the file has 3 samples, but the header counts 1099511627776",
 	"one_byte_appended.bin":           "strings do not fit into",
-	"frame_bad_string_idx.bin":        "frame 0 of 3: string 9 of 3",
-	"frame_varint_u32_overflow.bin":   "frame 0 of 3: string",
+	"frame_bad_string_idx.bin":        "frame 0 of 3: it refers to string 9, but the file has 3 strings",
+	"frame_varint_u32_overflow.bin":   "frame 0 of 3: it refers to string",
 	"unknown_encoding4.bin":           "offset 93: unknown encoding 4",
 	"trailing_1.bin":                  "truncated record",
 	"trailing_13_zero.bin":            "truncated record",
@@ -87,7 +87,7 @@ var wants = map[string]string{
 	"full_cut.bin":                    "truncated record",
 	"repeat_count_too_big.bin":        "truncated record",
 	"repeat_cut_in_pair.bin":          "truncated record",
-	"suffix_shared_gt_depth.bin":      "2 frames shared with a stack of 1",
+	"suffix_shared_gt_depth.bin":      "SUFFIX record shares 2 frames of a stack of 1",
 	"delta_11_bytes.bin":              "longer than 64 bits",
 	"delta_cut.bin":                   "truncated record",
 	"zstd_empty_region.bin":           "offset 64: truncated zstd data",
@@ -102,16 +102,16 @@ var wants = map[string]string{
 	"stats_inf_error.bin":             "the statistics hold +Inf",
 }
 
-// better has the files that CPython rejects for a limit or a version of its
-// own, with the number of samples in them.
+// better has the number of samples of each file that we read and CPython rejects, because
+// of its limits or its version.
 var better = map[string]int{
 	"version2_seed_layout.bin": 0,
 	"suffix_to_257.bin":        2,
 	"poppush_to_257.bin":       2,
 }
 
-// TestBad reads what CPython accepts and rejects what it rejects, with the
-// offset, from a mapping and from memory.
+// TestBad checks that the Reader accepts and rejects the same bad files as CPython, from a
+// mapping and from memory, and that errors have the offset.
 func TestBad(t *testing.T) {
 	for _, v := range verdicts(t) {
 		t.Run(v.File, func(t *testing.T) {
@@ -120,7 +120,7 @@ func TestBad(t *testing.T) {
 			if samples, ok := better[v.File]; ok {
 				v.Verdict, v.Samples = "ok", samples
 			}
-			// It takes an unknown compression for none.
+			// CPython treats an unknown compression as none.
 			if (v.Verdict != "ok") != bad && v.File != "compression2.bin" {
 				t.Fatalf("CPython says %s (%s), we expect %q", v.Verdict, v.Message, want)
 			}
@@ -151,7 +151,7 @@ func readBytes(b []byte) (n int, err error) {
 	return drain(r)
 }
 
-// check compares an error with what it should say, and be.
+// check checks that err is a FormatError with the file's name and the wanted text.
 func check(t *testing.T, err error, name, want string) {
 	t.Helper()
 	if want == "" {
@@ -169,7 +169,7 @@ func check(t *testing.T, err error, name, want string) {
 	}
 }
 
-// TestUnfinished tells a file whose writer was killed from a broken one.
+// TestUnfinished checks that only a file whose writer was killed gives ErrUnfinished.
 func TestUnfinished(t *testing.T) {
 	for _, size := range []int{64, 96, 100000} {
 		b := make([]byte, size)
@@ -189,8 +189,8 @@ func TestUnfinished(t *testing.T) {
 	}
 }
 
-// TestSuffixKeepsOutermost reads a SUFFIX record without new frames as the
-// format document says, where CPython keeps the innermost frames.
+// TestSuffixKeepsOutermost reads a SUFFIX record without new frames. It keeps the outermost
+// frames, as the format's document says. CPython keeps the innermost ones.
 func TestSuffixKeepsOutermost(t *testing.T) {
 	r, err := reader.Open(filepath.Join(testdata, "bad", "suffix_new0_shared_lt_depth.bin"))
 	if err != nil {
@@ -209,8 +209,8 @@ func TestSuffixKeepsOutermost(t *testing.T) {
 	}
 }
 
-// TestTruncated cuts files at every byte: an error, never a panic, and never
-// samples that are not in the file.
+// TestTruncated truncates files at every byte. The Reader must return an error, never
+// panic, and never yield samples that are not in the file.
 func TestTruncated(t *testing.T) {
 	for _, path := range []string{"cpython-3.15/tiny.bin", "cpython-3.15/tiny.zstd.bin", "cpython-3.15/meta.bin", "document-v2/tiny.bin", "document-v2/tiny.zstd.bin", "bad/ok_big_endian.bin"} {
 		b, err := os.ReadFile(filepath.Join(testdata, path))
@@ -226,7 +226,7 @@ func TestTruncated(t *testing.T) {
 	}
 }
 
-// cutSamples takes bytes out of the sample region alone: the tables are whole.
+// cutSamples removes bytes only from the sample region and keeps the tables.
 func cutSamples(t *testing.T, path string, b []byte) {
 	o, at := binary.ByteOrder(binary.LittleEndian), 40
 	if b[0] == 'T' {
@@ -249,8 +249,7 @@ func cutSamples(t *testing.T, path string, b []byte) {
 	}
 }
 
-// TestFlipped sets every byte of small files to other values: whatever comes
-// of it, no panic.
+// TestFlipped sets every byte of small files to other values. The Reader must not panic.
 func TestFlipped(t *testing.T) {
 	for _, path := range []string{"cpython-3.15/meta.bin", "document-v2/tiny.bin", "bad/zstd_level1_19.bin"} {
 		b, err := os.ReadFile(filepath.Join(testdata, path))

@@ -13,8 +13,8 @@ import (
 	"github.com/gotach/profiler/writer"
 )
 
-// benchmark reads all samples of a file b.N times and reports the cost of one.
-// The clock starts after so many samples.
+// benchmark reads all samples of a file b.N times and reports the cost of one sample. The
+// clock starts after the first before samples.
 func benchmark(b *testing.B, r *reader.Reader, before int) {
 	b.Helper()
 	b.ReportAllocs()
@@ -57,14 +57,14 @@ func BenchmarkBig(b *testing.B) {
 	}
 }
 
-// BenchmarkThreads reads the same samples as if they were of so many threads,
-// once all of them are known. A thread's first record has a whole stack, others
-// two frames on average: with 100,000 threads, 20 samples of each would be three
-// times as many frames as with 5 threads, and that is not what is compared.
+// BenchmarkThreads reads the same samples as samples of many threads. The clock starts when
+// all threads are known: a thread's first record has a whole stack, later records have two
+// frames on average. With 100,000 threads of 20 samples each, first records would triple
+// the number of frames compared with 5 threads.
 func BenchmarkThreads(b *testing.B) {
 	for _, n := range []int{5, 1000, 100_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			const before = 1_000_000 // ten of each thread
+			const before = 1_000_000 // ten samples of each thread
 			benchmark(b, bigWithThreads(b, n, before+2_000_000), before)
 		})
 	}
@@ -82,8 +82,8 @@ func BenchmarkOpen(b *testing.B) {
 	}
 }
 
-// bigWithThreads returns a file with so many samples of n threads, sampled in
-// turn, whose stacks follow each other as those of big do.
+// bigWithThreads returns a file with the given number of samples of n threads, sampled in
+// turns. The stacks of each thread have the same sequence as in the golden file big.
 func bigWithThreads(b *testing.B, n, samples int) *reader.Reader {
 	b.Helper()
 	big, err := reader.Open(filepath.Join(testdata, "document-v2", "big.zstd.bin"))

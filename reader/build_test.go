@@ -10,19 +10,19 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// A builder makes files that no writer would. Its zero value is an empty file
-// in the document's layout.
+// A builder makes files that no writer would make. Its zero value makes an empty file in
+// the document's layout.
 type builder struct {
 	layout    tachyon.Layout
-	order     binary.AppendByteOrder // little-endian if nil
+	order     binary.AppendByteOrder // nil: little-endian
 	samples   uint64
 	threads   uint32
-	data      []byte // sample region as it lies in the file
+	data      []byte // sample region as stored in the file
 	zstd      bool
 	strings   []string
 	frames    [][3]int64 // file, function, line
 	frameData []byte     // instead of frames
-	count     uint32     // of frames, with frameData
+	count     uint32     // number of frames, if frameData is used
 }
 
 func (b *builder) appendOrder() binary.AppendByteOrder {

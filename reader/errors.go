@@ -5,20 +5,20 @@ import (
 	"fmt"
 )
 
-// ErrUnfinished is the error for a file without a header and a usable journal. Its
+// ErrUnfinished is the error for a file that has neither a header nor a usable journal. Its
 // writer is still running or was killed. It comes wrapped in a [*FormatError].
 var ErrUnfinished = errors.New("the file is unfinished: its writer is still running or was killed")
 
-// ErrChecksum is the error for a sample region that was changed after it was
-// written. It comes wrapped in a [*FormatError].
-var ErrChecksum = errors.New("the checksum of the sample region is wrong")
+// ErrChecksum is the error for a sample region that was changed after it was written. It
+// comes wrapped in a [*FormatError].
+var ErrChecksum = errors.New("the sample region does not match its checksum, the file is damaged")
 
-// A FormatError is an error in a file, or of reading it.
+// A FormatError is an error in a file's content or of reading the file.
 type FormatError struct {
 	File string // name of the file, empty if it has none
 
-	// Offset is the position of the error in bytes: in the file or, if
-	// Decompressed, in the sample data after decompression.
+	// Offset is the position of the error in bytes. It is an offset in the file or, if
+	// Decompressed is true, in the sample data after decompression.
 	Offset       int64
 	Decompressed bool
 
@@ -40,8 +40,8 @@ func (e *FormatError) Error() string {
 // Unwrap returns Err.
 func (e *FormatError) Unwrap() error { return e.Err }
 
-// errorAt returns a FormatError for an offset in the file. The format is as for
-// fmt.Errorf, %w included.
+// errorAt returns a FormatError for an offset in the file. The format is that of
+// fmt.Errorf, with %w.
 func (r *Reader) errorAt(offset int64, format string, args ...any) error {
 	return &FormatError{File: r.name, Offset: offset, Err: fmt.Errorf(format, args...)}
 }

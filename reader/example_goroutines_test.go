@@ -9,8 +9,8 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// This prints the CPU and waiting time of each goroutine with its labels, in the
-// order of their metadata, with the time in µs since when it had them.
+// Print the CPU time, the waiting time and the labels of each goroutine. A label set comes
+// with the time in µs from which on the goroutine had it.
 func Example_goroutines() {
 	r, err := reader.Open("testdata/goroutines/app.tach")
 	if err != nil {
@@ -23,7 +23,7 @@ func Example_goroutines() {
 			log.Fatal(err)
 		}
 		cpu[s.Thread] += s.CPU()
-		if s.Status&(tachyon.HasGIL|tachyon.GILRequested) == 0 { // does not run and is not ready to
+		if s.Status&(tachyon.HasGIL|tachyon.GILRequested) == 0 { // neither running nor runnable
 			waiting[s.Thread] += s.Wall()
 		}
 	}

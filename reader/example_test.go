@@ -41,7 +41,7 @@ func ExampleReader_Samples() {
 	// Output: map[main.(*Worker).step:5 main.run:1 runtime.gopark:3 strings.(*Builder).WriteString:2]
 }
 
-// A file without a header is one whose writer has not finished it.
+// A file without a header is unfinished.
 func ExampleNew() {
 	b, err := os.ReadFile("../testdata/tachyon/bad/zeros96.bin")
 	if err != nil {

@@ -38,15 +38,15 @@ func gunzip(t testing.TB, path string) []byte {
 	return out
 }
 
-// dump writes the samples of a file as the expectations have them: one JSON
-// object a line, in file order.
+// dump writes the samples of a file in the form of the expected outputs: one JSON object a
+// line, in file order.
 func dump(w io.Writer, r *reader.Reader) error {
 	text := func(s string) string {
 		var b bytes.Buffer
 		e := json.NewEncoder(&b)
 		e.SetEscapeHTML(false)
 		e.Encode(s)
-		// U+2028 and U+2029 are escaped by Go alone.
+		// Go escapes U+2028 and U+2029, Python does not.
 		return strings.NewReplacer(`\u2028`, "\u2028", `\u2029`, "\u2029").Replace(strings.TrimSuffix(b.String(), "\n"))
 	}
 	frames := make([]string, len(r.Frames()))
@@ -95,13 +95,13 @@ func goldens(t testing.TB, folder string) []string {
 	return list
 }
 
-// nameOf returns what the golden file is called in every folder.
+// nameOf returns the name of the golden file, which is the same in every folder.
 func nameOf(path string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(filepath.Base(path), ".bin"), ".zstd")
 }
 
-// TestGolden reads every file as CPython's own reader did, from the mapping and
-// from a pipe.
+// TestGolden compares the samples of every file with those of CPython's own reader, from a
+// mapping and from a pipe.
 func TestGolden(t *testing.T) {
 	for _, folder := range []string{"cpython-3.15", "document-v2"} {
 		for _, path := range goldens(t, folder) {
@@ -115,7 +115,7 @@ func TestGolden(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer r.Close()
-				for range 2 { // Samples starts anew
+				for range 2 { // Samples starts from the beginning each time
 					var got bytes.Buffer
 					if err := dump(&got, r); err != nil {
 						t.Fatal(err)
@@ -161,7 +161,7 @@ type workloadFrame struct {
 
 // UnmarshalJSON reads a frame's list of values.
 func (f *workloadFrame) UnmarshalJSON(b []byte) error {
-	*f = workloadFrame{Line: -1, EndLine: -1, Column: -1, EndColumn: -1, Opcode: 255} // null is no place
+	*f = workloadFrame{Line: -1, EndLine: -1, Column: -1, EndColumn: -1, Opcode: 255} // null: no location
 	return json.Unmarshal(b, &[]any{&f.File, &f.Func, &f.Line, &f.EndLine, &f.Column, &f.EndColumn, &f.Opcode})
 }
 
@@ -174,8 +174,9 @@ func readWorkload(t testing.TB, name string) *workload {
 	return w
 }
 
-// TestWorkloads compares every file with what it was written from: per thread,
-// since repeats are held back; and the parts of the file that samples do not show.
+// TestWorkloads compares every file with the workload that it was written from. It compares
+// samples per thread, since repeats are held back, and the parts of the file that are not
+// samples.
 func TestWorkloads(t *testing.T) {
 	for _, folder := range []string{"cpython-3.15", "document-v2"} {
 		for _, path := range goldens(t, folder) {
@@ -189,10 +190,10 @@ func TestWorkloads(t *testing.T) {
 				checkHeader(t, r, w)
 				checkSamples(t, r, w)
 				if m, err := r.Metadata(); err != nil || m.Session != nil || m.Checksum != nil || len(r.MetadataObjects()) > 0 {
-					t.Errorf("Metadata of a file without: %+v, %v", m, err)
+					t.Errorf("Metadata of a file without metadata: %+v, %v", m, err)
 				}
 				if present, err := r.VerifyChecksum(); present || err != nil {
-					t.Errorf("VerifyChecksum of a file without: %t, %v", present, err)
+					t.Errorf("VerifyChecksum of a file without a checksum: %t, %v", present, err)
 				}
 			})
 		}
@@ -261,7 +262,7 @@ func checkSamples(t *testing.T, r *reader.Reader, w *workload) {
 		want[k] = want[k][1:]
 		stack := w.Stacks[ws[4]]
 		if len(stack) > 256 {
-			stack = stack[:256] // all that CPython's writer keeps
+			stack = stack[:256] // CPython's writer keeps 256 frames
 		}
 		if s.Time != ws[2] || uint64(s.Status) != ws[3] || len(s.Stack) != len(stack) {
 			t.Fatalf("sample %d: %v, %d frames, want %v, %d frames", n, s, len(s.Stack), ws, len(stack))
@@ -282,7 +283,7 @@ func checkSamples(t *testing.T, r *reader.Reader, w *workload) {
 	}
 }
 
-// replay prints every sample of the files named as CPython's own reader gives it.
+// replay prints every sample of the named files as CPython's own reader returns it.
 const replay = `
 import json, sys
 import _remote_debugging
@@ -306,16 +307,17 @@ for path in sys.argv[1:]:
     reader.close()
 `
 
-// TestCPython has CPython's reader read the same files, big included, today.
+// TestCPython compares the samples with those of the installed CPython, also for the file
+// big.
 func TestCPython(t *testing.T) {
 	python := testenv.Python315(t)
 	list := goldens(t, "cpython-3.15")
 	if testing.Short() {
-		list = list[1:] // big, of which CPython prints half a gigabyte
+		list = list[1:] // without big: CPython prints half a gigabyte for it
 	}
 	for _, path := range list {
 		t.Run(filepath.Base(path), func(t *testing.T) {
-			// Hashed as it comes: the dump of big is too large to hold twice.
+			// The output is hashed as a stream: the dump of big is too large to hold twice.
 			want := sha256.New()
 			cmd := exec.Command(python, "-c", replay, path)
 			cmd.Stdout, cmd.Stderr = want, os.Stderr
@@ -332,7 +334,7 @@ func TestCPython(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !bytes.Equal(got.Sum(nil), want.Sum(nil)) {
-				t.Error("CPython reads other samples")
+				t.Error("CPython reads different samples")
 			}
 		})
 	}

@@ -14,8 +14,9 @@ import (
 
 var update = flag.Bool("update", false, "write the file of Example_goroutines anew")
 
-// The file that Example_goroutines reads is what the writer makes of two
-// goroutines: 1 computes, 7 serves two requests and waits for most of the time.
+// The file that Example_goroutines reads is up to date: the writer makes it from two
+// goroutines. Goroutine 1 computes; goroutine 7 serves two requests and waits most of the
+// time.
 func TestGoroutinesFile(t *testing.T) {
 	const start, want = 1_700_000_000_000_000, "testdata/goroutines/app.tach"
 	path := filepath.Join(t.TempDir(), "app.tach")
@@ -60,11 +61,11 @@ func TestGoroutinesFile(t *testing.T) {
 		}
 	}
 	if there, err := os.ReadFile(want); err != nil || !bytes.Equal(there, got) {
-		t.Errorf("%s is not what the writer makes (%v); go test ./reader -run TestGoroutinesFile -update", want, err)
+		t.Errorf("%s differs from the writer's output (%v); run go test ./reader -run TestGoroutinesFile -update", want, err)
 	}
 }
 
-// Example_goroutines and the program in testdata are one text, of less than 40 lines.
+// Example_goroutines and the program in testdata have the same text of fewer than 40 lines.
 func TestGoroutinesProgram(t *testing.T) {
 	program, err := os.ReadFile("testdata/goroutines/main.go")
 	if err != nil {

@@ -16,13 +16,13 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// memoryBound is what reading a file of a size may allocate, all garbage
-// counted: decompression with two windows of 8 MiB and its blocks, the budget
-// of the threads, and tables.
+// memoryBound returns the most bytes that reading a file of a size may allocate, with
+// garbage: decompression with two windows of 8 MiB and its blocks, the budget of the
+// threads, and the tables.
 func memoryBound(size int) uint64 { return 64<<20 + 300*uint64(size) }
 
-// TestHostile has files made to make a reader allocate, or run for long. Each
-// gives an error, in memory bounded by its size.
+// TestHostile reads files that were made to exhaust a reader's memory or time. Each causes
+// an error, and the memory is limited by the file's size.
 func TestHostile(t *testing.T) {
 	const huge = 1 << 60
 	one := func(edit func(*builder)) builder {
@@ -41,11 +41,11 @@ func TestHostile(t *testing.T) {
 		}), "offset 86: truncated record"},
 		{"depth", one(func(b *builder) { b.record(1, 0, wire.Full, 1, 0, huge) }), "offset 79: a stack of more than"},
 		{"depth that could be", one(func(b *builder) { b.record(1, 0, wire.Full, 1, 0, 1<<20) }), "offset 82: truncated record"},
-		{"shared", one(func(b *builder) { b.record(1, 0, wire.Suffix, 1, 0, huge, huge) }), "shared with a stack of 0"},
-		{"pop", one(func(b *builder) { b.record(1, 0, wire.PopPush, 1, 0, huge, huge) }), "popped off a stack of 0"},
+		{"shared", one(func(b *builder) { b.record(1, 0, wire.Suffix, 1, 0, huge, huge) }), "of a stack of 0"},
+		{"pop", one(func(b *builder) { b.record(1, 0, wire.PopPush, 1, 0, huge, huge) }), "of a stack of 0"},
 		{"push", one(func(b *builder) { b.record(1, 0, wire.PopPush, 1, 0, 0, huge) }), "a stack of more than"},
-		{"frame", one(func(b *builder) { b.record(1, 0, wire.Full, 1, 0, 1, 1) }), "offset 80: frame 1 of 1"},
-		{"huge frame", one(func(b *builder) { b.record(1, 0, wire.Full, 1, 0, 1, 1<<63) }), "frame 9223372036854775808 of 1"},
+		{"frame", one(func(b *builder) { b.record(1, 0, wire.Full, 1, 0, 1, 1) }), "offset 80: stack refers to frame 1, but the file has 1 frames"},
+		{"huge frame", one(func(b *builder) { b.record(1, 0, wire.Full, 1, 0, 1, 1<<63) }), "refers to frame 9223372036854775808, but the file has 1 frames"},
 		{"long frame", one(func(b *builder) {
 			b.record(1, 0, wire.Full, 1, 0, 1)
 			b.data = append(b.data, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x00"...)
@@ -54,14 +54,14 @@ func TestHostile(t *testing.T) {
 			b.record(1, 0, wire.Full, 1, 0, 0)
 			b.record(1, 0, wire.Full, 1, 0, 0)
 		}), "offset 80: more samples than the 1"},
-		{"fewer samples", one(func(b *builder) { b.samples = 1<<32 - 1; b.record(1, 0, wire.Full, 1, 0, 0) }), "1 samples in the data"},
+		{"fewer samples", one(func(b *builder) { b.samples = 1<<32 - 1; b.record(1, 0, wire.Full, 1, 0, 0) }), "the file has 1 samples"},
 		{"more threads", one(func(b *builder) {
 			b.samples = 2
 			b.record(1, 0, wire.Full, 1, 0, 0)
 			b.record(1, 1, wire.Full, 1, 0, 0)
 		}), "thread 1 of interpreter 1: more threads than the 1 in the header"},
-		{"fewer threads", one(func(b *builder) { b.threads = 1<<32 - 1; b.record(1, 0, wire.Full, 1, 0, 0) }), "1 threads in the data"},
-		{"strings past the table", one(func(b *builder) { b.strings = nil }), "string 0 of 0"},
+		{"fewer threads", one(func(b *builder) { b.threads = 1<<32 - 1; b.record(1, 0, wire.Full, 1, 0, 0) }), "the file has 1 threads"},
+		{"strings past the table", one(func(b *builder) { b.strings = nil }), "refers to string 0, but the file has 0 strings"},
 		{"line", one(func(b *builder) { b.frames[0][2] = 1 << 31 }), "frame 0 of 1: 2147483648 does not fit into 32 bits"},
 		{"frames cut", one(func(b *builder) { b.frames = nil; b.frameData, b.count = []byte{0, 0, 0x80}, 1 }), "frame 0 of 1: truncated data"},
 		{"frames", one(func(b *builder) { b.frameData, b.count = make([]byte, 8), 3 }), "4 frames do not fit into 11 bytes"},
@@ -83,15 +83,15 @@ func TestHostile(t *testing.T) {
 				b.data = append(b.data, zeros...)
 			}
 			b.compress(t)
-		}), "need more memory than a file of this size is allowed"},
+		}), "need more memory than the limit for a file of this size"},
 		{"bomb of threads", one(func(b *builder) {
-			// 16 bytes a thread, 3 in the file.
+			// A thread takes 16 bytes in memory and 3 in the file.
 			b.samples, b.threads = 1<<32-1, 1<<32-1
 			for i := range 1 << 20 {
 				b.record(uint64(i), uint32(i&7), wire.Full, 1, 0, 0)
 			}
 			b.compress(t)
-		}), "1048576 samples in the data"},
+		}), "the file has 1048576 samples"},
 		{"bomb of nothing", one(func(b *builder) { b.data = make([]byte, 100<<20); b.compress(t) }), "more than 65536 records without a sample"},
 		{"window", one(func(b *builder) {
 			var out bytes.Buffer
@@ -118,11 +118,11 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestDocumentIsStrict changes what CPython overlooks in its own layout.
+// TestDocumentIsStrict changes fields that CPython does not check in its own layout.
 func TestDocumentIsStrict(t *testing.T) {
 	b := builder{strings: []string{"a", "b"}, frames: [][3]int64{{0, 1, 1}}}
 	for _, c := range []struct {
-		at   int // of the byte that is one more
+		at   int // offset of the byte that is increased by one
 		want string
 	}{
 		{69 + 2 + 8, "offset 79: the footer says 104 bytes, the file has 103"},
@@ -135,7 +135,7 @@ func TestDocumentIsStrict(t *testing.T) {
 	}
 }
 
-// TestZstdFrames accepts any number of whole frames, and nothing else.
+// TestZstdFrames checks that only a sequence of complete zstd frames is accepted.
 func TestZstdFrames(t *testing.T) {
 	b := builder{samples: 2, threads: 1, strings: []string{""}, frames: [][3]int64{{0, 0, 1}}}
 	b.record(1, 0, wire.Full, 1, 0, 1, 0)
@@ -183,7 +183,7 @@ func TestZstdFrames(t *testing.T) {
 	}
 }
 
-// TestSparse opens a file that seems to have terabytes of tables.
+// TestSparse opens a sparse file with larger tables than the limit.
 func TestSparse(t *testing.T) {
 	b := builder{}
 	path := filepath.Join(t.TempDir(), "sparse.tach")
@@ -200,8 +200,8 @@ func TestSparse(t *testing.T) {
 	}
 }
 
-// FuzzReader reads anything: no panic, memory within bounds, and what comes out
-// is consistent with what the header and the tables say.
+// FuzzReader reads arbitrary bytes. The Reader must not panic, its memory must stay within
+// the limits, and the samples must agree with the header and the tables.
 func FuzzReader(f *testing.F) {
 	for _, folder := range []string{"bad", "cpython-3.15", "document-v2"} {
 		for _, path := range goldens(f, folder) {
@@ -255,7 +255,7 @@ func fuzzRead(t *testing.T, b []byte) {
 		if len(threads) < 1000 {
 			threads[key{s.Thread, s.Interpreter}] = true
 		}
-		if n == 100_000 { // enough of a bomb
+		if n == 100_000 { // probably a decompression bomb
 			return
 		}
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// Metadata returns gotach's metadata. For a file of another writer all fields are
-// nil. Kinds that this version does not know are left out; MetadataObjects has
-// them. The only error is a [*FormatError] for a damaged metadata object.
+// Metadata returns gotach's metadata. All fields are nil for a file of another writer.
+// Metadata leaves out kinds that this version does not know; MetadataObjects returns them.
+// The only error is a [*FormatError] for a damaged metadata object.
 func (r *Reader) Metadata() (*tachyon.Metadata, error) {
 	m := &tachyon.Metadata{}
 	for _, s := range r.spare {
@@ -28,8 +28,8 @@ func (r *Reader) Metadata() (*tachyon.Metadata, error) {
 	return m, nil
 }
 
-// MetadataObjects returns gotach's metadata of every kind as it is in the file: JSON
-// objects whose first key is "gotach".
+// MetadataObjects returns gotach's metadata of every kind, as JSON objects whose first key
+// is "gotach". Their text is that of the file.
 func (r *Reader) MetadataObjects() []string {
 	var list []string
 	for _, s := range r.spare {
@@ -40,8 +40,8 @@ func (r *Reader) MetadataObjects() []string {
 	return list
 }
 
-// metadataKind returns the value of an object's first key. It is not ok if s is not
-// an object, the key is not "gotach" or the value is not a string.
+// metadataKind returns the value of an object's first key. ok is false if s is not an
+// object, the first key is not "gotach" or its value is not a string.
 func metadataKind(s string) (kind string, ok bool) {
 	if !strings.HasPrefix(s, "{") {
 		return "", false
@@ -61,7 +61,7 @@ func metadataKind(s string) (kind string, ok bool) {
 	return kind, ok
 }
 
-var errTwice = errors.New("there is more than one")
+var errTwice = errors.New("more than one object of this kind")
 
 // decodeMetadata adds one object to m.
 func decodeMetadata(m *tachyon.Metadata, kind, s string) error {
@@ -98,9 +98,9 @@ func decodeMetadata(m *tachyon.Metadata, kind, s string) error {
 	return nil
 }
 
-// VerifyChecksum compares the sample region with the checksum in the file's
-// metadata. If there is none, as in files of other writers, it returns false and
-// compares nothing. A wrong checksum is a [*FormatError] that wraps [ErrChecksum].
+// VerifyChecksum compares the sample region with the checksum in the file's metadata. It
+// returns false if there is no checksum, as in files of other writers. The error for a
+// wrong checksum is a [*FormatError] that wraps [ErrChecksum].
 func (r *Reader) VerifyChecksum() (present bool, err error) {
 	m, err := r.Metadata()
 	if err != nil || m.Checksum == nil {
@@ -108,14 +108,14 @@ func (r *Reader) VerifyChecksum() (present bool, err error) {
 	}
 	var sum checksum
 	region := io.NewSectionReader(r.src, tachyon.HeaderSize, r.SampleBytes())
-	// NewSectionReader has no WriterTo, so this copies by the buffer.
+	// A SectionReader is no io.WriterTo, so Copy uses its own small buffer.
 	if n, err := io.Copy(&sum, region); err != nil {
 		return true, r.ioError(tachyon.HeaderSize+n, err)
 	} else if n < r.SampleBytes() {
 		return true, r.ioError(tachyon.HeaderSize+n, io.EOF)
 	}
 	if got, want := uint32(sum), m.Checksum.CRC32C; got != want {
-		return true, r.errorAt(tachyon.HeaderSize, "%w: %08x, not %08x", ErrChecksum, got, want)
+		return true, r.errorAt(tachyon.HeaderSize, "%w: CRC-32C %08x, want %08x", ErrChecksum, got, want)
 	}
 	return true, nil
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/gotach/profiler/reader"
 )
 
-// FuzzMetadata has any text where metadata is, and all who make use of that.
+// FuzzMetadata puts arbitrary text in place of metadata and calls all its users.
 func FuzzMetadata(f *testing.F) {
 	f.Add(`{"gotach":"session","program":"p","goos":"linux","pid":1,"start":"2026-01-02T03:04:05Z","duration_ns":1000,"source":"native","vcs":{"vcs.revision":"x"}}`,
 		`{"gotach":"goroutines","goroutines":[{"id":1,"created_by":"main.main","created_at":"m.go:3","first_us":1,"last_us":9,"labels":[{"from_us":2,"labels":{"k":"v"}},{"from_us":3,"labels":{}}]}]}`)
@@ -64,6 +64,6 @@ func fuzzMetadata(t *testing.T, data []byte) {
 		}
 	}
 	if present, err := r.VerifyChecksum(); present != (m.Checksum != nil) || !present && err != nil {
-		t.Errorf("a checksum: %v, verified: %v, %v", m.Checksum, present, err)
+		t.Errorf("checksum %v, VerifyChecksum: %v, %v", m.Checksum, present, err)
 	}
 }

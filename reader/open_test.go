@@ -19,7 +19,7 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// TestClose closes the Reader during iterations, and uses strings afterwards.
+// TestClose closes the Reader during iterations and uses its strings afterwards.
 func TestClose(t *testing.T) {
 	r, err := reader.Open(filepath.Join(testdata, "cpython-3.15", "big.zstd.bin"))
 	if err != nil {
@@ -52,7 +52,7 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// TestBreak leaves an iteration early and starts another.
+// TestBreak ends an iteration early and starts another one.
 func TestBreak(t *testing.T) {
 	r, err := reader.Open(filepath.Join(testdata, "document-v2", "rle.zstd.bin"))
 	if err != nil {
@@ -79,8 +79,8 @@ func TestBreak(t *testing.T) {
 	}
 }
 
-// TestTruncatedWhileOpen cuts a file that is being read: an error says so,
-// where a mapping would otherwise kill the process.
+// TestTruncatedWhileOpen truncates a file while it is being read. The Reader returns an
+// error; a fault in a mapping must not kill the process.
 func TestTruncatedWhileOpen(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join(testdata, "document-v2", "big.zstd.bin"))
 	if err != nil {
@@ -112,12 +112,12 @@ func TestTruncatedWhileOpen(t *testing.T) {
 	}
 	t.Log(err)
 	if _, err := r.Metadata(); err != nil {
-		t.Error(err) // it is in memory
+		t.Error(err) // the metadata are in memory
 	}
 }
 
-// TestManyThreads has thousands of threads that differ in either id and come in
-// no order, so that each is found by its ids alone.
+// TestManyThreads reads samples of thousands of threads in random order, with different
+// thread or interpreter ids, so that each is found by its ids in the hash table.
 func TestManyThreads(t *testing.T) {
 	const threads, samples = 20_000, 200_000
 	b := builder{samples: samples, strings: []string{""}}

@@ -1,5 +1,5 @@
-// Package reader reads profiles in the Tachyon format, in both layouts and byte
-// orders. What a profile is made of is described in package tachyon.
+// Package reader reads profiles in the Tachyon format, in both layouts and byte orders.
+// Package tachyon describes the format and has its types.
 //
 //	r, err := reader.Open("app.tach")
 //	if err != nil { … }
@@ -12,23 +12,22 @@
 //		}
 //	}
 //
-// [Weighted] yields the samples with the time that each stands for. Times are in
-// microseconds. A file that is being written, or whose program was killed, is read
-// with the journal beside it, see [Reader.Unfinished].
+// [Weighted] yields the samples with their weights. Times are in microseconds. A file that
+// is being written, or whose program was killed, is read with the journal beside it; see
+// [Reader.Unfinished].
 //
 // # Damaged files
 //
-// Files are not trusted. A damaged one gives a [*FormatError] with the offset,
-// never a panic. Memory is bounded: the tables take at most some twenty times
-// their size in the file. The samples are decoded as a stream, with at most 16 MiB
-// for decompression (a window of 8 MiB) and, for the threads' stacks, at most
-// 32 MiB plus 128 times the file's size. Time is not bounded: it grows with the
-// decompressed size, which can be 30,000 times the file's. A program that takes
-// files from strangers should count samples and stop.
+// Files are not trusted. A damaged file causes a [*FormatError] with the offset, never a
+// panic. Memory is limited: the tables take at most about twenty times their size in the
+// file. Samples are decoded as a stream. Decompression takes at most 16 MiB (a window of
+// 8 MiB), and the threads' stacks take at most 32 MiB plus 128 times the file's size. Time
+// is not limited: it grows with the decompressed size, which can be 30,000 times that of
+// the file. A program that accepts files from strangers should limit the number of samples.
 //
-// In CPython's layout the Reader accepts what CPython's own reader accepts, except
-// an unknown compression, which that takes for none. In the document's layout,
-// which is gotach's, every count, size and offset has to be right.
+// In CPython's layout the Reader accepts the same files as CPython's own reader, with one
+// exception: CPython treats an unknown compression as none, the Reader returns an error. In
+// the document's layout, gotach's default, every count, size and offset must be right.
 package reader
 
 import (
@@ -42,8 +41,8 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// maxTables bounds the tables, which are read whole, unlike the samples. A sparse
-// file may seem to have terabytes of them.
+// maxTables limits the size of the tables in bytes. Unlike the samples, tables are read as
+// a whole, and a sparse file could claim terabytes.
 const maxTables = 1 << 30
 
 // A Reader is an open Tachyon file. All methods may be called from several
@@ -62,13 +61,13 @@ type Reader struct {
 	close func() error
 }
 
-// Open opens a file. On Unix it is mapped into memory, elsewhere read as needed.
-// Anything but a regular file, such as a pipe, is read whole. If the file is
-// truncated while it is open, reading returns an error.
+// Open opens a file. On Unix it maps the file into memory; on other systems it reads the
+// file as needed. It reads a pipe or device as a whole. If the file is truncated while it
+// is open, reading returns an error.
 //
-// An unfinished file is opened with its journal, app.tach.journal beside app.tach,
-// in its present state; the writer may be running. Without a journal the error is
-// [ErrUnfinished].
+// Open reads an unfinished file in its present state together with its journal, which is
+// app.tach.journal for app.tach. The writer may be running. Without a journal the error
+// wraps [ErrUnfinished].
 func Open(path string) (r *Reader, err error) {
 	for range 5 {
 		src, err2 := openSource(path)
@@ -79,7 +78,7 @@ func Open(path string) (r *Reader, err error) {
 		if !errors.Is(err, ErrUnfinished) {
 			return r, err
 		}
-		// The writer may have changed both files between our reads, or finished.
+		// The writer may have changed both files or finished between our reads: try again.
 	}
 	return nil, err
 }
@@ -98,8 +97,8 @@ func New(r io.Reader) (*Reader, error) {
 	return newReader(name, "", src)
 }
 
-// newReader opens src, which it then owns. It is the file at path; an empty path
-// is that of no file.
+// newReader opens src and owns it. path is the path of the file, or empty if src is not a
+// file; then there is no journal.
 func newReader(name, path string, src source) (*Reader, error) {
 	r := &Reader{name: name, src: src, close: sync.OnceValue(src.Close)}
 	if err := r.open(path); err != nil {
@@ -119,8 +118,8 @@ func (r *Reader) Header() tachyon.Header { return r.header }
 // Size returns the size of the file in bytes.
 func (r *Reader) Size() int64 { return r.src.Size() }
 
-// SampleBytes returns the size of the sample region in the file, in bytes,
-// compressed if the file is.
+// SampleBytes returns the size of the sample region in the file, in bytes. That is the
+// compressed size if the file is compressed.
 func (r *Reader) SampleBytes() int64 {
 	return int64(r.header.StringOffset) - tachyon.HeaderSize
 }
@@ -128,11 +127,11 @@ func (r *Reader) SampleBytes() int64 {
 // Statistics returns the statistics of CPython's profiler, nil if the file has none.
 func (r *Reader) Statistics() *tachyon.Statistics { return r.stats }
 
-// Frames returns the frame table. The elements of [tachyon.Sample].Stack are
-// indices into it. It is the Reader's own and must not be changed.
+// Frames returns the frame table. The elements of [tachyon.Sample].Stack are indices into
+// it. The Reader owns the slice; the caller must not change it.
 func (r *Reader) Frames() []tachyon.Frame { return r.frames }
 
-// open reads all but the samples. The path is newReader's.
+// open reads everything except the samples. path is that of newReader.
 func (r *Reader) open(path string) error {
 	size := r.src.Size()
 	var head [tachyon.HeaderSize]byte
@@ -143,7 +142,7 @@ func (r *Reader) open(path string) error {
 	case head != [tachyon.HeaderSize]byte{}:
 		err := r.openFinished()
 		if err != nil && path != "" && journal.Exists(path) && r.openUnfinished(path) == nil {
-			return nil // the writer was killed while it wrote the header
+			return nil // the writer was killed while it was writing the header
 		}
 		return err
 	case path != "" && (n == tachyon.HeaderSize || journal.Exists(path)):
@@ -154,7 +153,7 @@ func (r *Reader) open(path string) error {
 	return r.openFinished()
 }
 
-// openFinished reads all but the samples of a file with a header.
+// openFinished reads everything except the samples of a file with a header.
 func (r *Reader) openFinished() error {
 	size := r.src.Size()
 	if size == 0 {
@@ -176,14 +175,14 @@ func (r *Reader) openFinished() error {
 	if size < tachyon.HeaderSize+tachyon.FooterSize {
 		return r.errorAt(size, "%d bytes are too short for a header and a footer", size)
 	}
-	end := size - tachyon.FooterSize // of the tables
+	end := size - tachyon.FooterSize // end of the tables
 	if err := r.checkHeader(uint64(end)); err != nil {
 		return err
 	}
 	if n := size - int64(h.StringOffset); n > maxTables {
 		return r.errorAt(int64(h.StringOffset), "tables of %d bytes are larger than the limit of %d", n, maxTables)
 	}
-	// Tables and footer are copied out, so that nothing handed out depends on the file.
+	// Copy the tables and the footer, so that frames and strings stay valid after Close.
 	b := make([]byte, size-int64(h.StringOffset))
 	if err := r.readFull(b, int64(h.StringOffset)); err != nil {
 		return err
@@ -199,7 +198,7 @@ func (r *Reader) openFinished() error {
 // checkHeader checks the header of a file whose footer starts at end.
 func (r *Reader) checkHeader(end uint64) error {
 	h := &r.header
-	strings, frames, compression := int64(32), int64(40), int64(48) // where the fields are
+	strings, frames, compression := int64(32), int64(40), int64(48) // offsets of the fields
 	if h.Layout == tachyon.CPython315 {
 		strings, frames, compression = 40, 48, 56
 		if mode := h.Config & 7; mode > 5 {

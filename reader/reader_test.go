@@ -35,8 +35,8 @@ func collect(t interface{ Fatal(...any) }, r *reader.Reader) []tachyon.Sample {
 	return list
 }
 
-// TestRoundTrip reads back whatever the writer was given: the samples of each
-// thread in their order, and the tables.
+// TestRoundTrip writes random samples and reads them back. The samples of each thread are
+// in the same order, and the tables are the same.
 func TestRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := writer.Options{
@@ -74,9 +74,9 @@ func TestRoundTrip(t *testing.T) {
 			switch last := latest[k]; rapid.IntRange(0, 3).Draw(t, "change") {
 			case 0:
 				s.Stack = stack.Draw(t, "stack")
-			case 1: // the same
+			case 1: // the same stack
 				s.Stack = last
-			case 2: // a call
+			case 2: // one call
 				s.Stack = append(stack.Draw(t, "push"), last...)
 			case 3: // returns and calls
 				s.Stack = append(stack.Draw(t, "push"), last[min(len(last), rapid.IntRange(0, 9).Draw(t, "pop")):]...)
@@ -88,7 +88,7 @@ func TestRoundTrip(t *testing.T) {
 			latest[k] = s.Stack
 			want[k] = append(want[k], s)
 		}
-		// With metadata comes a checksum.
+		// A file with metadata has a checksum.
 		if err := w.AddMetadata(tachyon.KindSession, tachyon.Session{}); err != nil {
 			t.Fatal(err)
 		}
@@ -111,8 +111,8 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-// TestConversion carries everything CPython's own file says through a writer
-// into an equal one.
+// TestConversion copies CPython's own files through a writer. The copies are equal to the
+// originals.
 func TestConversion(t *testing.T) {
 	for _, path := range goldens(t, "cpython-3.15") {
 		if strings.Contains(path, "zstd") {
@@ -156,7 +156,7 @@ func TestConversion(t *testing.T) {
 	}
 }
 
-// TestByteOrder reads the same file in both layouts and orders.
+// TestByteOrder reads the same file in both layouts and both byte orders.
 func TestByteOrder(t *testing.T) {
 	want := []tachyon.Sample{
 		{Thread: 1 << 40, Interpreter: 7, Status: 3, Time: 1010, Stack: []uint32{1, 0}},
@@ -190,7 +190,7 @@ func TestByteOrder(t *testing.T) {
 	}
 }
 
-// TestLongRecords has records that are many times the decoder's buffer.
+// TestLongRecords reads records that are many times longer than the decoder's buffer.
 func TestLongRecords(t *testing.T) {
 	const n = 300_000
 	b := builder{samples: n + 1, threads: 1, strings: []string{""}}
@@ -237,7 +237,7 @@ func TestLongRecords(t *testing.T) {
 	}
 }
 
-// TestMetadata reads gotach's objects and nothing else from the spare strings.
+// TestMetadata reads only gotach's objects from the strings that no frame uses.
 func TestMetadata(t *testing.T) {
 	f := &testenv.File{}
 	w, err := writer.New(f, writer.Options{})
@@ -291,7 +291,7 @@ func TestMetadata(t *testing.T) {
 func TestMetadataForeignOrBroken(t *testing.T) {
 	for _, c := range []struct {
 		text string
-		want string // part of the error
+		want string // a part of the error
 	}{
 		{"", ""}, {"main.go", ""}, {"{", ""}, {`{"a":1,"gotach":"session"}`, ""}, {`{"gotach":1}`, ""}, {`["gotach"]`, ""}, {`{"gotach"`, ""},
 		{`{"gotach":"later","x":[1]}`, ""},

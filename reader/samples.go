@@ -13,28 +13,27 @@ import (
 )
 
 const (
-	chunkSize = 32 << 10 // bytes of sample data in the buffer; leaves the caches to the stacks
+	chunkSize = 32 << 10 // bytes of sample data in the buffer; small, so that the stacks stay in the caches
 
-	// padding is how many zero bytes follow the sample data in the buffer. So the
-	// fixed part of a record can be decoded before it is known to be complete: 13
-	// bytes of ids and encoding, a byte of status, three varints.
+	// padding is the number of zero bytes after the sample data in the buffer. With them
+	// the start of a record can be decoded before its length is checked: 13 bytes of ids
+	// and encoding, a byte of status and three varints.
 	padding = 64
 
 	maxVarint = 10 // bytes
 
-	// maxEmpty is how many REPEAT records without a sample are accepted. No writer
-	// makes them but CPython reads them. A compressed file of them could keep a
-	// reader busy for minutes without a sample.
+	// maxEmpty is the number of REPEAT records without a sample that are accepted. No
+	// writer makes such records, but CPython reads them. A compressed file of them could
+	// keep a reader busy for minutes.
 	maxEmpty = 1 << 16
 )
 
-// Samples yields all samples in the order of the file: those of one thread are in
-// the order in which they were taken, those of different threads are not. The
-// sample and its stack are the Reader's own and valid until the next step. An error
-// comes with a nil sample and is the last thing yielded. It is a [*FormatError] if
-// the file is damaged.
+// Samples yields all samples in file order. The samples of one thread are in time order;
+// the samples of different threads are not. The Reader owns the sample and its stack; they
+// are valid until the next iteration. An error comes with a nil sample and ends the
+// iteration. It is a [*FormatError] if the file is damaged.
 //
-// Each use starts from the beginning.
+// Each range over the result starts from the beginning.
 func (r *Reader) Samples() iter.Seq2[*tachyon.Sample, error] {
 	return func(yield func(*tachyon.Sample, error) bool) { r.newDecoder().all()(yield) }
 }
@@ -48,7 +47,7 @@ func (r *Reader) newDecoder() *decoder {
 	}
 }
 
-// all is Samples; it can be used once.
+// all implements Samples. It can be used once.
 func (d *decoder) all() iter.Seq2[*tachyon.Sample, error] {
 	return func(yield func(*tachyon.Sample, error) bool) {
 		r := d.r
@@ -70,7 +69,8 @@ func (d *decoder) all() iter.Seq2[*tachyon.Sample, error] {
 	}
 }
 
-// dataSize returns the size of the sample data as far as the buffer needs to know.
+// dataSize returns the size of the decompressed sample data in bytes, or chunkSize if it
+// is unknown.
 func (r *Reader) dataSize() int64 {
 	if r.header.Compression == tachyon.CompressionNone {
 		return r.SampleBytes()
@@ -83,24 +83,24 @@ type decoder struct {
 	r       *Reader
 	src     io.Reader // sample data, decompressed
 	threads threads
-	left    uint64 // samples in the header that are not decoded yet
+	left    uint64 // samples that the header counts and that are not decoded yet
 
-	uncounted bool // the numbers in the header are only upper bounds
+	uncounted bool // the counts in the header are only upper limits
 
 	empty int // REPEAT records without a sample
 
-	buf  []byte // buf[pos:end] is not yet decoded; zero bytes follow
+	buf  []byte // buf[pos:end] is not decoded yet; zero bytes follow
 	pos  int
 	end  int
 	base int64 // offset of buf in the sample data
-	eof  bool  // src has no more
+	eof  bool  // src has no more data
 	long bool  // a varint was longer than 64 bits
 }
 
-// errStop says that yield returned false.
+// errStop means that yield returned false.
 var errStop = errors.New("stop")
 
-// run decodes everything. It returns nil at the end or when yield returns false.
+// run decodes all samples. It returns nil at the end or when yield returns false.
 func (d *decoder) run(yield func(*tachyon.Sample, error) bool) error {
 	if err := d.fill(); err != nil {
 		return err
@@ -181,7 +181,7 @@ func (d *decoder) repeat(th *thread, s *tachyon.Sample, yield func(*tachyon.Samp
 	case d.pos > d.end:
 		return d.cut()
 	case n > d.left:
-		return d.errorAt(start, "%d repeats, but only %d of the %d samples in the header are left", n, d.left, d.r.header.Samples)
+		return d.errorAt(start, "record with %d repeats, but the header counts only %d more of its %d samples", n, d.left, d.r.header.Samples)
 	case n == 0:
 		if d.empty++; d.empty > maxEmpty {
 			return d.errorAt(start, "more than %d records without a sample", maxEmpty)
@@ -217,13 +217,13 @@ func (d *decoder) stack(th *thread, encoding wire.Encoding) error {
 	case wire.Suffix:
 		shared := d.uvarint()
 		if shared > uint64(depth) {
-			return d.bad(start, "%d frames shared with a stack of %d", shared, depth)
+			return d.bad(start, "SUFFIX record shares %d frames of a stack of %d", shared, depth)
 		}
 		keep = int(shared)
 	case wire.PopPush:
 		pop := d.uvarint()
 		if pop > uint64(depth) {
-			return d.bad(start, "%d frames popped off a stack of %d", pop, depth)
+			return d.bad(start, "POP_PUSH record pops %d frames of a stack of %d", pop, depth)
 		}
 		keep = depth - int(pop)
 	}
@@ -248,7 +248,7 @@ func (d *decoder) indices(dst []uint32) error {
 				return err
 			}
 		}
-		// So many can be decoded without looking where the data ends.
+		// n indices can be decoded without a check for the end of the data.
 		room := d.end - d.pos
 		if d.eof {
 			room += padding
@@ -264,14 +264,14 @@ func (d *decoder) indices(dst []uint32) error {
 				p += 2
 			} else {
 				v, p = d.longUvarint(p)
-				if p > d.end { // there may be fewer bytes behind it than numbers to come
+				if p > d.end { // the padding may be shorter than the indices to come
 					d.pos = p
 					return d.cut()
 				}
 			}
 			if v >= count {
 				d.pos = p
-				return d.bad(p-1, "frame %d of %d", v, count)
+				return d.bad(p-1, "stack refers to frame %d, but the file has %d frames", v, count)
 			}
 			dst[i] = uint32(v)
 		}
@@ -284,14 +284,15 @@ func (d *decoder) indices(dst []uint32) error {
 	return nil
 }
 
-// uvarint decodes a number. After a truncated or too long one pos is past end.
+// uvarint decodes a number. If the number is truncated or too long, pos is beyond end
+// afterwards.
 func (d *decoder) uvarint() uint64 {
 	b := d.buf[d.pos : d.pos+2]
 	if b[0] < 0x80 {
 		d.pos++
 		return uint64(b[0])
 	}
-	if b[1] < 0x80 { // such as the microseconds of a tick
+	if b[1] < 0x80 { // for example the time between two ticks
 		d.pos += 2
 		return uint64(b[0]&0x7f) | uint64(b[1])<<7
 	}
@@ -300,8 +301,8 @@ func (d *decoder) uvarint() uint64 {
 	return v
 }
 
-// longUvarint decodes a number at p and returns its end. The zero bytes after the
-// data end every number.
+// longUvarint decodes a number at p and returns the number and its end. Every number ends
+// at the latest in the zero bytes after the data.
 func (d *decoder) longUvarint(p int) (uint64, int) {
 	v, n := binary.Uvarint(d.buf[p:])
 	if n <= 0 {
@@ -311,8 +312,8 @@ func (d *decoder) longUvarint(p int) (uint64, int) {
 	return v, p + n
 }
 
-// fill moves the bytes not yet decoded to the start of the buffer and reads more
-// after them.
+// fill moves the bytes that are not decoded yet to the start of the buffer and reads more
+// data after them.
 func (d *decoder) fill() error {
 	n := copy(d.buf, d.buf[d.pos:d.end])
 	d.base += int64(d.pos)
@@ -330,19 +331,19 @@ func (d *decoder) fill() error {
 	return nil
 }
 
-// finish compares the numbers of samples and threads with the header's, at the end
-// of the data.
+// finish compares the numbers of samples and threads with those in the header. It is called
+// at the end of the data.
 func (d *decoder) finish() error {
 	h := &d.r.header
 	if d.uncounted {
 		return nil
 	}
 	if d.left > 0 {
-		return d.errorAt(d.end, "%d samples in the data, %d in the header", h.Samples-d.left, h.Samples)
+		return d.errorAt(d.end, "the file has %d samples, but the header counts %d", h.Samples-d.left, h.Samples)
 	}
-	// CPython accepts a header with too many threads.
+	// CPython accepts a header that counts too many threads.
 	if n := len(d.threads.list); h.Layout == tachyon.Document && uint64(n) != uint64(h.Threads) {
-		return d.errorAt(d.end, "%d threads in the data, %d in the header", n, h.Threads)
+		return d.errorAt(d.end, "the file has %d threads, but the header counts %d", n, h.Threads)
 	}
 	return nil
 }
@@ -355,7 +356,8 @@ func (d *decoder) cut() error {
 	return d.errorAt(d.end, "truncated record")
 }
 
-// bad returns an error about a number at pos, or that of a truncated record.
+// bad returns an error about a number at pos. If the record is truncated, it returns the
+// error of cut instead.
 func (d *decoder) bad(pos int, format string, args ...any) error {
 	if d.pos > d.end {
 		return d.cut()
@@ -374,7 +376,7 @@ func (d *decoder) errorAt(pos int, format string, args ...any) error {
 	return e
 }
 
-// readError adds the offset to an error of reading sample data, unless it has one.
+// readError adds the offset to an error of reading sample data, unless the error has one.
 func (d *decoder) readError(err error) error {
 	var format *FormatError
 	if errors.As(err, &format) || errors.Is(err, os.ErrClosed) {

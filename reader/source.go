@@ -6,15 +6,16 @@ import (
 	"os"
 )
 
-// A source holds the bytes of a file. ReadAt may be called from several
-// goroutines at once, and after Close fails with os.ErrClosed.
+// A source provides the bytes of a file. ReadAt may be called from several goroutines at
+// once. After Close it returns os.ErrClosed.
 type source interface {
 	io.ReaderAt
 	io.Closer
 	Size() int64
 }
 
-// memory is a file that was read whole, such as a pipe.
+// A memory source has the whole content of a pipe or another stream. Its Close has no
+// effect.
 type memory struct{ *bytes.Reader }
 
 func (memory) Close() error { return nil }
@@ -27,8 +28,8 @@ func readAll(r io.Reader) (source, error) {
 	return memory{bytes.NewReader(b)}, nil
 }
 
-// openSource opens a file by name. A regular file is mapped or read as needed,
-// depending on the system. Anything else, such as a pipe, is read whole.
+// openSource opens a file by name. Depending on the system, it maps a regular file or reads
+// it as needed. It reads other files, such as pipes, as a whole.
 func openSource(path string) (source, error) {
 	f, err := os.Open(path)
 	if err != nil {

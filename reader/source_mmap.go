@@ -16,27 +16,27 @@ import (
 // errShrunk is the error of reading a page of the mapping after its file was truncated.
 var errShrunk = errors.New("the file was truncated or its disk failed while it was being read")
 
-// A mapping is a file mapped into memory. Only ReadAt touches the mapped pages, and
-// it copies out of them. If the file is truncated meanwhile, the access faults with
-// SIGBUS, which would kill the process; ReadAt turns that into an error.
+// A mapping is a file mapped into memory. Only ReadAt accesses the mapped pages, and it
+// copies their bytes. If the file is truncated, the access raises SIGBUS, which would kill
+// the process; ReadAt returns an error instead.
 type mapping struct {
 	mu   sync.RWMutex // held for reading by ReadAt, so that Close does not unmap under it
 	data []byte       // nil after Close
 	size int64
 }
 
-// regularSource maps f, which it then owns.
+// regularSource maps f and closes it.
 func regularSource(f *os.File, size int64) (source, error) {
-	defer f.Close() // the mapping stays
+	defer f.Close() // the mapping stays valid
 	if int64(int(size)) != size {
-		return nil, fmt.Errorf("%s: %d bytes do not fit into the address space", f.Name(), size)
+		return nil, fmt.Errorf("%s: the file has %d bytes, too many for this system's address space", f.Name(), size)
 	}
 	data, err := unix.Mmap(int(f.Fd()), 0, int(size), unix.PROT_READ, mapFlags(size))
 	if err != nil {
-		// Some file systems cannot map.
+		// Some file systems do not support mappings.
 		return readAll(f)
 	}
-	// If the kernel refuses the advice, reading is only slower.
+	// Without the advice reading is only slower, so errors are ignored.
 	_ = unix.Madvise(data, unix.MADV_SEQUENTIAL)
 	_ = unix.Madvise(data, unix.MADV_WILLNEED)
 	adviseHuge(data)
@@ -59,7 +59,7 @@ func (m *mapping) ReadAt(p []byte, off int64) (n int, err error) {
 	defer func() {
 		switch f := recover().(type) {
 		case nil:
-		case interface{ Addr() uintptr }: // a fault
+		case interface{ Addr() uintptr }: // a memory fault
 			n, err = 0, errShrunk
 		default:
 			panic(f)
@@ -72,7 +72,7 @@ func (m *mapping) ReadAt(p []byte, off int64) (n int, err error) {
 	return n, err
 }
 
-// Close unmaps the file. It waits for the ReadAts under way.
+// Close unmaps the file. It waits for running calls of ReadAt.
 func (m *mapping) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -2,8 +2,8 @@ package reader
 
 import "golang.org/x/sys/unix"
 
-// The format's document asks for these: all pages are faulted in while mapping, and
-// huge pages are used above 32 MB. A file of gigabytes is not populated, since that
+// The format's document recommends both: to read in all pages while mapping, and to use
+// huge pages above 32 MB. A file above populateUpTo bytes is not read in, because that
 // takes seconds even if only its tables are needed.
 const (
 	populateUpTo = 1 << 30

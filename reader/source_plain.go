@@ -4,7 +4,7 @@ package reader
 
 import "os"
 
-// A plain source reads the file when it is needed.
+// A plain source reads the file in each call of ReadAt.
 type plain struct {
 	*os.File
 	size int64
@@ -12,7 +12,7 @@ type plain struct {
 
 func (p plain) Size() int64 { return p.size }
 
-// regularSource returns f, which it then owns.
+// regularSource returns a source that owns f.
 func regularSource(f *os.File, size int64) (source, error) {
 	return plain{f, size}, nil
 }

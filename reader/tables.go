@@ -17,11 +17,11 @@ type spareString struct {
 	text   string
 }
 
-// readTables reads strings, frames and statistics from b, which starts at the
-// string table and ends at the footer. Counts are compared with the number of
-// bytes before anything is allocated for them.
+// readTables reads strings, frames and statistics from b, which starts at the string table
+// and ends at the footer. It compares counts with the number of bytes before it allocates
+// memory for them.
 func (r *Reader) readTables(b []byte) error {
-	base := int64(r.header.StringOffset) // of b in the file
+	base := int64(r.header.StringOffset) // offset of b in the file
 	frames := int(r.header.FrameOffset - r.header.StringOffset)
 	strict := r.header.Layout == tachyon.Document
 
@@ -53,14 +53,14 @@ func (r *Reader) readTables(b []byte) error {
 		return err
 	}
 	if strict && frames+n != end {
-		return r.errorAt(base+int64(frames+n), "%d bytes between frame table and footer", end-frames-n)
+		return r.errorAt(base+int64(frames+n), "%d unexpected bytes between frame table and footer", end-frames-n)
 	}
-	r.spare = slices.Clone(strings[used:]) // frees the others
+	r.spare = slices.Clone(strings[used:]) // frees the memory of the others
 	return nil
 }
 
-// readStrings reads the string table at the start of b and returns its length n.
-// Its offset in the file is base.
+// readStrings reads the string table at the start of b. base is its offset in the file. It
+// returns the strings and the length n of the table in bytes.
 func (r *Reader) readStrings(b []byte, base int64) (list []spareString, n int, err error) {
 	count := int(r.footer.Strings)
 	if uint64(r.footer.Strings) > uint64(len(b)) {
@@ -74,7 +74,7 @@ func (r *Reader) readStrings(b []byte, base int64) (list []spareString, n int, e
 			return nil, 0, r.errorAt(base+int64(n), "length of string %d of %d: %w", i, count, varintError(k))
 		}
 		if size > uint64(len(b)-n-k) {
-			return nil, 0, r.errorAt(base+int64(n), "string %d of %d has %d bytes, but %d are left in the table", i, count, size, len(b)-n-k)
+			return nil, 0, r.errorAt(base+int64(n), "string %d of %d has %d bytes, but only %d are left in the table", i, count, size, len(b)-n-k)
 		}
 		list[i] = spareString{base + int64(n), text[n+k : n+k+int(size)]}
 		n += k + int(size)
@@ -82,8 +82,9 @@ func (r *Reader) readStrings(b []byte, base int64) (list []spareString, n int, e
 	return list, n, nil
 }
 
-// readFrames reads the frame table at the start of b. It returns its length n and
-// the number of strings up to the last one that a frame uses.
+// readFrames reads the frame table at the start of b. base is its offset in the file. It
+// returns the length n of the table in bytes and the number of strings up to the last one
+// that a frame uses.
 func (r *Reader) readFrames(b []byte, base int64, strings []spareString) (n, used int, err error) {
 	shortest := 3 // bytes of an entry
 	if r.header.Layout == tachyon.CPython315 {
@@ -113,7 +114,7 @@ func (r *Reader) readFrames(b []byte, base int64, strings []spareString) (n, use
 	return n, used, nil
 }
 
-// An entry decodes an entry of the frame table. After an error n stays where it was.
+// An entry decodes one entry of the frame table. After an error n does not change.
 type entry struct {
 	b   []byte
 	n   int
@@ -131,7 +132,7 @@ func (e *entry) index(count int) int {
 		e.err = varintError(k)
 		return 0
 	case v >= uint64(count):
-		e.err = fmt.Errorf("string %d of %d", v, count)
+		e.err = fmt.Errorf("it refers to string %d, but the file has %d strings", v, count)
 		return 0
 	}
 	e.n += k

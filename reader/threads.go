@@ -9,25 +9,25 @@ import (
 )
 
 const (
-	// maxDepth is the deepest stack that is accepted, far deeper than any profiler
-	// records. It bounds what is allocated for a record before its frames are read.
+	// maxDepth is the depth of the deepest stack that is accepted, far deeper than those of
+	// any profiler. It limits the memory that is allocated before a record's frames are read.
 	maxDepth = 1 << 20
 
-	// The state of all threads may take stateBase bytes plus stateFactor times the
-	// file's size. A hundred thousand parked goroutines compress to some 5 bytes each
-	// and need 200 here. A malicious file could ask for a thousand times more.
+	// The state of all threads may take stateBase bytes plus stateFactor times the file's
+	// size. A hundred thousand waiting goroutines compress to about 5 bytes each and need
+	// 200 bytes each here. A malicious file could need a thousand times more.
 	stateBase   = 32 << 20
 	stateFactor = 128
 
-	// threadCost is the bytes of a thread without its stack: itself, its share of
-	// the index, and the unused capacity of the list.
+	// threadCost is the size of a thread's state in bytes without its stack: the thread,
+	// its share of the index, and the unused capacity of the list.
 	threadCost = 96
 )
 
 // A thread is the decoder's state of one (thread, interpreter) pair.
 type thread struct {
 	id          uint64
-	time        uint64   // of the latest sample
+	time        uint64   // µs, of the latest sample
 	frames      []uint32 // frames[top:] is its latest stack, innermost first
 	top         uint32
 	interpreter uint32
@@ -41,27 +41,27 @@ func (t *thread) depth() int { return len(t.frames) - int(t.top) }
 
 // threads finds a thread by its ids in constant time.
 //
-// Most of that time is cache misses. Profilers sample threads in about the same
-// order each time, which is the order of list. So the threads after the last one
-// are tried first: the processor has already fetched them. It cannot predict where
-// their stacks are, so these are prefetched explicitly.
+// Cache misses take most of that time. Profilers sample threads in about the same order at
+// each tick, and list has that order. So find tries the threads after the last one first:
+// the processor has already fetched them. The processor cannot predict where their stacks
+// are, so fetch prefetches the stacks.
 type threads struct {
 	list   []thread
-	last   int       // position in list of the one found last
+	last   int       // position in list of the thread that was found last
 	index  []uint32  // a hash table of positions in list, plus one
-	seed   [2]uint64 // random, so that no file can be made whose ids collide
-	slab   []uint32  // for the next stacks
-	budget int64     // bytes the state may still take
-	limit  uint32    // threads in the header
+	seed   [2]uint64 // random, so that nobody can make a file whose ids collide
+	slab   []uint32  // memory for the next stacks
+	budget int64     // bytes that the state may still take
+	limit  uint32    // number of threads in the header
 }
 
 const (
-	ahead    = 16       // threads that are tried after the last one; their stacks are prefetched
+	ahead    = 16       // number of threads after the last one that find tries; their stacks are prefetched
 	slabSize = 16 << 10 // frames
 )
 
-// newThreads returns the state for a file of a size in bytes whose header counts so
-// many threads. Memory is reserved for those that the file has 4 bytes each for.
+// newThreads returns the state for a file of fileSize bytes whose header counts count
+// threads. It reserves memory for at most one thread per 4 bytes of the file.
 func newThreads(fileSize int64, count uint32) threads {
 	expect := min(int64(count), fileSize/4)
 	return threads{
@@ -80,8 +80,8 @@ func (t *threads) hash(id uint64, interpreter uint32) uint64 {
 	return hi ^ lo
 }
 
-// find returns the thread, a new one that begins at start if it was not known. The
-// pointer is valid until the next call.
+// find returns the thread. If it does not exist, find adds it with the time start, in µs.
+// The pointer is valid until the next call.
 func (t *threads) find(id uint64, interpreter uint32, start uint64) (*thread, error) {
 	for i, n := 0, t.last; i < min(ahead, len(t.list)); i++ {
 		if n++; n == len(t.list) {
@@ -116,12 +116,12 @@ func (t *threads) find(id uint64, interpreter uint32, start uint64) (*thread, er
 	return &t.list[t.last], nil
 }
 
-// fetch prefetches the stacks that may be next once n is the last thread. Those up
-// to ahead after the last one so far are already being fetched.
+// fetch prefetches the stacks that may be next when n becomes the last thread. The stacks
+// of the first ahead threads after the present last one have been prefetched before.
 func (t *threads) fetch(n int) {
 	for i := t.last + ahead + 1; i <= n+ahead && i < len(t.list); i++ {
 		if th := &t.list[i]; int(th.top) < len(th.frames) {
-			// Around the innermost frame: a record replaces two or three.
+			// Only around the innermost frame: a record replaces two or three frames.
 			prefetch.Slice(th.frames[max(8, th.top)-8 : min(int(th.top)+8, len(th.frames))])
 		}
 	}
@@ -140,15 +140,16 @@ func (t *threads) rehash() {
 	}
 }
 
-// push keeps the outermost keep frames of a thread's stack, makes room for n frames
-// inside of them, and returns that room.
+// push keeps the outermost keep frames of a thread's stack and returns room for n new
+// inner frames.
 func (t *threads) push(th *thread, keep int, n uint64) ([]uint32, error) {
 	if n > maxDepth || keep+int(n) > maxDepth {
-		return nil, fmt.Errorf("a stack of more than %d frames", maxDepth)
+		return nil, fmt.Errorf("a stack of more than %d frames, the limit", maxDepth)
 	}
 	depth := keep + int(n)
 	if depth > len(th.frames) {
-		// Not twice as much at first: many threads only ever wait in one place.
+		// A first stack gets only a quarter more room, because many threads always wait in
+		// one place. After that the room doubles.
 		size := (max(depth+depth/4, 2*len(th.frames)) + 7) &^ 7
 		if err := t.spend(4 * size); err != nil {
 			return nil, err
@@ -174,10 +175,10 @@ func (t *threads) frames(n int) []uint32 {
 	return f
 }
 
-// spend takes bytes from the budget.
+// spend subtracts bytes from the budget.
 func (t *threads) spend(bytes int) error {
 	if t.budget -= int64(bytes); t.budget < 0 {
-		return fmt.Errorf("the stacks of %d threads need more memory than a file of this size is allowed", len(t.list))
+		return fmt.Errorf("the stacks of %d threads need more memory than the limit for a file of this size", len(t.list))
 	}
 	return nil
 }

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestThreadsGrow finds every thread again in no order, though the file's size
-// let none of them be expected.
+// TestThreadsGrow finds many threads in random order. The file's size is 0, so no memory
+// is reserved for them.
 func TestThreadsGrow(t *testing.T) {
 	const n = 5000
 	ts := newThreads(0, math.MaxUint32)
@@ -26,7 +26,7 @@ func TestThreadsGrow(t *testing.T) {
 	seen := map[uint64]bool{}
 	for _, th := range ts.list {
 		if seen[th.id] {
-			t.Fatalf("thread %d is there twice", th.id>>32)
+			t.Fatalf("thread %d is in the list twice", th.id>>32)
 		}
 		seen[th.id] = true
 	}

@@ -2,7 +2,6 @@ package reader
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"math"
@@ -13,24 +12,23 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// Unfinished reports whether the file had no header when it was opened: its writer
-// was running or had been killed. The Reader then has the samples up to that moment,
-// those in the file and those in the journal beside it. [Reader.Metadata] is
-// what the writer provided for this case.
+// Unfinished reports whether the file had no header when it was opened. In that case its
+// writer was running or had been killed. The Reader has all samples up to that moment, from
+// the file and from the journal beside it, and the provisional metadata of the writer.
 func (r *Reader) Unfinished() bool { return r.unfinished }
 
-// A spliced source is an unfinished file with the header and the tail that it would
-// have if it were finished now.
+// A spliced source is an unfinished file with the header and the tail that the file would
+// have if its writer finished it now.
 type spliced struct {
 	source
 	head [tachyon.HeaderSize]byte
-	off  int64 // where tail starts
+	off  int64 // file offset at which tail starts
 	tail []byte
 }
 
 func (s *spliced) Size() int64 { return s.off + int64(len(s.tail)) }
 
-// ReadAt is as for io.ReaderAt.
+// ReadAt implements io.ReaderAt.
 func (s *spliced) ReadAt(p []byte, off int64) (n int, err error) {
 	if off < 0 || off >= s.Size() {
 		return 0, io.EOF
@@ -53,8 +51,8 @@ func (s *spliced) ReadAt(p []byte, off int64) (n int, err error) {
 	return n, nil
 }
 
-// openUnfinished opens a file that has no header yet, with its journal. It reads all
-// samples once to count them and their threads.
+// openUnfinished opens a file without a header together with its journal. It reads all
+// samples once to count the samples and the threads.
 func (r *Reader) openUnfinished(path string) error {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target
@@ -86,7 +84,8 @@ func (r *Reader) openUnfinished(path string) error {
 	return r.openFinished()
 }
 
-// splice makes src the finished file with so many samples and threads.
+// splice replaces src by a spliced source whose header counts the given numbers of samples
+// and threads.
 func (r *Reader) splice(st *journal.State, file source, samples uint64, threads uint32) error {
 	h, tail, err := st.Finish(samples, threads, wire.RawFrame)
 	if err != nil {
@@ -96,7 +95,8 @@ func (r *Reader) splice(st *journal.State, file source, samples uint64, threads 
 	return nil
 }
 
-// count reads all samples. It is an error if there are fewer than before p.
+// count reads and counts all samples. It returns an error if there are fewer than the
+// journal counts at p.
 func (r *Reader) count(p journal.Point) (samples uint64, threads uint32, err error) {
 	d := r.newDecoder()
 	d.threads = newThreads(r.Size(), p.Threads)
@@ -109,7 +109,7 @@ func (r *Reader) count(p journal.Point) (samples uint64, threads uint32, err err
 		samples++
 	}
 	if samples < p.Samples {
-		return 0, 0, fmt.Errorf("%s: %w: %d samples, but the journal counts %d", r.name, ErrUnfinished, samples, p.Samples)
+		return 0, 0, r.errorAt(p.Offset, "%w: the file has %d samples, but the journal counts %d", ErrUnfinished, samples, p.Samples)
 	}
 	return samples, uint32(len(d.threads.list)), nil
 }

@@ -8,20 +8,20 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// A Stream is a profile that keeps every sample: a file, as *[Reader] is one, or
-// several files joined, or the samples of another format. All methods may be
-// called many times, and Samples starts from the beginning each time. What they
-// return is the Stream's own and must not be changed.
+// A Stream is a profile with all its samples: a file (*[Reader]), several files joined, or
+// the samples of another format. All methods may be called many times, and Samples starts
+// from the beginning each time. The Stream owns the results; the caller must not change
+// them.
 type Stream interface {
 	Header() tachyon.Header
-	Frames() []tachyon.Frame // what Sample.Stack indexes
+	Frames() []tachyon.Frame // the elements of Sample.Stack are indices into it
 	Metadata() (*tachyon.Metadata, error)
-	// Samples yields all samples, those of one thread in the order in which they
+	// Samples yields all samples. The samples of one thread are in the order in which they
 	// were taken. A sample is valid until the next one.
 	Samples() iter.Seq2[*tachyon.Sample, error]
 }
 
-// A WeightedSample is a sample and the time it stands for.
+// A WeightedSample is a sample with its weight.
 type WeightedSample struct {
 	*tachyon.Sample
 	Weight uint64 // µs
@@ -43,18 +43,17 @@ func (s *WeightedSample) CPU() time.Duration {
 	return s.Wall()
 }
 
-// Weighted yields all samples of a stream with their weights. No other code
-// decides what a sample stands for, so that all views of a profile have the same
-// sums.
+// Weighted yields all samples of a stream with their weights. No other code computes
+// weights, so all views of a profile have the same sums.
 //
 // A sample's weight is the time since the previous sample of the same thread and
-// interpreter. Times wrap modulo 2^64, and a clock that goes back gives weight 0.
-// The first sample's weight is what the metadata says for its thread
-// ([tachyon.Goroutine.FirstWeight]), otherwise one interval of the header. It is
-// never cut, even if it reaches back to before the start in the header.
+// interpreter. Times wrap modulo 2^64. The weight is 0 if the clock went back. The weight
+// of a thread's first sample is in the metadata ([tachyon.Goroutine.FirstWeight]),
+// otherwise it is one interval of the header. It is not reduced, even if it begins before
+// the start in the header.
 //
-// Samples and errors come as they do from the stream's Samples. The yielded value
-// is valid until the next step.
+// The order of the samples and the errors are those of the stream's Samples. The yielded
+// value is valid until the next iteration.
 func Weighted(s Stream) iter.Seq2[*WeightedSample, error] {
 	return func(yield func(*WeightedSample, error) bool) {
 		m, err := s.Metadata()
@@ -63,7 +62,7 @@ func Weighted(s Stream) iter.Seq2[*WeightedSample, error] {
 			return
 		}
 		first, interval := m.FirstWeights(), s.Header().Interval
-		known := newThreads(0, math.MaxUint32) // only their ids and times are used
+		known := newThreads(0, math.MaxUint32) // only ids and times are used
 		known.budget = math.MaxInt64
 		var out WeightedSample
 		var th *thread
@@ -86,7 +85,7 @@ func Weighted(s Stream) iter.Seq2[*WeightedSample, error] {
 				if !ok {
 					weight = interval
 				}
-				delete(first, sample.Thread) // a second interpreter's thread may have the same id
+				delete(first, sample.Thread) // a thread of another interpreter may have the same id
 				out.Weight = weight
 			} else {
 				out.Weight = uint64(max(0, int64(sample.Time-th.time)))
@@ -99,8 +98,8 @@ func Weighted(s Stream) iter.Seq2[*WeightedSample, error] {
 	}
 }
 
-// Micros returns µs, the unit of times in a file, as a Duration. Where they do not
-// fit, it returns the longest Duration.
+// Micros converts µs, the unit of times in a file, to a Duration. If us is too large, it
+// returns the longest Duration in whole µs.
 func Micros(us uint64) time.Duration {
 	return time.Duration(min(us, math.MaxInt64/1000)) * time.Microsecond
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/gotach/profiler/writer"
 )
 
-// A file with everything that decides what a sample stands for.
+// TestWeighted reads a file with every case that affects a weight.
 func TestWeighted(t *testing.T) {
 	const start = 1_000_000
 	var f testenv.File
@@ -31,21 +31,21 @@ func TestWeighted(t *testing.T) {
 		at          uint64 // µs since start
 		cpu         bool
 	}{
-		{1, 0, 500, true},             // the first: an interval, though the file began later
-		{1, 0, 2500, true},            // 2000 later
-		{2, 0, 3000, false},           // the first, of which the metadata knows
-		{1, 0, 2500, false},           // no time
-		{2, 1, 3000, false},           // the same id in another interpreter: an interval
-		{1, 0, 2400, true},            // a clock that went back: no time
-		{1, 0, 2450, true},            // since where it went back to
-		{2, 0, 3001, true},            // another thread came between
+		{1, 0, 500, true},             // a first sample: one interval, although that begins before the file
+		{1, 0, 2500, true},            // 2000 µs later
+		{2, 0, 3000, false},           // a first sample with a weight in the metadata
+		{1, 0, 2500, false},           // the same time: weight 0
+		{2, 1, 3000, false},           // the same id in another interpreter: one interval
+		{1, 0, 2400, true},            // the clock went back: weight 0
+		{1, 0, 2450, true},            // the time since the sample before, at 2400
+		{2, 0, 3001, true},            // samples of another thread came between
 		{3, 0, ^uint64(0), false},     // before the start
-		{3, 0, 9, false},              // 10 later: times wrap
-		{4, 0, 1, true},               // the metadata's 0 is an interval
-		{5, 0, 1, false},              // a weight that reaches far back
-		{5, 0, far, true},             // just short of half of all times forward
-		{5, 0, 2*far - 1, false},      // the same
-		{5, 0, 2*far - 1 + far, true}, // half of all times: that is back
+		{3, 0, 9, false},              // 10 µs later: times wrap
+		{4, 0, 1, true},               // 0 in the metadata means one interval
+		{5, 0, 1, false},              // a weight that begins long before the start
+		{5, 0, far, true},             // just under 2^63 µs forward
+		{5, 0, 2*far - 1, false},      // the same difference
+		{5, 0, 2*far - 1 + far, true}, // 2^63 µs: that counts as back
 	} {
 		sample := tachyon.Sample{Thread: s.thread, Interpreter: s.interpreter, Time: start + s.at}
 		if s.cpu {
@@ -72,7 +72,7 @@ func TestWeighted(t *testing.T) {
 	const us = time.Microsecond
 	longest := time.Duration(1<<63-1) / us * us
 	byThread := map[[2]uint64][]weight{}
-	for range 2 { // it starts from the beginning each time
+	for range 2 { // Weighted starts from the beginning each time
 		clear(byThread)
 		for s, err := range reader.Weighted(r) {
 			if err != nil {
@@ -83,7 +83,7 @@ func TestWeighted(t *testing.T) {
 		}
 	}
 	index := map[[2]uint64]int{}
-	for s, err := range r.Samples() { // threads are numbered as they come
+	for s, err := range r.Samples() { // threads are numbered by their first samples
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,7 +114,7 @@ func TestWeighted(t *testing.T) {
 	}
 }
 
-// What stops the samples stops the weights, with the same error.
+// An error of Samples ends Weighted with the same error.
 func TestWeightedBroken(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join(testdata, "bad", "delta_cut.bin"))
 	if err != nil {

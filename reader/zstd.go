@@ -13,8 +13,8 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// maxWindow bounds the memory of decompression. Writers use 2 MiB; 8 MiB is
-// what RFC 8878 (3.1.1.1.2) recommends every decoder to support.
+// maxWindow limits the memory of decompression. Writers use a window of 2 MiB. RFC 8878
+// (3.1.1.1.2) recommends that every decoder support 8 MiB.
 const maxWindow = 8 << 20
 
 // A decompressor reads the sample data of a compressed region.
@@ -28,7 +28,7 @@ func newDecompressor(r *Reader, region io.Reader) (*decompressor, error) {
 	z, err := zstd.NewReader(f,
 		zstd.WithDecoderConcurrency(1), // no goroutines
 		zstd.WithDecoderMaxWindow(maxWindow),
-		// Low memory would mean to move the whole window for each block.
+		// With low memory the decoder would move the whole window for each block.
 		zstd.WithDecoderLowmem(false))
 	if err != nil {
 		return nil, err
@@ -38,14 +38,14 @@ func newDecompressor(r *Reader, region io.Reader) (*decompressor, error) {
 
 func (d *decompressor) Close() { d.zstd.Close() }
 
-// Read is as for io.Reader. Errors are FormatErrors or from the file.
+// Read implements io.Reader. Errors are FormatErrors or errors of the file.
 func (d *decompressor) Read(p []byte) (int, error) {
 	n, err := d.zstd.Read(p)
 	if err == nil {
 		return n, nil
 	}
 	if d.frames.err != nil && d.frames.err != io.EOF {
-		return n, d.frames.err // it says more
+		return n, d.frames.err // has more details
 	}
 	if err == io.EOF {
 		return n, err
@@ -53,23 +53,23 @@ func (d *decompressor) Read(p []byte) (int, error) {
 	return n, d.frames.errorf("zstd: %w", err)
 }
 
-// zstdFrames passes a sample region on to the decompressor and checks that it
-// consists of complete zstd frames, at least one. The decompressor itself would
-// skip skippable frames and ignore up to three bytes of junk at the end. RFC 8878,
-// 3.1.1 has the layout of frames and blocks.
+// zstdFrames passes the sample region to the decompressor and checks that the region
+// consists of one or more complete zstd frames. The decompressor itself would skip
+// skippable frames and ignore up to three bytes of junk at the end. RFC 8878, 3.1.1 has
+// the layout of frames and blocks.
 type zstdFrames struct {
 	r      *Reader
 	in     *bufio.Reader
-	offset int64 // in the region
+	offset int64 // position in the region
 	left   int   // bytes up to the next header
 
 	seen     bool // the first frame began
 	inFrame  bool
-	checksum bool  // the frame ends with one
-	err      error // the first one
+	checksum bool  // the frame ends with a checksum
+	err      error // the first error
 }
 
-// Read is as for io.Reader.
+// Read implements io.Reader.
 func (f *zstdFrames) Read(p []byte) (int, error) {
 	for f.left == 0 && f.err == nil {
 		f.left, f.err = f.next()
@@ -98,7 +98,7 @@ func (f *zstdFrames) next() (int, error) {
 	case len(b) == 0 && err == io.EOF && f.seen:
 		return 0, io.EOF
 	case len(b) >= 4 && binary.LittleEndian.Uint32(b) != wire.ZstdMagic:
-		return 0, f.errorf("not a zstd frame")
+		return 0, f.errorf("not a zstd frame: the sample region is damaged")
 	case err != nil:
 		return 0, f.readError(err)
 	}

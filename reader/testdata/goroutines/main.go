@@ -22,7 +22,7 @@ func main() {
 			log.Fatal(err)
 		}
 		cpu[s.Thread] += s.CPU()
-		if s.Status&(tachyon.HasGIL|tachyon.GILRequested) == 0 { // does not run and is not ready to
+		if s.Status&(tachyon.HasGIL|tachyon.GILRequested) == 0 { // neither running nor runnable
 			waiting[s.Thread] += s.Wall()
 		}
 	}
