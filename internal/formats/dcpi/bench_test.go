@@ -30,18 +30,12 @@ func BenchmarkWrite(b *testing.B) {
 	b.ReportMetric(float64(b.N)*1e6/b.Elapsed().Seconds(), "addresses/s")
 }
 
-func BenchmarkStream(b *testing.B) {
+func BenchmarkRead(b *testing.B) {
 	file := write(b, big(b))
 	b.ReportAllocs()
 	for b.Loop() {
-		d, err := newDecoder(bytes.NewReader(file), "x", Options{})
-		if err != nil {
+		if _, err := Read(bytes.NewReader(file), "x", Options{}); err != nil {
 			b.Fatal(err)
-		}
-		for _, err := range d.Counts() {
-			if err != nil {
-				b.Fatal(err)
-			}
 		}
 	}
 	b.ReportMetric(float64(b.N)*1e6/b.Elapsed().Seconds(), "addresses/s")

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -160,12 +161,7 @@ func readHead(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	head := make([]byte, sniffSize)
-	n, err := io.ReadFull(f, head)
-	if err == io.EOF || err == io.ErrUnexpectedEOF {
-		err = nil
-	}
-	return head[:n], err
+	return io.ReadAll(io.LimitReader(f, sniffSize))
 }
 
 // sniffSize is the number of bytes that tell whether a file is a DCPI profile.
@@ -187,7 +183,7 @@ func Sniff(head []byte) bool {
 		if Line(line).check() != nil {
 			return false
 		}
-		if word := Line(line).Word(); syntax[word].required {
+		if word := Line(line).Word(); slices.Contains(required, word) {
 			known++
 			period = period || word == "period"
 		}

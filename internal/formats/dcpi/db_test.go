@@ -158,6 +158,9 @@ func TestReadDatabase(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if !IsDatabase(db) {
+		t.Error("the directory is no database")
+	}
 	for _, other := range []string{"README", ".dcpi-123", "2611210334/devbox/a/b"} {
 		file := filepath.Join(db, other)
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {

@@ -45,76 +45,6 @@ func ExampleProfile_Cat() {
 	// 0x000000401a22       1
 }
 
-func ExampleProfile_Flush() {
-	db, err := os.MkdirTemp("", "db")
-	if err != nil {
-		fmt.Println(err)
-	}
-	defer os.RemoveAll(db)
-	for range 2 { // the second time adds to the file of the first
-		p := newProfile()
-		if err := p.Add(counts); err != nil {
-			fmt.Println(err)
-		}
-		file, err := p.Flush(db)
-		if err != nil {
-			fmt.Println(err)
-		}
-		fmt.Println(file[len(db):])
-	}
-	// Output:
-	// /2611210334/devbox/server.20261121033416a1b2c3.cpu_ns
-	// /2611210334/devbox/server.20261121033416a1b2c3.cpu_ns
-}
-
-func ExampleRead() {
-	f, err := os.Open("testdata/1-go-sparse.dcpi")
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer f.Close()
-	p, err := Read(f, f.Name(), Options{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println(p.ImageName(), p.Period())
-	fmt.Println(p.Total())
-	// Output:
-	// server 10000000
-	// 6 134
-}
-
-func Example_counts() {
-	f, err := os.Open("testdata/bad/footer-samples.dcpi")
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer f.Close()
-	r, err := newDecoder(f, f.Name(), Options{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	for c, err := range r.Counts() {
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		fmt.Printf("%#x %d\n", c.Addr, c.Count)
-	}
-	// Output:
-	// 0x401a20 3
-	// 0x401a22 1
-	// 0x401a24 7
-	// 0x40f0c1 120
-	// 0x40f0c2 1
-	// 0x4ffff0 2
-	// testdata/bad/footer-samples.dcpi: at byte 244: footer says 1 samples, chunks have 134
-}
-
 func ExampleSums() {
 	p, err := ReadFile("testdata/1-go-sparse.dcpi", Options{})
 	if err != nil {
@@ -138,28 +68,6 @@ func ExampleSums() {
 	// server+0x4ffff0 2 20ms
 }
 
-func ExampleReadDatabase() {
-	db, err := os.MkdirTemp("", "db")
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer os.RemoveAll(db)
-	p := newProfile()
-	if err := p.Add(counts); err != nil {
-		fmt.Println(err)
-	}
-	if _, err := p.Flush(db); err != nil {
-		fmt.Println(err)
-	}
-	fmt.Println(IsDatabase(db))
-	ps, err := ReadDatabase(db, Options{})
-	fmt.Println(len(ps), err)
-	// Output:
-	// true
-	// 1 <nil>
-}
-
 func ExampleFromSession() {
 	ps, err := FromSession(&tachyon.Metadata{
 		Session: &tachyon.Session{Host: "devbox", Executable: "/srv/app/server", Start: time.Unix(1795232056, 0)},
@@ -180,20 +88,4 @@ func ExampleFromSession() {
 	// Output:
 	// cpu_ns 1 3
 	// wall_ns 2 123
-}
-
-func ExampleImage_Procedure() {
-	exe, err := os.Executable()
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	m, err := OpenImage(exe)
-	if err != nil { // not an ELF file, on some systems
-		fmt.Println(err)
-		return
-	}
-	if p, ok := m.Procedure(m.TextStart); ok {
-		fmt.Println(p.Name, p.File, p.Line)
-	}
 }

@@ -29,26 +29,12 @@ func FuzzRead(f *testing.F) {
 		if !bytes.Equal(write(t, p), b) {
 			t.Errorf("%q is written as %q", b, write(t, p))
 		}
-		d, err := newDecoder(bytes.NewReader(b), "fuzz", Options{Lax: lax})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var streamed []addrCount
-		for c, err := range d.Counts() {
-			if err != nil {
-				t.Fatal(err)
-			}
-			streamed = append(streamed, c)
-		}
-		if !slices.Equal(streamed, slices.Collect(p.Counts())) {
-			t.Error("streaming sees other counts")
-		}
 		if err := p.Cat(io.Discard); err != nil {
 			t.Error(err)
 		}
 		p.Epoch()
 		p.Path()
-		if err := p.Add(slices.Values(streamed)); err == nil {
+		if err := p.Add(slices.Values(slices.Collect(p.Counts()))); err == nil {
 			write(t, p)
 		}
 	})

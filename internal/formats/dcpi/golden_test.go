@@ -181,29 +181,6 @@ func TestBadFilesAreRefused(t *testing.T) {
 	}
 }
 
-func TestStreamingReadsTheSame(t *testing.T) {
-	for _, name := range goldens(t) {
-		p, err := ReadFile(name, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		d, err := newDecoder(bytes.NewReader(read(t, name)), name, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got []addrCount
-		for c, err := range d.Counts() {
-			if err != nil {
-				t.Fatal(err)
-			}
-			got = append(got, c)
-		}
-		if want := slices.Collect(p.Counts()); !slices.Equal(got, want) {
-			t.Errorf("%s: %v, want %v", name, got, want)
-		}
-	}
-}
-
 func TestHeaderValues(t *testing.T) {
 	p, err := ReadFile("testdata/2-unknown-lines.dcpi", Options{})
 	if err != nil {

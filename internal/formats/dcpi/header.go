@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -64,21 +65,20 @@ type Header struct {
 // syntax says of each known word how its value looks. Trailing white space is
 // part of the value only where the grammar says rest_of_line.
 var syntax = map[string]struct {
-	required bool
-	lax      bool // may be missing under Options.Lax
-	rest     bool
-	valid    func(string) bool
-	want     string
+	lax   bool // may be missing under Options.Lax
+	rest  bool
+	valid func(string) bool
+	want  string
 }{
-	"version":  {required: true, lax: true, valid: isVersion, want: "pdb-<major>.<minor>"},
-	"image":    {required: true, valid: isHex, want: "hex digits"},
-	"epoch":    {required: true, valid: isEpoch, want: "10, 12 or 14 digits"},
-	"platform": {required: true, rest: true, valid: notEmpty},
-	"event":    {required: true, rest: true, valid: notEmpty},
-	"period":   {required: true, valid: isNumber, want: "a decimal number below 2^64"},
-	"tstart":   {required: true, lax: true, valid: isHex64, want: "a hex number below 2^64 without 0x"},
-	"tsize":    {required: true, valid: isNumber, want: "a decimal number below 2^64"},
-	"cpuspeed": {required: true, valid: isNumber, want: "a decimal number below 2^64"},
+	"version":  {lax: true, valid: isVersion, want: "pdb-<major>.<minor>"},
+	"image":    {valid: isHex, want: "hex digits"},
+	"epoch":    {valid: isEpoch, want: "10, 12 or 14 digits"},
+	"platform": {rest: true, valid: notEmpty},
+	"event":    {rest: true, valid: notEmpty},
+	"period":   {valid: isNumber, want: "a decimal number below 2^64"},
+	"tstart":   {lax: true, valid: isHex64, want: "a hex number below 2^64 without 0x"},
+	"tsize":    {valid: isNumber, want: "a decimal number below 2^64"},
+	"cpuspeed": {valid: isNumber, want: "a decimal number below 2^64"},
 	"cpuamask": {valid: isHex, want: "hex digits"},
 	"cpuimplv": {valid: isNumber, want: "a decimal number below 2^64"},
 	"cpucount": {valid: isNumber, want: "a decimal number below 2^64"},
@@ -86,7 +86,8 @@ var syntax = map[string]struct {
 	"x-unit":   {valid: isUnit, want: "a decimal number from 1 to 2^32-1"},
 }
 
-// required lists the required words in the order in which errors name them.
+// required are the words that a header must have, in the order in which errors name
+// them.
 var required = []string{"version", "image", "epoch", "platform", "event", "period", "tstart", "tsize", "cpuspeed"}
 
 func notEmpty(s string) bool { return s != "" }
@@ -134,7 +135,7 @@ func (h *Header) check(o Options) (line int, err error) {
 		switch {
 		case known && !s.valid(v):
 			return i, fmt.Errorf("%s is %.40q, not %s", word, v, s.want)
-		case s.required && seen[word] > 1:
+		case seen[word] > 1 && slices.Contains(required, word):
 			return i, fmt.Errorf("header has a second %s line, want exactly one", word)
 		case word == "version" && majorVersion(v) != "":
 			return i, fmt.Errorf("version is %s: the binary part of major version %s is not documented, only that of 0", v, majorVersion(v))

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/gotach/profiler/internal/profile"
 )
 
 // Image is an executable or shared library in which a profile counts addresses.
@@ -28,20 +30,6 @@ type Image struct {
 	inl   *inlines     // nil: the executable has no DWARF
 }
 
-// Procedure is the function an address lies in; where a call was inlined, the
-// function that was called. Names are as in [runtime.Frame], File is where the
-// code was written and Line 0 where that is unknown.
-type Procedure struct {
-	Name string
-	File string
-	Line int
-}
-
-// OpenImage reads an executable's identity and symbols.
-func OpenImage(path string) (*Image, error) {
-	return openImage(path, withInlines)
-}
-
 // How much of an executable is read.
 const (
 	identity    = iota // what tells it from others
@@ -49,6 +37,7 @@ const (
 	withInlines        // and where calls were inlined
 )
 
+// openImage reads an executable's identity and, as depth says, its symbols.
 func openImage(path string, depth int) (*Image, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -138,18 +127,19 @@ func functions(e *elf.File) []elf.Symbol {
 // is says whether the image has the build ID.
 func (m *Image) is(id string) bool { return id != "" && (id == m.BuildID || id == m.gnu) }
 
-// Procedure returns the function that the link-time address lies in: that whose
-// body the compiler put there, as DWARF has it. A stripped executable tells only
-// the function around it, beside the right line. It must not be called from two
+// frame returns the function that the link-time address lies in, named as in
+// [runtime.Frame], and the line, 0 if unknown. Where a call was inlined it is the
+// function that was called, as DWARF has it. A stripped executable has only the
+// function around that, beside the right line. frame must not be called from two
 // goroutines at once.
-func (m *Image) Procedure(addr uint64) (p Procedure, ok bool) {
-	if p, ok = m.outer(addr); !ok || m.inl == nil {
-		return p, ok
+func (m *Image) frame(addr uint64) (f profile.Frame, ok bool) {
+	if f, ok = m.outer(addr); !ok || m.inl == nil {
+		return f, ok
 	}
 	if name := m.inl.function(addr); name != "" {
-		p.Name = printed(name)
+		f.Func = printed(name)
 	}
-	return p, true
+	return f, true
 }
 
 // printed returns a name as the runtime prints it, without type arguments.
@@ -162,22 +152,22 @@ func printed(name string) string {
 }
 
 // outer returns the function whose code the address is part of.
-func (m *Image) outer(addr uint64) (p Procedure, ok bool) {
+func (m *Image) outer(addr uint64) (f profile.Frame, ok bool) {
 	if m.table != nil {
 		file, line, fn := m.table.PCToLine(addr)
 		if fn == nil {
-			return p, false
+			return f, false
 		}
-		return Procedure{Name: printed(fn.Name), File: file, Line: line}, true
+		return profile.Frame{Func: printed(fn.Name), File: file, Line: int32(line)}, true
 	}
 	i, found := slices.BinarySearchFunc(m.funcs, addr, func(s elf.Symbol, a uint64) int { return cmp.Compare(s.Value, a) })
 	if !found {
 		i--
 	}
 	if i < 0 || m.funcs[i].Size > 0 && addr >= m.funcs[i].Value+m.funcs[i].Size {
-		return p, false
+		return f, false
 	}
-	return Procedure{Name: m.funcs[i].Name}, true
+	return profile.Frame{Func: m.funcs[i].Name}, true
 }
 
 // Image opens the executable that the profile is about, and makes sure that it
@@ -189,7 +179,7 @@ func (h *Header) Image() (*Image, error) {
 	if !ok {
 		return nil, errors.New("the profile names no executable, so its addresses have no procedure names")
 	}
-	m, err := OpenImage(path)
+	m, err := openImage(path, withInlines)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("the executable %s is gone, so its addresses have no procedure names", path)
 	} else if err != nil {

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/gotach/profiler/internal/profile"
 )
 
 // whereabouts prints addresses in itself, and where the runtime says they are.
@@ -69,7 +71,7 @@ func TestInlinedProcedures(t *testing.T) {
 			if out, err := build.CombinedOutput(); err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
-			m, err := OpenImage(exe)
+			m, err := openImage(exe, withInlines)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -88,13 +90,13 @@ func TestInlinedProcedures(t *testing.T) {
 					t.Fatal(err)
 				}
 				line, _ := strconv.Atoi(f[1])
-				want := Procedure{Name: f[2], File: f[3], Line: line}
+				want := profile.Frame{Func: f[2], File: f[3], Line: int32(line)}
 				if !tt.dwarf {
-					want.Name = f[4] // the outer one is all that is known
+					want.Func = f[4] // the outer one is all that is known
 				} else if f[2] != f[4] {
 					inlined++
 				}
-				if got, ok := m.Procedure(addr); !ok || got != want {
+				if got, ok := m.frame(addr); !ok || got != want {
 					t.Errorf("%#x is in %+v, want %+v", addr, got, want)
 				}
 			}

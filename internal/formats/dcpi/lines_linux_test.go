@@ -26,9 +26,8 @@ func TestAddressesOfLines(t *testing.T) {
 			t.Errorf("%+v has no address", frame)
 			continue
 		}
-		want := Procedure{Name: frame.Func, File: file, Line: line}
-		if got, ok := m.outer(addr); !ok || got != want {
-			t.Errorf("%#x is in %+v, want %+v", addr, got, want)
+		if got, ok := m.outer(addr); !ok || got != frame {
+			t.Errorf("%#x is in %+v, want %+v", addr, got, frame)
 		}
 	}
 	if n < 20 {

@@ -1,6 +1,7 @@
 package dcpi
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -20,7 +21,7 @@ type chunk struct {
 // Profile is one file in memory: the samples of one event in one image.
 type Profile struct {
 	Header
-	Chunks []chunk // ascending, not overlapping
+	Chunks []chunk // ascending, not overlapping, as Read and Add make them
 }
 
 // Counts returns the addresses that have samples, ascending.
@@ -57,15 +58,7 @@ func (p *Profile) Add(counts iter.Seq[addrCount]) error {
 	for c := range counts {
 		all = append(all, c)
 	}
-	slices.SortFunc(all, func(a, b addrCount) int {
-		switch {
-		case a.Addr < b.Addr:
-			return -1
-		case a.Addr > b.Addr:
-			return 1
-		}
-		return 0
-	})
+	slices.SortFunc(all, func(a, b addrCount) int { return cmp.Compare(a.Addr, b.Addr) })
 	chunks, err := pack(all, p.TextStart(), p.TextSize(), p.Unit())
 	if err != nil {
 		return err
@@ -91,6 +84,8 @@ func pack(counts []addrCount, start, size, unit uint64) ([]chunk, error) {
 		switch {
 		case c.Addr < start || offset > math.MaxUint32:
 			return nil, fmt.Errorf("address %#x is not within 4 GiB from the text start %#x", c.Addr, start)
+		case c.Addr > math.MaxUint64-unit:
+			return nil, fmt.Errorf("address %#x goes beyond the last address", c.Addr)
 		case offset%unit != 0:
 			return nil, fmt.Errorf("address %#x is not a multiple of %d bytes from the text start %#x", c.Addr, unit, start)
 		case size > 0 && offset+unit > size:
@@ -186,10 +181,7 @@ func (p *Profile) Write(w io.Writer) error {
 	if _, err := p.check(Options{Lax: true}); err != nil {
 		return err
 	}
-	addresses, samples, err := p.checkChunks()
-	if err != nil {
-		return err
-	}
+	addresses, samples := p.Total()
 	b := p.append(nil)
 	for _, c := range p.Chunks {
 		b = binary.LittleEndian.AppendUint32(b, c.Offset)
@@ -204,36 +196,8 @@ func (p *Profile) Write(w io.Writer) error {
 			}
 		}
 	}
-	b = binary.LittleEndian.AppendUint32(b, addresses)
-	b = binary.LittleEndian.AppendUint32(b, samples)
-	_, err = w.Write(b)
+	b = binary.LittleEndian.AppendUint32(b, uint32(addresses))
+	b = binary.LittleEndian.AppendUint32(b, uint32(samples))
+	_, err := w.Write(b)
 	return err
-}
-
-// checkChunks applies the reader's rules to chunks from anywhere.
-func (p *Profile) checkChunks() (addresses, samples uint32, err error) {
-	var end uint64
-	unit := p.Unit()
-	for i, c := range p.Chunks {
-		switch {
-		case len(c.Counts) == 0:
-			return 0, 0, fmt.Errorf("chunk at offset %d has no counts", c.Offset)
-		case uint64(len(c.Counts)) > math.MaxUint32:
-			return 0, 0, fmt.Errorf("chunk at offset %d has more counts than fit 32 bits", c.Offset)
-		case i > 0 && (uint64(c.Offset) < end || c.Offset <= p.Chunks[i-1].Offset):
-			return 0, 0, fmt.Errorf("chunk at offset %d is not after the one before", c.Offset)
-		}
-		end = uint64(c.Offset) + uint64(len(c.Counts))*unit
-	}
-	if size := p.TextSize(); size > 0 && end > size {
-		return 0, 0, fmt.Errorf("samples beyond the text section: its size is %d, the last chunk ends at %d", size, end)
-	}
-	if end > math.MaxUint64-p.TextStart() {
-		return 0, 0, fmt.Errorf("samples beyond the last address")
-	}
-	a, s := p.Total()
-	if s > math.MaxUint32 {
-		return 0, 0, fmt.Errorf("the sum of counts, %d, exceeds the format's 32 bits", s)
-	}
-	return uint32(a), uint32(s), nil
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"iter"
 	"math"
 
 	"github.com/gotach/profiler/internal/formats/formaterr"
@@ -25,65 +24,37 @@ type addrCount struct {
 	Count uint32
 }
 
-// A decoder reads a profile front to back in constant memory. [newDecoder] makes one.
+// A decoder reads a profile front to back.
 type decoder struct {
-	r      *bufio.Reader
-	name   string
-	header Header
-	off    int64 // of the next byte
+	r    *bufio.Reader
+	name string
+	off  int64 // of the next byte
+	Profile
 }
 
-// newDecoder reads the header of a profile. The name is the file's, for errors;
-// a bad header is a [*formaterr.Error].
-func newDecoder(r io.Reader, name string, o Options) (*decoder, error) {
+// Read reads a whole profile. The name is the file's, for errors; a bad file is a
+// [*formaterr.Error].
+func Read(r io.Reader, name string, o Options) (*Profile, error) {
 	d := &decoder{r: bufio.NewReaderSize(r, 64<<10), name: name}
-	h, size, err := readHeader(d.r)
-	d.off = size
-	if err != nil {
+	var err error
+	if d.Header, d.off, err = readHeader(d.r); err != nil {
 		return nil, d.bad("%w", err)
 	}
-	if line, err := h.check(o); err != nil {
+	if line, err := d.check(o); err != nil {
 		d.off = 0
-		for _, l := range h.Lines[:line] {
+		for _, l := range d.Lines[:line] {
 			d.off += int64(len(l)) + 1
 		}
 		return nil, d.bad("%w", err)
 	}
-	d.header = h
-	return d, nil
+	if err := d.chunks(); err != nil {
+		return nil, err
+	}
+	return &d.Profile, nil
 }
 
 func (d *decoder) bad(format string, args ...any) error {
 	return &formaterr.Error{File: d.name, Offset: d.off, Err: fmt.Errorf(format, args...)}
-}
-
-// Header returns the header; it belongs to the decoder.
-func (d *decoder) Header() *Header { return &d.header }
-
-// Counts returns the addresses that have samples, ascending. It can be ranged
-// over once; an error, a [*formaterr.Error] where the file is bad, ends it. What
-// came before the error is what the file says up to there, but the file as a
-// whole is a profile only if no error came.
-func (d *decoder) Counts() iter.Seq2[addrCount, error] {
-	return func(yield func(addrCount, error) bool) {
-		var addr uint64
-		start, unit := d.header.TextStart(), d.header.Unit()
-		stopped := false
-		err := d.chunks(func(offset, _ uint32) {
-			addr = start + uint64(offset)
-		}, func(n uint32) bool {
-			a := addr
-			addr += unit
-			if n != 0 && !yield(addrCount{a, n}, nil) {
-				stopped = true
-				return false
-			}
-			return true
-		})
-		if err != nil && !stopped {
-			yield(addrCount{}, err)
-		}
-	}
 }
 
 const (
@@ -92,17 +63,16 @@ const (
 	batch         = 4096 // counts looked at at once, fewer than fit into a decoder's buffer
 )
 
-// chunks reads the binary part: it calls chunk for the start of each chunk and
-// count for each of its counts, until count returns false.
-func (d *decoder) chunks(chunk func(offset, number uint32), count func(uint32) bool) error {
+// chunks reads the binary part.
+func (d *decoder) chunks() error {
 	var (
 		first      = true
 		prevOffset uint32
 		prevEnd    uint64
 		addresses  uint64
 		samples    uint64
-		start      = d.header.TextStart()
-		unit       = d.header.Unit()
+		start      = d.TextStart()
+		unit       = d.Unit()
 	)
 	for {
 		// The file's last 8 bytes are its footer, whatever they look like.
@@ -131,7 +101,8 @@ func (d *decoder) chunks(chunk func(offset, number uint32), count func(uint32) b
 		at := d.off
 		d.r.Discard(footerSize)
 		d.off += footerSize
-		chunk(offset, number)
+		// What number claims may not be in the file, so it is not allocated at once.
+		counts := make([]uint32, 0, min(number, 1024))
 		for left := number; left > 0; {
 			size := int(min(left, batch)) * 4
 			b, err := d.r.Peek(size + footerSize) // which must still follow
@@ -147,14 +118,13 @@ func (d *decoder) chunks(chunk func(offset, number uint32), count func(uint32) b
 					addresses++
 					samples += uint64(n)
 				}
-				if !count(n) {
-					return nil
-				}
+				counts = append(counts, n)
 			}
 			d.r.Discard(size)
 			d.off += int64(size)
 			left -= uint32(size / 4)
 		}
+		d.Chunks = append(d.Chunks, chunk{offset, counts})
 	}
 }
 
@@ -169,31 +139,10 @@ func (d *decoder) footer(b []byte, addresses, samples, end uint64) error {
 	if n := binary.LittleEndian.Uint32(b[4:]); uint64(n) != samples {
 		return d.bad("footer says %d samples, chunks have %d", n, samples)
 	}
-	if size := d.header.TextSize(); size > 0 && end > size {
+	if size := d.TextSize(); size > 0 && end > size {
 		return d.bad("samples beyond the text section: its size is %d, the last chunk ends at %d", size, end)
 	}
 	d.r.Discard(footerSize)
 	d.off += footerSize
 	return nil
-}
-
-// Read reads a whole profile.
-func Read(r io.Reader, name string, o Options) (*Profile, error) {
-	d, err := newDecoder(r, name, o)
-	if err != nil {
-		return nil, err
-	}
-	p := &Profile{Header: d.header}
-	err = d.chunks(func(offset, number uint32) {
-		// What number claims may not be in the file, so it is not allocated at once.
-		p.Chunks = append(p.Chunks, chunk{Offset: offset, Counts: make([]uint32, 0, min(number, 1024))})
-	}, func(n uint32) bool {
-		c := &p.Chunks[len(p.Chunks)-1]
-		c.Counts = append(c.Counts, n)
-		return true
-	})
-	if err != nil {
-		return nil, err
-	}
-	return p, nil
 }

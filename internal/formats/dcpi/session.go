@@ -115,7 +115,7 @@ func sessionHeader(m *tachyon.Metadata, event string, period time.Duration) (h H
 			h.Lines = append(h.Lines, NewLine(word, value))
 		}
 	}
-	here := machine(s.Host)
+	cpus, mhz := machine(s.Host)
 	add("version", "pdb-0.07")
 	add("image", imageID(s))
 	add("epoch", s.Start.UTC().Format("0601021504"))
@@ -124,9 +124,9 @@ func sessionHeader(m *tachyon.Metadata, event string, period time.Duration) (h H
 	add("period", strconv.FormatInt(period.Nanoseconds(), 10))
 	add("tstart", strconv.FormatUint(m.PCs.TextStart, 16))
 	add("tsize", strconv.FormatUint(m.PCs.TextSize, 10))
-	add("cpuspeed", strconv.FormatUint(here.mhz, 10))
-	if here.cpus > 0 {
-		add("cpucount", strconv.Itoa(here.cpus))
+	add("cpuspeed", strconv.FormatUint(mhz, 10))
+	if cpus > 0 {
+		add("cpucount", strconv.Itoa(cpus))
 	}
 	add("path", s.Executable)
 	add("x-buildid", s.BuildID)
@@ -148,27 +148,21 @@ func imageID(s *tachyon.Session) string {
 	return changed + hex.EncodeToString(sum[:3])
 }
 
-type machineInfo struct {
-	cpus int
-	mhz  uint64
-}
-
 // machine describes the machine this runs on if that is the host, and knows
 // nothing of any other.
-func machine(host string) (m machineInfo) {
+func machine(host string) (cpus int, mhz uint64) {
 	if name, err := os.Hostname(); err != nil || name != host {
-		return m
+		return 0, 0
 	}
-	m.cpus = runtime.NumCPU()
 	if b, err := os.ReadFile("/proc/cpuinfo"); err == nil {
-		m.mhz = cpuinfoMHz(string(b))
+		mhz = cpuinfoMHz(string(b))
 	}
-	if m.mhz == 0 { // arm64 has it only here, in kHz
+	if mhz == 0 { // arm64 has it only here, in kHz
 		b, _ := os.ReadFile("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq")
 		khz, _ := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64)
-		m.mhz = khz / 1000
+		mhz = khz / 1000
 	}
-	return m
+	return runtime.NumCPU(), mhz
 }
 
 // cpuinfoMHz returns the clock rate of the first processor in /proc/cpuinfo.

@@ -109,11 +109,10 @@ func (h *Header) sampleTime() time.Duration {
 
 // frame returns the number of the frame for an address.
 func (s *summer) frame(p *Profile, image *Image, addr uint64) uint32 {
-	f := profile.Frame{Func: fmt.Sprintf("%s+%#x", p.ImageName(), addr)}
 	if image != nil {
-		if proc, ok := image.Procedure(addr); ok {
-			f = profile.Frame{Func: proc.Name, File: proc.File, Line: int32(proc.Line)}
+		if f, ok := image.frame(addr); ok {
+			return s.sum.Frame(f, 0)
 		}
 	}
-	return s.sum.Frame(f, 0)
+	return s.sum.Frame(profile.Frame{Func: fmt.Sprintf("%s+%#x", p.ImageName(), addr)}, 0)
 }
