@@ -39,19 +39,6 @@ func (t *target) seekable(write func(io.WriteSeeker) error) error {
 	return err
 }
 
-// Convert makes a file of another format: the format named to or, if that is empty,
-// the one that out's extension tells. For formats of several files, out becomes a
-// directory. The file appears when it is complete, and is private to its owner. After
-// an error there is no file, or the one that was there before.
-func Convert(in, out, to string, o Options) error {
-	i, err := Open(in, o)
-	if err != nil {
-		return err
-	}
-	defer i.Close()
-	return i.Convert(out, to, o)
-}
-
 // TargetFormat returns the format in which a path is to be written: the one named to
 // or, if that is empty, the one that the extension tells.
 func TargetFormat(out, to string) (*Format, error) {
@@ -64,7 +51,10 @@ func TargetFormat(out, to string) (*Format, error) {
 	return nil, fmt.Errorf("the name %s does not tell a format", out)
 }
 
-// Convert writes the profile to a path; see the function Convert.
+// Convert writes the profile to a path: in the format named to or, if that is empty,
+// in the one that the path's extension tells. For formats of several files, the path
+// becomes a directory. The file appears when it is complete, and is private to its
+// owner. After an error there is no file, or the one that was there before.
 func (in *Input) Convert(out, to string, o Options) (err error) {
 	f, err := TargetFormat(out, to)
 	if err != nil {

@@ -1,7 +1,6 @@
 package formats
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -136,9 +135,7 @@ func (c *dcpiContent) Dump(w io.Writer) error {
 		Address string `json:"address"`
 		Count   uint32 `json:"count"`
 	}
-	return buffered(w, func(b *bufio.Writer) error {
-		e := json.NewEncoder(b)
-		e.SetEscapeHTML(false)
+	return encoded(w, func(e *json.Encoder) error {
 		for _, p := range c.profiles {
 			for _, l := range p.Lines {
 				if err := e.Encode(line{utf8Text(l.Word()), utf8Text(l.Value())}); err != nil {
@@ -182,7 +179,7 @@ func (c *dcpiContent) Info() ([]Field, error) {
 			}
 		}
 		text := strings.Join(values, ", ")
-		list = append(list, Field{word, word, text, text})
+		list.add(word, word, text, text)
 	}
 	return list, nil
 }

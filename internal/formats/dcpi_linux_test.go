@@ -35,11 +35,11 @@ func leafSession(t *testing.T) (path string, symbols [2]string) {
 	image := self(t)
 	a, b := image.TextStart+image.TextSize/3, image.TextStart+image.TextSize/2
 	for i, addr := range []uint64{a, b} {
-		p, ok := image.Procedure(addr)
+		f, ok := image.Frame(addr)
 		if !ok {
 			t.Fatalf("%#x is in no procedure", addr)
 		}
-		symbols[i] = p.Name
+		symbols[i] = f.Func
 	}
 	pcs := &tachyon.LeafPCs{
 		TextStart: image.TextStart, TextSize: image.TextSize,
@@ -62,7 +62,7 @@ func TestDCPIOfASession(t *testing.T) {
 	in, symbols := leafSession(t)
 	db := filepath.Join(t.TempDir(), "db")
 	for n := uint64(1); n <= 2; n++ { // the second time adds
-		if err := Convert(in, db, "dcpi", Options{}); err != nil {
+		if err := convert(in, db, "dcpi", Options{}); err != nil {
 			t.Fatal(err)
 		}
 		files := dcpiFiles(t, db)
@@ -148,7 +148,7 @@ func TestDCPIOfASessionWithoutAddresses(t *testing.T) {
 	}
 	var warnings []error
 	db := t.TempDir()
-	if err := Convert(path, db, "dcpi", Options{Warn: func(err error) { warnings = append(warnings, err) }}); err != nil {
+	if err := convert(path, db, "dcpi", Options{Warn: func(err error) { warnings = append(warnings, err) }}); err != nil {
 		t.Fatal(err)
 	}
 	if len(warnings) != 1 || !strings.HasPrefix(warnings[0].Error(), "1 samples are left out") {

@@ -91,12 +91,12 @@ func TestDCPINeedsAddresses(t *testing.T) {
 		session(t, nil, nil):              "has no addresses of instructions, and names no executable",
 		goldens + "/document-v2/tiny.bin": "was not recorded by gotach",
 	} {
-		err := Convert(in, filepath.Join(t.TempDir(), "db"), "dcpi", Options{})
+		err := convert(in, filepath.Join(t.TempDir(), "db"), "dcpi", Options{})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %q", in, err, want)
 		}
 	}
-	err := Convert(filepath.Join(dcpiGoldens, "1-go-sparse.dcpi"), filepath.Join(t.TempDir(), "x.tach"), "", Options{})
+	err := convert(filepath.Join(dcpiGoldens, "1-go-sparse.dcpi"), filepath.Join(t.TempDir(), "x.tach"), "", Options{})
 	if err == nil || !strings.Contains(err.Error(), "a dcpi file has only sums") {
 		t.Errorf("error is %v", err)
 	}

@@ -2,7 +2,7 @@
 // command, Export, the HTTP handler, the documentation and the tests read it.
 //
 // [Open] opens a file of any format, [OpenAll] several files as one profile, and
-// [Convert] makes a file of another format. A format keeps either every sample with
+// [Input.Convert] makes a file of another format. A format keeps either every sample with
 // its time, as Tachyon files do, or only sums. The first kind can be converted to
 // the second, not the other way round.
 //

@@ -79,7 +79,7 @@ func samples(t testing.TB) map[string]string {
 			continue
 		}
 		path := filepath.Join(dir, "x-"+f.Name)
-		if err := Convert(golden, path, f.Name, Options{NoSource: true}); err != nil {
+		if err := convert(golden, path, f.Name, Options{NoSource: true}); err != nil {
 			if f.Name == "dcpicat" {
 				continue // needs the addresses that only gotach's own files have
 			}
@@ -209,13 +209,13 @@ func TestHostile(t *testing.T) {
 		use(name, Options{})
 		use(name, Options{From: "pprof"})
 	}
-	if err := Convert(goldens+"/document-v2/tiny.bin", path, "pprof", Options{}); err != nil {
+	if err := convert(goldens+"/document-v2/tiny.bin", path, "pprof", Options{}); err != nil {
 		t.Fatal(err)
 	}
 	small := map[string][]byte{}
 	for _, f := range All() {
 		if f.CanWrite() && !f.Directory && f.Name != "dcpicat" {
-			if err := Convert(goldens+"/document-v2/tiny.bin", path, f.Name, Options{Uncompressed: true}); err != nil {
+			if err := convert(goldens+"/document-v2/tiny.bin", path, f.Name, Options{Uncompressed: true}); err != nil {
 				t.Fatal(err)
 			}
 			b, err := os.ReadFile(path)
@@ -243,7 +243,7 @@ func TestHostile(t *testing.T) {
 func FuzzOpen(f *testing.F) {
 	for _, name := range []string{"tach", "pprof", "collapsed", "jsonl", "nytprof", "pynytprof"} {
 		path := filepath.Join(f.TempDir(), "x")
-		if err := Convert(goldens+"/document-v2/tiny.bin", path, name, Options{Uncompressed: true}); err != nil {
+		if err := convert(goldens+"/document-v2/tiny.bin", path, name, Options{Uncompressed: true}); err != nil {
 			f.Fatal(err)
 		}
 		b, err := os.ReadFile(path)
@@ -305,14 +305,29 @@ func TestNothingLeft(t *testing.T) {
 	}
 }
 
-func ExampleConvert() {
+// convert makes a file of another format.
+func convert(in, out, to string, o Options) error {
+	i, err := Open(in, o)
+	if err != nil {
+		return err
+	}
+	defer i.Close()
+	return i.Convert(out, to, o)
+}
+
+func ExampleInput_Convert() {
 	dir, err := os.MkdirTemp("", "gotach-example")
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
+	in, err := Open("../../testdata/tachyon/document-v2/tiny.bin", Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer in.Close()
 	out := filepath.Join(dir, "tiny.folded")
-	if err := Convert("../../testdata/tachyon/document-v2/tiny.bin", out, "", Options{}); err != nil {
+	if err := in.Convert(out, "", Options{}); err != nil {
 		log.Fatal(err)
 	}
 	b, err := os.ReadFile(out)
@@ -367,7 +382,7 @@ func TestCalledOff(t *testing.T) {
 	dir := t.TempDir()
 	out := filepath.Join(dir, "out.tach")
 	o := Options{Context: ctx, Progress: func(uint64, uint64) { cancel(why) }}
-	err := Convert(goldens+"/document-v2/big.zstd.bin", out, "", o)
+	err := convert(goldens+"/document-v2/big.zstd.bin", out, "", o)
 	if !errors.Is(err, why) {
 		t.Errorf("error %v", err)
 	}

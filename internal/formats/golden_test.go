@@ -112,7 +112,7 @@ func TestConvertGoldens(t *testing.T) {
 				out := filepath.Join(t.TempDir(), "out")
 				convert := func(from, to string) []byte {
 					t.Helper()
-					if err := Convert(filepath.Join(goldens, from, name+ext), out, to, Options{Uncompressed: true}); err != nil {
+					if err := convert(filepath.Join(goldens, from, name+ext), out, to, Options{Uncompressed: true}); err != nil {
 						t.Fatal(err)
 					}
 					b, err := os.ReadFile(out)
@@ -166,7 +166,7 @@ func TestConvertOrder(t *testing.T) {
 	want := byThread(from)
 	for _, to := range []string{"tach", "cpython315"} {
 		out := filepath.Join(t.TempDir(), "out")
-		if err := Convert(from, out, to, Options{}); err != nil {
+		if err := convert(from, out, to, Options{}); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, byThread(out)); diff != "" {
@@ -245,10 +245,10 @@ func TestConvertMetadata(t *testing.T) {
 		t.Fatalf("%d objects: %q", len(want), want)
 	}
 	there, back := filepath.Join(dir, "b.bin"), filepath.Join(dir, "c.tach")
-	if err := Convert(from, there, "", Options{}); err != nil {
+	if err := convert(from, there, "", Options{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := Convert(there, back, "", Options{}); err != nil {
+	if err := convert(there, back, "", Options{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range []string{there, back} {

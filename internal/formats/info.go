@@ -32,7 +32,7 @@ func (l *fields) text(key, label, s string) {
 }
 
 // profileInfo returns what is known of a file whose format says no more than a Profile.
-func profileInfo(f *Format, p *profile.Profile) []Field {
+func profileInfo(f *Format, p *profile.Profile) fields {
 	var l fields
 	wall, cpu := p.Total()
 	l.add("format", "format", f.Name, f.Name+": "+f.Doc)

@@ -111,12 +111,7 @@ func streamSource(r io.Reader, name string) (*source, error) {
 }
 
 func readHead(r io.Reader) ([]byte, error) {
-	head := make([]byte, headSize)
-	n, err := io.ReadFull(r, head)
-	if err == io.EOF || err == io.ErrUnexpectedEOF {
-		err = nil
-	}
-	return head[:n], err
+	return io.ReadAll(io.LimitReader(r, headSize))
 }
 
 // ErrUnknownFormat says that neither the content nor the name of a file tells

@@ -19,40 +19,50 @@ import (
 // never share a goroutine: if ids coincide, the later process's id is raised by 10^12.
 // If files of a session are missing, its goroutines were in "[not recorded]" during
 // that time. If any input has only sums, the result is the sum of all.
-func Join(inputs []*Input, o Options) (*Input, error) {
-	if len(inputs) == 1 {
-		return inputs[0], nil
+func Join(list []*Input, o Options) (*Input, error) {
+	if len(list) == 1 {
+		return list[0], nil
 	}
-	in := &Input{Name: fmt.Sprintf("%s and %d more", inputs[0].Name, len(inputs)-1), Format: tachFormat, options: o}
-	c, err := join(inputs)
+	in := &Input{Name: fmt.Sprintf("%s and %d more", list[0].Name, len(list)-1), Format: tachFormat, options: o}
+	c, err := join(list)
 	if err != nil {
-		return nil, errors.Join(err, closeAll(inputs))
+		return nil, errors.Join(err, inputs(list).Close())
 	}
 	if _, ok := c.(series); !ok {
-		in.Format = inputs[0].Format
+		in.Format = list[0].Format
 	}
 	in.content = c
 	return in, nil
 }
 
-func closeAll(inputs []*Input) (err error) {
-	for _, in := range inputs {
+// inputs are those of a joined profile.
+type inputs []*Input
+
+// Close closes all.
+func (l inputs) Close() (err error) {
+	for _, in := range l {
 		err = errors.Join(err, in.Close())
 	}
 	return err
 }
 
-func join(inputs []*Input) (content, error) {
-	for _, in := range inputs {
-		if _, ok := in.content.(series); !ok {
-			return &summed{inputs}, nil
+// CutOff returns the errors of the inputs that are truncated.
+func (l inputs) CutOff() (err error) {
+	for _, in := range l {
+		if e := in.CutOff(); e != nil {
+			err = errors.Join(err, named(in, e))
 		}
 	}
-	j, err := newJoined(inputs)
-	if err != nil {
-		return nil, err
+	return err
+}
+
+func join(list inputs) (content, error) {
+	for _, in := range list {
+		if _, ok := in.content.(series); !ok {
+			return summed{list}, nil
+		}
 	}
-	return j, nil
+	return newJoined(list)
 }
 
 func named(in *Input, err error) error { return Named(in.Name, err) }
@@ -69,11 +79,9 @@ func Named(name string, err error) error {
 }
 
 // summed is the sum of profiles that are sums.
-type summed struct{ inputs []*Input }
+type summed struct{ inputs }
 
-func (s *summed) Close() error { return closeAll(s.inputs) }
-
-func (s *summed) Profile() (*profile.Profile, error) {
+func (s summed) Profile() (*profile.Profile, error) {
 	var list []*profile.Profile
 	for _, in := range s.inputs {
 		p, err := in.Profile()
@@ -85,23 +93,11 @@ func (s *summed) Profile() (*profile.Profile, error) {
 	return profile.Sum(list), nil
 }
 
-// CutOff returns the errors of the inputs that are truncated.
-func (s *summed) CutOff() error { return cutOff(s.inputs) }
-
-func cutOff(inputs []*Input) (err error) {
-	for _, in := range inputs {
-		if e := in.CutOff(); e != nil {
-			err = errors.Join(err, named(in, e))
-		}
-	}
-	return err
-}
-
 // OpenAll opens profiles and joins them. A file that is named twice counts once.
 // The path - is Options.Stdin, if that is set. Errors and warnings begin with the
 // file's name.
 func OpenAll(paths []string, o Options) (*Input, error) {
-	var inputs []*Input
+	var list inputs
 	var seen []os.FileInfo
 	for _, path := range paths {
 		if fi, err := os.Stat(path); err == nil {
@@ -113,14 +109,14 @@ func OpenAll(paths []string, o Options) (*Input, error) {
 		}
 		in, err := openOne(path, o)
 		if err != nil {
-			return nil, errors.Join(err, closeAll(inputs))
+			return nil, errors.Join(err, list.Close())
 		}
-		inputs = append(inputs, in)
+		list = append(list, in)
 	}
-	if len(inputs) == 0 {
+	if len(list) == 0 {
 		return nil, errors.New("no files")
 	}
-	return Join(inputs, o)
+	return Join(list, o)
 }
 
 // stdinName is what standard input is called in messages.

@@ -16,7 +16,7 @@ import (
 // samples are asked for, and renames goroutines, translates frames and shifts times
 // on the way.
 type joined struct {
-	inputs   []*Input
+	inputs
 	files    []*joinFile // in order of time
 	header   tachyon.Header
 	frames   frames.Table
@@ -78,9 +78,9 @@ const wallClock = 946_684_800_000_000
 
 // newJoined reads all samples once, to find out which goroutines are in which file
 // and when each was first and last seen.
-func newJoined(inputs []*Input) (*joined, error) {
-	j := &joined{inputs: inputs}
-	for _, in := range inputs {
+func newJoined(list inputs) (content, error) {
+	j := &joined{inputs: list}
+	for _, in := range list {
 		f, err := newJoinFile(in)
 		if err != nil {
 			return nil, named(in, err)
@@ -188,12 +188,6 @@ func (j *joined) file(f *joinFile, yield func(*tachyon.Sample, error) bool) bool
 
 // Series returns j itself.
 func (j *joined) Series() (reader.Stream, error) { return j, nil }
-
-// Close closes the files.
-func (j *joined) Close() error { return closeAll(j.inputs) }
-
-// CutOff returns the errors of the inputs that are truncated.
-func (j *joined) CutOff() error { return cutOff(j.inputs) }
 
 // Info returns what is known about all files together.
 func (j *joined) Info() ([]Field, error) {

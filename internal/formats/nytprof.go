@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 
 	"github.com/gotach/profiler/internal/formats/pynytprof"
@@ -141,19 +140,16 @@ func (c *nytprofContent) Info() ([]Field, error) {
 		calls += s.Count()
 	}
 	list := profileInfo(perlNYTProf, p)
-	number := func(key, label string, n int64) {
-		list = append(list, Field{key, label, n, strconv.FormatInt(n, 10)})
-	}
-	number("files", "files", int64(len(d.Files)))
-	number("subs", "subs", int64(len(d.Subs)))
-	number("statements", "statements", statements)
-	number("calls", "calls", calls)
-	number("processes", "processes", int64(len(d.Processes)))
+	list.number("files", "files", int64(len(d.Files)))
+	list.number("subs", "subs", int64(len(d.Subs)))
+	list.number("statements", "statements", statements)
+	list.number("calls", "calls", calls)
+	list.number("processes", "processes", int64(len(d.Processes)))
 	for _, a := range d.Attributes {
-		list = append(list, Field{"attribute_" + a.Key, a.Key, a.Value, a.Value})
+		list.add("attribute_"+a.Key, a.Key, a.Value, a.Value)
 	}
 	for _, o := range d.Options {
-		list = append(list, Field{"option_" + o.Key, "", o.Value, ""})
+		list.add("option_"+o.Key, "", o.Value, "")
 	}
 	return list, nil
 }

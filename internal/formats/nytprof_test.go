@@ -115,10 +115,10 @@ func TestNYTProf(t *testing.T) {
 
 	// To itself it is copied, chunk by chunk.
 	dir := t.TempDir()
-	if err := Convert(file, dir+"/z.nytprof", "", Options{}); err != nil {
+	if err := convert(file, dir+"/z.nytprof", "", Options{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := Convert(dir+"/z.nytprof", dir+"/nytprof.out", "", Options{Uncompressed: true}); err != nil {
+	if err := convert(dir+"/z.nytprof", dir+"/nytprof.out", "", Options{Uncompressed: true}); err != nil {
 		t.Fatal(err)
 	}
 	a, _ := os.ReadFile(file)
@@ -127,7 +127,7 @@ func TestNYTProf(t *testing.T) {
 	if !bytes.Equal(a, b) || len(z) > len(a)/2 {
 		t.Errorf("%d bytes became %d, then %d", len(a), len(z), len(b))
 	}
-	if err := Convert(perlGoldens+"/c17-killed.nytprof", dir+"/cut", "pprof", Options{}); err == nil || !strings.Contains(err.Error(), "offset 78276") {
+	if err := convert(perlGoldens+"/c17-killed.nytprof", dir+"/cut", "pprof", Options{}); err == nil || !strings.Contains(err.Error(), "offset 78276") {
 		t.Errorf("a cut off file: %v", err)
 	}
 }
@@ -141,7 +141,7 @@ func TestBothDialects(t *testing.T) {
 	}
 	for _, to := range []string{"nytprof", "pynytprof"} {
 		out := filepath.Join(t.TempDir(), "x."+to)
-		if err := Convert(file, out, "", Options{NoSource: true}); err != nil {
+		if err := convert(file, out, "", Options{NoSource: true}); err != nil {
 			t.Fatal(err)
 		}
 		if in := openInput(t, out, Options{}); in.Format.Name != to {

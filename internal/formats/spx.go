@@ -1,7 +1,6 @@
 package formats
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -158,22 +157,20 @@ func (c *spxContent) Dump(w io.Writer) error {
 		return err
 	}
 	defer r.Close()
-	return buffered(w, func(b *bufio.Writer) error {
-		enc := json.NewEncoder(b)
-		enc.SetEscapeHTML(false)
+	return encoded(w, func(e *json.Encoder) error {
 		out := spxEvent{Metrics: map[string]float64{}}
-		for e, err := range r.Events() {
+		for event, err := range r.Events() {
 			if err != nil {
 				return err
 			}
-			if int(e.Function) >= len(names) {
+			if int(event.Function) >= len(names) {
 				return errors.New("the file changed while it was read")
 			}
-			out.Function, out.Index, out.Enter, out.Line = names[e.Function].Name, e.Function, e.Enter, e.Line
+			out.Function, out.Index, out.Enter, out.Line = names[event.Function].Name, event.Function, event.Enter, event.Line
 			for i, name := range c.meta.EnabledMetrics {
-				out.Metrics[name] = e.Values[i]
+				out.Metrics[name] = event.Values[i]
 			}
-			if err := enc.Encode(&out); err != nil {
+			if err := e.Encode(&out); err != nil {
 				return err
 			}
 		}

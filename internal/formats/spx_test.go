@@ -163,7 +163,7 @@ func TestSPXKeepsTimes(t *testing.T) {
 	in := session(t, nil, nil)
 	want := report(t, in)
 	dir := filepath.Join(t.TempDir(), "reports")
-	if err := Convert(in, dir, "spx", Options{}); err != nil {
+	if err := convert(in, dir, "spx", Options{}); err != nil {
 		t.Fatal(err)
 	}
 	got := report(t, dir)
@@ -207,7 +207,7 @@ func TestSPXKeepsTimes(t *testing.T) {
 	}
 
 	back := filepath.Join(t.TempDir(), "back.tach")
-	if err := Convert(dir, back, "tach", Options{}); err != nil {
+	if err := convert(dir, back, "tach", Options{}); err != nil {
 		t.Fatal(err)
 	}
 	again := report(t, back)
@@ -225,7 +225,7 @@ func TestSPXKeepsTimes(t *testing.T) {
 
 func TestSPXPerGoroutine(t *testing.T) {
 	dir := t.TempDir()
-	if err := Convert(session(t, nil, nil), dir, "spx", Options{Goroutines: true}); err != nil {
+	if err := convert(session(t, nil, nil), dir, "spx", Options{Goroutines: true}); err != nil {
 		t.Fatal(err)
 	}
 	keys, err := spx.Keys(dir)
@@ -242,7 +242,7 @@ func TestSPXPerGoroutine(t *testing.T) {
 func TestSPXMicroseconds(t *testing.T) {
 	in := session(t, nil, nil)
 	dir := t.TempDir()
-	if err := Convert(in, dir, "spx", Options{Microseconds: true}); err != nil {
+	if err := convert(in, dir, "spx", Options{Microseconds: true}); err != nil {
 		t.Fatal(err)
 	}
 	want, got := report(t, in), report(t, dir)
@@ -262,7 +262,7 @@ func TestSPXNeedsTimes(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := filepath.Join(t.TempDir(), "out")
-	err := Convert(sums, out, "spx", Options{})
+	err := convert(sums, out, "spx", Options{})
 	if err == nil || !strings.Contains(err.Error(), "needs each sample and its time, and a collapsed file has only sums") {
 		t.Errorf("error is %v", err)
 	}

@@ -1,7 +1,6 @@
 package formats
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"io"
@@ -86,7 +85,7 @@ func writeSeries(write func(*target, reader.Stream, *Options) error) func(*targe
 
 // dumpRecords writes a profile's records as JSON lines.
 func dumpRecords(w io.Writer, p *profile.Profile) error {
-	return buffered(w, func(b *bufio.Writer) error {
+	return encoded(w, func(e *json.Encoder) error {
 		type record struct {
 			Goroutine uint64            `json:"goroutine,omitempty"`
 			State     string            `json:"state,omitempty"`
@@ -96,8 +95,6 @@ func dumpRecords(w io.Writer, p *profile.Profile) error {
 			CPU       time.Duration     `json:"cpu_ns"`
 			Frames    [][3]any          `json:"frames"`
 		}
-		e := json.NewEncoder(b)
-		e.SetEscapeHTML(false)
 		for i := range p.Records {
 			r := &p.Records[i]
 			out := record{r.Goroutine, r.State, r.Labels, r.Count, r.Wall, r.CPU, [][3]any{}}

@@ -2,6 +2,7 @@ package formats
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -99,6 +100,15 @@ func verifyStream(s reader.Stream) (string, error) {
 		deepest = max(deepest, len(s.Stack))
 	}
 	return fmt.Sprintf("%d samples of %d goroutines, %d frames, deepest stack %d", samples, threads, len(s.Frames()), deepest), nil
+}
+
+// encoded calls f with an encoder that writes a line of JSON to w for each value.
+func encoded(w io.Writer, f func(*json.Encoder) error) error {
+	return buffered(w, func(b *bufio.Writer) error {
+		e := json.NewEncoder(b)
+		e.SetEscapeHTML(false)
+		return f(e)
+	})
 }
 
 // buffered calls f with a buffered writer. What f wrote before an error is written

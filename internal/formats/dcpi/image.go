@@ -30,6 +30,9 @@ type Image struct {
 	inl   *inlines     // nil: the executable has no DWARF
 }
 
+// OpenImage reads an executable's identity and symbols.
+func OpenImage(path string) (*Image, error) { return openImage(path, withInlines) }
+
 // How much of an executable is read.
 const (
 	identity    = iota // what tells it from others
@@ -127,12 +130,12 @@ func functions(e *elf.File) []elf.Symbol {
 // is says whether the image has the build ID.
 func (m *Image) is(id string) bool { return id != "" && (id == m.BuildID || id == m.gnu) }
 
-// frame returns the function that the link-time address lies in, named as in
+// Frame returns the function that the link-time address lies in, named as in
 // [runtime.Frame], and the line, 0 if unknown. Where a call was inlined it is the
 // function that was called, as DWARF has it. A stripped executable has only the
-// function around that, beside the right line. frame must not be called from two
+// function around that, beside the right line. Frame must not be called from two
 // goroutines at once.
-func (m *Image) frame(addr uint64) (f profile.Frame, ok bool) {
+func (m *Image) Frame(addr uint64) (f profile.Frame, ok bool) {
 	if f, ok = m.outer(addr); !ok || m.inl == nil {
 		return f, ok
 	}
@@ -179,7 +182,7 @@ func (h *Header) Image() (*Image, error) {
 	if !ok {
 		return nil, errors.New("the profile names no executable, so its addresses have no procedure names")
 	}
-	m, err := openImage(path, withInlines)
+	m, err := OpenImage(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("the executable %s is gone, so its addresses have no procedure names", path)
 	} else if err != nil {

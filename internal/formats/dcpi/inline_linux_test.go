@@ -71,7 +71,7 @@ func TestInlinedProcedures(t *testing.T) {
 			if out, err := build.CombinedOutput(); err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
-			m, err := openImage(exe, withInlines)
+			m, err := OpenImage(exe)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -96,7 +96,7 @@ func TestInlinedProcedures(t *testing.T) {
 				} else if f[2] != f[4] {
 					inlined++
 				}
-				if got, ok := m.frame(addr); !ok || got != want {
+				if got, ok := m.Frame(addr); !ok || got != want {
 					t.Errorf("%#x is in %+v, want %+v", addr, got, want)
 				}
 			}

@@ -23,7 +23,7 @@ func self(t *testing.T) (*Image, *tachyon.Metadata) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := openImage(exe, withInlines)
+	m, err := OpenImage(exe)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,27 +54,27 @@ func entry(t *testing.T, m *Image, name string) uint64 {
 func TestProcedures(t *testing.T) {
 	m, _ := self(t)
 	here := runtime.FuncForPC(reflect.ValueOf(TestProcedures).Pointer())
-	there := runtime.FuncForPC(reflect.ValueOf(openImage).Pointer())
+	there := runtime.FuncForPC(reflect.ValueOf(OpenImage).Pointer())
 	bias := uint64(here.Entry()) - entry(t, m, here.Name()) // 0 but in position-independent executables
 	for _, f := range []*runtime.Func{here, there} {
 		file, line := f.FileLine(f.Entry())
 		want := profile.Frame{Func: f.Name(), File: file, Line: int32(line)}
-		got, ok := m.frame(uint64(f.Entry()) - bias)
+		got, ok := m.Frame(uint64(f.Entry()) - bias)
 		if !ok || got != want {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 	}
-	if p, ok := m.frame(m.TextStart - 1); ok {
+	if p, ok := m.Frame(m.TextStart - 1); ok {
 		t.Errorf("the address before the text section is in %v", p)
 	}
-	if p, ok := m.frame(m.TextStart + m.TextSize + 1<<20); ok {
+	if p, ok := m.Frame(m.TextStart + m.TextSize + 1<<20); ok {
 		t.Errorf("an address far behind the text section is in %v", p)
 	}
 }
 
 func TestFromSession(t *testing.T) {
 	m, meta := self(t)
-	a, b := entry(t, m, "github.com/gotach/profiler/internal/formats/dcpi.openImage"), entry(t, m, "runtime.main")
+	a, b := entry(t, m, "github.com/gotach/profiler/internal/formats/dcpi.OpenImage"), entry(t, m, "runtime.main")
 	meta.PCs.PCs = []tachyon.LeafPC{{Addr: min(a, b), CPU: 5, Wall: 9}, {Addr: max(a, b), Wall: 100}}
 	ps, err := FromSession(meta, time.Millisecond)
 	if err != nil || len(ps) != 2 {

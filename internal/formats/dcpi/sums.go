@@ -110,7 +110,7 @@ func (h *Header) sampleTime() time.Duration {
 // frame returns the number of the frame for an address.
 func (s *summer) frame(p *Profile, image *Image, addr uint64) uint32 {
 	if image != nil {
-		if f, ok := image.frame(addr); ok {
+		if f, ok := image.Frame(addr); ok {
 			return s.sum.Frame(f, 0)
 		}
 	}
