@@ -38,19 +38,20 @@ type decoder struct {
 
 const (
 	bufferSize = 64 << 10
+	slack      = 4       // bytes of the buffer after its end, which u32 may look at
 	maxNames   = 1 << 14 // of names kept, each at most maxName long
 	maxName    = 512
 )
 
 func newDecoder(src io.Reader) *decoder {
-	return &decoder{src: src, buf: make([]byte, bufferSize), names: make(map[string]string)}
+	return &decoder{src: src, buf: make([]byte, bufferSize+slack), names: make(map[string]string)}
 }
 
 // offset returns the position of the next byte in the chunk stream: that in the
 // file as far as it is not deflated, plus inflated bytes.
 func (d *decoder) offset() int64 { return d.base + int64(d.pos) }
 
-// fill makes at least n bytes available, n <= len(d.buf); it returns false
+// fill makes at least n bytes available, n <= bufferSize; it returns false
 // where the source has no more.
 func (d *decoder) fill(n int) bool {
 	if d.end-d.pos >= n {
@@ -63,7 +64,7 @@ func (d *decoder) fill(n int) bool {
 		d.pos = 0
 	}
 	for empty := 0; d.end < n && d.srcErr == nil; {
-		m, err := d.src.Read(d.buf[d.end:])
+		m, err := d.src.Read(d.buf[d.end:bufferSize])
 		d.end += m
 		if m > 0 {
 			empty = 0
@@ -98,8 +99,8 @@ func (d *decoder) failf(format string, args ...any) {
 
 // u32 reads an integer.
 func (d *decoder) u32() uint32 {
-	if d.end-d.pos < 5 {
-		return d.u32AtEnd()
+	if d.end-d.pos < 5 && !d.wholeU32() {
+		return 0
 	}
 	b := d.buf[d.pos : d.pos+5 : d.pos+5]
 	switch c := b[0]; {
@@ -121,13 +122,10 @@ func (d *decoder) u32() uint32 {
 	}
 }
 
-// u32AtEnd is u32 where the buffer, and maybe the file, ends soon.
-func (d *decoder) u32AtEnd() uint32 {
-	if d.err != nil {
-		return 0
-	}
+// wholeU32 is u32's check where the buffer, and maybe the file, ends soon.
+func (d *decoder) wholeU32() bool {
 	n := 1
-	if d.fill(1) {
+	if d.err == nil && d.fill(1) {
 		switch c := d.buf[d.pos]; {
 		case c < 0x80:
 		case c < 0xC0:
@@ -140,26 +138,11 @@ func (d *decoder) u32AtEnd() uint32 {
 			n = 5
 		}
 	}
-	if !d.fill(n) {
+	if d.err != nil || !d.fill(n) {
 		d.short()
-		return 0
+		return false
 	}
-	var v uint32
-	b := d.buf[d.pos : d.pos+n]
-	switch n {
-	case 1:
-		v = uint32(b[0])
-	case 2:
-		v = uint32(b[0]&0x7F)<<8 | uint32(b[1])
-	case 3:
-		v = uint32(b[0]&0x1F)<<16 | uint32(b[1])<<8 | uint32(b[2])
-	case 4:
-		v = uint32(b[0]&0x0F)<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])
-	case 5:
-		v = binary.BigEndian.Uint32(b[1:])
-	}
-	d.pos += n
-	return v
+	return true
 }
 
 // nv reads a double.
@@ -197,7 +180,7 @@ func (d *decoder) str(name bool) String {
 
 // text reads n bytes. It allocates no more than it finds.
 func (d *decoder) text(n int, name bool) string {
-	if n > len(d.buf) {
+	if n > bufferSize {
 		var b []byte
 		for len(b) < n {
 			if !d.fill(1) {
@@ -244,7 +227,7 @@ func (d *decoder) line() string {
 			return s
 		}
 		seen = d.end - d.pos
-		if seen == len(d.buf) {
+		if seen == bufferSize {
 			long = append(long, d.buf[d.pos:d.end]...)
 			d.pos, seen = d.end, 0
 			if len(long) > maxString {

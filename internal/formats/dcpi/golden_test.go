@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -11,8 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/gotach/profiler/internal/formats/formaterr"
 )
 
 func goldens(t testing.TB) []string {
@@ -167,16 +166,9 @@ func TestBadFilesAreRefused(t *testing.T) {
 		}
 		name := filepath.Join("testdata/bad", f.Name())
 		_, err := ReadFile(name, Options{})
-		var bad *formaterr.Error
-		if !errors.As(err, &bad) {
-			t.Errorf("%s: error %v, want a formaterr.Error", name, err)
-			continue
-		}
-		if bad.File != name || !strings.Contains(bad.Error(), want.reason) {
-			t.Errorf("%s: %v, want %q", name, bad, want.reason)
-		}
-		if bad.Offset != want.offset {
-			t.Errorf("%s: error at byte %d, want %d", name, bad.Offset, want.offset)
+		where := fmt.Sprintf("%s: at byte %d: ", name, want.offset)
+		if err == nil || !strings.HasPrefix(err.Error(), where) || !strings.Contains(err.Error(), want.reason) {
+			t.Errorf("error %v, want %s%s", err, where, want.reason)
 		}
 	}
 }

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-
-	"github.com/gotach/profiler/internal/formats/formaterr"
 )
 
 // Options says how strict reading is. The zero value is the format as its
@@ -32,8 +30,7 @@ type decoder struct {
 	Profile
 }
 
-// Read reads a whole profile. The name is the file's, for errors; a bad file is a
-// [*formaterr.Error].
+// Read reads a whole profile. The name is the file's, for errors.
 func Read(r io.Reader, name string, o Options) (*Profile, error) {
 	d := &decoder{r: bufio.NewReaderSize(r, 64<<10), name: name}
 	var err error
@@ -54,7 +51,7 @@ func Read(r io.Reader, name string, o Options) (*Profile, error) {
 }
 
 func (d *decoder) bad(format string, args ...any) error {
-	return &formaterr.Error{File: d.name, Offset: d.off, Err: fmt.Errorf(format, args...)}
+	return fmt.Errorf("%s: at byte %d: %w", d.name, d.off, fmt.Errorf(format, args...))
 }
 
 const (

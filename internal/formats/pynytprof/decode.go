@@ -8,24 +8,24 @@ import (
 	"io"
 	"strings"
 
-	"github.com/gotach/profiler/internal/formats/formaterr"
 	"github.com/gotach/profiler/nytprof"
 )
 
 // maxText bounds a line or name.
 const maxText = 1 << 20
 
-// decode reads a file. Where one is damaged or cut off it returns both what could
-// be read and a *[formaterr.Error]; an error of r it wraps in one.
+// decode reads a file. If it is damaged or truncated, decode returns both what it
+// could read and an error that says where the bad line or record begins.
 func decode(r io.Reader) (*file, error) {
 	d := decoder{r: bufio.NewReaderSize(r, 64<<10), f: new(file)}
-	if err := d.head(); err != nil {
-		return d.f, &formaterr.Error{File: "pynytprof", Offset: d.start, Err: err}
+	err := d.head()
+	if err == nil {
+		err = d.records()
 	}
-	if err := d.records(); err != nil {
-		return d.f, &formaterr.Error{File: "pynytprof", Offset: d.start, Err: err}
+	if err != nil {
+		err = fmt.Errorf("pynytprof: at byte %d: %w", d.start, err)
 	}
-	return d.f, nil
+	return d.f, err
 }
 
 type decoder struct {

@@ -11,10 +11,6 @@ import (
 
 // Encode writes a file.
 func (f *file) Encode(w io.Writer) error {
-	b := bufio.NewWriter(w)
-	if err := f.encodeHead(b); err != nil {
-		return err
-	}
 	subs := 0
 	for _, s := range f.Subs {
 		if strings.IndexByte(s.Name, 0) >= 0 || len(s.Name) >= maxText {
@@ -25,7 +21,9 @@ func (f *file) Encode(w io.Writer) error {
 	if int64(max(subs, len(f.Lines)*lineSize, len(f.Calls)*callSize)) > math.MaxUint32 {
 		return fmt.Errorf("pynytprof: %d lines, %d subs and %d calls do not fit in the format", len(f.Lines), len(f.Subs), len(f.Calls))
 	}
+	b := bufio.NewWriter(w) // keeps the first error
 	e := encoder{w: b}
+	e.bytes(f.head(nil))
 	e.record('P', processSize)
 	e.u64(f.Process.Start)
 	e.u32(f.Process.PID, f.Process.Parent)
@@ -45,37 +43,22 @@ func (f *file) Encode(w io.Writer) error {
 		e.u64(c.Ticks, c.SubTicks)
 	}
 	e.record('E', 0)
-	return b.Flush() // a bufio.Writer keeps the first error
+	return b.Flush()
 }
 
-func (f *file) encodeHead(b *bufio.Writer) error {
+// head appends the lines of text. Their texts are single lines.
+func (f *file) head(b []byte) []byte {
+	b = fmt.Appendln(b, version(f))
 	for _, c := range f.Comments {
-		if strings.Contains(c, "\n") {
-			return fmt.Errorf("pynytprof: the comment %.50q is not one line", c)
-		}
-	}
-	line := func(tag byte, key, value string) error {
-		if strings.ContainsAny(key, "=\n") || strings.Contains(value, "\n") || len(key)+len(value) > maxText/2 {
-			return fmt.Errorf("pynytprof: %.50q=%.50q does not fit in a line", key, value)
-		}
-		_, err := fmt.Fprintf(b, "%c%s=%s\n", tag, key, value)
-		return err
-	}
-	fmt.Fprintf(b, "%s\n", version(f))
-	for _, c := range f.Comments {
-		fmt.Fprintf(b, "#%s\n", c)
+		b = fmt.Appendf(b, "#%s\n", c)
 	}
 	for _, a := range f.Attributes {
-		if err := line(':', a.Key, a.Value); err != nil {
-			return err
-		}
+		b = fmt.Appendf(b, ":%s=%s\n", a.Key, a.Value)
 	}
 	for _, o := range f.Options {
-		if err := line('!', o.Key, o.Value); err != nil {
-			return err
-		}
+		b = fmt.Appendf(b, "!%s=%s\n", o.Key, o.Value)
 	}
-	return b.WriteByte('\n')
+	return append(b, '\n')
 }
 
 // encoder writes little-endian numbers.

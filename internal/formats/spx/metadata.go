@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/gotach/profiler/internal/formats/formaterr"
 )
 
 // The metrics of sampled profiles. Every report has wt.
@@ -64,11 +62,11 @@ func readMetadata(r io.Reader, name string) (*Metadata, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	if len(b) > maxMetadata {
-		return nil, &formaterr.Error{File: name, Offset: maxMetadata, Err: errors.New("longer than 1 MiB, not the metadata of an SPX report")}
+		return nil, errorAt(name, maxMetadata, errors.New("longer than 1 MiB, not the metadata of an SPX report"))
 	}
 	m := &Metadata{}
 	if err := json.Unmarshal(b, m); err != nil {
-		return nil, &formaterr.Error{File: name, Offset: jsonOffset(err), Err: fmt.Errorf("not the metadata of an SPX report: %w", err)}
+		return nil, errorAt(name, jsonOffset(err), fmt.Errorf("not the metadata of an SPX report: %w", err))
 	}
 	var keys map[string]json.RawMessage
 	if err := json.Unmarshal(b, &keys); err == nil {
@@ -77,9 +75,15 @@ func readMetadata(r io.Reader, name string) (*Metadata, error) {
 		m.counted = functions && calls
 	}
 	if err := checkMetrics(m.EnabledMetrics); err != nil {
-		return nil, &formaterr.Error{File: name, Offset: int64(max(0, strings.Index(string(b), `"enabled_metrics"`))), Err: err}
+		return nil, errorAt(name, int64(max(0, strings.Index(string(b), `"enabled_metrics"`))), err)
 	}
 	return m, nil
+}
+
+// errorAt says where a file is wrong: so many bytes from the start, after
+// decompression.
+func errorAt(file string, offset int64, err error) error {
+	return fmt.Errorf("%s: at byte %d: %w", file, offset, err)
 }
 
 func jsonOffset(err error) int64 {

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gotach/profiler/internal/formats/formaterr"
 	"github.com/klauspost/compress/zstd"
 )
 
@@ -157,7 +156,7 @@ func (r *Reader) Close() error {
 }
 
 func (r *Reader) bad(format string, args ...any) error {
-	return &formaterr.Error{File: r.name, Offset: r.off, Err: fmt.Errorf(format, args...)}
+	return errorAt(r.name, r.off, fmt.Errorf(format, args...))
 }
 
 // line returns the next line without its end; it is valid until the next call.
@@ -183,7 +182,7 @@ func (r *Reader) line() ([]byte, error) {
 
 // Events yields the events in their order; it can be ranged over once. The
 // Event and its Values are the Reader's own, valid until the next step. What
-// breaks a rule of the format ends it with a [*formaterr.Error]: calls that are not
+// breaks a rule of the format ends it with an error: calls that are not
 // left in the order in which they were entered, a first event that is not at 0,
 // wall time that goes back, functions that are missing.
 func (r *Reader) Events() iter.Seq2[*Event, error] {
