@@ -11,7 +11,7 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// A void takes a file and keeps its size alone.
+// A void is a file that discards its content and has only an offset and a size.
 type void struct{ off, size int64 }
 
 func (v *void) Write(p []byte) (int, error) {
@@ -28,12 +28,12 @@ func (v *void) Seek(off int64, whence int) (int64, error) {
 	return off, nil
 }
 
-// A tape is a workload made ready to be played into a writer again and again.
+// A tape is a prepared workload that can be written to a writer many times.
 type tape struct {
 	o       Options
 	frames  []tachyon.Frame
-	samples []tachyon.Sample // with ids as by intern
-	span    uint64           // µs from one playing to the next
+	samples []tachyon.Sample // with the ids that intern gives
+	span    uint64           // µs by which each repetition is later than the one before
 }
 
 func newTape(t testing.TB, name string, l tachyon.Layout) *tape {
@@ -48,22 +48,22 @@ func newTape(t testing.TB, name string, l tachyon.Layout) *tape {
 	return p
 }
 
-// intern gives the tape's frames the ids that its samples have.
+// intern interns the tape's frames, so that they get the ids in its samples.
 func (p *tape) intern(w *Writer) {
 	for _, f := range p.frames {
 		w.Intern(f)
 	}
 }
 
-// at is the tape's ith sample, playing it again when it is over.
+// at returns the ith sample of the endlessly repeated tape.
 func (p *tape) at(i int) tachyon.Sample {
 	s := p.samples[i%len(p.samples)]
 	s.Time += uint64(i/len(p.samples)) * p.span
 	return s
 }
 
-// A player hands samples to a writer as a sampler does, in a buffer that it
-// uses again, and knows the time that the writer took for them.
+// A player passes samples to a writer in batches, like a sampler, and measures the writer's
+// time.
 type player struct {
 	w        *Writer
 	frames   []tachyon.Frame
@@ -75,7 +75,7 @@ type player struct {
 	stacks [64 * tachyon.MaxDepth]tachyon.Frame
 }
 
-// play writes n samples of a source, those from first on.
+// play writes n samples of a source, from the sample first on.
 func (p *player) play(source func(int) tachyon.Sample, first, n int) error {
 	for n > 0 {
 		m := min(n, len(p.batch))
@@ -119,9 +119,9 @@ func (p *player) write(n int) error {
 	return nil
 }
 
-// bench plays a source after so many samples that went before the clock starts,
-// so that what is measured is the steady state. The time is the writer's, not
-// that of making the samples up.
+// bench measures the writer's time for the samples of a source. The clock starts after the
+// first before samples, so that the steady state is measured. The time to make the samples
+// is not included.
 func bench(b *testing.B, p *tape, asFrames bool, source func(int) tachyon.Sample, before int) {
 	w, err := New(new(void), p.o)
 	if err != nil {
@@ -136,7 +136,7 @@ func benchWriter(b *testing.B, w *Writer, p *tape, asFrames bool, source func(in
 	if err := play.play(source, 0, before); err != nil {
 		b.Fatal(err)
 	}
-	runtime.GC() // what the setting up left is not the samples' to pay
+	runtime.GC() // collect the garbage of the set-up before the clock starts
 	play.took = 0
 	b.ReportAllocs()
 	b.ResetTimer()
@@ -151,8 +151,8 @@ func benchWriter(b *testing.B, w *Writer, p *tape, asFrames bool, source func(in
 	}
 }
 
-// How fast samples of a CPU-bound service are written, with frames as strings
-// and as ids. The size is that of a file with the workload once.
+// BenchmarkWrite measures the time to write samples of a CPU-bound service, with frames as
+// strings and as ids. The size is that of a file with the workload once.
 func BenchmarkWrite(b *testing.B) {
 	for _, c := range []struct {
 		name     string
@@ -175,7 +175,7 @@ func BenchmarkWrite(b *testing.B) {
 	}
 }
 
-// What the journal costs: the same samples into a file with one and without.
+// BenchmarkJournal writes the same samples to files with and without a journal.
 func BenchmarkJournal(b *testing.B) {
 	for _, c := range []struct {
 		workload string
@@ -196,7 +196,7 @@ func BenchmarkJournal(b *testing.B) {
 	}
 }
 
-// size is the bytes a sample of a file with the workload once.
+// size returns the bytes per sample of a file with the workload once.
 func (p *tape) size(t testing.TB) float64 {
 	f := new(void)
 	w, err := New(f, p.o)
@@ -213,9 +213,9 @@ func (p *tape) size(t testing.TB) float64 {
 	return float64(f.size) / float64(len(p.samples))
 }
 
-// What many threads cost: the time of a sample should not depend on their
-// number. Each thread goes through the samples of one and the same thread, from
-// another place on, so that the records are much the same for any number.
+// BenchmarkThreads measures the time of a sample with many threads. It should not depend on
+// their number. All threads have the samples of one thread, each from a different sample
+// on, so that the records are similar for any number of threads.
 func BenchmarkThreads(b *testing.B) {
 	p := newTape(b, "big", tachyon.CPython315)
 	var one []tachyon.Sample

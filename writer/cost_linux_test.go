@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// threadTime is the CPU time of the thread that runs the caller.
+// threadTime returns the CPU time of the calling thread.
 func threadTime(t testing.TB) time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts); err != nil {
@@ -20,9 +20,9 @@ func threadTime(t testing.TB) time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// What the journal costs of the writer's throughput. Files with one and without
-// take turns, and the CPU time of the fastest turns is compared, so that what
-// else runs on the machine matters little.
+// BenchmarkJournalCost measures how much the journal reduces the writer's throughput. It
+// writes files with and without a journal in turns and compares the CPU times of the
+// fastest turns, so that other load on the machine has little effect.
 func BenchmarkJournalCost(b *testing.B) {
 	for b.Loop() {
 		journalCost(b)

@@ -11,12 +11,12 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// A decoded file, by the shortest decoder that checks everything. It is not
-// the reader's code, so that a mistake would have to be made twice.
+// A decoded is the content of a file, from a short decoder that checks everything. The
+// decoder is separate from package reader, so that the two do not have the same mistakes.
 type decoded struct {
 	header  tachyon.Header
 	strings []string
-	used    int // strings that frames use: none from here on
+	used    int // frames use only strings below this index
 	frames  []tachyon.Frame
 	samples []tachyon.Sample // in file order
 	records map[wire.Encoding]int
@@ -64,7 +64,7 @@ type tester interface {
 	Fatal(...any)
 }
 
-// decode reads a file that must be whole and right.
+// decode reads a file and fails the test if the file is incomplete or wrong.
 func decode(t tester, file []byte) *decoded {
 	t.Helper()
 	d, err := tryDecode(t, file)

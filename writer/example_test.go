@@ -50,7 +50,7 @@ func ExampleWriter_Write() {
 		fmt.Println(err)
 		return
 	}
-	// Frames that come again and again are interned once.
+	// Intern each frame once and use its id in all samples.
 	inner := w.Intern(tachyon.Frame{File: "main.go", Func: "main.work", Line: 30})
 	outer := w.Intern(tachyon.Frame{File: "main.go", Func: "main.main", Line: 12})
 	err = w.Write(&tachyon.Sample{Thread: 1, Time: 1000, Stack: []uint32{inner, outer}})

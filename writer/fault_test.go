@@ -16,8 +16,8 @@ import (
 
 var errDisk = errors.New("no space left")
 
-// A disk is a file in memory on a disk of limited size: a write past its end
-// takes what fits and fails. Its nth write can fail on its own.
+// A disk is a file in memory with a limited size. A write beyond the limit writes the bytes
+// that fit and returns an error. In addition, a write with a given number can fail.
 type disk struct {
 	b      []byte
 	off    int
@@ -55,8 +55,8 @@ func (d *disk) Truncate(n int64) error {
 	return nil
 }
 
-// many plays a workload whose records fill several buffers and returns how
-// many samples were taken and what the first refusal was.
+// many writes a workload whose records fill several buffers. It returns the number of
+// accepted samples and the first error.
 func many(t *testing.T, w *Writer) (n int, first error) {
 	t.Helper()
 	var ids []uint32
@@ -69,10 +69,10 @@ func many(t *testing.T, w *Writer) (n int, first error) {
 			if first == nil {
 				first = err
 			} else if !errors.Is(err, first) {
-				t.Fatalf("the first error was %v, then came %v", first, err)
+				t.Fatalf("the first error was %v, a later one is %v", first, err)
 			}
 		} else if first != nil {
-			t.Fatal("a sample was taken after an error")
+			t.Fatal("a sample was accepted after an error")
 		} else {
 			n++
 		}
@@ -84,8 +84,8 @@ func sameTold(a, b told) bool {
 	return a.Time == b.Time && a.Status == b.Status && slices.Equal(a.Stack, b.Stack)
 }
 
-// A disk that fills up costs the samples that do not fit, not those before:
-// Close makes a whole file of them, and says what happened.
+// If the disk becomes full, only the samples that do not fit are lost. Close finishes the
+// file with the earlier samples and returns the error.
 func TestDiskFull(t *testing.T) {
 	for _, uncompressed := range []bool{false, true} {
 		whole := new(disk)
@@ -146,8 +146,8 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// Whichever write fails, once, nothing panics, Close returns that error, and
-// what is there is a whole file or one without a header.
+// Each write in turn fails once. The writer does not panic, Close returns the error, and the
+// file is complete or has no header.
 func TestEveryWriteFails(t *testing.T) {
 	count := new(disk)
 	w, err := New(count, Options{})
@@ -175,7 +175,7 @@ func TestEveryWriteFails(t *testing.T) {
 	}
 }
 
-// A file that cannot seek is refused at once.
+// New refuses a file that cannot seek.
 func TestNotSeekable(t *testing.T) {
 	r, p, err := os.Pipe()
 	if err != nil {
@@ -206,12 +206,12 @@ func TestOptionsRefused(t *testing.T) {
 		{Layout: tachyon.CPython315, CPython: &CPythonInfo{Stats: &nan}},
 	} {
 		if _, err := New(new(disk), o); err == nil {
-			t.Errorf("%+v is taken", o)
+			t.Errorf("New accepts %+v", o)
 		}
 	}
 }
 
-// A sample that names a frame that is not there is refused; the next one is not.
+// Write refuses a sample with an unknown frame id and accepts the next sample.
 func TestFrameOutOfRange(t *testing.T) {
 	d := new(disk)
 	w, err := New(d, Options{})
@@ -220,10 +220,10 @@ func TestFrameOutOfRange(t *testing.T) {
 	}
 	id := w.Intern(tachyon.Frame{Func: "f"})
 	if err := w.Write(&tachyon.Sample{Thread: 1, Stack: []uint32{id, id + 1}}); err == nil {
-		t.Error("frame 1 of 1 is taken")
+		t.Error("frame id 1 of a table with 1 frame is accepted")
 	}
 	if err := w.Write(&tachyon.Sample{Thread: 1, Stack: []uint32{1 << 31}}); err == nil {
-		t.Error("frame 2^31 of 1 is taken")
+		t.Error("frame id 2^31 of a table with 1 frame is accepted")
 	}
 	if err := w.Write(&tachyon.Sample{Thread: 1, Stack: []uint32{id}}); err != nil {
 		t.Error(err)
@@ -236,7 +236,7 @@ func TestFrameOutOfRange(t *testing.T) {
 	}
 }
 
-// Of a batch with such a sample what comes before it is written.
+// WriteBatch writes the samples before the one with an unknown frame id.
 func TestBatchWithFrameOutOfRange(t *testing.T) {
 	d := new(disk)
 	w, err := New(d, Options{})
@@ -246,7 +246,7 @@ func TestBatchWithFrameOutOfRange(t *testing.T) {
 	id := w.Intern(tachyon.Frame{Func: "f"})
 	good, bad := tachyon.Sample{Thread: 1, Stack: []uint32{id}}, tachyon.Sample{Thread: 1, Stack: []uint32{id + 1}}
 	if n, err := w.WriteBatch([]tachyon.Sample{good, good, bad, good}); n != 2 || err == nil {
-		t.Errorf("%d samples of a batch are taken, %v", n, err)
+		t.Errorf("%d samples of a batch are accepted, error %v", n, err)
 	}
 	if n, err := w.WriteBatch([]tachyon.Sample{good}); n != 1 || err != nil {
 		t.Errorf("%d samples, %v", n, err)
@@ -261,7 +261,7 @@ func TestBatchWithFrameOutOfRange(t *testing.T) {
 
 func second(_ int, err error) error { return err }
 
-// The methods of a closed writer say so.
+// The methods of a closed writer return ErrClosed.
 func TestClosed(t *testing.T) {
 	w, err := New(new(disk), Options{})
 	if err != nil {
@@ -284,11 +284,11 @@ func TestClosed(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Error(err)
 	}
-	w.Intern(tachyon.Frame{Func: "f"}) // of no use, but no harm either
+	w.Intern(tachyon.Frame{Func: "f"}) // has no effect, but must not panic
 }
 
-// A file takes as many samples as its header can count, says so for each one
-// more, and is finished with them.
+// A file accepts as many samples as its header can count. Each further sample gives
+// ErrTooManySamples, and Close finishes the file.
 func TestTooManySamples(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.tach")
 	create := map[string]func() (*Writer, error){

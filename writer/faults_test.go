@@ -19,10 +19,10 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-var update = flag.Bool("update", false, "write docs/faults.md anew")
+var update = flag.Bool("update", false, "update docs/faults.md")
 
-// faults is the table of docs/faults.md: fault, moment, and a test that returns the
-// result in words.
+// faults are the rows of the table in docs/faults.md: the fault, the moment, and a test
+// that returns the result in words.
 var faults = []struct {
 	fault, moment string
 	run           func(t *testing.T, path string) string
@@ -102,7 +102,7 @@ func noDescriptors() func() {
 	return func() { syscall.Setrlimit(syscall.RLIMIT_NOFILE, &old); f.Close() }
 }
 
-// atCreate is a fault that is there when the file is made.
+// atCreate tests a fault that exists when the file is made.
 func atCreate(begin func(path string) (end func())) func(*testing.T, string) string {
 	return func(t *testing.T, path string) string {
 		end := begin(path)
@@ -117,7 +117,7 @@ func atCreate(begin func(path string) (end func())) func(*testing.T, string) str
 	}
 }
 
-// writeFails is a full disk at the nth of all writes.
+// writeFails tests a full disk. which returns the number of the first write that fails.
 func writeFails(which func(writes int) int, once bool) func(*testing.T, string) string {
 	return writeFailsWith(syscall.ENOSPC, which, once)
 }
@@ -136,9 +136,9 @@ func writeFailsWith(errno error, which func(writes int) int, once bool) func(*te
 	}
 }
 
-// clockJumps writes samples whose times jump, as those of a wall clock do when it is
-// set. They are stored as given. The sampler takes times from the monotonic clock,
-// which nobody sets.
+// clockJumps writes samples whose times jump like those of a wall clock that is set. The
+// writer must store them without a change. (The sampler uses the monotonic clock, which
+// does not jump.)
 func clockJumps(t *testing.T, path string) string {
 	w, err := Create(path, Options{Start: 1 << 50})
 	if err != nil {
@@ -170,7 +170,7 @@ func clockJumps(t *testing.T, path string) string {
 	return tell(t, err, path)
 }
 
-// while is a fault that begins after some samples. More are written after it.
+// while tests a fault that begins between two samples.
 func while(begin func(path string) (end func()), end ...func(*Writer)) func(*testing.T, string) string {
 	return func(t *testing.T, path string) string {
 		w, err := Create(path, Options{})
@@ -181,7 +181,7 @@ func while(begin func(path string) (end func()), end ...func(*Writer)) func(*tes
 			t.Fatal(err)
 		}
 		undo := begin(path)
-		for i := range 40_000 { // goroutines nobody has seen, and their functions
+		for i := range 40_000 { // a new thread and new functions, so that the journal grows
 			if err := w.WriteFrames(&tachyon.Sample{Thread: 1 << 40, Time: 1}, []tachyon.Frame{{Func: fmt.Sprintf("a function with a name of some length %d", i)}}); err != nil {
 				break
 			}
@@ -213,12 +213,12 @@ func finishAndTell(t *testing.T, w *Writer, path string, samples int, _ func()) 
 		s = "a warning that the file has no journal; " + s
 	}
 	if err == nil && taken != samples {
-		t.Errorf("%d of %d samples were taken and Close says nothing", taken, samples)
+		t.Errorf("only %d of %d samples were written, but Close returns no error", taken, samples)
 	}
 	return s
 }
 
-// tell says what state a file is in, given Close's error.
+// tell describes the error of Close and the state of the file in words.
 func tell(t *testing.T, err error, path string) string {
 	said := "no error"
 	if err != nil {
@@ -249,7 +249,7 @@ func tell(t *testing.T, err error, path string) string {
 func kindOf(err error) string {
 	switch {
 	case errors.Is(err, syscall.ENOSPC):
-		return "the disk's"
+		return "the disk error"
 	case errors.Is(err, syscall.EROFS):
 		return "read-only file system"
 	case errors.Is(err, syscall.EMFILE):
@@ -266,7 +266,7 @@ func kindOf(err error) string {
 	return err.Error()
 }
 
-// documented returns the result in the docs.
+// documented returns a fault's result from the docs.
 func documented(t *testing.T, fault, moment string) string {
 	b, err := os.ReadFile(faultTable)
 	if err != nil {
@@ -279,20 +279,21 @@ func documented(t *testing.T, fault, moment string) string {
 
 const faultTable = "../docs/faults.md"
 
-// manyFiles begins the part of docs/faults.md that a test of package rotate writes.
+// manyFiles is the heading of the part of docs/faults.md that a test of package rotate
+// writes.
 const manyFiles = "\n## Faults between two files of a session\n"
 
-// The table of faults in the docs says what happens.
+// TestFaultTable tries each fault and compares the results with the table in the docs.
 func TestFaultTable(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("# File faults and their results\n\n" +
 		"The profiled program continues in all cases. An error is logged once, and\n" +
-		"`Session.Err` and `Stop` return it. The disk's error is the one that the fault\n" +
-		"column names. A test tries each case and writes this table:\n" +
+		"`Session.Err` and `Stop` return it. \"The disk error\" means the error in the fault\n" +
+		"column: `ENOSPC`, `EDQUOT` or `EIO`. A test tries each case and writes this table:\n" +
 		"`go test ./writer -run TestFaultTable -update`.\n\n" +
 		"| fault | while | result |\n|---|---|---|\n")
 	for _, f := range faults {
-		result := documented(t, f.fault, f.moment) // unless it can be tried
+		result := documented(t, f.fault, f.moment) // for faults that cannot be tried on this system
 		t.Run(f.fault, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "dir")
 			if err := os.Mkdir(dir, 0o700); err != nil {
@@ -305,8 +306,8 @@ func TestFaultTable(t *testing.T) {
 		})
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", f.fault, f.moment, result)
 	}
-	b.WriteString("\nThe times of samples are the wall clock's time at the start plus the time that the\n" +
-		"monotonic clock has counted since: setting the clock changes none of them.\n")
+	b.WriteString("\nA sample's time is the wall clock's time at the start plus the time on the monotonic\n" +
+		"clock since then. So setting the clock does not change the samples' times.\n")
 	if *update {
 		old, err := os.ReadFile(faultTable)
 		_, rest, ok := strings.Cut(string(old), manyFiles)

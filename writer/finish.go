@@ -11,10 +11,10 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// AddMetadata adds a piece of gotach's own metadata to the file: v as JSON, with
-// "gotach": kind as its first key. A v that is not an object goes under a key
-// named like the kind. See [tachyon.Metadata] for the kinds; readers leave out
-// those they do not know.
+// AddMetadata adds an object of gotach's own metadata to the file. The object is v as JSON,
+// with "gotach": kind as its first key. If v is not a JSON object, it becomes the value of
+// a key that is named like the kind. [tachyon.Metadata] lists the kinds; readers ignore
+// unknown ones.
 func (w *Writer) AddMetadata(kind string, v any) (err error) {
 	if w.closed {
 		return ErrClosed
@@ -33,10 +33,10 @@ func (w *Writer) AddMetadata(kind string, v any) (err error) {
 	return nil
 }
 
-// Close finishes the file and, if Create made it, closes it and deletes the journal.
-// After an error of the file it finishes the file with the samples before the error
-// and returns that error. If that fails too, the journal stays. Further calls
-// return the same.
+// Close finishes the file. If Create made the file, Close also closes it and deletes the
+// journal. After an error of the file, Close finishes the file with the samples before the
+// error and returns that error. If this fails too, the journal stays. Further calls return
+// the same error.
 func (w *Writer) Close() error {
 	if w.closed {
 		if w.err == ErrClosed {
@@ -70,7 +70,7 @@ func (w *Writer) Discard() error {
 	return err
 }
 
-// end finishes the file, closes it if it is ours, and then closes the journal.
+// end finishes the file, closes it if the writer opened it, and then closes the journal.
 func (w *Writer) end(err error) error {
 	synced := w.sync != nil
 	w.stopSync()
@@ -93,7 +93,7 @@ func (w *Writer) end(err error) error {
 	return err
 }
 
-// checkThere returns an error if the file's name now belongs to another file or to none.
+// checkThere returns an error if the file was removed or replaced by another one.
 func (w *Writer) checkThere() error {
 	mine, err := w.own.Stat()
 	if err != nil {
@@ -101,15 +101,16 @@ func (w *Writer) checkThere() error {
 	}
 	there, err := os.Stat(w.own.Name())
 	if err != nil {
-		return fmt.Errorf("the file was removed while it was written: %w", err)
+		return fmt.Errorf("the file was removed during the session, its samples are lost: %w", err)
 	}
 	if !os.SameFile(mine, there) {
-		return fmt.Errorf("%s: the file was replaced while it was written", w.own.Name())
+		return fmt.Errorf("%s: the file was replaced during the session, its samples are lost", w.own.Name())
 	}
 	return nil
 }
 
-// tryFinish calls finish, and once more without the journal if that has become unusable.
+// tryFinish calls finish. If the journal becomes unusable, it calls finish again without
+// the journal.
 func (w *Writer) tryFinish(err error) error {
 	if w.j == nil {
 		return w.finish(err)
@@ -125,16 +126,16 @@ func (w *Writer) finishGuarded(err error) (ferr error) {
 	return w.finish(err)
 }
 
-// finish completes the file. After an error, one that came before or its own, it
-// tries to complete the file with the samples before that error. With a journal
-// these are all samples, now or when the file is recovered. Without one they are
-// those up to the last point at which the file can be completed.
+// finish completes the file. After an earlier error or an error of its own, it tries to
+// complete the file with the samples before that error. With a journal these are all
+// samples, either now or when the file is recovered. Without a journal they are the samples
+// up to the last point at which the file can be completed.
 func (w *Writer) finish(err error) error {
 	if w.f == nil {
 		return err
 	}
 	switch {
-	case w.out.err == nil: // err is not the file's
+	case w.out.err == nil: // err is not an error of the file
 		cerr := w.complete()
 		if cerr == nil {
 			if err == ErrTooManySamples {
@@ -146,10 +147,10 @@ func (w *Writer) finish(err error) error {
 			err = cerr
 		}
 	case w.j != nil && w.out.resume() == nil && w.complete() == nil:
-		return fmt.Errorf("%w (the file was finished with the %d samples before that)", err, w.samples)
+		return fmt.Errorf("%w (the file was finished with the %d samples before the error)", err, w.samples)
 	}
 	if w.j != nil {
-		return fmt.Errorf("%w (gotach recover finishes %s with the %d samples before that)", err, w.own.Name(), w.samples)
+		return fmt.Errorf("%w (to finish the file with the %d samples before the error, run: gotach recover %s)", err, w.samples, w.own.Name())
 	}
 	for p := range w.out.points {
 		if w.finishAt(p) == nil {
@@ -171,9 +172,8 @@ func (w *Writer) complete() error {
 	return w.tail(w.out.off)
 }
 
-// finishAt completes the file at an earlier point of the sample region and
-// overwrites what follows. On a full disk an earlier point leaves more room for the
-// tables.
+// finishAt completes the file at an earlier point of the sample region and overwrites the
+// rest. On a full disk an earlier point leaves more room for the tables.
 func (w *Writer) finishAt(p point) error {
 	if _, err := w.f.Seek(p.off, io.SeekStart); err != nil {
 		return err
@@ -184,8 +184,8 @@ func (w *Writer) finishAt(p point) error {
 	return w.tail(w.out.off)
 }
 
-// tail writes what follows the sample region, which ends at off, and then the header.
-// The file's position is at off.
+// tail writes the parts of the file after the sample region and then the header. The
+// sample region ends at the file offset off, which is also the file's position.
 func (w *Writer) tail(off int64) error {
 	h := tachyon.Header{
 		Layout: w.o.Layout, Start: w.o.Start, Interval: w.o.Interval,
@@ -213,7 +213,7 @@ func (w *Writer) tail(off int64) error {
 		return err
 	}
 	if w.o.Sync > 0 && w.own != nil {
-		// The rest must be on the disk before the header.
+		// All other parts must be on the disk before the header.
 		if err := w.own.Sync(); err != nil {
 			return err
 		}
@@ -227,14 +227,14 @@ func (w *Writer) tail(off int64) error {
 	return err
 }
 
-// truncate cuts the file to size if more than that was written.
+// truncate shortens the file to size if it is longer.
 func (w *Writer) truncate(size int64) error {
 	if w.out.far <= size {
 		return nil
 	}
 	t, ok := w.f.(interface{ Truncate(int64) error })
 	if !ok {
-		return fmt.Errorf("tachyon writer: cannot shorten a %T", w.f)
+		return fmt.Errorf("tachyon writer: cannot truncate the file: %T has no method Truncate", w.f)
 	}
 	return t.Truncate(size)
 }

@@ -15,7 +15,7 @@ import (
 
 const goldens = "../testdata/tachyon"
 
-// A workload is the input from which CPython wrote a golden file.
+// A workload is the input of a golden file that CPython wrote.
 type workload struct {
 	Start    uint64      `json:"start_time_us"`
 	Interval uint64      `json:"sample_interval_us"`
@@ -45,13 +45,13 @@ func readWorkload(t testing.TB, name string) *workload {
 	return &wl
 }
 
-// frames returns the workload's frames as the writer takes them.
+// frames returns the workload's frames in the writer's form.
 func (wl *workload) frames() []tachyon.Frame {
 	var out []tachyon.Frame
 	for _, f := range wl.Frames {
 		n := func(i int) int32 {
 			if f[i] == nil {
-				return -1 // CPython's None: no location
+				return -1 // None in CPython: no location
 			}
 			return int32(f[i].(float64))
 		}
@@ -82,8 +82,8 @@ func (wl *workload) sample(i int) tachyon.Sample {
 	return tachyon.Sample{Thread: s[0], Interpreter: uint32(s[1]), Time: s[2], Status: tachyon.Status(s[3])}
 }
 
-// write writes the workload to a new file and returns the file's bytes. With
-// ids, frames are interned in the order in which CPython meets them.
+// write writes the workload to a new file and returns the file's bytes. If ids is true, it
+// interns the frames in the order in which CPython does.
 func (wl *workload) write(t testing.TB, o Options, ids bool) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "x.tach")
@@ -121,7 +121,7 @@ func (wl *workload) write(t testing.TB, o Options, ids bool) []byte {
 	return b
 }
 
-// unpack gives a compressed file's bytes as they would be without compression.
+// unpack returns the bytes that a compressed file would have without compression.
 func unpack(t tester, b []byte) []byte {
 	t.Helper()
 	h, err := wire.DecodeHeader(b)
@@ -153,8 +153,8 @@ func unpack(t tester, b []byte) []byte {
 
 var goldenNames = []string{"big", "deep", "empty", "emptystack", "interp", "meta", "none", "rle", "tiny", "unicode"}
 
-// What we write from CPython's input is what CPython wrote, byte for byte
-// before compression and about as small after.
+// From CPython's input the writer makes the same bytes as CPython before compression, and
+// about the same size after it.
 func TestGoldens(t *testing.T) {
 	for _, dir := range []struct {
 		name   string
@@ -182,7 +182,8 @@ func TestGoldens(t *testing.T) {
 	}
 }
 
-// The file of a CPU-bound service, 5 threads and stacks 38.5 deep, takes little more than CPython's 5.14 bytes a sample.
+// The file of a CPU-bound service with 5 threads and a mean stack depth of 38.5 takes little
+// more than CPython's 5.14 bytes a sample.
 func TestSize(t *testing.T) {
 	if n := newTape(t, "big", tachyon.CPython315).size(t); n > 5.45 {
 		t.Errorf("%.3f bytes a sample", n)

@@ -9,26 +9,26 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// A table is the strings and frames of a file, each once, in order of first use.
+// A table has the strings and frames of a file in order of first use, without duplicates.
 type table struct {
 	layout    tachyon.Layout
-	withSpans bool // the layout has more of a frame than its line
+	withSpans bool // the layout has the frames' spans
 	strings   []string
 	frames    []entry
-	keys      []frameKey     // of frames, as the file has them
-	spans     []tachyon.Span // of frames that have one; the first is the zero value
+	keys      []frameKey     // the entries of frames in the file's frame table
+	spans     []tachyon.Span // spans of the frames that have one; the first is the zero value
 	stringID  map[string]uint32
 	frameID   map[frameKey]uint32
-	recent    [1 << recentBits]uint32 // a frame's id, by frameHash
+	recent    [1 << recentBits]uint32 // ids of recent frames, by frameHash
 
-	j     *journal.Writer // has them too; may be nil
-	entry []byte          // one, for j
-	err   error           // the first one of j
+	j     *journal.Writer // gets a copy of each entry; may be nil
+	entry []byte          // buffer for an entry for j
+	err   error           // first error of j
 }
 
-// An entry is a frame as it was first given, to compare others with. It has the
-// caller's strings, not the table's, because strings that are the same in memory
-// compare fast. It is small, because a sample looks at one for each of its frames.
+// An entry is a frame as the caller first passed it, for comparisons. It has the caller's
+// strings, not the table's, because strings with the same memory compare fast. It is small,
+// because each frame of a sample is compared with one.
 type entry struct {
 	file, fn string
 	line     int32
@@ -106,7 +106,7 @@ func (t *table) fail(err error) {
 	}
 }
 
-// appendFrame appends a frame's entry in the frame table.
+// appendFrame appends a frame's entry for the frame table.
 func (t *table) appendFrame(b []byte, k *frameKey) []byte {
 	return wire.AppendFrame(b, t.layout, k.file, k.fn, k.line, &k.span)
 }
@@ -116,7 +116,8 @@ func (t *table) same(f *tachyon.Frame, e *entry) bool {
 	return f.Line == e.line && f.Func == e.fn && f.File == e.file && (!t.withSpans || f.Span == t.spans[e.span])
 }
 
-// commonSuffix returns how many of its outermost frames a stack shares with one given by ids.
+// commonSuffix returns how many outermost frames are the same in two stacks. The second
+// stack is given by ids.
 func (t *table) commonSuffix(stack []tachyon.Frame, ids []uint32) int {
 	n := min(len(stack), len(ids))
 	stack, ids = stack[len(stack)-n:], ids[len(ids)-n:]

@@ -15,7 +15,7 @@ import (
 // ErrBusy is the error of [Create] for a file that another process is writing.
 var ErrBusy = journal.ErrBusy
 
-// startJournal makes the journal of the file at path. Without one the buffer is
+// startJournal makes the journal of the file at path. Without a journal the buffer is
 // ordinary memory.
 func (w *Writer) startJournal(path string) error {
 	if w.o.NoJournal {
@@ -36,7 +36,7 @@ func (w *Writer) startJournal(path string) error {
 	case errors.Is(err, ErrBusy), errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EIO):
 		return fmt.Errorf("tachyon writer: %w", err)
 	case err != nil:
-		w.warn = fmt.Errorf("no journal, so the file is lost if the program is killed: %w", err)
+		w.warn = fmt.Errorf("no journal, so the profile is lost if the program is killed: %w", err)
 		return nil
 	}
 	w.j, w.out.j, w.table.j = j, j, j
@@ -64,10 +64,9 @@ func (w *Writer) endJournal(finished bool) error {
 	return j.Close()
 }
 
-// Provisional adds a metadata object for the case that the file is not finished,
-// because the program is killed. Objects of AddMetadata and of a later Provisional
-// of the same kind replace it. It has no effect on a file that is finished or has
-// no journal.
+// Provisional adds a metadata object in case the program is killed and the file is not
+// finished. A later object of the same kind, from Provisional or AddMetadata, replaces it.
+// It has no effect on a file that is finished or has no journal.
 func (w *Writer) Provisional(kind string, v any) (err error) {
 	if w.closed {
 		return ErrClosed
@@ -85,10 +84,10 @@ func (w *Writer) Provisional(kind string, v any) (err error) {
 	return w.j.Metadata(b, true)
 }
 
-// pendingRoom gives a thread a buffer of a size for its repeats, which move there.
+// pendingRoom gives a thread a buffer of size bytes and moves its pending repeats into it.
 func (w *Writer) pendingRoom(t *thread, size int) {
 	if w.j == nil {
-		// Not append, which would round the size up.
+		// append would round the size up.
 		b := make([]byte, len(t.pending), size)
 		copy(b, t.pending)
 		t.pending = b
@@ -124,16 +123,16 @@ func (t *table) logFrame(k *frameKey) error {
 	return t.j.Frame(t.entry)
 }
 
-// errTruncated is the error of a fault in the journal's memory.
-var errTruncated = errors.New("tachyon writer: the journal was truncated, or its disk failed")
+// errTruncated is the error after a fault in the journal's memory.
+var errTruncated = errors.New("tachyon writer: the journal was truncated, or its disk failed; the samples in its buffer are lost")
 
 // fault turns a fault in the journal's memory into an error. It is used as
 //
 //	defer w.fault(debug.SetPanicOnFault(true), &err)
 //
-// If somebody truncates the journal, a store into its mapping raises SIGBUS, which
-// must not end the program. The samples in the buffer are lost then; those in the
-// file are not.
+// If somebody truncates the journal, a store into its mapping raises SIGBUS, which must not
+// end the program. In that case the samples in the buffer are lost. The samples in the file
+// are not.
 func (w *Writer) fault(old bool, err *error) {
 	debug.SetPanicOnFault(old)
 	switch f := recover().(type) {
@@ -151,19 +150,19 @@ func (w *Writer) fault(old bool, err *error) {
 	*err = w.err
 }
 
-// resolve follows a symbolic link at path to the file to write, if the link is ours
-// or root's. In a directory where others may write, another user's link could point
-// to any of our files.
+// resolve returns the file to write. It follows a symbolic link at path if the link belongs
+// to the user or to root. In a directory where others may write, another user's link could
+// point to any file of the user.
 func resolve(path string) (string, error) {
 	fi, err := os.Lstat(path)
 	if err != nil || fi.Mode()&os.ModeSymlink == 0 {
-		return path, nil // opening it returns the error
+		return path, nil // create returns the error
 	}
 	if !trustedOwner(fi) {
-		return "", &os.PathError{Op: "open", Path: path, Err: errors.New("a symbolic link of another user is not followed")}
+		return "", &os.PathError{Op: "open", Path: path, Err: errors.New("the symbolic link belongs to another user and is not followed")}
 	}
 	target, err := filepath.EvalSymlinks(path)
-	if errors.Is(err, os.ErrNotExist) { // yet
+	if errors.Is(err, os.ErrNotExist) { // the link's target does not exist yet
 		if target, err = os.Readlink(path); err == nil && !filepath.IsAbs(target) {
 			target = filepath.Join(filepath.Dir(path), target)
 		}

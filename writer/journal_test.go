@@ -18,7 +18,7 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// The nth sample of a workload with stacks that change and stacks that stay.
+// numbered returns the nth sample of a workload in which some stacks change and some repeat.
 func numbered(n int, frames []tachyon.Frame) (tachyon.Sample, []tachyon.Frame) {
 	thread := n % 7
 	depth, from := n/7%50, n/7*7919%200
@@ -35,8 +35,8 @@ var numberedFrames = func() (list []tachyon.Frame) {
 	return list
 }()
 
-// feed writes samples from first on, up to n or the first error, and returns
-// how many there are now.
+// feed writes the samples from first to n-1 of the workload, up to the first error. It
+// returns the number of samples that the file has now.
 func feed(w *Writer, first, n int) (int, error) {
 	for i := first; i < n; i++ {
 		s, stack := numbered(i, numberedFrames)
@@ -47,7 +47,7 @@ func feed(w *Writer, first, n int) (int, error) {
 	return n, nil
 }
 
-// holds checks that a file is the first samples of the workload, and says how many.
+// holds checks that a file has the first n samples of the workload and returns n.
 func holds(t testing.TB, path string) (n int, finished bool) {
 	t.Helper()
 	r, err := reader.Open(path)
@@ -78,7 +78,7 @@ func holds(t testing.TB, path string) (n int, finished bool) {
 	return n, !r.Unfinished()
 }
 
-// A faulty file fails with an error, from its nth write on or once.
+// A faulty file returns an error from its nth write on, or only for that write.
 type faulty struct {
 	*os.File
 	err    error
@@ -107,9 +107,8 @@ func createFaulty(t testing.TB, path string, o Options) (*Writer, *faulty) {
 	return w, f
 }
 
-// Each write in turn fails, once or from then on, with different errors. No sample
-// that was taken is lost: Close finishes the file, or recovery does when the disk
-// works again.
+// Each write in turn fails, once or from then on, with different errors. No accepted sample
+// is lost: Close finishes the file, or recovery finishes it when the disk works again.
 func TestEveryWriteFailsWithJournal(t *testing.T) {
 	const samples = 30_000
 	for _, uncompressed := range []bool{false, true} {
@@ -139,14 +138,14 @@ func TestEveryWriteFailsWithJournal(t *testing.T) {
 					}
 					n, finished := holds(t, path)
 					if n != taken {
-						t.Fatalf("write %d of %d fails (once: %v): %d samples were taken, the file has %d", fail, writes, once, taken, n)
+						t.Fatalf("write %d of %d fails (once: %v): %d samples were accepted, the file has %d", fail, writes, once, taken, n)
 					}
 					if !finished {
 						if _, err := recovery.Finish(path); err != nil {
 							t.Fatal(err)
 						}
 						if n, finished = holds(t, path); n != taken || !finished {
-							t.Fatalf("write %d of %d fails: %d samples were taken, %d recovered", fail, writes, taken, n)
+							t.Fatalf("write %d of %d fails: %d samples were accepted, %d recovered", fail, writes, taken, n)
 						}
 					}
 					if _, err := os.Stat(path + journal.Suffix); err == nil {
@@ -154,15 +153,15 @@ func TestEveryWriteFailsWithJournal(t *testing.T) {
 					}
 				}
 				if i == 0 && fail > 3 && fail < writes-3 {
-					break // one errno is as good as another in the middle
+					break // in the middle one errno is enough
 				}
 			}
 		}
 	}
 }
 
-// Links at the output's name lead to the user's own file, and the journal is
-// beside that; those of others are not followed.
+// The writer follows a symbolic link of the user, and the journal is beside the link's
+// target. It does not follow links of other users.
 func TestLinks(t *testing.T) {
 	for name, there := range map[string]bool{"to a file": true, "to nothing": false} {
 		t.Run(name, func(t *testing.T) {
@@ -200,10 +199,10 @@ func TestLinks(t *testing.T) {
 				t.Errorf("%d samples, want %d", got, n)
 			}
 			if err := os.Lchown(link, 12345, -1); err != nil {
-				testenv.Missing(t, "another's link", "only root may make one: "+err.Error())
+				testenv.Missing(t, "another user's link", "only root may make one: "+err.Error())
 			}
 			if _, err := Create(link, Options{}); err == nil {
-				t.Error("another's link is followed")
+				t.Error("another user's link is followed")
 			}
 			if got, _ := holds(t, target); got != n {
 				t.Errorf("%d samples, want %d", got, n)
@@ -212,7 +211,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// Files and journals are for their owner alone.
+// Only the owner can read files and journals.
 func TestModes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.tach")
 	w, err := Create(path, Options{})
@@ -227,8 +226,8 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// After every store into the journal, a kill leaves the samples that were taken, and
-// at most the one that is being written, none twice.
+// A kill after any store into the journal leaves the accepted samples, each once, and at
+// most also the sample that is being written.
 func TestEveryInstant(t *testing.T) {
 	for _, uncompressed := range []bool{false, true} {
 		dir := t.TempDir()
@@ -251,13 +250,13 @@ func TestEveryInstant(t *testing.T) {
 				}
 			}
 			if n, _ := holds(t, left); n != taken && n != taken+1 {
-				t.Fatalf("%d samples were taken, a kill leaves %d", taken, n)
+				t.Fatalf("%d samples were accepted, a kill leaves %d", taken, n)
 			}
 		}
 		const samples = 25_000
 		flushes := 0
 		for ; taken < samples; taken++ {
-			// At the start, where all is new, and around flushes.
+			// Check at the start, where everything is new, and around flushes.
 			full := cap(w.out.buf)-len(w.out.buf) < maxRecord
 			if full {
 				flushes++
@@ -277,7 +276,7 @@ func TestEveryInstant(t *testing.T) {
 		journal.AfterStore = nil
 		w.Forget(5, 0)
 		journal.AfterStore = look
-		if err := w.Close(); err != nil { // with the repeats of all threads
+		if err := w.Close(); err != nil { // writes the repeats of all threads
 			t.Fatal(err)
 		}
 		journal.AfterStore = nil
@@ -290,8 +289,8 @@ func TestEveryInstant(t *testing.T) {
 	}
 }
 
-// A journal that is truncated while a batch is written is an error, not a fault
-// that ends the program.
+// If a journal is truncated while a batch is written, WriteBatch returns an error. A memory
+// fault must not end the program.
 func TestTruncatedInBatch(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.tach")
 	w, err := Create(path, Options{})

@@ -6,5 +6,5 @@ import (
 	"go.uber.org/goleak"
 )
 
-// A writer has no goroutines, zstd's included.
+// A writer leaves no goroutines, also none of zstd.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

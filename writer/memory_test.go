@@ -10,14 +10,14 @@ import (
 
 func heap() int64 {
 	runtime.GC()
-	runtime.GC() // what the first one only put in doubt: pools
+	runtime.GC() // a sync.Pool keeps its content for one collection
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
 }
 
-// sampled is a writer that has seen n threads for so many ticks, all threads
-// at each tick, with stacks 38 deep that change every period-th tick.
+// sampled returns a writer that has written samples of n threads at each of the ticks, with
+// stacks of 38 frames that change at every period-th tick.
 func sampled(t testing.TB, n, ticks, period int, o Options) *Writer {
 	t.Helper()
 	w, err := New(new(void), o)
@@ -41,8 +41,8 @@ func sampled(t testing.TB, n, ticks, period int, o Options) *Writer {
 	return w
 }
 
-// A writer takes at most 16 MB with 1,000 threads, and at most 1 KB for each
-// thread beyond, however long their runs of repeats are.
+// A writer takes at most 16 MB with 1,000 threads and at most 1 KB for each further thread,
+// for any length of the runs of repeats.
 func TestMemory(t *testing.T) {
 	const mb = 1 << 20
 	for _, c := range []struct{ threads, ticks, period int }{
@@ -63,8 +63,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// Threads that come one after the other, each holding back as much as it may
-// at that time, take no more than their share in the end.
+// Threads begin one after the other, and each holds back as much as its share allows at
+// that time. In the end each takes no more than its final share.
 func TestMemoryGrowingCrowd(t *testing.T) {
 	before := heap()
 	w, err := New(new(void), Options{})
@@ -86,7 +86,7 @@ func TestMemoryGrowingCrowd(t *testing.T) {
 	}
 }
 
-// Threads that come and go leave nothing behind once they are forgotten.
+// Forget frees the memory of ended threads.
 func TestForget(t *testing.T) {
 	d := new(disk)
 	w, err := New(d, Options{Uncompressed: true}) // zstd allocates its window late
@@ -109,7 +109,7 @@ func TestForget(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := w.Forget(n+1, 0); err != nil { // one never seen
+	if err := w.Forget(n+1, 0); err != nil { // an unknown thread
 		t.Fatal(err)
 	}
 	d.b = append([]byte(nil), d.b...)
@@ -130,7 +130,7 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// A sample costs no allocation once its thread and its frames are known.
+// A sample of a known thread with known frames needs no allocation.
 func TestNoAllocs(t *testing.T) {
 	p := newTape(t, "interp", tachyon.Document)
 	for _, asFrames := range []bool{false, true} {
@@ -158,7 +158,7 @@ func TestNoAllocs(t *testing.T) {
 	}
 }
 
-// A CPython315 file that CPython will not read any more says so.
+// Warning returns ErrCPythonLimit if a CPython315 file is too large for CPython.
 func TestCPythonLimit(t *testing.T) {
 	for _, l := range []tachyon.Layout{tachyon.CPython315, tachyon.Document} {
 		w, err := New(new(void), Options{Layout: l, Uncompressed: true})

@@ -15,7 +15,7 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// What CPython's reader gives of each sample, a JSON object a line.
+// dump prints each sample that CPython's reader returns, one JSON object a line.
 const dump = `
 import json, sys, _remote_debugging
 class Sink:
@@ -30,8 +30,8 @@ r.replay(Sink())
 r.close()
 `
 
-// CPython itself reads a CPython315 file as it was written: compressed, of
-// several frames' worth of buffers, with metadata that it does not know.
+// CPython reads the samples of a CPython315 file that is compressed, has several buffers and
+// has gotach's metadata.
 func TestCPythonReads(t *testing.T) {
 	python := testenv.Python315(t)
 	path := filepath.Join(t.TempDir(), "x.tach")
@@ -104,7 +104,7 @@ func TestCPythonReads(t *testing.T) {
 	}
 }
 
-// CPython finds the statistics that we write where it expects them.
+// CPython finds the statistics that the writer writes.
 func TestCPythonStats(t *testing.T) {
 	python := testenv.Python315(t)
 	missed := 2.5
@@ -143,7 +143,7 @@ w.finalize()
 	}
 }
 
-// Our own reader finds the metadata.
+// Package reader finds the metadata.
 func TestReaderReadsMetadata(t *testing.T) {
 	d := new(disk)
 	w, err := New(d, Options{})

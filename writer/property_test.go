@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A told sample is one as it was given, with its frames, or as it was read.
+// A told is a sample with its frames instead of ids, as it was written or read.
 type told struct {
 	Time   uint64
 	Status tachyon.Status
@@ -23,7 +23,7 @@ type threadID struct {
 	Interp uint32
 }
 
-// byThread gives each thread's samples, in order, as a reader sees them.
+// byThread adds each thread's samples to into, in order.
 func (d *decoded) byThread(into map[threadID][]told) {
 	for _, s := range d.samples {
 		var stack []tachyon.Frame
@@ -51,7 +51,7 @@ var (
 	})
 )
 
-// The file holds what was written: every thread's samples in order.
+// writeThenDecode checks that the file has the written samples of every thread in order.
 func writeThenDecode(t *rapid.T) {
 	dir, err := os.MkdirTemp("", "tachyon")
 	if err != nil {
@@ -125,7 +125,7 @@ func writeThenDecode(t *rapid.T) {
 	}
 }
 
-// drawStack draws a stack that is often like the one before.
+// drawStack draws a stack that often shares frames with the previous one.
 func drawStack(t *rapid.T, frames []tachyon.Frame, last []tachyon.Frame) []tachyon.Frame {
 	switch rapid.IntRange(0, 3).Draw(t, "change") {
 	case 0:
@@ -144,7 +144,7 @@ func drawStack(t *rapid.T, frames []tachyon.Frame, last []tachyon.Frame) []tachy
 	return rapid.SliceOfN(rapid.SampledFrom(frames), 0, 20).Draw(t, "stack")
 }
 
-// asStored is a stack as a file can hold it.
+// asStored returns a stack in the form in which a file stores it.
 func asStored(stack []tachyon.Frame, l tachyon.Layout) []tachyon.Frame {
 	var out []tachyon.Frame
 	for _, f := range stack[:min(len(stack), tachyon.MaxDepth)] {

@@ -8,7 +8,7 @@ import (
 	"github.com/gotach/profiler/internal/testenv"
 )
 
-// readOnly is a file system that can be read only when the file is made.
+// readOnly tests a file system that is read-only when the file is made.
 func readOnly(t *testing.T, path string) string {
 	dir := filepath.Dir(path)
 	if err := syscall.Mount("gotach-test", dir, "tmpfs", syscall.MS_RDONLY, "size=4k"); err != nil {

@@ -14,7 +14,7 @@ const (
 	maxRecord = recordHead + 10 + 1 + 2*2 + tachyon.MaxDepth*binary.MaxVarintLen32
 )
 
-// repeat holds back a sample that has the thread's previous stack.
+// repeat adds a sample with the thread's previous stack to the pending repeats.
 func (w *Writer) repeat(t *thread, delta uint64, status uint8) {
 	if len(t.pending)+maxPair > cap(t.pending) {
 		if w.makeRoom(t); w.err != nil || w.out.err != nil {
@@ -31,9 +31,9 @@ func (w *Writer) repeat(t *thread, delta uint64, status uint8) {
 	}
 }
 
-// makeRoom makes room for another repeat of a thread. It enlarges the buffer up to
-// the thread's share and ends the run otherwise. A buffer that is larger than the
-// share, from a time with fewer threads, is replaced by a small one.
+// makeRoom makes room for another repeat of a thread. It enlarges the thread's buffer up to
+// its share, or else ends the run. If the buffer is larger than the share, because there
+// were fewer threads before, makeRoom replaces it by a small one.
 func (w *Writer) makeRoom(t *thread) {
 	share := w.threads.share()
 	if size := max(minPendingRoom, 2*cap(t.pending)); size <= share {
@@ -46,7 +46,7 @@ func (w *Writer) makeRoom(t *thread) {
 	}
 }
 
-// flushRepeats writes the record of a thread's run of repeats, if it has one.
+// flushRepeats writes a record with a thread's pending repeats, if it has any.
 func (w *Writer) flushRepeats(t *thread) {
 	if t.repeats == 0 {
 		return
@@ -100,8 +100,8 @@ func (w *Writer) change(t *thread, delta uint64, status uint8, stack []uint32, s
 	t.stack = append(t.stack[:0], stack...)
 }
 
-// record begins a record of at most max bytes in the buffer and returns the buffer,
-// or nil after an error of the file.
+// record begins a record of at most max bytes in the buffer. It returns the buffer, or nil
+// after an error of the file.
 func (w *Writer) record(t *thread, enc wire.Encoding, max int) []byte {
 	b := w.out.room(max)
 	if w.out.err != nil {
@@ -116,7 +116,7 @@ func (w *Writer) record(t *thread, enc wire.Encoding, max int) []byte {
 	return append(b, enc)
 }
 
-// appendUvarint is binary.AppendUvarint with the short cases first.
+// appendUvarint is binary.AppendUvarint with a fast path for one and two bytes.
 func appendUvarint(b []byte, v uint64) []byte {
 	if v < 1<<7 {
 		return append(b, byte(v))

@@ -16,29 +16,29 @@ const (
 	cpythonLimit = 1 << 30 // bytes of samples before compression
 )
 
-// A region is the sample region of a file that is being written. Records gather in
-// buf, which goes through zstd to the file when it is full. The first error sticks.
+// A region is the sample region of a file that is being written. Records are collected in
+// buf. When buf is full, it is compressed and written to the file. err keeps the first
+// error.
 //
-// Each buffer holds complete records and is flushed through zstd up to the end of a
-// block. So the file can be completed at any point between two buffers if a later
-// write fails.
+// Each buffer holds complete records and is flushed up to the end of a zstd block. So the
+// file can be completed at any point between two buffers if a later write fails.
 type region struct {
 	f    io.Writer
 	zw   *zstd.Encoder // nil: no compression
 	buf  []byte
 	err  error
 	off  int64 // file offset of the region's end
-	far  int64 // the same, incomplete writes included
+	far  int64 // the same with incomplete writes
 	crc  uint32
 	raw  uint64 // bytes before compression, without buf
 	last [8]point
 	n    int // points so far; point i is last[i % len(last)]
 
 	j       *journal.Writer // buf is its memory; may be nil
-	unsaved []byte          // buf, after writing it to the file failed
+	unsaved []byte          // buf, if writing it to the file failed
 
-	samples uint64 // in records written, those in buf included
-	threads uint32 // of these records
+	samples uint64 // number of samples in records, with those in buf
+	threads uint32 // number of threads in these records
 }
 
 // A point is a place at which the region can end.
@@ -62,7 +62,7 @@ func (r *region) init(o Options) (err error) {
 	return err
 }
 
-// compression is the header's.
+// compression returns the value of the header's field.
 func (r *region) compression() uint32 {
 	if r.zw == nil {
 		return tachyon.CompressionNone
@@ -70,7 +70,7 @@ func (r *region) compression() uint32 {
 	return tachyon.CompressionZstd
 }
 
-// begin starts the region in a file, whose position is after the header.
+// begin starts the region in a file. The file's position is after the header.
 func (r *region) begin(f io.Writer) {
 	*r = region{f: f, zw: r.zw, buf: r.buf[:0], j: r.j, off: tachyon.HeaderSize, far: tachyon.HeaderSize}
 	if cap(r.buf) == 0 {
@@ -82,7 +82,7 @@ func (r *region) begin(f io.Writer) {
 	r.mark()
 }
 
-// room returns the buffer with at least n bytes free. n is much less than its size.
+// room returns the buffer with at least n free bytes. n is much smaller than the buffer.
 func (r *region) room(n int) []byte {
 	if len(r.buf)+n > cap(r.buf) {
 		r.flush()
@@ -109,8 +109,8 @@ func (r *region) flush() {
 	r.buf = r.buf[:0]
 }
 
-// resume goes back to the last point before an error, with the buffer as it was
-// then, which is the journal's and still complete.
+// resume goes back to the last point before an error. The records after that point are
+// still in the buffer, because the buffer is memory of the journal.
 func (r *region) resume() error {
 	p := r.last[(r.n-1)%len(r.last)]
 	if s, ok := r.f.(io.Seeker); !ok {
@@ -123,7 +123,7 @@ func (r *region) resume() error {
 		r.buf, r.unsaved = r.unsaved, nil
 	}
 	if r.zw != nil {
-		if p.raw > 0 { // the frame cannot be continued
+		if p.raw > 0 { // end the zstd frame: the encoder cannot continue it
 			if _, err := (*sink)(r).Write(wire.EndRegion(r.compression(), p.off, true)); err != nil {
 				r.err = err
 				return err
@@ -135,7 +135,7 @@ func (r *region) resume() error {
 	return nil
 }
 
-// mark notes the present end of the region as a point.
+// mark stores the present end of the region as a point.
 func (r *region) mark() {
 	r.last[r.n%len(r.last)] = point{r.off, r.crc, r.samples, r.threads, r.raw}
 	r.n++
@@ -168,16 +168,16 @@ func (r *region) finish() error {
 		}
 	}
 	if r.err != nil && r.j != nil {
-		return r.err // the journal has it
+		return r.err // the journal still has the buffer
 	}
 	r.raw += uint64(len(r.buf))
 	r.buf = r.buf[:0]
 	return r.err
 }
 
-// finishShort writes a region that is completely in the buffer, at the better level.
-// That costs a millisecond, once. On so little data the default level's result is an
-// eighth larger than that of zstd's level 5.
+// finishShort writes a region that is completely in the buffer, with the better compression
+// level. This takes about a millisecond once per file. With so little data the default
+// level's result is an eighth larger than that of zstd's level 5.
 func (r *region) finishShort() error {
 	zw, err := wire.NewEncoder(1)
 	if err != nil {
@@ -199,7 +199,7 @@ func (r *region) cut(p point) []byte {
 	return end
 }
 
-// points yields the last points, the latest first.
+// points yields the last few points, the latest one first.
 func (r *region) points(yield func(point) bool) {
 	for i := r.n - 1; i >= 0 && i >= r.n-len(r.last); i-- {
 		if !yield(r.last[i%len(r.last)]) {

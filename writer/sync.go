@@ -10,15 +10,15 @@ import (
 	"github.com/gotach/profiler/internal/own"
 )
 
-// A syncer syncs a file from time to time, in a goroutine of its own, so that the
-// one that writes samples never waits for the disk. It syncs up to points at which
-// all samples are in the file: after a crash of the machine only the tables are
-// needed beside it.
+// A syncer syncs a file from time to time in its own goroutine, so that the goroutine that
+// writes samples never waits for the disk. It syncs at points at which all samples are in
+// the file. So after a crash of the machine only the tables in the journal are needed in
+// addition to the file.
 type syncer struct {
 	file  *os.File
 	j     *journal.Writer
 	every uint64 // µs
-	last  uint64 // µs, of the last sample before the latest point
+	last  uint64 // µs, time of the last sample before the latest point
 
 	points chan journal.Point
 	busy   atomic.Bool
@@ -70,8 +70,9 @@ func (s *syncer) sync(p journal.Point) error {
 	return s.j.Sync()
 }
 
-// checkpoint writes all samples to the file, the last of which has the time now, and
-// has the file synced. While the disk is busy with the last point it does nothing.
+// checkpoint writes all samples to the file and makes the syncer sync it. now is the time
+// of the last sample in µs. checkpoint does nothing while the syncer is still busy with
+// the previous point.
 func (w *Writer) checkpoint(now uint64) {
 	s := w.sync
 	if err := s.err.Load(); err != nil && w.err == nil {

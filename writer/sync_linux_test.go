@@ -12,9 +12,8 @@ import (
 	"github.com/gotach/profiler/internal/recovery"
 )
 
-// After a crash of the machine, what was synced is there, whatever became of
-// all that was not: the journal's buffer and slots, and the file behind the
-// point that was synced last.
+// After a crash of the machine, the synced samples can be read, even if all other data are
+// lost: the journal's buffer and slots, and the file after the last synced point.
 func TestMachineCrash(t *testing.T) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -30,7 +29,7 @@ func TestMachineCrash(t *testing.T) {
 		defer w.Close()
 		last := 0
 		for n := 3500; n <= 20_000; n += 2500 {
-			// At the pace of the disk, which a profiled program is far below.
+			// Write at the speed of the disk; a profiled program is much slower.
 			for ; last < n; last += 250 {
 				if _, err := feed(w, last, last+250); err != nil {
 					t.Fatal(err)
@@ -39,8 +38,8 @@ func TestMachineCrash(t *testing.T) {
 					time.Sleep(time.Millisecond)
 				}
 			}
-			// The sample that is 100 ms or more, 1000 samples, after the last point
-			// begins the next one: that much may be missing, no more.
+			// A sample 100 ms (1000 samples) or more after the last point begins the next
+			// point. So at most these samples may be missing.
 			file, _ := os.ReadFile(path)
 			j, err := os.ReadFile(path + journal.Suffix)
 			if err != nil {

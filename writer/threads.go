@@ -7,15 +7,15 @@ import (
 	"github.com/gotach/profiler/internal/prefetch"
 )
 
-// Bytes of repeats that a thread may hold back. CPython allows each thread 16 KB.
-// Here all threads together get as much as 64 of CPython's and share it evenly. The
-// minimum keeps the fixed bytes of a record cheap.
+// Limits on the bytes of repeats that a thread may hold back. CPython allows each thread
+// 16 KB. Here all threads share 64 times that evenly. The minimum keeps the overhead of a
+// record's fixed bytes small.
 const (
 	maxPending   = 16384
 	totalPending = 64 * maxPending
 	minPending   = 128
 
-	minPendingRoom = 32 // what a thread begins with
+	minPendingRoom = 32 // size of a thread's first buffer
 	maxPair        = 11 // a delta of 64 bits and a status byte
 )
 
@@ -26,11 +26,11 @@ type thread struct {
 	live     bool
 	recorded bool         // the file has a record of it
 	repeats  uint32       // samples in pending
-	next     *thread      // the one whose sample followed this one's the last time
-	time     uint64       // µs, of its last sample
-	stack    []uint32     // of its last sample, innermost first
+	next     *thread      // the thread whose sample came after this one's the last time
+	time     uint64       // µs, time of its last sample
+	stack    []uint32     // stack of its last sample, innermost first
 	pending  []byte       // delta and status of its repeats since the last record
-	slot     journal.Slot // pending's memory, if there is a journal
+	slot     journal.Slot // memory of pending, if there is a journal
 }
 
 type threadKey struct {
@@ -42,23 +42,23 @@ type threadKey struct {
 // appearance, and never moves them.
 type threadSet struct {
 	byKey map[threadKey]*thread
-	pages [][]thread // each but the last full
-	slab  []uint32   // for the stacks of the threads to come in the last page
-	free  []*thread  // dropped
+	pages [][]thread // all pages except the last one are full
+	slab  []uint32   // memory for the stacks of further threads in the last page
+	free  []*thread  // dropped threads
 	last  *thread    // the result of the last call of get
-	ahead *thread    // lead steps after last, by next
+	ahead *thread    // the thread that follows last after lead steps along next
 	lead  int
-	start uint64 // µs; what the first delta counts from
+	start uint64 // µs; the first delta of a thread counts from here
 }
 
 const (
 	threadPage = 64
-	// Stacks up to this depth lie side by side in the usual order of a tick's
-	// samples, so that the processor fetches them ahead. Deeper ones are separate.
+	// Stacks up to this depth are next to each other in memory, in the usual order of a
+	// tick's samples, so that the processor prefetches them. Deeper stacks are separate.
 	inlineDepth = 48
 
-	maxLead   = 8                // threads whose state is prefetched
-	manyPages = 512 / threadPage // fewer threads fit into the caches
+	maxLead   = 8                // number of threads whose state is prefetched
+	manyPages = 512 / threadPage // with fewer pages all threads fit into the caches
 )
 
 func (s *threadSet) init(start uint64) {
@@ -66,9 +66,10 @@ func (s *threadSet) init(start uint64) {
 	s.start = start
 }
 
-// get returns a thread's state and adds the thread if it is new. Ticks sample the
-// same threads in about the same order, so get tries the thread that was next the
-// last time before the map, which with many threads is a cache miss or two.
+// get returns a thread's state. It adds the thread if it is new. Ticks sample the same
+// threads in about the same order. So get first tries the thread that was next the last
+// time, and then the map: with many threads a look-up in the map takes one or two cache
+// misses.
 func (s *threadSet) get(id uint64, interp uint32) *thread {
 	last := s.last
 	if last != nil {
@@ -94,12 +95,12 @@ func (s *threadSet) get(id uint64, interp uint32) *thread {
 	return t
 }
 
-// fetch prefetches the stacks and repeats of the threads that are probably next.
+// fetch prefetches the stacks and the repeats of the threads that probably come next.
 func (s *threadSet) fetch() {
 	if s.lead--; s.lead < 0 {
 		s.ahead, s.lead = s.last, 0
 	}
-	for range 2 { // gains a step on last
+	for range 2 { // two steps for each step of last, up to maxLead
 		a := s.ahead.next
 		if a == nil || s.lead == maxLead {
 			return
@@ -111,7 +112,7 @@ func (s *threadSet) fetch() {
 	}
 }
 
-// find returns a thread's state or nil.
+// find returns a thread's state, or nil if the thread is unknown.
 func (s *threadSet) find(id uint64, interp uint32) *thread { return s.byKey[threadKey{id, interp}] }
 
 func (s *threadSet) add(id uint64, interp uint32) *thread {
@@ -135,7 +136,7 @@ func (s *threadSet) add(id uint64, interp uint32) *thread {
 	return t
 }
 
-// drop removes a thread, whose repeats must have been flushed, and reuses its memory.
+// drop removes a thread and reuses its memory. Its repeats must have been flushed.
 func (s *threadSet) drop(t *thread) {
 	delete(s.byKey, threadKey{t.id, t.interp})
 	*t = thread{stack: t.stack[:0], pending: t.pending[:0], slot: t.slot}
@@ -153,7 +154,7 @@ func (s *threadSet) all(yield func(*thread) bool) {
 	}
 }
 
-// share is how many bytes each thread may hold back, a power of two.
+// share returns how many bytes each thread may hold back. It is a power of two.
 func (s *threadSet) share() int {
 	n := totalPending / max(1, len(s.byKey))
 	if n >= maxPending {

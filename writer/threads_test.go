@@ -2,8 +2,8 @@ package writer
 
 import "testing"
 
-// The thread that is fetched ahead is the one that comes so many steps later,
-// also when others come in between or are gone.
+// The thread that is prefetched is the one that comes lead steps later, also if other
+// threads come in between or are dropped.
 func TestFetchAhead(t *testing.T) {
 	const n = 2 * manyPages * threadPage
 	var s threadSet

@@ -6,19 +6,18 @@
 //	err = w.Write(&tachyon.Sample{Thread: 1, Time: start + 1000, Stack: []uint32{id}})
 //	err = w.Close()
 //
-// Times are in microseconds. Samples go through a buffer of 512 KB and through zstd
-// to the file. Close adds the tables of strings and frames and writes the header
-// last: a file with a header is complete.
+// Times are in microseconds. A Writer collects samples in a buffer of 512 KB, compresses
+// them with zstd and writes them to the file. Close adds the tables of strings and frames.
+// It writes the header last, so a file with a header is complete.
 //
 // # Killed programs
 //
-// A program that is killed loses no sample that Write has taken, if the file was
-// made by [Create]. The journal, app.tach.journal beside app.tach, has everything
-// that is not in the file yet. It is mapped into memory, and the buffer is part of
-// it, so it costs no system calls and 1 to 3 percent of the throughput. Package
-// reader reads unfinished files with their journals, and the command gotach recover
-// finishes them. Close deletes the journal. Systems that cannot map files, such as
-// Windows, have none.
+// If [Create] made the file, a program that is killed loses no sample that Write has
+// accepted. The journal, app.tach.journal for app.tach, has everything that is not in the
+// file yet. It is mapped into memory, and the buffer is part of it. So it needs no system
+// calls and costs 1 to 3 percent of the throughput. Package reader reads unfinished files
+// with their journals, and the command gotach recover finishes them. Close deletes the
+// journal. There is no journal on Windows, OpenBSD, Solaris and AIX.
 //
 // # Compression
 //
@@ -30,10 +29,10 @@
 //
 // # Memory
 //
-// A Writer takes about 3 MB, most of it for zstd, plus its tables and about 500
-// bytes for each thread: its last stack and its pending repeats. While there are few
-// threads, each may hold back up to 16 KB of repeats, all together 1 MB. Threads
-// that will not be seen again can be dropped with [Writer.Forget].
+// A Writer takes about 3 MB, most of it for zstd, plus its tables and about 500 bytes for
+// each thread: its last stack and its pending repeats. With few threads, each may hold back
+// up to 16 KB of repeats; all threads together may hold back 1 MB. [Writer.Forget] drops a
+// thread that has ended.
 package writer
 
 import (
@@ -55,25 +54,25 @@ import (
 type Options struct {
 	Layout       tachyon.Layout // 0 is Document
 	Uncompressed bool           // no zstd
-	Compact      bool           // zstd's better level; see the package comment for the cost
+	Compact      bool           // zstd's next better level; see the package comment for the cost
 	Start        uint64         // µs, on the clock of the samples' times, usually Unix time
 	Interval     uint64         // µs between two ticks, as asked for
-	CPython      *CPythonInfo   // only for CPython315; nil is wall clock without statistics
-	NoJournal    bool           // if the program is killed, the file is lost
+	CPython      *CPythonInfo   // only for CPython315; nil means wall clock without statistics
+	NoJournal    bool           // no journal: the file is lost if the program is killed
 
-	// Sync bounds what a crash of the machine can lose of a file with a journal: the
-	// samples of this duration, plus those of the time that the disk takes to sync. 0
-	// leaves syncing to the kernel. It takes a goroutine and shortens runs of repeats,
-	// which makes the file larger.
+	// Sync limits the loss after a crash of the machine, for a file with a journal. The
+	// loss is at most the samples of this duration and of the time that the disk takes to
+	// sync. 0 leaves syncing to the kernel. Syncing needs a goroutine and shortens runs of
+	// repeats, which makes the file larger.
 	Sync time.Duration
 }
 
 // ErrClosed is the error of a closed Writer's methods.
 var ErrClosed = errors.New("tachyon writer: already closed")
 
-// ErrTooManySamples is the error for the first sample after the 2^32-1 that the
-// header of the document's layout can count, and for all later ones. Close then
-// finishes the file with 2^32-1 samples and returns nil.
+// ErrTooManySamples is the error for samples beyond the 2^32-1 that the header of the
+// document's layout can count. Close then finishes the file with 2^32-1 samples and returns
+// nil.
 var ErrTooManySamples = errors.New("tachyon writer: the document's layout holds no more than 4294967295 samples")
 
 // ErrCPythonLimit is the warning that a file has more than 1 GiB of samples before
@@ -82,8 +81,8 @@ var ErrCPythonLimit = errors.New("more than 1 GiB of samples before compression:
 
 // A Writer writes one file. It must not be used from two goroutines at once.
 //
-// After the first error of the file every sample is refused with that error. Close
-// finishes the file with the samples before it, if the disk allows that.
+// After the first error of the file, the methods refuse every sample with that error. Close
+// finishes the file with the samples before the error, if the disk allows that.
 type Writer struct {
 	o   Options
 	f   io.WriteSeeker
@@ -93,25 +92,25 @@ type Writer struct {
 	out     region
 	table   table
 	threads threadSet
-	meta    []string // in order
-	stats   []byte   // the statistics block, or none
+	meta    []string // metadata objects, in order
+	stats   []byte   // the statistics block; nil: none
 
 	j        *journal.Writer // may be nil
 	finished bool            // the file has its header
 	sync     *syncer         // nil: none
 
-	samples uint64 // pending ones too
-	limit   uint64 // how many samples the header can count
+	samples uint64 // number of samples, with pending ones
+	limit   uint64 // most samples that the header can count
 
-	ids    [tachyon.MaxDepth]uint32 // WriteFrames' stack
-	err    error                    // the first one
+	ids    [tachyon.MaxDepth]uint32 // the stack of WriteFrames
+	err    error                    // the first error
 	closed bool
 	warn   error
 }
 
-// Create makes a file with mode 0600, or empties an existing one. Close closes it. A
-// symbolic link is followed if it belongs to the user or to root. If another
-// process is writing the file, the error is [ErrBusy].
+// Create makes a file with mode 0600, or empties an existing file. Close closes it. Create
+// follows a symbolic link if the link belongs to the user or to root. If another process
+// is writing the file, the error wraps [ErrBusy].
 func Create(path string, o Options) (*Writer, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -123,7 +122,8 @@ func Create(path string, o Options) (*Writer, error) {
 	return newWriter(nil, path, o)
 }
 
-// New writes to f from its beginning. It keeps no journal and does not close f.
+// New returns a Writer that writes to f from its beginning. It has no journal and does not
+// close f.
 func New(f io.WriteSeeker, o Options) (*Writer, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -131,12 +131,12 @@ func New(f io.WriteSeeker, o Options) (*Writer, error) {
 	return newWriter(f, "", o)
 }
 
-// create opens a file that is emptied once it is known to be the writer's alone.
+// create opens a file. The file is emptied later, when no other process can be writing it.
 func create(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDWR|os.O_CREATE|noFollow, 0o600)
 }
 
-// empty cuts a regular file to nothing; others are as they are. It reports whether there
+// empty truncates a regular file to 0 bytes. It does not change other files. It reports whether there
 // was nothing in it.
 func empty(f *os.File) (was bool, err error) {
 	fi, err := f.Stat()
@@ -152,17 +152,17 @@ func (o *Options) check() error {
 		o.Layout = tachyon.Document
 	case tachyon.Document, tachyon.CPython315:
 	default:
-		return fmt.Errorf("tachyon writer: no layout %d", o.Layout)
+		return fmt.Errorf("tachyon writer: unknown layout %d, must be %d or %d", o.Layout, tachyon.CPython315, tachyon.Document)
 	}
 	if o.CPython == nil {
 		o.CPython = &CPythonInfo{Config: configWall}
 	}
-	c := *o.CPython // the caller may change theirs
+	c := *o.CPython // a copy, since the caller may change the original
 	o.CPython = &c
 	return c.check()
 }
 
-// newWriter writes to f. If that is nil it makes a file at path.
+// newWriter returns a Writer for f. If f is nil, it makes a file at path.
 func newWriter(f io.WriteSeeker, path string, o Options) (*Writer, error) {
 	w := &Writer{o: o, f: f, limit: math.MaxUint32}
 	if o.Layout == tachyon.CPython315 {
@@ -183,20 +183,19 @@ func newWriter(f io.WriteSeeker, path string, o Options) (*Writer, error) {
 	return w, nil
 }
 
-// begin writes zero bytes in place of the header and starts the sample region. If
-// there is no file yet it makes one at path. After an error it leaves at most an
-// empty file.
+// begin writes zero bytes in place of the header and starts the sample region. If w has no
+// file yet, begin makes one at path. After an error there is at most an empty file.
 func (w *Writer) begin(path string) (err error) {
 	if w.f == nil {
 		defer func() {
 			if err != nil {
 				_ = w.endJournal(true)
-				w.own.Close() // may be nil, which is an error only
+				w.own.Close() // own may be nil; then Close only returns an error
 				w.own, w.f = nil, nil
 			}
 		}()
-		// The journal comes first: the file is never without one, and its lock tells
-		// if another process writes the file.
+		// The journal comes first, so the file is never without one. The journal's lock
+		// shows if another process is writing the file.
 		if err := w.startJournal(path); err != nil {
 			return err
 		}
@@ -220,8 +219,8 @@ func (w *Writer) begin(path string) (err error) {
 	return nil
 }
 
-// Intern returns the id of a frame for Sample.Stack, the same id for equal frames. It
-// keeps f's strings: clone them first if they are parts of larger ones.
+// Intern returns the id of a frame for Sample.Stack. Equal frames have the same id. The
+// Writer keeps f's strings: clone them first if they are parts of larger strings.
 func (w *Writer) Intern(f tachyon.Frame) uint32 {
 	if w.j == nil {
 		return w.table.frame(&f)
@@ -239,9 +238,9 @@ func (w *Writer) internLogged(f *tachyon.Frame) uint32 {
 	return id
 }
 
-// Write adds a sample whose stack consists of ids from Intern. Of a stack deeper than
-// 256 the innermost 256 frames are written. The sample stays the caller's. A stack
-// with an unknown id is an error of that sample only.
+// Write adds a sample whose stack consists of ids from Intern. If the stack is deeper than
+// 256, Write keeps the innermost 256 frames. It does not keep a reference to s. It returns
+// an error for a stack with an unknown id; later samples are not affected.
 func (w *Writer) Write(s *tachyon.Sample) error {
 	if w.err != nil {
 		return w.err
@@ -257,9 +256,9 @@ func (w *Writer) writeGuarded(s *tachyon.Sample) (err error) {
 	return w.write(s)
 }
 
-// WriteBatch adds samples as Write does and returns how many it added before an
-// error. It takes about ten nanoseconds less for each, because it installs the guard
-// against a truncated journal once for all of them.
+// WriteBatch adds samples like Write and returns how many it added before an error. It is
+// about ten nanoseconds faster for each sample, because it installs the guard against a
+// truncated journal only once.
 func (w *Writer) WriteBatch(samples []tachyon.Sample) (n int, err error) {
 	if w.err != nil {
 		return 0, w.err
@@ -272,7 +271,7 @@ func (w *Writer) WriteBatch(samples []tachyon.Sample) (n int, err error) {
 			return n, err
 		}
 		if n++; w.err != nil {
-			return n, w.err // a sync's
+			return n, w.err // error of a sync
 		}
 	}
 	return n, nil
@@ -287,16 +286,15 @@ func (w *Writer) write(s *tachyon.Sample) error {
 	shared := commonSuffix(stack, t.stack)
 	for _, id := range stack[:len(stack)-shared] {
 		if uint64(id) >= uint64(len(w.table.frames)) {
-			return fmt.Errorf("tachyon writer: stack of thread %d names frame %d of %d", s.Thread, id, len(w.table.frames))
+			return fmt.Errorf("tachyon writer: the stack of thread %d refers to frame %d, but there are %d frames", s.Thread, id, len(w.table.frames))
 		}
 	}
 	return w.add(t, s, stack, shared)
 }
 
-// WriteFrames adds a sample whose stack consists of frames, innermost first. It
-// ignores s.Stack. It is fastest if a frame has the same strings in memory in each
-// sample. It keeps the strings of new frames, as Intern does. The sample and the
-// slice stay the caller's.
+// WriteFrames adds a sample with the given stack of frames, innermost first. It ignores
+// s.Stack. It is fastest if a frame has the same strings in memory in each sample. Like
+// Intern, it keeps the strings of new frames. It does not keep references to s and stack.
 func (w *Writer) WriteFrames(s *tachyon.Sample, stack []tachyon.Frame) error {
 	if w.err != nil {
 		return w.err
@@ -331,13 +329,13 @@ func (w *Writer) writeFrames(s *tachyon.Sample, stack []tachyon.Frame) error {
 		return w.err
 	}
 	copy(ids[fresh:], t.stack[len(t.stack)-shared:])
-	// Frames that differ as given may be one frame in the table.
+	// Different frames of the caller may be the same frame in the table.
 	shared += commonSuffix(ids[:fresh], t.stack[:len(t.stack)-shared])
 	return w.add(t, s, ids, shared)
 }
 
-// add adds a sample. It has exactly its outermost shared frames in common with the
-// thread's previous one.
+// add adds a sample. shared is the exact number of outermost frames that are the same in
+// stack and in the thread's previous stack.
 func (w *Writer) add(t *thread, s *tachyon.Sample, stack []uint32, shared int) error {
 	if w.samples >= w.limit {
 		w.err = ErrTooManySamples
@@ -359,7 +357,7 @@ func (w *Writer) add(t *thread, s *tachyon.Sample, stack []uint32, shared int) e
 	t.time = s.Time
 	w.samples++
 	if w.sync != nil && s.Time-w.sync.last >= w.sync.every {
-		w.checkpoint(s.Time) // the next sample gets its error
+		w.checkpoint(s.Time) // the next sample returns its error
 	}
 	return nil
 }
@@ -383,8 +381,8 @@ func (w *Writer) Forget(id uint64, interpreter uint32) (err error) {
 	return w.err
 }
 
-// Warning returns a problem that does not keep the file from being written: why it
-// has no journal, or ErrCPythonLimit. It is nil if there is none.
+// Warning returns a problem that does not prevent the writing of the file: why there is no
+// journal, or ErrCPythonLimit. It returns nil if there is no problem.
 func (w *Writer) Warning() error {
 	w.checkLimits()
 	return w.warn
@@ -396,6 +394,6 @@ func (w *Writer) checkLimits() {
 	}
 }
 
-// Size returns the present size of the file in bytes, without the buffer and the
-// tables.
+// Size returns the present size of the file in bytes. The samples in the buffer and the
+// tables are not in the file yet.
 func (w *Writer) Size() int64 { return w.out.off }

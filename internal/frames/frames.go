@@ -1,5 +1,5 @@
-// Package frames numbers frames and translates the numbers of one frame table
-// to those of another.
+// Package frames assigns ids to frames and translates the ids of one frame table to those
+// of another.
 package frames
 
 import (
@@ -8,16 +8,15 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// A Table gives each frame an id: equal frames have the same one, and ids count
-// from 0 in order of first use. The zero value is an empty table. The writer of
-// files has a table of its own, which holds strings and looks frames up without
-// hashing them.
+// A Table assigns an id to each frame. Equal frames have the same id. Ids count from 0 in
+// order of first use. The zero value is an empty table. Package writer has its own table,
+// which also holds strings and finds frames without hashing them.
 type Table struct {
 	list []tachyon.Frame
 	ids  map[tachyon.Frame]uint32
 }
 
-// Intern returns the id of f, which is added to the table if it is new.
+// Intern returns the id of f. It adds f to the table if f is new.
 func (t *Table) Intern(f tachyon.Frame) uint32 {
 	id, ok := t.ids[f]
 	if !ok {
@@ -31,54 +30,54 @@ func (t *Table) Intern(f tachyon.Frame) uint32 {
 	return id
 }
 
-// List returns the frames by id. The slice is the table's own and must not be
-// changed; later frames may be missing from it.
+// List returns the frames by id. The table owns the slice; the caller must not change it.
+// Frames that are added later may be missing from it.
 func (t *Table) List() []tachyon.Frame { return t.list }
 
-// An Interner is a frame table that takes frames, such as a [Table] or a file's writer.
+// An Interner is a frame table to which frames can be added, such as a [Table] or a file's
+// writer.
 type Interner interface {
 	Intern(tachyon.Frame) uint32
 }
 
-// A Remap translates the ids of one frame table to those of another. The other
-// table gets a frame when the first stack names it, or all frames at once from
-// [Remap.All].
+// A Remap translates the ids of one frame table to those of another. It adds a frame to the
+// other table at the first stack with that frame. [Remap.All] adds all frames at once.
 type Remap struct {
 	From []tachyon.Frame // may grow between calls
 	To   Interner
 
-	ids   []uint32 // by id in From: the id in To + 1; 0 is none yet
+	ids   []uint32 // by id in From: the id in To + 1; 0: not added yet
 	stack []uint32
 }
 
-// Reset makes to the other table, of which no ids are known yet. It keeps the memory.
+// Reset replaces the other table by to and forgets all ids. It keeps the memory.
 func (m *Remap) Reset(to Interner) {
 	m.To = to
 	clear(m.ids)
 }
 
-// All adds all frames of From to the other table, in order.
+// All adds all frames of From to the other table in order.
 func (m *Remap) All() {
 	for id := range m.From {
 		m.id(uint32(id))
 	}
 }
 
-// Stack returns a stack of ids in From as ids in the other table. The result is
-// the Remap's own and valid until the next call. A frame that From does not have
-// is an error.
+// Stack translates a stack of ids in From to ids in the other table. The Remap owns the
+// result, which is valid until the next call. Stack returns an error for an id that is not
+// in From.
 func (m *Remap) Stack(stack []uint32) ([]uint32, error) {
 	m.stack = m.stack[:0]
 	for _, id := range stack {
 		if uint64(id) >= uint64(len(m.From)) {
-			return nil, fmt.Errorf("frame %d of %d", id, len(m.From))
+			return nil, fmt.Errorf("the stack refers to frame %d, but there are %d frames", id, len(m.From))
 		}
 		m.stack = append(m.stack, m.id(id))
 	}
 	return m.stack, nil
 }
 
-// id translates an id that is within From.
+// id translates an id that exists in From.
 func (m *Remap) id(id uint32) uint32 {
 	if int(id) >= len(m.ids) {
 		m.ids = append(m.ids, make([]uint32, len(m.From)-len(m.ids))...)

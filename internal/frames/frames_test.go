@@ -25,7 +25,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// A frame is added when a stack first names it, and once.
+// A frame is added once, at the first stack with it.
 func TestRemap(t *testing.T) {
 	var from, to Table
 	for _, name := range []string{"a", "b", "c"} {
@@ -44,7 +44,7 @@ func TestRemap(t *testing.T) {
 	translate([]uint32{2}, 0)
 	translate(nil)
 	if _, err := m.Stack([]uint32{3}); err == nil {
-		t.Error("frame 3 of 3 is translated")
+		t.Error("frame id 3 of a table with 3 frames is accepted")
 	}
 	from.Intern(frame("d"))
 	m.From = from.List()

@@ -19,9 +19,9 @@ import (
 	"github.com/gotach/profiler/writer"
 )
 
-var update = flag.Bool("update", false, "write this part of docs/faults.md anew")
+var update = flag.Bool("update", false, "update this part of docs/faults.md")
 
-// heading begins the part of docs/faults.md that this test writes.
+// heading is the heading of the part of docs/faults.md that this test writes.
 const heading = "\n## Faults between two files of a session\n"
 
 // noJournals makes a disk full for new journals.
@@ -31,8 +31,8 @@ func noJournals(err error) (undo func()) {
 	return func() { journal.Reserve = old }
 }
 
-// faults are tried around the time when the second file begins, which is after 1 s of
-// samples: from before that until one second later.
+// Each fault lasts from just before the second file begins, after 1 s of samples, until one
+// second later.
 var faults = []struct {
 	fault, moment string
 	begin         func(dir string) (undo func())
@@ -54,14 +54,15 @@ var faults = []struct {
 		return func() {}
 	}, nothing},
 	{"the old file's metadata cannot be added", "it is finished", func(string) func() { return func() {} },
-		func(*writer.Writer) error { return errors.New("the metadata's") }},
+		func(*writer.Writer) error { return errors.New("the metadata error") }},
 }
 
 // TestFaultTable tries each fault and compares its result with the docs.
 func TestFaultTable(t *testing.T) {
 	var b strings.Builder
-	b.WriteString(heading + "\nA session goes on in a new file with `PROFILE_ROTATE`, or when a file is full. If the new file\n" +
-		"cannot be made, the session tries again 10 s later. A test writes this table:\n" +
+	b.WriteString(heading + "\nA session begins a new file because of `PROFILE_ROTATE`, or because the old file cannot\n" +
+		"count more samples. If the new file cannot be made, the session tries again 10 s later.\n" +
+		"A test tries each case and writes this table:\n" +
 		"`go test ./internal/rotate -run TestFaultTable -update`.\n\n" +
 		"| fault | while | result |\n|---|---|---|\n")
 	for _, f := range faults {
@@ -101,13 +102,13 @@ func TestFaultTable(t *testing.T) {
 	}
 }
 
-// outcome says in the table's words what state a session of 150 samples is in.
+// outcome describes the error and the state of a session of 150 samples in words.
 func outcome(t *testing.T, w *Writer, failed []error) string {
 	said := "no error"
 	for _, kind := range []struct {
 		err  error
 		text string
-	}{{syscall.ENOSPC, "the disk's"}, {syscall.EDQUOT, "the disk's"}, {syscall.EIO, "the disk's"}, {os.ErrNotExist, "the file was removed"}} {
+	}{{syscall.ENOSPC, "the disk error"}, {syscall.EDQUOT, "the disk error"}, {syscall.EIO, "the disk error"}, {os.ErrNotExist, "the file was removed"}} {
 		if len(failed) == 1 && errors.Is(failed[0], kind.err) {
 			said = "session error: " + kind.text
 		}
@@ -129,7 +130,7 @@ func outcome(t *testing.T, w *Writer, failed []error) string {
 	}
 	switch {
 	case slices.Equal(all, upTo(1, 150)) && first > 10:
-		return said + "; the session continues in the old file, nothing is lost"
+		return said + "; the session continues in the old file, and no sample is lost"
 	case slices.Equal(all, upTo(1, 150)):
 		return said + "; all files are complete"
 	case slices.Equal(all, upTo(11, 150)):
@@ -138,8 +139,8 @@ func outcome(t *testing.T, w *Writer, failed []error) string {
 	return fmt.Sprintf("%s; samples of %v", said, all)
 }
 
-// A program that is killed while one file is finished and the next is written
-// leaves two that recover.
+// A program is killed while one file is being finished and the next one is being written.
+// Both files can be recovered.
 func TestKilledBetweenFiles(t *testing.T) {
 	dir := t.TempDir()
 	w, err := Create(filepath.Join(dir, "x.tach"), options(t))
@@ -158,9 +159,9 @@ func TestKilledBetweenFiles(t *testing.T) {
 		}
 	}
 	if w.last = start + 100_000_000; w.Full() {
-		t.Error("a third file is due before the first is finished")
+		t.Error("Full asks for a third file before the first one is finished")
 	}
-	// What is on the disk now is what a kill leaves.
+	// A kill would leave the files in their present state.
 	dead := t.TempDir()
 	if err := os.CopyFS(dead, os.DirFS(dir)); err != nil {
 		t.Fatal(err)

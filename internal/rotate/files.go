@@ -12,13 +12,13 @@ import (
 	"github.com/gotach/profiler/internal/journal"
 )
 
-// name is the name of the nth file: app.1.tach, app.2.tach.
+// name returns the path of the nth file: app.1.tach, app.2.tach.
 func name(path string, n int) string {
 	ext := filepath.Ext(path)
 	return fmt.Sprintf("%s.%d%s", strings.TrimSuffix(path, ext), n, ext)
 }
 
-// highest returns the highest number in the names of existing files, ours or not.
+// highest returns the highest number in the names of existing files, of any session.
 func highest(path string) (int, error) {
 	list, err := os.ReadDir(filepath.Dir(path))
 	if err != nil {
@@ -33,7 +33,7 @@ func highest(path string) (int, error) {
 			continue
 		}
 		rest, ok = strings.CutSuffix(rest, ext)
-		// No number of ours is longer, and one more must not overflow.
+		// Numbers of 10 digits are not ours, and the next number must not overflow.
 		if n, err := strconv.ParseUint(rest, 10, 31); ok && err == nil && len(rest) < 10 {
 			most = max(most, int(n))
 		}
@@ -41,10 +41,10 @@ func highest(path string) (int, error) {
 	return most, nil
 }
 
-// A file is a finished file and its state at that time.
+// A file is a finished file and its state when it was finished.
 type file struct {
 	path string
-	info os.FileInfo // nil if it had been removed
+	info os.FileInfo // nil if the file had been removed
 }
 
 func remember(path string) file {
@@ -55,15 +55,15 @@ func remember(path string) file {
 	return file{path, fi}
 }
 
-// there reports whether the file still has its name and is unchanged. A file
-// that somebody moved, changed or replaced is theirs and is not deleted.
+// there reports whether the file still has its name and is unchanged. The session does not
+// delete a file that somebody moved, changed or replaced.
 func (f file) there() bool {
 	now := remember(f.path).info
 	return f.info != nil && now != nil && os.SameFile(f.info, now) &&
 		now.Size() == f.info.Size() && now.ModTime().Equal(f.info.ModTime())
 }
 
-// prune deletes the oldest files until the others are within the bounds.
+// prune deletes the oldest files until the others are within the limits.
 func (w *Writer) prune() error {
 	var list []file
 	var bytes int64
@@ -77,10 +77,10 @@ func (w *Writer) prune() error {
 	for len(list) > 1 && (len(list) > w.o.Keep || bytes > w.o.KeepBytes) {
 		f := list[0]
 		if err := os.Remove(f.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			failed = fmt.Errorf("an old file cannot be deleted: %w", err)
+			failed = fmt.Errorf("rotation cannot delete an old file: %w", err)
 			break
 		}
-		// A journal is left only if the file could not be finished.
+		// There is a journal only if the file could not be finished.
 		_ = os.Remove(f.path + journal.Suffix)
 		list, bytes = list[1:], bytes-f.info.Size()
 	}

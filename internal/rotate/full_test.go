@@ -12,8 +12,8 @@ import (
 	"github.com/gotach/profiler/writer"
 )
 
-// A session that is not split into files goes on in a new one when a file can
-// count no more samples. Each has its metadata and checksum, and all are kept.
+// A session without rotation begins a new file when the old one cannot count more samples.
+// Each file has its own metadata and checksum, and all files are kept.
 func TestFull(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "x.tach")
@@ -56,7 +56,7 @@ func TestFull(t *testing.T) {
 		}
 		defer r.Close()
 		if present, err := r.VerifyChecksum(); !present || err != nil {
-			t.Errorf("%s: a checksum: %v, %v", path, present, err)
+			t.Errorf("%s: checksum present: %v, error %v", path, present, err)
 		}
 		want := fmt.Sprintf(`{"gotach":"part","part":%d}`, i+1)
 		if got := r.MetadataObjects(); len(got) != 2 || got[0] != want {
@@ -76,8 +76,8 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// Frames keep their ids from file to file, also those whose names are one in a
-// file because they are not valid UTF-8.
+// Frames keep their ids in all files. This is also true for different names that are the
+// same name in a file because they are not valid UTF-8.
 func TestFrames(t *testing.T) {
 	o := options(t)
 	o.Every, o.Samples = 0, 5
@@ -103,7 +103,7 @@ func TestFrames(t *testing.T) {
 			}
 		}
 		if _, err := w.WriteBatch([]tachyon.Sample{{Thread: 1, Time: w.last + 1, Stack: []uint32{id + 1}}}); err == nil {
-			t.Errorf("frame %d of %d is taken", id+1, id+1)
+			t.Errorf("frame id %d of a table with %d frames is accepted", id+1, id+1)
 		}
 	}
 	if err := w.Close(nothing); err != nil {
@@ -135,7 +135,7 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// A device takes all samples: no other file begins.
+// All samples go to a device; no other file begins.
 func TestDevice(t *testing.T) {
 	o := options(t)
 	o.Samples = 10

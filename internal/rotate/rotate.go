@@ -1,12 +1,11 @@
-// Package rotate writes one stream of samples into one file or many, one after
-// the other, and keeps no more of them than it is told.
+// Package rotate writes one stream of samples to one file, or to many files one after the
+// other, and deletes old files.
 //
-// A file ends after a time, at a size, or when its header cannot count more
-// samples. Where a time or a size is given, app.tach stands for app.1.tach,
-// app.2.tach and so on; otherwise the first file is app.tach itself, and
-// app.2.tach follows only when that is full. Each is a file in its own right, with
-// its own start time and the frames that its samples need, and has its own
-// journal while it is written.
+// A file ends after a time, at a size, or when its header cannot count more samples. With a
+// time or a size, the files of app.tach are app.1.tach, app.2.tach and so on. Without them
+// the first file is app.tach itself, and app.2.tach follows only when app.tach is full. Each
+// file is complete: it has its own start time and the frames of its samples. While it is
+// written it has its own journal.
 package rotate
 
 import (
@@ -26,70 +25,70 @@ import (
 	"github.com/gotach/profiler/writer"
 )
 
-// Options say when a new file begins and what becomes of the old ones.
+// Options say when a new file begins and which old files are kept.
 type Options struct {
-	Every   time.Duration // of samples in a file; 0: no bound
-	Bytes   int64         // of samples in a file, as compressed; 0: no bound
-	Samples uint64        // in a file; 0: as many as its header can count
+	Every   time.Duration // longest time of samples in a file; 0: no limit
+	Bytes   int64         // most bytes of compressed samples in a file; 0: no limit
+	Samples uint64        // most samples in a file; 0: as many as its header can count
 
-	// How many finished files are kept, at least 1, and how many bytes of them,
-	// though one file is always kept. Without Every and Bytes all are kept.
+	// Keep is the most finished files that are kept, at least 1. KeepBytes is their most
+	// bytes, but one file is always kept. Without Every and Bytes all files are kept.
 	Keep      int
 	KeepBytes int64
 
-	Writer writer.Options // of each file; Start is the first one's
+	Writer writer.Options // options of each file; Start is that of the first one
 
-	// Begin is called with each new file and the time, in µs, at which it starts,
-	// before anything is written to it. An error leaves the file unused.
+	// Begin is called with each new file and the time in µs at which the file starts,
+	// before anything is written to it. After an error the file is not used.
 	Begin func(w *writer.Writer, start uint64) error
-	// Failed takes the errors that no method returns: a file that could not be
-	// begun, finished or deleted. It is called from any goroutine.
+	// Failed is called with errors that no method returns: a file could not be begun,
+	// finished or deleted. It may be called from any goroutine.
 	Failed func(error)
 }
 
-// split reports whether files end before they are full, so that all have numbers.
+// split reports whether Every or Bytes is set, so that the names of all files have numbers.
 func (o *Options) split() bool { return o.Every > 0 || o.Bytes > 0 }
 
-// A Writer is a sampler's sink. Its methods are for one goroutine at a time,
-// except Path and Files, which may be called from any.
+// A Writer is a sampler's sink. Only one goroutine at a time may call its methods, except
+// Path and Files.
 type Writer struct {
 	o   Options
-	out string // the path that the names are made of
+	out string // the path from which the names are made
 
-	table frames.Table     // of the frames of all files
-	remap frames.Remap     // from it to the file's
+	table frames.Table     // frames of all files
+	remap frames.Remap     // translates ids of table to ids of the file
 	same  bool             // the file's ids are those of table
-	batch []tachyon.Sample // with the file's ids
-	ids   []uint32         // in the stacks of batch
+	batch []tachyon.Sample // samples with the file's ids
+	ids   []uint32         // memory of the stacks of batch
 
 	w       *writer.Writer
-	start   uint64 // µs, of the file
-	last    uint64 // µs, of the latest sample
-	retry   uint64 // µs; no new file before that
-	samples uint64 // in the file
+	start   uint64 // µs, start of the file
+	last    uint64 // µs, time of the latest sample
+	retry   uint64 // µs; no new file before this time
+	samples uint64 // number of samples in the file
 
-	finishing sync.WaitGroup // of the file before, at most one; and of failLater
+	finishing sync.WaitGroup // goroutines that finish the previous file (at most one) or call Failed
 	idle      chan struct{}  // has a token while no file is being finished
 
 	mu       sync.Mutex
-	path     string // of the file that is written
-	number   int    // in its name
-	finished []file // the kept ones, the oldest first
+	path     string // path of the file that is being written
+	number   int    // number in its name
+	finished []file // files that are kept, the oldest first
 }
 
-// maxSamples is how many samples a file in the document's layout takes here. Its
-// header can count some more, for what comes while no new file can be made.
+// maxSamples is the number of samples after which a file in the document's layout is full.
+// Its header can count some more, for the samples that come while no new file can be made.
 const maxSamples = math.MaxUint32 - 1<<24
 
-// retryAfter is how much later, in µs of samples, beginning a file is tried again.
+// retryAfter is the time in µs of samples after which the Writer again tries to begin a file.
 const retryAfter = 10_000_000
 
-// Create begins the first file. Without Every and Bytes it has the path's own
-// name, and a file that is there is emptied. Names with numbers that are taken
-// are left alone: the numbers go on after the highest one there is.
+// Create begins the first file. Without Every and Bytes this is the file at path; if it
+// exists, it is emptied. Otherwise numbers start after the highest number of an existing
+// file, and existing files stay.
 //
-// A path that is not a regular file, such as a device, gets all samples whatever
-// the options say.
+// A path that is not a regular file, such as a device, gets all samples: Every, Bytes and
+// Samples have no effect.
 func Create(path string, o Options) (*Writer, error) {
 	if fi, err := os.Stat(path); err == nil && !fi.Mode().IsRegular() {
 		o.Every, o.Bytes, o.Samples = 0, 0, math.MaxUint64
@@ -129,14 +128,14 @@ func (w *Writer) first() (next, error) {
 	return next{f, w.out, 1}, nil
 }
 
-// begin makes a file of the next number that is free and calls Begin for it.
+// begin makes a file with the next free number and calls Begin for it.
 func (w *Writer) begin(start uint64) (next, error) {
 	o := w.o.Writer
 	o.Start = start
 	for n := w.number + 1; ; n++ {
 		path := name(w.out, n)
 		if _, err := os.Lstat(path); err == nil {
-			continue // another's
+			continue // the file exists
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			return next{}, err
 		}
@@ -145,7 +144,7 @@ func (w *Writer) begin(start uint64) (next, error) {
 			continue // another process was faster
 		}
 		if err != nil {
-			// The writer may have made an empty file; with each try there would be one more.
+			// The writer may have made an empty file. Remove it, or each try would leave one.
 			if fi, e := os.Lstat(path); e == nil && fi.Mode().IsRegular() && fi.Size() == 0 {
 				_ = os.Remove(path)
 			}
@@ -164,9 +163,9 @@ type next struct {
 	number int
 }
 
-// use writes to f from here on.
+// use makes f the file that is being written.
 func (w *Writer) use(f next, start uint64) {
-	w.same = w.w == nil // the first one
+	w.same = w.w == nil // f is the first file
 	w.w, w.start, w.samples = f.Writer, start, 0
 	w.remap.Reset(f.Writer)
 	w.mu.Lock()
@@ -174,20 +173,20 @@ func (w *Writer) use(f next, start uint64) {
 	w.mu.Unlock()
 }
 
-// Intern returns the id of a frame, the same in all files.
+// Intern returns the id of a frame. The id is the same for all files.
 func (w *Writer) Intern(f tachyon.Frame) uint32 {
 	id := w.table.Intern(f)
 	w.remap.From = w.table.List()
-	// All frames go into the first file, so that its samples need no translation.
-	// Its ids differ from the first frame on whose text is not valid UTF-8.
+	// All frames are added to the first file at once, so that its samples need no
+	// translation. The ids become different at the first frame with invalid UTF-8.
 	if w.same && w.w.Intern(f) != id {
 		w.same = false
 	}
 	return id
 }
 
-// WriteBatch adds samples to the file and returns how many it added before the
-// error, if there is one. Of a stack deeper than 256 the innermost 256 frames are kept.
+// WriteBatch adds samples to the file and returns how many it added before an error. If a
+// stack is deeper than 256, the innermost 256 frames are kept.
 func (w *Writer) WriteBatch(samples []tachyon.Sample) (n int, err error) {
 	var unknown error
 	if !w.same {
@@ -201,28 +200,28 @@ func (w *Writer) WriteBatch(samples []tachyon.Sample) (n int, err error) {
 	return n, cmp.Or(err, unknown)
 }
 
-// translate returns samples with the file's frame ids, up to the first one that
-// names an unknown frame. They are valid until the next call.
+// translate returns samples with the file's frame ids, up to the first sample with an
+// unknown frame. They are valid until the next call.
 func (w *Writer) translate(samples []tachyon.Sample) ([]tachyon.Sample, error) {
 	w.batch, w.ids = w.batch[:0], w.ids[:0]
 	for _, s := range samples {
 		stack, err := w.remap.Stack(s.Stack[:min(len(s.Stack), tachyon.MaxDepth)])
 		if err != nil {
-			return w.batch, fmt.Errorf("rotate: stack of thread %d: %w", s.Thread, err)
+			return w.batch, fmt.Errorf("rotate: sample of thread %d: %w", s.Thread, err)
 		}
 		from := len(w.ids)
 		w.ids = append(w.ids, stack...)
-		s.Stack = w.ids[from:] // stays as it is when w.ids moves
+		s.Stack = w.ids[from:] // stays valid if append moves w.ids
 		w.batch = append(w.batch, s)
 	}
 	return w.batch, nil
 }
 
-// Forget drops what the file's writer keeps of a thread.
+// Forget drops the state of a thread in the file's writer.
 func (w *Writer) Forget(id uint64, interpreter uint32) error { return w.w.Forget(id, interpreter) }
 
-// Full reports whether it is time for a new file. It never is while the file
-// before is still being finished: a slow disk makes files longer, not goroutines more.
+// Full reports whether a new file should begin. It returns false while the previous file is
+// being finished: with a slow disk files become longer, but there are no more goroutines.
 func (w *Writer) Full() bool {
 	switch {
 	case w.samples == 0 || w.last < w.retry || len(w.idle) == 0:
@@ -235,18 +234,18 @@ func (w *Writer) Full() bool {
 	return w.o.Bytes > 0 && w.w.Size() >= w.o.Bytes
 }
 
-// Next goes on in a new file, which starts at a time in µs. The old one is
-// finished in a goroutine of its own: the caller does not wait for compression
-// and disk. Once there is a new file, Next calls ended, and that goroutine calls
-// the function that ended returns, which adds the old file's metadata.
+// Next begins a new file, which starts at the time start in µs. A separate goroutine
+// finishes the old file, so the caller does not wait for compression and the disk. After
+// the new file is made, Next calls ended. The goroutine calls the function that ended
+// returns, which adds the old file's metadata.
 //
-// If there can be no new file the old one goes on and Failed is told.
+// If no new file can be made, the Writer continues the old one and calls Failed.
 func (w *Writer) Next(start uint64, ended func() (finish func(*writer.Writer) error)) {
 	f, err := w.begin(start)
 	if err != nil {
 		w.retry = w.last + retryAfter
 		w.finishing.Add(1)
-		own.Go(func() { w.failLater(fmt.Errorf("no new file, so the old one goes on: %w", err)) })
+		own.Go(func() { w.failLater(fmt.Errorf("rotation cannot make a new file and continues the old one: %w", err)) })
 		return
 	}
 	old, path := w.w, w.path
@@ -257,7 +256,7 @@ func (w *Writer) Next(start uint64, ended func() (finish func(*writer.Writer) er
 	own.Go(func() { w.finishLater(old, path, finish) })
 }
 
-// failLater tells of an error while the samples go on.
+// failLater calls Failed in its own goroutine, so that sampling continues.
 func (w *Writer) failLater(err error) {
 	defer w.finishing.Done()
 	w.o.Failed(err)
@@ -271,13 +270,13 @@ func (w *Writer) finishLater(old *writer.Writer, path string, finish func(*write
 	}
 }
 
-// end finishes a file and then deletes the oldest ones beyond the bounds.
+// end finishes a file and then deletes the oldest files beyond the limits.
 func (w *Writer) end(f *writer.Writer, path string, finish func(*writer.Writer) error) error {
 	err := finish(f)
 	if e := f.Close(); !errors.Is(e, err) {
 		err = errors.Join(err, e)
 	} else if e != nil {
-		err = e // it says more
+		err = e // has more details
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -288,8 +287,8 @@ func (w *Writer) end(f *writer.Writer, path string, finish func(*writer.Writer) 
 	return errors.Join(err, w.prune())
 }
 
-// Close finishes the file, for which finish is called as in Next, and waits for
-// the one before it.
+// Close waits until the previous file is finished. Then it calls finish, which adds the
+// metadata, and finishes the present file.
 func (w *Writer) Close(finish func(*writer.Writer) error) error {
 	w.finishing.Wait()
 	return w.end(w.w, w.path, finish)
@@ -302,14 +301,14 @@ func (w *Writer) Discard(finish func(*writer.Writer) error) error {
 	return errors.Join(finish(w.w), w.w.Discard())
 }
 
-// Path returns the file that is written.
+// Path returns the path of the file that is being written.
 func (w *Writer) Path() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.path
 }
 
-// Files returns the finished files that are kept, the oldest first.
+// Files returns the paths of the finished files that are kept, the oldest first.
 func (w *Writer) Files() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -320,7 +319,7 @@ func (w *Writer) Files() []string {
 	return list
 }
 
-// Warning is the writer's, of the file that is written.
+// Warning returns the warning of the writer of the present file.
 func (w *Writer) Warning() error { return w.w.Warning() }
 
 // Settle waits until no file is being finished.

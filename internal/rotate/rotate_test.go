@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const start = 1_700_000_000_000_000
 
-// options are those of files of a second each.
+// options returns options for files of one second each.
 func options(t *testing.T) Options {
 	return Options{
 		Every: time.Second, Keep: 100, KeepBytes: 1 << 40,
@@ -32,7 +32,7 @@ func options(t *testing.T) Options {
 
 func nothing(*writer.Writer) error { return nil }
 
-// fill writes n samples, 100 ms after one another, and begins files as they are due.
+// fill writes n samples at intervals of 100 ms and begins a new file when Full says so.
 func fill(t *testing.T, w *Writer, n int, finish func(*writer.Writer) error) {
 	t.Helper()
 	for range n {
@@ -78,12 +78,12 @@ func names(paths []string) (list []string) {
 	return list
 }
 
-// Only the latest files are kept, and only the session's own are deleted.
+// Only the latest files are kept, and only files of the session are deleted.
 func TestKeep(t *testing.T) {
 	for name, tc := range map[string]struct {
 		keep    int
 		bytes   int64
-		meddle  func(path string) error // when the first file is finished
+		meddle  func(path string) error // called after the first file is finished
 		kept    []string
 		present []string
 	}{
@@ -133,7 +133,7 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// Where there can be no new file the old one goes on, and later there is another try.
+// If a new file cannot be made, the writer continues the old one and tries again later.
 func TestNoNewFile(t *testing.T) {
 	dir := t.TempDir()
 	full := errors.New("no space")
@@ -162,7 +162,7 @@ func TestNoNewFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if list, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(list) != len(w.Files()) {
-		t.Errorf("there is %q, of these %q are ours", list, w.Files())
+		t.Errorf("the directory has %q, the session has %q", list, w.Files())
 	}
 	var all []int
 	for i, path := range w.Files() {
@@ -176,7 +176,7 @@ func TestNoNewFile(t *testing.T) {
 	}
 }
 
-// Files end at a size, too.
+// A file ends at a size.
 func TestBytes(t *testing.T) {
 	o := options(t)
 	o.Every, o.Bytes, o.Writer.Uncompressed = 0, 2<<20, true
@@ -188,7 +188,7 @@ func TestBytes(t *testing.T) {
 		w.Intern(tachyon.Frame{Func: fmt.Sprint("f", i)})
 	}
 	stack := make([]uint32, 200)
-	for i := range 20_000 { // some 400 bytes each
+	for i := range 20_000 { // about 400 bytes each
 		if w.Full() {
 			w.Next(w.last, func() func(*writer.Writer) error { return nothing })
 			w.Settle()

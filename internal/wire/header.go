@@ -43,9 +43,8 @@ func Order(h *tachyon.Header) binary.ByteOrder {
 	return binary.LittleEndian
 }
 
-// DecodeHeader decodes a header in either layout and byte order. It checks only
-// the magic and the version: the reader, which knows the file's size, checks the
-// offsets.
+// DecodeHeader decodes a header in either layout and byte order. It checks only the magic
+// and the version. Package reader checks the offsets, because it knows the file's size.
 func DecodeHeader(b []byte) (h tachyon.Header, err error) {
 	if len(b) < tachyon.HeaderSize {
 		return h, fmt.Errorf("%d bytes are too short for a header of %d", len(b), tachyon.HeaderSize)
@@ -55,7 +54,7 @@ func DecodeHeader(b []byte) (h tachyon.Header, err error) {
 	case bits.ReverseBytes32(tachyon.Magic):
 		h.BigEndian = true
 	default:
-		return h, fmt.Errorf("not a Tachyon file: magic is %#08x, not %#08x", magic, uint32(tachyon.Magic))
+		return h, fmt.Errorf("not a Tachyon file: magic number %#08x, want %#08x", magic, uint32(tachyon.Magic))
 	}
 	o := Order(&h)
 	h.Layout = tachyon.Layout(o.Uint32(b[4:]))
@@ -88,7 +87,7 @@ func DecodeHeader(b []byte) (h tachyon.Header, err error) {
 type Footer struct {
 	Strings uint32
 	Frames  uint32
-	Size    uint64 // of the whole file
+	Size    uint64 // size of the whole file in bytes
 }
 
 // EncodeFooter returns a footer's bytes, little-endian.

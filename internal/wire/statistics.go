@@ -8,7 +8,7 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// The statistics block lies before the footer:
+// The statistics block is directly before the footer:
 //
 //	 0 f64 duration, rate, error rate, missed
 //	32 u32 presence: bit 0 the error rate, bit 1 missed
@@ -20,13 +20,13 @@ import (
 // An older form has the duration, the rate and then "TACHSTAT".
 const (
 	statsMagic   = "TACHSTAT"
-	statsTrailer = 16 // from the magic on
+	statsTrailer = 16 // bytes from the magic to the end
 	statsOld     = 32
 	statsSize    = 56
 )
 
-// EncodeStatistics returns the block; nil for nil. Numbers that are not finite
-// are an error, since CPython's reader refuses them.
+// EncodeStatistics returns the block, or nil for nil. It returns an error for numbers that
+// are not finite, since CPython's reader refuses them.
 func EncodeStatistics(s *tachyon.Statistics) ([]byte, error) {
 	if s == nil {
 		return nil, nil
@@ -53,8 +53,9 @@ func EncodeStatistics(s *tachyon.Statistics) ([]byte, error) {
 	return b, nil
 }
 
-// DecodeStatistics decodes the block that ends b, and returns its size; 0 and nil
-// if there is none. An error comes with how many bytes before the end of b it is.
+// DecodeStatistics decodes the block at the end of b. It returns the block's size in bytes,
+// which is 0 if there is no block. With an error, before is the distance in bytes of the
+// error from the end of b.
 func DecodeStatistics(b []byte, o binary.ByteOrder) (s *tachyon.Statistics, size, before int, err error) {
 	if len(b) < statsOld || string(b[len(b)-statsTrailer:][:len(statsMagic)]) != statsMagic {
 		return nil, 0, 0, nil
@@ -64,7 +65,7 @@ func DecodeStatistics(b []byte, o binary.ByteOrder) (s *tachyon.Statistics, size
 		return nil, 0, 4, fmt.Errorf("%d bytes of statistics", n)
 	}
 	if version != 1 {
-		return nil, 0, 0, nil // as CPython does
+		return nil, 0, 0, nil // CPython ignores it too
 	}
 	size = int(n)
 	block := b[len(b)-size:]

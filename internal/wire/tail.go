@@ -8,19 +8,18 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// A Tail writes what follows the sample region, in this order: strings, metadata,
-// the checksum, frames, statistics and footer. The first error sticks and is
-// returned by End.
+// A Tail writes the parts of a file after the sample region, in this order: strings,
+// metadata, the checksum, frames, statistics and footer. End returns the first error.
 type Tail struct {
 	h    *tachyon.Header
 	b    *bufio.Writer
-	at   uint64 // file offset, bytes in b included
+	at   uint64 // file offset, with the bytes in b
 	foot Footer
-	err  error // of encoding; b has its own
+	err  error // first error of encoding; b keeps its own errors
 }
 
-// NewTail begins a tail at an offset in the file, where the sample region ends
-// and w stands. It sets the offsets in h as it comes to them.
+// NewTail begins a tail at a file offset, which is the end of the sample region and the
+// position of w. The Tail sets the offsets in h.
 func NewTail(w io.Writer, h *tachyon.Header, offset int64) *Tail {
 	h.StringOffset = uint64(offset)
 	return &Tail{h: h, b: bufio.NewWriterSize(w, 64<<10), at: uint64(offset)}
@@ -45,7 +44,7 @@ func (t *Tail) Strings(b []byte, n uint32) {
 	t.foot.Strings += n
 }
 
-// Checksum adds the CRC-32C of the sample region, which is the last string.
+// Checksum adds the CRC-32C of the sample region. It must be the last string.
 func (t *Tail) Checksum(crc uint32) {
 	b, err := EncodeMetadata(tachyon.KindChecksum, tachyon.Checksum{CRC32C: crc})
 	if err != nil {
@@ -65,16 +64,16 @@ func (t *Tail) Frames(b []byte, n uint32) {
 // Buffer returns an empty slice to encode the next frame into.
 func (t *Tail) Buffer() []byte { return t.b.AvailableBuffer() }
 
-// frameTable notes where the frame table starts.
+// frameTable stores the start of the frame table in the header.
 func (t *Tail) frameTable() {
 	if t.h.FrameOffset == 0 {
 		t.h.FrameOffset = t.at
 	}
 }
 
-// End adds the statistics, as encoded by [EncodeStatistics] or none, and the
-// footer, and returns the size of the file. The header is complete then and must
-// be written last: it makes the file a finished one.
+// End adds the statistics, which are the result of [EncodeStatistics] or nil, and the
+// footer. It returns the size of the file in bytes. After End the header is complete. The
+// caller must write the header last, because a file with a header is finished.
 func (t *Tail) End(statistics []byte) (size int64, err error) {
 	t.frameTable()
 	t.write(statistics)

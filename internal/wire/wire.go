@@ -1,9 +1,9 @@
-// Package wire encodes and decodes the parts of a Tachyon file that more than one
-// package needs: header and footer, the tables between sample region and footer,
-// the statistics, metadata objects, and what ends a compressed region. The
-// records of samples are package writer's and package reader's alone.
+// Package wire encodes and decodes the parts of a Tachyon file that more than one package
+// needs: header and footer, the tables between sample region and footer, the statistics,
+// metadata objects, and the end of a compressed region. Only package writer encodes sample
+// records, and only package reader decodes them.
 //
-// The format is described in package tachyon.
+// Package tachyon describes the format.
 package wire
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// An Encoding says how a record gives its stack.
+// An Encoding says how a record stores its stack.
 type Encoding = uint8
 
 // The encodings of a sample record. They are part of the format and must not be changed.
@@ -27,16 +27,16 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// CRC returns the CRC-32C of all bytes so far and b, given that of the bytes before b.
+// CRC returns the CRC-32C of some bytes and b, given crc, which is that of the bytes before b.
 func CRC(crc uint32, b []byte) uint32 { return crc32.Update(crc, castagnoli, b) }
 
-// AppendString appends a string's entry in the string table.
+// AppendString appends a string's entry for the string table.
 func AppendString(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// AppendFrame appends a frame's entry in the frame table. File and function are
-// indices into the string table. The document's layout has no place for the span.
+// AppendFrame appends a frame's entry for the frame table. file and function are indices
+// into the string table. The document's layout does not store the span.
 func AppendFrame(b []byte, layout tachyon.Layout, file, function uint32, line int32, span *tachyon.Span) []byte {
 	b = binary.AppendUvarint(b, uint64(file))
 	b = binary.AppendUvarint(b, uint64(function))
@@ -50,8 +50,8 @@ func AppendFrame(b []byte, layout tachyon.Layout, file, function uint32, line in
 	return b
 }
 
-// EncodeMetadata returns a metadata object: v as JSON, with "gotach": kind as its
-// first key. A v that is not an object goes under a key named like the kind.
+// EncodeMetadata returns a metadata object: v as JSON, with "gotach": kind as its first key.
+// If v is not a JSON object, it becomes the value of a key that is named like the kind.
 func EncodeMetadata(kind string, v any) ([]byte, error) {
 	name, err := json.Marshal(kind)
 	if err != nil {

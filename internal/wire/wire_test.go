@@ -25,11 +25,11 @@ func TestHeader(t *testing.T) {
 			t.Errorf("%+v becomes %+v, %v", h, got, err)
 		}
 		if _, err := DecodeHeader(b[:63]); err == nil {
-			t.Error("63 bytes are a header")
+			t.Error("63 bytes are accepted as a header")
 		}
 		b[4] = 7
 		if _, err := DecodeHeader(b[:]); err == nil {
-			t.Error("version 7 is known")
+			t.Error("version 7 is accepted")
 		}
 	}
 }
@@ -66,7 +66,7 @@ func TestStatistics(t *testing.T) {
 	}
 }
 
-// The offsets in header and footer are those of what was written.
+// The offsets in the header and the footer agree with the written bytes.
 func TestTail(t *testing.T) {
 	for _, statistics := range [][]byte{nil, []byte("statistics")} {
 		var b bytes.Buffer
@@ -95,14 +95,14 @@ func TestTail(t *testing.T) {
 			t.Errorf("frames %q, want %q", got, want)
 		}
 	}
-	// A tail without frames has a frame table, an empty one.
+	// A tail without frames has an empty frame table.
 	h := tachyon.Header{}
 	if _, err := NewTail(io.Discard, &h, 100).End(nil); err != nil || h.FrameOffset != 100 || h.StringOffset != 100 {
 		t.Errorf("%+v, %v", h, err)
 	}
 }
 
-// What EndRegion returns makes a region whole, and RawFrame's frames hold what they were given.
+// The bytes of EndRegion complete a region, and RawFrame's frames contain the given records.
 func TestRegions(t *testing.T) {
 	records := bytes.Repeat([]byte("records "), 50_000)
 	var open bytes.Buffer

@@ -12,11 +12,11 @@ const (
 	blockMax  = 128 << 10  // bytes in a block, at most
 
 	zstdLevel  = 5
-	zstdWindow = 2 << 20 // CPython's, and the most that our reader must be ready for
+	zstdWindow = 2 << 20 // bytes; the same as CPython's
 )
 
-// NewEncoder returns a zstd encoder for sample regions, which runs in the
-// caller's goroutine. Its level is klauspost's for zstd's 5, plus better levels.
+// NewEncoder returns a zstd encoder for sample regions, which runs in the caller's
+// goroutine. Its level is klauspost's for zstd's level 5, plus better.
 func NewEncoder(better int) (*zstd.Encoder, error) {
 	return zstd.NewWriter(nil,
 		zstd.WithEncoderLevel(zstd.EncoderLevelFromZstd(zstdLevel)+zstd.EncoderLevel(better)),
@@ -24,12 +24,12 @@ func NewEncoder(better int) (*zstd.Encoder, error) {
 		zstd.WithEncoderConcurrency(1),
 		zstd.WithEncoderCRC(false),
 		zstd.WithLowerEncoderMem(true),
-		zstd.WithZeroFrames(true)) // an empty region is an empty frame, as with CPython
+		zstd.WithZeroFrames(true)) // an empty region is an empty frame, like CPython's
 }
 
-// EndRegion returns the bytes that end a region at an offset in the file, where
-// no records follow: an empty last block in a frame that is open, an empty frame
-// where there is none, nothing without compression.
+// EndRegion returns the bytes that end a region at a file offset. It returns an empty last
+// block if a zstd frame is open, an empty frame if the region is empty, and nothing
+// otherwise or without compression.
 func EndRegion(compression uint32, offset int64, open bool) []byte {
 	switch {
 	case compression == tachyon.CompressionNone:
@@ -42,8 +42,8 @@ func EndRegion(compression uint32, offset int64, open bool) []byte {
 	return nil
 }
 
-// RawFrame returns records as a zstd frame of uncompressed blocks, for readers in
-// the same process (RFC 8878, 3.1.1).
+// RawFrame returns records as a zstd frame of uncompressed blocks, for a reader in the same
+// process (RFC 8878, 3.1.1).
 func RawFrame(records []byte) []byte {
 	const window = 7 << 3 // 2^(10+7) bytes
 	b := []byte{0x28, 0xB5, 0x2F, 0xFD, 0, window}
