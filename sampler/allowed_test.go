@@ -8,8 +8,8 @@ import (
 	"github.com/gotach/profiler/sampler"
 )
 
-// TestBubble starts within a synctest bubble, where the sources' goroutines would belong
-// to the bubble and never see its time go by.
+// TestBubble checks that Start fails in a synctest bubble. The sources' goroutines would belong
+// to the bubble, and its time would not advance for them.
 func TestBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, source := range []string{sampler.Auto, sampler.Native, sampler.Portable} {

@@ -9,7 +9,7 @@ import (
 	"github.com/gotach/profiler/sampler/internal/source"
 )
 
-// A candidate makes a source, or says in one sentence why this build has none.
+// A candidate makes a source, or returns the reason why this build has none.
 type candidate func() (source.Source, string)
 
 func portableSource() (source.Source, string) { return portable.New(), "" }
@@ -39,8 +39,8 @@ func (s *Sampler) choose(sink Sink, native, portable candidate) error {
 	return nil
 }
 
-// try starts one source. Each attempt has its own recorder, so that
-// nothing is left of what a source said before it failed.
+// try starts one source. Each attempt has its own recorder, so that nothing is left of a source
+// that failed. A reason says that the build has no such source.
 func (s *Sampler) try(sink Sink, candidate candidate) (reason string, err error) {
 	src, reason := candidate()
 	if src == nil {

@@ -21,9 +21,9 @@ type oneFile struct {
 	OnePart
 }
 
-// A service that starts goroutines without end stays as large as it was: what
-// recorder and writer keep of goroutines that ended is bounded. GOTACH_CROWD says
-// how many goroutines; ten million are a busy day.
+// TestCrowd checks that the memory of recorder and writer for ended goroutines is bounded, also in
+// a service that never stops starting goroutines. GOTACH_CROWD sets the number of goroutines; ten
+// million are those of a busy day.
 func TestCrowd(t *testing.T) {
 	n := 400_000
 	if v := os.Getenv("GOTACH_CROWD"); v != "" {
@@ -39,7 +39,7 @@ func TestCrowd(t *testing.T) {
 		t.Fatal(err)
 	}
 	rec := newRecorder(oneFile{Writer: w}, start, 1000)
-	rec.grace = 50 * time.Microsecond // all of this takes less than a second
+	rec.grace = 50 * time.Microsecond // short, because the simulated session is short
 	var stack []uint32
 	for _, f := range []string{"serve", "handle", "read"} {
 		stack = append(stack, rec.Frame(tachyon.Frame{Func: f}))
@@ -67,7 +67,7 @@ func TestCrowd(t *testing.T) {
 	journal := size(t, path+".journal")
 	t.Logf("%d goroutines: %d bytes more than after %d, the journal %d, then %d", n, grown, maxEnded+maxEnded/2, warmJournal, journal)
 	if grown > 2<<20 || journal > warmJournal {
-		t.Errorf("the heap has grown by %d bytes, the journal from %d to %d", grown, warmJournal, journal)
+		t.Errorf("the heap grew by %d bytes, the journal from %d to %d", grown, warmJournal, journal)
 	}
 	if err := rec.err(); err != nil {
 		t.Fatal(err)
@@ -114,7 +114,8 @@ func size(t *testing.T, path string) int64 {
 	return fi.Size()
 }
 
-// The runtime's own goroutines come again under their ids, with right times.
+// TestForgetsNoneThatComeAgain checks which goroutines may be forgotten: the runtime's own ones come
+// again under the same ids.
 func TestForgetsNoneThatComeAgain(t *testing.T) {
 	for by, want := range map[string]bool{"": false, "runtime.createfing": false, "main.main": true, "runtimes.Go": true} {
 		if once(by) != want {
@@ -123,8 +124,8 @@ func TestForgetsNoneThatComeAgain(t *testing.T) {
 	}
 }
 
-// A sample that comes after its goroutine's end, and a goroutine that comes
-// again soon, have right times; what comes after a goroutine was forgotten is left out.
+// TestLateSample checks the times of a sample that comes after its goroutine's end. Samples that
+// come after the goroutine was forgotten are left out.
 func TestLateSample(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.tach")
 	start := time.Now()
@@ -143,7 +144,7 @@ func TestLateSample(t *testing.T) {
 	sample(7, 1100*time.Millisecond) // late
 	rec.Gone(7)
 	sample(8, 20*time.Second)
-	rec.Gone(8) // sweeps 7 away
+	rec.Gone(8) // makes sweep forget 7
 	sample(7, 21*time.Second)
 	if err := rec.err(); err != nil {
 		t.Fatal(err)
@@ -169,7 +170,7 @@ func TestLateSample(t *testing.T) {
 	}
 }
 
-// Each part of a session counts the addresses of its own samples.
+// Each part of a session counts only the addresses of its own samples.
 func TestLeafPCsOfParts(t *testing.T) {
 	w, err := writer.Create(filepath.Join(t.TempDir(), "x.tach"), writer.Options{Interval: 1000})
 	if err != nil {

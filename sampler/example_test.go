@@ -10,7 +10,7 @@ import (
 	"github.com/gotach/profiler/writer"
 )
 
-// Samples go into a file as they come; what is known of each goroutine follows at the end.
+// The sampler writes samples to a file as they come.
 func ExampleStart() {
 	dir, _ := os.MkdirTemp("", "")
 	defer os.RemoveAll(dir)
@@ -32,7 +32,7 @@ func ExampleStart() {
 		return
 	}
 	for s.Stats().Samples == 0 {
-		time.Sleep(time.Millisecond) // what the program does
+		time.Sleep(time.Millisecond) // the program's work
 	}
 	if err := s.Stop(); err != nil {
 		fmt.Println(err)
@@ -44,7 +44,7 @@ func ExampleStart() {
 	// Output: true 1
 }
 
-// Stats can be asked for at any time.
+// Stats can be called at any time.
 func ExampleSampler_Stats() {
 	s, err := sampler.Start(sampler.Config{Source: sampler.Portable, Budget: 50}, &count{})
 	if err != nil {

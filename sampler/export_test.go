@@ -2,7 +2,7 @@ package sampler
 
 import "github.com/gotach/profiler/sampler/internal/source"
 
-// StartWith is Start with other sources. A nil source comes with the reason.
+// StartWith is Start with other sources. native returns a source, or nil and a reason.
 func StartWith(cfg Config, sink Sink, native func() (source.Source, string), portable source.Source) (*Sampler, error) {
 	return start(cfg, sink, native, func() (source.Source, string) { return portable, "" })
 }

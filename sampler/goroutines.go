@@ -13,22 +13,22 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// The bounds of what a session remembers. At these bounds goroutines take some
-// 20 MB, and label spans as much again (the sources share equal label sets).
+// The bounds of a session's metadata. At these bounds goroutines take some 20 MB, and label spans
+// as much again (the sources share equal label sets).
 const (
 	maxEnded      = 100_000 // goroutines that have ended
 	maxSpans      = 200_000 // label spans, of all goroutines
 	maxOwnerSpans = 10_000  // label spans of one goroutine
-	maxLeaving    = 100_000 // goroutines that have ended and may have a sample to come
+	maxLeaving    = 100_000 // goroutines that have ended and may still have a late sample
 )
 
-// goroutine is what is known of one goroutine.
+// goroutine is the recorder's state of one goroutine.
 type goroutine struct {
 	source.Goroutine
-	next        *goroutine      // the one whose sample came after this one's at the last tick
-	leaf        *tachyon.LeafPC // of its last sample, if that has one
+	next        *goroutine      // the goroutine whose sample came next at the last tick
+	leaf        *tachyon.LeafPC // of its last sample, or nil
 	ended       bool
-	gone        time.Duration // when the source said that it ended
+	gone        time.Duration // when the source reported its end
 	retired     bool          // counted in recorder.ended
 	forgotten   bool          // by the sink, so it can have no more samples
 	revived     bool          // seen again after its end, and not sampled or labelled since
@@ -36,16 +36,15 @@ type goroutine struct {
 	sampled     bool          // has a sample in this part
 	full        bool          // gets no more label spans
 	interpreter uint32        // of its samples
-	first, last time.Duration // of this part's samples; last of earlier ones if there are none
-	weight      uint64        // µs, of the part's first sample; 0: one interval
+	first, last time.Duration // times of this part's samples; without any, last is that of an earlier part
+	weight      uint64        // of the part's first sample, µs; 0: one interval
 	labels      []tachyon.LabelSpan
 }
 
-// find returns what is known of a goroutine, nil if nothing is. Ticks see the
-// same goroutines in about the same order. So find tries the one that came next at the
-// last tick before it looks into the map, and prefetches the one after it: with many
-// goroutines these are not in the processor's caches, and waiting for them would be
-// most of a sample's cost.
+// find returns the goroutine with an id, or nil. Ticks see the same goroutines in about the same
+// order. So find first tries the goroutine that came next at the last tick, before it looks into
+// the map. It also prefetches the goroutine after that one: with many goroutines these are not in
+// the processor's caches, and waiting for memory would be most of a sample's cost.
 func (r *recorder) find(id uint64) *goroutine {
 	latest := r.latest
 	if latest != nil {
@@ -65,8 +64,8 @@ func (r *recorder) find(id uint64) *goroutine {
 	return k
 }
 
-// drop forgets all that is known of a goroutine. It clears the pointer to the next one:
-// otherwise a chain of dropped goroutines could stay in memory.
+// drop removes a goroutine. It clears the pointer to the next one: otherwise a chain of dropped
+// goroutines could stay in memory.
 func (r *recorder) drop(k *goroutine) {
 	delete(r.known, k.ID)
 	k.ID, k.next, k.leaf = 0, nil, nil // no goroutine has id 0
@@ -75,7 +74,7 @@ func (r *recorder) drop(k *goroutine) {
 	}
 }
 
-// Goroutine adds a goroutine, and counts one that ended as alive again.
+// Goroutine adds a goroutine. If a known goroutine had ended, it counts as alive again.
 func (r *recorder) Goroutine(g source.Goroutine) bool {
 	if own.Created(g.CreatedBy) {
 		return false
@@ -123,9 +122,9 @@ func (r *recorder) Gone(id uint64) {
 	}
 }
 
-// sweep forgets goroutines that ended some time ago, not at once: the native source
-// can hand over a goroutine's last sample after its end, when the thread that
-// takes the sample had to wait for a core.
+// sweep forgets goroutines some time after their end. It does not do that at once, because the
+// native source can deliver a goroutine's last sample after its end: the thread that records the
+// sample may have to wait for a core.
 func (r *recorder) sweep() {
 	for len(r.leaving) > 0 {
 		k := r.known[r.leaving[0]]
@@ -142,8 +141,7 @@ func (r *recorder) sweep() {
 	}
 }
 
-// retire counts a goroutine among those that have ended, or leaves it out if
-// there are too many.
+// retire counts a goroutine as ended. If too many have ended it drops the goroutine.
 func (r *recorder) retire(k *goroutine) {
 	if r.ended >= maxEnded {
 		r.drop(k)
@@ -157,10 +155,10 @@ func (r *recorder) retire(k *goroutine) {
 	k.labels = slices.Clip(k.labels)
 }
 
-// once reports, by the function that created a goroutine, whether its id is used
-// once only. The runtime gives each go statement a new id. But the goroutines that it keeps
-// for finalizers and for callbacks from C end and begin under one id; these have no
-// creator, or one in the runtime.
+// once reports whether a goroutine's id is used only once, by the function that created the
+// goroutine. The runtime gives each go statement a new id. But its goroutines for finalizers and
+// for callbacks from C end and begin again with the same id. They have no creator, or one in
+// the runtime.
 func once(createdBy string) bool {
 	return createdBy != "" && !strings.HasPrefix(createdBy, "runtime.")
 }
@@ -188,7 +186,7 @@ func (r *recorder) Labels(id uint64, t time.Duration, labels map[string]string) 
 		return
 	}
 	if r.spans >= maxSpans || len(k.labels) >= maxOwnerSpans-1 {
-		// From here on no labels are less wrong than the last ones.
+		// From here on the goroutine has no labels: keeping its last ones would be worse.
 		k.full = true
 		r.labelsOmitted.Add(1)
 		labels = nil
@@ -203,7 +201,7 @@ func (r *recorder) Labels(id uint64, t time.Duration, labels map[string]string) 
 	k.labels = append(k.labels, tachyon.LabelSpan{From: micros(t - r.part), Labels: labels})
 }
 
-// goroutines returns what the part's metadata say of goroutines, by ascending id.
+// goroutines returns the goroutines that were sampled in this part, by ascending id.
 func (r *recorder) goroutines() []tachyon.Goroutine {
 	list := make([]tachyon.Goroutine, 0, len(r.known))
 	for _, k := range r.known {

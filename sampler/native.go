@@ -12,8 +12,8 @@ import (
 // nativeSource returns the native source.
 func nativeSource() (source.Source, string) { return native.New(), "" }
 
-// room returns an error if the program may not have the threads that a session needs:
-// the runtime would end it.
+// room returns an error if the program cannot have the threads that a session needs. Without this
+// check the runtime would end the program.
 func room() error {
 	if err := native.Room(native.Threads); err != nil {
 		return fmt.Errorf("sampler: no room for more threads: %w", err)

@@ -8,10 +8,10 @@ import (
 	"github.com/gotach/profiler/sampler/internal/source"
 )
 
-// nativeSource says why this build has no native source.
+// nativeSource returns the reason why this build has no native source.
 func nativeSource() (source.Source, string) {
 	return nil, "there is no native source for " + runtime.GOOS + "/" + runtime.GOARCH
 }
 
-// room is not known here.
+// room returns nil: the number of threads is not checked on this system.
 func room() error { return nil }

@@ -17,9 +17,9 @@ import (
 
 const module = "github.com/gotach/profiler/"
 
-// None of the profiler's own goroutines is in a profile: neither those of sampler
-// and source nor those that sync and finish files. All of the program's are,
-// whoever created them.
+// TestOwnGoroutines checks that the profile has none of the profiler's own goroutines: neither those
+// of sampler and source, nor those that sync and finish files. It must have all other goroutines,
+// also those that other functions of this module created.
 func TestOwnGoroutines(t *testing.T) {
 	for _, source := range sampler.Sources() {
 		t.Run(source, func(t *testing.T) {
@@ -44,7 +44,7 @@ func TestOwnGoroutines(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// As finishing a file takes, other goroutines of the profiler are seen at work.
+			// While files are finished, more goroutines of the profiler run.
 			waitFor(t, func() bool { return len(w.Files()) >= 8 })
 			if err := s.Stop(); err != nil {
 				t.Fatal(err)
@@ -82,13 +82,13 @@ func TestOwnGoroutines(t *testing.T) {
 				}
 			}
 			if !found {
-				t.Errorf("goroutine %d is the test's and has no sample", waits)
+				t.Errorf("goroutine %d of the test has no sample", waits)
 			}
 		})
 	}
 }
 
-// eager is a sink that rotates while the file before is being finished.
+// eager is a sink that rotates even if the previous file is not finished yet.
 type eager struct {
 	*rotate.Writer
 	start time.Time

@@ -6,17 +6,17 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// seam returns the time at which a part ends that ends now.
+// seam returns the end of a part that ends now.
 func (r *recorder) seam() time.Duration { return r.now.Truncate(time.Microsecond) }
 
-// collect returns what is known of this part up to a time. now is of the whole session.
+// collect returns this part, which ends at end. now has the stats of the whole session.
 func (r *recorder) collect(end time.Duration, now Stats) Part {
 	now.Duration, now.Counts = end-r.part, now.Since(r.told)
 	return Part{Start: r.part, End: end, Stats: now, Goroutines: r.goroutines(), PCs: r.leafPCs()}
 }
 
-// cut ends this part and begins the next. It forgets goroutines that cannot have
-// another sample, and of the others all labels but the present ones.
+// cut ends this part, returns it, and begins the next one. It forgets goroutines that cannot have
+// another sample. Of the other goroutines it keeps only the present labels.
 func (r *recorder) cut() Part {
 	now, end := r.stats(), r.seam()
 	p := r.collect(end, now)

@@ -19,7 +19,7 @@ import (
 	"github.com/gotach/profiler/writer"
 )
 
-// rotating is a sink that rotates, with what a session adds to its files.
+// rotating is a sink that rotates its files. Like a session, it adds the goroutines to each file.
 type rotating struct{ *rotate.Writer }
 
 func (r rotating) Next(at time.Duration, cut func() sampler.Part) {
@@ -27,10 +27,10 @@ func (r rotating) Next(at time.Duration, cut func() sampler.Part) {
 		p := cut()
 		return func(w *writer.Writer) error { return addGoroutines(w, p) }
 	})
-	r.Settle() // or files would be as long as finishing one takes
+	r.Settle() // wait until the last file is finished; otherwise no new file could begin
 }
 
-// oneFile is a sink that does not.
+// oneFile is a sink that does not rotate.
 type oneFile struct {
 	*writer.Writer
 	sampler.OnePart
@@ -42,7 +42,7 @@ func addGoroutines(w *writer.Writer, p sampler.Part) error {
 
 var sessionStart = time.UnixMicro(1_700_000_000_000_000)
 
-// A tick is what a source tells at once.
+// A tick has the calls of a source for one tick.
 type tick struct {
 	at      time.Duration
 	samples []source.Sample
@@ -50,17 +50,17 @@ type tick struct {
 	gone    []uint64
 }
 
-// aTick draws one that comes after another. Goroutines below 4 are the runtime's and
-// come again.
+// aTick draws a tick that comes after another. Goroutines with ids below 4 belong to the runtime
+// and come again after their end.
 func aTick(t *rapid.T, before *tick, last map[uint64]time.Duration, ended map[uint64]bool) tick {
 	k := tick{at: before.at + time.Duration(rapid.IntRange(1, 400).Draw(t, "step"))*time.Millisecond, labels: map[uint64]string{}}
 	for id := range uint64(12) {
 		if id == 0 || ended[id] || rapid.IntRange(0, 2).Draw(t, "seen") == 0 {
 			continue
 		}
-		// A source may be late with a sample, though not by its goroutine's own time.
-		// Metadata has no times before a file's start: of a late sample there the labels
-		// may be those of a moment later. So what is late here changes none.
+		// A source may be late with a sample, but the times of one goroutine increase. Metadata
+		// has no times before a file's start. So a late sample before a file's start may get
+		// labels that were set later. Therefore late samples here change no labels.
 		late := time.Duration(0)
 		if id >= 4 {
 			late = time.Duration(rapid.IntRange(0, 30).Draw(t, "late")) * time.Millisecond
@@ -116,7 +116,7 @@ func tell(ticks []tick) func(source.Out) {
 	}
 }
 
-// sampleAll has a fake source tell all ticks to a sink.
+// sampleAll makes a fake source pass all ticks to a sink.
 func sampleAll(t *rapid.T, sink sampler.Sink, ticks []tick) sampler.Part {
 	f := &fake{name: "native", tell: tell(ticks), batches: true}
 	s, err := sampler.StartWith(sampler.Config{Start: sessionStart}, sink, native(f), nil)
@@ -130,14 +130,14 @@ func sampleAll(t *rapid.T, sink sampler.Sink, ticks []tick) sampler.Part {
 	return s.Part()
 }
 
-// asRead is a sample with what a reader makes of it.
+// asRead is a sample as a reader returns it, with its frames.
 type asRead struct {
 	Sample tachyon.Sample
 	Frames []tachyon.Frame
 }
 
-// readAll returns the samples of files one after the other, and what their reports
-// add up to: the time of each goroutine in each stack, state and set of labels.
+// readAll returns the samples of all files. It also returns the sums over all files of the time of
+// each goroutine in each stack, state and label set.
 func readAll(t *rapid.T, paths []string) (list []asRead, sums map[string]time.Duration) {
 	sums = map[string]time.Duration{}
 	for _, path := range paths {
@@ -174,8 +174,8 @@ func readAll(t *rapid.T, paths []string) (list []asRead, sums map[string]time.Du
 	return list, sums
 }
 
-// The samples of all files of a session are those of the one file that the same
-// session makes without rotation, and so is the time that each stack has.
+// TestPartsAreTheWhole writes the same session once with and once without rotation. The samples of
+// all files, and the time of each stack, must be the same as those of the single file.
 func TestPartsAreTheWhole(t *testing.T) {
 	dir := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
@@ -221,7 +221,7 @@ func TestPartsAreTheWhole(t *testing.T) {
 
 		want, wantSums := readAll(t, []string{whole})
 		got, sums := readAll(t, m.Files())
-		// Files group a goroutine's repeats; one goroutine's samples stay in order.
+		// Files group repeated stacks of a goroutine; the samples of each goroutine keep their order.
 		if d := cmp.Diff(byGoroutine(want, ticks), byGoroutine(got, ticks)); d != "" {
 			t.Fatalf("samples of %d files (-want +got):\n%s", len(m.Files()), d)
 		}
@@ -231,8 +231,8 @@ func TestPartsAreTheWhole(t *testing.T) {
 	})
 }
 
-// byGoroutine leaves out samples that were not told: a goroutine's first one can have
-// one more before it.
+// byGoroutine groups samples by goroutine. It leaves out samples that the source did not deliver:
+// the recorder can write one more sample before a goroutine's first one.
 func byGoroutine(list []asRead, ticks []tick) map[uint64][]asRead {
 	told := map[[2]uint64]bool{}
 	for _, k := range ticks {

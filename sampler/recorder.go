@@ -13,30 +13,30 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// maxBatch is how many samples the sink is given at once.
+// maxBatch is the number of samples in a call of Sink.WriteBatch.
 const maxBatch = 128
 
-// recorder is the source's [source.Out]. It hands samples to the sink, in batches, and
-// keeps what is known of each goroutine. The source calls it from one goroutine
-// at a time. Stats reads the atomics meanwhile.
+// recorder is the source's [source.Out]. It passes samples to the sink in batches, and keeps the
+// metadata of each goroutine. The source calls it from one goroutine at a time. Stats may read
+// the atomics at the same time.
 type recorder struct {
 	sink     Sink
-	batch    []tachyon.Sample // not yet with the sink
-	base     uint64           // µs, the wall clock at time 0
-	interval uint64           // µs between two ticks; the weight of a goroutine's first sample
+	batch    []tachyon.Sample // samples that the sink does not have yet
+	base     uint64           // wall clock at time 0, µs
+	interval uint64           // between two ticks, µs; the weight of a goroutine's first sample
 	known    map[uint64]*goroutine
 	latest   *goroutine // the one whose sample came last, or nil
 	pcs      map[uint64]*tachyon.LeafPC
 	ended    int // goroutines in known that have ended
-	spans    int // of labels, of all goroutines
+	spans    int // label spans of all goroutines
 
 	now     time.Duration // time of the latest sample
-	grace   time.Duration // how long after its end a goroutine is forgotten
-	leaving []uint64      // goroutines that have ended and are not forgotten, in order
+	grace   time.Duration // a goroutine is forgotten so long after its end
+	leaving []uint64      // ids of goroutines that have ended and are not forgotten, in order
 
-	part  time.Duration  // when this part of the session began
-	stats func() Stats   // of the whole session
-	told  tachyon.Counts // of the parts before
+	part  time.Duration  // start of this part of the session
+	stats func() Stats   // returns the stats of the whole session
+	told  tachyon.Counts // counts of the previous parts
 
 	samples       atomic.Int64
 	live, most    atomic.Int64
@@ -67,14 +67,14 @@ func newRecorder(sink Sink, start time.Time, rate int) *recorder {
 func (r *recorder) Fail(err error) {
 	r.fail.Do(func() {
 		if err == nil {
-			err = errors.New("the source failed and did not say why")
+			err = errors.New("the source failed without an error")
 		}
 		r.first = err
 		close(r.failed)
 	})
 }
 
-// err returns the first error, nil while there is none.
+// err returns the first error, or nil.
 func (r *recorder) err() error {
 	select {
 	case <-r.failed:
@@ -87,8 +87,8 @@ func (r *recorder) err() error {
 // Frame returns the sink's id of a frame.
 func (r *recorder) Frame(f tachyon.Frame) uint32 { return r.sink.Intern(f) }
 
-// Batch calls f, in which a source hands over the samples of one pass. When Batch returns
-// the sink has all of them.
+// Batch calls f, which passes the samples of one pass to the recorder. When Batch returns the
+// sink has all of them.
 func (r *recorder) Batch(f func()) {
 	if r.err() == nil && r.sink.Full() {
 		r.sink.Next(r.seam(), r.cut)
@@ -97,7 +97,7 @@ func (r *recorder) Batch(f func()) {
 	r.flush()
 }
 
-// flush gives the sink the samples that it does not have yet.
+// flush passes the waiting samples to the sink.
 func (r *recorder) flush() {
 	if len(r.batch) == 0 {
 		return
@@ -112,7 +112,7 @@ func (r *recorder) flush() {
 	r.batch = r.batch[:0]
 }
 
-// Sample records a sample, unless its goroutine is forgotten.
+// Sample records a sample, unless the sink has forgotten its goroutine.
 func (r *recorder) Sample(s *source.Sample) {
 	k := r.find(s.Goroutine)
 	r.now = max(r.now, s.Time)
@@ -126,12 +126,11 @@ func (r *recorder) Sample(s *source.Sample) {
 	}
 }
 
-// weigh returns a sample's weight in µs. Readers give a goroutine's first sample in a
-// file the weight of one interval, and each other one the time since the one
-// before. Where a first sample has another weight, weigh lets readers know. It
-// writes one more sample at the beginning of the time; or, if that is before this
-// part of the session, it puts the weight into the metadata. This is the only place
-// that knows of the weight of first samples.
+// weigh returns a sample's weight in µs. Readers give a goroutine's first sample in a file the
+// weight of one interval, and every other sample the time since the previous one. If a first
+// sample has another weight, weigh makes it known to readers: it writes one more sample at the
+// beginning of that time, or, if that is before this part of the session, it puts the weight into
+// the metadata. This is the only place in the sampler that handles weights of first samples.
 func (r *recorder) weigh(k *goroutine, s *source.Sample) uint64 {
 	switch {
 	case k == nil:
@@ -157,8 +156,7 @@ func (r *recorder) weigh(k *goroutine, s *source.Sample) uint64 {
 	return weight
 }
 
-// write adds a sample to the batch, with another time. k is what is known of its
-// goroutine, or nil.
+// write adds a sample to the batch, with at as its time. k is its goroutine, or nil.
 func (r *recorder) write(k *goroutine, s *source.Sample, at time.Duration) {
 	interpreter := uint32(0)
 	if s.System {
@@ -169,7 +167,7 @@ func (r *recorder) write(k *goroutine, s *source.Sample, at time.Duration) {
 			k.sampled, k.seen, k.first = true, true, at
 		}
 		if k.revived {
-			r.Labels(k.ID, at, nil) // the source has forgotten its labels and told no new ones
+			r.Labels(k.ID, at, nil) // the source has forgotten its labels and has reported no new ones
 		}
 		k.last, k.interpreter = at, interpreter
 	}
@@ -185,7 +183,7 @@ func (r *recorder) write(k *goroutine, s *source.Sample, at time.Duration) {
 	}
 }
 
-// count counts a sample's leaf address.
+// count adds a sample to the counts of its leaf address. weight is in µs.
 func (r *recorder) count(k *goroutine, s *source.Sample, weight uint64) {
 	var p *tachyon.LeafPC
 	if k != nil && k.leaf != nil && k.leaf.Addr == s.Leaf {

@@ -50,8 +50,8 @@ type Config struct {
 	// waiting goroutine starts otherwise.
 	NoWaitFrames bool
 	// MaxPause bounds the time for which a tick of the portable source may stop the
-	// program; 0 is DefaultMaxPause. A tick that would take longer, because there are many
-	// goroutines, is not taken; Stats.TicksRefused counts those.
+	// program; 0 is DefaultMaxPause. The source skips a tick that would take longer because
+	// there are many goroutines. Stats.TicksRefused counts skipped ticks.
 	MaxPause time.Duration
 	// Start is the time that samples count from; zero is the call of Start.
 	Start time.Time
@@ -59,35 +59,35 @@ type Config struct {
 	// source failed, after the source has stopped, from a goroutine of its own.
 	// It may call Stop. Stop does not wait for it.
 	OnError func(error)
-	// OnWarning is called for what the program's owner should know of sampling that goes
-	// on all the same, once for each such thing, from any goroutine. It must not call
-	// Stop, nor wait for what does.
+	// OnWarning is called when samples will be missing although sampling goes on. It is called
+	// once for each reason, from any goroutine. It must not call Stop or wait for a goroutine
+	// that calls Stop.
 	OnWarning func(error)
 }
 
-// Sink takes the samples. The sampler calls it from one goroutine at a time, and
-// not after Stop has returned. After the first error of WriteBatch or Forget it gets no
-// more samples. A Sink must not call Stop.
+// Sink takes the samples. The sampler calls it from one goroutine at a time, and never after
+// Stop has returned. After the first error of WriteBatch or Forget the sink gets no more
+// samples. A Sink must not call Stop.
 type Sink interface {
-	// Intern returns the number by which samples name the frame.
+	// Intern returns the id of a frame, for the stacks of samples.
 	Intern(tachyon.Frame) uint32
-	// WriteBatch takes samples whose Stack holds numbers from Intern, and returns how
-	// many of them it took before the error, if there is one. Samples and stacks
-	// belong to the sampler and are valid during the call only.
+	// WriteBatch takes samples. Their stacks hold ids from Intern. It returns how many samples
+	// it took: all of them, or those before the error. Samples and stacks belong to the
+	// sampler and are valid during the call only.
 	WriteBatch([]tachyon.Sample) (n int, err error)
-	// Forget says that a goroutine has ended and that its id will not come again.
+	// Forget reports that a goroutine has ended and that its id will not be used again.
 	Forget(id uint64, interpreter uint32) error
 
 	// Full is called between two ticks. It reports whether a part of the session,
 	// such as a file, should end.
 	Full() bool
-	// Next is called when Full has returned true. At is the time of the latest sample.
-	// Next ends the part by calling cut once, which returns what is known of the part. If it
-	// does not call cut the part goes on.
+	// Next is called when Full has returned true. at is the time of the latest sample. Next
+	// ends the part by calling cut once; cut returns the part. If Next does not call cut, the
+	// part goes on.
 	Next(at time.Duration, cut func() Part)
 }
 
-// OnePart is for a [Sink] to embed that takes the whole session as one part.
+// OnePart can be embedded in a [Sink] that takes the whole session as one part.
 type OnePart struct{}
 
 // Full returns false.
@@ -99,28 +99,28 @@ func (OnePart) Next(time.Duration, func() Part) {}
 // Stats says how sampling is going, or how it went.
 type Stats struct {
 	Source string // native or portable
-	Reason string // why this source, where another was wanted
+	Reason string // why the native source could not be used; "" if it is used or was not asked for
 	Rate   int    // ticks a second asked for
 	Budget float64
 
 	Duration   time.Duration // of sampling, so far
 	Goroutines int           // alive at the last tick, without the profiler's own
 
-	tachyon.Counts // Samples are those that the sink took
+	tachyon.Counts // Samples counts those that the sink took
 }
 
-// Describe fills the fields of s that the sampler knows, all but Error.
+// Describe fills the fields of s that come from the sampler, all except Error.
 func (st Stats) Describe(s *tachyon.Session) {
 	s.Source, s.SourceReason = st.Source, st.Reason
 	s.Rate, s.Budget = st.Rate, st.Budget
 	s.Duration, s.Counts = st.Duration, st.Counts
 	if st.TicksAsked > 0 {
-		// Not by Duration, which includes what comes before the first tick.
+		// Not divided by Duration, which includes the time before the first tick.
 		s.RateReached = float64(st.Rate) * float64(st.TicksReached) / float64(st.TicksAsked)
 	}
 }
 
-// Sampler is sampling under way, or over.
+// Sampler is a session, running or stopped.
 type Sampler struct {
 	cfg    Config
 	start  time.Time
@@ -130,7 +130,7 @@ type Sampler struct {
 
 	quit    chan struct{} // closed by the first Stop
 	quitted sync.Once
-	stopped chan struct{} // closed when the source has stopped; what follows is then final
+	stopped chan struct{} // closed when the source has stopped; the fields below are then final
 	took    time.Duration
 }
 
@@ -165,7 +165,7 @@ func start(cfg Config, sink Sink, native, portable candidate) (*Sampler, error) 
 	return s, nil
 }
 
-// complete puts the defaults in and checks the rest.
+// complete sets defaults and checks the configuration.
 func (c *Config) complete() error {
 	if c.Rate == 0 {
 		c.Rate = DefaultRate
@@ -183,7 +183,7 @@ func (c *Config) complete() error {
 		c.MaxPause = DefaultMaxPause
 	}
 	if c.MaxPause < 0 {
-		return fmt.Errorf("sampler: a longest pause of %v is not above 0", c.MaxPause)
+		return fmt.Errorf("sampler: negative MaxPause: %v", c.MaxPause)
 	}
 	switch c.Source {
 	case "":
@@ -202,9 +202,8 @@ func (c *Config) complete() error {
 	return nil
 }
 
-// watch stops the source when Stop asks for it or after an error. It has a goroutine
-// of its own: errors come up on the source's goroutine, which cannot wait for its
-// own end.
+// watch stops the source when Stop is called or after an error. It has its own goroutine:
+// errors occur on the source's goroutine, which cannot wait for its own end.
 func (s *Sampler) watch() {
 	early := false
 	select {
@@ -220,19 +219,19 @@ func (s *Sampler) watch() {
 	}
 }
 
-// A Part is what is known of a part of a session beyond its samples. The first part begins
-// at the start of the session, each other one where the one before ended.
+// A Part describes a part of a session, without its samples. The first part begins at the start
+// of the session, every other part where the previous one ended.
 type Part struct {
 	Start, End time.Duration // since the session's start
-	// The counts in Stats are the part's own. The tick at which the part ends may count in
-	// the next one.
+	// The counts in Stats are those of the part. The tick at which the part ends may be counted
+	// in the next part.
 	Stats      Stats
 	Goroutines []tachyon.Goroutine // sampled in the part; times since Start, ascending ids
 	PCs        *tachyon.LeafPCs    // see Sampler.LeafPCs
 }
 
-// Part returns the last part of the session, or all of it if the sink ended no part. Before
-// Stop has returned it returns the zero Part.
+// Part returns the last part of the session, which is the whole session if the sink has ended
+// no part. Before Stop has returned it returns the zero Part.
 func (s *Sampler) Part() Part {
 	select {
 	case <-s.stopped:
@@ -242,17 +241,16 @@ func (s *Sampler) Part() Part {
 	}
 }
 
-// Stop ends sampling and returns once the last sample is with the sink and
-// nothing of the sampler runs any more. It returns the error that ended sampling
-// early, if one did. It may be called any number of times, from any goroutine
-// but the sink's.
+// Stop ends sampling. It returns when the sink has the last sample and no goroutine, thread or
+// timer of the sampler is left. It returns the error that ended sampling early, if there was one.
+// It may be called several times and from any goroutine, but not from within the sink.
 func (s *Sampler) Stop() error {
 	s.quitted.Do(func() { close(s.quit) })
 	<-s.stopped
 	return s.out.err()
 }
 
-// Stats returns how sampling is going, at any time.
+// Stats returns the present counts. It may be called at any time.
 func (s *Sampler) Stats() Stats {
 	var d time.Duration
 	select {
@@ -264,7 +262,7 @@ func (s *Sampler) Stats() Stats {
 	return s.stats(s.src, s.out, d)
 }
 
-// stats puts the counts of source and recorder together.
+// stats combines the counts of source and recorder.
 func (s *Sampler) stats(from source.Source, out *recorder, d time.Duration) Stats {
 	counts := from.Stats()
 	counts.Samples = out.samples.Load()
@@ -282,9 +280,9 @@ func (s *Sampler) stats(from source.Source, out *recorder, d time.Duration) Stat
 	}
 }
 
-// Goroutines returns what is known of each goroutine beyond its samples, by
-// ascending id, in the last part; nil before Stop has returned. Of goroutines that
-// ended, the first maxEnded are listed; Stats.GoroutinesOmitted counts the rest.
+// Goroutines describes the goroutines of the last part, by ascending id. It returns nil before
+// Stop has returned. Only the first maxEnded goroutines that ended are listed;
+// Stats.GoroutinesOmitted counts the others.
 func (s *Sampler) Goroutines() []tachyon.Goroutine {
 	select {
 	case <-s.stopped:
@@ -294,8 +292,9 @@ func (s *Sampler) Goroutines() []tachyon.Goroutine {
 	}
 }
 
-// LeafPCs returns how often each address was innermost in the last part; nil before Stop has
-// returned and where the source knows no addresses. Its text bounds are zero.
+// LeafPCs returns how often each address was the innermost one in the last part. It returns nil
+// before Stop has returned, and if the source knows no addresses. The text bounds in the result
+// are zero.
 func (s *Sampler) LeafPCs() *tachyon.LeafPCs {
 	select {
 	case <-s.stopped:

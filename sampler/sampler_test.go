@@ -17,13 +17,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// memory is a sink that keeps all it is given.
+// memory is a sink that keeps everything.
 type memory struct {
 	sampler.OnePart
 	ids     map[tachyon.Frame]uint32
 	frames  []tachyon.Frame
 	samples []tachyon.Sample
-	write   func(n int) error // before sample n is taken
+	write   func(n int) error // called before sample n is taken
 }
 
 func (m *memory) Intern(f tachyon.Frame) uint32 {
@@ -54,7 +54,7 @@ func (m *memory) WriteBatch(list []tachyon.Sample) (int, error) {
 
 func (m *memory) Forget(uint64, uint32) error { return nil }
 
-// has says whether a function of that name ending is on the sample's stack.
+// has reports whether the sample's stack has a function whose name ends in suffix.
 func (m *memory) has(s *tachyon.Sample, suffix string) bool {
 	return slices.ContainsFunc(s.Stack, func(id uint32) bool { return strings.HasSuffix(m.frames[id].Func, suffix) })
 }
@@ -63,13 +63,13 @@ func waitFor(t *testing.T, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("it did not happen in 20 s")
+			t.Fatal("the condition is still false after 20 s")
 		}
 	}
 }
 
 func TestStartStop(t *testing.T) {
-	waitFor(t, func() bool { return runtime.NumGoroutine() == 2 }) // those of other tests have ended
+	waitFor(t, func() bool { return runtime.NumGoroutine() == 2 }) // the goroutines of other tests have ended
 	var m memory
 	begin := time.Now()
 	s, err := sampler.Start(sampler.Config{Source: sampler.Portable, Budget: 100}, &m)
@@ -118,7 +118,7 @@ func TestStartStop(t *testing.T) {
 	if len(gs) != 3 || gs[0].ID != 1 || gs[0].CreatedBy != "" || gs[1].ID >= gs[2].ID {
 		t.Fatalf("%+v", gs)
 	}
-	// Ids are given out in batches per P: the younger one's may be the lower.
+	// Ps get ids in batches, so the younger goroutine may have the lower id.
 	test, parkedOne := gs[1], gs[2]
 	if test.Parent == parkedOne.ID {
 		test, parkedOne = parkedOne, test
@@ -129,7 +129,7 @@ func TestStartStop(t *testing.T) {
 	for i := range m.samples {
 		p := &m.samples[i]
 		if at := time.UnixMicro(int64(p.Time)); at.Before(begin.Add(-time.Millisecond)) || at.After(time.Now()) {
-			t.Fatalf("a sample of %v in a test from %v on", at, begin)
+			t.Fatalf("a sample at %v, but the test began at %v", at, begin)
 		}
 		if p.Interpreter != 0 || (p.Status&tachyon.MainThread != 0) != (p.Thread == 1) {
 			t.Fatalf("%+v", p)
@@ -142,11 +142,11 @@ func TestStartStop(t *testing.T) {
 	}
 	time.Sleep(5 * time.Millisecond)
 	if len(m.samples) != written || s.Stats() != st {
-		t.Error("it goes on after Stop")
+		t.Error("sampling goes on after Stop")
 	}
 }
 
-// TestStopTogether stops from several goroutines while another reads how it goes.
+// TestStopTogether calls Stop and Stats from several goroutines at the same time.
 func TestStopTogether(t *testing.T) {
 	s, err := sampler.Start(sampler.Config{Source: sampler.Portable}, &count{})
 	if err != nil {
@@ -187,8 +187,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestSinkFails has the sink fail: sampling ends, OnError hears of it once and
-// may call Stop.
+// TestSinkFails has a sink that fails. Sampling ends, and OnError is called once and may call Stop.
 func TestSinkFails(t *testing.T) {
 	full := errors.New("no space left")
 	var m memory
@@ -206,7 +205,7 @@ func TestSinkFails(t *testing.T) {
 	s, err := sampler.Start(sampler.Config{Source: sampler.Portable, Budget: 100, OnError: func(err error) {
 		<-started
 		if again := s.Stop(); again != err {
-			t.Errorf("Stop says %v", again)
+			t.Errorf("Stop in OnError = %v, want %v", again, err)
 		}
 		heard <- err
 	}}, &m)
@@ -215,17 +214,17 @@ func TestSinkFails(t *testing.T) {
 	}
 	close(started)
 	if err := <-heard; err != full {
-		t.Errorf("heard %v", err)
+		t.Errorf("OnError got %v", err)
 	}
 	if err := s.Stop(); err != full {
-		t.Errorf("Stop says %v", err)
+		t.Errorf("Stop = %v, want %v", err, full)
 	}
 	if len(m.samples) != 5 || calls != 1 || len(heard) != 0 || s.Stats().Samples != 5 {
 		t.Errorf("%d samples, %d failed calls, %d more errors heard", len(m.samples), calls, len(heard))
 	}
 }
 
-// TestSinkPanics has the sink panic, which must not end the program.
+// TestSinkPanics has a sink that panics. That must not end the program.
 func TestSinkPanics(t *testing.T) {
 	var m memory
 	m.write = func(n int) error { panic("a bug") }
@@ -235,12 +234,12 @@ func TestSinkPanics(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := <-heard; !strings.Contains(err.Error(), "a bug") || s.Stop() != err {
-		t.Errorf("heard %v, Stop says %v", err, s.Stop())
+		t.Errorf("OnError got %v, Stop = %v", err, s.Stop())
 	}
 }
 
-// TestPaced looks at many goroutines on a small budget, and with a bound on the
-// pause that forbids it.
+// TestPaced samples many goroutines, first with a small budget, then with a MaxPause that allows no
+// look.
 func TestPaced(t *testing.T) {
 	stop, parked := make(chan bool), make(chan bool)
 	var ended sync.WaitGroup
@@ -277,9 +276,8 @@ func TestPaced(t *testing.T) {
 	}
 }
 
-// TestShares profiles a goroutine that spends 40 % of its time in a loop, 40 %
-// asleep and 20 % waiting for another, and weighs its samples by the time
-// since the one before.
+// TestShares samples a goroutine that spends 40 % of its time in a loop, 40 % asleep and 20 % waiting
+// for another. The weight of a sample is the time since the previous one.
 func TestShares(t *testing.T) {
 	var m memory
 	s, err := sampler.Start(sampler.Config{Source: sampler.Portable, Budget: 100}, &m)
@@ -312,8 +310,8 @@ func TestShares(t *testing.T) {
 		}
 	}
 
-	// A sample stands for the time since the one before. That is wrong at most by
-	// the gaps on both sides of a change, however late a busy machine lets the ticks be.
+	// The largest error is the sum of the gaps on both sides of each change of phase. That also
+	// holds on a busy machine, where ticks are late.
 	weight := make(map[string]time.Duration)
 	var total, truth, last, doubt time.Duration
 	var was string
@@ -355,7 +353,7 @@ func TestShares(t *testing.T) {
 		got := 100 * float64(weight[name]) / float64(total)
 		t.Logf("%s: %.1f %%, was %.1f %%, in doubt %.1f", name, got, want, within)
 		if got < want-within || got > want+within {
-			t.Errorf("%s has %.1f %% of the time, should have %.1f %% within %.1f", name, got, want, within)
+			t.Errorf("%s has %.1f %% of the time, want %.1f %% within %.1f", name, got, want, within)
 		}
 	}
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// fake is a source that tells what a test has it tell.
+// fake is a source whose calls of Out are those of tell.
 type fake struct {
 	name    string
 	refuse  error
-	tell    func(source.Out) // from a goroutine of its own, as sources do
+	tell    func(source.Out) // called in a new goroutine, as real sources do
 	batches bool             // tell calls Batch
 	cfg     source.Config
 	told    chan bool
@@ -62,7 +62,7 @@ func native(f *fake) func() (source.Source, string) {
 
 func noNative() (source.Source, string) { return nil, "there is none for plan9" }
 
-// TestSourcePlugsIn follows what a source says to the sink and the results.
+// TestSourcePlugsIn checks what the sink and the results get from a source's calls of Out.
 func TestSourcePlugsIn(t *testing.T) {
 	start := time.UnixMicro(1_700_000_000_000_000)
 	f := &fake{name: "native", tell: func(out source.Out) {
@@ -73,7 +73,7 @@ func TestSourcePlugsIn(t *testing.T) {
 		out.Goroutine(source.Goroutine{ID: 3, CreatedBy: "runtime.gcenable"})
 		out.Goroutine(source.Goroutine{ID: 10, CreatedBy: "main.main"}) // never sampled
 		if out.Goroutine(source.Goroutine{ID: 9, Parent: 1, CreatedBy: "github.com/gotach/profiler/internal/own.Go"}) {
-			t.Error("the profiler's own goroutine is wanted")
+			t.Error("Out wants samples of the profiler's own goroutine")
 		}
 		out.Sample(&source.Sample{Goroutine: 1, Status: tachyon.OnCPU | tachyon.MainThread, Time: time.Millisecond, Stack: []uint32{leaf, root}, Leaf: 0x40})
 		out.Labels(8, 2*time.Millisecond, map[string]string{"k": "v"})
@@ -83,7 +83,7 @@ func TestSourcePlugsIn(t *testing.T) {
 		for i, by := range []string{"github.com/gotach/profiler.Open", "github.com/gotach/profiler/internal/own.Gone", "github.com/gotach/profiler.TestX"} {
 			id := uint64(30 + i)
 			if !out.Goroutine(source.Goroutine{ID: id, CreatedBy: by}) {
-				t.Errorf("what %s created is not wanted", by)
+				t.Errorf("Out wants no samples of a goroutine created by %s", by)
 			}
 			out.Sample(&source.Sample{Goroutine: id})
 			out.Gone(id)
@@ -194,7 +194,7 @@ func TestChoice(t *testing.T) {
 			t.Errorf("%+v: native was tried", tt)
 		}
 		if len(s.Goroutines()) != 0 {
-			t.Errorf("%+v: a source that refused left %+v", tt, s.Goroutines())
+			t.Errorf("%+v: goroutines of the source that failed are left: %+v", tt, s.Goroutines())
 		}
 	}
 }
@@ -214,15 +214,15 @@ func TestSourceFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := <-heard; err != broken {
-		t.Errorf("heard %v", err)
+		t.Errorf("OnError got %v", err)
 	}
 	if err := s.Stop(); err != broken || f.stops != 1 || len(m.samples) != 0 || len(heard) != 0 {
 		t.Errorf("%v, %d stops, %d samples", err, f.stops, len(m.samples))
 	}
 }
 
-// A goroutine's first sample can stand for more than an interval, which is what a reader of
-// the file takes it for.
+// TestFirstSample checks first samples that stand for more than one interval. Readers give a first
+// sample the weight of one interval, so the recorder must write one more sample before it.
 func TestFirstSample(t *testing.T) {
 	start := time.UnixMicro(1_700_000_000_000_000)
 	ms := func(n float64) time.Duration { return time.Duration(n * float64(time.Millisecond)) }
@@ -235,7 +235,7 @@ func TestFirstSample(t *testing.T) {
 		{ms(20), ms(1.4), []time.Duration{ms(20)}},
 		{ms(20), ms(3), []time.Duration{ms(18), ms(20)}},
 		{ms(20), ms(20), []time.Duration{ms(1), ms(20)}},
-		{ms(20), ms(200), []time.Duration{ms(1), ms(20)}}, // not before the session
+		{ms(20), ms(200), []time.Duration{ms(1), ms(20)}}, // no sample is before the session
 	} {
 		f := &fake{name: "native", tell: func(out source.Out) {
 			out.Goroutine(source.Goroutine{ID: 5, CreatedBy: "main.main"})
@@ -267,7 +267,8 @@ func TestFirstSample(t *testing.T) {
 	}
 }
 
-// TestComesAgain has a goroutine end and be seen again, as the runtime's finalizer goroutine does.
+// TestComesAgain reports a goroutine again after its end, as happens with the runtime's finalizer
+// goroutine.
 func TestComesAgain(t *testing.T) {
 	f := &fake{name: "native", tell: func(out source.Out) {
 		g := source.Goroutine{ID: 5, CreatedBy: "main.main"}
@@ -297,7 +298,7 @@ func TestComesAgain(t *testing.T) {
 	}
 }
 
-// TestBounds has more goroutines end and more labels change than are remembered.
+// TestBounds has more ended goroutines and more label changes than the recorder keeps.
 func TestBounds(t *testing.T) {
 	const extra = 7
 	set := func(i int) map[string]string { return map[string]string{"request": fmt.Sprint(i)} }
@@ -307,7 +308,7 @@ func TestBounds(t *testing.T) {
 			out.Sample(&source.Sample{Goroutine: i + 1})
 			out.Gone(i + 1)
 		}
-		// One goroutine has too many label sets, then many have too many together.
+		// Each of these goroutines has too many label sets, and together they have too many.
 		const first = sampler.MaxEnded + 1000
 		owners := sampler.MaxSpans/sampler.MaxOwnerSpans + 3
 		for o := range owners {
@@ -340,7 +341,7 @@ func TestBounds(t *testing.T) {
 			owners++
 			spans += n
 			if last := g.Labels[n-1]; len(last.Labels) != 0 {
-				t.Fatalf("goroutine %d keeps its last label set for ever: %+v", g.ID, last)
+				t.Fatalf("the last label set of goroutine %d is not empty: %+v", g.ID, last)
 			}
 		}
 	}

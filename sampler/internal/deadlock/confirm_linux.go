@@ -15,9 +15,9 @@ import (
 	"github.com/gotach/profiler/internal/own"
 )
 
-// Possible reports whether the runtime would report a deadlock of this program at all,
-// and whether one can be confirmed here. Programs with C code have made a call by the
-// time that main begins.
+// Possible reports whether the runtime would report a deadlock of this program, and whether
+// Confirm works here. It knows C code by its calls: programs with C code have made one before
+// main begins.
 func Possible() bool {
 	if runtime.NumCgoCall() > 0 {
 		return false
@@ -28,11 +28,10 @@ func Possible() bool {
 	return err == nil
 }
 
-// Confirm finds out whether no thread of the program is at work and no timer is set. The
-// caller's thread and those given are left out. With GOMAXPROCS=1 it cannot be known, and
-// the verdict is Alive. The caller has to wait for no timer of its
-// own, and knows that all goroutines are stuck, before and after. Confirm takes some
-// 100 ms, most of it asleep.
+// Confirm finds out whether no thread of the program runs and no timer is set. It leaves out the
+// caller's thread and the given threads. With GOMAXPROCS=1 this cannot be found out, and the
+// verdict is Alive. The caller must have no timer of its own set, and must check that all
+// goroutines are stuck, before and after. Confirm takes some 100 ms, most of it asleep.
 func Confirm(threads ...int) Verdict {
 	if runtime.NumCgoCall() > 0 || runtime.GOMAXPROCS(0) < 2 {
 		return Alive
@@ -41,9 +40,9 @@ func Confirm(threads ...int) Verdict {
 	defer runtime.UnlockOSThread()
 	threads = append(threads, unix.Gettid())
 
-	// A thread whose timer has come needs a P to see to it. If there is none it sleeps on a
-	// futex like one that has nothing to do. So there must be a P besides this thread's; it
-	// may be taken for a moment, hence several rounds.
+	// A thread needs a P to run a timer that is due. Without a free P it sleeps on a futex, like
+	// a thread that has nothing to do. So there must be a P besides this thread's. That P may be
+	// in use for a moment, hence several rounds.
 	v := Unclear
 	for round, good := 0, 0; round < 12 && good < 3; round++ {
 		if !settle() {
@@ -53,7 +52,7 @@ func Confirm(threads ...int) Verdict {
 		case Dead:
 			good++
 		case Alive:
-			good = 0 // a timer that was stopped stays for its time
+			good = 0 // try again: a stopped timer keeps a thread waiting until its time
 		case Unclear:
 			return v
 		}
@@ -61,10 +60,10 @@ func Confirm(threads ...int) Verdict {
 	return v
 }
 
-// settle waits until the runtime has nothing to do but what this thread does. While this
-// thread sleeps in a system call its P is given to another. That has happened when a
-// goroutine that waited for a timer has run: then there was a thread that looked for
-// more to run, at all timers, and that waits in epoll if there is one.
+// settle waits until the runtime has nothing to run besides this thread. While this thread sleeps
+// in a system call, the runtime gives its P to another thread. settle sees that by a goroutine
+// that sleeps for 5 ms and then runs. After that, the other thread looks for more to run, checks
+// all timers, and waits in epoll if one is set. settle returns false if that takes too long.
 func settle() bool {
 	var ran atomic.Bool
 	own.Go(func() {
@@ -80,14 +79,14 @@ func settle() bool {
 	return false
 }
 
-// doze sleeps in a system call.
+// doze sleeps in a system call, without a timer of the runtime.
 func doze(d time.Duration) {
 	ts := unix.NsecToTimespec(int64(d))
 	_ = unix.Nanosleep(&ts, nil)
 }
 
-// asleep returns Dead if all threads but those given sleep as threads of the runtime do
-// that have nothing to do, and Alive if one waits for something.
+// asleep returns Dead if all threads except the given ones sleep in the way of idle threads of the
+// runtime, and Alive if one waits for something.
 func asleep(but []int) Verdict {
 	f, err := os.Open("/proc/self/task")
 	if err != nil {
@@ -108,7 +107,7 @@ func asleep(but []int) Verdict {
 		}
 		call, ok := threadCall(tid)
 		for tries := 0; !ok; tries++ {
-			// The runtime's monitor wakes again and again, and may have to wait for a core.
+			// The runtime's monitor (sysmon) wakes up often, and may have to wait for a core.
 			if tries == 100 {
 				return Unclear
 			}
@@ -117,7 +116,7 @@ func asleep(but []int) Verdict {
 		}
 		switch call {
 		case unix.SYS_FUTEX:
-		case unix.SYS_NANOSLEEP: // the runtime's monitor
+		case unix.SYS_NANOSLEEP: // sysmon
 		default:
 			return Alive
 		}
@@ -125,7 +124,8 @@ func asleep(but []int) Verdict {
 	return Dead
 }
 
-// threadCall returns which system call a thread is in; not ok if it is in none.
+// threadCall returns the number of the system call that a thread is in. ok is false if it is in
+// none.
 func threadCall(tid int) (call int, ok bool) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/syscall", tid))
 	if err != nil {

@@ -2,7 +2,7 @@
 
 package deadlock
 
-// Possible returns false: what threads do is not known here.
+// Possible returns false: on this system the state of threads cannot be read.
 func Possible() bool { return false }
 
 // Confirm is not called.

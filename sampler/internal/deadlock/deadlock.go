@@ -1,19 +1,18 @@
-// Package deadlock finds out that a program waits for ever, which a session would hide.
+// Package deadlock finds deadlocks of the program that a session would hide.
 //
-// The runtime ends a program with "all goroutines are asleep - deadlock!" when no
-// thread of it runs or is in a system call and no timer is set. A session has both, so
-// the runtime keeps silent and the program hangs. To find the same without the runtime
-// takes three things:
+// The runtime ends a program with "all goroutines are asleep - deadlock!" if no thread runs or
+// is in a system call and no timer is set. A session has threads in system calls and timers, so
+// the runtime does not report the deadlock, and the program hangs. A deadlock has three
+// conditions, which this package checks without the runtime:
 //
-//   - all goroutines but the profiler's own wait for one another ([Stuck]), and none of
-//     them has run for a while ([Watch]). The source tells;
-//   - no C code is there that could call in: the runtime never reports a deadlock then;
-//   - no timer is set and no thread is at work ([Confirm]).
+//   - All goroutines except the profiler's own wait for one another ([Stuck]), and none of them
+//     has run for a while ([Watch]). The source reads their states.
+//   - There is no C code that could call Go. The runtime reports no deadlock if there is.
+//   - No timer is set, and no thread runs ([Confirm]).
 //
-// The last is seen from outside, by what system calls the program's threads are in. When a
-// thread finds nothing more to run and there is a timer or a goroutine that waits for
-// I/O, the runtime has a thread wait in epoll; if there is none, all threads sleep on
-// futexes.
+// For the last one, Confirm reads which system calls the program's threads are in. When the
+// runtime finds nothing more to run, but there is a timer or a goroutine that waits for I/O, one
+// thread waits in epoll. Otherwise all threads sleep on futexes.
 package deadlock
 
 import (
@@ -21,10 +20,10 @@ import (
 	"time"
 )
 
-// Err is what a source fails with when it has found a deadlock.
+// Err is the error of a source that has found a deadlock.
 var Err = errors.New("all goroutines of the program wait for one another; the session ends so that the runtime can report the deadlock")
 
-// stuck are the wait reasons out of which only another goroutine helps, or a timer.
+// stuck has the wait reasons that only another goroutine, or a timer, can end.
 var stuck = map[string]bool{
 	"chan receive":            true,
 	"chan receive (nil chan)": true,
@@ -43,8 +42,8 @@ var stuck = map[string]bool{
 	"cleanup wait":            true,
 }
 
-// Stuck reports whether a goroutine with a wait reason, in the runtime's words, waits
-// for another goroutine as far as one can see. [select] may hide a timer.
+// Stuck reports whether a goroutine with this wait reason, in the runtime's words, probably waits
+// for another goroutine. It may also wait for a timer, for example in a select.
 func Stuck(reason string) bool { return stuck[reason] }
 
 const (
@@ -52,17 +51,17 @@ const (
 	maxPatience = time.Minute
 )
 
-// Watch follows what a source sees from look to look. The zero value is ready.
+// Watch compares a source's looks at all goroutines. The zero value is ready for use.
 type Watch struct {
 	mark  uint64
-	since time.Time // when all were first seen to be stuck; zero: not all are
-	next  time.Time
-	wait  time.Duration
+	since time.Time     // the first look at which all were stuck; zero: not all are
+	next  time.Time     // Look returns false until then
+	wait  time.Duration // until the next call of Confirm
 }
 
-// Look takes what one look has shown: whether all goroutines are stuck, and a mark that
-// is another one if one of them has run since the last look. It returns true if this has
-// been so for a second, and it is time to call Confirm.
+// Look takes the result of one look: whether all goroutines are stuck, and a mark that changes
+// if one of them has run since the last look. It returns true if all have been stuck for a second
+// without running. Then it is time to call Confirm.
 func (w *Watch) Look(now time.Time, stuck bool, mark uint64) bool {
 	if !stuck {
 		*w = Watch{}
@@ -75,9 +74,9 @@ func (w *Watch) Look(now time.Time, stuck bool, mark uint64) bool {
 	return !now.Before(w.next)
 }
 
-// Conclude takes what Confirm has returned and what a look after it shows, and reports
-// whether the program waits for ever. If not, Look says no for a while, longer each time
-// that something was seen which wakes the program.
+// Conclude takes the result of Confirm and of a look after it. It reports whether there is a
+// deadlock. If not, Look returns false for a while. That time gets longer with each verdict
+// Alive.
 func (w *Watch) Conclude(v Verdict, stuck bool, mark uint64) bool {
 	if stuck && mark == w.mark && v == Dead {
 		return true
@@ -94,6 +93,6 @@ type Verdict int
 
 const (
 	Alive   Verdict = iota // a timer or another thread will wake the program
-	Dead                   // nothing will
-	Unclear                // threads ran all the time, as on a machine that is busy
+	Dead                   // nothing will wake the program
+	Unclear                // threads ran all the time, for example on a busy machine
 )

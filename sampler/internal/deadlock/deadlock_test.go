@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestWatch follows looks a fifth of a second apart.
+// TestWatch makes a look every 200 ms.
 func TestWatch(t *testing.T) {
 	var w Watch
 	now := time.Now()
@@ -15,34 +15,34 @@ func TestWatch(t *testing.T) {
 	}
 	for range 10 {
 		if look(false, 0) {
-			t.Error("some goroutine is not stuck")
+			t.Error("Look = true although a goroutine is not stuck")
 		}
 	}
 	for mark := range uint64(10) {
 		if look(true, mark) {
-			t.Error("a goroutine ran since the look before")
+			t.Error("Look = true although a goroutine has run since the last look")
 		}
 	}
 	for i := range 10 {
 		if look(true, 9) != (i == 4) {
-			t.Errorf("look %d of those that showed the same", i)
+			t.Errorf("Look = %v at look %d with the same mark, want true only at look 4", i != 4, i)
 		}
 		if i == 4 {
 			break
 		}
 	}
 	if w.Conclude(Dead, true, 8) || w.Conclude(Dead, false, 9) || w.Conclude(Unclear, true, 9) || w.Conclude(Alive, true, 9) {
-		t.Error("a deadlock without a reason")
+		t.Error("Conclude = true without all its conditions")
 	}
 	now = time.Now()
 	if look(true, 9) {
-		t.Error("the same again at once")
+		t.Error("Look = true right after Conclude")
 	}
 	now = now.Add(5 * time.Second)
 	if !look(true, 9) {
-		t.Error("never again")
+		t.Error("Look = false 5 s after Conclude")
 	}
 	if !w.Conclude(Dead, true, 9) {
-		t.Error("no deadlock")
+		t.Error("Conclude = false for a deadlock")
 	}
 }

@@ -2,8 +2,8 @@
 
 package native
 
-// layouts is by the version's first two numbers. amd64 and arm64 agree, with
-// and without -race; gen stops where they do not.
+// The keys of layouts are the first two numbers of a version. The layouts of amd64 and arm64, with
+// and without -race, are equal; otherwise gen fails.
 var layouts = map[string]*layout{
 	// Read from go1.25.3.
 	"go1.25": {

@@ -28,7 +28,7 @@ func look(t *testing.T, s *snapshot, r *recorder) (dropped int64) {
 	buf := make([]byte, 4<<20)
 	n := runtime.Stack(buf, true)
 	if n == len(buf) {
-		t.Fatal("the text did not fit")
+		t.Fatal("the buffer is too small for the text")
 	}
 	r.samples = nil
 	l := s.read(buf[:n], true)
@@ -43,15 +43,15 @@ func self() (id uint64) {
 	return id
 }
 
-// witness is what a goroutine says of itself before it waits.
+// witness is a goroutine's own description of itself before it waits.
 type witness struct {
 	id     uint64
 	parent uint64
-	chain  []runtime.Frame // from the function that waits outwards
+	chain  []runtime.Frame // innermost first, from the function that waits
 	reason string
 }
 
-// waitKind is a way to wait: block waits until release is called.
+// waitKind is a way to wait. The function block waits until release is called.
 type waitKind struct {
 	reason  string
 	leaf    string // innermost frame below the wait frame; "": the function itself
@@ -119,8 +119,8 @@ func waitKinds(t *testing.T) []waitKind {
 	}
 }
 
-// TestAgreement parks a few hundred goroutines in every way there is and
-// compares what the source says with what they said of themselves.
+// TestAgreement parks a few hundred goroutines in many ways. It compares their samples with their
+// own descriptions of themselves.
 func TestAgreement(t *testing.T) {
 	const each = 25
 	kinds := waitKinds(t)
@@ -161,7 +161,7 @@ func TestAgreement(t *testing.T) {
 	r := newRecorder()
 	var s snapshot
 	s.init(r, true)
-	// They have said so just before they wait; give them the time to.
+	// The goroutines describe themselves just before they wait. Repeat the look until all wait.
 	deadline := time.Now().Add(20 * time.Second)
 	for {
 		if n := look(t, &s, r); n != 0 {
@@ -210,7 +210,8 @@ func TestAgreement(t *testing.T) {
 		if g.Parent != w.parent || !strings.HasSuffix(g.CreatedBy, ".TestAgreement") || !strings.Contains(g.CreatedAt, "agreement_test.go:") {
 			fail("created by %+v", g)
 		}
-		// Outwards of the function that waits all is as runtime.Callers said; it has itself gone on to another line.
+		// The callers of the waiting function are as runtime.Callers returned them. The waiting
+		// function itself has gone on to another line.
 		own := len(st) - len(w.chain)
 		if own < 2 || st[own].Func != w.chain[0].Function || st[own].File != w.chain[0].File {
 			fail("the chain is not %v", w.chain)
@@ -230,7 +231,7 @@ func TestAgreement(t *testing.T) {
 		f()
 	}
 	done.Wait()
-	// All have ended, and Out is told so.
+	// Out gets a call of Gone for every goroutine.
 	waitFor(t, func() bool {
 		look(t, &s, r)
 		gone := 0
@@ -247,19 +248,19 @@ func waitFor(t *testing.T, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("it did not happen in 20 s")
+			t.Fatal("the condition is still false after 20 s")
 		}
 	}
 }
 
-// TestStates looks at goroutines that are not waiting.
+// TestStates checks the statuses of goroutines that do not wait.
 func TestStates(t *testing.T) {
 	pr, pw, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer pr.Close()
-	pr.Fd() // from here on a read is a blocking system call
+	pr.Fd() // makes reads blocking system calls
 	stop := make(chan bool)
 	ids := make(chan uint64)
 	var done sync.WaitGroup
@@ -324,7 +325,7 @@ func TestStates(t *testing.T) {
 		t.Errorf("goroutine 1 has status %b", st)
 	}
 	if st, _ := status(self()); st != 255 {
-		t.Errorf("the goroutine that looks is in the sample")
+		t.Errorf("there is a sample of the calling goroutine")
 	}
 	enough.Store(true)
 	close(stop)
@@ -332,7 +333,7 @@ func TestStates(t *testing.T) {
 	done.Wait()
 }
 
-// TestLabels reads pprof labels where this Go version prints them.
+// TestLabels checks pprof labels, if this Go version prints them.
 func TestLabels(t *testing.T) {
 	t.Setenv("GODEBUG", "tracebacklabels=1")
 	prints := !strings.HasPrefix(runtime.Version(), "go1.25")
@@ -369,7 +370,7 @@ func TestLabels(t *testing.T) {
 	for range len(sets) + 1 {
 		next <- true
 		<-id
-		for range 3 { // only changes are told
+		for range 3 { // Out gets only changes
 			look(t, &s, r)
 		}
 	}
@@ -386,8 +387,8 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-// TestSourceEnds starts the source for real, stops it, and has it survive an
-// Out that panics.
+// TestSourceEnds starts and stops the source. Then it starts one whose Out panics, which must end
+// with an error.
 func TestSourceEnds(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	r := newRecorder()
@@ -411,7 +412,7 @@ func TestSourceEnds(t *testing.T) {
 	}
 	time.Sleep(5 * time.Millisecond)
 	if again := s.Stats(); again != st {
-		t.Errorf("after Stop Stats goes from %+v to %+v", st, again)
+		t.Errorf("Stats changes after Stop from %+v to %+v", st, again)
 	}
 
 	r = newRecorder()
@@ -432,11 +433,11 @@ func TestSourceEnds(t *testing.T) {
 	}
 }
 
-// TestBuffer has a buffer that is too small: what does not fit is counted, the
-// buffer grows for the next tick, and is given back when it is not needed.
+// TestBuffer starts with a buffer that is too small. Goroutines that do not fit are counted as
+// dropped, and the buffer grows for the next tick. It shrinks when it is not needed any more.
 func TestBuffer(t *testing.T) {
 	const n = 500
-	waitFor(t, func() bool { return runtime.NumGoroutine() == 2 }) // those of other tests have ended
+	waitFor(t, func() bool { return runtime.NumGoroutine() == 2 }) // the goroutines of other tests have ended
 	stop, parked := make(chan bool), make(chan bool)
 	for range n {
 		go func() {
@@ -481,8 +482,8 @@ func TestBuffer(t *testing.T) {
 	}
 }
 
-// A session of which the budget allows one look alone shows from its first moment to its last what
-// goroutines did.
+// TestWholeSession runs a session whose budget allows only one look. The samples must cover the
+// session from its start to its end.
 func TestWholeSession(t *testing.T) {
 	start := time.Now()
 	r, s := newRecorder(), New()
@@ -493,13 +494,13 @@ func TestWholeSession(t *testing.T) {
 	time.Sleep(10 * time.Millisecond)
 	ending := time.Since(start)
 	s.Stop()
-	var times []time.Duration // of looks
+	var times []time.Duration // times of looks
 	for _, sample := range r.samples {
 		if !slices.Contains(times, sample.Time) {
 			times = append(times, sample.Time)
 		}
 	}
 	if len(times) != 2 || times[1] < ending || r.samples[0].Gap > r.samples[0].Time {
-		t.Errorf("looks at %v of a session that began to end at %v; the first stands for %v", times, ending, r.samples[0].Gap)
+		t.Errorf("looks at %v in a session that Stop ended at %v; the first one stands for %v", times, ending, r.samples[0].Gap)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/gotach/profiler/sampler/internal/source"
 )
 
-// BenchmarkTick is one look at that many parked goroutines, runtime.Stack included.
+// BenchmarkTick measures one tick, including runtime.Stack, by the number of parked goroutines.
 func BenchmarkTick(b *testing.B) {
 	for _, n := range []int{10, 1000, 10_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -42,8 +42,8 @@ func BenchmarkTick(b *testing.B) {
 	}
 }
 
-// BenchmarkParse is what a goroutine costs after runtime.Stack: unchanged
-// since the last tick, and with new arguments in all its frames.
+// BenchmarkParse measures the cost of parsing, per goroutine: one that is unchanged since the last
+// tick, and one with new arguments in all its frames.
 func BenchmarkParse(b *testing.B) {
 	text, err := os.ReadFile("testdata/stacks/go1.26-labels.txt")
 	if err != nil {

@@ -4,5 +4,5 @@ package portable
 
 import "time"
 
-// threadTime says that the CPU time of a thread is not known here.
+// threadTime returns false: on this system the CPU time of a thread is not known.
 func threadTime() (time.Duration, bool) { return 0, false }

@@ -9,8 +9,8 @@ import (
 	"github.com/gotach/profiler/internal/testenv"
 )
 
-// FuzzParse reads any text at all, twice, as a source would that runs on a Go
-// version nobody has seen yet. testdata/fuzz holds one seed of each form.
+// FuzzParse reads arbitrary text, twice: a future Go version may print a form that the parser does
+// not know. testdata/fuzz has one seed for each form.
 func FuzzParse(f *testing.F) {
 	files, _ := filepath.Glob("testdata/stacks/*.txt")
 	for _, file := range files {
@@ -46,7 +46,7 @@ func FuzzParse(f *testing.F) {
 				}
 			}
 		}
-		// What was wholly understood once is again, and says the same.
+		// If the whole text was understood, reading it again must give the same result.
 		if l.dropped > 0 {
 			return
 		}

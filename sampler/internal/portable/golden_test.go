@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "write the .want files anew")
 
-// readText takes one text of runtime.Stack as the source would.
+// readText reads one text of runtime.Stack as the source does.
 func readText(text []byte) (*recorder, lost) {
 	r := newRecorder()
 	var s snapshot
@@ -29,7 +29,7 @@ func readText(text []byte) (*recorder, lost) {
 	return r, l
 }
 
-// describe renders what Out was told.
+// describe prints the calls of Out.
 func describe(r *recorder, l lost) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "dropped %d torn %d\n", l.dropped, l.torn)
@@ -49,8 +49,7 @@ func describe(r *recorder, l lost) []byte {
 	return b.Bytes()
 }
 
-// TestGolden reads what the runtimes of all supported versions of Go print, see
-// testdata/stacks/gen.go.
+// TestGolden reads texts of all supported Go versions, which testdata/stacks/gen.go has printed.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/stacks/*.txt")
 	if err != nil || len(files) != 5 {
@@ -75,7 +74,7 @@ func TestGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !bytes.Equal(got, want) {
-				t.Errorf("not as in %s:\n%s", name, got)
+				t.Errorf("differs from %s:\n%s", name, got)
 			}
 			checkKinds(t, file, r)
 			if n := bytes.Count(text, []byte("\n\ngoroutine ")); n != len(r.samples) || l != (lost{}) {
@@ -85,7 +84,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// checkKinds compares with what gen.go is known to do, whatever the .want files say.
+// checkKinds compares the samples with the goroutines of gen.go, independently of the .want files.
 func checkKinds(t *testing.T, file string, r *recorder) {
 	const running = tachyon.HasGIL | tachyon.OnCPU
 	kinds := map[string]struct {
@@ -142,7 +141,7 @@ func checkKinds(t *testing.T, file string, r *recorder) {
 	}
 	for name := range kinds {
 		if seen[name] == 0 {
-			t.Errorf("%s is not there", name)
+			t.Errorf("no sample of %s", name)
 		}
 	}
 
@@ -150,7 +149,7 @@ func checkKinds(t *testing.T, file string, r *recorder) {
 	for _, sets := range r.labels {
 		labels = append(labels, sets...)
 	}
-	bytes := " \xfd\xff" // Go 1.26 prints U+FFFD for what is no UTF-8
+	bytes := " \xfd\xff" // Go 1.26 prints U+FFFD for bytes that are not UTF-8
 	switch filepath.Base(file) {
 	case "go1.26-labels.txt":
 		bytes = " \ufffd\ufffd"
@@ -173,7 +172,7 @@ func checkKinds(t *testing.T, file string, r *recorder) {
 	}
 }
 
-// text of one goroutine after another.
+// stackText returns a text of runtime.Stack with these goroutines.
 func stackText(goroutines ...string) []byte {
 	own := "goroutine 99 [running]:\nown.f()\n\t/own.go:1 +0x1\n"
 	return []byte(strings.Join(append([]string{own}, goroutines...), "\n"))
@@ -183,8 +182,8 @@ func goroutineText(id int, state, fn string) string {
 	return fmt.Sprintf("goroutine %d [%s]:\n%s(0x1)\n\t/a.go:%d +0x1d\ncreated by main.main in goroutine 1\n\t/a.go:1 +0x2\n", id, state, fn, id)
 }
 
-// TestGarbage has text that nobody understands drop samples, count them, and
-// leave the rest alone.
+// TestGarbage reads texts with one goroutine in an unknown form. Only its sample is dropped, and
+// it is counted.
 func TestGarbage(t *testing.T) {
 	tests := []struct {
 		name, bad string
@@ -208,8 +207,8 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
-// TestGarbageIsNoEnd checks that a goroutine that could not be read once is not
-// taken for ended, nor is one missing from a text cut short.
+// TestGarbageIsNoEnd checks that a goroutine does not count as ended if it could not be read once,
+// or if it is missing from a text that is cut off.
 func TestGarbageIsNoEnd(t *testing.T) {
 	r := newRecorder()
 	var s snapshot
@@ -225,7 +224,7 @@ func TestGarbageIsNoEnd(t *testing.T) {
 		}
 	}
 	if l := s.read(stackText(a, b[:20]), false); l.dropped != 0 || s.goroutines != 1 {
-		t.Errorf("%+v, %d goroutines in a text cut short", l, s.goroutines)
+		t.Errorf("%+v, %d goroutines in a text that is cut off", l, s.goroutines)
 	}
 	if len(r.gone) != 0 {
 		t.Errorf("%v are gone", r.gone)
@@ -235,7 +234,7 @@ func TestGarbageIsNoEnd(t *testing.T) {
 	if len(r.samples) != 2 {
 		t.Errorf("samples %v", r.samples)
 	}
-	// Where every text is cut short, what is kept must not grow for ever.
+	// If every text is cut off, the memory for goroutines must stay bounded.
 	for range 2 * oldAge {
 		s.read(stackText(a, b[:20]), false)
 	}
@@ -248,8 +247,8 @@ func TestGarbageIsNoEnd(t *testing.T) {
 	}
 }
 
-// TestWhoRuns checks how many runnable goroutines count as running, and that
-// all of them get their turns.
+// TestWhoRuns checks how many runnable goroutines are marked as running, and that each of them is
+// marked equally often.
 func TestWhoRuns(t *testing.T) {
 	var text []string
 	for id := range 6 {
@@ -283,21 +282,21 @@ func TestWhoRuns(t *testing.T) {
 			}
 		}
 		if n != 3 {
-			t.Fatalf("%d goroutines run on 3 Ps", n)
+			t.Fatalf("%d running goroutines, want 3", n)
 		}
 	}
 	if turns[20] != 300 {
-		t.Errorf("what the text calls running ran in %d of 300", turns[20])
+		t.Errorf("the goroutine with status running was running in %d of 300 samples", turns[20])
 	}
 	for id := range uint64(6) {
 		if n := turns[id+10]; n < 50 || n > 150 {
-			t.Errorf("goroutine %d ran in %d of 300 texts, want 100", id+10, n)
+			t.Errorf("goroutine %d was running in %d of 300 samples, want about 100", id+10, n)
 		}
 	}
 }
 
-// TestUnchanged checks that nothing is asked again, and nothing allocated, for
-// goroutines whose text is as it was, whatever their header says by now.
+// TestUnchanged checks that goroutines with unchanged frames cause no calls of Frame and no
+// allocations, even if their headers have changed.
 func TestUnchanged(t *testing.T) {
 	var out quiet
 	var s snapshot
@@ -321,9 +320,9 @@ func TestUnchanged(t *testing.T) {
 		t.Errorf("%v allocations a tick of 100 goroutines", n)
 	}
 	if out.frames != asked {
-		t.Errorf("%d frames were asked again", out.frames-asked)
+		t.Errorf("%d more calls of Frame", out.frames-asked)
 	}
-	// Where the arguments change, nothing is new but the hash.
+	// New arguments change only the hash.
 	texts[0] = bytes.ReplaceAll(texts[0], []byte("(0x1)"), []byte("(0x2)"))
 	if n := testing.AllocsPerRun(100, tick); n != 0 {
 		t.Errorf("%v allocations a tick of 100 goroutines with new arguments", n)

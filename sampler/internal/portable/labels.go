@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// cutLabels splits printed labels from what follows their closing brace.
+// cutLabels splits printed labels from the text after their closing brace.
 func cutLabels(b []byte) (labels, rest []byte, ok bool) {
 	quoted := false
 	for i := 0; i < len(b); i++ {
@@ -22,15 +22,14 @@ func cutLabels(b []byte) (labels, rest []byte, ok bool) {
 	return nil, nil, false
 }
 
-// parseLabels reads what is printed between the braces: key: value pairs,
-// separated by commas. Go 1.26 quotes all keys and values. Go 1.27 does only
-// where a string is more than letters, digits, dots, slashes and underscores
-// (tracebackStringNeedsQuoting), so an empty one is nothing at all. What is
-// quoted is so as in Go source (printquoted), but that Go 1.26 has lost bytes
-// that are no UTF-8.
+// parseLabels reads the text between the braces: key: value pairs, separated by commas. Go 1.26
+// quotes all keys and values. Go 1.27 quotes only strings with other characters than letters,
+// digits, dots, slashes and underscores (tracebackStringNeedsQuoting), so an empty string is
+// printed as nothing. Quoting is that of Go source (printquoted). Go 1.26 has replaced bytes that
+// are not UTF-8.
 func parseLabels(text []byte) (map[string]string, bool) {
 	labels := make(map[string]string, 1+bytes.Count(text, []byte(", ")))
-	s := string(text) // its parts are kept
+	s := string(text) // a copy, because keys and values are kept
 	for {
 		key, rest, ok := cutLabel(s)
 		if !ok {

@@ -9,69 +9,71 @@ import (
 
 // The rules of the limit.
 const (
-	// leastCost is the least time that printing one goroutine takes. Where all
-	// goroutines together are over the bound at this cost, there is no need to probe.
+	// leastCost is the least time that printing one goroutine takes. If the sum over all
+	// goroutines at this cost is over the bound, there is no need to probe.
 	leastCost = time.Microsecond
-	// leastText is the text of a goroutine with a short stack.
+	// leastText is the size of the text of a goroutine with a short stack, in bytes.
 	leastText = 256
-	// frameText is the text of one frame: two lines, with a package path and a file's path.
+	// frameText is the size of the text of one frame, in bytes: two lines, with a package path
+	// and a file's path.
 	frameText = 200
-	// printedFrames is how many frames of a stack runtime.Stack prints at most.
+	// printedFrames is the largest number of frames of a stack that runtime.Stack prints.
 	printedFrames = 100
-	// A refused look is considered again after retry. The wait doubles, up to maxRetry,
-	// each time a look turns out longer than the bound.
+	// After a refusal the limit probes again after retry. That wait doubles, up to maxRetry,
+	// each time a look takes longer than the bound.
 	retry    = time.Second
 	maxRetry = time.Minute
-	// forgetting is about how many looks it takes to forget the cost of a long one.
+	// forgetting is about the number of looks after which the cost of a long one is forgotten.
 	forgetting = 64
 )
 
 // limit decides whether the program may be stopped for a look.
 //
-// runtime.Stack prints every goroutine while the world is stopped. It goes on formatting
-// when its buffer is full, so a small buffer does not make the stop shorter: a look is
-// taken as a whole or not at all. Earlier looks tell what the next one will take. Where
-// there were none, or of far fewer goroutines, the depths of the stacks tell, which
-// runtime.GoroutineProfile collects. It stops the world for less than 0.2 ms with a
-// million goroutines. It cannot replace the look, because its records have no goroutine ids.
+// runtime.Stack prints every goroutine while the world is stopped. It goes on formatting when its
+// buffer is full, so a small buffer does not make the stop shorter: a look is taken as a whole or
+// not at all. The limit estimates the next look from earlier ones. If there were none, or only
+// with far fewer goroutines, it estimates the look from the depths of all stacks, which
+// runtime.GoroutineProfile collects. That stops the world for less than 0.2 ms with a million
+// goroutines. It cannot replace the look, because its records have no goroutine ids.
 //
 // The limit does not foresee that many stacks become deep between two looks. One look is
 // then longer than the bound, and the next is refused.
 type limit struct {
 	max   time.Duration // the bound
-	frame time.Duration // what printing one frame takes on this machine
+	frame time.Duration // time of printing one frame on this machine
 
-	// Of the looks so far: the goroutines of the last one, and what looks at so many
-	// take. The cost rises at once and falls slowly.
+	// goroutines is their number at the last look. cost and text are estimates for a look at
+	// that many. They rise at once and fall slowly.
 	goroutines int
 	cost, text float64    // ns, bytes
-	last       [8]float64 // cost of each of the last looks alone, the latest first
+	last       [8]float64 // cost of each of the last looks, ns, the latest first
 
-	refusal error         // why there is no look now; nil if there is one
-	again   time.Duration // when a refused look is considered again
-	wait    time.Duration // from a look that was too long until then
+	refusal error         // why there are no looks; nil if there are
+	again   time.Duration // when the limit probes again after a refusal
+	wait    time.Duration // from a refusal until again
 }
 
-// An estimate is what a look would take.
+// An estimate is the expected cost of a look.
 type estimate struct {
 	pause time.Duration
-	text  int
-	least bool // the pause is that at least
+	text  int  // bytes
+	least bool // these are lower bounds
 }
 
 func newLimit(bound time.Duration) limit {
 	return limit{max: bound, frame: printFrame(), wait: retry}
 }
 
-// allow says if a look at n goroutines is within the bound, and why not: nil if it is.
+// allow returns nil if a look at n goroutines is within the bound, else the reason why not. It
+// also returns its estimate.
 func (l *limit) allow(n int, now time.Duration) (e estimate, refusal error) {
 	e = estimate{pause: time.Duration(n) * leastCost, text: n * leastText, least: true}
 	if err := l.check(n, e); err != nil {
 		return e, err
 	}
 	if n <= 2*l.goroutines {
-		// Some of the cost does not depend on n, such as that of goroutines long dead,
-		// so fewer are not taken to cost less.
+		// A part of the cost does not depend on n, such as that of goroutines that have ended.
+		// So fewer goroutines do not lower the estimate.
 		scale := max(float64(n)/float64(l.goroutines), 1)
 		e = estimate{pause: time.Duration(l.cost * scale), text: int(l.text * scale)}
 		if err := l.check(n, e); err == nil {
@@ -89,7 +91,7 @@ func (l *limit) allow(n int, now time.Duration) (e estimate, refusal error) {
 	return e, l.refusal
 }
 
-// check compares an estimate with what is allowed.
+// check returns an error if an estimate is over the bound.
 func (l *limit) check(n int, e estimate) error {
 	about := "about"
 	if e.least {
@@ -104,11 +106,11 @@ func (l *limit) check(n int, e estimate) error {
 	return nil
 }
 
-// looked learns from a look at n goroutines. exact says that the pause was measured in
-// CPU time. Otherwise a look that other programs interrupted seems long, so only the
-// shorter one of two looks in a row counts. Few goroutines cannot need so much time for
-// printing, however deep their stacks are. A long look at them has another cause, such as a
-// virtual machine that lost its processor. That counts only if it happens every time.
+// looked learns from a look at n goroutines. exact says that the pause was measured in CPU time.
+// If not, a look that other programs interrupted seems long, so only the shorter one of two looks
+// in a row counts. Few goroutines can be printed within the bound even if their stacks are deep. A
+// long look at them has another cause, such as a virtual machine that lost its processor. It counts
+// only if all of the last looks were long.
 func (l *limit) looked(n int, now, pause time.Duration, text int, exact bool) {
 	copy(l.last[1:], l.last[:])
 	l.last[0] = float64(pause)
@@ -137,7 +139,7 @@ func (l *limit) looked(n int, now, pause time.Duration, text int, exact bool) {
 	}
 }
 
-// fall follows a value up at once and down slowly.
+// fall returns the new value of an estimate, which rises at once and falls slowly.
 func fall(old, now float64) float64 {
 	if now > old {
 		return now
@@ -145,15 +147,15 @@ func fall(old, now float64) float64 {
 	return old + (now-old)/forgetting
 }
 
-// probe estimates a look at n goroutines by the depth of their stacks. The runtime
-// collects those while the program runs.
+// probe estimates the cost of a look at n goroutines from the depths of their stacks. The runtime
+// collects the stacks while the program runs.
 func probe(n int, frame time.Duration) (e estimate) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	watch := startWatch()
 	records := make([]runtime.StackRecord, n+n/8+16)
 	got, ok := runtime.GoroutineProfile(records)
-	if !ok { // they have become more meanwhile
+	if !ok { // there are more goroutines than records by now
 		return estimate{pause: time.Duration(got) * printedFrames * frame, text: got * printedFrames * frameText}
 	}
 	frames := 0
@@ -164,13 +166,13 @@ func probe(n int, frame time.Duration) (e estimate) {
 		}
 		frames += depth
 	}
-	// Each goroutine also has a header and a creator. The time that this took includes
-	// going through the goroutines that have ended, as the look does.
+	// Each goroutine also has a header and a creator. The probe's own time is added, because the
+	// look too has to go through the goroutines that have ended.
 	return estimate{pause: watch.took() + time.Duration(frames+2*got)*frame, text: (frames + 2*got) * frameText}
 }
 
-// printFrame measures what printing one frame takes. It prints its own goroutine, for which
-// the runtime stops nothing.
+// printFrame measures the time of printing one frame. It prints only its own goroutine, so the
+// world is not stopped.
 func printFrame() time.Duration {
 	const depth, rounds = 32, 9
 	runtime.LockOSThread() // for the thread's clock

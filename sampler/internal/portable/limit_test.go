@@ -14,8 +14,8 @@ import (
 	"github.com/gotach/profiler/sampler/internal/source"
 )
 
-// park starts n goroutines that wait, each with that many frames of its own more.
-// It returns a function that ends them.
+// park starts n waiting goroutines with stacks of depth frames more than the shortest. It returns a
+// function that ends them.
 func park(n, depth int) (end func()) {
 	stop := make(chan bool)
 	var all, ready sync.WaitGroup
@@ -44,8 +44,8 @@ func parkDeep(depth int, ready *sync.WaitGroup, stop chan bool) {
 	<-stop
 }
 
-// stops returns how often the program was stopped so far for about d or longer, but for
-// garbage collection.
+// stops returns how often the world was stopped so far for about d or longer, except for garbage
+// collection.
 func stops(d time.Duration) (n uint64) {
 	s := []metrics.Sample{{Name: "/sched/pauses/total/other:seconds"}}
 	metrics.Read(s)
@@ -58,7 +58,8 @@ func stops(d time.Duration) (n uint64) {
 	return n
 }
 
-// started runs the source on its own and returns what it warned of.
+// started runs the source until until returns true. It returns the source, its samples and its
+// warnings.
 func started(t *testing.T, max time.Duration, until func(s *Source) bool) (*Source, *recorder, []string) {
 	t.Helper()
 	r, s := newRecorder(), New()
@@ -77,9 +78,9 @@ func started(t *testing.T, max time.Duration, until func(s *Source) bool) (*Sour
 	return s, r, warnings
 }
 
-// A program with more goroutines than can be printed within the bound is never
-// stopped for it, not even once, and is told that it has no profile.
-// GOTACH_GOROUTINES=1000000 for the nights.
+// TestTooMany has more goroutines than can be printed within the bound. The source must not stop
+// the program even once, and must warn that there is no profile. At night CI runs it with
+// GOTACH_GOROUTINES=1000000.
 func TestTooMany(t *testing.T) {
 	n := 100_000
 	if v, err := strconv.Atoi(os.Getenv("GOTACH_GOROUTINES")); err == nil {
@@ -93,7 +94,7 @@ func TestTooMany(t *testing.T) {
 		t.Errorf("%d samples", len(r.samples))
 	}
 	if got := stops(10*time.Millisecond) - before; got > 0 {
-		t.Errorf("%d stops of 10 ms and longer", got)
+		t.Errorf("%d stops of 10 ms or longer", got)
 	}
 	st := s.Stats()
 	if st.TicksReached != 0 || st.Blind <= 0 || st.Blind > time.Since(s.cfg.Start) || st.Dropped != 0 {
@@ -103,11 +104,12 @@ func TestTooMany(t *testing.T) {
 		t.Errorf("warnings: %q", warnings)
 	}
 	if s.buf != nil {
-		t.Errorf("a buffer of %d bytes for looks that are not taken", len(s.buf))
+		t.Errorf("a buffer of %d bytes although there are no looks", len(s.buf))
 	}
 }
 
-// As many goroutines with short stacks are looked at, and with deep ones not.
+// TestDepthCounts checks that a number of goroutines gets samples if their stacks are short, and
+// none if they are deep.
 func TestDepthCounts(t *testing.T) {
 	const n = 300
 	end := park(n, 0)
@@ -137,13 +139,13 @@ func TestFewerAgain(t *testing.T) {
 	if len(warnings) != 1 || st.TicksRefused < 10 || st.Blind <= 0 || len(r.samples) < 10 {
 		t.Errorf("%+v, %d samples, warnings %q", st, len(r.samples), warnings)
 	}
-	// The first look's samples stand for all the time before it, as Sample.Gap says.
+	// The samples of the first look stand for all the time before it.
 	if first := r.samples[0]; first.Gap < st.Blind {
-		t.Errorf("the first sample stands for %v, %v had no looks", first.Gap, st.Blind)
+		t.Errorf("the first sample stands for %v, want at least the %v without looks", first.Gap, st.Blind)
 	}
 }
 
-// A probe is never far below what the look then takes.
+// The estimate of a probe is never far below the cost of the look.
 func TestProbe(t *testing.T) {
 	frame := printFrame()
 	for _, depth := range []int{0, 10, 30, 200} {
@@ -152,7 +154,7 @@ func TestProbe(t *testing.T) {
 		ok := false
 		var e estimate
 		var took time.Duration
-		for range 20 { // by the CPU's clock, but other programs share its caches
+		for range 20 { // the CPU time varies, because other programs share the caches
 			n := runtime.NumGoroutine()
 			e = probe(n, frame)
 			watch := startWatch()
@@ -172,8 +174,8 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// Looks that turn out too long are tried again ever more rarely, and what an earlier
-// look took is known of the next.
+// After looks that take too long, the limit waits longer and longer before the next try. The cost
+// of earlier looks is the estimate for the next one.
 func TestLimitLearns(t *testing.T) {
 	l := limit{max: 10 * time.Millisecond, frame: time.Microsecond, wait: retry}
 	tries, now := 0, time.Duration(0)
@@ -191,24 +193,24 @@ func TestLimitLearns(t *testing.T) {
 		t.Errorf("after a short look: %v", refusal)
 	}
 	if e, refusal := l.allow(400, now); refusal != nil || e.pause != 2*time.Millisecond || e.text != 20_000 {
-		t.Errorf("twice as many: %+v, %v", e, refusal)
+		t.Errorf("twice as many goroutines: %+v, %v", e, refusal)
 	}
 	l.looked(200, now, 8*time.Millisecond, 10_000, true)
 	l.looked(200, now, time.Millisecond, 10_000, true)
 	if _, refusal := l.allow(300, now); refusal == nil {
-		t.Error("a look that took 8 ms is forgotten after one that took 1 ms")
+		t.Error("the cost of a look of 8 ms is forgotten after one of 1 ms")
 	}
 	if _, refusal := l.allow(20_000, now); refusal == nil {
-		t.Error("20,000 goroutines in 10 ms")
+		t.Error("a look at 20,000 goroutines within 10 ms is allowed")
 	}
 	if _, refusal := l.allow(math.MaxInt32, now); refusal == nil {
-		t.Error("two thousand million goroutines in 10 ms")
+		t.Error("a look at two billion goroutines within 10 ms is allowed")
 	}
 	l = limit{max: time.Hour, frame: time.Microsecond, wait: retry}
 	if _, refusal := l.allow(1_000_000, now); refusal == nil || !strings.Contains(refusal.Error(), "MB of memory") {
 		t.Errorf("a million goroutines in an hour: %v", refusal)
 	}
-	// Few goroutines: one long look is not their doing.
+	// With few goroutines, one long look has another cause.
 	l = limit{max: 10 * time.Millisecond, frame: time.Microsecond, wait: retry}
 	for i := range 8 {
 		if _, refusal := l.allow(20, now); refusal != nil {
@@ -217,9 +219,9 @@ func TestLimitLearns(t *testing.T) {
 		l.looked(20, now, time.Second, 10_000, true)
 	}
 	if _, refusal := l.allow(20, now); refusal == nil {
-		t.Error("eight long looks are not believed")
+		t.Error("a look is allowed after eight long ones")
 	}
-	// Without a clock of the thread's CPU time one long look may be other programs' doing.
+	// Without a clock for the thread's CPU time, other programs may be the cause of one long look.
 	l = limit{max: 10 * time.Millisecond, frame: time.Microsecond, wait: retry}
 	l.looked(200, now, time.Millisecond, 10_000, false)
 	l.looked(200, now, time.Second, 10_000, false)
@@ -228,6 +230,6 @@ func TestLimitLearns(t *testing.T) {
 	}
 	l.looked(200, now, time.Second, 10_000, false)
 	if _, refusal := l.allow(200, now); refusal == nil {
-		t.Error("two long looks are not believed")
+		t.Error("a look is allowed after two long ones")
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// pacing runs a pacer on a clock of its own: each tick takes took, and costs
-// that on every one of procs. It returns the waits.
+// pacing runs a pacer with a simulated clock. A tick takes the time that took returns, and costs
+// that on each of procs. pacing returns the waits and the whole cost.
 func pacing(rate int, budget float64, procs int, length time.Duration, took func(tick int) time.Duration) (waits []time.Duration, cost time.Duration) {
 	now := time.Duration(0)
 	p := newPacer(rate, budget, now)
@@ -25,8 +25,8 @@ func pacing(rate int, budget float64, procs int, length time.Duration, took func
 	return waits, cost
 }
 
-// TestBudget checks that what ticks cost is within the budget, and that the
-// budget is used where the rate asks for more than it allows.
+// TestBudget checks that the cost of ticks is within the budget, and that the budget is used up if
+// the rate would cost more.
 func TestBudget(t *testing.T) {
 	const length = 20 * time.Second
 	tests := []struct {
@@ -41,7 +41,7 @@ func TestBudget(t *testing.T) {
 		{"ten goroutines", 1000, 1, 2, func(int) time.Duration { return 100 * time.Microsecond }, [2]int{1850, 2001}},
 		{"ten thousand", 1000, 1, 2, func(int) time.Duration { return 114 * time.Millisecond }, [2]int{2, 2}},
 		{"all of it", 1000, 100, 2, func(int) time.Duration { return 500 * time.Microsecond }, [2]int{19_900, 20_100}},
-		{"then dear", 100, 1, 4, func(i int) time.Duration {
+		{"cheap, then expensive", 100, 1, 4, func(i int) time.Duration {
 			if i < 1000 {
 				return 50 * time.Microsecond
 			}
@@ -56,13 +56,13 @@ func TestBudget(t *testing.T) {
 		last := tt.took(len(waits)-1) * time.Duration(tt.procs)
 		allowed := time.Duration(float64(length) * float64(tt.procs) * tt.budget / 100)
 		if cost > allowed+last {
-			t.Errorf("%s: cost %v of %v", tt.name, cost, allowed)
+			t.Errorf("%s: cost %v, allowed %v", tt.name, cost, allowed)
 		}
 	}
 }
 
-// TestPhases checks that a program whose phases differ in what a tick costs is
-// seen in each for as long as it is in it.
+// TestPhases samples a program with phases in which ticks have different costs. Each phase must
+// get its share of the time.
 func TestPhases(t *testing.T) {
 	const spin, nap, wait = 40 * time.Millisecond, 40 * time.Millisecond, 20 * time.Millisecond
 	phase := func(at time.Duration) int {
@@ -97,11 +97,11 @@ func TestPhases(t *testing.T) {
 	}
 }
 
-// TestCredit checks that a long cheap time does not pay for a dear one after it.
+// TestCredit checks that a long time without cost does not allow an expensive time after it.
 func TestCredit(t *testing.T) {
 	const dear, share = 20 * time.Millisecond, 0.01 * 4
 	p := newPacer(1000, 1, 0)
-	now := time.Hour // in which nothing was spent
+	now := time.Hour // without cost so far
 	begin := now
 	p.next(now, 0, 4)
 	cost := time.Duration(0)
@@ -111,7 +111,7 @@ func TestCredit(t *testing.T) {
 	}
 	allowed := time.Duration(float64(now-begin+window) * share)
 	if cost > allowed+dear || cost < allowed-3*dear {
-		t.Errorf("cost %v of %v", cost, allowed)
+		t.Errorf("cost %v, allowed %v", cost, allowed)
 	}
 }
 
@@ -131,8 +131,8 @@ func TestJitter(t *testing.T) {
 	}
 }
 
-// TestSuspended checks that a tick during which the machine stood still does not
-// end sampling for long.
+// TestSuspended checks that a tick during which the machine was suspended does not stop sampling
+// for long.
 func TestSuspended(t *testing.T) {
 	waits, _ := pacing(1000, 1, 2, 2*time.Hour, func(i int) time.Duration {
 		if i == 5 {
@@ -147,16 +147,16 @@ func TestSuspended(t *testing.T) {
 	}
 }
 
-// TestLate checks that ticks that came too late are not made up for in a burst.
+// TestLate checks that late ticks are not followed by a burst of ticks.
 func TestLate(t *testing.T) {
 	p := newPacer(1000, 100, 0)
 	p.random = func() float64 { return 0.5 }
 	if w := p.next(50*time.Millisecond, 0, 1); w != 0 {
-		t.Errorf("the late tick waits %v", w)
+		t.Errorf("wait after the late tick: %v, want 0", w)
 	}
 	for i := range 3 {
 		if w := p.next(50*time.Millisecond+time.Duration(i)*time.Millisecond, 0, 1); w != time.Millisecond {
-			t.Errorf("tick %d after it waits %v, want 1 ms", i, w)
+			t.Errorf("wait %d after the late tick: %v, want 1 ms", i, w)
 		}
 	}
 }

@@ -16,16 +16,16 @@ import "bytes"
 // The header (goroutineheader) may have " gp=0x… m=0 mp=0x…" (or "m=nil") after the
 // id. Within the brackets there is the wait reason, or else the status, then
 // any of " (leaked)", " (scan)", " (durable)", ", N minutes", ", locked to
-// thread", ", synctest bubble N". Labels follow in Go 1.26 inside the brackets,
-// as ` labels:{"key": "value", …}`, and in Go 1.27 after them, as
+// thread", ", synctest bubble N". Labels follow. In Go 1.26 they are inside the
+// brackets, as ` labels:{"key": "value", …}`, in Go 1.27 after them, as
 // ` {key: "odd value", …}`.
 //
-// A function of "panic" stands for runtime.gopanic, arguments of "..." for an inlined
-// call. Other lines are "...N frames elided...", "non-Go function at pc=0x…",
-// what a C symbolizer says, "[originating from goroutine N]:" before an
-// ancestor's frames, and the runtime's complaints about a stack that it cannot walk.
+// The function "panic" means runtime.gopanic. The arguments "..." mean an inlined call.
+// Other lines are "...N frames elided...", "non-Go function at pc=0x…", the output of a
+// C symbolizer, "[originating from goroutine N]:" before an ancestor's frames, and error
+// messages of the runtime about a stack that it cannot walk.
 
-// header is what a goroutine's first line says.
+// header is a goroutine's first line.
 type header struct {
 	id     uint64
 	reason []byte // the wait reason or the status
@@ -56,8 +56,8 @@ func parseHeader(line []byte) (h header, ok bool) {
 	}
 	rest = rest[open+1:]
 
-	// No reason or status holds a comma or a bracket, so what comes first of
-	// those ends it; nor do the attributes hold a bracket.
+	// Reasons and statuses have no comma or bracket in them, so the first of these ends them.
+	// The attributes have no bracket in them either.
 	end := bytes.IndexAny(rest, ",]")
 	if end < 0 {
 		return h, false
@@ -85,9 +85,9 @@ func parseHeader(line []byte) (h header, ok bool) {
 	return h, len(h.reason) > 0
 }
 
-// trimReason removes what the header adds to the reason. Four wait reasons end
-// in " (durable)" themselves and keep it, so that a reason is the same string
-// that the runtime's own table has.
+// trimReason removes the suffixes that the header adds to the reason. Four wait reasons end in
+// " (durable)" themselves and keep it, so that a reason is the same string as in the runtime's
+// table.
 func trimReason(r []byte) []byte {
 	if b, ok := bytes.CutSuffix(r, durable); ok {
 		switch string(b) {
@@ -100,7 +100,7 @@ func trimReason(r []byte) []byte {
 	return bytes.TrimSuffix(r, leaked)
 }
 
-// cutNumber reads decimal digits. More than 19 are an error, for they may not fit.
+// cutNumber reads decimal digits. More than 19 digits are an error, because they may not fit.
 func cutNumber(b []byte) (n uint64, rest []byte, ok bool) {
 	i := 0
 	for i < len(b) && '0' <= b[i] && b[i] <= '9' {
@@ -110,7 +110,7 @@ func cutNumber(b []byte) (n uint64, rest []byte, ok bool) {
 	return n, b[i:], 0 < i && i <= 19
 }
 
-// A lineKind says what the lines of a goroutine's stack are.
+// A lineKind is the kind of an entry of a goroutine's stack.
 type lineKind uint8
 
 const (
@@ -123,20 +123,20 @@ const (
 // line is one entry of a goroutine's stack.
 type line struct {
 	kind   lineKind
-	fn     []byte // function; of cLine maybe empty
+	fn     []byte // function; empty for a cLine
 	place  []byte // file:line
 	file   []byte
 	line   int32
-	parent uint64 // of creatorLine
+	parent uint64 // of a creatorLine: the goroutine that created this one
 }
 
-// body goes through the lines after a header.
+// body reads the lines after a header.
 type body struct {
 	text []byte
-	// bad says that something in the text was not understood; the entries
-	// before it are then not to be trusted either.
+	// bad says that a part of the text has an unknown form. Then the entries before it must
+	// not be used either.
 	bad bool
-	// unseen says that the runtime could not look at the stack.
+	// unseen says that the runtime could not read the stack.
 	unseen bool
 }
 
@@ -170,7 +170,7 @@ func (b *body) next() (l line, ok bool) {
 		b.text = rest
 		return line{kind: elidedLine}, true
 	case first[0] == 'n' && bytes.HasPrefix(first, nonGo):
-		// With a symbolizer that does not know the function, its place follows.
+		// If there is a symbolizer that does not know the function, a line with the pc follows.
 		if len(rest) > 0 && rest[0] == '\t' {
 			_, rest = cutLine(rest)
 		}
@@ -199,7 +199,8 @@ func (b *body) next() (l line, ok bool) {
 		}
 		return l, len(l.fn) > 0 || b.fail()
 	}
-	// Arguments hold no parentheses, names of methods do. A C function's line has neither.
+	// Arguments have no parentheses in them, names of methods do. The line of a C function has
+	// neither arguments nor parentheses.
 	l.fn = first
 	if first[len(first)-1] == ')' {
 		open := bytes.LastIndexByte(first, '(')
@@ -216,7 +217,7 @@ func (b *body) next() (l line, ok bool) {
 	return l, true
 }
 
-// setPlace reads "file:line" with what may follow: " +0x1d", " fp=0x… sp=0x… pc=0x…" or " pc=0x…".
+// setPlace reads "file:line", which " +0x1d", " fp=0x… sp=0x… pc=0x…" or " pc=0x…" may follow.
 func (l *line) setPlace(s []byte) bool {
 	for {
 		i := bytes.LastIndexByte(s, ' ')
@@ -237,7 +238,8 @@ func (l *line) setPlace(s []byte) bool {
 	return true
 }
 
-// isOffset tells the words after a place from the end of a file name with spaces.
+// isOffset reports whether a word is one of those after a place, and not the end of a file name
+// with spaces.
 func isOffset(w []byte) bool {
 	_, hex, ok := bytes.Cut(w, []byte("0x"))
 	if !ok || len(hex) == 0 {
@@ -267,11 +269,11 @@ func cutLine(b []byte) (line, rest []byte) {
 	return b, nil
 }
 
-// cutGoroutine splits off the first goroutine's text, header and body. whole is
-// false if nothing says that the text of it is complete.
+// cutGoroutine splits off the first goroutine's text, header and body. whole is false if no other
+// goroutine follows: then the text may be cut off.
 func cutGoroutine(text []byte) (head, stack, rest []byte, whole bool) {
-	// The empty line must be followed by a header: the runtime's complaints
-	// about a broken stack hold text of any kind.
+	// A header must follow the empty line: the runtime's error messages about a broken stack
+	// may have empty lines too.
 	end := 0
 	for {
 		i := bytes.Index(text[end:], []byte("\n\n"))

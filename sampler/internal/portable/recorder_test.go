@@ -10,7 +10,7 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// recorder is an Out that keeps all it is told.
+// recorder is an Out that keeps everything.
 type recorder struct {
 	mu         sync.Mutex
 	ids        map[tachyon.Frame]uint32
@@ -48,7 +48,7 @@ func (r *recorder) Goroutine(g source.Goroutine) bool {
 		return false
 	}
 	if _, ok := r.goroutines[g.ID]; ok {
-		panic(fmt.Sprint("told twice of goroutine ", g.ID))
+		panic(fmt.Sprint("Goroutine was called twice for goroutine ", g.ID))
 	}
 	r.goroutines[g.ID] = g
 	return true
@@ -62,7 +62,7 @@ func (r *recorder) Gone(id uint64) { r.gone = append(r.gone, id) }
 
 func (r *recorder) Sample(s *source.Sample) {
 	if _, ok := r.goroutines[s.Goroutine]; !ok {
-		panic(fmt.Sprint("a sample before Goroutine of ", s.Goroutine))
+		panic(fmt.Sprint("Sample was called before Goroutine for goroutine ", s.Goroutine))
 	}
 	if s.Leaf != 0 {
 		panic("the portable source knows no addresses")

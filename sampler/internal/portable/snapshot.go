@@ -10,15 +10,15 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// maxLabelSets bounds how many parsed label sets are remembered by their text.
+// maxLabelSets bounds the number of parsed label sets that are kept by their text.
 const maxLabelSets = 4096
 
-// oldAge is after how many texts without it a goroutine counts as ended while texts are
-// cut short, so that what is kept of ended ones stays bounded then too.
+// oldAge is for texts that are cut off. Then a goroutine counts as ended if it was in none of the
+// last oldAge texts, so that the memory for ended goroutines stays bounded.
 const oldAge = 64
 
-// snapshot is what the last text said, and what is kept from text to text so
-// that a goroutine whose lines did not change is not parsed again.
+// snapshot is the result of the last text. It also keeps state from text to text, so that a
+// goroutine whose lines have not changed is not parsed again.
 type snapshot struct {
 	out        source.Out
 	waitFrames bool
@@ -26,7 +26,7 @@ type snapshot struct {
 
 	known    map[uint64]*goroutine
 	places   map[string]uint32            // frame id by function, newline, file:line
-	reasons  map[string]reason            // by the words of the header
+	reasons  map[string]reason            // by the words in the header
 	sets     map[string]map[string]string // label set by its text
 	elided   uint32                       // frame ids
 	nonGo    uint32
@@ -38,22 +38,22 @@ type snapshot struct {
 	goroutines int           // in the last text, without the caller
 	now        []*goroutine
 	runnable   []*goroutine
-	sample     source.Sample // what out is shown
+	sample     source.Sample // the one passed to out
 }
 
-// goroutine is what is known of one goroutine.
+// goroutine is the state of one goroutine.
 type goroutine struct {
 	id      uint64
-	turn    uint64 // the last text it was in
+	turn    uint64 // number of the last text that has it
 	body    uint64 // hash of its lines after the header
 	labels  uint64 // hash of its labels as printed; 0: none
 	stack   []uint32
 	reason  reason
 	panics  bool
-	running bool // this turn
-	relabel bool // set differs from what Out knows
+	running bool // in this turn
+	relabel bool // Out does not know set yet
 	sampled bool
-	skip    bool // Out does not want it
+	skip    bool // Out does not want samples of it
 	set     map[string]string
 }
 
@@ -61,7 +61,7 @@ type goroutine struct {
 type reason struct {
 	state state
 	frame uint32 // the wait frame
-	stuck bool   // only another goroutine helps out of it, or a timer
+	stuck bool   // only another goroutine or a timer can end it
 }
 
 type state uint8
@@ -73,9 +73,9 @@ const (
 	syscall
 )
 
-// lost counts samples that a text did not yield.
+// lost counts goroutines of a text that give no sample.
 type lost struct {
-	dropped int64 // torn ones included
+	dropped int64 // including torn
 	torn    int64
 }
 
@@ -88,8 +88,8 @@ func (s *snapshot) init(out source.Out, waitFrames bool) {
 	s.sets = make(map[string]map[string]string)
 }
 
-// read takes one text of runtime.Stack. all says that it is complete. The first
-// goroutine in it is the caller, this source's own, and left out.
+// read parses one text of runtime.Stack. all says that it is complete. The first goroutine in the
+// text is the caller, the source's own goroutine, and is left out.
 func (s *snapshot) read(text []byte, all bool) (l lost) {
 	if !s.hasMarks {
 		s.hasMarks = true
@@ -121,10 +121,11 @@ func (s *snapshot) read(text []byte, all bool) (l lost) {
 		if fresh {
 			g = &goroutine{id: h.id}
 		} else if g.turn == s.turn {
-			l.dropped++ // the same id twice is nonsense
+			l.dropped++ // the same id twice is an error
 			continue
 		}
-		// Marked before its stack is understood: it has not gone.
+		// Set this before the stack is parsed: the goroutine has not ended, even if its stack
+		// cannot be parsed.
 		g.turn = s.turn
 		if sum := maphash.Bytes(s.seed, stack); fresh || sum != g.body || g.stack == nil {
 			unseen, ok := s.parse(g, stack, fresh)
@@ -133,7 +134,7 @@ func (s *snapshot) read(text []byte, all bool) (l lost) {
 				if unseen {
 					l.torn++
 				}
-				g.stack = nil // whatever comes next is parsed
+				g.stack = nil // parse the next text in any case
 				continue
 			}
 			g.body = sum
@@ -153,7 +154,7 @@ func (s *snapshot) read(text []byte, all bool) (l lost) {
 	case all:
 		s.forget(s.turn)
 	case s.turn%oldAge == 0:
-		// Out copes with one that turns up again.
+		// A goroutine may appear again after this. Out allows that.
 		s.forget(s.turn - oldAge + 1)
 	}
 	return l
@@ -162,7 +163,7 @@ func (s *snapshot) read(text []byte, all bool) (l lost) {
 // parse reads the lines after a goroutine's header into g.
 func (s *snapshot) parse(g *goroutine, text []byte, fresh bool) (unseen, ok bool) {
 	about := source.Goroutine{ID: g.id}
-	// The first element is where the wait frame goes.
+	// The first element is reserved for the wait frame.
 	g.stack = append(g.stack[:0], 0)
 	g.panics = false
 	b := body{text: text}
@@ -198,7 +199,7 @@ func (s *snapshot) parse(g *goroutine, text []byte, fresh bool) (unseen, ok bool
 	return b.unseen, true
 }
 
-// frame returns the id of a frame. Only one that was never seen is copied.
+// frame returns the id of a frame. It copies the strings only of a new frame.
 func (s *snapshot) frame(l *line) uint32 {
 	s.scratch = append(append(append(s.scratch[:0], l.fn...), '\n'), l.place...)
 	if id, ok := s.places[string(s.scratch)]; ok {
@@ -211,7 +212,7 @@ func (s *snapshot) frame(l *line) uint32 {
 	return id
 }
 
-// reason returns what the words in a header's brackets mean.
+// reason returns the meaning of the words in a header's brackets.
 func (s *snapshot) reason(words []byte) reason {
 	if r, ok := s.reasons[string(words)]; ok {
 		return r
@@ -231,7 +232,7 @@ func (s *snapshot) reason(words []byte) reason {
 	return r
 }
 
-// label notes a change of g's labels.
+// label records a change of g's labels.
 func (s *snapshot) label(g *goroutine, text []byte) {
 	var sum uint64
 	if text != nil {
@@ -259,7 +260,7 @@ func (s *snapshot) label(g *goroutine, text []byte) {
 	g.set = set
 }
 
-// forget tells of the goroutines that were last seen before the given turn.
+// forget removes the goroutines that were last seen before the given turn, and reports their end.
 func (s *snapshot) forget(turn uint64) {
 	if len(s.known) == len(s.now) {
 		return
@@ -272,9 +273,9 @@ func (s *snapshot) forget(turn uint64) {
 	}
 }
 
-// emit hands out the samples of the last text. n(k) is a random number below k.
+// emit passes the samples of the last text to Out. n(k) returns a random number below k.
 func (s *snapshot) emit(at time.Duration, procs int, n func(k int) int) {
-	// What the text calls running took its P already.
+	// Goroutines that the text calls running have a P already.
 	free := procs
 	for _, g := range s.now {
 		if g.running {
@@ -295,7 +296,7 @@ func (s *snapshot) emit(at time.Duration, procs int, n func(k int) int) {
 			g.relabel = false
 			from := at
 			if !g.sampled {
-				from = s.before // the first sample stands for what came since
+				from = s.before // the first sample stands for the time since then
 			}
 			s.out.Labels(g.id, from, g.set)
 		}

@@ -1,32 +1,32 @@
-// Package portable is the source that needs nothing but the public runtime API.
+// Package portable is the source that needs only the public runtime API.
 //
-// Each tick is one call of runtime.Stack for all goroutines, and its text is
-// parsed: unlike runtime.GoroutineProfile it says which goroutine is which, what
-// it waits for, what created it, and what pprof labels it has.
+// At each tick it calls runtime.Stack once for all goroutines and parses the text. Unlike
+// runtime.GoroutineProfile, the text has each goroutine's id, wait reason, creator and pprof
+// labels. One such call is a look.
 //
-// runtime.Stack stops the whole program while it prints: a tenth of a
-// millisecond with ten goroutines, a tenth of a second with ten thousand. A
-// pacer lowers the rate of ticks so that the average stays within the budget. A limit
-// bounds each stop: where a look would take longer than Config.MaxPause, there are no
-// looks until there are fewer goroutines. The default of 10 ms is enough for some 2,000
-// goroutines with short stacks. The source warns once, and counts the ticks and the time
-// without looks. A goroutine's first sample after such a time stands for all of it.
+// runtime.Stack stops the whole program while it prints: a tenth of a millisecond with ten
+// goroutines, a tenth of a second with ten thousand. A pacer lowers the rate of ticks so that the
+// average cost stays within the budget. A limit bounds each stop: if a look would take longer
+// than Config.MaxPause, the source takes no looks until there are fewer goroutines. The default
+// of 10 ms is enough for some 2,000 goroutines with short stacks. The source warns once, and
+// counts the ticks and the time without looks. A goroutine's first sample after such a time stands
+// for all of it.
 //
-// What the text cannot tell:
+// The text has these gaps:
 //
-//   - Which goroutines were running. Once the world has stopped, those that ran
-//     are runnable, like those that waited for a P, and this source's own
-//     goroutine has taken the P of one of them. So each tick chooses as many runnable
-//     goroutines as there are Ps, at random, and calls them running. Over many
-//     ticks each runnable goroutine gets its share of the CPU.
-//   - Short runs between two waits, where every P is busy. Then this source's goroutine
-//     gets a P when another goroutine waits or has used up its 10 ms, so
+//   - It does not show which goroutines were running. When the world has stopped, they are
+//     runnable, like those that waited for a P, and this source's own goroutine has taken the P
+//     of one of them. So each tick chooses as many runnable goroutines as there are Ps, at
+//     random, and marks them as running. Over many ticks each runnable goroutine gets its share
+//     of the CPU.
+//   - It misses some short runs between two waits while every P is busy. Then this source's
+//     goroutine gets a P when another goroutine waits or has used up its time slice of 10 ms. So
 //     short runs are sampled less often than they happen.
-//   - Labels, where Go does not print them: before Go 1.26, and in Go 1.26 and later
-//     unless the program's go.mod says go 1.27 or GODEBUG has tracebacklabels=1.
-//   - The runtime's own goroutines and most runtime frames. runtime.Stack omits them.
-//   - The middle of stacks of more than 100 frames. A frame "[frames elided]"
-//     is in its place.
+//   - It has no labels before Go 1.26. In Go 1.26 and later it has them only if the program's
+//     go.mod says go 1.27 or later, or GODEBUG has tracebacklabels=1.
+//   - It omits the runtime's own goroutines and most runtime frames.
+//   - It omits the middle of stacks of more than 100 frames. A frame "[frames elided]" takes its
+//     place.
 package portable
 
 import (
@@ -47,19 +47,19 @@ import (
 // The sizes of the text buffer.
 const (
 	minBuffer = 64 << 10
-	// maxBuffer holds some 60,000 goroutines; there are no looks at more. A larger
-	// one would make the profiler the largest object of many programs.
+	// maxBuffer is enough for some 60,000 goroutines; with more there are no looks. A larger
+	// buffer would be the largest object of many programs.
 	maxBuffer = 64 << 20
-	// perGoroutine is the first guess at the text of one goroutine.
+	// perGoroutine is the first estimate of the text of one goroutine, in bytes.
 	perGoroutine = 1 << 10
-	// shrinkAfter is after how many ticks in a row that leave most of the buffer
-	// unused it is replaced by a smaller one.
+	// After shrinkAfter ticks in a row that leave most of the buffer unused, a smaller buffer
+	// replaces it.
 	shrinkAfter = 256
 )
 
-// restart is what a tick costs on other threads. The source cannot measure that:
-// when the world goes on, the runtime wakes threads that look for work. In an
-// idle program on two cores a tick took 135 µs here and 385 µs in the whole process.
+// restart is the cost of a tick on other threads, which the source cannot measure: after a stop
+// of the world the runtime wakes threads, which look for work. In an idle program on two cores a
+// tick took 135 µs on the source's thread and 385 µs in the whole process.
 const restart = 120 * time.Microsecond
 
 // Source is the portable source.
@@ -81,12 +81,12 @@ type Source struct {
 	torn    atomic.Int64
 	cost    atomic.Int64
 	refused atomic.Int64
-	blind   atomic.Int64 // the time without looks that has ended
-	blindAt atomic.Int64 // when the present time without looks began; 0: there is none
-	stopped atomic.Int64 // when; 0 while it runs
+	blind   atomic.Int64 // ns without looks, without the present such time
+	blindAt atomic.Int64 // start of the present time without looks; 0: there are looks
+	stopped atomic.Int64 // when the source stopped; 0: it runs
 }
 
-// New returns the source, not started.
+// New returns a source that is not started.
 func New() *Source { return &Source{quit: make(chan struct{})} }
 
 // Name returns "portable".
@@ -112,7 +112,7 @@ func (s *Source) Stop() {
 	s.ended.Wait()
 }
 
-// Stats returns what was counted so far.
+// Stats returns the counts so far.
 func (s *Source) Stats() tachyon.Counts {
 	now := time.Duration(s.stopped.Load())
 	if now == 0 {
@@ -134,7 +134,7 @@ func (s *Source) Stats() tachyon.Counts {
 	}
 }
 
-// run ticks until Stop. A panic here or in what it calls must not end the profiled program.
+// run takes ticks until Stop. A panic here or in Out must not end the profiled program.
 func (s *Source) run() {
 	defer s.ended.Done()
 	defer func() {
@@ -151,8 +151,7 @@ func (s *Source) run() {
 	for stopping := false; !stopping; {
 		select {
 		case <-s.quit:
-			// One more tick, for what goroutines did since the last one: that can be
-			// a second or more ago.
+			// Take one more tick, because the last one can be a second or more ago.
 			stopping = true
 		case <-timer.C:
 		}
@@ -167,11 +166,11 @@ func (s *Source) run() {
 	}
 }
 
-// tick looks at all goroutines once, if the limit allows it, and returns the CPU time
-// that it took. The time of runtime.Stack counts for every P, since all are stopped; the rest
-// counts once; and restart is added.
+// tick takes one look at all goroutines, if the limit allows it, and returns the CPU time that it
+// cost. The time of runtime.Stack counts once for every P, because all Ps are stopped. The rest
+// counts once. The constant restart is added.
 func (s *Source) tick(procs int) time.Duration {
-	// All readings of the thread's clock must be of the same thread.
+	// All readings of the thread's clock must come from the same thread.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	watch := startWatch()
@@ -207,7 +206,7 @@ func (s *Source) tick(procs int) time.Duration {
 	return printed*time.Duration(procs) + watch.took() - printed + restart
 }
 
-// refuse notes that there is no look at this time, and the first time warns.
+// refuse counts a tick without a look. The first time it warns.
 func (s *Source) refuse(at time.Duration, why error) {
 	if s.blindAt.Load() == 0 {
 		s.blindAt.Store(int64(max(s.snapshot.before, 1)))
@@ -216,19 +215,19 @@ func (s *Source) refuse(at time.Duration, why error) {
 		s.cfg.Warn(fmt.Errorf("no profile of this time: %w", why))
 	}
 	if s.slack++; s.slack >= shrinkAfter {
-		s.buf = nil // there may be no more looks for long
+		s.buf = nil // there may be no looks for a long time
 	}
 }
 
-// see ends a time without looks.
+// see ends a time without looks, if there is one.
 func (s *Source) see(at time.Duration) {
 	if from := s.blindAt.Swap(0); from > 0 {
 		s.blind.Add(int64(at) - from)
 	}
 }
 
-// stopwatch measures CPU time where the system tells a thread's, else the time
-// that passes, which is never less.
+// stopwatch measures the CPU time of the thread. If the system does not provide that, it measures
+// wall-clock time, which is never less.
 type stopwatch struct {
 	wall   time.Time
 	thread time.Duration
@@ -249,14 +248,14 @@ func (w *stopwatch) took() time.Duration {
 	return wall
 }
 
-// fit makes the buffer of a first look.
+// fit allocates the buffer if there is none. text is the expected size of the text.
 func (s *Source) fit(goroutines, text int) {
 	if s.buf == nil {
 		s.buf = make([]byte, min(max(minBuffer, goroutines*perGoroutine, text), maxBuffer))
 	}
 }
 
-// resize fits the buffer to what the last tick printed, for the next one.
+// resize adapts the buffer for the next tick. n is the size of the last text.
 func (s *Source) resize(n int) {
 	size := len(s.buf)
 	switch {

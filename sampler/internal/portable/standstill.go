@@ -2,9 +2,9 @@ package portable
 
 import "github.com/gotach/profiler/sampler/internal/deadlock"
 
-// stuck reports whether all goroutines of the last text but the profiler's own wait for
-// one another as far as their headers say; mark changes when one of them does something
-// else. all says that nothing was left out of the text.
+// stuck reports whether all goroutines of the last text, except the profiler's own, have wait
+// reasons that can be part of a deadlock. mark changes when one of their stacks changes. all says
+// that the text is complete.
 func (s *snapshot) stuck(all bool) (stuck bool, mark uint64) {
 	if !all {
 		return false, 0
@@ -29,7 +29,8 @@ type standstill struct {
 	mark  uint64
 }
 
-// confirm is called while the source waits for no timer. look takes one more tick.
+// confirm reports whether there is a deadlock. The source must have no timer set. look takes one
+// more tick.
 func (s *standstill) confirm(look func()) bool {
 	v := deadlock.Confirm()
 	look()

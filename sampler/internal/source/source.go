@@ -20,15 +20,15 @@ type Config struct {
 	// Fallback says that another source takes over if this one does not start. Start is
 	// then bounded to a fraction of a second.
 	Fallback bool
-	// MaxPause bounds for how long one tick may stop the program; 0 is
-	// DefaultMaxPause. A source does not take a tick that would stop it for longer.
+	// MaxPause bounds the time for which one tick may stop the program; 0 is
+	// DefaultMaxPause. A source skips a tick that would take longer.
 	MaxPause time.Duration
-	// Warn takes what the program's owner should know of a session that goes on all
-	// the same. A source calls it once for each such thing, from any goroutine. It may be nil.
+	// Warn reports that samples will be missing although the session goes on. A source calls it
+	// once for each reason, from any goroutine. It may be nil.
 	Warn func(error)
 }
 
-// DefaultMaxPause is the bound where Config has none.
+// DefaultMaxPause is the bound if Config.MaxPause is 0.
 const DefaultMaxPause = 10 * time.Millisecond
 
 // Sample is one goroutine at one instant.
@@ -36,13 +36,13 @@ type Sample struct {
 	Goroutine uint64
 	System    bool // the runtime's own
 	Status    tachyon.Status
-	Time      time.Duration // since Config.Start, monotonic; rises per goroutine
-	Gap       time.Duration // of a goroutine's first sample: the time that it stands for; 0: one tick
-	Stack     []uint32      // ids from Out.Frame, innermost first; the source's, valid until Batch returns
+	Time      time.Duration // since Config.Start, monotonic; increases for each goroutine
+	Gap       time.Duration // for a goroutine's first sample: the time that it stands for; 0: one tick
+	Stack     []uint32      // ids from Out.Frame, innermost first; owned by the source, valid until Batch returns
 	Leaf      uint64        // link-time address of the innermost instruction; 0: the source does not know it
 }
 
-// Goroutine is what a source tells once of each goroutine, before its first sample.
+// Goroutine describes a goroutine. A source reports it once, before the goroutine's first sample.
 type Goroutine struct {
 	ID        uint64
 	Parent    uint64 // 0: unknown
@@ -50,29 +50,29 @@ type Goroutine struct {
 	CreatedAt string // file:line
 }
 
-// Out takes what a source finds. A source calls it from one goroutine at a time. Its
-// methods return no errors: Out keeps the first error of what comes after it, and the
-// sampler then stops the source.
+// Out takes the samples of a source. A source calls it from one goroutine at a time. Its methods
+// return no errors: Out keeps the first error of the sink, and the sampler then stops the source.
 type Out interface {
-	// Frame returns the id of a frame, the same for equal frames. Sources keep the
-	// ids, by PC or by stack.
+	// Frame returns the id of a frame, the same for equal frames. Sources keep the ids, by PC
+	// or by stack.
 	Frame(tachyon.Frame) uint32
-	// Goroutine tells of a goroutine before its first sample. It reports whether Out wants
-	// samples of it. It returns false for the profiler's own goroutines, which the source
-	// then leaves out.
+	// Goroutine describes a goroutine before its first sample. It reports whether Out wants
+	// samples of it. It returns false for the profiler's own goroutines, and the source then
+	// leaves them out.
 	Goroutine(Goroutine) bool
 	// Labels says that the goroutine has these labels from time t on. A source calls it when
-	// they have changed since the last call. Neither side changes the map afterwards,
-	// so a source may pass it again.
+	// the labels have changed since the last call. Neither side changes the map afterwards, so
+	// a source may pass the same map again.
 	Labels(goroutine uint64, t time.Duration, labels map[string]string)
-	// Gone says that the goroutine has ended (or its id will not be seen again).
+	// Gone says that the goroutine has ended, or that the source has not seen its id for a
+	// long time.
 	Gone(goroutine uint64)
-	// Batch calls f once, in which the source hands over the samples of one pass.
+	// Batch calls f once. In f the source passes on the samples of one pass.
 	Batch(f func())
-	// Sample is called within Batch only. The sample is copied, its stack is not.
+	// Sample is called only within Batch. The sample is copied, its stack is not.
 	Sample(*Sample)
-	// Fail says that the source cannot go on, such as after a recovered panic.
-	// The sampler then calls Stop as ever. May be called from any goroutine.
+	// Fail says that the source cannot go on, for example after a recovered panic. The sampler
+	// then calls Stop as usual. Fail may be called from any goroutine.
 	Fail(error)
 }
 
@@ -80,13 +80,13 @@ type Out interface {
 // once after it, from any goroutine.
 type Source interface {
 	Name() string // "native" or "portable"
-	// Start checks that the source works here and begins to sample. After an
-	// error nothing of it is left running.
+	// Start checks that the source works here and begins to sample. After an error nothing of
+	// the source is left running.
 	Start(Config, Out) error
-	// Stop ends sampling and returns once the last sample is with Out and no
-	// goroutine, thread, timer, signal handler or mapping of the source is left.
+	// Stop ends sampling. It returns when Out has the last sample and no goroutine, thread,
+	// timer, signal handler or mapping of the source is left.
 	Stop()
-	// Stats returns what the source has counted so far: ticks, samples lost and the cost. It
-	// may be called at any time after Start.
+	// Stats returns the counts so far: ticks, lost samples and the cost. It may be called at
+	// any time after Start.
 	Stats() tachyon.Counts
 }

@@ -1,7 +1,7 @@
 //go:build ignore
 
-// Gen prints what runtime.Stack says of a goroutine of every kind. The files
-// beside it are its output:
+// Gen prints the output of runtime.Stack for goroutines of every kind. The files in this directory
+// are its output:
 //
 //	GOTOOLCHAIN=go1.25.3 go run -trimpath gen.go >go1.25.txt
 //	GOTOOLCHAIN=go1.26.8 go run -trimpath gen.go >go1.26.txt
@@ -9,7 +9,7 @@
 //	GOTOOLCHAIN=go1.27.0 GODEBUG=tracebacklabels=1 go run -trimpath gen.go >go1.27.txt
 //	GOTOOLCHAIN=go1.27.0 GODEBUG=tracebackancestors=5,tracebacklabels=0 go run -trimpath gen.go >go1.27-ancestors.txt
 //
-// It waits a minute, for the runtime says how long a goroutine waits in minutes.
+// It waits a minute, because the runtime prints waiting times in minutes.
 package main
 
 import (
@@ -132,7 +132,7 @@ func main() {
 		go f()
 	}
 	time.Sleep(100 * time.Millisecond)
-	runtime.GC() // notes since when they wait
+	runtime.GC() // stamps waiting goroutines with the time
 	time.Sleep(61 * time.Second)
 	go spin()
 	testing.Main(func(_, _ string) (bool, error) { return true, nil },
