@@ -136,9 +136,7 @@ func (b *builder) place(id uint32) place {
 	if sub.FID == at.fid.FID {
 		seen := b.seen[sub]
 		seen.add(at.line)
-		if id < uint32(len(b.p.StartLines)) && b.p.StartLines[id] > 0 {
-			seen.add(min(uint32(b.p.StartLines[id]), at.line))
-		}
+		seen.add(min(uint32(b.p.StartLine(id)), at.line))
 		b.seen[sub] = seen
 		sub.First, sub.Last = seen.first, seen.last
 	}

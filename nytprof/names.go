@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"github.com/gotach/profiler/internal/profile"
 )
 
 // Perl's tools take a name apart at "::" into package and sub, and warn about a
@@ -28,7 +30,7 @@ func reversed(s []string) []string {
 // for, such as [chan receive], is the runtime's.
 func perlName(name string) string {
 	perl := name
-	switch pkg := packageEnd(name); {
+	switch pkg := profile.PackageEnd(name); {
 	case strings.HasPrefix(name, "["):
 		perl = "runtime::" + name
 	case pkg >= 0:
@@ -49,18 +51,4 @@ func goName(name string) string {
 		return name[len("runtime::"):]
 	}
 	return strings.Replace(name, "::", ".", 1)
-}
-
-// packageEnd returns where in a Go function's name the dot after the import path
-// is, or -1. Type arguments and receivers hold dots and slashes of their own.
-func packageEnd(name string) int {
-	head := name
-	if i := strings.IndexAny(name, "[("); i >= 0 {
-		head = name[:i]
-	}
-	slash := strings.LastIndexByte(head, '/') + 1
-	if dot := strings.IndexByte(head[slash:], '.'); dot >= 0 {
-		return slash + dot
-	}
-	return -1
 }

@@ -77,6 +77,14 @@ const (
 	Waiting  = "waiting" // for something unknown
 )
 
+// StartLine returns the line where a frame's function starts, 0 if unknown.
+func (p *Profile) StartLine(frame uint32) int32 {
+	if uint64(frame) >= uint64(len(p.StartLines)) {
+		return 0
+	}
+	return p.StartLines[frame]
+}
+
 // Total returns the wall time and the CPU time of all records.
 func (p *Profile) Total() (wall, cpu time.Duration) {
 	for i := range p.Records {
@@ -146,20 +154,33 @@ func add(a, b time.Duration) time.Duration {
 // Package returns the package of a function, given the function's name. Names without
 // a package, such as Python's, give "".
 func Package(function string) string {
-	// What follows a bracket or a parenthesis may have slashes of its own:
-	// pkg.F[github.com/x/y.T], pkg.(*T).M.
-	end := strings.IndexAny(function, "[(")
-	if end < 0 {
-		end = len(function)
-	}
-	if i := strings.LastIndex(function[:end], "::"); i > 0 {
+	if i := strings.LastIndex(head(function), "::"); i > 0 {
 		return function[:i] // Perl, C++
 	}
-	slash := strings.LastIndexByte(function[:end], '/') + 1
-	dot := strings.IndexByte(function[slash:], '.')
-	if dot <= 0 {
+	dot := PackageEnd(function)
+	if dot <= 0 || function[dot-1] == '/' {
 		return ""
 	}
 	// The compiler writes a dot of the last element as %2e.
-	return strings.ReplaceAll(function[:slash+dot], "%2e", ".")
+	return strings.ReplaceAll(function[:dot], "%2e", ".")
+}
+
+// PackageEnd returns where in a Go function's name the dot after the import path is,
+// or -1.
+func PackageEnd(function string) int {
+	name := head(function)
+	slash := strings.LastIndexByte(name, '/') + 1
+	if dot := strings.IndexByte(name[slash:], '.'); dot >= 0 {
+		return slash + dot
+	}
+	return -1
+}
+
+// head returns a function's name up to its type arguments or receiver. These may have
+// dots and slashes of their own: pkg.F[github.com/x/y.T], pkg.(*T).M.
+func head(function string) string {
+	if i := strings.IndexAny(function, "[("); i >= 0 {
+		return function[:i]
+	}
+	return function
 }

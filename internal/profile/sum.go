@@ -1,5 +1,7 @@
 package profile
 
+import "github.com/gotach/profiler/internal/frames"
+
 // Sum adds profiles up into one. Goroutines of equal ids count as one.
 func Sum(list []*Profile) *Profile {
 	if len(list) == 1 {
@@ -22,21 +24,12 @@ func Sum(list []*Profile) *Profile {
 			out.Start = p.Start
 		}
 		out.Duration = add(out.Duration, p.Duration)
-		ids := make([]uint32, len(p.Frames))
-		for k, f := range p.Frames {
-			start := int32(0)
-			if p.StartLines != nil {
-				start = p.StartLines[k]
-			}
-			ids[k] = b.Frame(f, start)
+		for id, f := range p.Frames {
+			b.Frame(f, p.StartLine(uint32(id)))
 		}
-		var stack []uint32
+		remap := frames.Remap{From: p.Frames, To: &b.frames}
 		for _, r := range p.Records {
-			stack = stack[:0]
-			for _, id := range r.Stack {
-				stack = append(stack, ids[id])
-			}
-			r.Stack = stack
+			r.Stack, _ = remap.Stack(r.Stack) // all its frames are p's
 			b.Add(r)
 		}
 	}

@@ -123,8 +123,8 @@ func toProto(p *profile.Profile) *pb.Profile {
 			functions[key] = f
 			out.Function = append(out.Function, f)
 		}
-		if p.StartLines != nil && f.StartLine == 0 {
-			f.StartLine = int64(p.StartLines[id])
+		if f.StartLine == 0 {
+			f.StartLine = int64(p.StartLine(id))
 		}
 		l := &pb.Location{
 			ID: uint64(len(out.Location) + 1), Mapping: m,

@@ -28,14 +28,6 @@ func escape(name string) string {
 	if slices.Contains(objectKeys, name) {
 		return fmt.Sprintf("&#%d;%s", name[0], name[1:])
 	}
-	plain := true
-	for i := range len(name) {
-		c := name[i]
-		plain = plain && c >= ' ' && c < 0x7f && c != '<' && c != '>' && c != '&' && c != '"' && c != '\''
-	}
-	if plain {
-		return name
-	}
 	var b strings.Builder
 	for _, r := range name {
 		switch {
