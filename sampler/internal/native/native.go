@@ -313,7 +313,7 @@ func (n *Source) pass() {
 	s := n.s
 	n.budget.spend(time.Now(), s, n.drain, threadCPU(n.ticker.tid), spent)
 	allot(s, n.budget.quota)
-	if left := n.drain.roster.left; left > 0 && !n.warned && n.cfg.Warn != nil {
+	if left := n.drain.roster.leftAlive; left > 0 && !n.warned && n.cfg.Warn != nil {
 		n.warned = true
 		n.cfg.Warn(fmt.Errorf("too many goroutines: %d are sampled in turns, %d more only while they run", maxTracked, left))
 	}
@@ -325,7 +325,7 @@ func (n *Source) pass() {
 		Cost:         n.budget.total,
 		SignalTaken:  n.taken,
 
-		GoroutinesUntracked: int64(n.drain.roster.left),
+		GoroutinesUntracked: int64(n.drain.roster.leftAlive),
 	}
 	end := n.ended
 	if end.IsZero() {

@@ -23,6 +23,7 @@ type roster struct {
 	index       map[uint64]uint32 // index of the entry, by g
 	read        uint64            // entries of allgs that have been read
 	left        uint64            // of these, entries left out because of maxTracked
+	leftAlive   uint64            // of these, entries whose goroutine was alive when it was read
 	ptr         uintptr           // allgs as last read
 	cap         uint64
 	known       bool   // ptr and cap were read twice
@@ -56,9 +57,14 @@ func (r *roster) refresh() error {
 		r.index = make(map[uint64]uint32, min(n, uint64(maxTracked)))
 	}
 	var gs [checked]uint64
+	var living [checked]bool
+	// The list also has the entries of goroutines that have ended, which the runtime uses again.
+	// Where the list is too long, these are taken only if there is room after all that live.
+	var dead []uint64
+	crowded := have == 0 && n > uint64(maxTracked)
 	for have < n {
 		if len(r.index) >= maxTracked {
-			r.left += n - have
+			r.left, r.leftAlive = r.left+n-have+uint64(len(dead)), r.leftAlive+n-have
 			r.read, r.at = n, now
 			return nil
 		}
@@ -66,22 +72,42 @@ func (r *roster) refresh() error {
 		if err := read(ptr+uintptr(have)*8, gs[:k]); err != nil {
 			return err
 		}
-		good, err := r.check(gs[:k])
+		good, err := r.check(gs[:k], &living)
 		if err != nil {
 			return err
 		}
-		for _, g := range gs[:good] {
-			if err := r.include(g); err != nil {
+		for i, g := range gs[:good] {
+			if crowded && !living[i] {
+				if len(dead) < maxTracked {
+					dead = append(dead, g)
+				} else {
+					r.left++
+				}
+			} else if err := r.include(g); err != nil {
 				return err
 			}
 			have++
 			r.read = have
 		}
 		if uint64(good) < k {
-			return nil // this word is no g yet; try again at the next refresh
+			return r.includeDead(dead) // this word is no g yet; try again at the next refresh
 		}
 	}
 	r.at = now
+	return r.includeDead(dead)
+}
+
+// includeDead adds entries of goroutines that have ended, as far as there is room.
+func (r *roster) includeDead(gs []uint64) error {
+	for i, g := range gs {
+		if len(r.index) >= maxTracked {
+			r.left += uint64(len(gs) - i)
+			break
+		}
+		if err := r.include(g); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -118,8 +144,9 @@ func (r *roster) behind() bool {
 // checked is the number of new entries of allgs that are read and checked at a time.
 const checked = 64
 
-// check returns how many words at the beginning of gs are addresses of a g.
-func (r *roster) check(gs []uint64) (int, error) {
+// check returns how many words at the beginning of gs are addresses of a g, and notes which
+// of their goroutines live.
+func (r *roster) check(gs []uint64, living *[checked]bool) (int, error) {
 	const words = 24 // the beginning of a g, with stack bounds, status and goid
 	var buf [checked * words]uint64
 	var to [checked]unix.RemoteIovec
@@ -160,6 +187,7 @@ func (r *roster) check(gs []uint64) (int, error) {
 		if status > 11 || hi < lo || hi-lo > 1<<31 || lo == 0 && hi != 0 {
 			return i, nil
 		}
+		living[i] = alive(status)
 	}
 	return len(gs), nil
 }
