@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// bashWords replaces what cobra's script needs from the package bash-completion if that
-// is missing. It splits the line into words at spaces.
+// bashWords replaces a function of the package bash-completion that cobra's script needs.
+// Without that package it splits the line into words at spaces.
 const bashWords = `
 __gotach_init_completion()
 {
@@ -42,11 +42,11 @@ func newCompletion(e *env) *cobra.Command {
 	shells := []string{"bash", "zsh", "fish", "powershell"}
 	return &cobra.Command{
 		Use:   "completion bash|zsh|fish|powershell",
-		Short: "Print a script that lets a shell complete gotach's commands",
-		Long: `Print a script that lets a shell complete gotach's commands, flags and formats when
-you press Tab.`,
-		Example: `  source <(gotach completion bash)                                  this shell
-  gotach completion bash > /etc/bash_completion.d/gotach            every new one
+		Short: "Print a shell script for the completion of gotach's commands",
+		Long: `Print a shell script. With it the shell completes gotach's commands, flags and formats
+		when you press Tab.`,
+		Example: `  source <(gotach completion bash)                                  # this shell
+		gotach completion bash > /etc/bash_completion.d/gotach            # every new shell
   gotach completion zsh > "${fpath[1]}/_gotach"
   gotach completion fish > ~/.config/fish/completions/gotach.fish`,
 		ValidArgs:             shells,

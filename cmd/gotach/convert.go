@@ -12,14 +12,14 @@ func newConvert(e *env) *cobra.Command {
 	var out, to string
 	cmd := &cobra.Command{
 		Use:   "convert IN... -o OUT",
-		Short: "Make a file of another format",
-		Long: `Make a file of another format. --to names the format, or OUT's extension tells it.
-The content of IN tells its format. For formats of several files OUT is a directory;
-- is standard output. An existing OUT is replaced once the new file is complete.
-gotach formats lists the formats.
+		Short: "Convert a profile to another format",
+		Long: `Convert a profile to another format. --to sets the format of OUT; without it OUT's
+		extension decides. The content of IN decides its format. OUT is a directory for a
+		format of several files, and - is standard output. An existing OUT is replaced when
+		the new file is complete. "gotach formats" lists the formats.
 
-Several INs, such as the files of a session that was rotated, are one profile, in
-the order of their start times; see gotach report --help.`,
+		Several INs, such as the files of a session with rotation, are read as one profile,
+		in the order of their start times; see "gotach report --help".`,
 		Example: `  gotach convert app.tach -o app.pb.gz && go tool pprof -http=: app.pb.gz
   gotach convert app.tach -o - --to collapsed | flamegraph.pl > app.svg
   gotach convert app.*.tach -o all.tach
@@ -29,13 +29,13 @@ the order of their start times; see gotach report --help.`,
 	}
 	f := cmd.Flags()
 	f.StringVarP(&out, "output", "o", "", "write to `OUT`")
-	f.StringVar(&to, "to", "", "`FORMAT` to write (default: as OUT's extension says)")
-	f.BoolVar(&o.Uncompressed, "uncompressed", false, "tach, cpython315, nytprof: no compression")
-	f.BoolVar(&o.Exact, "exact", false, "cpython315: each sample as recorded; readers that count samples then see too little of what waits")
-	f.BoolVar(&o.NoSource, "no-source", false, "nytprof: leave out the texts of source files")
-	f.BoolVar(&o.Goroutines, "goroutines", false, "collapsed: begin each stack with its goroutine; spx: one report a goroutine")
-	f.BoolVar(&o.Microseconds, "microseconds", false, "spx: write times in µs with decimals, as the format's document has them")
-	f.BoolVar(&o.CPU, "cpu", false, "collapsed: weigh by CPU time, not wall time")
+	f.StringVar(&to, "to", "", "write this `FORMAT` (default: from OUT's extension)")
+	f.BoolVar(&o.Uncompressed, "uncompressed", false, "tach, cpython315, nytprof: do not compress")
+	f.BoolVar(&o.Exact, "exact", false, "cpython315: write each sample as recorded; readers that count samples then show too little waiting")
+	f.BoolVar(&o.NoSource, "no-source", false, "nytprof: leave out the source code")
+	f.BoolVar(&o.Goroutines, "goroutines", false, "collapsed: begin each stack with its goroutine; spx: write one report per goroutine")
+	f.BoolVar(&o.Microseconds, "microseconds", false, "spx: write times in µs with decimals, as in the format's document")
+	f.BoolVar(&o.CPU, "cpu", false, "collapsed: use CPU time as weight instead of wall time")
 	completeFormats(cmd, "to", (*formats.Format).CanWrite)
 	fromFlags(cmd, &o)
 	return cmd
@@ -43,18 +43,18 @@ the order of their start times; see gotach report --help.`,
 
 func convert(e *env, in []string, out, to string, o formats.Options) error {
 	if out == "" {
-		return usagef("convert: say where to with -o OUT")
+		return usagef("convert: no output; set it with -o OUT")
 	}
 	target, err := formats.TargetFormat(out, to)
 	switch {
 	case err != nil && to == "" && out == "-":
-		return usagef("convert: say which format with --to FORMAT; gotach formats lists them")
+		return usagef("convert: standard output needs --to FORMAT; gotach formats lists the formats")
 	case err != nil && to == "":
-		return usagef("convert: %w; say which with --to FORMAT", err)
+		return usagef("convert: %w; set it with --to FORMAT", err)
 	case err != nil:
 		return usagef("convert: --to: %w", err)
 	case out == "-" && target.Directory:
-		return usagef("convert: %s is a format of several files: give -o a directory", target.Name)
+		return usagef("convert: %s is a format of several files and cannot go to standard output; set a directory with -o", target.Name)
 	}
 	var warning error
 	o.Warn = func(err error) { warning = errors.Join(warning, err) }

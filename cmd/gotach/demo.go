@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// maxDemo is how long a demo may take.
+// maxDemo is the longest duration of a demo.
 const maxDemo = time.Hour
 
 func newDemo(e *env) *cobra.Command {
@@ -25,10 +25,10 @@ func newDemo(e *env) *cobra.Command {
 	var d time.Duration
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Profile a built-in workload and show what came out",
-		Long: `Profile a built-in workload – hot CPU, mutex contention, a channel pipeline, sleep,
-file and loopback I/O, garbage collection – and show what came out and what to try
-next. The profile stays in FILE.`,
+		Short: "Profile a built-in workload and report on it",
+		Long: `Profile a built-in workload, print a report, and show what to try next. The workload
+		has hot CPU, mutex contention, a channel pipeline, sleep, file and loopback I/O, and
+		garbage collection. The profile stays in FILE.`,
 		Example: `  gotach demo
   gotach demo -d 10s -o /tmp/demo.tach`,
 		Args: cobra.NoArgs,
@@ -44,7 +44,7 @@ func demo(e *env, out string, d time.Duration) error {
 		return usagef("demo: -d %v: the time must be above 0 and at most %v", d, maxDemo)
 	}
 	if out == "" || out == "-" {
-		return usagef("demo: the profile needs a file: give -o one")
+		return usagef("demo: the profile must be a file; set it with -o FILE")
 	}
 	for _, name := range []string{"PROFILE_OUT", "PROFILE_ROTATE"} { // they would take precedence over -o
 		if err := os.Unsetenv(name); err != nil {
@@ -79,7 +79,7 @@ func demo(e *env, out string, d time.Duration) error {
 	return showDemo(e, out, p)
 }
 
-// showDemo prints the report and a line for each part.
+// showDemo prints the report and a line for each part of the workload.
 func showDemo(e *env, out string, p *profile.Profile) error {
 	o := profile.ReportOptions{By: profile.ByFunction, Sort: profile.SortSelf, Top: 12}
 	r, err := profile.New(p, o)
@@ -96,13 +96,13 @@ func showDemo(e *env, out string, p *profile.Profile) error {
 	}
 	fmt.Fprintf(&b, `
 %s
-  gotach report %[2]s --by state            waiting for what
-  gotach report %[2]s --by goroutine        who
-  gotach report %[2]s --focus demoMutex     one part
-  gotach convert %[2]s -o demo.pb.gz        then: go tool pprof -http=: demo.pb.gz
-  gotach convert %[2]s -o demo.folded       for flame graphs; gotach formats lists more
+  gotach report %[2]s --by state            # what goroutines waited for
+  gotach report %[2]s --by goroutine        # the time of each goroutine
+  gotach report %[2]s --focus demoMutex     # one part of the workload
+  gotach convert %[2]s -o demo.pb.gz        # then: go tool pprof -http=: demo.pb.gz
+  gotach convert %[2]s -o demo.folded       # for flame graphs; gotach formats lists more
 
-Your own program: add  defer profiler.Start().Stop()  to main and run it.
+  To profile your own program, add  defer profiler.Start().Stop()  to main and run it.
 `, t.paint.bold("What to try next"), out)
 	_, err = e.stdout.Write(b.Bytes())
 	return err
@@ -115,7 +115,7 @@ type finding struct {
 	states map[string]time.Duration
 }
 
-// findings adds up the stacks that have a part's function in them.
+// findings adds up, for each part, the times of the stacks with the part's function.
 func findings(p *profile.Profile) []finding {
 	list := make([]finding, len(workload))
 	for i := range workload {
@@ -137,7 +137,7 @@ func findings(p *profile.Profile) []finding {
 // findPart returns the finding of the part that a function belongs to.
 func findPart(list []finding, function string) *finding {
 	for i := range list {
-		// A function literal is named after its function: main.demoPipeline.func1.
+		// The name of a function literal begins with its function: main.demoPipeline.func1.
 		_, name, ok := strings.Cut(function, "."+list[i].part.function)
 		if ok && (name == "" || name[0] == '.') {
 			return &list[i]
@@ -146,10 +146,10 @@ func findPart(list []finding, function string) *finding {
 	return nil
 }
 
-// text names the states that took the most time.
+// text returns the two states with the most time and their shares.
 func (f *finding) text() string {
 	if f.wall == 0 {
-		return "not seen"
+		return "no samples"
 	}
 	states := slices.SortedFunc(maps.Keys(f.states), func(a, b string) int {
 		return cmp.Or(cmp.Compare(f.states[b], f.states[a]), cmp.Compare(a, b))

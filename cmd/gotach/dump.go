@@ -9,19 +9,19 @@ func newDump(e *env) *cobra.Command {
 	var o formats.Options
 	cmd := &cobra.Command{
 		Use:   "dump FILE...",
-		Short: "Print all that is in a file as JSON lines",
-		Long: `Print all that is in a file as JSON lines. Of a Tachyon file these are its samples,
-of other formats what they are made of. If the file turns out to be broken, what
-comes before that place is printed.
+		Short: "Print the content of a file as JSON lines",
+		Long: `Print the content of a file as JSON lines. For a Tachyon file a line is a sample; for
+		another format it is an element of that format. If the file is damaged, dump prints
+		the lines before the damage and then the error.
 
-Several files are one profile; see gotach report --help.`,
+		Several files are read as one profile; see "gotach report --help".`,
 		Example: `  gotach dump app.tach | head -1
   gotach dump app.tach | jq -r '.frames[0][1]' | sort | uniq -c
   gotach dump app.*.tach | wc -l`,
 		Args: someFiles,
 		RunE: func(_ *cobra.Command, args []string) error {
 			return e.read("dump", args, o, func(in *formats.Input) error {
-				if isTerminal(e.stdout) { // there the lines themselves show that it works
+				if isTerminal(e.stdout) { // the lines on the terminal show the progress
 					e.barDone()
 				}
 				return in.Dump(e.stdout)

@@ -13,8 +13,9 @@ func newFormats(e *env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "formats",
 		Short: "List the formats that gotach reads and writes",
-		Long: `List the formats that gotach reads and writes. One that keeps samples knows when
-each was taken; one that keeps sums does not, and cannot be made into the first kind.`,
+		Long: `List the formats that gotach reads and writes. A format that keeps samples has the
+		time of each sample. A format that keeps sums has no times, so it cannot be converted
+		to a format that keeps samples.`,
 		Example: `  gotach formats`,
 		Args:    cobra.NoArgs,
 		RunE:    func(*cobra.Command, []string) error { return listFormats(e) },
@@ -23,7 +24,7 @@ each was taken; one that keeps sums does not, and cannot be made into the first 
 
 func listFormats(e *env) error {
 	w := tabwriter.NewWriter(e.stdout, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, "NAME\tREAD\tWRITE\tKEEPS\tFILES\tWHAT IT IS")
+	fmt.Fprintln(w, "NAME\tREAD\tWRITE\tKEEPS\tFILES\tDESCRIPTION")
 	for _, f := range formats.All() {
 		keeps, files := "sums", strings.Join(f.Extensions, " ")
 		if f.Series {

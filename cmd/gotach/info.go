@@ -14,9 +14,9 @@ func newInfo(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "info FILE...",
-		Short: "Print what a file is: program, build, how it was sampled",
-		Long: `Print what is known of a file as a whole: the program, its build, how it was
-sampled, and what is in the file. The samples of a Tachyon file are not read.`,
+		Short: "Print facts about a file: program, build, sampling",
+		Long: `Print facts about a file: the program, its build, how it was sampled, and how much is
+		in the file. info does not read the samples of a Tachyon file.`,
 		Example: `  gotach info app.tach
   gotach info app.*.tach
   gotach info app.tach --json | jq .samples`,
@@ -41,7 +41,7 @@ sampled, and what is in the file. The samples of a Tachyon file are not read.`,
 	return cmd
 }
 
-// info prints what a file is. It prints the file's name too if there are several.
+// info prints facts about a file. If there are several files, it prints the file's name too.
 func (e *env) info(in *formats.Input, several, asJSON bool) error {
 	list, err := in.Info()
 	if err != nil {
@@ -71,7 +71,7 @@ func (e *env) info(in *formats.Input, several, asJSON bool) error {
 	return err
 }
 
-// object is facts as a JSON object, in their order.
+// object is a list of facts that is encoded as one JSON object in this order.
 type object []formats.Field
 
 // MarshalJSON returns the object.

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// read opens profiles as one, shows progress while use works on it, and closes it.
-// Commands call e.barDone before they print.
+// read opens files as one profile, calls use with it and closes it. It shows the progress of
+// use; commands call e.barDone before they print.
 func (e *env) read(what string, paths []string, o formats.Options, use func(*formats.Input) error) error {
 	if o.From != "" {
 		if _, err := formats.ByName(o.From); err != nil {
@@ -25,14 +25,14 @@ func (e *env) read(what string, paths []string, o formats.Options, use func(*for
 	}
 	in, err := formats.OpenAll(paths, o)
 	if errors.Is(err, formats.ErrUnknownFormat) {
-		err = fmt.Errorf("%w; gotach formats lists them, --from says which it is", err)
+		err = fmt.Errorf("%w; gotach formats lists the formats, --from FORMAT sets one", err)
 	}
 	if err != nil {
 		return err
 	}
 	defer in.Close()
 	for _, name := range in.Unfinished() {
-		e.warn(fmt.Errorf("%s: unfinished: only what has been written so far is read; gotach recover finishes the file of a program that was killed", name))
+		e.warn(fmt.Errorf("%s: unfinished, so only the samples until now are read; if the program was killed, gotach recover finishes the file", name))
 	}
 	return named(in.Name, use(in))
 }
@@ -44,8 +44,8 @@ func (e *env) barDone() {
 	}
 }
 
-// named puts a file's name before an error that does not begin with it, unless the
-// error is wrong usage.
+// named puts a file's name before an error, unless the error begins with it or is a usage
+// error.
 func named(name string, err error) error {
 	if errors.As(err, &usageError{}) {
 		return err
@@ -53,7 +53,7 @@ func named(name string, err error) error {
 	return formats.Named(name, err)
 }
 
-// printJSON prints a value as JSON that people can read.
+// printJSON prints a value as indented JSON.
 func (e *env) printJSON(v any, indent string) error {
 	enc := json.NewEncoder(e.stdout)
 	enc.SetEscapeHTML(false)
@@ -61,10 +61,11 @@ func (e *env) printJSON(v any, indent string) error {
 	return enc.Encode(v)
 }
 
-// fromFlags adds --from and --lax, for files whose content does not tell their format.
+// fromFlags adds the flags for input files: --from sets a format that the content does not
+// show, --lax accepts incomplete files.
 func fromFlags(cmd *cobra.Command, o *formats.Options) {
-	cmd.Flags().StringVar(&o.From, "from", "", "name of `FILE`'s format (default: its content tells)")
-	cmd.Flags().BoolVar(&o.Lax, "lax", false, "dcpi: read files without version and tstart too")
+	cmd.Flags().StringVar(&o.From, "from", "", "read files of this `FORMAT` (default: from the content)")
+	cmd.Flags().BoolVar(&o.Lax, "lax", false, "dcpi: also read files without version and tstart")
 	completeFormats(cmd, "from", (*formats.Format).CanRead)
 }
 
@@ -81,6 +82,6 @@ func completeFormats(cmd *cobra.Command, flag string, which func(*formats.Format
 func completeWords(cmd *cobra.Command, flag string, words []string) {
 	err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 	if err != nil {
-		panic(err) // the flag does not exist: a mistake in this program
+		panic(err) // the flag does not exist: a bug in this program
 	}
 }

@@ -17,11 +17,11 @@ func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 // The exit codes.
 const (
 	exitOK    = 0
-	exitError = 1 // the data or the system said no
-	exitUsage = 2 // wrong usage
+	exitError = 1 // an error in the data or of the system
+	exitUsage = 2 // a wrong command line
 )
 
-// run is the whole command: arguments in, exit code out.
+// run runs the command with the arguments and returns the exit code.
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
@@ -37,9 +37,9 @@ var errInterrupted = errors.New("interrupted")
 // grace is the time in which an interrupted command must end.
 const grace = 3 * time.Second
 
-// onInterrupt cancels the context on the first SIGINT or SIGTERM, so that commands
-// remove their temporary files. A command that does not end within grace, such as one
-// that waits for standard input, is ended. A second signal ends it at once.
+// onInterrupt cancels the context at the first SIGINT or SIGTERM, so that commands remove
+// their temporary files. If the command does not end within grace, for example because it
+// waits for standard input, onInterrupt exits. A second signal ends the command at once.
 func (e *env) onInterrupt(cancel context.CancelCauseFunc) (stop func()) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)

@@ -11,12 +11,12 @@ func newRecover(e *env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "recover FILE",
 		Short: "Finish the file of a program that was killed",
-		Long: `Finish a file whose program was killed before it could. All that was sampled is
-in FILE and in the journal beside it, FILE.journal, which is deleted once the file
-is whole. A file that is whole already is left alone, and so is one that a program
-is still writing. If the disk fills meanwhile, make room and call it again.
+		Long: `Finish the file of a program that was killed. All samples are in FILE and in the journal
+		beside it, FILE.journal. recover deletes the journal when the file is finished. It does
+		not change a file that is already finished or that a program is still writing. If the
+		disk becomes full, free some space and run recover again.
 
-The other commands read an unfinished file as it stands and change nothing.`,
+		The other commands read an unfinished file without changing it.`,
 		Example: `  gotach recover app.tach && gotach report app.tach`,
 		Args:    oneFile,
 		RunE:    func(_ *cobra.Command, args []string) error { return recoverFile(e, args[0]) },
@@ -25,14 +25,14 @@ The other commands read an unfinished file as it stands and change nothing.`,
 
 func recoverFile(e *env, path string) error {
 	if path == "-" {
-		return usagef("recover: give a file's name, not -: the file is finished in place")
+		return usagef("recover: - is not possible, because the file is changed in place; give the name of a file")
 	}
 	res, err := recovery.Finish(path)
 	if err != nil {
 		return named(path, err)
 	}
 	if res.Finished {
-		_, err = fmt.Fprintf(e.stdout, "%s: is finished already, %d samples\n", path, res.Samples)
+		_, err = fmt.Fprintf(e.stdout, "%s: already finished, %d samples\n", path, res.Samples)
 		return err
 	}
 	_, err = fmt.Fprintf(e.stdout, "%s: %s %d samples, %d of them from the journal\n", path, newPaint(e.stdout).good("recovered"), res.Samples, res.Restored)

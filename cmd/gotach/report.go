@@ -17,7 +17,7 @@ type reportFlags struct {
 	json          bool
 }
 
-// defaultTop is a number of rows that fits a screen.
+// defaultTop is the number of rows that fit on a screen.
 const defaultTop = 30
 
 func newReport(e *env) *cobra.Command {
@@ -28,19 +28,19 @@ func newReport(e *env) *cobra.Command {
 		Short: "Show where the time went",
 		Long: `Show where the time went: by function, line, file, package, goroutine or state.
 
-Self is the time in which a function was the innermost one, total the time in
-which it was in the stack at all. Waiting counts like running: a goroutine that
-waits has an innermost frame such as [chan receive] or [sleep]. Percentages are of
-the time of all goroutines together. The bar shows how much of the time was on a
-CPU and how much was not.
+SELF is the time in which a function was the innermost frame. TOTAL is the time in which
+it was anywhere in the stack. Waiting time counts like running time: the innermost frame
+of a waiting goroutine is the reason, such as [chan receive] or [sleep]. Percentages
+refer to the sum of the times of all goroutines. The bar shows the time on a CPU (█) and
+the other time (░).
 
-Several files, such as those of a session that was rotated, are one profile: what a
-goroutine did across two of them is counted once, goroutines of different
-processes are kept apart (where ids coincide, a later process's are 10^12 more),
-and "[not recorded]" stands for files that are missing in between.
+Several files, such as those of a session with rotation, are read as one profile. A wait
+across two files counts once. Goroutines of different processes are different rows: if
+two processes have the same id, 10^12 is added to the later one. Time for which a file is
+missing is shown as "[not recorded]".
 
-Of a NYTProf file that perl could not finish, what is there is shown before the
-error. Called is how often NYTProf or SPX saw a function called.`,
+If a NYTProf file is incomplete, report prints the complete part and then the error.
+CALLED is the number of calls of a function, from NYTProf and SPX files.`,
 		Example: `  gotach report app.tach
   gotach report app.tach --sort total --focus 'net/http'
   gotach report app.tach --by goroutine
@@ -57,11 +57,11 @@ error. Called is how often NYTProf or SPX saw a function called.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&fl.sort, "sort", "self", "order by `self|total` time")
-	f.StringVar(&fl.by, "by", "function", "rows are `function|line|file|package|goroutine|state`")
-	f.StringVar(&fl.focus, "focus", "", "only stacks with a function or file that matches `REGEXP`")
-	f.StringVar(&fl.ignore, "ignore", "", "no stacks with a function or file that matches `REGEXP`")
-	f.IntVar(&fl.top, "top", defaultTop, "show at most `N` rows, 0 for all (the default with --json)")
+	f.StringVar(&fl.sort, "sort", "self", "sort by `self|total` time")
+	f.StringVar(&fl.by, "by", "function", "print a row for each `function|line|file|package|goroutine|state`")
+	f.StringVar(&fl.focus, "focus", "", "show only stacks with a function or file that matches `REGEXP`")
+	f.StringVar(&fl.ignore, "ignore", "", "leave out stacks with a function or file that matches `REGEXP`")
+	f.IntVar(&fl.top, "top", defaultTop, "print at most `N` rows, 0 for all (the default with --json)")
 	f.BoolVar(&fl.json, "json", false, "print one JSON object")
 	completeWords(cmd, "sort", []string{"self", "total"})
 	var bys []string
@@ -78,11 +78,11 @@ func (fl *reportFlags) options() (o profile.ReportOptions, err error) {
 	o = profile.ReportOptions{By: profile.By(fl.by), Sort: profile.Sort(fl.sort), Top: fl.top}
 	switch {
 	case !slices.Contains(profile.Bys, o.By):
-		return o, usagef("report: --by %q: it is function, line, file, package, goroutine or state", fl.by)
+		return o, usagef("report: --by %q: it must be function, line, file, package, goroutine or state", fl.by)
 	case o.Sort != profile.SortSelf && o.Sort != profile.SortTotal:
-		return o, usagef("report: --sort %q: it is self or total", fl.sort)
+		return o, usagef("report: --sort %q: it must be self or total", fl.sort)
 	case fl.top < 0:
-		return o, usagef("report: --top %d: it cannot be negative", fl.top)
+		return o, usagef("report: --top %d: it must not be negative", fl.top)
 	}
 	if o.Focus, err = compile("focus", fl.focus); err != nil {
 		return o, err

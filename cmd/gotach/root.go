@@ -12,17 +12,17 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// env is what commands use: streams, the context, the progress bar.
+// An env has the streams, the context and the progress bar of a command.
 type env struct {
 	ctx            context.Context // ends when the user interrupts
 	stdin          io.Reader
 	stdout, stderr io.Writer
 
-	started bool // the arguments were right and the command began
+	started bool // the arguments were correct and the command began
 	bar     *progress
 }
 
-// A usageError says that gotach was called wrongly.
+// A usageError is an error in the command line.
 type usageError struct{ error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
@@ -44,17 +44,17 @@ func newRoot(e *env) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "gotach",
 		Short: "Read, report and convert wall-clock profiles of Go programs",
-		Long: `gotach reads, reports and converts wall-clock profiles of Go programs: what every
-goroutine did, running or waiting, a thousand times a second.
+		Long: `gotach reads, reports and converts wall-clock profiles of Go programs. A profile has
+		samples of all goroutines, running or waiting, up to a thousand times a second.
 
-A program records one with package github.com/gotach/profiler:
+		A program records a profile with package github.com/gotach/profiler:
 
-	defer profiler.Start(profiler.Output("app.tach")).Stop()
+		defer profiler.Start(profiler.Output("app.tach")).Stop()
 
-Where a FILE is asked for, - is standard input.`,
-		Example: `  gotach demo                              profile a built-in workload
-  gotach report app.tach                   where the time went
-  gotach convert app.tach -o app.pb.gz     for go tool pprof`,
+		A FILE of - is standard input.`,
+		Example: `  gotach demo                              # profile a built-in workload
+		gotach report app.tach                   # show where the time went
+		gotach convert app.tach -o app.pb.gz     # for go tool pprof`,
 		Version:       version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -70,7 +70,7 @@ Where a FILE is asked for, - is standard input.`,
 	return root
 }
 
-// version returns gotach's version and that of the Go it was built with.
+// version returns gotach's version and the Go version of the build.
 func version() string {
 	v := "(devel)"
 	bi, ok := debug.ReadBuildInfo()
@@ -80,18 +80,18 @@ func version() string {
 	return fmt.Sprintf("%s %s %s/%s", v, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-// oneFile is for commands that take one file.
+// oneFile checks the arguments of a command with one file.
 func oneFile(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return fmt.Errorf("%s: give it one file, not %d: gotach %s", cmd.Name(), len(args), cmd.Use)
+		return fmt.Errorf("%s: %d arguments, want one file; usage: gotach %s", cmd.Name(), len(args), cmd.Use)
 	}
 	return nil
 }
 
-// someFiles is for commands that take one file or more.
+// someFiles checks the arguments of a command with one or more files.
 func someFiles(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
-		return fmt.Errorf("%s: give it a file: gotach %s", cmd.Name(), cmd.Use)
+		return fmt.Errorf("%s: no file; usage: gotach %s", cmd.Name(), cmd.Use)
 	}
 	return nil
 }

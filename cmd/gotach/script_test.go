@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// killed OUT is a program that profiles itself into OUT and is killed.
+// killed OUT is a program that writes a profile to OUT and kills itself.
 func killed() {
 	s := profiler.Start(profiler.Output(os.Args[1]))
 	time.Sleep(100 * time.Millisecond)
@@ -34,7 +34,7 @@ func killed() {
 	die()
 }
 
-// written returns how many samples are in a file that is being written.
+// written returns the number of samples in an unfinished file.
 func written(path string) uint64 {
 	r, err := reader.Open(path)
 	if err != nil {
@@ -44,8 +44,8 @@ func written(path string) uint64 {
 	return r.Header().Samples
 }
 
-// die kills the process. To exit is not the same: with -race that takes a second,
-// in which the session goes on.
+// die kills the process. os.Exit is different: with -race it takes a second, during which
+// the session continues.
 func die() {
 	self, err := os.FindProcess(os.Getpid())
 	if err == nil {
@@ -57,8 +57,8 @@ func die() {
 	select {}
 }
 
-// rotates OUT is a program that profiles itself into three files, with what it
-// finds in its environment too, and is killed while it writes the third.
+// rotates OUT is a program that writes a profile to three files and kills itself while it
+// writes the third. Its environment may have further settings.
 func rotates() {
 	s := profiler.Start(profiler.Output(os.Args[1]), profiler.RotateEvery(time.Second))
 	for begin := time.Now(); len(s.Files()) < 2 && time.Since(begin) < time.Minute; {
@@ -70,9 +70,8 @@ func rotates() {
 	die()
 }
 
-// Whole sessions with the command: what it prints, and its exit codes. The
-// variables $GOLDEN, $SPX and $DCPI are the folders of golden files of Tachyon,
-// SPX and DCPI.
+// TestScripts runs scripts that check the command's output and exit codes. The variables
+// $GOLDEN, $SPX and $DCPI are the folders of golden files of Tachyon, SPX and DCPI.
 func TestScripts(t *testing.T) {
 	golden, err := os.Getwd()
 	if err != nil {

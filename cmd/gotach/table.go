@@ -26,7 +26,7 @@ type reportTable struct {
 	o      profile.ReportOptions
 	r      *profile.Report
 	p      *profile.Profile
-	name   string // of the file
+	name   string // name of the file
 	format string
 
 	b bytes.Buffer
@@ -34,16 +34,16 @@ type reportTable struct {
 
 const barWidth = 10
 
-// legend is the heading of the bars, and as wide as they are.
+// legend is the heading of the bars. It has barWidth columns.
 const legend = "█CPU ░wait"
 
 func (t *reportTable) render() []byte {
 	t.header()
 	t.b.WriteByte('\n')
 	if len(t.r.Rows) == 0 {
-		why := "There are no samples in it."
+		why := "The file has no samples."
 		if t.r.Samples > 0 {
-			why = "No stack is left by --focus and --ignore."
+			why = "No stack matches --focus and --ignore."
 		}
 		fmt.Fprintln(&t.b, why)
 		return t.b.Bytes()
@@ -76,9 +76,9 @@ func (t *reportTable) header() {
 	switch {
 	case t.r.Unitless:
 		count = plural(int64(len(t.p.Records)), "different stack")
-	case t.format == "spx": // has no samples
+	case t.format == "spx": // SPX counts calls, not samples
 		count = plural(t.r.Samples, "call")
-	case t.format == "nytprof" && t.p.Interval == 0: // nor has Perl
+	case t.format == "nytprof" && t.p.Interval == 0: // Perl counts statements, not samples
 		count = plural(t.r.Samples, "statement")
 	}
 	if t.r.Goroutines > 0 {
@@ -126,16 +126,16 @@ func (t *reportTable) header() {
 	}
 }
 
-// knowsCPU reports whether CPU time is known. Some formats, such as Perl's, have only
+// knowsCPU reports whether the profile has CPU times. Some formats, such as Perl's, have only
 // one kind of time.
 func (t *reportTable) knowsCPU() bool { return t.p.Metadata != nil || t.r.TotalCPU > 0 }
 
-// line writes a line of the header, cut to the width if there is a terminal.
+// line writes one line.
 func (t *reportTable) line(s string) { fmt.Fprintln(&t.b, s) }
 
 // rows writes the table.
 func (t *reportTable) rows() {
-	// A goroutine or a state is in its own stacks only: self is total.
+	// For goroutines and states self is the same as total, so there is one column.
 	one := t.o.By == profile.ByGoroutine || t.o.By == profile.ByState
 	byTotal := t.o.Sort == profile.SortTotal
 	called := false
@@ -195,7 +195,7 @@ func (t *reportTable) rows() {
 	}
 }
 
-// ordered returns what a row is ordered by, wall and CPU time.
+// ordered returns the wall and CPU time by which the rows are sorted.
 func ordered(row *profile.Row, byTotal bool) (wall, cpu time.Duration) {
 	if byTotal {
 		return row.Total, row.TotalCPU
@@ -203,7 +203,7 @@ func ordered(row *profile.Row, byTotal bool) (wall, cpu time.Duration) {
 	return row.Self, row.SelfCPU
 }
 
-// share returns a percentage of the whole, in bold if it is large.
+// share returns d as a percentage of the total, in bold from 10 % on.
 func (t *reportTable) share(d time.Duration) string {
 	s := fmt.Sprintf("%7s", percent(d, t.r.Total))
 	if t.r.Total > 0 && d >= t.r.Total/10 {
@@ -212,8 +212,7 @@ func (t *reportTable) share(d time.Duration) string {
 	return s
 }
 
-// bar returns a bar for a time, relative to the longest one. The part on CPU comes
-// first.
+// bar returns a bar for a time, relative to the longest time. The part on CPU comes first.
 func (t *reportTable) bar(wall, cpu, most time.Duration) string {
 	if most <= 0 {
 		return strings.Repeat(" ", barWidth)
@@ -227,8 +226,8 @@ func (t *reportTable) bar(wall, cpu, most time.Duration) string {
 	return t.paint.busy(strings.Repeat("█", on)) + t.paint.wait(strings.Repeat("░", all-on)) + strings.Repeat(" ", barWidth-all)
 }
 
-// place returns a row's name and place in the source, in that many columns. For rows
-// by line the place comes first.
+// place returns a row's name and place in the source in at most room columns. For rows by
+// line the place comes first.
 func (t *reportTable) place(row *profile.Row, room int) string {
 	name, at := printable(row.Name), ""
 	if row.File != "" && t.o.By != profile.ByFile {
@@ -255,11 +254,12 @@ func (t *reportTable) place(row *profile.Row, room int) string {
 	return shorten(name, left) + "  " + t.paint.dim(at)
 }
 
-// minName is the number of columns of a name that matter more than its place.
+// minName is the smallest width of a name in columns. If there is less room, the place is
+// left out.
 const minName = 24
 
-// baseName is the last element of a path of any system. Perl's string evals are
-// "(eval 1)[/path/x.pl:5]", and stay evals.
+// baseName returns the last element of a path of any system. It keeps the prefix of Perl's
+// string evals, which have the form "(eval 1)[/path/x.pl:5]".
 func baseName(path string) string {
 	eval := ""
 	if i := strings.LastIndexByte(path, '['); i >= 0 && strings.HasPrefix(path, "(") {
@@ -268,8 +268,8 @@ func baseName(path string) string {
 	return eval + path[strings.LastIndexAny(path, `/\`)+1:]
 }
 
-// shorten makes a name fit. It removes the leading elements of the import path first,
-// then the middle.
+// shorten makes a name fit into room columns. It removes the leading elements of the import
+// path first, then the middle.
 func shorten(name string, room int) string {
 	if utf8.RuneCountInString(name) <= room {
 		return name
@@ -280,7 +280,7 @@ func shorten(name string, room int) string {
 	}
 	room -= utf8.RuneCountInString(prefix)
 	for {
-		end := strings.IndexAny(name, "[(") // type arguments have slashes of their own
+		end := strings.IndexAny(name, "[(") // ignore slashes in type arguments
 		if end < 0 {
 			end = len(name)
 		}
@@ -304,7 +304,7 @@ func shorten(name string, room int) string {
 	return prefix + string(r[:left]) + "…" + string(r[len(r)-(room-1-left):])
 }
 
-// amount is a time, or the plain number that stands for one.
+// amount returns a time as text, or a plain number if the profile's weights have no unit.
 func (t *reportTable) amount(d time.Duration) string {
 	if !t.r.Unitless {
 		return duration(d)
@@ -320,10 +320,10 @@ func (t *reportTable) amount(d time.Duration) string {
 	return digits(f) + powers[unit:unit+1]
 }
 
-// powers of 1000, from the first on.
+// powers are the prefixes for powers of 1000.
 const powers = "kMGTP"
 
-// duration is a time in three digits and a unit.
+// duration returns a time as text with three digits and a unit.
 func duration(d time.Duration) string {
 	s := d.Seconds()
 	switch {
@@ -348,7 +348,7 @@ func duration(d time.Duration) string {
 	return fmt.Sprintf("%.0fd", d.Hours()/24)
 }
 
-// digits is a number below 1000 in three digits.
+// digits returns a number below 1000 with three digits.
 func digits(f float64) string {
 	switch {
 	case f < 9.995:
@@ -359,7 +359,7 @@ func digits(f float64) string {
 	return fmt.Sprintf("%.0f", f)
 }
 
-// percent is a share of all.
+// percent returns d as a percentage of all.
 func percent(d, all time.Duration) string {
 	if all <= 0 {
 		return "-"

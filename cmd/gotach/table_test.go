@@ -57,8 +57,7 @@ func TestShorten(t *testing.T) {
 	}
 }
 
-// A table fits its width, whatever is in it, and control characters of names do
-// not reach the terminal.
+// A table with any names fits into its width and has no control characters.
 func TestTableFits(t *testing.T) {
 	long := strings.Repeat("github.com/very/long/import/path", 9) + ".(*Type[...]).Method"
 	p := &profile.Profile{
@@ -96,7 +95,7 @@ func TestTableFits(t *testing.T) {
 	}
 }
 
-// The command prints no colours where nobody asked for a terminal.
+// The command prints no colours if the output is no terminal.
 func TestNoColour(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	if code := run([]string{"report", "../../testdata/tachyon/document-v2/tiny.bin"}, nil, &stdout, &stderr); code != exitOK {
@@ -110,7 +109,7 @@ func TestNoColour(t *testing.T) {
 	}
 }
 
-// info --json is an object with at least these keys, whoever wrote the file.
+// info --json prints an object with at least these keys for files of all writers.
 func TestInfoKeys(t *testing.T) {
 	for _, file := range []string{"document-v2/tiny.bin", "cpython-3.15/meta.zstd.bin"} {
 		var stdout, stderr bytes.Buffer
@@ -132,10 +131,10 @@ func TestInfoKeys(t *testing.T) {
 	}
 }
 
-// The demo finds in its own profile what its workload does.
+// The demo's report shows what its workload does.
 func TestDemo(t *testing.T) {
 	out := t.TempDir() + "/demo.tach"
-	t.Setenv("PROFILE_OUT", "/elsewhere") // -o is what counts
+	t.Setenv("PROFILE_OUT", "/elsewhere") // -o overrides it
 	var stdout, stderr bytes.Buffer
 	if code := run([]string{"demo", "-d", "1s", "-o", out}, nil, &stdout, &stderr); code != exitOK {
 		t.Fatalf("exit %d: %s", code, stderr.String())

@@ -21,10 +21,10 @@ func isTerminal(w io.Writer) bool {
 const (
 	minWidth  = 80
 	maxWidth  = 120
-	noneWidth = 120 // where there is no terminal
+	noneWidth = 120 // without a terminal
 )
 
-// width returns how many columns to fill.
+// width returns the number of columns for a report.
 func width(w io.Writer) int {
 	f, ok := w.(*os.File)
 	if !ok {
@@ -37,8 +37,8 @@ func width(w io.Writer) int {
 	return min(max(columns, minWidth), maxWidth)
 }
 
-// paint colours text if the text goes to a terminal whose user has not turned colours
-// off (https://no-color.org).
+// paint colours text if the output is a terminal and the user has not turned colours off
+// (https://no-color.org).
 type paint bool
 
 func newPaint(w io.Writer) paint {
@@ -58,8 +58,8 @@ func (p paint) good(s string) string { return p.with("32", s) }
 func (p paint) busy(s string) string { return p.with("31", s) } // on CPU
 func (p paint) wait(s string) string { return p.with("36", s) } // waiting
 
-// printable replaces characters that would move the cursor or change the terminal:
-// names in a file may have any.
+// printable replaces control characters, which could move the cursor or change the terminal.
+// Names in a file may have any characters.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -74,7 +74,7 @@ func (e *env) warn(err error) { fmt.Fprintf(e.stderr, "gotach: warning: %v\n", e
 // patience is the time after which a progress bar appears.
 const patience = 500 * time.Millisecond
 
-// A progress is a bar on a terminal that appears if the work takes long.
+// A progress is a progress bar on a terminal. It appears after patience.
 type progress struct {
 	w     io.Writer // nil: no terminal
 	what  string
@@ -96,7 +96,7 @@ func (p *progress) update(done, total uint64) {
 	if p.w == nil || time.Since(p.began) < patience {
 		return
 	}
-	if p.bar != nil && p.total != total { // another step of the work
+	if p.bar != nil && p.total != total { // a new step of the work
 		_ = p.bar.Clear()
 		p.bar = nil
 	}
@@ -110,7 +110,7 @@ func (p *progress) update(done, total uint64) {
 			progressbar.OptionClearOnFinish(),
 		)
 	}
-	_ = p.bar.Set64(int64(done)) // a bar that cannot be drawn is no error of the work
+	_ = p.bar.Set64(int64(done)) // an error here is no error of the work
 }
 
 // done removes the bar. It may be called again.

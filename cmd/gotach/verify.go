@@ -12,9 +12,8 @@ func newVerify(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify FILE...",
 		Short: "Check a whole file: structure, every sample, checksum",
-		Long: `Check all of a file that can be checked: header, tables, every sample, and the
-checksum if it has one. Prints OK and what is in the file, or the first error and
-its place.`,
+		Long: `Check everything in a file: header, tables, every sample, and the checksum if there is
+		one. verify prints OK and a summary of the file, or the first error and its offset.`,
 		Example: `  gotach verify app.tach
   gotach verify app.*.tach`,
 		Args: someFiles,

@@ -14,12 +14,12 @@ import (
 	"time"
 )
 
-// A part is one thing that the demo's workload does. Its goroutines run the
-// function until the context ends.
+// A part is one part of the demo's workload. Its goroutines call run, which returns when the
+// context ends.
 type part struct {
-	name       string // for the eye; the goroutines' label "part", too
-	does       string
-	function   string // name of run, as it stands in stacks
+	name       string // also the value of the goroutines' label "part"
+	does       string // description
+	function   string // name of the function run in stacks
 	goroutines int
 	run        func(context.Context, *shared)
 }
@@ -27,25 +27,25 @@ type part struct {
 // workload is what the demo profiles.
 var workload = []part{
 	{"hot CPU", "hashes without a pause", "demoCPU", 1, demoCPU},
-	{"mutex", "four goroutines want one lock", "demoMutex", 4, demoMutex},
+	{"mutex", "four goroutines contend for a lock", "demoMutex", 4, demoMutex},
 	{"pipeline", "a producer, a channel, a slow consumer", "demoPipeline", 1, demoPipeline},
 	{"sleep", "sleeps, works a little, sleeps", "demoSleep", 1, demoSleep},
 	{"file", "writes, syncs and reads a file", "demoFile", 1, demoFile},
-	{"network", "asks a server over loopback", "demoNetwork", 1, demoNetwork},
-	{"garbage", "makes work for the garbage collector", "demoGarbage", 1, demoGarbage},
+	{"network", "sends requests over loopback", "demoNetwork", 1, demoNetwork},
+	{"garbage", "allocates and drops memory", "demoGarbage", 1, demoGarbage},
 }
 
 // shared is the state that the parts share.
 type shared struct {
 	running sync.WaitGroup
-	lock    sync.Mutex // wanted by demoMutex
+	lock    sync.Mutex // for demoMutex
 	sum     [sha256.Size]byte
 
 	once  sync.Once
-	error error // the first one
+	error error // the first error
 }
 
-// end is the result of a part that returns.
+// end must be called when a part returns; err is its result.
 func (s *shared) end(part string, err error) {
 	if err != nil {
 		s.once.Do(func() { s.error = fmt.Errorf("%s: %w", part, err) })
@@ -60,7 +60,7 @@ func runWorkload(ctx context.Context, d time.Duration) error {
 	defer pprof.SetGoroutineLabels(context.Background())
 	var common shared
 	for _, p := range workload {
-		// Goroutines start with the labels of the one that starts them.
+		// A new goroutine inherits the labels of the goroutine that starts it.
 		pprof.SetGoroutineLabels(pprof.WithLabels(ctx, pprof.Labels("part", p.name)))
 		for range p.goroutines {
 			common.running.Add(1)
@@ -72,7 +72,7 @@ func runWorkload(ctx context.Context, d time.Duration) error {
 	return common.error
 }
 
-// hash does some tens of microseconds of work a round.
+// hash takes some tens of microseconds of CPU time a round.
 func hash(rounds int) (sum [sha256.Size]byte) {
 	block := make([]byte, 64<<10)
 	for range rounds {
@@ -94,7 +94,7 @@ func demoMutex(ctx context.Context, s *shared) {
 	for ctx.Err() == nil {
 		s.lock.Lock()
 		s.sum = hash(5)
-		time.Sleep(time.Millisecond) // a lock held over something slow
+		time.Sleep(time.Millisecond) // holds the lock during a slow operation
 		s.lock.Unlock()
 	}
 }
@@ -177,7 +177,7 @@ func networkLoop(ctx context.Context) error {
 	return nil
 }
 
-// serveSlowly answers one client with what it sends, after a while.
+// serveSlowly is an echo server for one client. It answers after 3 ms.
 func serveSlowly(l net.Listener) {
 	c, err := l.Accept()
 	if err != nil {
