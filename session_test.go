@@ -23,36 +23,15 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// count opens a file and counts its samples. It fails the test if a finished file has a
-// journal or an unfinished file has none.
-func count(t *testing.T, path string) (n int) {
+// count returns the number of samples in a file.
+func count(t *testing.T, path string) int {
 	t.Helper()
-	r, err := reader.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	if _, err := os.Stat(path + ".journal"); (err == nil) != r.Unfinished() {
-		t.Errorf("the file is unfinished: %v; its journal: %v", r.Unfinished(), err)
-	}
-	for _, err := range r.Samples() {
-		if err != nil {
-			t.Fatal(err)
-		}
-		n++
-	}
-	if present, err := r.VerifyChecksum(); err != nil || !present {
-		t.Fatal(err)
-	}
-	return n
+	return testenv.Count(t, reader.Open, path)
 }
 
-// awaitSamples waits until a session has taken n samples, for at most a minute. The first
-// tick can be late.
+// awaitSamples waits until a session has taken n samples. The first tick can be late.
 func awaitSamples(s *Session, n int64) {
-	for begin := time.Now(); s.Err() == nil && s.Stats().Samples < n && time.Since(begin) < time.Minute; {
-		time.Sleep(time.Millisecond)
-	}
+	testenv.Await(func() bool { return s.Err() != nil || s.Stats().Samples >= n })
 }
 
 func TestSession(t *testing.T) {
