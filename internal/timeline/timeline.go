@@ -30,9 +30,7 @@ type Frame = tachyon.Frame
 type Timeline struct {
 	Start      time.Time     // wall clock; what Goroutine.Start counts from
 	Interval   time.Duration // between two ticks, as asked
-	Samples    int64
 	Wall       time.Duration // sum over all goroutines
-	CPU        time.Duration // the part of Wall that was on CPU
 	Frames     []Frame
 	Nodes      []Node      // Nodes[0] is above all stacks and has no frame
 	Goroutines []Goroutine // by their first sample
@@ -139,12 +137,10 @@ func (b *builder) add(s *reader.WeightedSample) error {
 		b.Goroutines = append(b.Goroutines, Goroutine{ID: s.Thread, Interpreter: s.Interpreter})
 	}
 	t, g := &b.tracks[s.Index], &b.Goroutines[s.Index]
-	b.Samples++
 	if b.Wall > math.MaxInt64-weight {
 		return fmt.Errorf("the times of the samples add up to more than %v", time.Duration(math.MaxInt64))
 	}
 	b.Wall += weight
-	b.CPU += cpu
 	if n := len(g.Runs); n > 0 && slices.Equal(s.Stack, t.stack) && g.Runs[n-1].Samples < math.MaxUint32 {
 		run := &g.Runs[n-1]
 		run.Samples++

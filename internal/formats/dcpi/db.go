@@ -101,9 +101,9 @@ func (p *Profile) WriteFile(name string) error {
 	return nil
 }
 
-// ReadDatabase reads all profiles of a database, or below one of its
-// directories. Files of other formats and those whose names begin with a dot are
-// passed over; a profile that is broken is an error.
+// ReadDatabase reads all profiles of a database or of one of its directories. It
+// skips files of other formats and files whose names begin with a dot. A damaged
+// profile is an error.
 func ReadDatabase(db string, o Options) (ps []*Profile, err error) {
 	err = walk(db, func(path string) error {
 		p, err := ReadFile(path, o)
@@ -119,8 +119,8 @@ func ReadDatabase(db string, o Options) (ps []*Profile, err error) {
 	return ps, nil
 }
 
-// IsDatabase reports whether there is a profile in a directory, or as deep below it as
-// in databases.
+// IsDatabase reports whether a directory, or one at most two levels below it, has a
+// profile.
 func IsDatabase(dir string) bool {
 	found := false
 	walk(dir, func(string) error {
@@ -140,7 +140,7 @@ func walk(db string, f func(path string) error) error {
 		if err != nil {
 			return err
 		}
-		// <epoch>/<host>/<file>: what is deeper is something else.
+		// <epoch>/<host>/<file>: deeper files are no part of a database.
 		if d.IsDir() && strings.Count(rel, string(filepath.Separator)) > 1 {
 			return fs.SkipDir
 		}
@@ -167,9 +167,10 @@ func readHead(path string) ([]byte, error) {
 // sniffSize is the number of bytes that tell whether a file is a DCPI profile.
 const sniffSize = 4096
 
-// Sniff tells a profile by its first bytes: whole lines "word value" up to the
-// one that ends the header, words of DCPI's among them. What dcpicat prints of a
-// profile begins alike, but has no such end and no period.
+// Sniff reports whether a file that begins with head is a profile: it has lines "word
+// value" up to the line that ends the header, and at least three of the words are
+// required ones. The output of dcpicat begins alike, but has no such last line and
+// no period.
 func Sniff(head []byte) bool {
 	known, period := 0, false
 	for text := string(head); ; {

@@ -1,6 +1,6 @@
 // Package dcpi reads and writes profiles of DCPI, the continuous profiler of
-// Digital's Alpha systems, which know nothing of stacks: they count how often
-// each instruction address was the sampled one.
+// Digital's Alpha systems. These profiles have no stacks. They count how many
+// samples each instruction address has.
 //
 // A file is an ASCII header, one "word value" line each, and a binary part:
 //
@@ -19,18 +19,18 @@
 //	chunk   u32 offset, u32 number, number × u32 count
 //	footer  u32 addresses with samples, u32 sum of all counts
 //
-// All integers are little-endian. The count i of a chunk belongs to the address
-// tstart + offset + i, or tstart + offset + i × N where the header has a line
-// "x-unit N". Chunks ascend and do not overlap; nothing follows the footer.
+// All integers are little-endian. Count number i of a chunk belongs to the address
+// tstart + offset + i. If the header has a line "x-unit N", the address is
+// tstart + offset + i × N. Chunks ascend and do not overlap. Nothing follows the footer.
 //
 // Required lines, each exactly once: version, image, epoch, platform, event,
 // period, tstart, tsize, cpuspeed. Optional ones: cpuamask, cpuimplv, cpucount,
-// path. The first page of dcpiformat(4) that survives lost version and tstart;
-// [Options].Lax reads files written by it. Lines with other words are kept byte
-// for byte and in place, as the page demands of every program that rewrites a
-// profile. The binary part is documented for major version 0 alone.
+// path. The known copy of the manual page dcpiformat(4) lacks version and tstart;
+// [Options].Lax reads files without them. The page demands that a program which
+// rewrites a profile keeps lines with other words, byte for byte and in place. The
+// binary part is documented for major version 0 only.
 //
-// A profile of a Go program has the event cpu_ns, its samples on a CPU, or
-// wall_ns, all of them. The period is the time that a sample stands for on average,
-// and counts follow time; see [FromSession].
+// A profile of a Go program has the event cpu_ns or wall_ns. cpu_ns counts the
+// samples on a CPU, wall_ns counts all samples. The period is the mean time that a
+// sample stands for, and counts are in proportion to time; see [FromSession].
 package dcpi

@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// A Line is one line of a header as it stands in the file, without its newline:
-// a word, white space, the rest.
+// A Line is one line of a header as in the file, without its newline: a word, white
+// space, the rest.
 type Line string
 
 // NewLine returns the line as this package writes it, with a tab.
 func NewLine(word, value string) Line { return Line(word + "\t" + value) }
 
-// Word returns the line's first word, which says what the line is about.
+// Word returns the line's first word, the name of its value.
 func (l Line) Word() string {
 	if i := strings.IndexAny(string(l), " \t"); i >= 0 {
 		return string(l[:i])
@@ -32,7 +32,7 @@ func (l Line) Value() string {
 	return strings.TrimLeft(string(l[len(l.Word()):]), " \t")
 }
 
-// check says whether the line can stand in a header at all.
+// check returns an error if the line cannot be in a header.
 func (l Line) check() error {
 	switch {
 	case strings.Contains(string(l), "\n"):
@@ -45,8 +45,8 @@ func (l Line) check() error {
 	return nil
 }
 
-// isTerminator says whether a line ends the header. A line "samples value" does
-// not; it is an unknown one.
+// isTerminator reports whether a line ends the header. A line "samples value" does
+// not: it is a line with an unknown word.
 func isTerminator(s string) bool {
 	rest, ok := strings.CutPrefix(s, "samples")
 	return ok && strings.Trim(rest, " \t") == ""
@@ -56,14 +56,14 @@ func isTerminator(s string) bool {
 type Header struct {
 	Lines []Line // in order, without the terminating "samples" line
 
-	// Terminator is the line that ended the header as it was read, "samples"
-	// and its padding. If empty, Write pads so that the binary part starts at
-	// a multiple of 4.
+	// Terminator is the line that ended the header when it was read: "samples" and
+	// padding. If it is empty, Write pads so that the binary part starts at a
+	// multiple of 4.
 	Terminator string
 }
 
-// syntax says of each known word how its value looks. Trailing white space is
-// part of the value only where the grammar says rest_of_line.
+// syntax has the rules for the value of each known word. Trailing white space is
+// part of a value only if the format's grammar calls it rest_of_line (field rest).
 var syntax = map[string]struct {
 	lax   bool // may be missing under Options.Lax
 	rest  bool
@@ -121,8 +121,8 @@ func isVersion(s string) bool {
 	return ok && dot && isDigits(major) && isDigits(minor)
 }
 
-// check applies the rules of the header as a whole. An error is about the line
-// of the index it comes with, that of the terminator being len(h.Lines).
+// check applies the rules of the header as a whole. An error comes with the index of
+// its line; the terminator's index is len(h.Lines).
 func (h *Header) check(o Options) (line int, err error) {
 	seen := map[string]int{}
 	for i, l := range h.Lines {
@@ -153,7 +153,7 @@ func (h *Header) check(o Options) (line int, err error) {
 	return 0, nil
 }
 
-// majorVersion returns the major version without leading zeros, "" being 0.
+// majorVersion returns the major version without leading zeros; "" is 0.
 func majorVersion(v string) string {
 	major, _, _ := strings.Cut(strings.TrimPrefix(v, "pdb-"), ".")
 	return strings.TrimLeft(major, "0")
@@ -189,8 +189,8 @@ func (h *Header) TextStart() uint64 { return h.number("tstart", 16) }
 // TextSize returns the size of the image's text section in bytes.
 func (h *Header) TextSize() uint64 { return h.number("tsize", 10) }
 
-// Period returns how many events (of event cpu_ns or wall_ns: nanoseconds) lie
-// between two samples.
+// Period returns the number of events between two samples. With the events cpu_ns and
+// wall_ns these are nanoseconds.
 func (h *Header) Period() uint64 { return h.number("period", 10) }
 
 // CPUSpeed returns the clock rate of the profiled machine in MHz, 0 if unknown.
@@ -244,8 +244,8 @@ func (h *Header) append(b []byte) []byte {
 	return append(b, '\n')
 }
 
-// maxHeader bounds what is read in search of the line that ends a header, so
-// that a file of another format is not read into memory for want of one.
+// maxHeader bounds how far the end of a header is searched for, in bytes, so that a
+// file of another format is not read into memory as a whole.
 const maxHeader = 1 << 20
 
 // readHeader reads up to and including the terminating line and returns the

@@ -94,10 +94,10 @@ func note(e *elf.File, section string) []byte {
 	return b[start : start+desc]
 }
 
-// goTable reads the table by which Go programs find their own functions; it is
-// there even in a stripped one.
+// goTable reads the table by which Go programs find their own functions. Stripped
+// programs have it too.
 func goTable(e *elf.File, text uint64) *gosym.Table {
-	// Position-independent executables have it where it can be relocated.
+	// Position-independent executables have it in a section that can be relocated.
 	for _, name := range []string{".gopclntab", ".data.rel.ro.gopclntab"} {
 		s := e.Section(name)
 		if s == nil {
@@ -127,7 +127,7 @@ func functions(e *elf.File) []elf.Symbol {
 	return all
 }
 
-// is says whether the image has the build ID.
+// is reports whether the image has the build ID.
 func (m *Image) is(id string) bool { return id != "" && (id == m.BuildID || id == m.gnu) }
 
 // Frame returns the function that the link-time address lies in, named as in
@@ -173,10 +173,10 @@ func (m *Image) outer(addr uint64) (f profile.Frame, ok bool) {
 	return profile.Frame{Func: m.funcs[i].Name}, true
 }
 
-// Image opens the executable that the profile is about, and makes sure that it
-// is the very same: by the build ID of the profile's x-buildid line, else by
-// the place and size of its text section. Addresses looked up in another one
-// would name procedures that never ran.
+// Image opens the profiled executable. It is an error if the file is another one by
+// now: that is checked by the build ID in the profile's x-buildid line or, without
+// that line, by the address and size of the text section. Addresses looked up in
+// another executable would name procedures that never ran.
 func (h *Header) Image() (*Image, error) {
 	path, ok := h.Value("path")
 	if !ok {

@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// inlines knows where the compiler put the body of one function into another, by
-// DWARF, which most executables carry. The table that Go programs find their
-// functions by names the outer one alone.
+// inlines finds, by DWARF, where the compiler inlined one function into another.
+// Most executables have DWARF. The table by which Go programs find their functions
+// has only the outer function.
 type inlines struct {
 	data  *dwarf.Data
 	units []unit // ascending by low

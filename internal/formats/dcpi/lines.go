@@ -13,12 +13,12 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// LeafPCs finds addresses for the samples of a session whose source told
-// functions and lines but no addresses: the first address in the executable that
-// belongs to the innermost frame's line. What waiting goroutines wait in is the
-// frame below "[reason]". The executable must still be there and be the one that
-// was profiled. Samples for which there is no address are left out and counted
-// in lost.
+// LeafPCs finds addresses for the samples of a session whose source recorded
+// functions and lines but no addresses. A sample's address is the first one in the
+// executable that belongs to the innermost frame's line. The innermost frame of a
+// waiting goroutine is the one that called "[reason]". The executable must still
+// exist and be the one that was profiled. Samples without an address are left out
+// and counted in lost.
 func LeafPCs(s *tachyon.Session, samples reader.Stream) (pcs *tachyon.LeafPCs, lost int64, err error) {
 	if s == nil {
 		return nil, 0, errors.New("DCPI counts instruction addresses and the profile has none: it was not recorded by gotach")
@@ -68,8 +68,8 @@ func LeafPCs(s *tachyon.Session, samples reader.Stream) (pcs *tachyon.LeafPCs, l
 	return pcs, lost, nil
 }
 
-// frameCounts adds samples up by the innermost frame that is in the source. Those
-// without a stack are lost.
+// frameCounts adds samples up by the innermost frame that has a file. Samples without
+// a stack are counted in lost.
 func frameCounts(samples reader.Stream) (counts map[uint32]*count, lost int64, err error) {
 	counts = map[uint32]*count{}
 	frames := samples.Frames()
@@ -98,7 +98,7 @@ func frameCounts(samples reader.Stream) (counts map[uint32]*count, lost int64, e
 	return counts, lost, nil
 }
 
-// count is samples and, in µs, what they stand for.
+// count is numbers of samples and the times that they stand for, in µs.
 type count struct{ cpu, wall, cpuTime, wallTime uint64 }
 
 func (c *count) add(o count) {
@@ -127,8 +127,9 @@ func newLineFinder(t *gosym.Table) *lineFinder {
 	return l
 }
 
-// addr returns the first address of a frame's line: in the frame's function,
-// else wherever that was inlined, else where the function begins.
+// addr returns the first address of a frame's line in the frame's function. If the
+// function has no such line, addr returns an address of the line anywhere, as in a
+// function into which it was inlined; and if there is none, the function's entry.
 func (l *lineFinder) addr(f tachyon.Frame) (addr uint64, ok bool) {
 	at := place{f.File, int(f.Line)}
 	for _, fn := range l.funcs[f.Func] {
@@ -145,7 +146,7 @@ func (l *lineFinder) addr(f tachyon.Frame) (addr uint64, ok bool) {
 	return 0, false
 }
 
-// maxFunction bounds how much code of a function is looked through.
+// maxFunction bounds how much code of a function is searched, in bytes.
 const maxFunction = 64 << 10
 
 func (l *lineFinder) places(fn *gosym.Func) map[place]uint64 {

@@ -67,9 +67,9 @@ func (p *Profile) Add(counts iter.Seq[addrCount]) error {
 	return nil
 }
 
-// pack makes the chunks of counts in the order of their addresses. A chunk
-// costs 8 bytes beside its counts, so a gap is bridged by zero counts only
-// where they take less than that.
+// pack makes chunks of counts, which come in the order of their addresses. A chunk
+// takes 8 bytes beside its counts. So zero counts fill a gap only if they take less
+// than that.
 func pack(counts []addrCount, start, size, unit uint64) ([]chunk, error) {
 	var (
 		chunks []chunk
@@ -114,16 +114,15 @@ func pack(counts []addrCount, start, size, unit uint64) ([]chunk, error) {
 	return chunks, nil
 }
 
-// sameIn are the words of the lines in which two profiles must agree for their
-// counts to be about the same thing.
+// sameIn are the words whose values must be equal in two profiles that are merged.
 var sameIn = []string{"image", "event", "period", "tstart", "tsize", "x-unit"}
 
-// Merge adds the samples of another profile of the same image, event and
-// period. The header stays, and gets those unknown lines of the other that it
-// has not. After an error the profile is what it was.
+// Merge adds the samples of o, a profile of the same image, event and period. p keeps
+// its header and gets the lines with unknown words that only o has. After an error p
+// is unchanged.
 //
-// Profiles of Go programs may differ in period: the samples of the other become as
-// many of p's period as stand for the same time.
+// Profiles of Go programs may differ in period. Then o's samples are converted into
+// samples of p's period that stand for the same time.
 func (p *Profile) Merge(o *Profile) error {
 	for _, word := range sameIn {
 		a, _ := p.Value(word)
@@ -173,9 +172,9 @@ func rescaled(p *Profile, period uint64) (iter.Seq[addrCount], error) {
 	}, nil
 }
 
-// Write writes the profile. What breaks a rule of the format is an error before
-// the first byte. A profile that was read and not changed is written as it was,
-// byte for byte.
+// Write writes the profile. If the header breaks a rule of the format, Write returns
+// an error and writes nothing. A profile that was read and not changed is written
+// byte for byte as it was.
 func (p *Profile) Write(w io.Writer) error {
 	// What was read under Options.Lax may be written again.
 	if _, err := p.check(Options{Lax: true}); err != nil {

@@ -8,8 +8,8 @@ import (
 	"math"
 )
 
-// Options says how strict reading is. The zero value is the format as its
-// readers demand it.
+// Options says how strict reading is. The zero value is as strict as DCPI's own
+// readers.
 type Options struct {
 	// Lax accepts a file without version (taken as pdb-0.07) and tstart (taken
 	// as 0, so that addresses are offsets into the text section).

@@ -66,9 +66,7 @@ func newTimeline(lives ...life) *timeline.Timeline {
 				node = uint32(child)
 			}
 			g.Runs = append(g.Runs, timeline.Run{Node: node, Samples: 1, Wall: r.wall, CPU: r.cpu})
-			t.Samples++
 			t.Wall += r.wall
-			t.CPU += r.cpu
 		}
 		t.Goroutines = append(t.Goroutines, g)
 	}
