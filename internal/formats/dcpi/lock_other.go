@@ -2,6 +2,6 @@
 
 package dcpi
 
-// lock does nothing: this system has no flock. A file is still replaced at
-// once, but of two processes that flush at the same time one may be lost.
+// lock does nothing: this system has no flock. Files are still replaced in one step,
+// but if two processes flush at the same time, the samples of one may be lost.
 func lock(string) (unlock func(), err error) { return func() {}, nil }

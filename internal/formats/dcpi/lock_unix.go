@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// lockPatience is how long a flush waits for others. A profiled program flushes
-// as it ends, and must end.
+// lockPatience is how long a flush waits for other processes. A profiled program
+// flushes when it ends, so it must not wait forever.
 const lockPatience = 5 * time.Second
 
-// lock waits until no other process has the directory.
+// lock waits until no other process has locked the directory, and locks it.
 func lock(dir string) (unlock func(), err error) {
 	f, err := os.Open(dir)
 	if err != nil {

@@ -24,15 +24,16 @@ const (
 	eventWall = "wall_ns" // all samples
 )
 
-// FromSession makes the profiles of a session that gotach recorded, one of each
-// event that has samples, from the leaf addresses in its metadata.
+// FromSession makes profiles of a session that gotach recorded, from the leaf
+// addresses in its metadata. There is one for each event that has samples.
 //
 // A sample of gotach's stands for the time since the same goroutine's previous
-// one, which is longer where a goroutine waits; one of DCPI's for the period of
-// its profile. So the period is the mean of the session's samples, and they are
-// shared out among the addresses by time: the counts add up to the number of
-// samples, and each procedure's, times the period, to its time, give or take one.
-// Of a session without times each sample stands for the interval between two ticks.
+// sample, which is longer if the goroutine waits. A sample of DCPI's stands for the
+// period of its profile. So the period is the mean weight of the session's samples,
+// and the samples are distributed over the addresses in proportion to time. The
+// counts add up to the number of samples. A procedure's counts times the period are
+// its time, within one period. In a session without times, each sample stands for
+// the interval between two ticks.
 func FromSession(m *tachyon.Metadata, interval time.Duration) ([]*Profile, error) {
 	switch {
 	case m == nil || m.Session == nil:
@@ -56,8 +57,8 @@ func FromSession(m *tachyon.Metadata, interval time.Duration) ([]*Profile, error
 	return ps, nil
 }
 
-// leafCounts returns the counts of an event, by ascending address, and what one
-// of them stands for.
+// leafCounts returns the counts of an event, by ascending address, and the time that
+// one sample stands for.
 func leafCounts(pcs *tachyon.LeafPCs, event string, interval time.Duration) ([]addrCount, time.Duration) {
 	of := func(pc tachyon.LeafPC) (samples, micros uint64) {
 		if event == eventCPU {
@@ -88,14 +89,14 @@ func leafCounts(pcs *tachyon.LeafPCs, event string, interval time.Duration) ([]a
 	return counts, interval
 }
 
-// A sharer multiplies numbers by num/den and rounds so that the sum of any
-// successive ones is right to within one.
+// A sharer multiplies numbers by num/den and rounds the products so that the sum of
+// any successive ones is exact to within one.
 type sharer struct {
 	num, den   uint64
-	sum, given uint64 // so far, before and after
+	sum, given uint64 // of all numbers so far, and of their products
 }
 
-// next returns a number's share. All of them together times num must be less than
+// next returns a number's product. The sum of all numbers times num must be less than
 // den times 2^63.
 func (s *sharer) next(n uint64) uint64 {
 	s.sum += n
@@ -133,9 +134,9 @@ func sessionHeader(m *tachyon.Metadata, event string, period time.Duration) (h H
 	return h
 }
 
-// imageID identifies the executable: when it was last changed, 14 digits, and 6
-// hex digits of its build ID (of a hash, where that is not in hex). Where the executable is gone or
-// another by now, the time is zeros.
+// imageID identifies the executable by the time of its last change, 14 digits, and 6
+// hex digits of its build ID, or of a hash of it if it is not in hex. The time is
+// zeros if the executable is gone or another one by now.
 func imageID(s *tachyon.Session) string {
 	changed := strings.Repeat("0", 14)
 	if m, err := openImage(s.Executable, identity); err == nil && m.is(s.BuildID) {
@@ -148,8 +149,8 @@ func imageID(s *tachyon.Session) string {
 	return changed + hex.EncodeToString(sum[:3])
 }
 
-// machine describes the machine this runs on if that is the host, and knows
-// nothing of any other.
+// machine describes the machine on which this runs, if it is the host. It returns
+// zeros for another host.
 func machine(host string) (cpus int, mhz uint64) {
 	if name, err := os.Hostname(); err != nil || name != host {
 		return 0, 0

@@ -8,14 +8,14 @@ import (
 	"github.com/gotach/profiler/internal/profile"
 )
 
-// Sums returns the samples of some profiles as one added up, with the procedure
-// that each address lies in. Counts of wall_ns are wall time, counts of cpu_ns
-// CPU time and, unless there is a wall_ns profile of the same image beside them,
-// wall time as well; counts of cycles are both, by the machine's clock rate. Of
-// any other event a sample counts as its period in nanoseconds.
+// Sums adds the samples of profiles up, by the procedure of each address. Counts of
+// wall_ns are wall time. Counts of cpu_ns are CPU time; they are wall time too unless
+// there is a wall_ns profile of the same image. Counts of cycles are both, by the
+// machine's clock rate. A sample of any other event stands for as many nanoseconds as
+// its period has events.
 //
-// Where an executable is gone or another by now, its addresses stay as they are;
-// problems says so for each.
+// If an executable is gone or another one by now, its addresses are not replaced by
+// procedures. problems has an error for each such executable.
 func Sums(ps ...*Profile) (sum *profile.Profile, problems []error) {
 	s := summer{
 		sum:    profile.NewBuilder(),
@@ -35,7 +35,7 @@ func Sums(ps ...*Profile) (sum *profile.Profile, problems []error) {
 	return s.sum.Finish(), problems
 }
 
-// identity is what profiles of different events of one image on one machine agree in.
+// identity is equal in the profiles of different events of one image on one machine.
 func (h *Header) identity() string {
 	image, _ := h.Value("image")
 	platform, _ := h.Value("platform")
@@ -45,7 +45,7 @@ func (h *Header) identity() string {
 
 type summer struct {
 	sum    *profile.Builder
-	images map[string]*Image // by path and identity; nil: there is a problem, told already
+	images map[string]*Image // by path and identity; nil: there is a problem, which was returned already
 	walled map[string]bool   // identities that have wall_ns
 }
 
@@ -86,7 +86,7 @@ func (s *summer) add(p *Profile) (problem error) {
 	return problem
 }
 
-// times is n × d, as long as a Duration can be.
+// times returns n × d, or the longest Duration if the product does not fit.
 func times(n uint32, d time.Duration) time.Duration {
 	if p := time.Duration(n) * d; n == 0 || p/time.Duration(n) == d {
 		return p
@@ -94,7 +94,7 @@ func times(n uint32, d time.Duration) time.Duration {
 	return 1<<63 - 1
 }
 
-// sampleTime is what a sample stands for.
+// sampleTime returns the time that a sample stands for.
 func (h *Header) sampleTime() time.Duration {
 	period := time.Duration(min(h.Period(), 1<<62))
 	event, _ := h.Value("event")

@@ -61,7 +61,7 @@ func (d *decoder) until(end byte, limit int64) (string, error) {
 	}
 }
 
-// cut says what an end of the file inside something means.
+// cut returns the error for a read that failed inside a line or record.
 func cut(err error) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		return errors.New("truncated file: inside what begins here")
@@ -164,7 +164,8 @@ func (d *decoder) records() error {
 	return nil
 }
 
-// record reads the elements of a record, and keeps no more than there are.
+// record reads the elements of a record. It allocates memory only for elements that
+// are in the file.
 func (d *decoder) record(token byte) error {
 	le := binary.LittleEndian
 	var b [lineSize]byte
@@ -212,7 +213,7 @@ func (d *decoder) record(token byte) error {
 	return nil
 }
 
-// read reads bytes of the record.
+// read fills b with the next bytes of the record.
 func (d *decoder) read(b []byte) error {
 	if d.left < int64(len(b)) {
 		return fmt.Errorf("%d bytes are left, too few for one more", d.left)

@@ -15,7 +15,7 @@ import (
 	"github.com/gotach/profiler/nytprof"
 )
 
-// Attributes of gotach's.
+// The attributes that only gotach writes.
 const (
 	attrFile       = "x-file-"
 	attrSub        = "x-sub-"
@@ -24,15 +24,15 @@ const (
 	attrGoroutines = "x-gotach-goroutines"
 )
 
-// roots called the first function of each goroutine.
+// roots is the sub that called the first function of each goroutine.
 const roots = "runtime.goexit"
 
 // Write writes a profile.
 func Write(w io.Writer, p *profile.Profile) error { return fromProfile(p).Encode(w) }
 
-// fromProfile makes a file of a sampled profile. Ticks are wall time, and calls
-// are samples that saw the line or the call. A line's inclusive time, and a
-// call's, counts once for a stack that has it several times.
+// fromProfile makes a file of a sampled profile. Ticks are wall time. The number of
+// calls is the number of samples that have the line or the call. If a stack has a line
+// or a call several times, its time counts once in the inclusive time.
 func fromProfile(p *profile.Profile) *file {
 	b := builder{
 		p: p, f: &file{Major: 5},
@@ -120,7 +120,7 @@ func (b *builder) record(r *profile.Record) {
 			if i > 0 {
 				c.SubTicks = add(c.SubTicks, ticks)
 			}
-		} else if i == 0 { // an outer call between the same subs took it to be below
+		} else if i == 0 { // an outer call of the same pair counted it as sub ticks
 			c.SubTicks -= min(c.SubTicks, ticks)
 		}
 		b.passed[at], b.called[pair] = true, true
@@ -128,7 +128,7 @@ func (b *builder) record(r *profile.Record) {
 	}
 }
 
-// element returns the element of a list that a key has.
+// element returns the element of a list with a key; if there is none, it appends fresh.
 func element[E any](list *[]E, index map[[2]uint32]int, key [2]uint32, fresh E) *E {
 	i := index[key]
 	if i == 0 {

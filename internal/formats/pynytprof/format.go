@@ -22,13 +22,13 @@
 //	   u64 ticks, u64 sub ticks
 //	E  nothing; the end
 //
-// A tick is 100 ns. The document does not say what sub ticks are; here they are
-// that part of a pair's ticks which the called sub spent in what it called, so
-// that the difference is its exclusive time. In a recursion each pair counts.
-// Readers skip the tokens F, B and A, which other writers of Pynytprof's emit.
+// A tick is 100 ns. The document does not define sub ticks. Here they are that part of
+// a pair's ticks which the called sub spent in subs that it called itself, so the
+// difference is its exclusive time. In a recursion each pair counts. Readers skip the
+// records F, B and A, which other writers of Pynytprof's emit.
 //
-// There are no file names and no places of subs. gotach keeps them, and what it
-// needs besides, in attributes whose names begin with x-:
+// The format has no file names and no places of subs. gotach writes them into
+// attributes whose names begin with x-:
 //
 //	:x-file-<fid>=<path>
 //	:x-sub-<sid>=<fid>,<first line>,<last line>
@@ -40,10 +40,10 @@ import (
 	"github.com/gotach/profiler/nytprof"
 )
 
-// ticksPerSecond is fixed.
+// ticksPerSecond is the same in all files.
 const ticksPerSecond = 10_000_000
 
-// A file is all that a file holds.
+// A file is the content of a file.
 type file struct {
 	Major, Minor uint32 // 5 and 0
 	Comments     []string
@@ -56,29 +56,29 @@ type file struct {
 	Calls   []call
 }
 
-// process is the P record.
+// process is the record P.
 type process struct {
 	Start       uint64 // µs since the epoch
 	PID, Parent uint32
 }
 
-// lineTime is what a line took. Times are in ticks.
+// lineTime is an element of the record S: the time of a line, in ticks.
 type lineTime struct {
 	FID, Line, Calls uint32
 	Incl, Excl       uint64
 }
 
-// sub is a sub's name.
+// sub is an element of the record D.
 type sub struct {
 	SID, Flags uint32
 	Name       string // without NUL
 }
 
-// call sums up the calls of one sub by another. Times are in ticks.
+// call is an element of the record C: the sum of all calls of one sub by another.
 type call struct {
 	Caller, Called, Calls uint32 // the first two are sids
 	Ticks                 uint64 // in the called sub and below
-	SubTicks              uint64 // of these, below
+	SubTicks              uint64 // the part of Ticks below the called sub
 }
 
 // Sniff reports whether a file that begins with head is one of Pynytprof.
@@ -86,7 +86,7 @@ func Sniff(head []byte) bool {
 	return bytes.HasPrefix(head, []byte("NYTProf ")) && !nytprof.Sniff(head)
 }
 
-// order is that of the records.
+// order is the order of the records.
 const order = "PSDCE"
 
 // The sizes of a record's elements.

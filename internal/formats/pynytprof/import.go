@@ -13,7 +13,7 @@ import (
 	"github.com/gotach/profiler/nytprof"
 )
 
-// Read reads a file and makes a profile of it; see [File.Profile].
+// Read reads a file and makes a profile of it.
 func Read(r io.Reader) (*profile.Profile, error) {
 	f, err := decode(r)
 	if err != nil {
@@ -22,8 +22,9 @@ func Read(r io.Reader) (*profile.Profile, error) {
 	return f.Profile()
 }
 
-// Profile makes stacks of a file as [nytprof.Data.Profile] does without a call
-// tree: a pair of subs has its exclusive time, lines share their sub's.
+// Profile makes stacks as [nytprof.Data.Profile] does for files without a call tree: a
+// stack of caller and called sub has the pair's exclusive time, which is distributed
+// over the lines of the called sub.
 func (f *file) Profile() (*profile.Profile, error) {
 	p, err := f.data().Profile()
 	if err != nil {
@@ -46,7 +47,7 @@ func (f *file) Profile() (*profile.Profile, error) {
 	return p, nil
 }
 
-// data is the file as the other format would have it.
+// data converts the file into the data of Perl's format.
 func (f *file) data() *nytprof.Data {
 	d := &nytprof.Data{
 		Attributes: []nytprof.Attribute{{Key: "ticks_per_sec", Value: strconv.Itoa(ticksPerSecond)}},
@@ -66,7 +67,7 @@ func (f *file) data() *nytprof.Data {
 		lines := file(l.FID).Lines
 		t := lines[l.Line]
 		t.Ticks += int64(min(l.Excl, 1<<53))
-		if l.Excl > 0 { // calls in proportion: some only saw it call
+		if l.Excl > 0 { // calls in proportion: in the others the line only called something
 			t.Count += int64(math.Round(float64(l.Calls) * min(1, float64(l.Excl)/float64(l.Incl))))
 		}
 		lines[l.Line] = t
@@ -97,7 +98,7 @@ func (f *file) data() *nytprof.Data {
 		}
 	}
 	if !places && slices.ContainsFunc(f.Calls, func(c call) bool { return c.Ticks > c.SubTicks }) {
-		d.Files = nil // lines and calls both have all the time, and nothing says whose a line's is
+		d.Files = nil // lines and calls both have all the time, and no line has a sub
 	}
 	d.Sampled = places
 	for _, c := range f.Calls {
@@ -114,7 +115,7 @@ func (f *file) data() *nytprof.Data {
 	return d
 }
 
-// numbered takes the number off an attribute's key.
+// numbered returns the number after the prefix of an attribute's key.
 func numbered(key, prefix string) (uint32, bool) {
 	rest, ok := strings.CutPrefix(key, prefix)
 	if !ok {
