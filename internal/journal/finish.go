@@ -7,11 +7,11 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// Finish returns the header of the finished profile and all its bytes after
-// Point.Offset, given the numbers of its samples and threads. Compress makes a zstd
-// frame of records.
+// Finish returns the header of the finished profile and all bytes of the profile after
+// Point.Offset. samples and threads are the profile's total numbers. compress returns
+// records as a zstd frame.
 func (s *State) Finish(samples uint64, threads uint32, compress func([]byte) []byte) (tachyon.Header, []byte, error) {
-	end := s.Records // of the sample region
+	end := s.Records // end of the sample region
 	if s.Compression != tachyon.CompressionNone {
 		end = nil
 		if s.Point.Open || len(s.Records) == 0 {

@@ -10,8 +10,8 @@ import (
 	"github.com/gotach/profiler/internal/testenv"
 )
 
-// Disks that are full indeed: one that has no room for a journal, one on which it
-// cannot grow, and one that cannot reserve blocks without writing them.
+// TestFullDisk uses real full disks: one has no room for a journal, one has no room for its
+// growth, and one cannot allocate blocks without writing them.
 func TestFullDisk(t *testing.T) {
 	for _, byWriting := range []bool{false, true} {
 		if byWriting {
@@ -23,7 +23,7 @@ func TestFullDisk(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 		if _, err := os.Lstat(path + Suffix); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("the beginning of it is still there: %v", err)
+			t.Errorf("a part of the journal still exists: %v", err)
 		}
 		testFull(t, filepath.Join(testenv.Disk(t, "1536k"), "x.tach"))
 	}

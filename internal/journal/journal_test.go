@@ -43,8 +43,8 @@ func entry(i int) []byte {
 	return append(binary.AppendUvarint(nil, uint64(len(s))), s...)
 }
 
-// What was written is there at any time, in its order, however often the file
-// had to grow; it outlives its writer, and Remove leaves nothing.
+// All entries can be loaded in their order at any time, also after the file has grown many
+// times and after its writer has ended. Remove deletes the file.
 func TestGrow(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.tach")
 	j := create(t, path)
@@ -62,7 +62,7 @@ func TestGrow(t *testing.T) {
 		}
 	}
 	if len(j.chunks) < 3 {
-		t.Fatalf("it grew to %d MB only", len(j.chunks))
+		t.Fatalf("the journal grew only to %d MB", len(j.chunks))
 	}
 	if err := errors.Join(j.Metadata([]byte(`{"gotach":"a","n":1}`), true), j.Metadata([]byte(`{"gotach":"b"}`), false), j.Metadata([]byte(`{"gotach":"a","n":2}`), true)); err != nil {
 		t.Fatal(err)
@@ -75,7 +75,7 @@ func TestGrow(t *testing.T) {
 		}
 		s := load(t, path)
 		if s.NStrings != n || s.NFrames != n || !bytes.Equal(s.Strings, strings) || !bytes.Equal(s.Frames, frames) {
-			t.Errorf("%d strings, %d frames, or others than were written", s.NStrings, s.NFrames)
+			t.Errorf("%d strings, %d frames, or wrong ones", s.NStrings, s.NFrames)
 		}
 		if got := fmt.Sprint(s.Metadata); got != `[{"gotach":"b"} {"gotach":"a","n":2}]` {
 			t.Errorf("metadata %s", got)
@@ -84,7 +84,7 @@ func TestGrow(t *testing.T) {
 			t.Errorf("%+v, %+v", s.Head, s.Point)
 		}
 	}
-	j = create(t, path) // in the place of one that nobody uses any more
+	j = create(t, path) // replaces a journal that is not in use
 	if s := load(t, path); s.NStrings != 0 {
 		t.Errorf("the new journal has %d strings", s.NStrings)
 	}
@@ -92,12 +92,12 @@ func TestGrow(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Lstat(path + Suffix); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("it is still there: %v", err)
+		t.Errorf("the journal still exists: %v", err)
 	}
 }
 
-// Pending repeats are in the journal once: in a slot, in a larger slot, or in
-// the buffer, whatever is done to them.
+// After any operation, pending repeats are in the journal exactly once: in a slot, in a
+// larger slot, or in the buffer.
 func TestSlots(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.tach")
 	j := create(t, path)
@@ -116,7 +116,7 @@ func TestSlots(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := len(small.Data()); n != 32 || cap(small.Data()) != n {
-		t.Errorf("a slot of 32 has %d bytes", n)
+		t.Errorf("a slot of 32 bytes has %d bytes", n)
 	}
 	j.Begin(&small, 9, 1)
 	copy(small.Data(), []byte{5, 1, 6, 2})
@@ -148,7 +148,7 @@ func TestSlots(t *testing.T) {
 	}
 	j.Release(large)
 
-	// Pages of slots that are all free serve for anything.
+	// Pages whose slots are all free are reused for any kind.
 	chunks := len(j.chunks)
 	for range 20 {
 		var slots []Slot
@@ -165,11 +165,11 @@ func TestSlots(t *testing.T) {
 		chunks = max(chunks, 3)
 	}
 	if len(j.chunks) > chunks {
-		t.Errorf("%d MB for slots that were given back, want at most %d", len(j.chunks), chunks)
+		t.Errorf("the journal has %d MB after its slots were released, want at most %d", len(j.chunks), chunks)
 	}
 }
 
-// There is one writer, and no recovery while it lives.
+// Only one writer can use a journal, and a recovery cannot begin while it does.
 func TestBusy(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.tach")
 	j := create(t, path)
@@ -193,7 +193,7 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// Whatever else has the journal's name stays as it is.
+// Create does not change a link, directory or pipe with the journal's name.
 func TestInTheWay(t *testing.T) {
 	for name, put := range map[string]func(dir, path string) error{
 		"link":          func(dir, path string) error { return os.Symlink("victim", path) },
@@ -216,7 +216,7 @@ func TestInTheWay(t *testing.T) {
 			}
 			if name != "directory" {
 				if _, err := Lock(path); err == nil && name != "pipe" {
-					t.Error("Lock follows it")
+					t.Error("Lock follows the link")
 				}
 			}
 			if after, err := os.Lstat(path + Suffix); err != nil || !os.SameFile(before, after) {
@@ -226,13 +226,13 @@ func TestInTheWay(t *testing.T) {
 				t.Errorf("the other file is now %q, %v", b, err)
 			}
 			if _, err := os.Lstat(filepath.Join(dir, "nothing")); err == nil {
-				t.Error("what the link named was made")
+				t.Error("the link's target was created")
 			}
 		})
 	}
 }
 
-// A journal is for its owner alone, whatever the umask.
+// Only the owner can read a journal, with any umask.
 func TestMode(t *testing.T) {
 	defer unix.Umask(unix.Umask(0))
 	path := filepath.Join(t.TempDir(), "x.tach")
@@ -242,8 +242,8 @@ func TestMode(t *testing.T) {
 	}
 }
 
-// A full disk is an error of the call that needs room, never a fault of a store,
-// and what was written before is there.
+// On a full disk the call that grows the journal returns an error. Stores never fault, and
+// earlier entries can be loaded.
 func testFull(t *testing.T, path string) {
 	j := create(t, path)
 	defer j.Remove()
@@ -260,7 +260,7 @@ func testFull(t *testing.T, path string) {
 	b := j.Buffer()
 	b = b[:cap(b)]
 	for i := range b {
-		b[i] = 0xa5 // all of it has blocks
+		b[i] = 0xa5 // all blocks of the buffer are allocated
 	}
 	j.Commit(len(b), nil)
 	if s := load(t, path); int(s.NStrings) != n-1 || len(s.Records) != BufferSize {
@@ -284,6 +284,6 @@ func TestFullWhenReserving(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	if _, err := os.Lstat(path + Suffix); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the beginning of it is still there: %v", err)
+		t.Errorf("a part of the journal still exists: %v", err)
 	}
 }

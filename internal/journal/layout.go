@@ -1,9 +1,9 @@
-// Package journal keeps everything that is needed to finish an unfinished profile:
-// the writer's state, in a file beside the profile. The file is mapped into memory
-// and shared, so its pages belong to the kernel and survive the program, however it
-// ends. Keeping them up to date takes no system call and no sync.
+// Package journal stores everything that is needed to finish an unfinished profile, which
+// is the writer's state, in a file beside the profile. The file is mapped into memory as a
+// shared mapping. So its pages belong to the kernel, and they survive any end of the
+// program. Updates of the journal need no system call and no sync.
 //
-// While app.tach is written, app.tach.journal lies beside it:
+// The journal of app.tach is app.tach.journal. It exists while app.tach is written:
 //
 //	+------------------+  0
 //	| control page     |
@@ -13,9 +13,9 @@
 //	| pages            |  64 KB each: strings, frames, metadata, or slots
 //	+------------------+  a multiple of 1 MB
 //
-// Integers are in the byte order of the machine. The file's blocks are reserved
-// before they are mapped: a full disk is an error of the call that grows the journal,
-// not a fault of a store into it.
+// Integers have the byte order of the machine. The file's blocks are allocated before they
+// are mapped. So a full disk causes an error of the call that grows the journal, not a
+// memory fault of a store.
 //
 // # Control page
 //
@@ -33,39 +33,39 @@
 //	point:  0 u64 offset, u64 samples, u64 bytes before compression,
 //	       24 u32 threads, u32 CRC-32C, u32 1: a zstd frame is open here
 //
-// A durable point is a point that was synced. Its last 16 bytes are u64 a sequence
-// number and u32 the CRC-32C of the 56 bytes before. After a reboot the system's
-// buffers may be lost, and profile and tables are valid only up to the latest durable
-// point.
+// A durable point is a point that was synced. Its last 16 bytes are a sequence number (u64),
+// the CRC-32C of the 56 bytes before (u32) and 4 zero bytes. After a reboot, data in the
+// system's buffers may be lost. Then the profile and the tables are valid only up to the
+// latest durable point.
 //
-// The profile's sample region is valid up to the offset of the current point. Every
-// change takes effect by one aligned store of 8 bytes, the commit word:
+// The profile's sample region is valid up to the offset of the current point. Each change
+// takes effect by one aligned store of 8 bytes, the commit word:
 //
 //	bits 0-23   length of the buffer
-//	bits 24-55  a slot whose repeats are in the buffer already (its offset / 8), or 0
-//	bits 56-63  generation; its lowest bit says which of the points is current
+//	bits 24-55  offset / 8 of a slot whose repeats are already in the buffer, or 0
+//	bits 56-63  generation; its lowest bit is the number of the current point
 //
-// A process can be killed between any two stores: those before are in the file, those
-// after are not. A record is written after the end of the buffer, and then the word
-// includes it. After the buffer was written to the profile, the other point is
-// written, and then the word switches to it and empties the buffer in one store. So a
-// record is never in two places or in none.
+// A process can be killed between any two stores. The stores before that are in the file,
+// the later ones are not. The writer first stores a record after the end of the buffer and
+// then the word, which includes the record. After the writer has written the buffer to the
+// profile, it stores the other point and then the word. This one store makes the other
+// point current and empties the buffer. So a record is always in exactly one place.
 //
 // # Pages
 //
-// A page starts with u64 kind, u64 bytes used, u64 sequence number; its content
-// starts at 64. Those of kind strings and frames hold, in the order of their
-// sequence numbers, the profile's tables in exactly their bytes. Those of kind
-// metadata hold entries of a letter (P provisional, A added) and a string as in
-// the string table; a provisional one counts as long as there is no later one
-// of its kind. Any other kind is a size: the page holds slots of so many bytes.
+// A page starts with its kind (u64), the number of bytes used (u64) and a sequence number
+// (u64). Its content starts at 64. Pages of the kinds strings and frames contain the bytes
+// of the profile's tables, in the order of the sequence numbers. Pages of the kind metadata
+// contain entries: a letter (P provisional, A added) and a string as in the string table. A
+// provisional entry is valid until there is a later entry with the same metadata kind. Any
+// other page kind is a size in bytes: the page has slots of this size.
 //
 //	slot:  0 u64 thread, u32 interpreter, u32 0
 //	      16 u64 offset in the decompressed samples at which the run began, u64 bytes used
 //	      32     the thread's pending repeats: deltas and status bytes
 //
-// A thread that needs a larger slot has two for a moment. The one with more bytes
-// counts.
+// While a thread moves to a larger slot it has two slots. The one with more bytes used is
+// valid.
 package journal
 
 import (
@@ -76,16 +76,16 @@ import (
 	"github.com/gotach/profiler/internal/wire"
 )
 
-// Suffix is added to the profile's name to make the journal's.
+// Suffix is the end of a journal's name, after the profile's name.
 const Suffix = ".journal"
 
 const (
-	magic   = 0x4c4e524a48434154 // "TACHJRNL" where the lowest byte comes first
+	magic   = 0x4c4e524a48434154 // "TACHJRNL" in little-endian order
 	version = 1
 
 	pageSize   = 64 << 10
-	BufferSize = 512 << 10 // of the writer's buffer
-	chunkSize  = 1 << 20   // by which a journal grows
+	BufferSize = 512 << 10 // size of the writer's buffer in bytes
+	chunkSize  = 1 << 20   // bytes by which a journal grows
 	firstPage  = 1 + BufferSize/pageSize
 
 	atVersion, atLayout     = 8, 12
@@ -102,15 +102,15 @@ const (
 	kindStrings  = 1
 	kindFrames   = 2
 	kindMetadata = 3
-	minSlot      = 32 // bytes; smaller kinds are not slots
-	maxSlot      = 16384
+	minSlot      = 32    // bytes, smallest size of a slot
+	maxSlot      = 16384 // bytes, largest size of a slot
 
 	pageHead = 64
 	slotHead = 32
 	slotUsed = 24
 )
 
-// commit words
+// The fields of a commit word.
 const (
 	lengthBits = 24
 	slotBits   = 32
@@ -119,7 +119,7 @@ const (
 	slotMask   = 1<<slotBits - 1
 )
 
-// A Head is the part of a profile's header that is known from the start.
+// A Head is the part of a profile's header that is known at the start.
 type Head struct {
 	Layout          uint32
 	Start, Interval uint64 // µs
@@ -129,14 +129,14 @@ type Head struct {
 	Stats           []byte // the statistics block; at most 64 bytes
 }
 
-// A Point is a place in the profile's sample region up to which it is valid.
+// A Point is a position up to which the profile's sample region is valid.
 type Point struct {
-	Offset  int64  // in the file
-	Samples uint64 // up to there
-	Raw     uint64 // bytes before compression
-	Threads uint32 // that have a record up to there
-	CRC     uint32 // CRC-32C of the region up to there
-	Open    bool   // inside a zstd frame
+	Offset  int64  // in the file, in bytes
+	Samples uint64 // number of samples before the point
+	Raw     uint64 // bytes before the point, before compression
+	Threads uint32 // number of threads that have a record before the point
+	CRC     uint32 // CRC-32C of the region before the point
+	Open    bool   // the point is inside a zstd frame
 }
 
 // put writes a point's 36 bytes.
@@ -174,12 +174,12 @@ func durable(b []byte) (p Point, ok bool) {
 	return p, ok
 }
 
-// AfterStore is for tests. It is called after each store by which a change takes
-// effect: kills at other moments have no other results. It is not called after the
-// stores of Slot.Used, which are the last ones of their samples.
+// AfterStore is a hook for tests. It is called after each store that makes a change take
+// effect: a kill at another moment has the same result as a kill at one of these. It is not
+// called after the stores of Slot.Used, which are always the last stores for a sample.
 var AfterStore func()
 
-// boot returns the boot ID of the system, zero where it has none.
+// boot returns the boot ID of the system, or zero bytes if the system has none.
 func boot() (id [bootSize]byte) {
 	if b, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err == nil {
 		copy(id[:], b)
@@ -188,9 +188,9 @@ func boot() (id [bootSize]byte) {
 }
 
 var (
-	// ErrBusy is the error for a profile that another process writes or recovers.
+	// ErrBusy is the error for a profile that another process is writing or recovering.
 	ErrBusy = errors.New("another process is writing this profile")
 
-	// ErrUnsupported is the error of a system or file system that cannot map files.
-	ErrUnsupported = errors.New("files cannot be mapped here")
+	// ErrUnsupported is the error on a system or file system that cannot map files.
+	ErrUnsupported = errors.New("this system or file system cannot map files into memory")
 )

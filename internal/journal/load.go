@@ -14,34 +14,34 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// maxSize bounds how many bytes of tables and repeats are read from a journal.
+// maxSize is the most bytes of tables and repeats that are read from a journal.
 const maxSize = 1 << 30
 
-// maxFile is the size of the largest journal that is read. A sparse file of terabytes
-// takes no room on disk, but reading it takes time.
+// maxFile is the size in bytes of the largest journal that is read. A sparse file of
+// terabytes takes no space on the disk, but much time to read.
 const maxFile = 8 << 30
 
 // ErrNotJournal is the error for a file that is not a complete journal.
-var ErrNotJournal = errors.New("not a journal")
+var ErrNotJournal = errors.New("not a journal, or an incomplete one")
 
-// A State is the content of a journal: everything of an unfinished profile that is
-// not in its file.
+// A State is the content of a journal: the part of an unfinished profile that is not in the
+// profile's file.
 type State struct {
 	Head
 	Point    Point
-	Records  []byte   // the samples after the point, uncompressed
+	Records  []byte   // sample records after the point, uncompressed
 	Strings  []byte   // the string table so far
-	NStrings uint32   //
-	Frames   []byte   // the frame table
-	NFrames  uint32   //
-	Metadata []string // in order
+	NStrings uint32   // number of its entries
+	Frames   []byte   // the frame table so far
+	NFrames  uint32   // number of its entries
+	Metadata []string // metadata objects, in order
 }
 
-// errMoved is the error of reading a journal whose buffer was replaced meanwhile.
-var errMoved = errors.New("the journal changed while it was read")
+// errMoved is the error if the writer emptied the buffer while the journal was read.
+var errMoved = errors.New("the writer changed the journal while it was read, try again")
 
-// Load reads the journal of the profile at path. A writer may be using it: the State
-// then has the samples of each thread up to some moment.
+// Load reads the journal of the profile at path. If a writer is using the journal, the State
+// has the samples of each thread up to some moment during the call.
 func Load(path string) (*State, error) {
 	f, err := os.Open(path + Suffix)
 	if err != nil {
@@ -83,7 +83,7 @@ func read(f io.ReaderAt) (*State, error) {
 		return nil, ErrNotJournal
 	}
 	if v := ne.Uint32(b[atVersion:]); v != version {
-		return nil, fmt.Errorf("unknown version %d of the format", v)
+		return nil, fmt.Errorf("unknown journal version %d, want %d", v, version)
 	}
 	w := ne.Uint64(b[atCommit:])
 	s := &State{
@@ -96,13 +96,13 @@ func read(f io.ReaderAt) (*State, error) {
 		Point: readPoint(b[atPoints+w>>genShift&1*pointSize:]),
 	}
 	if p, ok := durable(b); ok && [bootSize]byte(b[atBoot:]) != boot() {
-		// Rebooted: bytes that were not synced may be lost or old.
+		// The machine was rebooted. Bytes that were not synced may be lost or old.
 		s.Point = p
 		return s, s.tables(&pages{f: f, noSlots: true})
 	}
 	length, slot := w&lengthMask, w>>lengthBits&slotMask
 	if length > BufferSize || s.Point.Offset < tachyon.HeaderSize {
-		return nil, fmt.Errorf("%d bytes in the buffer, profile of %d bytes", length, s.Point.Offset)
+		return nil, fmt.Errorf("damaged control page: %d bytes in the buffer, profile offset %d", length, s.Point.Offset)
 	}
 	s.Records = make([]byte, length)
 	if _, err := f.ReadAt(s.Records, pageSize); err != nil {
@@ -149,8 +149,8 @@ func readPoint(b []byte) Point {
 // pages is the content of the pages after the buffer.
 type pages struct {
 	f     io.ReaderAt
-	end   uint64 // of the records that were read, in the decompressed samples
-	moved uint64 // id of the slot whose repeats are among these records, or 0
+	end   uint64 // end of the records that were read, as an offset in the decompressed samples
+	moved uint64 // id of the slot whose repeats are in these records, or 0
 
 	noSlots bool // read only the tables
 
@@ -180,7 +180,7 @@ func (p *pages) read() error {
 	p.repeats = make(map[threadKey]run)
 	ne := binary.NativeEndian
 	b, again := make([]byte, pageSize), make([]byte, pageSize)
-	// Tables come last: they must have all strings and frames of the records.
+	// Read the tables last, so that they have all strings and frames of the records.
 	var tables []int64
 	for off := int64(firstPage * pageSize); ; off += pageSize {
 		if _, err := p.f.ReadAt(b[:pageHead], off); err == io.EOF {
@@ -196,14 +196,16 @@ func (p *pages) read() error {
 		case kind < minSlot || kind > maxSlot || p.noSlots:
 			continue
 		}
-		// Twice: a head says how many bytes count, and these are stored before it.
+		// Read the page twice; the runs are taken from the first copy. The writer stores a
+		// slot's bytes before it counts them in the slot's head. An equal head in the second
+		// copy shows that the slot was not refilled while the first copy was read.
 		for _, b := range [][]byte{b, again} {
 			if _, err := p.f.ReadAt(b, off); err != nil {
 				return err
 			}
 		}
 		if ne.Uint64(b) != kind || !bytes.Equal(b[:pageHead], again[:pageHead]) {
-			continue // it became another page meanwhile
+			continue // the writer reused the page for another kind
 		}
 		if err := p.slots(b, again, off, int(kind)); err != nil {
 			return err
@@ -228,9 +230,9 @@ func (p *pages) read() error {
 	return nil
 }
 
-// slots takes the runs of a page that was read twice. A running writer may have
-// emptied and refilled a slot in between, or since the records were read. Such a run
-// begins after these records and is left out.
+// slots adds the runs of a page that was read twice. After the records were read, or between
+// the two copies, a running writer may have emptied and refilled a slot. Such a run begins
+// after these records and is left out.
 func (p *pages) slots(b, again []byte, off int64, size int) error {
 	ne := binary.NativeEndian
 	for at := pageHead; at+slotHead+size <= pageSize; at += slotHead + size {
@@ -243,7 +245,7 @@ func (p *pages) slots(b, again []byte, off int64, size int) error {
 			continue
 		}
 		if used > uint64(size) {
-			return fmt.Errorf("offset %d: %d bytes in a slot of %d", off+int64(at), used, size)
+			return fmt.Errorf("offset %d: damaged slot, %d bytes used of %d", off+int64(at), used, size)
 		}
 		k := threadKey{ne.Uint64(h), ne.Uint32(h[8:])}
 		old, ok := p.repeats[k]
@@ -261,7 +263,7 @@ func (p *pages) slots(b, again []byte, off int64, size int) error {
 	return nil
 }
 
-// appendRepeats adds a record for each run.
+// appendRepeats appends a REPEAT record for each run.
 func (p *pages) appendRepeats(b []byte) []byte {
 	for _, k := range p.order {
 		n, whole := 0, 0
@@ -292,8 +294,8 @@ func (p *pages) stream(kind uint64) (b []byte) {
 	return b
 }
 
-// cutString returns the text and the length of the entry at the start of b; 0 if it is
-// incomplete.
+// cutString returns the text and the length in bytes of the entry at the start of b. The
+// length is 0 if the entry is incomplete.
 func cutString(b []byte) (text []byte, n int) {
 	size, k := binary.Uvarint(b)
 	if k <= 0 || size > uint64(len(b)-k) {
@@ -338,7 +340,7 @@ func wholeFrames(b []byte, strings uint32, layout uint32) ([]byte, uint32) {
 	}
 }
 
-// metadata returns all objects but the provisional ones that were replaced.
+// metadata returns all objects except provisional ones that were replaced.
 func metadata(b []byte) []string {
 	type entry struct {
 		provisional bool

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reserve makes a file longer and gives it the blocks for that.
+// reserve extends a file to off+size bytes and allocates the blocks from off on.
 func reserve(f *os.File, off, size int64) error {
 	for {
 		err := unix.Fallocate(int(f.Fd()), 0, off, size)

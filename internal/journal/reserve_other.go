@@ -4,5 +4,5 @@ package journal
 
 import "os"
 
-// reserve makes a file longer and gives it the blocks for that.
+// reserve extends a file to off+size bytes and allocates the blocks from off on.
 func reserve(f *os.File, off, size int64) error { return reserveByWriting(f, off, size) }

@@ -1,8 +1,9 @@
 package journal
 
-// store makes a change count. On amd64 stores become visible in their order, and
-// an aligned one whole, so it needs none of the cost of an atomic one. It is not
-// inlined, or the compiler could leave out one that is followed by another.
+// store stores a word that makes a change take effect. On amd64 stores become visible in
+// program order, and an aligned store is atomic, so a plain store is enough and cheaper than
+// sync/atomic. store is not inlined. If it were, the compiler could drop a store that is
+// followed by another one.
 //
 //go:noinline
 func store(p *uint64, v uint64) {
@@ -12,6 +13,6 @@ func store(p *uint64, v uint64) {
 	}
 }
 
-// storeFast is store without the hook and the call, for changes that are not
-// followed by another in the function that makes them.
+// storeFast is like store, but without the hook and the call. It is for a store that is the
+// last one in its function.
 func storeFast(p *uint64, v uint64) { *p = v }

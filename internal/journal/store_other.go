@@ -4,7 +4,8 @@ package journal
 
 import "sync/atomic"
 
-// store makes a change count: whole, and after all stores before it.
+// store stores a word that makes a change take effect. The store is atomic and becomes
+// visible after all earlier stores.
 func store(p *uint64, v uint64) {
 	storeFast(p, v)
 	if AfterStore != nil {
@@ -12,5 +13,5 @@ func store(p *uint64, v uint64) {
 	}
 }
 
-// storeFast is store without the hook.
+// storeFast is like store, but without the hook.
 func storeFast(p *uint64, v uint64) { atomic.StoreUint64(p, v) }

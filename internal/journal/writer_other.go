@@ -4,7 +4,8 @@ package journal
 
 import "os"
 
-// A Writer is the journal of a profile that is being written. This system has none.
+// A Writer is the journal of a profile that is being written. There is no journal on this
+// system.
 type Writer struct{}
 
 // A Slot holds a thread's pending repeats.

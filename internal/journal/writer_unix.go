@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Writer is the journal of a profile that is being written. It must not be used
-// from two goroutines at once, except for Durable and Sync. If the file is truncated,
-// its methods and accesses to its memory fault.
+// A Writer is the journal of a profile that is being written. It must not be used from two
+// goroutines at once, except for Durable and Sync. If somebody truncates the file, the
+// methods and accesses to the Writer's memory cause memory faults.
 type Writer struct {
 	f      *os.File
 	path   string
@@ -24,21 +24,21 @@ type Writer struct {
 
 	commit *uint64
 	gen    uint64
-	raw    uint64 // of the current point
-	length uint64 // of the buffer, as committed
+	raw    uint64 // bytes before the current point, before compression
+	length uint64 // committed length of the buffer
 
 	durable uint64 // sequence number of the last durable point
 
-	streams [kindMetadata + 1]*page // the last page of each
-	free    []*page                 // without a kind
-	slots   map[int]*class
+	streams [kindMetadata + 1]*page // the last page of each kind
+	free    []*page                 // unused pages
+	slots   map[int]*class          // by size in bytes
 }
 
 // A page is one of the pages after the buffer.
 type page struct {
 	b     []byte
-	off   int64 // in the file
-	slots int   // in use
+	off   int64 // file offset
+	slots int   // number of slots in use
 	free  []int // offsets of the other slots
 }
 
@@ -47,8 +47,8 @@ func (p *page) kind() *uint64 { return word(p.b, 0) }
 func (p *page) used() *uint64 { return word(p.b, 8) }
 func (p *page) seq() *uint64  { return word(p.b, 16) }
 
-// A class is the slots of one size.
-type class struct{ open []*page } // those with a free slot
+// A class has the slots of one size.
+type class struct{ open []*page } // pages with a free slot
 
 // A Slot holds a thread's pending repeats.
 type Slot struct {
@@ -57,17 +57,17 @@ type Slot struct {
 	at   int // offset in the page
 }
 
-// Data returns the slot's memory, all of it.
+// Data returns the slot's whole memory for repeats.
 func (s *Slot) Data() []byte {
 	begin := s.at + slotHead
 	end := begin + int(*s.page.kind())
 	return s.page.b[begin:end:end]
 }
 
-// id is the slot's id in commit words.
+// id returns the slot's id in commit words.
 func (s *Slot) id() uint64 { return uint64(s.page.off+int64(s.at)) >> 3 }
 
-// put stores whose repeats the slot holds, and at which offset the run begins.
+// put stores the ids of the slot's thread, and the offset at which the run begins.
 func (s *Slot) put(thread uint64, interpreter uint32, begin uint64) {
 	b := s.page.b[s.at:]
 	binary.NativeEndian.PutUint64(b, thread)
@@ -75,9 +75,9 @@ func (s *Slot) put(thread uint64, interpreter uint32, begin uint64) {
 	binary.NativeEndian.PutUint64(b[16:], begin)
 }
 
-// Create makes the journal of the profile at path. A journal of a process that has
-// ended is replaced. One that is in use is ErrBusy. Anything else with the journal's
-// name stays and is an error.
+// Create makes the journal of the profile at path. It replaces a journal whose process has
+// ended. If the journal is in use, the error wraps ErrBusy. If something that is not a
+// regular file has the journal's name, Create returns an error and does not change it.
 func Create(path string, h Head) (*Writer, error) {
 	f, err := claim(path + Suffix)
 	if err != nil {
@@ -91,7 +91,7 @@ func Create(path string, h Head) (*Writer, error) {
 	return j, nil
 }
 
-// claim creates a file and locks it. Symbolic links are not followed.
+// claim creates a file and locks it. It does not follow symbolic links.
 func claim(path string) (*os.File, error) {
 	for range 3 {
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
@@ -119,7 +119,7 @@ func removeStale(path string) error {
 		return ignoreMissing(err)
 	}
 	if !fi.Mode().IsRegular() {
-		return fmt.Errorf("%s: not a regular file", path)
+		return fmt.Errorf("%s: not a regular file, so it cannot be the journal", path)
 	}
 	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -139,14 +139,14 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// lock takes the lock that a journal's writer holds until its process ends.
+// lock locks a journal. The lock lasts until the file is closed or the process ends.
 func lock(f *os.File) error {
 	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	switch {
 	case errors.Is(err, unix.EWOULDBLOCK):
 		return fmt.Errorf("%s: %w", f.Name(), ErrBusy)
 	case errors.Is(err, unix.ENOTSUP), errors.Is(err, unix.ENOSYS), errors.Is(err, unix.ENOLCK), errors.Is(err, unix.EINVAL):
-		return nil // a file system without locks
+		return nil // the file system has no locks
 	}
 	return err
 }
@@ -187,13 +187,14 @@ func (j *Writer) begin(h Head) error {
 	return nil
 }
 
-// Buffer returns the memory for records, which is empty and takes BufferSize bytes.
+// Buffer returns an empty slice of the memory for records, with a capacity of BufferSize
+// bytes.
 func (j *Writer) Buffer() []byte {
 	return j.chunks[0][pageSize : pageSize : pageSize+BufferSize]
 }
 
-// Commit sets the length of the buffer in bytes. If s is a slot, the last record has
-// its repeats, which are no longer pending.
+// Commit sets the length of the buffer in bytes. If s is not nil, the last record has the
+// slot's repeats, and Commit empties the slot.
 func (j *Writer) Commit(length int, s *Slot) {
 	j.length = uint64(length)
 	w := j.gen<<genShift | j.length
@@ -206,8 +207,8 @@ func (j *Writer) Commit(length int, s *Slot) {
 	store(j.commit, w)
 }
 
-// Advance makes p the current point and sets the length of the buffer in bytes: 0
-// after it was written to the profile.
+// Advance makes p the current point and sets the length of the buffer in bytes. The length
+// is 0 after the buffer was written to the profile.
 func (j *Writer) Advance(p Point, length int) {
 	j.gen = (j.gen + 1) & 0xff
 	j.putPoint(j.gen&1, p)
@@ -217,8 +218,8 @@ func (j *Writer) Advance(p Point, length int) {
 
 func (j *Writer) putPoint(n uint64, p Point) { p.put(j.chunks[0][atPoints+n*pointSize:]) }
 
-// Durable stores p, up to which the profile and the tables are synced, as a durable
-// point. It may be called while another goroutine uses the journal.
+// Durable stores p as a durable point. The profile and the tables must be synced up to p.
+// Durable may be called while another goroutine uses the journal.
 func (j *Writer) Durable(p Point) error {
 	j.durable++
 	var b [durableSize]byte
@@ -227,16 +228,15 @@ func (j *Writer) Durable(p Point) error {
 	return err
 }
 
-// word returns eight bytes of the journal as one number. A store by which a change
-// takes effect must be atomic, which it is for an aligned number but not for bytes in
-// a slice. This is the only unsafe code here. It reaches no memory that a slice would
-// not: the bounds are checked, i is a multiple of 8, and b is mapped until Close. (If
-// the file is truncated, accesses through slices fault too. The profile's writer
-// handles that.)
+// word returns eight bytes of the journal as one number. A store that makes a change take
+// effect must be atomic. A store to an aligned number is atomic, stores to the bytes of a
+// slice are not. This is the only unsafe code here. It accesses only memory of the slice:
+// the bounds are checked, i is a multiple of 8, and b is mapped until Close. (If the file is
+// truncated, accesses to the slice fault too. Package writer handles that.)
 func word(b []byte, i int) *uint64 { return (*uint64)(unsafe.Pointer(&b[i : i+8][0])) }
 
-// Reserve enlarges a file and allocates its blocks. It is a variable for tests of
-// full disks.
+// Reserve extends a file and allocates its blocks. It is a variable so that tests can
+// simulate full disks.
 var Reserve = reserve
 
 // grow adds a chunk of pages.
@@ -293,7 +293,8 @@ func (j *Writer) String(entry []byte) error { return j.append(kindStrings, entry
 // Frame adds a frame's entry to the frame table, after its strings.
 func (j *Writer) Frame(entry []byte) error { return j.append(kindFrames, entry) }
 
-// Metadata adds an object. A provisional one is replaced by the next of its kind.
+// Metadata adds a metadata object. The next object of the same kind replaces a provisional
+// one.
 func (j *Writer) Metadata(text []byte, provisional bool) error {
 	letter := byte('A')
 	if provisional {
@@ -320,7 +321,7 @@ func (j *Writer) append(kind uint64, b []byte) error {
 	return nil
 }
 
-// Slot returns a slot of a size, a power of two from 32 to 16384.
+// Slot returns a slot of size bytes. size is a power of two from 32 to 16384.
 func (j *Writer) Slot(size int) (Slot, error) {
 	c := j.slots[size]
 	if c == nil {
@@ -365,30 +366,31 @@ func (j *Writer) Release(s Slot) {
 	}
 }
 
-// Begin stores whose repeats s will hold. It must be empty.
+// Begin stores the ids of the thread whose repeats s will have. s must be empty.
 func (j *Writer) Begin(s *Slot, thread uint64, interpreter uint32) {
 	s.put(thread, interpreter, j.raw+j.length)
 }
 
-// Move replaces s with to, which must be unused and already has the same n bytes.
+// Move moves the repeats of s to the slot to. to must be unused and already have a copy of
+// the n bytes of s.
 func (j *Writer) Move(s, to *Slot, n int) {
 	copy(to.page.b[to.at:to.at+slotUsed], s.page.b[s.at:])
 	store(to.used, uint64(n))
 	store(s.used, 0)
 }
 
-// Used sets the number of bytes in s.
+// Used sets the number of bytes used in s.
 func (s *Slot) Used(n int) { storeFast(s.used, uint64(n)) }
 
 // Sync syncs the journal. It may be called while another goroutine uses the journal.
 func (j *Writer) Sync() error { return j.f.Sync() }
 
-// Remove closes and deletes the journal. Accesses to its memory fault afterwards.
+// Remove closes and deletes the journal. After that, accesses to its memory cause faults.
 func (j *Writer) Remove() error {
 	return errors.Join(ignoreMissing(os.Remove(j.path)), j.Close())
 }
 
-// Close unmaps and closes the journal. The file stays.
+// Close unmaps and closes the journal. It does not delete the file.
 func (j *Writer) Close() error {
 	var errs []error
 	for _, b := range j.chunks {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Slice returns for slices of any length and place, and does not change them.
+// Slice accepts slices of any length and address and does not change them.
 func TestSlice(t *testing.T) {
 	x := make([]uint32, 100)
 	for i := range x {

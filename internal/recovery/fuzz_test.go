@@ -14,7 +14,7 @@ import (
 	"github.com/gotach/profiler/writer"
 )
 
-// left is what a killed writer left: the file and its journal.
+// left returns the file and the journal of a killed writer.
 func left(t testing.TB) (file, journal []byte) {
 	path := filepath.Join(t.TempDir(), "x.tach")
 	w, err := writer.Create(path, writer.Options{Start: start})
@@ -38,7 +38,7 @@ func left(t testing.TB) (file, journal []byte) {
 		t.Fatal(err)
 	}
 	if len(file) < 1<<16 {
-		t.Fatalf("no buffer went into the file, which has %d bytes", len(file))
+		t.Fatalf("no buffer was written to the file, which has %d bytes", len(file))
 	}
 	if journal, err = os.ReadFile(path + ".journal"); err != nil {
 		t.Fatal(err)
@@ -46,7 +46,8 @@ func left(t testing.TB) (file, journal []byte) {
 	return file, journal
 }
 
-// memoryDir is a directory in memory, where syncing takes no time, if there is one.
+// memoryDir returns a directory on a file system in memory, where syncing takes no time. If
+// there is none, it returns a temporary directory.
 func memoryDir(t *testing.T) string {
 	dir, err := os.MkdirTemp("/dev/shm", "gotach-")
 	if err != nil {
@@ -56,8 +57,8 @@ func memoryDir(t *testing.T) string {
 	return dir
 }
 
-// A journal with anything in it gives an error or a file that reads to its end.
-// The input is changes to a good one: where, and what 8 bytes to put there.
+// FuzzRecover changes a good journal. Recovery must return an error or make a file that can
+// be read to its end. The input is a list of changes: an offset and 8 bytes.
 func FuzzRecover(f *testing.F) {
 	file, good := left(f)
 	change := func(pairs ...uint64) (b []byte) {
@@ -95,7 +96,7 @@ func FuzzRecover(f *testing.F) {
 	})
 }
 
-// recoverAndRead finishes what is at path, which must change none of what is read.
+// recoverAndRead finishes the file at path. The samples must be the same before and after.
 func recoverAndRead(t *testing.T, path string) {
 	r, err := reader.Open(path)
 	if err != nil {
@@ -104,7 +105,7 @@ func recoverAndRead(t *testing.T, path string) {
 	samples := uint64(0)
 	for _, err := range r.Samples() {
 		if err != nil {
-			t.Fatalf("it was opened, but: %v", err)
+			t.Fatalf("the file can be opened, but recovery fails: %v", err)
 		}
 		samples++
 	}

@@ -31,21 +31,21 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A load is samples that are a function of their number, so that the one who
-// kills knows what the one who is killed wrote.
+// A load is a sequence of samples. Each sample depends only on its number, so the parent
+// process knows the samples that the killed child wrote.
 type load struct {
 	Path         string
-	Count        string // file to share, with the number of samples handed over
+	Count        string // path of a shared file with the number of samples that were written
 	Seed         uint64
 	Threads      uint64
-	Samples      uint64 // after which the file is closed
-	Same         uint64 // of so many samples of a thread one has another stack
+	Samples      uint64 // the child closes the file after this number
+	Same         uint64 // every Same-th sample of a thread has a different stack
 	Tick         time.Duration
 	Layout       tachyon.Layout
 	Uncompressed bool
 }
 
-// frames are what the stacks are made of.
+// frames are the frames of the stacks.
 var frames = func() (list []tachyon.Frame) {
 	for n := range int32(3000) {
 		list = append(list, tachyon.Frame{File: fmt.Sprintf("dir/file%d.go", n%200), Func: fmt.Sprintf("pkg.f%d", n), Line: n})
@@ -57,7 +57,7 @@ const countSize = 4096 // a page
 
 const start = 1_700_000_000_000_000
 
-// sample is the ith sample, with its stack as frames.
+// sample returns the ith sample and its stack.
 func (l *load) sample(i uint64, stack []tachyon.Frame) (tachyon.Sample, []tachyon.Frame) {
 	tick, thread := i/l.Threads, i%l.Threads
 	h := testenv.Mix(l.Seed ^ testenv.Mix(thread)<<1 ^ testenv.Mix(tick/max(1, l.Same)))
@@ -71,7 +71,7 @@ func (l *load) sample(i uint64, stack []tachyon.Frame) (tachyon.Sample, []tachyo
 	}, stack
 }
 
-// writeUntilKilled is the child.
+// writeUntilKilled is the main function of the child.
 func writeUntilKilled() {
 	fail := func(err error) {
 		if err != nil {
@@ -112,11 +112,12 @@ func parse(s string) *load {
 	return &load{p[0], p[1], n(2), n(3), n(4), n(5), time.Duration(n(6)), tachyon.Layout(n(7)), p[8] == "true"}
 }
 
-// A program is killed at any instant, from its first one on, in the middle of
-// flushes and while it finishes the file. Nothing that it had handed over is
-// missing, nothing is there twice, all is as it was.
+// TestKilled kills programs at random times, from their start on, during flushes and while
+// they finish the file. No sample that the program had written is missing, doubled or
+// changed.
 //
-// GOTACH_KILLS and GOTACH_KILLED_FILES, in package testenv, have more killed and keep their files.
+// The switches GOTACH_KILLS (more kills) and GOTACH_KILLED_FILES (keep the files) are in
+// package testenv.
 func TestKilled(t *testing.T) {
 	count := testenv.Kills(t)
 	seen := map[string]int{}
@@ -180,7 +181,7 @@ func killOne(t *testing.T, l *load, d time.Duration, afterReady bool) (state str
 		if time.Since(begin) > 30*time.Second {
 			cmd.Process.Kill()
 			cmd.Wait()
-			return "", fmt.Errorf("the child does not begin: %s", &stderr)
+			return "", fmt.Errorf("the child does not start: %s", &stderr)
 		}
 		time.Sleep(50 * time.Microsecond)
 	}
@@ -201,7 +202,7 @@ func killOne(t *testing.T, l *load, d time.Duration, afterReady bool) (state str
 	}
 	handed := word(0)
 	if word(1) == 0 {
-		// It may not even have made the file.
+		// The child may not have made the file yet.
 		if _, err := os.Stat(l.Path); err != nil {
 			return "killed before the file", nil
 		}
@@ -212,17 +213,17 @@ func killOne(t *testing.T, l *load, d time.Duration, afterReady bool) (state str
 	}
 	most := min(handed+1, l.Samples)
 	if err := l.check(l.Path, handed, most); err != nil {
-		return "", fmt.Errorf("%d handed over, as left: %w", handed, err)
+		return "", fmt.Errorf("%d samples were written, before recovery: %w", handed, err)
 	}
 	res, err := Finish(l.Path)
 	if err != nil {
-		return "", fmt.Errorf("%d handed over: %w", handed, err)
+		return "", fmt.Errorf("%d samples were written, recovery: %w", handed, err)
 	}
 	if err := l.check(l.Path, handed, most); err != nil {
-		return "", fmt.Errorf("%d handed over, recovered: %w", handed, err)
+		return "", fmt.Errorf("%d samples were written, after recovery: %w", handed, err)
 	}
 	if _, err := os.Stat(l.Path + ".journal"); !errors.Is(err, os.ErrNotExist) {
-		return "", fmt.Errorf("the journal is still there: %v", err)
+		return "", fmt.Errorf("the journal still exists: %v", err)
 	}
 	switch {
 	case word(2) == 1:
@@ -239,8 +240,8 @@ func killOne(t *testing.T, l *load, d time.Duration, afterReady bool) (state str
 	return state + live, nil
 }
 
-// check reads a file, which must hold the first samples of the load, at least
-// least of them and at most most; of each thread alone if least is 0.
+// check reads a file and checks that it has the first n samples of the load, with n between
+// least and most. If least is 0, it checks this for each thread alone.
 func (l *load) check(path string, least, most uint64) error {
 	r, err := reader.Open(path)
 	if err != nil {
@@ -261,7 +262,7 @@ func (l *load) check(path string, least, most uint64) error {
 	if m.Session == nil && most > 1 || m.Session != nil && m.Session.PID == 0 {
 		return fmt.Errorf("the session is %+v", m.Session)
 	}
-	ticks := make(map[uint64]uint64) // of each thread
+	ticks := make(map[uint64]uint64) // number of samples of each thread
 	var stack []tachyon.Frame
 	var want tachyon.Sample
 	total := uint64(0)
@@ -277,17 +278,17 @@ func (l *load) check(path string, least, most uint64) error {
 			return fmt.Errorf("sample %d is %+v, want %+v", n, *s, want)
 		}
 		if !slices.EqualFunc(s.Stack, stack, func(id uint32, f tachyon.Frame) bool { return r.Frames()[id] == f }) {
-			return fmt.Errorf("sample %d has another stack", n)
+			return fmt.Errorf("sample %d has a wrong stack", n)
 		}
 	}
 	if total != h.Samples {
-		return fmt.Errorf("%d samples, the header says %d", total, h.Samples)
+		return fmt.Errorf("%d samples, but the header counts %d", total, h.Samples)
 	}
 	if least == 0 {
 		return nil
 	}
 	for i := h.Samples; i < h.Samples+l.Threads; i++ {
-		// The next sample of each thread is the first that is missing.
+		// The samples of each thread are complete up to the first missing one.
 		if got := ticks[i%l.Threads+1]; got != i/l.Threads {
 			return fmt.Errorf("%d samples of thread %d, want %d of %d in all", got, i%l.Threads+1, i/l.Threads, h.Samples)
 		}

@@ -1,5 +1,5 @@
-// Package recovery finishes the profiles of killed programs with their journals (see
-// package internal/journal).
+// Package recovery finishes the profiles of killed programs from their journals. Package
+// internal/journal describes the journal.
 package recovery
 
 import (
@@ -17,16 +17,16 @@ import (
 // ErrBusy is the error for a profile whose writer is still running.
 var ErrBusy = journal.ErrBusy
 
-// A Result says what was recovered.
+// A Result is the result of Finish.
 type Result struct {
 	Finished bool   // the profile was already finished and was not changed
-	Samples  uint64 // in the profile
-	Restored uint64 // of these, the ones that were only in the journal
+	Samples  uint64 // number of samples in the profile
+	Restored uint64 // number of samples that were only in the journal
 }
 
 // Finish finishes the profile at path in place and then deletes its journal. If it is
-// interrupted it can be called again. It returns ErrBusy if the writer is still
-// running, and an error if there is no journal.
+// interrupted, it can be called again. The error wraps ErrBusy if the writer is still
+// running. Finish returns an error if there is no journal.
 func Finish(path string) (Result, error) {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target
@@ -51,7 +51,7 @@ func Finish(path string) (Result, error) {
 		return res, err
 	}
 	if _, err := r.VerifyChecksum(); err != nil {
-		return res, fmt.Errorf("the journal belongs to another file: %w", err)
+		return res, fmt.Errorf("the journal does not match the file, which was changed or replaced: %w", err)
 	}
 	st, err := journal.Load(path)
 	if err != nil {
@@ -64,7 +64,7 @@ func Finish(path string) (Result, error) {
 	return res, os.Remove(lock.Name())
 }
 
-// finish writes the tail, then the header, which makes the file complete.
+// finish writes the tail and then the header. The header makes the file complete.
 func finish(path string, st *journal.State, counted tachyon.Header) error {
 	zw, err := wire.NewEncoder(0)
 	if err != nil {

@@ -1,11 +1,10 @@
 // Package linked tells the root package that the program imports package export.
 //
-// Package auto starts a session in its init function, and Go initializes it before
-// package export, which depends on more. This package depends on package hook
-// alone. Go initializes packages in the order of their import paths as soon as
-// their imports are initialized; the path of this package comes before that of
-// package writer, which the root imports. So this one is always earlier than
-// the root and auto.
+// Package auto starts a session in its init function. Go initializes auto before export,
+// because export has more dependencies. Package linked depends only on package hook. Go
+// initializes packages in the order of their import paths, each after its imports. The path
+// of package linked comes before that of package writer, which the root imports. So Go
+// always initializes linked before the root and auto.
 package linked
 
 import "github.com/gotach/profiler/internal/hook"
