@@ -12,6 +12,8 @@ type harmCase struct {
 	name string // the program's arguments, separated by spaces
 	c    bool   // testdata/ccases
 	env  []string
+	// flags are for go build; nil for the program that most cases share.
+	flags []string
 	// harm says why the program may end differently with the sources named here,
 	// native or portable. Without it that fails the test.
 	harm   map[string]string
@@ -59,6 +61,10 @@ var harmSections = []harmSection{
 		{what: "`runtime.Goexit` in main, which runs Stop, and no other goroutine", name: "alone Goexit"},
 		{what: "deadlock: `select {}`", name: "alone deadlock"},
 		{what: "deadlock: a mutex locked twice", name: "alone deadlock lock"},
+		{what: "deadlock: `select {}` with `GOMAXPROCS=1`", name: "alone deadlock", env: []string{"GOMAXPROCS=1"}, within: 6 * time.Second, harm: map[string]string{
+			"native":   "a session cannot tell that no timer is set",
+			"portable": "the same",
+		}},
 	}},
 	{"Signals", "", []harmCase{
 		{what: "a program that ends at SIGTERM by itself, with code 7", name: "ends at SIGTERM"},
@@ -66,6 +72,9 @@ var harmSections = []harmSection{
 		{what: "1,500 signals of 15 kinds, each awaited", name: "storm"},
 		{what: "10,000 signals to a handler of C", name: "handler", c: true},
 		{what: "SIGURG has a handler of C before Start", name: "own SIGURG", c: true},
+		{what: "C sets SIGURG to its default during a session", name: "own SIGURG default", c: true},
+		{what: "C has SIGURG ignored during a session", name: "own SIGURG ignored", c: true},
+		{what: "C gives SIGURG a handler during a session", name: "own SIGURG replaced", c: true},
 	}},
 	{"Processes and threads", "", []harmCase{
 		{what: "100 children of `os/exec`", name: "children"},
@@ -84,6 +93,7 @@ var harmSections = []harmSection{
 		{what: "the same with `GODEBUG=gcshrinkstackoff=1,asyncpreemptoff=1`", name: "collections", env: []string{"GODEBUG=gcshrinkstackoff=1,asyncpreemptoff=1"}},
 		{what: "the same with `GODEBUG=efence=1`", name: "collections", env: []string{"GODEBUG=efence=1"}},
 		{what: "the same with `GODEBUG=harddecommit=1`", name: "collections", env: []string{"GODEBUG=harddecommit=1"}},
+		{what: "the first one, built with `-race -cover -covermode=atomic -coverpkg=all`", name: "collections", flags: []string{"-race", "-cover", "-covermode=atomic", "-coverpkg=all"}},
 		{what: "`runtime/pprof` and `runtime/trace` at the same time", name: "other profilers"},
 		{what: "100,000 goroutines that wait, for half a second", name: "crowd"},
 		{what: "300 TCP connections", name: "network"},
@@ -104,5 +114,7 @@ var harmSections = []harmSection{
 		{what: "clock_gettime", name: "own no clock_gettime"},
 		{what: "rt_tgsigqueueinfo", name: "own no rt_tgsigqueueinfo"},
 		{what: "process_vm_readv", name: "own no process_vm_readv"},
+		{what: "rt_tgsigqueueinfo, from a moment during the session", name: "own late no rt_tgsigqueueinfo"},
+		{what: "process_vm_readv, from a moment during the session", name: "own late no process_vm_readv"},
 	}},
 }

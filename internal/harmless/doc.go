@@ -11,7 +11,7 @@
 // docs/harm.md from what becomes of them (see cases_test.go for how to add one), and runs
 // many that end at once:
 //
-//	go test -run HarmTable ./internal/harmless -update
+//	go test -run Harm ./internal/harmless -update
 //	GOTACH_PROGRAMS=20000 go test -run ShortPrograms -timeout 1h ./internal/harmless
 //
 // Each suite runs three times each way, in turns. What is compared is how the

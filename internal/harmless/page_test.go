@@ -3,43 +3,46 @@
 package harmless
 
 import (
+	"flag"
 	"os"
-	"path/filepath"
-	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// systemCalls finds the system calls that code names by their numbers.
-var systemCalls = regexp.MustCompile(`unix\.SYS_([A-Z0-9_]+)`)
+var update = flag.Bool("update", false, "write the tables of docs/harm.md anew")
 
-// The page lists every system call that the native source makes.
-func TestSystemCallsAreListed(t *testing.T) {
-	page, err := os.ReadFile(harmPage)
+const harmPage = "../../docs/harm.md"
+
+// written compares a part of docs/harm.md with what it should be, or writes it with -update.
+// The part lies between a line "<!-- NAME: …" and the next line "<!-- end of NAME -->".
+func written(t *testing.T, name, want string) {
+	t.Helper()
+	text, err := os.ReadFile(harmPage)
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := filepath.Glob("../../sampler/internal/native/*.go")
-	if err != nil {
-		t.Fatal(err)
+	end := "<!-- end of " + name + " -->\n"
+	before, rest, begun := strings.Cut(string(text), "<!-- "+name+": ")
+	command, rest, commanded := strings.Cut(rest, "\n")
+	got, after, ended := strings.Cut(rest, end)
+	if !begun || !commanded || !ended {
+		t.Fatalf("%s has no place for %s", harmPage, name)
 	}
-	found := 0
-	for _, f := range files {
-		if strings.HasSuffix(f, "_test.go") {
-			continue
-		}
-		text, err := os.ReadFile(f)
-		if err != nil {
+	if *update {
+		text := before + "<!-- " + name + ": " + command + "\n" + want + end + after
+		if err := os.WriteFile(harmPage, []byte(text), 0o666); err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range systemCalls.FindAllStringSubmatch(string(text), -1) {
-			found++
-			if name := strings.ToLower(m[1]); !strings.Contains(string(page), "`"+name+"`") {
-				t.Errorf("%s calls %s, which %s does not name", f, name, harmPage)
-			}
+		return
+	}
+	was, is := strings.Split(got, "\n"), strings.Split(want, "\n")
+	for _, line := range is {
+		if !slices.Contains(was, line) {
+			t.Errorf("%s has no line\n%s", harmPage, line)
 		}
 	}
-	if found < 10 {
-		t.Errorf("%d system calls found in %d files", found, len(files))
+	if len(was) != len(is) {
+		t.Errorf("%s has %d lines of %s, the test writes %d", harmPage, len(was), name, len(is))
 	}
 }

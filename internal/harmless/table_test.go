@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -24,20 +23,16 @@ import (
 	"github.com/gotach/profiler/reader"
 )
 
-var update = flag.Bool("update", false, "write the tables of docs/harm.md anew")
-
-const harmPage = "../../docs/harm.md"
-
-// The tables of docs/harm.md lie between these lines; what is around them is written by hand.
-const (
-	tablesBegin = "<!-- tables: go test ./internal/harmless -run TestHarmTable -update -->\n"
-	tablesEnd   = "<!-- end of the tables -->\n"
-)
-
 // TestHarmTable runs each case without the profiler and with each source at 10 kHz, and
 // writes down what came of it.
 func TestHarmTable(t *testing.T) {
 	programs := map[bool]string{false: buildCase(t, false), true: buildCase(t, true)}
+	program := func(c harmCase) string {
+		if c.flags != nil {
+			return buildCase(t, c.c, c.flags...)
+		}
+		return programs[c.c]
+	}
 	var b strings.Builder
 	for _, s := range harmSections {
 		fmt.Fprintf(&b, "\n### %s\n\n", s.heading)
@@ -46,17 +41,18 @@ func TestHarmTable(t *testing.T) {
 		}
 		b.WriteString("| case | without | native | portable |\n|---|---|---|---|\n")
 		for _, c := range s.cases {
-			plain := c.run(t, programs[c.c], "")
+			bin := program(c)
+			plain := c.run(t, bin, "")
 			fmt.Fprintf(&b, "| %s | %s |", c.what, plain)
 			for _, source := range []string{"native", "portable"} {
-				got := c.run(t, programs[c.c], source)
+				got := c.run(t, bin, source)
 				// On a busy machine Start can give up the native source, each time for another reason.
 				for range 5 {
 					if !strings.Contains(got.profile, " source: ") {
 						break
 					}
 					before := got.profile
-					if got = c.run(t, programs[c.c], source); got.profile == before {
+					if got = c.run(t, bin, source); got.profile == before {
 						break
 					}
 				}
@@ -77,30 +73,7 @@ func TestHarmTable(t *testing.T) {
 	}
 	fmt.Fprintf(&b, "\n### Waits in C\n\n%s\n", interruptions(t, programs[true]))
 
-	text, err := os.ReadFile(harmPage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, begun := strings.Cut(string(text), tablesBegin)
-	tables, after, ended := strings.Cut(rest, tablesEnd)
-	if !begun || !ended {
-		t.Fatalf("%s has no place for the tables", harmPage)
-	}
-	if *update {
-		if err := os.WriteFile(harmPage, []byte(before+tablesBegin+b.String()+tablesEnd+after), 0o666); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	was, is := strings.Split(tables, "\n"), strings.Split(b.String(), "\n")
-	for _, line := range is {
-		if !slices.Contains(was, line) {
-			t.Errorf("%s has no line\n%s", harmPage, line)
-		}
-	}
-	if len(was) != len(is) {
-		t.Errorf("%s has %d lines of tables, the test writes %d", harmPage, len(was), len(is))
-	}
+	written(t, "tables", b.String())
 }
 
 // A harmRun is how one run of a case went.
@@ -124,15 +97,18 @@ func (r harmRun) String() string {
 	return r.end
 }
 
-// buildCase builds the program of the cases, without cgo unless they need it.
-func buildCase(t *testing.T, c bool) string {
+// buildCase builds the program of the cases, without cgo unless they or the flags need it.
+func buildCase(t *testing.T, c bool, flags ...string) string {
 	t.Helper()
 	name, cgo := "cases", "CGO_ENABLED=0"
 	if c {
-		name, cgo = "ccases", "CGO_ENABLED=1"
+		name = "ccases"
+	}
+	if c || slices.Contains(flags, "-race") {
+		cgo = "CGO_ENABLED=1"
 	}
 	bin := filepath.Join(t.TempDir(), name)
-	cmd := exec.Command("go", "build", "-o", bin, "./testdata/"+name)
+	cmd := exec.Command("go", slices.Concat([]string{"build", "-o", bin}, flags, []string{"./testdata/" + name})...)
 	cmd.Env = append(os.Environ(), cgo)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", cmd, err, out)
@@ -248,6 +224,10 @@ func profile(t *testing.T, dir, source string) string {
 		case state != "whole":
 		case s.Source != source:
 			instead = fmt.Sprintf(", by the %s source: %s", s.Source, s.SourceReason)
+		case s.SignalTaken > 0:
+			instead = ", which counts how often the signal was taken"
+		case s.Error != "":
+			instead = ", until: " + strings.TrimPrefix(strings.TrimPrefix(s.Error, "gotach: "), "native: ")
 		case s.Blind > 100*time.Millisecond:
 			instead = ", but for the time in which there were too many goroutines to look at"
 		}

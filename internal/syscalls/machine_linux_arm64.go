@@ -5,6 +5,6 @@ import "golang.org/x/sys/unix"
 var machine []Call
 
 var fileStatus = []Call{
-	{unix.SYS_FSTAT, "fstat", ""},
-	{unix.SYS_FSTATAT, "fstatat", ""},
+	{unix.SYS_FSTAT, "fstat", "read the kind and size of files"},
+	{unix.SYS_FSTATAT, "fstatat", "the same"},
 }

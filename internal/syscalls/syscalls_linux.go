@@ -48,28 +48,28 @@ var Runtime = append(machine, []Call{
 
 // Session are the calls that a session makes besides, with either source.
 var Session = append(fileStatus, []Call{
-	{unix.SYS_CLOCK_GETTIME, "clock_gettime", "the CPU time that sampling takes"},
-	{unix.SYS_FALLOCATE, "fallocate", "room for the journal"},
-	{unix.SYS_FLOCK, "flock", "the journal is in use"},
-	{unix.SYS_FSYNC, "fsync", "PROFILE_SYNC"},
-	{unix.SYS_FTRUNCATE, "ftruncate", "the end of the file"},
-	{unix.SYS_GETDENTS64, "getdents64", "how many threads there are, what they do"},
-	{unix.SYS_LSEEK, "lseek", "the file's header is written last"},
-	{unix.SYS_PREAD64, "pread64", "the executable's build ID"},
-	{unix.SYS_PWRITE64, "pwrite64", "the file and the journal"},
-	{unix.SYS_READLINKAT, "readlinkat", "the executable's path"},
-	{unix.SYS_UNAME, "uname", "the host's name"},
-	{unix.SYS_UNLINKAT, "unlinkat", "the journal of a whole file, old files of a rotation"},
+	{unix.SYS_CLOCK_GETTIME, "clock_gettime", "measure the CPU time that sampling takes"},
+	{unix.SYS_FALLOCATE, "fallocate", "reserve room for the journal"},
+	{unix.SYS_FLOCK, "flock", "lock the journal"},
+	{unix.SYS_FSYNC, "fsync", "sync the file, with PROFILE_SYNC"},
+	{unix.SYS_FTRUNCATE, "ftruncate", "cut the file to its length"},
+	{unix.SYS_GETDENTS64, "getdents64", "list threads and their states"},
+	{unix.SYS_LSEEK, "lseek", "write the file's header, which comes last"},
+	{unix.SYS_PREAD64, "pread64", "read the executable's build ID"},
+	{unix.SYS_PWRITE64, "pwrite64", "write the journal"},
+	{unix.SYS_READLINKAT, "readlinkat", "find the executable"},
+	{unix.SYS_UNAME, "uname", "read the host's name"},
+	{unix.SYS_UNLINKAT, "unlinkat", "remove the journal of a finished file, and old files of a rotation"},
 }...)
 
 // Native are the calls that the native source makes besides.
 var Native = []Call{
-	{unix.SYS_GETPPID, "getppid", "how long a system call takes"},
-	{unix.SYS_PROCESS_VM_READV, "process_vm_readv", "read what may not be mapped, of the program itself"},
+	{unix.SYS_GETPPID, "getppid", "measure how long a system call takes"},
+	{unix.SYS_PROCESS_VM_READV, "process_vm_readv", "read the program's own memory where it may not be mapped"},
 	{unix.SYS_RT_TGSIGQUEUEINFO, "rt_tgsigqueueinfo", "interrupt threads that run goroutines"},
-	{unix.SYS_SCHED_GETATTR, "sched_getattr", "give the tick's thread its core soon"},
+	{unix.SYS_SCHED_GETATTR, "sched_getattr", "have the kernel wake the thread of the ticks soon"},
 	{unix.SYS_SCHED_SETATTR, "sched_setattr", "the same"},
-	{unix.SYS_TIMER_CREATE, "timer_create", "the first tick"},
-	{unix.SYS_TIMER_DELETE, "timer_delete", ""},
-	{unix.SYS_TIMER_SETTIME, "timer_settime", ""},
+	{unix.SYS_TIMER_CREATE, "timer_create", "create the timer of the ticks"},
+	{unix.SYS_TIMER_DELETE, "timer_delete", "delete it"},
+	{unix.SYS_TIMER_SETTIME, "timer_settime", "set the time of the next tick"},
 }

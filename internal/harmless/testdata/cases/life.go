@@ -236,6 +236,9 @@ var _ = add(map[string]func(){
 	"own no clock_gettime":     func() { refused(unix.SYS_CLOCK_GETTIME) },
 	"own no rt_tgsigqueueinfo": func() { refused(unix.SYS_RT_TGSIGQUEUEINFO) },
 	"own no process_vm_readv":  func() { refused(unix.SYS_PROCESS_VM_READV) },
+
+	"own late no rt_tgsigqueueinfo": func() { refusedLate(unix.SYS_RT_TGSIGQUEUEINFO) },
+	"own late no process_vm_readv":  func() { refusedLate(unix.SYS_PROCESS_VM_READV) },
 })
 
 // storm has the program send itself signals of every kind, to the process and to a
@@ -282,6 +285,41 @@ func inBubble(f func()) {
 
 // refused has the kernel refuse a system call and then profiles a while.
 func refused(call int) {
+	forbid(call)
+	stop := session()
+	time.Sleep(50 * time.Millisecond)
+	stop()
+	fmt.Println("done")
+}
+
+// refusedLate has the kernel refuse a system call while a session runs.
+func refusedLate(call int) {
+	defer session()()
+	time.Sleep(50 * time.Millisecond)
+	forbid(call)
+	notice()
+	fmt.Println("done")
+}
+
+// notice works until the session has ended, or for as long as that may take.
+func notice() {
+	if current == nil {
+		return
+	}
+	within := 10 * time.Second
+	if current.Stats().Source == "portable" {
+		within = 300 * time.Millisecond
+	}
+	for begin := time.Now(); current.Err() == nil && time.Since(begin) < within; {
+		for now := time.Now(); time.Since(now) < 2*time.Millisecond; {
+			deep(50)
+		}
+		go time.Sleep(time.Millisecond)
+	}
+}
+
+// forbid has the kernel refuse a system call from now on.
+func forbid(call int) {
 	filter := []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0}, // seccomp_data.nr
 		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: uint32(call), Jf: 1},
@@ -295,10 +333,6 @@ func refused(call int) {
 		check(e)
 	}
 	runtime.UnlockOSThread()
-	stop := session()
-	time.Sleep(50 * time.Millisecond)
-	stop()
-	fmt.Println("done")
 }
 
 //go:noinline

@@ -49,13 +49,16 @@ func main() {
 	do()
 }
 
+// current is the session, nil if there is none.
+var current *profiler.Session
+
 // session starts one if there is to be one, and returns what stops it.
 func session() (stop func()) {
 	if os.Getenv("PROFILE_OUT") == "" {
 		return func() {}
 	}
-	s := profiler.Start()
-	return func() { _ = s.Stop() } // which has warned
+	current = profiler.Start()
+	return func() { _ = current.Stop() } // which has warned
 }
 
 // beside has goroutines run and wait beside the case.

@@ -57,6 +57,21 @@ static int installed(int sig) {
 	return sigaction(sig, NULL, &a) == 0 && a.sa_handler == handler;
 }
 
+enum { DEFAULT, IGNORED, OURS };
+
+// take sets SIGURG to its default, to be ignored, or to the handler.
+static int take(int action) {
+	if (action == OURS)
+		return install(SIGURG);
+	return signal(SIGURG, action == DEFAULT ? SIG_DFL : SIG_IGN) == SIG_ERR;
+}
+
+static int taken(int action) {
+	struct sigaction a;
+	sigaction(SIGURG, NULL, &a);
+	return a.sa_handler == (action == OURS ? handler : action == DEFAULT ? SIG_DFL : SIG_IGN);
+}
+
 static int handled(int sig, int n) {
 	for (int i = 0; i < n; i++)
 		raise(sig);
@@ -172,10 +187,35 @@ var cases = map[string]func(){
 		stop()
 		fmt.Println("still there:", C.installed(C.int(syscall.SIGURG)) == 1)
 	},
+	"own SIGURG default":  func() { takes(C.DEFAULT) },
+	"own SIGURG ignored":  func() { takes(C.IGNORED) },
+	"own SIGURG replaced": func() { takes(C.OURS) },
+
 	"exits":    func() { C.exits(3) },
 	"aborts":   func() { C.abort() },
 	"faults":   func() { C.faults() },
 	"children": func() { fmt.Println(C.children(30), "of 30 children") },
+}
+
+// takes has C take SIGURG while a session runs.
+func takes(action C.int) {
+	stop := session()
+	spin(50 * time.Millisecond)
+	if C.take(action) != 0 {
+		panic("the signal cannot be set")
+	}
+	if current != nil {
+		within := 10 * time.Second
+		if current.Stats().Source == "portable" {
+			within = 300 * time.Millisecond
+		}
+		for begin := time.Now(); current.Err() == nil && current.Stats().SignalTaken == 0 && time.Since(begin) < within; {
+			spin(time.Millisecond)
+		}
+		spin(50 * time.Millisecond)
+	}
+	stop()
+	fmt.Println("as C set it:", C.taken(action) == 1)
 }
 
 // waits are the calls whose interruptions "waits CALL [own]" counts.
@@ -218,13 +258,16 @@ func main() {
 	cases[name]()
 }
 
+// current is the session, nil if there is none.
+var current *profiler.Session
+
 // session starts one if there is to be one, and returns what stops it.
 func session() (stop func()) {
 	if os.Getenv("PROFILE_OUT") == "" {
 		return func() {}
 	}
-	s := profiler.Start()
-	return func() { _ = s.Stop() } // which has warned
+	current = profiler.Start()
+	return func() { _ = current.Stop() } // which has warned
 }
 
 func spin(d time.Duration) {
