@@ -22,36 +22,30 @@ var dcpiDatabase = &Format{
 	sniff:      dcpi.Sniff,
 	sniffDir:   dcpi.IsDatabase,
 	open:       openDCPI,
-	write: func(t *target, in *Input, o *Options) error {
-		ps, err := dcpiProfiles(in, o)
-		if err != nil {
-			return err
-		}
-		for _, p := range ps {
-			if _, err := p.Flush(t.Dir); err != nil {
-				return err
-			}
-		}
-		return nil
-	},
+	write: writeDCPI(func(t *target, p *dcpi.Profile) error {
+		_, err := p.Flush(t.Dir)
+		return err
+	}),
 }
 
 var dcpiText = &Format{
 	Name:       "dcpicat",
 	Doc:        "what dcpicat prints of a DCPI profile",
 	Extensions: []string{".dcpicat"},
-	write: func(t *target, in *Input, o *Options) error {
+	write:      writeDCPI(func(t *target, p *dcpi.Profile) error { return p.Cat(t.W) }),
+}
+
+// writeDCPI writes a format that is made of DCPI profiles, one after the other.
+func writeDCPI(write func(*target, *dcpi.Profile) error) func(*target, *Input, *Options) error {
+	return func(t *target, in *Input, o *Options) error {
 		ps, err := dcpiProfiles(in, o)
-		if err != nil {
-			return err
-		}
 		for _, p := range ps {
-			if err := p.Cat(t.W); err != nil {
-				return err
+			if err == nil {
+				err = write(t, p)
 			}
 		}
-		return nil
-	},
+		return err
+	}
 }
 
 // dcpiProfiles returns in as DCPI profiles.
@@ -103,17 +97,12 @@ func openDCPI(s *source, o *Options) (content, error) {
 		c.profiles, err = dcpi.ReadDatabase(s.Path, opts)
 		return c, err
 	}
-	f, err := s.Open()
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	p, err := dcpi.Read(f, s.Name, opts)
-	if err != nil {
-		return nil, err
-	}
-	c.profiles = []*dcpi.Profile{p}
-	return c, nil
+	err := s.read(func(r io.Reader) error {
+		p, err := dcpi.Read(r, s.Name, opts)
+		c.profiles = []*dcpi.Profile{p}
+		return err
+	})
+	return c, err
 }
 
 func (c *dcpiContent) Close() error { return nil }

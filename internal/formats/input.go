@@ -40,6 +40,16 @@ func (s *source) Open() (io.ReadCloser, error) {
 	return &watched{File: f, s: s}, nil
 }
 
+// read calls use with a reader of all bytes.
+func (s *source) read(use func(io.Reader) error) error {
+	f, err := s.Open()
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return use(f)
+}
+
 // watched is a file that reports progress and stops when the Context ends.
 type watched struct {
 	*os.File

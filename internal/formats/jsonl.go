@@ -1,6 +1,8 @@
 package formats
 
 import (
+	"io"
+
 	"github.com/gotach/profiler/internal/formats/jsonl"
 	"github.com/gotach/profiler/reader"
 )
@@ -12,16 +14,12 @@ var jsonLines = &Format{
 	Series:     true,
 	sniff:      jsonl.Sniff,
 	open: func(s *source, _ *Options) (content, error) {
-		f, err := s.Open()
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		stream, err := jsonl.Read(f)
-		if err != nil {
-			return nil, err
-		}
-		return inMemory{stream}, nil
+		var in inMemory
+		err := s.read(func(r io.Reader) (err error) {
+			in.Stream, err = jsonl.Read(r)
+			return err
+		})
+		return in, err
 	},
 	write: writeSeries(func(t *target, s reader.Stream, _ *Options) error {
 		return jsonl.Write(t.W, s)

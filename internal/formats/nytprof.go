@@ -22,7 +22,7 @@ var perlNYTProf = &Format{
 	},
 	write: func(t *target, in *Input, o *Options) error {
 		if c, ok := in.content.(*nytprofContent); ok {
-			return c.read(func(r io.Reader) error { return nytprof.Recode(t.W, r, o.Uncompressed) })
+			return c.source.read(func(r io.Reader) error { return nytprof.Recode(t.W, r, o.Uncompressed) })
 		}
 		p, err := in.Profile()
 		if err != nil {
@@ -45,20 +45,11 @@ func (c *nytprofContent) CutOff() error { return c.cutOff }
 
 func (c *nytprofContent) Close() error { return nil }
 
-func (c *nytprofContent) read(use func(io.Reader) error) error {
-	f, err := c.source.Open()
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return use(f)
-}
-
 func (c *nytprofContent) load() (*nytprof.Data, error) {
 	if c.data != nil {
 		return c.data, nil
 	}
-	err := c.read(func(r io.Reader) error {
+	err := c.source.read(func(r io.Reader) error {
 		d, err := nytprof.Load(r)
 		// What a killed perl has written is useful. A truncated file of gotach's is
 		// not: its times are near the end.
@@ -105,7 +96,7 @@ func (c *nytprofContent) Report(o profile.ReportOptions) (*profile.Report, error
 
 // Dump writes a JSON array for each chunk, as the file is read.
 func (c *nytprofContent) Dump(w io.Writer) error {
-	return c.read(func(r io.Reader) error {
+	return c.source.read(func(r io.Reader) error {
 		return buffered(w, func(b *bufio.Writer) error {
 			for chunk, err := range nytprof.NewReader(r).Chunks() {
 				if err != nil {
@@ -156,7 +147,7 @@ func (c *nytprofContent) Info() ([]Field, error) {
 
 // Verify also checks what Perl's own reader insists on.
 func (c *nytprofContent) Verify() (found string, err error) {
-	err = c.read(func(r io.Reader) error {
+	err = c.source.read(func(r io.Reader) error {
 		v, err := nytprof.Verify(r)
 		if err != nil {
 			return err

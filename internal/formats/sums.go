@@ -45,19 +45,15 @@ func (sums) Close() error                         { return nil }
 // openSums opens a format by reading it.
 func openSums(read func(io.Reader) (*profile.Profile, error)) func(*source, *Options) (content, error) {
 	return func(s *source, _ *Options) (content, error) {
-		f, err := s.Open()
-		if err != nil {
-			return nil, err
+		var in sums
+		err := s.read(func(r io.Reader) (err error) {
+			in.p, err = read(r)
+			return err
+		})
+		if e := (*os.PathError)(nil); errors.As(err, &e) {
+			err = e.Err
 		}
-		defer f.Close()
-		p, err := read(f)
-		if err != nil {
-			if e := (*os.PathError)(nil); errors.As(err, &e) {
-				return nil, e.Err
-			}
-			return nil, err
-		}
-		return sums{p}, nil
+		return in, err
 	}
 }
 
