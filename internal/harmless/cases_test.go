@@ -4,24 +4,24 @@ package harmless
 
 import "time"
 
-// A harmCase is one row of docs/harm.md. To add one, write what the program does into
-// testdata/cases, or testdata/ccases if it needs C, add a row here, and run
+// A harmCase is one row of docs/harm.md. To add one, add the program's code to testdata/cases, or
+// to testdata/ccases if it needs C, add a row here, and run
 // `go test ./internal/harmless -run TestHarmTable -update`.
 type harmCase struct {
 	what string // the first column
 	name string // the program's arguments, separated by spaces
-	c    bool   // testdata/ccases
+	c    bool   // the program is testdata/ccases
 	env  []string
 	// flags are for go build; nil for the program that most cases share.
 	flags []string
-	// harm says why the program may end differently with the sources named here,
-	// native or portable. Without it that fails the test.
+	// harm has, by source (native, portable), the reason why the program may end differently
+	// with it. Without a reason a difference fails the test.
 	harm   map[string]string
 	within time.Duration // 0: endsWithin
 	racy   bool          // the program may end before there is a profile
 }
 
-// endsWithin is after how long a program counts as one that does not end.
+// endsWithin is the time after which a program counts as one that does not end.
 const endsWithin = 20 * time.Second
 
 // A harmSection is a table of docs/harm.md.
@@ -31,7 +31,7 @@ type harmSection struct {
 }
 
 var harmSections = []harmSection{
-	{"Ways to end", "The session was started with `defer profiler.Start().Stop()`. The other goroutines of the program run and wait meanwhile.", []harmCase{
+	{"Ways to end", "The session starts with `defer profiler.Start().Stop()`. Other goroutines of the program run and wait at the same time.", []harmCase{
 		{what: "main returns", name: "returns"},
 		{what: "`os.Exit(0)`", name: "exits 0"},
 		{what: "`os.Exit(3)`", name: "exits 3"},
@@ -54,61 +54,61 @@ var harmSections = []harmSection{
 		{what: "SIGHUP", name: "SIGHUP"},
 		{what: "SIGQUIT", name: "SIGQUIT"},
 		{what: "SIGABRT", name: "SIGABRT"},
-		{what: "SIGSEGV, sent by kill", name: "SIGSEGV"},
+		{what: "SIGSEGV from `kill`", name: "SIGSEGV"},
 		{what: "SIGKILL", name: "SIGKILL"},
-		{what: "standard output is a pipe that nobody reads", name: "SIGPIPE"},
+		{what: "standard output is a pipe without a reader", name: "SIGPIPE"},
 		{what: "`runtime.Goexit` in main, then `os.Exit(3)`", name: "Goexit, then exits"},
-		{what: "`runtime.Goexit` in main, which runs Stop, and no other goroutine", name: "alone Goexit"},
+		{what: "`runtime.Goexit` in main, which runs Stop; there are no other goroutines", name: "alone Goexit"},
 		{what: "deadlock: `select {}`", name: "alone deadlock"},
 		{what: "deadlock: a mutex locked twice", name: "alone deadlock lock"},
 		{what: "deadlock: `select {}` with `GOMAXPROCS=1`", name: "alone deadlock", env: []string{"GOMAXPROCS=1"}, within: 6 * time.Second, harm: map[string]string{
 			"native":   "a session cannot tell that no timer is set",
-			"portable": "the same",
+			"portable": "a session cannot tell that no timer is set",
 		}},
 	}},
 	{"Signals", "", []harmCase{
-		{what: "a program that ends at SIGTERM by itself, with code 7", name: "ends at SIGTERM"},
-		{what: "2,000 signals that it ignores", name: "ignores signals"},
-		{what: "1,500 signals of 15 kinds, each awaited", name: "storm"},
-		{what: "10,000 signals to a handler of C", name: "handler", c: true},
-		{what: "SIGURG has a handler of C before Start", name: "own SIGURG", c: true},
+		{what: "a program that handles SIGTERM and exits with code 7", name: "ends at SIGTERM"},
+		{what: "2,000 signals that the program ignores", name: "ignores signals"},
+		{what: "1,500 signals of 15 kinds, one after the other", name: "storm"},
+		{what: "10,000 signals with a handler in C", name: "handler", c: true},
+		{what: "SIGURG has a handler in C before Start", name: "own SIGURG", c: true},
 		{what: "C sets SIGURG to its default during a session", name: "own SIGURG default", c: true},
-		{what: "C has SIGURG ignored during a session", name: "own SIGURG ignored", c: true},
+		{what: "C sets SIGURG to ignored during a session", name: "own SIGURG ignored", c: true},
 		{what: "C gives SIGURG a handler during a session", name: "own SIGURG replaced", c: true},
 	}},
 	{"Processes and threads", "", []harmCase{
 		{what: "100 children of `os/exec`", name: "children"},
 		{what: "30 children killed by SIGTERM", name: "killed children"},
 		{what: "30 children of C's `system`", name: "children", c: true},
-		{what: "exec of itself, ten times, each in a session", name: "execs"},
-		{what: "100 times setuid and setgid", name: "setuid"},
-		{what: "100 times `syscall.AllThreadsSyscall`", name: "all threads"},
+		{what: "a program that executes itself ten times, each time in a session", name: "execs"},
+		{what: "100 calls of setuid and setgid", name: "setuid"},
+		{what: "100 calls of `syscall.AllThreadsSyscall`", name: "all threads"},
 		{what: "100 threads that end with their goroutines", name: "locked threads"},
 		{what: "100 changes of GOMAXPROCS", name: "GOMAXPROCS"},
-		{what: "`debug.SetMaxThreads` leaves room for one more at Start", name: "own few threads"},
+		{what: "`debug.SetMaxThreads` allows one more thread at Start", name: "own few threads"},
 	}},
 	{"The runtime", "", []harmCase{
 		{what: "50 collections while stacks grow and shrink", name: "collections"},
-		{what: "the same with `GODEBUG=gccheckmark=1`", name: "collections", env: []string{"GODEBUG=gccheckmark=1"}},
-		{what: "the same with `GODEBUG=gcshrinkstackoff=1,asyncpreemptoff=1`", name: "collections", env: []string{"GODEBUG=gcshrinkstackoff=1,asyncpreemptoff=1"}},
-		{what: "the same with `GODEBUG=efence=1`", name: "collections", env: []string{"GODEBUG=efence=1"}},
-		{what: "the same with `GODEBUG=harddecommit=1`", name: "collections", env: []string{"GODEBUG=harddecommit=1"}},
-		{what: "the first one, built with `-race -cover -covermode=atomic -coverpkg=all`", name: "collections", flags: []string{"-race", "-cover", "-covermode=atomic", "-coverpkg=all"}},
+		{what: "50 collections with `GODEBUG=gccheckmark=1`", name: "collections", env: []string{"GODEBUG=gccheckmark=1"}},
+		{what: "50 collections with `GODEBUG=gcshrinkstackoff=1,asyncpreemptoff=1`", name: "collections", env: []string{"GODEBUG=gcshrinkstackoff=1,asyncpreemptoff=1"}},
+		{what: "50 collections with `GODEBUG=efence=1`", name: "collections", env: []string{"GODEBUG=efence=1"}},
+		{what: "50 collections with `GODEBUG=harddecommit=1`", name: "collections", env: []string{"GODEBUG=harddecommit=1"}},
+		{what: "50 collections, built with `-race -cover -covermode=atomic -coverpkg=all`", name: "collections", flags: []string{"-race", "-cover", "-covermode=atomic", "-coverpkg=all"}},
 		{what: "`runtime/pprof` and `runtime/trace` at the same time", name: "other profilers"},
-		{what: "100,000 goroutines that wait, for half a second", name: "crowd"},
+		{what: "100,000 goroutines that wait for half a second", name: "crowd"},
 		{what: "300 TCP connections", name: "network"},
 		{what: "sleeps and deadlines", name: "time"},
 		{what: "a `testing/synctest` bubble", name: "bubble"},
 		{what: "Start in a `testing/synctest` bubble", name: "own starts in a bubble"},
 		{what: "30 sessions, one after the other", name: "own sessions"},
 	}},
-	{"C", "The programs of the tables above are built without cgo where they are in Go alone.", []harmCase{
+	{"C", "In the tables above, only the programs with C code are built with cgo.", []harmCase{
 		{what: "40,000 calls of Go from threads of C", name: "callbacks", c: true},
 		{what: "C's `exit(3)`, with `atexit`", name: "exits", c: true},
 		{what: "C's `abort`", name: "aborts", c: true},
-		{what: "a wild pointer in C", name: "faults", c: true},
+		{what: "an invalid pointer in C", name: "faults", c: true},
 	}},
-	{"Refused system calls", "seccomp lets them fail with EPERM.", []harmCase{
+	{"Refused system calls", "seccomp makes each of them fail with EPERM.", []harmCase{
 		{what: "timer_create", name: "own no timer_create"},
 		{what: "timer_settime", name: "own no timer_settime"},
 		{what: "clock_gettime", name: "own no clock_gettime"},

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// rounds is how often each suite runs each way.
+// rounds is how often each suite runs with the profiler, and how often without.
 const rounds = 3
 
-// Profiled or not, a suite ends the same, test by test.
+// TestSuites checks that each test of a suite has the same verdict with and without the profiler.
 func TestSuites(t *testing.T) {
 	when := always
 	switch v := os.Getenv("GOTACH_HARMLESS"); v {
@@ -43,7 +43,7 @@ func TestSuites(t *testing.T) {
 	}
 }
 
-// The harness sees each kind of harm where there is some, and none where there is none.
+// TestHarmIsSeen checks that compare finds each kind of harm, and finds none if there is none.
 func TestHarmIsSeen(t *testing.T) {
 	s := suite{module: "testdata/harmed", pkgs: []string{"."}, timeout: 2 * time.Second}
 	p := prepare(t, s)[0]
@@ -62,21 +62,21 @@ func TestHarmIsSeen(t *testing.T) {
 			s.run = "^TestNothing$"
 		}
 		if got := strings.Join(compare(t, s, p, 1), "\n"); !strings.Contains(got, tc.want) {
-			t.Errorf("%s: %q is not in\n%s", tc.run, tc.want, got)
+			t.Errorf("%s: no %q in\n%s", tc.run, tc.want, got)
 		}
 	}
 	s.run = "^TestWell$"
 	if got := compare(t, s, p, 1); len(got) != 0 {
-		t.Errorf("harm where there is none: %s", strings.Join(got, "\n"))
+		t.Errorf("compare found harm, but there is none: %s", strings.Join(got, "\n"))
 	}
 	p.profiled = p.plain
 	if got := strings.Join(compare(t, s, p, 1), "\n"); !strings.Contains(got, "the profile: ") {
-		t.Errorf("nothing was sampled, and it is not seen: %s", got)
+		t.Errorf("compare did not find that the profile is missing: %s", got)
 	}
 }
 
-// compare runs one package's tests both ways, in turns, so that other load on the
-// machine affects both. It returns the differences that the profiler made.
+// compare runs one package's tests with and without the profiler, in turns, so that other load on
+// the machine affects both. It returns the differences.
 func compare(t *testing.T, s suite, p pkg, rounds int) (harm []string) {
 	t.Helper()
 	logs, out := logDir(t), t.TempDir()
@@ -98,7 +98,7 @@ func compare(t *testing.T, s suite, p pkg, rounds int) (harm []string) {
 			found("with the profiler\n%s\nwith it:\n%s\nwithout it:\n%s", d, tail(profiled.log), tail(plain.log))
 		}
 		if plain.killed || profiled.killed {
-			found("killed after its time; with the profiler: %v, without: %v", profiled.killed, plain.killed)
+			found("killed after the timeout; with the profiler: %v, without: %v", profiled.killed, plain.killed)
 		}
 		if b, err := os.ReadFile(profiled.log); err != nil || strings.Contains(string(b), "gotach: ") {
 			found("the profiler complains (%v)\n%s", err, tail(profiled.log))

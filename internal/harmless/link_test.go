@@ -15,9 +15,9 @@ import (
 	"github.com/gotach/profiler/internal/testenv"
 )
 
-// The profiler starts in the tests as it does in any program that imports auto:
-// in an init function, when PROFILE_OUT is set. The file goes into the external
-// test package, since the profiler itself imports some of the packages under test.
+// hookFile is added to each package under test. It imports auto, so the profiler starts in an init
+// function if PROFILE_OUT is set. The file is part of the external test package, because the
+// profiler itself imports some of the packages under test.
 const hookFile = `package %s
 
 import (
@@ -38,9 +38,8 @@ func init() {
 }
 `
 
-// auto finishes its file only when asked to. Many packages have a TestMain that
-// exits by itself, so what asks is package testing: every M.Run ends in after,
-// or would not end in a verdict.
+// auto finishes its file only when Stop is called. Many packages have a TestMain that calls os.Exit.
+// So package testing calls Stop: every M.Run that ends with a verdict calls M.after at its end.
 const (
 	testingAfter  = "\nfunc (m *M) after() {\n"
 	testingHooked = "\nvar GotachAtEnd func()\n" + testingAfter + "\tif GotachAtEnd != nil {\n\t\tGotachAtEnd()\n\t}\n"
@@ -53,7 +52,7 @@ type pkg struct {
 	build           func(*testing.T)
 }
 
-// prepare fetches the suite's module and finds its packages, which are yet to build.
+// prepare gets the suite's module and lists its packages. It does not build them.
 func prepare(t *testing.T, s suite) []pkg {
 	t.Helper()
 	work := t.TempDir()
@@ -70,8 +69,8 @@ func prepare(t *testing.T, s suite) []pkg {
 			t.Fatal(err)
 		}
 	default:
-		// A copy, because the module cache is read-only and tests write beside
-		// themselves, and because internal packages are the main module's only.
+		// Copy the module: the module cache is read-only, and tests write files in their
+		// directories. Also, only the main module can import its internal packages.
 		if err := os.CopyFS(module, os.DirFS(download(t, goroot, s.module))); err != nil {
 			t.Fatal(err)
 		}
@@ -80,8 +79,7 @@ func prepare(t *testing.T, s suite) []pkg {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The module's requirements and ours, the higher of each; both binaries are
-	// built with them.
+	// Use the module's requirements and ours, the higher version of each, for both binaries.
 	gocmd(t, goroot, module, "mod", "edit", "-toolchain=none",
 		"-require=github.com/gotach/profiler@v0.0.0", "-replace=github.com/gotach/profiler="+checkout)
 
@@ -141,12 +139,11 @@ func download(t *testing.T, goroot, module string) string {
 	return got.Dir
 }
 
-// offline are the words of the go command when it cannot reach a module proxy.
+// offline are parts of the go command's messages when it cannot reach a module proxy.
 var offline = []string{"dial tcp", "module lookup disabled by GOPROXY=off", "i/o timeout", "no such host"}
 
-// toolchain returns the GOROOT to build with. A toolchain that the go command
-// fetched by itself lies in the module cache, where overlays are refused; a link
-// to it will do.
+// toolchain returns the GOROOT to build with. A toolchain that the go command has downloaded is in
+// the module cache, and the go command refuses overlays there. So toolchain makes a link to it.
 func toolchain(t *testing.T, work string) string {
 	t.Helper()
 	out, err := exec.Command("go", "env", "GOROOT", "GOMODCACHE").Output()
@@ -164,7 +161,7 @@ func toolchain(t *testing.T, work string) string {
 	return link
 }
 
-// gocmd returns what the go command prints.
+// gocmd runs the go command and returns its output.
 func gocmd(t *testing.T, goroot, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(filepath.Join(goroot, "bin", "go"), args...)

@@ -14,8 +14,8 @@ var update = flag.Bool("update", false, "write the tables of docs/harm.md anew")
 
 const harmPage = "../../docs/harm.md"
 
-// written compares a part of docs/harm.md with what it should be, or writes it with -update.
-// The part lies between a line "<!-- NAME: …" and the next line "<!-- end of NAME -->".
+// written compares a part of docs/harm.md with want, or replaces it with -update. The part is between
+// a line "<!-- NAME: …" and the next line "<!-- end of NAME -->".
 func written(t *testing.T, name, want string) {
 	t.Helper()
 	text, err := os.ReadFile(harmPage)

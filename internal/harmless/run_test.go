@@ -31,12 +31,12 @@ type outcome struct {
 type run struct {
 	outcome
 	pid    int
-	log    string // the file of its output
+	log    string // the file with its output
 	took   time.Duration
 	killed bool
 }
 
-// start runs a test binary to its end. What it prints goes into the file log.
+// start runs a test binary until it ends. Its output goes to the file log.
 func start(t *testing.T, s suite, p pkg, binary, log string, env ...string) run {
 	t.Helper()
 	args := []string{"-test.v=test2json", "-test.count=1", "-test.short", "-test.timeout=" + s.timeout.String()}
@@ -64,8 +64,8 @@ func start(t *testing.T, s suite, p pkg, binary, log string, env ...string) run 
 		t.Fatal(err)
 	}
 	r := run{pid: cmd.Process.Pid, log: log}
-	// -test.timeout needs a runtime that works. If it does not, SIGQUIT may still print
-	// the stacks.
+	// -test.timeout works only if the runtime still works. If it does not, SIGQUIT may still
+	// print the stacks.
 	quit := time.AfterFunc(s.timeout+30*time.Second, func() {
 		_ = cmd.Process.Signal(syscall.SIGQUIT)
 		time.Sleep(10 * time.Second)
@@ -82,7 +82,7 @@ func start(t *testing.T, s suite, p pkg, binary, log string, env ...string) run 
 	return r
 }
 
-// verdicts has the go command read the output of a test binary.
+// verdicts parses the output of a test binary with go tool test2json.
 func verdicts(t *testing.T, p pkg, log string) map[string]string {
 	t.Helper()
 	in, err := os.Open(log)
@@ -114,7 +114,7 @@ func verdicts(t *testing.T, p pkg, log string) map[string]string {
 	return v
 }
 
-// diff says in what two runs differ, "" if in nothing.
+// diff describes the differences of two runs, "" if there are none.
 func diff(plain, profiled outcome) string {
 	var b strings.Builder
 	if plain.end != profiled.end {
@@ -135,12 +135,12 @@ func diff(plain, profiled outcome) string {
 		}
 	}
 	if n > most {
-		fmt.Fprintf(&b, "and %d tests more\n", n-most)
+		fmt.Fprintf(&b, "and %d more tests\n", n-most)
 	}
 	return b.String()
 }
 
-// sampled checks the profile and returns what it says of the session.
+// sampled checks the profile and returns its session metadata.
 func sampled(path string) (*tachyon.Session, error) {
 	r, err := reader.Open(path)
 	if err != nil {
@@ -155,13 +155,13 @@ func sampled(path string) (*tachyon.Session, error) {
 		return nil, err
 	}
 	if m == nil || m.Session == nil {
-		return nil, errors.New("nothing is said of the session")
+		return nil, errors.New("no session metadata")
 	}
 	st := m.Session
 	if st.Source != "native" || st.Rate != 1000 {
 		return nil, fmt.Errorf("source %s at %d Hz", st.Source, st.Rate)
 	}
-	if st.TicksAsked > 50 && (st.Samples == 0 || st.TicksReached == 0) { // some packages are through in a millisecond
+	if st.TicksAsked > 50 && (st.Samples == 0 || st.TicksReached == 0) { // the tests of some packages take only a millisecond
 		return nil, fmt.Errorf("%d samples, %d ticks", st.Samples, st.TicksReached)
 	}
 	n := int64(0)
@@ -172,12 +172,12 @@ func sampled(path string) (*tachyon.Session, error) {
 		n++
 	}
 	if n < st.Samples {
-		return nil, fmt.Errorf("%d samples where the session counts %d", n, st.Samples)
+		return nil, fmt.Errorf("%d samples, but the session counts %d", n, st.Samples)
 	}
 	return st, nil
 }
 
-// tail is the end of a log, and of the first sign of a crash in it.
+// tail returns the end of a log, after the text at the first sign of a crash in it.
 func tail(log string) string {
 	b, err := os.ReadFile(log)
 	if err != nil {
@@ -194,7 +194,7 @@ func tail(log string) string {
 	return out + string(b[max(0, len(b)-most):])
 }
 
-// logDir is where the output of runs goes.
+// logDir returns the directory for the output of runs.
 func logDir(t *testing.T) string {
 	if d := os.Getenv("GOTACH_HARMLESS_LOGS"); d != "" {
 		if err := os.MkdirAll(d, 0o755); err != nil {

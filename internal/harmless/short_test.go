@@ -11,19 +11,20 @@ import (
 	"testing"
 )
 
-// shortCases are eight ways to end.
+// shortCases are the names of eight cases that end in different ways.
 var shortCases = []string{
 	"returns", "exits 3", "exits from a goroutine", "exits while Start runs", "panics", "panics in a goroutine", "nil", "SIGTERM",
 }
 
-// Programs that end while a session begins, or a few ticks later, end as they do without
-// it: 500 of them, or GOTACH_PROGRAMS, at 10 kHz, every fifth with the portable source.
+// TestShortPrograms checks that programs end in the same way with a session, if they end while it
+// begins or a few ticks later. It runs 500 programs, or GOTACH_PROGRAMS, at 10 kHz. Every fifth has
+// the portable source.
 func TestShortPrograms(t *testing.T) {
 	programs := 500
 	if v := os.Getenv("GOTACH_PROGRAMS"); v != "" {
 		var err error
 		if programs, err = strconv.Atoi(v); err != nil || programs < 1 {
-			t.Fatalf("GOTACH_PROGRAMS=%s is no number of programs", v)
+			t.Fatalf("GOTACH_PROGRAMS=%s is not a positive number", v)
 		}
 	}
 	bin := buildCase(t, false)
@@ -67,5 +68,5 @@ func TestShortPrograms(t *testing.T) {
 		t.Errorf("%d times: %s", times, what)
 		n += times
 	}
-	t.Logf("%d of %d programs ended wrong", n, programs)
+	t.Logf("%d of %d programs ended differently", n, programs)
 }

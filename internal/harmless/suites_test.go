@@ -4,20 +4,20 @@ package harmless
 
 import "time"
 
-// A suite is a part of somebody's tests.
+// A suite is a part of the tests of a module or of the standard library.
 type suite struct {
 	name    string
-	module  string   // path@version, or a directory here; "" for the standard library
-	pkgs    []string // relative to the module ("./..." patterns too), import paths in the standard library
+	module  string   // path@version, or a directory in this one; "" for the standard library
+	pkgs    []string // relative to the module, also "./..." patterns; import paths for the standard library
 	run     string   // -run; "" for all
-	skip    string   // -skip: tests that do not give the same verdict each time without the profiler either
+	skip    string   // -skip: tests whose verdict varies without the profiler too, or that cannot pass with it
 	hook    string   // statements to run before the tests
-	imports []string // of hook
+	imports []string // for hook
 	timeout time.Duration
 	when    int
 }
 
-// The values of suite.when: in which of the runs of doc.go a suite takes part.
+// The values of suite.when: the runs of doc.go that include the suite.
 const (
 	always = iota
 	quick
@@ -28,26 +28,26 @@ const (
 var suites = []suite{
 	{
 		name:    "std",
-		pkgs:    []string{"os/signal"}, // little is built on it: most others are built anew with all that is
+		pkgs:    []string{"os/signal"}, // few packages import it, so few have to be built again
 		timeout: 2 * time.Minute,
 		when:    always,
 	},
 	{
 		name: "std-more",
 		pkgs: []string{"context", "sync", "bufio", "time", "os", "os/exec", "net", "net/http", "net/http/httptest", "net/rpc", "io", "internal/poll", "encoding/json", "encoding/gob", "compress/flate", "go/parser", "go/types", "database/sql", "log/slog", "runtime/debug", "runtime/metrics", "runtime/trace", "strings", "sort", "math/big", "text/template", "crypto/tls", "archive/zip"},
-		// Of os: it stops listening right after a SIGINT, as package auto says. Of time: it
-		// counts the allocations of the whole program and wants none.
+		// TestProcessLiteral of os calls signal.Stop right after a SIGINT, as described in package
+		// auto. TestUnmarshalTextAllocations of time allows no allocations in the whole program.
 		skip:    "^(TestProcessLiteral|TestUnmarshalTextAllocations)$",
 		timeout: 5 * time.Minute,
 		when:    all,
 	},
 	{
-		name: "std-runtime", // the scheduler, the collector, signals and stacks themselves
+		name: "std-runtime", // scheduler, collector, signals and stacks
 		pkgs: []string{"runtime"},
-		// It runs itself under strace and counts the calls of clock_gettime, of which it
-		// wants fewer than 100. The profiler makes as many to measure the cycle counter,
-		// and then one a tick while it finds out that it cannot use the native source:
-		// under strace a goroutine's labels take longer to read than a walk may last.
+		// It runs itself under strace and allows fewer than 100 calls of clock_gettime. The
+		// profiler makes as many to measure the cycle counter. Then it makes one per tick until
+		// it finds that it cannot use the native source: under strace, reading a goroutine's
+		// labels takes longer than a walk may take.
 		skip:    "^TestUsingVDSO$",
 		timeout: 10 * time.Minute,
 		when:    all,
@@ -57,8 +57,8 @@ var suites = []suite{
 		name:   "yamux",
 		module: "github.com/hashicorp/yamux@v0.1.2",
 		pkgs:   []string{"."},
-		// The one races for the closing of its connection, the other gives 1,000 writes
-		// a fixed time; each failed in one of three runs without the profiler.
+		// The first has a race for closing its connection, the second gives 1,000 writes a fixed
+		// time. Each failed in one of three runs without the profiler.
 		skip:    "^(TestHalfCloseSessionShutdown|TestManyStreams_PingPong)$",
 		timeout: 3 * time.Minute,
 		when:    all,
@@ -80,7 +80,7 @@ var suites = []suite{
 		name:    "pebble",
 		module:  "github.com/cockroachdb/pebble@v1.1.5",
 		pkgs:    []string{"./record", "./internal/arenaskl", "./internal/cache", "./vfs", "./sstable", "."},
-		skip:    "^TestLittleEndianGetPut$", // names a part after a random number
+		skip:    "^TestLittleEndianGetPut$", // a subtest has a random number as its name
 		timeout: 10 * time.Minute,
 		when:    all,
 	},
@@ -88,9 +88,8 @@ var suites = []suite{
 		name:   "raft",
 		module: "github.com/hashicorp/raft@v1.8.0",
 		pkgs:   []string{"."},
-		// Of the tests of whole clusters only a few: they hold elections against a
-		// clock of 50 ms, and on a loaded machine three of them failed in the first
-		// run without the profiler.
+		// Only a few tests of whole clusters: they hold elections with a timeout of 50 ms. On a
+		// busy machine three of them failed in the first run without the profiler.
 		run:     "^Test(Inm|File|Net|TCP|Commit|Config|Future|Log|Obs|Peer|Discard|Raft_(StartStop|AfterShutdown|SingleNode|TripleNode|ApplyNonLeader|ApplyConcurrent|Barrier))",
 		timeout: 4 * time.Minute,
 		when:    all,
@@ -100,8 +99,8 @@ var suites = []suite{
 		name:   "grpc",
 		module: "google.golang.org/grpc@v1.81.1",
 		pkgs:   []string{".", "./internal/transport", "./internal/grpcsync", "./stats", "./keepalive", "./health"},
-		// Its checker of leaks goes through all goroutines of the process after each
-		// test, so it has to be told of the profiler's, as of any other library's.
+		// Its leak checker looks at all goroutines of the process after each test. So the hook
+		// registers the profiler's goroutines, as for any other library.
 		hook:    `leakcheck.RegisterIgnoreGoroutine("github.com/gotach/profiler")`,
 		imports: []string{"google.golang.org/grpc/internal/leakcheck"},
 		timeout: 8 * time.Minute,
@@ -112,9 +111,9 @@ var suites = []suite{
 		module: "github.com/nats-io/nats-server/v2@v2.12.4",
 		pkgs:   []string{"./server"},
 		run:    "^Test(Client|Sublist|Ping|Parse|Subject|RingBuffer|Split|Util|IPQueue|Gateway(Basic|Send|NoReconnect)|Route(Config|Send|Pool)|Closed|Account)",
-		// They send before the other server is known to listen. On a loaded machine
-		// the first failed in 6 runs of 24 without the profiler, the second in 1, the
-		// third in 5 of 109, and with it in 4 of 110.
+		// They send without waiting until the other server listens. On a busy machine, without the
+		// profiler, the first failed in 6 of 24 runs, the second in 1, the third in 5 of 109; with
+		// the profiler the third failed in 4 of 110.
 		skip:    "^(TestAccountTrackLatencyRemoteLeaks|TestGatewaySendsToNonLocalSubs|TestGatewaySendReplyAcrossGateways)$",
 		timeout: 6 * time.Minute,
 		when:    all,

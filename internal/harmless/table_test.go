@@ -23,8 +23,8 @@ import (
 	"github.com/gotach/profiler/reader"
 )
 
-// TestHarmTable runs each case without the profiler and with each source at 10 kHz, and
-// writes down what came of it.
+// TestHarmTable runs each case without the profiler and with each source at 10 kHz. It compares the
+// results with the tables of docs/harm.md, or writes the tables with -update.
 func TestHarmTable(t *testing.T) {
 	programs := map[bool]string{false: buildCase(t, false), true: buildCase(t, true)}
 	program := func(c harmCase) string {
@@ -39,15 +39,15 @@ func TestHarmTable(t *testing.T) {
 		if s.text != "" {
 			fmt.Fprintf(&b, "%s\n\n", s.text)
 		}
-		b.WriteString("| case | without | native | portable |\n|---|---|---|---|\n")
+		b.WriteString("| case | without profiler | native | portable |\n|---|---|---|---|\n")
 		for _, c := range s.cases {
 			bin := program(c)
 			plain := c.run(t, bin, "")
 			fmt.Fprintf(&b, "| %s | %s |", c.what, plain)
 			for _, source := range []string{"native", "portable"} {
 				got := c.run(t, bin, source)
-				// On a busy machine Start can give up the native source, each time for another reason,
-				// and a stop by the portable one can take long.
+				// On a busy machine Start can give up the native source, for a reason that differs from
+				// try to try, and a stop by the portable source can take long.
 				for range 5 {
 					if !strings.Contains(got.profile, " source: ") && !strings.Contains(got.profile, tooMany) {
 						break
@@ -64,7 +64,7 @@ func TestHarmTable(t *testing.T) {
 					fmt.Fprintf(&b, " **%s**: %s |", got, why)
 				} else {
 					if why != "" {
-						t.Errorf("%s, %s: does no harm, but %q is given as the reason for it", c.what, source, why)
+						t.Errorf("%s, %s: no harm, but the case gives %q as its reason", c.what, source, why)
 					}
 					fmt.Fprintf(&b, " same; %s |", got.profile)
 				}
@@ -77,16 +77,16 @@ func TestHarmTable(t *testing.T) {
 	written(t, "tables", b.String())
 }
 
-// A harmRun is how one run of a case went.
+// A harmRun is the result of one run of a case.
 type harmRun struct {
 	end     string // "exit 3", "SIGTERM", "does not end"
-	said    string // the first line by which the runtime explains itself
+	said    string // the first line with which the runtime explains the end
 	stdout  string
 	stderr  string
-	profile string // what there is of one
+	profile string // description of the profile, for the table
 }
 
-// String is what stands in the table.
+// String returns the text for the table.
 func (r harmRun) String() string {
 	switch {
 	case r.said != "":
@@ -125,7 +125,7 @@ func (c harmCase) run(t *testing.T, program, source string) (r harmRun) {
 		t.Error(err)
 		return r
 	}
-	defer os.RemoveAll(dir) // at once: there may be many thousands
+	defer os.RemoveAll(dir) // not with t.TempDir, because there may be many thousand runs
 	within := endsWithin
 	if c.within > 0 {
 		within = c.within
@@ -136,7 +136,7 @@ func (c harmCase) run(t *testing.T, program, source string) (r harmRun) {
 	cmd.Dir = dir
 	cmd.Env = append(environ(), c.env...)
 	if source != "" {
-		// Not native by name, which is an error where it cannot run.
+		// auto, because with native it is an error if the native source cannot run.
 		cmd.Env = append(cmd.Env, "PROFILE_OUT="+filepath.Join(dir, "%p-%t.tach"), "PROFILE_RATE=10000",
 			"PROFILE_SOURCE="+map[string]string{"native": "auto", "portable": "portable"}[source])
 	}
@@ -160,7 +160,7 @@ func (c harmCase) run(t *testing.T, program, source string) (r harmRun) {
 	case why != nil:
 		r.profile = "no profile: " + why[1]
 		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-			t.Errorf("%s: a session that is refused leaves %v, %v", c.what, left, err)
+			t.Errorf("%s: a refused session leaves %v, %v", c.what, left, err)
 		}
 	case source != "":
 		r.profile = profile(t, dir, source)
@@ -171,16 +171,17 @@ func (c harmCase) run(t *testing.T, program, source string) (r harmRun) {
 	return r
 }
 
-// explains finds the line by which the runtime says why a program ends.
+// explains matches the line with which the runtime explains the end of a program.
 var explains = regexp.MustCompile(`(?m)^(panic: |fatal error: |SIG[A-Z]+: ).*$`)
 
-// tooMany is said of a profile that has gaps because no tick fit within MaxPause.
-const tooMany = ", but for the time in which there were too many goroutines to look at"
+// tooMany describes a profile with gaps, in which no tick fit within MaxPause.
+const tooMany = ", without the time in which there were too many goroutines"
 
-// refused finds why there is no session, without the numbers in it.
+// refused matches the reason why there is no session, up to the first colon, so that it has no
+// numbers in it.
 var refused = regexp.MustCompile(`no profile is being taken"? err="gotach: (?:sampler: )?([^:"]+)`)
 
-// ending says how a program ended.
+// ending describes how a program ended.
 func ending(p *os.ProcessState) string {
 	if ws, ok := p.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 		return unix.SignalName(ws.Signal())
@@ -188,14 +189,15 @@ func ending(p *os.ProcessState) string {
 	return fmt.Sprint("exit ", p.ExitCode())
 }
 
-// environ is this process's environment without what is ours.
+// environ returns this process's environment without variables of the profiler and its tests, and
+// without the runtime's settings.
 func environ() []string {
 	return slices.DeleteFunc(os.Environ(), func(kv string) bool {
 		return strings.HasPrefix(kv, "PROFILE_") || strings.HasPrefix(kv, "GOTACH_") || strings.HasPrefix(kv, "GODEBUG=") || strings.HasPrefix(kv, "GOTRACEBACK=")
 	})
 }
 
-// profile says what there is of the profiles in a directory.
+// profile describes the profiles in a directory.
 func profile(t *testing.T, dir, source string) string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.tach"))

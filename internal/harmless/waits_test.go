@@ -11,27 +11,26 @@ import (
 	"testing"
 )
 
-// restless are the calls of C that Linux ends with EINTR when a signal has been handled,
-// whatever its handler asks for.
+// restless are the calls of C that Linux ends with EINTR after a signal handler has run, even if the
+// handler asks for a restart.
 var restless = []string{"nanosleep", "clock_nanosleep", "usleep", "poll", "select", "sem_timedwait"}
 
-// waitModes are the columns of the table of waits. The portable source is not among them: it
-// interrupts so few that no test can count on it.
+// waitModes are the columns of the table of waits. The portable source is not one of them: it
+// interrupts so few waits that no test can rely on it.
 var waitModes = []struct {
 	name string
 	env  []string
 }{
-	{"without", nil},
+	{"without profiler", nil},
 	{"native, 1 kHz", []string{"PROFILE_SOURCE=native", "PROFILE_RATE=1000"}},
 	{"native, 10 kHz", []string{"PROFILE_SOURCE=native", "PROFILE_RATE=10000"}},
 }
 
-// interruptions counts waits of 1 ms that a signal of the profiler ended early, and returns
-// the table of them.
+// interruptions counts waits of 1 ms that a signal ended early, and returns the table of waits.
 func interruptions(t *testing.T, program string) string {
 	t.Helper()
 	var b, rule strings.Builder
-	b.WriteString("| the wait |")
+	b.WriteString("| wait |")
 	rule.WriteString("|---|")
 	for _, m := range waitModes {
 		fmt.Fprintf(&b, " %s |", m.name)
@@ -45,8 +44,8 @@ func interruptions(t *testing.T, program string) string {
 		own   bool
 	}{
 		{"`" + strings.Join(restless, "`, `") + "`, on the thread of a goroutine that calls C", restless, false},
-		{"`pthread_cond_timedwait` there", []string{"pthread_cond_timedwait"}, false},
-		{"all of these on a thread of C's own", append([]string{"pthread_cond_timedwait"}, restless...), true},
+		{"`pthread_cond_timedwait` on such a thread", []string{"pthread_cond_timedwait"}, false},
+		{"all of these on a thread that C has created", append([]string{"pthread_cond_timedwait"}, restless...), true},
 	} {
 		fmt.Fprintf(&b, "| %s |", row.what)
 		for _, m := range waitModes {
@@ -54,7 +53,7 @@ func interruptions(t *testing.T, program string) string {
 			for round := 0; round < 20 && said == "never"; round++ {
 				for _, call := range row.calls {
 					got := interrupted(t, program, call, n, row.own, m.env)
-					t.Logf("%s, %s, on a thread of C's own: %v: %d of %d waits interrupted", m.name, call, row.own, got, n)
+					t.Logf("%s, %s, on a thread created by C: %v: %d of %d waits interrupted", m.name, call, row.own, got, n)
 					if got > 0 {
 						said = "EINTR at times"
 					}

@@ -24,8 +24,8 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// waits are ways to wait. Each calls up once just before it waits and returns
-// after stop is closed.
+// waits are ways to wait. Each function calls up once just before it waits, and returns after stop
+// is closed.
 var waits = map[string]func(up func(), stop chan struct{}){
 	"chan receive": func(up func(), stop chan struct{}) { up(); <-stop },
 	"chan send": func(up func(), stop chan struct{}) {
@@ -114,15 +114,15 @@ var waits = map[string]func(up func(), stop chan struct{}){
 	},
 }
 
-// forever are ways to wait that nothing ends.
+// forever are ways to wait that never end.
 var forever = map[string]func(up func()){
 	"chan receive (nil chan)": func(up func()) { up(); <-(chan int)(nil) },
 	"chan send (nil chan)":    func(up func()) { up(); (chan int)(nil) <- 1 },
 	"select (no cases)":       func(up func()) { up(); select {} },
 }
 
-// deeper calls f from some frames down, through an interface, a closure and a
-// generic function in turn.
+// deeper calls f below some more frames, by turns through an interface, a closure and a generic
+// function.
 func deeper(n int, f func()) {
 	switch {
 	case n == 0:
@@ -145,7 +145,7 @@ func (t through) String() string { deeper(t.n, t.f); return "" }
 
 func generic[T int | uint8](n T, f func()) { deeper(int(n), f) }
 
-// printed is what runtime.Stack prints of a goroutine.
+// printed is the text of runtime.Stack for one goroutine.
 type printed struct {
 	state              string
 	funcs              []string
@@ -185,8 +185,8 @@ func parseStacks(text string) map[uint64]*printed {
 	return all
 }
 
-// TestAgreesWithStack parks a thousand goroutines in every way there is and
-// compares what is sampled of them with what runtime.Stack prints.
+// TestAgreesWithStack parks a thousand goroutines in many ways and compares their samples with the
+// text of runtime.Stack.
 func TestAgreesWithStack(t *testing.T) {
 	stop := make(chan struct{})
 	var all, started sync.WaitGroup
@@ -214,7 +214,7 @@ func TestAgreesWithStack(t *testing.T) {
 	for i := range 1000 {
 		kind := kinds[i%len(kinds)]
 		if kind == "syscall" && i > 300 || kind == "sleep" && testing.Short() {
-			kind = "select" // a thread each is enough of
+			kind = "select" // fewer of the kind that needs a thread for each goroutine
 		}
 		begin(kind, i/len(kinds)%40, func(up func()) { waits[kind](up, stop) })
 	}
@@ -231,14 +231,14 @@ func TestAgreesWithStack(t *testing.T) {
 		})
 	}
 	started.Wait()
-	time.Sleep(50 * time.Millisecond) // they are about to wait
+	time.Sleep(50 * time.Millisecond) // until all of them wait
 
 	var before, after map[uint64]*printed
 	buf := make([]byte, 64<<20)
 	r, stats := session(t, source.Config{WaitFrames: true}, func() {
 		before = parseStacks(string(buf[:runtime.Stack(buf, true)]))
 		time.Sleep(300 * time.Millisecond)
-		runtime.GC() // from here on the unchanged are not walked again
+		runtime.GC() // from here on, goroutines that do not run are not walked again
 		time.Sleep(300 * time.Millisecond)
 		after = parseStacks(string(buf[:runtime.Stack(buf, true)]))
 	})
@@ -254,11 +254,11 @@ func TestAgreesWithStack(t *testing.T) {
 		}
 		p := before[s.goroutine]
 		if q := after[s.goroutine]; p == nil || q == nil || p.state != q.state || !slices.Equal(p.places, q.places) {
-			continue // the sleepers wake up
+			continue // sleeping goroutines wake up
 		}
 		state, _, _ := strings.Cut(kind, "/")
 		if state == "sleep" && s.status != 0 {
-			continue // one wakes up
+			continue // the goroutine wakes up
 		}
 		if p.state != state && !(state == "coroutine") {
 			t.Fatalf("%s: runtime.Stack says %q", kind, p.state)
@@ -298,7 +298,7 @@ func TestAgreesWithStack(t *testing.T) {
 			continue
 		}
 		if _, sampled := r.last[id]; !sampled && state == "sleep" {
-			continue // it was awake before
+			continue // it did not wait at first
 		}
 		l := r.labels[id]
 		if len(l) != 1 || l[0]["kind"] != state || l[0]["depth"] != depth {
@@ -308,7 +308,7 @@ func TestAgreesWithStack(t *testing.T) {
 }
 
 func TestMain(m *testing.M) {
-	// qemu-user does not know process_vm_readv; what runs under it reads plainly.
+	// qemu-user does not have process_vm_readv, so tests under it read memory with plain loads.
 	plainReads = os.Getenv("GOTACH_PLAIN_READS") == "1"
 	if name := os.Getenv("GOTACH_NATIVE_CHILD"); name != "" {
 		children[name]()

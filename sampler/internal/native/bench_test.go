@@ -43,8 +43,9 @@ type discard struct{ *recorder }
 
 func (discard) Sample(*source.Sample) {}
 
-// tickCosts measures whole ticks that visit every goroutine, on the tick's own
-// thread: first walks of all, then ticks that are spared those that have not run.
+// tickCosts measures ticks that visit every goroutine, on one thread. walk is the time of a tick that
+// walks all goroutines, tick that of one that skips goroutines which have not run, profile that of a
+// goroutine profile.
 func tickCosts(t testing.TB, n int) (walk, tick, profile time.Duration) {
 	defer park(n)()
 	runtime.GC() // stamps the goroutines that wait
@@ -61,8 +62,8 @@ func tickCosts(t testing.TB, n int) (walk, tick, profile time.Duration) {
 	close(s.done)
 	defer s.Stop()
 	s.drain.pass()
-	// The handler is called like GoroutineProfile, again and again, on this thread,
-	// which it then takes for its own.
+	// Call the handler repeatedly on this thread, like GoroutineProfile. It must take this thread
+	// for the tick thread.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	tid := sh.tid
@@ -96,9 +97,8 @@ func tickCosts(t testing.TB, n int) (walk, tick, profile time.Duration) {
 	return walk, tick, profile
 }
 
-// threadCosts returns the CPU time that the tick thread takes for each tick of a
-// session that has nothing else to do and visits every goroutine: its way into the
-// kernel, its wait and its waking up included.
+// threadCosts returns the CPU time of the tick thread per tick, in an idle program, with ticks that
+// visit every goroutine. It includes the kernel's time for the wait and for waking up.
 func threadCosts(t testing.TB, n int) time.Duration {
 	defer park(n)()
 	runtime.GC()
@@ -108,7 +108,7 @@ func threadCosts(t testing.TB, n int) time.Duration {
 		t.Fatal(err)
 	}
 	defer s.Stop()
-	// It begins with few goroutines a tick and sees more at each.
+	// The first ticks visit few goroutines. Each tick adds more.
 	time.Sleep(time.Second + 40*time.Second/time.Duration(rate))
 	cpu, ticks := threadCPU(s.ticker.tid), s.Stats().TicksReached
 	for begin := time.Now(); time.Since(begin) < time.Second || s.Stats().TicksReached < ticks+20; {
@@ -117,11 +117,11 @@ func threadCosts(t testing.TB, n int) time.Duration {
 	return time.Duration(threadCPU(s.ticker.tid)-cpu) / time.Duration(s.Stats().TicksReached-ticks)
 }
 
-// BenchmarkTick measures a tick that visits every goroutine, by its work alone and
-// as the CPU time of its thread, and a goroutine profile of the same program beside it.
-// What a thread takes beyond the tick's work is the kernel's: a timer that expires, a
-// thread that wakes up and sleeps again. Whoever takes goroutine profiles at a rate pays
-// that too, but it is not in the profile's time here.
+// BenchmarkTick measures a tick that visits every goroutine: its work alone, and the CPU time of its
+// thread. For comparison it measures a goroutine profile of the same program. The difference between
+// thread and work is the kernel's: a timer expires, and a thread wakes up and sleeps again. A
+// profiler that takes goroutine profiles at a rate has this cost too, but it is not part of the time
+// of a profile here.
 func BenchmarkTick(b *testing.B) {
 	for _, n := range []int{10, 1000, 10000, 100000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -139,7 +139,7 @@ func BenchmarkTick(b *testing.B) {
 	}
 }
 
-// BenchmarkStart measures how long a session takes to begin, the self-check included.
+// BenchmarkStart measures the time of Start, including the self-check.
 func BenchmarkStart(b *testing.B) {
 	for b.Loop() {
 		s := New()

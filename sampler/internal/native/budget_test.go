@@ -10,16 +10,16 @@ import (
 	"github.com/gotach/profiler/sampler/internal/source"
 )
 
-// TestBudget has ticks and visits cost what a table says and looks at how many
-// visits there are in the end, and at what share of the machine all of it takes.
+// TestBudget simulates ticks and visits with given costs. It checks the final number of visits per tick
+// and the share of the machine's CPU time that all of it takes.
 func TestBudget(t *testing.T) {
 	const cores, all = 2, 10_000
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(cores))
 	for _, c := range []struct {
 		name              string
 		percent           float64
-		tick, visit       float64 // ns of the tick thread, ns of tick thread and drain
-		interrupts        float64 // a tick, and ns of each in the handler
+		tick, visit       float64 // cost of a tick in the tick thread, of a visit in tick thread and drain, ns
+		interrupts        float64 // signals per tick
 		handler           float64
 		visits, ofMachine float64
 	}{

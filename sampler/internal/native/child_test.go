@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// children are programs of their own: this test binary, started anew.
+// children are functions that run in a new process of this test binary.
 var children = map[string]func(){}
 
-// child runs one of them and returns what it printed.
+// child runs one of the children and returns its output.
 func child(t *testing.T, name string, env ...string) (string, error) {
 	t.Helper()
 	args := []string{os.Args[0]}

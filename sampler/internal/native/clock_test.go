@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The counter is measured right by a thread that is without a core for a while at any moment,
-// between the two readings that belong together, too.
+// TestCyclesPerSecond checks the measurement on a thread that loses its core at random moments, also
+// between the readings of clock and counter.
 func TestCyclesPerSecond(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
@@ -23,7 +23,7 @@ func TestCyclesPerSecond(t *testing.T) {
 		clock := func() uint64 { return look(1) }
 		counter := func() uint64 { return look(2.5) }
 		if got := cyclesPerSecond(clock, counter); got < 2.475e9 || got > 2.525e9 {
-			t.Fatalf("%.3f GHz instead of 2.5", float64(got)/1e9)
+			t.Fatalf("%.3f GHz, want 2.5", float64(got)/1e9)
 		}
 	}
 }

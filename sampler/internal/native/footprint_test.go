@@ -1,4 +1,4 @@
-// The race detector takes several times the memory.
+// Not with -race: the race detector uses several times the memory.
 
 //go:build !race && linux && (amd64 || arm64)
 
@@ -15,8 +15,8 @@ import (
 	"github.com/gotach/profiler/sampler/internal/source"
 )
 
-// TestMemory holds what a session may add to the process: 32 MB with 1,000
-// goroutines and 1 KB for each one beyond.
+// TestMemory bounds the memory that a session adds to the process: 32 MB with 1,000 goroutines, and 1 KB
+// for each further one.
 func TestMemory(t *testing.T) {
 	rss := func() (kb int) {
 		debug.FreeOSMemory()

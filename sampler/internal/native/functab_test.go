@@ -29,9 +29,8 @@ func tableOfProgram(t *testing.T) *funcTable {
 	return table
 }
 
-// TestFuncTable compares what the tables say all over the program's code with what
-// the runtime does: the function, the innermost inlined one, the outermost; and the
-// handler's reading of frame sizes with the drain's.
+// TestFuncTable looks up addresses all over the program's code. It compares the function and the inlined
+// calls with the runtime's answers, and the frame sizes that the handler reads with those of the drain.
 func TestFuncTable(t *testing.T) {
 	table := tableOfProgram(t)
 	m := &table.modules[0]
@@ -45,11 +44,11 @@ func TestFuncTable(t *testing.T) {
 		f, entry, _ := table.find(pc)
 		want := runtime.FuncForPC(pc)
 		if want == nil || strings.HasPrefix(want.Name(), "go:") {
-			continue // none, or a mark between them
+			continue // no function, or padding between functions
 		}
 		checked++
 		if f == 0 || want.Entry() != entry {
-			t.Fatalf("%#x: function at %#x, should be %s at %#x", pc, entry, want.Name(), want.Entry())
+			t.Fatalf("%#x: function at %#x, want %s at %#x", pc, entry, want.Name(), want.Entry())
 		}
 		pcs := table.expand(nil, pc+1)
 		if len(pcs) > 1 {
@@ -59,8 +58,8 @@ func TestFuncTable(t *testing.T) {
 		for i, more := 0, true; more; i++ {
 			var frame runtime.Frame
 			frame, more = frames.Next()
-			// runtime.Frame has no Func for inlined calls. At a function's entry
-			// what is inlined is not known.
+			// runtime.Frame has no Func for inlined calls. At a function's entry the inlined
+			// calls are not known.
 			switch {
 			case i == 0 && frame.Function != want.Name() && pc != entry,
 				more != (frame.Func == nil),
@@ -77,17 +76,17 @@ func TestFuncTable(t *testing.T) {
 			sized++
 		}
 		if ok && int64(size) != int64(got) || !ok && got != ^uintptr(0) {
-			t.Fatalf("%#x in %s: the handler takes the frame for %d bytes, the drain for %d, %v", pc, want.Name(), int64(got), size, ok)
+			t.Fatalf("%#x in %s: frame size %d in the handler, %d in the drain, %v", pc, want.Name(), int64(got), size, ok)
 		}
 	}
 	t.Logf("%d addresses, %d of inlined calls, %d with a frame's size", checked, inlined, sized)
 	if checked < 1000 || inlined < 100 || sized < 1000 {
-		t.Error("too few")
+		t.Error("too few addresses")
 	}
 }
 
-// FuzzFuncTable reads tables that are anything at all. They lie right before a page that
-// cannot be read, so reading on beyond their end is a fault.
+// FuzzFuncTable reads tables with arbitrary contents. They end right before an unreadable page, so a
+// read beyond their end faults.
 func FuzzFuncTable(f *testing.F) {
 	l, err := layoutOf(runtime.Version())
 	if err != nil {
@@ -136,7 +135,7 @@ func FuzzFuncTable(f *testing.F) {
 		size, ok := table.spDelta(pc)
 		got := delta(s.base(), pc, 0, 0)
 		if ok && got != ^uintptr(0) && int64(int32(got)) != int64(size) {
-			t.Errorf("the handler takes the frame for %d bytes, the drain for %d", int64(got), size)
+			t.Errorf("frame size %d in the handler, %d in the drain", int64(got), size)
 		}
 		if n := len(table.expand(nil, pc+1)); n > 300 {
 			t.Errorf("%d inlined calls", n)

@@ -11,8 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A signal that the kernel dropped, because the thread had one pending, is answered
-// with the one that it had: ours of an earlier tick, or the runtime's.
+// TestLostSignalIsAnswered simulates a signal that the kernel dropped because the thread had another
+// one pending: ours of an earlier tick, or the runtime's. The handler must answer it when the other
+// one arrives.
 func TestLostSignalIsAnswered(t *testing.T) {
 	l, err := layoutOf(runtime.Version())
 	if err != nil {
@@ -21,7 +22,7 @@ func TestLostSignalIsAnswered(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	m := readWord(getg() + l.gM)
-	ctx := make([]uint64, 128) // of a thread that is nowhere
+	ctx := make([]uint64, 128) // a ucontext without valid registers
 	for name, come := range map[string]func(s *shared, ctx uintptr) uintptr{
 		"its own":       func(s *shared, ctx uintptr) uintptr { return onInterrupt(s.base(), 7<<16|1, ctx, 0) },
 		"an earlier":    func(s *shared, ctx uintptr) uintptr { return onInterrupt(s.base(), 6<<16|1, ctx, 0) },
@@ -54,7 +55,7 @@ func TestLostSignalIsAnswered(t *testing.T) {
 					t.Errorf("%s: slot %d is in state %#x, want %#x", name, i, got, want)
 				}
 			}
-			// Go's handler is left out only where nothing can be lost.
+			// Go's handler may be left out only if no signal of the runtime can be lost.
 			if want := name != "its own" || asked; name != "the runtime's" && (ret != 0) != want {
 				t.Errorf("%s (asked: %v): passed on: %v, want %v", name, asked, ret != 0, want)
 			}
@@ -63,8 +64,8 @@ func TestLostSignalIsAnswered(t *testing.T) {
 	}
 }
 
-// The times of ticks show a program that works for a part of each period of its own,
-// at whatever point of it, as often as it works, in a few seconds.
+// TestTicksKeepNoStep computes the times of ticks for a few seconds, and a program that works for a part
+// of each of its own periods. The share of ticks in that part must be right, wherever the part begins.
 func TestTicksKeepNoStep(t *testing.T) {
 	for _, rate := range []uint64{100, 1000} {
 		for _, every := range []uint64{1e6, 10e6} { // ns
@@ -85,7 +86,7 @@ func TestTicksKeepNoStep(t *testing.T) {
 					working += seen[(from+i)%100]
 				}
 				if share := 100 * float64(working) / float64(ticks); share < 6 || share > 10 {
-					t.Errorf("%d Hz: works 8 %% of %v, from %d %% on, and is seen to %.1f %%", rate, time.Duration(every), from, share)
+					t.Errorf("%d Hz: %.1f %% of the ticks are in the 8 %% of %v that begin at %d %%", rate, share, time.Duration(every), from)
 				}
 			}
 		}

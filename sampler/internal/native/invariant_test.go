@@ -17,12 +17,11 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// The call paths carry an invariant: invRoot calls invA or invX, invA only invB, invB only
-// invC, invC only invA; invX only invY, that only invZ, that only invX; and all but
-// invRoot nothing else but a leaf. Frames of one kind are as large as the others', so
-// that those of two paths can lie at the same places, and stacks grow and shrink all the
-// time. A walk that reads part of one stack and part of another, or of an old
-// place of a stack, breaks the pattern.
+// The call paths have an invariant. invRoot calls invA or invX. invA calls only invB, invB only invC,
+// invC only invA. invX calls only invY, invY only invZ, invZ only invX. All except invRoot may also
+// call leaf. All frames have the same size, so that frames of both paths can be at the same addresses,
+// and stacks grow and shrink all the time. So a walk breaks the pattern if it reads parts of two
+// stacks, or of the old and the new copy of a stack.
 
 //go:noinline
 func invRoot(w *invWorker, n int) int {
@@ -95,7 +94,7 @@ type invWorker struct {
 	word   string
 }
 
-// leaf does one of the things that goroutines do.
+// leaf does one of several things that goroutines do.
 //
 //go:noinline
 func (w *invWorker) leaf(n int) int {
@@ -131,7 +130,7 @@ func (w *invWorker) leaf(n int) int {
 	return n
 }
 
-// checkInvariant says what is wrong with a stack's names, innermost first.
+// checkInvariant returns an error if a stack breaks the invariant. The names are innermost first.
 func checkInvariant(stack []string) error {
 	callers := map[string]string{"invA": "invC", "invB": "invA", "invC": "invB", "invX": "invZ", "invY": "invX", "invZ": "invY"}
 	const pkg = "github.com/gotach/profiler/sampler/internal/native."
@@ -143,7 +142,7 @@ func checkInvariant(stack []string) error {
 		}
 		if i+1 == len(stack) {
 			if i < 200 && strings.HasPrefix(name, "inv") {
-				return fmt.Errorf("%s called by nobody", name)
+				return fmt.Errorf("%s has no caller", name)
 			}
 			break // deeper than what is kept
 		}
@@ -231,7 +230,7 @@ func runInvariant() {
 		checked, running, deep, broken, len(r.stacks), stats.Torn, stats.TicksReached)
 }
 
-// TestInvariant samples at 10 kHz a program that does all to make a walk go wrong.
+// TestInvariant samples a program at 10 kHz that makes wrong walks as likely as possible.
 func TestInvariant(t *testing.T) {
 	seconds := os.Getenv("GOTACH_INVARIANT_SECONDS") // .ci/run: 60
 	if seconds == "" {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Programs link on both architectures without optimisation too, as for a debugger: the linker
-// bounds the stack of the handler's functions, which is largest then.
+// TestLinksWithoutOptimisation links a program on both architectures without optimisation, as for a
+// debugger. The linker bounds the stack of the handler's functions, which is largest then.
 func TestLinksWithoutOptimisation(t *testing.T) {
 	for _, arch := range []string{"amd64", "arm64"} {
 		cmd := exec.Command("go", "build", "-gcflags=all=-N -l", "-o", filepath.Join(t.TempDir(), "prog"), "./testdata/prog")

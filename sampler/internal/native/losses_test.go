@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestLosses has the kernel or the program take from a session, in its course, what it needs. It ends and says why,
-// or takes it back and counts that.
+// TestLosses runs programs in which, during a session, the kernel refuses a system call or C code changes the
+// signal's action. The session must end with the reason, or set its handler again and count that.
 func TestLosses(t *testing.T) {
 	bin := build(t, "prog")
 	for _, mode := range []string{"late seccomp rt_tgsigqueueinfo", "late seccomp process_vm_readv", "late handler", "late default", "late ignore"} {
@@ -17,11 +17,11 @@ func TestLosses(t *testing.T) {
 	}
 }
 
-// TestSecrets has a program work in secret.Do while it is sampled. Of what it worked with there, nothing is
-// anywhere in memory afterwards.
+// TestSecrets samples a program that works in secret.Do. After that, its memory must have none of the data that
+// it used there.
 func TestSecrets(t *testing.T) {
 	if version := strings.Split(runtime.Version(), "."); version[1] == "25" {
-		return // before runtime/secret
+		return // this version has no runtime/secret
 	}
 	t.Setenv("GOEXPERIMENT", "runtimesecret")
 	bin := build(t, "secretprog")
@@ -30,9 +30,9 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// TestPlugin samples the code of a plugin that is loaded before the session, and of one that comes in its course.
+// TestPlugin samples code of a plugin that is loaded before the session, and of one that is loaded during it.
 func TestPlugin(t *testing.T) {
-	// The plugin's packages have to be built like the program's.
+	// The packages of plugin and program must be built in the same way.
 	lib, bin := build(t, "plugin", "-buildmode=plugin"), build(t, "pluginprog")
 	for _, when := range []string{"early", "late"} {
 		t.Run(when, func(t *testing.T) { run(t, bin, lib, when) })

@@ -45,7 +45,7 @@ func run(t *testing.T, bin string, args ...string) {
 	t.Log(text)
 }
 
-// TestBuilds samples a program built in the ways that programs are built.
+// TestBuilds samples a program in several build modes.
 func TestBuilds(t *testing.T) {
 	for name, flags := range map[string][]string{
 		"stripped":         {"-ldflags=-s -w"},
@@ -61,7 +61,7 @@ func TestBuilds(t *testing.T) {
 	}
 }
 
-// TestPrograms samples programs that do what could get in the way.
+// TestPrograms samples programs with behaviour that could conflict with the source.
 func TestPrograms(t *testing.T) {
 	bin := build(t, "prog")
 	for _, mode := range []string{"locked", "maxprocs", "setuid", "thread", "notify", "signals", "preempt", "exec", "profilers", "leaks"} {
@@ -69,20 +69,20 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// TestFallsBack has what the native source needs refused.
+// TestFallsBack refuses things that the native source needs.
 func TestFallsBack(t *testing.T) {
 	bin := build(t, "prog")
 	for _, mode := range []string{"seccomp clock_gettime", "seccomp timer_create", "seccomp timer_settime", "seccomp rt_tgsigqueueinfo", "seccomp process_vm_readv", "handler"} {
 		t.Run(mode, func(t *testing.T) {
 			if mode == "handler" {
-				t.Setenv("GODEBUG", "asyncpreemptoff=1") // the runtime's signals would not get their handler
+				t.Setenv("GODEBUG", "asyncpreemptoff=1") // the runtime's handler is replaced, so it must get no signals
 			}
 			run(t, bin, mode)
 		})
 	}
 }
 
-// TestFallsBackFromSettings has the program run with what the native source cannot bear.
+// TestFallsBackFromSettings runs the program with settings that the native source does not support.
 func TestFallsBackFromSettings(t *testing.T) {
 	bin := build(t, "prog")
 	for _, setting := range []string{"efence=1", "harddecommit=1", "efence=0,harddecommit=0,harddecommit=2"} {
@@ -96,7 +96,7 @@ func TestFallsBackFromSettings(t *testing.T) {
 	})
 }
 
-// TestNoRoom has the program run where it may have no more threads.
+// TestNoRoom runs programs that cannot have more threads.
 func TestNoRoom(t *testing.T) {
 	bin := build(t, "prog")
 	if err := os.Chmod(filepath.Dir(bin), 0o755); err != nil {
@@ -107,10 +107,10 @@ func TestNoRoom(t *testing.T) {
 	}
 }
 
-// TestManyVariables starts in a program whose variables take long to search.
+// TestManyVariables starts a session in a program with so many variables that the search takes long.
 func TestManyVariables(t *testing.T) { run(t, build(t, "globals")) }
 
-// TestGoDebug reads settings as the runtime does.
+// TestGoDebug checks that goDebug reads settings as the runtime does.
 func TestGoDebug(t *testing.T) {
 	for _, c := range []struct {
 		environment []string
@@ -124,12 +124,12 @@ func TestGoDebug(t *testing.T) {
 		{[]string{"GODEBUG=xefence=1", "MYGODEBUG=efence=1"}, 0},
 	} {
 		if got := goDebug("efence", c.environment); got != c.want {
-			t.Errorf("%q: %d, not %d", c.environment, got, c.want)
+			t.Errorf("%q: %d, want %d", c.environment, got, c.want)
 		}
 	}
 }
 
-// TestUnknownVersion has the source meet a Go that it does not know.
+// TestUnknownVersion starts the source with unknown Go versions.
 func TestUnknownVersion(t *testing.T) {
 	for _, version := range []string{"go1.24.9", "go1.28.0", "go1.2", "devel go1.27-abc", "", "go1"} {
 		s := New()
@@ -146,8 +146,8 @@ func TestUnknownVersion(t *testing.T) {
 	}
 }
 
-// TestWrongLayout has each offset that is read lie elsewhere: the self-check notices, or
-// what is read does not matter where the program is.
+// TestWrongLayout makes each offset wrong. The self-check must find that, unless the field does not matter in
+// this program.
 func TestWrongLayout(t *testing.T) {
 	others := goleak.IgnoreCurrent()
 	right, err := layoutOf(New().version)
@@ -183,7 +183,7 @@ func TestWrongLayout(t *testing.T) {
 		s.version = "go0.0"
 		if err := s.Start(source.Config{Rate: 100, Budget: 1, Start: time.Now()}, newRecorder()); err == nil {
 			s.Stop()
-			t.Errorf("%s at a wrong place was not noticed", name)
+			t.Errorf("the wrong offset of %s was not found", name)
 		} else {
 			t.Logf("%s: %v", name, err)
 		}
@@ -197,7 +197,7 @@ func TestTwice(t *testing.T) {
 	others := goleak.IgnoreCurrent()
 	session(t, source.Config{}, func() {
 		if err := New().Start(source.Config{Rate: 100, Budget: 1, Start: time.Now()}, newRecorder()); err == nil {
-			t.Error("two sources run")
+			t.Error("a second source could start")
 		}
 		time.Sleep(100 * time.Millisecond)
 	})
@@ -205,7 +205,7 @@ func TestTwice(t *testing.T) {
 	goleak.VerifyNone(t, others)
 }
 
-// TestPanicDownstream has what takes the samples panic.
+// TestPanicDownstream has an Out that panics.
 func TestPanicDownstream(t *testing.T) {
 	others := goleak.IgnoreCurrent()
 	r := newRecorder()
@@ -217,12 +217,12 @@ func TestPanicDownstream(t *testing.T) {
 	time.Sleep(200 * time.Millisecond)
 	s.Stop()
 	if r.err == nil || !strings.Contains(r.err.Error(), "no room") {
-		t.Errorf("Fail was told %v", r.err)
+		t.Errorf("Fail got %v", r.err)
 	}
 	goleak.VerifyNone(t, others)
 }
 
-// TestNoStopTheWorld counts the pauses during a session.
+// TestNoStopTheWorld checks that a session does not stop the world.
 func TestNoStopTheWorld(t *testing.T) {
 	defer park(1000)()
 	session(t, source.Config{Rate: 1000, Budget: 20, WaitFrames: true}, func() {
@@ -234,8 +234,7 @@ func TestNoStopTheWorld(t *testing.T) {
 	})
 }
 
-// TestCgo samples a program with C threads that call back into Go, some with all
-// signals blocked.
+// TestCgo samples a program with threads of C that call Go, some with all signals blocked.
 func TestCgo(t *testing.T) {
 	for name, flags := range map[string][]string{"plain": nil, "race": {"-race"}, "pie": {"-buildmode=pie"}, "static": {"-ldflags=-extldflags=-static"}} {
 		t.Run(name, func(t *testing.T) { run(t, build(t, "cgoprog", flags...)) })

@@ -16,7 +16,7 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// taken is a sample as the tests look at it.
+// taken is a sample in the form that tests use.
 type taken struct {
 	goroutine uint64
 	status    tachyon.Status
@@ -40,8 +40,8 @@ type recorder struct {
 	leaves  map[uint64]int
 	err     error
 	start   time.Time
-	late    time.Duration     // for which a tick waited for a core, mean
-	keep    func(*taken) bool // nil: keep all
+	late    time.Duration     // mean time for which a tick waited for a core
+	keep    func(*taken) bool // nil: keep all samples
 }
 
 func newRecorder() *recorder {
@@ -143,7 +143,7 @@ func sessionWith(t testing.TB, cfg source.Config, r *recorder, f func()) (*recor
 	return r, stats
 }
 
-// waited returns for how long a thread that could run had no core so far.
+// waited returns the time for which a thread has waited for a core so far.
 func waited(tid int) time.Duration {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/schedstat", tid))
 	if err != nil {

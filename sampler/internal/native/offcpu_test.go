@@ -54,8 +54,7 @@ func reading(d time.Duration) {
 	r.Read(make([]byte, 1))
 }
 
-// waiter waits in one way and another, in some more than in others, for at most
-// so long each time.
+// waiter waits in several ways, in some of them more often, at most for the duration most each time.
 //
 //go:noinline
 func waiter(seed uint64, most time.Duration, stop *atomic.Bool) {
@@ -77,11 +76,11 @@ func waiter(seed uint64, most time.Duration, stop *atomic.Bool) {
 	}
 }
 
-// TestAgreesWithFgprof compares where time goes that is spent waiting with what
-// fgprof says of the same run, at the rate that it recommends.
+// TestAgreesWithFgprof compares the shares of waiting time with those of fgprof in the same run, at the
+// rate that fgprof recommends.
 func TestAgreesWithFgprof(t *testing.T) {
 	t.Run("few", func(t *testing.T) { agreesWithFgprof(t, 40, 20*time.Millisecond) })
-	// Many more take turns, and the runtime keeps even more that have ended.
+	// So many goroutines are visited in turns, and the runtime has even more gs of ended ones.
 	t.Run("crowd", func(t *testing.T) {
 		park(30_000)()
 		defer park(3000)()
@@ -99,8 +98,8 @@ func agreesWithFgprof(t *testing.T, waiters int, most time.Duration) {
 			all.Add(1)
 			go func() { defer all.Done(); waiter(uint64(i), most, &stop) }()
 		}
-		// In 10 s fgprof would tick 990 times, but on a busy machine it is held up by all that
-		// it stops the world for: twice a tick, and nothing else here does.
+		// In 10 s fgprof would take 990 ticks, but on a busy machine it is slower, because it stops
+		// the world twice a tick. Nothing else in this test stops the world.
 		enough := testenv.Pauses() + 2*250
 		begin := time.Now()
 		time.Sleep(10 * time.Second)
@@ -125,7 +124,7 @@ func agreesWithFgprof(t *testing.T, waiters int, most time.Duration) {
 	for _, name := range slices.Sorted(maps.Keys(want.cum)) {
 		g, w := got.cum[name]/got.all, want.cum[name]/want.all
 		if hidden(name) || w < 0.005 && g < 0.005 {
-			continue // the runtime's own are not shown above what waits
+			continue // samples do not have the runtime's innermost functions
 		}
 		t.Logf("%6.2f %6.2f %s", 100*g, 100*w, name)
 		if !near(g, w, 0.02) {
@@ -136,11 +135,11 @@ func agreesWithFgprof(t *testing.T, waiters int, most time.Duration) {
 		}
 	}
 	if compared != 5 {
-		t.Errorf("%d of 5 ways to wait were compared", compared)
+		t.Errorf("compared %d ways to wait, want 5", compared)
 	}
 }
 
-// worker takes a long rest, works, and takes a short one. It adds up its rests.
+// worker sleeps long, works, and sleeps shortly, again and again. It adds up both kinds of sleep.
 //
 //go:noinline
 func worker(long, short *atomic.Int64, until time.Time) {
@@ -157,9 +156,8 @@ func worker(long, short *atomic.Int64, until time.Time) {
 //go:noinline
 func shortly(d time.Duration) { time.Sleep(d) }
 
-// TestShortWaits has goroutines whose turn seldom comes, and which are seen to work each
-// time that they do: the short rest that always follows must not stand for the
-// long one.
+// TestShortWaits has goroutines that are rarely visited in turn, but are sampled whenever they run. The
+// short sleep right after running must not get the weight of the long sleep.
 func TestShortWaits(t *testing.T) {
 	defer park(3000)()
 	var long, short atomic.Int64
@@ -179,9 +177,9 @@ func TestShortWaits(t *testing.T) {
 	name := func(f string) float64 { return got.cum["github.com/gotach/profiler/sampler/internal/native."+f] }
 	g := name("shortly") / (name("shortly") + name("napping"))
 	w := float64(short.Load()) / float64(short.Load()+long.Load())
-	t.Logf("%.1f %% of the rest is short, is %.1f %%; %+v", 100*g, 100*w, stats)
+	t.Logf("share of short sleeps: %.1f %%, want %.1f %%; %+v", 100*g, 100*w, stats)
 	if !near(g, w, 0.05) {
-		t.Errorf("%.1f %% of the rest is said to be short, is %.1f %%", 100*g, 100*w)
+		t.Errorf("share of short sleeps: %.1f %%, want %.1f %%", 100*g, 100*w)
 	}
 }
 
@@ -194,8 +192,8 @@ func lives50ms() { time.Sleep(50 * time.Millisecond) }
 //go:noinline
 func lives200ms() { time.Sleep(200 * time.Millisecond) }
 
-// TestShortLives has goroutines that come and go among thousands that stay, whose turn comes
-// twice a second, in a program that once had even more: what they did is seen in full.
+// TestShortLives has short-lived goroutines among thousands of others that are visited twice a second, in
+// a program that once had even more. The samples of the short-lived ones must have their full time.
 func TestShortLives(t *testing.T) {
 	free := park(20_000)
 	defer park(3000)()
@@ -203,8 +201,8 @@ func TestShortLives(t *testing.T) {
 	lives := []struct {
 		name  string
 		wait  func()
-		count int          // that begin at a time
-		lived atomic.Int64 // ns, as they say themselves
+		count int          // goroutines that begin at the same time
+		lived atomic.Int64 // sum of their lifetimes, ns, by their own clock
 	}{{name: "lives5ms", wait: lives5ms, count: 5}, {name: "lives50ms", wait: lives50ms, count: 1}, {name: "lives200ms", wait: lives200ms, count: 1}}
 	begin, stalled := time.Now(), time.Duration(0)
 	r, stats := session(t, source.Config{Budget: 1}, func() {
@@ -232,21 +230,21 @@ func TestShortLives(t *testing.T) {
 	for _, s := range r.samples {
 		got.add(names(s.stack), float64(s.weight))
 	}
-	// What lives when the machine stalls can have ended when a tick comes.
+	// If the machine stalls, goroutines can have ended before the next tick.
 	doubt := float64(stalled) / float64(time.Since(begin))
 	t.Logf("%d samples, stalled for %v; %+v", len(r.samples), stalled, stats)
 	for i := range lives {
 		l := &lives[i]
 		g, w := got.cum["github.com/gotach/profiler/sampler/internal/native."+l.name], float64(l.lived.Load())
-		t.Logf("%s: seen for %.2f s of %.2f s", l.name, g/1e9, w/1e9)
+		t.Logf("%s: sampled for %.2f s of %.2f s", l.name, g/1e9, w/1e9)
 		if !near(g/w, 1, 0.15+doubt) {
-			t.Errorf("goroutines that waited in %s for %.2f s were seen for %.2f s", l.name, w/1e9, g/1e9)
+			t.Errorf("goroutines that waited in %s for %.2f s were sampled for %.2f s", l.name, w/1e9, g/1e9)
 		}
 	}
 }
 
-// TestWholeSession has goroutines of which not all have a turn: all are seen, from the session's
-// first moment until it is told to end or after.
+// TestWholeSession runs a session that is too short for a visit of every goroutine in turn. The samples of
+// each goroutine must cover the time from Start to Stop.
 func TestWholeSession(t *testing.T) {
 	const crowd = 5000
 	free := park(30_000)
@@ -267,6 +265,6 @@ func TestWholeSession(t *testing.T) {
 	least, most := end.Sub(begin)*9/10, last-begin.Sub(r.start)+10*time.Millisecond
 	t.Logf("%d samples; %+v", len(r.samples), stats)
 	if got := time.Duration(all.all / crowd); got < least || got > most {
-		t.Errorf("each of %d goroutines was seen for %v on average, not for %v to %v", crowd, got, least, most)
+		t.Errorf("each of %d goroutines was sampled for %v on average, want %v to %v", crowd, got, least, most)
 	}
 }

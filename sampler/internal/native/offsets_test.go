@@ -16,19 +16,19 @@ import (
 	"github.com/gotach/profiler/sampler/internal/source"
 )
 
-// unseen are the fields of which a wrong place, so many bytes off, is not noticed at Start, and why that does no
-// harm beyond what is said here.
+// unseen has the wrong offsets that Start does not find: the name of the field and the error in bytes.
+// The value says what a wrong offset does, or why it does no harm.
 var unseen = map[string]string{
 	"gBubble+8":    bubble,
 	"gBubble-8":    bubble,
 	"gSchedLR+8":   register,
 	"gSchedLR-8":   register,
-	"gWaitSince-8": "a neighbour that is 0 while a goroutine waits: every visit is a walk",
+	"gWaitSince-8": "that field is 0 while a goroutine waits, so every visit is a walk",
 	"mAllp+8":      snapshot,
 	"mAllp-8":      snapshot,
-	"modEText+8":   "what follows Go's code has no functions in the tables",
-	"modNext+8":    "no plugin is there to lead to",
-	"modNext-8":    "no plugin is there to lead to",
+	"modEText+8":   "the code after Go's code has no functions in the tables",
+	"modNext+8":    "there is no plugin",
+	"modNext-8":    "there is no plugin",
 	"modData+8":    bounds,
 	"modData-8":    bounds,
 	"modEData+8":   bounds,
@@ -37,22 +37,22 @@ var unseen = map[string]string{
 }
 
 const (
-	bubble   = "only the word (durable) in wait reasons hangs on it, and no goroutine is in a bubble at Start"
-	register = "amd64 has no link register, and on arm64 it only puts a caller back where it is a return address"
-	snapshot = "it tells one list of Ps from a copy, which is there for moments; with both Start refuses"
-	bounds   = "they bound a search whose result is checked"
+	bubble   = "it is used only for the word (durable) in wait reasons, and no goroutine is in a bubble at Start"
+	register = "amd64 has no link register, and on arm64 it only adds a caller if it is a return address"
+	snapshot = "it distinguishes the list of Ps from a short-lived copy; if there are both, Start fails"
+	bounds   = "they bound a search, and its result is checked"
 )
 
 func init() {
 	children["shifted"] = shifted
 	if ctxLR != 0 {
 		for _, name := range []string{"mVDSOSP+8", "mVDSOSP-8", "mVDSOPC+8", "mVDSOPC-8"} {
-			unseen[name] = "only read where there is no link register"
+			unseen[name] = "it is read only on processors without a link register"
 		}
 	}
 }
 
-// shifted runs a source with one field of the layout moved.
+// shifted runs a source with one wrong offset in the layout.
 func shifted() {
 	var index, by int
 	fmt.Sscan(os.Getenv("GOTACH_SHIFT"), &index, &by)
@@ -88,8 +88,8 @@ func shifted() {
 	fmt.Println("sampled", len(r.samples), r.err)
 }
 
-// TestShiftedLayout has each offset be wrong by a word, either way. Start notices, or the
-// field is listed with the reason why that does no harm; and nothing hangs or ends the program.
+// TestShiftedLayout makes each offset wrong by one word, up and down. Start must find that, or unseen
+// must have the field. The program must not hang or end.
 func TestShiftedLayout(t *testing.T) {
 	if out, err := child(t, "shifted", "GOTACH_SHIFT=0 0"); err != nil || !strings.Contains(out, "sampled") {
 		t.Fatalf("nothing shifted: %v\n%s", err, out)

@@ -1,5 +1,5 @@
-// The race detector's own code is C without frame pointers: what runs there is
-// dropped here and counted by the reference.
+// Not with -race: the race detector is C code without frame pointers. The native source drops samples
+// in it, and the reference counts them.
 
 //go:build !race && linux && (amd64 || arm64)
 
@@ -32,17 +32,17 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// TestAgreesWithPprof compares the shares of CPU time on real work with those
-// of runtime/pprof of the same run.
+// TestAgreesWithPprof compares shares of CPU time in real work with those of runtime/pprof in the same
+// run.
 //
-// The reference counts CPU time, which stands still when a thread has to wait. On
-// one P that is only when other programs have the core, whatever the work is at. On more,
-// a goroutine that assists the collector waits for the others' threads to stop; the
-// longer, the busier the machine.
+// The reference counts CPU time, which does not include the time in which a thread waits for a core.
+// With one P such waits come from other programs and are independent of the work. With several Ps, a
+// goroutine that assists the collector waits for other threads to stop, and longer on a busy machine.
+// So the test uses one P.
 func TestAgreesWithPprof(t *testing.T) {
 	long := 30 * time.Second
 	if testing.Short() {
-		long = 10 * time.Second // and chance does more
+		long = 10 * time.Second // with a larger random error
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	files := sourceFiles(t)
@@ -54,8 +54,8 @@ func TestAgreesWithPprof(t *testing.T) {
 			all.Add(1)
 			go func() { defer all.Done(); realWork(files, &stop) }()
 		}
-		// At its default of 100 Hz the reference's own error would be 2 points.
-		// StartCPUProfile complains of this on stderr and goes on.
+		// At its default of 100 Hz the reference itself would have an error of 2 points. Then
+		// StartCPUProfile prints an error message on stderr, but works.
 		runtime.SetCPUProfileRate(500)
 		if err := pprof.StartCPUProfile(&buf); err != nil {
 			t.Fatal(err)
@@ -77,7 +77,7 @@ func TestAgreesWithPprof(t *testing.T) {
 			n++
 		}
 	}
-	// Chance does as much with so many samples of one weight.
+	// The number of samples with equal weights that would have the same random error.
 	even := got.all * got.all / squares
 	t.Logf("%d samples, as good as %.0f even ones, beside %.0f; %+v", n, even, want.all, stats)
 	compare := func(kind string, gotOf, wantOf map[string]float64) {
@@ -85,9 +85,9 @@ func TestAgreesWithPprof(t *testing.T) {
 		for _, name := range top[:20] {
 			g, w := gotOf[name]/got.all, wantOf[name]/want.all
 			t.Logf("%s %6.2f %6.2f %s", kind, 100*g, 100*w, name)
-			// Where one of the two has few samples, since the kernel's timer is slow or the
-			// machine busy, chance does more than 2 points. One of 40 rows is further off than 4.5
-			// standard deviations in less than one run of 3,000.
+			// If one of the two has few samples, because the kernel's timer is slow or the machine
+			// busy, the random error is larger than 2 points. In fewer than one of 3,000 runs, one of
+			// 40 rows has an error of more than 4.5 standard deviations.
 			if chance := 4.5 * math.Sqrt(w*(1-w)*(1/want.all+1/even)); !near(g, w, max(0.02, chance)) {
 				t.Errorf("%s share of %s: %.2f %%, runtime/pprof says %.2f %%", kind, name, 100*g, 100*w)
 			}

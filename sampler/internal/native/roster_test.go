@@ -16,8 +16,8 @@ func untracked(end time.Time) {
 	}
 }
 
-// TestMaxTracked has more goroutines than are followed: those that wait are seen in part,
-// one that runs is seen.
+// TestMaxTracked has more goroutines than maxTracked. Only a part of the waiting ones is sampled, but
+// the running one is.
 func TestMaxTracked(t *testing.T) {
 	defer func(n int) { maxTracked = n }(maxTracked)
 	maxTracked = 500
@@ -46,14 +46,14 @@ func TestMaxTracked(t *testing.T) {
 	}
 	seen = len(all)
 	if seen < 100 || seen > 1000 || running < 50 {
-		t.Errorf("%d goroutines seen, %d samples of those that run", seen, running)
+		t.Errorf("samples of %d goroutines, %d samples of the running one", seen, running)
 	}
 	if counts.GoroutinesUntracked < 2000 || len(warnings) != 1 {
 		t.Errorf("%d untracked, warnings %v", counts.GoroutinesUntracked, warnings)
 	}
 }
 
-// TestOneStack has bounds that are read from two stacks.
+// TestOneStack checks bounds of one stack and bounds that come from two stacks.
 func TestOneStack(t *testing.T) {
 	for _, c := range []struct {
 		lo, hi uintptr
@@ -61,7 +61,7 @@ func TestOneStack(t *testing.T) {
 	}{
 		{0xc000100000, 0xc000100800, true},
 		{0xc000100000, 0xc000108000, true},
-		{0xc000100000, 0xc000101800, false}, // the hi of another one
+		{0xc000100000, 0xc000101800, false}, // hi of another stack
 		{0xc000100800, 0xc000100000, false},
 		{0xc000100000, 0xc000100000, false},
 		{0, 0, false},

@@ -14,7 +14,7 @@ import (
 	"github.com/gotach/profiler/internal/testenv"
 )
 
-// runs is how often a program is run that has to survive each time.
+// runs returns how often survives runs a program.
 func runs(few int) int {
 	if os.Getenv("GOTACH_NIGHT") != "" {
 		return 100
@@ -33,7 +33,8 @@ func cc(t *testing.T, prog string, args ...string) string {
 	return bin
 }
 
-// survives runs a program a number of times; each time it has to print ok at its end.
+// survives runs a program several times. Each time it must print ok at its end. survives returns the
+// outputs and how often each came.
 func survives(t *testing.T, times int, bin string, args ...string) (said map[string]int) {
 	t.Helper()
 	good, bad := 0, ""
@@ -65,7 +66,8 @@ func survives(t *testing.T, times int, bin string, args ...string) (said map[str
 	return said
 }
 
-// sampled checks that a mode of chain that has a native session had one, at least once: on a busy machine Start may give up.
+// sampled checks that at least one run of a mode of chain had a native session. On a busy machine
+// Start may fall back in some runs.
 func sampled(t *testing.T, mode string, said map[string]int) {
 	t.Helper()
 	if (strings.HasSuffix(mode, "during") || strings.HasSuffix(mode, "after")) && said["native 1"] == 0 {
@@ -73,8 +75,8 @@ func sampled(t *testing.T, mode string, said map[string]int) {
 	}
 }
 
-// TestChainedHandler has a C library put a handler of its own before what SIGURG has, and call
-// that one as C calls functions.
+// TestChainedHandler has a C library that replaces the handler of SIGURG by its own, which calls the
+// old handler as a C function.
 func TestChainedHandler(t *testing.T) {
 	bin := cc(t, "chain", build(t, "clib", "-buildmode=c-archive"))
 	for _, mode := range []string{"none", "before", "during", "after", "reporter before", "reporter during"} {
@@ -82,7 +84,7 @@ func TestChainedHandler(t *testing.T) {
 	}
 }
 
-// TestChainedHandlerArm64 is the same with arm64's registers, under an emulator.
+// TestChainedHandlerArm64 is TestChainedHandler for the registers of arm64, under an emulator.
 func TestChainedHandlerArm64(t *testing.T) {
 	const install = "apt-get install gcc-aarch64-linux-gnu qemu-user-static"
 	gcc := testenv.Command(t, "aarch64-linux-gnu-gcc", install)
@@ -103,11 +105,11 @@ func TestChainedHandlerArm64(t *testing.T) {
 	}
 }
 
-// TestTwoLibraries has two Go runtimes in one process, each with a profiler.
+// TestTwoLibraries runs two Go runtimes in one process, each with a profiler.
 func TestTwoLibraries(t *testing.T) {
 	lib := build(t, "clib", "-buildmode=c-shared")
 	other := filepath.Join(t.TempDir(), "other")
-	// A library of the same inode is the same library.
+	// The second library must be another file: dlopen loads the same inode only once.
 	b, err := os.ReadFile(lib)
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// shares counts weights of functions, flat and cumulative, in stacks that have the function of.
+// shares sums up weights by function, flat and cumulative, of the stacks that have the function named of.
 type shares struct {
 	of        string
 	flat, cum map[string]float64
@@ -25,8 +25,8 @@ func (s *shares) add(stack []string, weight float64) {
 		return
 	}
 	if stack[0] == "runtime.asyncPreempt" {
-		// Where a thread comes back to a core and finds the runtime's signal and the
-		// profiler's, it seems to be called, but has not begun.
+		// If a thread gets a core and has both the runtime's signal and the profiler's pending,
+		// this function is on the stack, but has not begun.
 		stack = stack[1:]
 	}
 	seen := map[string]bool{}
@@ -45,8 +45,8 @@ func (s *shares) add(stack []string, weight float64) {
 	s.all += weight
 }
 
-// near reports whether two shares are at most so far apart. None at all, which is
-// not a number, is near nothing.
+// near reports whether two shares differ by at most most. It returns false for a share that is NaN,
+// which has no samples.
 func near(a, b, most float64) bool { return math.Abs(a-b) <= most }
 
 // pprofShares counts the first values of a profile in pprof's format.

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A running goroutine's stack is the same one whatever data lies beside its return
-// addresses, and another one with code there.
+// TestStackBesideData checks which words are part of a stack's key. For a running goroutine, data next to
+// return addresses does not change the stack, but an address of code does.
 func TestStackBesideData(t *testing.T) {
 	table := tableOfProgram(t)
 	st := newStacks(newRecorder(), table.l, table, false)
@@ -24,10 +24,10 @@ func TestStackBesideData(t *testing.T) {
 	none := find(0, 0)
 	for _, data := range []uint64{1, 4095, 4096, 0xc000012345, 1 << 63, ^uint64(0)} {
 		if find(data, 0) != none || find(0, data) != none {
-			t.Errorf("another stack with %#x beside it", data)
+			t.Errorf("another stack with the data %#x", data)
 		}
 	}
 	if find(uint64(here[0]), 0) == none || find(0, uint64(here[0])) == none {
-		t.Error("the same stack with code beside it")
+		t.Error("the same stack with an address of code")
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// burn works for some time and returns how long it was: on a busy machine a
-// thread may have to wait for a core just before the end.
+// burn uses the CPU for d and returns the time that it took: on a busy machine the thread may have to wait
+// for a core just before the end.
 //
 //go:noinline
 func burn(d time.Duration) time.Duration {
@@ -43,8 +43,8 @@ func burn30() time.Duration { return burn(30*time.Millisecond) + time.Duration(b
 //go:noinline
 func burn10() time.Duration { return burn(10*time.Millisecond) + time.Duration(burnt.Add(1)&1) }
 
-// share returns the weight of running samples whose stack has name, of the
-// weight of those that have of.
+// share returns the weight of running samples whose stack has the function name, as a share of the weight of
+// those that have the function of.
 func share(samples []taken, name, of string) float64 {
 	var part, all time.Duration
 	for _, s := range samples {
@@ -64,13 +64,13 @@ func share(samples []taken, name, of string) float64 {
 	return float64(part) / float64(all)
 }
 
-// allowed is by how much a share of the time may be off: by 2 points, and by what the
-// machine leaves in doubt where other programs have the cores when a tick is due.
+// allowed returns the largest error of a share: 2 points, and more if other programs have the cores when a
+// tick is due.
 func allowed(stats tachyon.Counts) float64 {
 	return 0.02 + max(0, 1-float64(stats.TicksReached)/float64(stats.TicksAsked))
 }
 
-// TestKnownCPU samples functions of which each knows how much of the time it took.
+// TestKnownCPU samples functions that measure their own share of the time.
 func TestKnownCPU(t *testing.T) {
 	var mu sync.Mutex
 	truth := map[string]time.Duration{}
@@ -97,9 +97,9 @@ func TestKnownCPU(t *testing.T) {
 	all := truth["burn60"] + truth["burn30"] + truth["burn10"]
 	for name, took := range truth {
 		got, want := share(r.samples, name, ".burn"), float64(took)/float64(all)
-		t.Logf("%s: %.2f %% of the CPU time, is %.2f %%", name, 100*got, 100*want)
+		t.Logf("%s: %.2f %% of the CPU time, want %.2f %%", name, 100*got, 100*want)
 		if !near(got, want, allowed(stats)) {
-			t.Errorf("%s: %.1f %% of the CPU time, should be %.1f %%", name, 100*got, 100*want)
+			t.Errorf("%s: %.1f %% of the CPU time, want %.1f %%", name, 100*got, 100*want)
 		}
 	}
 }
@@ -115,12 +115,12 @@ func duty(d time.Duration) {
 	burnt.Store(int64(n))
 }
 
-// TestNoLockstep samples programs that work for a part of each tick of their own
-// ticker, at rates that are multiples and fractions of it.
+// TestNoLockstep samples programs that work for a part of each period of a ticker. The sampling rates are
+// multiples and fractions of the ticker's rate.
 func TestNoLockstep(t *testing.T) {
 	rates := []int{1000, 100}
 	if testing.Short() {
-		rates = rates[:1] // the other takes 20 seconds
+		rates = rates[:1] // the other rate takes 20 seconds
 	}
 	for _, rate := range rates {
 		for _, every := range []time.Duration{time.Millisecond, 10 * time.Millisecond} {
@@ -129,8 +129,8 @@ func TestNoLockstep(t *testing.T) {
 	}
 }
 
-// lockstep has more than one goroutine, each at its own point of the tick: so the
-// shares of a few thousand looks are as sure as those of many more.
+// lockstep has several goroutines that work at different points of the period. So the shares of a few thousand
+// samples are as exact as those of many more.
 func lockstep(t *testing.T, rate int, every time.Duration) {
 	const goroutines = 5
 	var worked, total atomic.Int64
@@ -163,9 +163,9 @@ func lockstep(t *testing.T, rate int, every time.Duration) {
 		}
 	}
 	got, want := float64(working)/float64(all), float64(worked.Load())/float64(total.Load())
-	// A tick that waits for a core gets one when somebody stops working, and then it sees that.
+	// A tick that waits for a core often gets one when a goroutine stops working, so its sample is biased.
 	doubt := float64(r.late)/float64(every) + float64(stats.Dropped)/float64(goroutines*stats.TicksReached)
-	t.Logf("%.2f %% of the time, is %.2f %%, %.2f in doubt; %+v", 100*got, 100*want, 100*doubt, stats)
+	t.Logf("%.2f %% of the time, want %.2f %%, %.2f in doubt; %+v", 100*got, 100*want, 100*doubt, stats)
 	if !near(got, want, allowed(stats)+doubt) {
 		t.Errorf("works %.1f %% of the time, sampled %.1f %%", 100*want, 100*got)
 	}

@@ -12,14 +12,14 @@ import (
 	"pgregory.net/rapid"
 )
 
-// fakes is a roster of goroutines that are no more than the words that a visit reads.
+// fakes is a roster of simulated goroutines. They have only the words that a visit reads.
 type fakes struct {
 	s      *shared
 	memory mapping
 	gs     uintptr
 	stack  uintptr
 	goid   uint64
-	born   map[uint64]uint64 // by goid, the time
+	born   map[uint64]uint64 // time of the start, by goid
 }
 
 const (
@@ -57,7 +57,7 @@ func (f *fakes) g(i uint64) uintptr { return f.gs + uintptr(i)*fakeSize }
 
 func (f *fakes) status(i uint64) uint32 { return load32(f.g(i) + f.s.off.gStatus) }
 
-// add makes room for n more, all dead, as the drain does.
+// add adds n dead goroutines to the roster, as the drain does.
 func (f *fakes) add(n uint64) {
 	for i := f.s.goroutines; i < f.s.goroutines+n; i++ {
 		store64(f.s.entry(i)+entryG*8, uint64(f.g(i)))
@@ -67,7 +67,7 @@ func (f *fakes) add(n uint64) {
 	f.s.goroutines += n
 }
 
-// start has another goroutine wait where one has ended.
+// start starts a waiting goroutine in the g of one that has ended.
 func (f *fakes) start(i uint64) {
 	f.goid++
 	f.born[f.goid] = f.s.now
@@ -81,8 +81,8 @@ func (f *fakes) start(i uint64) {
 	store32(g+off.gStatus, gWaiting)
 }
 
-// tick lets a period pass and visits; it returns what goroutines were told of, with the
-// time for which a walked one stands.
+// tick simulates a tick, one period later. It returns the visited goroutines, with the beginning of the
+// time that a walked one's sample stands for.
 func (f *fakes) tick(t *rapid.T) (told map[uint64]uint64) {
 	s := f.s
 	s.before, s.now = s.now, s.now+s.period
@@ -113,7 +113,7 @@ func (f *fakes) tick(t *rapid.T) (told map[uint64]uint64) {
 	return told
 }
 
-// check says if the circles are what they should be.
+// check checks the structure of the circles.
 func (f *fakes) check(t *rapid.T) {
 	s, in := f.s, map[uint64]bool{}
 	for name, c := range map[string]*circle{"young": &s.young, "old": &s.old} {
@@ -127,14 +127,14 @@ func (f *fakes) check(t *rapid.T) {
 			case born == 0:
 				dead++
 			case born == s.now && name == "old":
-				t.Fatalf("entry %d is old and has just been born", i)
+				t.Fatalf("entry %d is old, but its goroutine has just begun", i)
 			}
 			if n == c.n-1 && i != c.cursor {
 				t.Fatalf("%s: %d entries lead from %d to %d", name, c.n, c.cursor, i)
 			}
 		}
 		if dead != c.dead || name == "old" && dead > 0 {
-			t.Fatalf("%s: %d dead, said to be %d", name, dead, c.dead)
+			t.Fatalf("%s: %d dead entries, but its count is %d", name, dead, c.dead)
 		}
 	}
 	for i := range s.goroutines {
@@ -144,8 +144,8 @@ func (f *fakes) check(t *rapid.T) {
 	}
 }
 
-// Whatever goroutines do, those that live have their turns, and the first visit stands for a
-// time that begins before they do, but no more than a turn before.
+// TestTurns starts and ends goroutines at random. Every living goroutine must be visited in its turn. The
+// time that its first visit stands for must begin before the goroutine, but at most one turn before.
 func TestTurns(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := newFakes(t)
@@ -182,7 +182,7 @@ func TestTurns(t *testing.T) {
 					store32(g, gRunning)
 				case status == gRunning:
 					store32(g, gWaiting)
-					f.born[load64(f.g(i)+s.off.gID)] = s.now // it was seen to run
+					f.born[load64(f.g(i)+s.off.gID)] = s.now // a visit found it running
 				}
 			}
 			if random.IntN(100) == 0 {
@@ -196,17 +196,17 @@ func TestTurns(t *testing.T) {
 					f.born[goid] = s.now
 				}
 			}
-			// How long it can be until an entry is looked at again.
+			// The longest time between two visits of an entry.
 			most := s.period * (3 + s.goroutines/minChecks + 6*s.goroutines<<16/s.quota)
 			for goid, gap := range f.tick(t) {
 				if from := s.now - gap; !seen[goid] && (from > f.born[goid] || from+most < s.now) {
-					t.Fatalf("a goroutine that began at %d is met at %d, for the time since %d", f.born[goid], s.now, from)
+					t.Fatalf("the first sample of a goroutine that began at %d is at %d and stands for the time since %d", f.born[goid], s.now, from)
 				}
 				seen[goid] = true
 			}
 			f.check(t)
 		}
-		// A while without change shows all that live.
+		// After some time without changes all living goroutines must have been visited.
 		want := map[uint64]bool{}
 		for i := range s.goroutines {
 			if f.status(i) == gWaiting {
@@ -220,7 +220,7 @@ func TestTurns(t *testing.T) {
 		}
 		f.check(t)
 		if len(want) > 0 {
-			t.Fatalf("%d goroutines have no turn", len(want))
+			t.Fatalf("%d goroutines were not visited", len(want))
 		}
 	})
 }

@@ -1,5 +1,4 @@
-// The race detector's own code is C, which keeps no frame pointer either, and most
-// of what runs.
+// Not with -race: most of the running code is then the race detector, C code without frame pointers.
 
 //go:build !race && linux && (amd64 || arm64)
 
@@ -36,8 +35,8 @@ func repeat(until time.Time, f func()) {
 	}
 }
 
-// TestAssembly samples assembly of the standard library, some of which keeps
-// other things than a frame pointer in its register: its callers are known.
+// TestAssembly samples assembly of the standard library. Some of it uses the frame pointer register for
+// other things. Its stacks must have the callers anyway.
 func TestAssembly(t *testing.T) {
 	data := make([]byte, 1<<18)
 	rand.Read(data)
@@ -48,7 +47,7 @@ func TestAssembly(t *testing.T) {
 	_, signer, _ := ed25519.GenerateKey(rand.Reader)
 	curve, _ := ecdh.P256().GenerateKey(rand.Reader)
 	x, y := new(big.Int).SetBytes(data[:4096]), new(big.Int).SetBytes(data[4096:8192])
-	product, sealed := new(big.Int), make([]byte, 0, len(data)+16) // the collector's work is another matter
+	product, sealed := new(big.Int), make([]byte, 0, len(data)+16) // reused, so that the collector has no work
 	table := crc32.MakeTable(crc32.Castagnoli)
 	for name, f := range map[string]func(){
 		"sha256":  func() { sha256.Sum256(data) },
@@ -85,8 +84,8 @@ func TestAssembly(t *testing.T) {
 				total += n
 			}
 			t.Logf("%d of %d samples have their callers; %+v", whole, total, stats)
-			// Not all: some of AES aligns SP in ways that the tables do not tell, and stacks are torn
-			// where a busy machine takes the core in between.
+			// Not all samples: some code of AES aligns SP, which the tables do not have. And on a busy
+			// machine some stacks are torn, because the thread loses its core.
 			allowed := 1 + total/20
 			if lost := total - whole; lost > allowed || whole == 0 {
 				t.Errorf("of %d samples only %d have their callers", total, whole)

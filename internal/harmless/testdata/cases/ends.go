@@ -95,7 +95,7 @@ var pointer *int
 //go:noinline
 func forever(n int) int { return forever(n+1) + 1 }
 
-// signalSelf sends a signal to this process and waits for what comes of it.
+// signalSelf sends a signal to this process and waits for its effect.
 func signalSelf(s syscall.Signal) {
 	check(syscall.Kill(os.Getpid(), s))
 	time.Sleep(time.Minute)

@@ -24,7 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What programs do meanwhile.
+// Activities of running programs.
 var _ = add(map[string]func(){
 	"ends at SIGTERM": func() {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
@@ -241,8 +241,8 @@ var _ = add(map[string]func(){
 	"own late no process_vm_readv":  func() { refusedLate(unix.SYS_PROCESS_VM_READV) },
 })
 
-// storm has the program send itself signals of every kind, to the process and to a
-// thread, one at a time, and get each of them once.
+// storm sends signals of many kinds to its own process and thread, one after the other. Each must
+// arrive once.
 func storm() {
 	kinds := []syscall.Signal{
 		syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM, syscall.SIGTERM,
@@ -276,14 +276,14 @@ func storm() {
 	fmt.Println(lost, "signals lost,", more, "too many")
 }
 
-// inBubble runs f in a bubble of package synctest, whose clock is its own, and ends the program.
+// inBubble runs f in a synctest bubble, which has its own clock, and ends the program.
 func inBubble(f func()) {
 	testing.Main(func(string, string) (bool, error) { return true, nil }, []testing.InternalTest{{
 		Name: "Bubble", F: func(t *testing.T) { synctest.Test(t, func(*testing.T) { f() }) },
 	}}, nil, nil)
 }
 
-// refused has the kernel refuse a system call and then profiles a while.
+// refused makes the kernel refuse a system call, and then runs a session for a while.
 func refused(call int) {
 	forbid(call)
 	stop := session()

@@ -1,5 +1,5 @@
-// Command cases does what docs/harm.md says of it: one case, by its name, with a
-// session around it if PROFILE_OUT is set.
+// Command cases runs one case of docs/harm.md, which its arguments name. If PROFILE_OUT is set, the
+// case runs in a session.
 package main
 
 import (
@@ -12,8 +12,8 @@ import (
 	profiler "github.com/gotach/profiler"
 )
 
-// cases are what the program can do. One whose name starts with "alone " has no other
-// goroutines beside it, and one with "own " starts its sessions itself.
+// cases are the cases by name. A case whose name starts with "alone " runs without other goroutines.
+// A case whose name starts with "own " starts its sessions itself.
 var cases = map[string]func(){}
 
 func add(more map[string]func()) bool {
@@ -42,7 +42,7 @@ func main() {
 		beside()
 	}
 	if os.Getenv("GOTACH_SHORT") != "" {
-		time.Sleep(rand.N(3 * time.Millisecond)) // so that the end meets all that a session does
+		time.Sleep(rand.N(3 * time.Millisecond)) // so that the program ends at different moments of the session
 	} else {
 		time.Sleep(30 * time.Millisecond) // so that sampling is under way
 	}
@@ -52,16 +52,16 @@ func main() {
 // current is the session, nil if there is none.
 var current *profiler.Session
 
-// session starts one if there is to be one, and returns what stops it.
+// session starts a session if PROFILE_OUT is set. It returns a function that stops it.
 func session() (stop func()) {
 	if os.Getenv("PROFILE_OUT") == "" {
 		return func() {}
 	}
 	current = profiler.Start()
-	return func() { _ = current.Stop() } // which has warned
+	return func() { _ = current.Stop() } // Stop logs its error
 }
 
-// beside has goroutines run and wait beside the case.
+// beside starts goroutines that run and wait while the case runs.
 func beside() {
 	ping, pong := make(chan int), make(chan int)
 	go func() {
@@ -83,7 +83,7 @@ func beside() {
 	}
 }
 
-// check ends the program if something failed that the case needs.
+// check ends the program if err is not nil: then the case cannot run here.
 func check(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "case:", err)

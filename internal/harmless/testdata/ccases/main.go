@@ -1,5 +1,5 @@
-// Command ccases does what docs/harm.md says of programs with C in them: one case, by its
-// name, with a session around it if PROFILE_OUT is set.
+// Command ccases runs one case of docs/harm.md that needs C, which its arguments name. If
+// PROFILE_OUT is set, the case runs in a session.
 package main
 
 /*
@@ -26,7 +26,7 @@ static void *calls(void *arg) {
 	return (void *)sum;
 }
 
-// callbacks has four threads of C call Go 1,000 times each.
+// callbacks starts four threads of C that each call Go 1,000 times.
 static long callbacks(void) {
 	pthread_t t[4];
 	long sum = 0;
@@ -43,7 +43,7 @@ static long callbacks(void) {
 static volatile sig_atomic_t got;
 static void handler(int sig) { got++; }
 
-// install has a handler of C take a signal.
+// install installs a handler in C for a signal.
 static int install(int sig) {
 	struct sigaction a;
 	memset(&a, 0, sizeof a);
@@ -91,7 +91,7 @@ static int children(int n) {
 	return ok;
 }
 
-// The calls that wait 1 ms. Each returns if it was interrupted.
+// The calls that wait 1 ms. Each returns whether it was interrupted.
 enum { NANOSLEEP, CLOCK_NANOSLEEP, USLEEP, POLL, SELECT, SEM_TIMEDWAIT, COND_TIMEDWAIT };
 
 static int waits(int call) {
@@ -138,7 +138,7 @@ static void *waitMany(void *arg) {
 	return NULL;
 }
 
-// waitsOwn returns how many of n waits were interrupted on a thread of C's own.
+// waitsOwn makes n waits on a new thread of C and returns how many were interrupted.
 static int waitsOwn(int call, int n) {
 	struct many m = {call, n, 0};
 	pthread_t t;
@@ -246,7 +246,7 @@ func main() {
 			interrupted = int(C.waitsOwn(call, C.int(n)))
 		} else {
 			for range n {
-				spin(100 * time.Microsecond) // a tick that meets this ends in the wait at times
+				spin(100 * time.Microsecond) // the signal of a tick in this time sometimes arrives in the wait
 				interrupted += int(C.waits(call))
 			}
 		}
@@ -261,13 +261,13 @@ func main() {
 // current is the session, nil if there is none.
 var current *profiler.Session
 
-// session starts one if there is to be one, and returns what stops it.
+// session starts a session if PROFILE_OUT is set. It returns a function that stops it.
 func session() (stop func()) {
 	if os.Getenv("PROFILE_OUT") == "" {
 		return func() {}
 	}
 	current = profiler.Start()
-	return func() { _ = current.Stop() } // which has warned
+	return func() { _ = current.Stop() } // Stop logs its error
 }
 
 func spin(d time.Duration) {

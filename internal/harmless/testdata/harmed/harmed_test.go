@@ -1,4 +1,4 @@
-// Package harmed is not well when it is profiled.
+// Package harmed has tests with other results when they are profiled.
 package harmed
 
 import (
