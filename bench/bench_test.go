@@ -18,14 +18,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// hasNative says whether gotach's native source exists here.
+// hasNative reports whether gotach's native source exists on this system.
 func hasNative() bool {
 	return runtime.GOOS == "linux" && (runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64")
 }
 
-// TestTable has each profiler measured for a moment and looks whether the table is
-// whole. How much is in its cells depends on the machine and is not looked at, but
-// for the stops of the world, which tell the profilers apart.
+// TestTable measures each profiler for a short time and checks that the table is complete.
+// Values depend on the machine and are not checked, except whether a profiler stops the
+// world.
 func TestTable(t *testing.T) {
 	var out, progress strings.Builder
 	args := []string{"-goroutines=200", "-pairs=1", "-settle=50ms", "-budget=100"}
@@ -35,7 +35,7 @@ func TestTable(t *testing.T) {
 	}
 	text := out.String()
 	if !strings.HasPrefix(text, "<!-- bench -->\n"+runtime.Version()+" ") || !strings.HasSuffix(text, "\n<!-- /bench -->\n") {
-		t.Errorf("no marks around\n%s", text)
+		t.Errorf("no marks around the table:\n%s", text)
 	}
 	found := parseTable(text)
 	for _, k := range profilers {
@@ -44,7 +44,7 @@ func TestTable(t *testing.T) {
 		}
 		row := found[k.name]
 		if row == nil || row["goroutines"] != "200" {
-			t.Errorf("no row of %s beside 200 goroutines", k.name)
+			t.Errorf("no row of %s with 200 goroutines", k.name)
 			continue
 		}
 		for _, column := range header {
@@ -54,7 +54,7 @@ func TestTable(t *testing.T) {
 		}
 		stopsWorld := k.name != "gotach native" && !k.inCPU && !k.bare
 		if stopsWorld && row["stops/s"] == "0" {
-			// Where there is much else to do, it may not have come to a tick yet.
+			// On a busy machine there may have been no tick yet.
 			var longer strings.Builder
 			if err := bench(&longer, &progress, append(args, "-window=5s", "-profilers="+k.name)); err != nil {
 				t.Error(err)
@@ -88,10 +88,10 @@ func parseTable(text string) map[string]map[string]string {
 	return rows
 }
 
-// tellsNot says which cells have no figure.
+// tellsNot reports whether a cell has no figure.
 func tellsNot(k profilerKind, column string) bool {
 	switch column {
-	case "look":
+	case "tick time":
 		return k.stopsTwice || k.inCPU || k.name == "gotach portable" || (k.name == "gotach native" || k.bare) && !hasTimerThreads()
 	case "CPU":
 		return k.inCPU || runtime.GOOS != "linux"
@@ -115,7 +115,7 @@ func hasTimerThreads() bool {
 func TestUsage(t *testing.T) {
 	for _, args := range []string{"-goroutines=ten", "-goroutines=0", "-pairs=0", "-profilers=perf", "-no-such-flag", "more"} {
 		if err := bench(io.Discard, io.Discard, []string{args}); err == nil {
-			t.Errorf("no error of %s", args)
+			t.Errorf("no error for %s", args)
 		}
 	}
 }
@@ -140,7 +140,7 @@ func TestQuantile(t *testing.T) {
 		}
 	}
 	if v[0] != 4 || !math.IsNaN(quantile(nil, 0.5)) {
-		t.Error("it sorts in place, or knows the median of nothing")
+		t.Error("quantile changes its argument, or the median of an empty slice is not NaN")
 	}
 }
 
@@ -181,8 +181,8 @@ func BenchmarkProfilers(b *testing.B) {
 						b.ReportMetric(v, unit)
 					}
 				}
-				report(0, "ns/op") // of the whole measurement: not shown
-				report(r.Look*1e9, "look-ns")
+				report(0, "ns/op") // hides the time of the whole measurement
+				report(r.Look*1e9, "tick-ns")
 				report(r.CPU*1e9, "cpu-ns/tick")
 				report(100*r.Reached, "ticks-%")
 				report(r.Gap[0]*1e9, "gap-p50-ns")

@@ -1,49 +1,51 @@
-// Bench compares what profilers that see waiting goroutines cost a program:
-// gotach with its native and its portable source, fgprof, and bare tickers around
-// runtime.GoroutineProfile and runtime.Stack. runtime/pprof's CPU profile, which
-// does not see them, is there for scale, and so is a thread that a timer wakes at
-// the same rate and that does nothing: what ticks cost on this machine, whoever takes them.
+// Bench compares the cost of profilers that see waiting goroutines: gotach with its native
+// and its portable source, fgprof, and plain tickers that call runtime.GoroutineProfile or
+// runtime.Stack. Two more rows are for comparison. runtime/pprof's CPU profile does not see
+// waiting goroutines. "timer alone" is a thread that a timer wakes at the same rate and that
+// does nothing: its row is the cost of ticks on this machine for any profiler.
 //
-//	go run ./bench                                  # the README's table; some 35 minutes
-//	go run ./bench -goroutines 1000 -pairs 3        # a part of it
+//	go run ./bench                                  # all rows; about 35 minutes
+//	go run ./bench -goroutines 1000 -pairs 3        # some rows
 //	go test -run - -bench . ./bench                 # shorter, in the form that benchstat reads
 //
-// Each row is a process of its own, so that no profiler finds what another one
-// left behind. In it, goroutines wait 15 to 20 frames deep, and two things happen.
+// Each row is measured in a separate process, so that profilers do not affect each other. In
+// the process, goroutines wait 15 to 20 frames deep. There are two measurements.
 //
-// First, with nothing else to do, the profiler looks at all goroutines at each
-// tick (gotach with a budget of 100 %), at a rate that leaves it the time to:
+// The first one has no other load. At each tick the profiler samples all goroutines (gotach
+// with a budget of 100 %). The rate is low enough for that:
 //
-//   - look: what stands between a tick and its end, median. Of GoroutineProfile, Stack
-//     and fgprof's loop, the time of the call, for most of which the world is stopped.
-//     Of gotach's native source, which stops nothing, the CPU time of the thread that
-//     ticks, kernel included (mean; only Linux tells it), and of the timer alone. In brackets the ratio to
-//     GoroutineProfile's.
-//   - CPU: CPU time of the whole process for each tick, less what it takes without
-//     a session: wake-ups, draining, encoding and writing included.
-//   - memory: resident memory that the session added, at most; in brackets what
-//     each goroutine beyond 1,000 added to what it is with 1,000.
+//   - tick time: for GoroutineProfile, Stack and fgprof's loop, the median time of the call.
+//     The world is stopped for most of that time. For gotach's native source, which does not
+//     stop the world, and for the timer alone, the mean CPU time of the thread that ticks,
+//     with the kernel's part (only on Linux). The number in brackets is the ratio to
+//     GoroutineProfile's tick time. "of 50 %" means that a tick samples only half the
+//     goroutines.
+//   - CPU: CPU time of the whole process per tick, minus the CPU time without a session. It
+//     includes wake-ups, draining, encoding and writing.
+//   - memory: the most resident memory that the session added. The number in brackets is the
+//     additional memory for each goroutine beyond 1,000, compared with 1,000 goroutines.
 //
-// Then a load keeps every core busy, without the profiler and with it, in turns, at its
-// usual rate and gotach at its default budget. Each window begins when the session has
-// been running for a while and ends before it is stopped, so that neither counts:
+// The second measurement has a load that keeps every core busy. Windows with and without the
+// profiler take turns. The profiler has its usual rate, and gotach its default budget. Each
+// window begins some time after the session's start and ends before its end, so that start
+// and end are not measured:
 //
-//   - ticks: reached of those that the rate asks for. A tick of gotach is a time at which
-//     its file has a sample: where other programs take the cores these are fewer than
-//     the session counts, which the progress tells. fgprof does not tell its ticks; each
-//     stops the world twice, so they are half the stops. Of the CPU profile, which ticks
-//     in CPU time, they are its samples.
+//   - ticks: share of the ticks that the rate asks for. For gotach these are the different
+//     times of the samples in its file. If other programs take the cores, the session counts
+//     more ticks than that; the progress output shows its own count. fgprof does not count
+//     its ticks; each tick stops the world twice, so its ticks are half the stops. The CPU
+//     profile ticks in CPU time, and its ticks are its samples.
 //   - gap: time from one tick to the next, median and 99th percentile.
-//   - slowdown: by how much less work the load does than in the two windows
-//     around without the profiler; the median of all, and its quartiles. Five
-//     pairs are enough once they have taken three seconds for each that was to be.
-//   - stops: how often a second the world was stopped but for garbage
-//     collection (/sched/pauses/total/other:seconds).
-//   - written: bytes of file that a second of the session came to.
+//   - slowdown: how much less work the load does than in the two windows without the profiler
+//     before and after; the median of all pairs, and the quartiles. If pairs take long, there
+//     are fewer: at least five, and no further ones after three seconds times -pairs.
+//   - stops: stops of the world per second, without those of garbage collection
+//     (/sched/pauses/total/other:seconds).
+//   - written: bytes of the file per second of the session.
 //
-// The load does not allocate, and collections are forced between windows:
-// one of a hundred thousand stacks in either half of a pair would hide what is measured.
+// The load does not allocate, and the program forces garbage collections between windows. A
+// collection of a hundred thousand stacks in one of two windows would hide the slowdown.
 //
-// "fgprof's loop" is a copy of the loop in fgprof.Start, which has a fixed rate,
-// at the same rate as the others. It is what tells its calls and gaps.
+// "fgprof's loop" is a copy of the loop in fgprof.Start with the same rate as the others.
+// fgprof itself has a fixed rate and does not report the times of its calls and gaps.
 package main

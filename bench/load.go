@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// park starts n goroutines that wait 15 to 20 frames deep, on some sixty different
-// paths, for a channel, a select or a lock, until the process ends. It returns
-// when they wait, and after a garbage collection.
+// park starts n goroutines that wait for a channel, a select or a lock until the process
+// ends. Their stacks are 15 to 20 frames deep, on about sixty different paths. park returns
+// when all of them wait, after a garbage collection.
 func park(n int) error {
 	var (
 		ready      sync.WaitGroup
@@ -42,7 +42,7 @@ func park(n int) error {
 		})
 	}
 	ready.Wait()
-	time.Sleep(100 * time.Millisecond) // they have said so just before they wait
+	time.Sleep(100 * time.Millisecond) // a goroutine calls Done just before it waits
 	runtime.GC()
 	if got := runtime.NumGoroutine() - others; got != n {
 		return fmt.Errorf("%d of %d goroutines wait", got, n)
@@ -50,8 +50,8 @@ func park(n int) error {
 	return nil
 }
 
-// left and right call each other and themselves depth times, on the path that
-// the bits of path say, and then f.
+// left and right call each other and themselves depth times and then f. The bits of path
+// decide which of the two is called next.
 //
 //go:noinline
 func left(depth, path int, f func()) int {
@@ -83,12 +83,12 @@ func right(depth, path int, f func()) int {
 	return pad[0] + pad[2]
 }
 
-// load is a goroutine for each P that compresses blocks of text.
+// A load has a goroutine for each P. Each goroutine compresses blocks of text.
 type load struct {
 	done []counter
 }
 
-// counter has a cache line of its own, so that the goroutines do not slow each other.
+// A counter has its own cache line, so that the goroutines do not slow each other down.
 type counter struct {
 	blocks atomic.Int64
 	_      [120]byte
@@ -110,7 +110,7 @@ func (l *load) work(c *counter) {
 	}
 	w, err := flate.NewWriter(io.Discard, flate.BestSpeed)
 	if err != nil {
-		panic(err) // of the level, which is a constant
+		panic(err) // impossible: the only error is a bad level, and the level is a constant
 	}
 	for {
 		w.Reset(io.Discard)
@@ -120,7 +120,7 @@ func (l *load) work(c *counter) {
 	}
 }
 
-// blocks returns how many blocks were compressed so far.
+// blocks returns the number of blocks compressed so far.
 func (l *load) blocks() (n int64) {
 	for i := range l.done {
 		n += l.done[i].blocks.Load()

@@ -22,11 +22,12 @@ func processCPU() time.Duration {
 
 var timerThread = regexp.MustCompile(`notify: signal/tid\.(\d+)`)
 
-// timerThreads returns the threads that POSIX timers of this process signal.
+// timerThreads returns the ids of the threads that are signalled by POSIX timers of this
+// process.
 func timerThreads() (tids []int) {
 	b, err := os.ReadFile("/proc/self/timers")
 	if err != nil {
-		return nil // the kernel may be built without it
+		return nil // the kernel may not have this file
 	}
 	for _, m := range timerThread.FindAllSubmatch(b, -1) {
 		if tid, err := strconv.Atoi(string(m[1])); err == nil {
@@ -39,14 +40,14 @@ func timerThreads() (tids []int) {
 // threadCPU returns the CPU time that a thread of the process has used.
 func threadCPU(tid int) time.Duration {
 	var ts unix.Timespec
-	// MAKE_THREAD_CPUCLOCK(tid, CPUCLOCK_SCHED) of the kernel's posix-timers_types.h.
+	// MAKE_THREAD_CPUCLOCK(tid, CPUCLOCK_SCHED), from the kernel's posix-timers_types.h.
 	if unix.ClockGettime(int32(^tid<<3|6), &ts) != nil {
 		return 0
 	}
 	return time.Duration(ts.Nano())
 }
 
-// residentBytes returns how much memory of the process is resident.
+// residentBytes returns the resident memory of the process in bytes, or NaN if it is unknown.
 func residentBytes() float64 {
 	b, err := os.ReadFile("/proc/self/statm")
 	if err != nil {

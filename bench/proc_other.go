@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Here the table has no figures of CPU time and memory.
+// On this system the table has no CPU times and no memory sizes.
 
 func processCPU() time.Duration { return 0 }
 
@@ -19,5 +19,5 @@ func threadCPU(int) time.Duration { return 0 }
 func residentBytes() float64 { return math.NaN() }
 
 func startTimer(int, float64) (session, error) {
-	return nil, errors.New("a timer that wakes a thread needs Linux")
+	return nil, errors.New("\"timer alone\" works only on Linux")
 }

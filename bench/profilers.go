@@ -21,15 +21,14 @@ import (
 // profilerKind is one of the profilers that are compared.
 type profilerKind struct {
 	name string
-	rate int // ticks a second that it always takes; 0: as asked
-	// start begins a session. budget is for those that have one.
+	rate int // fixed rate in ticks a second; 0: variable
+	// start begins a session. Only gotach uses the budget.
 	start func(rate int, budget float64) (session, error)
-	// stopsTwice says that each tick stops the world twice and that this is
-	// how ticks are counted.
+	// stopsTwice is true if each tick stops the world twice. Ticks are counted from stops.
 	stopsTwice bool
-	// bare says that it sees nothing: what is measured is what its ticks cost anyway.
+	// bare is true if the ticks take no samples. Only the cost of the ticks is measured.
 	bare bool
-	// inCPU says that ticks are in CPU time: none come while nothing runs.
+	// inCPU is true if ticks are in CPU time. Then there are no ticks while nothing runs.
 	inCPU bool
 }
 
@@ -44,19 +43,19 @@ var profilers = []profilerKind{
 	{name: "timer alone", start: startTimer, bare: true},
 }
 
-// session is a profiler at work; stop ends it and says what it did.
+// A session is a running profiler. stop ends the session and returns its trace.
 type session interface {
 	stop() (trace, error)
 }
 
-// trace is what a session did.
+// A trace is the result of a session.
 type trace struct {
-	ticks   []time.Time     // ascending; nil: the profiler does not tell
-	looks   []time.Duration // how long each call took; nil: there is no call
-	samples []int           // goroutines seen at each of ticks; nil: all
-	count   int64           // ticks, if the profiler tells no more than that
-	bytes   int64           // written
-	counted float64         // share of the ticks asked that gotach itself says it took
+	ticks   []time.Time     // times of the ticks, ascending; nil: unknown
+	looks   []time.Duration // duration of each tick's call; nil: there is no call
+	samples []int           // number of goroutines sampled at each tick; nil: all
+	count   int64           // number of ticks, if only that is known
+	bytes   int64           // bytes written
+	counted float64         // share of the ticks asked for, as gotach's metadata count it
 }
 
 // within returns the part of a trace between two times.
@@ -74,12 +73,12 @@ func (t trace) within(from, to time.Time) trace {
 	return t
 }
 
-// ending is a session that is a function.
+// An ending is the stop function of a session.
 type ending func() (trace, error)
 
 func (f ending) stop() (trace, error) { return f() }
 
-// startGotach uses the profiler as its users do, and then reads its file.
+// startGotach uses the profiler like its users do. Afterwards it reads the file.
 func startGotach(source string) func(int, float64) (session, error) {
 	return func(rate int, budget float64) (session, error) {
 		dir, err := os.MkdirTemp("", "gotach-bench-")
@@ -139,8 +138,8 @@ func startFgprof(int, float64) (session, error) {
 	var out bytes.Buffer
 	stop := fgprof.Start(&out, fgprof.FormatPprof)
 	return ending(func() (t trace, err error) {
-		// After fewer than a tick in two seconds, as with very many goroutines, it
-		// divides by its rate rounded to 0. Then there is no profile.
+		// With very many goroutines fgprof may take less than a tick in two seconds. Then it
+		// rounds its rate to 0, divides by it and writes no profile.
 		defer func() {
 			if p := recover(); p != nil && !strings.Contains(fmt.Sprint(p), "divide by zero") {
 				panic(p)
@@ -184,8 +183,8 @@ func startStack(rate int, _ float64) (session, error) {
 	}), nil
 }
 
-// startLoop does at each tick what fgprof does: count the stacks, and resolve those
-// that are new.
+// startLoop does the same as fgprof at each tick: it counts the stacks and resolves the frames
+// of new ones.
 func startLoop(rate int, _ float64) (session, error) {
 	type stack struct {
 		frames []*runtime.Frame
@@ -211,7 +210,8 @@ func startLoop(rate int, _ float64) (session, error) {
 	}), nil
 }
 
-// goroutineProfile returns all goroutines' stacks, in records if they fit.
+// goroutineProfile returns the stacks of all goroutines. It reuses records if it is large
+// enough.
 func goroutineProfile(records []runtime.StackRecord) []runtime.StackRecord {
 	for {
 		n, ok := runtime.GoroutineProfile(records[:cap(records)])
@@ -222,7 +222,7 @@ func goroutineProfile(records []runtime.StackRecord) []runtime.StackRecord {
 	}
 }
 
-// tick calls look at a rate, from a goroutine, as far as the scheduler lets it.
+// tick calls look at a rate from a goroutine. The scheduler may delay the calls.
 func tick(rate int, look func()) session {
 	quit, done := make(chan bool), make(chan trace)
 	go func() {

@@ -11,38 +11,38 @@ import (
 	"github.com/gotach/profiler/internal/testenv"
 )
 
-// Setting says what a process measures.
+// A Setting says what a process measures.
 type Setting struct {
 	Profiler   string
 	Goroutines int
-	Rate       int           // ticks a second, of profilers that can be told
-	Budget     float64       // of gotach beside the load
-	Pairs      int           // of windows with and without the profiler, and one more without
-	Window     time.Duration // how long each is
-	Settle     time.Duration // between the start of a session and its window
+	Rate       int           // ticks a second, for profilers with a variable rate
+	Budget     float64       // gotach's budget with the load, in percent
+	Pairs      int           // number of pairs of windows; one more window has no profiler
+	Window     time.Duration // duration of each window
+	Settle     time.Duration // time from the start of a session to its window
 }
 
-// row is what it found; the package comment says what the figures mean. NaN
-// stands for what this profiler, or this system, does not tell.
+// A row is the result of a process. The package comment defines the figures. A figure is NaN
+// if the profiler or the system does not provide it.
 type row struct {
 	Setting
 	Asked int // ticks a second that the profiler was asked for
 
-	Look float64 // s
-	CPU  float64 // s
-	Seen float64 // share of the goroutines that a tick saw when those were measured
+	Look float64 // tick time, s
+	CPU  float64 // CPU time per tick, s
+	Seen float64 // share of the goroutines that a tick sampled while Look and CPU were measured
 	RSS  float64 // bytes
 
-	Reached    float64    // share of the ticks asked
-	Counted    float64    // the same of the whole session, as gotach's metadata have it, at worst; of others 1
+	Reached    float64    // share of the ticks asked for
+	Counted    float64    // the lowest such share of a session in gotach's metadata; 1 for other profilers
 	Gap        [2]float64 // s: p50, p99
 	Slowdown   [3]float64 // share: lower quartile, median, upper quartile
-	Stops      float64    // a second
-	StopsTotal float64
-	Written    float64 // bytes a second
+	Stops      float64    // stops of the world a second
+	StopsTotal float64    // number of stops
+	Written    float64    // bytes a second
 }
 
-// measure runs in a process of its own, which is good for nothing else afterwards.
+// measure measures a row. It needs a separate process, because it leaves goroutines running.
 func measure(s Setting) (row, error) {
 	r := row{Setting: s}
 	i := slices.IndexFunc(profilers, func(k profilerKind) bool { return k.name == s.Profiler })
@@ -64,15 +64,15 @@ func measure(s Setting) (row, error) {
 	return r, err
 }
 
-// alone measures what a tick that looks at all goroutines costs.
+// alone measures the cost of a tick that samples all goroutines, without a load.
 func (r *row) alone(kind profilerKind) error {
-	// gotach's native source sees a million goroutines a second with ease.
+	// gotach's native source can sample a million goroutines a second.
 	rate := max(1, min(r.Asked, 1_000_000/r.Goroutines))
 	window := max(r.Window, 30*time.Second/time.Duration(rate))
 	debug.FreeOSMemory()
 	before, idle, begin := residentBytes(), processCPU(), time.Now()
 	time.Sleep(r.Window)
-	idle = (processCPU() - idle) * time.Second / time.Since(begin) // in a second
+	idle = (processCPU() - idle) * time.Second / time.Since(begin) // CPU time per second
 
 	s, err := kind.start(rate, 100)
 	if err != nil {
@@ -85,7 +85,7 @@ func (r *row) alone(kind profilerKind) error {
 			most = max(most, residentBytes())
 		}
 	}
-	// gotach begins with few goroutines a tick and sees more at each.
+	// gotach samples few goroutines at its first ticks and more at each following tick.
 	watch(r.Settle + 40*time.Second/time.Duration(rate))
 	threads := timerThreads()
 	cpu, ticker, stops, from := processCPU(), sum(threads, threadCPU), float64(testenv.Pauses()), time.Now()
@@ -126,13 +126,14 @@ func (r *row) alone(kind profilerKind) error {
 	return nil
 }
 
-// enough is how many pairs there are even if they take long, as those with a profiler do that
-// stops the world for most of the time.
+// enough is the least number of pairs. Pairs take long with a profiler that stops the world
+// for most of the time.
 const enough = 5
 
-// loaded measures a session beside a load, and the load beside a session. Each window
-// with a session is compared with the two around it, without: a machine's speed
-// changes by more, from one second to the next, than a session costs.
+// loaded measures sessions with a load, and their effect on the load. It compares each
+// window with a session with the windows before and after, which have none. This is
+// necessary because a machine's speed changes from second to second by more than the cost of
+// a session.
 func (r *row) loaded(kind profilerKind, l *load) error {
 	var (
 		slowdown, gaps []float64
@@ -143,7 +144,7 @@ func (r *row) loaded(kind profilerKind, l *load) error {
 	r.Counted = 1
 	without := func() float64 {
 		runtime.GC()
-		time.Sleep(r.Settle / 5) // the load's, after the collection
+		time.Sleep(r.Settle / 5) // the load gets back to speed after the collection
 		speed, _, _ := l.window(r.Window)
 		return speed
 	}
@@ -185,7 +186,7 @@ func (r *row) loaded(kind profilerKind, l *load) error {
 		default:
 			ticks += float64(len(in.ticks))
 			asked += float64(r.Asked) * to.Sub(from).Seconds()
-			// The time before the first and after the last tick is no less a gap.
+			// The times before the first and after the last tick are gaps too.
 			last := from
 			for _, at := range append(in.ticks, to) {
 				gaps = append(gaps, at.Sub(last).Seconds())
@@ -204,7 +205,7 @@ func (r *row) loaded(kind profilerKind, l *load) error {
 	return nil
 }
 
-// window returns the load's blocks a second for some time from now on.
+// window returns the load's speed, in blocks a second, over the duration d from now on.
 func (l *load) window(d time.Duration) (speed float64, from, to time.Time) {
 	from = time.Now()
 	n := l.blocks()
@@ -214,7 +215,7 @@ func (l *load) window(d time.Duration) (speed float64, from, to time.Time) {
 	return float64(n) / to.Sub(from).Seconds(), from, to
 }
 
-// quantile returns the value that a share q of v is below, interpolated; NaN if there is none.
+// quantile returns the q-quantile of v with linear interpolation, or NaN if v is empty.
 func quantile(v []float64, q float64) float64 {
 	if len(v) == 0 {
 		return math.NaN()

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-var header = []string{"goroutines", "profiler", "Hz", "look", "CPU", "ticks", "gap p50", "gap p99", "slowdown", "stops/s", "written/s", "memory"}
+var header = []string{"goroutines", "profiler", "Hz", "tick time", "CPU", "ticks", "gap p50", "gap p99", "slowdown", "stops/s", "written/s", "memory"}
 
-// table returns rows as Markdown, between the marks that the README has.
+// table returns rows as a Markdown table between two marks.
 func table(rows []row) string {
 	var b strings.Builder
 	b.WriteString("<!-- bench -->\n")
@@ -27,7 +27,7 @@ func table(rows []row) string {
 	return b.String()
 }
 
-// cells returns the row as the table shows it.
+// cells returns the cells of the row. all has the other rows, for comparisons.
 func (r *row) cells(all []row) []string {
 	look := seconds(r.Look)
 	for _, other := range all {
@@ -62,7 +62,7 @@ func (r *row) cells(all []row) []string {
 		seconds(r.Gap[0]),
 		seconds(r.Gap[1]),
 		slowdown,
-		thousands(math.Ceil(r.Stops)), // one in an hour is not none
+		thousands(math.Ceil(r.Stops)), // rounded up, so that only 0 is shown as 0
 		written,
 		memory,
 	}

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startTimer has a thread woken at a rate, in whose handler of the signal, the Go
-// runtime's, there is nothing to do. It waits in a system call, so it needs no P.
+// startTimer starts a thread that a timer's signal wakes at a rate. The handler is the Go
+// runtime's, which has nothing to do. The thread waits in a system call, so it needs no P.
 func startTimer(rate int, _ float64) (session, error) {
 	var word uint32 // a futex: 1 ends the wait
 	up, done := make(chan error), make(chan struct{})
@@ -45,8 +45,8 @@ const (
 	futexWake = 1 | 128
 )
 
-// armTimer makes a timer that sends a thread SIGURG, which the runtime takes for one
-// of its own and ignores.
+// armTimer makes a timer that sends SIGURG to a thread. The runtime uses this signal itself
+// and ignores unexpected ones.
 func armTimer(tid int, period time.Duration) (id int32, err error) {
 	event := struct { // the kernel's struct sigevent
 		value          uint64
