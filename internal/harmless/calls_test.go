@@ -15,8 +15,8 @@ import (
 	"github.com/gotach/profiler/internal/syscalls"
 )
 
-// TestHarmCalls writes the lists of package syscalls into docs/harm.md. TestSystemCalls of
-// internal/e2e holds that they are complete.
+// TestHarmCalls compares the lists of package syscalls with docs/harm.md, or writes them with -update.
+// TestSystemCalls of internal/e2e checks that the lists are complete.
 func TestHarmCalls(t *testing.T) {
 	var b strings.Builder
 	var names []string
@@ -41,7 +41,7 @@ func TestHarmCalls(t *testing.T) {
 				c.Name = "newfstatat" // as amd64 calls it
 			}
 			if c.Why == "" {
-				t.Errorf("%s: nothing is said of what it is for", c.Name)
+				t.Errorf("%s: Why is empty", c.Name)
 			}
 			fmt.Fprintf(&b, "| `%s` | %s |\n", c.Name, c.Why)
 		}
@@ -50,10 +50,10 @@ func TestHarmCalls(t *testing.T) {
 	written(t, "system calls", b.String())
 }
 
-// systemCalls finds the system calls that code names by their numbers.
+// systemCalls matches constants of system calls in code.
 var systemCalls = regexp.MustCompile(`unix\.SYS_([A-Z0-9_]+)`)
 
-// The lists have every system call that the native source names.
+// The lists have every system call that the code of the native source names.
 func TestSystemCallsAreListed(t *testing.T) {
 	listed := map[string]bool{}
 	for _, c := range slices.Concat(syscalls.Runtime, syscalls.Session, syscalls.Native) {

@@ -14,8 +14,7 @@ import (
 	"testing"
 )
 
-// shownCases are cases whose programs are those of tests in sampler/internal/native. The
-// tests hold what is said of them here.
+// shownCases are cases that tests in sampler/internal/native cover. These tests check the results.
 var shownCases = []struct {
 	what, result string
 	tests        []string // "TestX" or "TestX/subtest"
@@ -26,11 +25,11 @@ var shownCases = []struct {
 		[]string{"TestChainedHandler/before"},
 	}, {
 		"a C handler for SIGURG that calls the profiler's, installed during the session",
-		"same results, and the handler finds all registers as they were; the session ends early and says why",
+		"same results, and the handler finds all registers unchanged; the session ends early with an error that gives the reason",
 		[]string{"TestChainedHandler/during", "TestChainedHandlerArm64/during", "TestLosses/late handler"},
 	}, {
-		"the same handler, which still calls the profiler's after Stop",
-		"same results, and the handler finds all registers as they were",
+		"a C handler for SIGURG that still calls the profiler's after Stop",
+		"same results, and the handler finds all registers unchanged",
 		[]string{"TestChainedHandler/after", "TestChainedHandlerArm64/after"},
 	}, {
 		"a crash reporter: one C handler for SIGSEGV and SIGURG, installed before the session",
@@ -38,27 +37,27 @@ var shownCases = []struct {
 		[]string{"TestChainedHandler/reporter before"},
 	}, {
 		"the crash reporter, installed during the session",
-		"same results; the session ends early and says why",
+		"same results; the session ends early with an error that gives the reason",
 		[]string{"TestChainedHandler/reporter during"},
 	}, {
 		"two Go libraries in one C process, with a session in one of them",
-		"same results of both",
+		"same results of both libraries",
 		[]string{"TestTwoLibraries/first", "TestTwoLibraries/second"},
 	}, {
-		"the same, with a session in each, one within the other or overlapping",
-		"same results of both",
+		"two Go libraries in one C process, with a session in each, nested or overlapping",
+		"same results of both libraries",
 		[]string{"TestTwoLibraries/both", "TestTwoLibraries/nested", "TestTwoLibraries/crossed"},
 	}, {
 		"a second Go library that is loaded during a session in the first",
-		"same results of both",
+		"same results of both libraries",
 		[]string{"TestTwoLibraries/late"},
 	}, {
 		"a plugin (package `plugin`), loaded before the session or during it",
-		"the plugin's code is sampled as the program's, inlined calls too",
+		"the plugin's code is sampled like the program's, with inlined calls",
 		[]string{"TestPlugin/early", "TestPlugin/late"},
 	}, {
 		"`secret.Do` (`GOEXPERIMENT=runtimesecret`, Go 1.26)",
-		"the secret is nowhere in the program's memory afterwards, as without a session",
+		"afterwards the secret is not in the program's memory, as without a session",
 		[]string{"TestSecrets/plain", "TestSecrets/sampled"},
 	}, {
 		"threads of C that call Go, some with all signals blocked",
@@ -66,12 +65,13 @@ var shownCases = []struct {
 		[]string{"TestCgo"},
 	}, {
 		"`RLIMIT_NPROC` leaves no room for threads",
-		"no session, and an error that names it",
+		"no session, and an error that names RLIMIT_NPROC",
 		[]string{"TestNoRoom/max processes"},
 	},
 }
 
-// TestHarmShown writes the table of these cases, and sees that the tests exist.
+// TestHarmShown compares the table of these cases with docs/harm.md, or writes it with -update. It checks
+// that the tests exist.
 func TestHarmShown(t *testing.T) {
 	names := nativeTests(t)
 	var b strings.Builder
@@ -90,8 +90,8 @@ func TestHarmShown(t *testing.T) {
 	written(t, "shown elsewhere", b.String())
 }
 
-// nativeTests returns the tests of the native source and the strings in each, its subtests
-// among them.
+// nativeTests returns the tests of the native source, and for each the strings in its code, which
+// include the names of its subtests.
 func nativeTests(t *testing.T) map[string]map[string]bool {
 	t.Helper()
 	files, err := filepath.Glob("../../sampler/internal/native/*_test.go")

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write the tables of docs/harm.md anew")
+var update = flag.Bool("update", false, "rewrite the tables of docs/harm.md")
 
 const harmPage = "../../docs/harm.md"
 
@@ -39,7 +39,7 @@ func written(t *testing.T, name, want string) {
 	was, is := strings.Split(got, "\n"), strings.Split(want, "\n")
 	for _, line := range is {
 		if !slices.Contains(was, line) {
-			t.Errorf("%s has no line\n%s", harmPage, line)
+			t.Errorf("%s lacks the line\n%s", harmPage, line)
 		}
 	}
 	if len(was) != len(is) {

@@ -64,12 +64,12 @@ var Session = append(fileStatus, []Call{
 
 // Native are the calls that the native source makes besides.
 var Native = []Call{
-	{unix.SYS_GETPPID, "getppid", "measure how long a system call takes"},
-	{unix.SYS_PROCESS_VM_READV, "process_vm_readv", "read the program's own memory where it may not be mapped"},
+	{unix.SYS_GETPPID, "getppid", "check at Start how the runtime counts system calls"},
+	{unix.SYS_PROCESS_VM_READV, "process_vm_readv", "read memory of the program that may not be mapped"},
 	{unix.SYS_RT_TGSIGQUEUEINFO, "rt_tgsigqueueinfo", "interrupt threads that run goroutines"},
-	{unix.SYS_SCHED_GETATTR, "sched_getattr", "have the kernel wake the thread of the ticks soon"},
-	{unix.SYS_SCHED_SETATTR, "sched_setattr", "the same"},
-	{unix.SYS_TIMER_CREATE, "timer_create", "create the timer of the ticks"},
-	{unix.SYS_TIMER_DELETE, "timer_delete", "delete it"},
-	{unix.SYS_TIMER_SETTIME, "timer_settime", "set the time of the next tick"},
+	{unix.SYS_SCHED_GETATTR, "sched_getattr", "read the time slice of the tick thread"},
+	{unix.SYS_SCHED_SETATTR, "sched_setattr", "set a short time slice, so that the tick thread gets a core sooner"},
+	{unix.SYS_TIMER_CREATE, "timer_create", "create the timer for the first tick"},
+	{unix.SYS_TIMER_DELETE, "timer_delete", "delete the timer"},
+	{unix.SYS_TIMER_SETTIME, "timer_settime", "set the time of the first tick"},
 }
