@@ -17,8 +17,7 @@ import (
 
 const architecture = "docs/architecture.md"
 
-// The table of rooms in the page is the one that TestRooms holds. With -update it is
-// made so.
+// The table of rooms in docs/architecture.md is that of TestRooms. With -update the test writes it.
 func TestArchitectureRooms(t *testing.T) {
 	file := filepath.Join(root(t), architecture)
 	b, err := os.ReadFile(file)
@@ -46,15 +45,15 @@ func TestArchitectureRooms(t *testing.T) {
 		return
 	}
 	if !*update {
-		t.Fatalf("the table in %s is not that of imports_test.go; run: go test ./internal/e2e -run ArchitectureRooms -update", architecture)
+		t.Fatalf("the table in %s differs from imports_test.go; run: go test ./internal/e2e -run ArchitectureRooms -update", architecture)
 	}
 	if err := os.WriteFile(file, []byte(text[:from]+table.String()+text[to:]), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// What the page names is there: files, functions, tests, switches, steps of .ci/run, and the
-// packages and tests of its go test commands. And it names the packages that import unsafe.
+// Everything that docs/architecture.md names exists: files, functions, tests, switches, steps of .ci/run,
+// and the packages and tests of its go test commands. The page names all packages that import unsafe.
 func TestArchitectureNames(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join(root(t), architecture))
 	if err != nil {
@@ -66,8 +65,8 @@ func TestArchitectureNames(t *testing.T) {
 	}
 	page, code := string(b), readCode(t)
 	for line := range strings.Lines(page) {
-		if !strings.HasPrefix(line, "```") && strings.Count(line, "`")%2 != 0 { // what follows would not be found
-			t.Errorf("%s: a backtick without another one: %s", architecture, line)
+		if !strings.HasPrefix(line, "```") && strings.Count(line, "`")%2 != 0 { // names after it would not be found
+			t.Errorf("%s: an odd number of backticks: %s", architecture, line)
 		}
 	}
 	var files, names, tests int
@@ -87,7 +86,7 @@ func TestArchitectureNames(t *testing.T) {
 		case strings.HasPrefix(name, "GOTACH_"):
 			name, _, _ = strings.Cut(name, "=")
 			if !strings.Contains(code.text, name) {
-				t.Errorf("%s names %s, which nothing reads", architecture, name)
+				t.Errorf("%s names %s, which no code has", architecture, name)
 			}
 		case strings.HasPrefix(name, ".ci/run "):
 			for step := range strings.FieldsSeq(strings.TrimPrefix(name, ".ci/run ")) {
@@ -115,13 +114,13 @@ func TestArchitectureNames(t *testing.T) {
 	}
 }
 
-// code is what TestArchitectureNames knows of the module's Go files, those of all systems.
+// code has the names in the module's Go files, including those for other systems.
 type code struct {
 	declared map[string]bool     // pkg.Func, pkg.Type, pkg.Type.Method
-	tests    map[string]bool     // all
+	tests    map[string]bool     // all tests
 	in       map[string][]string // tests by directory
 	unsafe   []string            // directories whose code imports unsafe
-	text     string              // of everything, .ci/run included
+	text     string              // text of all files, including .ci/run
 }
 
 func readCode(t *testing.T) *code {
@@ -158,7 +157,7 @@ func readCode(t *testing.T) *code {
 	return c
 }
 
-// add takes one file.
+// add adds one file.
 func (c *code) add(name string, b []byte) error {
 	f, err := parser.ParseFile(token.NewFileSet(), name, b, parser.SkipObjectResolution)
 	if err != nil {
@@ -219,8 +218,8 @@ func receiver(d *ast.FuncDecl) string {
 	return ""
 }
 
-// checkCommand looks for the packages of a go test command, and for tests that its -run,
-// -bench and -fuzz choose.
+// checkCommand checks that the packages of a go test command exist, and that its -run, -bench and -fuzz
+// match tests.
 func (c *code) checkCommand(t *testing.T, command string) {
 	t.Helper()
 	_, args, _ := strings.Cut(command, "go test ")

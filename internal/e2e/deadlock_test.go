@@ -16,9 +16,8 @@ import (
 	"github.com/gotach/profiler/reader"
 )
 
-// TestDeadlock runs programs that wait for ever, and others that only wait for long, with
-// and without a session: it must end with the former, with a whole file, and not with the
-// latter.
+// TestDeadlock runs programs with a deadlock and programs that only wait for long, with and without a
+// session. In the first kind the session must end with a finished file. In the second kind it must go on.
 func TestDeadlock(t *testing.T) {
 	bin := filepath.Join(t.TempDir(), "deadlock")
 	build := exec.Command("go", "build", "-o", bin, "./testdata/deadlock")
@@ -32,7 +31,7 @@ func TestDeadlock(t *testing.T) {
 		for _, name := range append(dead, alive...) {
 			isDead := slices.Contains(dead, name)
 			if setting == "" && !isDead || strings.Contains(setting, "GOMAXPROCS=1") && isDead {
-				continue // nothing to compare; not found, since it cannot be known
+				continue // nothing to compare; with GOMAXPROCS=1 a session cannot find a deadlock
 			}
 			t.Run(name+" "+setting, func(t *testing.T) {
 				t.Parallel()
@@ -62,14 +61,14 @@ func TestDeadlock(t *testing.T) {
 					t.Fatal(err)
 				}
 				if why := m.Session.Error; f.Unfinished() || isDead != strings.Contains(why, "wait for one another") {
-					t.Errorf("unfinished: %v; the file says %q", f.Unfinished(), why)
+					t.Errorf("unfinished: %v; the session's error is %q", f.Unfinished(), why)
 				}
 			})
 		}
 	}
 }
 
-// runFor runs a program that must not take longer, and returns what it prints and its exit code.
+// runFor runs a program that must end within limit. It returns the program's output and exit code.
 func runFor(t *testing.T, limit time.Duration, env []string, bin string, args ...string) (string, int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)

@@ -1,6 +1,5 @@
-// Package e2e tests gotach as its users meet it: programs in modules of their
-// own, profiled by one line, and the profile read by gotach's command and by
-// tools of other projects.
+// Package e2e tests gotach as its users use it: with programs in other modules that one line profiles.
+// The command gotach and tools of other projects read the profiles.
 package e2e
 
 import (
@@ -23,7 +22,7 @@ import (
 	"github.com/gotach/profiler/reader"
 )
 
-// root is the directory of this checkout.
+// root returns the root directory of this module.
 func root(t *testing.T) string {
 	t.Helper()
 	_, file, _, ok := runtime.Caller(0)
@@ -61,7 +60,8 @@ var gotach = sync.OnceValues(func() (string, error) {
 
 var built string
 
-// programs are what the test binary runs instead of tests, by the variable that asks for it.
+// programs are functions that the test binary runs instead of the tests. The key is the environment
+// variable that selects the program.
 var programs = map[string]func(){}
 
 func TestMain(m *testing.M) {
@@ -89,11 +89,11 @@ func command(t *testing.T) string {
 	return path
 }
 
-// moduleEnv lets go complete the module's go.mod from what is on this machine.
+// moduleEnv makes the go command complete go.mod without the network.
 var moduleEnv = []string{"GOWORK=off", "GOFLAGS=-mod=mod", "GOPROXY=off"}
 
-// module makes a module of its own around a program in testdata, which uses
-// this checkout, and returns its directory.
+// module creates a module with a program of testdata. It requires this module in its present state.
+// module returns its directory.
 func module(t *testing.T, name, file string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -105,7 +105,7 @@ func module(t *testing.T, name, file string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Our own requirements, so that nothing is looked up elsewhere.
+	// Use the requirements of this module, so that the go command needs no others.
 	_, require, _ := strings.Cut(string(mod), "\nrequire")
 	text := fmt.Sprintf("module example.com/program\n\ngo 1.25.0\n\nrequire github.com/gotach/profiler v0.0.0\n\nreplace github.com/gotach/profiler => %s\n\nrequire%s", root(t), require)
 	sum, err := os.ReadFile(filepath.Join(root(t), "go.sum"))
@@ -120,28 +120,25 @@ func module(t *testing.T, name, file string) string {
 	return dir
 }
 
-// near fails the test if a duration is not within 3 % of the whole, or what the
-// machine leaves in doubt.
+// near fails the test if the error of a duration is larger than 3 % of the whole plus doubt.
 func (d doubt) near(t *testing.T, what string, got, want, whole time.Duration) {
 	t.Helper()
 	points := 100 * float64(got-want) / float64(whole)
-	t.Logf("%-34s %6.2f %% of the time, in truth %6.2f %%", what, 100*float64(got)/float64(whole), 100*float64(want)/float64(whole))
+	t.Logf("%-34s %6.2f %% of the time, want %6.2f %%", what, 100*float64(got)/float64(whole), 100*float64(want)/float64(whole))
 	if allowed := 3 + 100*float64(d)/float64(whole); math.Abs(points) > allowed {
-		t.Errorf("%s: %v, in truth %v: %.1f points off, allowed are %.1f", what, got, want, points, allowed)
+		t.Errorf("%s: %v, want %v: an error of %.1f points, allowed are %.1f", what, got, want, points, allowed)
 	}
 }
 
-// doubt is for how long the program's threads were ready to run but other
-// programs had the cores. A tick that falls into that time comes after it, and
-// what the program did then is not known. And it is for how long nothing at all was
-// seen while the program, too, found itself stopped, with the whole machine perhaps,
-// which the kernel does not count as waiting. It is next to nothing on a machine
-// that has nothing else to do.
+// doubt is the sum of two times. In the first the program's threads were ready to run, but other programs
+// had the cores. A tick in that time is late, and its sample cannot show that time. In the second there are
+// no samples, and the program found a stall, perhaps because the whole machine was suspended; the kernel
+// does not count that as waiting. On an idle machine doubt is nearly 0.
 type doubt time.Duration
 
-// unseen adds up by how much the times between looks in a profile are longer than
-// the ordinary one, where they overlap a stall that the program found, in µs. Where
-// they do not, the profiler itself looked too seldom.
+// unseen adds up by how much gaps between samples are longer than the median gap, for gaps that overlap a
+// stall which the program found. Stalls and end are in µs. Other long gaps do not count: they are the
+// profiler's own fault.
 func unseen(t *testing.T, path string, stalls [][2]uint64, end uint64) (sum time.Duration) {
 	t.Helper()
 	r, err := reader.Open(path)
@@ -172,9 +169,8 @@ func unseen(t *testing.T, path string, stalls [][2]uint64, end uint64) (sum time
 	return sum
 }
 
-// A program whose time is 40 % in a CPU loop, 40 % asleep and 20 % in a channel
-// receive is reported so, by function and by goroutine, by gotach, by go tool
-// pprof and by CPython's profiler.
+// A program spends 40 % of the time in a CPU loop, 40 % asleep and 20 % in a channel receive. gotach, go tool
+// pprof and CPython's profiler must report these shares, gotach also by goroutine.
 func TestShares(t *testing.T) {
 	python := testenv.Python315(t)
 	for _, source := range []string{"portable", "auto"} {
@@ -240,7 +236,7 @@ func testShares(t *testing.T, source, python string) {
 		for name, want := range functions {
 			d.near(t, name, got[name], want, whole)
 		}
-		// Each of the three goroutines lives for as long as its function.
+		// Each of the three goroutines lives as long as its function runs.
 		for name, want := range map[string]time.Duration{"main.spinner": truth["spinner"], "main.napper": truth["napper"], "main.waiter": truth["waiter"]} {
 			d.near(t, name, got[name], want, goroutines)
 		}
@@ -279,8 +275,7 @@ func testShares(t *testing.T, source, python string) {
 		}
 	})
 
-	// CPython's reader counts samples and knows nothing of weights, so the
-	// shares are those of counts.
+	// CPython's reader counts samples and does not weight them, so these are shares of counts.
 	t.Run("cpython", func(t *testing.T) {
 		run(t, dir, nil, command(t), "convert", "x.tach", "-o", "x.bin", "--to", "cpython315")
 		run(t, dir, nil, python, "-m", "profiling.sampling", "replay", "x.bin", "--collapsed", "-o", "x.collapsed")

@@ -16,7 +16,7 @@ import (
 	"github.com/gotach/profiler/internal/testenv"
 )
 
-// A file that is removed while it is written is one warning and the session's error.
+// If the file is removed while it is written, the session has an error and logs one warning.
 func TestRemoved(t *testing.T) {
 	for name, remove := range map[string]func(path string) error{
 		"file":      os.Remove,
@@ -34,7 +34,7 @@ func TestRemoved(t *testing.T) {
 			}
 			time.Sleep(20 * time.Millisecond)
 			if err := s.Stop(); !errors.Is(err, os.ErrNotExist) || !errors.Is(err, s.Err()) {
-				t.Errorf("Stop returns %v, Err %v", err, s.Err())
+				t.Errorf("Stop = %v, Err = %v", err, s.Err())
 			}
 			if l := log.Lines(); len(l) != 1 {
 				t.Errorf("logged %q, want one warning", l)
@@ -43,7 +43,7 @@ func TestRemoved(t *testing.T) {
 	}
 }
 
-// A program that is stopped for a while goes on, and so does its profile.
+// A program that SIGSTOP stops for a while goes on later, and so does its profile.
 func TestStopped(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "x.tach")
 	cmd := exec.Command(os.Args[0])

@@ -14,7 +14,7 @@ import (
 	"github.com/gotach/profiler/internal/testenv"
 )
 
-// hello makes a module of the program in testdata/hello*.go.txt.
+// hello creates a module with the program in testdata/hello*.go.txt.
 func hello(t *testing.T) (dir string) {
 	t.Helper()
 	dir = module(t, "hello.go.txt", "main.go")
@@ -30,11 +30,10 @@ func hello(t *testing.T) (dir string) {
 	return dir
 }
 
-// mostAdded is how many bytes Start may add to a stripped program. fgprof's Start
-// adds 2.3 MB.
+// mostAdded bounds the bytes that Start adds to a stripped program. fgprof's Start adds 2.3 MB.
 const mostAdded = 2_200_000
 
-// A program that calls Start is little larger than without.
+// Start makes a program only a little larger.
 func TestSize(t *testing.T) {
 	dir := hello(t)
 	size := func(tags string) int64 {
@@ -46,17 +45,17 @@ func TestSize(t *testing.T) {
 		return fi.Size()
 	}
 	plain, profiled := size(""), size("profiled")
-	t.Logf("a stripped hello-world for linux/amd64 with %s has %.2f MB, with a profile %.2f MB: %.2f MB more",
+	t.Logf("size of a stripped hello-world for linux/amd64 with %s: %.2f MB, with the profiler %.2f MB: %.2f MB more",
 		runtime.Version(), float64(plain)/1e6, float64(profiled)/1e6, float64(profiled-plain)/1e6)
 	if added := profiled - plain; added > mostAdded && strings.HasPrefix(runtime.Version(), "go1.26") {
 		t.Errorf("the profiler adds %d bytes, at most %d are allowed", added, mostAdded)
 	} else if added < 500_000 {
-		t.Errorf("the profiler adds %d bytes: is it there at all?", added)
+		t.Errorf("the profiler adds only %d bytes: is it linked?", added)
 	}
 }
 
-// Where cgo is on and there is a C compiler, a program stays static that imports
-// the profiler, and the runtime still finds deadlocks in it.
+// A program that imports the profiler stays static, even if cgo is enabled and there is a C compiler. The
+// runtime still finds its deadlocks.
 func TestStatic(t *testing.T) {
 	testenv.Command(t, "gcc", "apt-get install gcc")
 	if runtime.GOOS != "linux" {
@@ -84,9 +83,9 @@ func TestStatic(t *testing.T) {
 	}
 }
 
-// Exports work where package export is imported and are one warning that names it
-// elsewhere; the rest of the profile is the same. PROFILE_EXPORT replaces the exports in the
-// code. Package auto starts its session before package export is initialized.
+// Exports work if package export is imported. Otherwise they cause one warning that names the package,
+// and the rest of the profile is the same. PROFILE_EXPORT replaces the exports in the code. Package auto
+// starts its session before package export is initialized.
 func TestExportLinked(t *testing.T) {
 	dir := hello(t)
 	const missing, exported = "github.com/gotach/profiler/export", "nytprof=env.out"

@@ -15,14 +15,14 @@ import (
 
 const modulePath = "github.com/gotach/profiler"
 
-// rooms are the folders of the module and what each may import of the module, in an
-// order in which none imports one below it. "a/..." stands for a and all below it,
-// and such folders may import each other. Tests may import anything.
+// rooms are the folders of the module, with the folders that each may import. No folder may import one
+// that is further down in the list. "a/..." means a and all folders below it, which may import each
+// other. Tests may import anything.
 var rooms = []struct {
 	folder  string
 	imports string // folders of the module
-	foreign string // modules of others
-	is      string // what it is, for docs/architecture.md
+	foreign string // other modules
+	is      string // description, for docs/architecture.md
 }{
 	{"tachyon", "", "", "the types of a profile; the file format as the package comment"},
 	{"internal/hook/...", "", "", "where `export` and `httpprof` reach into the root"},
@@ -56,7 +56,7 @@ var rooms = []struct {
 	{"internal/harmless", "", "", "tests that a profiled program does the same"},
 }
 
-// room returns the index of the row that a folder belongs to, the longest that fits, or -1.
+// room returns the index of the row for a folder, the one with the longest match, or -1.
 func room(folder string) (found int) {
 	found = -1
 	for i, r := range rooms {
@@ -75,7 +75,7 @@ type listed struct {
 	Module     *struct{ Path string }
 }
 
-// list runs go list as for linux/amd64 with cgo, where package net would bring it.
+// list runs go list for linux/amd64 with cgo. With these settings package net would link cgo.
 func list(t *testing.T, args ...string) (packages []listed) {
 	t.Helper()
 	out := run(t, root(t), []string{"GOOS=linux", "GOARCH=amd64", "CGO_ENABLED=1"}, "go",
@@ -99,8 +99,8 @@ func folderOf(importPath string) (folder string, ours bool) {
 	return strings.CutPrefix(importPath, modulePath+"/")
 }
 
-// Every package imports what its room may import and nothing else, and samples
-// flow one way: no room imports one that is further down.
+// Every package imports only what its room may import. Samples flow in one direction: no room imports one
+// that is further down.
 func TestRooms(t *testing.T) {
 	for i, r := range rooms {
 		for f := range strings.FieldsSeq(r.imports) {
@@ -114,7 +114,7 @@ func TestRooms(t *testing.T) {
 		folder, _ := folderOf(p.ImportPath)
 		i := room(folder)
 		if i < 0 {
-			t.Errorf("%s is in no room: give it a row in the table, and one in docs", folder)
+			t.Errorf("%s is in no room: add a row to the table rooms, and to docs/architecture.md", folder)
 			continue
 		}
 		r := rooms[i]
@@ -139,9 +139,8 @@ func TestRooms(t *testing.T) {
 	}
 }
 
-// forbidden is what a program must not link because it calls Start: package net
-// brings cgo, which makes a static program a dynamic one and ends the runtime's
-// detection of deadlocks; the others are large.
+// forbidden are packages that the profiler must not add to a program. Package net links cgo, which makes
+// a static program dynamic and disables the runtime's detection of deadlocks. The others are large.
 var forbidden = []string{
 	"net", "net/*", "os/user", "os/exec", "os/signal", "runtime/cgo", "plugin",
 	"debug/*", "go/*", "regexp", "regexp/*", "text/*", "html", "html/*", "encoding/xml", "encoding/gob",
@@ -149,12 +148,10 @@ var forbidden = []string{
 	"github.com/google/*", "github.com/spf13/*",
 }
 
-// tolerated are those of the forbidden that another package of the standard library
-// brings along: runtime/pprof, for labels.
+// tolerated are forbidden packages that runtime/pprof imports, which the profiler needs for labels.
 var tolerated = []string{"text/tabwriter"}
 
-// What the root package links is in testdata/imports.txt, package by package. With
-// -update that file is written.
+// testdata/imports.txt lists the packages that the root package links. With -update the test writes it.
 func TestImports(t *testing.T) {
 	var ours, standard []string
 	for _, p := range list(t, "-deps", ".") {
@@ -189,7 +186,7 @@ func TestImports(t *testing.T) {
 	}
 	wantOurs, wantStandard, _ := strings.Cut(string(b), "\n\n")
 	compare(t, strings.Split(wantOurs, "\n"), ours)
-	if strings.HasPrefix(runtime.Version(), "go1.26") { // others divide the standard library in other ways
+	if strings.HasPrefix(runtime.Version(), "go1.26") { // other versions have other internal packages
 		compare(t, strings.Fields(wantStandard), standard)
 	}
 }

@@ -26,11 +26,11 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// A diary is what a program tells the one that kills it, in memory that both
-// share: what the sampler gave to the writer, and when the program ran.
+// A diary is memory that a program shares with the test that kills it. The program records what the
+// sampler passes to the writer, and when the program runs.
 //
 //	   0 words of 8 bytes, see below
-//	4096 when the program was seen to run, µs on the monotonic clock
+//	4096 times at which the program ran, µs on the monotonic clock
 //	 1 M samples: thread, interpreter, hash
 type diary []byte
 
@@ -38,10 +38,10 @@ const (
 	started  = iota // when Start had returned, µs on the monotonic clock
 	stopping        // when Stop was called
 	stopped         // when Stop had returned
-	epoch           // what to take off a sample's time to get the monotonic clock's
-	begun           // samples that were handed to the writer
-	done            // of these, the ones that it had taken
-	beats           // how many
+	epoch           // a sample's time minus epoch is the time on the monotonic clock
+	begun           // number of samples passed to the writer
+	done            // number of samples that the writer has taken
+	beats           // number of times at which the program ran
 
 	beatsAt    = 4096
 	samplesAt  = 1 << 20
@@ -58,14 +58,14 @@ func (d diary) set(i int, v uint64)   { d.put(8*i, v) }
 func (d diary) beat(i uint64) uint64  { return d.at(beatsAt + 8*int(i)) }
 func (d diary) sample(i uint64) diary { return d[samplesAt+sampleSize*int(i):] }
 
-// monotonic is the time of a clock that nobody sets, the same for all processes, in µs.
+// monotonic returns the time of the monotonic clock in µs, which is the same for all processes.
 func monotonic() uint64 {
 	var ts unix.Timespec
 	unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
 	return uint64(ts.Nano() / 1000)
 }
 
-// A tee notes what goes to the writer.
+// A tee is a sink that records in the diary what it passes to the writer.
 type tee struct {
 	sampler.Sink
 	d      diary
@@ -108,22 +108,22 @@ func hashSample(s *tachyon.Sample, frame func(uint32) uint64) uint64 {
 	return h
 }
 
-// A life is a program that is killed.
+// A life describes a program that is killed.
 type life struct {
 	source, compression, sync, rotate string
 	goroutines                        int
 	stopAfter                         time.Duration // when it calls Stop; 0: never
-	until                             string        // the moment after which it is killed
-	delay                             time.Duration // how long after that
+	until                             string        // the event after which it is killed
+	delay                             time.Duration // from that event to the kill
 }
 
-// The moments.
+// The values of life.until.
 const (
 	untilExec  = "exec"
 	untilStart = "start"
-	untilFlush = "flush" // the first
+	untilFlush = "flush" // the first flush
 	untilStop  = "stop"
-	untilNext  = "next" // file
+	untilNext  = "next" // the next file
 )
 
 func lives() *rapid.Generator[*life] {
@@ -157,7 +157,7 @@ func lives() *rapid.Generator[*life] {
 
 func init() { programs["GOTACH_TEST_KILLED"] = runKilled }
 
-// runKilled is the program. What it is to do is in the environment.
+// runKilled is the main function of the program. Environment variables describe its life.
 func runKilled() {
 	fail := func(err error) {
 		if err != nil {
@@ -201,7 +201,7 @@ func runKilled() {
 	select {}
 }
 
-// left and right are stacks that are different each time.
+// left and right call each other to a depth and in an order that depend on h, so that stacks differ.
 //
 //go:noinline
 func left(n int, h uint64) {
@@ -224,12 +224,11 @@ func right(n int, h uint64) {
 	left(n-1, h)
 }
 
-// A program that is profiled is killed at any instant, before it has begun, in
-// the middle of flushes and while it stops. Its file recovers; all that the
-// sampler had handed over is in it, in its order, and nothing else; and the
-// latest of that is no older than 100 ms.
+// TestKilled kills profiled programs at random moments, also before sampling begins, during flushes and
+// during Stop. The file must be recoverable. It must have exactly the samples that the sampler had passed
+// on, in their order. The last sample must not be older than 100 ms.
 //
-// GOTACH_KILLS and GOTACH_KILLED_FILES, in package testenv, have more killed and keep their files.
+// Package testenv describes GOTACH_KILLS and GOTACH_KILLED_FILES.
 func TestKilled(t *testing.T) {
 	dir, memory := t.TempDir(), t.TempDir()
 	if m, err := os.MkdirTemp("/dev/shm", "gotach-"); err == nil {
@@ -244,7 +243,7 @@ func TestKilled(t *testing.T) {
 		l := gen.Example(seed + n)
 		path := filepath.Join(dir, fmt.Sprintf("%d.tach", n))
 		if l.rotate != "" {
-			// A new file waits for the disk, and so do the samples that are not in one.
+			// Beginning a new file waits for the disk, and samples wait for the file. So use memory.
 			path = filepath.Join(memory, filepath.Base(path))
 		}
 		state, age, err := l.kill(path)
@@ -267,8 +266,8 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// kill runs the program, kills it and checks what is left. If it was killed while
-// it was sampled, age is how old the last sample in its file is.
+// kill runs the program, kills it and checks its files. If the program was being sampled, age is the age of
+// the last sample in its file.
 func (l *life) kill(path string) (state string, age time.Duration, err error) {
 	d, err := openDiary(path + ".diary")
 	if err != nil {
@@ -294,7 +293,7 @@ func (l *life) kill(path string) (state string, age time.Duration, err error) {
 	cmd.Process.Kill()
 	cmd.Wait()
 	if said := stderr.String(); said != "" && !strings.Contains(said, "gotach: sampling with the portable source") {
-		return "", 0, fmt.Errorf("the program says: %s", said)
+		return "", 0, fmt.Errorf("the program prints: %s", said)
 	}
 	if !came {
 		return "", 0, errors.New("the moment never came")
@@ -314,7 +313,7 @@ func (l *life) kill(path string) (state string, age time.Duration, err error) {
 		return "before the file", 0, nil
 	}
 	if _, err := d.check(files); err != nil {
-		return "", 0, fmt.Errorf("as it is left: %w", err)
+		return "", 0, fmt.Errorf("before the recovery: %w", err)
 	}
 	var res recovery.Result
 	for _, f := range files {
@@ -331,7 +330,7 @@ func (l *life) kill(path string) (state string, age time.Duration, err error) {
 	}
 	last, err := d.check(files)
 	if err != nil {
-		return "", 0, fmt.Errorf("recovered: %w", err)
+		return "", 0, fmt.Errorf("after the recovery: %w", err)
 	}
 	switch {
 	case d.word(started) == 0:
@@ -356,14 +355,14 @@ func (l *life) kill(path string) (state string, age time.Duration, err error) {
 	if s := d.word(stopping); s > 0 {
 		end = s
 	}
-	last = max(last, d.word(started)) // it takes a while until the first
+	last = max(last, d.word(started)) // there may be no sample yet
 	if ran := d.ran(last, end); ran > 100*time.Millisecond && !slowed {
-		return "", 0, fmt.Errorf("the program ran for %v after the last sample that is there", ran)
+		return "", 0, fmt.Errorf("the program ran for %v after the last sample in the file", ran)
 	}
 	return state, time.Duration(end-min(end, last)) * time.Microsecond, nil
 }
 
-// await waits for the moment after which the program is killed.
+// await waits for the event after which the program is killed.
 func (l *life) await(d diary, path string) bool {
 	for begin := time.Now(); time.Since(begin) < 30*time.Second; time.Sleep(20 * time.Microsecond) {
 		switch l.until {
@@ -390,8 +389,8 @@ func (l *life) await(d diary, path string) bool {
 	return false
 }
 
-// ran says how long the program was seen to run between two times. Where it was
-// not seen for more than 5 ms, the system had others to run.
+// ran returns the time for which the program ran between two times. If it recorded nothing for more than
+// 5 ms, it had no core.
 func (d diary) ran(from, to uint64) (sum time.Duration) {
 	last := from
 	note := func(t uint64) {
@@ -407,8 +406,7 @@ func (d diary) ran(from, to uint64) (sum time.Duration) {
 	return sum
 }
 
-// check compares a session's files with the diary and returns when their last
-// sample was.
+// check compares a session's files with the diary. It returns the time of the last sample.
 func (d diary) check(files []string) (last uint64, err error) {
 	type thread struct{ id, interpreter uint64 }
 	got := map[thread][]uint64{}
@@ -445,15 +443,15 @@ func (d diary) check(files []string) (last uint64, err error) {
 		n += h.Samples
 	}
 	if n < d.word(done) || n > d.word(begun) {
-		return 0, fmt.Errorf("%d samples, %d to %d were handed over", n, d.word(done), d.word(begun))
+		return 0, fmt.Errorf("%d samples, want %d to %d", n, d.word(done), d.word(begun))
 	}
 	for i := range n {
 		e := d.sample(i)
 		k := thread{e.word(0), e.word(1)}
 		if len(got[k]) == 0 || got[k][0] != e.word(2) {
-			return 0, fmt.Errorf("sample %d, of goroutine %d, is missing or another one; it has %d more", i, k.id, len(got[k]))
+			return 0, fmt.Errorf("sample %d, of goroutine %d, is missing or wrong; the goroutine has %d more", i, k.id, len(got[k]))
 		}
 		got[k] = got[k][1:]
 	}
-	return last, nil // n are there and n were compared: no more are
+	return last, nil // all n samples were compared
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/gotach/profiler/reader"
 )
 
-// The hook leaves a finished file and go test's own exit code.
+// The hook finishes the file and does not change the exit code of go test.
 func TestProftest(t *testing.T) {
 	dir := module(t, "hook_test.go.txt", "hook_test.go")
 	goTest := func(pattern, out string) (int, string) {
@@ -32,12 +32,12 @@ func TestProftest(t *testing.T) {
 		{"TestPass", true},
 		{"TestFail", true},
 		{"TestNone", true},
-		{"TestExit", false}, // os.Exit runs nothing of ours; what was sampled is there
+		{"TestExit", false}, // os.Exit does not run Stop, but the file has the samples
 	} {
 		t.Run(tc.pattern, func(t *testing.T) {
 			out := filepath.Join(dir, tc.pattern+".tach")
 			plain, _ := goTest("^"+tc.pattern+"$", "")
-			code, text := goTest("^"+tc.pattern+"$", tc.pattern+".tach") // relative: to the package's directory
+			code, text := goTest("^"+tc.pattern+"$", tc.pattern+".tach") // relative to the package's directory
 			if code != plain {
 				t.Errorf("exit code %d, without a profile %d:\n%s", code, plain, text)
 			}
@@ -50,7 +50,7 @@ func TestProftest(t *testing.T) {
 				t.Errorf("finished is %v, want %v", !tc.finished, tc.finished)
 			}
 			if !tc.finished {
-				return // what is there can be read
+				return // the unfinished file can be read
 			}
 			var found bool
 			for s, err := range r.Samples() {
@@ -66,10 +66,10 @@ func TestProftest(t *testing.T) {
 			}
 		})
 	}
-	// Unset, there is no file.
+	// Without PROFILE_OUT there is no file.
 	before, _ := filepath.Glob(filepath.Join(dir, "*.tach"))
 	goTest("TestPass", "")
 	if after, _ := filepath.Glob(filepath.Join(dir, "*.tach")); len(after) != len(before) {
-		t.Errorf("made %v without PROFILE_OUT", after)
+		t.Errorf("created %v without PROFILE_OUT", after)
 	}
 }

@@ -17,9 +17,8 @@ import (
 	"github.com/gotach/profiler/reader"
 )
 
-// children are programs that a test runs in a process of their own, with and
-// without a profile: what they print and how they end must be the same. Each
-// gets a function that starts a session and returns its Stop.
+// children are programs that a test runs in a new process, with and without a profile. Output and exit
+// code must be the same. Each gets a function that starts a session.
 var children = map[string]func(start func() *profiler.Session){
 	"returns": func(start func() *profiler.Session) {
 		defer start().Stop()
@@ -59,7 +58,7 @@ var children = map[string]func(start func() *profiler.Session){
 	},
 }
 
-// changingStacks makes more samples than fit in a few KB.
+// changingStacks causes more samples than fit in a few KB.
 func changingStacks() {
 	var deep func(n int)
 	deep = func(n int) {
@@ -87,24 +86,24 @@ func runChild() {
 	})
 }
 
-// result is how a child ended.
+// result is the result of a child.
 type result struct {
 	code           int
 	stdout, stderr string
 }
 
-// child runs one, profiled into out unless that is empty.
+// child runs a child, with a profile in the file out unless that is empty.
 func child(t *testing.T, name, out string) result {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "GOTACH_TEST_CHILD="+name, "PROFILE_OUT="+out, "PROFILE_SOURCE=portable", "GOCOVERDIR="+t.TempDir())
 	var stdout, stderr strings.Builder
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	_ = cmd.Run() // the code says it
+	_ = cmd.Run() // the exit code has the result
 	return result{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 }
 
-// A profiled program prints the same and exits with the same code.
+// A program has the same output and exit code with and without a profile.
 func TestProgramUnchanged(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
@@ -127,7 +126,7 @@ func TestProgramUnchanged(t *testing.T) {
 				t.Errorf("%d warnings, want %d:\n%s", n, tc.warnings, profiled.stderr)
 			}
 			if strings.Contains(plain.stderr, "panic: as intended") != strings.Contains(profiled.stderr, "panic: as intended") {
-				t.Errorf("the panic is printed differently:\n%s", profiled.stderr)
+				t.Errorf("the output of the panic differs:\n%s", profiled.stderr)
 			}
 			if tc.finished {
 				count(t, out)
@@ -136,13 +135,13 @@ func TestProgramUnchanged(t *testing.T) {
 			if head := make([]byte, 4); readHead(t, out, head) && string(head) != "\x00\x00\x00\x00" {
 				t.Errorf("an unfinished file starts with %q", head)
 			}
-			unfinished := count(t, out) // as it stands
+			unfinished := count(t, out) // before the recovery
 			res, err := recovery.Finish(out)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if n := count(t, out); n == 0 || n != unfinished || uint64(n) != res.Samples {
-				t.Errorf("%d samples before the recovery, %d after it, which says %d", unfinished, n, res.Samples)
+				t.Errorf("%d samples before the recovery, %d after it; the recovery counts %d", unfinished, n, res.Samples)
 			}
 			r, err := reader.Open(out)
 			if err != nil {
@@ -150,7 +149,7 @@ func TestProgramUnchanged(t *testing.T) {
 			}
 			defer r.Close()
 			if m, err := r.Metadata(); err != nil || m.Session == nil || m.Session.Program != filepath.Base(os.Args[0]) || m.Session.Error == "" {
-				t.Errorf("the recovered file says %+v, %v", m, err)
+				t.Errorf("metadata of the recovered file: %+v, %v", m, err)
 			}
 		})
 	}

@@ -2,6 +2,5 @@
 
 package e2e
 
-// slowed is whether the race detector makes everything ten times as slow, so that
-// times mean nothing.
+// slowed is true with the race detector. Then programs are ten times as slow, so tests do not check times.
 const slowed = true

@@ -25,8 +25,7 @@ func readme(t *testing.T) string {
 	return string(b)
 }
 
-// The README's table of formats is the one that the code has. With -update it
-// is made so.
+// The README's table of formats is that of the code. With -update the test writes it.
 func TestReadmeFormats(t *testing.T) {
 	text := readme(t)
 	const begin, end = "<!-- formats -->\n", "<!-- /formats -->\n"
@@ -49,14 +48,14 @@ func TestReadmeFormats(t *testing.T) {
 		return
 	}
 	if !*update {
-		t.Fatal("README.md's table of formats is not the code's; run: go test ./internal/e2e -run ReadmeFormats -update")
+		t.Fatal("README.md's table of formats differs from the code; run: go test ./internal/e2e -run ReadmeFormats -update")
 	}
 	if err := os.WriteFile(filepath.Join(root(t), "README.md"), []byte(text[:from]+b.String()+text[to:]), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// README, package documentation and code name the same variables.
+// README, package documentation and code have the same environment variables.
 func TestReadmeEnvironment(t *testing.T) {
 	names := func(text string) []string {
 		found := regexp.MustCompile(`PROFILE_[A-Z]+`).FindAllString(text, -1)
@@ -87,7 +86,7 @@ func TestReadmeCommands(t *testing.T) {
 	dir := t.TempDir()
 	run(t, dir, nil, command(t), "demo", "-o", "app.tach", "-d", "300ms")
 	if err := os.Link(filepath.Join(dir, "app.tach"), filepath.Join(dir, "app.1.tach")); err != nil {
-		t.Fatal(err) // one as of a session that was rotated
+		t.Fatal(err) // app.1.tach stands for a file of a session with rotation
 	}
 	var ran int
 	shell := false // inside a block of shell commands

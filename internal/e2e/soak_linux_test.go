@@ -21,11 +21,11 @@ import (
 	"github.com/gotach/profiler/reader"
 )
 
-// soaked is what a program says at its end.
+// soaked is a program's report at its end.
 type soaked struct {
-	Goroutines uint64        // that it started
-	Samples    int64         // that the sampler handed over
-	Stop       time.Duration // how long that took
+	Goroutines uint64        // number of goroutines that it started
+	Samples    int64         // number of samples that the sink took
+	Stop       time.Duration // time that Stop took
 	Files      []string
 }
 
@@ -47,7 +47,7 @@ func runSoak() {
 	const perSecond = 1_000_000 / 60
 	var out soaked
 	var garbage atomic.Pointer[[]byte]
-	room := make(chan struct{}, 2000) // a machine that is too slow must not pile them up
+	room := make(chan struct{}, 2000) // bounds the living goroutines on a slow machine
 	for begin := time.Now(); time.Since(begin) < d; time.Sleep(2 * time.Millisecond) {
 		due := uint64(time.Since(begin).Seconds() * perSecond)
 		for ; out.Goroutines < due; out.Goroutines++ {
@@ -78,7 +78,7 @@ func runSoak() {
 	_ = json.NewEncoder(os.Stdout).Encode(out)
 }
 
-// rss is the memory that a process has, in bytes.
+// rss returns the resident memory of a process in bytes.
 func rss(pid int) int64 {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
 	if f := strings.Fields(string(b)); len(f) > 1 {
@@ -88,14 +88,13 @@ func rss(pid int) int64 {
 	return 0
 }
 
-// A program that goes on for long, with goroutines that come and go, is profiled
-// into one file after another. What the profiler takes, which is what the
-// program has more than the same program without it, stays the same; each file
-// is whole and says how many samples it has; and none is missing at a seam, nor
-// there twice.
+// TestSoak runs a program for long, with short-lived goroutines and a profile in several files. The
+// profiler's memory must not grow; it is the difference to the same program without the profiler. Each file
+// must be finished and have the right number of samples. No sample may be missing or double at the end of
+// a file.
 //
-// GOTACH_SOAK says for how long. What is in memory is compared from a minute on,
-// when there is as much as there ever will be.
+// GOTACH_SOAK sets the time. The memory is compared only after the first minute, when it has reached its
+// final size.
 func TestSoak(t *testing.T) {
 	d := 5 * time.Second
 	if v := os.Getenv("GOTACH_SOAK"); v != "" {
@@ -105,7 +104,7 @@ func TestSoak(t *testing.T) {
 		}
 	}
 	out := filepath.Join(t.TempDir(), "x.tach")
-	var cmds [2]*exec.Cmd // without and with
+	var cmds [2]*exec.Cmd // without and with the profiler
 	var stdout, stderr [2]bytes.Buffer
 	for i, path := range []string{"", out} {
 		cmd := exec.Command(os.Args[0])
@@ -117,7 +116,7 @@ func TestSoak(t *testing.T) {
 		defer cmd.Process.Kill()
 		cmds[i] = cmd
 	}
-	var more []int64 // that the profiled one has, in the last two thirds
+	var more []int64 // additional memory of the profiled program, in the last two thirds of the time
 	begin := time.Now()
 	for now := begin; now.Sub(begin) < d-time.Second; now = time.Now() {
 		if plain, profiled := rss(cmds[0].Process.Pid), rss(cmds[1].Process.Pid); now.Sub(begin) > d/3 {
@@ -135,16 +134,16 @@ func TestSoak(t *testing.T) {
 		}
 	}
 	if s := stderr[1].String(); s != "" && !strings.Contains(s, "gotach: sampling with the portable source") {
-		t.Errorf("the program says: %s", s)
+		t.Errorf("the program prints: %s", s)
 	}
 
 	const mb = 1 << 20
 	half := len(more) / 2
 	early, late := median(more[:half]), median(more[half:])
-	t.Logf("%d goroutines in %v; the profiler's part: %.1f MB, then %.1f MB; Stop took %v", said[1].Goroutines, d, float64(early)/mb, float64(late)/mb, said[1].Stop)
-	// A hundred bytes for each goroutine would be ten times as much in two minutes.
+	t.Logf("%d goroutines in %v; memory of the profiler: %.1f MB, then %.1f MB; Stop took %v", said[1].Goroutines, d, float64(early)/mb, float64(late)/mb, said[1].Stop)
+	// A leak of a hundred bytes per goroutine would be ten times this bound after two minutes.
 	if d >= time.Minute && late > early+8*mb {
-		t.Errorf("it grew by %.1f MB", float64(late-early)/mb)
+		t.Errorf("the profiler's memory grew by %.1f MB", float64(late-early)/mb)
 	}
 	checkParts(t, &said[1])
 }
@@ -154,10 +153,10 @@ func median(list []int64) int64 {
 	return list[len(list)/2]
 }
 
-// checkParts reads the files of a session, one after the other.
+// checkParts checks the files of a session in their order.
 func checkParts(t *testing.T, said *soaked) {
 	var samples, dropped, missed int64
-	last := map[uint64]uint64{} // of a goroutine, the time of its latest sample
+	last := map[uint64]uint64{} // time of the latest sample, by goroutine
 	for i, path := range said.Files {
 		r, err := reader.Open(path)
 		if err != nil {
@@ -183,14 +182,14 @@ func checkParts(t *testing.T, said *soaked) {
 			last[s.Thread] = s.Time
 		}
 		if m.Session.Part != i+1 || m.Session.Samples != n || int64(r.Header().Samples) != n {
-			t.Errorf("%s: part %d, %d samples, says %d", path, m.Session.Part, n, m.Session.Samples)
+			t.Errorf("%s: part %d has %d samples, its metadata count %d", path, m.Session.Part, n, m.Session.Samples)
 		}
 		samples += n
 		dropped += m.Session.Dropped
 		missed += m.Session.TicksAsked - m.Session.TicksReached
 	}
-	t.Logf("%d files, %d samples; said to be dropped: %d samples, and %d ticks were missed", len(said.Files), samples, dropped, missed)
+	t.Logf("%d files, %d samples; by the metadata %d samples were dropped and %d ticks missed", len(said.Files), samples, dropped, missed)
 	if samples != said.Samples || samples == 0 || len(said.Files) < 3 {
-		t.Errorf("%d samples in %d files, %d were handed over", samples, len(said.Files), said.Samples)
+		t.Errorf("%d samples in %d files, but the sink took %d", samples, len(said.Files), said.Samples)
 	}
 }

@@ -1,5 +1,5 @@
-// Command deadlock waits in a way that is named by its argument, under a session where
-// PROFILE_OUT is set. Those that come to an end print "ok".
+// Command deadlock waits in the way that its argument names, in a session if PROFILE_OUT is set. If the wait
+// ends it prints "ok".
 package main
 
 import (
@@ -17,9 +17,9 @@ import (
 	"github.com/gotach/profiler"
 )
 
-const long = 3500 * time.Millisecond // longer than a deadlock takes to be found
+const long = 3500 * time.Millisecond // longer than a session needs to find a deadlock
 
-// beside starts goroutines that wait, too, and never end.
+// beside starts goroutines that also wait and never end.
 func beside() {
 	var mu sync.Mutex
 	mu.Lock()
@@ -30,7 +30,7 @@ func beside() {
 	}()
 }
 
-// dead are programs of which the runtime says that all goroutines are asleep.
+// dead are programs in which the runtime reports a deadlock.
 var dead = map[string]func(){
 	"channel": func() { <-make(chan int) },
 	"nil":     func() { var c chan int; c <- 1 },
@@ -79,7 +79,7 @@ var alive = map[string]func(){
 		}
 	},
 	"afterfunc": func() { c := make(chan int); time.AfterFunc(long, func() { c <- 1 }); <-c },
-	"timers": func() { // that come at any time, with nobody to see it
+	"timers": func() { // timers that fire at any time, without a waiting goroutine
 		var tick *time.Timer
 		tick = time.AfterFunc(time.Millisecond, func() { tick.Reset(2 * time.Millisecond) })
 		c := make(chan int)
@@ -128,7 +128,7 @@ var alive = map[string]func(){
 		fail(err)
 		cmd := exec.Command("sh", "-c", "sleep 3.5; echo x")
 		cmd.Stdout = w
-		fail(cmd.Start()) // nobody waits for its end
+		fail(cmd.Start()) // without cmd.Wait
 		w.Close()
 		io.ReadAll(r)
 	},

@@ -1,5 +1,5 @@
-// Command syscalls runs a session of the source that its argument names while the kernel
-// kills it at every system call that is not listed, and prints "ok".
+// Command syscalls runs a session of the source that its argument names, under a policy that ends the program
+// at every system call that is not listed. At its end it prints "ok".
 package main
 
 import (
@@ -43,7 +43,7 @@ func main() {
 	if os.Args[1] == "native" {
 		lists = append(lists, syscalls.Native)
 	}
-	if os.Args[2] != "" { // one that is left out
+	if os.Args[2] != "" { // a call to leave out of the lists
 		for i, list := range lists {
 			for j, c := range list {
 				if c.Name == os.Args[2] {
@@ -70,7 +70,7 @@ func main() {
 	}
 	c := make(chan bool)
 	go func() { all.Wait(); time.AfterFunc(1500*time.Millisecond, func() { c <- true }) }()
-	<-c // long enough to be taken for a deadlock
+	<-c // wait so long that the session looks for a deadlock
 	runtime.GC()
 	if err := s.Stop(); err != nil {
 		fmt.Println(err)
