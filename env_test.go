@@ -118,7 +118,7 @@ func TestBadOption(t *testing.T) {
 		"Output: the path is empty":                  Output(""),
 		"Rate: 0 is not between 1 and 10000":         Rate(0),
 		"Rate: 10001 is not between":                 Rate(10001),
-		"Budget: 0 is not above 0":                   Budget(0),
+		"Budget: 0 percent is not above 0":           Budget(0),
 		"Source: \"x\" is not one of auto, native":   Source("x"),
 		"Compression: \"lz4\" is not one of zstd":    Compression("lz4"),
 		"Export: \"svg\" is not a format; there are": Export("svg", "x"),

@@ -46,7 +46,7 @@ func Rate(hz int) Option {
 func Budget(percent float64) Option {
 	return func(c *config) error {
 		if !(percent > 0 && percent <= 100) {
-			return fmt.Errorf("Budget: %v is not above 0 and at most 100", percent)
+			return fmt.Errorf("Budget: %v percent is not above 0 and at most 100", percent)
 		}
 		c.budget = percent
 		return nil

@@ -85,7 +85,7 @@ func TestRefused(t *testing.T) {
 			if !strings.Contains(c.left, "x.tach") || name == "link to nothing" {
 				return
 			}
-			// What was in the file is gone, so it says why.
+			// The contents of the file are lost. Its metadata have the reason.
 			r, e := reader.Open(path)
 			if e != nil {
 				t.Fatal(e)

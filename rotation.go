@@ -224,8 +224,8 @@ func (k *sink) end(p *sampler.Part) error {
 	return k.Writer.Close(func(w *writer.Writer) error { return k.s.add(w, n, p) })
 }
 
-// discard removes the file of a session that could not begin. If the path had a file before,
-// Create has emptied it. Then it stays, and its metadata say why it is empty.
+// discard removes the file of a session that could not begin. If a file with contents existed
+// before, Create has emptied it. That file stays, and its metadata have the error why.
 func (k *sink) discard(why error) error {
 	return k.Writer.Discard(func(w *writer.Writer) error {
 		d := k.s.describe(0, 0, nil)

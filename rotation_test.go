@@ -38,7 +38,7 @@ func TestRotate(t *testing.T) {
 		t.Fatalf("kept %q, want %q", got, want)
 	}
 	if list, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(list) != 3 {
-		t.Errorf("left behind: %q", list)
+		t.Errorf("files in the directory: %q", list)
 	}
 	if b, err := os.ReadFile(earlier); err != nil || string(b) != "another's" {
 		t.Errorf("the file that was there: %q, %v", b, err)

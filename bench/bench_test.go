@@ -48,7 +48,7 @@ func TestTable(t *testing.T) {
 			continue
 		}
 		for _, column := range header {
-			if missing := row[column] == "–" || row[column] == ""; missing != tellsNot(k, column) {
+			if missing := row[column] == "–" || row[column] == ""; missing != noFigure(k, column) {
 				t.Errorf("%s of %s is %q", column, k.name, row[column])
 			}
 		}
@@ -88,8 +88,8 @@ func parseTable(text string) map[string]map[string]string {
 	return rows
 }
 
-// tellsNot reports whether a cell has no figure.
-func tellsNot(k profilerKind, column string) bool {
+// noFigure reports whether a cell has no figure.
+func noFigure(k profilerKind, column string) bool {
 	switch column {
 	case "tick time":
 		return k.stopsTwice || k.inCPU || k.name == "gotach portable" || (k.name == "gotach native" || k.bare) && !hasTimerThreads()

@@ -16,10 +16,10 @@ import (
 // when all of them wait, after a garbage collection.
 func park(n int) error {
 	var (
-		ready      sync.WaitGroup
-		never, nor = make(chan int), make(chan int)
-		lock       sync.Mutex
-		others     = runtime.NumGoroutine()
+		ready         sync.WaitGroup
+		never, never2 = make(chan int), make(chan int)
+		lock          sync.Mutex
+		others        = runtime.NumGoroutine()
 	)
 	lock.Lock()
 	ready.Add(n)
@@ -30,7 +30,7 @@ func park(n int) error {
 			wait = func() {
 				select {
 				case <-never:
-				case <-nor:
+				case <-never2:
 				}
 			}
 		case 2:

@@ -231,7 +231,7 @@ func TestHandlerClientGone(t *testing.T) {
 	select {
 	case <-done:
 	case <-time.After(10 * time.Second):
-		t.Fatal("the handler goes on without its client")
+		t.Fatal("the handler does not end when the client closes the connection")
 	}
 	s, err := profiler.Open(profiler.Output(filepath.Join(t.TempDir(), "x.tach")))
 	if err != nil {

@@ -125,7 +125,7 @@ func TestDocumentIsStrict(t *testing.T) {
 		at   int // offset of the byte that is increased by one
 		want string
 	}{
-		{69 + 2 + 8, "offset 79: the footer says 104 bytes, the file has 103"},
+		{69 + 2 + 8, "offset 79: the footer counts 104 bytes, but the file has 103"},
 		{40, "offset 68: the string table ends before the frame table at 69"},
 	} {
 		data := b.bytes()

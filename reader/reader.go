@@ -190,7 +190,7 @@ func (r *Reader) openFinished() error {
 	foot := b[len(b)-tachyon.FooterSize:]
 	r.footer = wire.DecodeFooter(foot, wire.Order(&h))
 	if h.Layout == tachyon.Document && r.footer.Size != uint64(size) {
-		return r.errorAt(end+8, "the footer says %d bytes, the file has %d: it may be truncated", r.footer.Size, size)
+		return r.errorAt(end+8, "the footer counts %d bytes, but the file has %d: it may be truncated", r.footer.Size, size)
 	}
 	return r.readTables(b[:len(b)-tachyon.FooterSize])
 }

@@ -85,7 +85,7 @@ func tryDecode(t tester, file []byte) (*decoded, error) {
 	}
 	foot := wire.DecodeFooter(file[len(file)-tachyon.FooterSize:], wire.Order(&h))
 	if foot.Size != uint64(len(file)) {
-		return nil, fmt.Errorf("footer says %d bytes, file has %d", foot.Size, len(file))
+		return nil, fmt.Errorf("the file has %d bytes, but the footer has %d", len(file), foot.Size)
 	}
 	d := &decoded{header: h, records: map[wire.Encoding]int{}}
 	c := &cursor{b: file[h.StringOffset:h.FrameOffset]}

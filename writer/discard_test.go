@@ -11,7 +11,7 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// Discard removes what Create made, with the journal, and nothing else.
+// Discard removes only the file that Create made and its journal.
 func TestDiscard(t *testing.T) {
 	for name, c := range map[string]struct {
 		before, during func(path string) error
@@ -53,7 +53,7 @@ func TestDiscard(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			// Of a file that is not there any more, Discard says what Close says.
+			// If the file was removed or replaced, Discard returns the same error as Close.
 			if err := w.Discard(); (err != nil) != (c.during != nil) {
 				t.Errorf("Discard: %v", err)
 			}

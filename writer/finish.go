@@ -54,16 +54,16 @@ func (w *Writer) Close() error {
 	return err
 }
 
-// Discard ends a Writer of [Create] whose file nobody needs. It removes the file and its
-// journal. A file that had contents before Create emptied it is not removed but finished, as
-// by Close. Neither is a file that somebody has moved away, nor what is in its place now.
+// Discard ends a Writer of [Create] and removes its file and its journal. It does not remove
+// a file that had contents before Create emptied it, or a file that somebody has moved or
+// replaced: in these cases it works like Close.
 func (w *Writer) Discard() error {
 	if w.closed || !w.new || w.checkThere() != nil {
 		return w.Close()
 	}
 	w.closed = true
 	w.stopSync()
-	// The journal is locked and goes last, so nobody else has begun to write the file.
+	// The journal is removed last. Its lock keeps other processes from writing the file.
 	err := errors.Join(os.Remove(w.own.Name()), w.own.Close(), w.endJournal(true))
 	w.err = ErrClosed
 	w.threads, w.out, w.meta = threadSet{}, region{}, nil // frees the memory

@@ -294,8 +294,8 @@ func (w *Writer) Close(finish func(*writer.Writer) error) error {
 	return w.end(w.w, w.path, finish)
 }
 
-// Discard ends a Writer that no sample was written to, and removes its file. A file that had
-// contents before Create is finished instead; finish is called for it.
+// Discard ends a Writer without samples and removes its file. If the file had contents before
+// Create, Discard finishes it instead. It calls finish first, which adds the metadata.
 func (w *Writer) Discard(finish func(*writer.Writer) error) error {
 	w.finishing.Wait()
 	return errors.Join(finish(w.w), w.w.Discard())

@@ -127,7 +127,7 @@ func TestKeep(t *testing.T) {
 			slices.Sort(want)
 			list, err := filepath.Glob(filepath.Join(dir, "*"))
 			if got := names(list); err != nil || !slices.Equal(got, want) {
-				t.Errorf("there is %q, want %q", got, want)
+				t.Errorf("the directory has %q, want %q", got, want)
 			}
 		})
 	}
