@@ -1,5 +1,5 @@
-// Calls a signal handler as C does, and reports which of the registers that a called
-// function has to keep it did not: bit n for the nth of the names below.
+// Calls a signal handler as a C function. Reports which of the registers that a called function must
+// preserve have changed: bit n for the nth of the names below.
 #include <signal.h>
 #include <string.h>
 

@@ -1,11 +1,11 @@
-// A C program with a Go library, which puts a handler of its own before whatever SIGURG has and
-// calls that one on, as libraries that share a signal do.
+// A C program with a Go library. The program replaces the handler of SIGURG by its own, which calls the old
+// one, as libraries do that share a signal.
 //	chain none     without a session
-//	chain before   the handler is there before the session, which then has to do without the signal
-//	chain during   a session is running when the handler comes
-//	chain after    ... and ends before the work begins
-//	chain reporter before   as before, for SIGSEGV too, as crash reporters do
-//	chain reporter during   as during, for SIGSEGV too
+//	chain before   the handler is installed before the session, which then cannot use the signal
+//	chain during   the handler is installed during a session
+//	chain after    the handler is installed during a session, which ends before the work begins
+//	chain reporter before   like before, and also for SIGSEGV, as crash reporters do
+//	chain reporter during   like during, and also for SIGSEGV
 #include "call.h"
 #include <errno.h>
 #include <pthread.h>

@@ -1,11 +1,11 @@
 // A C program with two Go libraries, each with a runtime and a profiler of its own.
 //	two A.so B.so none       no session
 //	two A.so B.so first      a session in A, which was loaded first
-//	two A.so B.so second     in B, whose runtime has the handlers
-//	two A.so B.so both       in both
-//	two A.so B.so late       in A, and B comes while it runs
-//	two A.so B.so nested     and then one in B, which ends first
-//	two A.so B.so crossed    ... which ends last
+//	two A.so B.so second     a session in B, whose runtime has the handlers
+//	two A.so B.so both       a session in each
+//	two A.so B.so late       a session in A, and B is loaded during it
+//	two A.so B.so nested     a session in A, then one in B, which ends first
+//	two A.so B.so crossed    a session in A, then one in B, which ends last
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
-// Command cgoprog has C threads that call back into Go and a signal stack of C's
-// making, under the native source.
+// Command cgoprog runs the native source in a program with threads of C that call Go, and with a signal stack
+// that C has created.
 package main
 
 /*

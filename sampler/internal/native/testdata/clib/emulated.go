@@ -5,7 +5,7 @@ import (
 	_ "unsafe" // for go:linkname
 )
 
-// plainReads is set as the tests of package native set it, under an emulator.
+// plainReads is that of package native, whose tests set it too under an emulator.
 //
 //go:linkname plainReads github.com/gotach/profiler/sampler/internal/native.plainReads
 var plainReads bool

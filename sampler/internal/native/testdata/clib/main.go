@@ -1,4 +1,4 @@
-// Command clib is a Go library for the C programs of testdata/c, which samples itself.
+// Command clib is a Go library for the C programs of testdata/c. It can sample itself.
 package main
 
 import "C"
@@ -61,18 +61,18 @@ func GoStop() C.int {
 	return 0
 }
 
-// GoSamples returns how many samples there were, once the session is over.
+// GoSamples returns the number of samples, after the end of the session.
 //
 //export GoSamples
 func GoSamples() C.int { return C.int(taken.samples) }
 
-// GoSleep lets some time of the session go by.
+// GoSleep sleeps for ms milliseconds.
 //
 //export GoSleep
 func GoSleep(ms C.int) { time.Sleep(time.Duration(ms) * time.Millisecond) }
 
-// GoWork hashes on four goroutines, collects garbage now and then, and returns a number
-// that depends on all of it.
+// GoWork computes hashes on four goroutines and sometimes collects garbage. It returns a number that depends
+// on all hashes.
 //
 //export GoWork
 func GoWork(n C.int) C.long {

@@ -1,6 +1,5 @@
-// Command globals has two million slices among its variables, each of which could be the
-// runtime's list of goroutines as far as its length says. It prints how long it took to
-// start a session.
+// Command globals has two million slices among its variables. By its length each of them could be the
+// runtime's list of goroutines. The program prints how long Start took.
 package main
 
 import (
@@ -37,7 +36,7 @@ func main() {
 	}
 	fmt.Println(took, s.Stats().Source, s.Stats().Reason)
 	if err := s.Stop(); err != nil || took > 3*time.Second {
-		fmt.Println("too long, or", err)
+		fmt.Println("Start took too long, or Stop failed:", err)
 		os.Exit(1)
 	}
 	fmt.Println("ok")

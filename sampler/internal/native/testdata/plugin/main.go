@@ -1,9 +1,9 @@
-// Command plugin is what pluginprog loads.
+// Command plugin is the plugin that pluginprog loads.
 package main
 
 import "sync/atomic"
 
-// Spin works until it is told to stop.
+// Spin uses the CPU until stop is true.
 //
 //go:noinline
 func Spin(stop *atomic.Bool) (n int) {
@@ -16,7 +16,7 @@ func Spin(stop *atomic.Bool) (n int) {
 	return n
 }
 
-// twice is inlined.
+// twice is so small that the compiler inlines it.
 func twice(i int) int { return 2*i + i%977%31 }
 
 //go:noinline
@@ -27,7 +27,7 @@ func count(n int) int {
 	return n
 }
 
-// Wait waits.
+// Wait receives from c.
 //
 //go:noinline
 func Wait(c chan bool) { <-c }

@@ -1,4 +1,4 @@
-// Command pluginprog samples code of a plugin, which it loads before the session or in its course.
+// Command pluginprog samples code of a plugin, which it loads before or during the session.
 package main
 
 import (
@@ -81,7 +81,7 @@ func main() {
 	if late {
 		time.Sleep(50 * time.Millisecond)
 	}
-	spin, wait := open() // a second time is no other plugin
+	spin, wait := open() // opening a plugin twice gives the same plugin
 	var stop atomic.Bool
 	c, done := make(chan bool), make(chan bool)
 	go func() { spins(spin, &stop); done <- true }()

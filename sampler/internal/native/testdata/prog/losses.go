@@ -14,7 +14,7 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// What is taken from a session in its course.
+// Modes in which a session loses a system call or its signal.
 func init() {
 	modes["late seccomp rt_tgsigqueueinfo"] = func() { ends("rt_tgsigqueueinfo", func() { forbid(unix.SYS_RT_TGSIGQUEUEINFO) }) }
 	modes["late seccomp process_vm_readv"] = func() { ends("process_vm_readv", func() { forbid(unix.SYS_PROCESS_VM_READV) }) }
@@ -23,7 +23,7 @@ func init() {
 	modes["late ignore"] = func() { takenBack(1) }
 }
 
-// forbid has the kernel refuse a system call from now on.
+// forbid makes the kernel refuse a system call from now on.
 func forbid(call int) {
 	filter := []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0}, // seccomp_data.nr
@@ -50,7 +50,7 @@ func getSignal() (a action) {
 	return a
 }
 
-// setSignal sets the handler of SIGURG as C does, which Go is not told of.
+// setSignal sets the handler of SIGURG as C does, so that Go does not know of it.
 func setSignal(handler uint64) {
 	a := getSignal()
 	a.handler = handler
@@ -59,7 +59,7 @@ func setSignal(handler uint64) {
 	}
 }
 
-// returns is the address of code that returns at once: a handler that is not Go's.
+// returns returns the address of code that returns at once, for use as a handler that is not Go's.
 func returns() uint64 {
 	code := "\xc3"
 	if runtime.GOARCH == "arm64" {
@@ -76,7 +76,7 @@ func returns() uint64 {
 	return uint64(uintptr(unsafe.Pointer(&page[0])))
 }
 
-// spinSink notes the time between two samples in which spin runs.
+// spinSink records the times between samples in which spin runs.
 type spinSink struct {
 	sampler.OnePart
 	spin    uint32
@@ -131,13 +131,14 @@ func during(onError func(error), f func(*sampler.Sampler, *spinSink)) error {
 	return err
 }
 
-// ends has something happen that a session cannot go on after: it ends, and says why.
+// ends calls happens during a session, after which the session cannot go on. The session must end with an error
+// that has why in it.
 func ends(why string, happens func()) {
 	told := make(chan error, 1)
 	err := during(func(err error) { told <- err }, func(*sampler.Sampler, *spinSink) {
 		happens()
 		for range 20 {
-			go func() { time.Sleep(time.Second) }() // new ones, for what reads their list
+			go func() { time.Sleep(time.Second) }() // new goroutines, so that the source reads their list
 		}
 		select {
 		case <-told:
@@ -151,7 +152,7 @@ func ends(why string, happens func()) {
 	fmt.Println(err)
 }
 
-// takenBack has C take the signal from the session, which takes it back and says so.
+// takenBack sets the signal's action as C does. The session must set its handler again and count that.
 func takenBack(handler uint64) {
 	const times = 5
 	err := during(func(err error) { fail("%v", err) }, func(s *sampler.Sampler, k *spinSink) {

@@ -1,5 +1,5 @@
-// Command prog is a program under the native source, doing what programs do that
-// could get in its way. It prints "ok" if all was well.
+// Command prog runs the native source in a program whose behaviour could conflict with it. It prints "ok" if
+// everything worked.
 package main
 
 import (
@@ -33,7 +33,7 @@ import (
 
 type counter struct {
 	frames         []tachyon.Frame
-	spinning       atomic.Int64 // running samples with spin
+	spinning       atomic.Int64 // samples with status running and spin on the stack
 	waiting        atomic.Int64 // samples of waiters
 	samples, wrong int
 }
@@ -98,8 +98,8 @@ func wait(stop chan bool) { <-stop }
 //go:noinline
 func waiter(stop chan bool) { wait(stop) }
 
-// sampled runs f under the source, beside a goroutine that spins and some that wait, until
-// both have been seen often enough: on a busy machine that can be well after f.
+// sampled runs f under the source, together with a running goroutine and some waiting ones. It ends when both
+// kinds have enough samples: on a busy machine that can be long after f.
 func sampled(rate int, f func()) {
 	var stop atomic.Bool
 	ch := make(chan bool)
@@ -129,8 +129,8 @@ func sampled(rate int, f func()) {
 	fmt.Printf("%d samples, %+v\n", c.samples, s.Stats())
 }
 
-// ownSignals has the program send itself signals of every kind, to the process
-// and to a thread, one at a time, and get each of them once.
+// ownSignals sends signals of many kinds to its own process and thread, one after the other. Each must arrive
+// once.
 func ownSignals(rounds int) {
 	kinds := []syscall.Signal{
 		syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM, syscall.SIGTERM,
@@ -151,7 +151,7 @@ func ownSignals(rounds int) {
 		for _, sig := range kinds {
 			if sig == syscall.SIGURG {
 				select {
-				case <-urgent: // perhaps the runtime's own
+				case <-urgent: // it may be the runtime's own
 				default:
 				}
 			}
@@ -175,8 +175,8 @@ func ownSignals(rounds int) {
 	}
 }
 
-// tight can be stopped only by the runtime's signal. The stores through the
-// pointer keep the compiler from making less of it.
+// tight is a loop that only the runtime's signal can preempt. The stores through the pointer keep the compiler
+// from optimising it.
 //
 //go:noinline
 func tight(stop *bool) {
@@ -184,8 +184,8 @@ func tight(stop *bool) {
 	}
 }
 
-// preempt has the collector stop loops that nothing else stops, on more threads
-// than there are cores: one signal of the runtime's that is lost, and it waits for ever.
+// preempt makes the collector stop tight loops, on more threads than there are cores. If one signal of the
+// runtime is lost, the collector waits for ever.
 func preempt(rounds int) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(runtime.NumCPU() + 2))
 	stop := new(bool)
@@ -219,7 +219,7 @@ var modes = map[string]func(){
 				all.Add(1)
 				go func() {
 					defer all.Done()
-					runtime.LockOSThread() // and the thread ends with it
+					runtime.LockOSThread() // the thread ends with the goroutine
 					for range 50 {
 						time.Sleep(time.Duration(i) * 100 * time.Microsecond)
 						for n := range 10000 {
@@ -239,7 +239,7 @@ var modes = map[string]func(){
 			}
 		})
 	},
-	"setuid": func() { // done on every thread in turn, on the tick's too
+	"setuid": func() { // runs on every thread in turn, also on the tick thread
 		sampled(1000, func() {
 			for end := time.Now().Add(200 * time.Millisecond); time.Now().Before(end); time.Sleep(time.Millisecond) {
 				if err := syscall.Setuid(os.Getuid()); err != nil {
@@ -248,7 +248,7 @@ var modes = map[string]func(){
 			}
 		})
 	},
-	"thread": func() { // a signal for the thread that ticks
+	"thread": func() { // sends a signal to the tick thread
 		c := make(chan os.Signal, 1)
 		signal.Notify(c, syscall.SIGTERM)
 		sampled(1000, func() {
@@ -281,8 +281,8 @@ var modes = map[string]func(){
 		for len(c) > 0 {
 			n[<-c]++
 		}
-		// The runtime's own SIGURG are shown too: one in 10 ms to a thread, and a
-		// few each time that the world is stopped.
+		// The runtime's own SIGURG signals count too: one per 10 ms and thread, and a few at each stop
+		// of the world.
 		if n[syscall.SIGWINCH] != 1 || n[syscall.SIGUSR1] != 1 || n[syscall.SIGURG] > 200 || len(n) > 3 {
 			fail("received %v", n)
 		}
@@ -302,7 +302,7 @@ var modes = map[string]func(){
 	},
 	"preempt": func() { sampled(10000, func() { preempt(100) }) },
 	"exec": func() {
-		// Each generation samples a program that starts others, and then becomes the next.
+		// Each generation runs a session, starts other programs, and then executes the next one.
 		n, _ := strconv.Atoi(os.Getenv("GENERATION"))
 		if n == 15 {
 			return
@@ -362,7 +362,7 @@ var modes = map[string]func(){
 	},
 	"max processes": func() {
 		spareThreads()
-		if os.Getuid() == 0 { // for whom there is no limit
+		if os.Getuid() == 0 { // the limit does not hold for root
 			if err := syscall.Setuid(54321); err != nil {
 				fail("setuid: %v", err)
 			}
@@ -399,7 +399,7 @@ var modes = map[string]func(){
 		}
 		time.Sleep(100 * time.Millisecond)
 		fds2, threads2, maps2, goroutines2 := inventory()
-		// The runtime may start a thread or map an arena of its own.
+		// The runtime may start a thread or map an arena meanwhile.
 		if fds2 > fds || threads2 > threads+3 || maps2 > maps+12 || goroutines2 > goroutines {
 			fail("before: %d fds, %d threads, %d mappings, %d goroutines; after: %d, %d, %d, %d", fds, threads, maps, goroutines, fds2, threads2, maps2, goroutines2)
 		}
@@ -418,8 +418,8 @@ func (s *sink) WriteBatch(list []tachyon.Sample) (int, error) {
 }
 func (*sink) Forget(uint64, uint32) error { return nil }
 
-// fallsBack has the kernel refuse a system call and checks that the portable
-// source takes over, says why, and that nothing of the native one is left.
+// fallsBack makes the kernel refuse a system call. It checks that the portable source takes over with the reason
+// why, and that nothing of the native source is left.
 func fallsBack(call int, why string) {
 	if call >= 0 {
 		forbid(call)
@@ -448,7 +448,7 @@ func fallsBack(call int, why string) {
 	}
 }
 
-// spareThreads has the runtime start more threads than the program needs.
+// spareThreads makes the runtime start more threads than the program needs.
 func spareThreads() {
 	var all sync.WaitGroup
 	for range 8 {
@@ -461,7 +461,7 @@ func spareThreads() {
 	all.Wait()
 }
 
-// refused checks that there is no session, and that the error says why.
+// refused checks that Start returns an error that has why in it.
 func refused(why string) {
 	for _, source := range []string{sampler.Auto, sampler.Native, sampler.Portable} {
 		_, err := sampler.Start(sampler.Config{Source: source}, &sink{})

@@ -1,7 +1,7 @@
 //go:build goexperiment.runtimesecret
 
-// Command secretprog works in secret.Do while it is sampled, and then looks for what it worked with
-// everywhere in its memory. It has to be built with GOEXPERIMENT=runtimesecret.
+// Command secretprog works in secret.Do while it is sampled. Then it searches all its memory for the data that it
+// used there. It must be built with GOEXPERIMENT=runtimesecret.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// pattern is only ever in a register or in memory within secret.Do. Elsewhere its hash is looked for.
+// pattern is in registers and memory only within secret.Do. The search uses its hash.
 const (
 	pattern = 0xc0ffee5ec2e75a17
 	hashed  = 0x763f8a5d31bfd517
@@ -52,8 +52,8 @@ func (k *sink) WriteBatch(list []tachyon.Sample) (int, error) {
 
 func (*sink) Forget(uint64, uint32) error { return nil }
 
-// mix has more arguments than there are registers for: the last ones are at the end of its caller's
-// frame, where the stack pointer is.
+// mix has so many arguments that not all are in registers: the last ones are at the end of its caller's frame,
+// at the stack pointer.
 //
 //go:noinline
 func mix(a, b, c, d, e, f, g, h, i, j, k, l uint64) uint64 {
@@ -75,7 +75,7 @@ func work(end time.Time) (n uint64) {
 	return n - x
 }
 
-// find counts where the pattern is in what can be written of the program's memory.
+// find returns the places of the pattern in the program's writable memory.
 func find() (places []string) {
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
@@ -132,7 +132,7 @@ func main() {
 	}
 	<-done
 	<-done
-	for range 3 { // by then it has to be gone, says the package
+	for range 3 { // by its documentation, package secret has erased the data by then
 		runtime.GC()
 		time.Sleep(10 * time.Millisecond)
 	}
