@@ -101,8 +101,8 @@ func Compression(codec Codec) Option {
 }
 
 // SyncEvery sets how often the profile is synced to the disk during the session, 10 ms or
-// more. It limits what a crash of the machine can lose; a crash of the program loses
-// nothing, with or without SyncEvery. The default is not to sync. It works on Linux.
+// more. It limits what a crash of the machine can lose. A crash of the program loses no
+// written samples, with or without SyncEvery. The default is not to sync. It works on Linux.
 func SyncEvery(d time.Duration) Option {
 	return func(c *config) error {
 		if d < minSync {

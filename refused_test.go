@@ -20,10 +20,10 @@ func (nowhere) Intern(tachyon.Frame) uint32                { return 0 }
 func (nowhere) WriteBatch(l []tachyon.Sample) (int, error) { return len(l), nil }
 func (nowhere) Forget(uint64, uint32) error                { return nil }
 
-// A session whose source cannot start leaves no file behind, unless there was one before.
+// A session whose source cannot start leaves no file, unless the file existed before.
 func TestRefused(t *testing.T) {
 	t.Setenv("PROFILE_SOURCE", "native")
-	other, err := sampler.Start(sampler.Config{Source: sampler.Native}, nowhere{}) // there is one at a time
+	other, err := sampler.Start(sampler.Config{Source: sampler.Native}, nowhere{}) // prevents a second one
 	if err != nil {
 		t.Fatal(err)
 	}
