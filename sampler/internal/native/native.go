@@ -346,7 +346,7 @@ func (n *Source) timed(f func()) uint64 {
 	return threadCPU(tid) - before
 }
 
-// Stats returns what was counted so far.
+// Stats returns the counts so far.
 func (n *Source) Stats() tachyon.Counts {
 	n.mu.Lock()
 	defer n.mu.Unlock()

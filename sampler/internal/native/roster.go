@@ -58,8 +58,8 @@ func (r *roster) refresh() error {
 	}
 	var gs [checked]uint64
 	var living [checked]bool
-	// The list also has the entries of goroutines that have ended, which the runtime uses again.
-	// Where the list is too long, these are taken only if there is room after all that live.
+	// The list also has gs of goroutines that have ended, which the runtime reuses. If the list
+	// is too long, these are added only if there is room after all living goroutines.
 	var dead []uint64
 	crowded := have == 0 && n > uint64(maxTracked)
 	for have < n {

@@ -292,7 +292,7 @@ func refused(call int) {
 	fmt.Println("done")
 }
 
-// refusedLate has the kernel refuse a system call while a session runs.
+// refusedLate makes the kernel refuse a system call while a session runs.
 func refusedLate(call int) {
 	defer session()()
 	time.Sleep(50 * time.Millisecond)
@@ -301,7 +301,7 @@ func refusedLate(call int) {
 	fmt.Println("done")
 }
 
-// notice works until the session has ended, or for as long as that may take.
+// notice uses the CPU until the session has ended, but for a bounded time.
 func notice() {
 	if current == nil {
 		return
@@ -318,7 +318,7 @@ func notice() {
 	}
 }
 
-// forbid has the kernel refuse a system call from now on.
+// forbid makes the kernel refuse a system call from now on.
 func forbid(call int) {
 	filter := []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0}, // seccomp_data.nr

@@ -59,7 +59,7 @@ static int installed(int sig) {
 
 enum { DEFAULT, IGNORED, OURS };
 
-// take sets SIGURG to its default, to be ignored, or to the handler.
+// take sets the action of SIGURG to default, ignored, or the handler above.
 static int take(int action) {
 	if (action == OURS)
 		return install(SIGURG);
@@ -197,7 +197,7 @@ var cases = map[string]func(){
 	"children": func() { fmt.Println(C.children(30), "of 30 children") },
 }
 
-// takes has C take SIGURG while a session runs.
+// takes sets the action of SIGURG in C while a session runs.
 func takes(action C.int) {
 	stop := session()
 	spin(50 * time.Millisecond)
@@ -218,7 +218,7 @@ func takes(action C.int) {
 	fmt.Println("as C set it:", C.taken(action) == 1)
 }
 
-// waits are the calls whose interruptions "waits CALL [own]" counts.
+// waits are the values of CALL in the arguments "waits CALL [own]", which count interruptions.
 var waits = map[string]C.int{
 	"nanosleep": C.NANOSLEEP, "clock_nanosleep": C.CLOCK_NANOSLEEP, "usleep": C.USLEEP, "poll": C.POLL, "select": C.SELECT,
 	"sem_timedwait": C.SEM_TIMEDWAIT, "pthread_cond_timedwait": C.COND_TIMEDWAIT,
