@@ -56,7 +56,8 @@ func Start(opts ...Option) *Session {
 
 // Open begins a session like [Start], but returns the error instead of logging it. The
 // causes are an invalid option, a file that cannot be made, a source that does not work on
-// this system, and a session that is already running ([ErrActive]).
+// this system, and a session that is already running ([ErrActive]). After an error Open leaves
+// no new file behind. A file that was at the path before may have been emptied.
 func Open(opts ...Option) (*Session, error) {
 	c, err := newConfig(opts, os.Getenv)
 	if err != nil {

@@ -184,11 +184,15 @@ func newWriter(f io.WriteSeeker, path string, o Options) (*Writer, error) {
 }
 
 // begin writes zero bytes in place of the header and starts the sample region. If w has no
-// file yet, begin makes one at path. After an error there is at most an empty file.
+// file yet, begin makes one at path, and removes it after an error. A file that had contents
+// before stays, empty.
 func (w *Writer) begin(path string) (err error) {
 	if w.f == nil {
 		defer func() {
 			if err != nil {
+				if w.new && w.checkThere() == nil {
+					_ = os.Remove(w.own.Name())
+				}
 				_ = w.endJournal(true)
 				w.own.Close() // own may be nil; then Close only returns an error
 				w.own, w.f = nil, nil

@@ -118,6 +118,23 @@ var suites = []suite{
 		timeout: 6 * time.Minute,
 		when:    all,
 	},
+	{
+		name:    "nats-parts",
+		module:  "github.com/nats-io/nats-server/v2@v2.12.4",
+		pkgs:    []string{"./conf", "./internal/ldap", "./server/avl", "./server/gsl", "./server/stree", "./server/thw", "./server/certidp"},
+		timeout: 3 * time.Minute,
+		when:    all,
+	},
+	{
+		// What is left out beside clusters: file stores, JWT and MQTT take more than six
+		// minutes a run each.
+		name:    "nats-more",
+		module:  "github.com/nats-io/nats-server/v2@v2.12.4",
+		pkgs:    []string{"./server"},
+		run:     "^Test(Mem|WS|Monitor|Server|ConfigCheck|Options)",
+		timeout: 4 * time.Minute,
+		when:    all,
+	},
 	{name: "xsync", module: "github.com/puzpuzpuz/xsync/v4@v4.5.0", pkgs: []string{"."}, timeout: 5 * time.Minute, when: all},
 	{name: "fasthttp", module: "github.com/valyala/fasthttp@v1.70.0", pkgs: []string{".", "./fasthttputil", "./reuseport"}, timeout: 5 * time.Minute, when: all},
 }

@@ -144,10 +144,6 @@ func (w *Writer) begin(start uint64) (next, error) {
 			continue // another process was faster
 		}
 		if err != nil {
-			// The writer may have made an empty file. Remove it, or each try would leave one.
-			if fi, e := os.Lstat(path); e == nil && fi.Mode().IsRegular() && fi.Size() == 0 {
-				_ = os.Remove(path)
-			}
 			return next{}, err
 		}
 		if err := w.o.Begin(f, start); err != nil {
