@@ -119,9 +119,12 @@ var suites = []suite{
 		when:    all,
 	},
 	{
-		name:    "nats-parts",
-		module:  "github.com/nats-io/nats-server/v2@v2.12.4",
-		pkgs:    []string{"./conf", "./internal/ldap", "./server/avl", "./server/gsl", "./server/stree", "./server/thw", "./server/certidp"},
+		name:   "nats-parts",
+		module: "github.com/nats-io/nats-server/v2@v2.12.4",
+		pkgs:   []string{"./conf", "./internal/ldap", "./server/avl", "./server/gsl", "./server/stree", "./server/thw", "./server/certidp"},
+		// They give what they measure a fixed time; on a loaded machine one of them failed
+		// in one of three runs without the profiler.
+		skip:    "^TestNoRace",
 		timeout: 3 * time.Minute,
 		when:    all,
 	},
