@@ -67,7 +67,7 @@ func shifted() {
 	s := New()
 	s.version = "go0.0"
 	r := newRecorder()
-	if err := s.Start(source.Config{Rate: 1000, Budget: 20, Start: time.Now()}, r); err != nil {
+	if err := s.Start(source.Config{Rate: 1000, Budget: 20, Start: time.Now(), Fallback: true}, r); err != nil {
 		fmt.Println("refused:", err)
 		return
 	}
@@ -88,22 +88,28 @@ func shifted() {
 	fmt.Println("sampled", len(r.samples), r.err)
 }
 
-// TestShiftedLayout makes each offset wrong by one word, up and down. Start must find that, or unseen
+// TestShiftedLayout makes each offset wrong by one word; up, and at night down as well. Start must find that, or unseen
 // must have the field. The program must not hang or end.
 func TestShiftedLayout(t *testing.T) {
 	if out, err := child(t, "shifted", "GOTACH_SHIFT=0 0"); err != nil || !strings.Contains(out, "sampled") {
 		t.Fatalf("nothing shifted: %v\n%s", err, out)
 	}
-	shifts := []int{8, -8}
-	if testing.Short() {
-		shifts = shifts[:1]
+	shifts := []int{8}
+	if os.Getenv("GOTACH_NIGHT") != "" {
+		shifts = []int{8, -8}
 	}
 	fields := reflect.TypeFor[offsets]()
 	for i := range fields.NumField() {
 		for _, by := range shifts {
 			name := fmt.Sprintf("%s%+d", fields.Field(i).Name, by)
-			out, err := child(t, "shifted", fmt.Sprintf("GOTACH_SHIFT=%d %d", i, by))
-			last := out[strings.LastIndexByte(out, '\n')+1:]
+			var out, last string
+			var err error
+			// The check of the vDSO's fields needs a thread that has a core. Where all cores
+			// are busy it can pass without having seen anything.
+			for try := 0; try == 0 || try < 10 && strings.HasPrefix(name, "mVDSO") && strings.HasPrefix(last, "sampled"); try++ {
+				out, err = child(t, "shifted", fmt.Sprintf("GOTACH_SHIFT=%d %d", i, by))
+				last = out[strings.LastIndexByte(out, '\n')+1:]
+			}
 			why, listed := unseen[name]
 			switch {
 			case err != nil:

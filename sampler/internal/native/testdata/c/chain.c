@@ -53,7 +53,8 @@ static void take(int reporter) {
 	sa.sa_sigaction = on;
 	sa.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
 	sigfillset(&sa.sa_mask);
-	sigaction(SIGURG, &sa, &old);
+	sigaction(SIGURG, 0, &old); // before the handler can be called, which calls old
+	sigaction(SIGURG, &sa, 0);
 	if (reporter) sigaction(SIGSEGV, &sa, 0);
 }
 
