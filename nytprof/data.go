@@ -35,7 +35,7 @@ type File struct {
 	Flags             Flags
 	Size, Mtime       uint32
 	Lines             map[uint32]LineTime
-	Source            map[uint32]string // by line, with newlines; what is there of it
+	Source            map[uint32]string // the lines that the file has, with newlines
 }
 
 // LineTime is what the statements of a line took.

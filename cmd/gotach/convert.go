@@ -14,12 +14,12 @@ func newConvert(e *env) *cobra.Command {
 		Use:   "convert IN... -o OUT",
 		Short: "Convert a profile to another format",
 		Long: `Convert a profile to another format. --to sets the format of OUT; without it OUT's
-		extension decides. The content of IN decides its format. OUT is a directory for a
-		format of several files, and - is standard output. An existing OUT is replaced when
-		the new file is complete. "gotach formats" lists the formats.
+extension decides. The content of IN decides its format. OUT is a directory for a
+format of several files, and - is standard output. An existing OUT is replaced when
+the new file is complete. "gotach formats" lists the formats.
 
-		Several INs, such as the files of a session with rotation, are read as one profile,
-		in the order of their start times; see "gotach report --help".`,
+Several INs, such as the files of a session with rotation, are read as one profile,
+in the order of their start times; see "gotach report --help".`,
 		Example: `  gotach convert app.tach -o app.pb.gz && go tool pprof -http=: app.pb.gz
   gotach convert app.tach -o - --to collapsed | flamegraph.pl > app.svg
   gotach convert app.*.tach -o all.tach

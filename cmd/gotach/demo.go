@@ -27,8 +27,8 @@ func newDemo(e *env) *cobra.Command {
 		Use:   "demo",
 		Short: "Profile a built-in workload and report on it",
 		Long: `Profile a built-in workload, print a report, and show what to try next. The workload
-		has hot CPU, mutex contention, a channel pipeline, sleep, file and loopback I/O, and
-		garbage collection. The profile stays in FILE.`,
+has hot CPU, mutex contention, a channel pipeline, sleep, file and loopback I/O, and
+garbage collection. The profile stays in FILE.`,
 		Example: `  gotach demo
   gotach demo -d 10s -o /tmp/demo.tach`,
 		Args: cobra.NoArgs,

@@ -11,10 +11,10 @@ func newDump(e *env) *cobra.Command {
 		Use:   "dump FILE...",
 		Short: "Print the content of a file as JSON lines",
 		Long: `Print the content of a file as JSON lines. For a Tachyon file a line is a sample; for
-		another format it is an element of that format. If the file is damaged, dump prints
-		the lines before the damage and then the error.
+another format it is an element of that format. If the file is damaged, dump prints
+the lines before the damage and then the error.
 
-		Several files are read as one profile; see "gotach report --help".`,
+Several files are read as one profile; see "gotach report --help".`,
 		Example: `  gotach dump app.tach | head -1
   gotach dump app.tach | jq -r '.frames[0][1]' | sort | uniq -c
   gotach dump app.*.tach | wc -l`,

@@ -14,8 +14,8 @@ func newFormats(e *env) *cobra.Command {
 		Use:   "formats",
 		Short: "List the formats that gotach reads and writes",
 		Long: `List the formats that gotach reads and writes. A format that keeps samples has the
-		time of each sample. A format that keeps sums has no times, so it cannot be converted
-		to a format that keeps samples.`,
+time of each sample. A format that keeps sums has no times, so it cannot be converted
+to a format that keeps samples.`,
 		Example: `  gotach formats`,
 		Args:    cobra.NoArgs,
 		RunE:    func(*cobra.Command, []string) error { return listFormats(e) },

@@ -16,7 +16,7 @@ func newInfo(e *env) *cobra.Command {
 		Use:   "info FILE...",
 		Short: "Print facts about a file: program, build, sampling",
 		Long: `Print facts about a file: the program, its build, how it was sampled, and how much is
-		in the file. info does not read the samples of a Tachyon file.`,
+in the file. info does not read the samples of a Tachyon file.`,
 		Example: `  gotach info app.tach
   gotach info app.*.tach
   gotach info app.tach --json | jq .samples`,

@@ -12,11 +12,11 @@ func newRecover(e *env) *cobra.Command {
 		Use:   "recover FILE",
 		Short: "Finish the file of a program that was killed",
 		Long: `Finish the file of a program that was killed. All samples are in FILE and in the journal
-		beside it, FILE.journal. recover deletes the journal when the file is finished. It does
-		not change a file that is already finished or that a program is still writing. If the
-		disk becomes full, free some space and run recover again.
+beside it, FILE.journal. recover deletes the journal when the file is finished. It does
+not change a file that is already finished or that a program is still writing. If the
+disk becomes full, free some space and run recover again.
 
-		The other commands read an unfinished file without changing it.`,
+The other commands read an unfinished file without changing it.`,
 		Example: `  gotach recover app.tach && gotach report app.tach`,
 		Args:    oneFile,
 		RunE:    func(_ *cobra.Command, args []string) error { return recoverFile(e, args[0]) },

@@ -45,16 +45,16 @@ func newRoot(e *env) *cobra.Command {
 		Use:   "gotach",
 		Short: "Read, report and convert wall-clock profiles of Go programs",
 		Long: `gotach reads, reports and converts wall-clock profiles of Go programs. A profile has
-		samples of all goroutines, running or waiting, up to a thousand times a second.
+samples of all goroutines, running or waiting, up to a thousand times a second.
 
-		A program records a profile with package github.com/gotach/profiler:
+A program records a profile with package github.com/gotach/profiler:
 
-		defer profiler.Start(profiler.Output("app.tach")).Stop()
+    defer profiler.Start(profiler.Output("app.tach")).Stop()
 
-		A FILE of - is standard input.`,
+FILE can be -, which is standard input.`,
 		Example: `  gotach demo                              # profile a built-in workload
-		gotach report app.tach                   # show where the time went
-		gotach convert app.tach -o app.pb.gz     # for go tool pprof`,
+  gotach report app.tach                   # show where the time went
+  gotach convert app.tach -o app.pb.gz     # for go tool pprof`,
 		Version:       version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,

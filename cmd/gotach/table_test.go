@@ -150,3 +150,15 @@ func TestDemo(t *testing.T) {
 		t.Errorf("verify: exit %d: %s%s", code, stdout.String(), stderr.String())
 	}
 }
+
+// Help texts stand in raw strings, in which the source's indentation would show.
+func TestHelpIndentation(t *testing.T) {
+	root := newRoot(&env{ctx: t.Context()})
+	for _, c := range append(root.Commands(), root) {
+		for what, text := range map[string]string{"Short": c.Short, "Long": c.Long, "Example": c.Example} {
+			if strings.Contains(text, "\t") {
+				t.Errorf("%s of %s has a tab:\n%s", what, c.Name(), text)
+			}
+		}
+	}
+}

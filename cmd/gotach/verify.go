@@ -13,7 +13,7 @@ func newVerify(e *env) *cobra.Command {
 		Use:   "verify FILE...",
 		Short: "Check a whole file: structure, every sample, checksum",
 		Long: `Check everything in a file: header, tables, every sample, and the checksum if there is
-		one. verify prints OK and a summary of the file, or the first error and its offset.`,
+one. verify prints OK and a summary of the file, or the first error and its offset.`,
 		Example: `  gotach verify app.tach
   gotach verify app.*.tach`,
 		Args: someFiles,
