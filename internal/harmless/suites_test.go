@@ -131,10 +131,12 @@ var suites = []suite{
 	{
 		// What is left out beside clusters: file stores, JWT and MQTT take more than six
 		// minutes a run each.
-		name:    "nats-more",
-		module:  "github.com/nats-io/nats-server/v2@v2.12.4",
-		pkgs:    []string{"./server"},
-		run:     "^Test(Mem|WS|Monitor|Server|ConfigCheck|Options)",
+		name:   "nats-more",
+		module: "github.com/nats-io/nats-server/v2@v2.12.4",
+		pkgs:   []string{"./server"},
+		run:    "^Test(Mem|WS|Monitor|Server|ConfigCheck|Options)",
+		// On a loaded machine it failed in 4 runs of 50 without the profiler, in none of 50 with it.
+		skip:    "^TestServerEventsHealthZClustered_NoReplicas$",
 		timeout: 4 * time.Minute,
 		when:    all,
 	},
