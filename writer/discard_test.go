@@ -1,3 +1,5 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd
+
 package writer
 
 import (
