@@ -102,6 +102,7 @@ type Stats struct {
 	Reason string // why the native source could not be used; "" if it is used or was not asked for
 	Rate   int    // ticks a second asked for
 	Budget float64
+	System bool // waits of the runtime's goroutines too
 
 	Duration   time.Duration // of sampling, so far
 	Goroutines int           // alive at the last tick, without the profiler's own
@@ -112,7 +113,7 @@ type Stats struct {
 // Describe fills the fields of s that come from the sampler, all except Error.
 func (st Stats) Describe(s *tachyon.Session) {
 	s.Source, s.SourceReason = st.Source, st.Reason
-	s.Rate, s.Budget = st.Rate, st.Budget
+	s.Rate, s.Budget, s.System = st.Rate, st.Budget, st.System
 	s.Duration, s.Counts = st.Duration, st.Counts
 	if st.TicksAsked > 0 {
 		// Not divided by Duration, which includes the time before the first tick.
@@ -274,6 +275,7 @@ func (s *Sampler) stats(from source.Source, out *recorder, d time.Duration) Stat
 		Reason:     s.reason,
 		Rate:       s.cfg.Rate,
 		Budget:     s.cfg.Budget,
+		System:     s.cfg.System,
 		Duration:   d,
 		Goroutines: int(out.live.Load()),
 		Counts:     counts,

@@ -46,6 +46,10 @@ type Session struct {
 	Rate         int     `json:"rate"`                    // ticks a second asked for
 	RateReached  float64 `json:"rate_reached"`            // ticks a second taken
 	Budget       float64 `json:"budget_percent"`          // of the machine's CPU
+
+	// System says that waits of the runtime's own goroutines were sampled too. Otherwise only
+	// their samples with OnCPU count; the others are markers of where CPU time begins.
+	System bool `json:"system,omitempty"`
 	Counts
 
 	Error string `json:"error,omitempty"` // the session's first error
@@ -86,6 +90,16 @@ type Counts struct {
 	// caused. The weight of a goroutine's next sample includes that time.
 	TicksRefused int64         `json:"ticks_refused,omitempty"`
 	Blind        time.Duration `json:"blind_ns,omitempty"`
+
+	// NotSeen is time of goroutines, all added up, that no sample stands for: of goroutines
+	// that began and ended between two visits.
+	NotSeen time.Duration `json:"not_seen_ns,omitempty"`
+
+	// ThrottledPeriods counts the periods in which the kernel kept the process's cgroup from
+	// running because it had used up its CPU quota. Throttled is the time for which that lasted,
+	// as the cgroup's cpu.stat says. The whole cgroup counts, also other processes in it.
+	ThrottledPeriods int64         `json:"throttled_periods,omitempty"`
+	Throttled        time.Duration `json:"throttled_ns,omitempty"`
 }
 
 // Plus returns the sum of the counts of two parts. MaxGoroutines is the larger one.
@@ -103,6 +117,9 @@ func (c Counts) Plus(d Counts) Counts {
 		SignalTaken:       c.SignalTaken + d.SignalTaken,
 		TicksRefused:      c.TicksRefused + d.TicksRefused,
 		Blind:             c.Blind + d.Blind,
+		NotSeen:           c.NotSeen + d.NotSeen,
+		ThrottledPeriods:  c.ThrottledPeriods + d.ThrottledPeriods,
+		Throttled:         c.Throttled + d.Throttled,
 
 		GoroutinesUntracked: c.GoroutinesUntracked + d.GoroutinesUntracked,
 	}
@@ -126,6 +143,9 @@ func (c Counts) Since(earlier Counts) Counts {
 		SignalTaken:       c.SignalTaken - earlier.SignalTaken,
 		TicksRefused:      c.TicksRefused - earlier.TicksRefused,
 		Blind:             c.Blind - earlier.Blind,
+		NotSeen:           c.NotSeen - earlier.NotSeen,
+		ThrottledPeriods:  c.ThrottledPeriods - earlier.ThrottledPeriods,
+		Throttled:         c.Throttled - earlier.Throttled,
 	}
 }
 
