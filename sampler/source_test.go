@@ -144,7 +144,7 @@ func TestSourcePlugsIn(t *testing.T) {
 	}
 	st := s.Stats()
 	st.Duration = 0
-	if want := (sampler.Stats{Source: "native", Rate: 250, Budget: 2, Goroutines: 3, Counts: tachyon.Counts{
+	if want := (sampler.Stats{Source: "native", Rate: 250, Budget: 2, System: true, Goroutines: 3, Counts: tachyon.Counts{
 		TicksAsked: 5, TicksReached: 4, Samples: 7, Dropped: 3, Torn: 2, Cost: time.Second, MaxGoroutines: 5,
 	}}); st != want {
 		t.Errorf("%+v\nwant %+v", st, want)
