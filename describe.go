@@ -27,6 +27,7 @@ func (s *Session) describe(part int, at time.Duration, stats *sampler.Stats) *ta
 		Start:      s.start.Add(at).Round(0).UTC(), // without the monotonic reading
 		Executable: s.exe.path,
 		BuildID:    s.exe.buildID,
+		Markers:    true,
 	}
 	if part > 1 { // in whole µs, as in the file's header
 		d.Start = time.UnixMicro(s.start.UnixMicro()).Add(at).UTC()
@@ -36,6 +37,7 @@ func (s *Session) describe(part int, at time.Duration, stats *sampler.Stats) *ta
 	}
 	if stats == nil { // provisional, for a file that is never finished
 		d.Rate, d.Budget, d.Source = s.config.rate, s.config.budget, string(s.config.source)
+		d.System = s.config.system
 		d.Error = "the session was not stopped"
 	} else {
 		stats.Describe(d)

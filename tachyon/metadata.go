@@ -50,6 +50,10 @@ type Session struct {
 	// System says that waits of the runtime's own goroutines were sampled too. Otherwise only
 	// their samples with OnCPU count; the others are markers of where CPU time begins.
 	System bool `json:"system,omitempty"`
+	// Markers says that the file follows the rule of System, and that samples of the
+	// interpreter Process without OnCPU are markers too. In files of early versions it is
+	// false, and all samples count.
+	Markers bool `json:"markers,omitempty"`
 	Counts
 
 	Error string `json:"error,omitempty"` // the session's first error
@@ -100,6 +104,9 @@ type Counts struct {
 	// as the cgroup's cpu.stat says. The whole cgroup counts, also other processes in it.
 	ThrottledPeriods int64         `json:"throttled_periods,omitempty"`
 	Throttled        time.Duration `json:"throttled_ns,omitempty"`
+
+	// ProcessCPU is the CPU time that the process used, user and system, by getrusage.
+	ProcessCPU time.Duration `json:"process_cpu_ns,omitempty"`
 }
 
 // Plus returns the sum of the counts of two parts. MaxGoroutines is the larger one.
@@ -120,6 +127,7 @@ func (c Counts) Plus(d Counts) Counts {
 		NotSeen:           c.NotSeen + d.NotSeen,
 		ThrottledPeriods:  c.ThrottledPeriods + d.ThrottledPeriods,
 		Throttled:         c.Throttled + d.Throttled,
+		ProcessCPU:        c.ProcessCPU + d.ProcessCPU,
 
 		GoroutinesUntracked: c.GoroutinesUntracked + d.GoroutinesUntracked,
 	}
@@ -146,6 +154,7 @@ func (c Counts) Since(earlier Counts) Counts {
 		NotSeen:           c.NotSeen - earlier.NotSeen,
 		ThrottledPeriods:  c.ThrottledPeriods - earlier.ThrottledPeriods,
 		Throttled:         c.Throttled - earlier.Throttled,
+		ProcessCPU:        c.ProcessCPU - earlier.ProcessCPU,
 	}
 }
 

@@ -127,9 +127,18 @@ func (l Layout) String() string {
 type Status uint8
 
 // The status bits have CPython's names. The comments give their meanings for a goroutine.
+//
+//	HasGIL|OnCPU   runs on a core
+//	HasGIL         runs for the Go scheduler, but the kernel gives its thread no core
+//	GILRequested   runnable, waits for a P
+//	Unknown|OnCPU  in a system call or C, on a core
+//	Unknown        blocked in a system call or C
+//	none of these  waits
+//
+// The weights of the samples with OnCPU add up to the CPU time of the process.
 const (
-	HasGIL       Status = 1 << iota // holds a P: runs Go code
-	OnCPU                           // used a core, by the kernel's clocks
+	HasGIL       Status = 1 << iota // holds a P
+	OnCPU                           // used a core for the sample's weight, by the kernel's clocks
 	Unknown                         // in a system call or C
 	GILRequested                    // runnable, waiting for a P
 	HasException                    // panicking
@@ -159,9 +168,22 @@ type Span struct {
 // A Sample is one stack of one goroutine, or of one thread of another language, at one
 // instant. reader.Weighted computes its weight.
 type Sample struct {
-	Thread      uint64 // goroutine id
-	Interpreter uint32 // 0 user goroutines, 1 the Go runtime's own
+	Thread      uint64 // goroutine id; from FirstPseudo on if Interpreter is Process
+	Interpreter uint32 // User, Runtime or Process
 	Status      Status
 	Time        uint64   // µs on the clock of the header's start time
 	Stack       []uint32 // indices into the frame table, innermost first
 }
+
+// The interpreters of files that gotach records. In CPython's own files an interpreter is one
+// of Python's.
+const (
+	User    = 0 // goroutines of the program
+	Runtime = 1 // goroutines of the Go runtime, such as those of its garbage collector
+	// Process has CPU time that no goroutine used. Its threads are no goroutines. A stack is
+	// one frame: [scheduler], [C threads] or [profiler]. There is one thread for each core's
+	// worth of a kind.
+	Process = 2
+
+	FirstPseudo = 1 << 62 // the first thread id of Process
+)
