@@ -1,0 +1,97 @@
+package testenv
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Limit returns a directory of a new cgroup whose processes get at most the CPU time of so many
+// cores. Each period of the quota is 100 ms long, as in containers. Write a process id to its
+// file cgroup.procs, or use [RunLimited]. All its processes must have ended when the test ends.
+func Limit(t testing.TB, cores float64) string {
+	t.Helper()
+	const period = 100_000 // µs
+	quota := int(cores * period)
+	dir, err := cgroup(func(dir string) error {
+		return os.WriteFile(filepath.Join(dir, "cpu.max"), fmt.Appendf(nil, "%d %d", quota, period), 0)
+	}, func(dir string) error {
+		if err := os.WriteFile(filepath.Join(dir, "cpu.cfs_period_us"), []byte(strconv.Itoa(period)), 0); err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(dir, "cpu.cfs_quota_us"), []byte(strconv.Itoa(quota)), 0)
+	})
+	if err != nil {
+		Missing(t, "cgroup with a CPU quota", "only root may make one: "+err.Error())
+	}
+	t.Cleanup(func() {
+		if err := os.Remove(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// cgroup makes a cgroup below this process's own one and sets its quota. v2 and v1 set the quota
+// in the two versions of cgroups.
+func cgroup(v2, v1 func(dir string) error) (dir string, err error) {
+	own, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return "", err
+	}
+	name := fmt.Sprintf("gotach-test-%d-%d", os.Getpid(), unix.Gettid())
+	err = fmt.Errorf("no cgroup controller for the CPU")
+	for line := range strings.Lines(string(own)) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) != 3 {
+			continue
+		}
+		roots, set := []string{"/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"}, v1
+		switch {
+		case parts[1] == "" && parts[0] == "0":
+			roots, set = []string{"/sys/fs/cgroup"}, v2
+		case parts[1] != "cpu" && parts[1] != "cpu,cpuacct" && parts[1] != "cpuacct,cpu":
+			continue
+		}
+		for _, root := range roots {
+			controllers, _ := os.ReadFile(filepath.Join(root, "cgroup.controllers"))
+			if parts[1] == "" && !bytes.Contains(controllers, []byte("cpu")) {
+				continue
+			}
+			// In a container the path can be that outside of it. Then the root is the container's own.
+			for _, parent := range []string{filepath.Join(root, parts[2]), root} {
+				dir := filepath.Join(parent, name)
+				if err = os.Mkdir(dir, 0o755); err != nil {
+					continue
+				}
+				if err = set(dir); err == nil {
+					return dir, nil
+				}
+				os.Remove(dir)
+			}
+		}
+	}
+	return "", err
+}
+
+// RunLimited runs a command in a new cgroup of [Limit], from the command's first instruction on,
+// and returns its output.
+func RunLimited(t testing.TB, cores float64, cmd *exec.Cmd) ([]byte, error) {
+	t.Helper()
+	dir := Limit(t, cores)
+	// A shell puts itself into the cgroup and then becomes the command.
+	cmd.Args = append([]string{"sh", "-c", `echo $$ >"$0" && exec "$@"`, filepath.Join(dir, "cgroup.procs"), cmd.Path}, cmd.Args[1:]...)
+	shell, err := exec.LookPath("sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Path = shell
+	return cmd.CombinedOutput()
+}
