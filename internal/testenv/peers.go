@@ -55,3 +55,16 @@ func Missing(t testing.TB, what, why string) {
 	}
 	t.Skipf("no %s here: %s", what, why)
 }
+
+// Emulated reports whether the tests run under an emulator of another processor, as in the step
+// arm64 of CI.
+func Emulated() bool { return os.Getenv("GOTACH_EMULATOR") != "" }
+
+// NotEmulated skips a test that cannot run under an emulator. why gives the reason. Elsewhere the
+// test always runs.
+func NotEmulated(t testing.TB, why string) {
+	t.Helper()
+	if Emulated() {
+		t.Skip("not under an emulator: " + why)
+	}
+}

@@ -16,10 +16,12 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -83,7 +85,14 @@ var waits = map[string]func(up func(), stop chan struct{}){
 	},
 	"sleep": func(up func(), stop chan struct{}) {
 		up()
-		time.Sleep(time.Second)
+		for {
+			time.Sleep(time.Second)
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
 	},
 	"IO wait": func(up func(), stop chan struct{}) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -105,11 +114,9 @@ var waits = map[string]func(up func(), stop chan struct{}){
 		syscall.Close(p[0])
 	},
 	"coroutine": func(up func(), stop chan struct{}) {
-		next, done := iter.Pull(func(yield func(int) bool) {
-			up()
-			<-stop
-		})
+		next, done := iter.Pull(func(yield func(int) bool) { <-stop })
 		defer done()
+		up()
 		next()
 	},
 }
@@ -213,7 +220,7 @@ func TestAgreesWithStack(t *testing.T) {
 	kinds := slices.Sorted(maps.Keys(waits))
 	for i := range 1000 {
 		kind := kinds[i%len(kinds)]
-		if kind == "syscall" && i > 300 || kind == "sleep" && testing.Short() {
+		if kind == "syscall" && i > 300 {
 			kind = "select" // fewer of the kind that needs a thread for each goroutine
 		}
 		begin(kind, i/len(kinds)%40, func(up func()) { waits[kind](up, stop) })
@@ -231,16 +238,45 @@ func TestAgreesWithStack(t *testing.T) {
 		})
 	}
 	started.Wait()
-	time.Sleep(50 * time.Millisecond) // until all of them wait
+
+	buf := make([]byte, 64<<20)
+	stacks := func() map[uint64]*printed { return parseStacks(string(buf[:runtime.Stack(buf, true)])) }
+	testenv.Await(func() bool { // all of them wait
+		now := stacks()
+		for id, kind := range mine {
+			if state, _, _ := strings.Cut(kind, "/"); now[id].state != state && state != "sleep" {
+				return false
+			}
+		}
+		return true
+	})
 
 	var before, after map[uint64]*printed
-	buf := make([]byte, 64<<20)
-	r, stats := session(t, source.Config{WaitFrames: true}, func() {
-		before = parseStacks(string(buf[:runtime.Stack(buf, true)]))
-		time.Sleep(300 * time.Millisecond)
+	r := newRecorder()
+	const enough = 20
+	var round, seen atomic.Int64 // seen: how many of them had enough samples in a round, both rounds added up
+	type key struct {
+		goroutine uint64
+		round     int64
+	}
+	samples := map[key]int{}
+	r.keep = func(s *taken) bool {
+		if _, ok := mine[s.goroutine]; !ok {
+			return false
+		}
+		k := key{s.goroutine, round.Load()}
+		if samples[k]++; samples[k] == enough {
+			seen.Add(1)
+		}
+		return samples[k] <= enough
+	}
+	r, stats := sessionWith(t, source.Config{WaitFrames: true}, r, func() {
+		before = stacks()
+		testenv.Await(func() bool { return seen.Load() == int64(len(mine)) })
 		runtime.GC() // from here on, goroutines that do not run are not walked again
-		time.Sleep(300 * time.Millisecond)
-		after = parseStacks(string(buf[:runtime.Stack(buf, true)]))
+		round.Store(1)
+		testenv.Await(func() bool { return seen.Load() == 2*int64(len(mine)) })
+		after = stacks()
 	})
 	close(stop)
 	all.Wait()
@@ -248,19 +284,16 @@ func TestAgreesWithStack(t *testing.T) {
 
 	checked := map[string]int{}
 	for _, s := range r.samples {
-		kind, ok := mine[s.goroutine]
-		if !ok {
-			continue
-		}
+		kind := mine[s.goroutine]
 		p := before[s.goroutine]
 		if q := after[s.goroutine]; p == nil || q == nil || p.state != q.state || !slices.Equal(p.places, q.places) {
 			continue // sleeping goroutines wake up
 		}
 		state, _, _ := strings.Cut(kind, "/")
-		if state == "sleep" && s.status != 0 {
+		if state == "sleep" && (s.status != 0 || s.stack[0].Func != "[sleep]") {
 			continue // the goroutine wakes up
 		}
-		if p.state != state && !(state == "coroutine") {
+		if p.state != state {
 			t.Fatalf("%s: runtime.Stack says %q", kind, p.state)
 		}
 		if got := s.stack[0]; got != (tachyon.Frame{Func: "[" + p.state + "]"}) {
@@ -283,12 +316,12 @@ func TestAgreesWithStack(t *testing.T) {
 		checked[state]++
 	}
 	for kind := range waits {
-		if checked[kind] < 100 && kind != "sleep" {
+		if checked[kind] < 100 {
 			t.Errorf("only %d samples of %s could be compared", checked[kind], kind)
 		}
 	}
 	for kind := range forever {
-		if checked[kind] == 0 {
+		if checked[kind] < enough {
 			t.Errorf("no sample of %s could be compared", kind)
 		}
 	}
@@ -296,9 +329,6 @@ func TestAgreesWithStack(t *testing.T) {
 		state, depth, _ := strings.Cut(kind, "/")
 		if _, ok := forever[state]; ok {
 			continue
-		}
-		if _, sampled := r.last[id]; !sampled && state == "sleep" {
-			continue // it did not wait at first
 		}
 		l := r.labels[id]
 		if len(l) != 1 || l[0]["kind"] != state || l[0]["depth"] != depth {

@@ -90,11 +90,11 @@
 //
 // The tests run on linux/amd64. On linux/arm64 they run under qemu-user. That has neither
 // process_vm_readv nor seccomp, and it delivers signals only between the blocks of code that it
-// translates. So two kinds of tests do not run there. One kind needs the programs of testdata:
-// other build modes, cgo, foreign handlers, refused system calls, exec, other profilers
-// (TestBuilds, TestPrograms, TestFallsBack, TestCgo). The other kind compares with the CPU clock,
-// with programs that tick, or with fgprof among many goroutines, where it does not keep its rate
-// (TestAgreesWithPprof, TestNoLockstep, TestAgreesWithFgprof/crowd).
+// translates. So two kinds of tests do not run there. They call testenv.NotEmulated with the
+// reason. One kind starts programs of testdata: other build modes, cgo, foreign handlers, refused
+// system calls, exec, other profilers. The helper that builds these programs makes the call. The
+// other kind compares with the CPU clock, with programs that tick, or with fgprof among many
+// goroutines, where it does not keep its rate.
 //
 // # Effects on the program
 //

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 func tableOfProgram(t *testing.T) *funcTable {
@@ -36,7 +38,7 @@ func TestFuncTable(t *testing.T) {
 	m := &table.modules[0]
 	s := &shared{off: table.l.offsets, codes: [maxModules]code{m.code}, modules: 1}
 	step := uintptr(64)
-	if testing.Short() || os.Getenv("GOTACH_EMULATOR") != "" {
+	if testing.Short() || testenv.Emulated() {
 		step = 256
 	}
 	checked, inlined, sized := 0, 0, 0

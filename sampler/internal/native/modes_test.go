@@ -18,9 +18,11 @@ import (
 	"github.com/gotach/profiler/sampler/internal/source"
 )
 
-// build builds a program of testdata.
+// build builds a program of testdata. Under an emulator it skips the test: the kernel would have to
+// start a program for another processor.
 func build(t *testing.T, prog string, flags ...string) string {
 	t.Helper()
+	testenv.NotEmulated(t, "it starts a program of testdata")
 	bin := filepath.Join(t.TempDir(), prog)
 	args := append([]string{"build", "-o", bin}, append(flags, "./testdata/"+prog)...)
 	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {

@@ -41,6 +41,7 @@ type recorder struct {
 	err     error
 	start   time.Time
 	late    time.Duration     // mean time for which a tick waited for a core
+	torn    int64             // stacks that do not end where they must; without walks that took too long
 	keep    func(*taken) bool // nil: keep all samples
 }
 
@@ -134,7 +135,9 @@ func sessionWith(t testing.TB, cfg source.Config, r *recorder, f func()) (*recor
 	late := waited(n.ticker.tid)
 	f()
 	late = waited(n.ticker.tid) - late
+	d := n.drain
 	n.Stop()
+	r.torn = d.torn
 	if r.err != nil {
 		t.Fatal(r.err)
 	}

@@ -82,6 +82,7 @@ func TestAgreesWithFgprof(t *testing.T) {
 	t.Run("few", func(t *testing.T) { agreesWithFgprof(t, 40, 20*time.Millisecond) })
 	// So many goroutines are visited in turns, and the runtime has even more gs of ended ones.
 	t.Run("crowd", func(t *testing.T) {
+		testenv.NotEmulated(t, "fgprof does not keep its rate")
 		park(30_000)()
 		defer park(3000)()
 		agreesWithFgprof(t, 400, 100*time.Millisecond)

@@ -28,6 +28,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -40,6 +41,7 @@ import (
 // goroutine that assists the collector waits for other threads to stop, and longer on a busy machine.
 // So the test uses one P.
 func TestAgreesWithPprof(t *testing.T) {
+	testenv.NotEmulated(t, "the reference needs the CPU clock of the emulated program")
 	long := 30 * time.Second
 	if testing.Short() {
 		long = 10 * time.Second // with a larger random error

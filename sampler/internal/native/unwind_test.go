@@ -64,12 +64,17 @@ func TestAssembly(t *testing.T) {
 		"big":     func() { product.Mul(x, y) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, stats := session(t, source.Config{Rate: 5000, Budget: 1}, func() { repeat(time.Now().Add(400*time.Millisecond), f) })
+			var begin, end time.Time
+			r, stats := session(t, source.Config{Rate: 5000, Budget: 1}, func() {
+				begin = time.Now()
+				repeat(begin.Add(400*time.Millisecond), f)
+				end = time.Now()
+			})
 			id := currentGoid()
 			whole, cut := 0, map[string]int{}
 			for _, s := range r.samples {
 				stack := names(s.stack)
-				if s.goroutine != id || s.status&tachyon.OnCPU == 0 || slices.ContainsFunc(stack, func(n string) bool { return strings.Contains(n, "native.(*") }) {
+				if at := r.start.Add(s.time); at.Before(begin) || at.After(end) || s.goroutine != id || s.status&tachyon.OnCPU == 0 || slices.ContainsFunc(stack, func(n string) bool { return strings.Contains(n, "native.(*") }) {
 					continue
 				}
 				if slices.ContainsFunc(stack, func(n string) bool { return strings.HasSuffix(n, ".repeat") }) {
@@ -78,14 +83,13 @@ func TestAssembly(t *testing.T) {
 					cut[strings.Join(stack, " < ")]++
 				}
 			}
-			total := whole + int(stats.Torn)
+			total := whole + int(r.torn)
 			for stack, n := range cut {
 				t.Logf("%d %s", n, stack)
 				total += n
 			}
 			t.Logf("%d of %d samples have their callers; %+v", whole, total, stats)
-			// Not all samples: some code of AES aligns SP, which the tables do not have. And on a busy
-			// machine some stacks are torn, because the thread loses its core.
+			// Not all samples: some code of AES aligns SP, which the tables do not have.
 			allowed := 1 + total/20
 			if lost := total - whole; lost > allowed || whole == 0 {
 				t.Errorf("of %d samples only %d have their callers", total, whole)
