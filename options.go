@@ -206,8 +206,8 @@ func SystemGoroutines() Option {
 	}
 }
 
-// NoWaitFrames leaves out the innermost frame of a waiting goroutine that has the reason
-// for the wait, such as "[chan receive]".
+// NoWaitFrames leaves out the innermost frame of a goroutine that does not run, which says
+// why, such as "[chan receive]" or "[runnable]".
 func NoWaitFrames() Option {
 	return func(c *config) error {
 		c.noWaitFrames = true

@@ -46,8 +46,9 @@ type Config struct {
 	Source string
 	// System asks for the runtime's own goroutines too, where the source sees them.
 	System bool
-	// NoWaitFrames leaves out the frame ("", "[chan receive]", 0) with which the stack of a
-	// waiting goroutine starts otherwise.
+	// NoWaitFrames leaves out the frame that says why a goroutine does not run, with which its stack
+	// starts otherwise: ("", "[chan receive]", 0) if it waits, ("", "[runnable]", 0) if it waits for
+	// a P, ("", "[runnable, not started]", 0) if it has not run yet.
 	NoWaitFrames bool
 	// MaxPause bounds the time for which a tick of the portable source may stop the
 	// program; 0 is DefaultMaxPause. The source skips a tick that would take longer because

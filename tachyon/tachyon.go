@@ -148,7 +148,9 @@ const (
 // A Frame is one entry of the frame table: a place in the source. The innermost frame of a
 // waiting goroutine has no file. Its function is the reason for the wait in brackets, such
 // as "[chan receive]". Its line is the number of the object that the goroutine waits for,
-// or 0 if there is none.
+// or 0 if there is none. A goroutine that waits for a P has "[runnable]" there. One that has
+// not run yet has "[runnable, not started]", and one more frame: the function that its go
+// statement calls.
 type Frame struct {
 	File string // as the compiler recorded it
 	Func string // as runtime.Frame.Function

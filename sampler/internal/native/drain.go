@@ -219,7 +219,7 @@ func statusOf(r record, g *goroutine, s *stack) (status tachyon.Status) {
 	switch r.status() {
 	case gRunning:
 		status = tachyon.HasGIL | tachyon.OnCPU
-	case gRunnable:
+	case gRunnable, gPreempted:
 		status = tachyon.GILRequested
 	case gSyscall:
 		status = tachyon.Unknown

@@ -31,3 +31,13 @@ func afterCall(addr uintptr) bool {
 	}
 	return false
 }
+
+// callAt returns the address that the instruction at pc calls, 0 if it is no direct call: E8 with
+// a 32-bit distance. pc may be within an instruction; then the result is not an address of a
+// function, except by accident.
+func callAt(pc uintptr) uintptr {
+	if load8(pc) != 0xe8 {
+		return 0
+	}
+	return pc + 5 + uintptr(int32(load32(pc+1)))
+}

@@ -36,3 +36,12 @@ func afterCall(addr uintptr) bool {
 	code := load32(addr - 4)
 	return code>>26 == 0x25 || code&0xfffffc1f == 0xd63f0000
 }
+
+// callAt returns the address that the instruction at pc calls, 0 if it is no direct call (BL).
+func callAt(pc uintptr) uintptr {
+	code := load32(pc)
+	if code>>26 != 0x25 {
+		return 0
+	}
+	return pc + uintptr(int32(code<<6)>>4)
+}

@@ -53,6 +53,7 @@ type stacks struct {
 	leaves     map[uint64]leafState
 	byKey      map[uint64]*stack
 	reasons    map[string]uint32 // ids of wait frames
+	started    map[uint64]begin  // by startpc, of goroutines that were seen before they ran
 	scratch    []uint64
 }
 
@@ -67,6 +68,7 @@ func newStacks(out source.Out, l *layout, table *funcTable, waitFrames bool) *st
 		leaves:     make(map[uint64]leafState),
 		byKey:      make(map[uint64]*stack),
 		reasons:    make(map[string]uint32),
+		started:    make(map[uint64]begin),
 	}
 }
 
@@ -187,6 +189,10 @@ func (st *stacks) build(r record) *stack {
 		return s
 	}
 	s.valid = true
+	if r.notStarted() {
+		st.buildNotStarted(s, r)
+		return s
+	}
 	running := r.status() == gRunning
 	var frames []frame
 	at := make([]uint64, 0, len(pcs)) // the PC of each frame
@@ -214,14 +220,7 @@ func (st *stacks) build(r record) *stack {
 			frames, at = frames[n:], at[n:]
 		}
 	}
-	if reason := st.reason(r); reason != "" && st.waitFrames {
-		id, ok := st.reasons[reason]
-		if !ok {
-			id = st.out.Frame(tachyon.Frame{Func: "[" + reason + "]"})
-			st.reasons[reason] = id
-		}
-		s.ids = append(s.ids, id)
-	}
+	st.addReason(s, st.reason(r))
 	for _, f := range frames {
 		if len(s.ids) == tachyon.MaxDepth {
 			break
@@ -234,13 +233,27 @@ func (st *stacks) build(r record) *stack {
 	return s
 }
 
-// reason returns the wait reason of a record's goroutine, "" if it does not wait.
+// addReason begins a stack with the frame that says why the goroutine does not run, unless the
+// reason is "".
+func (st *stacks) addReason(s *stack, reason string) {
+	if reason == "" || !st.waitFrames {
+		return
+	}
+	id, ok := st.reasons[reason]
+	if !ok {
+		id = st.out.Frame(tachyon.Frame{Func: "[" + reason + "]"})
+		st.reasons[reason] = id
+	}
+	s.ids = append(s.ids, id)
+}
+
+// reason says why a record's goroutine does not run, "" if it runs.
 func (st *stacks) reason(r record) string {
 	switch r.status() {
 	case gSyscall:
 		return "syscall"
-	case gPreempted:
-		return "preempted"
+	case gRunnable, gPreempted:
+		return source.Runnable
 	case gWaiting, gLeaked:
 		text := "waiting"
 		if n := r.reason(); n > 0 && n < len(st.l.reasons) {

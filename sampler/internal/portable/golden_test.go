@@ -182,6 +182,44 @@ func goroutineText(id int, state, fn string) string {
 	return fmt.Sprintf("goroutine %d [%s]:\n%s(0x1)\n\t/a.go:%d +0x1d\ncreated by main.main in goroutine 1\n\t/a.go:1 +0x2\n", id, state, fn, id)
 }
 
+// TestNotStarted reads goroutines that have not run yet. The text shows a wrapper if the go statement
+// has arguments; then the go statement's function takes its place.
+func TestNotStarted(t *testing.T) {
+	const goexit = "runtime.goexit({})\n\t/go/asm_amd64.s:1693 +0x1\n"
+	by := "created by main.start in goroutine 1\n\t/a.go:5 +0x2d\n"
+	tests := []struct{ name, body, want string }{
+		{"plain", "main.f()\n\t/a.go:9\n", "[runnable, not started]:0 main.f:9"},
+		{"wrapper", "main.start.gowrap12()\n\t/a.go:5\n" + goexit, "[runnable, not started]:0 main.start:5"},
+		{"inlined", "main.g(...)\n\t/a.go:19\nmain.f()\n\t/a.go:9\n", "[runnable, not started]:0 main.f:9"},
+		{"running", "main.f()\n\t/a.go:9 +0x1\n", "[runnable]:0 main.f:9"},
+		{"running, goexit shown", "main.f()\n\t/a.go:9 +0x1\n" + goexit, "[runnable]:0 main.f:9 runtime.goexit:1693"},
+		{"called", "main.g()\n\t/a.go:19\nmain.f()\n\t/a.go:9 +0x1\n", "[runnable]:0 main.g:19 main.f:9"},
+	}
+	for _, state := range []string{"runnable", "preempted"} {
+		for _, tt := range tests {
+			text := stackText(fmt.Sprintf("goroutine 5 [%s]:\n%s%s", state, tt.body, by))
+			for _, waitFrames := range []bool{true, false} {
+				r := newRecorder()
+				var s snapshot
+				s.init(r, waitFrames)
+				s.read(text, true)
+				s.emit(time.Second, 0, nil)
+				var got []string
+				for _, f := range r.stack(&r.samples[0]) {
+					got = append(got, fmt.Sprintf("%s:%d", f.Func, f.Line))
+				}
+				want := tt.want
+				if !waitFrames {
+					_, want, _ = strings.Cut(want, ":0 ")
+				}
+				if strings.Join(got, " ") != want || r.samples[0].Status != tachyon.GILRequested {
+					t.Errorf("%s, %s: %q with status %b, want %s", state, tt.name, got, r.samples[0].Status, want)
+				}
+			}
+		}
+	}
+}
+
 // TestGarbage reads texts with one goroutine in an unknown form. Only its sample is dropped, and
 // it is counted.
 func TestGarbage(t *testing.T) {

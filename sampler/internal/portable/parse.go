@@ -128,6 +128,9 @@ type line struct {
 	file   []byte
 	line   int32
 	parent uint64 // of a creatorLine: the goroutine that created this one
+	// inside says that an offset into the function follows the place. There is none at the
+	// function's first instruction.
+	inside bool
 }
 
 // body reads the lines after a header.
@@ -150,6 +153,7 @@ var (
 	unavailable = []byte("\tgoroutine running on other thread; stack unavailable")
 	panicName   = []byte("panic")
 	gopanic     = []byte("runtime.gopanic")
+	goexit      = []byte("runtime.goexit")
 )
 
 // next returns the next entry; false at the end or when the text is bad.
@@ -224,6 +228,7 @@ func (l *line) setPlace(s []byte) bool {
 		if i < 0 || !isOffset(s[i+1:]) {
 			break
 		}
+		l.inside = l.inside || s[i+1] == '+'
 		s = s[:i]
 	}
 	colon := bytes.LastIndexByte(s, ':')

@@ -2,6 +2,7 @@ package portable
 
 import (
 	"bytes"
+	"cmp"
 	"hash/maphash"
 	"time"
 
@@ -30,7 +31,8 @@ type snapshot struct {
 	sets     map[string]map[string]string // label set by its text
 	elided   uint32                       // frame ids
 	nonGo    uint32
-	hasMarks bool // elided and nonGo are set
+	fresh    uint32 // the leaf frame of goroutines that have not run yet
+	hasMarks bool   // elided, nonGo and fresh are set
 	scratch  []byte
 
 	turn       uint64        // counts texts
@@ -49,6 +51,7 @@ type goroutine struct {
 	labels  uint64 // hash of its labels as printed; 0: none
 	stack   []uint32
 	reason  reason
+	begun   bool // it is not at its first instruction, so it has run
 	panics  bool
 	running bool // in this turn
 	relabel bool // Out does not know set yet
@@ -60,7 +63,7 @@ type goroutine struct {
 // A reason is one wait reason or status of the runtime.
 type reason struct {
 	state state
-	frame uint32 // the wait frame
+	frame uint32 // the frame that says why the goroutine does not run
 	stuck bool   // only another goroutine or a timer can end it
 }
 
@@ -95,6 +98,7 @@ func (s *snapshot) read(text []byte, all bool) (l lost) {
 		s.hasMarks = true
 		s.elided = s.out.Frame(tachyon.Frame{Func: "[frames elided]"})
 		s.nonGo = s.out.Frame(tachyon.Frame{Func: "[non-Go function]"})
+		s.fresh = s.out.Frame(tachyon.Frame{Func: "[" + source.NotStarted + "]"})
 	}
 	s.turn++
 	s.goroutines = 0
@@ -165,8 +169,10 @@ func (s *snapshot) parse(g *goroutine, text []byte, fresh bool) (unseen, ok bool
 	about := source.Goroutine{ID: g.id}
 	// The first element is reserved for the wait frame.
 	g.stack = append(g.stack[:0], 0)
-	g.panics = false
+	g.panics, g.begun = false, false
 	b := body{text: text}
+	wrapped := false // the outermost function is a wrapper
+	var outermost, creator uint32
 	for {
 		l, more := b.next()
 		if !more {
@@ -174,10 +180,15 @@ func (s *snapshot) parse(g *goroutine, text []byte, fresh bool) (unseen, ok bool
 		}
 		switch l.kind {
 		case elidedLine:
+			g.begun = true
 			g.stack = append(g.stack, s.elided)
 		case cLine:
+			g.begun = true
 			g.stack = append(g.stack, s.nonGo)
 		case creatorLine:
+			if !g.begun && wrapped {
+				creator = s.frame(&l)
+			}
 			if fresh {
 				about.Parent = l.parent
 				about.CreatedBy = string(l.fn)
@@ -187,16 +198,33 @@ func (s *snapshot) parse(g *goroutine, text []byte, fresh bool) (unseen, ok bool
 			if len(l.fn) == len(gopanic) && bytes.Equal(l.fn, gopanic) {
 				g.panics = true
 			}
-			g.stack = append(g.stack, s.frame(&l))
+			id := s.frame(&l)
+			g.stack = append(g.stack, id)
+			if !bytes.Equal(l.fn, goexit) { // it is printed after a wrapper
+				g.begun = g.begun || l.inside
+				wrapped, outermost = isGoWrapper(l.fn), id
+			}
 		}
 	}
 	if b.bad {
 		return false, false
 	}
+	if !g.begun && outermost != 0 {
+		// Only the function that the go statement calls, without functions inlined at its first
+		// instruction. The text does not say what a wrapper calls: then the go statement itself.
+		g.stack = append(g.stack[:1], cmp.Or(creator, outermost))
+	}
 	if fresh && !b.unseen {
 		g.skip = !s.out.Goroutine(about)
 	}
 	return b.unseen, true
+}
+
+// isGoWrapper reports whether a function is one that the compiler made for a go statement with
+// arguments, such as main.f.gowrap1.
+func isGoWrapper(name []byte) bool {
+	last := bytes.TrimRight(name[bytes.LastIndexByte(name, '.')+1:], "0123456789")
+	return string(last) == "gowrap"
 }
 
 // frame returns the id of a frame. It copies the strings only of a new frame.
@@ -227,8 +255,11 @@ func (s *snapshot) reason(words []byte) reason {
 	case "syscall":
 		r.state = syscall
 	}
+	if r.state == runnable {
+		w = source.Runnable
+	}
 	r.frame = s.out.Frame(tachyon.Frame{Func: "[" + w + "]"})
-	s.reasons[w] = r
+	s.reasons[string(words)] = r
 	return r
 }
 
@@ -302,8 +333,11 @@ func (s *snapshot) emit(at time.Duration, procs int, n func(k int) int) {
 		}
 		g.sampled = true
 		s.sample = source.Sample{Goroutine: g.id, Status: g.status(), Time: at, Gap: at - s.before, Stack: g.stack[1:]}
-		if s.waitFrames && (g.reason.state == waiting || g.reason.state == syscall) {
+		if s.waitFrames && !g.running {
 			g.stack[0] = g.reason.frame
+			if g.reason.state == runnable && !g.begun {
+				g.stack[0] = s.fresh
+			}
 			s.sample.Stack = g.stack
 		}
 		s.out.Sample(&s.sample)

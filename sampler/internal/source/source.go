@@ -14,7 +14,7 @@ type Config struct {
 	Rate       int       // ticks a second asked for, >= 1
 	Budget     float64   // what sampling may cost, percent of the machine's CPU (all GOMAXPROCS)
 	System     bool      // the runtime's own goroutines too
-	WaitFrames bool      // a waiting goroutine gets a leaf frame ("", "[reason]", 0)
+	WaitFrames bool      // a goroutine that does not run gets a leaf frame ("", "[reason]", 0)
 	Start      time.Time // time 0 of all samples; has a monotonic reading
 
 	// Fallback says that another source takes over if this one does not start. Start is
@@ -27,6 +27,13 @@ type Config struct {
 	// once for each reason, from any goroutine. It may be nil.
 	Warn func(error)
 }
+
+// The words in the leaf frames of goroutines that could run but have no P. The stack of one that has
+// not run yet is that frame and the function that its go statement calls.
+const (
+	Runnable   = "runnable"
+	NotStarted = "runnable, not started"
+)
 
 // DefaultMaxPause is the bound if Config.MaxPause is 0.
 const DefaultMaxPause = 10 * time.Millisecond
