@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) {
 	if isChild() {
-		os.Exit(child())
+		os.Exit(beChild())
 	}
 	os.Exit(m.Run())
 }
@@ -113,8 +113,8 @@ func hasTimerThreads() bool {
 }
 
 func TestUsage(t *testing.T) {
-	for _, args := range []string{"-goroutines=ten", "-goroutines=0", "-pairs=0", "-profilers=perf", "-no-such-flag", "more"} {
-		if err := bench(io.Discard, io.Discard, []string{args}); err == nil {
+	for _, args := range []string{"-goroutines=ten", "-goroutines=0", "-pairs=0", "-profilers=perf", "-cost -goroutines=-1", "-no-such-flag", "more"} {
+		if err := bench(io.Discard, io.Discard, strings.Fields(args)); err == nil {
 			t.Errorf("no error for %s", args)
 		}
 	}

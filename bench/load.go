@@ -104,6 +104,13 @@ func startLoad() *load {
 }
 
 func (l *load) work(c *counter) {
+	for block := blocks(); ; c.blocks.Add(1) {
+		block()
+	}
+}
+
+// blocks returns a function that compresses a block of text. It does not allocate.
+func blocks() func() {
 	var text []byte
 	for i := range 400 {
 		text = strconv.AppendInt(append(text, " item "...), int64(i*i*7919%100003), 10)
@@ -112,11 +119,10 @@ func (l *load) work(c *counter) {
 	if err != nil {
 		panic(err) // impossible: the only error is a bad level, and the level is a constant
 	}
-	for {
+	return func() {
 		w.Reset(io.Discard)
 		w.Write(text)
 		w.Close()
-		c.blocks.Add(1)
 	}
 }
 

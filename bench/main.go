@@ -17,7 +17,7 @@ import (
 
 func main() {
 	if isChild() {
-		os.Exit(child())
+		os.Exit(beChild())
 	}
 	if err := bench(os.Stdout, os.Stderr, os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -37,11 +37,16 @@ func bench(out, progress io.Writer, args []string) error {
 	f.IntVar(&s.Pairs, "pairs", 20, "number of pairs of windows with and without the profiler")
 	f.DurationVar(&s.Window, "window", 500*time.Millisecond, "duration of each window")
 	f.DurationVar(&s.Settle, "settle", 500*time.Millisecond, "time from the start of a session to its window")
+	cost := f.Bool("cost", false, "measure gotach's cost from outside instead; 0 goroutines is an idle server")
+	load := f.Float64("load", 0.4, "with -cost: the share of each core that the load uses")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
 	if s.Rate < 1 || s.Pairs < 1 || s.Window <= 0 || s.Settle < 0 || f.NArg() > 0 {
 		return fmt.Errorf("-rate, -pairs and -window must be above 0, -settle must not be negative, and there must be no other arguments")
+	}
+	if *cost {
+		return costs(out, progress, *counts, CostSetting{Rate: s.Rate, Budget: s.Budget, Pairs: s.Pairs, Window: s.Window, Settle: s.Settle, Load: *load})
 	}
 	var settings []Setting
 	for _, count := range strings.Split(*counts, ",") {
@@ -83,18 +88,26 @@ func bench(out, progress io.Writer, args []string) error {
 	return errors.Join(errs...)
 }
 
-// childVariable is set in the environment of a process that measures one row.
+// childVariable is set in the environment of a process that measures one row, to what it measures.
 const childVariable = "GOTACH_BENCH"
 
 // run measures a row in a separate process.
 func run(s Setting) (r row, err error) {
+	if err = child(s, "profilers", &r); err != nil {
+		err = fmt.Errorf("%s with %d goroutines: %w", s.Profiler, s.Goroutines, err)
+	}
+	return r, err
+}
+
+// child starts a process that measures what, and decodes its result into r.
+func child(setting any, what string, r any) error {
 	exe, err := os.Executable()
 	if err != nil {
-		return r, err
+		return err
 	}
 	var arg, out, complaints bytes.Buffer
-	if err := gob.NewEncoder(&arg).Encode(s); err != nil {
-		return r, err
+	if err := gob.NewEncoder(&arg).Encode(setting); err != nil {
+		return err
 	}
 	cmd := exec.Command(exe)
 	for _, v := range os.Environ() {
@@ -102,31 +115,41 @@ func run(s Setting) (r row, err error) {
 			cmd.Env = append(cmd.Env, v)
 		}
 	}
-	cmd.Env = append(cmd.Env, childVariable+"=1")
+	cmd.Env = append(cmd.Env, childVariable+"="+what)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = &arg, &out, &complaints
 	if err := cmd.Run(); err != nil {
-		return r, fmt.Errorf("%s with %d goroutines: %w\n%s", s.Profiler, s.Goroutines, err, complaints.Bytes())
+		return fmt.Errorf("%w\n%s", err, complaints.Bytes())
 	}
-	err = gob.NewDecoder(&out).Decode(&r)
-	return r, err
+	return gob.NewDecoder(&out).Decode(r)
 }
 
 func isChild() bool { return os.Getenv(childVariable) != "" }
 
-// child reads a Setting from standard input, writes the measured row to standard output and
-// returns the exit code.
-func child() int {
-	var s Setting
-	err := gob.NewDecoder(os.Stdin).Decode(&s)
-	if err == nil {
-		var r row
-		if r, err = measure(s); err == nil {
-			err = gob.NewEncoder(os.Stdout).Encode(r)
-		}
+// beChild measures what the environment says and returns the exit code.
+func beChild() int {
+	var err error
+	switch os.Getenv(childVariable) {
+	case "cost":
+		err = answer(measureCost)
+	default:
+		err = answer(measure)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return 0
+}
+
+// answer reads a setting from standard input and writes what measure returns to standard output.
+func answer[S, R any](measure func(S) (R, error)) error {
+	var s S
+	if err := gob.NewDecoder(os.Stdin).Decode(&s); err != nil {
+		return err
+	}
+	r, err := measure(s)
+	if err != nil {
+		return err
+	}
+	return gob.NewEncoder(os.Stdout).Encode(r)
 }

@@ -12,6 +12,8 @@ import (
 
 func processCPU() time.Duration { return 0 }
 
+func allCPU() time.Duration { return 0 }
+
 func timerThreads() []int { return nil }
 
 func threadCPU(int) time.Duration { return 0 }

@@ -67,13 +67,17 @@ type Session struct {
 
 // Counts are the statistics of a session, or of a part of a session.
 type Counts struct {
-	Cost          time.Duration `json:"cost_ns"`       // CPU time that sampling took on all cores, as the source measured it
-	TicksAsked    int64         `json:"ticks_asked"`   // Rate times Duration
-	TicksReached  int64         `json:"ticks_reached"` // ticks taken
-	Samples       int64         `json:"samples"`
-	Dropped       int64         `json:"dropped"`        // samples lost: there was no room, or they were torn
-	Torn          int64         `json:"torn"`           // samples lost because the goroutine ran during the walk of its stack
-	MaxGoroutines int           `json:"max_goroutines"` // most goroutines alive at one tick
+	Cost         time.Duration `json:"cost_ns"`       // CPU time that sampling took on all cores, as the source measured it
+	TicksAsked   int64         `json:"ticks_asked"`   // Rate times Duration
+	TicksReached int64         `json:"ticks_reached"` // ticks taken
+	// Ticks that the native source left out so that the cost stays within the budget, and ticks
+	// that it left out because no goroutine ran. Ticks that are in no count came too late.
+	TicksForBudget int64 `json:"ticks_for_budget,omitempty"`
+	TicksIdle      int64 `json:"ticks_idle,omitempty"`
+	Samples        int64 `json:"samples"`
+	Dropped        int64 `json:"dropped"`        // samples lost: there was no room, or they were torn
+	Torn           int64 `json:"torn"`           // samples lost because the goroutine ran during the walk of its stack
+	MaxGoroutines  int   `json:"max_goroutines"` // most goroutines alive at one tick
 	// Numbers of ended goroutines and of label spans that are left out of the file because
 	// there were too many to store.
 	GoroutinesOmitted int64 `json:"goroutines_omitted,omitempty"`
@@ -115,6 +119,8 @@ func (c Counts) Plus(d Counts) Counts {
 		Cost:              c.Cost + d.Cost,
 		TicksAsked:        c.TicksAsked + d.TicksAsked,
 		TicksReached:      c.TicksReached + d.TicksReached,
+		TicksForBudget:    c.TicksForBudget + d.TicksForBudget,
+		TicksIdle:         c.TicksIdle + d.TicksIdle,
 		Samples:           c.Samples + d.Samples,
 		Dropped:           c.Dropped + d.Dropped,
 		Torn:              c.Torn + d.Torn,
@@ -142,6 +148,8 @@ func (c Counts) Since(earlier Counts) Counts {
 		Cost:              c.Cost - earlier.Cost,
 		TicksAsked:        c.TicksAsked - earlier.TicksAsked,
 		TicksReached:      c.TicksReached - earlier.TicksReached,
+		TicksForBudget:    c.TicksForBudget - earlier.TicksForBudget,
+		TicksIdle:         c.TicksIdle - earlier.TicksIdle,
 		Samples:           c.Samples - earlier.Samples,
 		Dropped:           c.Dropped - earlier.Dropped,
 		Torn:              c.Torn - earlier.Torn,

@@ -43,9 +43,9 @@ func TestSessionJSON(t *testing.T) {
 	}
 	const want = `{"program":"","go_version":"","goos":"","goarch":"","gomaxprocs":0,"host":"","pid":0,` +
 		`"start":"0001-01-01T00:00:00Z","duration_ns":0,"source":"","rate":1,"rate_reached":0,"budget_percent":2,` +
-		`"cost_ns":10,"ticks_asked":11,"ticks_reached":12,"samples":13,"dropped":14,"torn":15,"max_goroutines":16,` +
-		`"goroutines_omitted":17,"labels_omitted":18,"signal_taken":19,"goroutines_untracked":20,"ticks_refused":21,"blind_ns":22,` +
-		`"not_seen_ns":23,"throttled_periods":24,"throttled_ns":25,"process_cpu_ns":26,"error":"e"}`
+		`"cost_ns":10,"ticks_asked":11,"ticks_reached":12,"ticks_for_budget":13,"ticks_idle":14,"samples":15,"dropped":16,"torn":17,` +
+		`"max_goroutines":18,"goroutines_omitted":19,"labels_omitted":20,"signal_taken":21,"goroutines_untracked":22,"ticks_refused":23,` +
+		`"blind_ns":24,"not_seen_ns":25,"throttled_periods":26,"throttled_ns":27,"process_cpu_ns":28,"error":"e"}`
 	if string(b) != want {
 		t.Errorf("%s\nwant\n%s", b, want)
 	}
