@@ -270,9 +270,7 @@ func (im *importer) record(leaf uint32, callers []uint32, ticks, count int64) {
 		Count: count,
 		Wall:  time.Duration(min(math.Round(float64(ticks)*im.tick), math.MaxInt64/2)),
 	}
-	if reason, ok := profile.WaitReason(im.b.Profile.Frames[leaf]); ok {
-		r.State = reason
-	}
+	r.State = profile.LeafState(im.b.Profile.Frames[leaf])
 	if im.cpu {
 		r.CPU = r.Wall
 	}

@@ -26,9 +26,11 @@ type WeightedSample struct {
 	*tachyon.Sample
 	Weight uint64 // µs
 	// Index numbers the pairs of thread and interpreter from 0, in the order of
-	// their first samples.
+	// their first samples here.
 	Index int
-	First bool // the first sample of its thread and interpreter
+	First bool // the first sample here of its thread and interpreter
+	// Marker says that the sample stands for no time. Only WithMarkers yields such samples.
+	Marker bool
 }
 
 // Wall returns the weight as a Duration, or the longest Duration if the weight is
@@ -43,8 +45,8 @@ func (s *WeightedSample) CPU() time.Duration {
 	return s.Wall()
 }
 
-// Weighted yields all samples of a stream with their weights. No other code computes
-// weights, so all views of a profile have the same sums.
+// Weighted yields the samples of a stream that stand for time, with their weights. No other
+// code computes weights, so all views of a profile have the same sums.
 //
 // A sample's weight is the time since the previous sample of the same thread and
 // interpreter. Times wrap modulo 2^64. The weight is 0 if the clock went back. The weight
@@ -52,9 +54,22 @@ func (s *WeightedSample) CPU() time.Duration {
 // otherwise it is one interval of the header. It is not reduced, even if it begins before
 // the start in the header.
 //
+// Weighted leaves out markers. A marker is a sample without OnCPU of the interpreter Process,
+// or of Runtime if the session does not have System. It stands for no time: the weight of
+// the thread's next sample begins there. Only files whose session says so have markers
+// ([tachyon.Session.Markers]).
+//
+// Some time has no sample. It is in the session's counts, as [tachyon.Counts.NotSeen].
+//
 // The order of the samples and the errors are those of the stream's Samples. The yielded
 // value is valid until the next iteration.
-func Weighted(s Stream) iter.Seq2[*WeightedSample, error] {
+func Weighted(s Stream) iter.Seq2[*WeightedSample, error] { return weighted(s, false) }
+
+// WithMarkers is Weighted, but yields the markers too. A marker's weight is the time since
+// the thread's previous sample, for which it does not stand.
+func WithMarkers(s Stream) iter.Seq2[*WeightedSample, error] { return weighted(s, true) }
+
+func weighted(s Stream, markers bool) iter.Seq2[*WeightedSample, error] {
 	return func(yield func(*WeightedSample, error) bool) {
 		m, err := s.Metadata()
 		if err != nil {
@@ -62,25 +77,30 @@ func Weighted(s Stream) iter.Seq2[*WeightedSample, error] {
 			return
 		}
 		first, interval := m.FirstWeights(), s.Header().Interval
+		has := m.Session != nil && m.Session.Markers
+		leaveOut := has && !markers
 		known := newThreads(0, math.MaxUint32) // only ids and times are used
 		known.budget = math.MaxInt64
 		var out WeightedSample
 		var th *thread
+		var index []int // if markers are left out: by position in known.list, 0: nothing yielded, else Index + 1
+		yielded := 0
 		for sample, err := range s.Samples() {
 			if err != nil {
 				yield(nil, err)
 				return
 			}
-			out.Sample, out.First = sample, false
+			begins := false
 			if th == nil || !th.is(sample.Thread, sample.Interpreter) {
 				before := len(known.list)
 				if th, err = known.find(sample.Thread, sample.Interpreter, sample.Time); err != nil {
 					yield(nil, err)
 					return
 				}
-				out.Index, out.First = known.last, len(known.list) > before
+				begins = len(known.list) > before
 			}
-			if out.First {
+			out.Sample, out.First, out.Index = sample, begins, known.last
+			if begins {
 				weight, ok := first[sample.Thread]
 				if !ok {
 					weight = interval
@@ -91,6 +111,22 @@ func Weighted(s Stream) iter.Seq2[*WeightedSample, error] {
 				out.Weight = uint64(max(0, int64(sample.Time-th.time)))
 			}
 			th.time = sample.Time
+			out.Marker = has && sample.Interpreter != tachyon.User && sample.Status&tachyon.OnCPU == 0 &&
+				(sample.Interpreter == tachyon.Process || !m.Session.System)
+			if leaveOut {
+				if begins {
+					index = append(index, 0)
+				}
+				if out.Marker {
+					continue
+				}
+				at := &index[known.last]
+				if out.First = *at == 0; out.First {
+					yielded++
+					*at = yielded
+				}
+				out.Index = *at - 1
+			}
 			if !yield(&out, nil) {
 				return
 			}

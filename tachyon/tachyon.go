@@ -146,7 +146,7 @@ const (
 )
 
 // A Frame is one entry of the frame table: a place in the source. The innermost frame of a
-// waiting goroutine has no file. Its function is the reason for the wait in brackets, such
+// waiting or runnable goroutine has no file. Its function is the reason for the wait in brackets, such
 // as "[chan receive]". Its line is the number of the object that the goroutine waits for,
 // or 0 if there is none. A goroutine that waits for a P has "[runnable]" there. One that has
 // not run yet has "[runnable, not started]", and one more frame: the function that its go
@@ -188,4 +188,14 @@ const (
 	Process = 2
 
 	FirstPseudo = 1 << 62 // the first thread id of Process
+)
+
+// Functions of frames that are no place in the source, besides the reasons for waits.
+const (
+	FuncRunnable   = "[runnable]"              // the goroutine waits for a P
+	FuncNotStarted = "[runnable, not started]" // it has not run yet
+	FuncScheduler  = "[scheduler]"             // CPU time of the runtime outside goroutines
+	FuncC          = "[C threads]"             // CPU time of threads that C started
+	FuncProfiler   = "[profiler]"              // CPU time of the profiler itself
+	FuncNotSeen    = "[not seen]"              // time of Counts.NotSeen
 )

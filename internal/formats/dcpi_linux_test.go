@@ -33,14 +33,18 @@ func self(t *testing.T) *dcpi.Image {
 func leafSession(t *testing.T) (path string, symbols [2]string) {
 	t.Helper()
 	image := self(t)
-	a, b := image.TextStart+image.TextSize/3, image.TextStart+image.TextSize/2
-	for i, addr := range []uint64{a, b} {
+	name := func(addr uint64) string {
 		f, ok := image.Frame(addr)
 		if !ok {
 			t.Fatalf("%#x is in no procedure", addr)
 		}
-		symbols[i] = f.Func
+		return f.Func
 	}
+	a, b := image.TextStart+image.TextSize/3, image.TextStart+image.TextSize/2
+	for name(b) != name(b+1) || name(b) == name(a) { // an inlined call begins or ends there
+		b++
+	}
+	symbols = [2]string{name(a), name(b)}
 	pcs := &tachyon.LeafPCs{
 		TextStart: image.TextStart, TextSize: image.TextSize,
 		PCs: []tachyon.LeafPC{{Addr: a, CPU: 700, Wall: 1000}, {Addr: b, Wall: 900}, {Addr: b + 1, Wall: 100}},

@@ -45,6 +45,7 @@ type joinFile struct {
 	m       *tachyon.Metadata
 	h       tachyon.Header
 	process process
+	whole   bool              // all samples count; in the joined stream some of other files do not
 	shift   uint64            // µs to add to its times
 	end     uint64            // time of its last sample, shifted, µs
 	hole    bool              // the file before it in its session is not there
@@ -60,6 +61,31 @@ func (f *joinFile) part() int {
 	return f.m.Session.Part
 }
 
+// countsAll reports whether the waits of the runtime's goroutines count in the file.
+func (f *joinFile) countsAll() bool { return !f.m.Session.Markers || f.m.Session.System }
+
+// mixed reports whether gotach recorded all files, and waits of the runtime's goroutines do
+// not count in some of them.
+func mixed(files []*joinFile) (out bool) {
+	for _, f := range files {
+		if f.m.Session == nil {
+			return false
+		}
+		out = out || !f.countsAll()
+	}
+	return out
+}
+
+// interpreter returns the interpreter of a thread in the joined stream. If some files leave
+// out waits of the runtime's goroutines, those of the other files become ordinary
+// goroutines, whose waits count.
+func (f *joinFile) interpreter(i uint32) uint32 {
+	if f.whole && i == tachyon.Runtime {
+		return tachyon.User
+	}
+	return i
+}
+
 func newJoinFile(in *Input) (*joinFile, error) {
 	s, err := in.Series()
 	if err != nil {
@@ -69,6 +95,7 @@ func newJoinFile(in *Input) (*joinFile, error) {
 	if err != nil {
 		return nil, err
 	}
+	s = reader.WithoutObjects(s) // each file has numbers of its own
 	return &joinFile{in: in, s: s, m: m, h: s.Header(), gaps: map[thread]uint64{}}, nil
 }
 
@@ -103,9 +130,11 @@ func newJoined(list inputs) (content, error) {
 		joined: j, ids: map[process]map[uint64]uint64{}, used: map[uint64]bool{},
 		last: map[thread]uint64{}, weights: map[uint64]uint64{}, known: map[uint64]*tachyon.Goroutine{},
 	}
+	mixed := mixed(j.files)
 	parts := map[process]int{} // the latest one's number
 	for i, f := range j.files {
 		f.process = process{file: i + 1}
+		f.whole = mixed && f.countsAll()
 		if s := f.m.Session; s != nil {
 			begin := s.SessionStart
 			if begin.IsZero() {
@@ -163,6 +192,7 @@ func (j *joined) file(f *joinFile, yield func(*tachyon.Sample, error) bool) bool
 		if err == nil {
 			out = *s
 			out.Thread, out.Time = f.ids[s.Thread], s.Time+f.shift
+			out.Interpreter = f.interpreter(s.Interpreter)
 			out.Stack, err = remap.Stack(s.Stack)
 		}
 		if err != nil {
@@ -252,13 +282,13 @@ func (sc *joinScan) file(f *joinFile) error {
 	f.end = f.h.Start + f.shift
 	var threads []thread
 	var last []uint64
-	for s, err := range reader.Weighted(f.s) {
+	for s, err := range reader.WithMarkers(f.s) {
 		if err != nil {
 			return err
 		}
 		at := s.Time + f.shift
 		if s.First {
-			t := thread{sc.id(f.ids, s.Thread), s.Interpreter}
+			t := thread{sc.id(f.ids, s.Thread), f.interpreter(s.Interpreter)}
 			threads, last = append(threads, t), append(last, at)
 			_, ok := said[s.Thread]
 			sc.seam(f, t, at-s.Weight, s.Weight, ok)

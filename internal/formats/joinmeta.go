@@ -38,10 +38,12 @@ func joinSessions(files []*joinFile) *tachyon.Session {
 			out.Module, out.Version = same(out.Module, s.Module), same(out.Version, s.Version)
 			out.BuildID, out.Executable = same(out.BuildID, s.BuildID), same(out.Executable, s.Executable)
 		}
+		out.Markers = out.Markers || s.Markers
 		out.Error = cmp.Or(out.Error, s.Error)
 		out.SourceReason = cmp.Or(out.SourceReason, s.SourceReason)
 		out.Counts = out.Counts.Plus(s.Counts)
 	}
+	out.System = out.Markers && !mixed(files) // see joinFile.interpreter
 	out.Duration = end.Sub(out.Start)
 	if sec := out.Duration.Seconds(); sec > 0 {
 		out.RateReached = float64(out.TicksReached) / sec

@@ -91,12 +91,18 @@ func (c *tachyonContent) Verify() (string, error) {
 // verifyStream reads all samples and describes them in a line.
 func verifyStream(s reader.Stream) (string, error) {
 	samples, threads, deepest := 0, 0, 0
-	for s, err := range reader.Weighted(s) {
+	m, err := s.Metadata()
+	if err != nil {
+		return "", err
+	}
+	for s, err := range reader.WithMarkers(s) {
 		if err != nil {
 			return "", err
 		}
 		samples++
-		threads = max(threads, s.Index+1)
+		if s.First && !(m.Session != nil && s.Interpreter == tachyon.Process) {
+			threads++
+		}
 		deepest = max(deepest, len(s.Stack))
 	}
 	return fmt.Sprintf("%d samples of %d goroutines, %d frames, deepest stack %d", samples, threads, len(s.Frames()), deepest), nil

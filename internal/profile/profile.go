@@ -6,13 +6,16 @@
 //
 // A sample's weight comes from [reader.Weighted]: it is the time since the same
 // goroutine's previous sample. All of it is wall time. It is CPU time too if the
-// goroutine was seen on a CPU. So shares are right even if ticks were late or left
-// out.
+// sample says that the goroutine used a CPU. So shares are right even if ticks were
+// late or left out. Time of goroutines that no sample stands for is a record with the
+// frame "[not seen]". CPU time that no goroutine used has frames such as
+// "[scheduler]".
 //
 // # Waiting
 //
 // A goroutine that waits has a synthetic innermost frame whose function is the
-// runtime's reason in brackets, such as "[chan receive]", and which has no file.
+// runtime's reason in brackets, such as "[chan receive]" or "[runnable]", and which
+// has no file and no line.
 // It stays in the stack: the time asleep in main.sleeper is total time of
 // main.sleeper and of time.Sleep, and self time of "[sleep]".
 package profile
@@ -56,11 +59,10 @@ type Profile struct {
 // Record is the time that one goroutine spent in one stack, in one state and
 // with one set of labels.
 type Record struct {
-	Goroutine uint64 // id; 0 if the profile does not tell goroutines apart
-	System    bool   // the runtime's own
-	// State is "running", "runnable", "syscall", or what the goroutine waited for,
-	// such as "chan receive". It is "waiting" if that is unknown, and "" if the
-	// state is unknown.
+	Goroutine uint64 // id; 0 if it is no goroutine's time, or the profile does not tell them apart
+	System    bool   // the runtime's own, or CPU time that no goroutine used
+	// State is one of the constants below, or what the goroutine waited for, such as
+	// "chan receive". It is "" if the state is unknown.
 	State  string
 	Labels map[string]string // nil if there are none; shared between records
 	Stack  []uint32          // indices into Frames, innermost first; shared between records
@@ -71,11 +73,22 @@ type Record struct {
 
 // The states of a goroutine that does not wait.
 const (
-	Running  = "running"
-	Runnable = "runnable"
-	Syscall  = "syscall"
-	Waiting  = "waiting" // for something unknown
+	Running      = "running"        // on a core
+	NoCore       = "no core"        // runs for the Go scheduler, but the kernel gives its thread no core
+	Runnable     = "runnable"       // waits for a P
+	Syscall      = "syscall"        // blocked in a system call
+	SyscallOnCPU = "syscall on CPU" // in a system call, on a core
+	InC          = "C"              // blocked in C
+	OnCPUInC     = "C on CPU"       // in C, on a core
+	Waiting      = "waiting"        // for something unknown
+	NotSeen      = "not seen"       // no sample has the time
 )
+
+// OfGoroutine reports whether a record is one goroutine's time. Otherwise it is CPU time that
+// no goroutine used, or time of goroutines that no sample stands for.
+func (r *Record) OfGoroutine() bool {
+	return r.Goroutine != 0 || !r.System && r.State != NotSeen
+}
 
 // StartLine returns the line where a frame's function starts, 0 if unknown.
 func (p *Profile) StartLine(frame uint32) int32 {
@@ -95,9 +108,9 @@ func (p *Profile) Total() (wall, cpu time.Duration) {
 }
 
 // WaitReason returns what a goroutine waits for if f is the synthetic innermost
-// frame of a waiting one.
+// frame of a waiting one. A core counts as such: the reason is "runnable" then.
 func WaitReason(f Frame) (reason string, ok bool) {
-	if f.File != "" || f.Line > 0 || len(f.Func) < 3 {
+	if f.File != "" || len(f.Func) < 3 {
 		return "", false
 	}
 	if f.Func[0] != '[' || f.Func[len(f.Func)-1] != ']' {
@@ -106,25 +119,63 @@ func WaitReason(f Frame) (reason string, ok bool) {
 	return f.Func[1 : len(f.Func)-1], true
 }
 
-// state returns the state of a goroutine, given a sample's status and innermost frame.
-func state(s tachyon.Status, leaf *Frame) string {
-	if s&tachyon.OnCPU != 0 {
+// LeafState returns the state that a stack's innermost frame tells, for formats that have no
+// states. It is "" if the frame is an ordinary one.
+func LeafState(f Frame) string {
+	reason, ok := WaitReason(f)
+	switch {
+	case !ok:
+		return ""
+	case f.Func == tachyon.FuncNotStarted:
+		return Runnable
+	case f.Func == tachyon.FuncScheduler, f.Func == tachyon.FuncC, f.Func == tachyon.FuncProfiler:
 		return Running
 	}
-	if leaf != nil {
-		if reason, ok := WaitReason(*leaf); ok {
-			return reason
-		}
+	return reason
+}
+
+// state returns the state of a goroutine, given a sample's status and stack.
+func (p *Profile) state(s tachyon.Status, stack []uint32) string {
+	leaf := ""
+	if len(stack) > 0 {
+		leaf = LeafState(p.Frames[stack[0]])
 	}
-	switch {
+	switch on := s&tachyon.OnCPU != 0; {
+	case s&tachyon.Unknown != 0 && (on || leaf == "" || leaf == Syscall):
+		c := p.inC(stack)
+		switch {
+		case c && on:
+			return OnCPUInC
+		case c:
+			return InC
+		case on:
+			return SyscallOnCPU
+		}
+		return Syscall
+	case on:
+		return Running
+	case leaf != "":
+		return leaf
 	case s&tachyon.GILRequested != 0:
 		return Runnable
-	case s&tachyon.Unknown != 0:
-		return Syscall
 	case s&tachyon.HasGIL != 0:
-		return Running
+		return NoCore
 	}
 	return Waiting
+}
+
+// inC reports whether a stack's innermost function is the one that calls C.
+func (p *Profile) inC(stack []uint32) bool {
+	if len(stack) > 1 {
+		if _, ok := WaitReason(p.Frames[stack[0]]); ok {
+			stack = stack[1:]
+		}
+	}
+	if len(stack) == 0 {
+		return false
+	}
+	f := p.Frames[stack[0]].Func
+	return f == "runtime.cgocall" || f == "runtime.asmcgocall"
 }
 
 // entry returns the name of the function that a goroutine began with, as far as its

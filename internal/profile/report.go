@@ -179,7 +179,11 @@ func (t *tally) add(r *Record) {
 	switch t.by {
 	case ByGoroutine:
 		name := t.p.goroutineName(r)
-		t.count(t.row(rowKey{file: fmt.Sprint(r.Goroutine, r.System)}, Row{Name: name}), r, true)
+		key := rowKey{file: fmt.Sprint(r.Goroutine, r.System)}
+		if !r.OfGoroutine() {
+			key.name = name
+		}
+		t.count(t.row(key, Row{Name: name}), r, true)
 		return
 	case ByState:
 		name := r.State
@@ -271,6 +275,9 @@ func (t *tally) frameRow(f *Frame) int {
 func (p *Profile) goroutineName(r *Record) string {
 	if p.Goroutines == 0 {
 		return "all goroutines"
+	}
+	if !r.OfGoroutine() {
+		return p.entry(r)
 	}
 	name := fmt.Sprintf("goroutine %d", r.Goroutine)
 	if entry := p.entry(r); entry != "" && entry != name { // SPX's roots have that name

@@ -9,10 +9,11 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// FromTachyon adds up all samples of a file or another stream. It keeps one copy
-// of each different stack and the stream's frame table; a file may be closed
-// afterwards.
+// FromTachyon adds up all samples of a file or another stream, and the time without
+// samples. It keeps one copy of each different stack and the stream's frame table; a
+// file may be closed afterwards.
 func FromTachyon(s reader.Stream) (*Profile, error) {
+	s = reader.WithoutObjects(s)
 	m, err := s.Metadata()
 	if err != nil {
 		return nil, err
@@ -28,16 +29,23 @@ func FromTachyon(s reader.Stream) (*Profile, error) {
 		if err != nil {
 			return nil, err
 		}
+		process := m.Session != nil && s.Interpreter == tachyon.Process
 		if s.First {
 			threads = append(threads, &thread{spans: labels[s.Thread]})
+			if !process {
+				p.Goroutines++
+			}
 		}
 		t := threads[s.Index]
 		since := uint64(max(0, int64(s.Time-h.Start)))
 		end = max(end, since)
 
 		k := recordKey{
-			goroutine: s.Thread, system: m.Session != nil && s.Interpreter == 1,
-			state: state(s.Status, p.leaf(s.Stack)), stack: t.key.stack, labels: t.labels(since),
+			goroutine: s.Thread, system: m.Session != nil && s.Interpreter != tachyon.User,
+			state: p.state(s.Status, s.Stack), stack: t.key.stack, labels: t.labels(since),
+		}
+		if process { // it has threads only because a core's worth of time has no room in one
+			k.goroutine = 0
 		}
 		if s.First || !slices.Equal(s.Stack, b.list[k.stack]) {
 			k.stack = b.stack(s.Stack)
@@ -47,7 +55,7 @@ func FromTachyon(s reader.Stream) (*Profile, error) {
 		}
 		b.addTo(t.record, &Record{Count: 1, Wall: s.Wall(), CPU: s.CPU()})
 	}
-	p.Start, p.Duration, p.Goroutines = time.UnixMicro(int64(h.Start)), reader.Micros(end), len(threads)
+	p.Start, p.Duration = time.UnixMicro(int64(h.Start)), reader.Micros(end)
 	if s := m.Session; s != nil {
 		p.Metadata, p.Program = m, s.Program
 		if !s.Start.IsZero() {
@@ -56,16 +64,19 @@ func FromTachyon(s reader.Stream) (*Profile, error) {
 		if s.Duration > 0 {
 			p.Duration = s.Duration
 		}
+		if s.NotSeen > 0 {
+			b.addNotSeen(s.NotSeen)
+		}
 	}
 	return b.Finish(), nil
 }
 
-// leaf returns the innermost frame of a stack, nil if it is empty.
-func (p *Profile) leaf(stack []uint32) *Frame {
-	if len(stack) == 0 {
-		return nil
-	}
-	return &p.Frames[stack[0]]
+// addNotSeen adds the record of goroutines' time that has no sample.
+func (b *Builder) addNotSeen(d time.Duration) {
+	// The frames of a stream are not in the Builder's table, and must not be changed.
+	id := uint32(len(b.Profile.Frames))
+	b.Profile.Frames = append(slices.Clip(b.Profile.Frames), Frame{Func: tachyon.FuncNotSeen})
+	b.Add(Record{State: NotSeen, Stack: []uint32{id}, Wall: d})
 }
 
 // A thread is the state of a thread while samples are added up.

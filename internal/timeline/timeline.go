@@ -4,7 +4,8 @@
 //
 // A goroutine is a sequence of runs. A run is a stretch of successive samples with
 // the same stack; its time is the sum of its samples' weights, which come from
-// [reader.Weighted]. So the runs of a goroutine lie end to end without a gap. Where
+// [reader.Weighted]. So the runs of a goroutine lie end to end without a gap. Those of
+// the runtime's own goroutines do so even though their waits are left out. Where
 // the first weight reaches back to before the file's start, the time line begins
 // earlier than the file.
 //
@@ -44,10 +45,12 @@ type Node struct {
 	Depth  uint32 // frames from the root to this one; 0 is Nodes[0]
 }
 
-// Goroutine is one goroutine's life as far as it was sampled.
+// Goroutine is one goroutine's life as far as it was sampled. If Interpreter is
+// [tachyon.Process], it is no goroutine: it has CPU time that no goroutine used, or, with
+// the frame [tachyon.FuncNotSeen], time of goroutines that has no sample.
 type Goroutine struct {
 	ID          uint64
-	Interpreter uint32        // 1: the Go runtime's own
+	Interpreter uint32        // as in [tachyon.Sample]
 	Start       time.Duration // of the first run, since Timeline.Start; never negative
 	Runs        []Run
 }
@@ -87,6 +90,7 @@ type builder struct {
 
 // FromTachyon reads all samples of a file or another stream.
 func FromTachyon(s reader.Stream) (*Timeline, error) {
+	s = reader.WithoutObjects(s)
 	m, err := s.Metadata()
 	if err != nil {
 		return nil, err
@@ -114,6 +118,11 @@ func FromTachyon(s reader.Stream) (*Timeline, error) {
 			return nil, err
 		}
 	}
+	if m.Session != nil && m.Session.NotSeen > 0 {
+		if err := b.addNotSeen(m.Session.NotSeen); err != nil {
+			return nil, err
+		}
+	}
 	b.finish()
 	return b.Timeline, nil
 }
@@ -137,10 +146,9 @@ func (b *builder) add(s *reader.WeightedSample) error {
 		b.Goroutines = append(b.Goroutines, Goroutine{ID: s.Thread, Interpreter: s.Interpreter})
 	}
 	t, g := &b.tracks[s.Index], &b.Goroutines[s.Index]
-	if b.Wall > math.MaxInt64-weight {
-		return fmt.Errorf("the times of the samples add up to more than %v", time.Duration(math.MaxInt64))
+	if err := b.addWall(weight); err != nil {
+		return err
 	}
-	b.Wall += weight
 	if n := len(g.Runs); n > 0 && slices.Equal(s.Stack, t.stack) && g.Runs[n-1].Samples < math.MaxUint32 {
 		run := &g.Runs[n-1]
 		run.Samples++
@@ -153,6 +161,32 @@ func (b *builder) add(s *reader.WeightedSample) error {
 		return err
 	}
 	g.Runs = append(g.Runs, Run{Node: node, Samples: 1, Wall: weight, CPU: cpu})
+	return nil
+}
+
+// addNotSeen adds the goroutines' time that has no sample.
+func (b *builder) addNotSeen(d time.Duration) error {
+	if err := b.addWall(d); err != nil {
+		return err
+	}
+	// The frames of a stream must not be changed.
+	frame := uint32(len(b.Frames))
+	b.Frames = append(slices.Clip(b.Frames), Frame{Func: tachyon.FuncNotSeen})
+	node, err := b.enter(&track{}, []uint32{frame})
+	if err != nil {
+		return err
+	}
+	b.tracks = append(b.tracks, track{})
+	b.Goroutines = append(b.Goroutines, Goroutine{Interpreter: tachyon.Process, Runs: []Run{{Node: node, Wall: d}}})
+	return nil
+}
+
+// addWall adds a time to the sum.
+func (b *builder) addWall(d time.Duration) error {
+	if b.Wall > math.MaxInt64-d {
+		return fmt.Errorf("the times of the samples add up to more than %v", time.Duration(math.MaxInt64))
+	}
+	b.Wall += d
 	return nil
 }
 

@@ -5,7 +5,8 @@
 //	goroutine 7;main.worker;[chan receive] 998000
 //
 // The second line has its goroutine, which is an option in writing. A last
-// element in brackets is what the goroutine waited for.
+// element in brackets is what the goroutine waited for, or time that is of no function,
+// such as [scheduler].
 package collapsed
 
 import (
@@ -49,7 +50,7 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 			weight = r.CPU
 		}
 		line = line[:0]
-		if o.Goroutines {
+		if o.Goroutines && r.OfGoroutine() {
 			line = strconv.AppendUint(append(line, "goroutine "...), r.Goroutine, 10)
 		}
 		for _, id := range slices.Backward(r.Stack) {
@@ -175,7 +176,7 @@ func record(b *profile.Builder, stack string) (r profile.Record) {
 		r.Stack = append(r.Stack, b.Frame(profile.Frame{Func: name}, 0))
 	}
 	if len(r.Stack) > 0 {
-		r.State, _ = profile.WaitReason(b.Profile.Frames[r.Stack[0]])
+		r.State = profile.LeafState(b.Profile.Frames[r.Stack[0]])
 	}
 	return r
 }

@@ -22,6 +22,7 @@ type line struct {
 	Interpreter uint32          `json:"interpreter_id"`
 	Time        *uint64         `json:"timestamp"`
 	Status      uint8           `json:"status"`
+	Marker      bool            `json:"marker"`
 	Frames      json.RawMessage `json:"frames"`
 
 	stack []frame // Frames decoded
@@ -94,11 +95,17 @@ func read(r io.Reader, create tach.Create) error {
 		n       int
 		stack   []tachyon.Frame
 		seen    stacks
+		session tachyon.Session
 	)
 	put := func(l *line) error {
 		stack = stack[:0]
 		for _, f := range l.stack {
 			stack = append(stack, tachyon.Frame(f))
+		}
+		if l.Marker {
+			session.Markers = true
+		} else if l.Interpreter == tachyon.Runtime && tachyon.Status(l.Status)&tachyon.OnCPU == 0 {
+			session.System = true
 		}
 		return w.WriteFrames(&tachyon.Sample{
 			Thread: *l.Thread, Interpreter: l.Interpreter, Time: *l.Time, Status: tachyon.Status(l.Status),
@@ -151,7 +158,12 @@ func read(r io.Reader, create tach.Create) error {
 		return fmt.Errorf("line %d: %w", n+1, err)
 	}
 	if w == nil {
-		return begin()
+		if err := begin(); err != nil {
+			return err
+		}
+	}
+	if session.Markers {
+		return w.AddMetadata(tachyon.KindSession, session)
 	}
 	return nil
 }

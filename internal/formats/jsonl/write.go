@@ -4,7 +4,9 @@
 //
 // Timestamps are µs on the clock of the file, status is the set of bits of a
 // Tachyon file, a frame is file, function and line, the innermost first. The
-// samples come in the order of the file: those of one thread in time order.
+// samples come in the order of the file: those of one thread in time order. A
+// sample that stands for no time also has "marker":true, before frames; see
+// [reader.Weighted].
 package jsonl
 
 import (
@@ -23,7 +25,7 @@ func Write(w io.Writer, s reader.Stream) error {
 	frames := s.Frames()
 	texts := make([]string, len(frames)) // of the frames, made when first needed
 	var line []byte
-	for s, err := range s.Samples() {
+	for s, err := range reader.WithMarkers(s) {
 		if err != nil {
 			b.Flush()
 			return err
@@ -32,6 +34,9 @@ func Write(w io.Writer, s reader.Stream) error {
 		line = strconv.AppendUint(append(line, `,"interpreter_id":`...), uint64(s.Interpreter), 10)
 		line = strconv.AppendUint(append(line, `,"timestamp":`...), s.Time, 10)
 		line = strconv.AppendUint(append(line, `,"status":`...), uint64(s.Status), 10)
+		if s.Marker {
+			line = append(line, `,"marker":true`...)
+		}
 		line = append(line, `,"frames":[`...)
 		for i, id := range s.Stack {
 			if i > 0 {

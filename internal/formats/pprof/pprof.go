@@ -62,7 +62,7 @@ func Write(w io.Writer, p *profile.Profile) error { return toProto(p).Write(w) }
 const (
 	labelGoroutine = "goroutine" // a number
 	labelState     = "state"
-	labelSystem    = "system" // "true" on the runtime's own goroutines
+	labelSystem    = "system" // "true" on the runtime's own goroutines and CPU time of no goroutine
 	// ownPrefix goes before a goroutine's own label that has one of these names.
 	ownPrefix = "label."
 )
@@ -72,7 +72,8 @@ const comment = "gotach wall-clock profile"
 
 // toProto returns p as a pprof profile. Its sample types are samples/count,
 // wall/nanoseconds, which is the default, and cpu/nanoseconds. Each sample has
-// the labels goroutine (a number), state, and the goroutine's own.
+// the labels goroutine (a number), state, and the goroutine's own. Time of no
+// goroutine, such as that of [scheduler], has no label goroutine.
 func toProto(p *profile.Profile) *pb.Profile {
 	out := &pb.Profile{
 		SampleType: []*pb.ValueType{
@@ -144,7 +145,7 @@ func toProto(p *profile.Profile) *pb.Profile {
 		for j, id := range r.Stack {
 			s.Location[j] = location(id)
 		}
-		if p.Goroutines > 0 {
+		if p.Goroutines > 0 && r.OfGoroutine() {
 			s.NumLabel = map[string][]int64{labelGoroutine: {int64(r.Goroutine)}}
 			s.NumUnit = map[string][]string{labelGoroutine: {"id"}}
 		}
@@ -205,8 +206,8 @@ func fromProto(in *pb.Profile) (*profile.Profile, error) {
 			r.State = profile.Running
 		}
 		if len(r.Stack) > 0 {
-			if reason, ok := profile.WaitReason(p.Frames[r.Stack[0]]); ok {
-				r.State = reason
+			if state := profile.LeafState(p.Frames[r.Stack[0]]); state != "" {
+				r.State = state
 			}
 		}
 		setLabels(&r, s, ours)

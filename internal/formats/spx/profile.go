@@ -168,7 +168,7 @@ func (t *tree) profile(r *Reader) (*profile.Profile, error) {
 				rec.Goroutine = id
 				goroutines[id] = true
 			}
-			rec.State, _ = profile.WaitReason(p.Frames[stack[0]])
+			rec.State = profile.LeafState(p.Frames[stack[0]])
 			if rec.State == "" && rec.CPU > 0 && rec.CPU == rec.Wall {
 				rec.State = profile.Running
 			}

@@ -84,6 +84,9 @@ func newExport(t *timeline.Timeline, o Options) *export {
 
 // root returns the name of the root that a goroutine lies under.
 func (x *export) root(g *timeline.Goroutine) string {
+	if x.process(g) {
+		return x.name(g.Runs[0].Node)
+	}
 	kind := "goroutine"
 	switch {
 	case x.session == nil: // of another program than gotach, such as CPython
@@ -109,6 +112,11 @@ func (x *export) root(g *timeline.Goroutine) string {
 	return kind + "s without a stack"
 }
 
+// process reports whether g is no goroutine. Then all its stacks are the same frame.
+func (x *export) process(g *timeline.Goroutine) bool {
+	return x.session != nil && g.Interpreter == tachyon.Process && len(g.Runs) > 0 && g.Runs[0].Node != 0
+}
+
 // report writes one report of some goroutines.
 func (x *export) report(dir string, start time.Time, gs []timeline.Goroutine) (key string, err error) {
 	m := x.metadata(start)
@@ -123,6 +131,9 @@ func (x *export) report(dir string, start time.Time, gs []timeline.Goroutine) (k
 		w.enter(x.root(g))
 		for _, run := range g.Runs {
 			path = x.Path(path[:0], run.Node)
+			if x.process(g) && len(path) > 0 {
+				path = path[1:] // the root has that name
+			}
 			shared := 0
 			for shared < len(path) && 1+shared < len(w.open) && w.open[1+shared].name == x.name(path[shared]) {
 				shared++

@@ -23,7 +23,8 @@ const longest = 1 << 61
 // It returns an iterator over the samples, their start and their interval in µs. The
 // interval is the file's own, or as much longer as keeps their number within
 // mostEvenSamples. The start is the file's, or as much earlier as the first sample's
-// weight reaches back.
+// weight reaches back. The samples of a thread lie end to end, so those of the runtime's
+// goroutines, whose waits are left out, have earlier times than they had.
 func even(s reader.Stream) (_ iter.Seq2[*tachyon.Sample, error], start, interval uint64, err error) {
 	h := s.Header()
 	var whole, early uint64

@@ -23,8 +23,11 @@ type Options struct {
 // Write writes the samples and all of gotach's metadata. What only CPython315 can
 // hold is lost in the other layout. In CPython's layout, samples that gotach
 // recorded are replaced by samples at even times, unless o says Exact: the readers
-// of that layout count samples.
+// of that layout count samples. The numbers of objects are left out of that layout.
 func Write(f io.WriteSeeker, s reader.Stream, o Options) error {
+	if o.Layout == tachyon.CPython315 {
+		s = reader.WithoutObjects(s)
+	}
 	h := s.Header()
 	wo := writer.Options{Layout: o.Layout, Uncompressed: o.Uncompressed, Start: h.Start, Interval: h.Interval}
 	file := fileOf(s)

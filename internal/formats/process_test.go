@@ -1,0 +1,327 @@
+package formats
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/tachyon"
+	"github.com/gotach/profiler/writer"
+)
+
+// wholeFile writes part of a session with all that a source records: goroutines in every
+// state, the runtime's, CPU time of no goroutine, numbers of objects, and time not seen. The
+// profile has the rows of wholeRows for each part.
+func wholeFile(t *testing.T, path string, part int, edit func(*tachyon.Session)) {
+	t.Helper()
+	const ms = 1000
+	start := uint64(joinStart + (part-1)*100*ms)
+	w, err := writer.Create(path, writer.Options{Start: start, Interval: ms, NoJournal: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const (
+		on     = tachyon.HasGIL | tachyon.OnCPU
+		pseudo = tachyon.FirstPseudo
+	)
+	work := tachyon.Frame{File: "/src/main.go", Func: "main.work", Line: 7}
+	mark := tachyon.Frame{File: "/go/src/runtime/mgc.go", Func: "runtime.gcBgMarkWorker", Line: 1400}
+	call := tachyon.Frame{File: "/go/src/runtime/cgocall.go", Func: "runtime.cgocall", Line: 157}
+	read := tachyon.Frame{File: "/go/src/syscall/z.go", Func: "syscall.read", Line: 1}
+	wait := func(reason string, object int32) tachyon.Frame { return tachyon.Frame{Func: reason, Line: object} }
+	add := func(id uint64, interpreter uint32, at uint64, s tachyon.Status, stack ...tachyon.Frame) {
+		t.Helper()
+		if err := w.WriteFrames(&tachyon.Sample{Thread: id, Interpreter: interpreter, Time: start + at*ms, Status: s}, stack); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// One thread after the other, as writers do with repeats.
+	for i, s := range []struct {
+		status tachyon.Status
+		stack  []tachyon.Frame
+	}{
+		{on, []tachyon.Frame{work}},
+		{tachyon.HasGIL, []tachyon.Frame{work}},
+		{tachyon.GILRequested, []tachyon.Frame{wait(tachyon.FuncRunnable, 0), work}},
+		{tachyon.Unknown | tachyon.OnCPU, []tachyon.Frame{read, work}},
+		{tachyon.Unknown, []tachyon.Frame{wait("[syscall]", 0), read, work}},
+		{tachyon.Unknown | tachyon.OnCPU, []tachyon.Frame{call, work}},
+		{tachyon.Unknown, []tachyon.Frame{wait("[syscall]", 0), call, work}},
+		{0, []tachyon.Frame{wait("[sync.Mutex.Lock]", 17), work}},
+		{0, []tachyon.Frame{wait("[sync.Mutex.Lock]", 18), work}},
+	} {
+		add(1, tachyon.User, uint64(i+1)*10, s.status, s.stack...)
+	}
+	add(2, tachyon.User, 50, tachyon.GILRequested, wait(tachyon.FuncNotStarted, 0), work)
+	add(3, tachyon.Runtime, 10, 0, wait("[GC worker (idle)]", 0), mark) // the same number in each part
+	add(3, tachyon.Runtime, 60, 0, wait("[GC worker (idle)]", 0), mark)
+	add(3, tachyon.Runtime, 68, on, mark)
+	for i, name := range []string{tachyon.FuncScheduler, tachyon.FuncC, tachyon.FuncC, tachyon.FuncProfiler} {
+		add(pseudo+uint64(i), tachyon.Process, 10, 0, wait(name, 0))
+		add(pseudo+uint64(i), tachyon.Process, 10+uint64(i+1)*4, tachyon.OnCPU, wait(name, 0))
+	}
+	session := tachyon.Session{
+		Program: "app", Host: "box", PID: 4711, Source: "native", Markers: true,
+		Start: time.UnixMicro(int64(start)), SessionStart: time.UnixMicro(joinStart), Part: part,
+		Duration: 100 * time.Millisecond,
+		Counts:   tachyon.Counts{Samples: 21, NotSeen: 25 * time.Millisecond},
+	}
+	if edit != nil {
+		edit(&session)
+	}
+	if err := w.AddMetadata(tachyon.KindSession, session); err != nil {
+		t.Fatal(err)
+	}
+	goroutines := []tachyon.Goroutine{{ID: 1, FirstWeight: 10 * ms}, {ID: 2, FirstWeight: 2 * ms}, {ID: 3, FirstWeight: 9 * ms}}
+	if err := w.AddMetadata(tachyon.KindGoroutines, map[string]any{"goroutines": goroutines}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A selfTime is a row's self time in ms.
+type selfTime struct{ wall, cpu int64 }
+
+// wholeRows are the rows by function of one file of wholeFile.
+var wholeRows = map[string]selfTime{
+	"main.work": {20, 10}, "[runnable]": {10, 0}, "[runnable, not started]": {2, 0}, "syscall.read": {10, 10},
+	"[syscall]": {20, 0}, "runtime.cgocall": {10, 10}, "[sync.Mutex.Lock]": {20, 0}, "runtime.gcBgMarkWorker": {8, 8},
+	"[scheduler]": {4, 4}, "[C threads]": {20, 20}, "[profiler]": {16, 16}, "[not seen]": {25, 0},
+}
+
+// selfTimes are the self times of a report by function, rounded to ms. Rows without time
+// are left out.
+func selfTimes(t *testing.T, in *Input, by profile.By) map[string]selfTime {
+	t.Helper()
+	r, err := in.Report(profile.ReportOptions{By: by})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]selfTime{}
+	for _, row := range r.Rows {
+		if row.Self == 0 {
+			continue
+		}
+		if _, ok := out[row.Name]; ok {
+			t.Errorf("%s has several rows by %s", row.Name, by)
+		}
+		out[row.Name] = selfTime{row.Self.Round(time.Millisecond).Milliseconds(), row.SelfCPU.Round(time.Millisecond).Milliseconds()}
+	}
+	return out
+}
+
+// All that a source records has the same times in all formats that keep them.
+func TestWholeSession(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "app.tach")
+	wholeFile(t, path, 1, nil)
+	in := openInput(t, path, Options{})
+	sameSums(t, in)
+	if d := cmp.Diff(wholeRows, selfTimes(t, in, profile.ByFunction), cmp.AllowUnexported(selfTime{})); d != "" {
+		t.Errorf("by function (-want +got):\n%s", d)
+	}
+	for by, want := range map[profile.By]map[string]selfTime{
+		profile.ByState: {
+			"running": {58, 58}, "no core": {10, 0}, "runnable": {12, 0}, "syscall on CPU": {10, 10}, "syscall": {10, 0},
+			"C on CPU": {10, 10}, "C": {10, 0}, "sync.Mutex.Lock": {20, 0}, "not seen": {25, 0},
+		},
+		profile.ByGoroutine: {
+			"goroutine 1 main.work": {90, 30}, "goroutine 2 main.work": {2, 0},
+			"goroutine 3 runtime.gcBgMarkWorker (runtime)": {8, 8},
+			"[scheduler]": {4, 4}, "[C threads]": {20, 20}, "[profiler]": {16, 16}, "[not seen]": {25, 0},
+		},
+		profile.ByFile: {
+			"/src/main.go": {52, 10}, "/go/src/syscall/z.go": {20, 10}, "/go/src/runtime/cgocall.go": {20, 10},
+			"/go/src/runtime/mgc.go": {8, 8},
+			"[scheduler]":            {4, 4}, "[C threads]": {20, 20}, "[profiler]": {16, 16}, "[not seen]": {25, 0},
+		},
+		profile.ByPackage: {
+			"main": {52, 10}, "syscall": {20, 10}, "runtime": {28, 18},
+			"[scheduler]": {4, 4}, "[C threads]": {20, 20}, "[profiler]": {16, 16}, "[not seen]": {25, 0},
+		},
+		profile.ByLine: wholeRows,
+	} {
+		if d := cmp.Diff(want, selfTimes(t, in, by), cmp.AllowUnexported(selfTime{})); d != "" {
+			t.Errorf("by %s (-want +got):\n%s", by, d)
+		}
+	}
+	p, err := in.Profile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Goroutines != 3 {
+		t.Errorf("%d goroutines, want 3", p.Goroutines)
+	}
+	for _, f := range p.Frames {
+		if f.File == "" && f.Line != 0 {
+			t.Errorf("frame %v has the number of an object", f)
+		}
+	}
+	for _, f := range All() {
+		if !f.CanWrite() || f == dcpiDatabase || f == dcpiText {
+			continue
+		}
+		t.Run(f.Name, func(t *testing.T) {
+			out := filepath.Join(t.TempDir(), "out")
+			if err := in.Convert(out, f.Name, Options{NoSource: true}); err != nil {
+				t.Fatal(err)
+			}
+			back := openInput(t, out, Options{From: f.Name})
+			want := map[string]selfTime{}
+			for name, times := range wholeRows {
+				switch f {
+				case folded, pyNYTProf, perlNYTProf: // have no CPU times
+					times.cpu = 0
+				case jsonLines: // has no metadata, so what first samples stand for is guessed
+					if name == "[not seen]" {
+						continue
+					}
+				}
+				want[name] = times
+			}
+			got := selfTimes(t, back, profile.ByFunction)
+			if f == jsonLines {
+				want["[runnable, not started]"] = got["[runnable, not started]"]
+				want["main.work"] = selfTime{10 + got["main.work"].cpu, got["main.work"].cpu}
+			}
+			if f == spxReport { // keeps µs of each stretch
+				for name, w := range want {
+					if g := got[name]; g.wall >= w.wall-1 && g.wall <= w.wall+1 && g.cpu >= w.cpu-1 && g.cpu <= w.cpu+1 {
+						got[name] = w
+					}
+				}
+			}
+			if d := cmp.Diff(want, got, cmp.AllowUnexported(selfTime{})); d != "" {
+				t.Errorf("(-want +got):\n%s", d)
+			}
+			p, err := back.Profile()
+			if err != nil {
+				t.Fatal(err)
+			}
+			goroutines := 3
+			switch f {
+			case folded: // has none
+				goroutines = 0
+			case spxReport: // has the runtime's as functions
+				goroutines = 2
+			}
+			if p.Goroutines != goroutines {
+				t.Errorf("%d goroutines, want %d", p.Goroutines, goroutines)
+			}
+		})
+	}
+}
+
+// The parts of a session are one profile: time not seen adds up, and so does the time of
+// each kind. Numbers of objects of different parts do not meet.
+func TestWholeSessionJoined(t *testing.T) {
+	dir := t.TempDir()
+	var paths []string
+	for part := 1; part <= 3; part++ {
+		paths = append(paths, filepath.Join(dir, fmt.Sprint(part, ".tach")))
+		wholeFile(t, paths[part-1], part, nil)
+	}
+	in, err := OpenAll(paths, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	sameSums(t, in)
+	want := map[string]selfTime{}
+	for name, times := range wholeRows {
+		want[name] = selfTime{3 * times.wall, 3 * times.cpu}
+	}
+	// Between the parts' samples goroutine 1 was in main.work, and goroutine 2 not recorded.
+	got := selfTimes(t, in, profile.ByFunction)
+	for _, name := range []string{"main.work", "[runnable, not started]", "[not recorded]"} {
+		delete(want, name)
+		delete(got, name)
+	}
+	if d := cmp.Diff(want, got, cmp.AllowUnexported(selfTime{})); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	p, err := in.Profile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Goroutines != 3 {
+		t.Errorf("%d goroutines, want 3", p.Goroutines)
+	}
+}
+
+// Sessions in which waits of the runtime's goroutines count, and others, are joined: each
+// keeps its times.
+func TestJoinSystem(t *testing.T) {
+	dir := t.TempDir()
+	var paths []string
+	edits := []func(*tachyon.Session){
+		nil, // only the CPU of the runtime's goroutines counts
+		func(s *tachyon.Session) { s.System = true },
+		func(s *tachyon.Session) { s.Markers = false }, // an early version: everything counts
+	}
+	for i, edit := range edits {
+		paths = append(paths, filepath.Join(dir, fmt.Sprint(i, ".tach")))
+		wholeFile(t, paths[i], 1, func(s *tachyon.Session) {
+			s.PID, s.Part = 100+i, 0
+			if edit != nil {
+				edit(s)
+			}
+		})
+	}
+	waits := func(paths ...string) (ms int64) {
+		t.Helper()
+		in, err := OpenAll(paths, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer in.Close()
+		return selfTimes(t, in, profile.ByFunction)["[GC worker (idle)]"].wall
+	}
+	if none, system, early := waits(paths[0]), waits(paths[1]), waits(paths[2]); none != 0 || system != 59 || early != 59 {
+		t.Errorf("idle workers have %d, %d and %d ms", none, system, early)
+	}
+	for _, c := range []struct {
+		files []string
+		want  int64
+	}{
+		{paths[:2], 59}, {[]string{paths[1], paths[0]}, 59}, {[]string{paths[2], paths[0]}, 59}, {paths[1:], 118}, {paths, 118},
+	} {
+		if got := waits(c.files...); got != c.want {
+			t.Errorf("%q: idle workers have %d ms, want %d", c.files, got, c.want)
+		}
+	}
+}
+
+// In a Tachyon file of another program an interpreter is one of its own.
+func TestInterpretersOfOthers(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.bin")
+	w, err := writer.Create(path, writer.Options{Layout: tachyon.CPython315, Start: joinStart, Interval: 1000, NoJournal: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range uint64(10) {
+		for interpreter := range uint32(3) {
+			s := tachyon.Sample{Thread: 7, Interpreter: interpreter, Time: joinStart + 1000*(i+1)}
+			if err := w.WriteFrames(&s, []tachyon.Frame{{File: "x.py", Func: "wait", Line: 3}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	in := openInput(t, path, Options{})
+	sameSums(t, in)
+	p, err := in.Profile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if wall, _ := p.Total(); wall != 30*time.Millisecond || p.Goroutines != 3 {
+		t.Errorf("%v of %d threads, want 30ms of 3", wall, p.Goroutines)
+	}
+}
