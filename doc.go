@@ -28,6 +28,9 @@
 // time since the previous sample of the same goroutine. All reports use these weights, so
 // times stay right when the budget reduces the number of samples.
 //
+// The profiler's own goroutines are not sampled. This package's functions and httpprof's
+// handler are not in stacks: the time in them is time of the function that calls them.
+//
 // # Safety
 //
 // A session never panics, exits or changes what the program does. The first error

@@ -11,10 +11,14 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/hook"
+	"github.com/gotach/profiler/internal/own"
 	"github.com/gotach/profiler/sampler"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 )
+
+// The time in these functions is their caller's.
+var _ = own.Hide(Start, Open, (*Session).Stop, (*Session).Err, (*Session).Stats, (*Session).Path, (*Session).Files)
 
 // ErrActive is the error of a session that begins while another one is running.
 var ErrActive = errors.New("another session is running in this program")

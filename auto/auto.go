@@ -17,6 +17,7 @@ import (
 	"os"
 
 	"github.com/gotach/profiler"
+	"github.com/gotach/profiler/internal/own"
 )
 
 var (
@@ -24,7 +25,11 @@ var (
 	endWatch = func() {}       // ends the watch for signals
 )
 
+// The time in Stop is its caller's.
+var _ = own.Hide(Stop)
+
 func init() {
+	own.HideCaller()
 	if os.Getenv("PROFILE_OUT") == "" {
 		return
 	}

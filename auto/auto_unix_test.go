@@ -131,6 +131,12 @@ func readable(t *testing.T, path string, finished bool) {
 			t.Fatal(err)
 		}
 	}
+	for _, f := range r.Frames() {
+		switch strings.TrimPrefix(f.Func, "github.com/gotach/profiler") {
+		case "/auto.init.0", "/auto.Stop", ".Start", ".(*Session).Stop":
+			t.Errorf("a sample has %s", f.Func)
+		}
+	}
 }
 
 // A signal finishes the file. Then it has the same effect on the program as

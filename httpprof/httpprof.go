@@ -23,6 +23,7 @@ import (
 	"github.com/gotach/profiler"
 	"github.com/gotach/profiler/internal/formats"
 	"github.com/gotach/profiler/internal/hook"
+	"github.com/gotach/profiler/internal/own"
 )
 
 // defaultSeconds is the duration of a profile if the request has none. It is the same as in
@@ -46,25 +47,32 @@ const defaultSeconds = 30
 // The options and the environment apply to each session, except those for the output:
 // Output, Export, the options of rotation and their variables have no effect.
 func Handler(opts ...profiler.Option) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		seconds, format, err := parseQuery(r)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
+	return handler{opts}
+}
+
+type handler struct{ opts []profiler.Option }
+
+// The time in the handler is its caller's.
+var _ = own.Hide(handler.ServeHTTP)
+
+func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	seconds, format, err := parseQuery(r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if err := profileTo(r.Context(), w, seconds, format, h.opts); err != nil {
+		status := http.StatusInternalServerError
+		if errors.Is(err, profiler.ErrActive) {
+			status = http.StatusServiceUnavailable
 		}
-		if err := profileTo(r.Context(), w, seconds, format, opts); err != nil {
-			status := http.StatusInternalServerError
-			if errors.Is(err, profiler.ErrActive) {
-				status = http.StatusServiceUnavailable
-			}
-			// This has no effect if a part of the response has been sent. In that case
-			// the client sees a truncated response.
-			for _, h := range []string{"Content-Disposition", "Content-Type"} {
-				w.Header().Del(h)
-			}
-			http.Error(w, err.Error(), status)
+		// This has no effect if a part of the response has been sent. In that case
+		// the client sees a truncated response.
+		for _, h := range []string{"Content-Disposition", "Content-Type"} {
+			w.Header().Del(h)
 		}
-	})
+		http.Error(w, err.Error(), status)
+	}
 }
 
 func parseQuery(r *http.Request) (d time.Duration, f *formats.Format, err error) {

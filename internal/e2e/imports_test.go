@@ -26,7 +26,7 @@ var rooms = []struct {
 }{
 	{"tachyon", "", "", "the types of a profile; the file format as the package comment"},
 	{"internal/hook/...", "", "", "where `export` and `httpprof` reach into the root"},
-	{"internal/own", "", "", "starts and recognises the profiler's own goroutines"},
+	{"internal/own", "", "", "the profiler's own goroutines and functions, which profiles leave out"},
 	{"internal/prefetch", "", "", "one instruction: memory that is needed soon"},
 	{"internal/testenv", "", "golang.org/x/sys", "what tests share"},
 	{"internal/syscalls", "", "golang.org/x/sys", "the system calls of a session, for the tests and for policies"},
@@ -37,7 +37,7 @@ var rooms = []struct {
 	{"internal/journal", "tachyon internal/wire", "golang.org/x/sys", "the writer's state in a mapped file, for kills"},
 	{"writer", "tachyon internal/own internal/prefetch internal/wire internal/journal", "github.com/klauspost/compress", "samples to one file"},
 	{"internal/rotate", "tachyon internal/frames internal/own internal/journal writer", "", "one stream of samples to many files"},
-	{".", "tachyon internal/hook sampler writer internal/rotate", "", "package profiler: Start, Stop, options, environment"},
+	{".", "tachyon internal/hook internal/own sampler writer internal/rotate", "", "package profiler: Start, Stop, options, environment"},
 	{"auto", ". internal/own", "", "blank import that starts a session from the environment"},
 	{"proftest", ".", "", "the hook for `TestMain`"},
 
@@ -48,7 +48,7 @@ var rooms = []struct {
 	{"nytprof", "internal/profile", "github.com/klauspost/compress", "Perl's NYTProf, both ways"},
 	{"internal/formats/...", "tachyon internal/frames writer reader internal/profile internal/timeline nytprof", "github.com/google/pprof github.com/klauspost/compress", "the table of formats, and a package for each"},
 	{"export", "internal/hook internal/formats", "", "blank import that lets a session write other formats"},
-	{"httpprof", ". internal/hook internal/formats", "", "the handler for net/http"},
+	{"httpprof", ". internal/hook internal/own internal/formats", "", "the handler for net/http"},
 	{"cmd/gotach", ". export internal/formats internal/profile internal/recovery", "github.com/spf13/cobra github.com/schollz/progressbar/v3 golang.org/x/term", "the command: a file for each subcommand"},
 
 	{"bench", ". reader internal/testenv", "github.com/felixge/fgprof github.com/google/pprof golang.org/x/sys", "the comparison with other profilers"},

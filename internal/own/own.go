@@ -1,5 +1,6 @@
 // Package own starts the profiler's own goroutines and recognises them, so that
-// profiles can leave them out.
+// profiles can leave them out. It also knows the profiler's functions that run on the
+// program's goroutines.
 //
 // The runtime keeps for each goroutine the address of the go statement that created
 // it, and sources report the function of that address. [Go] contains the profiler's

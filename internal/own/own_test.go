@@ -37,6 +37,39 @@ func TestCreated(t *testing.T) {
 	}
 }
 
+type hideMe struct{}
+
+func (hideMe) method() string { return caller() }
+
+// caller returns the name of the calling function, as in stacks.
+//
+//go:noinline
+func caller() string {
+	pc := make([]uintptr, 1)
+	runtime.Callers(2, pc)
+	f, _ := runtime.CallersFrames(pc).Next()
+	return f.Function
+}
+
+func hideThis() string { HideCaller(); return caller() }
+
+func TestHidden(t *testing.T) {
+	name := hideMe{}.method()
+	if Hidden(name) {
+		t.Errorf("%s is hidden before Hide", name)
+	}
+	Hide(hideMe.method)
+	if !Hidden(name) || !Hidden(name+"-fm") {
+		t.Errorf("%s is not hidden", name)
+	}
+	if name := hideThis(); !Hidden(name) {
+		t.Errorf("%s is not hidden after HideCaller", name)
+	}
+	if Hidden("") || Hidden(caller()) {
+		t.Error("other functions are hidden")
+	}
+}
+
 // The packages that a profiled program links start all their goroutines with Go.
 func TestNoOtherGoStatement(t *testing.T) {
 	const root = "../.."

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"strings"
 
+	"github.com/gotach/profiler/internal/own"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -67,6 +68,9 @@ func (st *stacks) begin(entry uintptr, gopc uint64) begin {
 }
 
 func (st *stacks) beginAt(f runtime.Frame, pc uintptr) begin {
+	if own.Hidden(f.Function) {
+		return begin{frame: frame{id: st.out.Frame(tachyon.Frame{Func: own.Profiler})}}
+	}
 	id := st.out.Frame(tachyon.Frame{File: f.File, Func: f.Function, Line: int32(f.Line)})
 	return begin{frame: frame{id: id, user: !strings.HasPrefix(f.Function, "runtime.")}, pc: uint64(pc)}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unsafe"
 
+	"github.com/gotach/profiler/internal/own"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -27,6 +28,7 @@ type frame struct {
 	wrapper bool
 	panics  bool // runtime.gopanic, sigpanic, panicwrap
 	user    bool // not the runtime's
+	own     bool // the profiler's: it and what it calls are left out
 }
 
 // stack is a complete stack, ready for samples.
@@ -91,6 +93,7 @@ func (st *stacks) pc(pc uint64) *pcInfo {
 			wrapper: isWrapper(f.Function, f.File),
 			panics:  f.Function == "runtime.gopanic" || f.Function == "runtime.sigpanic" || f.Function == "runtime.panicwrap",
 			user:    !strings.HasPrefix(f.Function, "runtime."),
+			own:     own.Hidden(f.Function),
 		}
 		if f.Function != "runtime.goexit" {
 			fr.id = st.out.Frame(tachyon.Frame{File: f.File, Func: f.Function, Line: int32(f.Line)})
@@ -196,7 +199,7 @@ func (st *stacks) build(r record) *stack {
 	running := r.status() == gRunning
 	var frames []frame
 	at := make([]uint64, 0, len(pcs)) // the PC of each frame
-	callee := frame{}
+	callee, hides := frame{}, false
 	for i, pc := range pcs {
 		p := st.pc(pc)
 		for _, f := range p.frames {
@@ -207,9 +210,16 @@ func (st *stacks) build(r record) *stack {
 			}
 			s.user = s.user || f.user
 			s.panicking = s.panicking || f.panics
+			if f.own {
+				frames, at, hides = frames[:0], at[:0], true
+				continue
+			}
 			frames = append(frames, f)
 			at = append(at, pc)
 		}
+	}
+	if hides && len(frames) == 0 {
+		frames = append(frames, frame{id: st.out.Frame(tachyon.Frame{Func: own.Profiler})})
 	}
 	if !running {
 		n := 0

@@ -6,6 +6,7 @@ import (
 	"hash/maphash"
 	"time"
 
+	"github.com/gotach/profiler/internal/own"
 	"github.com/gotach/profiler/sampler/internal/deadlock"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
@@ -199,7 +200,11 @@ func (s *snapshot) parse(g *goroutine, text []byte, fresh bool) (unseen, ok bool
 				g.panics = true
 			}
 			id := s.frame(&l)
-			g.stack = append(g.stack, id)
+			if id == hiddenFrame { // the frames before it are what it calls
+				g.stack = g.stack[:1]
+			} else {
+				g.stack = append(g.stack, id)
+			}
 			if !bytes.Equal(l.fn, goexit) { // it is printed after a wrapper
 				g.begun = g.begun || l.inside
 				wrapped, outermost = isGoWrapper(l.fn), id
@@ -214,6 +219,9 @@ func (s *snapshot) parse(g *goroutine, text []byte, fresh bool) (unseen, ok bool
 		// instruction. The text does not say what a wrapper calls: then the go statement itself.
 		g.stack = append(g.stack[:1], cmp.Or(creator, outermost))
 	}
+	if outermost == hiddenFrame {
+		g.stack = append(g.stack[:1], s.out.Frame(tachyon.Frame{Func: own.Profiler}))
+	}
 	if fresh && !b.unseen {
 		g.skip = !s.out.Goroutine(about)
 	}
@@ -227,6 +235,9 @@ func isGoWrapper(name []byte) bool {
 	return string(last) == "gowrap"
 }
 
+// hiddenFrame is the id of frames that own.Hidden leaves out.
+const hiddenFrame = ^uint32(0)
+
 // frame returns the id of a frame. It copies the strings only of a new frame.
 func (s *snapshot) frame(l *line) uint32 {
 	s.scratch = append(append(append(s.scratch[:0], l.fn...), '\n'), l.place...)
@@ -235,7 +246,10 @@ func (s *snapshot) frame(l *line) uint32 {
 	}
 	key := string(s.scratch)
 	fn, file := key[:len(l.fn)], key[len(l.fn)+1:][:len(l.file)]
-	id := s.out.Frame(tachyon.Frame{Func: fn, File: file, Line: l.line})
+	id := uint32(hiddenFrame)
+	if !own.Hidden(fn) {
+		id = s.out.Frame(tachyon.Frame{Func: fn, File: file, Line: l.line})
+	}
 	s.places[key] = id
 	return id
 }
