@@ -51,7 +51,7 @@ var rooms = []struct {
 	{"httpprof", ". internal/hook internal/own internal/formats", "", "the handler for net/http"},
 	{"cmd/gotach", ". export internal/formats internal/profile internal/recovery", "github.com/spf13/cobra github.com/schollz/progressbar/v3 golang.org/x/term", "the command: a file for each subcommand"},
 
-	{"bench", ". reader internal/testenv", "github.com/felixge/fgprof github.com/google/pprof golang.org/x/sys", "the comparison with other profilers"},
+	{"bench", ". tachyon reader internal/testenv", "github.com/felixge/fgprof github.com/google/pprof golang.org/x/sys", "the comparison with other profilers"},
 	{"internal/e2e", "", "", "tests across packages; the checks of this page"},
 	{"internal/harmless", "", "", "tests that a profiled program does the same"},
 }
