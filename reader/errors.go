@@ -3,15 +3,17 @@ package reader
 import (
 	"errors"
 	"fmt"
+
+	"github.com/gotach/profiler/internal/wire"
 )
 
 // ErrUnfinished is the error for a file that has neither a header nor a usable journal. Its
 // writer is still running or was killed. It comes wrapped in a [*FormatError].
 var ErrUnfinished = errors.New("the file is unfinished: its writer is still running or was killed")
 
-// ErrChecksum is the error for a sample region that was changed after it was written. It
+// ErrChecksum is the error for samples or records that were changed after they were written. It
 // comes wrapped in a [*FormatError].
-var ErrChecksum = errors.New("the sample region does not match its checksum, the file is damaged")
+var ErrChecksum = wire.ErrChecksum
 
 // A FormatError is an error in a file's content or of reading the file.
 type FormatError struct {

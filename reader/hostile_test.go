@@ -2,6 +2,7 @@ package reader_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"os"
 	"path/filepath"
@@ -190,12 +191,23 @@ func TestSparse(t *testing.T) {
 	if err := os.WriteFile(path, b.bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Truncate(path, 2<<30); err != nil {
+	const size = 2 << 30
+	if err := os.Truncate(path, size); err != nil {
 		t.Fatal(err)
 	}
-	_, err := reader.Open(path)
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for at, v := range map[int64]uint64{40: size - tachyon.FooterSize, size - tachyon.FooterSize + 8: size} { // frame table, file size
+		if _, err := f.WriteAt(binary.LittleEndian.AppendUint64(nil, v), at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err = reader.Open(path)
 	var format *reader.FormatError
-	if !errors.As(err, &format) || !strings.Contains(err.Error(), "tables of 2147483584 bytes are larger than") {
+	if !errors.As(err, &format) || !strings.Contains(err.Error(), "bytes are larger than the limit of") {
 		t.Error(err)
 	}
 }

@@ -2,9 +2,10 @@ package reader
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
-	"io"
+	"slices"
 	"strings"
 
 	"github.com/gotach/profiler/internal/wire"
@@ -13,7 +14,8 @@ import (
 
 // Metadata returns gotach's metadata. All fields are nil for a file of another writer.
 // Metadata leaves out kinds that this version does not know; MetadataObjects returns them.
-// The only error is a [*FormatError] for a damaged metadata object.
+// The goroutines are in ascending order of their ids, each once. The session of an unfinished file has
+// the counts from shortly before its end. The only error is a [*FormatError] for damaged metadata.
 func (r *Reader) Metadata() (*tachyon.Metadata, error) {
 	m := &tachyon.Metadata{}
 	for _, s := range r.spare {
@@ -24,6 +26,12 @@ func (r *Reader) Metadata() (*tachyon.Metadata, error) {
 		if err := decodeMetadata(m, kind, s.text); err != nil {
 			return nil, r.errorAt(s.offset, "metadata of kind %q: %w", kind, err)
 		}
+	}
+	if r.section.Length > 0 {
+		if err := r.addRecords(m); err != nil {
+			return nil, err
+		}
+		slices.SortStableFunc(m.Goroutines, func(a, b tachyon.Goroutine) int { return cmp.Compare(a.ID, b.ID) })
 	}
 	return m, nil
 }
@@ -98,26 +106,29 @@ func decodeMetadata(m *tachyon.Metadata, kind, s string) error {
 	return nil
 }
 
-// VerifyChecksum compares the sample region with the checksum in the file's metadata. It
-// returns false if there is no checksum, as in files of other writers. The error for a
-// wrong checksum is a [*FormatError] that wraps [ErrChecksum].
+// VerifyChecksum compares the sample region and the record section with their checksums in the
+// file's metadata. It returns false if there is no checksum of the samples, as in files of other
+// writers. The error for a wrong checksum is a [*FormatError] that wraps [ErrChecksum].
 func (r *Reader) VerifyChecksum() (present bool, err error) {
-	m, err := r.Metadata()
-	if err != nil || m.Checksum == nil {
-		return false, err
+	m := &tachyon.Metadata{}
+	for _, s := range r.spare {
+		if kind, ok := metadataKind(s.text); ok && kind == tachyon.KindChecksum {
+			if err := decodeMetadata(m, kind, s.text); err != nil {
+				return false, r.errorAt(s.offset, "metadata of kind %q: %w", kind, err)
+			}
+		}
 	}
-	var sum checksum
-	region := io.NewSectionReader(r.src, tachyon.HeaderSize, r.SampleBytes())
-	// A SectionReader is no io.WriterTo, so Copy uses its own small buffer.
-	if n, err := io.Copy(&sum, region); err != nil {
-		return true, r.ioError(tachyon.HeaderSize+n, err)
-	} else if n < r.SampleBytes() {
-		return true, r.ioError(tachyon.HeaderSize+n, io.EOF)
+	if m.Checksum == nil {
+		return false, nil
 	}
-	if got, want := uint32(sum), m.Checksum.CRC32C; got != want {
-		return true, r.errorAt(tachyon.HeaderSize, "%w: CRC-32C %08x, want %08x", ErrChecksum, got, want)
+	got, err := r.sum(tachyon.HeaderSize, r.SampleBytes())
+	if err != nil {
+		return true, err
 	}
-	return true, nil
+	if want := m.Checksum.CRC32C; got != want {
+		return true, r.errorAt(tachyon.HeaderSize, "sample region: %w: CRC-32C %08x, want %08x", ErrChecksum, got, want)
+	}
+	return true, r.verifySection()
 }
 
 // A checksum is the CRC-32C of the bytes written to it.

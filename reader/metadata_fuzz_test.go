@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"strings"
 	"testing"
 
 	"github.com/gotach/profiler/internal/formats"
@@ -46,6 +47,9 @@ func FuzzMetadata(f *testing.F) {
 
 func fuzzMetadata(t *testing.T, data []byte) {
 	r, err := reader.New(bytes.NewReader(data))
+	if err != nil && strings.Contains(err.Error(), "record section") || err != nil && strings.Contains(err.Error(), `metadata of kind "records"`) {
+		return // the text names a section that is not there
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

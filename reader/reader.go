@@ -20,7 +20,7 @@
 //
 // Files are not trusted. A damaged file causes a [*FormatError] with the offset, never a
 // panic. Memory is limited: the tables take at most about twenty times their size in the
-// file. Samples are decoded as a stream. Decompression takes at most 16 MiB (a window of
+// file, and the goroutines of [Reader.Metadata] at most about 50 MiB plus 200 times the file's size. Samples are decoded as a stream. Decompression takes at most 16 MiB (a window of
 // 8 MiB), and the threads' stacks take at most 32 MiB plus 128 times the file's size. Time
 // is not limited: it grows with the decompressed size, which can be 30,000 times that of
 // the file. A program that accepts files from strangers should limit the number of samples.
@@ -55,6 +55,9 @@ type Reader struct {
 	stats  *tachyon.Statistics
 	frames []tachyon.Frame
 	spare  []spareString // strings after the last one that a frame uses
+
+	section   tachyon.Section // the record section; its length is 0 if there is none, or of an unknown version
+	sectionAt int64           // offset of the string that names it
 
 	unfinished bool
 
@@ -179,20 +182,24 @@ func (r *Reader) openFinished() error {
 	if err := r.checkHeader(uint64(end)); err != nil {
 		return err
 	}
-	if n := size - int64(h.StringOffset); n > maxTables {
-		return r.errorAt(int64(h.StringOffset), "tables of %d bytes are larger than the limit of %d", n, maxTables)
-	}
-	// Copy the tables and the footer, so that frames and strings stay valid after Close.
-	b := make([]byte, size-int64(h.StringOffset))
-	if err := r.readFull(b, int64(h.StringOffset)); err != nil {
+	var foot [tachyon.FooterSize]byte
+	if err := r.readFull(foot[:], end); err != nil {
 		return err
 	}
-	foot := b[len(b)-tachyon.FooterSize:]
-	r.footer = wire.DecodeFooter(foot, wire.Order(&h))
+	r.footer = wire.DecodeFooter(foot[:], wire.Order(&h))
 	if h.Layout == tachyon.Document && r.footer.Size != uint64(size) {
 		return r.errorAt(end+8, "the footer counts %d bytes, but the file has %d: it may be truncated", r.footer.Size, size)
 	}
-	return r.readTables(b[:len(b)-tachyon.FooterSize])
+	return r.readTables(end)
+}
+
+// copyTables returns a copy of a part of the file, so that frames and strings stay valid after Close.
+func (r *Reader) copyTables(from, to int64) ([]byte, error) {
+	if n := to - from; n > maxTables {
+		return nil, r.errorAt(from, "tables of %d bytes are larger than the limit of %d", n, maxTables)
+	}
+	b := make([]byte, to-from)
+	return b, r.readFull(b, from)
 }
 
 // checkHeader checks the header of a file whose footer starts at end.

@@ -17,43 +17,56 @@ type spareString struct {
 	text   string
 }
 
-// readTables reads strings, frames and statistics from b, which starts at the string table
-// and ends at the footer. It compares counts with the number of bytes before it allocates
-// memory for them.
-func (r *Reader) readTables(b []byte) error {
-	base := int64(r.header.StringOffset) // offset of b in the file
-	frames := int(r.header.FrameOffset - r.header.StringOffset)
+// readTables reads strings, frames and statistics, which end at the file offset end, where the footer
+// is. It compares counts with the number of bytes before it allocates memory for them. It does not
+// read the record section, which can be larger than all of them.
+func (r *Reader) readTables(end int64) error {
+	base, frames := int64(r.header.StringOffset), int64(r.header.FrameOffset)
 	strict := r.header.Layout == tachyon.Document
 
-	end := len(b)
-	if r.header.Layout == tachyon.CPython315 {
-		s, n, before, err := wire.DecodeStatistics(b, wire.Order(&r.header))
-		if err != nil {
-			return r.errorAt(base+int64(len(b)-before), "%w", err)
-		}
-		r.stats = s
-		end -= n
-	}
-	stringEnd := len(b)
+	stringEnd := end // CPython does not compare the two tables
 	if strict {
 		stringEnd = frames
 	}
-	strings, n, err := r.readStrings(b[:stringEnd], base)
+	b, err := r.copyTables(base, stringEnd)
 	if err != nil {
 		return err
 	}
-	if strict && n != frames {
-		return r.errorAt(base+int64(n), "the string table ends before the frame table at %d", r.header.FrameOffset)
+	if r.header.Layout == tachyon.CPython315 {
+		s, n, before, err := wire.DecodeStatistics(b, wire.Order(&r.header))
+		if err != nil {
+			return r.errorAt(end-int64(before), "%w", err)
+		}
+		r.stats = s
+		end -= int64(n)
+	}
+	strings, n, err := r.readStrings(b, base)
+	if err != nil {
+		return err
+	}
+	if strict && base+int64(n) != frames {
+		return r.errorAt(base+int64(n), "the string table ends before the frame table at %d", frames)
 	}
 	if frames > end {
-		return r.errorAt(base+int64(end), "the frame table starts in the statistics")
+		return r.errorAt(end, "the frame table starts in the statistics")
 	}
-	n, used, err := r.readFrames(b[frames:end], base+int64(frames), strings)
+	frameEnd, err := r.findSection(strings, end)
 	if err != nil {
 		return err
 	}
-	if strict && frames+n != end {
-		return r.errorAt(base+int64(frames+n), "%d unexpected bytes between frame table and footer", end-frames-n)
+	if strict {
+		if b, err = r.copyTables(frames, frameEnd); err != nil {
+			return err
+		}
+	} else {
+		b = b[frames-base : frameEnd-base]
+	}
+	n, used, err := r.readFrames(b, frames, strings)
+	if err != nil {
+		return err
+	}
+	if strict && n != len(b) {
+		return r.errorAt(frames+int64(n), "%d unexpected bytes between frame table and footer", len(b)-n)
 	}
 	r.spare = slices.Clone(strings[used:]) // frees the memory of the others
 	return nil

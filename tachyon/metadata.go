@@ -2,12 +2,14 @@ package tachyon
 
 import "time"
 
-// Metadata is what gotach adds to a file beyond samples. It is stored as JSON
-// objects in strings that no frame uses. Files of other writers have none.
+// Metadata is what gotach adds to a file beyond samples. Files of other writers have none.
 //
-// The value of an object's first key, "gotach", is its kind: "session" (one),
-// "goroutines" (any number, each with a part of the list), "pcs" (at most one)
-// and "checksum" (one, the last string).
+// What grows with the program's life is in the record section: goroutines with their labels,
+// and the counts so far. The rest is stored as JSON objects in strings that no frame uses. The
+// value of an object's first key, "gotach", is its kind: "session" (one), "pcs" and "records"
+// (at most one each) and "checksum" (one, the last string). Files of early versions have no
+// record section, but any number of objects of the kind "goroutines", each with a part of the
+// list.
 type Metadata struct {
 	Session    *Session // nil: gotach's sampler did not write the file
 	Goroutines []Goroutine
@@ -20,6 +22,7 @@ const (
 	KindSession    = "session"
 	KindGoroutines = "goroutines"
 	KindPCs        = "pcs"
+	KindRecords    = "records" // where the record section is: a Section
 	KindChecksum   = "checksum"
 )
 

@@ -30,6 +30,8 @@
 //	+------------------+  frame table offset
 //	| frames           |  in order of first use
 //	+------------------+
+//	| records          |  optional, gotach's own: see Record section
+//	+------------------+
 //	| statistics       |  56 bytes, optional, CPython315 only
 //	+------------------+  file size - 32
 //	| footer           |  32 bytes
@@ -87,6 +89,37 @@
 // gotach's metadata are strings after the last string that a frame uses. Each is one JSON
 // object whose first key is "gotach" (see [Metadata]). Other readers see strings that no
 // frame uses.
+//
+// # Record section
+//
+// The record section has the metadata that grow with the program's life. It is between the
+// frame table and the statistics or the footer, where readers of the document do not look. A
+// metadata object of the kind "records" has its version, offset, length and checksum (see
+// [Section]). A reader that does not know the version skips the section.
+//
+// The section is a sequence of blocks. Each block can be read without the others.
+//
+//	0 u32 stored bytes, 4 u32 bytes of records, 8 u32 CRC-32C of the stored bytes
+//	12    the stored bytes: the records if both lengths are equal, otherwise one zstd frame
+//
+// Fixed-width integers are little-endian. A record is its length (uvarint, without the length
+// itself), its kind (u8) and its content. Readers skip records of unknown kinds, and unknown
+// bytes at the end of a record.
+//
+//	1 string     the text of the block's next string; the first one has the number 1
+//	2 goroutine  id svarint, flags u8, then in this order:
+//	             1 parent svarint, 2 created by ref, 4 created at ref, 8 first svarint,
+//	             (always) last svarint, 16 first weight uvarint,
+//	             32 spans uvarint, for each: from svarint, labels uvarint, for each: key ref, value ref
+//	3 progress   a JSON object (see [Progress]); it replaces the previous one
+//
+// A field whose flag is not set is 0 or empty. A ref is a uvarint: the number of a string, or 0
+// and then the text itself with its length (uvarint) before it. An svarint is the difference
+// from a previous value of the block, 0 at first, modulo 2^64: id from the previous record's id;
+// parent from the previous parent; first from the reference time; last from first, or without it
+// from the reference time; from of the first span like last, of other spans from the previous
+// span. The reference time is the previous record's first, or its last if it had no first.
+// A goroutine may have several records (see [Records]).
 package tachyon
 
 // These constants are part of the wire format and must not be changed.

@@ -50,7 +50,7 @@ func (w *Writer) Close() error {
 	if err == nil {
 		w.err = ErrClosed
 	}
-	w.threads, w.out, w.meta = threadSet{}, region{}, nil // frees the memory
+	w.threads, w.out, w.meta, w.records = threadSet{}, region{}, nil, records{} // frees the memory
 	return err
 }
 
@@ -66,7 +66,7 @@ func (w *Writer) Discard() error {
 	// The journal is removed last. Its lock keeps other processes from writing the file.
 	err := errors.Join(os.Remove(w.own.Name()), w.own.Close(), w.endJournal(true))
 	w.err = ErrClosed
-	w.threads, w.out, w.meta = threadSet{}, region{}, nil // frees the memory
+	w.threads, w.out, w.meta, w.records = threadSet{}, region{}, nil, records{} // frees the memory
 	return err
 }
 
@@ -199,12 +199,19 @@ func (w *Writer) tail(off int64) error {
 	for _, s := range w.meta {
 		t.String(s)
 	}
-	if len(w.meta) > 0 {
-		t.Checksum(w.out.crc)
+	last, err := w.records.rest()
+	if err != nil {
+		return err
+	}
+	section := tachyon.Section{Length: w.records.length + int64(len(last)), CRC32C: wire.CRC(w.records.crc, last)}
+	if len(w.meta) > 0 || section.Length > 0 {
+		t.Checksum(w.out.crc, &section, w.table.frameBytes())
 	}
 	for i := range w.table.keys {
 		t.Frames(w.table.appendFrame(t.Buffer(), &w.table.keys[i]), 1)
 	}
+	w.records.blocks(t.Records)
+	t.Records(last)
 	end, err := t.End(w.stats)
 	if err != nil {
 		return err

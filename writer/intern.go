@@ -111,6 +111,15 @@ func (t *table) appendFrame(b []byte, k *frameKey) []byte {
 	return wire.AppendFrame(b, t.layout, k.file, k.fn, k.line, &k.span)
 }
 
+// frameBytes returns the length of the frame table in bytes.
+func (t *table) frameBytes() (n int64) {
+	for i := range t.keys {
+		t.entry = t.appendFrame(t.entry[:0], &t.keys[i])
+		n += int64(len(t.entry))
+	}
+	return n
+}
+
 // same reports whether f is the frame e.
 func (t *table) same(f *tachyon.Frame, e *entry) bool {
 	return f.Line == e.line && f.Func == e.fn && f.File == e.file && (!t.withSpans || f.Span == t.spans[e.span])

@@ -39,7 +39,7 @@ func (w *Writer) startJournal(path string) error {
 		w.warn = fmt.Errorf("no journal, so the profile is lost if the program is killed: %w", err)
 		return nil
 	}
-	w.j, w.out.j, w.table.j = j, j, j
+	w.j, w.out.j, w.table.j, w.records.j = j, j, j, j
 	w.out.buf = j.Buffer()
 	return nil
 }
@@ -51,6 +51,7 @@ func (w *Writer) endJournal(finished bool) error {
 		return nil
 	}
 	w.j, w.out.j, w.table.j = nil, nil, nil
+	w.records.lose()
 	w.out.buf, w.out.unsaved = nil, nil
 	for t := range w.threads.all {
 		t.pending, t.slot, t.repeats = nil, journal.Slot{}, 0

@@ -88,6 +88,10 @@ func (w *Writer) checkpoint(now uint64) {
 	if w.out.err == nil && len(w.out.buf) > 0 {
 		w.out.flush()
 	}
+	if err := w.records.seal(); err != nil { // only blocks have checksums
+		w.err = err
+		return
+	}
 	if w.out.err != nil {
 		w.err = w.out.err
 		return

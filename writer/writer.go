@@ -93,6 +93,7 @@ type Writer struct {
 	table   table
 	threads threadSet
 	meta    []string // metadata objects, in order
+	records records  // the record section
 	stats   []byte   // the statistics block; nil: none
 
 	j        *journal.Writer // may be nil
@@ -174,6 +175,7 @@ func newWriter(f io.WriteSeeker, path string, o Options) (*Writer, error) {
 	}
 	w.table.init(o.Layout)
 	w.threads.init(o.Start)
+	w.records.plain = o.Uncompressed
 	if err := w.out.init(o); err != nil {
 		return nil, err
 	}
@@ -398,6 +400,6 @@ func (w *Writer) checkLimits() {
 	}
 }
 
-// Size returns the present size of the file in bytes. The samples in the buffer and the
-// tables are not in the file yet.
-func (w *Writer) Size() int64 { return w.out.off }
+// Size returns the present size in bytes of the samples in the file, and of the full blocks of
+// records that will be in it. The samples in the buffer and the tables are not counted yet.
+func (w *Writer) Size() int64 { return w.out.off + w.records.length }

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/tachyon"
@@ -32,8 +33,25 @@ func (s *State) Finish(samples uint64, threads uint32, compress func([]byte) []b
 	for _, m := range s.Metadata {
 		t.String(m)
 	}
-	t.Checksum(wire.CRC(s.Point.CRC, end))
+	records := s.records(compress)
+	t.Checksum(wire.CRC(s.Point.CRC, end), &tachyon.Section{Length: int64(len(records)), CRC32C: wire.CRC(0, records)}, int64(len(s.Frames)))
 	t.Frames(s.Frames, s.NFrames)
+	t.Records(records)
 	_, err := t.End(s.Stats)
 	return h, b.Bytes(), err
+}
+
+// records returns the record section: the blocks, and one more with the other records.
+func (s *State) records(compress func([]byte) []byte) []byte {
+	rest := s.Alone
+	if s.Progress != nil {
+		rest = wire.AppendProgress(slices.Clip(rest), s.Progress)
+	}
+	if len(rest) == 0 {
+		return s.Blocks
+	}
+	if s.Compression == tachyon.CompressionNone {
+		compress = nil
+	}
+	return wire.AppendBlock(slices.Clip(s.Blocks), rest, compress)
 }

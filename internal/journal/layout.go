@@ -10,7 +10,7 @@
 //	+------------------+  64 KB
 //	| buffer           |  512 KB: the writer's, records not yet in the profile
 //	+------------------+  576 KB
-//	| pages            |  64 KB each: strings, frames, metadata, or slots
+//	| pages            |  64 KB each: strings, frames, metadata, records, or slots
 //	+------------------+  a multiple of 1 MB
 //
 // Integers have the byte order of the machine. The file's blocks are allocated before they
@@ -57,8 +57,17 @@
 // (u64). Its content starts at 64. Pages of the kinds strings and frames contain the bytes
 // of the profile's tables, in the order of the sequence numbers. Pages of the kind metadata
 // contain entries: a letter (P provisional, A added) and a string as in the string table. A
-// provisional entry is valid until there is a later entry with the same metadata kind. Any
-// other page kind is a size in bytes: the page has slots of this size.
+// provisional entry is valid until there is a later entry with the same metadata kind. Pages of
+// the kind blocks have the blocks of the profile's record section. Pages of the kind records have
+// records that are in no block yet; 24 bytes after its start such a page has the number of bytes of
+// records before it, in this session (u64). One store of "bytes used" makes a block whole. From
+// then on its records count no more where they lie alone, and their pages are freed. The page of
+// the kind progress has two places for the latest progress; the one with the higher sequence number
+// counts, if its checksum is right. Page kinds from 32 on are a size in bytes: the page has slots of
+// this size. Readers skip pages of other kinds.
+//
+//	place: 0 u64 sequence number, stored last, u32 length, u32 CRC-32C
+//	      16     the progress, as JSON
 //
 //	slot:  0 u64 thread, u32 interpreter, u32 0
 //	      16 u64 offset in the decompressed samples at which the run began, u64 bytes used
@@ -102,12 +111,19 @@ const (
 	kindStrings  = 1
 	kindFrames   = 2
 	kindMetadata = 3
+	kindRecords  = 4
+	kindBlocks   = 5
+	kindProgress = 6
 	minSlot      = 32    // bytes, smallest size of a slot
 	maxSlot      = 16384 // bytes, largest size of a slot
 
 	pageHead = 64
-	slotHead = 32
-	slotUsed = 24
+	atBefore = 24 // in a page of records
+
+	place     = 16 << 10 // bytes between the two places of the progress
+	placeHead = 16
+	slotHead  = 32
+	slotUsed  = 24
 )
 
 // The fields of a commit word.

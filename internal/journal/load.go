@@ -35,6 +35,10 @@ type State struct {
 	Frames   []byte   // the frame table so far
 	NFrames  uint32   // number of its entries
 	Metadata []string // metadata objects, in order
+
+	Blocks   []byte // whole blocks of the record section
+	Alone    []byte // whole records that are in no block
+	Progress []byte // the latest progress as JSON; nil: none
 }
 
 // errMoved is the error if the writer emptied the buffer while the journal was read.
@@ -136,6 +140,10 @@ func (s *State) fill(p *pages) {
 	s.Strings, s.NStrings = wholeStrings(p.stream(kindStrings))
 	s.Frames, s.NFrames = wholeFrames(p.stream(kindFrames), s.NStrings, s.Layout)
 	s.Metadata = metadata(p.stream(kindMetadata))
+	var records uint64
+	s.Blocks, records = wholeBlocks(p.stream(kindBlocks))
+	s.Alone = p.alone(records)
+	s.Progress = p.progress
 }
 
 func readPoint(b []byte) Point {
@@ -158,10 +166,14 @@ type pages struct {
 	repeats map[threadKey]run
 	order   []threadKey
 	size    int
+
+	progress []byte
+	progSeq  uint64 // its sequence number
 }
 
 type stream struct {
 	kind, seq uint64
+	before    uint64 // kindRecords: bytes of records before b
 	b         []byte
 }
 
@@ -190,9 +202,12 @@ func (p *pages) read() error {
 		}
 		kind := ne.Uint64(b)
 		switch {
-		case kind >= kindStrings && kind <= kindMetadata:
+		case kind >= kindStrings && kind <= kindMetadata, kind == kindBlocks, kind == kindProgress:
+			// Blocks come after the records that are alone: a running writer may put these into
+			// a block meanwhile.
 			tables = append(tables, off)
 			continue
+		case kind == kindRecords && !p.noSlots:
 		case kind < minSlot || kind > maxSlot || p.noSlots:
 			continue
 		}
@@ -204,8 +219,14 @@ func (p *pages) read() error {
 				return err
 			}
 		}
-		if ne.Uint64(b) != kind || !bytes.Equal(b[:pageHead], again[:pageHead]) {
+		if ne.Uint64(b) != kind || !bytes.Equal(b[16:pageHead], again[16:pageHead]) || ne.Uint64(again) != kind {
 			continue // the writer reused the page for another kind
+		}
+		if kind == kindRecords {
+			if err := p.table(b); err != nil {
+				return err
+			}
+			continue
 		}
 		if err := p.slots(b, again, off, int(kind)); err != nil {
 			return err
@@ -215,11 +236,13 @@ func (p *pages) read() error {
 		if _, err := p.f.ReadAt(b, off); err != nil {
 			return err
 		}
-		used := min(ne.Uint64(b[8:]), pageSize-pageHead)
-		if p.size += int(used); p.size > maxSize {
-			return errors.New("the tables are too large")
+		if ne.Uint64(b) == kindProgress {
+			p.places(b)
+			continue
 		}
-		p.streams = append(p.streams, stream{ne.Uint64(b), ne.Uint64(b[16:]), slices.Clone(b[pageHead : pageHead+used])})
+		if err := p.table(b); err != nil {
+			return err
+		}
 	}
 	slices.SortFunc(p.streams, func(a, b stream) int {
 		if a.seq < b.seq {
@@ -227,6 +250,17 @@ func (p *pages) read() error {
 		}
 		return 1
 	})
+	return nil
+}
+
+// table adds a page of a table.
+func (p *pages) table(b []byte) error {
+	ne := binary.NativeEndian
+	used := min(ne.Uint64(b[8:]), pageSize-pageHead)
+	if p.size += int(used); p.size > maxSize {
+		return errors.New("the tables are too large")
+	}
+	p.streams = append(p.streams, stream{ne.Uint64(b), ne.Uint64(b[16:]), ne.Uint64(b[atBefore:]), slices.Clone(b[pageHead : pageHead+used])})
 	return nil
 }
 

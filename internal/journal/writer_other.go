@@ -23,6 +23,10 @@ func (*Writer) Advance(Point, int)          {}
 func (*Writer) String([]byte) error         { return nil }
 func (*Writer) Frame([]byte) error          { return nil }
 func (*Writer) Metadata([]byte, bool) error { return nil }
+func (*Writer) Records([]byte) error        { return nil }
+func (*Writer) Block([]byte) error          { return nil }
+func (*Writer) Blocks(int64, func([]byte))  {}
+func (*Writer) Progress([]byte) error       { return nil }
 func (*Writer) Slot(int) (Slot, error)      { return Slot{}, nil }
 func (*Writer) Release(Slot)                {}
 func (*Writer) Begin(*Slot, uint64, uint32) {}

@@ -29,9 +29,10 @@ type Writer struct {
 
 	durable uint64 // sequence number of the last durable point
 
-	streams [kindMetadata + 1]*page // the last page of each kind
-	free    []*page                 // unused pages
-	slots   map[int]*class          // by size in bytes
+	streams [kindBlocks + 1]*page // the last page of each kind
+	records recordPages
+	free    []*page        // unused pages
+	slots   map[int]*class // by size in bytes
 }
 
 // A page is one of the pages after the buffer.
@@ -283,6 +284,9 @@ func (j *Writer) newPage(kind uint64) (*page, error) {
 	p.slots, p.free = 0, p.free[:0]
 	j.seq++
 	*p.seq() = j.seq
+	if kind == kindRecords {
+		*word(p.b, atBefore) = j.records.written
+	}
 	store(p.kind(), kind)
 	return p, nil
 }
@@ -312,6 +316,7 @@ func (j *Writer) append(kind uint64, b []byte) error {
 				return err
 			}
 			j.streams[kind] = p
+			j.records.began(kind, p)
 		}
 		used := p.used()
 		n := copy(p.b[pageHead+*used:], b)

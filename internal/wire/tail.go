@@ -9,7 +9,7 @@ import (
 )
 
 // A Tail writes the parts of a file after the sample region, in this order: strings,
-// metadata, the checksum, frames, statistics and footer. End returns the first error.
+// metadata, the checksum, frames, records, statistics and footer. End returns the first error.
 type Tail struct {
 	h    *tachyon.Header
 	b    *bufio.Writer
@@ -44,14 +44,46 @@ func (t *Tail) Strings(b []byte, n uint32) {
 	t.foot.Strings += n
 }
 
-// Checksum adds the CRC-32C of the sample region. It must be the last string.
-func (t *Tail) Checksum(crc uint32) {
-	b, err := EncodeMetadata(tachyon.KindChecksum, tachyon.Checksum{CRC32C: crc})
+// Checksum adds the CRC-32C of the sample region, and before it the place of the record section,
+// if that is not empty. These are the last strings. frames is the length in bytes of the frame
+// table that follows. Checksum sets the section's version and offset.
+func (t *Tail) Checksum(crc uint32, records *tachyon.Section, frames int64) {
+	sum, err := EncodeMetadata(tachyon.KindChecksum, tachyon.Checksum{CRC32C: crc})
 	if err != nil {
 		t.err = err
 		return
 	}
-	t.String(string(b))
+	if records.Length > 0 {
+		if err := t.place(records, int64(len(AppendString(nil, string(sum))))+frames); err != nil {
+			t.err = err
+			return
+		}
+	}
+	t.String(string(sum))
+}
+
+// place adds the place of the record section, which begins so many bytes after it.
+func (t *Tail) place(records *tachyon.Section, after int64) error {
+	records.Version, records.Offset = tachyon.RecordsVersion, 0
+	for {
+		b, err := EncodeMetadata(tachyon.KindRecords, records)
+		if err != nil {
+			return err
+		}
+		// A larger offset has more digits, which make the offset larger, but not for long.
+		offset := int64(t.at) + int64(len(AppendString(nil, string(b)))) + after
+		if offset == records.Offset {
+			t.String(string(b))
+			return nil
+		}
+		records.Offset = offset
+	}
+}
+
+// Records adds bytes of the record section. No frame can follow.
+func (t *Tail) Records(b []byte) {
+	t.frameTable()
+	t.write(b)
 }
 
 // Frames adds n frames as encoded by [AppendFrame]. No string can follow.

@@ -75,7 +75,7 @@ func TestTail(t *testing.T) {
 		tail := NewTail(&b, &h, 6)
 		tail.Strings(AppendString(AppendString(nil, "file"), "function"), 2)
 		tail.String("metadata")
-		tail.Checksum(7)
+		tail.Checksum(7, &tachyon.Section{}, 0)
 		tail.Frames(AppendFrame(tail.Buffer(), h.Layout, 0, 1, 64, nil), 1)
 		tail.Frames(AppendFrame(tail.Buffer(), h.Layout, 1, 0, -1, nil), 1)
 		size, err := tail.End(statistics)

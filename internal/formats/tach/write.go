@@ -42,13 +42,12 @@ func Write(f io.WriteSeeker, s reader.Stream, o Options) error {
 		return err
 	}
 	samples := s.Samples()
-	var change func(*tachyon.Goroutine)
+	evened, early := false, uint64(0)
 	if o.Layout == tachyon.CPython315 && !o.Exact && m.Session != nil && h.Layout == tachyon.Document {
 		if samples, wo.Start, wo.Interval, err = even(s); err != nil {
 			return err
 		}
-		early := h.Start - wo.Start
-		change = func(g *tachyon.Goroutine) { evenGoroutine(g, early) }
+		early, evened = h.Start-wo.Start, true
 	}
 	w, err := writer.New(f, wo)
 	if err != nil {
@@ -70,10 +69,20 @@ func Write(f io.WriteSeeker, s reader.Stream, o Options) error {
 			return err
 		}
 	}
-	if file != nil {
-		err = copyMetadata(w, file, change)
-	} else {
-		err = writeMetadata(w, m, change)
+	for i := range m.Goroutines {
+		g := m.Goroutines[i]
+		if evened {
+			g.Labels = slices.Clone(g.Labels)
+			evenGoroutine(&g, early)
+		}
+		if err == nil {
+			err = w.WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{g}})
+		}
+	}
+	if err == nil && file != nil {
+		err = copyMetadata(w, file, m)
+	} else if err == nil {
+		err = writeMetadata(w, m)
 	}
 	if err != nil {
 		w.Close()
@@ -102,32 +111,22 @@ func fileOf(s reader.Stream) *reader.Reader {
 	}
 }
 
-// goroutines is the object of tachyon.KindGoroutines.
-type goroutines struct {
-	Goroutines []tachyon.Goroutine `json:"goroutines"`
-}
-
-// copyMetadata copies a file's metadata, unknown kinds too, each goroutine as
-// change leaves it unless that is nil.
-func copyMetadata(w *writer.Writer, r *reader.Reader, change func(*tachyon.Goroutine)) error {
+// copyMetadata copies a file's metadata objects, unknown kinds too.
+func copyMetadata(w *writer.Writer, r *reader.Reader, m *tachyon.Metadata) error {
 	for _, text := range r.MetadataObjects() {
 		kind, rest, err := splitMetadata(text)
 		if err != nil {
 			return err
 		}
 		var object any = rest
-		switch {
-		case kind == tachyon.KindChecksum:
-			continue // of other bytes; the writer adds its own
-		case kind == tachyon.KindGoroutines && change != nil:
-			var part goroutines
-			if err := json.Unmarshal(rest, &part); err != nil {
-				return err
+		switch kind {
+		case tachyon.KindChecksum, tachyon.KindRecords, tachyon.KindGoroutines:
+			continue // the writer adds its own
+		case tachyon.KindSession:
+			var stored tachyon.Session
+			if json.Unmarshal(rest, &stored) == nil && stored.Duration != m.Session.Duration {
+				object = m.Session // has the counts from the record section
 			}
-			for i := range part.Goroutines {
-				change(&part.Goroutines[i])
-			}
-			object = part
 		}
 		if err := w.AddMetadata(kind, object); err != nil {
 			return err
@@ -136,23 +135,10 @@ func copyMetadata(w *writer.Writer, r *reader.Reader, change func(*tachyon.Gorou
 	return nil
 }
 
-// writeMetadata writes the metadata of a stream that is not a file, each goroutine
-// as change leaves it unless that is nil.
-func writeMetadata(w *writer.Writer, m *tachyon.Metadata, change func(*tachyon.Goroutine)) error {
+// writeMetadata writes the metadata of a stream that is not a file.
+func writeMetadata(w *writer.Writer, m *tachyon.Metadata) error {
 	if m.Session != nil {
 		if err := w.AddMetadata(tachyon.KindSession, m.Session); err != nil {
-			return err
-		}
-	}
-	for part := range slices.Chunk(m.Goroutines, 1000) {
-		object := goroutines{slices.Clone(part)}
-		for i := range object.Goroutines {
-			if g := &object.Goroutines[i]; change != nil {
-				g.Labels = slices.Clone(g.Labels)
-				change(g)
-			}
-		}
-		if err := w.AddMetadata(tachyon.KindGoroutines, object); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,193 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/gotach/profiler/tachyon"
+)
+
+// A Record is one record of a record section. Exactly one of its fields is not nil.
+type Record struct {
+	Goroutine *tachyon.Goroutine // a part of its metadata
+	Progress  []byte             // JSON
+}
+
+var errShortRecord = errors.New("truncated record")
+
+// DecodeRecords calls yield with the records of a block that it knows. The caller may keep the
+// records and must not change b. With an error, at is the offset of the record in b.
+func DecodeRecords(b []byte, yield func(Record) error) (at int, err error) {
+	var d recordDecoder
+	for at < len(b) {
+		content, n := cutRecord(b[at:])
+		if n == 0 {
+			return at, errShortRecord
+		}
+		r, known, err := d.record(content)
+		if err == nil && known {
+			err = yield(r)
+		}
+		if err != nil {
+			return at, err
+		}
+		at += n
+	}
+	return at, nil
+}
+
+// WholeRecords returns the length in bytes of the complete records at the start of b.
+func WholeRecords(b []byte) (at int) {
+	for {
+		_, n := cutRecord(b[at:])
+		if n == 0 {
+			return at
+		}
+		at += n
+	}
+}
+
+// cutRecord returns kind and content of the record at the start of b and the record's length, which
+// is 0 if the record is incomplete.
+func cutRecord(b []byte) (content []byte, n int) {
+	size, k := binary.Uvarint(b)
+	if k <= 0 || size == 0 || size > uint64(len(b)-k) {
+		return nil, 0
+	}
+	n = k + int(size)
+	return b[k:n], n
+}
+
+// A recordDecoder decodes the records of a block. After an error b is empty.
+type recordDecoder struct {
+	recordState
+	strings []string
+	b       []byte
+	err     error
+}
+
+func (d *recordDecoder) record(b []byte) (r Record, known bool, err error) {
+	d.b = b[1:]
+	switch b[0] {
+	case recordString:
+		d.strings = append(d.strings, string(d.b))
+		return r, false, nil
+	case recordGoroutine:
+		r.Goroutine = d.goroutine()
+	case recordProgress:
+		r.Progress = bytes.Clone(d.b)
+	default:
+		return r, false, nil
+	}
+	return r, d.err == nil, d.err
+}
+
+func (d *recordDecoder) goroutine() *tachyon.Goroutine {
+	g := &tachyon.Goroutine{}
+	g.ID = d.diff(&d.id)
+	flags := d.byte()
+	if flags&hasParent != 0 {
+		g.Parent = d.diff(&d.parent)
+	}
+	if flags&hasCreatedBy != 0 {
+		g.CreatedBy = d.text()
+	}
+	if flags&hasCreatedAt != 0 {
+		g.CreatedAt = d.text()
+	}
+	at := d.time
+	if flags&hasFirst != 0 {
+		g.First = d.diff(&at)
+	}
+	from := at
+	g.Last = d.diff(&at)
+	d.time = g.First
+	if flags&hasFirst == 0 {
+		d.time = g.Last
+	}
+	if flags&hasWeight != 0 {
+		g.FirstWeight = d.uvarint()
+	}
+	if flags&hasLabels != 0 {
+		for n := d.count(2); n > 0 && d.err == nil; n-- {
+			span := tachyon.LabelSpan{From: d.diff(&from), Labels: map[string]string{}}
+			for n := d.count(2); n > 0 && d.err == nil; n-- {
+				key := d.text()
+				span.Labels[key] = d.text()
+			}
+			g.Labels = append(g.Labels, span)
+		}
+	}
+	return g
+}
+
+func (d *recordDecoder) fail(err error) {
+	if d.err == nil {
+		d.err = err
+	}
+	d.b = nil
+}
+
+func (d *recordDecoder) byte() byte {
+	if len(d.b) == 0 {
+		d.fail(errShortRecord)
+		return 0
+	}
+	c := d.b[0]
+	d.b = d.b[1:]
+	return c
+}
+
+func (d *recordDecoder) uvarint() uint64 {
+	v, n := binary.Uvarint(d.b)
+	if n <= 0 {
+		d.fail(errShortRecord)
+		return 0
+	}
+	d.b = d.b[n:]
+	return v
+}
+
+func (d *recordDecoder) diff(previous *uint64) uint64 {
+	v, n := binary.Varint(d.b)
+	if n <= 0 {
+		d.fail(errShortRecord)
+		return 0
+	}
+	d.b = d.b[n:]
+	*previous += uint64(v)
+	return *previous
+}
+
+// count reads the number of things that take at least size bytes each.
+func (d *recordDecoder) count(size int) uint64 {
+	n := d.uvarint()
+	if n > uint64(len(d.b)/size) {
+		d.fail(fmt.Errorf("%d things do not fit into a record", n))
+		return 0
+	}
+	return n
+}
+
+// text reads a ref.
+func (d *recordDecoder) text() string {
+	switch n := d.uvarint(); {
+	case d.err != nil:
+		return ""
+	case n > uint64(len(d.strings)):
+		d.fail(fmt.Errorf("it refers to string %d, but the block has %d before it", n, len(d.strings)))
+		return ""
+	case n > 0:
+		return d.strings[n-1]
+	}
+	n := d.uvarint()
+	if n > uint64(len(d.b)) {
+		d.fail(errShortRecord)
+		return ""
+	}
+	s := string(d.b[:n])
+	d.b = d.b[n:]
+	return s
+}

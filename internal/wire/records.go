@@ -1,0 +1,190 @@
+package wire
+
+import (
+	"encoding/binary"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/gotach/profiler/tachyon"
+)
+
+// The kinds of records in the record section. Package tachyon describes the section.
+const (
+	recordString    = 1
+	recordGoroutine = 2
+	recordProgress  = 3
+)
+
+// The flags of a goroutine's record.
+const (
+	hasParent = 1 << iota
+	hasCreatedBy
+	hasCreatedAt
+	hasFirst
+	hasWeight
+	hasLabels
+)
+
+const (
+	maxText   = 64 << 10 // bytes of a string in a record; the rest is cut off
+	maxRecord = 1 << 20  // bytes of a goroutine's record, about; more label spans go into another record
+)
+
+// A RecordEncoder encodes the records of one block after the other.
+type RecordEncoder struct {
+	numbers map[string]uint64 // of the block's strings; 0: a value that occurred once
+	last    uint64            // number of the latest string
+	recordState
+	b, head []byte // buffers
+}
+
+// recordState has the values from which the next record's differ.
+type recordState struct{ id, parent, time uint64 }
+
+// Reset begins a new block.
+func (e *RecordEncoder) Reset() {
+	clear(e.numbers)
+	e.last, e.recordState = 0, recordState{}
+}
+
+// AppendGoroutine appends the record of a goroutine, or several if there are many labels.
+func (e *RecordEncoder) AppendGoroutine(out []byte, g *tachyon.Goroutine) []byte {
+	part := *g
+	for {
+		var rest []tachyon.LabelSpan
+		out, rest = e.appendPart(out, &part)
+		if len(rest) == 0 {
+			return out
+		}
+		part = tachyon.Goroutine{ID: g.ID, Last: g.Last, Labels: rest}
+	}
+}
+
+// appendPart returns the label spans for which there was no room in the record.
+func (e *RecordEncoder) appendPart(out []byte, g *tachyon.Goroutine) ([]byte, []tachyon.LabelSpan) {
+	if e.numbers == nil {
+		e.numbers = make(map[string]uint64)
+	}
+	flags := byte(0)
+	for i, is := range [...]bool{g.Parent != 0, g.CreatedBy != "", g.CreatedAt != "", g.First != 0, g.FirstWeight != 0, len(g.Labels) > 0} {
+		if is {
+			flags |= 1 << i
+		}
+	}
+	e.head = e.head[:0] // records of new strings
+	b := appendDiff(e.b[:0], g.ID, &e.id)
+	b = append(b, flags)
+	if flags&hasParent != 0 {
+		b = appendDiff(b, g.Parent, &e.parent)
+	}
+	if flags&hasCreatedBy != 0 {
+		b = e.appendShared(b, g.CreatedBy)
+	}
+	if flags&hasCreatedAt != 0 {
+		b = e.appendShared(b, g.CreatedAt)
+	}
+	at := e.time
+	if flags&hasFirst != 0 {
+		b = appendDiff(b, g.First, &at)
+	}
+	from := at
+	b = appendDiff(b, g.Last, &at)
+	e.time = g.First
+	if flags&hasFirst == 0 {
+		e.time = g.Last
+	}
+	if flags&hasWeight != 0 {
+		b = binary.AppendUvarint(b, g.FirstWeight)
+	}
+	labels := g.Labels
+	if flags&hasLabels != 0 {
+		fit := 1
+		for size := labelBytes(labels[0].Labels); fit < len(labels); fit++ {
+			if size += labelBytes(labels[fit].Labels); size > maxRecord {
+				break
+			}
+		}
+		b = binary.AppendUvarint(b, uint64(fit))
+		for i := range labels[:fit] {
+			b = appendDiff(b, labels[i].From, &from)
+			b = e.appendLabels(b, labels[i].Labels)
+		}
+		labels = labels[fit:]
+	}
+	e.b = b
+	return appendRecord(append(out, e.head...), recordGoroutine, b), labels
+}
+
+// labelBytes returns about the size of a label set in a record.
+func labelBytes(labels map[string]string) int {
+	n := 16
+	for k, v := range labels {
+		n += min(len(k), maxText) + min(len(v), maxText) + 8
+	}
+	return n
+}
+
+// appendLabels appends a set of labels. If it is larger than a record, labels are left out.
+func (e *RecordEncoder) appendLabels(b []byte, labels map[string]string) []byte {
+	keys := slices.Sorted(maps.Keys(labels))
+	for size, i := 0, 0; i < len(keys); i++ {
+		if size += len(keys[i]) + min(len(labels[keys[i]]), maxText); len(keys[i]) > maxText || size > maxRecord {
+			keys = keys[:i]
+		}
+	}
+	b = binary.AppendUvarint(b, uint64(len(keys)))
+	for _, k := range keys {
+		b = e.appendShared(b, k)
+		b = e.appendValue(b, labels[k])
+	}
+	return b
+}
+
+// appendShared appends a ref to a string that probably occurs again.
+func (e *RecordEncoder) appendShared(b []byte, s string) []byte {
+	s = cutText(s)
+	n := e.numbers[s]
+	if n == 0 {
+		e.last++
+		n = e.last
+		e.numbers[strings.Clone(s)] = n
+		e.head = appendRecord(e.head, recordString, s)
+	}
+	return binary.AppendUvarint(b, n)
+}
+
+// appendValue appends a ref to a string that may be unique. It gets a number when it occurs for
+// the second time.
+func (e *RecordEncoder) appendValue(b []byte, s string) []byte {
+	s = cutText(s)
+	if _, again := e.numbers[s]; again {
+		return e.appendShared(b, s)
+	}
+	e.numbers[s] = 0
+	return AppendString(append(b, 0), s)
+}
+
+// cutText cuts a string that is too long.
+func cutText(s string) string {
+	if len(s) <= maxText {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxText], "")
+}
+
+// appendDiff appends the difference from *previous, and sets *previous to v.
+func appendDiff(b []byte, v uint64, previous *uint64) []byte {
+	b = binary.AppendVarint(b, int64(v-*previous))
+	*previous = v
+	return b
+}
+
+// appendRecord appends a record.
+func appendRecord[T string | []byte](b []byte, kind byte, content T) []byte {
+	b = binary.AppendUvarint(b, uint64(len(content))+1)
+	return append(append(b, kind), content...)
+}
+
+// AppendProgress appends the record of a progress, given as JSON.
+func AppendProgress(b, json []byte) []byte { return appendRecord(b, recordProgress, json) }

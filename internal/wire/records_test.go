@@ -1,0 +1,169 @@
+package wire
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/gotach/profiler/tachyon"
+)
+
+func goroutines() *rapid.Generator[tachyon.Goroutine] {
+	text := rapid.OneOf(rapid.SampledFrom([]string{"", "main.main", "k", "v"}), rapid.StringN(0, 20, -1))
+	number := rapid.OneOf(rapid.Uint64(), rapid.Uint64Range(0, 5000))
+	span := rapid.Custom(func(t *rapid.T) tachyon.LabelSpan {
+		return tachyon.LabelSpan{From: number.Draw(t, "from"), Labels: rapid.MapOfN(text, text, 0, 4).Draw(t, "labels")}
+	})
+	return rapid.Custom(func(t *rapid.T) tachyon.Goroutine {
+		return tachyon.Goroutine{
+			ID: number.Draw(t, "id"), Parent: number.Draw(t, "parent"),
+			CreatedBy: text.Draw(t, "by"), CreatedAt: text.Draw(t, "at"),
+			First: number.Draw(t, "first"), Last: number.Draw(t, "last"), FirstWeight: number.Draw(t, "weight"),
+			Labels: rapid.SliceOfN(span, 0, 4).Draw(t, "spans"),
+		}
+	})
+}
+
+// decode returns the goroutines of a block.
+func decode(t rapid.TB, block []byte) (list []tachyon.Goroutine) {
+	t.Helper()
+	var d BlockDecoder
+	defer d.Close()
+	b, err := d.Decode(CutBlock(block), block[BlockHeader:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if at, err := DecodeRecords(b, func(r Record) error { list = append(list, *r.Goroutine); return nil }); err != nil {
+		t.Fatalf("at %d: %v", at, err)
+	}
+	return list
+}
+
+// What is encoded is decoded again, in each block for itself, compressed or not. Unknown records, and
+// unknown bytes at the end of a record, do not matter.
+func TestRecords(t *testing.T) {
+	z, err := NewBlockEncoder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	compressions := []func([]byte) []byte{nil, RawFrame, func(b []byte) []byte { return z.EncodeAll(b, nil) }}
+	rapid.Check(t, func(t *rapid.T) {
+		var e RecordEncoder
+		for range 2 {
+			list := rapid.SliceOfN(goroutines(), 0, 20).Draw(t, "goroutines")
+			var b []byte
+			for i := range list {
+				b = e.AppendGoroutine(b, &list[i])
+				if rapid.Bool().Draw(t, "unknown") {
+					b = appendRecord(b, rapid.Byte().Filter(func(k byte) bool { return k > recordProgress }).Draw(t, "kind"), "content")
+				}
+			}
+			e.Reset()
+			if n := WholeRecords(append(slices.Clip(b), 7, recordGoroutine)); n != len(b) {
+				t.Fatalf("%d of %d bytes are whole records", n, len(b))
+			}
+			for i, c := range compressions {
+				if d := cmp.Diff(list, decode(t, AppendBlock(nil, b, c)), cmpopts.EquateEmpty()); d != "" {
+					t.Fatalf("compression %d (-want +got):\n%s", i, d)
+				}
+			}
+		}
+	})
+	g := tachyon.Goroutine{ID: 7, CreatedBy: "f", Last: 3, Labels: []tachyon.LabelSpan{{From: 1, Labels: map[string]string{"a": "b"}}}}
+	var e RecordEncoder
+	b := e.AppendGoroutine(nil, &g)
+	_, n := cutRecord(b)
+	_, m := cutRecord(b[n:])
+	later := append(slices.Clone(b), "more"...) // a goroutine's record of a later version
+	later[n+m] += 4                             // the third record, after the strings f and a
+	if d := cmp.Diff([]tachyon.Goroutine{g}, decode(t, AppendBlock(nil, later, nil))); d != "" {
+		t.Errorf("with more fields (-want +got):\n%s", d)
+	}
+}
+
+// No label set is too large: what does not fit is cut off or goes into another record.
+func TestLargeRecords(t *testing.T) {
+	g := tachyon.Goroutine{ID: 1, First: 2, Last: 9000}
+	huge := strings.Repeat("ä", maxText)
+	for i := range uint64(100) {
+		g.Labels = append(g.Labels, tachyon.LabelSpan{From: i, Labels: map[string]string{"k": huge[i*2:], "n": "v"}})
+	}
+	all := map[string]string{}
+	for i := range 100 {
+		all[string(rune('a'+i))] = huge
+	}
+	g.Labels = append(g.Labels, tachyon.LabelSpan{From: 100, Labels: all})
+	var e RecordEncoder
+	b := e.AppendGoroutine(nil, &g)
+	var got tachyon.Goroutine
+	for i, part := range decode(t, AppendBlock(nil, b, nil)) {
+		if i == 0 {
+			got = part
+		} else {
+			got.Add(&part)
+		}
+	}
+	if got.Last != 9000 || got.First != 2 || len(got.Labels) != 101 {
+		t.Fatalf("%d to %d, %d spans", got.First, got.Last, len(got.Labels))
+	}
+	for i, span := range got.Labels[:100] {
+		if span.From != uint64(i) || span.Labels["n"] != "v" || span.Labels["k"] != huge[:maxText] {
+			t.Fatalf("span %d is from %d, with %d bytes", i, span.From, len(span.Labels["k"]))
+		}
+	}
+	if n := len(got.Labels[100].Labels); n < 10 || n > 20 {
+		t.Errorf("%d labels of 64 KB in a record", n)
+	}
+	for at := 0; at < len(b); {
+		_, n := cutRecord(b[at:])
+		if at += n; n > maxRecord+maxText+100 {
+			t.Errorf("a record of %d bytes", n)
+		}
+	}
+}
+
+// Damaged blocks and records cause errors.
+func TestDamagedRecords(t *testing.T) {
+	var e RecordEncoder
+	b := e.AppendGoroutine(nil, &tachyon.Goroutine{ID: 7, CreatedBy: "f", Last: 3})
+	for n := 1; n < len(b); n++ {
+		seen := 0
+		at, err := DecodeRecords(b[:n], func(Record) error { seen++; return nil })
+		if whole := WholeRecords(b[:n]); seen > 0 || whole < n && (err == nil || at != whole) {
+			t.Errorf("the first %d of %d bytes: %d goroutines, at %d, %v", n, len(b), seen, at, err)
+		}
+	}
+	for _, c := range []struct{ b, want string }{
+		{"\x00", "truncated record"},
+		{"\x05\x02\x02\x02\x07\x02", "refers to string 7, but the block has 0"},
+		{"\x06\x02\x02\x20\x02\x7f\x00", "do not fit"},
+		{"\x03\x02\x02\x3f", "truncated record"},
+	} {
+		if _, err := DecodeRecords([]byte(c.b), func(Record) error { return nil }); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: %v, want %q", c.b, err, c.want)
+		}
+	}
+	var d BlockDecoder
+	defer d.Close()
+	block := AppendBlock(nil, b, RawFrame)
+	for _, c := range []struct {
+		edit func([]byte)
+		want string
+	}{
+		{func(b []byte) { b[4]++ }, "its header says"},
+		{func(b []byte) { b[7] = 1 }, "the most are"},
+		{func(b []byte) { b[len(b)-1]++ }, "wrong checksum"},
+		{func(b []byte) { copy(b, AppendBlock(nil, bytes.Repeat([]byte{1}, len(b)-BlockHeader), nil)); b[4]++ }, "zstd: "},
+	} {
+		changed := slices.Clone(block)
+		c.edit(changed)
+		if _, err := d.Decode(CutBlock(changed), changed[BlockHeader:]); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v, want %q", err, c.want)
+		}
+	}
+}

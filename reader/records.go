@@ -1,0 +1,180 @@
+package reader
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"iter"
+
+	"github.com/gotach/profiler/internal/wire"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// findSection looks for the record section, which ends at the file offset end. It returns the offset
+// at which the bytes before it end.
+func (r *Reader) findSection(strings []spareString, end int64) (int64, error) {
+	for i := len(strings) - 1; i >= 0; i-- {
+		kind, ok := metadataKind(strings[i].text)
+		if !ok || kind != tachyon.KindRecords {
+			continue
+		}
+		var s tachyon.Section
+		at := strings[i].offset
+		if err := json.Unmarshal([]byte(strings[i].text), &s); err != nil {
+			return 0, r.errorAt(at, "metadata of kind %q: %w", kind, err)
+		}
+		if s.Offset < int64(r.header.FrameOffset) || s.Length < 0 || s.Offset > end || s.Length != end-s.Offset {
+			return 0, r.errorAt(at, "the record section of %d bytes at %d is not between frame table and footer, %d to %d", s.Length, s.Offset, r.header.FrameOffset, end)
+		}
+		if r.section, r.sectionAt = s, at; s.Version != tachyon.RecordsVersion {
+			r.section.Length = 0
+		}
+		return s.Offset, nil
+	}
+	r.section = tachyon.Section{}
+	return end, nil
+}
+
+// Goroutines yields the metadata of goroutines in the order of the file, without keeping them. A
+// goroutine may come in several parts; see [tachyon.Records]. Metadata has them all together. An
+// error comes with a nil goroutine and ends the iteration. It is a [*FormatError] if the file is
+// damaged.
+func (r *Reader) Goroutines() iter.Seq2[*tachyon.Goroutine, error] {
+	return func(yield func(*tachyon.Goroutine, error) bool) {
+		for _, s := range r.spare {
+			kind, ok := metadataKind(s.text)
+			if !ok || kind != tachyon.KindGoroutines {
+				continue
+			}
+			var m tachyon.Metadata
+			if err := decodeMetadata(&m, kind, s.text); err != nil {
+				yield(nil, r.errorAt(s.offset, "metadata of kind %q: %w", kind, err))
+				return
+			}
+			for i := range m.Goroutines {
+				if !yield(&m.Goroutines[i], nil) {
+					return
+				}
+			}
+		}
+		err := r.records(func(rec wire.Record) error {
+			if rec.Goroutine != nil && !yield(rec.Goroutine, nil) {
+				return errStop
+			}
+			return nil
+		})
+		if err != nil && err != errStop {
+			yield(nil, err)
+		}
+	}
+}
+
+// records calls yield with all records of the section. It returns yield's error errStop as it is. The
+// number of records is limited by the file's size, because they can be compressed a thousandfold.
+func (r *Reader) records(yield func(wire.Record) error) error {
+	var d wire.BlockDecoder
+	defer d.Close()
+	var stored []byte
+	raw, most := uint64(0), 16<<20+64*uint64(r.Size())
+	for at, end := r.section.Offset, r.section.Offset+r.section.Length; at < end; {
+		var head [wire.BlockHeader]byte
+		if end-at < wire.BlockHeader {
+			return r.errorAt(at, "record section: truncated block")
+		}
+		if err := r.readFull(head[:], at); err != nil {
+			return err
+		}
+		h := wire.CutBlock(head[:])
+		if int64(h.Stored) > end-at-wire.BlockHeader {
+			return r.errorAt(at, "record section: a block of %d bytes, but only %d are left", h.Stored, end-at-wire.BlockHeader)
+		}
+		if cap(stored) < int(h.Stored) {
+			stored = make([]byte, h.Stored)
+		}
+		stored = stored[:h.Stored]
+		if err := r.readFull(stored, at+wire.BlockHeader); err != nil {
+			return err
+		}
+		if raw += uint64(h.Records); raw > most {
+			return r.errorAt(at, "record section: too many records for the size of the file")
+		}
+		b, err := d.Decode(h, stored)
+		if err != nil {
+			return r.errorAt(at, "record section: %w", err)
+		}
+		if n, err := wire.DecodeRecords(b, yield); err == errStop {
+			return err
+		} else if err != nil {
+			return r.errorAt(at, "record section: record at %d of the block: %w", n, err)
+		}
+		at += wire.BlockHeader + int64(h.Stored)
+	}
+	return nil
+}
+
+// addRecords adds the content of the record section to m.
+func (r *Reader) addRecords(m *tachyon.Metadata) error {
+	var progress *tachyon.Progress
+	budget := 32<<20 + 128*r.Size()
+	known := make(map[uint64]int) // indices in m.Goroutines
+	err := r.records(func(rec wire.Record) error {
+		if rec.Progress != nil {
+			progress = &tachyon.Progress{}
+			return json.Unmarshal(rec.Progress, progress)
+		}
+		g := rec.Goroutine
+		if budget -= weightOf(g); budget < 0 {
+			return errors.New("too many goroutines for the size of the file")
+		}
+		i, again := known[g.ID]
+		if again {
+			m.Goroutines[i].Add(g)
+			return nil
+		}
+		known[g.ID] = len(m.Goroutines)
+		m.Goroutines = append(m.Goroutines, *g)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if s := m.Session; s != nil && s.Duration == 0 && progress != nil {
+		progress.Describe(s)
+	}
+	return nil
+}
+
+// weightOf returns about how many bytes of memory a goroutine takes.
+func weightOf(g *tachyon.Goroutine) int64 {
+	n := int64(200)
+	for _, span := range g.Labels {
+		n += 100 + 50*int64(len(span.Labels))
+	}
+	return n
+}
+
+// verifySection compares the record section with its checksum.
+func (r *Reader) verifySection() error {
+	if r.section.Length == 0 {
+		return nil
+	}
+	got, err := r.sum(r.section.Offset, r.section.Length)
+	if err == nil && got != r.section.CRC32C {
+		err = r.errorAt(r.section.Offset, "record section: %w: CRC-32C %08x, want %08x", ErrChecksum, got, r.section.CRC32C)
+	}
+	return err
+}
+
+// sum returns the CRC-32C of a part of the file.
+func (r *Reader) sum(offset, length int64) (uint32, error) {
+	var sum checksum
+	// A SectionReader is no io.WriterTo, so Copy uses its own small buffer.
+	n, err := io.Copy(&sum, io.NewSectionReader(r.src, offset, length))
+	if err == nil && n < length {
+		err = io.EOF
+	}
+	if err != nil {
+		return 0, r.ioError(offset+n, err)
+	}
+	return uint32(sum), nil
+}

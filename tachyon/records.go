@@ -1,0 +1,48 @@
+package tachyon
+
+import "time"
+
+// Records are metadata that a sampler learns while it runs. They go into the record section of
+// the file as they become known, so nobody has to keep them, and a killed program's file has them.
+type Records struct {
+	// Goroutines are parts of goroutines' metadata. The first part of a goroutine has all that
+	// is known so far. Each further part has the ID, the present Last, and the label spans that
+	// are new. A goroutine without a further part after its last sample was alive at the end.
+	Goroutines []Goroutine
+
+	// Progress replaces the previous one. nil: nothing new.
+	Progress *Progress
+}
+
+// Progress is the part of a [Session] that changes while the session runs. It counts only in
+// a file that was not finished; a finished file has a complete Session.
+type Progress struct {
+	Duration     time.Duration `json:"duration_ns"`
+	Source       string        `json:"source"`
+	SourceReason string        `json:"source_reason,omitempty"`
+	RateReached  float64       `json:"rate_reached"`
+	Counts
+}
+
+// Describe copies p into a session.
+func (p *Progress) Describe(s *Session) {
+	s.Duration, s.Source, s.SourceReason = p.Duration, p.Source, p.SourceReason
+	s.RateReached, s.Counts = p.RateReached, p.Counts
+}
+
+// Add merges a part of a goroutine's metadata into g, which has the parts before it.
+func (g *Goroutine) Add(part *Goroutine) {
+	g.Last = max(g.Last, part.Last)
+	g.Labels = append(g.Labels, part.Labels...)
+}
+
+// A Section says where a file's record section is.
+type Section struct {
+	Version int    `json:"version"` // RecordsVersion
+	Offset  int64  `json:"offset"`  // in the file, in bytes
+	Length  int64  `json:"length"`  // bytes
+	CRC32C  uint32 `json:"crc32c"`  // of these bytes
+}
+
+// RecordsVersion is the version of record sections that this package describes.
+const RecordsVersion = 1
