@@ -15,8 +15,14 @@ func newInfo(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "info FILE...",
 		Short: "Print facts about a file: program, build, sampling",
-		Long: `Print facts about a file: the program, its build, how it was sampled, and how much is
-in the file. info does not read the samples of a Tachyon file.`,
+		Long: `Print facts about a file: the program, its build, how it was sampled, what used CPU time,
+and how much is in the file.
+
+CPU time is what the samples have, by whose it was: the program's goroutines, those of the
+Go runtime, such as its garbage collector, and what no goroutine used. The process's CPU
+time is what the kernel counted. "no core" is the time in which goroutines ran but the
+kernel gave their threads no core; "throttled" says how long the CPU quota of a container
+was the reason. "not seen" is the time of goroutines that no sample stands for.`,
 		Example: `  gotach info app.tach
   gotach info app.*.tach
   gotach info app.tach --json | jq .samples`,

@@ -31,8 +31,13 @@ func newReport(e *env) *cobra.Command {
 SELF is the time in which a function was the innermost frame. TOTAL is the time in which
 it was anywhere in the stack. Waiting time counts like running time: the innermost frame
 of a waiting goroutine is the reason, such as [chan receive] or [sleep]. Percentages
-refer to the sum of the times of all goroutines. The bar shows the time on a CPU (█) and
-the other time (░).
+refer to the sum of all times. The bar shows the time on a CPU (█), the time in which
+goroutines ran but the kernel gave them no core (▒), and the other time (░).
+
+--by state shows what goroutines did: "running", "no core" (as ▒), "runnable" (waiting
+for the Go scheduler), "syscall" and "C" (each also "on CPU"), or what they waited for.
+CPU time that no goroutine used is in [scheduler], [C threads] and [profiler]. Time of
+goroutines too short for a sample is in [not seen].
 
 Several files, such as those of a session with rotation, are read as one profile. A wait
 across two files counts once. Goroutines of different processes are different rows: if

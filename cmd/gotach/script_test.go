@@ -10,6 +10,8 @@ import (
 
 	"github.com/gotach/profiler"
 	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/tachyon"
+	"github.com/gotach/profiler/writer"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
@@ -18,7 +20,55 @@ func TestMain(m *testing.M) {
 		"gotach":  main,
 		"killed":  killed,
 		"rotates": rotates,
+		"quota":   quota,
 	})
+}
+
+// quota OUT writes the profile of a program that was throttled by a CPU quota.
+func quota() {
+	const start, second = 1_795_234_224_000_000, 1_000_000
+	w, err := writer.Create(os.Args[1], writer.Options{Start: start, Interval: 1000, Uncompressed: true})
+	if err != nil {
+		panic(err)
+	}
+	add := func(id uint64, interpreter uint32, at float64, s tachyon.Status, stack ...tachyon.Frame) {
+		sample := tachyon.Sample{Thread: id, Interpreter: interpreter, Time: start + uint64(at*second), Status: s}
+		if err := w.WriteFrames(&sample, stack); err != nil {
+			panic(err)
+		}
+	}
+	synthetic := func(name string) tachyon.Frame { return tachyon.Frame{Func: name} }
+	main := tachyon.Frame{File: "/src/main.go", Func: "main.main", Line: 9}
+	hash := tachyon.Frame{File: "/src/main.go", Func: "main.hash", Line: 20}
+	lock := tachyon.Frame{Func: "[sync.Mutex.Lock]", Line: 3} // of object 3
+	mark := tachyon.Frame{File: "/go/src/runtime/mgc.go", Func: "runtime.gcBgMarkWorker", Line: 1400}
+	add(1, tachyon.User, 0, tachyon.HasGIL|tachyon.OnCPU, hash, main)
+	add(1, tachyon.User, 0.6, tachyon.HasGIL|tachyon.OnCPU, hash, main)
+	add(1, tachyon.User, 2, tachyon.HasGIL, hash, main)
+	add(18, tachyon.User, 0, 0, lock, main)
+	add(18, tachyon.User, 1.5, 0, lock, main)
+	add(18, tachyon.User, 2, tachyon.GILRequested, synthetic(tachyon.FuncRunnable), hash, main)
+	add(3, tachyon.Runtime, 0, 0, synthetic("[GC worker (idle)]"), mark)
+	add(3, tachyon.Runtime, 1.9, 0, synthetic("[GC worker (idle)]"), mark)
+	add(3, tachyon.Runtime, 2, tachyon.HasGIL|tachyon.OnCPU, mark)
+	add(tachyon.FirstPseudo, tachyon.Process, 1.95, 0, synthetic(tachyon.FuncScheduler))
+	add(tachyon.FirstPseudo, tachyon.Process, 2, tachyon.OnCPU, synthetic(tachyon.FuncScheduler))
+	err = w.AddMetadata(tachyon.KindSession, tachyon.Session{
+		Program: "/srv/app", GoVersion: "go1.26.8", GOOS: "linux", GOARCH: "amd64", GOMAXPROCS: 2, Host: "box", PID: 4711,
+		Start: time.UnixMicro(start).UTC(), Duration: 2 * time.Second, Source: "native", Rate: 1000, RateReached: 400, Budget: 1,
+		Markers: true, Error: "out.tach: no space left on device",
+		Counts: tachyon.Counts{
+			TicksAsked: 2000, TicksReached: 800, TicksForBudget: 900, TicksIdle: 250, Samples: 11, MaxGoroutines: 2,
+			Cost: 15 * time.Millisecond, SignalTaken: 2, NotSeen: 250 * time.Millisecond, ProcessCPU: 760 * time.Millisecond,
+			Throttled: 1300 * time.Millisecond, ThrottledPeriods: 18,
+		},
+	})
+	if err == nil {
+		err = w.Close()
+	}
+	if err != nil {
+		panic(err)
+	}
 }
 
 // killed OUT is a program that writes a profile to OUT and kills itself.

@@ -16,7 +16,7 @@ import (
 //
 //	demo.tach: demo, 3.0 s from 2026-11-21 07:20:45, 41980 samples of 14 goroutines
 //	native source, 998 of 1000 ticks a second
-//	41.9 s in all goroutines together, 3.02 s of it on CPU (7.2 %)
+//	41.9 s of all goroutines together, 3.02 s of it on CPU (7.2 %)
 //
 //	  SELF              ON CPU ██ WAITING ░░   TOTAL          CPU  FUNCTION
 //	 12.5s  31.2 %  ██████░░                   12.6s  31.5 %  8.2s  main.hot  main.go:41
@@ -100,7 +100,7 @@ func (t *reportTable) header() {
 		}
 		t.line(printable(source))
 		if s.Error != "" {
-			t.line(t.paint.busy(printable("ended early: " + s.Error)))
+			t.line(t.paint.busy(printable("error: " + s.Error)))
 		}
 	}
 	what := t.amount(t.r.Total) + " in all"
@@ -108,12 +108,23 @@ func (t *reportTable) header() {
 	case t.r.Unitless:
 		what += ": samples, or " + duration(t.r.Total) + " if its weights are in µs, as gotach writes them"
 	case t.r.Goroutines > 1:
-		what = duration(t.r.Total) + " of all goroutines together"
+		what = duration(t.r.Total-t.r.Elsewhere) + " of all goroutines together"
 	}
 	if t.knowsCPU() {
-		what += fmt.Sprintf(", %s of it on CPU (%s)", duration(t.r.TotalCPU), strings.TrimSpace(percent(t.r.TotalCPU, t.r.Total)))
+		what += fmt.Sprintf(", %s of it on CPU (%s)", duration(t.r.TotalCPU-t.r.Elsewhere),
+			strings.TrimSpace(percent(t.r.TotalCPU-t.r.Elsewhere, t.r.Total-t.r.Elsewhere)))
+	}
+	if t.r.Elsewhere > 0 {
+		no := duration(t.r.Elsewhere) + " of CPU that no goroutine used"
+		if utf8.RuneCountInString(what+no)+2 > t.width {
+			t.line(what)
+			what = no
+		} else {
+			what += "; " + no
+		}
 	}
 	t.line(what)
+	t.noCore()
 	if t.o.Focus != nil || t.o.Ignore != nil {
 		var chosen []string
 		if t.o.Focus != nil {
@@ -123,6 +134,21 @@ func (t *reportTable) header() {
 			chosen = append(chosen, fmt.Sprintf("ignore %q", t.o.Ignore))
 		}
 		t.line(fmt.Sprintf("%s of it shown (%s): %s", t.amount(t.r.Shown), strings.TrimSpace(percent(t.r.Shown, t.r.Total)), strings.Join(chosen, ", ")))
+	}
+}
+
+// noCore writes lines about the CPU quota, if that stopped the program, and about the time in
+// which the kernel gave running goroutines no core, if that is much.
+func (t *reportTable) noCore() {
+	ran := t.r.NoCore + t.r.TotalCPU
+	throttled := false
+	if m := t.p.Metadata; m != nil && m.Session != nil && m.Session.Throttled > 0 {
+		throttled = true
+		t.line(t.paint.late(fmt.Sprintf("throttled by the CPU quota: %s in %s", duration(m.Session.Throttled), plural(m.Session.ThrottledPeriods, "period"))))
+	}
+	if t.r.NoCore > 0 && (throttled || t.r.NoCore >= ran/50) {
+		t.line(t.paint.late(fmt.Sprintf("running without a core (▒): %s, %s of the time in which goroutines ran",
+			duration(t.r.NoCore), strings.TrimSpace(percent(t.r.NoCore, ran)))))
 	}
 }
 
@@ -173,11 +199,15 @@ func (t *reportTable) rows() {
 	for i := range t.r.Rows {
 		row := &t.r.Rows[i]
 		first, cpu := ordered(row, byTotal)
+		noCore := row.SelfNoCore
+		if byTotal {
+			noCore = row.TotalNoCore
+		}
 		second := row.Total
 		if byTotal {
 			second = row.Self
 		}
-		fmt.Fprintf(&t.b, "%7s %7s  %s  ", t.amount(first), t.share(first), t.bar(first, cpu, most))
+		fmt.Fprintf(&t.b, "%7s %7s  %s  ", t.amount(first), t.share(first), t.bar(first, cpu, noCore, most))
 		if !one {
 			fmt.Fprintf(&t.b, "%7s %7s  ", t.amount(second), t.share(second))
 		}
@@ -212,8 +242,9 @@ func (t *reportTable) share(d time.Duration) string {
 	return s
 }
 
-// bar returns a bar for a time, relative to the longest time. The part on CPU comes first.
-func (t *reportTable) bar(wall, cpu, most time.Duration) string {
+// bar returns a bar for a time, relative to the longest time. The part on CPU comes first, then
+// the part without a core.
+func (t *reportTable) bar(wall, cpu, noCore, most time.Duration) string {
 	if most <= 0 {
 		return strings.Repeat(" ", barWidth)
 	}
@@ -223,7 +254,9 @@ func (t *reportTable) bar(wall, cpu, most time.Duration) string {
 	if !t.knowsCPU() {
 		on = all
 	}
-	return t.paint.busy(strings.Repeat("█", on)) + t.paint.wait(strings.Repeat("░", all-on)) + strings.Repeat(" ", barWidth-all)
+	late := max(on, min(cells(cpu+noCore), all)) - on
+	return t.paint.busy(strings.Repeat("█", on)) + t.paint.late(strings.Repeat("▒", late)) +
+		t.paint.wait(strings.Repeat("░", all-on-late)) + strings.Repeat(" ", barWidth-all)
 }
 
 // place returns a row's name and place in the source in at most room columns. For rows by

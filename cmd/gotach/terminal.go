@@ -56,6 +56,7 @@ func (p paint) bold(s string) string { return p.with("1", s) }
 func (p paint) dim(s string) string  { return p.with("2", s) }
 func (p paint) good(s string) string { return p.with("32", s) }
 func (p paint) busy(s string) string { return p.with("31", s) } // on CPU
+func (p paint) late(s string) string { return p.with("33", s) } // without a core
 func (p paint) wait(s string) string { return p.with("36", s) } // waiting
 
 // printable replaces control characters, which could move the cursor or change the terminal.

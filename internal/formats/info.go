@@ -79,20 +79,31 @@ func verified(p *profile.Profile) string {
 	return fmt.Sprintf("%d samples in %d different stacks, %s in all", p.Samples, len(p.Records), wall)
 }
 
-// Info says what the header, the tables and the metadata say, without reading
-// the samples.
+// Info says what the header, the tables and the metadata say. If gotach recorded the file,
+// Info also reads the samples. An error in the samples is a warning, and what they would
+// tell is left out.
 func (c *tachyonContent) Info() ([]Field, error) {
 	m, err := c.Metadata()
 	if err != nil {
 		return nil, err
 	}
-	l := streamInfo(c.Header(), m)
+	var u *usage
+	if m.Session != nil {
+		if u, err = readUsage(watchedStream{c, c.o}); err != nil {
+			if ctx := c.o.Context; ctx != nil && ctx.Err() != nil {
+				return nil, err
+			}
+			c.o.warn(err)
+		}
+	}
+	l := streamInfo(c.Header(), m, u)
 	c.fileInfo(&l, m)
 	return l, nil
 }
 
-// streamInfo returns what header and metadata say about the session.
-func streamInfo(h tachyon.Header, m *tachyon.Metadata) fields {
+// streamInfo returns what header, metadata and, unless u is nil, the samples say about the
+// session.
+func streamInfo(h tachyon.Header, m *tachyon.Metadata, u *usage) fields {
 	s := m.Session
 	if s == nil {
 		s = &tachyon.Session{}
@@ -123,7 +134,11 @@ func streamInfo(h tachyon.Header, m *tachyon.Metadata) fields {
 		l.add("duration_ns", "duration", s.Duration, s.Duration.Round(time.Millisecond).String())
 	}
 	l.number("samples", "samples", int64(h.Samples))
-	l.number("goroutines", "goroutines", int64(h.Threads))
+	goroutines := int64(h.Threads)
+	if u != nil {
+		goroutines = int64(u.goroutines) // not all threads are goroutines
+	}
+	l.number("goroutines", "goroutines", goroutines)
 	l.add("interval_us", "interval", h.Interval, interval.String())
 	source := s.Source
 	if s.SourceReason != "" {
@@ -138,6 +153,8 @@ func streamInfo(h tachyon.Header, m *tachyon.Metadata) fields {
 	}
 	l.add("ticks_asked", "", s.TicksAsked, "")
 	l.add("ticks_reached", "ticks reached", s.TicksReached, ticks)
+	l.add("ticks_for_budget", "ticks left out", s.TicksForBudget, leftOut(s))
+	l.add("ticks_idle", "", s.TicksIdle, "")
 	l.add("rate", "", s.Rate, "")
 	l.add("rate_reached", "", s.RateReached, "")
 	// The counts of a session that was not stopped are missing.
@@ -155,13 +172,40 @@ func streamInfo(h tachyon.Header, m *tachyon.Metadata) fields {
 		l.add("ticks_refused", "not looked", s.TicksRefused, fmt.Sprintf("%d ticks, %s: too many goroutines to stop the program for", s.TicksRefused, s.Blind.Round(time.Millisecond)))
 		l.add("blind_ns", "", s.Blind, "")
 	}
+	if s.SignalTaken > 0 {
+		l.add("signal_taken", "signal taken", s.SignalTaken, count(s.SignalTaken, "time")+" by the program or its C code: up to 20 ms each without samples of what ran")
+	}
+	if m.Session != nil {
+		l.addUsage(s, u)
+	}
 	if counted {
 		l.add("cost_ns", "cost", s.Cost, fmt.Sprintf("%s of CPU time, budget %g %%", s.Cost.Round(time.Microsecond), s.Budget))
 		l.add("budget_percent", "", s.Budget, "")
 		l.number("max_goroutines", "most at a time", int64(s.MaxGoroutines))
 	}
-	l.text("error", "ended early", s.Error)
+	l.text("error", "error", s.Error)
 	return l
+}
+
+// leftOut says why a session has fewer ticks than were asked for.
+func leftOut(s *tachyon.Session) string {
+	if s.TicksForBudget == 0 && s.TicksIdle == 0 {
+		return "" // the source does not count the reasons
+	}
+	late := s.TicksAsked - s.TicksReached - s.TicksForBudget - s.TicksIdle - s.TicksRefused
+	var why []string
+	for _, left := range []struct {
+		n   int64
+		why string
+	}{
+		{s.TicksForBudget, "to stay within the budget"}, {s.TicksIdle, "while no goroutine ran"},
+		{s.TicksRefused, "for too many goroutines"}, {late, "because they were late"},
+	} {
+		if left.n > 0 {
+			why = append(why, fmt.Sprintf("%d %s", left.n, left.why))
+		}
+	}
+	return strings.Join(why, ", ")
 }
 
 // fileInfo adds what is known about the file itself.

@@ -221,7 +221,14 @@ func (j *joined) Series() (reader.Stream, error) { return j, nil }
 
 // Info returns what is known about all files together.
 func (j *joined) Info() ([]Field, error) {
-	l := streamInfo(j.header, &j.metadata)
+	var u *usage
+	if j.metadata.Session != nil {
+		var err error
+		if u, err = readUsage(j); err != nil {
+			return nil, err
+		}
+	}
+	l := streamInfo(j.header, &j.metadata, u)
 	l.number("frames", "frames", int64(len(j.Frames())))
 	l.number("files", "files", int64(len(j.files)))
 	return l, nil

@@ -2,6 +2,7 @@ package formats
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -323,5 +324,42 @@ func TestInterpretersOfOthers(t *testing.T) {
 	}
 	if wall, _ := p.Total(); wall != 30*time.Millisecond || p.Goroutines != 3 {
 		t.Errorf("%v of %d threads, want 30ms of 3", wall, p.Goroutines)
+	}
+}
+
+// info of a file with damaged samples shows what else is known, and warns.
+func TestInfoOfDamagedSamples(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "app.tach")
+	wholeFile(t, path, 1, nil)
+	info := func() (texts map[string]string, warning error) {
+		t.Helper()
+		list, err := openInput(t, path, Options{Warn: func(err error) { warning = err }}).Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts = map[string]string{}
+		for _, f := range list {
+			texts[f.Label] = f.Text
+		}
+		return texts, warning
+	}
+	whole, warning := info()
+	if warning != nil || whole["CPU time"] != "78ms: goroutines 30ms, runtime 8ms, scheduler 4ms, C threads 20ms, profiler 16ms" ||
+		whole["goroutines"] != "3" || whole["no core"] == "" {
+		t.Errorf("%q, warning %v", whole, warning)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 16 {
+		b[tachyon.HeaderSize+8+i] ^= 0x55
+	}
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	damaged, warning := info()
+	if warning == nil || damaged["CPU time"] != "" || damaged["program"] != "app" || damaged["not seen"] != whole["not seen"] {
+		t.Errorf("%q, warning %v", damaged, warning)
 	}
 }

@@ -49,11 +49,13 @@ type Report struct {
 	Duration   time.Duration `json:"duration_ns"`
 	Samples    int64         `json:"samples"`
 	Goroutines int           `json:"goroutines"`
-	Unitless   bool          `json:"unitless,omitempty"` // as in the Profile: times are plain numbers
-	Total      time.Duration `json:"total_ns"`           // wall time of all goroutines together, without regard to Focus and Ignore
+	Unitless   bool          `json:"unitless,omitempty"`  // as in the Profile: times are plain numbers
+	Total      time.Duration `json:"total_ns"`            // wall time of all goroutines together, without regard to Focus and Ignore
+	TotalCPU   time.Duration `json:"cpu_ns"`              // the part of Total on a CPU
+	NoCore     time.Duration `json:"no_core_ns"`          // the part of Total in the state NoCore
+	Elsewhere  time.Duration `json:"no_goroutine_cpu_ns"` // the part of TotalCPU that no goroutine used
 	Rows       []Row         `json:"rows"`
 
-	TotalCPU time.Duration `json:"-"`
 	Shown    time.Duration `json:"-"` // wall time of the stacks that Focus and Ignore left
 	ShownCPU time.Duration `json:"-"`
 	Left     int           `json:"-"` // rows that Top left out
@@ -72,6 +74,9 @@ type Row struct {
 	Total    time.Duration `json:"total_ns"`
 	SelfCPU  time.Duration `json:"self_cpu_ns"`
 	TotalCPU time.Duration `json:"total_cpu_ns"`
+	// The parts of Self and Total in the state NoCore.
+	SelfNoCore  time.Duration `json:"self_no_core_ns,omitempty"`
+	TotalNoCore time.Duration `json:"total_no_core_ns,omitempty"`
 
 	// Facts that only some other profilers' formats have.
 	Called  *int64            `json:"called,omitempty"`
@@ -101,6 +106,13 @@ func New(p *Profile, o ReportOptions) (*Report, error) {
 	t := &tally{p: p, by: o.By, rows: map[rowKey]int{}, ids: make([]int, len(p.Frames))}
 	r := &Report{Duration: p.Duration, Samples: p.Samples, Goroutines: p.Goroutines, Unitless: p.Unitless}
 	r.Total, r.TotalCPU = p.Total()
+	for i := range p.Records {
+		rec := &p.Records[i]
+		r.NoCore = add(r.NoCore, rec.noCore())
+		if !rec.OfGoroutine() {
+			r.Elsewhere = add(r.Elsewhere, rec.CPU)
+		}
+	}
 	focus, ignore := p.matches(o.Focus), p.matches(o.Ignore)
 	for i := range p.Records {
 		rec := &p.Records[i]
@@ -227,11 +239,21 @@ func (t *tally) count(row int, r *Record, innermost bool) {
 	into := &t.list[row]
 	if innermost {
 		into.Self, into.SelfCPU = add(into.Self, r.Wall), add(into.SelfCPU, r.CPU)
+		into.SelfNoCore = add(into.SelfNoCore, r.noCore())
 	}
 	if t.seen[row] != t.turn {
 		t.seen[row] = t.turn
 		into.Total, into.TotalCPU = add(into.Total, r.Wall), add(into.TotalCPU, r.CPU)
+		into.TotalNoCore = add(into.TotalNoCore, r.noCore())
 	}
+}
+
+// noCore returns the record's time in the state NoCore.
+func (r *Record) noCore() time.Duration {
+	if r.State == NoCore {
+		return r.Wall
+	}
+	return 0
 }
 
 // frameRow returns the row of a frame.
