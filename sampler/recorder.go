@@ -31,6 +31,7 @@ type recorder struct {
 	spans    int // label spans of all goroutines
 
 	now     time.Duration // time of the latest sample
+	owed    time.Duration // what the first samples up to now have too little weight, or too much
 	grace   time.Duration // a goroutine is forgotten so long after its end
 	leaving []uint64      // ids of goroutines that have ended and are not forgotten, in order
 
@@ -130,7 +131,10 @@ func (r *recorder) Sample(s *source.Sample) {
 // weight of one interval, and every other sample the time since the previous one. If a first
 // sample has another weight, weigh makes it known to readers: it writes one more sample at the
 // beginning of that time, or, if that is before this part of the session, it puts the weight into
-// the metadata. This is the only place in the sampler that handles weights of first samples.
+// the metadata. If the difference is less than half an interval, the sample has one interval, and
+// the weight of the next first sample is corrected. So the sum is right, and short-lived
+// goroutines have one sample. This is the only place in the sampler that handles weights of first
+// samples.
 func (r *recorder) weigh(k *goroutine, s *source.Sample) uint64 {
 	switch {
 	case k == nil:
@@ -141,12 +145,17 @@ func (r *recorder) weigh(k *goroutine, s *source.Sample) uint64 {
 			k.weight = weight
 		}
 		return weight
-	}
-	tick := time.Duration(r.interval) * time.Microsecond
-	from := max(s.Time-s.Gap, 0) + tick
-	if from > s.Time-tick/2 {
+	case s.Gap == 0:
 		return r.interval
 	}
+	tick := time.Duration(r.interval) * time.Microsecond
+	gap := min(s.Gap+r.owed, s.Time)
+	if gap < tick*3/2 {
+		r.owed = max(gap-tick, -maxOwed*tick)
+		return r.interval
+	}
+	r.owed = 0
+	from := s.Time - gap + tick
 	weight := micros(s.Time) - micros(from) + r.interval
 	if from < r.part {
 		k.weight = weight
@@ -155,6 +164,9 @@ func (r *recorder) weigh(k *goroutine, s *source.Sample) uint64 {
 	}
 	return weight
 }
+
+// maxOwed bounds the time, in intervals, by which first samples may have had too much weight.
+const maxOwed = 100
 
 // write adds a sample to the batch, with at as its time. k is its goroutine, or nil.
 func (r *recorder) write(k *goroutine, s *source.Sample, at time.Duration) {

@@ -83,7 +83,7 @@ func (b *budget) spend(now time.Time, s *shared, d *drain, tick, pass uint64) {
 	if variable > 0 {
 		factor = min(factor, max(0.5, (allowed-fixed)/variable))
 	}
-	all := (s.young.n + s.old.n + s.goroutines - min(s.met, s.goroutines)) << 16
+	all := (s.active.n + s.still.n + s.goroutines - min(s.met, s.goroutines)) << 16
 	least := max(all/uint64(10*max(d.cfg.Rate, 1)), min(all, fewVisits<<16)) // every goroutine within ten seconds
 	b.quota = min(max(uint64(float64(b.quota)*factor), least), max(all, fewVisits<<16))
 }

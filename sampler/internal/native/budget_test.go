@@ -29,7 +29,7 @@ func TestBudget(t *testing.T) {
 		{"dear ticks", 1, 30_000, 100, 0, 0, fewVisits, 1.58},
 		{"dear handler", 1, 5000, 100, 2, 20_000, fewVisits, 2.53},
 	} {
-		s := &shared{tornAfter: 40_000, old: circle{n: all}} // a cycle is a ns
+		s := &shared{tornAfter: 40_000, still: circle{n: all}} // a cycle is a ns
 		d := &drain{cfg: source.Config{Rate: 1000}}
 		b := newBudget(c.percent)
 		now := time.Unix(1, 0)

@@ -26,6 +26,9 @@ type drain struct {
 	stacks  *stacks
 	labels  *labelSets
 	gs      []goroutine           // by roster index
+	notSeen time.Duration         // time of goroutines that looks have found and no sample stands for
+	passed  time.Duration         // time of the last pass
+	left    map[uint64]goroutine  // by id: those whose g another goroutine has, and no look has noticed yet
 	system  map[uint64]systemKind // by startpc
 	created map[uint64]creation   // by gopc
 	start   uint64                // Config.Start on the handler's clock
@@ -106,6 +109,16 @@ func (d *drain) pass() {
 		tail += n
 		storeRelease(uintptr(unsafe.Pointer(&d.s.tail)), tail)
 	}
+	if left := d.roster.leftAlive; left > 0 {
+		d.notSeen += time.Duration(left) * max(0, d.now-d.passed) // they are never looked at
+	}
+	d.passed = d.now
+	for id, g := range d.left {
+		if d.now-g.last > time.Second { // no look has ever found it
+			delete(d.left, id)
+			d.gone(&g)
+		}
+	}
 	d.labels.turn()
 	d.stacks.forget(func(yield func(*stack)) {
 		for i := range d.gs {
@@ -128,11 +141,7 @@ func (d *drain) record(w []uint64) {
 			}
 		}
 	case recGone:
-		if w[1] < uint64(len(d.gs)) {
-			if g := &d.gs[w[1]]; g.id == w[2] {
-				d.gone(g)
-			}
-		}
+		d.ended(w)
 	case recStack:
 		d.work++
 		d.stack(w)
@@ -141,6 +150,36 @@ func (d *drain) record(w []uint64) {
 
 // time converts a time of the handler's clock.
 func (d *drain) time(ns uint64) time.Duration { return time.Duration(ns - d.start) }
+
+// ended handles a recGone record. Until the end that the record says, the goroutine counts as being
+// where its last visit found it. If no visit has recorded it, its time is not seen.
+func (d *drain) ended(w []uint64) {
+	index, id, until, from := w[1], w[2], d.time(w[3]), w[4]
+	if index >= uint64(len(d.gs)) {
+		return
+	}
+	g := &d.gs[index]
+	if g.id != id {
+		// A later goroutine of this entry ran before the look.
+		left, ok := d.left[id]
+		if !ok {
+			if from != 0 {
+				d.notSeen += until - d.time(from)
+			}
+			return
+		}
+		delete(d.left, id)
+		g = &left
+	}
+	switch {
+	case g.skip || !g.seen:
+	case g.parked != nil && g.parked.valid:
+		d.emit(g, g.parked, g.status, until, 0)
+	case until > g.last:
+		d.notSeen += until - g.last
+	}
+	d.gone(g)
+}
 
 func (d *drain) gone(g *goroutine) {
 	if g.id != 0 && !g.skip {
@@ -208,7 +247,11 @@ func (d *drain) goroutine(r record) *goroutine {
 	}
 	g := &d.gs[i]
 	if g.id != r[headGoid] {
-		d.gone(g)
+		if g.id != 0 && g.parked != nil && !g.skip {
+			d.left[g.id] = *g // until the look that finds that it has ended
+		} else {
+			d.gone(g)
+		}
 		d.meet(g, r)
 	}
 	return g

@@ -254,6 +254,7 @@ func (n *Source) newDrain(l *layout, cfg source.Config, out source.Out) *drain {
 		labels:  &labelSets{s: n.s, sets: make(map[uintptr]labelSet)},
 		system:  make(map[uint64]systemKind),
 		created: make(map[uint64]creation),
+		left:    make(map[uint64]goroutine),
 	}
 	if n.drain != nil {
 		d.bias = n.drain.bias
@@ -324,6 +325,7 @@ func (n *Source) pass() {
 		Torn:         int64(s.torn) + n.drain.torn,
 		Cost:         n.budget.total,
 		SignalTaken:  n.taken,
+		NotSeen:      n.drain.notSeen,
 
 		GoroutinesUntracked: int64(n.drain.roster.leftAlive),
 	}
@@ -379,13 +381,13 @@ const lastLook = 400 * time.Millisecond
 // visits all goroutines anyway. It takes lastLook at most.
 func (n *Source) lookOnce() {
 	s := n.s
-	if n.mute || n.broken || s.unable != 0 || s.young.n-s.young.dead+s.old.n <= s.quota>>16 {
+	if n.mute || n.broken || s.unable != 0 || s.active.n-s.active.dead+s.still.n <= s.quota>>16/4 {
 		return
 	}
 	defer n.caught()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	young, old := s.young.passed+s.young.n, s.old.passed+s.old.n
-	for end := time.Now().Add(lastLook); time.Now().Before(end) && (s.young.passed < young || s.old.passed < old); {
+	active, still := s.active.passed+s.active.n, s.still.passed+s.still.n
+	for end := time.Now().Add(lastLook); time.Now().Before(end) && (s.active.passed < active || s.still.passed < still); {
 		allot(s, 1<<40)
 		for ticks := s.ticks; s.ticks == ticks && time.Now().Before(end); {
 			time.Sleep(100 * time.Microsecond)

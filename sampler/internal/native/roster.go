@@ -202,7 +202,7 @@ func (r *roster) add(i uint32, g uint64) error {
 		store64(r.s.chunks+uintptr(i>>chunkBits)*8, uint64(m.addr()))
 	}
 	store64(r.s.entry(uint64(i))+entryG*8, g)
-	store64(r.s.entry(uint64(i))+entryVisited*8, r.at) // its goroutine began after r.at
+	store64(r.s.entry(uint64(i))+entryLooked*8, r.at) // its goroutine began after r.at
 	r.index[g] = i
 	return nil
 }
@@ -229,21 +229,25 @@ func (r *roster) refreshProcs() error {
 	return nil
 }
 
-// begin resets the handler's memory of visits, and puts all living goroutines into the circle
-// of the old. No tick may be under way. Without that, in a program that once had many
+// begin resets the handler's memory of visits, and puts all living goroutines into the still
+// circle. No tick may be under way. Without that, in a program that once had many
 // goroutines, the ticks would take seconds to find the few that are left.
 func (r *roster) begin(now uint64) {
 	s := r.s
-	s.young, s.old = circle{}, circle{}
+	s.active, s.still = circle{}, circle{}
 	s.met, s.probe = uint64(len(r.index)), 0
 	for i := range s.met {
 		entry := s.entry(i)
 		for word := uintptr(entryG + 1); word < entryWords; word++ {
 			store64(entry+word*8, 0)
 		}
-		store64(entry+entryVisited*8, now)
-		if alive(load32(uintptr(load64(entry+entryG*8)) + s.off.gStatus)) {
-			enter(s, &s.old, i, entry, now)
+		store64(entry+entryLooked*8, now)
+		g := uintptr(load64(entry + entryG*8))
+		if alive(load32(g + s.off.gStatus)) {
+			store64(entry+entryGoid*8, load64(g+s.off.gID))
+			store64(entry+entryFrom*8, now)
+			store64(entry+entryMark*8, mark(s, g))
+			enter(s, &s.still, i, now)
 		}
 	}
 }

@@ -18,7 +18,7 @@ const (
 	chunkBits  = 12 // roster entries of a chunk
 	chunkSize  = 1 << chunkBits
 	maxChunks  = 4096 // 16 million goroutines
-	entryWords = 6
+	entryWords = 8
 
 	pinSlots = 4096 // pinned label sets, open addressing
 
@@ -58,7 +58,7 @@ type shared struct {
 	goroutines uint64 // entries of the roster
 	nprocs     uint64
 	quota      uint64 // goroutines to visit a tick, 48.16 bits
-	youth      uint64 // ns for which a goroutine is young
+	stillAfter uint64 // an entry that has not moved for so many ns is still
 	quiet      uint64 // 1: no more signals to running goroutines
 	leave      uint64 // a futex, not 0: no more ticks until the timer sends a signal again
 	tail       uint64 // of the ring, words read
@@ -72,8 +72,10 @@ type shared struct {
 	now      uint64 // time of this tick
 	before   uint64 // time of the tick before
 	random   uint64
-	young    circle // see turns.go
-	old      circle
+	active   circle // see turns.go
+	still    circle
+	fresh    uint64 // new goroutines that looks found at the last tick
+	owed     uint64 // visits that the last ticks made beyond their quota
 	met      uint64 // entries of the roster that have been looked at, from the first
 	probe    uint64 // next entry to look at again
 	fraction uint64 // of a visit, left over
@@ -142,7 +144,7 @@ const (
 	recPad  = iota // skip its words
 	recTick        // word 1: time
 	recSame        // word 1: roster index; it has not run since its last recStack
-	recGone        // word 1: roster index, word 2: goid that has ended
+	recGone        // words: roster index, goid that has ended, time of its end, entryFrom
 	recStack
 )
 
@@ -152,7 +154,7 @@ const (
 	headG
 	headGoid
 	headTime
-	headBefore // time of the tick before; for a visit in turn, of the entry's visit before
+	headBefore // time of the tick before; for a visit in turn, of the look before or entryFrom
 	headParent
 	headGoPC
 	headStartPC
@@ -205,9 +207,11 @@ const (
 	entryG    = iota
 	entryGoid // 0: dead or never seen
 	entrySince
-	entryNext    // index + 1 of the next entry in its circle; 0: in no circle
-	entryVisited // time of the latest visit that showed the goroutine's state
-	entryBorn    // time at which its goroutine joined a circle; 0: it has ended
+	entryNext   // index + 1 of the next entry in its circle; 0: in no circle
+	entryLooked // time of the latest look or visit that showed the goroutine's state
+	entryFrom   // the first sample of its goroutine stands for the time since; 0: a visit has recorded it
+	entryMoved  // time of the latest look or visit that found that it had moved; 0: it has ended
+	entryMark   // see mark
 )
 
 // state is the shared memory for the handler, nil between sessions. inHandler counts the

@@ -4,28 +4,42 @@ package native
 
 import "unsafe"
 
-// A circle is a circular list of roster entries that are visited in turns.
+// A circle is a circular list of roster entries. Ticks go around it in two ways:
 //
-// A visit shows the goroutine in an entry at one moment. Its sample stands for the time since
-// the entry's previous visit, even if the entry had another goroutine then, or none. So the
-// sums over many similar goroutines are right, even if they live shortly and are visited
-// rarely: a goroutine that lives for a tenth of the time between two visits is found by one
-// visit in ten, and its sample then has ten times the weight.
+//   - A look finds out whether the entry has a living goroutine, which one, and whether it has
+//     moved. A look is a few loads.
+//   - A visit also records the goroutine, and walks its stack if it has moved.
 //
-// Young goroutines are visited more often than old ones. In a service most goroutines
-// have waited for a long time and will go on to. The few that come and go with each
-// request would be visited too rarely among thousands of others. So there are two
-// circles, and each gets half of the visits.
+// An entry has moved if its goroutine has run since the last look. Entries that have moved lately
+// are in the active circle. Each tick looks at all of them, as far as it can, and visits as many
+// as the quota allows. The others are in the still circle, which gets a quarter of the visits,
+// and those that the active circle does not need. In a service most goroutines have waited for a
+// long time and will go on to. They would take all the visits from those that move.
 //
-// The runtime reuses the g of a goroutine that has ended, the most recently ended first. Some
-// entries of ended goroutines, the most recent ones, stay in the circle of the young. The others
-// are in no circle, because a program that once had a hundred thousand goroutines keeps as many
-// gs. Each tick checks some of them, in turns, for being alive again.
+// The runtime reuses the g of a goroutine that has ended, the most recently ended first. Entries
+// of goroutines that have just ended stay in the active circle. If there are too many, they are in
+// no circle, because a program that once had a hundred thousand goroutines keeps as many gs. Each
+// tick checks some of these, in turns, for being alive again.
+//
+// # How much time samples stand for
+//
+// The first sample of a goroutine stands for the time since the last look at its entry before,
+// when the entry had no goroutine or another one. Its other samples stand for the time since the
+// sample before. The last one is at the last look that found it alive. So a goroutine gets on
+// average the time that it lived: too much at its beginning and too little at its end. A goroutine
+// that lives for a fraction of a period is found by a fraction of the ticks, and its sample stands
+// for the whole period.
+//
+// If the time between two looks is longer than a period, half of the excess is taken off the
+// beginning and added to the end, see excess. Most goroutines live longer than that time, and it
+// can be longer at their beginning than at their end, or depend on what the program does: ticks are
+// late when the program needs all cores.
 type circle struct {
 	n      uint64 // number of entries
 	dead   uint64 // number of entries whose goroutine has ended
 	cursor uint64 // index of the entry that was visited last
-	passed uint64 // number of entries visited so far
+	look   uint64 // index of the entry that was looked at last
+	passed uint64 // number of entries that visits have passed so far
 }
 
 const (
@@ -35,89 +49,97 @@ const (
 	checkOneIn           = 128
 	minChecks, maxChecks = 64, 1024
 
-	// keepDead is the number of dead entries that stay in the circle of the young. A P keeps up
-	// to 64 dead gs for reuse (runtime.gfput).
+	// keepDead is the number of dead entries that stay in the active circle, besides as many as
+	// there are living ones. A P keeps up to 64 dead gs for reuse (runtime.gfput).
 	keepDead = 256
 
-	// deadChecks is the number of checks of dead entries that cost as much as one visit.
-	deadChecks = 8
+	// Looks at a tick for each visit that the quota allows. A look at a goroutine whose g is in
+	// the processor's caches takes some 10 ns, one at another goroutine ten times as long.
+	activeLooks, stillLooks = 32, 2
 
-	// youth is the time for which a goroutine is young, in turns of the circle of the old. If
-	// it ends later, between two turns, only a small part of its life is missed.
-	youth = 4
+	// A tick visits so many more new goroutines for each visit that the quota allows. The next ticks
+	// then have fewer visits.
+	newVisits = 3
 
-	// fetchAhead is the number of entries that a visit prefetches ahead. With many goroutines
-	// their gs are not in the processor's caches, and waiting for memory is most of the cost of
-	// a visit. Neighbours in the roster are mostly neighbours in their circle.
+	// An entry that has not moved for so many periods, and for so many turns of the looks at the
+	// still circle, is still.
+	stillPeriods, stillTurns = 20, 4
+
+	// fetchAhead is the number of entries that a look or a visit prefetches ahead. With many
+	// goroutines their gs are not in the processor's caches, and waiting for memory is most of the
+	// cost. Neighbours in the roster are mostly neighbours in their circle.
 	fetchAhead = 8
 )
 
 // allot sets the number of visits that a tick may make, as a 48.16 bit fixed point number.
 func allot(s *shared, quota uint64) {
 	storeRelease(uintptr(unsafe.Pointer(&s.quota)), quota)
-	turn := s.old.n << 17 / max(quota, 1) * s.period // the old have half of the visits
-	storeRelease(uintptr(unsafe.Pointer(&s.youth)), youth*turn)
+	turn := s.still.n / (stillLooks * max(quota>>16, 1)) * s.period
+	after := max(stillPeriods*s.period, stillTurns*turn)
+	if s.active.n > activeLooks*max(quota>>16, 1) {
+		after = stillPeriods * s.period // there are more active ones than a tick can look at
+	}
+	storeRelease(uintptr(unsafe.Pointer(&s.stillAfter)), after)
 }
 
-// visitSome visits as many goroutines as the quota allows for a tick: first new ones, which
-// may take half of the visits, then the others in turns.
+// visitSome visits as many goroutines as the quota allows for a tick, and looks at more of them:
+// at new entries first, then at the active circle, then at the still one.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
 func visitSome(s *shared) {
-	s.fraction += load64(uintptr(unsafe.Pointer(&s.quota)))
+	quota := load64(uintptr(unsafe.Pointer(&s.quota)))
+	s.fraction += quota
 	n := s.fraction >> 16
 	s.fraction &= 0xffff
-	if n == 0 {
-		return
-	}
+	whole := max(quota>>16, 1)
 	start := cycles()
 	n -= join(s, n)
-	// A circle gets the visits that the other one does not need.
-	young := max((n+1)/2, n-min(n, s.old.n))
-	n -= min(n, visitTurn(s, &s.young, young, start))
-	visitTurn(s, &s.old, n, start)
+	// New goroutines must be visited soon: many do not live long. Some visits are kept for those
+	// that looks will find.
+	owed := min(s.owed, n/2)
+	s.owed -= owed
+	n -= owed
+	still := min(s.still.n, max((n+3)/4, n-min(n, s.active.n-s.active.dead+s.fresh)))
+	n -= still
+	n -= visitTurn(s, &s.active, n-min(n/2, s.fresh), start)
+	s.fresh = lookTurn(s, &s.active, activeLooks*whole, n+newVisits*whole, start)
+	s.owed = min(s.owed+s.fresh-min(s.fresh, n), 8*whole)
+	still += n - min(n, s.fresh)
+	visitTurn(s, &s.still, still, start)
+	lookTurn(s, &s.still, stillLooks*whole, whole, start)
 	s.visiting += cycles() - start
 }
 
-// visitTurn visits the next n goroutines of a circle, or fewer if there are fewer or if that
-// takes too long. It returns the number of visits.
+// visitTurn visits the next n living goroutines of a circle, or fewer if there are fewer or if
+// that takes too long. It returns the number of visits. Entries known to be dead are left to looks.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
 func visitTurn(s *shared, c *circle, n, start uint64) (visited uint64) {
 	total := loadAcquire(uintptr(unsafe.Pointer(&s.goroutines)))
-	spent := uint64(0)
-	for left := c.n; left > 0 && spent < n*deadChecks; left-- {
-		last := s.entry(c.cursor)
-		index := load64(last+entryNext*8) - 1
+	for left := c.n; left > 0 && visited < n; left-- {
+		before := c.cursor
+		index := load64(s.entry(before)+entryNext*8) - 1
 		entry := s.entry(index)
-		if load64(entry+entryVisited*8) == s.now {
-			c.cursor = index // it was visited at this tick, before it joined this circle
+		c.passed++
+		if load64(entry+entryLooked*8) == s.now || load64(entry+entryMoved*8) == 0 {
+			c.cursor = index
 			continue
 		}
-		if ahead := index + fetchAhead; ahead < total {
-			g := uintptr(load64(s.entry(ahead) + entryG*8))
-			prefetch(g + s.off.gM)
-			prefetch(g + s.off.gStatus)
-		}
+		fetch(s, index+fetchAhead, total)
 		g := uintptr(load64(entry + entryG*8))
-		lives, goid := alive(load32(g+s.off.gStatus)), load64(entry+entryGoid*8)
-		if !lives && goid == 0 {
-			store64(entry+entryVisited*8, s.now)
-		} else if callVisit(s.base(), g, entry, uintptr(index)) == 0 {
+		lives := alive(load32(g + s.off.gStatus))
+		if callVisit(s.base(), g, entry, uintptr(index)) == 0 {
+			c.passed--
 			break // no room in the ring: the next tick begins with this entry
 		}
-		c.passed++
-		spent++
-		if lives {
-			spent += deadChecks - 1
-			visited++
-			s.visits++
-		}
-		move(s, c, last, index, goid, lives)
+		visited++
+		s.visits++
+		c.cursor = index
+		settle(s, c, before, index, lives)
 		if left&31 == 0 && cycles()-start > s.visitLimit {
 			break
 		}
@@ -125,77 +147,181 @@ func visitTurn(s *shared, c *circle, n, start uint64) (visited uint64) {
 	return visited
 }
 
-// move puts an entry into the right circle after a visit. last is the entry before it in its
-// circle, goid the id of its goroutine before the visit. lives says whether it has a living
-// goroutine now.
+// lookTurn looks at the next n entries of a circle that the tick has not visited. It visits new
+// goroutines, at most so many as visits says, and returns their number.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func move(s *shared, c *circle, last uintptr, index, goid uint64, lives bool) {
-	entry := s.entry(index)
-	born, now := load64(entry+entryBorn*8), load64(entry+entryGoid*8)
-	to := c
-	switch {
-	case !lives && born == 0:
-		if c.dead > keepDead {
-			to = nil
+func lookTurn(s *shared, c *circle, n, visits, start uint64) (fresh uint64) {
+	total := loadAcquire(uintptr(unsafe.Pointer(&s.goroutines)))
+	for left := min(c.n, n); left > 0; left-- {
+		before := c.look
+		index := load64(s.entry(before)+entryNext*8) - 1
+		entry := s.entry(index)
+		c.look = index
+		if load64(entry+entryLooked*8) == s.now {
+			continue
 		}
-	case !lives:
-		to, born = &s.young, 0
-	case born == 0 || now != goid && goid != 0 && now != 0:
-		to, born = &s.young, s.now // another goroutine
-	case c == &s.young && s.now-born > load64(uintptr(unsafe.Pointer(&s.youth))):
-		to = &s.old
+		fetch(s, index+fetchAhead, total)
+		g := uintptr(load64(entry + entryG*8))
+		status, goid := load32(g+s.off.gStatus), load64(entry+entryGoid*8)
+		lives := alive(status)
+		switch {
+		case !lives:
+			if goid != 0 && !gone(s, entry, index) {
+				return fresh
+			}
+			store64(entry+entryLooked*8, s.now)
+		case goid == load64(g+s.off.gID) && (load64(entry+entryFrom*8) == 0 || status&^gScan == gRunning):
+			store64(entry+entryLooked*8, s.now)
+		case fresh < visits:
+			if callVisit(s.base(), g, entry, uintptr(index)) == 0 {
+				return fresh
+			}
+			fresh++
+			s.visits++
+		default:
+			c.look = before // the next tick begins with this entry
+			return fresh
+		}
+		settle(s, c, before, index, lives)
+		if left&31 == 0 && cycles()-start > s.visitLimit {
+			break
+		}
 	}
-	if to == c && (born == 0) == (load64(entry+entryBorn*8) == 0) {
-		store64(entry+entryBorn*8, born)
-		c.cursor = index
-		return
+	return fresh
+}
+
+// excess returns half of the time for which the latest look at an entry was longer ago than ticks
+// that are on time explain.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func excess(s *shared, looked uint64) uint64 {
+	if usual := looked + s.period*3/2; s.now > usual {
+		return (s.now - usual) / 2
 	}
-	exit(c, last, entry)
-	if to != nil {
-		enter(s, to, index, entry, born)
+	return 0
+}
+
+// fetch prefetches what a look reads.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func fetch(s *shared, index, total uint64) {
+	if index < total {
+		prefetch(uintptr(load64(s.entry(index)+entryG*8)) + s.off.gStatus)
 	}
 }
 
-// enter adds an entry to a circle. It will be the last one of the present turn.
+// settle puts an entry into the right circle after a look or a visit. before is the index of the
+// entry before it in its circle. lives says whether it has a living goroutine.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func enter(s *shared, c *circle, index uint64, entry uintptr, born uint64) {
-	next := index + 1
+func settle(s *shared, c *circle, before, index uint64, lives bool) {
+	entry := s.entry(index)
+	was, moved := load64(entry+entryMoved*8), uint64(0)
+	to := c
+	if lives {
+		m := mark(s, uintptr(load64(entry+entryG*8)))
+		moved = was
+		if was == 0 || m == 0 || m != load64(entry+entryMark*8) {
+			moved = s.now
+			store64(entry+entryMark*8, m)
+			to = &s.active
+		} else if s.now-moved > load64(uintptr(unsafe.Pointer(&s.stillAfter))) {
+			to = &s.still
+		}
+	} else {
+		to = &s.active // the runtime reuses it soon
+		if was == 0 && c.dead > keepDead+c.n-c.dead {
+			to = nil
+		}
+	}
+	if to != c {
+		exit(s, c, before, index)
+		if to != nil {
+			enter(s, to, index, moved)
+		}
+		return
+	}
+	store64(entry+entryMoved*8, moved)
+	if (was == 0) != (moved == 0) {
+		if moved == 0 {
+			c.dead++
+		} else {
+			c.dead--
+		}
+	}
+}
+
+// mark returns a number that changes when a goroutine moves, 0 if the goroutine is not parked.
+// It is not exact: trackingSeq has 8 bits, and the number is the same again after the goroutine
+// has stopped running 256 times. That is good enough for the choice of a circle.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func mark(s *shared, g uintptr) uint64 {
+	switch load32(g+s.off.gStatus) &^ gScan {
+	case gWaiting, gLeaked:
+		return 1<<63 | load64(g+s.off.gID)<<16 | uint64(load8(g+s.off.gTrackingSeq))<<8 | uint64(load8(g+s.off.gWaitReason))
+	}
+	return 0
+}
+
+// enter adds an entry to a circle. It will be the last one of the present turn of visits. moved is
+// the time at which its goroutine moved last, 0 if it has ended.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func enter(s *shared, c *circle, index, moved uint64) {
+	entry := s.entry(index)
 	if c.n > 0 {
 		last := s.entry(c.cursor)
-		next = load64(last + entryNext*8)
+		store64(entry+entryNext*8, load64(last+entryNext*8))
 		store64(last+entryNext*8, index+1)
+	} else {
+		store64(entry+entryNext*8, index+1)
+		c.look = index
 	}
-	store64(entry+entryNext*8, next)
-	store64(entry+entryBorn*8, born)
+	store64(entry+entryMoved*8, moved)
 	c.cursor = index
 	c.n++
-	if born == 0 {
+	if moved == 0 {
 		c.dead++
 	}
 }
 
-// exit removes an entry from its circle. last is the entry before it.
+// exit removes an entry from its circle. before is the index of the entry before it.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func exit(c *circle, last, entry uintptr) {
-	store64(last+entryNext*8, load64(entry+entryNext*8))
+func exit(s *shared, c *circle, before, index uint64) {
+	entry := s.entry(index)
+	store64(s.entry(before)+entryNext*8, load64(entry+entryNext*8))
 	store64(entry+entryNext*8, 0)
+	if c.cursor == index {
+		c.cursor = before
+	}
+	if c.look == index {
+		c.look = before
+	}
 	c.n--
-	if load64(entry+entryBorn*8) == 0 {
+	if load64(entry+entryMoved*8) == 0 {
 		c.dead--
 	}
 }
 
 // join checks entries that are in no circle, the new ones first. It visits those that are alive
-// and adds them to the circle of the young. It returns their number, at most half of n.
+// and adds them to the active circle. It returns their number, at most half of n, rounded up.
 //
 //go:nosplit
 //go:norace
@@ -211,18 +337,16 @@ func join(s *shared, n uint64) (joined uint64) {
 			}
 			index = s.probe
 		}
-		if ahead := index + fetchAhead; ahead < total {
-			if e := s.entry(ahead); load64(e+entryNext*8) == 0 {
-				prefetch(uintptr(load64(e+entryG*8)) + s.off.gStatus)
-			}
+		if ahead := index + fetchAhead; ahead < total && load64(s.entry(ahead)+entryNext*8) == 0 {
+			fetch(s, ahead, total)
 		}
 		entry := s.entry(index)
 		if load64(entry+entryNext*8) == 0 {
 			g := uintptr(load64(entry + entryG*8))
 			if !alive(load32(g + s.off.gStatus)) {
-				store64(entry+entryVisited*8, s.now)
+				store64(entry+entryLooked*8, s.now)
 			} else if callVisit(s.base(), g, entry, uintptr(index)) != 0 {
-				enter(s, &s.young, index, entry, s.now)
+				enter(s, &s.active, index, s.now)
 				joined++
 			} else {
 				return joined

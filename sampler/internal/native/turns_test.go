@@ -19,7 +19,8 @@ type fakes struct {
 	gs     uintptr
 	stack  uintptr
 	goid   uint64
-	born   map[uint64]uint64 // time of the start, by goid
+	began  map[uint64]uint64 // time of the start, by goid
+	born   map[uint64]uint64 // the same, or a later time at which it has run
 }
 
 const (
@@ -50,7 +51,7 @@ func newFakes(t *rapid.T) *fakes {
 	store64(s.chunks, uint64(base+sizes[3]))
 	s.period, s.now = 1e6, 1e9
 	s.tornAfter, s.visitLimit = 1<<62, 1<<62
-	return &fakes{s: s, memory: memory, gs: base + sizes[4], stack: base + sizes[5], born: map[uint64]uint64{}}
+	return &fakes{s: s, memory: memory, gs: base + sizes[4], stack: base + sizes[5], began: map[uint64]uint64{}, born: map[uint64]uint64{}}
 }
 
 func (f *fakes) g(i uint64) uintptr { return f.gs + uintptr(i)*fakeSize }
@@ -61,7 +62,7 @@ func (f *fakes) status(i uint64) uint32 { return load32(f.g(i) + f.s.off.gStatus
 func (f *fakes) add(n uint64) {
 	for i := f.s.goroutines; i < f.s.goroutines+n; i++ {
 		store64(f.s.entry(i)+entryG*8, uint64(f.g(i)))
-		store64(f.s.entry(i)+entryVisited*8, f.s.now)
+		store64(f.s.entry(i)+entryLooked*8, f.s.now)
 		store32(f.g(i)+f.s.off.gStatus, 6) // dead
 	}
 	f.s.goroutines += n
@@ -70,7 +71,7 @@ func (f *fakes) add(n uint64) {
 // start starts a waiting goroutine in the g of one that has ended.
 func (f *fakes) start(i uint64) {
 	f.goid++
-	f.born[f.goid] = f.s.now
+	f.began[f.goid], f.born[f.goid] = f.s.now, f.s.now
 	g, off := f.g(i), f.s.off
 	store64(g+off.gID, f.goid)
 	store64(g+off.gStackLo, uint64(f.stack))
@@ -116,24 +117,21 @@ func (f *fakes) tick(t *rapid.T) (told map[uint64]uint64) {
 // check checks the structure of the circles.
 func (f *fakes) check(t *rapid.T) {
 	s, in := f.s, map[uint64]bool{}
-	for name, c := range map[string]*circle{"young": &s.young, "old": &s.old} {
+	for name, c := range map[string]*circle{"active": &s.active, "still": &s.still} {
 		dead := uint64(0)
 		for i, n := c.cursor, uint64(0); n < c.n; n++ {
 			if i = load64(s.entry(i)+entryNext*8) - 1; i >= s.goroutines || in[i] {
 				t.Fatalf("%s: after %d of %d entries comes %d", name, n, c.n, i)
 			}
 			in[i] = true
-			switch born := load64(s.entry(i) + entryBorn*8); {
-			case born == 0:
+			if load64(s.entry(i)+entryMoved*8) == 0 {
 				dead++
-			case born == s.now && name == "old":
-				t.Fatalf("entry %d is old, but its goroutine has just begun", i)
 			}
 			if n == c.n-1 && i != c.cursor {
 				t.Fatalf("%s: %d entries lead from %d to %d", name, c.n, c.cursor, i)
 			}
 		}
-		if dead != c.dead || name == "old" && dead > 0 {
+		if dead != c.dead || name == "still" && dead > 0 {
 			t.Fatalf("%s: %d dead entries, but its count is %d", name, dead, c.dead)
 		}
 	}
@@ -193,13 +191,14 @@ func TestTurns(t *testing.T) {
 				r.begin(s.now)
 				clear(seen)
 				for goid := range f.born {
-					f.born[goid] = s.now
+					f.began[goid], f.born[goid] = s.now, s.now
 				}
 			}
 			// The longest time between two visits of an entry.
 			most := s.period * (3 + s.goroutines/minChecks + 6*s.goroutines<<16/s.quota)
 			for goid, gap := range f.tick(t) {
-				if from := s.now - gap; !seen[goid] && (from > f.born[goid] || from+most < s.now) {
+				// If the last look is long ago, it stands for half of that time.
+				if from := s.now - gap; !seen[goid] && (from > f.born[goid]+gap || from+most < f.began[goid]) {
 					t.Fatalf("the first sample of a goroutine that began at %d is at %d and stands for the time since %d", f.born[goid], s.now, from)
 				}
 				seen[goid] = true

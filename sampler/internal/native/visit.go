@@ -32,7 +32,7 @@ func alive(status uint32) bool {
 
 // visit records a goroutine that does not run. entry is its entry in the roster. If entry is 0,
 // it is not known, and the stack is always walked. visit returns 0 if there is no room in the
-// ring. It sets the entry's time of the visit, unless the visit could not read the goroutine.
+// ring. It sets the entry's time of the look, unless the visit could not read the goroutine.
 //
 //go:nosplit
 //go:norace
@@ -43,42 +43,53 @@ func visit(base, g, entry, index uintptr) uintptr {
 	m := uintptr(load64(g + s.off.gM))
 	since := load64(g + s.off.gWaitSince)
 	goid := load64(g + s.off.gID)
-	looked := s.before
+	before := s.before
 	if entry != 0 {
-		looked = load64(entry + entryVisited*8)
+		lives := alive(status)
+		if known := load64(entry + entryGoid*8); known != goid || !lives {
+			if known != 0 && !gone(s, entry, uint64(index)) {
+				return 0
+			}
+			if lives {
+				store64(entry+entryGoid*8, goid)
+				looked := load64(entry + entryLooked*8)
+				store64(entry+entryFrom*8, looked+excess(s, looked))
+			}
+		}
+		if !lives {
+			store64(entry+entryLooked*8, s.now)
+		}
+		before = load64(entry + entryFrom*8)
+		if before == 0 {
+			before = load64(entry + entryLooked*8)
+		}
 	}
 	switch status {
 	case gWaiting, gLeaked:
 		if m != 0 {
 			return 1 // it is about to park, or it runs on the system stack and gets a signal
 		}
-		if entry != 0 && since != 0 && since == load64(entry+entrySince*8) && goid == load64(entry+entryGoid*8) {
+		if entry != 0 && since != 0 && since == load64(entry+entrySince*8) {
 			if !same(s, uint64(index)) {
 				return 0
 			}
-			store64(entry+entryVisited*8, s.now)
+			store64(entry+entryLooked*8, s.now)
 			return 1
 		}
 	case gRunnable, gSyscall, gPreempted:
 	case gRunning, gRunning | gScan:
 		if entry != 0 {
-			store64(entry+entryVisited*8, s.now)
+			store64(entry+entryLooked*8, s.now)
 		}
 		return 1 // it runs and gets a signal
 	default:
-		if status&gScan == 0 && entry != 0 {
-			store64(entry+entryVisited*8, s.now)
-			if load64(entry+entryGoid*8) != 0 {
-				gone(s, entry, uint64(index))
-			}
-		}
 		return 1
 	}
 	// Room for a record of maximum depth with labels.
 	if !room(s, maxRecord) {
 		return 0
 	}
-	s.seenStatus, s.seenM, s.seenGoid, s.seenBefore = uint64(status), uint64(m), goid, looked
+	s.seenStatus, s.seenM, s.seenGoid, s.seenBefore = uint64(status), uint64(m), goid, before
 	n := callWalk(base, g, index, 0)
 	if n == 0 {
 		s.torn++
@@ -86,8 +97,8 @@ func visit(base, g, entry, index uintptr) uintptr {
 	}
 	s.write += uint64(n)
 	if entry != 0 {
-		store64(entry+entryGoid*8, goid)
-		store64(entry+entryVisited*8, s.now)
+		store64(entry+entryLooked*8, s.now)
+		store64(entry+entryFrom*8, 0)
 		if status != gWaiting && status != gLeaked {
 			since = 0
 		}
@@ -113,22 +124,26 @@ func same(s *shared, index uint64) bool {
 	return true
 }
 
-// gone records that the goroutine of an entry has ended.
+// gone records that the goroutine of an entry has ended. It reports whether there was room.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func gone(s *shared, entry uintptr, index uint64) {
-	if !room(s, 3) {
-		return // at the next visit
+func gone(s *shared, entry uintptr, index uint64) bool {
+	if !room(s, 5) {
+		return false
 	}
-	w := s.words(s.write)
-	store64(w, recGone|3<<8)
+	w, looked := s.words(s.write), load64(entry+entryLooked*8)
+	store64(w, recGone|5<<8)
 	store64(w+8, index)
 	store64(w+16, load64(entry+entryGoid*8))
-	s.write += 3
+	store64(w+24, looked+excess(s, looked))
+	store64(w+32, load64(entry+entryFrom*8))
+	s.write += 5
 	store64(entry+entryGoid*8, 0)
 	store64(entry+entrySince*8, 0)
+	store64(entry+entryFrom*8, 0)
+	return true
 }
 
 // walkParked writes a record of a goroutine at the ring's write position. It returns the number
