@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"debug/elf"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/reader"
 )
 
 // hello creates a module with the program in testdata/hello*.go.txt.
@@ -80,6 +82,72 @@ func TestStatic(t *testing.T) {
 		if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != 2 || !strings.Contains(string(out), "all goroutines are asleep - deadlock!") {
 			t.Errorf("%s: a deadlock ends with %v:\n%s", tags, err, out)
 		}
+	}
+}
+
+// A program that says it was built with a later Go, or with its development version, is profiled by the
+// portable source, with the version as the reason. A patch release needs no new version of this module.
+func TestLaterGo(t *testing.T) {
+	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
+		return // only the portable source
+	}
+	dir := hello(t)
+	parts := strings.SplitN(runtime.Version(), ".", 3)
+	for version, source := range map[string]string{
+		"devel go1.28-abcdef0 Thu Jan 1 00:00:00 1970 +0000": "auto",
+		"go1.28-devel_abcdef0 Thu Jan 1 00:00:00 1970 +0000": "auto",
+		"go1.28rc1":                               "auto",
+		"go1.28.1-bigcorp X:jsonv2":               "auto",
+		parts[0] + "." + parts[1] + ".99":         "native",
+		parts[0] + "." + parts[1] + ".99-bigcorp": "native",
+	} {
+		t.Run(version, func(t *testing.T) {
+			run(t, dir, moduleEnv, "go", "build", "-tags", "profiled", "-ldflags", `-X "runtime.buildVersion=`+version+`"`, "-o", "program", ".")
+			cmd := exec.Command(filepath.Join(dir, "program"))
+			cmd.Dir = t.TempDir()
+			cmd.Env = append(os.Environ(), "PROFILE_OUT=x.tach", "PROFILE_SOURCE="+source)
+			text, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v\n%s", err, text)
+			}
+			r, err := reader.Open(filepath.Join(cmd.Dir, "x.tach"))
+			if err != nil {
+				t.Fatalf("%v\n%s", err, text)
+			}
+			defer r.Close()
+			m, err := r.Metadata()
+			if err != nil || m.Session == nil {
+				t.Fatal("no session in the metadata: ", err)
+			}
+			if m.Session.GoVersion != version {
+				t.Errorf("the program says that its version is %q", m.Session.GoVersion)
+			}
+			known := source == "native"
+			if native := m.Session.Source == "native"; native != known {
+				t.Errorf("the source is %s", m.Session.Source)
+			}
+			if strings.Contains(string(text), "is not known here") == known || strings.Contains(m.Session.SourceReason, version) == known {
+				t.Errorf("reason %q; the program prints\n%s", m.Session.SourceReason, text)
+			}
+		})
+	}
+}
+
+// Package linked is initialized before the packages that the root needs, so long before package auto. Package
+// export, in this program, is initialized before auto only by chance.
+func TestExportLinkedEarly(t *testing.T) {
+	dir := hello(t)
+	run(t, dir, moduleEnv, "go", "build", "-tags", "auto,export", "-o", "program", ".")
+	cmd := exec.Command(filepath.Join(dir, "program"))
+	cmd.Env = append(os.Environ(), "GODEBUG=inittrace=1")
+	trace, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, trace)
+	}
+	const module = "init github.com/gotach/profiler"
+	linked, writer, auto := bytes.Index(trace, []byte(module+"/internal/hook/linked @")), bytes.Index(trace, []byte(module+"/writer @")), bytes.Index(trace, []byte(module+"/auto @"))
+	if linked < 0 || writer < linked || auto < writer {
+		t.Errorf("package linked is initialized at byte %d of the trace, writer at %d, auto at %d:\n%s", linked, writer, auto, trace)
 	}
 }
 

@@ -1,7 +1,7 @@
 // Package linked tells the root package that the program imports package export.
 //
-// Package auto starts a session in its init function. Go initializes auto before export,
-// because export has more dependencies. Package linked depends only on package hook. Go
+// Package auto starts a session in its init function. Go may initialize auto before export:
+// that depends on export's dependencies. Package linked depends only on package hook. Go
 // initializes packages in the order of their import paths, each after its imports. The path
 // of package linked comes before that of package writer, which the root imports. So Go
 // always initializes linked before the root and auto.

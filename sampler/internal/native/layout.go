@@ -60,12 +60,15 @@ const (
 // pRunning is the status of a P that runs a goroutine.
 const pRunning = 1
 
-// layoutOf returns the layout for a version string as runtime.Version returns it.
+// layoutOf returns the layout for a version string as runtime.Version returns it. Patch releases,
+// release candidates and toolchains of vendors have the layout of their release: if one of them
+// has moved a field, the self-check finds that. Development versions have no layout, because
+// their runtime can be that of any commit between two releases.
 func layoutOf(version string) (*layout, error) {
 	v, _, _ := strings.Cut(version, " ")
-	v, _, _ = strings.Cut(v, "-")
+	v, suffix, _ := strings.Cut(v, "-")
 	major, rest, ok := strings.Cut(v, ".")
-	if ok {
+	if ok && !strings.HasPrefix(suffix, "devel") {
 		minor := rest[:len(rest)-len(strings.TrimLeft(rest, "0123456789"))]
 		if l := layouts[major+"."+minor]; l != nil {
 			return l, nil

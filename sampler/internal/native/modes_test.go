@@ -133,7 +133,7 @@ func TestGoDebug(t *testing.T) {
 
 // TestUnknownVersion starts the source with unknown Go versions.
 func TestUnknownVersion(t *testing.T) {
-	for _, version := range []string{"go1.24.9", "go1.28.0", "go1.2", "devel go1.27-abc", "", "go1"} {
+	for _, version := range []string{"go1.24.9", "go1.28.0", "devel go1.28-abcdef0 Thu Jan 1", ""} {
 		s := New()
 		s.version = version
 		err := s.Start(source.Config{Rate: 100, Budget: 1, Start: time.Now()}, newRecorder())
@@ -141,9 +141,54 @@ func TestUnknownVersion(t *testing.T) {
 			t.Errorf("%q: %v", version, err)
 		}
 	}
-	for _, version := range []string{"go1.25", "go1.26.8", "go1.26.8-X:jsonv2", "go1.27rc1", "go1.25.3 X:boringcrypto"} {
-		if _, err := layoutOf(version); err != nil {
-			t.Error(err)
+}
+
+// TestLayoutOf has version strings of releases, patch releases, release candidates, vendors, experiments
+// and development versions.
+func TestLayoutOf(t *testing.T) {
+	for version, want := range map[string]string{
+		"go1.25":                        "go1.25",
+		"go1.25.3":                      "go1.25",
+		"go1.26":                        "go1.26",
+		"go1.26.8":                      "go1.26",
+		"go1.26.99":                     "go1.26",
+		"go1.27.5":                      "go1.27",
+		"go1.27rc1":                     "go1.27",
+		"go1.27beta2":                   "go1.27",
+		"go1.26-bigcorp":                "go1.26",
+		"go1.26.8-bigcorp.3":            "go1.26",
+		"go1.26.8+bigcorp":              "go1.26",
+		"go1.26.1-bigcorp X:jsonv2":     "go1.26",
+		"go1.26.8-X:jsonv2":             "go1.26",
+		"go1.26.1 X:nocoverageredesign": "go1.26",
+		"go1.25.3 X:boringcrypto":       "go1.25",
+		"go1.26.8 (bigcorp build 7)":    "go1.26",
+
+		"":                                  "",
+		"go":                                "",
+		"go1":                               "",
+		"go1.":                              "",
+		"go1.2":                             "",
+		"go1.24.9":                          "",
+		"go1.28":                            "",
+		"go1.28.0":                          "",
+		"go1.28rc1":                         "",
+		"go1.265":                           "",
+		"go2.26":                            "",
+		"1.26.8":                            "",
+		"gccgo1.26":                         "",
+		"tinygo1.26":                        "",
+		"weekly.2011-01-01":                 "",
+		"devel +abcdef Thu Jan 1 00:00:00":  "",
+		"devel go1.27-abcdef0 Thu Jan 1":    "",
+		"devel go1.28-abcdef0 Thu Jan 1":    "",
+		"go1.27-devel_abcdef0 Thu Jan 1":    "",
+		"go1.28-devel_abcdef0 X:jsonv2":     "",
+		"go1.26.8-devel_abcdef0 Thu Jan 1 ": "",
+	} {
+		got, err := layoutOf(version)
+		if got != layouts[want] || (err == nil) != (want != "") {
+			t.Errorf("%q has not the layout of %q: %v", version, want, err)
 		}
 	}
 }
