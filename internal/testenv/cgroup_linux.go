@@ -1,11 +1,11 @@
 package testenv
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -20,7 +20,7 @@ func Limit(t testing.TB, cores float64) string {
 	t.Helper()
 	const period = 100_000 // µs
 	quota := int(cores * period)
-	dir, err := cgroup(func(dir string) error {
+	return cgroup(t, "cpu", func(dir string) error {
 		return os.WriteFile(filepath.Join(dir, "cpu.max"), fmt.Appendf(nil, "%d %d", quota, period), 0)
 	}, func(dir string) error {
 		if err := os.WriteFile(filepath.Join(dir, "cpu.cfs_period_us"), []byte(strconv.Itoa(period)), 0); err != nil {
@@ -28,8 +28,24 @@ func Limit(t testing.TB, cores float64) string {
 		}
 		return os.WriteFile(filepath.Join(dir, "cpu.cfs_quota_us"), []byte(strconv.Itoa(quota)), 0)
 	})
+}
+
+// LimitTasks returns a directory of a new cgroup that can limit the number of its threads: write
+// the number to its file pids.max. There is no limit at first. All its processes must have ended
+// when the test ends.
+func LimitTasks(t testing.TB) string {
+	t.Helper()
+	set := func(dir string) error { return os.WriteFile(filepath.Join(dir, "pids.max"), []byte("max"), 0) }
+	return cgroup(t, "pids", set, set)
+}
+
+// cgroup makes a cgroup for a controller until the test ends. v2 and v1 set the limit in the two
+// versions of cgroups.
+func cgroup(t testing.TB, controller string, v2, v1 func(dir string) error) string {
+	t.Helper()
+	dir, err := makeCgroup(controller, v2, v1)
 	if err != nil {
-		Missing(t, "cgroup with a CPU quota", "only root may make one: "+err.Error())
+		Missing(t, "cgroup for "+controller, "only root may make one: "+err.Error())
 	}
 	t.Cleanup(func() {
 		if err := os.Remove(dir); err != nil {
@@ -39,30 +55,30 @@ func Limit(t testing.TB, cores float64) string {
 	return dir
 }
 
-// cgroup makes a cgroup below this process's own one and sets its quota. v2 and v1 set the quota
-// in the two versions of cgroups.
-func cgroup(v2, v1 func(dir string) error) (dir string, err error) {
+// makeCgroup makes a cgroup below this process's own one and sets its limit.
+func makeCgroup(controller string, v2, v1 func(dir string) error) (dir string, err error) {
 	own, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
 		return "", err
 	}
 	name := fmt.Sprintf("gotach-test-%d-%d", os.Getpid(), unix.Gettid())
-	err = fmt.Errorf("no cgroup controller for the CPU")
+	err = fmt.Errorf("no cgroup controller %s", controller)
 	for line := range strings.Lines(string(own)) {
 		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if len(parts) != 3 {
 			continue
 		}
-		roots, set := []string{"/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"}, v1
+		// Controllers can share a hierarchy, such as cpu,cpuacct.
+		roots, set := []string{"/sys/fs/cgroup/" + controller, "/sys/fs/cgroup/" + parts[1]}, v1
 		switch {
 		case parts[1] == "" && parts[0] == "0":
 			roots, set = []string{"/sys/fs/cgroup"}, v2
-		case parts[1] != "cpu" && parts[1] != "cpu,cpuacct" && parts[1] != "cpuacct,cpu":
+		case !slices.Contains(strings.Split(parts[1], ","), controller):
 			continue
 		}
 		for _, root := range roots {
 			controllers, _ := os.ReadFile(filepath.Join(root, "cgroup.controllers"))
-			if parts[1] == "" && !bytes.Contains(controllers, []byte("cpu")) {
+			if parts[1] == "" && !slices.Contains(strings.Fields(string(controllers)), controller) {
 				continue
 			}
 			// In a container the path can be that outside of it. Then the root is the container's own.

@@ -104,7 +104,8 @@ func TestNoRoom(t *testing.T) {
 	if err := os.Chmod(filepath.Dir(bin), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, mode := range []string{"max threads", "max processes"} {
+	t.Setenv("GOTACH_CGROUP", testenv.LimitTasks(t))
+	for _, mode := range []string{"max threads", "max processes", "max tasks"} {
 		t.Run(mode, func(t *testing.T) { run(t, bin, mode) })
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"reflect"
 	"runtime"
 	"runtime/debug"
@@ -371,6 +372,23 @@ var modes = map[string]func(){
 			fail("setrlimit: %v", err)
 		}
 		refused("RLIMIT_NPROC")
+	},
+	"max tasks": func() {
+		spareThreads()
+		cgroup := os.Getenv("GOTACH_CGROUP")
+		set := func(file string, n any) {
+			if err := os.WriteFile(filepath.Join(cgroup, file), fmt.Append(nil, n), 0); err != nil {
+				fail("%v", err)
+			}
+		}
+		set("cgroup.procs", os.Getpid())
+		_, threads, _, _ := inventory()
+		for room := range native.Threads {
+			set("pids.max", threads+room)
+			refused("pids.max")
+		}
+		set("pids.max", "max")
+		sampled(1000, func() { time.Sleep(100 * time.Millisecond) })
 	},
 	"handler": func() {
 		action := [4]uint64{uint64(reflect.ValueOf(fail).Pointer())}
