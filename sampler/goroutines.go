@@ -87,16 +87,20 @@ func (r *recorder) Goroutine(g source.Goroutine) bool {
 				r.ended--
 			}
 			k.ended, k.retired, k.revived = false, false, true
-			r.alive(+1)
+			r.alive(k, +1)
 		}
 		return true
 	}
-	r.known[g.ID] = &goroutine{Goroutine: g}
-	r.alive(+1)
+	k := &goroutine{Goroutine: g}
+	r.known[g.ID] = k
+	r.alive(k, +1)
 	return true
 }
 
-func (r *recorder) alive(d int64) {
+func (r *recorder) alive(k *goroutine, d int64) {
+	if k.Quiet {
+		return
+	}
 	if n := r.live.Add(d); n > r.most.Load() {
 		r.most.Store(n)
 	}
@@ -109,7 +113,7 @@ func (r *recorder) Gone(id uint64) {
 		return
 	}
 	k.ended = true
-	r.alive(-1)
+	r.alive(k, -1)
 	switch {
 	case !k.seen:
 		r.drop(k)

@@ -170,9 +170,12 @@ const maxOwed = 100
 
 // write adds a sample to the batch, with at as its time. k is its goroutine, or nil.
 func (r *recorder) write(k *goroutine, s *source.Sample, at time.Duration) {
-	interpreter := uint32(0)
-	if s.System {
-		interpreter = 1
+	interpreter := uint32(tachyon.User)
+	switch {
+	case s.System:
+		interpreter = tachyon.Runtime
+	case s.Process:
+		interpreter = tachyon.Process
 	}
 	if k != nil {
 		if !k.sampled {

@@ -33,9 +33,12 @@ type drain struct {
 	created map[uint64]creation   // by gopc
 	start   uint64                // Config.Start on the handler's clock
 	now     time.Duration         // of the tick whose records follow
-	torn    int64                 // stacks that do not end where they must
-	work    int64                 // stack records so far, recSame and recStack
-	unread  error                 // of the latest refresh of the roster
+	ledger  *ledger
+	account *account // nil: the self-check
+	end     bool     // this is the last pass
+	torn    int64    // stacks that do not end where they must
+	work    int64    // stack records so far, recSame and recStack
+	unread  error    // of the latest refresh of the roster
 	sample  source.Sample
 }
 
@@ -45,9 +48,12 @@ type goroutine struct {
 	parked  *stack         // its stack at its last visit in turn
 	last    time.Duration  // time of its last sample
 	status  tachyon.Status // of parked
-	ran     bool           // it ran at its last sample
+	ran     bool           // it ran at its last sample, or was in a system call with its P
+	called  bool           // it was in a system call at its last sample
 	seen    bool           // it has a sample
 	skip    bool           // Out does not want samples of it
+	quiet   bool           // only its CPU time is sampled
+	told    bool           // Out knows it
 	system  systemKind
 	labelID int // labelSet.id; -1: labels that are in no set
 	labels  map[string]string
@@ -119,6 +125,9 @@ func (d *drain) pass() {
 			d.gone(&g)
 		}
 	}
+	if d.account != nil {
+		d.account.settle(d.out, d.now, d.end)
+	}
 	d.labels.turn()
 	d.stacks.forget(func(yield func(*stack)) {
 		for i := range d.gs {
@@ -132,11 +141,14 @@ func (d *drain) pass() {
 func (d *drain) record(w []uint64) {
 	switch w[0] & 0xff {
 	case recTick:
-		d.now = d.time(w[1])
+		before := d.now
+		if d.now = d.time(w[1]); before > 0 {
+			d.ledger.ticked(d.now - before)
+		}
 	case recSame:
 		d.work++
 		if w[1] < uint64(len(d.gs)) {
-			if g := &d.gs[w[1]]; g.parked != nil && g.parked.valid && !g.skip {
+			if g := &d.gs[w[1]]; g.parked != nil && g.parked.valid && !g.skip && !g.quiet {
 				d.emit(g, g.parked, g.status, d.now, 0)
 			}
 		}
@@ -172,7 +184,7 @@ func (d *drain) ended(w []uint64) {
 		g = &left
 	}
 	switch {
-	case g.skip || !g.seen:
+	case g.skip || g.quiet || !g.seen:
 	case g.parked != nil && g.parked.valid:
 		d.emit(g, g.parked, g.status, until, 0)
 	case until > g.last:
@@ -182,7 +194,7 @@ func (d *drain) ended(w []uint64) {
 }
 
 func (d *drain) gone(g *goroutine) {
-	if g.id != 0 && !g.skip {
+	if g.told {
 		d.out.Gone(g.id)
 	}
 	*g = goroutine{}
@@ -207,14 +219,27 @@ func (d *drain) stack(r record) {
 		g.parked = nil
 		return
 	}
+	if g.quiet && !running {
+		if inTurn {
+			g.parked = s
+		}
+		g.ran = false
+		return
+	}
+	if !g.told && !d.tell(g, r) {
+		return
+	}
 	t, before := d.time(r[headTime]), d.time(r[headBefore])
 	if g.seen {
 		d.relabel(g, r, t)
 	} else {
 		d.relabel(g, r, before) // the first sample stands for the time since before
 	}
-	known := g.parked != nil && g.parked.valid
-	if !inTurn && !running && known {
+	if r[headTID] != 0 {
+		d.active(g, r, s, t, before)
+		return
+	}
+	if !inTurn && g.parked != nil && g.parked.valid {
 		// Goroutines with a P are sampled at each tick, the others in turns. This one has no P,
 		// and it is not its turn: it was visited because it ran at the tick before. The visit
 		// says only that it no longer runs. If its stack counted, the wait that comes right
@@ -222,16 +247,9 @@ func (d *drain) stack(r record) {
 		g.ran = false
 		return
 	}
-	if r.flags()&flagTaken != 0 && g.seen && !g.ran && known && g.last < before {
-		// The goroutine did not run up to the tick before this one. So that time belongs to the
-		// stack of its last visit in turn.
-		d.emit(g, g.parked, g.status, before, 0)
-	}
 	status := statusOf(r, g, s)
 	d.emit(g, s, status, t, t-before)
-	if g.ran = running; !running {
-		g.parked, g.status = s, status
-	}
+	g.ran, g.parked, g.status = false, s, status
 }
 
 // goroutine returns what the drain knows of a record's goroutine. It returns nil if the roster
@@ -247,7 +265,7 @@ func (d *drain) goroutine(r record) *goroutine {
 	}
 	g := &d.gs[i]
 	if g.id != r[headGoid] {
-		if g.id != 0 && g.parked != nil && !g.skip {
+		if g.told && g.parked != nil && !g.quiet {
 			d.left[g.id] = *g // until the look that finds that it has ended
 		} else {
 			d.gone(g)
@@ -257,11 +275,11 @@ func (d *drain) goroutine(r record) *goroutine {
 	return g
 }
 
-// statusOf returns the status of a sample of g with stack s.
+// statusOf returns the status of a sample of g with stack s, without OnCPU.
 func statusOf(r record, g *goroutine, s *stack) (status tachyon.Status) {
 	switch r.status() {
 	case gRunning:
-		status = tachyon.HasGIL | tachyon.OnCPU
+		status = tachyon.HasGIL
 	case gRunnable, gPreempted:
 		status = tachyon.GILRequested
 	case gSyscall:
@@ -276,19 +294,23 @@ func statusOf(r record, g *goroutine, s *stack) (status tachyon.Status) {
 	return status
 }
 
-// meet reports a goroutine to Out at its first record.
+// meet begins with a goroutine at its first record.
 func (d *drain) meet(g *goroutine, r record) {
 	*g = goroutine{id: r[headGoid], system: d.kind(r[headStartPC])}
-	g.skip = g.system == systemGoroutine && !d.cfg.System
-	if g.skip {
-		return
-	}
-	told := source.Goroutine{ID: g.id, Parent: r[headParent]}
+	g.quiet = g.system == systemGoroutine && !d.cfg.System
+}
+
+// tell reports a goroutine to Out before its first sample. It returns false if Out does not want
+// samples of it.
+func (d *drain) tell(g *goroutine, r record) bool {
+	told := source.Goroutine{ID: g.id, Parent: r[headParent], Quiet: g.quiet}
 	if g.system != mainGoroutine {
 		c := d.creation(r[headGoPC])
 		told.CreatedBy, told.CreatedAt = c.by, c.at
 	}
-	g.skip = !d.out.Goroutine(told)
+	g.told = d.out.Goroutine(told)
+	g.skip = !g.told
+	return g.told
 }
 
 // creation is a go statement: its function, and its file and line.

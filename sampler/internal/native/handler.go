@@ -130,9 +130,9 @@ func onTick(base, _, _, _ uintptr) uintptr {
 	return 0
 }
 
-// interruptAll makes running goroutines record themselves. It visits a goroutine at once
-// that ran at the last tick and does not run now: otherwise the time since its last sample
-// would count as running.
+// interruptAll makes running goroutines record themselves, and visits those in a system call
+// that still have their P. It visits a goroutine at once that ran at the last tick and does not
+// run now: otherwise the time since its last sample would count as running.
 //
 //go:nosplit
 //go:norace
@@ -141,11 +141,34 @@ func interruptAll(s *shared) {
 	n := loadAcquire(uintptr(unsafe.Pointer(&s.nprocs)))
 	for i := uint64(0); i < n; i++ {
 		last := uintptr(load64(s.slot(i) + slotLast*8))
-		callInterrupt(s.base(), uintptr(i), 0, 0)
-		if last != 0 && last != uintptr(load64(s.slot(i)+slotLast*8)) {
+		called := callInterrupt(s.base(), uintptr(i), 0, 0)
+		now := uintptr(load64(s.slot(i) + slotLast*8))
+		if called == 0 && last != now && keepsP(s, last, i) {
+			called = last
+		}
+		if called != 0 {
+			callVisit(s.base(), called, 0, ^uintptr(0))
+			store64(s.slot(i)+slotLast*8, uint64(called))
+			now = called
+		}
+		if last != 0 && last != now {
 			callVisit(s.base(), last, 0, ^uintptr(0))
 		}
 	}
+}
+
+// keepsP reports whether a goroutine is in a system call and will have P i again when it ends.
+// In Go 1.25 that P has no M meanwhile.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func keepsP(s *shared, g uintptr, i uint64) bool {
+	if g == 0 || load32(g+s.off.gStatus) != gSyscall {
+		return false
+	}
+	p, m := uintptr(load64(s.procs+uintptr(i)*8)), uintptr(load64(g+s.off.gM))
+	return m != 0 && load32(p+s.off.pStatus) == pSyscall && uintptr(load64(m+s.off.mOldP)) == p
 }
 
 // next sets the time of the next tick, at random between a half and one and a half periods
@@ -221,7 +244,8 @@ func room(s *shared, n uint64) bool {
 }
 
 // interrupt copies the record that P i's thread has made since the last tick to the ring.
-// Then it sends a signal to the thread that has the P now, so that its goroutine is recorded.
+// Then it sends a signal to the thread that has the P now, so that its goroutine is recorded. If
+// that goroutine is in a system call, interrupt returns it instead. Otherwise it returns 0.
 //
 // The M comes from the P, so the cost does not depend on the number of goroutines. If p.m
 // reads the same before and after, the M had the P all the time. So the reads of m.curg and
@@ -261,7 +285,10 @@ func interrupt(base, index, _, _ uintptr) uintptr {
 		return 0
 	}
 	if !onCPU(s, g, m) {
-		return 0 // in a system call: it is visited, not interrupted
+		if load32(g+s.off.gStatus) == gSyscall {
+			return g // it is visited, not interrupted
+		}
+		return 0
 	}
 	if state&0xff != slotFree {
 		// The thread has not answered yet. Either it waits for a core: then its goroutine does

@@ -57,8 +57,11 @@ const (
 	gScan      = 0x1000
 )
 
-// pRunning is the status of a P that runs a goroutine.
-const pRunning = 1
+// Statuses of a P: it runs a goroutine; in Go 1.25, its goroutine is in a system call.
+const (
+	pRunning = 1
+	pSyscall = 2
+)
 
 // layoutOf returns the layout for a version string as runtime.Version returns it. Patch releases,
 // release candidates and toolchains of vendors have the layout of their release: if one of them

@@ -105,6 +105,7 @@ func (n *Source) Start(cfg source.Config, out source.Out) (err error) {
 	n.quit, n.done = make(chan struct{}), make(chan struct{})
 	n.began = time.Now()
 	first := n.begin(uint64(time.Second) / uint64(max(cfg.Rate, 1)))
+	d.account = newAccount(d.ledger, n.ticker.tid, usesC(n.old), d.time(n.s.now))
 	up := make(chan struct{})
 	own.Go(func() { n.loop(up) })
 	<-up
@@ -251,6 +252,7 @@ func (n *Source) newDrain(l *layout, cfg source.Config, out source.Out) *drain {
 		out:     out,
 		cfg:     cfg,
 		stacks:  newStacks(out, l, n.table, cfg.WaitFrames),
+		ledger:  newLedger(uint64(time.Second) / uint64(max(cfg.Rate, 1))),
 		labels:  &labelSets{s: n.s, sets: make(map[uintptr]labelSet)},
 		system:  make(map[uint64]systemKind),
 		created: make(map[uint64]creation),
@@ -328,6 +330,7 @@ func (n *Source) pass() {
 		NotSeen:      n.drain.notSeen,
 
 		GoroutinesUntracked: int64(n.drain.roster.leftAlive),
+		ProcessCPU:          time.Duration(n.drain.account.used),
 	}
 	end := n.ended
 	if end.IsZero() {
@@ -345,7 +348,11 @@ func (n *Source) timed(f func()) uint64 {
 	before := threadCPU(tid)
 	readClock(n.s)
 	f()
-	return threadCPU(tid) - before
+	spent := threadCPU(tid) - before
+	if a := n.drain.account; a != nil {
+		a.passed(tid, spent)
+	}
+	return spent
 }
 
 // Stats returns the counts so far.
@@ -363,6 +370,7 @@ func (n *Source) Stop() {
 	n.silence()
 	if !n.broken {
 		n.finishRing()
+		n.drain.end = true
 		func() {
 			defer n.caught()
 			defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))

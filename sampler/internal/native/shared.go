@@ -165,6 +165,8 @@ const (
 	headFrame0 // word after the return address of the first frame
 	headFrame1 // word after the return address of the second frame
 	headIndex  // roster index, or ^0
+	headTID    // the thread, if the goroutine runs or is in a system call; otherwise 0
+	headClock  // the CPU time that the thread has used, ns; 0: not known
 	headWords
 )
 
@@ -187,7 +189,7 @@ const (
 	slotTime
 	slotBefore
 	slotCount // words of the record; 0: there is none
-	slotLast  // g that was interrupted at the tick before
+	slotLast  // g that ran, or was in a system call, with this P at the tick before
 	slotSince // number of the tick that sent the signal
 	slotAsked // not 0: the runtime may have asked the thread for preemption
 	slotRecord

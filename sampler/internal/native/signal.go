@@ -133,6 +133,18 @@ func isGos(a sigaction) bool {
 	return name == "runtime.sigtramp" || name == "runtime.cgoSigtramp"
 }
 
+// usesC reports whether the program is linked with C: then the runtime has another handler. old is
+// the action of our signal before the session.
+func usesC(old sigaction) bool {
+	segv, _ := getAction(int(unix.SIGSEGV))
+	for _, a := range []sigaction{old, segv} {
+		if f := runtime.FuncForPC(a.handler); f != nil && f.Name() == "runtime.cgoSigtramp" {
+			return true
+		}
+	}
+	return false
+}
+
 // releaseSignal restores the old action, unless other code has set another handler.
 func releaseSignal(signal int, old sigaction) {
 	if a, err := getAction(signal); err != nil || a.handler != handlerPC {

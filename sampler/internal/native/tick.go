@@ -182,9 +182,16 @@ func wake(word unsafe.Pointer) {
 // thread has ended.
 func threadCPU(tid int) uint64 {
 	var ts unix.Timespec
-	// The kernel's clock id of a thread (MAKE_THREAD_CPUCLOCK with CPUCLOCK_SCHED).
-	if unix.ClockGettime(int32(^tid<<3|6), &ts) != nil {
+	if unix.ClockGettime(threadClock(uint64(tid)), &ts) != nil {
 		return 0
 	}
 	return uint64(ts.Nano())
 }
+
+// threadClock returns the kernel's id of a thread's CPU clock (MAKE_THREAD_CPUCLOCK with
+// CPUCLOCK_SCHED).
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func threadClock(tid uint64) int32 { return int32(^tid<<3 | 6) }

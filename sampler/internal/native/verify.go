@@ -313,7 +313,7 @@ func (c *checker) Sample(s *source.Sample) {
 	case c.runID:
 		// Functions that it calls may be on top.
 		n := len(stack) - len(c.runIn)
-		if s.Status&tachyon.OnCPU == 0 {
+		if s.Status&tachyon.HasGIL == 0 {
 			break
 		}
 		if n < 0 || !matches(stack[n:], c.runIn) {

@@ -167,6 +167,14 @@ func walkParked(base, g, index, _ uintptr) uintptr {
 	store64(rec+headTime*8, s.now)
 	store64(rec+headBefore*8, s.seenBefore)
 	store64(rec+headCounts*8, 0)
+	store64(rec+headTID*8, 0)
+	store64(rec+headClock*8, 0)
+	if status == gSyscall {
+		// The system call, or the C code, may use a core.
+		tid := load64(uintptr(s.seenM) + s.off.mProcID)
+		store64(rec+headTID*8, tid)
+		store64(rec+headClock*8, cpuClock(threadClock(tid), uintptr(unsafe.Pointer(&s.timespec))))
+	}
 	store64(rec, status<<32|reason<<40|uint64(callDescribe(base, rec, g, index))<<48)
 	pcs := rec + headWords*8
 	store64(pcs, r.pc)

@@ -172,6 +172,8 @@ func recordRunning(base, slot, ctx, _ uintptr) uintptr {
 		return 0 // the scheduler was running on this thread
 	}
 	rec := slot + slotRecord*8
+	store64(rec+headTID*8, tid)
+	store64(rec+headClock*8, cpuClock(unix.CLOCK_THREAD_CPUTIME_ID, rec+maxRecord*8))
 	store64(rec+headTime*8, load64(slot+slotTime*8))
 	store64(rec+headBefore*8, load64(slot+slotBefore*8))
 	n := uintptr(0)
@@ -187,6 +189,19 @@ func recordRunning(base, slot, ctx, _ uintptr) uintptr {
 		return 0
 	}
 	return callFinish(base, rec, n, rec+maxRecord*8)
+}
+
+// cpuClock returns the time of a CPU clock in ns, 0 if the kernel refuses it. at is memory for a
+// timespec.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func cpuClock(clock int32, at uintptr) uint64 {
+	if rawSyscall(unix.SYS_CLOCK_GETTIME, uintptr(clock), at, 0, 0, 0, 0) != 0 {
+		return 0
+	}
+	return load64(at)*1e9 + load64(at+8)
 }
 
 // recordSyscall walks a goroutine that had entered a system call on this thread before the

@@ -13,7 +13,7 @@ import (
 type Config struct {
 	Rate       int       // ticks a second asked for, >= 1
 	Budget     float64   // what sampling may cost, percent of the machine's CPU (all GOMAXPROCS)
-	System     bool      // the runtime's own goroutines too
+	System     bool      // waits of the runtime's own goroutines too; their CPU time always counts
 	WaitFrames bool      // a goroutine that does not run gets a leaf frame ("", "[reason]", 0)
 	Start      time.Time // time 0 of all samples; has a monotonic reading
 
@@ -42,6 +42,7 @@ const DefaultMaxPause = 10 * time.Millisecond
 type Sample struct {
 	Goroutine uint64
 	System    bool // the runtime's own
+	Process   bool // CPU time of a pseudo thread, which is no goroutine and has no metadata
 	Status    tachyon.Status
 	Time      time.Duration // since Config.Start, monotonic; increases for each goroutine
 	Gap       time.Duration // for a goroutine's first sample: the time that it stands for; 0: one tick
@@ -55,6 +56,7 @@ type Goroutine struct {
 	Parent    uint64 // 0: unknown
 	CreatedBy string // function; "" for the main goroutine
 	CreatedAt string // file:line
+	Quiet     bool   // one of the runtime's, of which only CPU time is sampled: it is not counted
 }
 
 // Out takes the samples of a source. A source calls it from one goroutine at a time. Its methods

@@ -1,0 +1,136 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import (
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/gotach/profiler/sampler/internal/source"
+)
+
+// account compares the CPU time of the process with that of its goroutines. The rest goes to the
+// rows: the profiler's own, that of C threads, and the scheduler's. All times are in ns.
+type account struct {
+	l    *ledger
+	rows rows
+	base uint64 // CPU time of the process at the session's start
+	used int64  // since then, at the last settlement
+
+	tick     int    // the tick thread
+	tickBase uint64 // its CPU time at the session's start
+	tickCPU  int64  // since then
+	passes   int64  // CPU time of the drain's passes
+	own      int64  // what the profiler's row has been given
+	c        int64  // what the row of C threads has been given
+	rest     int64  // what the scheduler's row has been given
+
+	cgo     bool   // the program can have C threads
+	monitor uint64 // the thread of the runtime's monitor, which never has a goroutine
+	next    time.Time
+}
+
+// lookEvery is the time between two looks at all threads. A look reads the clock of each one.
+const lookEvery = time.Second
+
+// newAccount begins to count. Threads that exist now have used CPU time before the session.
+func newAccount(l *ledger, tick int, cgo bool, now time.Duration) *account {
+	a := &account{l: l, tick: tick, cgo: cgo}
+	a.rows.began = now
+	for i := range a.rows.kind {
+		a.rows.kind[i].since = now
+	}
+	for i, tid := range threadIDs() {
+		if i == 1 {
+			a.monitor = tid // the first thread that the runtime starts
+		}
+		l.thread(tid).clock = threadCPU(int(tid))
+	}
+	a.next = time.Now().Add(lookEvery)
+	a.tickBase, a.base = threadCPU(tick), processCPU()
+	return a
+}
+
+// passed adds a pass of the drain on a thread.
+func (a *account) passed(tid int, cpu uint64) {
+	a.passes += int64(cpu)
+	a.l.thread(uint64(tid)).passes += cpu // the goroutines of that thread have not used it
+}
+
+// settle gives the rows what goroutines have not used, as of time t, and writes them.
+func (a *account) settle(out source.Out, t time.Duration, end bool) {
+	used := int64(processCPU() - a.base)
+	if used < a.used || a.base == 0 {
+		return // the kernel refuses to say
+	}
+	a.used = used
+	a.tickCPU = max(a.tickCPU, int64(threadCPU(a.tick)-a.tickBase))
+	a.rows.kind[rowProfiler].owed += a.tickCPU + a.passes - a.own
+	a.own = a.tickCPU + a.passes
+	if now := time.Now(); end || !now.Before(a.next) {
+		a.look(end)
+		a.next = now.Add(max(lookEvery, 500*time.Since(now)))
+	}
+	a.rows.write(out, t, end)
+}
+
+// look reads the clocks of all threads. It gives C threads what they have used, and the scheduler
+// what no goroutine can be given any more.
+func (a *account) look(end bool) {
+	if a.cgo {
+		for _, tid := range threadIDs() {
+			a.l.thread(tid)
+		}
+	}
+	waiting := int64(0) // CPU time of threads that goes to the next sample there
+	for tid, t := range a.l.threads {
+		cpu := threadCPU(int(tid))
+		if cpu == 0 {
+			delete(a.l.threads, tid) // it has ended
+			continue
+		}
+		switch {
+		case int(tid) == a.tick || cpu < t.clock:
+		case a.cgo && !t.ran && tid != a.monitor:
+			since := t.read(cpu)
+			a.rows.kind[rowC].owed += since
+			a.c += since
+		case t.hit:
+			waiting += t.carried + max(0, int64(cpu-t.clock-t.passes))
+		default:
+			t.read(cpu)
+			t.carried = 0
+		}
+		t.hit = false
+	}
+	if end {
+		waiting = 0
+	}
+	a.l.pool = a.used - a.own - a.c - a.rest - a.l.paid - waiting
+	keep := min(50*a.l.interval, 50e6) // samples will need it
+	if end {
+		keep = 0
+	}
+	if more := a.l.pool - keep; more > 0 {
+		a.rows.kind[rowScheduler].owed += more
+		a.rest += more
+		a.l.pool = keep
+	}
+}
+
+// threadIDs lists the threads of the process, in order of their ids; nil if that is not possible.
+func threadIDs() (ids []uint64) {
+	names, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return nil
+	}
+	for _, n := range names {
+		if id, err := strconv.ParseUint(n.Name(), 10, 64); err == nil {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}

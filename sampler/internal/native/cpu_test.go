@@ -1,0 +1,197 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import (
+	"math"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gotach/profiler/sampler/internal/source"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// The workers of TestCPU. Each kind has its own function, so that its CPU time can be found in samples,
+// and measures its own CPU time.
+
+//go:noinline
+func workA(sum *atomic.Int64, f func()) { ownCPU(sum, f); burnt.Add(1) }
+
+//go:noinline
+func workB(sum *atomic.Int64, f func()) { ownCPU(sum, f); burnt.Add(1) }
+
+//go:noinline
+func workC(sum *atomic.Int64, f func()) { ownCPU(sum, f); burnt.Add(1) }
+
+//go:noinline
+func work(n int) {
+	x := 1
+	for i := range n * 1000 {
+		x += i * x
+	}
+	burnt.Add(int64(x & 1))
+}
+
+// knownCPU has the CPU time of each kind of worker, as the workers measured it.
+type knownCPU struct{ a, b, c atomic.Int64 }
+
+// ownCPU calls f on a thread of its own and adds the CPU time of that thread to sum.
+func ownCPU(sum *atomic.Int64, f func()) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	before := threadCPU(unix.Gettid())
+	f()
+	sum.Add(int64(threadCPU(unix.Gettid()) - before))
+}
+
+// cpuLoads are programs that use the CPU for some time. Each worker adds its own CPU time to k, or leaves
+// it out of k if other goroutines use its thread too.
+var cpuLoads = map[string]func(k *knownCPU, until time.Time){
+	"three that never wait": func(k *knownCPU, until time.Time) {
+		spin := func(f func(*atomic.Int64, func()), sum *atomic.Int64) func() {
+			return func() {
+				f(sum, func() {
+					for time.Now().Before(until) {
+						work(100)
+					}
+				})
+			}
+		}
+		together(spin(workA, &k.a), spin(workB, &k.b), spin(workC, &k.c))
+	},
+	"10 that wait often":     many(10, 2*time.Millisecond),
+	"1000 that wait":         many(1000, 300*time.Millisecond),
+	"10 that use few cycles": many(10, 20*time.Millisecond),
+	"system calls": func(k *knownCPU, until time.Time) {
+		zero, err := os.Open("/dev/zero")
+		if err != nil {
+			panic(err)
+		}
+		defer zero.Close()
+		b := make([]byte, 100_000)
+		together(func() {
+			workA(&k.a, func() {
+				for time.Now().Before(until) {
+					zero.Read(b)
+				}
+			})
+		}, func() {
+			workB(&k.b, func() {
+				for time.Now().Before(until) {
+					work(100)
+				}
+			})
+		})
+	},
+	"collections": func(k *knownCPU, until time.Time) {
+		defer debug.SetGCPercent(debug.SetGCPercent(20))
+		allocate := func() {
+			var keep [1000][]byte
+			for i := 0; time.Now().Before(until); i++ {
+				keep[i%1000] = make([]byte, 1000+i%5000)
+				work(1)
+			}
+		}
+		together(allocate, allocate, allocate)
+	},
+}
+
+// many starts n goroutines of three kinds that work and sleep in turns.
+func many(n int, pause time.Duration) func(k *knownCPU, until time.Time) {
+	return func(k *knownCPU, until time.Time) {
+		var fs []func()
+		for i := range n {
+			kind := []struct {
+				f   func(*atomic.Int64, func())
+				sum *atomic.Int64
+			}{{workA, &k.a}, {workB, &k.b}, {workC, &k.c}}[i%3]
+			fs = append(fs, func() {
+				for time.Now().Before(until) {
+					kind.f(kind.sum, func() { work(100 * (1 + i%3)) })
+					time.Sleep(pause)
+				}
+			})
+		}
+		together(fs...)
+	}
+}
+
+func together(fs ...func()) {
+	var all sync.WaitGroup
+	for _, f := range fs {
+		all.Add(1)
+		go func() { defer all.Done(); f() }()
+	}
+	all.Wait()
+}
+
+// TestCPU checks that the samples on the CPU add up to the CPU time of the process, and those of each
+// function to its own.
+func TestCPU(t *testing.T) {
+	long := 6 * time.Second
+	if testing.Short() {
+		long = 2 * time.Second
+	}
+	for name, load := range cpuLoads {
+		t.Run(name, func(t *testing.T) {
+			var k knownCPU
+			// The session begins some time after the call of Start, and ends before Stop returns.
+			most, least := cpuTime(t), time.Duration(0)
+			r, stats := session(t, source.Config{Budget: 1}, func() {
+				least = cpuTime(t)
+				load(&k, time.Now().Add(long))
+				least = cpuTime(t) - least
+			})
+			most = cpuTime(t) - most
+			all, parts, samples := cpuShares(r.samples)
+			t.Logf("%v, of the process %v to %v; %v; %+v", all, least, most, parts, stats)
+			if all < least*98/100 || all > most*102/100 {
+				t.Errorf("the samples on the CPU add up to %v, the process used %v to %v", all, least, most)
+			}
+			if name == "collections" && parts["runtime"] < all/50 {
+				t.Errorf("%v of the collector", parts["runtime"])
+			}
+			for f, sum := range map[string]*atomic.Int64{"workA": &k.a, "workB": &k.b, "workC": &k.c} {
+				got, want := float64(parts[f])/float64(all), float64(sum.Load())/float64(all)
+				// Samples come at random times. In fewer than one of 10,000 comparisons the error is larger.
+				chance := 4 * math.Sqrt(want*(1-want)/float64(max(1, samples)))
+				t.Logf("%s %.2f %%, want %.2f %%", f, 100*got, 100*want)
+				if sum.Load() > 0 && !near(got, want, max(0.03, chance)) {
+					t.Errorf("%s used the CPU for %v, its samples say %v", f, time.Duration(sum.Load()), parts[f])
+				}
+			}
+		})
+	}
+}
+
+// cpuShares adds up the samples on the CPU: all, and by worker or pseudo thread.
+func cpuShares(list []taken) (all time.Duration, parts map[string]time.Duration, samples int) {
+	parts = map[string]time.Duration{}
+	for _, s := range list {
+		if s.status&tachyon.OnCPU == 0 {
+			continue
+		}
+		all += s.weight
+		switch {
+		case s.goroutine >= tachyon.FirstPseudo:
+			parts[s.stack[0].Func] += s.weight
+		case s.system:
+			parts["runtime"] += s.weight
+		}
+		samples++
+		for _, f := range s.stack {
+			if _, kind, _ := strings.Cut(f.Func, "native.work"); len(kind) == 1 {
+				parts["work"+kind] += s.weight
+			}
+		}
+	}
+	return all, parts, samples
+}
