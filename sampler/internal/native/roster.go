@@ -28,6 +28,7 @@ type roster struct {
 	cap         uint64
 	known       bool   // ptr and cap were read twice
 	at          uint64 // ns on the handler's clock: the last refresh that read all of allgs
+	born        uint64 // first samples of the goroutines that are added stand for the time since; 0: since at
 }
 
 // refresh adds the goroutines and Ps that are new since the last call.
@@ -36,6 +37,7 @@ func (r *roster) refresh() error {
 		return err
 	}
 	have, now := r.read, monotonicNow()
+	defer func() { r.born = 0 }()
 	// The runtime writes the three words of allgs one by one. If two readings at different
 	// times give the same pointer and the same capacity, the two belong together.
 	ptr, n, c := r.allgs.header()
@@ -75,6 +77,18 @@ func (r *roster) refresh() error {
 		good, err := r.check(gs[:k], &living)
 		if err != nil {
 			return err
+		}
+		// These gs are new since the last refresh. If all their goroutines live, they began in the
+		// middle of that time on average. If some have ended already, the lives are short, and those
+		// that live stand for the others too.
+		live := uint64(0)
+		for _, lives := range living[:good] {
+			if lives {
+				live++
+			}
+		}
+		if good > 0 {
+			r.born = r.at + (now-r.at)*live/uint64(good)/2
 		}
 		for i, g := range gs[:good] {
 			if crowded && !living[i] {
@@ -203,6 +217,7 @@ func (r *roster) add(i uint32, g uint64) error {
 	}
 	store64(r.s.entry(uint64(i))+entryG*8, g)
 	store64(r.s.entry(uint64(i))+entryLooked*8, r.at) // its goroutine began after r.at
+	store64(r.s.entry(uint64(i))+entryFrom*8, r.born)
 	r.index[g] = i
 	return nil
 }

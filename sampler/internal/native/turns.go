@@ -49,6 +49,9 @@ const (
 	checkOneIn           = 128
 	minChecks, maxChecks = 64, 1024
 
+	// After a check that has found a living goroutine come moreChecks more, up to mostChecks.
+	moreChecks, mostChecks = 32, 4096
+
 	// keepDead is the number of dead entries that stay in the active circle, besides as many as
 	// there are living ones. A P keeps up to 64 dead gs for reuse (runtime.gfput).
 	keepDead = 256
@@ -167,23 +170,18 @@ func lookTurn(s *shared, c *circle, n, visits, start uint64) (fresh uint64) {
 		g := uintptr(load64(entry + entryG*8))
 		status, goid := load32(g+s.off.gStatus), load64(entry+entryGoid*8)
 		lives := alive(status)
-		switch {
-		case !lives:
-			if goid != 0 && !gone(s, entry, index) {
-				return fresh
-			}
-			store64(entry+entryLooked*8, s.now)
-		case goid == load64(g+s.off.gID) && (load64(entry+entryFrom*8) == 0 || status&^gScan == gRunning):
-			store64(entry+entryLooked*8, s.now)
-		case fresh < visits:
+		if now := load64(g + s.off.gID); lives && fresh < visits &&
+			(now != goid || load64(entry+entryFrom*8) != 0 && status&^gScan != gRunning) {
 			if callVisit(s.base(), g, entry, uintptr(index)) == 0 {
 				return fresh
 			}
 			fresh++
 			s.visits++
-		default:
-			c.look = before // the next tick begins with this entry
-			return fresh
+		} else {
+			if !meet(s, entry, index, now, lives) {
+				return fresh
+			}
+			store64(entry+entryLooked*8, s.now)
 		}
 		settle(s, c, before, index, lives)
 		if left&31 == 0 && cycles()-start > s.visitLimit {
@@ -320,16 +318,17 @@ func exit(s *shared, c *circle, before, index uint64) {
 	}
 }
 
-// join checks entries that are in no circle, the new ones first. It visits those that are alive
-// and adds them to the active circle. It returns their number, at most half of n, rounded up.
+// join checks entries that are in no circle, the new ones first, and adds those that are alive to
+// the active circle. It visits some of them, at most half of n, rounded up, and returns their
+// number. While it finds some it goes on: many goroutines may have begun at once.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
 func join(s *shared, n uint64) (joined uint64) {
 	total := loadAcquire(uintptr(unsafe.Pointer(&s.goroutines)))
-	probes := min(total, max(minChecks, min(total/checkOneIn, maxChecks)))
-	for checks := min(n, total-s.met) + probes; checks > 0 && joined < (n+1)/2; checks-- {
+	checks := min(n, total-s.met) + min(total, max(minChecks, min(total/checkOneIn, maxChecks)))
+	for i := uint64(0); i < checks; i++ {
 		index := s.met
 		if index >= total {
 			if s.probe >= total {
@@ -344,12 +343,19 @@ func join(s *shared, n uint64) (joined uint64) {
 		if load64(entry+entryNext*8) == 0 {
 			g := uintptr(load64(entry + entryG*8))
 			if !alive(load32(g + s.off.gStatus)) {
-				store64(entry+entryLooked*8, s.now)
-			} else if callVisit(s.base(), g, entry, uintptr(index)) != 0 {
-				enter(s, &s.active, index, s.now)
-				joined++
+				meet(s, entry, index, 0, false)
 			} else {
-				return joined
+				if joined < (n+1)/2 {
+					if callVisit(s.base(), g, entry, uintptr(index)) == 0 {
+						break
+					}
+					joined++
+				} else {
+					meet(s, entry, index, load64(g+s.off.gID), true)
+					store64(entry+entryLooked*8, s.now)
+				}
+				enter(s, &s.active, index, s.now)
+				checks = min(checks+moreChecks, max(checks, min(total, mostChecks)))
 			}
 		}
 		if index == s.met {

@@ -45,19 +45,8 @@ func visit(base, g, entry, index uintptr) uintptr {
 	goid := load64(g + s.off.gID)
 	before := s.before
 	if entry != 0 {
-		lives := alive(status)
-		if known := load64(entry + entryGoid*8); known != goid || !lives {
-			if known != 0 && !gone(s, entry, uint64(index)) {
-				return 0
-			}
-			if lives {
-				store64(entry+entryGoid*8, goid)
-				looked := load64(entry + entryLooked*8)
-				store64(entry+entryFrom*8, looked+excess(s, looked))
-			}
-		}
-		if !lives {
-			store64(entry+entryLooked*8, s.now)
+		if !meet(s, entry, uint64(index), goid, alive(status)) {
+			return 0
 		}
 		before = load64(entry + entryFrom*8)
 		if before == 0 {
@@ -105,6 +94,32 @@ func visit(base, g, entry, index uintptr) uintptr {
 		store64(entry+entrySince*8, since)
 	}
 	return 1
+}
+
+// meet notes which goroutine an entry has. lives is false if it has none. meet returns false if
+// there is no room in the ring.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func meet(s *shared, entry uintptr, index, goid uint64, lives bool) bool {
+	if known := load64(entry + entryGoid*8); known != goid || !lives {
+		if known != 0 && !gone(s, entry, index) {
+			return false
+		}
+		if lives {
+			store64(entry+entryGoid*8, goid)
+			if load64(entry+entryFrom*8) == 0 { // else the roster has set it for a new entry
+				looked := load64(entry + entryLooked*8)
+				store64(entry+entryFrom*8, looked+excess(s, looked))
+			}
+		}
+	}
+	if !lives {
+		store64(entry+entryLooked*8, s.now)
+		store64(entry+entryFrom*8, 0)
+	}
+	return true
 }
 
 // same records that a goroutine has not run since its last stack was recorded. It
