@@ -129,11 +129,13 @@ type Sampler struct {
 	src    source.Source
 	reason string
 	out    *recorder
+	limits throttling
 
 	quit    chan struct{} // closed by the first Stop
 	quitted sync.Once
 	stopped chan struct{} // closed when the source has stopped; the fields below are then final
 	took    time.Duration
+	final   tachyon.Counts // of throttling
 }
 
 // Start begins to sample. It checks the configuration, and with Source Auto
@@ -156,6 +158,7 @@ func start(cfg Config, sink Sink, native, portable candidate) (*Sampler, error) 
 	s := &Sampler{
 		cfg:     cfg,
 		start:   cfg.Start,
+		limits:  newThrottling(),
 		quit:    make(chan struct{}),
 		stopped: make(chan struct{}),
 	}
@@ -215,6 +218,7 @@ func (s *Sampler) watch() {
 	}
 	s.src.Stop()
 	s.took = time.Since(s.start)
+	s.final.ThrottledPeriods, s.final.Throttled = s.limits.since()
 	close(s.stopped)
 	if early && s.cfg.OnError != nil {
 		s.cfg.OnError(s.out.err())
@@ -271,6 +275,12 @@ func (s *Sampler) stats(from source.Source, out *recorder, d time.Duration) Stat
 	counts.MaxGoroutines = int(out.most.Load())
 	counts.GoroutinesOmitted = out.omitted.Load()
 	counts.LabelsOmitted = out.labelsOmitted.Load()
+	select {
+	case <-s.stopped:
+		counts.ThrottledPeriods, counts.Throttled = s.final.ThrottledPeriods, s.final.Throttled
+	default:
+		counts.ThrottledPeriods, counts.Throttled = s.limits.since()
+	}
 	return Stats{
 		Source:     from.Name(),
 		Reason:     s.reason,

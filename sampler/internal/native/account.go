@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gotach/profiler/sampler/internal/source"
 )
 
@@ -32,8 +34,10 @@ type account struct {
 	next    time.Time
 }
 
-// lookEvery is the time between two looks at all threads. A look reads the clock of each one.
-const lookEvery = time.Second
+// lookEvery is the time between two looks at all threads. A look reads the clock of each one. With
+// many threads there is more time between two looks, so that they cost less than 0.2 % of a core.
+// What a C thread has used between the last look and its end goes to the scheduler.
+const lookEvery = 200 * time.Millisecond
 
 // newAccount begins to count. Threads that exist now have used CPU time before the session.
 func newAccount(l *ledger, tick int, cgo bool, now time.Duration) *account {
@@ -70,8 +74,10 @@ func (a *account) settle(out source.Out, t time.Duration, end bool) {
 	a.rows.kind[rowProfiler].owed += a.tickCPU + a.passes - a.own
 	a.own = a.tickCPU + a.passes
 	if now := time.Now(); end || !now.Before(a.next) {
+		tid := unix.Gettid()
+		before := threadCPU(tid)
 		a.look(end)
-		a.next = now.Add(max(lookEvery, 500*time.Since(now)))
+		a.next = now.Add(max(lookEvery, 500*time.Duration(threadCPU(tid)-before)))
 	}
 	a.rows.write(out, t, end)
 }
@@ -105,18 +111,14 @@ func (a *account) look(end bool) {
 		}
 		t.hit = false
 	}
+	keep := a.l.debt()
 	if end {
-		waiting = 0
+		keep, waiting = 0, 0
 	}
-	a.l.pool = a.used - a.own - a.c - a.rest - a.l.paid - waiting
-	keep := min(50*a.l.interval, 50e6) // samples will need it
-	if end {
-		keep = 0
-	}
-	if more := a.l.pool - keep; more > 0 {
+	a.l.pool = min(a.l.pool, keep) // the rest is a surplus that no sample lacks
+	if more := a.used - a.own - a.c - a.rest - a.l.paid - waiting - max(0, a.l.pool); more > 0 {
 		a.rows.kind[rowScheduler].owed += more
 		a.rest += more
-		a.l.pool = keep
 	}
 }
 

@@ -31,6 +31,12 @@ func (d *drain) active(g *goroutine, r record, s *stack, t, before time.Duration
 	// If it is fresh, the time before from belongs to the stack of its last visit in turn.
 	interval := t - from
 	on := time.Duration(d.ledger.pay(r[headTID], r[headClock], int64(interval), !inTurn, fresh))
+	switch { // a file has times in µs
+	case on < time.Microsecond:
+		on = 0
+	case interval-on < time.Microsecond:
+		on = interval
+	}
 	status := statusOf(r, g, s)
 	if g.quiet {
 		if g.ran = on > 0; g.ran {
@@ -43,7 +49,7 @@ func (d *drain) active(g *goroutine, r record, s *stack, t, before time.Duration
 		if on > 0 && int64(interval) <= d.ledger.usual() {
 			from = t - on // it began to run after the tick before
 		}
-		if g.last < from {
+		if from-g.last >= time.Microsecond {
 			d.emit(g, g.parked, g.status, from, 0)
 		}
 	}
@@ -64,7 +70,7 @@ func (d *drain) active(g *goroutine, r record, s *stack, t, before time.Duration
 
 // mark ends the wait of a runtime's goroutine, whose waits are not sampled, at time t.
 func (d *drain) mark(g *goroutine, s *stack, t time.Duration) {
-	if g.seen && g.last >= t {
+	if g.seen && t-g.last < time.Microsecond {
 		return
 	}
 	if g.parked != nil && g.parked.valid {

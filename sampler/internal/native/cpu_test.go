@@ -3,8 +3,11 @@
 package native
 
 import (
+	"bytes"
+	"fmt"
 	"math"
 	"os"
+	"os/exec"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -15,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -143,6 +147,7 @@ func TestCPU(t *testing.T) {
 	for name, load := range cpuLoads {
 		t.Run(name, func(t *testing.T) {
 			var k knownCPU
+			began := time.Now()
 			// The session begins some time after the call of Start, and ends before Stop returns.
 			most, least := cpuTime(t), time.Duration(0)
 			r, stats := session(t, source.Config{Budget: 1}, func() {
@@ -151,12 +156,27 @@ func TestCPU(t *testing.T) {
 				least = cpuTime(t) - least
 			})
 			most = cpuTime(t) - most
+			wall := time.Since(began)
 			all, parts, samples := cpuShares(r.samples)
 			t.Logf("%v, of the process %v to %v; %v; %+v", all, least, most, parts, stats)
 			if all < least*98/100 || all > most*102/100 {
 				t.Errorf("the samples on the CPU add up to %v, the process used %v to %v", all, least, most)
 			}
-			if name == "collections" && parts["runtime"] < all/50 {
+			if name == "three that never wait" {
+				// All Ps run goroutines all the time, with a core or without.
+				var held time.Duration
+				for _, s := range r.samples {
+					if s.status&tachyon.HasGIL != 0 {
+						held += s.weight
+					}
+				}
+				want := time.Duration(runtime.GOMAXPROCS(0)) * long
+				t.Logf("Ps were held for %v, want %v", held, want)
+				if held < want*9/10 || held > want*11/10+time.Duration(runtime.GOMAXPROCS(0))*(wall-long) {
+					t.Errorf("Ps were held for %v, want %v", held, want)
+				}
+			}
+			if name == "collections" && runtime.GOMAXPROCS(0) > 1 && parts["runtime"] < all/50 {
 				t.Errorf("%v of the collector", parts["runtime"])
 			}
 			for f, sum := range map[string]*atomic.Int64{"workA": &k.a, "workB": &k.b, "workC": &k.c} {
@@ -170,6 +190,56 @@ func TestCPU(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCPUInC does the same in a program with C code that spins, on goroutines and on a thread of its own.
+func TestCPUInC(t *testing.T) { run(t, build(t, "cgoprog"), "cpu") }
+
+// TestCPUWithout runs TestCPU in processes to which the kernel gives less CPU time than they want.
+func TestCPUWithout(t *testing.T) {
+	testenv.NotEmulated(t, "the test starts itself again")
+	loads := "^TestCPU$/^(three_that_never_wait|10_that_wait_often|collections)$"
+	again := func() *exec.Cmd { return exec.Command(os.Args[0], "-test.short", "-test.v", "-test.run="+loads) }
+	check := func(t *testing.T, out []byte, err error) {
+		t.Logf("%s", out)
+		if err != nil || !bytes.Contains(out, []byte("--- PASS: TestCPU/collections")) {
+			t.Error(err)
+		}
+	}
+	for _, cores := range []float64{0.3, 1.5} {
+		t.Run(fmt.Sprint(cores, " cores"), func(t *testing.T) {
+			out, err := testenv.RunLimited(t, cores, again())
+			check(t, out, err)
+		})
+	}
+	t.Run("beside another", func(t *testing.T) {
+		// A process begins on the cores of the thread that starts it.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		var all, one unix.CPUSet
+		if err := unix.SchedGetaffinity(0, &all); err != nil {
+			t.Fatal(err)
+		}
+		for core := 0; one.Count() == 0; core++ {
+			if all.IsSet(core) {
+				one.Set(core)
+			}
+		}
+		if err := unix.SchedSetaffinity(0, &one); err != nil {
+			t.Fatal(err)
+		}
+		defer unix.SchedSetaffinity(0, &all)
+		other := exec.Command("sh", "-c", "while :; do :; done")
+		if err := other.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			other.Process.Kill()
+			other.Wait()
+		}()
+		out, err := again().CombinedOutput()
+		check(t, out, err)
+	})
 }
 
 // cpuShares adds up the samples on the CPU: all, and by worker or pseudo thread.

@@ -53,11 +53,13 @@ func (r *rows) write(out source.Out, t time.Duration, end bool) {
 		if k.stack == nil {
 			k.stack = []uint32{out.Frame(tachyon.Frame{Func: rowNames[kind]})}
 		}
-		for i := 0; owed >= time.Microsecond && i < maxProcs; i++ {
+		for i := 0; i < maxProcs && (i == 0 || end || owed >= time.Millisecond); i++ {
 			if i == len(k.last) {
 				k.last = append(k.last, r.began)
 			}
-			on := min(owed, t-k.last[i])
+			// A file may begin here. So the CPU time always follows a sample without it, whose time
+			// is later than that of the sample before.
+			on := min(owed, t-k.last[i]-2*time.Microsecond)
 			if on < time.Microsecond {
 				continue
 			}
@@ -67,7 +69,6 @@ func (r *rows) write(out source.Out, t time.Duration, end bool) {
 				Time:      t - on,
 				Stack:     k.stack,
 			}
-			// A file may begin here. So the CPU time always follows a sample without it.
 			out.Sample(&r.sample)
 			r.sample.Time, r.sample.Status = t, tachyon.OnCPU
 			out.Sample(&r.sample)

@@ -113,6 +113,10 @@ func burnInC() { C.cBurn(3000000) }
 func callsBack() { C.cCalls(2) }
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "cpu" {
+		cpu()
+		return
+	}
 	C.start()
 	c := &counter{}
 	s := native.New()

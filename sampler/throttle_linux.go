@@ -1,0 +1,133 @@
+package sampler
+
+import (
+	"bytes"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// throttling is the file with the counts of the process's cgroup, and their values at the start of the
+// session. A cgroup with a CPU quota is throttled when it has used the quota of a period: the kernel runs
+// none of its threads until the next period.
+type throttling struct {
+	file    string // "": there is none
+	periods int64
+	time    time.Duration
+}
+
+// newThrottling finds the cgroup. The process may have no cgroup with a quota, or see no cgroups.
+func newThrottling() (t throttling) {
+	groups, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return t
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return t
+	}
+	for _, file := range cpuStat(string(groups), string(mounts)) {
+		if b, err := os.ReadFile(file); err == nil && bytes.Contains(b, []byte("nr_throttled")) {
+			t.file = file
+			t.periods, t.time = readCPUStat(string(b))
+			break
+		}
+	}
+	return t
+}
+
+// since returns the counts since the start of the session.
+func (t *throttling) since() (periods int64, d time.Duration) {
+	if t.file == "" {
+		return 0, 0
+	}
+	b, err := os.ReadFile(t.file)
+	if err != nil {
+		return 0, 0 // the cgroup has been removed
+	}
+	periods, d = readCPUStat(string(b))
+	return max(0, periods-t.periods), max(0, d-t.time)
+}
+
+// cpuStat returns where the file cpu.stat of the process's cgroup can be, from the texts of
+// /proc/self/cgroup and /proc/self/mountinfo.
+func cpuStat(groups, mounts string) (files []string) {
+	for line := range strings.Lines(mounts) {
+		// ID parent major:minor root mountpoint options … - type source superoptions
+		before, after, _ := strings.Cut(strings.TrimSpace(line), " - ")
+		fields, about := strings.Fields(before), strings.Fields(after)
+		if len(fields) < 5 || len(about) < 3 {
+			continue
+		}
+		for group := range strings.Lines(groups) {
+			// hierarchy:controllers:path
+			parts := strings.SplitN(strings.TrimSpace(group), ":", 3)
+			if len(parts) != 3 {
+				continue
+			}
+			switch about[0] {
+			case "cgroup2":
+				if parts[1] != "" {
+					continue
+				}
+			case "cgroup":
+				if !has(parts[1], "cpu") || !has(about[2], "cpu") {
+					continue
+				}
+			default:
+				continue
+			}
+			// In a container the mount can be of the container's cgroup, and the path that
+			// outside of it.
+			root, at := unescape(fields[3]), unescape(fields[4])
+			below, ok := strings.CutPrefix(parts[2], strings.TrimSuffix(root, "/"))
+			if !ok || below != "" && below[0] != '/' {
+				below = ""
+			}
+			files = append(files, path.Join(at, below, "cpu.stat"))
+		}
+	}
+	return files
+}
+
+// has reports whether a list with commas has a word.
+func has(list, word string) bool {
+	for w := range strings.SplitSeq(list, ",") {
+		if w == word {
+			return true
+		}
+	}
+	return false
+}
+
+// unescape replaces the escapes of mountinfo for spaces and the like.
+func unescape(s string) string {
+	for i := 0; i+4 <= len(s); i++ {
+		if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); s[i] == '\\' && err == nil {
+			s = s[:i] + string([]byte{byte(n)}) + s[i+4:]
+		}
+	}
+	return s
+}
+
+// readCPUStat reads the counts of a cpu.stat, of either version of cgroups.
+func readCPUStat(text string) (periods int64, d time.Duration) {
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		n, err := strconv.ParseInt(value, 10, 64)
+		if err != nil {
+			continue
+		}
+		switch name {
+		case "nr_throttled":
+			periods = n
+		case "throttled_time": // version 1, ns
+			d = time.Duration(n)
+		case "throttled_usec": // version 2
+			d = time.Duration(n) * time.Microsecond
+		}
+	}
+	return periods, d
+}
