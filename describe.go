@@ -12,8 +12,8 @@ import (
 )
 
 // describe returns the session metadata of one part: the program, the machine and the
-// sampling statistics. The part began at the time at after the session's start. Part 0 is
-// the whole session. stats is nil while the part is still being written. The program's
+// sampling statistics. Part 0 is the whole session. at is the time from the session's start
+// to the part's start. stats is nil while the part is still being written. The program's
 // arguments and environment are left out because they may hold secrets.
 func (s *Session) describe(part int, at time.Duration, stats *sampler.Stats) *tachyon.Session {
 	d := &tachyon.Session{

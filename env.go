@@ -18,8 +18,8 @@ const none = "none"
 // not change that setting.
 func (c *config) environ(get func(string) string) (warnings []string) {
 	warn := func(format string, args ...any) { warnings = append(warnings, fmt.Sprintf(format, args...)) }
-	// set parses a variable's value and applies it. If the value is invalid, the warning
-	// includes the value of using, which is the setting in use instead.
+	// set parses a variable's value and applies it. If the value is invalid, the setting does
+	// not change. The warning then includes that setting, which using returns as text.
 	set := func(name string, using func() string, parse func(v string) (Option, error)) {
 		v := get(name)
 		if v == "" {

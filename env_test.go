@@ -12,7 +12,7 @@ import (
 	"github.com/gotach/profiler/internal/testenv"
 )
 
-// env returns the function get of an environment with these variables, for newConfig.
+// env returns a function like os.Getenv, for an environment that has only these variables.
 func env(pairs ...string) func(string) string {
 	m := map[string]string{}
 	for _, p := range pairs {
@@ -53,7 +53,7 @@ func TestEnvironment(t *testing.T) {
 		{name: "rotate too small", env: []string{"PROFILE_ROTATE=5KB"}, want: def, warning: "RotateAt: 5000 bytes are less than 1 MB"},
 		{name: "rotate nonsense", env: []string{"PROFILE_ROTATE=60"}, want: def, warning: "not a duration such as 60s, a size such as 100MB"},
 		{name: "rotate by two times", env: []string{"PROFILE_ROTATE=60s,1h"}, want: def, warning: "not a duration"},
-		{name: "rotate by more than there is", env: []string{"PROFILE_ROTATE=9999999999TB"}, want: def, warning: "not a duration"},
+		{name: "rotate by too large a size", env: []string{"PROFILE_ROTATE=9999999999TB"}, want: def, warning: "not a duration"},
 		{name: "keep files", env: []string{"PROFILE_KEEP=20"}, want: with(func(c *config) { c.keep.files = 20 })},
 		{name: "keep both", env: []string{"PROFILE_KEEP=2 GB,20"}, want: with(func(c *config) { c.keep = kept{20, 2e9} })},
 		{name: "keep none", env: []string{"PROFILE_KEEP=0"}, want: def, warning: "not a number of files such as 20"},
@@ -77,7 +77,7 @@ func TestEnvironment(t *testing.T) {
 		{name: "bad value leaves the option", opts: []Option{Rate(10)}, env: []string{"PROFILE_RATE=x"}, want: with(func(c *config) { c.rate = 10 }), warning: "using 10"},
 		{name: "bad rotation leaves the option", opts: []Option{RotateEvery(time.Minute), RotateAt(64 << 20)}, env: []string{"PROFILE_ROTATE=1h,1KB"},
 			want: with(func(c *config) { c.rotate = rotation{time.Minute, 64 << 20} }), warning: "using 1m0s,64 MiB"},
-		{name: "one file whatever is said", opts: []Option{Output("code.tach"), hook.OneFile("one.tach").(Option), RotateAt(1e8)}, env: []string{"PROFILE_OUT=env.tach", "PROFILE_ROTATE=1h", "PROFILE_EXPORT=pprof=x"},
+		{name: "one file in spite of other settings", opts: []Option{Output("code.tach"), hook.OneFile("one.tach").(Option), RotateAt(1e8)}, env: []string{"PROFILE_OUT=env.tach", "PROFILE_ROTATE=1h", "PROFILE_EXPORT=pprof=x"},
 			want: with(func(c *config) { c.output, c.oneFile = "one.tach", "one.tach" })},
 		{name: "pause nonsense", env: []string{"PROFILE_PAUSE=5"}, want: def, warning: `PROFILE_PAUSE="5": not a duration such as 50ms; using 10ms`},
 		{name: "no pause", env: []string{"PROFILE_PAUSE=0s"}, opts: []Option{MaxPause(time.Second)}, want: with(func(c *config) { c.maxPause = time.Second }), warning: "MaxPause: 0s is not above 0; using 1s"},

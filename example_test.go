@@ -16,7 +16,7 @@ func ExampleStart() {
 	defer profiler.Start().Stop() // writes $PROFILE_OUT, else ./<program>-<pid>.tach
 }
 
-// Options set in code what the environment variables set, and a few more things.
+// Options in the code have the same effect as the environment variables. There are a few more of them.
 func ExampleStart_options() {
 	dir, err := os.MkdirTemp("", "example-")
 	if err != nil {

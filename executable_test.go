@@ -14,7 +14,7 @@ import (
 	"github.com/gotach/profiler/internal/testenv"
 )
 
-// byDebugELF returns what readELF must find, as the standard library's debug/elf reads it.
+// byDebugELF returns what readELF must return. It uses the standard library's debug/elf.
 func byDebugELF(f *elf.File) (e executable) {
 	note := func(name string) []byte {
 		s := f.Section(name)
@@ -64,8 +64,8 @@ func TestReadExecutable(t *testing.T) {
 	}
 }
 
-// makeELF makes an ELF file of 64 bits (wide) or 32 bits with the named sections in this
-// order.
+// makeELF makes an ELF file with the named sections, in that order. The file is for 64 bits if
+// wide is true, else for 32 bits.
 func makeELF(wide bool, order binary.AppendByteOrder, addr uint64, names []string, content map[string][]byte) []byte {
 	class, header, entry := byte(1), 52, 40
 	if wide {

@@ -50,8 +50,8 @@ func park(n int) error {
 	return nil
 }
 
-// left and right call each other and themselves depth times and then f. The bits of path
-// decide which of the two is called next.
+// left makes a stack of depth frames, each of left or of right. The innermost one calls f. The bits
+// of path decide which of the two functions is called next.
 //
 //go:noinline
 func left(depth, path int, f func()) int {

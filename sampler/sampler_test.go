@@ -61,9 +61,9 @@ func (m *memory) has(s *tachyon.Sample, suffix string) bool {
 
 func waitFor(t *testing.T, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("the condition is still false after 20 s")
+			t.Fatal("the condition is still false after a minute")
 		}
 	}
 }
@@ -118,7 +118,7 @@ func TestStartStop(t *testing.T) {
 	if len(gs) != 3 || gs[0].ID != 1 || gs[0].CreatedBy != "" || gs[1].ID >= gs[2].ID {
 		t.Fatalf("%+v", gs)
 	}
-	// Ps get ids in batches, so the younger goroutine may have the lower id.
+	// Each P takes a batch of goroutine ids at a time. So a younger goroutine can have a lower id.
 	test, parkedOne := gs[1], gs[2]
 	if test.Parent == parkedOne.ID {
 		test, parkedOne = parkedOne, test
@@ -183,7 +183,7 @@ func TestConfig(t *testing.T) {
 		}
 	}
 	if _, err := sampler.Start(sampler.Config{}, nil); err == nil {
-		t.Error("no sink, no error")
+		t.Error("no error without a sink")
 	}
 }
 
@@ -270,7 +270,7 @@ func TestPaced(t *testing.T) {
 	if told.TicksRefused < 10 || told.Blind <= 0 || told.Samples > 0 || len(warned) != 1 {
 		t.Errorf("%+v, %d warnings", told, len(warned))
 	}
-	// A tick takes over a millisecond of each core, the budget has 1.5 in all.
+	// A tick stops every core for more than 1 ms. The budget of 0.5 % is 1.5 ms of each core in 300 ms.
 	if st := s.Stats(); st.TicksReached < 1 || st.TicksReached > 10 || st.TicksAsked < 290 || st.MaxGoroutines < 2000 {
 		t.Errorf("%+v", st)
 	}
