@@ -53,11 +53,10 @@ func TestStopped(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for begin := time.Now(); time.Since(begin) < 10*time.Second; time.Sleep(time.Millisecond) {
-		if fi, err := os.Stat(out); err == nil && fi.Size() > 0 {
-			break
-		}
-	}
+	testenv.Await(func() bool {
+		fi, err := os.Stat(out)
+		return err == nil && fi.Size() > 0
+	})
 	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}

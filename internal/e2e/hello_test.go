@@ -76,7 +76,7 @@ func TestStatic(t *testing.T) {
 				t.Errorf("%s: the program is linked dynamically: it has a %v", tags, p.Type)
 			}
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
 		out, err := exec.CommandContext(ctx, filepath.Join(dir, "program"), "deadlock").CombinedOutput()
 		if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != 2 || !strings.Contains(string(out), "all goroutines are asleep - deadlock!") {

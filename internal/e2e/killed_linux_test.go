@@ -364,7 +364,7 @@ func (l *life) kill(path string) (state string, age time.Duration, err error) {
 
 // await waits for the event after which the program is killed.
 func (l *life) await(d diary, path string) bool {
-	for begin := time.Now(); time.Since(begin) < 30*time.Second; time.Sleep(20 * time.Microsecond) {
+	for begin := time.Now(); time.Since(begin) < time.Minute; time.Sleep(20 * time.Microsecond) {
 		switch l.until {
 		case untilExec:
 			return true

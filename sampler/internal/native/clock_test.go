@@ -4,6 +4,7 @@ package native
 
 import (
 	"math/rand/v2"
+	"runtime"
 	"testing"
 )
 
@@ -25,5 +26,21 @@ func TestCyclesPerSecond(t *testing.T) {
 		if got := cyclesPerSecond(clock, counter); got < 2.475e9 || got > 2.525e9 {
 			t.Fatalf("%.3f GHz, want 2.5", float64(got)/1e9)
 		}
+	}
+	cyclesPerSecond(func() uint64 { return 5 }, cycles) // must return although the clock stands still
+}
+
+// TestReleaseEarly releases a source whose preparation failed at its beginning.
+func TestReleaseEarly(t *testing.T) {
+	l, err := layoutOf(runtime.Version())
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := New()
+	if err := n.share(l); err != nil {
+		t.Fatal(err)
+	}
+	if !n.release() || n.memory != nil {
+		t.Error("the source still has memory")
 	}
 }

@@ -462,7 +462,9 @@ func (n *Source) release() (free bool) {
 			free = n.memoryInUse(false) && free
 		}
 		if free {
-			n.drain.roster.free()
+			if n.drain != nil && n.drain.roster != nil {
+				n.drain.roster.free()
+			}
 			unix.Munmap(n.memory)
 		}
 		n.memory, n.s = nil, nil
