@@ -32,6 +32,7 @@ func (r *Reader) Metadata() (*tachyon.Metadata, error) {
 			return nil, err
 		}
 		slices.SortStableFunc(m.Goroutines, func(a, b tachyon.Goroutine) int { return cmp.Compare(a.ID, b.ID) })
+		m.Objects = latest(m.Objects)
 	}
 	return m, nil
 }
@@ -104,6 +105,19 @@ func decodeMetadata(m *tachyon.Metadata, kind, s string) error {
 		return errors.New("not a JSON object")
 	}
 	return nil
+}
+
+// latest sorts objects by number and leaves out all but the last one of each number.
+func latest(list []tachyon.Object) []tachyon.Object {
+	slices.SortStableFunc(list, func(a, b tachyon.Object) int { return cmp.Compare(a.Number, b.Number) })
+	out := list[:0]
+	for i := range list {
+		if n := len(out); n > 0 && out[n-1].Number == list[i].Number {
+			out = out[:n-1]
+		}
+		out = append(out, list[i])
+	}
+	return out
 }
 
 // VerifyChecksum compares the sample region and the record section with their checksums in the

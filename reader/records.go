@@ -122,6 +122,15 @@ func (r *Reader) addRecords(m *tachyon.Metadata) error {
 			progress = &tachyon.Progress{}
 			return json.Unmarshal(rec.Progress, progress)
 		}
+		if rec.Object != nil {
+			var o tachyon.Object
+			if budget -= 200 + int64(len(rec.Object)); budget < 0 {
+				return errors.New("too many objects for the size of the file")
+			}
+			err := json.Unmarshal(rec.Object, &o)
+			m.Objects = append(m.Objects, o)
+			return err
+		}
 		g := rec.Goroutine
 		if budget -= weightOf(g); budget < 0 {
 			return errors.New("too many goroutines for the size of the file")

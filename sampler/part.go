@@ -23,6 +23,7 @@ func (r *recorder) cut() Part {
 	r.told, r.part = now.Counts, end
 	r.most.Store(r.live.Load())
 	clear(r.pcs)
+	r.objects.forget()
 	r.spans = 0
 	for _, k := range r.known {
 		if k.retired && once(k.CreatedBy) {

@@ -27,6 +27,7 @@ type recorder struct {
 	known    map[uint64]*goroutine
 	latest   *goroutine // the one whose sample came last, or nil
 	pcs      map[uint64]*tachyon.LeafPC
+	objects  objectList
 	ended    int // goroutines in known that have ended
 	spans    int // label spans of all goroutines
 
@@ -103,6 +104,12 @@ func (r *recorder) flush() {
 	if len(r.batch) == 0 {
 		return
 	}
+	if r.err() == nil && len(r.objects.fresh) > 0 {
+		if err := r.sink.Objects(r.objects.fresh); err != nil {
+			r.Fail(err)
+		}
+		r.objects.fresh = r.objects.fresh[:0]
+	}
 	if r.err() == nil {
 		n, err := r.sink.WriteBatch(r.batch)
 		r.samples.Add(int64(n))
@@ -119,6 +126,9 @@ func (r *recorder) Sample(s *source.Sample) {
 	r.now = max(r.now, s.Time)
 	if k != nil && k.forgotten || r.err() != nil {
 		return
+	}
+	if s.Object != nil {
+		r.objects.use(s.Object)
 	}
 	weight := r.weigh(k, s)
 	r.write(k, s, s.Time)

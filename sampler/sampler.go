@@ -76,6 +76,10 @@ type Sink interface {
 	// it took: all of them, or those before the error. Samples and stacks belong to the
 	// sampler and are valid during the call only.
 	WriteBatch([]tachyon.Sample) (n int, err error)
+	// Objects describes what goroutines wait for. It is called before the samples that have an
+	// object's number, in each part of the session that has such samples, and again if the kind of
+	// an object has changed.
+	Objects([]tachyon.Object) error
 	// Forget reports that a goroutine has ended and that its id will not be used again.
 	Forget(id uint64, interpreter uint32) error
 
@@ -91,6 +95,9 @@ type Sink interface {
 // OnePart can be embedded in a [Sink] that takes the whole session as one part.
 type OnePart struct{}
 
+// Objects does nothing.
+func (OnePart) Objects([]tachyon.Object) error { return nil }
+
 // Full returns false.
 func (OnePart) Full() bool { return false }
 
@@ -104,6 +111,8 @@ type Stats struct {
 	Rate   int    // ticks a second asked for
 	Budget float64
 	System bool // waits of the runtime's goroutines too
+	// Objects says for which waits the objects are known, as tachyon.Session.Objects does.
+	Objects string
 
 	Duration   time.Duration // of sampling, so far
 	Goroutines int           // alive at the last tick, without the profiler's own
@@ -115,6 +124,7 @@ type Stats struct {
 func (st Stats) Describe(s *tachyon.Session) {
 	s.Source, s.SourceReason = st.Source, st.Reason
 	s.Rate, s.Budget, s.System = st.Rate, st.Budget, st.System
+	s.Objects = st.Objects
 	s.Duration, s.Counts = st.Duration, st.Counts
 	if st.TicksAsked > 0 {
 		// Not divided by Duration, which includes the time before the first tick.
@@ -281,12 +291,17 @@ func (s *Sampler) stats(from source.Source, out *recorder, d time.Duration) Stat
 	default:
 		counts.ThrottledPeriods, counts.Throttled = s.limits.since()
 	}
+	objects := ""
+	if k, ok := from.(interface{ Objects() string }); ok && !s.cfg.NoWaitFrames {
+		objects = k.Objects()
+	}
 	return Stats{
 		Source:     from.Name(),
 		Reason:     s.reason,
 		Rate:       s.cfg.Rate,
 		Budget:     s.cfg.Budget,
 		System:     s.cfg.System,
+		Objects:    objects,
 		Duration:   d,
 		Goroutines: int(out.live.Load()),
 		Counts:     counts,

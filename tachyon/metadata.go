@@ -5,7 +5,7 @@ import "time"
 // Metadata is what gotach adds to a file beyond samples. Files of other writers have none.
 //
 // What grows with the program's life is in the record section: goroutines with their labels,
-// and the counts so far. The rest is stored as JSON objects in strings that no frame uses. The
+// objects, and the counts so far. The rest is stored as JSON objects in strings that no frame uses. The
 // value of an object's first key, "gotach", is its kind: "session" (one), "pcs" and "records"
 // (at most one each) and "checksum" (one, the last string). Files of early versions have no
 // record section, but any number of objects of the kind "goroutines", each with a part of the
@@ -13,6 +13,7 @@ import "time"
 type Metadata struct {
 	Session    *Session // nil: gotach's sampler did not write the file
 	Goroutines []Goroutine
+	Objects    []Object  // what the goroutines of the file's samples wait for; ascending numbers
 	PCs        *LeafPCs  // nil: none
 	Checksum   *Checksum // nil: none
 }
@@ -58,6 +59,10 @@ type Session struct {
 	// false, and all samples count.
 	Markers bool `json:"markers,omitempty"`
 	Counts
+
+	// Objects says for which waits the source knows the object: AllObjects, or OnlyChannels with
+	// Go 1.25. It is "" if it knows none. See [Object].
+	Objects string `json:"objects,omitempty"`
 
 	Error string `json:"error,omitempty"` // the session's first error
 

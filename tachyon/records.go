@@ -10,6 +10,10 @@ type Records struct {
 	// are new. A goroutine without a further part after its last sample was alive at the end.
 	Goroutines []Goroutine
 
+	// Objects are what goroutines wait for. An object replaces a previous one with the same
+	// number.
+	Objects []Object
+
 	// Progress replaces the previous one. nil: nothing new.
 	Progress *Progress
 }

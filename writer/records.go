@@ -49,12 +49,16 @@ func (r *records) add(list *tachyon.Records) error {
 	for i := range list.Goroutines {
 		from := len(r.open)
 		r.open = r.enc.AppendGoroutine(r.open, &list.Goroutines[i])
-		if r.logging() {
-			errs = errors.Join(errs, r.fail(r.j.Records(r.open[from:])))
+		errs = errors.Join(errs, r.added(from))
+	}
+	for i := range list.Objects {
+		b, err := json.Marshal(&list.Objects[i])
+		if err != nil {
+			return fmt.Errorf("tachyon writer: object: %w", err)
 		}
-		if len(r.open) >= wire.BlockSize {
-			errs = errors.Join(errs, r.seal())
-		}
+		from := len(r.open)
+		r.open = wire.AppendObject(r.open, b)
+		errs = errors.Join(errs, r.added(from))
 	}
 	if list.Progress != nil && r.logging() { // a finished file does not need it
 		b, err := json.Marshal(list.Progress)
@@ -64,6 +68,17 @@ func (r *records) add(list *tachyon.Records) error {
 		errs = errors.Join(errs, r.fail(r.j.Progress(b)))
 	}
 	return errs
+}
+
+// added is called after a record was added to open at from.
+func (r *records) added(from int) (err error) {
+	if r.logging() {
+		err = r.fail(r.j.Records(r.open[from:]))
+	}
+	if len(r.open) >= wire.BlockSize {
+		err = errors.Join(err, r.seal())
+	}
+	return err
 }
 
 // logging reports whether records go into the journal.

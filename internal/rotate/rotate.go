@@ -213,6 +213,11 @@ func (w *Writer) translate(samples []tachyon.Sample) ([]tachyon.Sample, error) {
 	return w.batch, nil
 }
 
+// Objects adds descriptions of objects to the file, and to its journal.
+func (w *Writer) Objects(list []tachyon.Object) error {
+	return w.w.WriteRecords(&tachyon.Records{Objects: list})
+}
+
 // Forget drops the state of a thread in the file's writer.
 func (w *Writer) Forget(id uint64, interpreter uint32) error { return w.w.Forget(id, interpreter) }
 

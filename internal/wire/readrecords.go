@@ -13,6 +13,7 @@ import (
 type Record struct {
 	Goroutine *tachyon.Goroutine // a part of its metadata
 	Progress  []byte             // JSON
+	Object    []byte             // JSON
 }
 
 var errShortRecord = errors.New("truncated record")
@@ -78,6 +79,8 @@ func (d *recordDecoder) record(b []byte) (r Record, known bool, err error) {
 		r.Goroutine = d.goroutine()
 	case recordProgress:
 		r.Progress = bytes.Clone(d.b)
+	case recordObject:
+		r.Object = bytes.Clone(d.b)
 	default:
 		return r, false, nil
 	}

@@ -14,6 +14,7 @@ const (
 	recordString    = 1
 	recordGoroutine = 2
 	recordProgress  = 3
+	recordObject    = 4
 )
 
 // The flags of a goroutine's record.
@@ -185,6 +186,9 @@ func appendRecord[T string | []byte](b []byte, kind byte, content T) []byte {
 	b = binary.AppendUvarint(b, uint64(len(content))+1)
 	return append(append(b, kind), content...)
 }
+
+// AppendObject appends the record of an object, given as JSON.
+func AppendObject(b, json []byte) []byte { return appendRecord(b, recordObject, json) }
 
 // AppendProgress appends the record of a progress, given as JSON.
 func AppendProgress(b, json []byte) []byte { return appendRecord(b, recordProgress, json) }

@@ -24,6 +24,7 @@ type drain struct {
 	bias    uint64 // of the image
 	roster  *roster
 	stacks  *stacks
+	objects *objectList
 	labels  *labelSets
 	gs      []goroutine           // by roster index
 	notSeen time.Duration         // time of goroutines that looks have found and no sample stands for
@@ -57,6 +58,8 @@ type goroutine struct {
 	system  systemKind
 	labelID int // labelSet.id; -1: labels that are in no set
 	labels  map[string]string
+	wait    uint64   // address of the object that it waits for, with the stack parked; 0: none
+	waits   []uint64 // addresses of a select's other channels
 }
 
 // systemKind distinguishes the runtime's goroutines from the program's, by the function that
@@ -106,6 +109,7 @@ func (d *drain) pass() {
 		d.stacks.table.publish(d.s)
 		clear(d.stacks.pcs) // PCs in the plugin's code may have been resolved as unknown before
 	}
+	d.objects.turn()
 	tail := d.s.tail
 	for tail < head {
 		at := d.s.words(tail)
@@ -247,6 +251,7 @@ func (d *drain) stack(r record) {
 		g.ran = false
 		return
 	}
+	s = d.waitsFor(g, r, s)
 	status := statusOf(r, g, s)
 	d.emit(g, s, status, t, t-before)
 	g.ran, g.parked, g.status = false, s, status
@@ -379,6 +384,7 @@ func (d *drain) emit(g *goroutine, s *stack, status tachyon.Status, t, gap time.
 		Time:      t,
 		Gap:       gap,
 		Stack:     s.ids,
+		Object:    s.object,
 	}
 	if s.leaf != 0 {
 		d.sample.Leaf = s.leaf - d.bias

@@ -15,9 +15,13 @@ type layout struct {
 	reasons []string
 	durable uint64 // wait reasons that are printed with "(durable)" in a synctest bubble
 	system  uint64 // wait reasons of a goroutine that uses the CPU on the system stack
+
+	// semaphores says that g.waiting is set for semaphores and condition variables too, not only
+	// for channels.
+	semaphores bool
 }
 
-// offsets are in bytes. They are those of fields in runtime.g, runtime.m and runtime.p, and,
+// offsets are in bytes. They are those of fields in runtime.g, m, p, sudog and hchan, and,
 // for the function tables, in runtime.moduledata, runtime._func and runtime.inlinedCall.
 type offsets struct {
 	gStackLo, gStackHi                 uintptr
@@ -30,6 +34,13 @@ type offsets struct {
 	gTrackingSeq                       uintptr // uint8: counts how often the goroutine stopped running
 	gParent, gGoPC, gStartPC           uintptr
 	gLabels, gBubble                   uintptr
+	gWaiting                           uintptr // the first sudog of a goroutine that waits for an object
+	sudogElem, sudogWaitLink, sudogC   uintptr // elem and c are addresses; since Go 1.26 in a struct
+	hchanSize                          uintptr // a channel's capacity
+	mutexSema                          uintptr // in sync.Mutex
+	rwWriterSema, rwReaderSema         uintptr // in sync.RWMutex, whose first field is a Mutex
+	groupSema                          uintptr // in sync.WaitGroup
+	condNotify                         uintptr // in sync.Cond
 	mG0, mProcID, mCurG, mP, mOldP     uintptr
 	mAllp                              uintptr // a slice that may be a copy of runtime.allp
 	mSignalPending                     uintptr // uint32: a preemption signal was sent and not handled yet

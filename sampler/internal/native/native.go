@@ -37,6 +37,7 @@ type Source struct {
 	s        *shared
 	ticker   *ticker
 	drain    *drain
+	image    *image
 	table    *funcTable
 	old      sigaction
 	budget   *budget
@@ -60,6 +61,18 @@ func New() *Source { return &Source{signal: defaultSignal, version: runtime.Vers
 
 // Name returns "native".
 func (*Source) Name() string { return "native" }
+
+// Objects returns for which waits this version of Go says what a goroutine waits for: one of the
+// values of tachyon.Session.Objects.
+func (n *Source) Objects() string {
+	switch l, err := layoutOf(n.version); {
+	case err != nil:
+		return ""
+	case !l.semaphores:
+		return tachyon.OnlyChannels
+	}
+	return tachyon.AllObjects
+}
 
 // busy is true while a source is started: the process has only one handler.
 var busy atomic.Bool
@@ -150,7 +163,7 @@ func (n *Source) prepare(l *layout) error {
 	if err := n.share(l); err != nil {
 		return err
 	}
-	n.table = table
+	n.image, n.table = img, table
 	table.publish(n.s)
 	n.drain = n.newDrain(l, n.cfg, nil)
 	n.drain.bias = uint64(img.bias)
@@ -198,7 +211,7 @@ func (n *Source) share(l *layout) error {
 	base := m.addr()
 	s := *(**shared)(unsafe.Pointer(&base))
 	n.s = s
-	s.off, s.system = l.offsets, l.system
+	s.off, s.system, s.waits = l.offsets, l.system, l.waitSets()
 	s.ring, s.chunks, s.procs = base+sizes[1], base+sizes[2], base+sizes[3]
 	s.slots, s.pins = base+sizes[4], base+sizes[5]
 	if plainReads {
@@ -253,6 +266,7 @@ func (n *Source) newDrain(l *layout, cfg source.Config, out source.Out) *drain {
 		cfg:     cfg,
 		stacks:  newStacks(out, l, n.table, cfg.WaitFrames),
 		ledger:  newLedger(uint64(time.Second) / uint64(max(cfg.Rate, 1))),
+		objects: newObjectList(n.image),
 		labels:  &labelSets{s: n.s, sets: make(map[uintptr]labelSet)},
 		system:  make(map[uint64]systemKind),
 		created: make(map[uint64]creation),

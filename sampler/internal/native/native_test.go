@@ -24,6 +24,7 @@ type taken struct {
 	time      time.Duration
 	weight    time.Duration
 	stack     []tachyon.Frame // innermost first; shared by equal stacks
+	object    *source.Object
 }
 
 // recorder is a source.Out that keeps everything.
@@ -99,7 +100,7 @@ func (r *recorder) Sample(s *source.Sample) {
 		weight = s.Time - last
 	}
 	r.last[s.Goroutine] = s.Time
-	t := taken{s.Goroutine, s.Status, s.System, s.Time, weight, stack}
+	t := taken{s.Goroutine, s.Status, s.System, s.Time, weight, stack, s.Object}
 	if r.keep == nil || r.keep(&t) {
 		r.samples = append(r.samples, t)
 	}

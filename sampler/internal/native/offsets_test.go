@@ -40,11 +40,19 @@ const (
 	bubble   = "it is used only for the word (durable) in wait reasons, and no goroutine is in a bubble at Start"
 	register = "amd64 has no link register, and on arm64 it only adds a caller if it is a return address"
 	snapshot = "it distinguishes the list of Ps from a short-lived copy; if there are both, Start fails"
-	bounds   = "they bound a search, and its result is checked"
+	// With Go 1.25.
+	noSemaphores = "this version does not say for which semaphore a goroutine waits"
+
+	bounds = "they bound a search, and its result is checked"
 )
 
 func init() {
 	children["shifted"] = shifted
+	if l, err := layoutOf(runtime.Version()); err == nil && !l.semaphores {
+		for _, name := range []string{"sudogElem", "mutexSema", "rwWriterSema", "rwReaderSema", "groupSema", "condNotify"} {
+			unseen[name+"+8"], unseen[name+"-8"] = noSemaphores, noSemaphores
+		}
+	}
 	if ctxLR != 0 {
 		for _, name := range []string{"mVDSOSP+8", "mVDSOSP-8", "mVDSOPC+8", "mVDSOPC-8"} {
 			unseen[name] = "it is read only on processors without a link register"

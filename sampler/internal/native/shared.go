@@ -25,13 +25,15 @@ const (
 	maxLabels     = 16   // of a goroutine; with more it counts as unlabelled
 	maxLabelBytes = 2048 // of all its keys and values
 	scratchWords  = 2*2*maxLabels + 8
-	maxRecord     = headWords + 2*maxDepth + 1 + maxLabels + maxLabelBytes/8
+	maxObjects    = 8 // channels of a select that are read; those after them are left out
+	maxRecord     = headWords + 2*maxDepth + 1 + maxLabels + maxLabelBytes/8 + maxObjects
 	slotWords     = slotRecord + maxRecord + scratchWords
 )
 
 type shared struct {
 	off     offsets
 	system  uint64 // layout.system
+	waits   waitSets
 	codes   [maxModules]code
 	modules uint64 // entries of codes in use
 
@@ -148,7 +150,8 @@ const (
 	recStack
 )
 
-// Words of a recStack's head. Program counters follow, then labels.
+// Words of a recStack's head. Program counters follow, then labels, then the addresses of objects
+// that the goroutine waits for.
 const (
 	headKind = iota
 	headG
@@ -159,7 +162,7 @@ const (
 	headGoPC
 	headStartPC
 	headLabels // g.labels
-	headCounts // PCs | PCs on the system stack <<16 | words of labels <<32
+	headCounts // PCs | PCs on the system stack <<16 | words of labels <<32 | objects <<48
 	headSP0    // word at SP; with a link register, LR
 	headSP1    // word after SP; with a link register, word at SP
 	headFrame0 // word after the return address of the first frame

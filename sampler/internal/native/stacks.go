@@ -5,6 +5,7 @@ package native
 import (
 	"hash/maphash"
 	"runtime"
+	"slices"
 	"strings"
 	"unsafe"
 
@@ -26,9 +27,11 @@ type frame struct {
 	id      uint32
 	hidden  bool // runtime.Stack hides it at the top of a waiting goroutine
 	wrapper bool
-	panics  bool // runtime.gopanic, sigpanic, panicwrap
-	user    bool // not the runtime's
-	own     bool // the profiler's: it and what it calls are left out
+	own     bool   // the profiler's: it and what it calls are left out
+	panics  bool   // runtime.gopanic, sigpanic, panicwrap
+	user    bool   // not the runtime's
+	rwMutex bool   // sync.(*RWMutex).Lock
+	caller  uint32 // number of the function; 0: one of the runtime or of package sync
 }
 
 // stack is a complete stack, ready for samples.
@@ -39,6 +42,13 @@ type stack struct {
 	panicking bool
 	user      bool // has a function that is not the runtime's
 	valid     bool // not torn
+
+	// Of a waiting goroutine's stack.
+	plain   *stack         // the same without object, if it has one
+	object  *source.Object // what the goroutine waits for; nil: it has no number
+	reason  string
+	rwMutex bool // it waits in sync.(*RWMutex).Lock
+	callers callers
 }
 
 // maxStacks bounds the stacks that are kept. At that number the drain forgets all stacks
@@ -52,6 +62,7 @@ type stacks struct {
 	waitFrames bool
 	seed       maphash.Seed
 	pcs        map[uint64]*pcInfo
+	functions  map[string]uint32
 	leaves     map[uint64]leafState
 	byKey      map[uint64]*stack
 	reasons    map[string]uint32 // ids of wait frames
@@ -67,6 +78,7 @@ func newStacks(out source.Out, l *layout, table *funcTable, waitFrames bool) *st
 		waitFrames: waitFrames,
 		seed:       maphash.MakeSeed(),
 		pcs:        make(map[uint64]*pcInfo),
+		functions:  make(map[string]uint32),
 		leaves:     make(map[uint64]leafState),
 		byKey:      make(map[uint64]*stack),
 		reasons:    make(map[string]uint32),
@@ -94,6 +106,8 @@ func (st *stacks) pc(pc uint64) *pcInfo {
 			panics:  f.Function == "runtime.gopanic" || f.Function == "runtime.sigpanic" || f.Function == "runtime.panicwrap",
 			user:    !strings.HasPrefix(f.Function, "runtime."),
 			own:     own.Hidden(f.Function),
+			rwMutex: f.Function == "sync.(*RWMutex).Lock",
+			caller:  st.function(f.Function),
 		}
 		if f.Function != "runtime.goexit" {
 			fr.id = st.out.Frame(tachyon.Frame{File: f.File, Func: f.Function, Line: int32(f.Line)})
@@ -103,6 +117,21 @@ func (st *stacks) pc(pc uint64) *pcInfo {
 	}
 	st.pcs[pc] = p
 	return p
+}
+
+// function returns the number of a function, 0 for those of the runtime and of package sync.
+func (st *stacks) function(name string) uint32 {
+	for _, pkg := range [...]string{"runtime.", "sync.", "internal/sync."} {
+		if strings.HasPrefix(name, pkg) {
+			return 0
+		}
+	}
+	n, ok := st.functions[name]
+	if !ok {
+		n = uint32(len(st.functions) + 1)
+		st.functions[name] = n
+	}
+	return n
 }
 
 // hidden reports whether runtime.Stack leaves a function out (runtime.showfuncinfo): the
@@ -145,6 +174,7 @@ func (r record) labels() []uint64 {
 	at := headWords + r[headCounts]&0xffff
 	return r[at : at+r[headCounts]>>32&0xffff]
 }
+func (r record) objects() []uint64 { return r[uint64(len(r))-r[headCounts]>>48:] }
 
 // find returns the stack of a record.
 func (st *stacks) find(r record) *stack {
@@ -171,6 +201,21 @@ func (st *stacks) find(r record) *stack {
 	s.key = key
 	st.byKey[key] = s
 	return s
+}
+
+// numbered returns the stack s with the number of what the goroutine waits for: the line of the wait
+// frame.
+func (st *stacks) numbered(s *stack, x *source.Object) *stack {
+	key := (s.key ^ uint64(x.Number)*0x9e3779b97f4a7c15) * 0xff51afd7ed558ccd
+	if n := st.byKey[key]; n != nil && n.plain == s && n.object == x {
+		return n
+	}
+	n := *s
+	n.key, n.plain, n.object = key, s, x
+	n.ids = slices.Clone(s.ids)
+	n.ids[0] = st.out.Frame(tachyon.Frame{Func: "[" + s.reason + "]", Line: x.Number})
+	st.byKey[key] = &n
+	return &n
 }
 
 // inCode reports whether a word can be a return address in Go code. That includes the end of
@@ -230,7 +275,16 @@ func (st *stacks) build(r record) *stack {
 			frames, at = frames[n:], at[n:]
 		}
 	}
-	st.addReason(s, st.reason(r))
+	s.reason = st.reason(r)
+	st.addReason(s, s.reason)
+	if len(r.objects()) > 0 {
+		for _, f := range frames {
+			s.rwMutex = s.rwMutex || f.rwMutex
+			if f.caller != 0 && len(s.callers) < maxFunctions {
+				s.callers = append(s.callers, f.caller)
+			}
+		}
+	}
 	for _, f := range frames {
 		if len(s.ids) == tachyon.MaxDepth {
 			break

@@ -23,7 +23,7 @@ import (
 // verifyOffsets makes these checks. If there is more than one P it stops the world for some
 // 50 µs.
 func (n *Source) verifyOffsets(l *layout) error {
-	for _, check := range [...]func(*layout) error{n.checkTables, n.checkSyscall, n.checkRuns, n.checkIdle, n.checkBusy} {
+	for _, check := range [...]func(*layout) error{n.checkTables, n.checkSyscall, n.checkRuns, n.checkIdle, n.checkObjects, n.checkBusy} {
 		if err := check(l); err != nil {
 			return err
 		}

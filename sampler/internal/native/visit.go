@@ -199,6 +199,11 @@ func walkParked(base, g, index, _ uintptr) uintptr {
 	}
 	n, _ := walk(s, pcs, 1, r.bp, r.sp-frameSlack, r.hi)
 	words := callFinish(base, rec, uintptr(n), uintptr(unsafe.Pointer(&s.scratch)))
+	if objects := r.waitsFor(s, g, rec+words*8, reason); objects != 0 {
+		store64(rec, load64(rec)+objects<<8)
+		store64(rec+headCounts*8, load64(rec+headCounts*8)|objects<<48)
+		words += uintptr(objects)
+	}
 	fence()
 	if !r.holds(s, g, pcs, n) || cycles()-start > s.tornAfter {
 		return 0

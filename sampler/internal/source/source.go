@@ -47,7 +47,15 @@ type Sample struct {
 	Time      time.Duration // since Config.Start, monotonic; increases for each goroutine
 	Gap       time.Duration // for a goroutine's first sample: the time that it stands for; 0: one tick
 	Stack     []uint32      // ids from Out.Frame, innermost first; owned by the source, valid until Batch returns
+	Object    *Object       // what the goroutine waits for, if that has a number; its line is in Stack[0]; else nil
 	Leaf      uint64        // link-time address of the innermost instruction; 0: the source does not know it
+}
+
+// Object describes what goroutines wait for. The source owns it. Only its kind may change, between
+// two samples.
+type Object struct {
+	tachyon.Object
+	Of []*Object // its members
 }
 
 // Goroutine describes a goroutine. A source reports it once, before the goroutine's first sample.

@@ -25,7 +25,8 @@ import (
 	"strings"
 )
 
-// field maps a field of the layout to a member of a runtime struct.
+// field maps a field of the layout to a member of a struct of the runtime or of package sync. Versions may differ in the path:
+// then there are several, separated by "|", and the first one that exists counts.
 type field struct{ name, typ, path string }
 
 var fields = []field{
@@ -49,6 +50,16 @@ var fields = []field{
 	{"gStartPC", "runtime.g", "startpc"},
 	{"gLabels", "runtime.g", "labels"},
 	{"gBubble", "runtime.g", "bubble"},
+	{"gWaiting", "runtime.g", "waiting"},
+	{"sudogElem", "runtime.sudog", "elem.vu|elem"},
+	{"sudogWaitLink", "runtime.sudog", "waitlink"},
+	{"sudogC", "runtime.sudog", "c.vu|c.maybeTraceablePtr.vu|c"},
+	{"hchanSize", "runtime.hchan", "dataqsiz"},
+	{"mutexSema", "sync.Mutex", "mu.sema"},
+	{"rwWriterSema", "sync.RWMutex", "writerSem"},
+	{"rwReaderSema", "sync.RWMutex", "readerSem"},
+	{"groupSema", "sync.WaitGroup", "sema"},
+	{"condNotify", "sync.Cond", "notify"},
 	{"mG0", "runtime.m", "g0"},
 	{"mProcID", "runtime.m", "procid"},
 	{"mCurG", "runtime.m", "curg"},
@@ -79,6 +90,26 @@ var fields = []field{
 	{"funcFlag", "runtime._func", "flag"},
 	{"inlParentPC", "runtime.inlinedCall", "parentPc"},
 }
+
+// program has all types of fields.
+const program = `package main
+
+import "sync"
+
+var (
+	m sync.Mutex
+	r sync.RWMutex
+	w sync.WaitGroup
+	c sync.Cond
+)
+
+func main() {
+	m.Lock()
+	r.Lock()
+	w.Wait()
+	c.Signal()
+}
+`
 
 func main() {
 	log.SetFlags(0)
@@ -112,7 +143,7 @@ func version(toolchain string) (string, error) {
 		return "", err
 	}
 	defer os.RemoveAll(dir)
-	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte("package main\n\nfunc main() { println() }\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(program), 0o644); err != nil {
 		return "", err
 	}
 	if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module p\n\ngo 1.25\n"), 0o644); err != nil {
@@ -151,6 +182,11 @@ func version(toolchain string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	// Since Go 1.26 a goroutine that waits for a semaphore has it in g.waiting.
+	sema, err := os.ReadFile(filepath.Join(root, "src/runtime/sema.go"))
+	if err != nil {
+		return "", err
+	}
 	var b strings.Builder
 	parts := strings.SplitN(strings.TrimPrefix(toolchain, "go"), ".", 3)
 	fmt.Fprintf(&b, "// Read from %s.\n%q: {\n", toolchain, "go"+parts[0]+"."+parts[1])
@@ -163,7 +199,7 @@ func version(toolchain string) (string, error) {
 	for _, r := range reasons {
 		fmt.Fprintf(&b, "%q,\n", r)
 	}
-	fmt.Fprintf(&b, "},\ndurable: %#x,\nsystem: %#x,\n},\n", durable, system)
+	fmt.Fprintf(&b, "},\ndurable: %#x,\nsystem: %#x,\nsemaphores: %v,\n},\n", durable, system, bytes.Contains(sema, []byte(".waiting = s\n")))
 	return b.String(), nil
 }
 
@@ -187,7 +223,7 @@ func readOffsets(bin string) ([]int64, error) {
 		if e == nil {
 			break
 		}
-		if name, _ := e.Val(dwarf.AttrName).(string); e.Tag == dwarf.TagStructType && strings.HasPrefix(name, "runtime.") {
+		if name, _ := e.Val(dwarf.AttrName).(string); e.Tag == dwarf.TagStructType && (strings.HasPrefix(name, "runtime.") || strings.HasPrefix(name, "sync.")) {
 			t, err := d.Type(e.Offset)
 			if err != nil {
 				return nil, err
@@ -197,26 +233,39 @@ func readOffsets(bin string) ([]int64, error) {
 	}
 	var out []int64
 	for _, f := range fields {
-		st, off := structs[f.typ], int64(0)
-		for _, part := range strings.Split(f.path, ".") {
-			member := find(st, part)
-			if member == nil {
-				return nil, fmt.Errorf("%s has no %s", f.typ, f.path)
+		found := false
+		for _, path := range strings.Split(f.path, "|") {
+			if off, ok := offset(structs[f.typ], path); ok {
+				out, found = append(out, off), true
+				break
 			}
-			off += member.ByteOffset
-			t := member.Type
-			for {
-				td, ok := t.(*dwarf.TypedefType)
-				if !ok {
-					break
-				}
-				t = td.Type
-			}
-			st, _ = t.(*dwarf.StructType)
 		}
-		out = append(out, off)
+		if !found {
+			return nil, fmt.Errorf("%s has no %s", f.typ, f.path)
+		}
 	}
 	return out, nil
+}
+
+// offset returns the offset of a member, given by a path such as "sched.pc".
+func offset(st *dwarf.StructType, path string) (off int64, ok bool) {
+	for _, part := range strings.Split(path, ".") {
+		member := find(st, part)
+		if member == nil {
+			return 0, false
+		}
+		off += member.ByteOffset
+		t := member.Type
+		for {
+			td, ok := t.(*dwarf.TypedefType)
+			if !ok {
+				break
+			}
+			t = td.Type
+		}
+		st, _ = t.(*dwarf.StructType)
+	}
+	return off, true
 }
 
 func find(st *dwarf.StructType, name string) *dwarf.StructField {

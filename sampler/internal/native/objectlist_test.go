@@ -1,0 +1,261 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import (
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/gotach/profiler/sampler/internal/source"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// sightings is a drain that sees what a test says.
+type sightings struct {
+	*drain
+	stacks map[string]*stack
+}
+
+func newSightings() *sightings {
+	l := layouts["go1.27"]
+	d := &drain{l: l, gs: make([]goroutine, 1000), objects: newObjectList(&image{writable: []span{{0x1000, 0x2000}}, bias: 0x800})}
+	d.stacks = newStacks(newRecorder(), l, nil, true)
+	d.objects.cycle = 1
+	return &sightings{d, map[string]*stack{}}
+}
+
+// waits lets goroutine i wait for the object at an address, with a stack of one function. It returns
+// the number that the goroutine's stack has then.
+func (s *sightings) waits(i uint64, addr uint64, kind, function string) int32 {
+	st := s.stacks[function]
+	if st == nil {
+		st = &stack{ids: []uint32{0, 1}, valid: true, callers: callers{s.drain.stacks.function(function)}, key: uint64(len(s.stacks)), reason: kind}
+		s.stacks[function] = st
+	}
+	g := &s.gs[i]
+	g.id, g.wait, g.waits = i+1, 0, g.waits[:0]
+	g.addWait(addr)
+	var list []*object
+	if x := s.see(addr, kind, sighting{i, g.id}, st, 0); x != nil {
+		list = append(list, x)
+	}
+	g.parked = s.numbered(st, list)
+	return s.number(i)
+}
+
+// number returns the number in a goroutine's stack.
+func (s *sightings) number(i uint64) int32 {
+	if x := s.gs[i].parked.object; x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (s *sightings) wakes(i uint64) { s.gs[i].wait, s.gs[i].waits = 0, s.gs[i].waits[:0] }
+
+const heap = 0xc000_1000
+
+// TestNumbers gives numbers to objects and checks that an address that is used again is another object.
+func TestNumbers(t *testing.T) {
+	const mutex, channel = tachyon.ObjectMutex, tachyon.ObjectChannel
+	check := func(what string, got, want int32) {
+		t.Helper()
+		if got != want {
+			t.Errorf("%s: number %d, want %d", what, got, want)
+		}
+	}
+	s := newSightings()
+	check("the first goroutine", s.waits(0, heap, mutex, "a"), 0)
+	check("the first goroutine again", s.waits(0, heap, mutex, "a"), 0)
+	check("the second goroutine", s.waits(1, heap, mutex, "b"), 1)
+	check("the first one then", s.number(0), 1)
+	s.wakes(0)
+	s.wakes(1)
+	check("a third one", s.waits(2, heap, mutex, "c"), 1)
+	s.wakes(2)
+
+	// After a collection.
+	s.objects.cycle = 2
+	check("a known function", s.waits(3, heap, mutex, "a"), 1)
+	s.objects.cycle = 3
+	check("another function while one waits", s.waits(4, heap, mutex, "d"), 1)
+	s.wakes(3)
+	s.wakes(4)
+	s.objects.cycle = 4
+	check("another function", s.waits(5, heap, mutex, "e"), 0)
+	check("a second one with it", s.waits(6, heap, mutex, "e"), 2)
+	check("a RWMutex, which begins with a Mutex", s.waits(7, heap, tachyon.ObjectRWMutex, "e"), 2)
+	if k := s.gs[6].parked.object.Kind; k != tachyon.ObjectRWMutex {
+		t.Errorf("its kind is %s", k)
+	}
+	check("another kind", s.waits(8, heap, channel, "e"), 0)
+	check("another kind, the second goroutine", s.waits(9, heap, channel, "e"), 3)
+
+	// Two goroutines that wait one after the other, with a collection between.
+	check("one", s.waits(10, heap+64, channel, "x"), 0)
+	s.wakes(10)
+	s.objects.cycle = 5
+	check("the next", s.waits(11, heap+64, channel, "x"), 0)
+	s.objects.cycle = 6
+	check("the next that meets it", s.waits(12, heap+64, channel, "y"), 4)
+
+	// In a pass in which a collection ended nothing is known about the order.
+	s.objects.cycle = 0
+	check("one", s.waits(20, heap+128, channel, "x"), 0)
+	s.wakes(20)
+	check("the next", s.waits(21, heap+128, channel, "x"), 0)
+
+	// A variable stays the same object.
+	check("a variable", s.waits(30, 0x1010, mutex, "x"), 0)
+	s.wakes(30)
+	s.objects.cycle = 7
+	check("a variable, the second goroutine", s.waits(31, 0x1010, mutex, "y"), 5)
+	if x := s.gs[31].parked.object; x.Static != 0x810 {
+		t.Errorf("its link-time address is %#x", x.Static)
+	}
+}
+
+// TestNumbersBounded lets goroutines wait for a million objects.
+func TestNumbersBounded(t *testing.T) {
+	s := newSightings()
+	for i := range uint64(200_000) {
+		if n := s.waits(0, heap+i*64, tachyon.ObjectChannel, "a"); n != 0 {
+			t.Fatalf("an object of one goroutine has number %d", n)
+		}
+	}
+	if len(s.objects.known) != 0 || len(s.objects.seen) != maxCandidates {
+		t.Errorf("%d objects and %d candidates are kept", len(s.objects.known), len(s.objects.seen))
+	}
+	var last int32
+	for i := range uint64(200_000) {
+		s.waits(0, heap+i*64, tachyon.ObjectChannel, "a")
+		last = max(last, s.waits(1, heap+i*64, tachyon.ObjectChannel, "a"))
+		if i%1000 == 0 {
+			s.drain.stacks.forget(func(func(*stack)) {})
+		}
+	}
+	if last != maxNumber || len(s.objects.known) != maxNumber {
+		t.Errorf("the highest number is %d, and %d objects are kept", last, len(s.objects.known))
+	}
+	if n := s.waits(2, heap, tachyon.ObjectChannel, "a"); n != 1 {
+		t.Errorf("the first object has number %d now", n)
+	}
+}
+
+//go:noinline
+func passing(f func()) { f() }
+
+// TestObjectReused uses the memory of a Mutex for a WaitGroup.
+func TestObjectReused(t *testing.T) {
+	if l, err := layoutOf(runtime.Version()); err != nil || !l.semaphores {
+		return // nothing is known about these kinds
+	}
+	type first struct {
+		m sync.Mutex
+		_ [4080]byte
+	}
+	type second struct {
+		g sync.WaitGroup
+		_ [4080]byte
+	}
+	const n = 3
+	var addr uintptr
+	var ended sync.WaitGroup
+	pause := func() { time.Sleep(100 * time.Millisecond) }
+	r, _ := session(t, source.Config{WaitFrames: true}, func() {
+		a := new(first)
+		addr = uintptr(unsafe.Pointer(a))
+		a.m.Lock()
+		for range n {
+			ended.Go(func() { passing(func() { a.m.Lock(); a.m.Unlock() }) })
+		}
+		pause()
+		a.m.Unlock()
+		ended.Wait()
+		a = nil
+		var b *second
+		for end := time.Now().Add(10 * time.Second); b == nil && time.Now().Before(end); {
+			runtime.GC()
+			var kept []*second
+			for range 10_000 {
+				x := new(second)
+				if kept = append(kept, x); uintptr(unsafe.Pointer(x)) == addr {
+					b = x
+					break
+				}
+			}
+			runtime.KeepAlive(kept)
+		}
+		if b == nil {
+			t.Error("the memory was not used again")
+			return
+		}
+		b.g.Add(1)
+		for range n {
+			ended.Go(func() { passing(b.g.Wait) })
+		}
+		pause()
+		b.g.Done()
+		ended.Wait()
+	})
+	seen := map[string]int32{}
+	for _, s := range r.samples {
+		if s.object != nil && s.object.Addr == uint64(addr) {
+			if old, ok := seen[s.object.Kind]; ok && old != s.object.Number {
+				t.Errorf("a %s has the numbers %d and %d", s.object.Kind, old, s.object.Number)
+			}
+			seen[s.object.Kind] = s.object.Number
+		}
+	}
+	m, g := seen[tachyon.ObjectMutex], seen[tachyon.ObjectWaitGroup]
+	if m == 0 || g == 0 || m == g || len(seen) != 2 {
+		t.Errorf("objects at the address: %v", seen)
+	}
+}
+
+// TestChannelPerRequest makes a channel for each of many requests. They get no numbers, although their
+// memory is used again and again.
+func TestChannelPerRequest(t *testing.T) {
+	var channels sync.Map
+	var all sync.WaitGroup
+	requests := 0
+	r, _ := session(t, source.Config{WaitFrames: true}, func() {
+		for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
+			requests += 50
+			for range 50 {
+				all.Go(func() {
+					answer := make(chan [64]uint64)
+					channels.Store(*(*uintptr)(unsafe.Pointer(&answer)), true)
+					go func() { time.Sleep(3 * time.Millisecond); answer <- [64]uint64{} }()
+					<-answer
+				})
+			}
+			all.Wait()
+			time.Sleep(3 * drainEvery) // until the source has seen that they have ended
+			runtime.GC()
+		}
+	})
+	made := 0
+	channels.Range(func(any, any) bool { made++; return true })
+	numbered, waited := map[int32]bool{}, 0
+	for _, s := range r.samples {
+		if s.stack[0].Func != "[chan receive]" {
+			continue
+		}
+		waited++
+		if s.object != nil {
+			numbered[s.object.Number] = true
+		}
+	}
+	t.Logf("%d requests, %d addresses, %d samples of waiting goroutines, %d numbers", requests, made, waited, len(numbered))
+	if waited < 1000 || made < 50 {
+		t.Errorf("only %d samples of goroutines that wait for %d channels", waited, made)
+	}
+	// If the ticks are late, a request may end and its memory be used again between two of them.
+	if len(numbered) > made/4 {
+		t.Errorf("%d channels have numbers", len(numbered))
+	}
+}

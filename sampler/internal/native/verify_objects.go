@@ -1,0 +1,106 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+	"unsafe"
+
+	"github.com/gotach/profiler/internal/own"
+)
+
+// checkObjects checks the fields that say what a goroutine waits for. Goroutines of our own wait for
+// one object of each kind.
+func (n *Source) checkObjects(l *layout) error {
+	var (
+		mutex sync.Mutex
+		write sync.RWMutex
+		group sync.WaitGroup
+	)
+	read := new(sync.RWMutex)
+	cond := sync.NewCond(new(sync.Mutex))
+	c, d := make(chan int, 3), make(chan int, 5)
+	at := func(channel *chan int) uint64 { return uint64(**(**uintptr)(unsafe.Pointer(&channel))) }
+	waits := []struct {
+		name string
+		wait func()
+		want uint64 // the address in the sudog
+		also uint64 // that in the next sudog
+	}{
+		{"channel", func() { <-c }, at(&c), 0},
+		{"set of channels", func() {
+			select {
+			case <-c:
+			case <-d:
+			}
+		}, min(at(&c), at(&d)), max(at(&c), at(&d))},
+		{"Mutex", func() { mutex.Lock(); mutex.Unlock() }, uint64(uintptr(unsafe.Pointer(&mutex)) + l.mutexSema), 0},
+		{"RWMutex", func() { write.Lock(); write.Unlock() }, uint64(uintptr(unsafe.Pointer(&write)) + l.rwWriterSema), 0},
+		{"RWMutex", func() { read.RLock(); read.RUnlock() }, uint64(uintptr(unsafe.Pointer(read)) + l.rwReaderSema), 0},
+		{"WaitGroup", func() { group.Wait() }, uint64(uintptr(unsafe.Pointer(&group)) + l.groupSema), 0},
+		{"Cond", func() { cond.L.Lock(); cond.Wait(); cond.L.Unlock() }, uint64(uintptr(unsafe.Pointer(cond)) + l.condNotify), 0},
+	}
+	if !l.semaphores {
+		waits = waits[:2]
+	}
+	mutex.Lock()
+	write.RLock()
+	read.Lock()
+	group.Add(1)
+	var ended sync.WaitGroup
+	defer func() {
+		close(c)
+		mutex.Unlock()
+		write.RUnlock()
+		read.Unlock()
+		group.Done()
+		cond.L.Lock()
+		cond.Broadcast()
+		cond.L.Unlock()
+		ended.Wait()
+	}()
+	gs := make(chan uintptr)
+	for _, w := range waits {
+		ended.Add(1)
+		own.Go(func() {
+			defer ended.Done()
+			gs <- getg()
+			w.wait()
+		})
+		if g := <-gs; !l.waitsFor(g, w.want, w.also, w.name != "channel" && w.also == 0) {
+			return fmt.Errorf("the %s that a goroutine waits for is not where it should be", w.name)
+		}
+	}
+	if readWord(uintptr(at(&c))+l.hchanSize) != 3 {
+		return errors.New("a channel's capacity is not where it should be")
+	}
+	return nil
+}
+
+// waitsFor waits until a goroutine is waiting. It reports whether the goroutine then waits for what is
+// at the address want, and, if also is not 0, for also. elem says that it is a semaphore.
+func (l *layout) waitsFor(g uintptr, want, also uint64, elem bool) bool {
+	field := l.sudogC
+	if elem {
+		field = l.sudogElem
+	}
+	for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(20 * time.Microsecond) {
+		if uint32(readWord(g+l.gStatus)) != gWaiting || readWord(g+l.gM) != 0 {
+			continue
+		}
+		// It may also wait for a lock within the object for a moment.
+		first := uintptr(readWord(g + l.gWaiting))
+		if first == 0 || readWord(first+field) != want {
+			continue
+		}
+		if also == 0 {
+			return true
+		}
+		next := uintptr(readWord(first + l.sudogWaitLink))
+		return next != 0 && readWord(next+field) == also && readWord(next+l.sudogWaitLink) == 0
+	}
+	return false
+}

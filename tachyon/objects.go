@@ -1,0 +1,47 @@
+package tachyon
+
+// An Object is what goroutines wait for: a lock, a channel and the like. The line of a waiting
+// goroutine's innermost frame is the object's number. The number is 0 where only one goroutine
+// was seen waiting for the object, and where the sampler does not know the object: the native
+// source knows all kinds since Go 1.26, and with Go 1.25 channels only (Session.Objects). The
+// portable source knows none.
+//
+// A number stays the same in all files of a session. After the memory of an object was freed,
+// another object at the same address has another number, as far as the sampler can tell: if it
+// is of another kind, or goroutines wait for it whose stacks have no function in common with
+// those that waited for the first one.
+type Object struct {
+	Number int32  `json:"n"`    // from 1
+	Kind   string `json:"kind"` // one of the constants below
+	Addr   uint64 `json:"addr,omitempty"`
+
+	// Static is the link-time address of an object that lies in a variable of the program; 0
+	// means that it does not. Symbol is that variable, such as "main.cache", and Offset the
+	// distance in bytes from its start to the object. The sampler does not know them; a reader
+	// may find them in the executable.
+	Static uint64 `json:"static,omitempty"`
+	Symbol string `json:"symbol,omitempty"`
+	Offset uint64 `json:"offset,omitempty"`
+
+	Capacity int64   `json:"capacity,omitempty"` // of a channel; -1 is unknown
+	Members  []int32 `json:"members,omitempty"`  // of a select: the numbers of its channels that have one, at least two
+}
+
+// The kinds of objects. Readers and writers that wait for a RWMutex wait for one object, and so
+// do writers that wait for the Mutex inside it. The address is that of the value: of the
+// sync.Mutex, not of the semaphore in it.
+const (
+	ObjectMutex     = "sync.Mutex"
+	ObjectRWMutex   = "sync.RWMutex"
+	ObjectWaitGroup = "sync.WaitGroup"
+	ObjectCond      = "sync.Cond"
+	ObjectSemaphore = "semaphore" // of another package of the standard library, such as that of a file
+	ObjectChannel   = "chan"
+	ObjectSelect    = "select" // a set of channels
+)
+
+// The values of Session.Objects.
+const (
+	AllObjects   = "all"
+	OnlyChannels = "channels"
+)
