@@ -60,7 +60,7 @@ func TestRecords(t *testing.T) {
 			for i := range list {
 				b = e.AppendGoroutine(b, &list[i])
 				if rapid.Bool().Draw(t, "unknown") {
-					b = appendRecord(b, rapid.Byte().Filter(func(k byte) bool { return k > recordProgress }).Draw(t, "kind"), "content")
+					b = appendRecord(b, rapid.Byte().Filter(func(k byte) bool { return k > recordObject }).Draw(t, "kind"), "content")
 				}
 			}
 			e.Reset()

@@ -79,6 +79,9 @@ func Write(f io.WriteSeeker, s reader.Stream, o Options) error {
 			err = w.WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{g}})
 		}
 	}
+	if err == nil && o.Layout == tachyon.Document {
+		err = w.WriteRecords(&tachyon.Records{Objects: m.Objects})
+	}
 	if err == nil && file != nil {
 		err = copyMetadata(w, file, m)
 	} else if err == nil {

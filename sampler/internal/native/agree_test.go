@@ -296,7 +296,7 @@ func TestAgreesWithStack(t *testing.T) {
 		if p.state != state {
 			t.Fatalf("%s: runtime.Stack says %q", kind, p.state)
 		}
-		if got := s.stack[0]; got != (tachyon.Frame{Func: "[" + p.state + "]"}) {
+		if got := s.stack[0]; got != (tachyon.Frame{Func: "[" + p.state + "]", Line: got.Line}) {
 			t.Fatalf("%s: wait frame is %+v, runtime.Stack says %q", kind, got, p.state)
 		}
 		var funcs, places []string
