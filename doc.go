@@ -23,8 +23,11 @@
 // # Samples
 //
 // A session ticks PROFILE_RATE times a second. Each tick samples goroutines: their stack,
-// id and state. The state is on a CPU, runnable, in a system call, or waiting. A waiting
-// goroutine also has the reason, in the runtime's own words. The weight of a sample is the
+// id and state. The state is running on a core, running without a core, runnable, in a
+// system call or C (blocked or on a core), or waiting. A waiting goroutine also has the
+// reason, in the runtime's own words. CPU time is what the kernel's clocks say, and its sum
+// is the process's. Of the runtime's own goroutines only CPU time counts, unless
+// [SystemGoroutines] says otherwise. The weight of a sample is the
 // time since the previous sample of the same goroutine. All reports use these weights, so
 // times stay right when the budget reduces the number of samples.
 //
@@ -75,5 +78,5 @@
 //	PROFILE_KEEP         how many finished files and how many bytes to keep, such as 20,500MB; default 100,1GB
 //	PROFILE_EXPORT       other formats to write at Stop, as format=path, separated by commas, or none; needs package export
 //	PROFILE_PAUSE        the longest time for which one tick of the portable source may stop the program; default 10ms
-//	PROFILE_SYSTEM       1 to sample the runtime's own goroutines too; default 0
+//	PROFILE_SYSTEM       1 to include waits of the runtime's own goroutines; default 0
 package profiler

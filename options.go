@@ -198,7 +198,8 @@ func Export(format, path string) Option {
 	}
 }
 
-// SystemGoroutines samples the Go runtime's own goroutines too.
+// SystemGoroutines includes the waits of the Go runtime's own goroutines. Their CPU time
+// always counts.
 func SystemGoroutines() Option {
 	return func(c *config) error {
 		c.system = true

@@ -47,6 +47,7 @@ func (s *Sampler) try(sink Sink, candidate candidate) (reason string, err error)
 		return reason, nil
 	}
 	out := newRecorder(sink, s.start, s.cfg.Rate)
+	out.system = s.cfg.System
 	out.stats = func() Stats { return s.stats(src, out, time.Since(s.start)) }
 	err = src.Start(source.Config{
 		Rate:       s.cfg.Rate,

@@ -190,3 +190,40 @@ func TestLeafPCsOfParts(t *testing.T) {
 		}
 	}
 }
+
+// Of the runtime's goroutines the leaf addresses have only the CPU time, unless the session has
+// System.
+func TestLeafPCsOfMarkers(t *testing.T) {
+	for _, system := range []bool{false, true} {
+		w, err := writer.Create(filepath.Join(t.TempDir(), "x.tach"), writer.Options{Interval: 1000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		rec := newRecorder(oneFile{Writer: w}, time.UnixMicro(0), 1000)
+		rec.system = system
+		rec.stats = func() Stats { return Stats{} }
+		rec.Goroutine(source.Goroutine{ID: 3, CreatedBy: "runtime.gcenable"})
+		rec.Goroutine(source.Goroutine{ID: 7, CreatedBy: "main.main"})
+		stack := []uint32{rec.Frame(tachyon.Frame{Func: "f"})}
+		for i := range 10 {
+			at := time.Duration(i+1) * time.Millisecond
+			rec.Sample(&source.Sample{Goroutine: 7, Time: at, Stack: stack, Leaf: 0x40})
+			status := tachyon.Status(0)
+			if i >= 6 {
+				status = tachyon.OnCPU
+			}
+			rec.Sample(&source.Sample{Goroutine: 3, System: true, Status: status, Time: at, Stack: stack, Leaf: 0x50})
+		}
+		want := []tachyon.LeafPC{
+			{Addr: 0x40, Wall: 10, WallTime: 10_000},
+			{Addr: 0x50, CPU: 4, Wall: 4, CPUTime: 4000, WallTime: 4000},
+		}
+		if system {
+			want[1].Wall, want[1].WallTime = 10, 10_000
+		}
+		if got := rec.cut().PCs.PCs; !slices.Equal(got, want) {
+			t.Errorf("with System %v: %+v, want %+v", system, got, want)
+		}
+	}
+}

@@ -24,6 +24,7 @@ type recorder struct {
 	batch    []tachyon.Sample // samples that the sink does not have yet
 	base     uint64           // wall clock at time 0, µs
 	interval uint64           // between two ticks, µs; the weight of a goroutine's first sample
+	system   bool             // waits of the runtime's goroutines count
 	known    map[uint64]*goroutine
 	latest   *goroutine // the one whose sample came last, or nil
 	pcs      map[uint64]*tachyon.LeafPC
@@ -132,7 +133,9 @@ func (r *recorder) Sample(s *source.Sample) {
 	}
 	weight := r.weigh(k, s)
 	r.write(k, s, s.Time)
-	if s.Leaf != 0 {
+	// As for readers, samples of the runtime's goroutines that only mark where CPU time begins
+	// have no time.
+	if marker := s.System && !r.system && s.Status&tachyon.OnCPU == 0; s.Leaf != 0 && !marker {
 		r.count(k, s, weight)
 	}
 }

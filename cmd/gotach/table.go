@@ -91,14 +91,9 @@ func (t *reportTable) header() {
 	t.line(t.paint.bold(printable(name)) + " " + printable(strings.Join(facts, ", ")))
 	if m := t.p.Metadata; m != nil && m.Session != nil {
 		s := m.Session
-		source := fmt.Sprintf("%s source, %.0f of %d ticks a second", s.Source, s.RateReached, s.Rate)
-		if s.Dropped > 0 {
-			source += fmt.Sprintf(", %s dropped", plural(s.Dropped, "sample"))
+		if s.Source != "" { // JSON lines do not say it
+			t.source()
 		}
-		if s.GoVersion != "" {
-			source += fmt.Sprintf(", %s %s/%s", s.GoVersion, s.GOOS, s.GOARCH)
-		}
-		t.line(printable(source))
 		if s.Error != "" {
 			t.line(t.paint.busy(printable("error: " + s.Error)))
 		}
@@ -109,6 +104,8 @@ func (t *reportTable) header() {
 		what += ": samples, or " + duration(t.r.Total) + " if its weights are in µs, as gotach writes them"
 	case t.r.Goroutines > 1:
 		what = duration(t.r.Total-t.r.Elsewhere) + " of all goroutines together"
+	case t.r.Elsewhere > 0:
+		what = duration(t.r.Total-t.r.Elsewhere) + " of one goroutine"
 	}
 	if t.knowsCPU() {
 		what += fmt.Sprintf(", %s of it on CPU (%s)", duration(t.r.TotalCPU-t.r.Elsewhere),
@@ -135,6 +132,19 @@ func (t *reportTable) header() {
 		}
 		t.line(fmt.Sprintf("%s of it shown (%s): %s", t.amount(t.r.Shown), strings.TrimSpace(percent(t.r.Shown, t.r.Total)), strings.Join(chosen, ", ")))
 	}
+}
+
+// source writes a line about how a session sampled.
+func (t *reportTable) source() {
+	s := t.p.Metadata.Session
+	source := fmt.Sprintf("%s source, %.0f of %d ticks a second", s.Source, s.RateReached, s.Rate)
+	if s.Dropped > 0 {
+		source += fmt.Sprintf(", %s dropped", plural(s.Dropped, "sample"))
+	}
+	if s.GoVersion != "" {
+		source += fmt.Sprintf(", %s %s/%s", s.GoVersion, s.GOOS, s.GOARCH)
+	}
+	t.line(printable(source))
 }
 
 // noCore writes lines about the CPU quota, if that stopped the program, and about the time in
