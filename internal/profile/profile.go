@@ -164,7 +164,8 @@ func (p *Profile) state(s tachyon.Status, stack []uint32) string {
 	return Waiting
 }
 
-// inC reports whether a stack's innermost function is the one that calls C.
+// inC reports whether a stack's innermost function is one that calls C. The native source leaves
+// out the runtime's, so then it is the function that cgo made.
 func (p *Profile) inC(stack []uint32) bool {
 	if len(stack) > 1 {
 		if _, ok := WaitReason(p.Frames[stack[0]]); ok {
@@ -175,7 +176,7 @@ func (p *Profile) inC(stack []uint32) bool {
 		return false
 	}
 	f := p.Frames[stack[0]].Func
-	return f == "runtime.cgocall" || f == "runtime.asmcgocall"
+	return f == "runtime.cgocall" || f == "runtime.asmcgocall" || strings.Contains(f, "._Cfunc_")
 }
 
 // entry returns the name of the function that a goroutine began with, as far as its

@@ -135,6 +135,7 @@ func TestState(t *testing.T) {
 		{in, []Frame{syscall, f}, "syscall"},
 		{in, []Frame{syscall, c, f}, "C"},
 		{in, []Frame{c, f}, "C"},
+		{in, []Frame{syscall, {Func: "main._Cfunc_nap", File: "_cgo_gotypes.go"}, f}, "C"},
 		{in, []Frame{f, callback, c, f}, "syscall"}, // Go code that C called
 		{call, []Frame{f}, "syscall on CPU"},
 		{call, []Frame{syscall, f}, "syscall on CPU"},
