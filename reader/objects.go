@@ -38,23 +38,43 @@ func WithoutObjects(s Stream) Stream {
 	return p
 }
 
+// WithObjects returns a stream in which objects have other numbers. rename returns the new number of
+// an object; different objects must have different ones. It returns s itself if no frame has a number.
+func WithObjects(s Stream, rename func(number int32) int32) Stream {
+	list := s.Frames()
+	var frames []tachyon.Frame
+	for id := range list {
+		if !isObject(&list[id]) {
+			continue
+		}
+		if frames == nil {
+			frames = append(frames, list...)
+		}
+		frames[id].Line = rename(list[id].Line)
+	}
+	if frames == nil {
+		return s
+	}
+	return &plain{Stream: s, frames: frames}
+}
+
 // isObject reports whether a frame's line is the number of an object.
 func isObject(f *tachyon.Frame) bool {
 	n := len(f.Func)
 	return f.File == "" && f.Line > 0 && n > 2 && f.Func[0] == '[' && f.Func[n-1] == ']'
 }
 
-// plain is a stream without numbers of objects.
+// plain is a stream without numbers of objects, or with other ones.
 type plain struct {
 	Stream
 	frames []tachyon.Frame
 	ids    map[uint32]uint32 // of frames that are equal to an earlier one now: that one
 }
 
-// Unwrap returns the stream with the numbers.
+// Unwrap returns the stream with the file's numbers.
 func (p *plain) Unwrap() Stream { return p.Stream }
 
-// Frames returns the frames without numbers. The ids are those of the stream with numbers.
+// Frames returns the frames with the changed lines. The ids are those of the file.
 func (p *plain) Frames() []tachyon.Frame { return p.frames }
 
 // Samples yields the samples. Equal stacks have equal frame ids.

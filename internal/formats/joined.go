@@ -95,7 +95,6 @@ func newJoinFile(in *Input) (*joinFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	s = reader.WithoutObjects(s) // each file has numbers of its own
 	return &joinFile{in: in, s: s, m: m, h: s.Header(), gaps: map[thread]uint64{}}, nil
 }
 
@@ -130,6 +129,7 @@ func newJoined(list inputs) (content, error) {
 		joined: j, ids: map[process]map[uint64]uint64{}, used: map[uint64]bool{},
 		last: map[thread]uint64{}, weights: map[uint64]uint64{}, known: map[uint64]*tachyon.Goroutine{},
 	}
+	numbers := objectNumbers{}
 	mixed := mixed(j.files)
 	parts := map[process]int{} // the latest one's number
 	for i, f := range j.files {
@@ -144,6 +144,7 @@ func newJoined(list inputs) (content, error) {
 			f.hole = f.part() > parts[f.process]+1
 			parts[f.process] = f.part()
 		}
+		f.s = numbers.stream(f)
 		if i > 0 && f.h.Start < wallClock {
 			f.shift = j.files[i-1].end - f.h.Start
 		}
@@ -152,7 +153,7 @@ func newJoined(list inputs) (content, error) {
 		}
 	}
 	j.header.Threads = uint32(len(sc.last))
-	j.metadata = tachyon.Metadata{Session: joinSessions(j.files), PCs: joinPCs(j.files)}
+	j.metadata = tachyon.Metadata{Session: joinSessions(j.files), PCs: joinPCs(j.files), Objects: numbers.list()}
 	for id, weight := range sc.weights {
 		g, _ := sc.goroutine(id)
 		g.FirstWeight = weight
