@@ -25,7 +25,8 @@
 // A session ticks PROFILE_RATE times a second. Each tick samples goroutines: their stack,
 // id and state. The state is running on a core, running without a core, runnable, in a
 // system call or C (blocked or on a core), or waiting. A waiting goroutine also has the
-// reason, in the runtime's own words. CPU time is what the kernel's clocks say, and its sum
+// reason, in the runtime's own words, and the native source also says for which channel or lock
+// it waits if a second goroutine does so too (with Go 1.25 channels only; see tachyon.Object). CPU time is what the kernel's clocks say, and its sum
 // is the process's. Of the runtime's own goroutines only CPU time counts, unless
 // [SystemGoroutines] says otherwise. The weight of a sample is the
 // time since the previous sample of the same goroutine. All reports use these weights, so

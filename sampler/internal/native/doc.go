@@ -33,11 +33,13 @@
 //   - runtime.moduledata and the tables that it points to, for inlined calls and for
 //     frame sizes (functab.go, unwind.go).
 //   - pprof labels, from the goroutine (labels.go).
+//   - g.waiting and the runtime.sudog there, for what the goroutine waits for (objects.go). The
+//     drain gives numbers to objects (objectlist.go) and reads a channel's capacity.
 //
 // # Why it cannot fault
 //
-// The handler reads only memory that the runtime does not unmap (refuse.go): g, m, P and
-// goroutine stacks are in the Go heap. A read that races with the program gets a stale
+// The handler reads only memory that the runtime does not unmap (refuse.go): g, m, P, sudog
+// and goroutine stacks are in the Go heap. A read that races with the program gets a stale
 // word at worst. A frame pointer from a stack is followed only upward and within the
 // stack's bounds. The tables for tracebacks are part of the program.
 //
