@@ -75,7 +75,7 @@ func shifted() {
 	s := New()
 	s.version = "go0.0"
 	r := newRecorder()
-	if err := s.Start(source.Config{Rate: 1000, Budget: 20, Start: time.Now(), Fallback: true}, r); err != nil {
+	if err := s.Start(source.Config{Rate: 1000, Budget: 20, Start: time.Now(), Fallback: by != 0}, r); err != nil {
 		fmt.Println("refused:", err)
 		return
 	}

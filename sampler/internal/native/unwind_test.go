@@ -64,36 +64,50 @@ func TestAssembly(t *testing.T) {
 		"big":     func() { product.Mul(x, y) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			var begin, end time.Time
-			r, stats := session(t, source.Config{Rate: 5000, Budget: 1}, func() {
-				begin = time.Now()
-				repeat(begin.Add(400*time.Millisecond), f)
-				end = time.Now()
-			})
-			id := currentGoid()
-			whole, cut := 0, map[string]int{}
-			for _, s := range r.samples {
-				stack := names(s.stack)
-				if at := r.start.Add(s.time); at.Before(begin) || at.After(end) || s.goroutine != id || s.status&tachyon.OnCPU == 0 || slices.ContainsFunc(stack, func(n string) bool { return strings.Contains(n, "native.(*") }) {
-					continue
+			// On a busy machine one of several tries may have too many torn stacks. An error of the
+			// source is in all of them.
+			for try := 1; ; try++ {
+				whole, total := withCallers(t, f)
+				// Not all samples: some code of AES aligns SP, which the tables do not have.
+				if lost := total - whole; lost <= 1+total/20 && whole > 0 {
+					return
 				}
-				if slices.ContainsFunc(stack, func(n string) bool { return strings.HasSuffix(n, ".repeat") }) {
-					whole++
-				} else {
-					cut[strings.Join(stack, " < ")]++
+				if try == 5 {
+					t.Fatalf("of %d samples only %d have their callers", total, whole)
 				}
-			}
-			total := whole + int(r.torn)
-			for stack, n := range cut {
-				t.Logf("%d %s", n, stack)
-				total += n
-			}
-			t.Logf("%d of %d samples have their callers; %+v", whole, total, stats)
-			// Not all samples: some code of AES aligns SP, which the tables do not have.
-			allowed := 1 + total/20
-			if lost := total - whole; lost > allowed || whole == 0 {
-				t.Errorf("of %d samples only %d have their callers", total, whole)
 			}
 		})
 	}
+}
+
+// withCallers samples f for some time. It returns how many samples there are and how many of them have
+// f's callers.
+func withCallers(t *testing.T, f func()) (whole, total int) {
+	t.Helper()
+	var begin, end time.Time
+	r, stats := session(t, source.Config{Rate: 5000, Budget: 1}, func() {
+		begin = time.Now()
+		repeat(begin.Add(400*time.Millisecond), f)
+		end = time.Now()
+	})
+	id := currentGoid()
+	cut := map[string]int{}
+	for _, s := range r.samples {
+		stack := names(s.stack)
+		if at := r.start.Add(s.time); at.Before(begin) || at.After(end) || s.goroutine != id || s.status&tachyon.OnCPU == 0 || slices.ContainsFunc(stack, func(n string) bool { return strings.Contains(n, "native.(*") }) {
+			continue
+		}
+		if slices.ContainsFunc(stack, func(n string) bool { return strings.HasSuffix(n, ".repeat") }) {
+			whole++
+		} else {
+			cut[strings.Join(stack, " < ")]++
+		}
+	}
+	total = whole + int(r.torn)
+	for stack, n := range cut {
+		t.Logf("%d %s", n, stack)
+		total += n
+	}
+	t.Logf("%d of %d samples have their callers; %+v", whole, total, stats)
+	return whole, total
 }
