@@ -196,12 +196,13 @@ func (s *Session) provide(w *writer.Writer, part int, at time.Duration) error {
 
 // add writes the metadata of the nth part to its file.
 func (s *Session) add(w *writer.Writer, n int, p *sampler.Part) error {
+	err := w.WriteRecords(&tachyon.Records{Goroutines: p.Goroutines})
 	for _, m := range s.metadata(n, p) {
 		if err := w.AddMetadata(m.kind, m.value); err != nil {
 			return err // the writer keeps its first error; Close finishes the file if it can
 		}
 	}
-	return nil
+	return err
 }
 
 // Next begins a new file. The sampler calls it when a file is full; at is the time since

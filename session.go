@@ -275,22 +275,10 @@ type metadataString struct {
 	value any
 }
 
-// maxGoroutinesPerString keeps a metadata string short, for readers that hold each string
-// in memory as a whole.
-const maxGoroutinesPerString = 1000
-
 // metadata returns the metadata of a file, which holds the nth part of the session. Part 0
 // is the whole session.
 func (s *Session) metadata(n int, p *sampler.Part) []metadataString {
 	out := []metadataString{{tachyon.KindSession, s.describe(n, p.Start, &p.Stats)}}
-	goroutines := p.Goroutines
-	for len(goroutines) > 0 {
-		n := min(len(goroutines), maxGoroutinesPerString)
-		out = append(out, metadataString{tachyon.KindGoroutines, struct {
-			List []tachyon.Goroutine `json:"goroutines"`
-		}{goroutines[:n]}})
-		goroutines = goroutines[n:]
-	}
 	if pcs := p.PCs; pcs != nil {
 		pcs.TextStart, pcs.TextSize = s.exe.textStart, s.exe.textSize
 		out = append(out, metadataString{tachyon.KindPCs, pcs})

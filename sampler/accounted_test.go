@@ -139,13 +139,17 @@ func (l load) run(t *testing.T) (a account) {
 		t.Fatal(err)
 	}
 	a.Stats = s.Stats()
-	list := s.Goroutines()
-	if err := w.AddMetadata(tachyon.KindGoroutines, map[string]any{"goroutines": list}); err != nil {
+	if err := w.WriteRecords(&tachyon.Records{Goroutines: s.Part().Goroutines}); err != nil {
+		t.Fatal(err)
+	}
+	r := testenv.Finish(t, &f, w, reader.New)
+	m, err := r.Metadata()
+	if err != nil {
 		t.Fatal(err)
 	}
 	// By its creator: a goroutine that has not begun to run does not have its function on the stack.
 	times := map[uint64]*time.Duration{}
-	for _, g := range list {
+	for _, g := range m.Goroutines {
 		switch {
 		case strings.HasSuffix(g.CreatedBy, ".(*account).churn"):
 			times[g.ID] = &a.Sampled
@@ -154,7 +158,7 @@ func (l load) run(t *testing.T) (a account) {
 			times[g.ID] = &a.Parked // and those that compute
 		}
 	}
-	for s, err := range reader.Weighted(testenv.Finish(t, &f, w, reader.New)) {
+	for s, err := range reader.Weighted(r) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -22,8 +22,9 @@ type oneFile struct {
 }
 
 // TestCrowd checks that the memory of recorder and writer for ended goroutines is bounded, also in
-// a service that never stops starting goroutines. GOTACH_CROWD sets the number of goroutines; ten
-// million are those of a busy day.
+// a service that never stops starting goroutines, each with a label of its own. The file has what is
+// known of all of them, in few bytes. GOTACH_CROWD sets the number of goroutines; ten million are
+// those of a busy day.
 func TestCrowd(t *testing.T) {
 	n := 400_000
 	if v := os.Getenv("GOTACH_CROWD"); v != "" {
@@ -44,13 +45,14 @@ func TestCrowd(t *testing.T) {
 	for _, f := range []string{"serve", "handle", "read"} {
 		stack = append(stack, rec.Frame(tachyon.Frame{Func: f}))
 	}
-	const alive = 100
+	const alive, warmUp = 100, 2 * maxForgotten
 	var warm, warmJournal int64
 	for i := range n + alive {
 		now := time.Duration(i) * time.Microsecond
 		rec.Batch(func() {
 			if i < n {
 				rec.Goroutine(source.Goroutine{ID: uint64(i), Parent: 1, CreatedBy: "net/http.(*Server).Serve", CreatedAt: "server.go:1"})
+				rec.Labels(uint64(i), now, map[string]string{"request": strconv.Itoa(i)})
 				for k := range time.Duration(3) {
 					rec.Sample(&source.Sample{Goroutine: uint64(i), Time: now + k, Stack: stack})
 				}
@@ -59,17 +61,20 @@ func TestCrowd(t *testing.T) {
 				rec.Gone(uint64(i - alive))
 			}
 		})
-		if i == maxEnded+maxEnded/2 {
+		if i == warmUp {
 			warm, warmJournal = heapInUse(), size(t, path+".journal")
 		}
 	}
 	grown := heapInUse() - warm
 	journal := size(t, path+".journal")
-	t.Logf("%d goroutines: %d bytes more than after %d, the journal %d, then %d", n, grown, maxEnded+maxEnded/2, warmJournal, journal)
-	if grown > 2<<20 || journal > warmJournal {
+	t.Logf("%d goroutines: %d bytes more than after %d, the journal %d, then %d", n, grown, warmUp, warmJournal, journal)
+	if grown > 2<<20 || journal > warmJournal+int64(n-warmUp)*8+(1<<20) {
 		t.Errorf("the heap grew by %d bytes, the journal from %d to %d", grown, warmJournal, journal)
 	}
 	if err := rec.err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.WriteRecords(&tachyon.Records{Goroutines: rec.rest()}); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Close(); err != nil {
@@ -95,6 +100,19 @@ func TestCrowd(t *testing.T) {
 		if k != 3 {
 			t.Fatalf("%d samples of goroutine %d", k, id)
 		}
+	}
+	next := 0
+	for g, err := range r.Goroutines() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if int(g.ID) != next || g.CreatedAt != "server.go:1" || g.First != g.ID || g.Last != g.ID || len(g.Labels) != 1 || g.Labels[0].Labels["request"] != strconv.Itoa(next) {
+			t.Fatalf("goroutine %d is %+v", next, g)
+		}
+		next++
+	}
+	if next != n {
+		t.Errorf("%d goroutines of %d", next, n)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/sampler"
+	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 )
 
@@ -37,7 +38,11 @@ func ExampleStart() {
 	if err := s.Stop(); err != nil {
 		fmt.Println(err)
 	}
-	fmt.Println(s.Stats().Samples > 0, s.Goroutines()[0].ID)
+	// What the file does not have yet. A program adds a description of the session too.
+	if err := w.WriteRecords(&tachyon.Records{Goroutines: s.Part().Goroutines}); err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println(s.Stats().Samples > 0, s.Part().Goroutines[0].ID)
 	if err := w.Close(); err != nil {
 		fmt.Println(err)
 	}

@@ -7,12 +7,6 @@ func StartWith(cfg Config, sink Sink, native func() (source.Source, string), por
 	return start(cfg, sink, native, func() (source.Source, string) { return portable, "" })
 }
 
-const (
-	MaxEnded      = maxEnded
-	MaxSpans      = maxSpans
-	MaxOwnerSpans = maxOwnerSpans
-)
-
 // Sources returns the names of the sources that this system has.
 func Sources() []string {
 	if src, _ := nativeSource(); src != nil {

@@ -1,9 +1,7 @@
 package sampler
 
 import (
-	"cmp"
 	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -13,13 +11,9 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// The bounds of a session's metadata. At these bounds goroutines take some 20 MB, and label spans
-// as much again (the sources share equal label sets).
 const (
-	maxEnded      = 100_000 // goroutines that have ended
-	maxSpans      = 200_000 // label spans, of all goroutines
-	maxOwnerSpans = 10_000  // label spans of one goroutine
-	maxLeaving    = 100_000 // goroutines that have ended and may still have a late sample
+	maxLeaving   = 100_000 // goroutines that have ended and may still have a late sample
+	maxForgotten = 50_000  // ids of ended goroutines that are known as such
 )
 
 // goroutine is the recorder's state of one goroutine.
@@ -28,17 +22,16 @@ type goroutine struct {
 	next        *goroutine      // the goroutine whose sample came next at the last tick
 	leaf        *tachyon.LeafPC // of its last sample, or nil
 	ended       bool
-	gone        time.Duration // when the source reported its end
-	retired     bool          // counted in recorder.ended
-	forgotten   bool          // by the sink, so it can have no more samples
-	revived     bool          // seen again after its end, and not sampled or labelled since
-	seen        bool          // has a sample
-	sampled     bool          // has a sample in this part
-	full        bool          // gets no more label spans
-	interpreter uint32        // of its samples
-	first, last time.Duration // times of this part's samples; without any, last is that of an earlier part
-	weight      uint64        // of the part's first sample, µs; 0: one interval
-	labels      []tachyon.LabelSpan
+	gone        time.Duration       // when the source reported its end
+	revived     bool                // seen again after its end, and not sampled or labelled since
+	seen        bool                // has a sample
+	sampled     bool                // has a sample in this part
+	interpreter uint32              // of its samples
+	first, last time.Duration       // times of this part's samples; without any, last is that of an earlier part
+	weight      uint64              // of the part's first sample, µs; 0: one interval
+	set         map[string]string   // its present labels
+	labels      []tachyon.LabelSpan // that the sink does not have yet
+	telling
 }
 
 // find returns the goroutine with an id, or nil. Ticks see the same goroutines in about the same
@@ -82,14 +75,14 @@ func (r *recorder) Goroutine(g source.Goroutine) bool {
 	if k := r.known[g.ID]; k != nil {
 		// The runtime's finalizer goroutine and those for callbacks from C end and
 		// come back under one id.
-		if k.ended && !k.forgotten {
-			if k.retired {
-				r.ended--
-			}
-			k.ended, k.retired, k.revived = false, false, true
+		if k.ended {
+			k.ended, k.revived = false, true
 			r.alive(k, +1)
 		}
 		return true
+	}
+	if r.forgotten.has(g.ID) {
+		return true // Sample leaves it out
 	}
 	k := &goroutine{Goroutine: g}
 	r.known[g.ID] = k
@@ -121,8 +114,6 @@ func (r *recorder) Gone(id uint64) {
 		k.gone = r.now
 		r.leaving = append(r.leaving, id)
 		r.sweep()
-	default:
-		r.retire(k)
 	}
 }
 
@@ -137,26 +128,10 @@ func (r *recorder) sweep() {
 			return
 		}
 		r.leaving = r.leaving[1:]
-		if k != nil && k.ended && !k.forgotten && (full || r.now-k.gone >= r.grace) {
-			k.forgotten = true
+		if k != nil && k.ended && (full || r.now-k.gone >= r.grace) {
 			r.forget(k)
-			r.retire(k)
 		}
 	}
-}
-
-// retire counts a goroutine as ended. If too many have ended it drops the goroutine.
-func (r *recorder) retire(k *goroutine) {
-	if r.ended >= maxEnded {
-		r.drop(k)
-		r.spans -= len(k.labels)
-		r.omitted.Add(1)
-		r.labelsOmitted.Add(int64(len(k.labels)))
-		return
-	}
-	r.ended++
-	k.retired = true
-	k.labels = slices.Clip(k.labels)
 }
 
 // once reports whether a goroutine's id is used only once, by the function that created the
@@ -167,15 +142,19 @@ func once(createdBy string) bool {
 	return createdBy != "" && !strings.HasPrefix(createdBy, "runtime.")
 }
 
-// forget tells the sink that a goroutine has ended for good.
+// forget drops a goroutine that has ended for good. The sink gets what it does not have of it.
 func (r *recorder) forget(k *goroutine) {
 	r.flush() // its samples come first
-	if r.err() != nil {
-		return
+	if k.untold() {
+		r.write1(k)
 	}
-	if err := r.sink.Forget(k.ID, k.interpreter); err != nil {
-		r.Fail(err)
+	if r.err() == nil {
+		if err := r.sink.Forget(k.ID, k.interpreter); err != nil {
+			r.Fail(err)
+		}
 	}
+	r.forgotten.add(k.ID)
+	r.drop(k)
 }
 
 // Labels begins a span of labels.
@@ -185,44 +164,39 @@ func (r *recorder) Labels(id uint64, t time.Duration, labels map[string]string) 
 		return
 	}
 	k.revived = false
-	if k.full {
-		r.labelsOmitted.Add(1)
-		return
-	}
-	if r.spans >= maxSpans || len(k.labels) >= maxOwnerSpans-1 {
-		// From here on the goroutine has no labels: keeping its last ones would be worse.
-		k.full = true
-		r.labelsOmitted.Add(1)
-		labels = nil
-	}
-	if n := len(k.labels); n == 0 && len(labels) == 0 || n > 0 && maps.Equal(k.labels[n-1].Labels, labels) {
+	if maps.Equal(k.set, labels) {
 		return
 	}
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	r.spans++
+	k.set = labels
 	k.labels = append(k.labels, tachyon.LabelSpan{From: micros(t - r.part), Labels: labels})
+	r.news(k)
 }
 
-// goroutines returns the goroutines that were sampled in this part, by ascending id.
-func (r *recorder) goroutines() []tachyon.Goroutine {
-	list := make([]tachyon.Goroutine, 0, len(r.known))
-	for _, k := range r.known {
-		if !k.sampled {
-			continue
-		}
-		list = append(list, tachyon.Goroutine{
-			ID:          k.ID,
-			Parent:      k.Parent,
-			CreatedBy:   k.CreatedBy,
-			CreatedAt:   k.CreatedAt,
-			First:       micros(k.first - r.part),
-			Last:        micros(k.last - r.part),
-			FirstWeight: k.weight,
-			Labels:      k.labels,
-		})
+// A forgotten has the ids of the last goroutines that were forgotten. The zero value is empty.
+type forgotten struct {
+	ids  map[uint64]struct{}
+	list []uint64 // maxForgotten at most
+	at   int      // the oldest one in a full list
+}
+
+func (f *forgotten) has(id uint64) bool {
+	_, ok := f.ids[id]
+	return ok
+}
+
+func (f *forgotten) add(id uint64) {
+	if f.ids == nil {
+		f.ids = make(map[uint64]struct{})
 	}
-	slices.SortFunc(list, func(a, b tachyon.Goroutine) int { return cmp.Compare(a.ID, b.ID) })
-	return list
+	f.ids[id] = struct{}{}
+	if len(f.list) < maxForgotten {
+		f.list = append(f.list, id)
+		return
+	}
+	delete(f.ids, f.list[f.at])
+	f.list[f.at] = id
+	f.at = (f.at + 1) % maxForgotten
 }

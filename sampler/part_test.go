@@ -37,7 +37,7 @@ type oneFile struct {
 }
 
 func addGoroutines(w *writer.Writer, p sampler.Part) error {
-	return w.AddMetadata(tachyon.KindGoroutines, map[string]any{"goroutines": p.Goroutines})
+	return w.WriteRecords(&tachyon.Records{Goroutines: p.Goroutines})
 }
 
 var sessionStart = time.UnixMicro(1_700_000_000_000_000)

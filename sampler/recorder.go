@@ -17,7 +17,7 @@ import (
 const maxBatch = 128
 
 // recorder is the source's [source.Out]. It passes samples to the sink in batches, and keeps the
-// metadata of each goroutine. The source calls it from one goroutine at a time. Stats may read
+// metadata of each living goroutine. The source calls it from one goroutine at a time. Stats may read
 // the atomics at the same time.
 type recorder struct {
 	sink     Sink
@@ -29,22 +29,23 @@ type recorder struct {
 	latest   *goroutine // the one whose sample came last, or nil
 	pcs      map[uint64]*tachyon.LeafPC
 	objects  objectList
-	ended    int // goroutines in known that have ended
-	spans    int // label spans of all goroutines
 
-	now     time.Duration // time of the latest sample
-	owed    time.Duration // what the first samples up to now have too little weight, or too much
-	grace   time.Duration // a goroutine is forgotten so long after its end
-	leaving []uint64      // ids of goroutines that have ended and are not forgotten, in order
+	now       time.Duration // time of the latest sample
+	owed      time.Duration // what the first samples up to now have too little weight, or too much
+	grace     time.Duration // a goroutine is forgotten so long after its end
+	leaving   []uint64      // ids of goroutines that have ended and are not forgotten, in order
+	forgotten forgotten
+
+	queue      []*goroutine        // goroutines with news, the oldest first
+	records    []tachyon.Goroutine // that the sink does not have yet
+	progressed time.Duration       // when the sink got the progress
 
 	part  time.Duration  // start of this part of the session
 	stats func() Stats   // returns the stats of the whole session
 	told  tachyon.Counts // counts of the previous parts
 
-	samples       atomic.Int64
-	live, most    atomic.Int64
-	omitted       atomic.Int64
-	labelsOmitted atomic.Int64
+	samples    atomic.Int64
+	live, most atomic.Int64
 
 	fail   sync.Once
 	failed chan struct{} // closed after first is set
@@ -91,13 +92,14 @@ func (r *recorder) err() error {
 func (r *recorder) Frame(f tachyon.Frame) uint32 { return r.sink.Intern(f) }
 
 // Batch calls f, which passes the samples of one pass to the recorder. When Batch returns the
-// sink has all of them.
+// sink has all of them, and the news about goroutines that are old enough.
 func (r *recorder) Batch(f func()) {
 	if r.err() == nil && r.sink.Full() {
 		r.sink.Next(r.seam(), r.cut)
 	}
 	f()
 	r.flush()
+	r.tell()
 }
 
 // flush passes the waiting samples to the sink.
@@ -125,7 +127,7 @@ func (r *recorder) flush() {
 func (r *recorder) Sample(s *source.Sample) {
 	k := r.find(s.Goroutine)
 	r.now = max(r.now, s.Time)
-	if k != nil && k.forgotten || r.err() != nil {
+	if k == nil && r.forgotten.has(s.Goroutine) || r.err() != nil {
 		return
 	}
 	if s.Object != nil {
@@ -193,6 +195,7 @@ func (r *recorder) write(k *goroutine, s *source.Sample, at time.Duration) {
 	if k != nil {
 		if !k.sampled {
 			k.sampled, k.seen, k.first = true, true, at
+			r.news(k)
 		}
 		if k.revived {
 			r.Labels(k.ID, at, nil) // the source has forgotten its labels and has reported no new ones

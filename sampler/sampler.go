@@ -67,7 +67,7 @@ type Config struct {
 }
 
 // Sink takes the samples. The sampler calls it from one goroutine at a time, and never after
-// Stop has returned. After the first error of WriteBatch or Forget the sink gets no more
+// Stop has returned. After the first error of a method the sink gets no more
 // samples. A Sink must not call Stop.
 type Sink interface {
 	// Intern returns the id of a frame, for the stacks of samples.
@@ -80,6 +80,10 @@ type Sink interface {
 	// object's number, in each part of the session that has such samples, and again if the kind of
 	// an object has changed.
 	Objects([]tachyon.Object) error
+	// WriteRecords takes what is known about goroutines, and the session's progress. They belong to
+	// the sampler and are valid during the call only. The samples of these goroutines may be older or
+	// newer. Records of one part of the session that come after its last sample are in Part.
+	WriteRecords(*tachyon.Records) error
 	// Forget reports that a goroutine has ended and that its id will not be used again.
 	Forget(id uint64, interpreter uint32) error
 
@@ -132,6 +136,13 @@ func (st Stats) Describe(s *tachyon.Session) {
 	}
 }
 
+// progress returns the part of st that is stored while the session runs.
+func (st Stats) progress() *tachyon.Progress {
+	var s tachyon.Session
+	st.Describe(&s)
+	return &tachyon.Progress{Duration: s.Duration, Source: s.Source, SourceReason: s.SourceReason, RateReached: s.RateReached, Counts: s.Counts}
+}
+
 // Sampler is a session, running or stopped.
 type Sampler struct {
 	cfg    Config
@@ -146,6 +157,9 @@ type Sampler struct {
 	stopped chan struct{} // closed when the source has stopped; the fields below are then final
 	took    time.Duration
 	final   tachyon.Counts // of throttling
+
+	collected sync.Once
+	part      Part // the last one
 }
 
 // Start begins to sample. It checks the configuration, and with Source Auto
@@ -241,9 +255,11 @@ type Part struct {
 	Start, End time.Duration // since the session's start
 	// The counts in Stats are those of the part. The tick at which the part ends may be counted
 	// in the next part.
-	Stats      Stats
-	Goroutines []tachyon.Goroutine // sampled in the part; times since Start, ascending ids
-	PCs        *tachyon.LeafPCs    // see Sampler.LeafPCs
+	Stats Stats
+	// What the sink has not got with WriteRecords, of goroutines that were sampled in the part. Times
+	// are since Start, ids are ascending.
+	Goroutines []tachyon.Goroutine
+	PCs        *tachyon.LeafPCs // see Sampler.LeafPCs
 }
 
 // Part returns the last part of the session, which is the whole session if the sink has ended
@@ -251,7 +267,8 @@ type Part struct {
 func (s *Sampler) Part() Part {
 	select {
 	case <-s.stopped:
-		return s.out.collect(s.took, s.Stats())
+		s.collected.Do(func() { s.part = s.out.collect(s.took, s.Stats()) })
+		return s.part
 	default:
 		return Part{}
 	}
@@ -283,8 +300,6 @@ func (s *Sampler) stats(from source.Source, out *recorder, d time.Duration) Stat
 	counts := from.Stats()
 	counts.Samples = out.samples.Load()
 	counts.MaxGoroutines = int(out.most.Load())
-	counts.GoroutinesOmitted = out.omitted.Load()
-	counts.LabelsOmitted = out.labelsOmitted.Load()
 	select {
 	case <-s.stopped:
 		counts.ThrottledPeriods, counts.Throttled = s.final.ThrottledPeriods, s.final.Throttled
@@ -305,18 +320,6 @@ func (s *Sampler) stats(from source.Source, out *recorder, d time.Duration) Stat
 		Duration:   d,
 		Goroutines: int(out.live.Load()),
 		Counts:     counts,
-	}
-}
-
-// Goroutines describes the goroutines of the last part, by ascending id. It returns nil before
-// Stop has returned. Only the first maxEnded goroutines that ended are listed;
-// Stats.GoroutinesOmitted counts the others.
-func (s *Sampler) Goroutines() []tachyon.Goroutine {
-	select {
-	case <-s.stopped:
-		return s.out.goroutines()
-	default:
-		return nil
 	}
 }
 

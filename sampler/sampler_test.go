@@ -20,6 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // memory is a sink that keeps everything.
 type memory struct {
 	sampler.OnePart
+	news
 	ids     map[tachyon.Frame]uint32
 	frames  []tachyon.Frame
 	samples []tachyon.Sample
@@ -88,7 +89,7 @@ func TestStartStop(t *testing.T) {
 	<-parked
 	after := s.Stats().TicksReached
 	waitFor(t, func() bool { return s.Stats().TicksReached > after+1 })
-	if s.Goroutines() != nil || s.LeafPCs() != nil {
+	if s.Part().Goroutines != nil || s.LeafPCs() != nil {
 		t.Error("results before Stop")
 	}
 	for range 2 {
@@ -114,7 +115,7 @@ func TestStartStop(t *testing.T) {
 		t.Errorf("%+v", session)
 	}
 
-	gs := s.Goroutines()
+	gs := m.goroutines(s)
 	if len(gs) != 3 || gs[0].ID != 1 || gs[0].CreatedBy != "" || gs[1].ID >= gs[2].ID {
 		t.Fatalf("%+v", gs)
 	}
@@ -158,8 +159,8 @@ func TestStopTogether(t *testing.T) {
 			if err := s.Stop(); err != nil {
 				t.Error(err)
 			}
-			if s.Goroutines() == nil {
-				t.Error("no goroutines after Stop")
+			if s.Part().End == 0 {
+				t.Error("no part after Stop")
 			}
 		})
 		all.Go(func() { s.Stats() })
@@ -304,7 +305,7 @@ func TestShares(t *testing.T) {
 	}()
 	<-done
 	s.Stop()
-	for _, g := range s.Goroutines() {
+	for _, g := range m.goroutines(s) {
 		if strings.HasSuffix(g.CreatedBy, "TestShares") {
 			id = g.ID
 		}

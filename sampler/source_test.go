@@ -2,8 +2,8 @@ package sampler_test
 
 import (
 	"errors"
-	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -130,7 +130,7 @@ func TestSourcePlugsIn(t *testing.T) {
 			{From: 4000, Labels: map[string]string{}},
 		}},
 	}
-	got := s.Goroutines()
+	got := m.goroutines(s)
 	if n := len(wantGoroutines); len(got) != n+3 || !reflect.DeepEqual(got[:n], wantGoroutines) {
 		t.Errorf("goroutines %+v\nwant %+v", got, wantGoroutines)
 	}
@@ -193,8 +193,8 @@ func TestChoice(t *testing.T) {
 		if tt.source == "portable" && nat.starts != 0 {
 			t.Errorf("%+v: native was tried", tt)
 		}
-		if len(s.Goroutines()) != 0 {
-			t.Errorf("%+v: goroutines of the source that failed are left: %+v", tt, s.Goroutines())
+		if list := s.Part().Goroutines; len(list) != 0 {
+			t.Errorf("%+v: goroutines of the source that failed are left: %+v", tt, list)
 		}
 	}
 }
@@ -280,7 +280,8 @@ func TestComesAgain(t *testing.T) {
 		out.Sample(&source.Sample{Goroutine: 5, Time: 4 * time.Millisecond})
 		out.Gone(5)
 	}}
-	s, err := sampler.StartWith(sampler.Config{}, &memory{}, native(f), nil)
+	var m memory
+	s, err := sampler.StartWith(sampler.Config{}, &m, native(f), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -290,7 +291,7 @@ func TestComesAgain(t *testing.T) {
 		{From: 1000, Labels: map[string]string{"k": "v"}},
 		{From: 4000, Labels: map[string]string{}},
 	}}}
-	if got := s.Goroutines(); !reflect.DeepEqual(got, want) {
+	if got := m.goroutines(s); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v\nwant %+v", got, want)
 	}
 	if st := s.Stats(); st.Goroutines != 0 || st.MaxGoroutines != 1 {
@@ -298,64 +299,67 @@ func TestComesAgain(t *testing.T) {
 	}
 }
 
-// TestBounds has more ended goroutines and more label changes than the recorder keeps.
-func TestBounds(t *testing.T) {
-	const extra = 7
-	set := func(i int) map[string]string { return map[string]string{"request": fmt.Sprint(i)} }
-	f := &fake{name: "native", tell: func(out source.Out) {
-		for i := range uint64(sampler.MaxEnded + extra) {
-			out.Goroutine(source.Goroutine{ID: i + 1})
-			out.Sample(&source.Sample{Goroutine: i + 1})
-			out.Gone(i + 1)
+// TestNews checks when the sink gets what is known about goroutines: all of a short goroutine at once,
+// a long one's creator and labels soon after they are known, and nothing twice.
+func TestNews(t *testing.T) {
+	ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
+	set := func(s string) map[string]string { return map[string]string{"request": s} }
+	var m memory
+	var stored [][]tachyon.Goroutine // what the sink had after each batch
+	f := &fake{name: "native", batches: true, tell: func(out source.Out) {
+		batch := func(f func()) {
+			out.Batch(f)
+			stored = append(stored, slices.Clone(m.parts))
 		}
-		// Each of these goroutines has too many label sets, and together they have too many.
-		const first = sampler.MaxEnded + 1000
-		owners := sampler.MaxSpans/sampler.MaxOwnerSpans + 3
-		for o := range owners {
-			id := uint64(first + o)
-			out.Goroutine(source.Goroutine{ID: id})
-			for i := range sampler.MaxOwnerSpans + extra {
-				out.Labels(id, time.Duration(i)*time.Microsecond, set(i))
-			}
-			out.Sample(&source.Sample{Goroutine: id, Time: time.Second})
+		sample := func(id uint64, at time.Duration) {
+			out.Goroutine(source.Goroutine{ID: id, Parent: 1, CreatedBy: "main.main"})
+			out.Sample(&source.Sample{Goroutine: id, Time: at})
 		}
+		batch(func() { // 0
+			out.Goroutine(source.Goroutine{ID: 7, Parent: 1, CreatedBy: "main.main"})
+			out.Labels(7, ms(1), set("a"))
+			sample(7, ms(1))
+			sample(8, ms(2))
+		})
+		batch(func() { sample(8, ms(20)); out.Gone(8); sample(7, ms(20)) })                   // 1: too early
+		batch(func() { out.Labels(7, ms(45), set("b")); sample(7, ms(45)) })                  // 2: both, with both labels
+		batch(func() { sample(7, ms(80)) })                                                   // 3: nothing new
+		batch(func() { out.Labels(7, ms(100), nil); sample(7, ms(100)); sample(9, ms(100)) }) // 4: too early
+		batch(func() { sample(7, ms(150)) })                                                  // 5: labels of 7, and 9
+		batch(func() { out.Gone(7); out.Gone(9); sample(10, ms(3000)) })                      // 6: forgets 8
+		batch(func() { out.Gone(10); sample(11, ms(6000)); out.Gone(11) })                    // 7: Last of 7; 9 is told; 10
 	}}
-	s, err := sampler.StartWith(sampler.Config{}, &count{}, native(f), nil)
+	s, err := sampler.StartWith(sampler.Config{}, &m, native(f), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	<-f.told
 	s.Stop()
-	gs := s.Goroutines()
-	st := s.Stats()
-	if st.GoroutinesOmitted != extra || st.MaxGoroutines == 0 {
-		t.Errorf("%+v", st)
+	none := map[string]string{}
+	want := []tachyon.Goroutine{
+		{ID: 7, Parent: 1, CreatedBy: "main.main", First: 1000, Last: 45000, Labels: []tachyon.LabelSpan{{From: 1000, Labels: set("a")}, {From: 45000, Labels: set("b")}}},
+		{ID: 8, Parent: 1, CreatedBy: "main.main", First: 2000, Last: 20000},
+		{ID: 7, Last: 150000, Labels: []tachyon.LabelSpan{{From: 100000, Labels: none}}},
+		{ID: 9, Parent: 1, CreatedBy: "main.main", First: 100000, Last: 100000},
+		{ID: 10, Parent: 1, CreatedBy: "main.main", First: 3000000, Last: 3000000},
 	}
-	spans, owners := 0, 0
-	for _, g := range gs {
-		n := len(g.Labels)
-		if n > sampler.MaxOwnerSpans {
-			t.Fatalf("goroutine %d has %d label spans", g.ID, n)
-		}
-		if n > 0 {
-			owners++
-			spans += n
-			if last := g.Labels[n-1]; len(last.Labels) != 0 {
-				t.Fatalf("the last label set of goroutine %d is not empty: %+v", g.ID, last)
-			}
+	for i, n := range []int{0, 0, 2, 2, 2, 4, 4, 5} {
+		if !reflect.DeepEqual(stored[i], want[:n]) && (n > 0 || len(stored[i]) > 0) {
+			t.Errorf("after batch %d the sink has %+v\nwant %+v", i, stored[i], want[:n])
 		}
 	}
-	if spans < sampler.MaxSpans || spans > sampler.MaxSpans+owners {
-		t.Errorf("%d label spans of %d goroutines are kept", spans, owners)
+	if rest := s.Part().Goroutines; len(rest) != 1 || rest[0].ID != 11 || rest[0].CreatedBy == "" {
+		t.Errorf("the last part has %+v", rest)
 	}
-	if st.LabelsOmitted == 0 {
-		t.Errorf("%+v", st)
+	if n := len(m.progress); n != 3 || m.progress[0].Duration != ms(100) || m.progress[0].TicksReached != 4 || m.progress[2].Duration != ms(6000) || m.progress[2].Source != "native" {
+		t.Errorf("%d times of progress: %+v", n, m.progress)
 	}
 }
 
 // count is a sink that keeps nothing.
 type count struct {
 	sampler.OnePart
+	news
 	n int
 }
 

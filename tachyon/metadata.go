@@ -86,8 +86,8 @@ type Counts struct {
 	Dropped        int64 `json:"dropped"`        // samples lost: there was no room, or they were torn
 	Torn           int64 `json:"torn"`           // samples lost because the goroutine ran during the walk of its stack
 	MaxGoroutines  int   `json:"max_goroutines"` // most goroutines alive at one tick
-	// Numbers of ended goroutines and of label spans that are left out of the file because
-	// there were too many to store.
+	// Numbers of ended goroutines and of label spans that are left out of files of early versions
+	// because there were too many to store.
 	GoroutinesOmitted int64 `json:"goroutines_omitted,omitempty"`
 	LabelsOmitted     int64 `json:"labels_omitted,omitempty"`
 

@@ -29,8 +29,9 @@
 //
 // # Memory
 //
-// A Writer takes about 3 MB, most of it for zstd, plus its tables and about 500 bytes for
-// each thread: its last stack and its pending repeats. With few threads, each may hold back
+// A Writer takes about 3 MB, most of it for zstd, plus its tables. Records ([Writer.WriteRecords])
+// take another 2 MB, however many there are; without a journal, also their compressed bytes. About
+// 500 bytes are for each thread: its last stack and its pending repeats. With few threads, each may hold back
 // up to 16 KB of repeats; all threads together may hold back 1 MB. [Writer.Forget] drops a
 // thread that has ended.
 package writer

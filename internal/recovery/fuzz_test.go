@@ -33,6 +33,9 @@ func left(t testing.TB) (file, journal []byte) {
 		if err := w.WriteFrames(&s, stack); err != nil {
 			t.Fatal(err)
 		}
+		if err := w.WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{goroutine(i)}, Progress: &tachyon.Progress{Duration: 1}}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if file, err = os.ReadFile(path); err != nil {
 		t.Fatal(err)
@@ -77,6 +80,10 @@ func FuzzRecover(f *testing.F) {
 	f.Add(change(576<<10+8, 1<<60, 640<<10+8, 1<<60))    // bytes used of pages
 	f.Add(change(576<<10, 3, 640<<10, 3, 704<<10, 1024)) // kinds of pages
 	f.Add(change(576<<10+64, ^uint64(0)))
+	for page := uint64(576 << 10); page < 1<<20; page += 64 << 10 {
+		f.Add(change(page+8, 100, page+24, 1<<40, page+64, 1<<31, page+80, 7)) // of records, blocks, progress
+		f.Add(change(page+24, 50))
+	}
 	f.Fuzz(func(t *testing.T, changes []byte) {
 		path := filepath.Join(memoryDir(t), "x.tach")
 		journal := append([]byte(nil), good...)
@@ -109,6 +116,7 @@ func recoverAndRead(t *testing.T, path string) {
 		}
 		samples++
 	}
+	_, metaErr := r.Metadata()
 	r.Close()
 	res, err := Finish(path)
 	if err != nil {
@@ -123,5 +131,8 @@ func recoverAndRead(t *testing.T, path string) {
 	defer r.Close()
 	if r.Unfinished() || r.Header().Samples != samples {
 		t.Fatalf("%d samples, %d after", samples, r.Header().Samples)
+	}
+	if _, err := r.Metadata(); (err == nil) != (metaErr == nil) {
+		t.Fatalf("metadata: %v before, %v after", metaErr, err)
 	}
 }

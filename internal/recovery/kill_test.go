@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,8 +32,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A load is a sequence of samples. Each sample depends only on its number, so the parent
-// process knows the samples that the killed child wrote.
+// A load is a sequence of samples, and of goroutines' metadata between them. Each depends only on its
+// number, so the parent process knows what the killed child wrote.
 type load struct {
 	Path         string
 	Count        string // path of a shared file with the number of samples that were written
@@ -43,6 +44,15 @@ type load struct {
 	Tick         time.Duration
 	Layout       tachyon.Layout
 	Uncompressed bool
+	Each         uint64 // after so many samples there is a goroutine, and progress
+}
+
+// goroutine returns the metadata of the ith goroutine.
+func goroutine(i uint64) tachyon.Goroutine {
+	return tachyon.Goroutine{
+		ID: i + 1, Parent: testenv.Mix(i) % 5, CreatedBy: fmt.Sprint("pkg.f", i%7), CreatedAt: "file.go:3", First: i * 200, Last: i*200 + testenv.Mix(i)%5000,
+		Labels: []tachyon.LabelSpan{{From: i * 200, Labels: map[string]string{"request": strconv.FormatUint(testenv.Mix(i), 36), "kind": "a"}}},
+	}
 }
 
 // frames are the frames of the stacks.
@@ -92,6 +102,10 @@ func writeUntilKilled() {
 		s, stack = l.sample(i, stack)
 		fail(w.WriteFrames(&s, stack))
 		binary.NativeEndian.PutUint64(count, i+1)
+		if n := i / l.Each; i%l.Each == 0 {
+			fail(w.WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{goroutine(n)}, Progress: &tachyon.Progress{Duration: time.Duration(n + 1)}}))
+			binary.NativeEndian.PutUint64(count[24:], n+1)
+		}
 		if l.Tick > 0 && i%l.Threads == 0 {
 			time.Sleep(l.Tick)
 		}
@@ -103,18 +117,18 @@ func writeUntilKilled() {
 }
 
 func (l *load) String() string {
-	return fmt.Sprintf("%s|%s|%d|%d|%d|%d|%d|%d|%v", l.Path, l.Count, l.Seed, l.Threads, l.Samples, l.Same, l.Tick, l.Layout, l.Uncompressed)
+	return fmt.Sprintf("%s|%s|%d|%d|%d|%d|%d|%d|%v|%d", l.Path, l.Count, l.Seed, l.Threads, l.Samples, l.Same, l.Tick, l.Layout, l.Uncompressed, l.Each)
 }
 
 func parse(s string) *load {
 	p := strings.Split(s, "|")
 	n := func(i int) uint64 { v, _ := strconv.ParseUint(p[i], 10, 64); return v }
-	return &load{p[0], p[1], n(2), n(3), n(4), n(5), time.Duration(n(6)), tachyon.Layout(n(7)), p[8] == "true"}
+	return &load{p[0], p[1], n(2), n(3), n(4), n(5), time.Duration(n(6)), tachyon.Layout(n(7)), p[8] == "true", n(9)}
 }
 
 // TestKilled kills programs at random times, from their start on, during flushes and while
-// they finish the file. No sample that the program had written is missing, doubled or
-// changed.
+// they finish the file. No sample, goroutine or label that the program had written is missing,
+// doubled or changed, and the progress is the last one.
 //
 // The switches GOTACH_KILLS (more kills) and GOTACH_KILLED_FILES (keep the files) are in
 // package testenv.
@@ -131,6 +145,7 @@ func TestKilled(t *testing.T) {
 				Same:         rapid.SampledFrom([]uint64{1, 5, 1000}).Draw(t, "same"),
 				Layout:       rapid.SampledFrom([]tachyon.Layout{tachyon.Document, tachyon.CPython315}).Draw(t, "layout"),
 				Uncompressed: rapid.Bool().Draw(t, "uncompressed"),
+				Each:         rapid.SampledFrom([]uint64{1, 20, 1000}).Draw(t, "each"),
 				Samples:      rapid.SampledFrom([]uint64{1, 500, 20_000, 1 << 40, 1 << 40}).Draw(t, "samples"),
 			}
 			if rapid.Bool().Draw(t, "1 kHz") {
@@ -191,6 +206,9 @@ func killOne(t *testing.T, l *load, d time.Duration, afterReady bool) (state str
 		// Read it while it is being written.
 		live = " read live"
 		liveErr = l.check(l.Path, 0, l.Samples)
+		if liveErr == nil {
+			liveErr = l.checkRecords(0, l.Samples)
+		}
 	}
 	cmd.Process.Kill()
 	cmd.Wait()
@@ -215,12 +233,18 @@ func killOne(t *testing.T, l *load, d time.Duration, afterReady bool) (state str
 	if err := l.check(l.Path, handed, most); err != nil {
 		return "", fmt.Errorf("%d samples were written, before recovery: %w", handed, err)
 	}
+	if err := l.checkRecords(word(3), word(3)+1); err != nil {
+		return "", fmt.Errorf("%d goroutines were written, before recovery: %w", word(3), err)
+	}
 	res, err := Finish(l.Path)
 	if err != nil {
 		return "", fmt.Errorf("%d samples were written, recovery: %w", handed, err)
 	}
 	if err := l.check(l.Path, handed, most); err != nil {
 		return "", fmt.Errorf("%d samples were written, after recovery: %w", handed, err)
+	}
+	if err := l.checkRecords(word(3), word(3)+1); err != nil {
+		return "", fmt.Errorf("%d goroutines were written, after recovery: %w", word(3), err)
 	}
 	if _, err := os.Stat(l.Path + ".journal"); !errors.Is(err, os.ErrNotExist) {
 		return "", fmt.Errorf("the journal still exists: %v", err)
@@ -238,6 +262,36 @@ func killOne(t *testing.T, l *load, d time.Duration, afterReady bool) (state str
 		state = "killed with all in the journal"
 	}
 	return state + live, nil
+}
+
+// checkRecords checks that a file has the first n goroutines, with n between least and most, and the
+// latest progress if it was not finished by its writer.
+func (l *load) checkRecords(least, most uint64) error {
+	r, err := reader.Open(l.Path)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	m, err := r.Metadata()
+	if err != nil {
+		return err
+	}
+	n := uint64(len(m.Goroutines))
+	if n < least || n > most {
+		return fmt.Errorf("%d goroutines, want %d to %d", n, least, most)
+	}
+	for i, g := range m.Goroutines {
+		if want := goroutine(uint64(i)); !reflect.DeepEqual(g, want) {
+			return fmt.Errorf("goroutine %d is %+v, want %+v", i, g, want)
+		}
+	}
+	if m.Session == nil {
+		return nil
+	}
+	if d := uint64(m.Session.Duration); d > n || d+1 < n && (r.Unfinished() || d > 0) {
+		return fmt.Errorf("the progress is %d of %d", d, n)
+	}
+	return nil
 }
 
 // check reads a file and checks that it has the first n samples of the load, with n between

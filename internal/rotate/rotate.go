@@ -218,6 +218,9 @@ func (w *Writer) Objects(list []tachyon.Object) error {
 	return w.w.WriteRecords(&tachyon.Records{Objects: list})
 }
 
+// WriteRecords adds records to the file.
+func (w *Writer) WriteRecords(r *tachyon.Records) error { return w.w.WriteRecords(r) }
+
 // Forget drops the state of a thread in the file's writer.
 func (w *Writer) Forget(id uint64, interpreter uint32) error { return w.w.Forget(id, interpreter) }
 
