@@ -100,6 +100,7 @@ func (r *recorder) Batch(f func()) {
 	f()
 	r.flush()
 	r.tell()
+	r.tellProgress()
 }
 
 // flush passes the waiting samples to the sink.
@@ -121,6 +122,7 @@ func (r *recorder) flush() {
 		}
 	}
 	r.batch = r.batch[:0]
+	r.tell() // not only in Batch, because a pass can be long
 }
 
 // Sample records a sample, unless the sink has forgotten its goroutine.

@@ -38,20 +38,24 @@ func (r *recorder) news(k *goroutine) {
 	}
 }
 
-// tell passes on the news that are old enough, and from time to time the session's progress.
+// tell passes on the news that are old enough.
 func (r *recorder) tell() {
-	n := 0
-	for ; n < len(r.queue); n++ {
-		k := r.queue[n]
+	for len(r.queue) > 0 {
+		k := r.queue[0]
 		if k.queued && k.since > r.now-tellAfter {
 			break
 		}
 		if k.queued {
 			r.write1(k)
 		}
+		r.queue[0] = nil // append moves the rest to the front one day
+		r.queue = r.queue[1:]
 	}
-	r.queue = slices.Delete(r.queue, 0, n)
 	r.writeRecords()
+}
+
+// tellProgress passes on the session's progress from time to time.
+func (r *recorder) tellProgress() {
 	if r.stats == nil || r.now-r.progressed < progressEvery || r.err() != nil {
 		return
 	}

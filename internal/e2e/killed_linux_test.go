@@ -42,6 +42,8 @@ const (
 	begun           // number of samples passed to the writer
 	done            // number of samples that the writer has taken
 	beats           // number of times at which the program ran
+	told            // number of parts of goroutines' metadata that the writer has taken
+	progressed      // the progress that the writer has taken: its time since the start, µs
 
 	beatsAt    = 4096
 	samplesAt  = 1 << 20
@@ -92,6 +94,15 @@ func (t *tee) WriteBatch(list []tachyon.Sample) (int, error) {
 	n, err := t.Sink.WriteBatch(list)
 	t.d.set(done, before+uint64(n))
 	return n, err
+}
+
+func (t *tee) WriteRecords(r *tachyon.Records) error {
+	err := t.Sink.WriteRecords(r)
+	t.d.set(told, t.d.word(told)+uint64(len(r.Goroutines)))
+	if r.Progress != nil {
+		t.d.set(progressed, uint64(r.Progress.Duration.Microseconds()))
+	}
+	return err
 }
 
 func hashFrame(f *tachyon.Frame) uint64 {
@@ -410,7 +421,7 @@ func (d diary) ran(from, to uint64) (sum time.Duration) {
 func (d diary) check(files []string) (last uint64, err error) {
 	type thread struct{ id, interpreter uint64 }
 	got := map[thread][]uint64{}
-	n := uint64(0)
+	n, parts := uint64(0), uint64(0)
 	for _, path := range files {
 		r, err := reader.Open(path)
 		if err != nil {
@@ -441,6 +452,20 @@ func (d diary) check(files []string) (last uint64, err error) {
 			last = max(last, s.Time-d.word(epoch))
 		}
 		n += h.Samples
+		for g, err := range r.Goroutines() {
+			if err != nil {
+				return 0, err
+			}
+			if parts++; g.Last < g.First {
+				return 0, fmt.Errorf("a part of goroutine %d is %+v", g.ID, g)
+			}
+		}
+		if m.Session != nil && len(files) == 1 && m.Session.Duration.Microseconds() < int64(d.word(progressed)) {
+			return 0, fmt.Errorf("the session is %v long, but the progress was %d µs", m.Session.Duration, d.word(progressed))
+		}
+	}
+	if parts < d.word(told) {
+		return 0, fmt.Errorf("%d parts of goroutines, the writer took %d", parts, d.word(told))
 	}
 	if n < d.word(done) || n > d.word(begun) {
 		return 0, fmt.Errorf("%d samples, want %d to %d", n, d.word(done), d.word(begun))
