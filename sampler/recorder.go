@@ -100,7 +100,6 @@ func (r *recorder) Batch(f func()) {
 	f()
 	r.flush()
 	r.tell()
-	r.tellProgress()
 }
 
 // flush passes the waiting samples to the sink.

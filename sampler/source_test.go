@@ -309,6 +309,7 @@ func TestNews(t *testing.T) {
 	f := &fake{name: "native", batches: true, tell: func(out source.Out) {
 		batch := func(f func()) {
 			out.Batch(f)
+			out.Counted()
 			stored = append(stored, slices.Clone(m.parts))
 		}
 		sample := func(id uint64, at time.Duration) {

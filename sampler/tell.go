@@ -48,14 +48,14 @@ func (r *recorder) tell() {
 		if k.queued {
 			r.write1(k)
 		}
-		r.queue[0] = nil // append moves the rest to the front one day
+		r.queue[0] = nil // append copies the others when their array is full
 		r.queue = r.queue[1:]
 	}
 	r.writeRecords()
 }
 
-// tellProgress passes on the session's progress from time to time.
-func (r *recorder) tellProgress() {
+// Counted passes on the session's progress from time to time.
+func (r *recorder) Counted() {
 	if r.stats == nil || r.now-r.progressed < progressEvery || r.err() != nil {
 		return
 	}

@@ -352,6 +352,7 @@ func (n *Source) pass() {
 	}
 	n.counts.TicksAsked = int64(end.Sub(n.began).Seconds() * float64(n.cfg.Rate))
 	n.mu.Unlock()
+	n.drain.out.Counted()
 }
 
 // timed calls f and returns the CPU time that it took, in ns.

@@ -203,6 +203,7 @@ func (s *Source) tick(procs int) time.Duration {
 	s.out.Batch(func() { s.snapshot.emit(at, procs, rand.IntN) })
 	s.resize(n)
 	s.ticks.Add(1)
+	s.out.Counted()
 	return printed*time.Duration(procs) + watch.took() - printed + restart
 }
 

@@ -86,6 +86,8 @@ type Out interface {
 	Gone(goroutine uint64)
 	// Batch calls f once. In f the source passes on the samples of one pass.
 	Batch(f func())
+	// Counted says that Stats now counts all that was passed on. It is called after each Batch.
+	Counted()
 	// Sample is called only within Batch. The sample is copied, its stack is not.
 	Sample(*Sample)
 	// Fail says that the source cannot go on, for example after a recovered panic. The sampler
