@@ -77,6 +77,8 @@ func (r *recorder) Goroutine(g source.Goroutine) bool {
 }
 func (r *recorder) Gone(id uint64) { r.gone[id] = true }
 func (r *recorder) Fail(err error) { r.err = err }
+func (*recorder) Counted()         {}
+
 func (r *recorder) Batch(f func()) { f() }
 
 func (r *recorder) Labels(id uint64, _ time.Duration, labels map[string]string) {

@@ -324,6 +324,8 @@ func (c *checker) Sample(s *source.Sample) {
 	}
 }
 
-func (*checker) Gone(uint64)    {}
+func (*checker) Gone(uint64) {}
+func (*checker) Counted()    {}
+
 func (*checker) Batch(f func()) { f() }
 func (*checker) Fail(error)     {}

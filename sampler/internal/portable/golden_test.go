@@ -375,5 +375,7 @@ func (q *quiet) Goroutine(g source.Goroutine) bool               { return !own.C
 func (q *quiet) Labels(uint64, time.Duration, map[string]string) {}
 func (q *quiet) Gone(uint64)                                     {}
 func (q *quiet) Sample(*source.Sample)                           { q.samples++ }
-func (q *quiet) Batch(f func())                                  { f() }
-func (q *quiet) Fail(error)                                      {}
+func (*quiet) Counted()                                          {}
+
+func (q *quiet) Batch(f func()) { f() }
+func (q *quiet) Fail(error)     {}

@@ -77,6 +77,8 @@ func (r *recorder) Sample(s *source.Sample) {
 	r.mu.Unlock()
 }
 
+func (*recorder) Counted() {}
+
 func (r *recorder) Batch(f func()) { f() }
 
 func (r *recorder) Fail(err error) {

@@ -72,8 +72,10 @@ func (c *counter) Sample(s *source.Sample) {
 func (c *counter) Goroutine(g source.Goroutine) bool               { return !own.Created(g.CreatedBy) }
 func (c *counter) Labels(uint64, time.Duration, map[string]string) {}
 func (c *counter) Gone(uint64)                                     {}
-func (c *counter) Batch(f func())                                  { f() }
-func (c *counter) Fail(err error)                                  { fail("Fail: %v", err) }
+func (*counter) Counted()                                          {}
+
+func (c *counter) Batch(f func()) { f() }
+func (c *counter) Fail(err error) { fail("Fail: %v", err) }
 
 func fail(format string, args ...any) {
 	fmt.Printf(format+"\n", args...)
