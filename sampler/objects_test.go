@@ -24,6 +24,8 @@ func (k *objectSink) WriteBatch(samples []tachyon.Sample) (int, error) {
 	return len(samples), nil
 }
 
+func (*objectSink) WriteRecords(*tachyon.Records) error { return nil }
+
 func (k *objectSink) Objects(list []tachyon.Object) error {
 	for _, o := range list {
 		k.log = append(k.log, fmt.Sprint(o.Kind, " ", o.Number))
