@@ -55,7 +55,7 @@ func TestReadCPUStat(t *testing.T) {
 	}
 }
 
-// TestThrottled runs this test again in a cgroup with a quota of 0.3 cores, in which it needs a whole core.
+// TestThrottled runs this test again in a cgroup with a quota of 0.2 cores, in which it needs a whole core.
 func TestThrottled(t *testing.T) {
 	if os.Getenv("GOTACH_THROTTLED") != "" {
 		s, err := Start(Config{}, &forgetful{})
@@ -78,7 +78,7 @@ func TestThrottled(t *testing.T) {
 	testenv.NotEmulated(t, "the test starts itself in a cgroup")
 	cmd := exec.Command(os.Args[0], "-test.run=TestThrottled$")
 	cmd.Env = append(os.Environ(), "GOTACH_THROTTLED=1")
-	out, err := testenv.RunLimited(t, 0.3, cmd)
+	out, err := testenv.RunLimited(t, 0.2, cmd)
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -86,10 +86,10 @@ func TestThrottled(t *testing.T) {
 	if err := json.Unmarshal(out[:max(0, len(out)-len("PASS\n"))], &counts); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	// In a period of 100 ms the program runs for 30 ms, and less on a busy machine, where it may not use up
-	// the quota.
+	// In a period of 100 ms the program may run for 20 ms. On a busy machine it may get less, and then it is
+	// not throttled.
 	t.Logf("%+v", counts)
-	if used := counts.ProcessCPU; used > 300*time.Millisecond && (counts.ThrottledPeriods < 3 || counts.Throttled < 100*time.Millisecond) {
+	if used := counts.ProcessCPU; used > 250*time.Millisecond && (counts.ThrottledPeriods < 1 || counts.Throttled < time.Millisecond) {
 		t.Errorf("throttled in %d periods for %v, with %v of CPU time", counts.ThrottledPeriods, counts.Throttled, used)
 	}
 }

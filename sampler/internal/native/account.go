@@ -17,7 +17,7 @@ import (
 // rows: the profiler's own, that of C threads, and the scheduler's. All times are in ns.
 type account struct {
 	l    *ledger
-	rows rows
+	rows source.Rows
 	base uint64 // CPU time of the process at the session's start
 	used int64  // since then, at the last settlement
 
@@ -42,10 +42,7 @@ const lookEvery = 200 * time.Millisecond
 // newAccount begins to count. Threads that exist now have used CPU time before the session.
 func newAccount(l *ledger, tick int, cgo bool, now time.Duration) *account {
 	a := &account{l: l, tick: tick, cgo: cgo}
-	a.rows.began = now
-	for i := range a.rows.kind {
-		a.rows.kind[i].since = now
-	}
+	a.rows.Begin(now)
 	for i, tid := range threadIDs() {
 		if i == 1 {
 			a.monitor = tid // the first thread that the runtime starts
@@ -71,7 +68,7 @@ func (a *account) settle(out source.Out, t time.Duration, end bool) {
 	}
 	a.used = used
 	a.tickCPU = max(a.tickCPU, int64(threadCPU(a.tick)-a.tickBase))
-	a.rows.kind[rowProfiler].owed += a.tickCPU + a.passes - a.own
+	a.rows.Add(source.Profiler, time.Duration(a.tickCPU+a.passes-a.own))
 	a.own = a.tickCPU + a.passes
 	if now := time.Now(); end || !now.Before(a.next) {
 		tid := unix.Gettid()
@@ -79,48 +76,55 @@ func (a *account) settle(out source.Out, t time.Duration, end bool) {
 		a.look(end)
 		a.next = now.Add(max(lookEvery, 500*time.Duration(threadCPU(tid)-before)))
 	}
-	a.rows.write(out, t, end)
+	a.rows.Write(out, t, end)
 }
 
 // look reads the clocks of all threads. It gives C threads what they have used, and the scheduler
 // what no goroutine can be given any more.
 func (a *account) look(end bool) {
-	if a.cgo {
-		for _, tid := range threadIDs() {
-			a.l.thread(tid)
-		}
+	for _, tid := range threadIDs() {
+		a.l.thread(tid)
 	}
-	waiting := int64(0) // CPU time of threads that goes to the next sample there
+	waiting, idle := int64(0), int64(0) // what threads have used since they were hit, and all of it if they were not
 	for tid, t := range a.l.threads {
 		cpu := threadCPU(int(tid))
 		if cpu == 0 {
 			delete(a.l.threads, tid) // it has ended
 			continue
 		}
-		switch {
-		case int(tid) == a.tick || cpu < t.clock:
-		case a.cgo && !t.ran && tid != a.monitor:
-			since := t.read(cpu)
-			a.rows.kind[rowC].owed += since
-			a.c += since
+		switch since := t.carried + max(0, int64(cpu-t.clock-t.passes)); {
+		case int(tid) == a.tick || cpu < t.clock || tid == a.monitor:
 		case t.hit:
-			waiting += t.carried + max(0, int64(cpu-t.clock-t.passes))
-		default:
-			t.read(cpu)
+			waiting += since
+		case t.ran:
+			// Goroutines have used it, and others were hit instead.
+			idle += t.carried + t.read(cpu)
 			t.carried = 0
+		case t.c || a.cgo && since > unlikely*a.l.interval:
+			t.c = true
+			used := t.read(cpu)
+			a.c += used
+			a.rows.Add(source.CThreads, time.Duration(used))
+		default:
+			waiting += since // it may have goroutines
 		}
 		t.hit = false
 	}
-	keep := a.l.debt()
+	a.l.pool, a.l.coming = a.l.pool+idle, idle
+	keep := a.l.debt() + idle
 	if end {
 		keep, waiting = 0, 0
 	}
 	a.l.pool = min(a.l.pool, keep) // the rest is a surplus that no sample lacks
 	if more := a.used - a.own - a.c - a.rest - a.l.paid - waiting - max(0, a.l.pool); more > 0 {
-		a.rows.kind[rowScheduler].owed += more
+		a.rows.Add(source.Scheduler, time.Duration(more))
 		a.rest += more
 	}
 }
+
+// A thread that has used so many intervals of CPU time, and was never hit by a tick while it had a
+// goroutine, is one of C.
+const unlikely = 20
 
 // threadIDs lists the threads of the process, in order of their ids; nil if that is not possible.
 func threadIDs() (ids []uint64) {

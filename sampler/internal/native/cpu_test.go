@@ -164,7 +164,8 @@ func TestCPU(t *testing.T) {
 				t.Errorf("the samples on the CPU add up to %v, the process used %v to %v", all, least, most)
 			}
 			if name == "three that never wait" {
-				// All Ps run goroutines all the time, with a core or without.
+				// All Ps run goroutines all the time, with a core or without. When ticks are late, some of
+				// that time counts as that of goroutines that wait for a P.
 				var held time.Duration
 				for _, s := range r.samples {
 					if s.status&tachyon.HasGIL != 0 {
@@ -173,7 +174,7 @@ func TestCPU(t *testing.T) {
 				}
 				want := time.Duration(runtime.GOMAXPROCS(0)) * long
 				t.Logf("Ps were held for %v, want %v", held, want)
-				if held < want*9/10 || held > want*11/10+time.Duration(runtime.GOMAXPROCS(0))*(wall-long) {
+				if held < want*7/10 || held > want*11/10+time.Duration(runtime.GOMAXPROCS(0))*(wall-long) {
 					t.Errorf("Ps were held for %v, want %v", held, want)
 				}
 			}

@@ -32,6 +32,7 @@ type ledger struct {
 	threads  map[uint64]*thread // by thread id
 	pool     int64              // CPU time of threads that no sample has been given
 	paid     int64              // CPU time that samples of goroutines have been given
+	coming   int64              // what the pool got at the last look at all threads, as it will at the next
 	interval int64              // moving average of the time between two ticks
 }
 
@@ -41,6 +42,7 @@ type thread struct {
 	passes  uint64 // CPU time since then that passes of the drain took, or a part of it
 	carried int64  // CPU time before clock that the sample left, or the sample's debt
 	ran     bool   // it has had a goroutine
+	c       bool   // it is a thread of C
 	hit     bool   // since the last look at all threads
 }
 
@@ -107,7 +109,7 @@ func (l *ledger) pay(tid, clock uint64, interval int64, random, first bool) (on 
 	case lack <= 0:
 		on = interval
 		l.pool -= lack
-	case random && lack <= l.usual() && l.pool-lack >= -l.debt():
+	case random && lack <= l.usual() && l.pool-lack >= -l.debt()-l.coming:
 		on = interval
 		l.pool -= lack
 	case first:

@@ -453,7 +453,7 @@ func TestBuffer(t *testing.T) {
 	s.snapshot.init(r, true)
 	s.buf = make([]byte, 10_000)
 	alive := runtime.NumGoroutine()
-	s.tick(1)
+	s.tick(1, false)
 	if got := len(r.samples); got < 10 || got+int(s.dropped.Load()) != alive-1 {
 		t.Errorf("%d samples and %d dropped of %d goroutines", got, s.dropped.Load(), alive)
 	}
@@ -462,7 +462,7 @@ func TestBuffer(t *testing.T) {
 	}
 	r.samples = nil
 	s.dropped.Store(0)
-	s.tick(1)
+	s.tick(1, false)
 	if len(r.samples) != alive-1 || s.dropped.Load() != 0 || len(r.gone) != 0 {
 		t.Errorf("%d samples and %d dropped of %d goroutines", len(r.samples), s.dropped.Load(), alive)
 	}

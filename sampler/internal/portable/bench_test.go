@@ -30,10 +30,10 @@ func BenchmarkTick(b *testing.B) {
 			s.buf = make([]byte, n*perGoroutine+minBuffer)
 			s.snapshot.init(s.out, true)
 			procs := runtime.GOMAXPROCS(0)
-			s.tick(procs)
+			s.tick(procs, false)
 			b.ReportAllocs()
 			for b.Loop() {
-				s.tick(procs)
+				s.tick(procs, false)
 			}
 			if d := s.dropped.Load(); d != 0 {
 				b.Fatal(d, "dropped")

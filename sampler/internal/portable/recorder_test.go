@@ -19,7 +19,8 @@ type recorder struct {
 	labels     map[uint64][]map[string]string
 	gone       []uint64
 	samples    []source.Sample
-	asked      int // calls of Frame
+	process    []source.Sample // of pseudo threads
+	asked      int             // calls of Frame
 	failed     error
 	onSample   func()
 }
@@ -61,6 +62,10 @@ func (r *recorder) Labels(id uint64, _ time.Duration, labels map[string]string) 
 func (r *recorder) Gone(id uint64) { r.gone = append(r.gone, id) }
 
 func (r *recorder) Sample(s *source.Sample) {
+	if s.Process {
+		r.process = append(r.process, *s)
+		return
+	}
 	if _, ok := r.goroutines[s.Goroutine]; !ok {
 		panic(fmt.Sprint("Sample was called before Goroutine for goroutine ", s.Goroutine))
 	}

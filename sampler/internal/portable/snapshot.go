@@ -41,6 +41,7 @@ type snapshot struct {
 	goroutines int           // in the last text, without the caller
 	now        []*goroutine
 	runnable   []*goroutine
+	cpu        cpu
 	sample     source.Sample // the one passed to out
 }
 
@@ -55,6 +56,7 @@ type goroutine struct {
 	begun   bool // it is not at its first instruction, so it has run
 	panics  bool
 	running bool // in this turn
+	onCPU   bool // in this turn
 	relabel bool // Out does not know set yet
 	sampled bool
 	skip    bool // Out does not want samples of it
@@ -325,12 +327,13 @@ func (s *snapshot) emit(at time.Duration, procs int, n func(k int) int) {
 	for _, g := range s.now {
 		if g.running {
 			free--
+			g.onCPU = s.cpu.pay(at - s.before)
 		}
 	}
 	for i := 0; i < len(s.runnable) && i < free; i++ {
 		j := i + n(len(s.runnable)-i)
 		s.runnable[i], s.runnable[j] = s.runnable[j], s.runnable[i]
-		s.runnable[i].running = true
+		s.runnable[i].running, s.runnable[i].onCPU = true, s.cpu.pay(at-s.before)
 	}
 
 	for _, g := range s.now {
@@ -361,8 +364,10 @@ func (s *snapshot) emit(at time.Duration, procs int, n func(k int) int) {
 
 func (g *goroutine) status() (st tachyon.Status) {
 	switch {
-	case g.running:
+	case g.running && g.onCPU:
 		st = tachyon.HasGIL | tachyon.OnCPU
+	case g.running:
+		st = tachyon.HasGIL
 	case g.reason.state == runnable:
 		st = tachyon.GILRequested
 	case g.reason.state == syscall:

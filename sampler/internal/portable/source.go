@@ -81,6 +81,7 @@ type Source struct {
 	torn    atomic.Int64
 	cost    atomic.Int64
 	refused atomic.Int64
+	used    atomic.Int64 // CPU time of the process
 	blind   atomic.Int64 // ns without looks, without the present such time
 	blindAt atomic.Int64 // start of the present time without looks; 0: there are looks
 	stopped atomic.Int64 // when the source stopped; 0: it runs
@@ -101,6 +102,7 @@ func (s *Source) Start(cfg source.Config, out source.Out) error {
 	s.began = time.Since(cfg.Start)
 	s.snapshot.init(out, cfg.WaitFrames)
 	s.snapshot.before = s.began
+	s.snapshot.cpu = newCPU(s.began)
 	s.ended.Add(1)
 	own.Go(s.run)
 	return nil
@@ -131,6 +133,7 @@ func (s *Source) Stats() tachyon.Counts {
 		Cost:         time.Duration(s.cost.Load()),
 		TicksRefused: s.refused.Load(),
 		Blind:        blind,
+		ProcessCPU:   time.Duration(s.used.Load()),
 	}
 }
 
@@ -156,9 +159,9 @@ func (s *Source) run() {
 		case <-timer.C:
 		}
 		procs := runtime.GOMAXPROCS(0)
-		cost := s.tick(procs)
+		cost := s.tick(procs, stopping)
 		s.cost.Add(int64(cost))
-		if st := &s.standstill; st.on && !stopping && st.watch.Look(time.Now(), st.stuck, st.mark) && st.confirm(func() { s.tick(procs) }) {
+		if st := &s.standstill; st.on && !stopping && st.watch.Look(time.Now(), st.stuck, st.mark) && st.confirm(func() { s.tick(procs, false) }) {
 			s.out.Fail(deadlock.Err)
 			return
 		}
@@ -167,13 +170,14 @@ func (s *Source) run() {
 }
 
 // tick takes one look at all goroutines, if the limit allows it, and returns the CPU time that it
-// cost. The time of runtime.Stack counts once for every P, because all Ps are stopped. The rest
+// cost. last says that there will be no other. The time of runtime.Stack counts once for every P, because all Ps are stopped. The rest
 // counts once. The constant restart is added.
-func (s *Source) tick(procs int) time.Duration {
+func (s *Source) tick(procs int, last bool) time.Duration {
 	// All readings of the thread's clock must come from the same thread.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	watch := startWatch()
+	defer func() { s.snapshot.cpu.own += watch.took() }()
 	at := time.Since(s.cfg.Start)
 	goroutines := runtime.NumGoroutine()
 	expect, refusal := s.limit.allow(goroutines, at)
@@ -200,7 +204,15 @@ func (s *Source) tick(procs int) time.Duration {
 	s.standstill.stuck, s.standstill.mark = s.snapshot.stuck(all && lost.dropped == 0)
 	s.dropped.Add(lost.dropped)
 	s.torn.Add(lost.torn)
-	s.out.Batch(func() { s.snapshot.emit(at, procs, rand.IntN) })
+	s.out.Batch(func() {
+		c := &s.snapshot.cpu
+		c.look(c.own)
+		c.own = 0
+		usual := time.Duration(procs) * (at - s.snapshot.before)
+		s.snapshot.emit(at, procs, rand.IntN)
+		c.settle(s.out, at, usual, last)
+	})
+	s.used.Store(int64(s.snapshot.cpu.used - s.snapshot.cpu.base))
 	s.resize(n)
 	s.ticks.Add(1)
 	s.out.Counted()
