@@ -183,6 +183,9 @@ func streamInfo(h tachyon.Header, m *tachyon.Metadata, u *usage) fields {
 		l.add("budget_percent", "", s.Budget, "")
 		l.number("max_goroutines", "most at a time", int64(s.MaxGoroutines))
 	}
+	if s.Objects != "" {
+		l.add("objects", "waited for", len(m.Objects), fmt.Sprintf("%d objects that more than one goroutine waited for (%s)", len(m.Objects), s.Objects))
+	}
 	l.text("error", "error", s.Error)
 	return l
 }

@@ -68,8 +68,8 @@ func wholeFile(t *testing.T, path string, part int, edit func(*tachyon.Session))
 	session := tachyon.Session{
 		Program: "app", Host: "box", PID: 4711, Source: "native", Markers: true,
 		Start: time.UnixMicro(int64(start)), SessionStart: time.UnixMicro(joinStart), Part: part,
-		Duration: 100 * time.Millisecond,
-		Counts:   tachyon.Counts{Samples: 21, NotSeen: 25 * time.Millisecond},
+		Duration: 100 * time.Millisecond, Objects: tachyon.OnlyChannels,
+		Counts: tachyon.Counts{Samples: 21, NotSeen: 25 * time.Millisecond},
 	}
 	if edit != nil {
 		edit(&session)
@@ -345,7 +345,7 @@ func TestInfoOfDamagedSamples(t *testing.T) {
 	}
 	whole, warning := info()
 	if warning != nil || whole["CPU time"] != "78ms: goroutines 30ms, runtime 8ms, scheduler 4ms, C threads 20ms, profiler 16ms" ||
-		whole["goroutines"] != "3" || whole["no core"] == "" {
+		whole["goroutines"] != "3" || whole["waited for"] != "0 objects that more than one goroutine waited for (channels)" || whole["no core"] == "" {
 		t.Errorf("%q, warning %v", whole, warning)
 	}
 	b, err := os.ReadFile(path)
