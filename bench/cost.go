@@ -33,6 +33,7 @@ type CostSetting struct {
 type costRow struct {
 	CostSetting
 	Outside  [3]float64 // ends of the interval around the median, and the median in between
+	Beside   [3]float64 // the same without the CPU time of the load's own work
 	Own      float64    // as the session counts it
 	Alone    float64    // used without a session, median
 	Reached  float64    // ticks, as a share of those asked for
@@ -45,7 +46,7 @@ type costRow struct {
 // measureCost measures in its own process, because it leaves goroutines running.
 func measureCost(s CostSetting) (costRow, error) {
 	r := costRow{CostSetting: s}
-	cores, work := 1.0, func() { time.Sleep(s.Window) }
+	cores, work := 1.0, func() (own float64) { time.Sleep(s.Window); return 0 }
 	if s.Goroutines == 0 {
 		if err := serve(50); err != nil {
 			return r, err
@@ -58,19 +59,21 @@ func measureCost(s CostSetting) (costRow, error) {
 		wakeRegularly(awake, 100*time.Millisecond)
 		cores, work = float64(runtime.GOMAXPROCS(0)), partLoad(s.Load, s.Window)
 	}
-	window := func() float64 {
+	window := func() (all, beside float64) {
 		cpu, begin := allCPU(), time.Now()
-		work()
-		return float64(allCPU()-cpu) / float64(time.Since(begin)) / cores
+		own := work()
+		cpu = allCPU() - cpu
+		took := float64(time.Since(begin)) * cores
+		return float64(cpu) / took, (float64(cpu) - own) / took
 	}
-	var extra, own, alone, startEnd, gaps []float64
+	var extra, beside, own, alone, startEnd, gaps []float64
 	var ticks tachyon.Counts
 	window() // the first one is slower
 	for i := range s.Pairs {
 		// Half of the pairs begin with the session, so that a trend cancels out.
-		var without float64
+		var without, besideWithout float64
 		if i%2 == 0 {
-			without = r.quiet(window)
+			without, besideWithout = r.quiet(window)
 		}
 		runtime.GC()
 		cpu := allCPU()
@@ -81,7 +84,7 @@ func measureCost(s CostSetting) (costRow, error) {
 		startCPU := allCPU() - cpu
 		time.Sleep(s.Settle)
 		before, from := p.Stats(), time.Now()
-		with := window()
+		with, besideWith := window()
 		after, to := p.Stats(), time.Now()
 		cpu = allCPU()
 		err = p.Stop()
@@ -95,18 +98,19 @@ func measureCost(s CostSetting) (costRow, error) {
 			return r, err
 		}
 		if i%2 == 1 {
-			without = r.quiet(window)
+			without, besideWithout = r.quiet(window)
 		}
 		in := t.within(from, to)
 		for i := range in.ticks[min(1, len(in.ticks)):] {
 			gaps = append(gaps, in.ticks[i+1].Sub(in.ticks[i]).Seconds())
 		}
 		extra, alone = append(extra, with-without), append(alone, without)
+		beside = append(beside, besideWith-besideWithout)
 		counts := after.Counts.Since(before.Counts)
 		own = append(own, float64(counts.Cost)/float64(to.Sub(from))/cores)
 		ticks = ticks.Plus(counts)
 	}
-	r.Outside = medianInterval(extra)
+	r.Outside, r.Beside = medianInterval(extra), medianInterval(beside)
 	r.Own, r.Alone, r.StartEnd = quantile(own, 0.5), quantile(alone, 0.5), quantile(startEnd, 0.5)
 	asked := float64(ticks.TicksAsked)
 	r.Reached = float64(ticks.TicksReached) / asked
@@ -115,8 +119,8 @@ func measureCost(s CostSetting) (costRow, error) {
 	return r, nil
 }
 
-// quiet returns the CPU time of a window without a session.
-func (r *costRow) quiet(window func() float64) float64 {
+// quiet measures a window without a session.
+func (r *costRow) quiet(window func() (all, beside float64)) (all, beside float64) {
 	runtime.GC()
 	time.Sleep(r.Settle / 4)
 	return window()
@@ -136,34 +140,38 @@ func (r *costRow) open() (*profiler.Session, error) {
 }
 
 // partLoad returns a function that keeps a share of every core busy for about d. Each call does
-// the same work.
-func partLoad(share float64, d time.Duration) func() {
+// the same work. It returns the CPU time of that work, in ns.
+func partLoad(share float64, d time.Duration) func() float64 {
 	const every = 10 * time.Millisecond
 	n := runtime.GOMAXPROCS(0)
 	begin := make(chan time.Time)
-	done := make(chan bool)
+	done := make(chan float64)
 	rate, agreed := make(chan float64), make(chan float64)
 	for range n {
 		go func() {
 			block := blocks()
-			for range 200 {
-				block()
+			most := 0.0
+			for range 100 {
+				from := time.Now()
+				for range 20 {
+					block()
+				}
+				most = max(most, 20/time.Since(from).Seconds())
 			}
-			from := time.Now()
-			for range 500 {
-				block()
-			}
-			rate <- 500 / time.Since(from).Seconds()
+			rate <- most
 			perTurn := int(<-agreed * share * every.Seconds())
 			for next := range begin {
+				own := 0.0
 				for range int(d / every) {
-					for range perTurn {
-						block()
-					}
+					own += onThread(func() {
+						for range perTurn {
+							block()
+						}
+					})
 					next = next.Add(every)
 					time.Sleep(time.Until(next))
 				}
-				done <- true
+				done <- own
 			}
 		}()
 	}
@@ -174,15 +182,25 @@ func partLoad(share float64, d time.Duration) func() {
 	for range n {
 		agreed <- fastest
 	}
-	return func() {
+	return func() (own float64) {
 		now := time.Now()
 		for range n {
 			begin <- now
 		}
 		for range n {
-			<-done
+			own += <-done
 		}
+		return own
 	}
+}
+
+// onThread calls f and returns the CPU time of its thread, in ns.
+func onThread(f func()) float64 {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	begin := ownThreadCPU()
+	f()
+	return float64(ownThreadCPU() - begin)
 }
 
 // wakeRegularly starts n goroutines that wake up after each period, at different times.
@@ -265,7 +283,7 @@ func costs(out, progress io.Writer, counts string, s CostSetting) error {
 	return err
 }
 
-var costHeader = []string{"goroutines", "budget", "cost from outside", "95 % interval", "its own figure", "without a session", "ticks reached", "left out for the budget", "left out while idle", "gap p50", "gap p99", "Start and Stop"}
+var costHeader = []string{"goroutines", "budget", "cost from outside", "95 % interval", "beside the load", "95 % interval", "its own figure", "without a session", "ticks reached", "left out for the budget", "left out while idle", "gap p50", "gap p99", "Start and Stop"}
 
 func costTable(rows []costRow) string {
 	var b strings.Builder
@@ -291,6 +309,7 @@ func (r *costRow) cells() []string {
 	return []string{
 		name, fmt.Sprintf("%g %%", r.Budget),
 		percent(r.Outside[1]) + of, number("%.2f", 100*r.Outside[0]) + "…" + number("%.2f", 100*r.Outside[2]),
+		percent(r.Beside[1]), number("%.2f", 100*r.Beside[0]) + "…" + number("%.2f", 100*r.Beside[2]),
 		percent(r.Own), percent(r.Alone),
 		number("%.1f %%", 100*r.Reached), number("%.1f %%", 100*r.Rarer), number("%.1f %%", 100*r.Idle),
 		seconds(r.Gap[0]), seconds(r.Gap[1]), seconds(r.StartEnd),

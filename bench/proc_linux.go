@@ -48,6 +48,15 @@ func timerThreads() (tids []int) {
 	return tids
 }
 
+// ownThreadCPU returns the CPU time that the calling thread has used.
+func ownThreadCPU() time.Duration {
+	var ts unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts) != nil {
+		return 0
+	}
+	return time.Duration(ts.Nano())
+}
+
 // threadCPU returns the CPU time that a thread of the process has used.
 func threadCPU(tid int) time.Duration {
 	var ts unix.Timespec

@@ -14,6 +14,8 @@ func processCPU() time.Duration { return 0 }
 
 func allCPU() time.Duration { return 0 }
 
+func ownThreadCPU() time.Duration { return 0 }
+
 func timerThreads() []int { return nil }
 
 func threadCPU(int) time.Duration { return 0 }
