@@ -2,6 +2,7 @@ package sampler_test
 
 import (
 	"errors"
+	"math/rand/v2"
 	"reflect"
 	"slices"
 	"strings"
@@ -264,6 +265,44 @@ func TestFirstSample(t *testing.T) {
 		if got := s.LeafPCs().PCs; !reflect.DeepEqual(got, wantPCs) {
 			t.Errorf("gap of %v: leaf PCs %+v, want %+v", tt.gap, got, wantPCs)
 		}
+	}
+}
+
+// TestShortGaps has first samples that stand for a little more or less than one interval. Most of them have one
+// sample, and the sum is right.
+func TestShortGaps(t *testing.T) {
+	const goroutines = 1000
+	random := rand.New(rand.NewPCG(1, 1))
+	sum := time.Duration(0)
+	f := &fake{name: "native", tell: func(out source.Out) {
+		for id := uint64(1); id <= goroutines; id++ {
+			gap := 500*time.Microsecond + time.Duration(random.Int64N(int64(1200*time.Microsecond)))
+			sum += gap
+			out.Goroutine(source.Goroutine{ID: id, CreatedBy: "main.main"})
+			out.Sample(&source.Sample{Goroutine: id, Time: time.Second, Gap: gap, Stack: []uint32{7}})
+		}
+	}}
+	var m memory
+	s, err := sampler.StartWith(sampler.Config{}, &m, native(f), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-f.told
+	if err := s.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	got, last := time.Duration(0), map[uint64]uint64{}
+	for _, s := range m.samples {
+		weight := uint64(1000) // µs
+		if at, ok := last[s.Thread]; ok {
+			weight = s.Time - at
+		}
+		last[s.Thread] = s.Time
+		got += time.Duration(weight) * time.Microsecond
+	}
+	t.Logf("%d samples for %v, want %v", len(m.samples), got, sum)
+	if got < sum-2*time.Millisecond || got > sum+2*time.Millisecond || len(last) != goroutines || len(m.samples) > goroutines*3/2 {
+		t.Errorf("%d samples of %d goroutines stand for %v, want %v", len(m.samples), len(last), got, sum)
 	}
 }
 

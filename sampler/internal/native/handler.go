@@ -114,6 +114,7 @@ func stay(base, _, _, _ uintptr) uintptr {
 func onTick(base, _, _, _ uintptr) uintptr {
 	s := at(base)
 	now := monotonic(s)
+	s.late = now - min(now, s.deadline)
 	s.before, s.now = s.now, now
 	next(s)
 	s.ticks++

@@ -77,6 +77,12 @@ type shared struct {
 	active   circle // see turns.go
 	still    circle
 	fresh    uint64 // new goroutines that looks found at the last tick
+	late     uint64 // ns by which this tick is late
+	stalled  uint64 // of these, ns for which the program did not run
+	shift    uint64 // see stall
+	used     uint64 // CPU time of the process at the last tick, ns; 0: not known
+	watch    uint64 // number of ticks at which it will be read
+	cpuTime  [2]uint64
 	owed     uint64 // visits that the last ticks made beyond their quota
 	met      uint64 // entries of the roster that have been looked at, from the first
 	probe    uint64 // next entry to look at again

@@ -2,7 +2,11 @@
 
 package native
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
 
 // A circle is a circular list of roster entries. Ticks go around it in two ways:
 //
@@ -33,7 +37,10 @@ import "unsafe"
 // If the time between two looks is longer than a period, half of the excess is taken off the
 // beginning and added to the end, see excess. Most goroutines live longer than that time, and it
 // can be longer at their beginning than at their end, or depend on what the program does: ticks are
-// late when the program needs all cores.
+// late when the program needs all cores. Stalls of the whole program are left out, see stall.
+//
+// A goroutine that looks have found and that ends before a visit has no sample. Its time counts as
+// not seen (drain.ended).
 type circle struct {
 	n      uint64 // number of entries
 	dead   uint64 // number of entries whose goroutine has ended
@@ -68,6 +75,10 @@ const (
 	// still circle, is still.
 	stillPeriods, stillTurns = 20, 4
 
+	// A tick that is late by so many periods may follow a stall of the program, and so many ticks after
+	// it read the CPU time of the process.
+	stallPeriods, watchTicks = 3, 1000
+
 	// fetchAhead is the number of entries that a look or a visit prefetches ahead. With many
 	// goroutines their gs are not in the processor's caches, and waiting for memory is most of the
 	// cost. Neighbours in the roster are mostly neighbours in their circle.
@@ -98,6 +109,7 @@ func visitSome(s *shared) {
 	s.fraction &= 0xffff
 	whole := max(quota>>16, 1)
 	start := cycles()
+	stall(s)
 	n -= join(s, n)
 	// New goroutines must be visited soon: many do not live long. Some visits are kept for those
 	// that looks will find.
@@ -191,17 +203,56 @@ func lookTurn(s *shared, c *circle, n, visits, start uint64) (fresh uint64) {
 	return fresh
 }
 
-// excess returns half of the time for which the latest look at an entry was longer ago than ticks
-// that are on time explain.
+// excess returns how long after the latest look at an entry its goroutine has changed: half of the
+// time for which the look is longer ago than ticks that are on time explain. For the time for which
+// the program did not run see stall.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
 func excess(s *shared, looked uint64) uint64 {
-	if usual := looked + s.period*3/2; s.now > usual {
-		return (s.now - usual) / 2
+	after := s.shift
+	if usual := looked + s.stalled + s.period*3/2; s.now > usual {
+		after += (s.now - usual) / 2
 	}
-	return 0
+	return after
+}
+
+// stall notes for how long the program did not run at all before a late tick: its cgroup had used up
+// its CPU quota, or other programs had the cores. No goroutine begins or ends in that time. Many
+// begin and end right after it, before the tick thread gets a core. So the time since the last tick is
+// not taken at half: shift is the part of the stall before a change, by the share of the
+// program's running time that came after the stall.
+//
+// The stall is the tick's delay without the CPU time of the process. That is read only for some time
+// after a tick that was very late.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func stall(s *shared) {
+	s.stalled, s.shift = 0, 0
+	if s.late > stallPeriods*s.period {
+		s.watch = watchTicks
+	}
+	if s.watch == 0 {
+		s.used = 0
+		return
+	}
+	s.watch--
+	before := s.used
+	s.used = 0
+	if rawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_PROCESS_CPUTIME_ID, uintptr(unsafe.Pointer(&s.cpuTime)), 0, 0, 0, 0) != 0 {
+		return
+	}
+	s.used = s.cpuTime[0]*1e9 + s.cpuTime[1]
+	between := s.now - s.before
+	if before == 0 || s.late <= stallPeriods*s.period || s.late >= between {
+		return
+	}
+	ran := min(s.late, s.used-before)
+	s.stalled = s.late - ran
+	s.shift = (s.stalled >> 10) * ran / ((between-s.stalled)>>10 + 1) // >>10 against overflow
 }
 
 // fetch prefetches what a look reads.
