@@ -18,6 +18,14 @@
 // and passes samples on. The budget bounds the cost (budget.go): running goroutines
 // are sampled at every tick, the others in turns (turns.go).
 //
+// CPU time is the kernel's (ledger.go). A record of a goroutine that runs, or is in a system call
+// or C, has a reading of its thread's CPU clock. A sample is on the CPU as far as the clock says
+// so; otherwise it is divided (active.go). So a goroutine that runs for Go, but whose thread has
+// no core, shows as such. The runtime's goroutines have samples of their CPU time. The rest of the
+// process's CPU time is on pseudo threads: the scheduler's, that of C threads, and the profiler's
+// own (account.go). All samples on the CPU add up to what getrusage says, but for a debt of 1 % at
+// most.
+//
 // A waiting goroutine that has not run since its last visit is not walked again. This
 // is exact: once a cycle, the collector stamps g.waitsince on every goroutine that it
 // finds waiting, and the scheduler clears the stamp when the goroutine runs. So an

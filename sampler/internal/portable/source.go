@@ -18,7 +18,7 @@
 //     runnable, like those that waited for a P, and this source's own goroutine has taken the P
 //     of one of them. So each tick chooses as many runnable goroutines as there are Ps, at
 //     random, and marks them as running. Over many ticks each runnable goroutine gets its share
-//     of the CPU.
+//     of the CPU. These samples are on the CPU as far as the process has used it; see cpu.go.
 //   - It misses some short runs between two waits while every P is busy. Then this source's
 //     goroutine gets a P when another goroutine waits or has used up its time slice of 10 ms. So
 //     short runs are sampled less often than they happen.
@@ -170,8 +170,8 @@ func (s *Source) run() {
 }
 
 // tick takes one look at all goroutines, if the limit allows it, and returns the CPU time that it
-// cost. last says that there will be no other. The time of runtime.Stack counts once for every P, because all Ps are stopped. The rest
-// counts once. The constant restart is added.
+// cost. last says that there will be no other tick. The time of runtime.Stack counts once for every
+// P, because all Ps are stopped. The rest counts once. The constant restart is added.
 func (s *Source) tick(procs int, last bool) time.Duration {
 	// All readings of the thread's clock must come from the same thread.
 	runtime.LockOSThread()
