@@ -150,7 +150,7 @@ type Sampler struct {
 	src    source.Source
 	reason string
 	out    *recorder
-	limits throttling
+	limits  *throttling
 
 	quit    chan struct{} // closed by the first Stop
 	quitted sync.Once
@@ -304,7 +304,7 @@ func (s *Sampler) stats(from source.Source, out *recorder, d time.Duration) Stat
 	case <-s.stopped:
 		counts.ThrottledPeriods, counts.Throttled = s.final.ThrottledPeriods, s.final.Throttled
 	default:
-		counts.ThrottledPeriods, counts.Throttled = s.limits.since()
+		counts.ThrottledPeriods, counts.Throttled = s.limits.recent()
 	}
 	objects := ""
 	if k, ok := from.(interface{ Objects() string }); ok && !s.cfg.NoWaitFrames {

@@ -6,6 +6,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -16,10 +17,31 @@ type throttling struct {
 	file    string // "": there is none
 	periods int64
 	time    time.Duration
+
+	mu          sync.Mutex // guards what follows
+	read        time.Time  // of the latest reading
+	lastPeriods int64
+	lastTime    time.Duration
+}
+
+// keepReading is how long a reading of the cgroup's counts is used. The counts of a session are asked for
+// ten times a second, and the kernel may add up all of the cgroup's cores for each reading.
+const keepReading = time.Second
+
+// recent returns the counts since the start of the session as they were at most keepReading ago.
+func (t *throttling) recent() (periods int64, d time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.read.IsZero() || time.Since(t.read) > keepReading {
+		t.lastPeriods, t.lastTime = t.since()
+		t.read = time.Now()
+	}
+	return t.lastPeriods, t.lastTime
 }
 
 // newThrottling finds the cgroup. The process may have no cgroup with a quota, or see no cgroups.
-func newThrottling() (t throttling) {
+func newThrottling() *throttling {
+	t := &throttling{}
 	groups, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
 		return t
