@@ -19,6 +19,8 @@ func (sink) Intern(tachyon.Frame) uint32                   { return 0 }
 func (sink) WriteBatch(list []tachyon.Sample) (int, error) { return len(list), nil }
 func (sink) Forget(uint64, uint32) error                   { return nil }
 
+func (sink) WriteRecords(*tachyon.Records) error { return nil }
+
 func main() {
 	list := make([]*int, 5000)
 	for i := range list {

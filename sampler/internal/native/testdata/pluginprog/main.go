@@ -42,6 +42,8 @@ func (k *sink) WriteBatch(list []tachyon.Sample) (int, error) {
 
 func (*sink) Forget(uint64, uint32) error { return nil }
 
+func (*sink) WriteRecords(*tachyon.Records) error { return nil }
+
 func fail(format string, args ...any) {
 	fmt.Printf(format+"\n", args...)
 	os.Exit(1)

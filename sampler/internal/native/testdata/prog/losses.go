@@ -109,6 +109,8 @@ func (k *spinSink) WriteBatch(list []tachyon.Sample) (int, error) {
 
 func (*spinSink) Forget(uint64, uint32) error { return nil }
 
+func (*spinSink) WriteRecords(*tachyon.Records) error { return nil }
+
 // during runs f while a session samples a goroutine that spins.
 func during(onError func(error), f func(*sampler.Sampler, *spinSink)) error {
 	var stop atomic.Bool

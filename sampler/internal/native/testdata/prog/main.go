@@ -438,6 +438,8 @@ func (s *sink) WriteBatch(list []tachyon.Sample) (int, error) {
 }
 func (*sink) Forget(uint64, uint32) error { return nil }
 
+func (*sink) WriteRecords(*tachyon.Records) error { return nil }
+
 // fallsBack makes the kernel refuse a system call. It checks that the portable source takes over with the reason
 // why, and that nothing of the native source is left.
 func fallsBack(call int, why string) {

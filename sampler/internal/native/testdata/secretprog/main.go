@@ -52,6 +52,8 @@ func (k *sink) WriteBatch(list []tachyon.Sample) (int, error) {
 
 func (*sink) Forget(uint64, uint32) error { return nil }
 
+func (*sink) WriteRecords(*tachyon.Records) error { return nil }
+
 // mix has so many arguments that not all are in registers: the last ones are at the end of its caller's frame,
 // at the stack pointer.
 //
