@@ -150,7 +150,7 @@ type Sampler struct {
 	src    source.Source
 	reason string
 	out    *recorder
-	limits  *throttling
+	limits *throttling
 
 	quit    chan struct{} // closed by the first Stop
 	quitted sync.Once

@@ -35,15 +35,15 @@ import (
 type diary []byte
 
 const (
-	started  = iota // when Start had returned, µs on the monotonic clock
-	stopping        // when Stop was called
-	stopped         // when Stop had returned
-	epoch           // a sample's time minus epoch is the time on the monotonic clock
-	begun           // number of samples passed to the writer
-	done            // number of samples that the writer has taken
-	beats           // number of times at which the program ran
-	told            // number of parts of goroutines' metadata that the writer has taken
-	progressed      // the progress that the writer has taken: its time since the start, µs
+	started    = iota // when Start had returned, µs on the monotonic clock
+	stopping          // when Stop was called
+	stopped           // when Stop had returned
+	epoch             // a sample's time minus epoch is the time on the monotonic clock
+	begun             // number of samples passed to the writer
+	done              // number of samples that the writer has taken
+	beats             // number of times at which the program ran
+	told              // number of parts of goroutines' metadata that the writer has taken
+	progressed        // the progress that the writer has taken: its time since the start, µs
 
 	beatsAt    = 4096
 	samplesAt  = 1 << 20
