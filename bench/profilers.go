@@ -102,7 +102,9 @@ func startGotach(source string) func(int, float64) (session, error) {
 	}
 }
 
-// readTrace takes the ticks from the times of a file's samples.
+// readTrace takes the ticks from the times of a file's samples. A tick samples several goroutines at
+// one time. Single samples stand between the ticks too, at the times from which a goroutine's CPU time
+// counts, and so do samples of pseudo threads.
 func readTrace(path string) (t trace, err error) {
 	r, err := reader.Open(path)
 	if err != nil {
@@ -114,11 +116,15 @@ func readTrace(path string) (t trace, err error) {
 		if err != nil {
 			return t, err
 		}
-		seen[s.Time]++
+		if s.Interpreter == 0 {
+			seen[s.Time]++
+		}
 	}
 	times := make([]uint64, 0, len(seen))
-	for at := range seen {
-		times = append(times, at)
+	for at, n := range seen {
+		if n > 1 {
+			times = append(times, at)
+		}
 	}
 	slices.Sort(times)
 	for _, at := range times {
