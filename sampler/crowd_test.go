@@ -54,7 +54,7 @@ func TestCrowd(t *testing.T) {
 				rec.Goroutine(source.Goroutine{ID: uint64(i), Parent: 1, CreatedBy: "net/http.(*Server).Serve", CreatedAt: "server.go:1"})
 				rec.Labels(uint64(i), now, map[string]string{"request": strconv.Itoa(i)})
 				for k := range time.Duration(3) {
-					rec.Sample(&source.Sample{Goroutine: uint64(i), Time: now + k, Stack: stack})
+					rec.Sample(&source.Sample{Goroutine: uint64(i), Time: now + k*time.Microsecond, Stack: stack})
 				}
 			}
 			if i >= alive {
@@ -90,7 +90,7 @@ func TestCrowd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := rec.base + s.Thread // µs
+		want := rec.base + s.Thread + uint64(seen[s.Thread]) // µs
 		if s.Time != want || len(s.Stack) != 3 {
 			t.Fatalf("sample %+v of goroutine %d, want time %d", *s, s.Thread, want)
 		}
@@ -106,7 +106,7 @@ func TestCrowd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if int(g.ID) != next || g.CreatedAt != "server.go:1" || g.First != g.ID || g.Last != g.ID || len(g.Labels) != 1 || g.Labels[0].Labels["request"] != strconv.Itoa(next) {
+		if int(g.ID) != next || g.CreatedAt != "server.go:1" || g.First != g.ID || g.Last != g.ID+2 || len(g.Labels) != 1 || g.Labels[0].Labels["request"] != strconv.Itoa(next) {
 			t.Fatalf("goroutine %d is %+v", next, g)
 		}
 		next++

@@ -131,6 +131,9 @@ func (r *recorder) Sample(s *source.Sample) {
 	if k == nil && r.forgotten.has(s.Goroutine) || r.err() != nil {
 		return
 	}
+	if k != nil && k.seen && micros(s.Time) <= micros(k.last) {
+		return // files have times in µs, and no weight is left for this one
+	}
 	if s.Object != nil {
 		r.objects.use(s.Object)
 	}

@@ -48,7 +48,7 @@ var Runtime = append(machine, []Call{
 
 // Session are the calls that a session makes besides, with either source.
 var Session = append(fileStatus, []Call{
-	{unix.SYS_CLOCK_GETTIME, "clock_gettime", "measure the CPU time that sampling takes"},
+	{unix.SYS_CLOCK_GETTIME, "clock_gettime", "measure the CPU time of threads, and that sampling takes"},
 	{unix.SYS_FALLOCATE, "fallocate", "reserve room for the journal"},
 	{unix.SYS_FLOCK, "flock", "lock the journal"},
 	{unix.SYS_FSYNC, "fsync", "sync the file, with PROFILE_SYNC"},
