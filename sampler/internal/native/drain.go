@@ -60,6 +60,7 @@ type goroutine struct {
 	labels  map[string]string
 	wait    uint64   // address of the object that it waits for, with the stack parked; 0: none
 	waits   []uint64 // addresses of a select's other channels
+	numbers int32    // objectList.numbers when the numbers of these objects were last looked up
 }
 
 // systemKind distinguishes the runtime's goroutines from the program's, by the function that
@@ -153,6 +154,10 @@ func (d *drain) record(w []uint64) {
 		d.work++
 		if w[1] < uint64(len(d.gs)) {
 			if g := &d.gs[w[1]]; g.parked != nil && g.parked.valid && !g.skip && !g.quiet {
+				if g.wait != 0 && g.numbers != d.objects.numbers {
+					g.numbers = d.objects.numbers
+					d.renumber(g) // others have waited for the same since
+				}
 				d.emit(g, g.parked, g.status, d.now, 0)
 			}
 		}

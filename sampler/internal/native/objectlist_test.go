@@ -5,6 +5,7 @@ package native
 import (
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unsafe"
@@ -153,62 +154,56 @@ func TestObjectReused(t *testing.T) {
 	if l, err := layoutOf(runtime.Version()); err != nil || !l.semaphores {
 		return // nothing is known about these kinds
 	}
-	type first struct {
-		m sync.Mutex
-		_ [4080]byte
-	}
-	type second struct {
-		g sync.WaitGroup
-		_ [4080]byte
-	}
-	const n = 3
-	var addr uintptr
-	var ended sync.WaitGroup
-	pause := func() { time.Sleep(100 * time.Millisecond) }
-	r, _ := session(t, source.Config{WaitFrames: true}, func() {
-		a := new(first)
-		addr = uintptr(unsafe.Pointer(a))
-		a.m.Lock()
-		for range n {
-			ended.Go(func() { passing(func() { a.m.Lock(); a.m.Unlock() }) })
+	memory := new([1024]uint64)
+	addr := uintptr(unsafe.Pointer(memory))
+	mutex, group := (*sync.Mutex)(unsafe.Pointer(memory)), (*sync.WaitGroup)(unsafe.Pointer(memory))
+	var locking, waiting atomic.Int64 // samples with an object
+	r := newRecorder()
+	r.keep = func(s *taken) bool {
+		if s.object == nil || s.object.Addr != uint64(addr) {
+			return false
 		}
-		pause()
-		a.m.Unlock()
-		ended.Wait()
-		a = nil
-		var b *second
-		for end := time.Now().Add(10 * time.Second); b == nil && time.Now().Before(end); {
-			runtime.GC()
-			var kept []*second
-			for range 10_000 {
-				x := new(second)
-				if kept = append(kept, x); uintptr(unsafe.Pointer(x)) == addr {
-					b = x
-					break
-				}
+		if s.object.Kind == tachyon.ObjectWaitGroup {
+			waiting.Add(1)
+		} else {
+			locking.Add(1)
+		}
+		return true
+	}
+	until := func(n *atomic.Int64) {
+		for end := time.Now().Add(time.Minute); n.Load() < 10; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Error("too few samples have objects")
+				return
 			}
-			runtime.KeepAlive(kept)
 		}
-		if b == nil {
-			t.Error("the memory was not used again")
-			return
-		}
-		b.g.Add(1)
+	}
+	sessionWith(t, source.Config{WaitFrames: true}, r, func() {
+		const n = 3
+		var ended sync.WaitGroup
+		mutex.Lock()
 		for range n {
-			ended.Go(func() { passing(b.g.Wait) })
+			ended.Go(func() { passing(func() { mutex.Lock(); mutex.Unlock() }) })
 		}
-		pause()
-		b.g.Done()
+		until(&locking)
+		mutex.Unlock()
+		ended.Wait()
+		runtime.GC()
+		*memory = [1024]uint64{}
+		group.Add(1)
+		for range n {
+			ended.Go(func() { passing(group.Wait) })
+		}
+		until(&waiting)
+		group.Done()
 		ended.Wait()
 	})
 	seen := map[string]int32{}
 	for _, s := range r.samples {
-		if s.object != nil && s.object.Addr == uint64(addr) {
-			if old, ok := seen[s.object.Kind]; ok && old != s.object.Number {
-				t.Errorf("a %s has the numbers %d and %d", s.object.Kind, old, s.object.Number)
-			}
-			seen[s.object.Kind] = s.object.Number
+		if old, ok := seen[s.object.Kind]; ok && old != s.object.Number {
+			t.Errorf("a %s has the numbers %d and %d", s.object.Kind, old, s.object.Number)
 		}
+		seen[s.object.Kind] = s.object.Number
 	}
 	m, g := seen[tachyon.ObjectMutex], seen[tachyon.ObjectWaitGroup]
 	if m == 0 || g == 0 || m == g || len(seen) != 2 {
