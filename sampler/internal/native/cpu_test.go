@@ -1,4 +1,6 @@
-//go:build linux && (amd64 || arm64)
+// Not with -race: most of the running code is then the race detector, C code without frame pointers.
+
+//go:build !race && linux && (amd64 || arm64)
 
 package native
 
