@@ -186,6 +186,13 @@ func TestCPU(t *testing.T) {
 			// CPU time of the scheduler on a goroutine's thread can count as that of the goroutine, if it
 			// waits often. So the shares are also compared with each other alone.
 			var gots, wants time.Duration
+			bound := 0.03
+			switch {
+			case name == "system calls":
+				bound = 0.1 // most visits to a goroutine that makes short system calls are torn
+			case testing.Short():
+				bound = 0.05
+			}
 			for f, sum := range map[string]*atomic.Int64{"workA": &k.a, "workB": &k.b, "workC": &k.c} {
 				gots, wants = gots+parts[f], wants+time.Duration(sum.Load())
 			}
@@ -194,11 +201,11 @@ func TestCPU(t *testing.T) {
 				// Samples come at random times. In fewer than one of 10,000 comparisons the error is larger.
 				chance := 4 * math.Sqrt(want*(1-want)/float64(max(1, samples)))
 				t.Logf("%s %.2f %%, want %.2f %%", f, 100*got, 100*want)
-				if sum.Load() > 0 && !near(got, want, max(0.06, chance)) {
+				if sum.Load() > 0 && !near(got, want, max(2*bound, chance)) {
 					t.Errorf("%s used the CPU for %v, its samples say %v", f, time.Duration(sum.Load()), parts[f])
 				}
 				got, want = float64(parts[f])/float64(max(1, gots)), float64(sum.Load())/float64(max(1, wants))
-				if sum.Load() > 0 && !near(got, want, max(0.03, chance)) {
+				if sum.Load() > 0 && !near(got, want, max(bound, chance)) {
 					t.Errorf("%s used %.2f %% of the CPU time of all workers, its samples say %.2f %%", f, 100*want, 100*got)
 				}
 			}
