@@ -32,7 +32,7 @@ func (k *sink) WriteBatch(list []tachyon.Sample) (int, error) {
 			stack = append(stack, k.names[id])
 		}
 		text := strings.Join(stack, " ")
-		if strings.Contains(text, "Spin") {
+		if strings.Contains(" "+text, " Spin ") {
 			k.spins++
 		}
 		k.seen[text]++
@@ -103,7 +103,7 @@ func main() {
 		case "twice count Spin spins func2", "twice Spin spins func2":
 			inlined += n
 		default:
-			if strings.Contains(text, "Spin") && !strings.HasSuffix(text, "Spin spins func2") {
+			if strings.Contains(" "+text, " Spin ") && !strings.HasSuffix(text, "Spin spins func2") {
 				odd++
 				fmt.Println(n, text)
 			}
