@@ -148,6 +148,7 @@ func TestSectionPlace(t *testing.T) {
 
 // Both layouts have the section, also with many blocks; its size is small.
 func TestManyGoroutines(t *testing.T) {
+	testenv.Again(t)
 	const n = 50_000
 	for _, o := range []writer.Options{{}, {Uncompressed: true}, {Layout: tachyon.CPython315, CPython: &writer.CPythonInfo{Stats: &tachyon.Statistics{Rate: 1}}}} {
 		f := &testenv.File{}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/gotach/profiler/internal/wire"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/klauspost/compress/zstd"
 )
@@ -162,6 +163,9 @@ func TestGoldens(t *testing.T) {
 	}{{"cpython-3.15", tachyon.CPython315}, {"document-v2", tachyon.Document}} {
 		for _, name := range goldenNames {
 			t.Run(dir.name+"/"+name, func(t *testing.T) {
+				if name == "big" {
+					testenv.Again(t)
+				}
 				wl := readWorkload(t, name)
 				packed, err := os.ReadFile(filepath.Join(goldens, dir.name, name+".zstd.bin"))
 				if err != nil {
@@ -185,6 +189,7 @@ func TestGoldens(t *testing.T) {
 // The file of a CPU-bound service with 5 threads and a mean stack depth of 38.5 takes little
 // more than CPython's 5.14 bytes a sample.
 func TestSize(t *testing.T) {
+	testenv.Again(t)
 	if n := newTape(t, "big", tachyon.CPython315).size(t); n > 5.45 {
 		t.Errorf("%.3f bytes a sample", n)
 	}

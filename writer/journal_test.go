@@ -110,6 +110,7 @@ func createFaulty(t testing.TB, path string, o Options) (*Writer, *faulty) {
 // Each write in turn fails, once or from then on, with different errors. No accepted sample
 // is lost: Close finishes the file, or recovery finishes it when the disk works again.
 func TestEveryWriteFailsWithJournal(t *testing.T) {
+	testenv.Again(t)
 	const samples = 30_000
 	for _, uncompressed := range []bool{false, true} {
 		path := filepath.Join(t.TempDir(), "x.tach")

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -160,6 +161,7 @@ func TestNoAllocs(t *testing.T) {
 
 // Warning returns ErrCPythonLimit if a CPython315 file is too large for CPython.
 func TestCPythonLimit(t *testing.T) {
+	testenv.Again(t)
 	for _, l := range []tachyon.Layout{tachyon.CPython315, tachyon.Document} {
 		w, err := New(new(void), Options{Layout: l, Uncompressed: true})
 		if err != nil {

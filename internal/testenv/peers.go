@@ -68,3 +68,12 @@ func NotEmulated(t testing.TB, why string) {
 		t.Skip("not under an emulator: " + why)
 	}
 }
+
+// Again skips a long test under the race detector if it would only repeat what it does without it:
+// its programs are built without the detector, or it has one goroutine.
+func Again(t testing.TB) {
+	t.Helper()
+	if raceBuild {
+		t.Skip("it does the same without the race detector")
+	}
+}

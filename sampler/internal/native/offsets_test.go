@@ -14,6 +14,8 @@ import (
 	"unsafe"
 
 	"github.com/gotach/profiler/sampler/internal/source"
+
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // unseen has the wrong offsets that Start does not find: the name of the field and the error in bytes.
@@ -99,6 +101,7 @@ func shifted() {
 // TestShiftedLayout makes each offset wrong by one word; up, and at night down as well. Start must find that, or unseen
 // must have the field. The program must not hang or end.
 func TestShiftedLayout(t *testing.T) {
+	testenv.Again(t)
 	if out, err := child(t, "shifted", "GOTACH_SHIFT=0 0"); err != nil || !strings.Contains(out, "sampled") {
 		t.Fatalf("nothing shifted: %v\n%s", err, out)
 	}

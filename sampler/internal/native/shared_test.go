@@ -16,8 +16,11 @@ import (
 
 // runs returns how often survives runs a program.
 func runs(few int) int {
-	if os.Getenv("GOTACH_NIGHT") != "" {
+	switch {
+	case os.Getenv("GOTACH_NIGHT") != "":
 		return 100
+	case testing.Short():
+		return few/5 + 1
 	}
 	return few
 }
@@ -100,7 +103,7 @@ func TestChainedHandlerArm64(t *testing.T) {
 	}
 	for _, mode := range []string{"during", "after"} {
 		t.Run(mode, func(t *testing.T) {
-			sampled(t, mode, survives(t, 5, qemu, append([]string{bin}, strings.Fields(mode)...)...))
+			sampled(t, mode, survives(t, runs(5), qemu, append([]string{bin}, strings.Fields(mode)...)...))
 		})
 	}
 }
