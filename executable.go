@@ -47,7 +47,7 @@ type elfFile struct {
 // An elfSection is one entry of the section table.
 type elfSection struct {
 	name               uint32 // offset in the section of names
-	kind               uint32
+	kind, link         uint32
 	addr, offset, size uint64
 }
 
@@ -104,6 +104,7 @@ func openELF(r io.ReaderAt) (f elfFile, sections []elfSection, names elfSection)
 		s := elfSection{name: f.order.Uint32(b), kind: f.order.Uint32(b[4:])}
 		if f.wide {
 			s.addr, s.offset, s.size = f.order.Uint64(b[16:]), f.order.Uint64(b[24:]), f.order.Uint64(b[32:])
+			s.link = f.order.Uint32(b[40:])
 		} else {
 			s.addr, s.offset, s.size = uint64(f.order.Uint32(b[12:])), uint64(f.order.Uint32(b[16:])), uint64(f.order.Uint32(b[20:]))
 		}

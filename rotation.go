@@ -1,6 +1,7 @@
 package profiler
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -157,14 +158,15 @@ func formatBytes(n int64) string {
 // A sink writes a session's samples to one file after the other.
 type sink struct {
 	*rotate.Writer
-	s    *Session
-	part int // number of the file that is being written, from 1
+	s     *Session
+	part  int // number of the file that is being written, from 1
+	names objectNames
 }
 
 // create makes the session's file, or with rotation its first file.
 func (s *Session) create(o writer.Options) (*sink, error) {
 	c := &s.config
-	out := &sink{s: s}
+	out := &sink{s: s, names: objectNames{find: findVariables}}
 	ro := rotate.Options{
 		Every: c.rotate.every, Bytes: c.rotate.bytes, Samples: c.fileSamples,
 		Keep: c.keep.files, KeepBytes: c.keep.bytes,
@@ -194,10 +196,11 @@ func (s *Session) provide(w *writer.Writer, part int, at time.Duration) error {
 	return w.Provisional(tachyon.KindSession, s.describe(part, at, nil))
 }
 
-// add writes the metadata of the nth part to its file.
-func (s *Session) add(w *writer.Writer, n int, p *sampler.Part) error {
+// add writes the metadata of the nth part to its file. unnamed are its objects that may have names.
+func (k *sink) add(w *writer.Writer, n int, p *sampler.Part, unnamed []tachyon.Object) error {
 	err := w.WriteRecords(&tachyon.Records{Goroutines: p.Goroutines})
-	for _, m := range s.metadata(n, p) {
+	err = cmp.Or(err, k.names.finish(w, unnamed))
+	for _, m := range k.s.metadata(n, p, k.names.reason()) {
 		if err := w.AddMetadata(m.kind, m.value); err != nil {
 			return err // the writer keeps its first error; Close finishes the file if it can
 		}
@@ -210,9 +213,9 @@ func (s *Session) add(w *writer.Writer, n int, p *sampler.Part) error {
 func (k *sink) Next(at time.Duration, cut func() sampler.Part) {
 	start := uint64(k.s.start.UnixMicro()) + uint64(at.Microseconds())
 	k.Writer.Next(start, func() func(*writer.Writer) error {
-		p, n := cut(), k.part
+		p, n, unnamed := cut(), k.part, k.names.cut()
 		k.part++
-		return func(w *writer.Writer) error { return k.s.add(w, n, &p) }
+		return func(w *writer.Writer) error { return k.add(w, n, &p, unnamed) }
 	})
 }
 
@@ -222,12 +225,15 @@ func (k *sink) end(p *sampler.Part) error {
 	if n == 1 && k.s.config.rotate == (rotation{}) {
 		n = 0 // the session has one file
 	}
-	return k.Writer.Close(func(w *writer.Writer) error { return k.s.add(w, n, p) })
+	k.names.settle()
+	unnamed := k.names.cut()
+	return k.Writer.Close(func(w *writer.Writer) error { return k.add(w, n, p, unnamed) })
 }
 
 // discard removes the file of a session that could not begin. If a file with contents existed
 // before, Create has emptied it. That file stays, and its metadata have the error why.
 func (k *sink) discard(why error) error {
+	k.names.settle()
 	return k.Writer.Discard(func(w *writer.Writer) error {
 		d := k.s.describe(0, 0, nil)
 		d.Error = why.Error()

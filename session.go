@@ -276,9 +276,11 @@ type metadataString struct {
 }
 
 // metadata returns the metadata of a file, which holds the nth part of the session. Part 0
-// is the whole session.
-func (s *Session) metadata(n int, p *sampler.Part) []metadataString {
-	out := []metadataString{{tachyon.KindSession, s.describe(n, p.Start, &p.Stats)}}
+// is the whole session. unnamed says why objects have no names.
+func (s *Session) metadata(n int, p *sampler.Part, unnamed string) []metadataString {
+	d := s.describe(n, p.Start, &p.Stats)
+	d.ObjectsUnnamed = unnamed
+	out := []metadataString{{tachyon.KindSession, d}}
 	if pcs := p.PCs; pcs != nil {
 		pcs.TextStart, pcs.TextSize = s.exe.textStart, s.exe.textSize
 		out = append(out, metadataString{tachyon.KindPCs, pcs})

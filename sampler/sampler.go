@@ -140,7 +140,7 @@ func (st Stats) Describe(s *tachyon.Session) {
 func (st Stats) progress() *tachyon.Progress {
 	var s tachyon.Session
 	st.Describe(&s)
-	return &tachyon.Progress{Duration: s.Duration, Source: s.Source, SourceReason: s.SourceReason, RateReached: s.RateReached, Counts: s.Counts}
+	return &tachyon.Progress{Duration: s.Duration, Source: s.Source, SourceReason: s.SourceReason, RateReached: s.RateReached, Objects: s.Objects, Counts: s.Counts}
 }
 
 // Sampler is a session, running or stopped.

@@ -63,6 +63,8 @@ type Session struct {
 	// Objects says for which waits the source knows the object: AllObjects, or OnlyChannels with
 	// Go 1.25. It is "" if it knows none. See [Object].
 	Objects string `json:"objects,omitempty"`
+	// ObjectsUnnamed says why objects in variables of the program have no Symbol; "": they have.
+	ObjectsUnnamed string `json:"objects_unnamed,omitempty"`
 
 	Error string `json:"error,omitempty"` // the session's first error
 

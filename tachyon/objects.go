@@ -16,9 +16,10 @@ type Object struct {
 	Addr   uint64 `json:"addr,omitempty"`
 
 	// Static is the link-time address of an object that lies in a variable of the program; 0
-	// means that it does not. Symbol is that variable, such as "main.cache", and Offset the
-	// distance in bytes from its start to the object. The sampler does not know them; a reader
-	// may find them in the executable.
+	// means that it does not. Symbol is that variable as the executable's symbol table has it,
+	// such as "main.cache", and Offset the distance in bytes from its start to the object. Symbol
+	// is "" if the executable has no symbols (Session.ObjectsUnnamed), or if the program was
+	// killed within about a second after the object got its number.
 	Static uint64 `json:"static,omitempty"`
 	Symbol string `json:"symbol,omitempty"`
 	Offset uint64 `json:"offset,omitempty"`

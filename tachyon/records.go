@@ -25,6 +25,9 @@ type Progress struct {
 	Source       string        `json:"source"`
 	SourceReason string        `json:"source_reason,omitempty"`
 	RateReached  float64       `json:"rate_reached"`
+	// As in Session.
+	Objects        string `json:"objects,omitempty"`
+	ObjectsUnnamed string `json:"objects_unnamed,omitempty"`
 	Counts
 }
 
@@ -32,6 +35,7 @@ type Progress struct {
 func (p *Progress) Describe(s *Session) {
 	s.Duration, s.Source, s.SourceReason = p.Duration, p.Source, p.SourceReason
 	s.RateReached, s.Counts = p.RateReached, p.Counts
+	s.Objects, s.ObjectsUnnamed = p.Objects, p.ObjectsUnnamed
 }
 
 // Add merges a part of a goroutine's metadata into g, which has the parts before it.

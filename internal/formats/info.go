@@ -184,7 +184,11 @@ func streamInfo(h tachyon.Header, m *tachyon.Metadata, u *usage) fields {
 		l.number("max_goroutines", "most at a time", int64(s.MaxGoroutines))
 	}
 	if s.Objects != "" {
-		l.add("objects", "waited for", len(m.Objects), fmt.Sprintf("%d objects that more than one goroutine waited for (%s)", len(m.Objects), s.Objects))
+		text := fmt.Sprintf("%d objects that more than one goroutine waited for (%s)", len(m.Objects), s.Objects)
+		if s.ObjectsUnnamed != "" {
+			text += ", without names: " + s.ObjectsUnnamed
+		}
+		l.add("objects", "waited for", len(m.Objects), text)
 	}
 	l.text("error", "error", s.Error)
 	return l

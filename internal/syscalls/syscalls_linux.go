@@ -55,7 +55,7 @@ var Session = append(fileStatus, []Call{
 	{unix.SYS_FTRUNCATE, "ftruncate", "cut the file to its length"},
 	{unix.SYS_GETDENTS64, "getdents64", "list threads and their states"},
 	{unix.SYS_LSEEK, "lseek", "write the file's header, which comes last"},
-	{unix.SYS_PREAD64, "pread64", "read the executable's build ID"},
+	{unix.SYS_PREAD64, "pread64", "read the executable's build ID and the names of its variables"},
 	{unix.SYS_PWRITE64, "pwrite64", "write the journal"},
 	{unix.SYS_READLINKAT, "readlinkat", "find the executable"},
 	{unix.SYS_UNAME, "uname", "read the host's name"},

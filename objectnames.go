@@ -1,0 +1,171 @@
+package profiler
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gotach/profiler/internal/own"
+	"github.com/gotach/profiler/sampler"
+	"github.com/gotach/profiler/tachyon"
+	"github.com/gotach/profiler/writer"
+)
+
+// Objects in variables of the program, such as a global lock, get the names of these variables. The
+// names are in the executable, which is at hand for sure only here. A goroutine of its own reads
+// them after the first such object was seen, so that the file of a killed program has them too.
+
+const (
+	// A search for names begins at the earliest so long after the previous one, and after
+	// searchShare times the time that that took. So searches take at most 0.2 % of a core.
+	searchEvery = time.Second
+	searchShare = 500
+)
+
+// objectNames has the names of static objects. Only its search runs beside the other methods,
+// which one goroutine at a time calls.
+type objectNames struct {
+	find    func([]tachyon.Object) (map[uint64]variable, error)
+	known   map[uint64]variable // by link-time address
+	waiting []tachyon.Object    // objects of the present file that have no name yet
+	next    time.Time           // no search before
+	search  *search             // the one that runs; nil: none
+	useless bool                // a search had an error, so there is none any more
+
+	mu  sync.Mutex
+	why string // text of the first error of a search, also of one at the end of a file
+}
+
+type search struct {
+	found map[uint64]variable
+	err   error
+	took  time.Duration
+	ended chan struct{} // closed when the fields above are set
+}
+
+// name gives objects the names that are known.
+func (n *objectNames) name(list []tachyon.Object) {
+	for i := range list {
+		o := &list[i]
+		if o.Static == 0 {
+			continue
+		}
+		if v, ok := n.known[o.Static]; ok {
+			o.Symbol, o.Offset = v.name, v.offset
+		} else if !n.useless {
+			n.waiting = append(n.waiting, *o)
+		}
+	}
+}
+
+// turn begins a search if one is due. It returns objects whose names have become known.
+func (n *objectNames) turn() (named []tachyon.Object) {
+	if n.search != nil {
+		select {
+		case <-n.search.ended:
+			named = n.take(n.search)
+			n.search = nil
+		default:
+			return nil
+		}
+	}
+	if len(n.waiting) > 0 && !time.Now().Before(n.next) {
+		s := &search{ended: make(chan struct{})}
+		n.search = s
+		list := slices.Clone(n.waiting)
+		own.Go(func() {
+			defer close(s.ended)
+			start := time.Now()
+			s.found, s.err = n.find(list)
+			s.took = time.Since(start)
+		})
+	}
+	return named
+}
+
+// take takes over what a search has found, and returns the objects that have names now.
+func (n *objectNames) take(s *search) (named []tachyon.Object) {
+	n.next = time.Now().Add(max(searchEvery, searchShare*s.took))
+	list := n.waiting
+	n.waiting = nil
+	if s.err != nil {
+		n.useless = true
+		n.failed(s.err)
+		return nil
+	}
+	if n.known == nil {
+		n.known = map[uint64]variable{}
+	}
+	maps.Copy(n.known, s.found)
+	n.name(list) // those that came after the search began wait for the next one
+	return slices.DeleteFunc(list, func(o tachyon.Object) bool { return o.Symbol == "" })
+}
+
+// cut begins a file. It returns the objects of the file before that have no name yet.
+func (n *objectNames) cut() []tachyon.Object {
+	list := n.waiting
+	n.waiting = nil
+	return list
+}
+
+// settle waits until no search runs.
+func (n *objectNames) settle() {
+	if n.search != nil {
+		<-n.search.ended
+	}
+}
+
+// finish finds the names of the objects that cut has returned, and writes them to their file. It may
+// run beside the other methods.
+func (n *objectNames) finish(w *writer.Writer, list []tachyon.Object) error {
+	if len(list) == 0 {
+		return nil
+	}
+	found, err := n.find(list)
+	if err != nil {
+		n.failed(err)
+		return nil
+	}
+	for i := range list {
+		v := found[list[i].Static]
+		list[i].Symbol, list[i].Offset = v.name, v.offset
+	}
+	return w.WriteRecords(&tachyon.Records{Objects: list})
+}
+
+func (n *objectNames) failed(err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.why == "" {
+		n.why = err.Error()
+	}
+}
+
+// reason returns why objects have no names, or "".
+func (n *objectNames) reason() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.why
+}
+
+// Objects adds descriptions of objects to the file, with the names that are known.
+func (k *sink) Objects(list []tachyon.Object) error {
+	k.names.name(list)
+	return k.Writer.Objects(list)
+}
+
+// WriteRecords adds records to the file, and names of objects that have become known.
+func (k *sink) WriteRecords(r *tachyon.Records) error {
+	if named := k.names.turn(); len(named) > 0 {
+		if err := k.Writer.Objects(named); err != nil {
+			return err
+		}
+	}
+	if r.Progress != nil {
+		r.Progress.ObjectsUnnamed = k.names.reason()
+	}
+	return k.Writer.WriteRecords(r)
+}
+
+var _ sampler.Sink = (*sink)(nil)
