@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/klauspost/compress/zstd"
 )

@@ -13,9 +13,8 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/gotach/profiler/sampler/internal/source"
-
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/sampler/internal/source"
 )
 
 // unseen has the wrong offsets that Start does not find: the name of the field and the error in bytes.
