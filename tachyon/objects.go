@@ -4,12 +4,14 @@ package tachyon
 // goroutine's innermost frame is the object's number. The number is 0 where only one goroutine
 // was seen waiting for the object, and where the sampler does not know the object: the native
 // source knows all kinds since Go 1.26, and with Go 1.25 channels only (Session.Objects). The
-// portable source knows none.
+// portable source knows none. The number is also 0 for objects that many programs make for each
+// request: after the first few hundred objects in the heap, further ones get a number only if they
+// live for more than a second, and only some a second do.
 //
 // A number stays the same in all files of a session. After the memory of an object was freed,
 // another object at the same address has another number, as far as the sampler can tell: if it
-// is of another kind, or goroutines wait for it whose stacks have no function in common with
-// those that waited for the first one.
+// is of another kind, or a channel of another capacity, or goroutines wait for it whose stacks
+// have no function in common with those that waited for the first one.
 type Object struct {
 	Number int32  `json:"n"`    // from 1
 	Kind   string `json:"kind"` // one of the constants below

@@ -110,7 +110,8 @@ func (d *drain) pass() {
 		d.stacks.table.publish(d.s)
 		clear(d.stacks.pcs) // PCs in the plugin's code may have been resolved as unknown before
 	}
-	d.objects.turn()
+	d.objects.turn(d.now)
+	d.mature()
 	tail := d.s.tail
 	for tail < head {
 		at := d.s.words(tail)

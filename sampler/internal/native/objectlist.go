@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"runtime/debug"
 	"slices"
+	"time"
 
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
@@ -13,7 +14,11 @@ import (
 
 // The drain's part of what goroutines wait for. An object gets a number when a second goroutine is
 // seen waiting for it, and the number is the line of the wait frame. So a channel that only one
-// goroutine waits for, as those that a server makes for a request, takes nothing.
+// goroutine waits for, as those that a server makes for a request, takes nothing. There are servers
+// with channels or locks for which two goroutines wait during a request. So that they do not take all
+// numbers, and the file does not grow with their number, only the first maxEager objects in the heap
+// get their number at once. The others get it only if goroutines still wait for them a second later,
+// and only some a second do, fewer the more there are already.
 //
 // An object is known by its address. The collector does not move objects, but it may free one and
 // use its memory for another. Two goroutines are taken to wait for the same object in these cases:
@@ -27,9 +32,22 @@ const (
 	// maxNumber is the highest number. Objects after it have none.
 	maxNumber = 1 << 16
 
-	// maxCandidates is the number of objects that are remembered because one goroutine waits for
-	// them. Each has one place in the table, where it may replace another one.
+	// maxCandidates is the number of objects that are remembered because they have no number yet.
+	// Each has one place in the table, where it may replace another one.
 	maxCandidates = 1 << 12
+
+	// maxEager is the number of objects in the heap that get their number at once. Later ones get it
+	// after matureAfter if there is a place. At most maxPlaces are free. A place is added each
+	// placeEvery, and more rarely when there are more numbers: half as often from slowAfter on.
+	maxEager    = 512
+	matureAfter = time.Second
+	maxPlaces   = 512
+	placeEvery  = 50 * time.Millisecond
+	slowAfter   = 1024
+
+	// A candidate for which several goroutines have waited keeps its place for keepFor after its
+	// last wait.
+	keepFor = 250 * time.Millisecond
 
 	// maxCallers is the number of stacks of which an object remembers the functions, maxFunctions the
 	// number of functions of a stack, the innermost ones.
@@ -46,6 +64,10 @@ type objectList struct {
 	stats   debug.GCStats
 	total   int64  // of collections, at the last turn
 	cycle   uint64 // differs before and after a collection; 0: there was one since the last turn
+	now     time.Duration
+	places  int           // for objects that are not eager
+	place   time.Duration // when there is a further one
+	matured time.Duration // when the candidates were last looked through
 }
 
 // choice has the numbers of a select's channels, ascending, and 0 after them.
@@ -72,13 +94,17 @@ type sighting struct {
 	id    uint64
 }
 
-// candidate is an object that one goroutine waits for.
+// candidate is an object without a number.
 type candidate struct {
 	addr  uint64
 	kind  string
-	cycle uint64
+	cycle uint64 // at the last wait
 	sighting
-	callers callers
+	g        uintptr       // of the goroutine that was seen last
+	callers  callers       // of the first wait
+	other    callers       // of the last wait of another goroutine
+	several  bool          // several goroutines have waited for it
+	met, saw time.Duration // times of the first and the last wait
 }
 
 func newObjectList(img *image) *objectList {
@@ -90,8 +116,12 @@ func newObjectList(img *image) *objectList {
 	}
 }
 
-// turn is called at the beginning of each pass of the drain.
-func (o *objectList) turn() {
+// turn is called at the beginning of each pass of the drain. now is the time of the last tick.
+func (o *objectList) turn(now time.Duration) {
+	o.now = now
+	for ; o.place <= now; o.place += placeEvery + placeEvery*time.Duration(o.numbers)/slowAfter {
+		o.places = min(o.places+1, maxPlaces)
+	}
 	debug.ReadGCStats(&o.stats)
 	o.cycle = uint64(o.stats.NumGC) + 1
 	if o.total != o.stats.NumGC {
@@ -100,8 +130,8 @@ func (o *objectList) turn() {
 	}
 }
 
-// now reports whether there was no collection since a time at which o.cycle had the given value.
-func (o *objectList) now(cycle uint64) bool { return cycle == o.cycle && cycle != 0 }
+// sameCycle reports whether there was no collection since a time at which o.cycle had the given value.
+func (o *objectList) sameCycle(cycle uint64) bool { return cycle == o.cycle && cycle != 0 }
 
 // isStatic reports whether an address is in a variable of the program.
 func (o *objectList) isStatic(addr uint64) bool {
@@ -167,7 +197,7 @@ func (d *drain) waitsFor(g *goroutine, r record, s *stack) *stack {
 func (d *drain) see(addr uint64, kind string, w sighting, s *stack, gp uintptr) *object {
 	o := d.objects
 	if x := o.known[addr]; x != nil {
-		if d.isSame(x, kind, s) {
+		if d.isSame(x, kind, s, gp) {
 			if kind == tachyon.ObjectRWMutex {
 				x.Kind = kind // it was known only as the Mutex at its beginning
 			}
@@ -177,26 +207,71 @@ func (d *drain) see(addr uint64, kind string, w sighting, s *stack, gp uintptr) 
 		delete(o.known, addr) // the memory has another object now
 	}
 	c := o.candidate(addr)
-	if c.addr != addr || family(c.kind) != family(kind) || c.id == w.id ||
-		!o.now(c.cycle) && !o.isStatic(addr) && !d.stillWaits(c.sighting, addr) {
-		*c = candidate{addr, kind, o.cycle, w, s.callers}
+	if c.addr != addr || family(c.kind) != family(kind) || !d.still(c) {
+		if c.addr != addr && c.several && (o.now-c.saw < keepFor || d.stillWaits(c.sighting, c.addr)) {
+			return nil
+		}
+		*c = candidate{addr: addr, kind: kind, callers: s.callers, met: o.now}
+	} else if c.id != w.id {
+		c.several, c.other = true, s.callers
+		if kind == tachyon.ObjectRWMutex {
+			c.kind = kind
+		}
+	}
+	previous := c.sighting
+	c.cycle, c.sighting, c.g, c.saw = o.cycle, w, gp, o.now
+	if !c.several || !o.isStatic(addr) && !o.room(c) {
 		return nil
 	}
+	x := d.promote(c)
+	if x != nil && d.stillWaits(previous, addr) {
+		d.renumber(&d.gs[previous.index])
+	}
+	return x
+}
+
+// still reports whether a candidate is the same object as at its last wait, although there may be
+// another one at its address by now.
+func (d *drain) still(c *candidate) bool {
+	return d.objects.sameCycle(c.cycle) || d.objects.isStatic(c.addr) || d.stillWaits(c.sighting, c.addr)
+}
+
+// room reports whether a candidate in the heap may get a number now.
+func (o *objectList) room(c *candidate) bool {
+	return o.numbers < maxEager || o.places > 0 && o.now-c.met >= matureAfter
+}
+
+// mature gives numbers to candidates for which goroutines have waited since before matureAfter. The
+// goroutines that still wait may have no further record of a stack.
+func (d *drain) mature() {
+	o := d.objects
+	if o.now-o.matured < matureAfter {
+		return
+	}
+	o.matured = o.now
+	for i := range o.seen {
+		c := &o.seen[i]
+		if c.several && o.room(c) && d.stillWaits(c.sighting, c.addr) {
+			d.promote(c)
+		}
+	}
+}
+
+// promote gives a candidate a number. It returns nil if there is none left.
+func (d *drain) promote(c *candidate) *object {
+	o := d.objects
 	if o.numbers == maxNumber {
 		return nil
 	}
-	if c.kind == tachyon.ObjectRWMutex {
-		kind = c.kind
+	if o.numbers >= maxEager && !o.isStatic(c.addr) {
+		o.places--
 	}
-	x := &object{Object: o.add(source.Object{Object: tachyon.Object{Kind: kind, Addr: addr}})}
-	if kind == tachyon.ObjectChannel {
-		x.Capacity = d.l.capacity(gp, addr)
+	x := &object{Object: o.add(source.Object{Object: tachyon.Object{Kind: c.kind, Addr: c.addr}})}
+	if c.kind == tachyon.ObjectChannel {
+		x.Capacity = d.l.capacity(c.g, c.addr)
 	}
-	x.cycle, x.latest, x.callers = o.cycle, w, []callers{c.callers, s.callers}
-	o.known[addr] = x
-	if d.stillWaits(c.sighting, addr) {
-		d.renumber(&d.gs[c.index])
-	}
+	x.cycle, x.latest, x.callers = c.cycle, c.sighting, []callers{c.callers, c.other}
+	o.known[c.addr] = x
 	*c = candidate{}
 	return x
 }
@@ -210,17 +285,23 @@ func family(kind string) string {
 }
 
 // isSame reports whether an object with a number is the one at its address for which a goroutine with
-// stack s waits.
-func (d *drain) isSame(x *object, kind string, s *stack) bool {
+// stack s waits. gp is the address of the goroutine's g.
+func (d *drain) isSame(x *object, kind string, s *stack, gp uintptr) bool {
 	o := d.objects
-	switch {
-	case family(x.Kind) != family(kind):
+	if family(x.Kind) != family(kind) {
 		return false
-	case slices.ContainsFunc(x.callers, s.callers.share):
-		return true
-	case !o.now(x.cycle) && !o.isStatic(x.Addr) && !d.stillWaits(x.latest, x.Addr):
-		return false
-	case len(x.callers) < maxCallers:
+	}
+	known := slices.ContainsFunc(x.callers, s.callers.share)
+	if !o.sameCycle(x.cycle) && !o.isStatic(x.Addr) && !d.stillWaits(x.latest, x.Addr) {
+		if !known {
+			return false
+		}
+		if kind == tachyon.ObjectChannel { // another channel often has another capacity
+			n := d.l.capacity(gp, x.Addr)
+			return n < 0 || x.Capacity < 0 || n == x.Capacity
+		}
+	}
+	if !known && len(x.callers) < maxCallers {
 		x.callers = append(x.callers, s.callers)
 	}
 	return true
@@ -285,8 +366,11 @@ func (d *drain) numbered(s *stack, list []*object) *stack {
 	}
 	x := o.choices[c]
 	if x == nil {
-		if o.numbers == maxNumber {
+		if o.numbers == maxNumber || o.numbers >= maxEager && o.places == 0 {
 			return s
+		}
+		if o.numbers >= maxEager {
+			o.places--
 		}
 		set := o.add(source.Object{Object: tachyon.Object{Kind: tachyon.ObjectSelect}})
 		for _, member := range list {

@@ -18,6 +18,7 @@ import (
 type sightings struct {
 	*drain
 	stacks map[string]*stack
+	g      uintptr // what looks like the g of each goroutine
 }
 
 func newSightings() *sightings {
@@ -25,7 +26,7 @@ func newSightings() *sightings {
 	d := &drain{l: l, gs: make([]goroutine, 1000), objects: newObjectList(&image{writable: []span{{0x1000, 0x2000}}, bias: 0x800})}
 	d.stacks = newStacks(newRecorder(), l, nil, true)
 	d.objects.cycle = 1
-	return &sightings{d, map[string]*stack{}}
+	return &sightings{d, map[string]*stack{}, 0}
 }
 
 // waits lets goroutine i wait for the object at an address, with a stack of one function. It returns
@@ -40,7 +41,7 @@ func (s *sightings) waits(i uint64, addr uint64, kind, function string) int32 {
 	g.id, g.wait, g.waits = i+1, 0, g.waits[:0]
 	g.addWait(addr)
 	var list []*object
-	if x := s.see(addr, kind, sighting{i, g.id}, st, 0); x != nil {
+	if x := s.see(addr, kind, sighting{i, g.id}, st, s.g); x != nil {
 		list = append(list, x)
 	}
 	g.parked = s.numbered(st, list)
@@ -119,6 +120,45 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
+// TestChannelReused uses the memory of a channel for another channel after a collection. That the same
+// function waits for it says nothing, but another capacity does.
+func TestChannelReused(t *testing.T) {
+	s := newSightings()
+	memory := new([512]uint64)
+	word := func(base uint64, offset uintptr) *uint64 { return &memory[base+uint64(offset)/8] }
+	at := func(p *uint64) uint64 { return uint64(uintptr(unsafe.Pointer(p))) }
+	const g, sudog, channel = 0, 128, 256
+	s.g = uintptr(unsafe.Pointer(word(g, 0)))
+	c := at(word(channel, 0))
+	*word(g, s.l.gWaiting) = at(word(sudog, 0))
+	*word(sudog, s.l.sudogC) = c
+	*word(channel, s.l.hchanSize) = 3
+	for i, want := range []int32{0, 1, 1} {
+		if n := s.waits(uint64(i), c, tachyon.ObjectChannel, "a"); n != want {
+			t.Errorf("goroutine %d: number %d, want %d", i, n, want)
+		}
+	}
+	if got := s.objects.known[c].Capacity; got != 3 {
+		t.Errorf("capacity %d", got)
+	}
+	for i := range uint64(3) {
+		s.wakes(i)
+	}
+	s.objects.cycle = 2
+	if n := s.waits(3, c, tachyon.ObjectChannel, "a"); n != 1 {
+		t.Errorf("the same channel after a collection: number %d", n)
+	}
+	s.wakes(3)
+	s.objects.cycle = 3
+	*word(channel, s.l.hchanSize) = 4
+	for i, want := range []int32{0, 2} {
+		if n := s.waits(uint64(4+i), c, tachyon.ObjectChannel, "a"); n != want {
+			t.Errorf("the other channel: number %d, want %d", n, want)
+		}
+	}
+	runtime.KeepAlive(memory)
+}
+
 // TestNumbersBounded lets goroutines wait for a million objects.
 func TestNumbersBounded(t *testing.T) {
 	s := newSightings()
@@ -130,19 +170,58 @@ func TestNumbersBounded(t *testing.T) {
 	if len(s.objects.known) != 0 || len(s.objects.seen) != maxCandidates {
 		t.Errorf("%d objects and %d candidates are kept", len(s.objects.known), len(s.objects.seen))
 	}
-	var last int32
-	for i := range uint64(200_000) {
-		s.waits(0, heap+i*64, tachyon.ObjectChannel, "a")
-		last = max(last, s.waits(1, heap+i*64, tachyon.ObjectChannel, "a"))
-		if i%1000 == 0 {
+	// A channel for each of 5,000 requests a second, for which two goroutines wait. One lock is there
+	// all the time, and two goroutines wait for it in turns. Two other ones wait for a third lock, and
+	// never wake.
+	const requests, lock, idle = 200_000, heap + 32, heap + 40
+	var last, lasting, resting int32
+	for i := range uint64(requests) {
+		now := time.Duration(i) * time.Second / 5000
+		if i%100 == 0 {
+			s.objects.turn(now)
+			s.objects.cycle = 1
+			s.mature()
 			s.drain.stacks.forget(func(func(*stack)) {})
 		}
+		s.waits(0, heap+i*64, tachyon.ObjectChannel, "a")
+		last = max(last, s.waits(1, heap+i*64, tachyon.ObjectChannel, "a"))
+		if i == 2000 {
+			s.waits(4, idle, tachyon.ObjectMutex, "a")
+			s.waits(5, idle, tachyon.ObjectMutex, "a")
+		}
+		if i > 1000 && i%50 == 0 {
+			lasting = s.waits(2+i/50%2, lock, tachyon.ObjectMutex, "a")
+			s.wakes(2 + i/50%2)
+		}
 	}
-	if last != maxNumber || len(s.objects.known) != maxNumber {
+	if last < maxEager || last > maxEager+10 || len(s.objects.known) > maxEager+10 || len(s.objects.seen) != maxCandidates {
 		t.Errorf("the highest number is %d, and %d objects are kept", last, len(s.objects.known))
 	}
-	if n := s.waits(2, heap, tachyon.ObjectChannel, "a"); n != 1 {
-		t.Errorf("the first object has number %d now", n)
+	if x := s.objects.known[idle]; x != nil {
+		resting = x.Number
+	}
+	if lasting <= maxEager || resting <= maxEager || lasting == resting {
+		t.Errorf("the locks have the numbers %d and %d", lasting, resting)
+	}
+	// Variables get numbers even then.
+	s.waits(6, 0x1100, tachyon.ObjectMutex, "a")
+	if n := s.waits(7, 0x1100, tachyon.ObjectMutex, "a"); n <= maxEager {
+		t.Errorf("a variable has number %d", n)
+	}
+
+	// A thousand channels at a time for ten minutes, each for three seconds.
+	for i := range uint64(3_000_000) {
+		if i%100 == 0 {
+			s.objects.turn(s.objects.now + 20*time.Millisecond)
+			s.objects.cycle = 1
+			s.drain.stacks.forget(func(func(*stack)) {})
+		}
+		g := 100 + i/1000%2
+		last = max(last, s.waits(g, heap+1<<32+(i/15_000*1000+i%1000)*64, tachyon.ObjectChannel, "a"))
+		s.wakes(g)
+	}
+	if most := int32(5000); last < 1000 || last > most || len(s.objects.known) > int(most) {
+		t.Errorf("after %v the highest number is %d, and %d objects are kept", s.objects.now, last, len(s.objects.known))
 	}
 }
 
