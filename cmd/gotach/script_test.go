@@ -21,6 +21,7 @@ func TestMain(m *testing.M) {
 		"killed":  killed,
 		"rotates": rotates,
 		"quota":   quota,
+		"leaky":   leaky,
 	})
 }
 

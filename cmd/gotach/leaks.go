@@ -1,0 +1,157 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/formats"
+	"github.com/spf13/cobra"
+)
+
+func newLeaks(e *env) *cobra.Command {
+	var o formats.Options
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "leaks FILE...",
+		Short: "Show groups of goroutines that grow and do not run again",
+		Long: `Show groups of waiting goroutines that grow. The goroutines of a group were created at one
+place and wait at one place, which is the innermost line of the program's own code.
+
+A group is a suspect if the number of its goroutines grows through the whole profile and
+they do not run again. PER MINUTE is the slope of the number (Theil-Sen), OLDEST how long
+the longest wait has lasted. STUCK counts the waits that have lasted for an eighth of the
+profile and have not ended. RAN AGAIN counts the waits at this place that ended.
+
+A group that grows is no suspect if its goroutines are used: waits as long as those of the
+stuck ones end there too. A wait between two samples of the same place is not seen, so
+goroutines that run for a few µs now and then look stuck. A longer profile tells more: a
+leak must add five goroutines at least. Files of a session with rotation are one profile.`,
+		Example: `  gotach leaks app.tach
+  gotach leaks app.*.tach
+  gotach leaks app.tach --json | jq '.groups[] | select(.suspect)'`,
+		Args: someFiles,
+		RunE: func(_ *cobra.Command, args []string) error {
+			return e.read("leaks", args, o, func(in *formats.Input) error {
+				s, err := samples(in)
+				if err != nil {
+					return err
+				}
+				l, err := analyze.FindLeaks(s)
+				if err != nil {
+					return err
+				}
+				e.barDone()
+				if asJSON {
+					return e.printJSON(l, " ")
+				}
+				_, err = e.stdout.Write(leaksTable(in.Name, l, newPaint(e.stdout), width(e.stdout)))
+				return err
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	fromFlags(cmd, &o)
+	return cmd
+}
+
+// samples returns a profile's samples for an analysis.
+func samples(in *formats.Input) (*analyze.Samples, error) {
+	s, err := in.Series()
+	if err != nil {
+		return nil, err
+	}
+	return analyze.NewSamples(s)
+}
+
+// leaksTable returns the groups as text:
+//
+//	app.tach: 30.0s, 150025 goroutines
+//	1 suspect: its goroutines wait and do not run again
+//
+//	  START     END  PER MINUTE  OLDEST   STUCK  RAN AGAIN            WAITS FOR, AT, CREATED BY
+//	      0      25       +50.0   29.4s      22          0  ▁▂▃▄▅▆▇█  [chan receive]  main.serve.func1  serve.go:21
+//	                                                                  created by main.serve  serve.go:7
+func leaksTable(name string, l *analyze.Leaks, paint paint, width int) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%s %s, %s\n", paint.bold(printable(name)+":"), duration(l.Duration), plural(int64(l.Goroutines), "goroutine"))
+	suspects := 0
+	for i := range l.Groups {
+		if l.Groups[i].Suspect {
+			suspects++
+		}
+	}
+	switch {
+	case len(l.Groups) == 0:
+		fmt.Fprintln(&b, "No group of goroutines grows.")
+		return b.Bytes()
+	case suspects == 0:
+		fmt.Fprintln(&b, "No suspect: groups grow, but their goroutines run again, or there are too few to tell.")
+	default:
+		fmt.Fprintln(&b, paint.busy(plural(int64(suspects), "suspect"))+": goroutines that wait and do not run again")
+	}
+	fmt.Fprintln(&b)
+	head := fmt.Sprintf("%7s %7s  %10s  %6s  %6s  %9s  %-*s  ", "START", "END", "PER MINUTE", "OLDEST", "STUCK", "RAN AGAIN", sparkWidth, "")
+	fmt.Fprintln(&b, paint.bold(head+"WAITS AT"))
+	room := width - utf8.RuneCountInString(head)
+	for i := range l.Groups {
+		g := &l.Groups[i]
+		spark := paint.wait(sparkline(g.Alive))
+		if g.Suspect {
+			spark = paint.busy(sparkline(g.Alive))
+		}
+		fmt.Fprintf(&b, "%7d %7d  %10s  %6s  %6d  %9d  %s  %s\n", g.Start, g.End, fmt.Sprintf("%+.1f", g.PerMinute),
+			duration(g.Oldest), g.Stuck, g.RanAgain, spark, site(paint, g.Function, fmt.Sprintf("%s:%d", baseName(g.File), g.Line), room))
+		why := ""
+		if g.Reason != "" {
+			why = paint.wait(printable("["+g.Reason+"]")) + " "
+		}
+		by := g.CreatedBy
+		if by == "" {
+			by = "unknown"
+		}
+		fmt.Fprintf(&b, "%*s%s\n", width-room, "", why+paint.dim("created by ")+site(paint, by, baseName(g.CreatedAt), room-len(g.Reason)-14))
+	}
+	return b.Bytes()
+}
+
+// site returns a function and its place in the source in at most room columns. If there is too little
+// room, the place is left out.
+func site(paint paint, function, at string, room int) string {
+	function, at = printable(function), printable(at)
+	left := room - utf8.RuneCountInString(at) - 2
+	if at == "" || left < minName/2 {
+		return shorten(function, max(room, minName/2))
+	}
+	return shorten(function, left) + "  " + paint.dim(at)
+}
+
+// sparkWidth is the number of columns of a sparkline.
+const sparkWidth = 10
+
+// sparkline shows a series of numbers in sparkWidth columns.
+func sparkline(values []float64) string {
+	var b strings.Builder
+	most := 0.0
+	for _, v := range values {
+		most = max(most, v)
+	}
+	for i := range sparkWidth {
+		from := i * len(values) / sparkWidth
+		to := max(from+1, (i+1)*len(values)/sparkWidth)
+		if from >= len(values) || most == 0 {
+			b.WriteByte(' ')
+			continue
+		}
+		sum := 0.0
+		for _, v := range values[from:min(to, len(values))] {
+			sum += v
+		}
+		mean := sum / float64(min(to, len(values))-from)
+		b.WriteRune([]rune("▁▂▃▄▅▆▇█")[int(math.Round(7*mean/most))])
+	}
+	return b.String()
+}

@@ -1,0 +1,59 @@
+// Package analyze answers questions from the samples of a profile: which groups of goroutines
+// leak, what changed between two runs, why some requests are slow. Each analysis is in a file of
+// its own. It reads the samples one by one and keeps only sums, so that its memory does not grow
+// with the number of samples. It prints nothing and knows no file.
+package analyze
+
+import (
+	"strings"
+
+	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// waits reports whether a goroutine waits, given a sample's status: it neither runs nor could.
+func waits(s tachyon.Status) bool {
+	return s&(tachyon.OnCPU|tachyon.HasGIL|tachyon.GILRequested) == 0
+}
+
+// isGap reports whether a frame stands for time of which nothing is known.
+func isGap(f *tachyon.Frame) bool {
+	return f.File == "" && (f.Func == "[not recorded]" || f.Func == tachyon.FuncNotSeen)
+}
+
+// reason returns what a goroutine waits for, given its stack's innermost frame. It is "" if the
+// frame does not say so.
+func reason(f *tachyon.Frame) string {
+	r, _ := profile.WaitReason(*f)
+	return r
+}
+
+// standard is the first elements of the import paths of the standard library.
+var standard = map[string]bool{}
+
+func init() {
+	for name := range strings.FieldsSeq(`archive arena bufio builtin bytes cmp compress container context crypto database
+		debug embed encoding errors expvar flag fmt go hash html image index internal io iter log maps math mime net os
+		path plugin reflect regexp runtime simd slices sort strconv strings structs sync syscall testing text time
+		unicode unique unsafe uuid vendor weak`) {
+		standard[name] = true
+	}
+}
+
+// isOwn reports whether a frame is the program's own code: neither a wait nor the runtime nor the
+// standard library.
+func isOwn(f *tachyon.Frame) bool {
+	if f.File == "" {
+		return false
+	}
+	path := profile.Package(f.Func)
+	first, _, _ := strings.Cut(path, "/")
+	if !standard[first] {
+		return true
+	}
+	// A module may have such a name too. Files of the standard library are in GOROOT/src, or have
+	// names that begin with the import path if the program was built with -trimpath.
+	file := strings.ReplaceAll(f.File, `\`, "/")
+	dir := file[:strings.LastIndexByte(file, '/')+1]
+	return dir != path+"/" && !strings.HasSuffix(dir, "/src/"+path+"/")
+}

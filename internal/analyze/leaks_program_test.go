@@ -1,0 +1,90 @@
+package analyze
+
+import (
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gotach/profiler"
+	"github.com/gotach/profiler/reader"
+)
+
+// A program of goroutines that end, a pool that grows and is used, and a leak. It counts what it leaks.
+func TestLeaksOfProgram(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "leaky.tach")
+	session, err := profiler.Open(profiler.Output(path), profiler.Budget(100))
+	if err != nil {
+		t.Fatal(err)
+	}
+	never, jobs, done := make(chan int), make(chan int), make(chan struct{})
+	var group sync.WaitGroup
+	leaked := 0
+	for begin := time.Now(); time.Since(begin) < 4*time.Second; {
+		go leakyReply(never)
+		leaked++
+		group.Go(func() { busyWorker(jobs, done) })
+		for range 20 {
+			group.Go(func() { time.Sleep(time.Millisecond) })
+		}
+		for i := range leaked { // every worker has a job
+			jobs <- i
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	err = session.Stop()
+	close(never)
+	close(done)
+	group.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := reader.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	s, err := NewSamples(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := FindLeaks(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range l.Groups {
+		g.Alive = nil
+		t.Logf("%+v", g)
+	}
+	const function = "github.com/gotach/profiler/internal/analyze.leakyReply"
+	g := find(l.Groups, function)
+	if g == nil {
+		t.Fatal("the leak is in no group")
+	}
+	if !g.Suspect || g.RanAgain != 0 || g.Reason != "chan receive" || g.CreatedBy != "github.com/gotach/profiler/internal/analyze.TestLeaksOfProgram" {
+		t.Errorf("the leak is %+v", g)
+	}
+	if g.End < leaked-2 || g.End > leaked {
+		t.Errorf("%d goroutines leak, %d did", g.End, leaked)
+	}
+	for _, g := range l.Groups {
+		if g.Suspect && g.Function != function {
+			t.Errorf("%s is a suspect: %+v", g.Function, g)
+		}
+	}
+}
+
+func leakyReply(c chan int) { <-c }
+
+func busyWorker(jobs chan int, done chan struct{}) {
+	for {
+		select {
+		case <-jobs:
+			for begin := time.Now(); time.Since(begin) < 200*time.Microsecond; {
+			}
+			time.Sleep(2 * time.Millisecond)
+		case <-done:
+			return
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package analyze
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/tachyon"
+	"github.com/gotach/profiler/writer"
+)
+
+const (
+	start   = 1_795_234_224_000_000 // µs
+	second  = 1_000_000
+	running = tachyon.HasGIL | tachyon.OnCPU
+)
+
+// A recording is a profile that a test makes. Times are in µs since the start.
+type recording struct {
+	t          testing.TB
+	w          *writer.Writer
+	path       string
+	goroutines []tachyon.Goroutine
+}
+
+func record(t testing.TB) *recording {
+	t.Helper()
+	r := &recording{t: t, path: filepath.Join(t.TempDir(), "x.tach")}
+	var err error
+	if r.w, err = writer.Create(r.path, writer.Options{Start: start, Interval: 1000}); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// A place is a function and a line of it. Functions of the standard library have files in GOROOT.
+func place(function string, line int32) tachyon.Frame {
+	f := tachyon.Frame{File: "/home/u/app/" + function + ".go", Func: function, Line: line}
+	if isOwn(&tachyon.Frame{File: "/", Func: function}) {
+		return f
+	}
+	dir := function
+	for i := range function {
+		if function[i] == '.' {
+			dir = function[:i]
+			break
+		}
+	}
+	f.File = "/usr/lib/go/src/" + dir + "/x.go"
+	return f
+}
+
+// add adds a sample of a goroutine. Frames are innermost first.
+func (r *recording) add(goroutine, at uint64, status tachyon.Status, frames ...tachyon.Frame) {
+	r.t.Helper()
+	if err := r.w.WriteFrames(&tachyon.Sample{Thread: goroutine, Time: start + at, Status: status}, frames); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// goroutine says how a goroutine was created.
+func (r *recording) goroutine(g tachyon.Goroutine) { r.goroutines = append(r.goroutines, g) }
+
+// close finishes the file and returns its samples.
+func (r *recording) close() *Samples {
+	r.t.Helper()
+	f := r.finish(tachyon.Session{Source: "native", Markers: true})
+	s, err := NewSamples(f)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return s
+}
+
+func (r *recording) finish(session tachyon.Session) *reader.Reader {
+	r.t.Helper()
+	err := r.w.AddMetadata(tachyon.KindSession, session)
+	if err == nil {
+		err = r.w.WriteRecords(&tachyon.Records{Goroutines: r.goroutines})
+	}
+	if err == nil {
+		err = r.w.Close()
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	f, err := reader.Open(r.path)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { f.Close() })
+	return f
+}
