@@ -4,6 +4,7 @@ package auto
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -18,6 +19,15 @@ import (
 	"github.com/gotach/profiler/internal/recovery"
 	"github.com/gotach/profiler/reader"
 )
+
+// These settings of the children come before auto's init function.
+var _ = func() bool {
+	keepFor = time.Hour // so that the machine's load has no influence
+	if os.Getenv("GOTACH_TEST_BESIDE") != "" {
+		keepFirst = func(time.Duration, func(), ...syscall.Signal) (func(), error) { return nil, errors.ErrUnsupported }
+	}
+	return true
+}()
 
 // children are programs that import auto. Each prints "ready" when it can take a
 // signal. Its later output and its exit status must be the same with and without
@@ -43,6 +53,19 @@ var children = map[string]func(){
 		}
 		os.Exit(7)
 	},
+	"exits": func() { // as servers do that have nothing to finish
+		c := make(chan os.Signal, 10)
+		signal.Notify(c, syscall.SIGTERM, syscall.SIGINT)
+		fmt.Println("ready")
+		<-c
+		os.Exit(len(c) + 5)
+	},
+	"resets": func() {
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM)
+		signal.Reset(syscall.SIGTERM)
+		fmt.Println("ready")
+		time.Sleep(time.Minute)
+	},
 	"ignores": func() {
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT)
 		fmt.Println("ready")
@@ -58,7 +81,7 @@ var children = map[string]func(){
 			fmt.Println(err)
 		}
 		stacks := make([]byte, 1<<20)
-		if stacks = stacks[:runtime.Stack(stacks, true)]; strings.Contains(string(stacks), "stopOnSignal") {
+		if stacks = stacks[:runtime.Stack(stacks, true)]; strings.Contains(string(stacks), "gotach/profiler/internal/") {
 			fmt.Printf("%s\n", stacks)
 		}
 		fmt.Println("ready")
@@ -142,6 +165,14 @@ func readable(t *testing.T, path string, finished bool) {
 // A signal finishes the file. Then it has the same effect on the program as
 // without the profiler.
 func TestSignals(t *testing.T) {
+	kept := runtime.GOOS == "linux" && (runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64")
+	t.Run("kept", func(t *testing.T) { testSignals(t, kept) })
+	// The same where the program gets the signal at the same time as auto.
+	t.Setenv("GOTACH_TEST_BESIDE", "1")
+	t.Run("beside", func(t *testing.T) { testSignals(t, false) })
+}
+
+func testSignals(t *testing.T, kept bool) {
 	for _, tc := range []struct {
 		child    string
 		sig      syscall.Signal
@@ -151,6 +182,9 @@ func TestSignals(t *testing.T) {
 		{"waits", syscall.SIGINT, true},
 		{"handles", syscall.SIGTERM, true},
 		{"handles", syscall.SIGINT, true},
+		{"exits", syscall.SIGTERM, kept},
+		{"exits", syscall.SIGINT, kept},
+		{"resets", syscall.SIGTERM, kept}, // signal.Reset resets auto's signal.Notify too
 		{"ignores", syscall.SIGTERM, false},
 		{"waits", syscall.SIGHUP, false},
 		{"waits", syscall.SIGKILL, false},
@@ -165,6 +199,9 @@ func TestSignals(t *testing.T) {
 			}
 			if profiled.stderr != plain.stderr {
 				t.Errorf("on stderr: %s", profiled.stderr)
+			}
+			if _, err := os.Stat(out + ".journal"); err != nil && tc.child == "exits" {
+				tc.finished = true // without keeping the signal, this is a race
 			}
 			readable(t, out, tc.finished)
 			if !tc.finished {

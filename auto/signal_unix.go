@@ -7,15 +7,34 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
+	"time"
 
+	"github.com/gotach/profiler/internal/hold"
 	"github.com/gotach/profiler/internal/own"
 )
 
-// stopOnSignal ends the session at the first SIGINT or SIGTERM. Then it raises the
-// signal again, so that the signal has its usual effect, unless the program handles
-// it too. A signal that is ignored (nohup, a shell's background job) stays ignored.
-// The returned function ends the watch for signals and returns when it has ended.
+// keepFor bounds the time for which a signal is kept from the program. Tests change both variables.
+var (
+	keepFor   = 200 * time.Millisecond
+	keepFirst = hold.First
+)
+
+// stopOnSignal ends the session at the first SIGINT or SIGTERM. A signal that is ignored (nohup, a
+// shell's background job) stays ignored. The returned function ends the watch for signals and
+// returns when it has ended.
 func stopOnSignal() (end func()) {
+	// Stop logs its error.
+	end, err := keepFirst(keepFor, func() { _ = session.Stop() }, syscall.SIGINT, syscall.SIGTERM)
+	if err != nil {
+		return stopBeside()
+	}
+	return end
+}
+
+// stopBeside does the same with package os/signal, where the signal cannot be kept. The program gets
+// the signal at the same time. If it has no handler, stopBeside raises the signal again after the
+// end of the session.
+func stopBeside() (end func()) {
 	var signals []os.Signal
 	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		if !signal.Ignored(sig) {
@@ -41,14 +60,17 @@ func stopOnSignal() (end func()) {
 			}
 		}
 		signal.Stop(got)
-		// Check this before the session stops: a program may handle one signal and then call
-		// signal.Stop.
-		handled, known := handledElsewhere(sig.(syscall.Signal))
+		// Check this at once: a program may handle one signal and then call signal.Stop. But it
+		// takes some ms, and the program may be about to exit, so the session stops meanwhile.
+		again := make(chan bool, 1)
+		own.Go(func() {
+			handled, known := handledElsewhere(sig.(syscall.Signal))
+			again <- !known || !handled // if handled, os/signal has already delivered it
+		})
 		_ = session.Stop() // Stop logs its error
-		if known && handled {
-			return // os/signal has already delivered it to the program
+		if <-again {
+			_ = syscall.Kill(syscall.Getpid(), sig.(syscall.Signal))
 		}
-		_ = syscall.Kill(syscall.Getpid(), sig.(syscall.Signal))
 	})
 	var once sync.Once
 	return func() {

@@ -27,6 +27,7 @@ var rooms = []struct {
 	{"tachyon", "", "", "the types of a profile; the file format as the package comment"},
 	{"internal/hook/...", "", "", "where `export` and `httpprof` reach into the root"},
 	{"internal/own", "", "", "the profiler's own goroutines and functions, which profiles leave out"},
+	{"internal/hold", "internal/own", "golang.org/x/sys", "keeps a signal from the program until the file is finished"},
 	{"internal/prefetch", "", "", "one instruction: memory that is needed soon"},
 	{"internal/testenv", "", "golang.org/x/sys", "what tests share"},
 	{"internal/syscalls", "", "golang.org/x/sys", "the system calls of a session, for the tests and for policies"},
@@ -38,7 +39,7 @@ var rooms = []struct {
 	{"writer", "tachyon internal/own internal/prefetch internal/wire internal/journal", "github.com/klauspost/compress", "samples to one file"},
 	{"internal/rotate", "tachyon internal/frames internal/own internal/journal writer", "", "one stream of samples to many files"},
 	{".", "tachyon internal/hook internal/own sampler writer internal/rotate", "", "package profiler: Start, Stop, options, environment"},
-	{"auto", ". internal/own", "", "blank import that starts a session from the environment"},
+	{"auto", ". internal/own internal/hold", "", "blank import that starts a session from the environment"},
 	{"proftest", ".", "", "the hook for `TestMain`"},
 
 	{"reader", "tachyon internal/prefetch internal/wire internal/journal", "github.com/klauspost/compress golang.org/x/sys", "a file to samples; what a sample stands for"},
