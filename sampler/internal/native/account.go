@@ -32,6 +32,7 @@ type account struct {
 	cgo     bool   // the program can have C threads
 	monitor uint64 // the thread of the runtime's monitor, which never has a goroutine
 	next    time.Time
+	clocks  map[uint64]uint64 // the CPU time of each thread at this look; empty: it is too early for a look
 }
 
 // lookEvery is the time between two looks at all threads. A look reads the clock of each one. With
@@ -41,7 +42,7 @@ const lookEvery = 200 * time.Millisecond
 
 // newAccount begins to count. Threads that exist now have used CPU time before the session.
 func newAccount(l *ledger, tick int, cgo bool, now time.Duration) *account {
-	a := &account{l: l, tick: tick, cgo: cgo}
+	a := &account{l: l, tick: tick, cgo: cgo, clocks: make(map[uint64]uint64)}
 	a.rows.Begin(now)
 	for i, tid := range threadIDs() {
 		if i == 1 {
@@ -60,36 +61,56 @@ func (a *account) passed(tid int, cpu uint64) {
 	a.l.thread(uint64(tid)).passes += cpu // the goroutines of that thread have not used it
 }
 
-// settle gives the rows what goroutines have not used, as of time t, and writes them.
-func (a *account) settle(out source.Out, t time.Duration, end bool) {
+// read reads the clocks, before a pass takes records out of the ring. A pass can take long on a busy
+// machine. If the clocks were read after it, there would be CPU time of goroutines whose records are
+// still in the ring, and it would be given to the rows.
+func (a *account) read(end bool) {
+	clear(a.clocks)
 	used := int64(processCPU() - a.base)
 	if used < a.used || a.base == 0 {
 		return // the kernel refuses to say
 	}
 	a.used = used
 	a.tickCPU = max(a.tickCPU, int64(threadCPU(a.tick)-a.tickBase))
+	now := time.Now()
+	if !end && now.Before(a.next) {
+		return
+	}
+	tid := unix.Gettid()
+	before := threadCPU(tid)
+	for _, tid := range threadIDs() {
+		a.l.thread(tid)
+	}
+	for tid := range a.l.threads {
+		a.clocks[tid] = threadCPU(int(tid))
+	}
+	a.next = now.Add(max(lookEvery, 500*time.Duration(threadCPU(tid)-before)))
+}
+
+// settle gives the rows what goroutines have not used, and writes them, as of time t.
+func (a *account) settle(out source.Out, t time.Duration, end bool) {
+	if a.used == 0 {
+		return
+	}
 	a.rows.Add(source.Profiler, time.Duration(a.tickCPU+a.passes-a.own))
 	a.own = a.tickCPU + a.passes
-	if now := time.Now(); end || !now.Before(a.next) {
-		tid := unix.Gettid()
-		before := threadCPU(tid)
+	if len(a.clocks) > 0 {
 		a.look(end)
-		a.next = now.Add(max(lookEvery, 500*time.Duration(threadCPU(tid)-before)))
 	}
 	a.rows.Write(out, t, end)
 }
 
-// look reads the clocks of all threads. It gives C threads what they have used, and the scheduler
-// what no goroutine can be given any more.
+// look goes through the clocks of all threads. It gives C threads what they have used, and the
+// scheduler what no goroutine can be given any more.
 func (a *account) look(end bool) {
-	for _, tid := range threadIDs() {
-		a.l.thread(tid)
-	}
 	waiting, idle := int64(0), int64(0) // what threads have used since they were hit, and all of it if they were not
-	for tid, t := range a.l.threads {
-		cpu := threadCPU(int(tid))
+	for tid, cpu := range a.clocks {
+		t := a.l.thread(tid)
 		if cpu == 0 {
-			delete(a.l.threads, tid) // it has ended
+			if t.ended {
+				delete(a.l.threads, tid)
+			}
+			t.ended = true // its last record may come with the next tick
 			continue
 		}
 		switch since := t.carried + max(0, int64(cpu-t.clock-t.passes)); {

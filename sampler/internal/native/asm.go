@@ -49,6 +49,7 @@ var (
 	labelsPC      = entry(copyLabels)
 	unwindPC      = entry(unwind)
 	deltaPC       = entry(delta)
+	schedulingPC  = entry(scheduling)
 )
 
 func entry(f func(a, b, c, d uintptr) uintptr) uintptr {
@@ -72,6 +73,7 @@ func callWalk(s, g, index, _ uintptr) uintptr
 func callLabels(s, p, dst, scratch uintptr) uintptr
 func callUnwind(s, rec, ctx, hi uintptr) uintptr
 func callDelta(s, pc, _, _ uintptr) uintptr
+func callScheduling(s, tid, _, _ uintptr) uintptr
 
 func cas64(addr uintptr, old, new uint64) bool
 func add64(addr uintptr, delta uint64)

@@ -93,6 +93,7 @@ STAGE(·callWalk, ·walkPC)
 STAGE(·callLabels, ·labelsPC)
 STAGE(·callUnwind, ·unwindPC)
 STAGE(·callDelta, ·deltaPC)
+STAGE(·callScheduling, ·schedulingPC)
 
 // func getg() uintptr
 TEXT ·getg(SB), NOSPLIT, $0-8

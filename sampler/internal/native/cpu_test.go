@@ -160,7 +160,7 @@ func TestCPU(t *testing.T) {
 			})
 			most = cpuTime(t) - most
 			wall := time.Since(began)
-			all, parts, samples := cpuShares(r.samples)
+			all, parts, even := cpuShares(r.samples)
 			t.Logf("%v, of the process %v to %v; %v; %+v", all, least, most, parts, stats)
 			if all < least*98/100 || all > most*102/100 {
 				t.Errorf("the samples on the CPU add up to %v, the process used %v to %v", all, least, most)
@@ -176,37 +176,22 @@ func TestCPU(t *testing.T) {
 				}
 				want := time.Duration(runtime.GOMAXPROCS(0)) * long
 				t.Logf("Ps were held for %v, want %v", held, want)
-				if held < want*7/10 || held > want*11/10+time.Duration(runtime.GOMAXPROCS(0))*(wall-long) {
+				// Of ticks that are missed nothing is known.
+				reached := float64(stats.TicksReached) / float64(stats.TicksAsked)
+				if float64(held) < 0.7*reached*float64(want) || held > want*11/10+time.Duration(runtime.GOMAXPROCS(0))*(wall-long) {
 					t.Errorf("Ps were held for %v, want %v", held, want)
 				}
 			}
 			if name == "collections" && runtime.GOMAXPROCS(0) > 1 && parts["runtime"] < all/50 {
 				t.Errorf("%v of the collector", parts["runtime"])
 			}
-			// CPU time of the scheduler on a goroutine's thread can count as that of the goroutine, if it
-			// waits often. So the shares are also compared with each other alone.
-			var gots, wants time.Duration
-			bound := 0.03
-			switch {
-			case name == "system calls":
-				bound = 0.1 // most visits to a goroutine that makes short system calls are torn
-			case testing.Short():
-				bound = 0.05
-			}
-			for f, sum := range map[string]*atomic.Int64{"workA": &k.a, "workB": &k.b, "workC": &k.c} {
-				gots, wants = gots+parts[f], wants+time.Duration(sum.Load())
-			}
 			for f, sum := range map[string]*atomic.Int64{"workA": &k.a, "workB": &k.b, "workC": &k.c} {
 				got, want := float64(parts[f])/float64(all), float64(sum.Load())/float64(all)
 				// Samples come at random times. In fewer than one of 10,000 comparisons the error is larger.
-				chance := 4 * math.Sqrt(want*(1-want)/float64(max(1, samples)))
+				chance := 4 * math.Sqrt(want*(1-want)/even)
 				t.Logf("%s %.2f %%, want %.2f %%", f, 100*got, 100*want)
-				if sum.Load() > 0 && !near(got, want, max(2*bound, chance)) {
+				if sum.Load() > 0 && !near(got, want, max(0.03, chance)) {
 					t.Errorf("%s used the CPU for %v, its samples say %v", f, time.Duration(sum.Load()), parts[f])
-				}
-				got, want = float64(parts[f])/float64(max(1, gots)), float64(sum.Load())/float64(max(1, wants))
-				if sum.Load() > 0 && !near(got, want, max(bound, chance)) {
-					t.Errorf("%s used %.2f %% of the CPU time of all workers, its samples say %.2f %%", f, 100*want, 100*got)
 				}
 			}
 		})
@@ -263,9 +248,11 @@ func TestCPUWithout(t *testing.T) {
 	})
 }
 
-// cpuShares adds up the samples on the CPU: all, and by worker or pseudo thread.
-func cpuShares(list []taken) (all time.Duration, parts map[string]time.Duration, samples int) {
+// cpuShares adds up the samples on the CPU: all, and by worker or pseudo thread. even is the number of samples
+// of goroutines with equal weights that would have the same random error.
+func cpuShares(list []taken) (all time.Duration, parts map[string]time.Duration, even float64) {
 	parts = map[string]time.Duration{}
+	sum, squares := 0.0, 0.0
 	for _, s := range list {
 		if s.status&tachyon.OnCPU == 0 {
 			continue
@@ -274,15 +261,16 @@ func cpuShares(list []taken) (all time.Duration, parts map[string]time.Duration,
 		switch {
 		case s.goroutine >= tachyon.FirstPseudo:
 			parts[s.stack[0].Func] += s.weight
+			continue
 		case s.system:
 			parts["runtime"] += s.weight
 		}
-		samples++
+		sum, squares = sum+float64(s.weight), squares+float64(s.weight)*float64(s.weight)
 		for _, f := range s.stack {
 			if _, kind, _ := strings.Cut(f.Func, "native.work"); len(kind) == 1 {
 				parts["work"+kind] += s.weight
 			}
 		}
 	}
-	return all, parts, samples
+	return all, parts, sum * sum / max(1, squares)
 }

@@ -34,6 +34,7 @@ type drain struct {
 	created map[uint64]creation   // by gopc
 	start   uint64                // Config.Start on the handler's clock
 	now     time.Duration         // of the tick whose records follow
+	before  time.Duration         // of the tick before it
 	ledger  *ledger
 	account *account // nil: the self-check
 	end     bool     // this is the last pass
@@ -100,6 +101,9 @@ func (d *drain) kind(startpc uint64) systemKind {
 
 // pass takes all records out of the ring that are in it now.
 func (d *drain) pass() {
+	if d.account != nil {
+		d.account.read(d.end)
+	}
 	// Refresh the roster first: the ring can have records of goroutines that it does not have
 	// yet.
 	head := loadAcquire(uintptr(unsafe.Pointer(&d.s.head)))
@@ -147,9 +151,9 @@ func (d *drain) pass() {
 func (d *drain) record(w []uint64) {
 	switch w[0] & 0xff {
 	case recTick:
-		before := d.now
-		if d.now = d.time(w[1]); before > 0 {
-			d.ledger.ticked(d.now - before)
+		d.before = d.now
+		if d.now = d.time(w[1]); d.before > 0 {
+			d.ledger.ticked(d.now - d.before)
 		}
 	case recSame:
 		d.work++
@@ -164,6 +168,8 @@ func (d *drain) record(w []uint64) {
 		}
 	case recGone:
 		d.ended(w)
+	case recScheduler:
+		d.scheduling(w)
 	case recStack:
 		d.work++
 		d.stack(w)

@@ -244,6 +244,17 @@ func room(s *shared, n uint64) bool {
 	return true
 }
 
+// nearlyFull reports whether visits in turn must wait until the drain has read more of the ring. The rest
+// of it is for goroutines that run: a visit can come later, but a running goroutine's CPU time would
+// be given to others.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func nearlyFull(s *shared) bool {
+	return s.write-loadAcquire(uintptr(unsafe.Pointer(&s.tail))) > ringWords-ringKept
+}
+
 // interrupt copies the record that P i's thread has made since the last tick to the ring.
 // Then it sends a signal to the thread that has the P now, so that its goroutine is recorded. If
 // that goroutine is in a system call, interrupt returns it instead. Otherwise it returns 0.
@@ -282,13 +293,14 @@ func interrupt(base, index, _, _ uintptr) uintptr {
 	g := uintptr(load64(m + s.off.mCurG))
 	tid := load64(m + s.off.mProcID)
 	fence()
-	if uintptr(load64(p+s.off.pM)) != m || g == 0 || tid == 0 || tid == s.tid {
+	if uintptr(load64(p+s.off.pM)) != m || tid == 0 || tid == s.tid {
 		return 0
 	}
-	if !onCPU(s, g, m) {
-		if load32(g+s.off.gStatus) == gSyscall {
+	if g == 0 || !onCPU(s, g, m) {
+		if g != 0 && load32(g+s.off.gStatus) == gSyscall {
 			return g // it is visited, not interrupted
 		}
+		callScheduling(s.base(), uintptr(tid), 0, 0)
 		return 0
 	}
 	if state&0xff != slotFree {

@@ -44,6 +44,7 @@ type thread struct {
 	ran     bool   // it has had a goroutine
 	c       bool   // it is a thread of C
 	hit     bool   // since the last look at all threads
+	ended   bool   // at the last look it had ended
 }
 
 func newLedger(period uint64) *ledger {

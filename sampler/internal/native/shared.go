@@ -10,10 +10,11 @@ import "unsafe"
 
 // Sizes of the parts of shared memory.
 const (
-	maxDepth   = 256     // frames of a stack, the innermost ones
-	ringWords  = 1 << 19 // 4 MB
-	maxModules = 64      // the program and its plugins
-	maxProcs   = 1024    // Ps whose goroutines are interrupted; with more, the others are not sampled while they run
+	maxDepth   = 256           // frames of a stack, the innermost ones
+	ringWords  = 1 << 19       // 4 MB
+	ringKept   = ringWords / 2 // for records of running goroutines
+	maxModules = 64            // the program and its plugins
+	maxProcs   = 1024          // Ps whose goroutines are interrupted; with more, the others are not sampled while they run
 
 	chunkBits  = 12 // roster entries of a chunk
 	chunkSize  = 1 << chunkBits
@@ -154,6 +155,7 @@ const (
 	recSame        // word 1: roster index; it has not run since its last recStack
 	recGone        // words: roster index, goid that has ended, time of its end, entryFrom
 	recStack
+	recScheduler // words: thread, its CPU time; it has a P, but no goroutine
 )
 
 // Words of a recStack's head. Program counters follow, then labels, then the addresses of objects

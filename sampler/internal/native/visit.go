@@ -75,7 +75,7 @@ func visit(base, g, entry, index uintptr) uintptr {
 		return 1
 	}
 	// Room for a record of maximum depth with labels.
-	if !room(s, maxRecord) {
+	if entry != 0 && nearlyFull(s) || !room(s, maxRecord) {
 		return 0
 	}
 	s.seenStatus, s.seenM, s.seenGoid, s.seenBefore = uint64(status), uint64(m), goid, before
