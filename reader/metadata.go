@@ -17,15 +17,9 @@ import (
 // The goroutines are in ascending order of their ids, each once. The session of an unfinished file has
 // the counts from shortly before its end. The only error is a [*FormatError] for damaged metadata.
 func (r *Reader) Metadata() (*tachyon.Metadata, error) {
-	m := &tachyon.Metadata{}
-	for _, s := range r.spare {
-		kind, ok := metadataKind(s.text)
-		if !ok {
-			continue
-		}
-		if err := decodeMetadata(m, kind, s.text); err != nil {
-			return nil, r.errorAt(s.offset, "metadata of kind %q: %w", kind, err)
-		}
+	m, err := r.strings(true)
+	if err != nil {
+		return nil, err
 	}
 	if r.section.Length > 0 {
 		if err := r.addRecords(m); err != nil {
@@ -33,6 +27,34 @@ func (r *Reader) Metadata() (*tachyon.Metadata, error) {
 		}
 		slices.SortStableFunc(m.Goroutines, func(a, b tachyon.Goroutine) int { return cmp.Compare(a.ID, b.ID) })
 		m.Objects = latest(m.Objects)
+	}
+	return m, nil
+}
+
+// Overview returns the metadata without goroutines and objects. It takes little time and memory,
+// however large the file is.
+func (r *Reader) Overview() (*tachyon.Metadata, error) {
+	m, err := r.strings(false)
+	if err != nil {
+		return nil, err
+	}
+	if s := m.Session; s != nil && s.Duration == 0 {
+		err = r.addProgress(s)
+	}
+	return m, err
+}
+
+// strings returns the metadata in the string table, with or without goroutines.
+func (r *Reader) strings(goroutines bool) (*tachyon.Metadata, error) {
+	m := &tachyon.Metadata{}
+	for _, s := range r.spare {
+		kind, ok := metadataKind(s.text)
+		if !ok || kind == tachyon.KindGoroutines && !goroutines {
+			continue
+		}
+		if err := decodeMetadata(m, kind, s.text); err != nil {
+			return nil, r.errorAt(s.offset, "metadata of kind %q: %w", kind, err)
+		}
 	}
 	return m, nil
 }

@@ -13,7 +13,7 @@ func WithoutObjects(s Stream) Stream {
 	list := s.Frames()
 	var p *plain
 	for id := range list {
-		if !isObject(&list[id]) {
+		if !IsObject(&list[id]) {
 			continue
 		}
 		if p == nil {
@@ -44,7 +44,7 @@ func WithObjects(s Stream, rename func(number int32) int32) Stream {
 	list := s.Frames()
 	var frames []tachyon.Frame
 	for id := range list {
-		if !isObject(&list[id]) {
+		if !IsObject(&list[id]) {
 			continue
 		}
 		if frames == nil {
@@ -58,8 +58,8 @@ func WithObjects(s Stream, rename func(number int32) int32) Stream {
 	return &plain{Stream: s, frames: frames}
 }
 
-// isObject reports whether a frame's line is the number of an object.
-func isObject(f *tachyon.Frame) bool {
+// IsObject reports whether a frame's line is the number of an object; see [tachyon.Object].
+func IsObject(f *tachyon.Frame) bool {
 	n := len(f.Func)
 	return f.File == "" && f.Line > 0 && n > 2 && f.Func[0] == '[' && f.Func[n-1] == ']'
 }

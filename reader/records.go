@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"iter"
+	"maps"
 
 	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/tachyon"
@@ -69,9 +70,44 @@ func (r *Reader) Goroutines() iter.Seq2[*tachyon.Goroutine, error] {
 	}
 }
 
-// records calls yield with all records of the section. It returns yield's error errStop as it is. The
-// number of records is limited by the file's size, because they can be compressed a thousandfold.
+// FirstWeights returns the weights in µs of goroutines' first samples, by goroutine id, as
+// [tachyon.Metadata.FirstWeights] does. It does not keep the other facts about goroutines.
+func (r *Reader) FirstWeights() (map[uint64]uint64, error) {
+	weights := map[uint64]uint64{}
+	for _, s := range r.spare {
+		if kind, ok := metadataKind(s.text); ok && kind == tachyon.KindGoroutines {
+			var m tachyon.Metadata
+			if err := decodeMetadata(&m, kind, s.text); err != nil {
+				return nil, r.errorAt(s.offset, "metadata of kind %q: %w", kind, err)
+			}
+			maps.Copy(weights, m.FirstWeights())
+		}
+	}
+	most := int(400_000 + r.Size()) // as many as addRecords accepts, and more
+	err := r.blocks(func(b []byte) (int, error) {
+		return wire.DecodeWeights(b, func(id, weight uint64) error {
+			if weight > 0 {
+				weights[id] = weight
+			}
+			if len(weights) > most {
+				return errors.New("too many goroutines for the size of the file")
+			}
+			return nil
+		})
+	})
+	return weights, err
+}
+
+// records calls yield with all records of the section. It returns yield's error errStop as it is.
 func (r *Reader) records(yield func(wire.Record) error) error {
+	return r.blocks(func(b []byte) (int, error) { return wire.DecodeRecords(b, yield) })
+}
+
+// blocks calls decode with the content of each block of the record section. decode returns an error
+// and the offset of the record with the error. The number of records is limited by the file's size,
+// because they can be compressed a thousandfold.
+func (r *Reader) blocks(decode func([]byte) (int, error)) error {
+	defer r.release(r.section.Offset, r.section.Offset+r.section.Length)
 	var d wire.BlockDecoder
 	defer d.Close()
 	var stored []byte
@@ -102,7 +138,7 @@ func (r *Reader) records(yield func(wire.Record) error) error {
 		if err != nil {
 			return r.errorAt(at, "record section: %w", err)
 		}
-		if n, err := wire.DecodeRecords(b, yield); err == errStop {
+		if n, err := decode(b); err == errStop {
 			return err
 		} else if err != nil {
 			return r.errorAt(at, "record section: record at %d of the block: %w", n, err)
@@ -151,6 +187,21 @@ func (r *Reader) addRecords(m *tachyon.Metadata) error {
 		progress.Describe(s)
 	}
 	return nil
+}
+
+// addProgress adds the latest progress in the record section to a session that was not stopped.
+func (r *Reader) addProgress(s *tachyon.Session) error {
+	var progress *tachyon.Progress
+	err := r.blocks(func(b []byte) (int, error) {
+		return wire.DecodeProgress(b, func(text []byte) error {
+			progress = &tachyon.Progress{}
+			return json.Unmarshal(text, progress)
+		})
+	})
+	if err == nil && progress != nil {
+		progress.Describe(s)
+	}
+	return err
 }
 
 // weightOf returns about how many bytes of memory a goroutine takes.

@@ -119,7 +119,7 @@ func (d *decoder) run(yield func(*tachyon.Sample, error) bool) error {
 			}
 		}
 		if d.pos == d.end {
-			return d.finish()
+			return d.finish(len(d.threads.list))
 		}
 		b := d.buf[d.pos : d.pos+padding]
 		var id uint64
@@ -175,19 +175,10 @@ func (d *decoder) run(yield func(*tachyon.Sample, error) bool) error {
 
 // repeat decodes the rest of a REPEAT record: samples with the thread's previous stack.
 func (d *decoder) repeat(th *thread, s *tachyon.Sample, yield func(*tachyon.Sample, error) bool) error {
-	start := d.pos
-	n := d.uvarint()
-	switch {
-	case d.pos > d.end:
-		return d.cut()
-	case n > d.left:
-		return d.errorAt(start, "record with %d repeats, but the header counts only %d more of its %d samples", n, d.left, d.r.header.Samples)
-	case n == 0:
-		if d.empty++; d.empty > maxEmpty {
-			return d.errorAt(start, "more than %d records without a sample", maxEmpty)
-		}
+	n, err := d.repeats()
+	if err != nil {
+		return err
 	}
-	d.left -= n
 	s.Stack = th.frames[th.top:]
 	for ; n > 0; n-- {
 		if d.end-d.pos < maxVarint+1 && !d.eof {
@@ -210,22 +201,29 @@ func (d *decoder) repeat(th *thread, s *tachyon.Sample, yield func(*tachyon.Samp
 	return nil
 }
 
+// repeats decodes the number of samples of a REPEAT record.
+func (d *decoder) repeats() (uint64, error) {
+	start := d.pos
+	n := d.uvarint()
+	switch {
+	case d.pos > d.end:
+		return 0, d.cut()
+	case n > d.left:
+		return 0, d.errorAt(start, "record with %d repeats, but the header counts only %d more of its %d samples", n, d.left, d.r.header.Samples)
+	case n == 0:
+		if d.empty++; d.empty > maxEmpty {
+			return 0, d.errorAt(start, "more than %d records without a sample", maxEmpty)
+		}
+	}
+	d.left -= n
+	return n, nil
+}
+
 // stack decodes the stack of a FULL, SUFFIX or POP_PUSH record.
 func (d *decoder) stack(th *thread, encoding wire.Encoding) error {
-	start, depth, keep := d.pos, th.depth(), 0
-	switch encoding {
-	case wire.Suffix:
-		shared := d.uvarint()
-		if shared > uint64(depth) {
-			return d.bad(start, "SUFFIX record shares %d frames of a stack of %d", shared, depth)
-		}
-		keep = int(shared)
-	case wire.PopPush:
-		pop := d.uvarint()
-		if pop > uint64(depth) {
-			return d.bad(start, "POP_PUSH record pops %d frames of a stack of %d", pop, depth)
-		}
-		keep = depth - int(pop)
+	keep, err := d.kept(encoding, th.depth())
+	if err != nil {
+		return err
 	}
 	at := d.pos
 	n := d.uvarint()
@@ -237,6 +235,26 @@ func (d *decoder) stack(th *thread, encoding wire.Encoding) error {
 		return d.errorAt(at, "%w", err)
 	}
 	return d.indices(frames)
+}
+
+// kept decodes how many outermost frames of a stack of depth frames a record keeps.
+func (d *decoder) kept(encoding wire.Encoding, depth int) (int, error) {
+	start := d.pos
+	switch encoding {
+	case wire.Suffix:
+		shared := d.uvarint()
+		if shared > uint64(depth) {
+			return 0, d.bad(start, "SUFFIX record shares %d frames of a stack of %d", shared, depth)
+		}
+		return int(shared), nil
+	case wire.PopPush:
+		pop := d.uvarint()
+		if pop > uint64(depth) {
+			return 0, d.bad(start, "POP_PUSH record pops %d frames of a stack of %d", pop, depth)
+		}
+		return depth - int(pop), nil
+	}
+	return 0, nil
 }
 
 // indices decodes len(dst) frame indices.
@@ -333,7 +351,7 @@ func (d *decoder) fill() error {
 
 // finish compares the numbers of samples and threads with those in the header. It is called
 // at the end of the data.
-func (d *decoder) finish() error {
+func (d *decoder) finish(threads int) error {
 	h := &d.r.header
 	if d.uncounted {
 		return nil
@@ -342,8 +360,8 @@ func (d *decoder) finish() error {
 		return d.errorAt(d.end, "the file has %d samples, but the header counts %d", h.Samples-d.left, h.Samples)
 	}
 	// CPython accepts a header that counts too many threads.
-	if n := len(d.threads.list); h.Layout == tachyon.Document && uint64(n) != uint64(h.Threads) {
-		return d.errorAt(d.end, "the file has %d threads, but the header counts %d", n, h.Threads)
+	if h.Layout == tachyon.Document && uint64(threads) != uint64(h.Threads) {
+		return d.errorAt(d.end, "the file has %d threads, but the header counts %d", threads, h.Threads)
 	}
 	return nil
 }

@@ -72,6 +72,18 @@ func (m *mapping) ReadAt(p []byte, off int64) (n int, err error) {
 	return n, err
 }
 
+// release removes the pages between two offsets from this process. They stay in the kernel's page
+// cache.
+func (m *mapping) release(from, to int64) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	page := int64(os.Getpagesize())
+	from, to = (from+page-1)/page*page, min(to, int64(len(m.data)))/page*page
+	if from < to {
+		_ = unix.Madvise(m.data[from:to], unix.MADV_DONTNEED) // an error here costs only memory
+	}
+}
+
 // Close unmaps the file. It waits for running calls of ReadAt.
 func (m *mapping) Close() error {
 	m.mu.Lock()

@@ -2,20 +2,12 @@ package reader
 
 import "golang.org/x/sys/unix"
 
-// The format's document recommends both: to read in all pages while mapping, and to use
-// huge pages above 32 MB. A file above populateUpTo bytes is not read in, because that
-// takes seconds even if only its tables are needed.
-const (
-	populateUpTo = 1 << 30
-	hugeFrom     = 32 << 20
-)
+// The format's document recommends huge pages for files above 32 MB. It also recommends to read
+// all pages in while mapping, but then many files that are open at once, or one large one, would
+// take memory of their size. The pages are read in order anyway, and the kernel reads ahead.
+const hugeFrom = 32 << 20
 
-func mapFlags(size int64) int {
-	if size > populateUpTo {
-		return unix.MAP_PRIVATE
-	}
-	return unix.MAP_PRIVATE | unix.MAP_POPULATE
-}
+func mapFlags(int64) int { return unix.MAP_PRIVATE }
 
 func adviseHuge(data []byte) {
 	if len(data) > hugeFrom {

@@ -143,8 +143,8 @@ func (t *threads) rehash() {
 // push keeps the outermost keep frames of a thread's stack and returns room for n new
 // inner frames.
 func (t *threads) push(th *thread, keep int, n uint64) ([]uint32, error) {
-	if n > maxDepth || keep+int(n) > maxDepth {
-		return nil, fmt.Errorf("a stack of more than %d frames, the limit", maxDepth)
+	if err := checkDepth(keep, n); err != nil {
+		return nil, err
 	}
 	depth := keep + int(n)
 	if depth > len(th.frames) {
@@ -160,6 +160,14 @@ func (t *threads) push(th *thread, keep int, n uint64) ([]uint32, error) {
 	}
 	th.top = uint32(len(th.frames) - depth)
 	return th.frames[th.top:][:n], nil
+}
+
+// checkDepth returns an error if a stack of keep frames and n more is too deep.
+func checkDepth(keep int, n uint64) error {
+	if n > maxDepth || keep+int(n) > maxDepth {
+		return fmt.Errorf("a stack of more than %d frames, the limit", maxDepth)
+	}
+	return nil
 }
 
 // frames allocates n frames.

@@ -26,6 +26,13 @@ type spliced struct {
 	tail []byte
 }
 
+// release implements source.
+func (s *spliced) release(from, to int64) {
+	if m, ok := s.source.(interface{ release(from, to int64) }); ok {
+		m.release(from, min(to, s.off))
+	}
+}
+
 func (s *spliced) Size() int64 { return s.off + int64(len(s.tail)) }
 
 // ReadAt implements io.ReaderAt.
@@ -98,18 +105,23 @@ func (r *Reader) splice(st *journal.State, file source, samples uint64, threads 
 // count reads and counts all samples. It returns an error if there are fewer than the
 // journal counts at p.
 func (r *Reader) count(p journal.Point) (samples uint64, threads uint32, err error) {
-	d := r.newDecoder()
-	d.threads = newThreads(r.Size(), p.Threads)
-	d.threads.limit = math.MaxUint32
-	d.uncounted = true
-	for _, e := range d.all() {
+	d := &decoder{r: r, left: r.header.Samples, buf: make([]byte, min(chunkSize, r.dataSize())+padding), uncounted: true}
+	n := newNumbering(r.Size(), p.Threads, math.MaxUint32)
+	defer n.free()
+	used := &Batch{}
+	d.batches(n, func() *Batch { return used }, func(b *Batch, e error) bool {
 		if e != nil {
-			return 0, 0, e
+			err = e
+			return false
 		}
-		samples++
+		samples += uint64(len(b.Samples))
+		return true
+	})
+	if err != nil {
+		return 0, 0, err
 	}
 	if samples < p.Samples {
 		return 0, 0, r.errorAt(p.Offset, "%w: the file has %d samples, but the journal counts %d", ErrUnfinished, samples, p.Samples)
 	}
-	return samples, uint32(len(d.threads.list)), nil
+	return samples, uint32(len(n.threads)), nil
 }

@@ -118,16 +118,12 @@ func report(e *env, paths []string, o formats.Options, fl reportFlags) error {
 		if err != nil {
 			return err
 		}
-		p, err := in.Profile()
-		if err != nil {
-			return err
-		}
 		e.barDone()
 		if fl.json {
 			err = e.printJSON(r, " ")
 		} else {
 			t := &reportTable{
-				paint: newPaint(e.stdout), width: width(e.stdout), o: ro, r: r, p: p,
+				paint: newPaint(e.stdout), width: width(e.stdout), o: ro, r: r, p: r.Profile,
 				name: in.Name, format: in.Format.Name,
 			}
 			_, err = e.stdout.Write(t.render())

@@ -44,10 +44,11 @@ var rooms = []struct {
 
 	{"reader", "tachyon internal/prefetch internal/wire internal/journal", "github.com/klauspost/compress golang.org/x/sys", "a file to samples; what a sample stands for"},
 	{"internal/recovery", "tachyon internal/wire internal/journal reader", "", "finishes the file of a killed program"},
-	{"internal/profile", "tachyon internal/frames reader", "", "the profile added up"},
+	{"internal/stream", "tachyon internal/frames reader", "", "the samples of many files one by one, with weights and labels"},
+	{"internal/profile", "tachyon internal/frames reader internal/stream", "", "the profile added up"},
 	{"internal/timeline", "tachyon reader", "", "the profile in order of time"},
 	{"nytprof", "internal/profile", "github.com/klauspost/compress", "Perl's NYTProf, both ways"},
-	{"internal/formats/...", "tachyon internal/frames writer reader internal/profile internal/timeline nytprof", "github.com/google/pprof github.com/klauspost/compress", "the table of formats, and a package for each"},
+	{"internal/formats/...", "tachyon internal/frames writer reader internal/stream internal/profile internal/timeline nytprof", "github.com/google/pprof github.com/klauspost/compress", "the table of formats, and a package for each"},
 	{"internal/analyze", "tachyon reader internal/profile", "", "questions that samples answer: a file for each analysis"},
 	{"export", "internal/hook internal/formats", "", "blank import that lets a session write other formats"},
 	{"httpprof", ". internal/hook internal/own internal/formats", "", "the handler for net/http"},

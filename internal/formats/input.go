@@ -12,6 +12,7 @@ import (
 
 	"github.com/gotach/profiler/internal/formats/jsonl"
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -213,7 +214,7 @@ func (in *Input) Unfinished() (names []string) {
 		if c.Unfinished() {
 			names = append(names, in.Name)
 		}
-	case *joined:
+	case *joinedFiles:
 		for _, in := range c.inputs {
 			names = append(names, in.Unfinished()...)
 		}
@@ -221,21 +222,61 @@ func (in *Input) Unfinished() (names []string) {
 	return names
 }
 
-// Profile returns the profile added up.
+// Profile returns the profile added up, with all goroutines and their labels.
 func (in *Input) Profile() (_ *profile.Profile, err error) {
-	if in.profile != nil {
-		return in.profile, nil
+	if in.profile == nil {
+		in.profile, err = in.sums(profile.Detail{Goroutines: true, Labels: true})
 	}
+	return in.profile, err
+}
+
+// sums returns the profile added up. Formats that have only sums give all they have.
+func (in *Input) sums(d profile.Detail) (*profile.Profile, error) {
 	if c, ok := in.content.(sum); ok {
-		in.profile, err = c.Profile()
-		return in.profile, err
+		return c.Profile()
 	}
-	s, err := in.Series()
+	src, err := in.Source(stream.Options{Labels: d.Labels})
 	if err != nil {
 		return nil, err
 	}
-	in.profile, err = profile.FromTachyon(s)
-	return in.profile, err
+	return profile.FromStream(src, d)
+}
+
+// Source returns the samples of the file or the files, for sums and analyses. It is an error if
+// the format has only sums. The Source lives as long as in; it calls Options.Progress and ends
+// when Options.Context does.
+func (in *Input) Source(o stream.Options) (*stream.Source, error) {
+	files, err := in.files()
+	if err != nil {
+		return nil, err
+	}
+	o.Context, o.Progress = in.options.Context, in.options.Progress
+	return stream.New(files, o)
+}
+
+func (in *Input) files() ([]stream.File, error) {
+	if j, ok := in.content.(*joinedFiles); ok {
+		return j.files()
+	}
+	f, err := in.file()
+	f.Name = ""
+	return []stream.File{f}, err
+}
+
+// file returns a single file.
+func (in *Input) file() (stream.File, error) {
+	f := stream.File{Name: in.Name}
+	switch c := in.content.(type) {
+	case *tachyonContent:
+		f.Stream = c.Reader
+	case series:
+		s, err := c.Series()
+		f.Stream = s
+		return f, err
+	default:
+		return f, fmt.Errorf("a %s file has only sums, not each sample and its time", in.Format.Name)
+	}
+	return f, nil
 }
 
 // Series returns every sample. It is an error if the format has only sums. The
@@ -287,13 +328,13 @@ func (w watchedStream) Samples() iter.Seq2[*tachyon.Sample, error] {
 	}
 }
 
-// Report makes a report. Formats that know more about a function than its times add
-// that to its row.
+// Report makes a report. Only a report by goroutine keeps the records of goroutines apart. Formats
+// that know more about a function than its times add that to its row.
 func (in *Input) Report(o profile.ReportOptions) (*profile.Report, error) {
 	if c, ok := in.content.(reporter); ok {
 		return c.Report(o)
 	}
-	p, err := in.Profile()
+	p, err := in.sums(profile.Detail{Goroutines: o.By == profile.ByGoroutine})
 	if err != nil {
 		return nil, err
 	}

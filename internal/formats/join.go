@@ -19,20 +19,17 @@ import (
 // never share a goroutine: if ids coincide, the later process's id is raised by 10^12.
 // If files of a session are missing, its goroutines were in "[not recorded]" during
 // that time. If any input has only sums, the result is the sum of all.
-func Join(list []*Input, o Options) (*Input, error) {
+func Join(list []*Input, o Options) *Input {
 	if len(list) == 1 {
-		return list[0], nil
+		return list[0]
 	}
 	in := &Input{Name: fmt.Sprintf("%s and %d more", list[0].Name, len(list)-1), Format: tachFormat, options: o}
-	c, err := join(list)
-	if err != nil {
-		return nil, errors.Join(err, inputs(list).Close())
-	}
+	c := join(list)
 	if _, ok := c.(series); !ok {
 		in.Format = list[0].Format
 	}
 	in.content = c
-	return in, nil
+	return in
 }
 
 // inputs are those of a joined profile.
@@ -56,13 +53,13 @@ func (l inputs) CutOff() (err error) {
 	return err
 }
 
-func join(list inputs) (content, error) {
+func join(list inputs) content {
 	for _, in := range list {
 		if _, ok := in.content.(series); !ok {
-			return summed{list}, nil
+			return summed{list}
 		}
 	}
-	return newJoined(list)
+	return newJoinedFiles(list)
 }
 
 func named(in *Input, err error) error { return Named(in.Name, err) }
@@ -116,7 +113,7 @@ func OpenAll(paths []string, o Options) (*Input, error) {
 	if len(list) == 0 {
 		return nil, errors.New("no files")
 	}
-	return Join(list, o)
+	return Join(list, o), nil
 }
 
 // stdinName is what standard input is called in messages.

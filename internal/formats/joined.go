@@ -1,35 +1,76 @@
 package formats
 
 import (
-	"cmp"
 	"fmt"
 	"iter"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/gotach/profiler/internal/frames"
+	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 )
+
+// joinedFiles is many files that keep their samples.
+type joinedFiles struct {
+	inputs
+	stream func() (*joined, error)
+}
+
+func newJoinedFiles(list inputs) *joinedFiles {
+	return &joinedFiles{list, sync.OnceValues(func() (*joined, error) { return newJoined(list) })}
+}
+
+// files returns the files for a stream.Source.
+func (j *joinedFiles) files() (list []stream.File, err error) {
+	for _, in := range j.inputs {
+		f, err := in.file()
+		if err != nil {
+			return nil, named(in, err)
+		}
+		list = append(list, f)
+	}
+	return list, nil
+}
+
+// Series returns all samples as one stream.
+func (j *joinedFiles) Series() (reader.Stream, error) {
+	s, err := j.stream()
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Info returns what is known about all files together.
+func (j *joinedFiles) Info() ([]Field, error) {
+	s, err := j.stream()
+	if err != nil {
+		return nil, err
+	}
+	return s.Info()
+}
+
+// Verify checks each file.
+func (j *joinedFiles) Verify() (string, error) {
+	s, err := j.stream()
+	if err != nil {
+		return "", err
+	}
+	return s.Verify()
+}
 
 // joined is many files as one stream. It reads the files anew each time its
 // samples are asked for, and renames goroutines, translates frames and shifts times
 // on the way.
 type joined struct {
-	inputs
 	files    []*joinFile // in order of time
 	header   tachyon.Header
 	frames   frames.Table
 	gap      uint32 // the frame of time that is in none of the files
 	metadata tachyon.Metadata
-}
-
-// process identifies a process. Goroutine ids are unique within one.
-type process struct {
-	host  string
-	pid   int
-	start int64 // µs, of the session
-	file  int   // number of the file, if that does not name its process
 }
 
 // thread is a thread of the joined stream.
@@ -40,120 +81,61 @@ type thread struct {
 
 // A joinFile is one of the files.
 type joinFile struct {
-	in      *Input
-	s       reader.Stream
-	m       *tachyon.Metadata
-	h       tachyon.Header
-	process process
-	whole   bool              // all samples count; in the joined stream some of other files do not
-	shift   uint64            // µs to add to its times
-	end     uint64            // time of its last sample, shifted, µs
-	hole    bool              // the file before it in its session is not there
-	ids     map[uint64]uint64 // of its process's goroutines in the joined stream
-	gaps    map[thread]uint64 // when the missing time of a joined thread ends, µs
+	*stream.Part
+	in   *Input
+	s    reader.Stream     // with the joined numbers of objects
+	ids  map[uint64]uint64 // of its process's goroutines in the joined stream
+	gaps map[thread]uint64 // when the missing time of a joined thread ends, µs
 }
 
-// part returns the number of the file in its session, 0 if unknown.
-func (f *joinFile) part() int {
-	if f.m.Session == nil {
-		return 0
-	}
-	return f.m.Session.Part
-}
-
-// countsAll reports whether the waits of the runtime's goroutines count in the file.
-func (f *joinFile) countsAll() bool { return !f.m.Session.Markers || f.m.Session.System }
-
-// mixed reports whether gotach recorded all files, and waits of the runtime's goroutines do
-// not count in some of them.
-func mixed(files []*joinFile) (out bool) {
-	for _, f := range files {
-		if f.m.Session == nil {
-			return false
-		}
-		out = out || !f.countsAll()
-	}
-	return out
-}
-
-// interpreter returns the interpreter of a thread in the joined stream. If some files leave
-// out waits of the runtime's goroutines, those of the other files become ordinary
-// goroutines, whose waits count.
-func (f *joinFile) interpreter(i uint32) uint32 {
-	if f.whole && i == tachyon.Runtime {
-		return tachyon.User
-	}
-	return i
-}
-
-func newJoinFile(in *Input) (*joinFile, error) {
+// newPart returns an input as a part with all its metadata.
+func newPart(in *Input) (*stream.Part, error) {
 	s, err := in.Series()
 	if err != nil {
 		return nil, err
 	}
 	m, err := s.Metadata()
-	if err != nil {
-		return nil, err
-	}
-	return &joinFile{in: in, s: s, m: m, h: s.Header(), gaps: map[thread]uint64{}}, nil
+	return &stream.Part{File: stream.File{Name: in.Name, Stream: s}, Header: s.Header(), Metadata: m}, err
 }
-
-// wallClock is in the year 2000, in µs. Clocks that show an earlier time are not
-// wall clocks.
-const wallClock = 946_684_800_000_000
 
 // newJoined reads all samples once, to find out which goroutines are in which file
 // and when each was first and last seen.
-func newJoined(list inputs) (content, error) {
-	j := &joined{inputs: list}
+func newJoined(list inputs) (*joined, error) {
+	j := &joined{}
+	var parts []*stream.Part
+	of := map[*stream.Part]*Input{}
 	for _, in := range list {
-		f, err := newJoinFile(in)
+		p, err := newPart(in)
 		if err != nil {
 			return nil, named(in, err)
 		}
-		j.files = append(j.files, f)
+		parts = append(parts, p)
+		of[p] = in
 	}
-	early := func(f *joinFile) int { // files with a wall clock come first
-		if f.h.Start < wallClock {
-			return 1
-		}
-		return 0
-	}
-	slices.SortStableFunc(j.files, func(a, b *joinFile) int {
-		return cmp.Or(early(a)-early(b), cmp.Compare(a.h.Start, b.h.Start), cmp.Compare(a.part(), b.part()))
-	})
-	first := j.files[0]
-	j.header = tachyon.Header{Layout: tachyon.Document, Start: first.h.Start, Interval: first.h.Interval}
+	stream.Arrange(parts)
+	j.header = tachyon.Header{Layout: tachyon.Document, Start: parts[0].Header.Start, Interval: parts[0].Header.Interval}
 	j.gap = j.frames.Intern(tachyon.Frame{Func: "[not recorded]"})
 	sc := joinScan{
-		joined: j, ids: map[process]map[uint64]uint64{}, used: map[uint64]bool{},
+		joined: j, ids: map[stream.Process]map[uint64]uint64{}, used: map[uint64]bool{},
 		last: map[thread]uint64{}, weights: map[uint64]uint64{}, known: map[uint64]*tachyon.Goroutine{},
 	}
-	numbers := objectNumbers{}
-	mixed := mixed(j.files)
-	parts := map[process]int{} // the latest one's number
-	for i, f := range j.files {
-		f.process = process{file: i + 1}
-		f.whole = mixed && f.countsAll()
-		if s := f.m.Session; s != nil {
-			begin := s.SessionStart
-			if begin.IsZero() {
-				begin = s.Start
-			}
-			f.process = process{host: s.Host, pid: s.PID, start: begin.UnixMicro()}
-			f.hole = f.part() > parts[f.process]+1
-			parts[f.process] = f.part()
+	numbers := stream.ObjectNumbers{}
+	for i, p := range parts {
+		f := &joinFile{Part: p, in: of[p], gaps: map[thread]uint64{}}
+		j.files = append(j.files, f)
+		f.s = numbers.Stream(p)
+		var before *stream.Part
+		if i > 0 {
+			before = parts[i-1]
 		}
-		f.s = numbers.stream(f)
-		if i > 0 && f.h.Start < wallClock {
-			f.shift = j.files[i-1].end - f.h.Start
-		}
+		p.Begin(before)
 		if err := sc.file(f); err != nil {
 			return nil, named(f.in, err)
 		}
 	}
 	j.header.Threads = uint32(len(sc.last))
-	j.metadata = tachyon.Metadata{Session: joinSessions(j.files), PCs: joinPCs(j.files), Objects: numbers.list()}
+	j.metadata = *stream.Join(parts)
+	j.metadata.Objects = numbers.List()
 	for id, weight := range sc.weights {
 		g, _ := sc.goroutine(id)
 		g.FirstWeight = weight
@@ -192,8 +174,8 @@ func (j *joined) file(f *joinFile, yield func(*tachyon.Sample, error) bool) bool
 	for s, err := range f.s.Samples() {
 		if err == nil {
 			out = *s
-			out.Thread, out.Time = f.ids[s.Thread], s.Time+f.shift
-			out.Interpreter = f.interpreter(s.Interpreter)
+			out.Thread, out.Time = f.ids[s.Thread], s.Time+f.Shift
+			out.Interpreter = f.Interpreter(s.Interpreter)
 			out.Stack, err = remap.Stack(s.Stack)
 		}
 		if err != nil {
@@ -216,9 +198,6 @@ func (j *joined) file(f *joinFile, yield func(*tachyon.Sample, error) bool) bool
 	}
 	return true
 }
-
-// Series returns j itself.
-func (j *joined) Series() (reader.Stream, error) { return j, nil }
 
 // Info returns what is known about all files together.
 func (j *joined) Info() ([]Field, error) {
@@ -249,7 +228,7 @@ func (j *joined) Verify() (string, error) {
 // A joinScan is the state of newJoined while it reads the files.
 type joinScan struct {
 	*joined
-	ids     map[process]map[uint64]uint64
+	ids     map[stream.Process]map[uint64]uint64
 	used    map[uint64]bool   // joined ids
 	last    map[thread]uint64 // time of its last sample so far, µs
 	weights map[uint64]uint64 // of first samples, by joined id, if that is not the interval
@@ -280,31 +259,30 @@ func (sc *joinScan) goroutine(id uint64) (g *tachyon.Goroutine, fresh bool) {
 
 // file reads the samples and the metadata of a file.
 func (sc *joinScan) file(f *joinFile) error {
-	if f.ids = sc.ids[f.process]; f.ids == nil {
+	if f.ids = sc.ids[f.Process]; f.ids == nil {
 		f.ids = map[uint64]uint64{}
-		sc.ids[f.process] = f.ids
+		sc.ids[f.Process] = f.ids
 	}
 	remap := frames.Remap{From: f.s.Frames(), To: &sc.frames}
 	remap.All()
-	said := f.m.FirstWeights()
-	f.end = f.h.Start + f.shift
+	said := f.Metadata.FirstWeights()
 	var threads []thread
 	var last []uint64
 	for s, err := range reader.WithMarkers(f.s) {
 		if err != nil {
 			return err
 		}
-		at := s.Time + f.shift
+		at := s.Time + f.Shift
 		if s.First {
-			t := thread{sc.id(f.ids, s.Thread), f.interpreter(s.Interpreter)}
+			t := thread{sc.id(f.ids, s.Thread), f.Interpreter(s.Interpreter)}
 			threads, last = append(threads, t), append(last, at)
 			_, ok := said[s.Thread]
 			sc.seam(f, t, at-s.Weight, s.Weight, ok)
 			delete(said, s.Thread)
 		}
 		last[s.Index] = at
-		if int64(at-f.end) > 0 {
-			f.end = at
+		if int64(at-f.End) > 0 {
+			f.End = at
 		}
 		sc.header.Samples++
 	}
@@ -327,7 +305,7 @@ func (sc *joinScan) seam(f *joinFile, t thread, begin, weight uint64, said bool)
 	}
 	// Its previous sample may be in a file that is not among the inputs. The last
 	// file of a killed program has no metadata; then a hole in the numbers tells.
-	if (said || f.hole) && int64(begin-last) > 0 {
+	if (said || f.Hole) && int64(begin-last) > 0 {
 		f.gaps[t] = begin
 		sc.header.Samples++
 	}
@@ -335,8 +313,8 @@ func (sc *joinScan) seam(f *joinFile, t thread, begin, weight uint64, said bool)
 
 // goroutines adds a file's metadata of goroutines.
 func (sc *joinScan) goroutines(f *joinFile) {
-	at := f.h.Start + f.shift - sc.header.Start
-	for _, g := range f.m.Goroutines {
+	at := f.Header.Start + f.Shift - sc.header.Start
+	for _, g := range f.Metadata.Goroutines {
 		id := sc.id(f.ids, g.ID)
 		k, fresh := sc.goroutine(id)
 		if fresh {

@@ -31,9 +31,13 @@ var folded = &Format{
 	Extensions: []string{".folded", ".collapsed", ".txt"},
 	sniff:      collapsed.Sniff,
 	open:       openSums(collapsed.Read),
-	write: writeSums(func(w io.Writer, p *profile.Profile, o *Options) error {
-		return collapsed.Write(w, p, collapsed.Options{Goroutines: o.Goroutines, CPU: o.CPU})
-	}),
+	write: func(t *target, in *Input, o *Options) error {
+		p, err := in.sums(profile.Detail{Goroutines: o.Goroutines})
+		if err != nil {
+			return err
+		}
+		return collapsed.Write(t.W, p, collapsed.Options{Goroutines: o.Goroutines, CPU: o.CPU})
+	},
 }
 
 // sums is a profile in memory.

@@ -60,6 +60,7 @@ type Profile struct {
 // with one set of labels.
 type Record struct {
 	Goroutine uint64 // id; 0 if it is no goroutine's time, or the profile does not tell them apart
+	Several   bool   // the time of several goroutines added up; Goroutine is 0
 	System    bool   // the runtime's own, or CPU time that no goroutine used
 	// State is one of the constants below, or what the goroutine waited for, such as
 	// "chan receive". It is "" if the state is unknown.
@@ -84,10 +85,10 @@ const (
 	NotSeen      = "not seen"       // no sample has the time
 )
 
-// OfGoroutine reports whether a record is one goroutine's time. Otherwise it is CPU time that
+// OfGoroutine reports whether a record is goroutines' time, or one goroutine's. Otherwise it is CPU time that
 // no goroutine used, or time of goroutines that no sample stands for.
 func (r *Record) OfGoroutine() bool {
-	return r.Goroutine != 0 || !r.System && r.State != NotSeen
+	return r.Several || r.Goroutine != 0 || !r.System && r.State != NotSeen
 }
 
 // StartLine returns the line where a frame's function starts, 0 if unknown.

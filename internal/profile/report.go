@@ -59,6 +59,8 @@ type Report struct {
 	Shown    time.Duration `json:"-"` // wall time of the stacks that Focus and Ignore left
 	ShownCPU time.Duration `json:"-"`
 	Left     int           `json:"-"` // rows that Top left out
+
+	Profile *Profile `json:"-"` // of which it is
 }
 
 // A Row is one function, line or the like. Self is the time in which it was
@@ -104,7 +106,7 @@ func New(p *Profile, o ReportOptions) (*Report, error) {
 		return nil, fmt.Errorf("no order by %q", o.Sort)
 	}
 	t := &tally{p: p, by: o.By, rows: map[rowKey]int{}, ids: make([]int, len(p.Frames))}
-	r := &Report{Duration: p.Duration, Samples: p.Samples, Goroutines: p.Goroutines, Unitless: p.Unitless}
+	r := &Report{Profile: p, Duration: p.Duration, Samples: p.Samples, Goroutines: p.Goroutines, Unitless: p.Unitless}
 	r.Total, r.TotalCPU = p.Total()
 	for i := range p.Records {
 		rec := &p.Records[i]

@@ -39,6 +39,50 @@ func DecodeRecords(b []byte, yield func(Record) error) (at int, err error) {
 	return at, nil
 }
 
+// DecodeWeights calls yield with the ID and the FirstWeight of each record of a goroutine in a block.
+// It returns as DecodeRecords does.
+func DecodeWeights(b []byte, yield func(id, weight uint64) error) (at int, err error) {
+	d := recordDecoder{headsOnly: true}
+	for at < len(b) {
+		content, n := cutRecord(b[at:])
+		if n == 0 {
+			return at, errShortRecord
+		}
+		d.b = content[1:]
+		switch content[0] {
+		case recordString:
+			d.strings = append(d.strings, "")
+		case recordGoroutine:
+			if g := d.goroutine(); d.err == nil {
+				d.err = yield(g.ID, g.FirstWeight)
+			}
+		}
+		if d.err != nil {
+			return at, d.err
+		}
+		at += n
+	}
+	return at, nil
+}
+
+// DecodeProgress calls yield with each record of progress in a block, as JSON. It returns as
+// DecodeRecords does.
+func DecodeProgress(b []byte, yield func([]byte) error) (at int, err error) {
+	for at < len(b) {
+		content, n := cutRecord(b[at:])
+		if n == 0 {
+			return at, errShortRecord
+		}
+		if content[0] == recordProgress {
+			if err := yield(content[1:]); err != nil {
+				return at, err
+			}
+		}
+		at += n
+	}
+	return at, nil
+}
+
 // WholeRecords returns the length in bytes of the complete records at the start of b.
 func WholeRecords(b []byte) (at int) {
 	for {
@@ -64,9 +108,11 @@ func cutRecord(b []byte) (content []byte, n int) {
 // A recordDecoder decodes the records of a block. After an error b is empty.
 type recordDecoder struct {
 	recordState
-	strings []string
-	b       []byte
-	err     error
+	strings   []string
+	headsOnly bool // goroutines without their labels; one Goroutine is used for all
+	g         tachyon.Goroutine
+	b         []byte
+	err       error
 }
 
 func (d *recordDecoder) record(b []byte) (r Record, known bool, err error) {
@@ -88,7 +134,13 @@ func (d *recordDecoder) record(b []byte) (r Record, known bool, err error) {
 }
 
 func (d *recordDecoder) goroutine() *tachyon.Goroutine {
-	g := &tachyon.Goroutine{}
+	var g *tachyon.Goroutine
+	if d.headsOnly {
+		g = &d.g
+		*g = tachyon.Goroutine{}
+	} else {
+		g = &tachyon.Goroutine{}
+	}
 	g.ID = d.diff(&d.id)
 	flags := d.byte()
 	if flags&hasParent != 0 {
@@ -113,7 +165,7 @@ func (d *recordDecoder) goroutine() *tachyon.Goroutine {
 	if flags&hasWeight != 0 {
 		g.FirstWeight = d.uvarint()
 	}
-	if flags&hasLabels != 0 {
+	if flags&hasLabels != 0 && !d.headsOnly {
 		for n := d.count(2); n > 0 && d.err == nil; n-- {
 			span := tachyon.LabelSpan{From: d.diff(&from), Labels: map[string]string{}}
 			for n := d.count(2); n > 0 && d.err == nil; n-- {

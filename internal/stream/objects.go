@@ -1,4 +1,4 @@
-package formats
+package stream
 
 import (
 	"cmp"
@@ -10,9 +10,9 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// objectNumbers gives the objects of many files numbers of their own. A number of a process stays
+// ObjectNumbers gives the objects of many files numbers of their own. A number of a process stays
 // the same object in all its files.
-type objectNumbers struct {
+type ObjectNumbers struct {
 	of   map[processObject]int32
 	all  map[int32]tachyon.Object // by joined number
 	last int32
@@ -20,12 +20,12 @@ type objectNumbers struct {
 
 // processObject is an object of a process.
 type processObject struct {
-	process
+	Process
 	number int32
 }
 
-// number returns the joined number of an object, 0 for the number 0.
-func (n *objectNumbers) number(p process, number int32) int32 {
+// Number returns the joined number of an object, 0 for the number 0.
+func (n *ObjectNumbers) Number(p Process, number int32) int32 {
 	if number <= 0 {
 		return number
 	}
@@ -42,23 +42,23 @@ func (n *objectNumbers) number(p process, number int32) int32 {
 	return to
 }
 
-// stream adds a file's objects. It returns the file's stream with the joined numbers.
-func (n *objectNumbers) stream(f *joinFile) reader.Stream {
-	for _, o := range f.m.Objects {
-		o.Number = n.number(f.process, o.Number)
+// Stream adds a file's objects. It returns the file's stream with the joined numbers.
+func (n *ObjectNumbers) Stream(f *Part) reader.Stream {
+	for _, o := range f.Metadata.Objects {
+		o.Number = n.Number(f.Process, o.Number)
 		o.Members = slices.Clone(o.Members)
 		for i, member := range o.Members {
-			o.Members[i] = n.number(f.process, member)
+			o.Members[i] = n.Number(f.Process, member)
 		}
 		if o.Number > 0 {
 			n.all[o.Number] = o
 		}
 	}
-	s := f.s
-	return reader.WithObjects(s, func(number int32) int32 { return n.number(f.process, number) })
+	s := f.File.Stream
+	return reader.WithObjects(s, func(number int32) int32 { return n.Number(f.Process, number) })
 }
 
-// list returns the objects of all files.
-func (n *objectNumbers) list() []tachyon.Object {
+// List returns the objects of all files.
+func (n *ObjectNumbers) List() []tachyon.Object {
 	return slices.SortedFunc(maps.Values(n.all), func(a, b tachyon.Object) int { return cmp.Compare(a.Number, b.Number) })
 }

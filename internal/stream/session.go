@@ -1,4 +1,4 @@
-package formats
+package stream
 
 import (
 	"cmp"
@@ -9,19 +9,33 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
+// join returns what is known about all parts, without goroutines and objects.
+func (s *Source) join() *tachyon.Metadata {
+	if len(s.parts) == 1 {
+		return s.parts[0].Metadata
+	}
+	return Join(s.parts)
+}
+
+// Join returns the session and the leaf PCs of files together. Durations count only after the parts
+// were read.
+func Join(parts []*Part) *tachyon.Metadata {
+	return &tachyon.Metadata{Session: joinSessions(parts), PCs: joinPCs(parts)}
+}
+
 // joinSessions adds up the files' sessions. It returns nil if any file has none. Facts
 // that differ are left out.
-func joinSessions(files []*joinFile) *tachyon.Session {
+func joinSessions(files []*Part) *tachyon.Session {
 	var out tachyon.Session
 	var end time.Time
 	for i, f := range files {
-		s := f.m.Session
+		s := f.Metadata.Session
 		if s == nil {
 			return nil
 		}
 		length := s.Duration
 		if length == 0 { // it was not stopped
-			length = time.Duration(min(f.end-f.h.Start, math.MaxInt64/1000)) * time.Microsecond
+			length = time.Duration(min(f.End-f.Header.Start, math.MaxInt64/1000)) * time.Microsecond
 		}
 		if to := s.Start.Add(length); to.After(end) {
 			end = to
@@ -31,7 +45,7 @@ func joinSessions(files []*joinFile) *tachyon.Session {
 			out.Part, out.SessionStart = 0, time.Time{}
 			continue
 		}
-		if f.process != files[0].process {
+		if f.Process != files[0].Process {
 			out.PID = 0
 			out.Host = same(out.Host, s.Host)
 			out.Program = same(out.Program, s.Program)
@@ -43,7 +57,7 @@ func joinSessions(files []*joinFile) *tachyon.Session {
 		out.SourceReason = cmp.Or(out.SourceReason, s.SourceReason)
 		out.Counts = out.Counts.Plus(s.Counts)
 	}
-	out.System = out.Markers && !mixed(files) // see joinFile.interpreter
+	out.System = out.Markers && !mixed(files) // see Part.Interpreter
 	out.Duration = end.Sub(out.Start)
 	if sec := out.Duration.Seconds(); sec > 0 {
 		out.RateReached = float64(out.TicksReached) / sec
@@ -60,11 +74,11 @@ func same(a, b string) string {
 
 // joinPCs adds up the leaf PCs of the files. It returns nil if they are not all of one
 // executable, or any file has none.
-func joinPCs(files []*joinFile) *tachyon.LeafPCs {
+func joinPCs(files []*Part) *tachyon.LeafPCs {
 	sums := map[uint64]*tachyon.LeafPC{}
-	first := files[0].m
+	first := files[0].Metadata
 	for _, f := range files {
-		p, s := f.m.PCs, f.m.Session
+		p, s := f.Metadata.PCs, f.Metadata.Session
 		if p == nil || s == nil || s.BuildID != first.Session.BuildID ||
 			p.TextStart != first.PCs.TextStart || p.TextSize != first.PCs.TextSize {
 			return nil

@@ -1,0 +1,234 @@
+package profile
+
+import (
+	"math/bits"
+	"math/rand/v2"
+	"time"
+
+	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// An adder adds up the samples of a source.
+type adder struct {
+	src     *stream.Source
+	d       Detail
+	session bool // gotach recorded the samples
+
+	cells  []cell
+	heads  []uint32 // by stack: its first cell + 1
+	places []place
+	number map[place]uint32
+
+	sums   []sum
+	index  []uint32 // a hash table of the sums + 1; without goroutines and labels, sums[i] is of places[i]
+	slots  []cached
+	sets   map[string]uint32 // label sets by their key
+	labels []map[string]string
+}
+
+// A cell is the place of the samples with a stack, an interpreter and a status.
+type cell struct {
+	interpreter uint32
+	status      tachyon.Status
+	place       uint32
+	next        uint32 // the stack's next cell + 1
+}
+
+// A place is a stack in a state.
+type place struct {
+	stack   uint32
+	system  bool // as in Record
+	process bool // time of no goroutine
+	state   string
+}
+
+// A sum is a record that grows.
+type sum struct {
+	goroutine uint64
+	place     uint32
+	labels    uint32
+	count     int64
+	wall, cpu time.Duration
+}
+
+// A cached has the sum of the latest sample of a slot.
+type cached struct {
+	place  uint32
+	sum    uint32
+	labels *stream.Labels
+}
+
+// newAdder returns an adder for the samples of a source.
+func newAdder(src *stream.Source, d Detail) *adder {
+	return &adder{
+		src: src, d: d, session: src.Metadata().Session != nil,
+		number: map[place]uint32{}, index: make([]uint32, 1<<10),
+		sets: map[string]uint32{"": 0}, labels: []map[string]string{nil},
+	}
+}
+
+// add adds a sample.
+func (a *adder) add(s *stream.Sample) {
+	if s.NotSeen {
+		n := a.place(place{stack: s.Stack, state: NotSeen})
+		if a.detailed() {
+			n = a.sum(0, n, 0)
+		}
+		a.sums[n].wall = s.Wall
+		return
+	}
+	n := a.find(s)
+	if a.detailed() {
+		n = a.detail(s, n)
+	}
+	into := &a.sums[n]
+	into.count++
+	into.wall = add(into.wall, s.Wall)
+	into.cpu = add(into.cpu, s.CPU())
+}
+
+// find returns the place of a sample.
+func (a *adder) find(s *stream.Sample) uint32 {
+	if int(s.Stack) >= len(a.heads) {
+		a.heads = append(a.heads, make([]uint32, len(a.src.Stacks())-len(a.heads))...)
+	}
+	for n := a.heads[s.Stack]; n != 0; n = a.cells[n-1].next {
+		if c := &a.cells[n-1]; c.status == s.Status && c.interpreter == s.Interpreter {
+			return c.place
+		}
+	}
+	n := a.place(place{
+		stack:   s.Stack,
+		system:  a.session && s.Interpreter != tachyon.User,
+		process: a.session && s.Interpreter == tachyon.Process,
+		state:   a.state(s.Status, s.Stack),
+	})
+	a.cells = append(a.cells, cell{s.Interpreter, s.Status, n, a.heads[s.Stack]})
+	a.heads[s.Stack] = uint32(len(a.cells))
+	return n
+}
+
+// place returns the number of a place.
+func (a *adder) place(p place) uint32 {
+	n, ok := a.number[p]
+	if !ok {
+		n = uint32(len(a.places))
+		a.number[p] = n
+		a.places = append(a.places, p)
+		if !a.d.Goroutines && !a.d.Labels {
+			a.sums = append(a.sums, sum{place: n})
+		}
+	}
+	return n
+}
+
+// state returns the state of the goroutine that a sample is of.
+func (a *adder) state(status tachyon.Status, stack uint32) string {
+	var ids [2]uint32 // further frames do not matter
+	n := 0
+	for list := a.src.Stacks(); n < len(ids) && stack != 0; stack = list[stack].Caller {
+		ids[n] = list[stack].Frame
+		n++
+	}
+	p := Profile{Frames: a.src.Frames()}
+	return p.state(status, ids[:n])
+}
+
+// detailed reports whether a place may have several sums.
+func (a *adder) detailed() bool { return a.d.Goroutines || a.d.Labels }
+
+// detail returns the number of the sum to which a sample at a place belongs.
+func (a *adder) detail(s *stream.Sample, place uint32) uint32 {
+	if int(s.Slot) >= len(a.slots) {
+		a.slots = append(a.slots, make([]cached, a.src.Slots()-len(a.slots))...)
+	}
+	c := &a.slots[s.Slot]
+	if !s.First && c.place == place && c.labels == s.Labels {
+		return c.sum
+	}
+	goroutine, labels := uint64(0), uint32(0)
+	if a.d.Goroutines && !a.places[place].process { // Process has threads only because a core's worth of time has no room in one
+		goroutine = s.Goroutine
+	}
+	if a.d.Labels && s.Labels != nil {
+		labels = a.set(s.Labels)
+	}
+	*c = cached{place: place, sum: a.sum(goroutine, place, labels), labels: s.Labels}
+	return c.sum
+}
+
+// set returns the number of a set of labels.
+func (a *adder) set(l *stream.Labels) uint32 {
+	n, ok := a.sets[l.Key]
+	if !ok {
+		n = uint32(len(a.labels))
+		a.sets[l.Key] = n
+		a.labels = append(a.labels, l.Set)
+	}
+	return n
+}
+
+// sum returns the number of the sum with a key.
+func (a *adder) sum(goroutine uint64, place, labels uint32) uint32 {
+	mask := uint64(len(a.index) - 1)
+	slot := hash(goroutine, place, labels) & mask
+	for ; a.index[slot] != 0; slot = (slot + 1) & mask {
+		n := a.index[slot] - 1
+		if s := &a.sums[n]; s.goroutine == goroutine && s.place == place && s.labels == labels {
+			return n
+		}
+	}
+	a.sums = append(a.sums, sum{goroutine: goroutine, place: place, labels: labels})
+	a.index[slot] = uint32(len(a.sums))
+	if 2*len(a.sums) > len(a.index) {
+		a.rehash()
+	}
+	return uint32(len(a.sums) - 1)
+}
+
+// rehash doubles the hash table.
+func (a *adder) rehash() {
+	a.index = make([]uint32, 2*len(a.index))
+	mask := uint64(len(a.index) - 1)
+	for i := range a.sums {
+		s := &a.sums[i]
+		slot := hash(s.goroutine, s.place, s.labels) & mask
+		for a.index[slot] != 0 {
+			slot = (slot + 1) & mask
+		}
+		a.index[slot] = uint32(i + 1)
+	}
+}
+
+var seed = rand.Uint64() // so that nobody can make a file whose sums collide
+
+func hash(goroutine uint64, place, labels uint32) uint64 {
+	const odd = 0x9e3779b97f4a7c15
+	hi, lo := bits.Mul64(goroutine^seed, odd)
+	hi, lo = bits.Mul64(hi^lo^(uint64(place)<<32|uint64(labels)), odd)
+	return hi ^ lo
+}
+
+// profile returns the sums as a profile.
+func (a *adder) profile() *Profile {
+	p := &Profile{Frames: a.src.Frames(), Records: make([]Record, len(a.sums))}
+	if len(a.sums) == 0 {
+		p.Records = nil
+	}
+	stacks := make([][]uint32, len(a.src.Stacks()))
+	for i := range a.sums {
+		s := &a.sums[i]
+		at := &a.places[s.place]
+		if stacks[at.stack] == nil && at.stack != 0 {
+			stacks[at.stack] = a.src.AppendStack(make([]uint32, 0, a.src.Stacks()[at.stack].Depth), at.stack)
+		}
+		p.Records[i] = Record{
+			Goroutine: s.goroutine, Several: !a.d.Goroutines && !at.process && at.state != NotSeen,
+			System: at.system, State: at.state, Labels: a.labels[s.labels],
+			Stack: stacks[at.stack], Count: s.count, Wall: s.wall, CPU: s.cpu,
+		}
+		p.Samples += s.count
+	}
+	return p
+}

@@ -1,0 +1,180 @@
+package stream
+
+import (
+	"iter"
+	"runtime"
+	"sync"
+
+	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// A pipe has the batches of one file, which a goroutine decodes.
+type pipe struct {
+	batches chan *reader.Batch
+	used    chan *reader.Batch // batches to fill again
+	err     error              // after batches was closed
+
+	facts    chan *facts // closed without a value if there is an error
+	factsErr error
+}
+
+// pipes decode files ahead of the loop that takes their samples.
+type pipes struct {
+	parts  []*Part
+	labels bool
+	stop   chan struct{} // closed when no more batches are wanted
+	group  sync.WaitGroup
+	list   []*pipe // of the parts that were started, in order
+	memory int64   // bytes that the started parts take, about, without the finished ones
+}
+
+const (
+	// queue is the number of batches that wait for the loop, of each file. A batch takes 64 KB.
+	queue = 64
+	// maxAhead is how much memory files take that are decoded ahead, in bytes. One file is always
+	// decoded ahead.
+	maxAhead = 64 << 20
+)
+
+// memory returns about how much memory the decoding of a part takes, in bytes.
+func (p *Part) memory() int64 { return queue*64<<10 + 100*int64(p.Header.Threads) }
+
+// open returns the pipe of a part. It starts the parts after it as far as there is room.
+func (p *pipes) open(part int) *pipe {
+	for n := len(p.list); n < len(p.parts); n = len(p.list) {
+		ahead := n - part
+		if ahead > runtime.GOMAXPROCS(0) || ahead > 1 && p.memory+p.parts[n].memory() > maxAhead {
+			break
+		}
+		if ahead == 1 && p.parts[n].memory() > maxAhead {
+			break
+		}
+		p.memory += p.parts[n].memory()
+		p.list = append(p.list, p.start(p.parts[n].Stream))
+	}
+	return p.list[part]
+}
+
+// done says that a part was read.
+func (p *pipes) done(part int) {
+	p.memory -= p.parts[part].memory()
+	p.list[part] = nil
+}
+
+// close ends all goroutines.
+func (p *pipes) close() {
+	close(p.stop)
+	p.group.Wait()
+}
+
+// start begins to decode a stream.
+func (p *pipes) start(s reader.Stream) *pipe {
+	out := &pipe{batches: make(chan *reader.Batch, queue), used: make(chan *reader.Batch, queue), facts: make(chan *facts, 1)}
+	p.group.Go(func() {
+		defer close(out.facts)
+		f, err := newFacts(s, p.labels)
+		if err != nil {
+			out.factsErr = err
+			return
+		}
+		out.facts <- f
+	})
+	p.group.Go(func() {
+		defer close(out.batches)
+		for b, err := range batches(s, func() *reader.Batch {
+			select {
+			case b := <-out.used:
+				return b
+			default:
+				return &reader.Batch{}
+			}
+		}) {
+			if err != nil {
+				out.err = err
+				return
+			}
+			select {
+			case out.batches <- b:
+			case <-p.stop:
+				return
+			}
+		}
+	})
+	return out
+}
+
+// batches returns a stream's samples in batches.
+func batches(s reader.Stream, get func() *reader.Batch) iter.Seq2[*reader.Batch, error] {
+	if r, ok := s.(*reader.Reader); ok {
+		return r.Batches(get)
+	}
+	return func(yield func(*reader.Batch, error) bool) {
+		b := batcher{Stacks: []Stack{{}}, threads: map[reader.Thread]uint32{}, children: map[uint64]uint32{}, start: s.Header().Start}
+		b.batch = get()
+		b.clear()
+		for sample, err := range s.Samples() {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			b.add(sample)
+			if len(b.batch.Samples) < 1024 {
+				continue
+			}
+			if !yield(b.full(), nil) {
+				return
+			}
+			b.batch = get()
+			b.clear()
+		}
+		if len(b.batch.Samples) > 0 {
+			yield(b.full(), nil)
+		}
+	}
+}
+
+// A batcher makes batches of the samples of any stream.
+type batcher struct {
+	batch    *reader.Batch
+	Stacks   []Stack
+	children map[uint64]uint32
+	threads  map[reader.Thread]uint32
+	times    []uint64 // by thread
+	start    uint64
+}
+
+func (b *batcher) clear() {
+	b.batch.Samples, b.batch.Threads, b.batch.Stacks = b.batch.Samples[:0], b.batch.Threads[:0], nil
+}
+
+func (b *batcher) full() *reader.Batch {
+	b.batch.Stacks = b.Stacks[:len(b.Stacks):len(b.Stacks)]
+	return b.batch
+}
+
+func (b *batcher) add(s *tachyon.Sample) {
+	t := reader.Thread{ID: s.Thread, Interpreter: s.Interpreter}
+	n, ok := b.threads[t]
+	if !ok {
+		n = uint32(len(b.times))
+		b.threads[t] = n
+		b.times = append(b.times, b.start)
+		b.batch.Threads = append(b.batch.Threads, t)
+	}
+	stack := uint32(0)
+	for i := len(s.Stack) - 1; i >= 0; i-- {
+		key := uint64(stack)<<32 | uint64(s.Stack[i])
+		on, ok := b.children[key]
+		if !ok {
+			on = uint32(len(b.Stacks))
+			b.children[key] = on
+			b.Stacks = append(b.Stacks, Stack{Caller: stack, Frame: s.Stack[i], Depth: b.Stacks[stack].Depth + 1})
+		}
+		stack = on
+	}
+	b.batch.Samples = append(b.batch.Samples, reader.BatchSample{
+		Time: s.Time, Since: s.Time - b.times[n], Thread: n, Stack: stack, Status: s.Status, First: !ok,
+	})
+	b.times[n] = s.Time
+}

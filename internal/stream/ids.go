@@ -1,0 +1,83 @@
+package stream
+
+// An idSet is a set of goroutine ids. Ids are nearly successive numbers, so it takes about a bit for
+// each. The zero value is empty.
+type idSet struct {
+	chunks map[uint64]*[8]uint64
+	at     uint64 // number of the chunk that was used last
+	last   *[8]uint64
+}
+
+// chunk returns the chunk with an id, which is nil if there is none.
+func (s *idSet) chunk(id uint64) *[8]uint64 {
+	if s.last == nil || s.at != id>>9 {
+		s.last, s.at = s.chunks[id>>9], id>>9
+	}
+	return s.last
+}
+
+func (s *idSet) has(id uint64) bool {
+	c := s.chunk(id)
+	return c != nil && c[id>>6&7]>>(id&63)&1 != 0
+}
+
+// add adds an id. It returns false if the id is in the set already.
+func (s *idSet) add(id uint64) bool {
+	c := s.chunk(id)
+	if c == nil {
+		if s.chunks == nil {
+			s.chunks = map[uint64]*[8]uint64{}
+		}
+		c = new([8]uint64)
+		s.chunks[id>>9] = c
+		s.last = c
+	}
+	word, bit := &c[id>>6&7], uint64(1)<<(id&63)
+	if *word&bit != 0 {
+		return false
+	}
+	*word |= bit
+	return true
+}
+
+// names gives goroutines of different processes different ids.
+type names struct {
+	one  bool // all files are of one process
+	used idSet
+	of   map[Process][]idSet // ids in the process's files, by how often apart was added to them
+}
+
+// apart is what is added to the id of a goroutine if another process has the same one.
+const apart = 1_000_000_000_000
+
+func newNames(parts []*Part) names {
+	n := names{one: true, of: map[Process][]idSet{}}
+	for _, p := range parts {
+		n.one = n.one && p.Process == parts[0].Process
+	}
+	return n
+}
+
+// id returns the id in the stream of a goroutine of a process.
+func (n *names) id(p Process, id uint64) uint64 {
+	if n.one {
+		return id
+	}
+	own := n.of[p]
+	for i := range own {
+		if own[i].has(id) {
+			return id + uint64(i)*apart
+		}
+	}
+	level := 0
+	for n.used.has(id + uint64(level)*apart) {
+		level++
+	}
+	for len(own) <= level {
+		own = append(own, idSet{})
+	}
+	own[level].add(id)
+	n.of[p] = own
+	n.used.add(id + uint64(level)*apart)
+	return id + uint64(level)*apart
+}

@@ -1,0 +1,133 @@
+package stream
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// A Part is a file among others: where it belongs in time, and whose goroutines it has.
+type Part struct {
+	File
+	Header   tachyon.Header
+	Metadata *tachyon.Metadata // at least without goroutines and objects
+	Process  Process
+	Whole    bool   // all its samples count; in the joined stream some of other files do not
+	Hole     bool   // the file before it in its session is not there
+	Shift    uint64 // µs to add to its times; known when the file before it was read
+	End      uint64 // time of its last sample, shifted, µs; known when it was read
+}
+
+// A Process identifies a process. Goroutine ids are unique within one.
+type Process struct {
+	Host  string
+	PID   int
+	Start int64 // µs, of the session
+	File  int   // number of the file, if that does not name its process
+}
+
+// NewPart returns a file as a part. It has neither Process nor place yet.
+func NewPart(f File) (*Part, error) {
+	m, err := overview(f.Stream)
+	if err != nil {
+		return nil, err
+	}
+	return &Part{File: f, Header: f.Stream.Header(), Metadata: m}, nil
+}
+
+// overview returns a stream's metadata, without goroutines and objects if that is less work.
+func overview(s reader.Stream) (*tachyon.Metadata, error) {
+	if r, ok := s.(interface {
+		Overview() (*tachyon.Metadata, error)
+	}); ok {
+		return r.Overview()
+	}
+	return s.Metadata()
+}
+
+// Number returns the number of the file in its session, 0 if unknown.
+func (p *Part) Number() int {
+	if p.Metadata.Session == nil {
+		return 0
+	}
+	return p.Metadata.Session.Part
+}
+
+// Interpreter returns the interpreter of a thread in the joined stream. If some files leave
+// out waits of the runtime's goroutines, those of the other files become ordinary
+// goroutines, whose waits count.
+func (p *Part) Interpreter(i uint32) uint32 {
+	if p.Whole && i == tachyon.Runtime {
+		return tachyon.User
+	}
+	return i
+}
+
+// countsAll reports whether the waits of the runtime's goroutines count in the file.
+func (p *Part) countsAll() bool {
+	return !p.Metadata.Session.Markers || p.Metadata.Session.System
+}
+
+// mixed reports whether gotach recorded all files, and waits of the runtime's goroutines do
+// not count in some of them.
+func mixed(parts []*Part) (out bool) {
+	for _, p := range parts {
+		if p.Metadata.Session == nil {
+			return false
+		}
+		out = out || !p.countsAll()
+	}
+	return out
+}
+
+// wallClock is in the year 2000, in µs. Clocks that show an earlier time are not
+// wall clocks.
+const wallClock = 946_684_800_000_000
+
+// Arrange puts files in order of time and finds out which belong together. Files without a wall
+// clock come last.
+func Arrange(parts []*Part) {
+	early := func(p *Part) int {
+		if p.Header.Start < wallClock {
+			return 1
+		}
+		return 0
+	}
+	slices.SortStableFunc(parts, func(a, b *Part) int {
+		return cmp.Or(early(a)-early(b), cmp.Compare(a.Header.Start, b.Header.Start), cmp.Compare(a.Number(), b.Number()))
+	})
+	if len(parts) == 1 {
+		return
+	}
+	mixed := mixed(parts)
+	latest := map[Process]int{} // the number of the latest file
+	for i, p := range parts {
+		p.Process = Process{File: i + 1}
+		p.Whole = mixed && p.countsAll()
+		if s := p.Metadata.Session; s != nil {
+			begin := s.SessionStart
+			if begin.IsZero() {
+				begin = s.Start
+			}
+			p.Process = Process{Host: s.Host, PID: s.PID, Start: begin.UnixMicro()}
+			p.Hole = p.Number() > latest[p.Process]+1
+			latest[p.Process] = p.Number()
+		}
+	}
+}
+
+// Begin sets where the part begins, given the one before it, which is nil for the first one.
+func (p *Part) Begin(before *Part) {
+	if before != nil && p.Header.Start < wallClock {
+		p.Shift = before.End - p.Header.Start
+	}
+	p.End = p.Header.Start + p.Shift
+}
+
+// joinedHeader returns the header of all parts.
+func joinedHeader(parts []*Part) tachyon.Header {
+	h := parts[0].Header
+	return tachyon.Header{Layout: tachyon.Document, Start: h.Start, Interval: h.Interval}
+}

@@ -1,0 +1,320 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// Samples yields all samples that stand for time, and the time of goroutines that has none. Markers
+// are left out. Where files of a session are missing, its goroutines have a sample with the frame
+// "[not recorded]" for that time. It may be called again, but not while it runs. An error comes with
+// a nil sample, is that of the first file with one, and ends the iteration.
+func (s *Source) Samples() iter.Seq2[*Sample, error] {
+	return func(yield func(*Sample, error) bool) {
+		r := newRun(s)
+		defer r.pipes.close()
+		for i := range s.parts {
+			if err := r.read(i, yield); err != nil {
+				if err != errStop {
+					yield(nil, err)
+				}
+				return
+			}
+		}
+		s.metadata, s.end, s.count = s.join(), r.end, r.count
+		if m := s.metadata.Session; m != nil && m.NotSeen > 0 {
+			stack := s.push(0, s.frames.Intern(tachyon.Frame{Func: tachyon.FuncNotSeen}))
+			yield(&Sample{Interpreter: tachyon.Process, Stack: stack, Wall: m.NotSeen, NotSeen: true}, nil)
+		}
+	}
+}
+
+// errStop says that the loop wants no more samples.
+var errStop = errors.New("stop")
+
+// named puts a file's name before an error, if it has one.
+func named(f File, err error) error {
+	if f.Name == "" || strings.HasPrefix(err.Error(), f.Name+": ") {
+		return err
+	}
+	return fmt.Errorf("%s: %w", f.Name, err)
+}
+
+// A run is one reading of all files.
+type run struct {
+	*Source
+	pipes   pipes
+	markers bool // the files have markers
+	system  bool // waits of the runtime's goroutines count
+	session bool // gotach recorded all files, so that Process is no goroutine
+	gap     uint32
+
+	names       names
+	known       map[uint32]*idSet // counted goroutines, by interpreter; nil if there is one file
+	seams       *seams            // nil if there is one file
+	end         uint64            // µs
+	count       int               // goroutines
+	done, total uint64            // samples
+}
+
+func newRun(s *Source) *run {
+	r := &run{Source: s, pipes: pipes{parts: s.parts, labels: s.o.Labels, stop: make(chan struct{})}}
+	if m := s.metadata.Session; m != nil {
+		r.session, r.markers, r.system = true, m.Markers, m.System
+	}
+	for _, p := range s.parts {
+		r.total += p.Header.Samples
+	}
+	if s.children == nil {
+		s.children, s.stacks = map[uint64]uint32{}, []Stack{{}}
+	}
+	if len(s.parts) > 1 {
+		r.gap = s.push(0, s.frames.Intern(tachyon.Frame{Func: "[not recorded]"}))
+		r.known, r.seams, r.names = map[uint32]*idSet{}, newSeams(), newNames(s.parts)
+	}
+	return r
+}
+
+// A slot is the state of a thread of the present file.
+type slot struct {
+	id          uint64  // of the goroutine in the stream
+	last        uint64  // time of the latest sample, shifted, µs
+	labels      *Labels // present ones
+	next        int32   // number of the next span of labels + 1; 0: no more
+	interpreter uint32
+	counted     bool // has a sample that is no marker
+}
+
+// A file is the part that is being read.
+type file struct {
+	*Part
+	facts   *facts
+	threads []reader.Thread
+	slots   []slot
+	frames  []uint32 // numbers in the stream
+	stacks  []uint32 // numbers in the stream + 1; 0: not known yet
+}
+
+// read reads a part.
+func (r *run) read(part int, yield func(*Sample, error) bool) error {
+	p := r.parts[part]
+	var before *Part
+	if part > 0 {
+		before = r.parts[part-1]
+	}
+	p.Begin(before)
+	pipe := r.pipes.open(part)
+	facts := <-pipe.facts
+	if facts == nil {
+		return named(p.File, pipe.factsErr)
+	}
+	f := &file{Part: p, facts: facts}
+	for _, frame := range p.Stream.Frames() {
+		if frame.Line > 0 && reader.IsObject(&frame) {
+			frame.Line = r.object(p, frame.Line)
+		}
+		f.frames = append(f.frames, r.frames.Intern(frame))
+	}
+	if n := min(int(p.Header.Threads), 1<<20); n > 0 {
+		f.slots, f.threads = make([]slot, 0, n), make([]reader.Thread, 0, n)
+	}
+	for b := range pipe.batches {
+		if c := r.o.Context; c != nil && c.Err() != nil {
+			return context.Cause(c)
+		}
+		if err := r.batch(f, b, yield); err != nil {
+			return err
+		}
+		select {
+		case pipe.used <- b:
+		default:
+		}
+		if r.o.Progress != nil {
+			r.o.Progress(r.done, max(r.done, r.total))
+		}
+	}
+	if pipe.err != nil {
+		return named(p.File, pipe.err)
+	}
+	r.pipes.done(part)
+	if part+1 < len(r.parts) {
+		for i := range f.slots {
+			r.seams.add(&f.slots[i], int64(f.End-f.slots[i].last) < carryFor)
+		}
+		r.seams.trim()
+	}
+	return nil
+}
+
+// batch yields the samples of a batch.
+func (r *run) batch(f *file, b *reader.Batch, yield func(*Sample, error) bool) error {
+	f.threads = append(f.threads, b.Threads...)
+	for _, t := range b.Threads {
+		f.slots = append(f.slots, slot{id: t.ID, interpreter: f.Interpreter(t.Interpreter)})
+	}
+	r.slots = len(f.slots)
+	if n := len(b.Stacks) - len(f.stacks); n > 0 {
+		f.stacks = append(f.stacks, make([]uint32, n)...)
+	}
+	r.done += uint64(len(b.Samples))
+	var out Sample
+	for i := range b.Samples {
+		s := &b.Samples[i]
+		sl := &f.slots[s.Thread]
+		at := s.Time + f.Shift
+		weight := uint64(max(0, int64(s.Since)))
+		out.First = s.First
+		if s.First {
+			var before seamBefore
+			weight, before = r.first(f, s, sl, at)
+			if before.missing > 0 && !r.marker(sl.interpreter, 0) {
+				r.counts(sl)
+				out = Sample{
+					Goroutine: sl.id, Interpreter: sl.interpreter, Slot: s.Thread, First: true,
+					Stack: r.gap, Labels: before.labels, Time: at - weight, Wall: reader.Micros(before.missing),
+				}
+				if !yield(&out, nil) {
+					return errStop
+				}
+				out.First = false
+			}
+		}
+		sl.last = at
+		if int64(at-f.End) > 0 {
+			f.End = at
+		}
+		if sl.next != 0 || s.First {
+			f.label(sl, s.Time)
+		}
+		if r.marker(sl.interpreter, s.Status) {
+			continue
+		}
+		if !sl.counted {
+			r.counts(sl)
+		}
+		out.Goroutine, out.Interpreter, out.Slot, out.Status = sl.id, sl.interpreter, s.Thread, s.Status
+		out.Labels, out.Time, out.Wall = sl.labels, at, reader.Micros(weight)
+		if stack := f.stacks[s.Stack]; stack != 0 {
+			out.Stack = stack - 1
+		} else {
+			var err error
+			if out.Stack, err = r.stack(f, b.Stacks, s.Stack); err != nil {
+				return named(f.File, err)
+			}
+		}
+		if since := max(0, int64(at-r.parts[0].Header.Start)); uint64(since) > r.end {
+			r.end = uint64(since)
+		}
+		if !yield(&out, nil) {
+			return errStop
+		}
+	}
+	return nil
+}
+
+// marker reports whether a sample stands for no time; see reader.Weighted.
+func (r *run) marker(interpreter uint32, status tachyon.Status) bool {
+	return r.markers && interpreter != tachyon.User && status&tachyon.OnCPU == 0 &&
+		(interpreter == tachyon.Process || !r.system)
+}
+
+// counts counts a goroutine at its first sample that is no marker.
+func (r *run) counts(sl *slot) {
+	sl.counted = true
+	if r.session && sl.interpreter == tachyon.Process {
+		return
+	}
+	if r.known != nil {
+		set := r.known[sl.interpreter]
+		if set == nil {
+			set = &idSet{}
+			r.known[sl.interpreter] = set
+		}
+		if !set.add(sl.id) {
+			return
+		}
+	}
+	r.count++
+}
+
+// A seamBefore is the time between a thread's last sample in an earlier file and its first one in
+// this file, as far as it is in none of the files.
+type seamBefore struct {
+	missing uint64 // µs
+	labels  *Labels
+}
+
+// first begins a slot with a thread's first sample in the file. It returns the sample's weight in µs.
+func (r *run) first(f *file, s *reader.BatchSample, sl *slot, at uint64) (weight uint64, before seamBefore) {
+	raw := f.threads[s.Thread].ID
+	weight, said := f.facts.weights[raw]
+	if said {
+		delete(f.facts.weights, raw) // a thread of another interpreter may have the same id
+	} else {
+		weight = f.Header.Interval
+	}
+	chain, told := f.facts.chains[raw]
+	sl.next = chain.first
+	if r.seams == nil {
+		return weight, before
+	}
+	sl.id = r.names.id(f.Process, raw)
+	seam := r.seams.find(sl.id, sl.interpreter)
+	if seam == nil {
+		return weight, before
+	}
+	carried := r.seams.carried(seam)
+	if !told {
+		sl.labels = carried // the file says nothing about its labels
+	}
+	begin := at - weight
+	// The previous sample may be in a file that is not among the files. The last file of a
+	// killed program may have no metadata; then a hole in the numbers tells.
+	if !said && !f.Hole || int64(begin-seam.last) <= 0 {
+		return uint64(max(0, int64(at-seam.last))), before
+	}
+	before = seamBefore{begin - seam.last, carried}
+	if int64(begin-f.Header.Start-f.Shift) >= 0 {
+		f.label(sl, begin-f.Shift)
+		before.labels = sl.labels
+	}
+	return weight, before
+}
+
+// label sets the labels that a slot has at a time of the file.
+func (f *file) label(sl *slot, at uint64) {
+	since := uint64(max(0, int64(at-f.Header.Start)))
+	for sl.next != 0 && f.facts.spans[sl.next-1].from <= since {
+		sl.labels = f.facts.spans[sl.next-1].labels
+		sl.next = f.facts.spans[sl.next-1].next
+	}
+}
+
+// stack returns the number in the stream of a stack of the file.
+func (r *run) stack(f *file, stacks []Stack, stack uint32) (uint32, error) {
+	var path []uint32 // stacks that are not known yet, innermost first
+	on := uint32(0)
+	for ; stack != 0; stack = stacks[stack].Caller {
+		if f.stacks[stack] != 0 {
+			on = f.stacks[stack] - 1
+			break
+		}
+		path = append(path, stack)
+	}
+	for _, stack := range slices.Backward(path) {
+		frame := stacks[stack].Frame
+		if uint64(frame) >= uint64(len(f.frames)) {
+			return 0, fmt.Errorf("the stack refers to frame %d, but there are %d frames", frame, len(f.frames))
+		}
+		on = r.push(on, f.frames[frame])
+		f.stacks[stack] = on + 1
+	}
+	return on, nil
+}

@@ -1,0 +1,164 @@
+// Package stream reads the samples of one file or of many as one stream, one sample at a time,
+// with all that a view needs: how much time it stands for, its goroutine, its stack, its labels.
+// Sums, reports and analyses are made from it. It takes the memory that the threads of one
+// or two files and the different stacks of all files need, however many samples and goroutines
+// there are.
+//
+//	src, err := stream.New([]stream.File{{Name: path, Stream: r}}, stream.Options{})
+//	for s, err := range src.Samples() {
+//		if err != nil { … }
+//		total[s.Stack] += s.Wall
+//	}
+//
+// The files are decoded by goroutines of their own, several at a time; the loop gets the samples in
+// order: file by file, and in each file in its order. The samples of a goroutine are in order of
+// time, those of different goroutines are not.
+package stream
+
+import (
+	"context"
+	"time"
+
+	"github.com/gotach/profiler/internal/frames"
+	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// A File is one of the files of a Source.
+type File struct {
+	Name   string        // put before errors, if there are several files
+	Stream reader.Stream // a *reader.Reader is read fastest
+}
+
+// Options say what to read. The zero value is the usual choice.
+type Options struct {
+	Labels  bool // Sample.Labels is set; otherwise it is nil
+	Objects bool // frames of waits have the numbers of objects; otherwise their line is 0
+
+	Context  context.Context          // ends the iteration; its cause is the error. May be nil.
+	Progress func(done, total uint64) // is told the number of samples read now and then. May be nil.
+}
+
+// A Sample is a sample that stands for time. It is valid until the next one.
+type Sample struct {
+	Goroutine   uint64 // id; if two processes have the same one, 10^12 is added to the later one's
+	Interpreter uint32 // as in tachyon.Sample
+	Status      tachyon.Status
+	First       bool // the first one of its goroutine in this file
+
+	// Slot numbers the goroutines of a file from 0. With the next file the numbers begin
+	// again. They are less than Source.Slots.
+	Slot   uint32
+	Stack  uint32        // index into Source.Stacks
+	Labels *Labels       // nil: none
+	Time   uint64        // µs; the time for which the sample stands ends here
+	Wall   time.Duration // how much time that is, as in reader.Weighted
+
+	// NotSeen says that this is no sample, but goroutine time of a whole session that has none
+	// (tachyon.Counts.NotSeen). It comes last, and of the sample only Stack and Wall are set.
+	NotSeen bool
+}
+
+// CPU returns the part of Wall that was on a CPU: all of it or nothing.
+func (s *Sample) CPU() time.Duration {
+	if s.Status&tachyon.OnCPU == 0 {
+		return 0
+	}
+	return s.Wall
+}
+
+// Labels are the pprof labels of a goroutine for some time. Equal labels of a file have one address.
+type Labels struct {
+	Set map[string]string
+	Key string // equal for equal labels
+}
+
+// A Stack is a frame on top of its caller's stack, as in package reader.
+type Stack = reader.Stack
+
+// A Source is files that are read as one stream.
+type Source struct {
+	parts []*Part
+	o     Options
+
+	frames   frames.Table
+	stacks   []Stack
+	children map[uint64]uint32 // caller << 32 | frame: the stack
+
+	objects ObjectNumbers
+
+	metadata *tachyon.Metadata
+	end      uint64 // µs
+	count    int    // goroutines
+	slots    int
+}
+
+// New prepares the reading of files. It reads what they say about themselves and puts them in order.
+func New(files []File, o Options) (*Source, error) {
+	s := &Source{o: o}
+	for _, f := range files {
+		p, err := NewPart(f)
+		if err != nil {
+			return nil, named(f, err)
+		}
+		s.parts = append(s.parts, p)
+	}
+	Arrange(s.parts)
+	s.metadata = s.join()
+	return s, nil
+}
+
+// Header returns the header of the whole: the start of the first file and its interval. Nothing else
+// in it is set.
+func (s *Source) Header() tachyon.Header { return joinedHeader(s.parts) }
+
+// Frames returns the frames so far, by number.
+func (s *Source) Frames() []tachyon.Frame { return s.frames.List() }
+
+// Stacks returns the stacks so far. Number 0 has no frames. Equal stacks of all files have the same
+// number.
+func (s *Source) Stacks() []Stack { return s.stacks }
+
+// AppendStack appends the frames of a stack, innermost first.
+func (s *Source) AppendStack(list []uint32, stack uint32) []uint32 {
+	for ; stack != 0; stack = s.stacks[stack].Caller {
+		list = append(list, s.stacks[stack].Frame)
+	}
+	return list
+}
+
+// Metadata returns what the files say about themselves, without goroutines and objects. Durations
+// count only after all samples were read.
+func (s *Source) Metadata() *tachyon.Metadata { return s.metadata }
+
+// Goroutines returns the number of goroutines with samples, after all were read.
+func (s *Source) Goroutines() int { return s.count }
+
+// End returns the time of the latest sample in µs, after all were read.
+func (s *Source) End() uint64 { return s.end }
+
+// Slots returns the number of slots of the present file so far.
+func (s *Source) Slots() int { return s.slots }
+
+// object returns the number in the stream of an object of a file.
+func (s *Source) object(p *Part, number int32) int32 {
+	switch {
+	case !s.o.Objects:
+		return 0
+	case len(s.parts) == 1:
+		return number
+	}
+	return s.objects.Number(p.Process, number)
+}
+
+// push returns the stack with a frame on top of another stack.
+func (s *Source) push(caller, frame uint32) uint32 {
+	key := uint64(caller)<<32 | uint64(frame)
+	n, ok := s.children[key]
+	if !ok {
+		n = uint32(len(s.stacks))
+		s.children[key] = n
+		s.stacks = append(s.stacks, Stack{Caller: caller, Frame: frame, Depth: s.stacks[caller].Depth + 1})
+	}
+	return n
+}

@@ -1,0 +1,463 @@
+package reader
+
+import (
+	"fmt"
+	"io"
+	"iter"
+	"math"
+	"math/bits"
+	"math/rand/v2"
+	"sync"
+
+	"github.com/gotach/profiler/internal/wire"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// A Batch is a number of successive samples of a file, in which threads and stacks have
+// numbers instead of ids and lists of frames. Programs that read large files need less time
+// and memory with batches than with [Reader.Samples]: a stack is in memory once, and a
+// thread takes about 40 bytes.
+type Batch struct {
+	Samples []BatchSample
+	Threads []Thread // those whose first sample is in this batch, in the order of their numbers
+	Stacks  []Stack  // all stacks of the file up to this batch, by number. They do not change any more.
+}
+
+// A BatchSample is a sample in a [Batch].
+type BatchSample struct {
+	Time   uint64 // µs
+	Since  uint64 // µs since the thread's previous sample, modulo 2^64; since the file's start, if it is the first one
+	Thread uint32 // numbers the pairs of thread and interpreter from 0, by their first samples
+	Stack  uint32 // number of the stack
+	Status tachyon.Status
+	First  bool // the first sample of its thread
+}
+
+// A Thread is a pair of thread and interpreter.
+type Thread struct {
+	ID          uint64
+	Interpreter uint32
+}
+
+// A Stack is a frame on top of the stack of its caller. Number 0 is the stack without
+// frames. Equal stacks of a file have equal numbers, and a caller's number is smaller.
+type Stack struct {
+	Caller uint32 // number of the stack below
+	Frame  uint32 // index into Frames
+	Depth  uint32 // number of frames
+}
+
+// batchSize is the number of samples in a batch: enough that passing it to another goroutine
+// costs nothing, and few enough for the caches.
+const batchSize = 2048
+
+// Batches yields all samples in file order, in batches. get returns the batch to fill next; its
+// contents are overwritten. The caller may pass used batches in turns to another goroutine. If get
+// is nil, each batch is a new one. An error comes with a nil batch and ends the iteration, as in
+// [Reader.Samples].
+func (r *Reader) Batches(get func() *Batch) iter.Seq2[*Batch, error] {
+	return func(yield func(*Batch, error) bool) {
+		d := &decoder{r: r, left: r.header.Samples, buf: make([]byte, min(chunkSize, r.dataSize())+padding)}
+		n := newNumbering(r.Size(), r.header.Threads, r.header.Threads)
+		defer n.free()
+		d.batches(n, get, yield)
+	}
+}
+
+// batches implements Batches.
+func (d *decoder) batches(n *numbering, get func() *Batch, yield func(*Batch, error) bool) {
+	region := &releasing{r: io.NewSectionReader(d.r.src, tachyon.HeaderSize, d.r.SampleBytes()), file: d.r}
+	d.src = region
+	if d.r.header.Compression == tachyon.CompressionZstd {
+		z, err := newDecompressor(d.r, region)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer z.Close()
+		d.src = z
+	}
+	if get == nil {
+		get = func() *Batch { return &Batch{} }
+	}
+	n.begin(get())
+	n.yield = func() bool {
+		b := n.batch
+		b.Stacks = n.stacks[:len(n.stacks):len(n.stacks)]
+		if !yield(b, nil) {
+			return false
+		}
+		n.begin(get())
+		return true
+	}
+	err := d.number(n)
+	if err == errStop {
+		return
+	}
+	if len(n.batch.Samples) > 0 && !n.yield() {
+		return
+	}
+	if err != nil {
+		yield(nil, err)
+	}
+}
+
+// number decodes all samples into batches.
+func (d *decoder) number(n *numbering) error {
+	if err := d.fill(); err != nil {
+		return err
+	}
+	order := wire.Order(&d.r.header)
+	for {
+		if d.end-d.pos < padding && !d.eof {
+			if err := d.fill(); err != nil {
+				return err
+			}
+		}
+		if d.pos == d.end {
+			return d.finish(len(n.threads))
+		}
+		b := d.buf[d.pos : d.pos+padding]
+		id, interpreter := order.Uint64(b), order.Uint32(b[8:])
+		if d.end-d.pos < 13 {
+			return d.cut()
+		}
+		if err := n.find(id, interpreter, d.r.header.Start); err != nil {
+			return d.errorAt(d.pos, "%w", err)
+		}
+		th := &n.threads[n.last]
+		encoding := b[12]
+		start := d.pos
+		d.pos += 13
+		if encoding == wire.Repeat {
+			if err := d.numberRepeats(n, th); err != nil {
+				return err
+			}
+			continue
+		}
+		if encoding > wire.PopPush {
+			return d.errorAt(start+12, "unknown encoding %d of a stack", encoding)
+		}
+		if d.left == 0 {
+			return d.errorAt(start, "more samples than the %d in the header", d.r.header.Samples)
+		}
+		d.left--
+		since := d.uvarint()
+		th.time += since
+		status := tachyon.Status(d.buf[d.pos])
+		d.pos++
+		begins := th.begin()
+		if err := d.numberStack(n, th, encoding); err != nil {
+			return err
+		}
+		if !n.add(th, since, status, begins) {
+			return errStop
+		}
+	}
+}
+
+// numberRepeats decodes the rest of a REPEAT record.
+func (d *decoder) numberRepeats(n *numbering, th *numbered) error {
+	count, err := d.repeats()
+	if err != nil {
+		return err
+	}
+	for ; count > 0; count-- {
+		if d.end-d.pos < maxVarint+1 && !d.eof {
+			if err := d.fill(); err != nil {
+				return err
+			}
+		}
+		since := d.uvarint()
+		status := tachyon.Status(d.buf[d.pos])
+		d.pos++
+		if d.pos > d.end {
+			return d.cut()
+		}
+		th.time += since
+		if !n.add(th, since, status, th.begin()) {
+			return errStop
+		}
+	}
+	return nil
+}
+
+// numberStack decodes the stack of a FULL, SUFFIX or POP_PUSH record.
+func (d *decoder) numberStack(n *numbering, th *numbered, encoding wire.Encoding) error {
+	depth := int(n.stacks[th.stack].Depth)
+	keep, err := d.kept(encoding, depth)
+	if err != nil {
+		return err
+	}
+	at := d.pos
+	count := d.uvarint()
+	if d.pos > d.end {
+		return d.cut()
+	}
+	if err := checkDepth(keep, count); err != nil {
+		return d.errorAt(at, "%w", err)
+	}
+	if int(count) > len(n.frames) {
+		n.frames = make([]uint32, max(2*int(count), 256))
+	}
+	frames := n.frames[:count]
+	if err := d.indices(frames); err != nil {
+		return err
+	}
+	stack := th.stack
+	for ; depth > keep; depth-- {
+		stack = n.stacks[stack].Caller
+	}
+	for i := len(frames) - 1; i >= 0; i-- {
+		if stack, err = n.push(stack, frames[i]); err != nil {
+			return d.errorAt(at, "%w", err)
+		}
+	}
+	th.stack = stack
+	return nil
+}
+
+// A numbering numbers the threads and stacks of a file and fills batches.
+type numbering struct {
+	batch *Batch
+	yield func() bool // passes on a full batch
+
+	threads []numbered
+	last    int      // number of the thread that was found last
+	index   []uint32 // a hash table of the threads' numbers + 1
+	seed    [2]uint64
+	budget  int64 // bytes that threads and stacks may still take
+	limit   uint32
+
+	stacks   []Stack
+	latest   []uint32 // by stack: the stack on top of it that was pushed last
+	children []child  // a hash table of all stacks
+	frames   []uint32 // buffer
+}
+
+// A numbered thread is the decoder's state of a thread.
+type numbered struct {
+	id          uint64
+	time        uint64 // µs, of its latest sample
+	interpreter uint32
+	stack       uint32 // of its latest sample
+}
+
+// A child is a stack in a hash table.
+type child struct {
+	key   uint64 // the caller's stack << 32 | frame
+	stack uint32 // 0: the slot is free
+}
+
+const (
+	numberedCost = 48 // bytes of a thread, with its share of the index
+	stackCost    = 64 // bytes of a stack, likewise
+)
+
+// numberings are used again, because large files have large tables.
+var numberings = sync.Pool{New: func() any { return &numbering{} }}
+
+// newNumbering returns the state for a file of fileSize bytes. Its header counts expect threads.
+// It reserves memory for at most one thread per 4 bytes of the file.
+func newNumbering(fileSize int64, expect, limit uint32) *numbering {
+	n := numberings.Get().(*numbering)
+	count := int(min(int64(expect), fileSize/4))
+	if cap(n.threads) < count {
+		n.threads = make([]numbered, 0, count)
+	}
+	size := 1 << max(4, bits.Len64(uint64(2*count)))
+	if cap(n.index) < size {
+		n.index = make([]uint32, size)
+	}
+	n.index = n.index[:size]
+	clear(n.index)
+	if n.children == nil {
+		n.children = make([]child, 1<<10)
+	}
+	clear(n.children)
+	n.threads, n.last = n.threads[:0], 0
+	n.stacks, n.latest = append([]Stack(nil), Stack{}), append(n.latest[:0], 0) // batches keep the stacks
+	n.seed = [2]uint64{rand.Uint64(), rand.Uint64()}
+	n.budget = stateBase + stateFactor*min(fileSize, 1<<48)
+	n.limit = limit
+	return n
+}
+
+func (n *numbering) free() {
+	n.batch, n.yield, n.stacks = nil, nil, nil
+	numberings.Put(n)
+}
+
+// begin makes b the batch to fill.
+func (n *numbering) begin(b *Batch) {
+	if cap(b.Samples) < batchSize {
+		b.Samples = make([]BatchSample, 0, batchSize)
+	}
+	b.Samples, b.Threads, b.Stacks = b.Samples[:0], b.Threads[:0], nil
+	n.batch = b
+}
+
+// add adds a sample of the thread that was found last. It returns false when no more is wanted.
+func (n *numbering) add(th *numbered, since uint64, status tachyon.Status, first bool) bool {
+	b := n.batch
+	b.Samples = append(b.Samples, BatchSample{
+		Time: th.time, Since: since, Thread: uint32(n.last), Stack: th.stack, Status: status, First: first,
+	})
+	return len(b.Samples) < batchSize || n.yield()
+}
+
+// noStack is the stack of a thread before its first sample.
+const noStack = math.MaxUint32
+
+// begin returns true before the thread's first sample, and gives it the empty stack.
+func (t *numbered) begin() bool {
+	if t.stack != noStack {
+		return false
+	}
+	t.stack = 0
+	return true
+}
+
+// find sets n.last to the number of a thread. If the thread does not exist, find adds it with the
+// time start, in µs.
+func (n *numbering) find(id uint64, interpreter uint32, start uint64) error {
+	// The next threads are usually those of the previous tick; see threads.
+	for i, at := 0, n.last; i < min(near, len(n.threads)); i++ {
+		if th := &n.threads[at]; th.id == id && th.interpreter == interpreter {
+			n.last = at
+			return nil
+		}
+		if at++; at == len(n.threads) {
+			at = 0
+		}
+	}
+	mask := uint64(len(n.index) - 1)
+	slot := n.hash(id, uint64(interpreter)) & mask
+	for ; n.index[slot] != 0; slot = (slot + 1) & mask {
+		if at := int(n.index[slot] - 1); n.threads[at].id == id && n.threads[at].interpreter == interpreter {
+			n.last = at
+			return nil
+		}
+	}
+	if uint64(len(n.threads)) >= uint64(n.limit) {
+		return fmt.Errorf("thread %d of interpreter %d: more threads than the %d in the header", id, interpreter, n.limit)
+	}
+	if err := n.spend(numberedCost); err != nil {
+		return err
+	}
+	n.last = len(n.threads)
+	n.threads = append(n.threads, numbered{id: id, interpreter: interpreter, time: start, stack: noStack})
+	n.batch.Threads = append(n.batch.Threads, Thread{ID: id, Interpreter: interpreter})
+	n.index[slot] = uint32(len(n.threads))
+	if 2*len(n.threads) > len(n.index) {
+		n.grow()
+	}
+	return nil
+}
+
+// near is the number of threads from the last one on that find tries before it looks into the hash
+// table.
+const near = 4
+
+// hash mixes two numbers with the seed. The low bits of the result are used.
+func (n *numbering) hash(a, b uint64) uint64 {
+	hi, lo := bits.Mul64(a^n.seed[0], b^n.seed[1]|1)
+	hi, lo = bits.Mul64(hi^lo, 0x9e3779b97f4a7c15)
+	return hi ^ lo
+}
+
+// grow doubles the hash table of threads.
+func (n *numbering) grow() {
+	n.index = make([]uint32, 2*len(n.index))
+	mask := uint64(len(n.index) - 1)
+	for i := range n.threads {
+		slot := n.hash(n.threads[i].id, uint64(n.threads[i].interpreter)) & mask
+		for n.index[slot] != 0 {
+			slot = (slot + 1) & mask
+		}
+		n.index[slot] = uint32(i + 1)
+	}
+}
+
+// push returns the number of the stack with a frame on top of another stack.
+func (n *numbering) push(stack, frame uint32) (uint32, error) {
+	if on := n.latest[stack]; on != 0 && n.stacks[on].Frame == frame {
+		return on, nil
+	}
+	key := uint64(stack)<<32 | uint64(frame)
+	mask := uint64(len(n.children) - 1)
+	slot := n.hash(key, 0) & mask
+	for ; n.children[slot].stack != 0; slot = (slot + 1) & mask {
+		if n.children[slot].key == key {
+			on := n.children[slot].stack
+			n.latest[stack] = on
+			return on, nil
+		}
+	}
+	if err := n.spend(stackCost); err != nil {
+		return 0, err
+	}
+	on := uint32(len(n.stacks))
+	n.stacks = append(n.stacks, Stack{Caller: stack, Frame: frame, Depth: n.stacks[stack].Depth + 1})
+	n.latest = append(n.latest, 0)
+	n.latest[stack] = on
+	n.children[slot] = child{key, on}
+	if 2*len(n.stacks) > len(n.children) {
+		n.growChildren()
+	}
+	return on, nil
+}
+
+// growChildren doubles the hash table of stacks.
+func (n *numbering) growChildren() {
+	old := n.children
+	n.children = make([]child, 2*len(old))
+	mask := uint64(len(n.children) - 1)
+	for _, c := range old {
+		if c.stack == 0 {
+			continue
+		}
+		slot := n.hash(c.key, 0) & mask
+		for n.children[slot].stack != 0 {
+			slot = (slot + 1) & mask
+		}
+		n.children[slot] = c
+	}
+}
+
+// spend subtracts bytes from the budget.
+func (n *numbering) spend(bytes int) error {
+	if n.budget -= int64(bytes); n.budget < 0 {
+		return fmt.Errorf("the stacks of %d threads need more memory than the limit for a file of this size", len(n.threads))
+	}
+	return nil
+}
+
+// releasing reads a mapped file from one end to the other. It lets the kernel take back the pages
+// that were read, so that they do not count as memory of this process.
+type releasing struct {
+	r    *io.SectionReader
+	file *Reader
+	done int64 // bytes read
+	from int64 // bytes released
+}
+
+// release does that with the pages between two offsets.
+func (r *Reader) release(from, to int64) {
+	if m, ok := r.src.(interface{ release(from, to int64) }); ok {
+		m.release(from, to)
+	}
+}
+
+// releaseEvery is the number of bytes after which pages are released.
+const releaseEvery = 4 << 20
+
+func (r *releasing) Read(b []byte) (int, error) {
+	n, err := r.r.Read(b)
+	r.done += int64(n)
+	if r.done-r.from >= releaseEvery || err != nil && r.done > r.from {
+		r.file.release(tachyon.HeaderSize+r.from, tachyon.HeaderSize+r.done)
+		r.from = r.done
+	}
+	return n, err
+}
