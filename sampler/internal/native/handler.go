@@ -97,7 +97,8 @@ func stay(base, _, _, _ uintptr) uintptr {
 		s.until[0], s.until[1] = s.deadline/1e9, s.deadline%1e9
 		// Wait until an absolute time of CLOCK_MONOTONIC, while the word is 0.
 		r := rawSyscall(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&s.leave)), futexWaitBitset|futexPrivate, 0, uintptr(unsafe.Pointer(&s.until)), 0, 1<<32-1)
-		if due = -r == uintptr(unix.ETIMEDOUT); !due && -r != uintptr(unix.EINTR) && -r != uintptr(unix.EAGAIN) {
+		due = -r == uintptr(unix.ETIMEDOUT) || r == 0 && loadAcquire(uintptr(unsafe.Pointer(&s.hurry))) != 0
+		if !due && r != 0 && -r != uintptr(unix.EINTR) && -r != uintptr(unix.EAGAIN) {
 			s.unable = uint64(-r)
 			break
 		}
@@ -116,8 +117,8 @@ func onTick(base, _, _, _ uintptr) uintptr {
 	now := monotonic(s)
 	s.late = now - min(now, s.deadline)
 	s.before, s.now = s.now, now
-	next(s)
 	s.ticks++
+	s.found = 0
 	s.write = s.head
 	if room(s, 2) {
 		w := s.words(s.write)
@@ -128,6 +129,7 @@ func onTick(base, _, _, _ uintptr) uintptr {
 	interruptAll(s)
 	visitSome(s)
 	storeRelease(uintptr(unsafe.Pointer(&s.head)), s.write)
+	next(s)
 	return 0
 }
 
@@ -170,35 +172,6 @@ func keepsP(s *shared, g uintptr, i uint64) bool {
 	}
 	p, m := uintptr(load64(s.procs+uintptr(i)*8)), uintptr(load64(g+s.off.gM))
 	return m != 0 && load32(p+s.off.pStatus) == pSyscall && uintptr(load64(m+s.off.mOldP)) == p
-}
-
-// next sets the time of the next tick, at random between a half and one and a half periods
-// after this one. With a fixed period, a program that does something every millisecond would
-// always be sampled at the same point of it. A few percent of randomness is not enough: with
-// 6 % that point drifts so slowly that thousands of ticks give only a few dozen independent
-// samples. With a whole period of randomness each tick is independent. Delays do not add up;
-// ticks that are late by more than a period are lost.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func next(s *shared) {
-	by := step(s)
-	if s.deadline += by; s.deadline <= s.now {
-		s.deadline = s.now + by
-	}
-}
-
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func step(s *shared) uint64 {
-	x := s.random // xorshift64
-	x ^= x << 13
-	x ^= x >> 7
-	x ^= x << 17
-	s.random = x
-	return s.period/2 + (x>>32)*s.period>>32
 }
 
 // monotonic returns the time on CLOCK_MONOTONIC in ns, the clock of Go's monotonic times.
@@ -282,7 +255,12 @@ func interrupt(base, index, _, _ uintptr) uintptr {
 		return 0
 	}
 	p := uintptr(load64(s.procs + uintptr(i)*8))
-	if load32(p+s.off.pStatus) != pRunning {
+	switch load32(p + s.off.pStatus) {
+	case pRunning:
+	case pSyscall:
+		s.found++ // until the runtime takes the P away
+		return 0
+	default:
 		return 0
 	}
 	m := uintptr(load64(p + s.off.pM))
@@ -295,6 +273,9 @@ func interrupt(base, index, _, _ uintptr) uintptr {
 	fence()
 	if uintptr(load64(p+s.off.pM)) != m || tid == 0 || tid == s.tid {
 		return 0
+	}
+	if g != 0 && g != uintptr(s.drainG) {
+		s.found++
 	}
 	if g == 0 || !onCPU(s, g, m) {
 		if g != 0 && load32(g+s.off.gStatus) == gSyscall {

@@ -69,7 +69,7 @@ func TestLostSignalIsAnswered(t *testing.T) {
 func TestTicksKeepNoStep(t *testing.T) {
 	for _, rate := range []uint64{100, 1000} {
 		for _, every := range []uint64{1e6, 10e6} { // ns
-			s := &shared{period: 1e9 / rate, random: 0x9e3779b97f4a7c15}
+			s := &shared{period: 1e9 / rate, random: 0x9e3779b97f4a7c15, found: 1}
 			ticks := 4 * rate * max(1, 1000/rate)
 			var seen [100]uint64 // by the hundredth of the program's period
 			for range ticks {

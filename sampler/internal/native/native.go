@@ -23,10 +23,6 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// drainEvery is the time between two passes of the drain, so records stay in the ring for
-// that long at most.
-const drainEvery = 20 * time.Millisecond
-
 // Source is the native source. The zero value is not ready for use; see New.
 type Source struct {
 	signal  int
@@ -44,11 +40,12 @@ type Source struct {
 	patience *patience
 
 	quit, done chan struct{}
-	mute       bool  // there can be no more ticks
-	taken      int64 // how often the program had set the signal to ignored or default
-	dropped    int64 // samples lost because of that
-	broken     bool  // the drain has panicked
-	warned     bool  // the warning about goroutines beyond maxTracked was given
+	rung, deaf chan struct{} // see listen
+	mute       bool          // there can be no more ticks
+	taken      int64         // how often the program had set the signal to ignored or default
+	dropped    int64         // samples lost because of that
+	broken     bool          // the drain has panicked
+	warned     bool          // the warning about goroutines beyond maxTracked was given
 
 	mu     sync.Mutex // guards counts
 	counts tachyon.Counts
@@ -116,15 +113,16 @@ func (n *Source) Start(cfg source.Config, out source.Out) (err error) {
 	n.drain = d
 	n.budget = newBudget(cfg.Budget)
 	n.quit, n.done = make(chan struct{}), make(chan struct{})
+	n.rung, n.deaf = make(chan struct{}, 1), make(chan struct{})
 	n.began = time.Now()
 	first := n.begin(uint64(time.Second) / uint64(max(cfg.Rate, 1)))
 	d.account = newAccount(d.ledger, n.ticker.tid, usesC(n.old), d.time(n.s.now))
 	up := make(chan struct{})
 	own.Go(func() { n.loop(up) })
+	own.Go(n.listen)
 	<-up
 	if err := n.ticker.arm(first); err != nil {
-		close(n.quit)
-		<-n.done
+		n.endWaits()
 		return err
 	}
 	return nil
@@ -251,6 +249,8 @@ func (n *Source) begin(period uint64) uint64 {
 	s := n.s
 	now := monotonicNow()
 	s.period, s.deadline, s.now, s.before = period, now+period, now, now
+	s.others, s.ownUntil, s.passDue = 0, 0, ^uint64(0)
+	s.planned, s.lastRan, s.idle, s.forIdle, s.ran, s.hurry, s.asleep, s.bell = period, now, 0, 0, 0, 0, 0, 0
 	readClock(s)
 	allot(s, n.budget.quota)
 	s.visitLimit = s.tornAfter / 40 * (period / 1000) / 2 // half a period
@@ -286,15 +286,15 @@ func (n *Source) loop(up chan struct{}) {
 	defer close(n.done)
 	defer n.caught()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	storeRelease(uintptr(unsafe.Pointer(&n.s.drainG)), uint64(getg()))
 	close(up)
-	timer := time.NewTicker(drainEvery)
-	defer timer.Stop()
 	standstill := newStandstill(n)
+	ran := ^uint64(0)
 	for {
-		select {
-		case <-n.quit:
+		now := loadAcquire(uintptr(unsafe.Pointer(&n.s.ran)))
+		idle := now == ran
+		if ran = now; !n.rest(idle) {
 			return
-		case <-timer.C:
 		}
 		if err := n.losses(); err != nil && !n.mute {
 			n.mute = true
@@ -304,13 +304,9 @@ func (n *Source) loop(up chan struct{}) {
 			n.drain.out.Fail(fmt.Errorf("native: %w", err))
 		}
 		n.pass()
-		if standstill.look(time.Now()) {
-			timer.Stop()
-			if standstill.confirm() {
-				n.drain.out.Fail(deadlock.Err)
-				return
-			}
-			timer.Reset(drainEvery)
+		if standstill.look(time.Now()) && standstill.confirm() {
+			n.drain.out.Fail(deadlock.Err)
+			return
 		}
 	}
 }
@@ -326,6 +322,9 @@ func (n *Source) caught() {
 
 // pass drains the ring once and sets the quota of visits for the next ticks.
 func (n *Source) pass() {
+	passes := uintptr(unsafe.Pointer(&n.s.passes))
+	storeRelease(passes, n.s.passes|1)
+	defer func() { storeRelease(passes, n.s.passes+1) }()
 	spent := n.timed(func() { n.drain.out.Batch(n.drain.pass) })
 	s := n.s
 	n.budget.spend(time.Now(), s, n.drain, threadCPU(n.ticker.tid), spent)
@@ -351,6 +350,7 @@ func (n *Source) pass() {
 		end = time.Now()
 	}
 	n.counts.TicksAsked = int64(end.Sub(n.began).Seconds() * float64(n.cfg.Rate))
+	n.counts.TicksIdle = min(int64(s.forIdle/s.period), max(0, n.counts.TicksAsked-n.counts.TicksReached))
 	n.mu.Unlock()
 	n.drain.out.Counted()
 }
@@ -379,8 +379,7 @@ func (n *Source) Stats() tachyon.Counts {
 
 // Stop ends sampling; see source.Source.
 func (n *Source) Stop() {
-	close(n.quit)
-	<-n.done
+	n.endWaits()
 	n.lookOnce()
 	n.silence()
 	if !n.broken {
@@ -409,6 +408,7 @@ func (n *Source) lookOnce() {
 	}
 	defer n.caught()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	n.hurry()
 	active, still := s.active.passed+s.active.n, s.still.passed+s.still.n
 	for end := time.Now().Add(lastLook); time.Now().Before(end) && (s.active.passed < active || s.still.passed < still); {
 		allot(s, 1<<40)
@@ -417,6 +417,12 @@ func (n *Source) lookOnce() {
 		}
 		n.pass() // it sets the usual quota again; mostly one tick is enough
 	}
+}
+
+// hurry makes the next tick come at once, and ends the idle state for good.
+func (n *Source) hurry() {
+	storeRelease(uintptr(unsafe.Pointer(&n.s.hurry)), 1)
+	wake(unsafe.Pointer(&n.s.leave))
 }
 
 // silence ends the ticks. Then it waits up to answerLimit for threads that have not answered.

@@ -31,6 +31,9 @@ type roster struct {
 	born        uint64 // first samples of the goroutines that are added stand for the time since; 0: since at
 }
 
+// notBefore notes that no goroutine has begun between the last refresh and t.
+func (r *roster) notBefore(t uint64) { r.at = max(r.at, t) }
+
 // refresh adds the goroutines and Ps that are new since the last call.
 func (r *roster) refresh() error {
 	if err := r.refreshProcs(); err != nil {

@@ -63,6 +63,12 @@ type shared struct {
 	quota      uint64 // goroutines to visit a tick, 48.16 bits
 	stillAfter uint64 // an entry that has not moved for so many ns is still
 	quiet      uint64 // 1: no more signals to running goroutines
+	hurry      uint64 // 1: ticks do not come later while nothing runs
+	drainG     uint64 // the drain's g
+	passes     uint64 // begins and ends of the drain's passes; odd: one is under way
+	passDue    uint64 // time of the next pass
+	asleep     uint64 // 1: the drain waits for long, and the handler may ring
+	bell       uint64 // a futex, 1: the handler has rung for the drain, see listen
 	leave      uint64 // a futex, not 0: no more ticks until the timer sends a signal again
 	tail       uint64 // of the ring, words read
 
@@ -75,6 +81,21 @@ type shared struct {
 	now      uint64 // time of this tick
 	before   uint64 // time of the tick before
 	random   uint64
+
+	// See pace.go.
+	found        uint64 // Ps that have a goroutine at this tick
+	passesBefore uint64 // passes at the tick before
+	ownUntil     uint64 // until then the CPU time of the process may be that of a pass of the drain
+	others       uint64 // CPU time of the process without the tick thread's, ns; 0: not known, something has run
+	lastRan      uint64 // time of the latest tick that found that something had run
+	idle         uint64 // ns, mean time to the next tick if nothing has run for long, else 0
+	planned      uint64 // ns, mean time from the tick before to this one
+	forIdle      uint64 // ns by which ticks came later, in the mean, because nothing ran
+	ran          uint64 // ticks that found that something had run
+	ranSince     bool   // there was one since the latest pass began
+	ranPasses    uint64 // number of passes that had begun then
+	quietTo      uint64 // time of the latest tick before that one
+
 	active   circle // see turns.go
 	still    circle
 	fresh    uint64 // new goroutines that looks found at the last tick

@@ -107,6 +107,9 @@ func visitSome(s *shared) {
 	s.fraction += quota
 	n := s.fraction >> 16
 	s.fraction &= 0xffff
+	if s.idle != 0 {
+		n = min(n, idleVisits)
+	}
 	whole := max(quota>>16, 1)
 	start := cycles()
 	stall(s)
@@ -212,7 +215,7 @@ func lookTurn(s *shared, c *circle, n, visits, start uint64) (fresh uint64) {
 //go:nocheckptr
 func excess(s *shared, looked uint64) uint64 {
 	after := s.shift
-	if usual := looked + s.stalled + s.period*3/2; s.now > usual {
+	if usual := looked + s.stalled + max(s.period, s.planned)*3/2; s.now > usual {
 		after += (s.now - usual) / 2
 	}
 	return after

@@ -1,0 +1,135 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import (
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// When the next tick comes, and when the drain is woken for it. While nothing runs, ticks come
+// later, and the drain sleeps for long: an idle program costs nearly nothing.
+
+const (
+	// idleAfter is the time for which nothing must have run until ticks come later. In a program that
+	// does something more often than that, the time between two ticks does not depend on what it
+	// does. Otherwise there would be more time before the tick that finds something running than
+	// after it, and short runs and waits would be shown too long.
+	idleAfter = 200 * time.Millisecond
+
+	// idleVisits is the most visits that a tick makes then.
+	idleVisits = 4
+
+	// idlestTicks is the longest mean time between two ticks.
+	idlestTicks = 50 * time.Millisecond
+
+	// A process that has used less CPU time between two ticks has not run, in ns. To wake a thread
+	// alone takes more.
+	asGoodAsIdle = 3000
+
+	// afterPass is the time for which the runtime may be busy after a pass of the drain, in ns.
+	afterPass = 5e6
+)
+
+// next sets the time of the next tick, at random between a half and one and a half periods
+// after this one. With a fixed period, a program that does something every millisecond would
+// always be sampled at the same point of it. A few percent of randomness is not enough: with
+// 6 % that point drifts so slowly that thousands of ticks give only a few dozen independent
+// samples. With a whole period of randomness each tick is independent. Delays do not add up;
+// ticks that are late by more than a period are lost.
+//
+// If nothing has run for idleAfter, the time doubles at each tick, up to idlestTicks. At the first tick
+// that finds that something has run, it is the usual one again.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func next(s *shared) {
+	ran := hasRun(s)
+	period := s.period
+	switch {
+	case ran || loadAcquire(uintptr(unsafe.Pointer(&s.hurry))) != 0:
+		s.lastRan, s.idle = s.now, 0
+	case s.now-s.lastRan >= uint64(idleAfter) && period < uint64(idlestTicks):
+		s.idle = min(2*max(s.idle, period), uint64(idlestTicks))
+		s.forIdle += s.idle - period
+		period = s.idle
+	}
+	s.planned = period
+	by := step(s, period)
+	if s.deadline += by; s.deadline <= s.now {
+		s.deadline = s.now + by
+	}
+	wakeDrain(s, ran)
+}
+
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func step(s *shared, period uint64) uint64 {
+	x := s.random // xorshift64
+	x ^= x << 13
+	x ^= x >> 7
+	x ^= x << 17
+	s.random = x
+	return period/2 + (x>>32)*period>>32
+}
+
+// hasRun reports whether the program runs at this tick, or has run since the tick before. If no P has
+// a goroutine now, it compares the CPU time of the process with that of this thread. Threads that have
+// nothing to do use none at all. A pass of the drain, and what the runtime does for it, does not count.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func hasRun(s *shared) bool {
+	passes := loadAcquire(uintptr(unsafe.Pointer(&s.passes)))
+	if passes&1 != 0 || passes != s.passesBefore || s.now >= loadAcquire(uintptr(unsafe.Pointer(&s.passDue))) {
+		s.ownUntil = s.now + afterPass
+	}
+	s.passesBefore = passes
+	before := s.others
+	s.others = 0
+	if s.found != 0 {
+		return true
+	}
+	if rawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_PROCESS_CPUTIME_ID, uintptr(unsafe.Pointer(&s.cpuTime)), 0, 0, 0, 0) == 0 {
+		s.others = s.cpuTime[0]*1e9 + s.cpuTime[1]
+	}
+	if rawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_THREAD_CPUTIME_ID, uintptr(unsafe.Pointer(&s.cpuTime)), 0, 0, 0, 0) == 0 {
+		s.others -= s.cpuTime[0]*1e9 + s.cpuTime[1]
+	}
+	// The thread's clock is read later. If it lost its core between the two, the difference is too small.
+	s.others = max(s.others, before)
+	return s.before >= s.ownUntil && (before == 0 || s.others > before+asGoodAsIdle)
+}
+
+// wakeDrain ends a long wait of the drain if something has run for drainEvery, so that its
+// samples get into the file as soon as those of a busy program, or if the ring is filling up.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func wakeDrain(s *shared, ran bool) {
+	if begun := (loadAcquire(uintptr(unsafe.Pointer(&s.passes))) + 1) / 2; begun != s.ranPasses {
+		s.ranPasses, s.ranSince = begun, false
+	}
+	if ran {
+		s.ran++
+		s.ranSince = true
+	}
+	if !s.ranSince {
+		storeRelease(uintptr(unsafe.Pointer(&s.quietTo)), s.now)
+	}
+	if loadAcquire(uintptr(unsafe.Pointer(&s.asleep))) == 0 {
+		return
+	}
+	if s.ranSince && s.now-s.quietTo >= uint64(drainEvery) || s.write-loadAcquire(uintptr(unsafe.Pointer(&s.tail))) > ringWords/4 {
+		storeRelease(uintptr(unsafe.Pointer(&s.asleep)), 0)
+		storeRelease(uintptr(unsafe.Pointer(&s.passDue)), s.now)
+		storeRelease(uintptr(unsafe.Pointer(&s.bell)), 1)
+		rawSyscall(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&s.bell)), futexWake|futexPrivate, 1, 0, 0, 0)
+	}
+}

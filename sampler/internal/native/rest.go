@@ -1,0 +1,94 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import (
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// drainEvery is the time between two passes of the drain while something runs, so samples of
+	// what runs stay in the ring for not much longer.
+	drainEvery = 20 * time.Millisecond
+
+	// drainIdle is that time while nothing runs. A pass costs more than ten ticks then, because
+	// the runtime wakes several threads for it. The tick thread ends the wait if something runs, see
+	// wakeDrain.
+	drainIdle = time.Second
+)
+
+// rest waits until the next pass is due. idle says that nothing has run since the last pass. rest
+// returns false if the session has ended. It leaves no timer behind.
+func (n *Source) rest(idle bool) (goesOn bool) {
+	d := drainEvery
+	if idle && n.hears() {
+		d = drainIdle
+		storeRelease(uintptr(unsafe.Pointer(&n.s.asleep)), 1)
+	}
+	storeRelease(uintptr(unsafe.Pointer(&n.s.passDue)), monotonicNow()+uint64(d))
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-n.quit:
+		return false
+	case <-t.C:
+	case <-n.rung:
+	}
+	storeRelease(uintptr(unsafe.Pointer(&n.s.asleep)), 0)
+	if d == drainIdle {
+		// New goroutines of the runtime's list have begun since nothing ran.
+		n.drain.roster.notBefore(loadAcquire(uintptr(unsafe.Pointer(&n.s.quietTo))))
+	}
+	return true
+}
+
+// listen ends a long wait of the drain when the handler rings. The handler can wake only a thread
+// that is in a system call. The drain itself is not in one: a thread in a system call keeps its P
+// for up to 10 ms, and the runtime's monitor wakes up fifty times meanwhile. This thread is in one
+// all the time.
+func (n *Source) listen() {
+	defer close(n.deaf)
+	bell := unsafe.Pointer(&n.s.bell)
+	for {
+		_, _, e := unix.Syscall6(unix.SYS_FUTEX, uintptr(bell), futexWait|futexPrivate, 0, 0, 0, 0)
+		switch e {
+		case 0, unix.EINTR, unix.EAGAIN:
+		default:
+			return
+		}
+		rung := swap64(uintptr(bell), 0) != 0
+		select {
+		case <-n.quit:
+			return
+		default:
+		}
+		if rung {
+			select {
+			case n.rung <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
+// hears reports whether listen goes on.
+func (n *Source) hears() bool {
+	select {
+	case <-n.deaf:
+		return false
+	default:
+		return true
+	}
+}
+
+// endWaits ends the drain's loop and listen.
+func (n *Source) endWaits() {
+	close(n.quit)
+	storeRelease(uintptr(unsafe.Pointer(&n.s.bell)), 1)
+	wake(unsafe.Pointer(&n.s.bell))
+	<-n.done
+	<-n.deaf
+}
