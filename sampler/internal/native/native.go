@@ -250,7 +250,7 @@ func (n *Source) begin(period uint64) uint64 {
 	now := monotonicNow()
 	s.period, s.deadline, s.now, s.before = period, now+period, now, now
 	s.others, s.ownUntil, s.passDue = 0, 0, ^uint64(0)
-	s.planned, s.lastRan, s.idle, s.forIdle, s.ran, s.hurry, s.asleep, s.bell = period, now, 0, 0, 0, 0, 0, 0
+	s.lastRan, s.idle, s.forIdle, s.ran, s.hurry, s.asleep, s.bell = now, 0, 0, 0, 0, 0, 0
 	readClock(s)
 	allot(s, n.budget.quota)
 	s.visitLimit = s.tornAfter / 40 * (period / 1000) / 2 // half a period

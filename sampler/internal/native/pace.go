@@ -57,7 +57,6 @@ func next(s *shared) {
 		s.forIdle += s.idle - period
 		period = s.idle
 	}
-	s.planned = period
 	by := step(s, period)
 	if s.deadline += by; s.deadline <= s.now {
 		s.deadline = s.now + by

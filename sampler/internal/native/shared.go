@@ -89,7 +89,6 @@ type shared struct {
 	others       uint64 // CPU time of the process without the tick thread's, ns; 0: not known, something has run
 	lastRan      uint64 // time of the latest tick that found that something had run
 	idle         uint64 // ns, mean time to the next tick if nothing has run for long, else 0
-	planned      uint64 // ns, mean time from the tick before to this one
 	forIdle      uint64 // ns by which ticks came later, in the mean, because nothing ran
 	ran          uint64 // ticks that found that something had run
 	ranSince     bool   // there was one since the latest pass began

@@ -37,7 +37,7 @@ import (
 // If the time between two looks is longer than a period, half of the excess is taken off the
 // beginning and added to the end, see excess. Most goroutines live longer than that time, and it
 // can be longer at their beginning than at their end, or depend on what the program does: ticks are
-// late when the program needs all cores. Stalls of the whole program are left out, see stall.
+// late when the program needs all cores, and rare while it is idle. Stalls of the whole program are left out, see stall.
 //
 // A goroutine that looks have found and that ends before a visit has no sample. Its time counts as
 // not seen (drain.ended).
@@ -215,7 +215,7 @@ func lookTurn(s *shared, c *circle, n, visits, start uint64) (fresh uint64) {
 //go:nocheckptr
 func excess(s *shared, looked uint64) uint64 {
 	after := s.shift
-	if usual := looked + s.stalled + max(s.period, s.planned)*3/2; s.now > usual {
+	if usual := looked + s.stalled + s.period*3/2; s.now > usual {
 		after += (s.now - usual) / 2
 	}
 	return after
