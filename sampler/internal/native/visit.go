@@ -17,6 +17,10 @@ import "unsafe"
 //     syscalltick of the P with which the goroutine entered it. If that P is not known, because
 //     the runtime has taken it away, a second walk must give the same result.
 
+// maxTries bounds how often a visit looks again for a goroutine in a system call, besides the 5 µs
+// after which it gives up.
+const maxTries = 1000
+
 // alive reports whether a status is that of a goroutine that has not ended.
 //
 //go:nosplit
@@ -80,6 +84,18 @@ func visit(base, g, entry, index uintptr) uintptr {
 	}
 	s.seenStatus, s.seenM, s.seenGoid, s.seenBefore = uint64(status), uint64(m), goid, before
 	n := callWalk(base, g, index, 0)
+	try := 0
+	for start := cycles(); n == 0 && status == gSyscall && try < maxTries && cycles()-start < s.tornAfter/8; try++ {
+		// A short system call has ended. A goroutine that makes many is soon in the next one.
+		m = uintptr(load64(g + s.off.gM))
+		if load64(g+s.off.gID) != goid {
+			break
+		}
+		if load32(g+s.off.gStatus) == gSyscall {
+			s.seenM = uint64(m)
+			n = callWalk(base, g, index, 0)
+		}
+	}
 	if n == 0 {
 		s.torn++
 		return 1
@@ -171,6 +187,13 @@ func walkParked(base, g, index, _ uintptr) uintptr {
 	s := at(base)
 	start := cycles()
 	var r rest
+	tid, clock := uint64(0), uint64(0)
+	if s.seenStatus == gSyscall && s.seenM != 0 {
+		// The system call, or the C code, may use a core. This takes longer than the walk, so it
+		// comes before: the walk counts only if the goroutine is in the same system call after it.
+		tid = load64(uintptr(s.seenM) + s.off.mProcID)
+		clock = cpuClock(threadClock(tid), uintptr(unsafe.Pointer(&s.timespec)))
+	}
 	if !r.read(s, g) {
 		return 0
 	}
@@ -182,14 +205,8 @@ func walkParked(base, g, index, _ uintptr) uintptr {
 	store64(rec+headTime*8, s.now)
 	store64(rec+headBefore*8, s.seenBefore)
 	store64(rec+headCounts*8, 0)
-	store64(rec+headTID*8, 0)
-	store64(rec+headClock*8, 0)
-	if status == gSyscall {
-		// The system call, or the C code, may use a core.
-		tid := load64(uintptr(s.seenM) + s.off.mProcID)
-		store64(rec+headTID*8, tid)
-		store64(rec+headClock*8, cpuClock(threadClock(tid), uintptr(unsafe.Pointer(&s.timespec))))
-	}
+	store64(rec+headTID*8, tid)
+	store64(rec+headClock*8, clock)
 	store64(rec, status<<32|reason<<40|uint64(callDescribe(base, rec, g, index))<<48)
 	pcs := rec + headWords*8
 	store64(pcs, r.pc)
