@@ -64,7 +64,7 @@ func samples(in *formats.Input) (*analyze.Samples, error) {
 	if err != nil {
 		return nil, err
 	}
-	return analyze.NewSamples(s)
+	return analyze.NewSamples(in.Name, s)
 }
 
 // leaksTable returns the groups as text:

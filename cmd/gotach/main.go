@@ -19,6 +19,7 @@ const (
 	exitOK    = 0
 	exitError = 1 // an error in the data or of the system
 	exitUsage = 2 // a wrong command line
+	exitAbove = 3 // diff: --fail-above was exceeded
 )
 
 // run runs the command with the arguments and returns the exit code.

@@ -22,6 +22,7 @@ func TestMain(m *testing.M) {
 		"rotates": rotates,
 		"quota":   quota,
 		"leaky":   leaky,
+		"differs": differs,
 	})
 }
 

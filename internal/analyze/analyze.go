@@ -47,13 +47,16 @@ func isOwn(f *tachyon.Frame) bool {
 		return false
 	}
 	path := profile.Package(f.Func)
-	first, _, _ := strings.Cut(path, "/")
-	if !standard[first] {
+	if first, _, _ := strings.Cut(path, "/"); !standard[first] {
 		return true
 	}
 	// A module may have such a name too. Files of the standard library are in GOROOT/src, or have
-	// names that begin with the import path if the program was built with -trimpath.
+	// names that begin with the import path if the program was built with -trimpath. That of time.Sleep
+	// is in the runtime's folder.
 	file := strings.ReplaceAll(f.File, `\`, "/")
-	dir := file[:strings.LastIndexByte(file, '/')+1]
-	return dir != path+"/" && !strings.HasSuffix(dir, "/src/"+path+"/")
+	if i := strings.LastIndex(file, "/src/"); i >= 0 {
+		file = file[i+len("/src/"):]
+	}
+	first, _, _ := strings.Cut(file, "/")
+	return !standard[first]
 }

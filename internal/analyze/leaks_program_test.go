@@ -44,7 +44,7 @@ func TestLeaksOfProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	s, err := NewSamples(f)
+	s, err := NewSamples("x", f)
 	if err != nil {
 		t.Fatal(err)
 	}

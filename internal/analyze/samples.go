@@ -1,8 +1,11 @@
 package analyze
 
 import (
+	"fmt"
 	"iter"
+	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gotach/profiler/reader"
@@ -11,22 +14,53 @@ import (
 
 // Samples are the samples that an analysis reads. This file is all that knows where they come from.
 type Samples struct {
+	name     string
 	stream   reader.Stream
 	metadata *tachyon.Metadata
 
 	stacks   []stack
 	children map[uint64]uint32 // caller << 32 | frame: the stack
 	end      uint64            // µs since the start
+
+	from, to uint64 // see Between
 }
 
-// NewSamples returns the samples of a stream, for one analysis.
-func NewSamples(s reader.Stream) (*Samples, error) {
+// NewSamples returns the samples of a stream, for one analysis. The name is for errors.
+func NewSamples(name string, s reader.Stream) (*Samples, error) {
 	s = reader.WithoutObjects(s)
 	m, err := s.Metadata()
 	if err != nil {
 		return nil, err
 	}
-	return &Samples{stream: s, metadata: m, stacks: make([]stack, 1), children: map[uint64]uint32{}}, nil
+	return &Samples{name: name, stream: s, metadata: m, stacks: make([]stack, 1), children: map[uint64]uint32{}, to: math.MaxUint64}, nil
+}
+
+// Between leaves only the time between two times since the start. Times of samples count from the
+// first then.
+func (s *Samples) Between(from, to time.Duration) {
+	s.from, s.to = uint64(from.Microseconds()), uint64(to.Microseconds())
+}
+
+// named puts the profile's name before an error, for analyses of several profiles.
+func (s *Samples) named(err error) error {
+	if strings.HasPrefix(err.Error(), s.name+": ") {
+		return err
+	}
+	return fmt.Errorf("%s: %w", s.name, err)
+}
+
+// length returns how long the profile is, in µs.
+func (s *Samples) length() (uint64, error) {
+	if m := s.metadata.Session; m != nil && m.Duration > 0 {
+		s.end = uint64(m.Duration.Microseconds())
+	} else if s.end == 0 {
+		for _, err := range s.all() {
+			if err != nil {
+				return 0, err
+			}
+		}
+	}
+	return min(s.end, s.to) - min(s.end, s.from), nil
 }
 
 // A stack is a frame on top of its caller's stack. Number 0 has no frames.
@@ -75,6 +109,16 @@ func (s *Samples) own(stack uint32) (found *tachyon.Frame) {
 	return found
 }
 
+// function returns the innermost frame of a stack that is a function, nil if there is none.
+func (s *Samples) function(stack uint32) *tachyon.Frame {
+	for ; stack != 0; stack = s.stacks[stack].caller {
+		if f := s.leaf(stack); f.File != "" {
+			return f
+		}
+	}
+	return nil
+}
+
 // A creation says where a goroutine was created.
 type creation struct{ by, at string }
 
@@ -119,6 +163,12 @@ func (s *Samples) all() iter.Seq2[*sample, error] {
 				stack: t.stack, time: uint64(max(0, int64(w.Time-start))), wall: w.Wall(),
 			}
 			s.end = max(s.end, out.time)
+			if begin := out.begin(); out.time <= s.from || begin >= s.to {
+				continue
+			} else {
+				begin, out.time = max(begin, s.from)-s.from, min(out.time, s.to)-s.from
+				out.wall = time.Duration(out.time-begin) * time.Microsecond
+			}
 			if !yield(&out, nil) {
 				return
 			}

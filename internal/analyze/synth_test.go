@@ -2,6 +2,7 @@ package analyze
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/gotach/profiler/reader"
@@ -11,7 +12,6 @@ import (
 
 const (
 	start   = 1_795_234_224_000_000 // µs
-	second  = 1_000_000
 	running = tachyon.HasGIL | tachyon.OnCPU
 )
 
@@ -35,19 +35,10 @@ func record(t testing.TB) *recording {
 
 // A place is a function and a line of it. Functions of the standard library have files in GOROOT.
 func place(function string, line int32) tachyon.Frame {
-	f := tachyon.Frame{File: "/home/u/app/" + function + ".go", Func: function, Line: line}
-	if isOwn(&tachyon.Frame{File: "/", Func: function}) {
-		return f
+	if dir, _, _ := strings.Cut(function, "."); standard[dir] {
+		return tachyon.Frame{File: "/usr/lib/go/src/" + dir + "/x.go", Func: function, Line: line}
 	}
-	dir := function
-	for i := range function {
-		if function[i] == '.' {
-			dir = function[:i]
-			break
-		}
-	}
-	f.File = "/usr/lib/go/src/" + dir + "/x.go"
-	return f
+	return tachyon.Frame{File: "/home/u/app/" + function + ".go", Func: function, Line: line}
 }
 
 // add adds a sample of a goroutine. Frames are innermost first.
@@ -65,7 +56,7 @@ func (r *recording) goroutine(g tachyon.Goroutine) { r.goroutines = append(r.gor
 func (r *recording) close() *Samples {
 	r.t.Helper()
 	f := r.finish(tachyon.Session{Source: "native", Markers: true})
-	s, err := NewSamples(f)
+	s, err := NewSamples("x", f)
 	if err != nil {
 		r.t.Fatal(err)
 	}

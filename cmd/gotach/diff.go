@@ -1,0 +1,300 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/formats"
+	"github.com/spf13/cobra"
+)
+
+// diffFlags are the flags of diff.
+type diffFlags struct {
+	by, per   string
+	failAbove string
+	top       int
+	json      bool
+}
+
+func newDiff(e *env) *cobra.Command {
+	var o formats.Options
+	var fl diffFlags
+	cmd := &cobra.Command{
+		Use:   "diff A B",
+		Short: "Show what changed between two profiles, and what may be chance",
+		Long: `Show what changed between two profiles. A row is a function on a CPU, or a wait and the
+innermost function of the program's own code that waits, such as "[sleep] main.retry".
+[no core] is time in which goroutines ran but the kernel gave them no core, [runnable] time
+in which they waited for the Go scheduler. A and B are the row's time in percent of the time
+on the wall clock: 100 % is one goroutine all the time. With --per share they are in percent
+of the time of all goroutines.
+
+Samples of one wait are not independent, so their number says nothing about chance. Each
+profile is divided into windows instead, at most a second long, and the windows of one side
+are compared with those of the other (Mann-Whitney; Holm's correction for the number of
+rows). Successive windows count as one as far as they depend on each other. The interval of
+the difference is at 95 % (bootstrap). A row with ~ is not significant: chance may be the
+reason. Rows of less than 0.1 % are not tested, nor are [no core], [scheduler] and
+[profiler], which depend on the load of the machine. If [no core] differs, so may all other
+rows: differences that are less count only if they are more than half of the row.
+
+A and B are files. With -- between the sides, each side can have many. FILE@FROM..TO is a
+part of a profile, given as times since its start: app.tach@0s..30s; FROM or TO may be left
+out. The files of a side are of one load; each has windows of its own. If the Go versions
+differ, all function literals of a function are one row, as they are numbered differently.
+
+With --fail-above 5%, diff exits with 3 if a row is significant and takes more than 5 points
+more on side B, by the lower bound of the interval.`,
+		Example: `  gotach diff before.tach after.tach
+  gotach diff before.*.tach -- after.*.tach
+  gotach diff app.tach@0s..60s app.tach@60s.. --by line
+  gotach diff before.tach after.tach --fail-above 5% > diff.txt`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			sides, err := twoSides(args, cmd.ArgsLenAtDash())
+			if err != nil {
+				return err
+			}
+			return diff(e, sides, o, fl)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&fl.by, "by", "function", "print a row for each `function|total|line|stack`; total: with what the function calls")
+	f.StringVar(&fl.per, "per", "wall", "divide times by the time on the `wall|share` of all goroutines")
+	f.StringVar(&fl.failAbove, "fail-above", "", "exit with 3 if a row takes `PERCENT` more, significantly")
+	f.IntVar(&fl.top, "top", defaultTop, "print at most `N` rows, 0 for all (--json prints all)")
+	f.BoolVar(&fl.json, "json", false, "print one JSON object")
+	completeWords(cmd, "by", analyze.DiffBys)
+	completeWords(cmd, "per", analyze.DiffPers)
+	fromFlags(cmd, &o)
+	return cmd
+}
+
+// twoSides returns the files of both sides. dash is the number of arguments before --, or -1.
+func twoSides(args []string, dash int) (sides [2][]string, err error) {
+	if dash < 0 && len(args) == 2 {
+		dash = 1
+	}
+	if dash <= 0 || dash >= len(args) {
+		return sides, usagef("diff: %d arguments, want two files, or -- between the files of both sides", len(args))
+	}
+	return [2][]string{args[:dash], args[dash:]}, nil
+}
+
+// parsePercent returns a percentage as a number: 0.05 for 5% or 5.
+func parsePercent(text string) (float64, error) {
+	f, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(text, "%")), 64)
+	if err != nil || !(f >= 0) || math.IsInf(f, 0) {
+		return 0, usagef("%q is not a percentage such as 5%%", text)
+	}
+	return f / 100, nil
+}
+
+// A slice is a part of a file.
+type slice struct {
+	path     string
+	from, to time.Duration
+	whole    bool
+}
+
+// parseSlice returns the part of a file that FILE@FROM..TO is.
+func parseSlice(text string) (slice, error) {
+	all := slice{path: text, whole: true}
+	at := strings.LastIndexByte(text, '@')
+	from, to, ok := strings.Cut(text[at+1:], "..")
+	if at <= 0 || !ok {
+		return all, nil
+	}
+	if _, err := os.Stat(text); err == nil {
+		return all, nil
+	}
+	s := slice{path: text[:at], to: math.MaxInt64}
+	for _, bound := range []struct {
+		text string
+		into *time.Duration
+	}{{from, &s.from}, {to, &s.to}} {
+		if bound.text == "" {
+			continue
+		}
+		d, err := time.ParseDuration(bound.text)
+		if err != nil || d < 0 {
+			return s, usagef("diff: %q: %q is not a time since the start such as 30s", text, bound.text)
+		}
+		*bound.into = d
+	}
+	if s.to <= s.from {
+		return s, usagef("diff: %q: the part has no time", text)
+	}
+	return s, nil
+}
+
+// each opens the files one by one and calls use with the samples of all, while all are open. It does not
+// put the name of a file before the error of use.
+func (e *env) each(what string, list []slice, o formats.Options, use func([]*analyze.Samples) error) error {
+	var opened []*analyze.Samples
+	var failed error
+	var next func() error
+	next = func() error {
+		if len(opened) == len(list) {
+			failed = use(opened)
+			return nil
+		}
+		part := list[len(opened)]
+		return e.read(what, []string{part.path}, o, func(in *formats.Input) error {
+			s, err := samples(in)
+			if err != nil {
+				return err
+			}
+			if !part.whole {
+				s.Between(part.from, part.to)
+			}
+			opened = append(opened, s)
+			return next()
+		})
+	}
+	return errors.Join(next(), failed)
+}
+
+// errAbove says that --fail-above was exceeded.
+type errAbove struct{ error }
+
+func diff(e *env, sides [2][]string, o formats.Options, fl diffFlags) error {
+	do := analyze.DiffOptions{By: fl.by, Per: fl.per}
+	above := math.Inf(1)
+	var err error
+	switch {
+	case !slices.Contains(analyze.DiffBys, fl.by):
+		return usagef("diff: --by %q: it must be function, total, line or stack", fl.by)
+	case !slices.Contains(analyze.DiffPers, fl.per):
+		return usagef("diff: --per %q: it must be wall or share", fl.per)
+	case fl.top < 0:
+		return usagef("diff: --top %d: it must not be negative", fl.top)
+	case fl.failAbove != "":
+		if above, err = parsePercent(fl.failAbove); err != nil {
+			return usagef("diff: --fail-above: %w", err)
+		}
+	}
+	var list []slice
+	for _, side := range sides {
+		for _, text := range side {
+			s, err := parseSlice(text)
+			if err != nil {
+				return err
+			}
+			list = append(list, s)
+		}
+	}
+	n := len(sides[0])
+	return e.each("diff", list, o, func(all []*analyze.Samples) error {
+		d, err := analyze.FindDiff(all[:n], all[n:], do)
+		if err != nil {
+			return err
+		}
+		e.barDone()
+		if fl.json {
+			err = e.printJSON(d, " ")
+		} else {
+			_, err = e.stdout.Write(diffTable(sides, d, fl.top, newPaint(e.stdout), width(e.stdout)))
+		}
+		if err != nil {
+			return err
+		}
+		var exceeded []error
+		for i := range d.Rows {
+			if r := &d.Rows[i]; r.Significant && r.Low > above {
+				exceeded = append(exceeded, fmt.Errorf("%s takes %s more, at least %s, which is above %s",
+					printable(r.Name), points(r.Delta), points(r.Low), fl.failAbove))
+			}
+		}
+		if len(exceeded) == 0 {
+			return nil
+		}
+		return errAbove{errors.Join(exceeded...)}
+	})
+}
+
+// points returns a share as text.
+func points(f float64) string { return digits(100*math.Abs(f)) + " %" }
+
+// diffTable returns the rows as text:
+//
+//	A before.tach: 20.0s, 60 windows of 333ms
+//	B after.tach: 20.0s, 60 windows of 333ms
+//	1 of 9 rows differs significantly
+//
+//	      A       B    DIFFERENCE  95 % INTERVAL            P
+//	      0  2.01 %       +2.01 %  +1.88 %..+2.15 %    <0.001  main.extra  new
+//	 57.1 %  56.0 %  ~    -1.06 %  -4.21 %..+2.20 %         1  main.parse
+func diffTable(sides [2][]string, d *analyze.Diff, top int, paint paint, width int) []byte {
+	var b bytes.Buffer
+	for i, files := range sides {
+		name := filepath.ToSlash(files[0])
+		if len(files) > 1 {
+			name += fmt.Sprintf(" and %d more", len(files)-1)
+		}
+		fmt.Fprintf(&b, "%s %s, %s of %s\n", paint.bold(string(rune('A'+i))+" "+printable(name)+":"), duration(d.Length[i]),
+			plural(int64(d.Windows[i]), "window"), duration(d.Window))
+	}
+	significant := 0
+	for i := range d.Rows {
+		if d.Rows[i].Significant {
+			significant++
+		}
+	}
+	fmt.Fprintf(&b, "%d of %s significantly different\n\n", significant, plural(int64(len(d.Rows)), "row"))
+	head := fmt.Sprintf("%7s %7s    %10s  %-19s %7s  ", "A", "B", "DIFFERENCE", "   95 % INTERVAL", "P")
+	fmt.Fprintln(&b, paint.bold(strings.TrimRight(head, " ")))
+	room := width - utf8.RuneCountInString(head)
+	for i := range d.Rows {
+		if top > 0 && i >= top {
+			fmt.Fprintln(&b, paint.dim(fmt.Sprintf("%d more rows; --top 0 shows all", len(d.Rows)-top)))
+			break
+		}
+		r := &d.Rows[i]
+		sign := func(f float64) string {
+			switch {
+			case math.Abs(f) < 0.00005:
+				return "0"
+			case f < 0:
+				return "-" + points(f)
+			}
+			return "+" + points(f)
+		}
+		amount := func(f float64) string { return strings.TrimPrefix(sign(f), "+") }
+		mark, delta := "~", fmt.Sprintf("%10s", sign(r.Delta))
+		if r.Significant {
+			mark = " "
+			delta = paint.good(delta)
+			if r.Delta > 0 {
+				delta = paint.busy(fmt.Sprintf("%10s", sign(r.Delta)))
+			}
+		}
+		note := ""
+		switch {
+		case r.A == 0:
+			note = "  new"
+		case r.B == 0:
+			note = "  gone"
+		}
+		p := "<0.001"
+		if r.P >= 0.001 {
+			p = digits(r.P)
+			if r.P < 0.1 {
+				p = fmt.Sprintf("%.3f", r.P)
+			}
+		}
+		interval := fmt.Sprintf("%8s..%-8s", sign(r.Low), sign(r.High))
+		fmt.Fprintf(&b, "%7s %7s  %s %s  %-19s %7s  %s%s\n", amount(r.A), amount(r.B), mark, delta, interval, p,
+			shorten(printable(r.Name), max(minName, room-len(note))), paint.dim(note))
+	}
+	return b.Bytes()
+}

@@ -1,0 +1,364 @@
+package analyze
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gotach/profiler/tachyon"
+)
+
+// DiffOptions say how to compare two sides. The zero value is the usual choice.
+type DiffOptions struct {
+	By  string // what a row is: one of DiffBys; "" is function
+	Per string // what times are divided by: one of DiffPers; "" is wall
+}
+
+// DiffBys and DiffPers list the choices of DiffOptions.
+var (
+	DiffBys  = []string{"function", "total", "line", "stack"}
+	DiffPers = []string{"wall", "share"}
+)
+
+// A Diff is the difference between two sides.
+type Diff struct {
+	Windows [2]int           `json:"windows"`   // number of them on each side
+	Window  time.Duration    `json:"window_ns"` // length of one
+	Length  [2]time.Duration `json:"duration_ns"`
+	Rows    []DiffRow        `json:"rows"` // significant ones first, then by the size of the difference
+}
+
+// A DiffRow is a function, line or stack, on a CPU or in a wait. A and B are what it took on each
+// side: goroutine time for each unit of time on the wall clock, or its share of all goroutine time.
+type DiffRow struct {
+	Name        string  `json:"name"`
+	A           float64 `json:"a"`
+	B           float64 `json:"b"`
+	Delta       float64 `json:"delta"` // B - A
+	Low         float64 `json:"low"`   // 95 % interval of Delta
+	High        float64 `json:"high"`
+	P           float64 `json:"p"`           // Mann-Whitney, adjusted for the number of rows
+	Significant bool    `json:"significant"` // see judge
+}
+
+const (
+	// leastShare is the amount of a row below which it is not tested: 0.1 %.
+	leastShare = 0.001
+	// maxRows bounds the memory of rows.
+	maxRows = 50_000
+	// The windows of a side are at least so many, if the profile is long enough, and at most.
+	minWindows, maxWindows = 60, 100
+	// others is the row of what is beyond maxRows.
+	others = "[other]"
+)
+
+// A differ adds up the time of rows by window.
+type differ struct {
+	o       DiffOptions
+	width   uint64 // of a window, µs
+	closure closures
+	number  map[string]int32
+	rows    []diffRow
+	lengths [2][]float64 // of the windows, µs
+	all     [2][]float64 // time of all rows, by window, µs
+}
+
+type diffRow struct {
+	name string
+	time [2][]float32 // by window, µs
+}
+
+// FindDiff compares the profiles of one side with those of the other. Each profile is divided into
+// windows of the same length.
+func FindDiff(a, b []*Samples, o DiffOptions) (*Diff, error) {
+	o.By, o.Per = cmp.Or(o.By, "function"), cmp.Or(o.Per, "wall")
+	if !slices.Contains(DiffBys, o.By) || !slices.Contains(DiffPers, o.Per) {
+		return nil, fmt.Errorf("no difference by %q per %q", o.By, o.Per)
+	}
+	sides := [2][]*Samples{a, b}
+	d := &differ{o: o, number: map[string]int32{}}
+	if version(a) != version(b) || version(a) == "" {
+		d.closure = closures{}
+	}
+	out := &Diff{Rows: []DiffRow{}}
+	var length [2]uint64
+	for side, list := range sides {
+		for _, s := range list {
+			n, err := s.length()
+			if err != nil {
+				return nil, s.named(err)
+			}
+			length[side] += n
+			d.width = max(d.width, 10*s.interval())
+		}
+		out.Length[side] = time.Duration(length[side]) * time.Microsecond
+	}
+	if min(length[0], length[1]) == 0 {
+		return nil, errors.New("one side has no samples")
+	}
+	d.width = max(d.width, max(length[0], length[1])/maxWindows, min(second, min(length[0], length[1])/minWindows))
+	for side, list := range sides {
+		for _, s := range list {
+			if err := d.read(side, s); err != nil {
+				return nil, s.named(err)
+			}
+		}
+		out.Windows[side] = len(d.lengths[side])
+	}
+	out.Window = time.Duration(d.width) * time.Microsecond
+	for i := range d.rows {
+		out.Rows = append(out.Rows, d.row(&d.rows[i]))
+	}
+	judge(out.Rows)
+	slices.SortFunc(out.Rows, func(a, b DiffRow) int {
+		if a.Significant != b.Significant {
+			if a.Significant {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Or(cmp.Compare(math.Abs(b.Delta), math.Abs(a.Delta)), cmp.Compare(a.Name, b.Name))
+	})
+	return out, nil
+}
+
+// second is a second in µs.
+const second = 1_000_000
+
+// version returns the Go version of all profiles without its last number, "" if they differ.
+func version(list []*Samples) (out string) {
+	for i, s := range list {
+		v := ""
+		if m := s.metadata.Session; m != nil {
+			parts := strings.SplitN(m.GoVersion, ".", 3)
+			v = strings.Join(parts[:min(2, len(parts))], ".")
+		}
+		if i > 0 && v != out {
+			return ""
+		}
+		out = v
+	}
+	return out
+}
+
+// read adds a profile to a side.
+func (d *differ) read(side int, s *Samples) error {
+	length, err := s.length()
+	if err != nil {
+		return err
+	}
+	// A last window of less than half the width is left out, if it is not the only one.
+	n := max(1, (length+d.width/2)/d.width)
+	offset := uint64(len(d.lengths[side]))
+	for i := range n {
+		d.lengths[side] = append(d.lengths[side], float64(min(length, (i+1)*d.width)-i*d.width))
+		d.all[side] = append(d.all[side], 0)
+	}
+	var known [4][][]int32 // rows by kind and stack
+	for x, err := range s.all() {
+		if err != nil {
+			return err
+		}
+		kind := kindOf(x.status)
+		if int(x.stack) >= len(known[kind]) {
+			known[kind] = append(known[kind], make([][]int32, len(s.stacks)-len(known[kind]))...)
+		}
+		rows := known[kind][x.stack]
+		if rows == nil {
+			rows = d.find(s, kind, x.stack)
+			known[kind][x.stack] = rows
+		}
+		if len(rows) == 0 {
+			continue
+		}
+		for from, to := x.begin(), min(x.time, n*d.width); from < to; {
+			i := from / d.width
+			end := min(to, (i+1)*d.width)
+			d.all[side][offset+i] += float64(end - from)
+			for _, r := range rows {
+				row := &d.rows[r]
+				for uint64(len(row.time[side])) <= offset+i {
+					row.time[side] = append(row.time[side], 0)
+				}
+				row.time[side][offset+i] += float32(end - from)
+			}
+			from = end
+		}
+	}
+	return nil
+}
+
+// The kinds of samples that have rows of their own.
+const (
+	kindCPU = iota
+	kindNoCore
+	kindRunnable
+	kindWait
+)
+
+func kindOf(s tachyon.Status) int {
+	switch {
+	case s&tachyon.OnCPU != 0:
+		return kindCPU
+	case s&tachyon.HasGIL != 0:
+		return kindNoCore
+	case s&tachyon.GILRequested != 0:
+		return kindRunnable
+	}
+	return kindWait
+}
+
+// find returns the rows of a stack: none if nothing is known of its time.
+func (d *differ) find(s *Samples, kind int, stack uint32) []int32 {
+	leaf := s.leaf(stack)
+	switch {
+	case leaf != nil && isGap(leaf):
+		return []int32{}
+	case d.o.By == "total":
+		return d.inclusive(s, stack)
+	case kind == kindNoCore:
+		return []int32{d.named(rowNoCore)}
+	case kind == kindRunnable:
+		return []int32{d.named(rowRunnable)}
+	}
+	frame := leaf
+	prefix := ""
+	if kind == kindWait {
+		prefix = "[waiting] "
+		if leaf != nil && reason(leaf) != "" {
+			prefix = leaf.Func + " "
+		}
+		frame = s.own(stack)
+	} else if leaf != nil && leaf.File == "" {
+		if f := s.function(stack); f != nil {
+			frame = f
+		}
+	}
+	name := ""
+	switch {
+	case frame == nil:
+		return []int32{d.named(strings.TrimSpace(cmp.Or(prefix, "[unknown]")))}
+	case d.o.By == "line":
+		name = fmt.Sprintf("%s %s:%d", d.function(frame), frame.File[strings.LastIndexAny(frame.File, `/\`)+1:], frame.Line)
+	case d.o.By == "stack":
+		var names []string
+		for ; stack != 0; stack = s.stacks[stack].caller {
+			if f := s.leaf(stack); f.File != "" || len(names) == 0 && kind == kindCPU {
+				names = append(names, d.function(f))
+			}
+		}
+		slices.Reverse(names)
+		name = strings.Join(names, ";")
+	default:
+		name = d.function(frame)
+	}
+	return []int32{d.named(prefix + name)}
+}
+
+// inclusive returns the rows of all functions of a stack.
+func (d *differ) inclusive(s *Samples, stack uint32) []int32 {
+	out := []int32{}
+	for ; stack != 0; stack = s.stacks[stack].caller {
+		if n := d.named(d.function(s.leaf(stack))); !slices.Contains(out, n) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// function returns a function's name.
+func (d *differ) function(f *tachyon.Frame) string {
+	if d.closure == nil {
+		return f.Func
+	}
+	return d.closure.name(f)
+}
+
+// named returns the number of the row with a name.
+func (d *differ) named(name string) int32 {
+	n, ok := d.number[name]
+	if !ok && len(d.rows) >= maxRows && name != others {
+		return d.named(others)
+	}
+	if !ok {
+		n = int32(len(d.rows))
+		d.number[name] = n
+		d.rows = append(d.rows, diffRow{name: name})
+	}
+	return n
+}
+
+// row compares the sides of a row.
+func (d *differ) row(r *diffRow) DiffRow {
+	var values [2][]float64
+	var mean [2]float64
+	for side := range values {
+		time, by := 0.0, 0.0
+		values[side] = make([]float64, len(d.lengths[side]))
+		for i, length := range d.lengths[side] {
+			if d.o.Per == "share" {
+				length = d.all[side][i]
+			}
+			v := 0.0
+			if i < len(r.time[side]) {
+				v = float64(r.time[side][i])
+			}
+			if length > 0 {
+				values[side][i] = v / length
+			}
+			time, by = time+v, by+length
+		}
+		if by > 0 {
+			mean[side] = time / by
+		}
+	}
+	out := DiffRow{Name: r.name, A: mean[0], B: mean[1], Delta: mean[1] - mean[0], P: 1}
+	if !out.tested() {
+		out.Low, out.High = out.Delta, out.Delta
+		return out
+	}
+	c := compare(values[0], values[1])
+	out.Low, out.High, out.P = min(c.low, out.Delta), max(c.high, out.Delta), c.p
+	return out
+}
+
+// judge adjusts the p of the rows that were tested, and says which rows are significant: p is below
+// 0.05, the interval does not have 0, and the machine cannot be the reason. If the kernel gave the
+// program fewer cores on one side, that changes the other rows as much. So the difference must be
+// greater, or be more than half of the row.
+func judge(rows []DiffRow) {
+	var p []*float64
+	machine := 0.0
+	for i := range rows {
+		if rows[i].tested() {
+			p = append(p, &rows[i].P)
+		}
+		if rows[i].Name == rowNoCore {
+			machine = math.Abs(rows[i].Delta)
+		}
+	}
+	holm(p)
+	for i := range rows {
+		r := &rows[i]
+		size := math.Abs(r.Delta)
+		r.Significant = r.tested() && r.P < 0.05 && (r.Low > 0 || r.High < 0) && size >= leastShare &&
+			(size > machine || size > max(r.A, r.B)/2)
+	}
+}
+
+// rowNoCore and rowRunnable have the time in which goroutines could run and did not.
+const rowNoCore, rowRunnable = "[no core]", "[runnable]"
+
+// tested reports whether a row is tested. What depends on the machine's load or is the profiler's own
+// is not.
+func (r *DiffRow) tested() bool {
+	switch r.Name {
+	case rowNoCore, tachyon.FuncScheduler, tachyon.FuncProfiler:
+		return false
+	}
+	return max(r.A, r.B) >= leastShare
+}

@@ -1,0 +1,215 @@
+package analyze
+
+import (
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gotach/profiler/tachyon"
+)
+
+// A change is what a run has that other runs have not.
+type change struct {
+	cpu  float64 // share of a core that main.extra uses
+	wait uint64  // µs that each request sleeps in main.retry
+}
+
+// run records 20 s of a server with 4 goroutines that handle requests, a batch job whose phases last
+// seconds, and an idle goroutine. The lengths of all calls are random. Each sample is a whole call.
+// The change's log says what the run did: extra and retried are times in µs.
+func run(t testing.TB, seed uint64, c change) (s *Samples, extra, retried uint64) {
+	r := record(t)
+	rng := rand.New(rand.NewPCG(seed, 7))
+	handler, read := place("main.handle", 20), tachyon.Frame{Func: "[IO wait]"}
+	const length = 20 * second
+	for g := uint64(10); g < 14; g++ {
+		at := uint64(0)
+		spend := func(mean float64, status tachyon.Status, frames ...tachyon.Frame) uint64 {
+			d := min(1+uint64(rng.ExpFloat64()*mean), length-at)
+			at += d
+			r.add(g, at, status, frames...)
+			return d
+		}
+		r.goroutine(tachyon.Goroutine{ID: g, Last: length, FirstWeight: 1})
+		r.add(g, 1, 0, read, place("net.Read", 3), place("main.serve", 11))
+		for at < length {
+			spend(40_000, 0, read, place("net.Read", 3), place("main.serve", 11))
+			spend(10_000, running, place("main.parse", 5), handler)
+			spend(3000, tachyon.HasGIL, place("main.parse", 5), handler)
+			spend(25_000, 0, tachyon.Frame{Func: "[sync.Mutex.Lock]"}, place("sync.Lock", 9), place("main.update", 31), handler)
+			spend(5000, running, place("main.render", 8), handler)
+			if c.cpu > 0 {
+				extra += spend(c.cpu*83_000/4, running, place("main.extra", 70), handler)
+			}
+			if c.wait > 0 && at+c.wait < length {
+				at += c.wait
+				r.add(g, at, 0, tachyon.Frame{Func: "[sleep]"}, place("time.Sleep", 2), place("main.retry", 44), handler)
+				retried += c.wait
+			}
+		}
+	}
+	phases := []string{"main.load", "main.sort", "main.store"}
+	r.add(5, 1, 0, place("main.batch", 1))
+	for at, i := uint64(1), 0; at < length; i++ {
+		at = min(length, at+uint64(rng.ExpFloat64()*1_500_000))
+		r.add(5, at, running, place(phases[i%3], 3), place("main.batch", 1))
+	}
+	for at := uint64(0); at <= length; at += 100_000 {
+		r.add(6, at, 0, tachyon.Frame{Func: "[select]"}, place("main.idle", 2))
+	}
+	return r.close(), extra, retried
+}
+
+func diff(t *testing.T, a, b *Samples, o DiffOptions) *Diff {
+	t.Helper()
+	d, err := FindDiff([]*Samples{a}, []*Samples{b}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func significant(d *Diff) (names []string) {
+	for i := range d.Rows {
+		if d.Rows[i].Significant {
+			names = append(names, d.Rows[i].Name)
+		}
+	}
+	return names
+}
+
+// Two runs of the same program do not differ, though its samples are far from independent.
+func TestDiffAA(t *testing.T) {
+	for _, by := range DiffBys {
+		wrong := 0
+		for i := range uint64(20) {
+			a, _, _ := run(t, 2*i, change{})
+			b, _, _ := run(t, 2*i+1, change{})
+			d := diff(t, a, b, DiffOptions{By: by})
+			if names := significant(d); len(names) > 0 {
+				wrong++
+				t.Logf("by %s, %d: %q", by, i, names)
+			}
+			if d.Windows[0] < minWindows || d.Windows[1] < minWindows {
+				t.Fatalf("%d windows", d.Windows)
+			}
+		}
+		if wrong > 1 {
+			t.Errorf("by %s: differences in %d of 20 repetitions", by, wrong)
+		}
+	}
+}
+
+// What one run has more than the other is found, with the amount that the run's log has.
+func TestDiffPlanted(t *testing.T) {
+	a, _, _ := run(t, 100, change{})
+	for name, c := range map[string]change{"main.extra": {cpu: 0.02}, "[sleep] main.retry": {wait: 5000}} {
+		b, extra, retried := run(t, 101, c)
+		want := float64(extra+retried) / (20 * second)
+		d := diff(t, a, b, DiffOptions{})
+		names := significant(d)
+		if len(names) != 1 || names[0] != name {
+			t.Errorf("significant are %q, want %q", names, name)
+			continue
+		}
+		if r := d.Rows[0]; math.Abs(r.Delta-want) > 0.001 || r.Low > want || r.High < want || r.A != 0 || r.B != r.Delta {
+			t.Errorf("%+v, want %v more", r, want)
+		}
+		for _, r := range diff(t, b, a, DiffOptions{Per: "share", By: "total"}).Rows {
+			if r.Name == strings.TrimPrefix(name, "[sleep] ") && (!r.Significant || r.B != 0 || math.Abs(r.A*6-want) > 0.2*want) {
+				t.Errorf("the other way round, by share of 6 goroutines: %+v", r)
+			}
+		}
+	}
+}
+
+// Halves of one profile can be compared.
+func TestDiffBetween(t *testing.T) {
+	r := record(t)
+	for i := uint64(1); i <= 20; i++ {
+		name := "main.before"
+		if i > 10 {
+			name = "main.after"
+		}
+		r.add(1, i*second, running, place(name, 1))
+	}
+	first := r.close()
+	second, err := NewSamples("x", first.stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.Between(0, 10*time.Second)
+	second.Between(10*time.Second, time.Hour)
+	d := diff(t, first, second, DiffOptions{})
+	if len(d.Rows) != 2 || d.Length != [2]time.Duration{10 * time.Second, 10 * time.Second} {
+		t.Fatalf("%+v", d)
+	}
+	for _, r := range d.Rows {
+		if want := map[string]float64{"main.before": -1, "main.after": 1}[r.Name]; math.Abs(r.Delta-want) > 0.11 || !r.Significant {
+			t.Errorf("%+v, want %v", r, want)
+		}
+	}
+}
+
+// The same function literal has the same name, whichever Go version compiled it.
+func TestClosures(t *testing.T) {
+	for _, c := range []struct{ file, go126, go127, want string }{
+		{"main.go", "main.main.G[...].Do.func12", "main.G[...].Do.func1", "main.main.G[...].Do.func"},
+		{"main.go", "main.main.G[...].Do.func12.1", "main.G[...].Do.func1.1", "main.main.G[...].Do.func"},
+		{"slices/iter.go", "main.main.Values[...].func13", "slices.Values[...].func1", "main.main.Values[...].func"},
+		{"main.go", "main.main.func6", "main.main-range1.1", "main.main.func"},
+		{"main.go", "main.(*T).M.gowrap1", "main.(*T).M.gowrap2", "main.(*T).M.func"},
+		{"main.go", "main.main", "main.main", "main.main"},
+		{"x.go", "example.com/x.v1.F.func1", "example.com/x.v1.F.func2", "example.com/x.v1.F.func"},
+	} {
+		names := closures{}
+		for _, name := range []string{c.go126, c.go127} {
+			if got := names.name(&tachyon.Frame{File: c.file, Func: name}); got != c.want {
+				t.Errorf("%s is %s, want %s", name, got, c.want)
+			}
+		}
+	}
+}
+
+// Literals have one name only if the Go versions differ.
+func TestDiffVersions(t *testing.T) {
+	record := func(version, function string) *Samples {
+		r := record(t)
+		for at := uint64(1); at <= 10; at++ {
+			r.add(1, at*second, running, tachyon.Frame{File: "main.go", Func: function, Line: 1})
+		}
+		s, err := NewSamples("x", r.finish(tachyon.Session{GoVersion: version, Markers: true}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	if d := diff(t, record("go1.26.8", "main.f.func8"), record("go1.27.0", "main.f.func6"), DiffOptions{}); len(d.Rows) != 1 {
+		t.Errorf("%+v", d.Rows)
+	}
+	if d := diff(t, record("go1.26.8", "main.f.func8"), record("go1.26.1", "main.f.func6"), DiffOptions{}); len(d.Rows) != 2 {
+		t.Errorf("%+v", d.Rows)
+	}
+}
+
+// The tests give the p that the textbooks' formulas do.
+func TestMannWhitney(t *testing.T) {
+	a := []float64{1.1, 2.2, 3.3, 4.4, 5.5, 6.6, 7.7, 8.8}
+	b := []float64{4, 5, 6, 7, 8, 9, 10, 11}
+	// U is 15, its mean 32, its deviation 9.52; with the correction that is 1.733 deviations away.
+	if p := mannWhitney(a, b); math.Abs(p-0.08312) > 0.00005 {
+		t.Errorf("p is %v", p)
+	}
+	if p := mannWhitney([]float64{0, 0, 0, 0, 0}, []float64{0, 0, 0, 0, 0}); p != 1 {
+		t.Errorf("of equal values, p is %v", p)
+	}
+	p := []float64{0.01, 0.04, 0.03, 0.005}
+	holm([]*float64{&p[0], &p[1], &p[2], &p[3]})
+	for i, want := range []float64{0.03, 0.06, 0.06, 0.02} {
+		if math.Abs(p[i]-want) > 1e-12 {
+			t.Errorf("p[%d] is %v, want %v", i, p[i], want)
+		}
+	}
+}
