@@ -13,6 +13,10 @@
 //	go test -run Harm ./internal/harmless -update
 //	GOTACH_PROGRAMS=20000 go test -run ShortPrograms -timeout 1h ./internal/harmless
 //
+// And it ends servers, some of other modules, that are profiled by package auto alone:
+//
+//	GOTACH_SERVERS=20 go test -run Servers -timeout 1h ./internal/harmless
+//
 // Each suite runs three times with and three times without the profiler, in turns. The tests compare
 // the exit code or signal of the test binary, and the verdict of each test. There must also be a
 // profile of the native source, so these tests exist only on systems that have that source.
