@@ -197,10 +197,10 @@ func (s *Session) provide(w *writer.Writer, part int, at time.Duration) error {
 }
 
 // add writes the metadata of the nth part to its file. unnamed are its objects that may have names.
-func (k *sink) add(w *writer.Writer, n int, p *sampler.Part, unnamed []tachyon.Object) error {
+func (s *Session) add(w *writer.Writer, n int, p *sampler.Part, names *objectNames, unnamed []tachyon.Object) error {
 	err := w.WriteRecords(&tachyon.Records{Goroutines: p.Goroutines})
-	err = cmp.Or(err, k.names.finish(w, unnamed))
-	for _, m := range k.s.metadata(n, p, k.names.reason()) {
+	err = cmp.Or(err, names.finish(w, unnamed))
+	for _, m := range s.metadata(n, p, names.reason()) {
 		if err := w.AddMetadata(m.kind, m.value); err != nil {
 			return err // the writer keeps its first error; Close finishes the file if it can
 		}
@@ -215,7 +215,7 @@ func (k *sink) Next(at time.Duration, cut func() sampler.Part) {
 	k.Writer.Next(start, func() func(*writer.Writer) error {
 		p, n, unnamed := cut(), k.part, k.names.cut()
 		k.part++
-		return func(w *writer.Writer) error { return k.add(w, n, &p, unnamed) }
+		return func(w *writer.Writer) error { return k.s.add(w, n, &p, &k.names, unnamed) }
 	})
 }
 
@@ -227,7 +227,7 @@ func (k *sink) end(p *sampler.Part) error {
 	}
 	k.names.settle()
 	unnamed := k.names.cut()
-	return k.Writer.Close(func(w *writer.Writer) error { return k.add(w, n, p, unnamed) })
+	return k.Writer.Close(func(w *writer.Writer) error { return k.s.add(w, n, p, &k.names, unnamed) })
 }
 
 // discard removes the file of a session that could not begin. If a file with contents existed

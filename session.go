@@ -36,6 +36,7 @@ type Session struct {
 	exe     executable
 	sampler *sampler.Sampler
 	sink    *sink
+	running atomic.Pointer[sampler.Sampler] // sampler, once it has started; for other goroutines
 
 	stop sync.Once
 	mu   sync.Mutex
@@ -130,6 +131,7 @@ func (s *Session) begin() error {
 	if err != nil {
 		return errors.Join(err, out.discard(err))
 	}
+	s.running.Store(s.sampler)
 	if st := s.sampler.Stats(); st.Reason != "" && s.config.source == Auto {
 		s.config.log().Warn("gotach: sampling with the portable source, which stops the world for each tick", "why", st.Reason)
 	}

@@ -36,15 +36,19 @@ const defaultSeconds = 30
 //	seconds  the duration, a whole number; default 30
 //	format   a format that "gotach formats" lists as written, or "folded"; default pprof
 //
-// The status is 400 for a bad parameter, for a duration that exceeds the server's
-// WriteTimeout, and for a format that is a directory of files. It is 503 if another session
-// is running, because one session runs at a time. It is 500 if profiling fails. The body of
-// these responses has the reason.
+// If no session is running in the program, the handler runs one for this time. If a session is
+// running, for example because of PROFILE_OUT, the profile is taken from it: the session goes on and
+// its own file stays whole. During this time each sample is written twice. At most the last 20 ms or so
+// are missing.
 //
-// The session ends at once when the client closes the connection. Its file is in the
+// The status is 400 for a bad parameter, for a duration that exceeds the server's
+// WriteTimeout, and for a format that is a directory of files. It is 503 while the handler
+// takes another profile. It is 500 if profiling fails. The body of these responses has the reason.
+//
+// The profile ends at once when the client closes the connection. Its file is in the
 // temporary directory and is removed before the response ends.
 //
-// The options and the environment apply to each session, except those for the output:
+// The options and the environment apply to each session of the handler, except those for the output:
 // Output, Export, the options of rotation and their variables have no effect.
 func Handler(opts ...profiler.Option) http.Handler {
 	return handler{opts}
@@ -111,15 +115,23 @@ func profileTo(ctx context.Context, w http.ResponseWriter, d time.Duration, f *f
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "profile.tach")
 
+	var stop func() error
 	s, err := profiler.Open(append(slices.Clone(opts), hook.OneFile(path).(profiler.Option))...)
-	if err != nil {
+	switch {
+	case err == nil:
+		stop = s.Stop
+	case errors.Is(err, profiler.ErrActive):
+		if stop, err = hook.Follow(path); err != nil {
+			return err
+		}
+	default:
 		return err
 	}
 	select {
 	case <-ctx.Done(): // the client closed the connection, or the server ends
 	case <-time.After(d):
 	}
-	if err := s.Stop(); err != nil {
+	if err := stop(); err != nil {
 		return err
 	}
 	if ctx.Err() != nil {

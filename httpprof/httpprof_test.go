@@ -216,22 +216,6 @@ func TestHandlerFormats(t *testing.T) {
 	}
 }
 
-// The handler refuses a profile while a session of the program runs.
-func TestHandlerOneAtATime(t *testing.T) {
-	s := profiler.Start(profiler.Output(filepath.Join(t.TempDir(), "x.tach")))
-	defer s.Stop()
-	code, body, _ := get(t, httpprof.Handler(), "/?seconds=1")
-	if code != http.StatusServiceUnavailable || !bytes.Contains(body, []byte("another session is running")) {
-		t.Errorf("status %d: %s", code, body)
-	}
-	if err := s.Stop(); err != nil {
-		t.Error(err)
-	}
-	if code, body, _ := get(t, httpprof.Handler(), "/?seconds=1"); code != http.StatusOK {
-		t.Errorf("after it: status %d: %s", code, body)
-	}
-}
-
 // When the client closes the connection the session ends, and its file is removed.
 func TestHandlerClientGone(t *testing.T) {
 	temp := t.TempDir()

@@ -4,6 +4,8 @@
 // that calls Start would link all formats and net/http.
 package hook
 
+import "time"
+
 // A Target is a file to write in another format.
 type Target struct{ Format, Path string }
 
@@ -29,6 +31,16 @@ var (
 	// overrides options and environment variables for the output, rotation and export. The
 	// root package sets it.
 	OneFile func(path string) any
+
+	// Follow writes the samples of the running session to a second file too, until end is called.
+	// end finishes the file. The file has all about its goroutines that the session's own file has.
+	// The error wraps profiler.ErrActive if another caller follows. The root package sets it.
+	Follow func(path string) (end func() error, err error)
+
+	// Running returns the files of the running session, the oldest first and the unfinished one
+	// last, and the session's start. The start is zero if no session is running. The root package
+	// sets it.
+	Running func() (files []string, start time.Time)
 
 	// Sink, if not nil, is called with a session's sampler.Sink. It returns the sink that the
 	// sampler gets instead. Tests set it to see the sampler's output.

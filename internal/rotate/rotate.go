@@ -55,11 +55,9 @@ type Writer struct {
 	o   Options
 	out string // the path from which the names are made
 
-	table frames.Table     // frames of all files
-	remap frames.Remap     // translates ids of table to ids of the file
-	same  bool             // the file's ids are those of table
-	batch []tachyon.Sample // samples with the file's ids
-	ids   []uint32         // memory of the stacks of batch
+	table frames.Table // frames of all files
+	translator
+	same bool // the file's ids are those of table
 
 	w       *writer.Writer
 	start   uint64 // µs, start of the file
@@ -196,21 +194,28 @@ func (w *Writer) WriteBatch(samples []tachyon.Sample) (n int, err error) {
 	return n, cmp.Or(err, unknown)
 }
 
+// A translator translates the frame ids of samples to those of a file.
+type translator struct {
+	remap frames.Remap
+	batch []tachyon.Sample // samples with the file's ids
+	ids   []uint32         // memory of the stacks of batch
+}
+
 // translate returns samples with the file's frame ids, up to the first sample with an
 // unknown frame. They are valid until the next call.
-func (w *Writer) translate(samples []tachyon.Sample) ([]tachyon.Sample, error) {
-	w.batch, w.ids = w.batch[:0], w.ids[:0]
+func (t *translator) translate(samples []tachyon.Sample) ([]tachyon.Sample, error) {
+	t.batch, t.ids = t.batch[:0], t.ids[:0]
 	for _, s := range samples {
-		stack, err := w.remap.Stack(s.Stack[:min(len(s.Stack), tachyon.MaxDepth)])
+		stack, err := t.remap.Stack(s.Stack[:min(len(s.Stack), tachyon.MaxDepth)])
 		if err != nil {
-			return w.batch, fmt.Errorf("rotate: sample of thread %d: %w", s.Thread, err)
+			return t.batch, fmt.Errorf("rotate: sample of thread %d: %w", s.Thread, err)
 		}
-		from := len(w.ids)
-		w.ids = append(w.ids, stack...)
-		s.Stack = w.ids[from:] // stays valid if append moves w.ids
-		w.batch = append(w.batch, s)
+		from := len(t.ids)
+		t.ids = append(t.ids, stack...)
+		s.Stack = t.ids[from:] // stays valid if append moves t.ids
+		t.batch = append(t.batch, s)
 	}
-	return w.batch, nil
+	return t.batch, nil
 }
 
 // Objects adds descriptions of objects to the file, and to its journal.
