@@ -109,9 +109,10 @@ type Counts struct {
 	TicksRefused int64         `json:"ticks_refused,omitempty"`
 	Blind        time.Duration `json:"blind_ns,omitempty"`
 
-	// NotSeen is time of goroutines, all added up, that no sample stands for: the source found
-	// them, but they ended before it read their stacks, or they are untracked. Goroutines that
-	// began and ended between two ticks are not in it: samples of others stand for them.
+	// NotSeen is time of goroutines, all added up, that no sample stands for: they ended before the
+	// source read their stacks, or they are untracked. Goroutines that began and ended between two
+	// ticks are not in it: samples of others stand for them. The native source knows the number of
+	// goroutines at each tick; what its integral over time has more than the samples is in it too.
 	NotSeen time.Duration `json:"not_seen_ns,omitempty"`
 
 	// ThrottledPeriods counts the periods in which the kernel kept the process's cgroup from

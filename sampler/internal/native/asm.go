@@ -50,6 +50,7 @@ var (
 	unwindPC      = entry(unwind)
 	deltaPC       = entry(delta)
 	schedulingPC  = entry(scheduling)
+	censusPC      = entry(census)
 )
 
 func entry(f func(a, b, c, d uintptr) uintptr) uintptr {
@@ -74,6 +75,7 @@ func callLabels(s, p, dst, scratch uintptr) uintptr
 func callUnwind(s, rec, ctx, hi uintptr) uintptr
 func callDelta(s, pc, _, _ uintptr) uintptr
 func callScheduling(s, tid, _, _ uintptr) uintptr
+func callCensus(s, _, _, _ uintptr) uintptr
 
 func cas64(addr uintptr, old, new uint64) bool
 func add64(addr uintptr, delta uint64)

@@ -94,6 +94,7 @@ STAGE(·callLabels, ·labelsPC)
 STAGE(·callUnwind, ·unwindPC)
 STAGE(·callDelta, ·deltaPC)
 STAGE(·callScheduling, ·schedulingPC)
+STAGE(·callCensus, ·censusPC)
 
 // func getg() uintptr
 TEXT ·getg(SB), NOSPLIT, $0-8

@@ -28,6 +28,7 @@ type drain struct {
 	labels  *labelSets
 	gs      []goroutine           // by roster index
 	notSeen time.Duration         // time of goroutines that looks have found and no sample stands for
+	lacks   lacks                 // that of all goroutines
 	passed  time.Duration         // time of the last pass
 	left    map[uint64]goroutine  // by id: those whose g another goroutine has, and no look has noticed yet
 	system  map[uint64]systemKind // by startpc
@@ -151,9 +152,10 @@ func (d *drain) pass() {
 func (d *drain) record(w []uint64) {
 	switch w[0] & 0xff {
 	case recTick:
-		d.before = d.now
+		d.before, d.lacks.area = d.now, time.Duration(w[2])*time.Microsecond
 		if d.now = d.time(w[1]); d.before > 0 {
 			d.ledger.ticked(d.now - d.before)
+			d.lacks.owned += time.Duration(d.lacks.own) * (d.now - d.before)
 		}
 	case recSame:
 		d.work++
@@ -210,6 +212,7 @@ func (d *drain) ended(w []uint64) {
 }
 
 func (d *drain) gone(g *goroutine) {
+	d.lacks.ended(g)
 	if g.told {
 		d.out.Gone(g.id)
 	}
@@ -326,7 +329,9 @@ func (d *drain) tell(g *goroutine, r record) bool {
 		told.CreatedBy, told.CreatedAt = c.by, c.at
 	}
 	g.told = d.out.Goroutine(told)
-	g.skip = !g.told
+	if g.skip = !g.told; g.skip {
+		d.lacks.own++
+	}
 	return g.told
 }
 
@@ -388,6 +393,7 @@ func (d *drain) emit(g *goroutine, s *stack, status tachyon.Status, t, gap time.
 	if g.seen && t <= g.last || len(s.ids) == 0 {
 		return
 	}
+	d.lacks.sampled(g, t, gap)
 	g.seen, g.last = true, t
 	d.sample = source.Sample{
 		Goroutine: g.id,

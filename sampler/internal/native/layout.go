@@ -46,6 +46,9 @@ type offsets struct {
 	mSignalPending                     uintptr // uint32: a preemption signal was sent and not handled yet
 	mVDSOSP, mVDSOPC                   uintptr
 	pID, pStatus, pSyscallTick, pM     uintptr
+	pFree                              uintptr // int32: dead goroutines that the P keeps for reuse
+	schedThreads, schedSystem          uintptr // int32: limit of threads; number of the runtime's goroutines
+	schedFree, schedFreeBare           uintptr // int32: dead goroutines, with stack and without
 
 	modPCTab, modPCLNTable, modFTab       uintptr
 	modText, modEText, modGoFunc, modNext uintptr

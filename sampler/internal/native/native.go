@@ -170,6 +170,8 @@ func (n *Source) prepare(l *layout) error {
 	if err != nil {
 		return err
 	}
+	n.s.allgs = uintptr(allgs)
+	n.patience.excuse(0, func() { n.s.sched = findSched(variables, l, n.s, n.patience) })
 	if n.ticker, err = startTicker(n.s, n.signal); err != nil {
 		return err
 	}
@@ -253,6 +255,9 @@ func (n *Source) begin(period uint64) uint64 {
 	s.lastRan, s.idle, s.forIdle, s.ran, s.hurry, s.asleep, s.bell = now, 0, 0, 0, 0, 0, 0
 	readClock(s)
 	allot(s, n.budget.quota)
+	if s.sched != 0 {
+		s.living, s.area = s.count(), 0
+	}
 	s.visitLimit = s.tornAfter / 40 * (period / 1000) / 2 // half a period
 	s.ticks, s.dropped, s.torn, s.sent, s.visits, s.visiting, s.answered, s.handling, s.lost = 0, 0, 0, 0, 0, 0, 0, 0, 0
 	return s.deadline
@@ -340,7 +345,7 @@ func (n *Source) pass() {
 		Torn:         int64(s.torn) + n.drain.torn,
 		Cost:         n.budget.total,
 		SignalTaken:  n.taken,
-		NotSeen:      n.drain.notSeen,
+		NotSeen:      n.drain.lack(),
 
 		GoroutinesUntracked: int64(n.drain.roster.leftAlive),
 		ProcessCPU:          time.Duration(n.drain.account.used),

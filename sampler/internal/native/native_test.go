@@ -41,7 +41,8 @@ type recorder struct {
 	leaves  map[uint64]int
 	err     error
 	start   time.Time
-	late    time.Duration     // mean time for which a tick waited for a core
+	late    time.Duration // mean time for which a tick waited for a core
+	lacks   lacks
 	torn    int64             // stacks that do not end where they must; without walks that took too long
 	keep    func(*taken) bool // nil: keep all samples
 }
@@ -140,7 +141,7 @@ func sessionWith(t testing.TB, cfg source.Config, r *recorder, f func()) (*recor
 	late = waited(n.ticker.tid) - late
 	d := n.drain
 	n.Stop()
-	r.torn = d.torn
+	r.torn, r.lacks = d.torn, d.lacks
 	if r.err != nil {
 		t.Fatal(r.err)
 	}

@@ -35,12 +35,24 @@ var unseen = map[string]string{
 	"modEData+8":   bounds,
 	"modEData-8":   bounds,
 	"modEBSS+8":    bounds,
+
+	"pFree+8":         count,
+	"pFree-8":         count,
+	"schedThreads+8":  count,
+	"schedThreads-8":  count,
+	"schedSystem+8":   count,
+	"schedSystem-8":   count,
+	"schedFree+8":     count,
+	"schedFree-8":     count,
+	"schedFreeBare+8": count,
+	"schedFreeBare-8": count,
 }
 
 const (
 	bubble   = "it is used only for the word (durable) in wait reasons, and no goroutine is in a bubble at Start"
 	register = "amd64 has no link register, and on arm64 it only adds a caller if it is a return address"
 	snapshot = "it distinguishes the list of Ps from a short-lived copy; if there are both, Start fails"
+	count    = "the number of goroutines is then not known, and [not seen] has only what looks have found"
 	// With Go 1.25.
 	noSemaphores = "this version does not say for which semaphore a goroutine waits"
 

@@ -52,6 +52,8 @@ type shared struct {
 	visitLimit uint64 // cycles that a tick may visit parked goroutines
 
 	ring   uintptr // ringWords
+	allgs  uintptr // address of runtime.allgs
+	sched  uintptr // address of runtime.sched; 0: not known
 	chunks uintptr // maxChunks addresses of chunkSize entries
 	procs  uintptr // maxProcs addresses of Ps
 	slots  uintptr // maxProcs
@@ -101,6 +103,8 @@ type shared struct {
 	late     uint64 // ns by which this tick is late
 	stalled  uint64 // of these, ns for which the program did not run
 	shift    uint64 // see stall
+	living   uint64 // goroutines of the program at this tick
+	area     uint64 // integral of that number over time, µs
 	used     uint64 // CPU time of the process at the last tick, ns; 0: not known
 	watch    uint64 // number of ticks at which it will be read
 	cpuTime  [2]uint64
@@ -171,7 +175,7 @@ type clock struct {
 // reason<<40 | flags<<48.
 const (
 	recPad  = iota // skip its words
-	recTick        // word 1: time
+	recTick        // words: time, area
 	recSame        // word 1: roster index; it has not run since its last recStack
 	recGone        // words: roster index, goid that has ended, time of its end, entryFrom
 	recStack

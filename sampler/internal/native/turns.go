@@ -112,7 +112,6 @@ func visitSome(s *shared) {
 	}
 	whole := max(quota>>16, 1)
 	start := cycles()
-	stall(s)
 	n -= join(s, n)
 	// New goroutines must be visited soon: many do not live long. Some visits are kept for those
 	// that looks will find.

@@ -1,0 +1,93 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import (
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gotach/profiler/sampler/internal/source"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// TestCensus starts thousands of goroutines a second, beside some that stay. The integral of their number,
+// as ticks read it, must be the sum of the times that they lived. The samples and the time that was not seen must
+// add up to it.
+func TestCensus(t *testing.T) {
+	defer park(200)()
+	var lived atomic.Int64
+	var during time.Duration
+	stay := 0
+	began := time.Now()
+	r, stats := session(t, source.Config{Budget: 1}, func() {
+		random := rand.New(rand.NewPCG(5, 6))
+		var all sync.WaitGroup
+		begin := time.Now()
+		for time.Since(begin) < 3*time.Second {
+			for range 5 {
+				life := time.Duration(random.Int64N(int64(20 * time.Millisecond)))
+				all.Add(1)
+				born := time.Now()
+				go func() {
+					defer all.Done()
+					time.Sleep(life)
+					lived.Add(int64(time.Since(born)))
+				}()
+			}
+			time.Sleep(time.Millisecond)
+		}
+		all.Wait()
+		during = time.Since(begin)
+		stay = runtime.NumGoroutine()
+	})
+	least := time.Duration(stay)*during + time.Duration(lived.Load())
+	most := time.Duration(stay)*time.Since(began) + time.Duration(lived.Load())
+	k := r.lacks
+	var weights time.Duration
+	for _, s := range r.samples {
+		if !s.system && s.goroutine < tachyon.FirstPseudo {
+			weights += s.weight
+		}
+	}
+	t.Logf("%d goroutines stay, the others lived for %v; the integral is %v, want %v to %v; samples have %v, the profiler's goroutines %v, not seen %v; %+v",
+		stay, time.Duration(lived.Load()), k.area, least, most, weights, k.owned, stats.NotSeen, stats)
+	if k.area < least*99/100 || k.area > most*101/100 {
+		t.Errorf("the integral of the number of goroutines is %v, they lived for %v to %v", k.area, least, most)
+	}
+	if sum := weights + k.owned + stats.NotSeen; sum < k.area*99/100 || sum > k.area*101/100 {
+		t.Errorf("samples and what was not seen add up to %v, the integral of the number of goroutines is %v", sum, k.area)
+	}
+}
+
+// TestLack has ten goroutines in a session of three seconds. Two of them have no sample.
+func TestLack(t *testing.T) {
+	d := &drain{s: new(shared)}
+	gs := make([]goroutine, 8)
+	for now := time.Second; now <= 3*time.Second; now += time.Second {
+		d.now, d.lacks.area = now, 10*now
+		d.end = now == 3*time.Second
+		for i := range gs {
+			if i == 0 && !d.end {
+				continue // its first sample comes at the end
+			}
+			g := &gs[i]
+			d.lacks.sampled(g, now, now)
+			g.seen, g.last = true, now
+		}
+		// The latest figure counts only if the one before was as high.
+		want := []time.Duration{0, 3 * time.Second, 6 * time.Second}[now/time.Second-1]
+		if got := d.lack(); got != want {
+			t.Errorf("after %v: %v not seen, want %v", now, got, want)
+		}
+	}
+	for i := range gs {
+		d.lacks.ended(&gs[i])
+	}
+	if d.lacks.living != 0 || d.lacks.last != 0 {
+		t.Errorf("%d goroutines are left, with %v", d.lacks.living, d.lacks.last)
+	}
+}
