@@ -1,0 +1,145 @@
+package formats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/tachyon"
+	"github.com/gotach/profiler/writer"
+)
+
+// TestExcerpt compares an excerpt of two files, the second of which is being written, with what the
+// files have after its start: the time of each goroutine and stack, creators, labels and objects.
+func TestExcerpt(t *testing.T) {
+	const (
+		begin  = 1_700_000_000_000_000
+		second = begin + 2_000_000
+		from   = begin + 1_300_000
+		end    = begin + 3_000_000
+	)
+	dir := t.TempDir()
+	paths := []string{filepath.Join(dir, "x.1.tach"), filepath.Join(dir, "x.2.tach")}
+	want, last := map[string]uint64{}, map[uint64]uint64{}
+	set := func(i int) map[string]string { return map[string]string{"n": fmt.Sprint(i)} }
+	for i, start := range []uint64{begin, second} {
+		w, err := writer.Create(paths[i], writer.Options{Start: start, Interval: 1000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		stop := []uint64{second, end}[i]
+		for now := start + 1000; now <= stop; now += 1000 {
+			for g := range uint64(20) {
+				// Some goroutines are sampled rarely, and some begin in the excerpt.
+				if rand.IntN(1+int(g)*5) != 0 || g > 15 && now < from+100_000 {
+					continue
+				}
+				f := fmt.Sprintf("main.f%d", rand.IntN(5))
+				if err := w.WriteFrames(&tachyon.Sample{Thread: g + 1, Time: now}, []tachyon.Frame{{Func: f}, {Func: "main.main"}}); err != nil {
+					t.Fatal(err)
+				}
+				weight := uint64(1000)
+				if l, ok := last[g]; ok {
+					weight = now - max(l, from)
+				} else if g > 15 {
+					weight = 5000
+				}
+				if last[g] = now; now > from {
+					want[fmt.Sprint(g+1, f)] += weight
+				}
+			}
+		}
+		var r tachyon.Records
+		for g := range uint64(20) {
+			part := tachyon.Goroutine{ID: g + 1, Parent: 1, CreatedBy: "main.main", Labels: []tachyon.LabelSpan{{From: 0, Labels: set(0)}}}
+			if i == 0 {
+				part.Labels = append(part.Labels, tachyon.LabelSpan{From: 1_000_000, Labels: set(1)}, tachyon.LabelSpan{From: 1_500_000, Labels: set(0)})
+			}
+			if g > 15 && i == 0 {
+				part.FirstWeight = 5000
+			}
+			if g == 7 && i == 1 {
+				part.Labels = nil
+			}
+			r.Goroutines = append(r.Goroutines, part)
+		}
+		r.Goroutines = append(r.Goroutines, tachyon.Goroutine{ID: 99, CreatedBy: "main.gone"}) // not in the excerpt
+		r.Objects = []tachyon.Object{{Number: 3, Kind: "channel", Capacity: int64(i)}}
+		if err := errors.Join(w.WriteRecords(&r), w.Provisional(tachyon.KindSession, &tachyon.Session{PID: 7, Error: "the session was not stopped"})); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			if err := w.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	out := filepath.Join(dir, "out.tach")
+	if err := Excerpt(t.Context(), out, paths, time.UnixMicro(from)); err != nil {
+		t.Fatal(err)
+	}
+	r, err := reader.Open(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	got := map[string]uint64{}
+	for s, err := range reader.Weighted(r) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[fmt.Sprint(s.Thread, r.Frames()[s.Stack[0]].Func)] += s.Weight
+		if s.Time <= from || s.Time-s.Weight < from {
+			t.Errorf("a sample at %d µs with a weight of %d µs", s.Time-from, s.Weight)
+		}
+	}
+	for k, v := range want {
+		// Less than one and a half intervals count as one.
+		if d := int64(got[k]) - int64(v); d < -500 || d > 500 {
+			t.Errorf("goroutine and function %s: %d µs, want %d", k, got[k], v)
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	m, err := r.Metadata()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := m.Session; s == nil || s.PID != 7 || s.Error != "" || s.Samples != int64(r.Header().Samples) || s.Duration != reader.Micros(end-from) || s.Start.UnixMicro() != from {
+		t.Errorf("the session is %+v", s)
+	}
+	if want := []tachyon.Object{{Number: 3, Kind: "channel", Capacity: 1}}; !reflect.DeepEqual(m.Objects, want) {
+		t.Errorf("objects %+v, want %+v", m.Objects, want)
+	}
+	if len(m.Goroutines) != 20 {
+		t.Errorf("%d goroutines", len(m.Goroutines))
+	}
+	for _, g := range m.Goroutines {
+		labels := []tachyon.LabelSpan{{Labels: set(1)}, {From: begin + 1_500_000 - from, Labels: set(0)}}
+		if g.ID == 8 {
+			labels = append(labels, tachyon.LabelSpan{From: second - from, Labels: map[string]string{}})
+		}
+		if !reflect.DeepEqual(g.Labels, labels) || g.CreatedBy != "main.main" || g.Parent != 1 || g.Last > end-from {
+			t.Errorf("goroutine %+v, want labels %+v", g, labels)
+		}
+	}
+	// Nothing is known of the time before the first file, and files of other sessions do not help.
+	if err := Excerpt(t.Context(), out, paths, time.UnixMicro(begin-1)); !errors.Is(err, ErrNoPast) || !strings.Contains(err.Error(), "begin") {
+		t.Errorf("before the session: %v", err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	gone := errors.New("gone")
+	cancel(gone)
+	if err := Excerpt(ctx, out, paths, time.UnixMicro(from)); !errors.Is(err, gone) {
+		t.Errorf("canceled: %v", err)
+	}
+}
