@@ -15,6 +15,7 @@ import (
 
 	"github.com/gotach/profiler/internal/analyze"
 	"github.com/gotach/profiler/internal/formats"
+	"github.com/gotach/profiler/internal/stream"
 	"github.com/spf13/cobra"
 )
 
@@ -150,7 +151,7 @@ func (e *env) each(what string, list []slice, o formats.Options, use func([]*ana
 		}
 		part := list[len(opened)]
 		return e.read(what, []string{part.path}, o, func(in *formats.Input) error {
-			s, err := samples(in)
+			s, err := samples(in, stream.Options{})
 			if err != nil {
 				return err
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gotach/profiler/internal/analyze"
 	"github.com/gotach/profiler/internal/formats"
+	"github.com/gotach/profiler/internal/stream"
 	"github.com/spf13/cobra"
 )
 
@@ -36,7 +37,7 @@ leak must add five goroutines at least. Files of a session with rotation are one
 		Args: someFiles,
 		RunE: func(_ *cobra.Command, args []string) error {
 			return e.read("leaks", args, o, func(in *formats.Input) error {
-				s, err := samples(in)
+				s, err := samples(in, stream.Options{})
 				if err != nil {
 					return err
 				}
@@ -59,12 +60,12 @@ leak must add five goroutines at least. Files of a session with rotation are one
 }
 
 // samples returns a profile's samples for an analysis.
-func samples(in *formats.Input) (*analyze.Samples, error) {
-	s, err := in.Series()
+func samples(in *formats.Input, o stream.Options) (*analyze.Samples, error) {
+	src, err := in.Source(o)
 	if err != nil {
 		return nil, err
 	}
-	return analyze.NewSamples(in.Name, s)
+	return analyze.NewSamples(in.Name, src), nil
 }
 
 // leaksTable returns the groups as text:

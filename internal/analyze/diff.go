@@ -81,7 +81,7 @@ func FindDiff(a, b []*Samples, o DiffOptions) (*Diff, error) {
 	}
 	sides := [2][]*Samples{a, b}
 	d := &differ{o: o, number: map[string]int32{}}
-	if version(a) != version(b) || version(a) == "" {
+	if v := version(a); v != version(b) || v == "several" {
 		d.closure = closures{}
 	}
 	out := &Diff{Rows: []DiffRow{}}
@@ -129,16 +129,13 @@ func FindDiff(a, b []*Samples, o DiffOptions) (*Diff, error) {
 // second is a second in µs.
 const second = 1_000_000
 
-// version returns the Go version of all profiles without its last number, "" if they differ.
+// version returns the Go version of all profiles without its last number, "several" if they differ.
 func version(list []*Samples) (out string) {
 	for i, s := range list {
-		v := ""
-		if m := s.metadata.Session; m != nil {
-			parts := strings.SplitN(m.GoVersion, ".", 3)
-			v = strings.Join(parts[:min(2, len(parts))], ".")
-		}
+		parts := strings.SplitN(s.goVersion(), ".", 3)
+		v := strings.Join(parts[:min(2, len(parts))], ".")
 		if i > 0 && v != out {
-			return ""
+			return "several"
 		}
 		out = v
 	}
@@ -163,14 +160,14 @@ func (d *differ) read(side int, s *Samples) error {
 		if err != nil {
 			return err
 		}
-		kind := kindOf(x.status)
-		if int(x.stack) >= len(known[kind]) {
-			known[kind] = append(known[kind], make([][]int32, len(s.stacks)-len(known[kind]))...)
+		kind := kindOf(x.Status)
+		if int(x.Stack) >= len(known[kind]) {
+			known[kind] = append(known[kind], make([][]int32, s.stacks()-len(known[kind]))...)
 		}
-		rows := known[kind][x.stack]
+		rows := known[kind][x.Stack]
 		if rows == nil {
-			rows = d.find(s, kind, x.stack)
-			known[kind][x.stack] = rows
+			rows = d.find(s, kind, x.Stack)
+			known[kind][x.Stack] = rows
 		}
 		if len(rows) == 0 {
 			continue
@@ -246,7 +243,7 @@ func (d *differ) find(s *Samples, kind int, stack uint32) []int32 {
 		name = fmt.Sprintf("%s %s:%d", d.function(frame), frame.File[strings.LastIndexAny(frame.File, `/\`)+1:], frame.Line)
 	case d.o.By == "stack":
 		var names []string
-		for ; stack != 0; stack = s.stacks[stack].caller {
+		for ; stack != 0; stack = s.caller(stack) {
 			if f := s.leaf(stack); f.File != "" || len(names) == 0 && kind == kindCPU {
 				names = append(names, d.function(f))
 			}
@@ -262,7 +259,7 @@ func (d *differ) find(s *Samples, kind int, stack uint32) []int32 {
 // inclusive returns the rows of all functions of a stack.
 func (d *differ) inclusive(s *Samples, stack uint32) []int32 {
 	out := []int32{}
-	for ; stack != 0; stack = s.stacks[stack].caller {
+	for ; stack != 0; stack = s.caller(stack) {
 		if n := d.named(d.function(s.leaf(stack))); !slices.Contains(out, n) {
 			out = append(out, n)
 		}

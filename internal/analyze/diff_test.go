@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -135,11 +136,8 @@ func TestDiffBetween(t *testing.T) {
 		}
 		r.add(1, i*second, running, place(name, 1))
 	}
-	first := r.close()
-	second, err := NewSamples("x", first.stream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := r.finish(tachyon.Session{})
+	first, second := samplesOf(t, stream.Options{}, f), samplesOf(t, stream.Options{}, f)
 	first.Between(0, 10*time.Second)
 	second.Between(10*time.Second, time.Hour)
 	d := diff(t, first, second, DiffOptions{})
@@ -180,11 +178,7 @@ func TestDiffVersions(t *testing.T) {
 		for at := uint64(1); at <= 10; at++ {
 			r.add(1, at*second, running, tachyon.Frame{File: "main.go", Func: function, Line: 1})
 		}
-		s, err := NewSamples("x", r.finish(tachyon.Session{GoVersion: version, Markers: true}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s
+		return samplesOf(t, stream.Options{}, r.finish(tachyon.Session{GoVersion: version, Markers: true}))
 	}
 	if d := diff(t, record("go1.26.8", "main.f.func8"), record("go1.27.0", "main.f.func6"), DiffOptions{}); len(d.Rows) != 1 {
 		t.Errorf("%+v", d.Rows)

@@ -87,10 +87,10 @@ type leakCount struct {
 	slowest series // the greatest time between two samples of a waiting goroutine, by bin, µs
 	groups  []*leakGroup
 	number  map[leakKey]int32
-	created map[uint64]creation
+	created creations
 	sites   []*waitSite // by stack
-	waiters []waiter    // by slot
-	other   int32       // number of the group of what is beyond maxGroups
+	waiters states[waiter]
+	other   int32 // number of the group of what is beyond maxGroups
 }
 
 // notWaiting is the site of stacks that do not wait.
@@ -98,27 +98,22 @@ var notWaiting = &waitSite{}
 
 // FindLeaks finds groups of goroutines that grow.
 func FindLeaks(s *Samples) (*Leaks, error) {
-	l := &leakCount{Samples: s, clock: clock{width: max(s.interval(), 1000)}, number: map[leakKey]int32{}, created: s.creations()}
+	l := &leakCount{
+		Samples: s, clock: clock{width: max(s.interval(), 1000)}, number: map[leakKey]int32{}, created: creations{src: s.src},
+		waiters: states[waiter]{keep: func(w *waiter) bool { return w.group != 0 }},
+	}
 	out := &Leaks{Groups: []LeakGroup{}}
 	for s, err := range s.all() {
+		if err == nil && s.Interpreter == tachyon.User {
+			err = l.add(s, l.waiters.of(s))
+		}
 		if err != nil {
 			return nil, err
 		}
-		if s.interpreter != tachyon.User {
-			continue
-		}
-		for int(s.slot) >= len(l.waiters) {
-			l.waiters = append(l.waiters, waiter{})
-		}
-		l.add(s, &l.waiters[s.slot])
 	}
 	l.clock.cover(l.end)
 	l.survivors()
-	for i := range l.waiters {
-		if l.waiters[i].last > 0 {
-			out.Goroutines++
-		}
-	}
+	out.Goroutines = s.src.Goroutines()
 	out.Duration = time.Duration(l.end) * time.Microsecond
 	for _, g := range l.groups {
 		if row, ok := l.row(g); ok {
@@ -138,29 +133,34 @@ func FindLeaks(s *Samples) (*Leaks, error) {
 }
 
 // add adds a sample of a goroutine.
-func (l *leakCount) add(s *sample, w *waiter) {
+func (l *leakCount) add(s *sample, w *waiter) error {
 	l.clock.cover(s.time)
 	begin := s.begin()
 	site := notWaiting
-	if waits(s.status) {
-		site = l.site(s.stack)
+	if waits(s.Status) {
+		site = l.site(s.Stack)
 	}
 	if site == nil { // nothing is known about this time
-		w.last = max(s.time, 1)
-		return
+		w.last = s.time
+		return nil
 	}
-	if w.group != 0 && (site == notWaiting || s.stack != w.stack) {
+	if w.group != 0 && (site == notWaiting || s.Stack != w.stack) {
 		l.groups[w.group-1].end(max(begin, w.begin) - w.begin)
 		w.group = 0
 	}
 	if site != notWaiting {
 		if w.group == 0 {
-			w.group, w.stack, w.begin = l.group(s.goroutine, site)+1, s.stack, begin
+			n, err := l.group(s, site)
+			if err != nil {
+				return err
+			}
+			w.group, w.stack, w.begin = n+1, s.Stack, begin
 		}
 		l.groups[w.group-1].alive.add(&l.clock, begin, s.time)
 		l.slow(s.time, s.time-begin)
 	}
-	w.last = max(s.time, 1)
+	w.last = s.time
+	return nil
 }
 
 // slow notes the time between two samples of a waiting goroutine.
@@ -184,7 +184,7 @@ func (l *leakCount) slow(at, between uint64) {
 // if nothing is known.
 func (l *leakCount) site(stack uint32) *waitSite {
 	if int(stack) >= len(l.sites) {
-		l.sites = append(l.sites, make([]*waitSite, len(l.stacks)-len(l.sites))...)
+		l.sites = append(l.sites, make([]*waitSite, l.stacks()-len(l.sites))...)
 		l.sites[0] = notWaiting
 	}
 	if site := l.sites[stack]; site != nil {
@@ -207,23 +207,24 @@ func (l *leakCount) site(stack uint32) *waitSite {
 }
 
 // group returns the number of the group of a goroutine that waits at a site.
-func (l *leakCount) group(goroutine uint64, site *waitSite) int32 {
-	key := leakKey{l.created[goroutine], *site}
+func (l *leakCount) group(s *sample, site *waitSite) (int32, error) {
+	by, err := l.created.of(s)
+	key := leakKey{by, *site}
 	n, ok := l.number[key]
-	if ok {
-		return n
+	if ok || err != nil {
+		return n, err
 	}
 	if len(l.groups) >= maxGroups {
 		if l.other == 0 {
 			l.other = int32(len(l.groups))
 			l.groups = append(l.groups, &leakGroup{leakKey: leakKey{site: waitSite{reason: "other"}}})
 		}
-		return l.other
+		return l.other, nil
 	}
 	n = int32(len(l.groups))
 	l.number[key] = n
 	l.groups = append(l.groups, &leakGroup{leakKey: key})
-	return n
+	return n, nil
 }
 
 // end counts a wait that ended, given its length in µs.
@@ -239,8 +240,7 @@ func (l *leakCount) survivors() {
 		}
 		slack = max(slack, uint64(1.5*between))
 	}
-	for i := range l.waiters {
-		w := &l.waiters[i]
+	for w := range l.waiters.all() {
 		if w.group == 0 {
 			continue
 		}

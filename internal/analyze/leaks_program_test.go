@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler"
+	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/reader"
 )
 
@@ -44,11 +45,7 @@ func TestLeaksOfProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	s, err := NewSamples("x", f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := FindLeaks(s)
+	l, err := FindLeaks(samplesOf(t, stream.Options{}, f))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -131,6 +133,37 @@ func TestLeaks(t *testing.T) {
 	}
 	if find(l.Groups, "main.idle") != nil {
 		t.Error("workers that all began at the start are a group that grows")
+	}
+}
+
+// A wait that spans the files of a session is one wait.
+func TestLeaksOfFiles(t *testing.T) {
+	var files []*reader.Reader
+	const half = 10 * second
+	for part := range uint64(2) {
+		r := record(t)
+		for i := range uint64(20) {
+			began := i * second
+			r.goroutine(tachyon.Goroutine{ID: 10 + i, CreatedBy: "main.serve", CreatedAt: "main.go:7", FirstWeight: 1000})
+			for at := max(began, part*half) + 1000; at <= (part+1)*half; at += 10_000 {
+				r.add(10+i, at, 0, tachyon.Frame{Func: "[select]"}, place("main.watch", 5))
+			}
+		}
+		files = append(files, r.finish(tachyon.Session{
+			Source: "native", PID: 1, Part: int(part) + 1, Start: time.UnixMicro(start + int64(part)*half), SessionStart: time.UnixMicro(start),
+		}))
+	}
+	for _, list := range [][]*reader.Reader{files, {files[1], files[0]}} {
+		l, err := FindLeaks(samplesOf(t, stream.Options{}, list...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(l.Groups) != 1 || l.Goroutines != 20 {
+			t.Fatalf("%d goroutines, groups %+v", l.Goroutines, l.Groups)
+		}
+		if g := l.Groups[0]; !g.Suspect || g.End != 20 || g.RanAgain != 0 || g.Oldest < 19*time.Second || g.CreatedBy != "main.serve" {
+			t.Errorf("%+v", g)
+		}
 	}
 }
 

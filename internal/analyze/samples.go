@@ -1,6 +1,7 @@
 package analyze
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"math"
@@ -8,31 +9,24 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 )
 
 // Samples are the samples that an analysis reads. This file is all that knows where they come from.
 type Samples struct {
-	name     string
-	stream   reader.Stream
-	metadata *tachyon.Metadata
+	name  string
+	src   *stream.Source
+	start uint64 // of the profile, µs
 
-	stacks   []stack
-	children map[uint64]uint32 // caller << 32 | frame: the stack
-	end      uint64            // µs since the start
-
+	end      uint64 // time of the latest sample, µs since the start
 	from, to uint64 // see Between
 }
 
-// NewSamples returns the samples of a stream, for one analysis. The name is for errors.
-func NewSamples(name string, s reader.Stream) (*Samples, error) {
-	s = reader.WithoutObjects(s)
-	m, err := s.Metadata()
-	if err != nil {
-		return nil, err
-	}
-	return &Samples{name: name, stream: s, metadata: m, stacks: make([]stack, 1), children: map[uint64]uint32{}, to: math.MaxUint64}, nil
+// NewSamples returns the samples of a source, for one analysis. The name is for errors.
+func NewSamples(name string, src *stream.Source) *Samples {
+	return &Samples{name: name, src: src, start: src.Header().Start, to: math.MaxUint64}
 }
 
 // Between leaves only the time between two times since the start. Times of samples count from the
@@ -51,67 +45,59 @@ func (s *Samples) named(err error) error {
 
 // length returns how long the profile is, in µs.
 func (s *Samples) length() (uint64, error) {
-	if m := s.metadata.Session; m != nil && m.Duration > 0 {
-		s.end = uint64(m.Duration.Microseconds())
-	} else if s.end == 0 {
+	end := s.end
+	if m := s.src.Metadata().Session; m != nil && m.Duration > 0 {
+		end = uint64(m.Duration.Microseconds())
+	} else if end == 0 {
 		for _, err := range s.all() {
 			if err != nil {
 				return 0, err
 			}
 		}
+		end = s.end
 	}
-	return min(s.end, s.to) - min(s.end, s.from), nil
+	return min(end, s.to) - min(end, s.from), nil
 }
 
-// A stack is a frame on top of its caller's stack. Number 0 has no frames.
-type stack struct{ caller, frame uint32 }
-
-// A sample is a sample that stands for time. It is valid until the next one.
-type sample struct {
-	goroutine   uint64
-	interpreter uint32
-	status      tachyon.Status
-	slot        uint32        // numbers the goroutines from 0
-	stack       uint32        // in Samples.stacks
-	time        uint64        // µs since the start; 0 if it is before it. The time for which the sample stands ends here.
-	wall        time.Duration // how much time that is
+// goVersion returns the Go version of the profiled program, "" if unknown.
+func (s *Samples) goVersion() string {
+	if m := s.src.Metadata().Session; m != nil {
+		return m.GoVersion
+	}
+	return ""
 }
-
-// begin returns the time at which the time begins for which a sample stands.
-func (s *sample) begin() uint64 { return s.time - min(s.time, uint64(s.wall.Microseconds())) }
-
-// frames returns the frames so far, by number.
-func (s *Samples) frames() []tachyon.Frame { return s.stream.Frames() }
 
 // interval returns the time between two ticks in µs, at least 1.
-func (s *Samples) interval() uint64 { return max(1, s.stream.Header().Interval) }
+func (s *Samples) interval() uint64 { return max(1, s.src.Header().Interval) }
+
+// stacks returns the number of stacks so far.
+func (s *Samples) stacks() int { return len(s.src.Stacks()) }
+
+// caller returns the stack below the innermost frame of a stack. Stack 0 has no frames.
+func (s *Samples) caller(stack uint32) uint32 { return s.src.Stacks()[stack].Caller }
 
 // leaf returns the innermost frame of a stack, nil if it has none.
 func (s *Samples) leaf(stack uint32) *tachyon.Frame {
 	if stack == 0 {
 		return nil
 	}
-	return &s.frames()[s.stacks[stack].frame]
+	return &s.src.Frames()[s.src.Stacks()[stack].Frame]
 }
 
 // own returns the innermost frame of a stack that is the program's own code; if there is none, the
 // innermost one that is a function; nil if there is none either.
-func (s *Samples) own(stack uint32) (found *tachyon.Frame) {
-	for ; stack != 0; stack = s.stacks[stack].caller {
-		f := &s.frames()[s.stacks[stack].frame]
-		if isOwn(f) {
+func (s *Samples) own(stack uint32) *tachyon.Frame {
+	for at := stack; at != 0; at = s.caller(at) {
+		if f := s.leaf(at); isOwn(f) {
 			return f
 		}
-		if found == nil && f.File != "" {
-			found = f
-		}
 	}
-	return found
+	return s.function(stack)
 }
 
 // function returns the innermost frame of a stack that is a function, nil if there is none.
 func (s *Samples) function(stack uint32) *tachyon.Frame {
-	for ; stack != 0; stack = s.stacks[stack].caller {
+	for ; stack != 0; stack = s.caller(stack) {
 		if f := s.leaf(stack); f.File != "" {
 			return f
 		}
@@ -119,56 +105,38 @@ func (s *Samples) function(stack uint32) *tachyon.Frame {
 	return nil
 }
 
-// A creation says where a goroutine was created.
-type creation struct{ by, at string }
-
-// creations returns the creations of goroutines, by id.
-func (s *Samples) creations() map[uint64]creation {
-	out := make(map[uint64]creation, len(s.metadata.Goroutines))
-	for i := range s.metadata.Goroutines {
-		g := &s.metadata.Goroutines[i]
-		out[g.ID] = creation{g.CreatedBy, g.CreatedAt}
-	}
-	return out
+// A sample is a sample that stands for time. It is valid until the next one.
+type sample struct {
+	*stream.Sample
+	time uint64 // µs since the start; 0 if it is before it. The time for which the sample stands ends here.
+	file int    // number of the file that it is in
 }
 
-// all yields the samples. The samples of a goroutine are in order of time.
+// begin returns the time at which the time begins for which a sample stands.
+func (s *sample) begin() uint64 { return s.time - min(s.time, uint64(s.Wall.Microseconds())) }
+
+// all yields the samples. The samples of a goroutine are in order of time. Time without samples is left
+// out.
 func (s *Samples) all() iter.Seq2[*sample, error] {
-	type latest struct {
-		frames []uint32
-		stack  uint32
-	}
 	return func(yield func(*sample, error) bool) {
-		var threads []latest
 		var out sample
-		start := s.stream.Header().Start
-		for w, err := range reader.Weighted(s.stream) {
+		for x, err := range s.src.Samples() {
 			if err != nil {
 				yield(nil, err)
 				return
 			}
-			if w.Index == len(threads) {
-				threads = append(threads, latest{})
-			}
-			t := &threads[w.Index]
-			if !slices.Equal(t.frames, w.Stack) {
-				t.frames = append(t.frames[:0], w.Stack...)
-				t.stack = 0
-				for _, f := range slices.Backward(w.Stack) {
-					t.stack = s.push(t.stack, f)
-				}
-			}
-			out = sample{
-				goroutine: w.Thread, interpreter: w.Interpreter, status: w.Status, slot: uint32(w.Index),
-				stack: t.stack, time: uint64(max(0, int64(w.Time-start))), wall: w.Wall(),
-			}
-			s.end = max(s.end, out.time)
-			if begin := out.begin(); out.time <= s.from || begin >= s.to {
+			if x.NotSeen {
 				continue
-			} else {
-				begin, out.time = max(begin, s.from)-s.from, min(out.time, s.to)-s.from
-				out.wall = time.Duration(out.time-begin) * time.Microsecond
 			}
+			out.Sample, out.time = x, uint64(max(0, int64(x.Time-s.start)))
+			out.file, _ = s.src.File()
+			s.end = max(s.end, out.time)
+			begin := out.begin()
+			if out.time <= s.from || begin >= s.to {
+				continue
+			}
+			begin, out.time = max(begin, s.from)-s.from, min(out.time, s.to)-s.from
+			x.Wall = reader.Micros(out.time - begin)
 			if !yield(&out, nil) {
 				return
 			}
@@ -176,14 +144,162 @@ func (s *Samples) all() iter.Seq2[*sample, error] {
 	}
 }
 
-// push returns the stack with a frame on top of another stack.
-func (s *Samples) push(caller, frame uint32) uint32 {
-	key := uint64(caller)<<32 | uint64(frame)
-	n, ok := s.children[key]
-	if !ok {
-		n = uint32(len(s.stacks))
-		s.children[key] = n
-		s.stacks = append(s.stacks, stack{caller, frame})
+// A creation says where a goroutine was created.
+type creation struct{ by, at string }
+
+// creations know where the goroutines of the present file were created.
+type creations struct {
+	src  *stream.Source
+	file int // number of the file + 1
+	ids  []created
+	list []creation
+}
+
+type created struct {
+	id     uint64
+	number uint32 // index into list
+}
+
+// of returns where the goroutine of a sample was created. Both strings are empty if that is unknown.
+func (c *creations) of(s *sample) (creation, error) {
+	if c.file != s.file+1 {
+		if err := c.load(s.file); err != nil {
+			return creation{}, err
+		}
 	}
-	return n
+	id := stream.GoroutineInFile(s.Goroutine)
+	i, ok := slices.BinarySearchFunc(c.ids, id, func(x created, id uint64) int { return cmp.Compare(x.id, id) })
+	if !ok {
+		return creation{}, nil
+	}
+	return c.list[c.ids[i].number], nil
+}
+
+// load reads the creations of a file.
+func (c *creations) load(file int) error {
+	c.file, c.ids, c.list = file+1, c.ids[:0], nil
+	number := map[creation]uint32{}
+	_, f := c.src.File()
+	for g, err := range goroutines(f.Stream) {
+		if err != nil {
+			return err
+		}
+		key := creation{g.CreatedBy, g.CreatedAt}
+		if key == (creation{}) {
+			continue
+		}
+		n, ok := number[key]
+		if !ok {
+			n = uint32(len(c.list))
+			number[key] = n
+			c.list = append(c.list, key)
+		}
+		c.ids = append(c.ids, created{g.ID, n})
+	}
+	slices.SortStableFunc(c.ids, func(a, b created) int { return cmp.Compare(a.id, b.id) })
+	return nil
+}
+
+// goroutines returns a stream's metadata of goroutines, perhaps in parts.
+func goroutines(s reader.Stream) iter.Seq2[*tachyon.Goroutine, error] {
+	if r, ok := s.(interface {
+		Goroutines() iter.Seq2[*tachyon.Goroutine, error]
+	}); ok {
+		return r.Goroutines()
+	}
+	return func(yield func(*tachyon.Goroutine, error) bool) {
+		m, err := s.Metadata()
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		for i := range m.Goroutines {
+			if !yield(&m.Goroutines[i], nil) {
+				return
+			}
+		}
+	}
+}
+
+// states have a T for each goroutine. From one file to the next only those are kept that keep says, and
+// only for maxFiles files in which the goroutine has no sample.
+type states[T any] struct {
+	keep    func(*T) bool
+	file    int
+	slots   []state[T] // of the present file
+	carried map[goroutine]carried[T]
+}
+
+const maxFiles = 3
+
+type carried[T any] struct {
+	T    T
+	file int // in which the goroutine had its latest sample
+}
+
+type state[T any] struct {
+	goroutine
+	used bool
+	T    T
+}
+
+// A goroutine is the id of a goroutine or of a pseudo thread.
+type goroutine struct {
+	id          uint64
+	interpreter uint32
+}
+
+// of returns the state of a sample's goroutine. It is valid until the next call.
+func (st *states[T]) of(s *sample) *T {
+	if s.file != st.file {
+		st.next()
+		st.file = s.file
+	}
+	for int(s.Slot) >= len(st.slots) {
+		st.slots = append(st.slots, state[T]{})
+	}
+	x := &st.slots[s.Slot]
+	if !x.used {
+		x.used, x.goroutine = true, goroutine{s.Goroutine, s.Interpreter}
+		if t, ok := st.carried[x.goroutine]; ok {
+			x.T = t.T
+			delete(st.carried, x.goroutine)
+		}
+	}
+	return &x.T
+}
+
+// next begins a file.
+func (st *states[T]) next() {
+	if st.carried == nil {
+		st.carried = map[goroutine]carried[T]{}
+	}
+	for g, t := range st.carried {
+		if st.file-t.file >= maxFiles {
+			delete(st.carried, g)
+		}
+	}
+	for i := range st.slots {
+		if x := &st.slots[i]; x.used && st.keep(&x.T) {
+			st.carried[x.goroutine] = carried[T]{x.T, st.file}
+		}
+	}
+	clear(st.slots)
+	st.slots = st.slots[:0]
+}
+
+// all yields the states of all goroutines that were kept or are in the last file.
+func (st *states[T]) all() iter.Seq[*T] {
+	return func(yield func(*T) bool) {
+		for i := range st.slots {
+			if st.slots[i].used && !yield(&st.slots[i].T) {
+				return
+			}
+		}
+		for _, t := range st.carried {
+			if !yield(&t.T) {
+				return
+			}
+		}
+	}
 }

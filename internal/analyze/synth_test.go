@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
@@ -55,12 +56,21 @@ func (r *recording) goroutine(g tachyon.Goroutine) { r.goroutines = append(r.gor
 // close finishes the file and returns its samples.
 func (r *recording) close() *Samples {
 	r.t.Helper()
-	f := r.finish(tachyon.Session{Source: "native", Markers: true})
-	s, err := NewSamples("x", f)
-	if err != nil {
-		r.t.Fatal(err)
+	return samplesOf(r.t, stream.Options{}, r.finish(tachyon.Session{Source: "native", Markers: true}))
+}
+
+// samplesOf returns the samples of files.
+func samplesOf(t testing.TB, o stream.Options, list ...*reader.Reader) *Samples {
+	t.Helper()
+	var files []stream.File
+	for _, f := range list {
+		files = append(files, stream.File{Stream: f})
 	}
-	return s
+	src, err := stream.New(files, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return NewSamples("x", src)
 }
 
 func (r *recording) finish(session tachyon.Session) *reader.Reader {

@@ -105,6 +105,7 @@ type file struct {
 // read reads a part.
 func (r *run) read(part int, yield func(*Sample, error) bool) error {
 	p := r.parts[part]
+	r.present = part
 	var before *Part
 	if part > 0 {
 		before = r.parts[part-1]

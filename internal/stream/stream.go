@@ -86,6 +86,7 @@ type Source struct {
 	children map[uint64]uint32 // caller << 32 | frame: the stack
 
 	objects ObjectNumbers
+	present int // index into parts
 
 	metadata *tachyon.Metadata
 	end      uint64 // µs
@@ -136,6 +137,12 @@ func (s *Source) Goroutines() int { return s.count }
 
 // End returns the time of the latest sample in µs, after all were read.
 func (s *Source) End() uint64 { return s.end }
+
+// File returns the file of the present sample and its number, from 0 in order of time.
+func (s *Source) File() (int, File) { return s.present, s.parts[s.present].File }
+
+// GoroutineInFile returns the id that a goroutine of the stream has in its file.
+func GoroutineInFile(id uint64) uint64 { return id % apart }
 
 // Slots returns the number of slots of the present file so far.
 func (s *Source) Slots() int { return s.slots }
