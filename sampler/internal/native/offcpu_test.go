@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -196,6 +197,12 @@ func lives200ms() { time.Sleep(200 * time.Millisecond) }
 // TestShortLives has short-lived goroutines among thousands of others that are visited twice a second, in
 // a program that once had even more. The samples of the short-lived ones must have their full time.
 func TestShortLives(t *testing.T) {
+	for _, rate := range []int{1000, 100} {
+		t.Run(strconv.Itoa(rate), func(t *testing.T) { shortLives(t, rate) })
+	}
+}
+
+func shortLives(t *testing.T, rate int) {
 	free := park(20_000)
 	defer park(3000)()
 	free()
@@ -206,7 +213,7 @@ func TestShortLives(t *testing.T) {
 		lived atomic.Int64 // sum of their lifetimes, ns, by their own clock
 	}{{name: "lives5ms", wait: lives5ms, count: 5}, {name: "lives50ms", wait: lives50ms, count: 1}, {name: "lives200ms", wait: lives200ms, count: 1}}
 	begin, stalled := time.Now(), time.Duration(0)
-	r, stats := session(t, source.Config{Budget: 1}, func() {
+	r, stats := session(t, source.Config{Budget: 1, Rate: rate}, func() {
 		var all sync.WaitGroup
 		last := time.Now()
 		for until := last.Add(5 * time.Second); time.Now().Before(until); time.Sleep(3 * time.Millisecond) {

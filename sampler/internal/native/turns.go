@@ -56,6 +56,10 @@ const (
 	checkOneIn           = 128
 	minChecks, maxChecks = 64, 1024
 
+	// If ticks are rare, there are as many checks in a second: so many for each of these periods since
+	// the tick before, in ns. Otherwise short-lived goroutines would be missed.
+	checkEvery, mostTimesChecks = 1e6, 20
+
 	// After a check that has found a living goroutine come moreChecks more, up to mostChecks.
 	moreChecks, mostChecks = 32, 4096
 
@@ -380,7 +384,9 @@ func exit(s *shared, c *circle, before, index uint64) {
 //go:nocheckptr
 func join(s *shared, n uint64) (joined uint64) {
 	total := loadAcquire(uintptr(unsafe.Pointer(&s.goroutines)))
-	checks := min(n, total-s.met) + min(total, max(minChecks, min(total/checkOneIn, maxChecks)))
+	checks := min(total, max(minChecks, min(total/checkOneIn, maxChecks)))
+	checks *= max(1, min((s.now-s.before)/checkEvery, mostTimesChecks))
+	checks = min(n, total-s.met) + min(total, checks)
 	for i := uint64(0); i < checks; i++ {
 		index := s.met
 		if index >= total {
