@@ -14,10 +14,17 @@ func newDump(e *env) *cobra.Command {
 another format it is an element of that format. If the file is damaged, dump prints
 the lines before the damage and then the error.
 
+If gotach recorded the file, lines with metadata come first. Their first key is "gotach",
+and its value says what the line is: "file" (start and interval), "session" (program,
+sampling), "object" (what goroutines waited for), "goroutine" (labels, creator, parent,
+first and last time) or "pcs" (innermost addresses). All commands read these lines again,
+and "gotach convert" makes the same file of them.
+
 Several files are read as one profile; see "gotach report --help".`,
-		Example: `  gotach dump app.tach | head -1
-  gotach dump app.tach | jq -r '.frames[0][1]' | sort | uniq -c
-  gotach dump app.*.tach | wc -l`,
+		Example: `  gotach dump app.tach | head
+  gotach dump app.tach | jq -r 'select(.frames) | .frames[0][1]' | sort | uniq -c
+  gotach dump app.tach | jq -c 'select(.gotach == "goroutine") | [.id, .created_by, .labels]'
+  gotach dump app.tach >app.jsonl; gotach convert app.jsonl -o again.tach`,
 		Args: someFiles,
 		RunE: func(_ *cobra.Command, args []string) error {
 			return e.read("dump", args, o, func(in *formats.Input) error {

@@ -86,13 +86,16 @@ func killed() {
 	die()
 }
 
-// written returns the number of samples in an unfinished file.
+// written returns the number of samples in an unfinished file, 0 if it does not say yet how sampling goes.
 func written(path string) uint64 {
 	r, err := reader.Open(path)
 	if err != nil {
 		return 0
 	}
 	defer r.Close()
+	if m, err := r.Overview(); err != nil || m.Session == nil || m.Session.Duration == 0 {
+		return 0
+	}
 	return r.Header().Samples
 }
 

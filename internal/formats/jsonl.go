@@ -9,7 +9,7 @@ import (
 
 var jsonLines = &Format{
 	Name:       "jsonl",
-	Doc:        "JSON lines, a sample each, as gotach dump prints them",
+	Doc:        "JSON lines: each sample and all metadata, as gotach dump prints them",
 	Extensions: []string{".jsonl", ".ndjson"},
 	Series:     true,
 	sniff:      jsonl.Sniff,

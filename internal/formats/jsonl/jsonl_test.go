@@ -130,6 +130,12 @@ func TestReadErrors(t *testing.T) {
 		{`{"thread_id":1,"timestamp":5,"frames":[["f.go","f"]]}`, "line 1: "},
 		{`{"thread_id":1,"timestamp":5,"frames":[[1,2,3]]}`, "line 1: "},
 		{good + strings.Repeat("x", maxLine+1), "line 2: longer than 16 MB"},
+		{`{"gotach":"file","start_us":1}` + "\n" + `{"gotach":"file","start_us":1}`, "line 2: a line of the kind"},
+		{`{"gotach":"session","program":1}`, "line 1: "},
+		{`{"gotach":"session"}` + "\n" + `{"gotach":"session"}`, "line 2: a second line"},
+		{`{"gotach":"goroutine","id":"x"}`, "line 1: "},
+		{`{"gotach":"new","a":}`, "line 1: not JSON"},
+		{`{"gotach":7}`, "line 1: "},
 	} {
 		_, err := Read(strings.NewReader(c.in))
 		if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -146,6 +152,7 @@ func TestSniff(t *testing.T) {
 		{`{"thread_id":1,"timestamp":5}` + "\n", true},
 		{`{"thread_id":1,"frames":[["cut off`, true},
 		{`{"thread_id":1,` + "\n", false},
+		{`{"gotach":"file","start_us":1,"interval_us":2}` + "\n", true},
 		{`{"key":"spx"}` + "\n", false},
 		{"", false},
 	} {
@@ -158,6 +165,7 @@ func TestSniff(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(`{"thread_id":1,"timestamp":5,"status":3,"frames":[["f.go","f",1]]}`))
 	f.Add([]byte(`{"thread_id":18446744073709551615,"timestamp":0,"frames":null}`))
+	f.Add([]byte(`{"gotach":"file","start_us":1}` + "\n" + `{"gotach":"goroutine","id":1,"labels":[{"from_us":1,"labels":{"a":"b"}}]}` + "\n" + `{"gotach":"object","n":1}` + "\n" + `{"gotach":"x"}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var r reader.Stream
 		var err error

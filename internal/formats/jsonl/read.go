@@ -81,8 +81,8 @@ const (
 	lookahead = 4096
 )
 
-// Read reads samples. The lines do not say when the profile began, nor its
-// interval; both are guessed from the first lines.
+// Read reads samples and metadata. If no line of the kind "file" comes first, it
+// guesses from the first samples when the profile began and what its interval was.
 func Read(r io.Reader) (reader.Stream, error) {
 	return tach.InMemory(func(create tach.Create) error { return read(r, create) })
 }
@@ -95,7 +95,8 @@ func read(r io.Reader, create tach.Create) error {
 		n       int
 		stack   []tachyon.Frame
 		seen    stacks
-		session tachyon.Session
+		session tachyon.Session // guessed
+		meta    metadata
 	)
 	put := func(l *line) error {
 		stack = stack[:0]
@@ -112,7 +113,14 @@ func read(r io.Reader, create tach.Create) error {
 		}, stack)
 	}
 	begin := func() (err error) {
-		if w, err = create(clock(waiting)); err != nil {
+		start, interval := clock(waiting)
+		if meta.file != nil {
+			start, interval = meta.file.Start, meta.file.Interval
+		}
+		if w, err = create(start, interval); err != nil {
+			return err
+		}
+		if err := meta.begin(w); err != nil {
 			return err
 		}
 		for i := range waiting {
@@ -127,11 +135,22 @@ func read(r io.Reader, create tach.Create) error {
 	lines.Buffer(nil, maxLine)
 	for lines.Scan() {
 		n++
-		if len(bytes.TrimSpace(lines.Bytes())) == 0 {
+		text := bytes.TrimSpace(lines.Bytes())
+		if len(text) == 0 {
+			continue
+		}
+		if isMetadata(text) {
+			err := meta.line(text, w)
+			if err == nil && w == nil && meta.file != nil {
+				err = begin()
+			}
+			if err != nil {
+				return fmt.Errorf("line %d: %w", n, err)
+			}
 			continue
 		}
 		var l line
-		if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
+		if err := json.Unmarshal(text, &l); err != nil {
 			return fmt.Errorf("line %d: %w", n, err)
 		}
 		if l.Thread == nil || l.Time == nil {
@@ -162,10 +181,10 @@ func read(r io.Reader, create tach.Create) error {
 			return err
 		}
 	}
-	if session.Markers {
-		return w.AddMetadata(tachyon.KindSession, session)
+	if !session.Markers {
+		return meta.end(w, nil)
 	}
-	return nil
+	return meta.end(w, &session)
 }
 
 // clock guesses the start and the interval from the first samples: the interval
@@ -201,7 +220,10 @@ func clock(first []line) (start, interval uint64) {
 // Sniff reports whether a file that begins with head looks like samples.
 func Sniff(head []byte) bool {
 	first, _, whole := bytes.Cut(bytes.TrimLeft(head, " \t\r\n"), []byte{'\n'})
-	if !bytes.HasPrefix(first, []byte("{")) || !bytes.Contains(first, []byte(`"thread_id"`)) {
+	switch {
+	case bytes.HasPrefix(first, []byte(`{"gotach":"`+kindFile+`"`)):
+	case bytes.HasPrefix(first, []byte("{")) && bytes.Contains(first, []byte(`"thread_id"`)):
+	default:
 		return false
 	}
 	return !whole || json.Valid(first)

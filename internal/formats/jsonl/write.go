@@ -7,6 +7,19 @@
 // samples come in the order of the file: those of one thread in time order. A
 // sample that stands for no time also has "marker":true, before frames; see
 // [reader.Weighted].
+//
+// If the file has gotach's metadata, objects with these come first. The value of their
+// first key, "gotach", is their kind. The other keys are the fields of the types of
+// package tachyon:
+//
+//	{"gotach":"file","start_us":1000000000,"interval_us":1000}
+//	{"gotach":"session","program":"work", …}                       one tachyon.Session
+//	{"gotach":"object","n":1,"kind":"sync.Mutex","symbol":"main.mu", …}  a tachyon.Object
+//	{"gotach":"goroutine","id":7,"created_by":"main.main", …}      a tachyon.Goroutine
+//	{"gotach":"pcs","text_start":4198400, …}                       one tachyon.LeafPCs
+//
+// The line of the kind "file" is the first one. A reader of these lines takes the others
+// at any place, and keeps those of unknown kinds.
 package jsonl
 
 import (
@@ -19,12 +32,22 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// Write writes all samples of a stream. Those before an error are written too.
+// Write writes all metadata and samples of a stream. Those before an error are written too.
 func Write(w io.Writer, s reader.Stream) error {
 	b := bufio.NewWriterSize(w, 64<<10)
 	frames := s.Frames()
 	texts := make([]string, len(frames)) // of the frames, made when first needed
-	var line []byte
+	line, err := appendMetadata(nil, s, func(lines []byte) error {
+		_, err := b.Write(lines)
+		return err
+	})
+	if err == nil {
+		_, err = b.Write(line)
+	}
+	if err != nil {
+		b.Flush()
+		return err
+	}
 	for s, err := range reader.WithMarkers(s) {
 		if err != nil {
 			b.Flush()

@@ -117,7 +117,7 @@ func fileOf(s reader.Stream) *reader.Reader {
 // copyMetadata copies a file's metadata objects, unknown kinds too.
 func copyMetadata(w *writer.Writer, r *reader.Reader, m *tachyon.Metadata) error {
 	for _, text := range r.MetadataObjects() {
-		kind, rest, err := splitMetadata(text)
+		kind, rest, err := SplitMetadata(text)
 		if err != nil {
 			return err
 		}
@@ -151,8 +151,34 @@ func writeMetadata(w *writer.Writer, m *tachyon.Metadata) error {
 	return nil
 }
 
-// splitMetadata takes the first key and its value off one of gotach's metadata objects.
-func splitMetadata(text string) (kind string, rest json.RawMessage, err error) {
+// Other is one of gotach's metadata objects of a kind that this version does not know.
+type Other struct {
+	Kind   string
+	Fields json.RawMessage // an object without the kind
+}
+
+// OtherMetadata returns the metadata of unknown kinds in the file that a stream reads.
+func OtherMetadata(s reader.Stream) (list []Other, err error) {
+	file := fileOf(s)
+	if file == nil {
+		return nil, nil
+	}
+	for _, text := range file.MetadataObjects() {
+		kind, fields, err := SplitMetadata(text)
+		if err != nil {
+			return nil, err
+		}
+		switch kind {
+		case tachyon.KindSession, tachyon.KindPCs, tachyon.KindChecksum, tachyon.KindRecords, tachyon.KindGoroutines:
+		default:
+			list = append(list, Other{kind, fields})
+		}
+	}
+	return list, nil
+}
+
+// SplitMetadata takes the first key and its value off one of gotach's metadata objects.
+func SplitMetadata(text string) (kind string, rest json.RawMessage, err error) {
 	d := json.NewDecoder(strings.NewReader(text))
 	for range 2 { // the brace, the key
 		if _, err := d.Token(); err != nil {
