@@ -75,7 +75,9 @@ func (d *decoder) batches(n *numbering, get func() *Batch, yield func(*Batch, er
 			return
 		}
 		defer z.Close()
-		d.src = z
+		ahead := newReadAhead(z)
+		defer ahead.Close()
+		d.src = ahead
 	}
 	if get == nil {
 		get = func() *Batch { return &Batch{} }
@@ -230,7 +232,7 @@ type numbering struct {
 	limit   uint32
 
 	stacks   []Stack
-	latest   []uint32 // by stack: the stack on top of it that was pushed last
+	latest   []pushed // by stack: the stack on top of it that was pushed last
 	children []child  // a hash table of all stacks
 	frames   []uint32 // buffer
 }
@@ -242,6 +244,9 @@ type numbered struct {
 	interpreter uint32
 	stack       uint32 // of its latest sample
 }
+
+// A pushed is a stack on top of another one; 0: there was none yet.
+type pushed struct{ frame, stack uint32 }
 
 // A child is a stack in a hash table.
 type child struct {
@@ -276,7 +281,7 @@ func newNumbering(fileSize int64, expect, limit uint32) *numbering {
 	}
 	clear(n.children)
 	n.threads, n.last = n.threads[:0], 0
-	n.stacks, n.latest = append([]Stack(nil), Stack{}), append(n.latest[:0], 0) // batches keep the stacks
+	n.stacks, n.latest = append([]Stack(nil), Stack{}), append(n.latest[:0], pushed{}) // batches keep the stacks
 	n.seed = [2]uint64{rand.Uint64(), rand.Uint64()}
 	n.budget = stateBase + stateFactor*min(fileSize, 1<<48)
 	n.limit = limit
@@ -381,8 +386,8 @@ func (n *numbering) grow() {
 
 // push returns the number of the stack with a frame on top of another stack.
 func (n *numbering) push(stack, frame uint32) (uint32, error) {
-	if on := n.latest[stack]; on != 0 && n.stacks[on].Frame == frame {
-		return on, nil
+	if l := n.latest[stack]; l.frame == frame && l.stack != 0 {
+		return l.stack, nil
 	}
 	key := uint64(stack)<<32 | uint64(frame)
 	mask := uint64(len(n.children) - 1)
@@ -390,7 +395,7 @@ func (n *numbering) push(stack, frame uint32) (uint32, error) {
 	for ; n.children[slot].stack != 0; slot = (slot + 1) & mask {
 		if n.children[slot].key == key {
 			on := n.children[slot].stack
-			n.latest[stack] = on
+			n.latest[stack] = pushed{frame, on}
 			return on, nil
 		}
 	}
@@ -399,8 +404,8 @@ func (n *numbering) push(stack, frame uint32) (uint32, error) {
 	}
 	on := uint32(len(n.stacks))
 	n.stacks = append(n.stacks, Stack{Caller: stack, Frame: frame, Depth: n.stacks[stack].Depth + 1})
-	n.latest = append(n.latest, 0)
-	n.latest[stack] = on
+	n.latest = append(n.latest, pushed{})
+	n.latest[stack] = pushed{frame, on}
 	n.children[slot] = child{key, on}
 	if 2*len(n.stacks) > len(n.children) {
 		n.growChildren()

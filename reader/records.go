@@ -1,11 +1,12 @@
 package reader
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
 	"iter"
-	"maps"
+	"slices"
 
 	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/tachyon"
@@ -70,32 +71,58 @@ func (r *Reader) Goroutines() iter.Seq2[*tachyon.Goroutine, error] {
 	}
 }
 
-// FirstWeights returns the weights in µs of goroutines' first samples, by goroutine id, as
-// [tachyon.Metadata.FirstWeights] does. It does not keep the other facts about goroutines.
-func (r *Reader) FirstWeights() (map[uint64]uint64, error) {
-	weights := map[uint64]uint64{}
+// A FirstWeight is the weight in µs of a goroutine's first sample.
+type FirstWeight struct{ Goroutine, Weight uint64 }
+
+// FirstWeights returns the weights of goroutines' first samples, as [tachyon.Metadata.FirstWeights]
+// does, but by ascending goroutine id. It does not keep the other facts about goroutines.
+func (r *Reader) FirstWeights() ([]FirstWeight, error) {
+	var list []FirstWeight
+	most := int(400_000 + r.Size()) // as many as addRecords accepts, and more
+	add := func(id, weight uint64) error {
+		if len(list) > most {
+			return errors.New("too many goroutines for the size of the file")
+		}
+		if weight > 0 {
+			list = append(list, FirstWeight{id, weight})
+		}
+		return nil
+	}
 	for _, s := range r.spare {
 		if kind, ok := metadataKind(s.text); ok && kind == tachyon.KindGoroutines {
 			var m tachyon.Metadata
 			if err := decodeMetadata(&m, kind, s.text); err != nil {
 				return nil, r.errorAt(s.offset, "metadata of kind %q: %w", kind, err)
 			}
-			maps.Copy(weights, m.FirstWeights())
+			for _, g := range m.Goroutines {
+				if err := add(g.ID, g.FirstWeight); err != nil {
+					return nil, r.errorAt(s.offset, "%w", err)
+				}
+			}
 		}
 	}
-	most := int(400_000 + r.Size()) // as many as addRecords accepts, and more
-	err := r.blocks(func(b []byte) (int, error) {
-		return wire.DecodeWeights(b, func(id, weight uint64) error {
-			if weight > 0 {
-				weights[id] = weight
-			}
-			if len(weights) > most {
-				return errors.New("too many goroutines for the size of the file")
-			}
-			return nil
-		})
-	})
-	return weights, err
+	list = slices.Grow(list, int(min(int64(r.header.Threads), r.section.Length/4)))
+	err := r.blocks(func(b []byte) (int, error) { return wire.DecodeWeights(b, add) })
+	if err != nil {
+		return nil, err
+	}
+	return sortWeights(list), nil
+}
+
+// sortWeights sorts weights by goroutine. Of several of a goroutine the last one counts.
+func sortWeights(list []FirstWeight) []FirstWeight {
+	byID := func(a, b FirstWeight) int { return cmp.Compare(a.Goroutine, b.Goroutine) }
+	if !slices.IsSortedFunc(list, byID) {
+		slices.SortStableFunc(list, byID)
+	}
+	out := list[:0]
+	for i := range list {
+		if n := len(out); n > 0 && out[n-1].Goroutine == list[i].Goroutine {
+			out = out[:n-1]
+		}
+		out = append(out, list[i])
+	}
+	return out
 }
 
 // records calls yield with all records of the section. It returns yield's error errStop as it is.

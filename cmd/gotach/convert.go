@@ -33,7 +33,7 @@ in the order of their start times; see "gotach report --help".`,
 	f.BoolVar(&o.Uncompressed, "uncompressed", false, "tach, cpython315, nytprof: do not compress")
 	f.BoolVar(&o.Exact, "exact", false, "cpython315: write each sample as recorded; readers that count samples then show too little waiting")
 	f.BoolVar(&o.NoSource, "no-source", false, "nytprof: leave out the source code")
-	f.BoolVar(&o.Goroutines, "goroutines", false, "collapsed: begin each stack with its goroutine; spx: write one report per goroutine")
+	f.BoolVar(&o.Goroutines, "goroutines", false, "collapsed: begin each stack with its goroutine; spx: write one report per goroutine; pprof: keep the label goroutine even if there are over a million")
 	f.BoolVar(&o.Microseconds, "microseconds", false, "spx: write times in µs with decimals, as in the format's document")
 	f.BoolVar(&o.CPU, "cpu", false, "collapsed: use CPU time as weight instead of wall time")
 	completeFormats(cmd, "to", (*formats.Format).CanWrite)

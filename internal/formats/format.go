@@ -147,7 +147,7 @@ type Options struct {
 
 	Uncompressed bool // tach, cpython315, nytprof: write without compression
 	Exact        bool // cpython315: each sample as recorded, though some stand for more time than others
-	Goroutines   bool // collapsed: each stack begins with its goroutine; spx: one report a goroutine
+	Goroutines   bool // collapsed: each stack begins with its goroutine; spx: one report a goroutine; pprof: goroutines apart, however many
 	CPU          bool // collapsed: weigh by CPU time, not wall time
 	Microseconds bool // spx: write times in µs with decimals, as the format's document has them
 	NoSource     bool // nytprof: leave out the texts of source files

@@ -3,6 +3,7 @@ package formats
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/gotach/profiler/internal/formats/pprof"
 	"github.com/gotach/profiler/internal/formats/spx"
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/reader"
 )
 
@@ -20,9 +22,38 @@ var pprofFormat = &Format{
 	Extensions: []string{".pb.gz", ".pprof", ".prof", ".pb"},
 	sniff:      func(head []byte) bool { return pprof.Sniff(head) && !spx.Sniff(head) },
 	open:       openSums(pprof.Read),
-	write: writeSums(func(w io.Writer, p *profile.Profile, _ *Options) error {
-		return pprof.Write(w, p)
-	}),
+	write:      writePprof,
+}
+
+// manyGoroutines is the number of goroutines from which on a pprof profile does not tell them apart
+// unless asked to. Tools that read pprof profiles cannot show more, and hardly open the file.
+const manyGoroutines = 1_000_000
+
+func writePprof(t *target, in *Input, o *Options) error {
+	if _, ok := in.content.(sum); ok {
+		p, err := in.Profile()
+		if err != nil {
+			return err
+		}
+		return pprof.Write(t.W, p)
+	}
+	files, err := in.files()
+	if err != nil {
+		return err
+	}
+	threads := uint64(0)
+	for _, f := range files {
+		threads += uint64(f.Stream.Header().Threads)
+	}
+	goroutines := o.Goroutines || threads <= manyGoroutines
+	if !goroutines {
+		o.warn(fmt.Errorf("more than %d goroutines: they are added up, without the label goroutine; --goroutines keeps them apart", manyGoroutines))
+	}
+	src, err := in.Source(stream.Options{Labels: true})
+	if err != nil {
+		return err
+	}
+	return pprof.WriteStream(t.W, src, goroutines)
 }
 
 var folded = &Format{

@@ -23,6 +23,7 @@ type adder struct {
 	sums   []sum
 	index  []uint32 // a hash table of the sums + 1; without goroutines and labels, sums[i] is of places[i]
 	slots  []cached
+	stacks [][]uint32        // of records
 	sets   map[string]uint32 // label sets by their key
 	labels []map[string]string
 }
@@ -55,7 +56,7 @@ type sum struct {
 // A cached has the sum of the latest sample of a slot.
 type cached struct {
 	place  uint32
-	sum    uint32
+	sum    uint32 // number + 1; 0: none
 	labels *stream.Labels
 }
 
@@ -144,8 +145,8 @@ func (a *adder) detail(s *stream.Sample, place uint32) uint32 {
 		a.slots = append(a.slots, make([]cached, a.src.Slots()-len(a.slots))...)
 	}
 	c := &a.slots[s.Slot]
-	if !s.First && c.place == place && c.labels == s.Labels {
-		return c.sum
+	if !s.First && c.sum != 0 && c.place == place && c.labels == s.Labels {
+		return c.sum - 1
 	}
 	goroutine, labels := uint64(0), uint32(0)
 	if a.d.Goroutines && !a.places[place].process { // Process has threads only because a core's worth of time has no room in one
@@ -154,8 +155,9 @@ func (a *adder) detail(s *stream.Sample, place uint32) uint32 {
 	if a.d.Labels && s.Labels != nil {
 		labels = a.set(s.Labels)
 	}
-	*c = cached{place: place, sum: a.sum(goroutine, place, labels), labels: s.Labels}
-	return c.sum
+	n := a.sum(goroutine, place, labels)
+	*c = cached{place: place, sum: n + 1, labels: s.Labels}
+	return n
 }
 
 // set returns the number of a set of labels.
@@ -212,23 +214,40 @@ func hash(goroutine uint64, place, labels uint32) uint64 {
 
 // profile returns the sums as a profile.
 func (a *adder) profile() *Profile {
-	p := &Profile{Frames: a.src.Frames(), Records: make([]Record, len(a.sums))}
-	if len(a.sums) == 0 {
-		p.Records = nil
+	p := &Profile{Frames: a.src.Frames()}
+	if len(a.sums) > 0 {
+		p.Records = make([]Record, len(a.sums))
 	}
-	stacks := make([][]uint32, len(a.src.Stacks()))
 	for i := range a.sums {
-		s := &a.sums[i]
-		at := &a.places[s.place]
-		if stacks[at.stack] == nil && at.stack != 0 {
-			stacks[at.stack] = a.src.AppendStack(make([]uint32, 0, a.src.Stacks()[at.stack].Depth), at.stack)
-		}
-		p.Records[i] = Record{
-			Goroutine: s.goroutine, Several: !a.d.Goroutines && !at.process && at.state != NotSeen,
-			System: at.system, State: at.state, Labels: a.labels[s.labels],
-			Stack: stacks[at.stack], Count: s.count, Wall: s.wall, CPU: s.cpu,
-		}
-		p.Samples += s.count
+		p.Records[i] = a.record(&a.sums[i])
+		p.Samples += a.sums[i].count
 	}
 	return p
+}
+
+// record returns a sum as a record.
+func (a *adder) record(s *sum) Record {
+	at := &a.places[s.place]
+	if n := len(a.src.Stacks()); len(a.stacks) < n {
+		a.stacks = append(a.stacks, make([][]uint32, n-len(a.stacks))...)
+	}
+	if a.stacks[at.stack] == nil && at.stack != 0 {
+		a.stacks[at.stack] = a.src.AppendStack(make([]uint32, 0, a.src.Stacks()[at.stack].Depth), at.stack)
+	}
+	return Record{
+		Goroutine: s.goroutine, Several: !a.d.Goroutines && !at.process && at.state != NotSeen,
+		System: at.system, State: at.state, Labels: a.labels[s.labels],
+		Stack: a.stacks[at.stack], Count: s.count, Wall: s.wall, CPU: s.cpu,
+	}
+}
+
+// forget drops all sums.
+func (a *adder) forget() {
+	a.sums = a.sums[:0]
+	clear(a.index)
+	clear(a.slots)
+	clear(a.labels)
+	a.labels = a.labels[:1]
+	clear(a.sets)
+	a.sets[""] = 0
 }

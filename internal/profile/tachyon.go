@@ -34,12 +34,49 @@ func FromStream(src *stream.Source, d Detail) (*Profile, error) {
 		a.add(s)
 	}
 	p := a.profile()
-	Describe(p, src)
+	p.describe(src)
 	return p, nil
 }
 
-// Describe sets what a profile says about the whole from a source whose samples were read.
-func Describe(p *Profile, src *stream.Source) {
+// Each adds up all samples of a source like FromStream, with goroutines or labels. It calls yield with
+// each record instead of keeping all. At most so many are in memory at once: when there are more, they
+// are passed to yield and further samples make new records, which may be like earlier ones. yield also
+// gets the profile, of which only Frames is known, and that there are goroutines. Each returns the
+// profile without records.
+func Each(src *stream.Source, d Detail, most int, yield func(*Profile, *Record) error) (*Profile, error) {
+	a := newAdder(src, d)
+	p := &Profile{}
+	all := func() error {
+		p.Frames, p.Goroutines = src.Frames(), 1
+		for i := range a.sums {
+			r := a.record(&a.sums[i])
+			p.Samples += r.Count
+			if err := yield(p, &r); err != nil {
+				return err
+			}
+		}
+		a.forget()
+		return nil
+	}
+	for s, err := range src.Samples() {
+		if err != nil {
+			return nil, err
+		}
+		if a.add(s); len(a.sums) > most {
+			if err := all(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := all(); err != nil {
+		return nil, err
+	}
+	p.describe(src)
+	return p, nil
+}
+
+// describe sets what a profile says about the whole from a source whose samples were read.
+func (p *Profile) describe(src *stream.Source) {
 	h, m := src.Header(), src.Metadata()
 	p.Interval, p.Goroutines = reader.Micros(h.Interval), src.Goroutines()
 	p.Start, p.Duration = time.UnixMicro(int64(h.Start)), reader.Micros(src.End())

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
@@ -204,5 +205,54 @@ func TestHugeTimes(t *testing.T) {
 	}
 	if rep.Total != 1<<63-1 || rep.Rows[0].Self != rep.Total || rep.Rows[0].TotalCPU != rep.Total {
 		t.Errorf("total %d, self %d", rep.Total, rep.Rows[0].Self)
+	}
+}
+
+// Each passes on the records in parts. Added up they are those of FromStream.
+func TestEach(t *testing.T) {
+	r := open(t, 1_700_000_000_000_000, func(w *writer.Writer) {
+		for i := range uint64(500) {
+			s := tachyon.Sample{Thread: i % 7, Time: 1_700_000_000_000_000 + 100*i, Status: on}
+			if err := w.WriteFrames(&s, []tachyon.Frame{{File: "a.go", Func: "f", Line: int32(i % 5)}, {File: "a.go", Func: "main"}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	source := func() *stream.Source {
+		src, err := stream.New([]stream.File{{Stream: r}}, stream.Options{Labels: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return src
+	}
+	d := Detail{Goroutines: true, Labels: true}
+	want, err := FromStream(source(), d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, most := range []int{3, 20, 1000} {
+		b, parts := NewBuilder(), 0
+		got, err := Each(source(), d, most, func(p *Profile, r *Record) error {
+			for _, id := range r.Stack {
+				b.Frame(p.Frames[id], 0)
+			}
+			b.Add(*r)
+			parts++
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum := b.Finish()
+		if diff := cmp.Diff(want.Records, sum.Records); most == 1000 && diff != "" {
+			t.Error(diff)
+		}
+		if (parts > len(want.Records)) != (most < 1000) || len(sum.Records) != len(want.Records) {
+			t.Errorf("at most %d: %d records in %d parts, want %d", most, len(sum.Records), parts, len(want.Records))
+		}
+		total, _ := sum.Total()
+		if all, _ := want.Total(); total != all || got.Samples != want.Samples || got.Goroutines != want.Goroutines || got.Duration != want.Duration {
+			t.Errorf("at most %d: %v and %+v, want %v and %+v", most, total, got, all, want)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"iter"
 	"maps"
 	"slices"
@@ -13,12 +14,14 @@ import (
 
 // facts are what a file says about its goroutines.
 type facts struct {
-	weights map[uint64]uint64 // of first samples, µs, by goroutine
-	chains  map[uint64]chain  // of all goroutines; nil without labels
+	weights []reader.FirstWeight // by goroutine; 0 when it was used
+	at      int                  // index into weights after the one that was used last
+	told    idSet                // goroutines of which the file says what labels they have; empty without labels
+	chains  map[uint64]chain     // of those that have labels
 	spans   []span
 }
 
-// A chain is where a goroutine's spans are in facts.spans, plus 1; 0: it has none.
+// A chain is where a goroutine's spans are in facts.spans, plus 1.
 type chain struct{ first, last int32 }
 
 // A span says from when on a goroutine has which labels.
@@ -33,13 +36,16 @@ func newFacts(s reader.Stream, labels bool) (*facts, error) {
 	f := &facts{}
 	var err error
 	if r, ok := s.(interface {
-		FirstWeights() (map[uint64]uint64, error)
+		FirstWeights() ([]reader.FirstWeight, error)
 	}); ok {
 		f.weights, err = r.FirstWeights()
 	} else {
 		var m *tachyon.Metadata
 		if m, err = s.Metadata(); err == nil {
-			f.weights = m.FirstWeights()
+			for id, weight := range m.FirstWeights() {
+				f.weights = append(f.weights, reader.FirstWeight{Goroutine: id, Weight: weight})
+			}
+			slices.SortFunc(f.weights, func(a, b reader.FirstWeight) int { return cmp.Compare(a.Goroutine, b.Goroutine) })
 		}
 	}
 	if err != nil || !labels {
@@ -51,6 +57,10 @@ func newFacts(s reader.Stream, labels bool) (*facts, error) {
 	for g, err := range goroutines(s) {
 		if err != nil {
 			return nil, err
+		}
+		f.told.add(g.ID)
+		if len(g.Labels) == 0 {
+			continue
 		}
 		c := f.chains[g.ID]
 		for _, l := range g.Labels {
@@ -72,6 +82,27 @@ func newFacts(s reader.Stream, labels bool) (*facts, error) {
 		f.order(f.chains[id])
 	}
 	return f, nil
+}
+
+// weight returns the weight of a goroutine's first sample once.
+func (f *facts) weight(id uint64) (weight uint64, ok bool) {
+	// Goroutines come mostly in the order of their ids.
+	for i := f.at; i < min(f.at+4, len(f.weights)); i++ {
+		if f.weights[i].Goroutine == id {
+			return f.use(i)
+		}
+	}
+	i, ok := slices.BinarySearchFunc(f.weights, id, func(w reader.FirstWeight, id uint64) int { return cmp.Compare(w.Goroutine, id) })
+	if !ok {
+		return 0, false
+	}
+	return f.use(i)
+}
+
+func (f *facts) use(i int) (weight uint64, ok bool) {
+	weight = f.weights[i].Weight
+	f.weights[i].Weight, f.at = 0, i+1 // a thread of another interpreter may have the same id
+	return weight, weight > 0
 }
 
 // goroutines returns a stream's metadata of goroutines, perhaps in parts.

@@ -62,6 +62,9 @@ type run struct {
 	end         uint64            // µs
 	count       int               // goroutines
 	done, total uint64            // samples
+
+	slots   []slot // memory of the previous file, which is used again
+	threads []reader.Thread
 }
 
 func newRun(s *Source) *run {
@@ -123,7 +126,8 @@ func (r *run) read(part int, yield func(*Sample, error) bool) error {
 		}
 		f.frames = append(f.frames, r.frames.Intern(frame))
 	}
-	if n := min(int(p.Header.Threads), 1<<20); n > 0 {
+	f.slots, f.threads = r.slots[:0], r.threads[:0]
+	if n := min(int(p.Header.Threads), 1<<20); n > cap(f.slots) {
 		f.slots, f.threads = make([]slot, 0, n), make([]reader.Thread, 0, n)
 	}
 	for b := range pipe.batches {
@@ -145,6 +149,7 @@ func (r *run) read(part int, yield func(*Sample, error) bool) error {
 		return named(p.File, pipe.err)
 	}
 	r.pipes.done(part)
+	r.slots, r.threads = f.slots, f.threads
 	if part+1 < len(r.parts) {
 		for i := range f.slots {
 			r.seams.add(&f.slots[i], int64(f.End-f.slots[i].last) < carryFor)
@@ -160,7 +165,7 @@ func (r *run) batch(f *file, b *reader.Batch, yield func(*Sample, error) bool) e
 	for _, t := range b.Threads {
 		f.slots = append(f.slots, slot{id: t.ID, interpreter: f.Interpreter(t.Interpreter)})
 	}
-	r.slots = len(f.slots)
+	r.slotCount = len(f.slots)
 	if n := len(b.Stacks) - len(f.stacks); n > 0 {
 		f.stacks = append(f.stacks, make([]uint32, n)...)
 	}
@@ -255,14 +260,13 @@ type seamBefore struct {
 // first begins a slot with a thread's first sample in the file. It returns the sample's weight in µs.
 func (r *run) first(f *file, s *reader.BatchSample, sl *slot, at uint64) (weight uint64, before seamBefore) {
 	raw := f.threads[s.Thread].ID
-	weight, said := f.facts.weights[raw]
-	if said {
-		delete(f.facts.weights, raw) // a thread of another interpreter may have the same id
-	} else {
+	weight, said := f.facts.weight(raw)
+	if !said {
 		weight = f.Header.Interval
 	}
-	chain, told := f.facts.chains[raw]
-	sl.next = chain.first
+	if len(f.facts.chains) > 0 {
+		sl.next = f.facts.chains[raw].first
+	}
 	if r.seams == nil {
 		return weight, before
 	}
@@ -272,7 +276,7 @@ func (r *run) first(f *file, s *reader.BatchSample, sl *slot, at uint64) (weight
 		return weight, before
 	}
 	carried := r.seams.carried(seam)
-	if !told {
+	if carried != nil && !f.facts.told.has(raw) {
 		sl.labels = carried // the file says nothing about its labels
 	}
 	begin := at - weight

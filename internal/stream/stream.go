@@ -88,10 +88,10 @@ type Source struct {
 	objects ObjectNumbers
 	present int // index into parts
 
-	metadata *tachyon.Metadata
-	end      uint64 // µs
-	count    int    // goroutines
-	slots    int
+	metadata  *tachyon.Metadata
+	end       uint64 // µs
+	count     int    // goroutines
+	slotCount int
 }
 
 // New prepares the reading of files. It reads what they say about themselves and puts them in order.
@@ -145,7 +145,7 @@ func (s *Source) File() (int, File) { return s.present, s.parts[s.present].File 
 func GoroutineInFile(id uint64) uint64 { return id % apart }
 
 // Slots returns the number of slots of the present file so far.
-func (s *Source) Slots() int { return s.slots }
+func (s *Source) Slots() int { return s.slotCount }
 
 // object returns the number in the stream of an object of a file.
 func (s *Source) object(p *Part, number int32) int32 {

@@ -55,9 +55,6 @@ func unpack(r io.Reader) ([]byte, error) {
 	return out, err
 }
 
-// Write writes a profile, gzipped.
-func Write(w io.Writer, p *profile.Profile) error { return toProto(p).Write(w) }
-
 // The labels that Write adds to the goroutines' own.
 const (
 	labelGoroutine = "goroutine" // a number
@@ -69,102 +66,6 @@ const (
 
 // comment marks a pprof profile as one of ours, with these labels in it.
 const comment = "gotach wall-clock profile"
-
-// toProto returns p as a pprof profile. Its sample types are samples/count,
-// wall/nanoseconds, which is the default, and cpu/nanoseconds. Each sample has
-// the labels goroutine (a number), state, and the goroutine's own. Time of no
-// goroutine, such as that of [scheduler], has no label goroutine.
-func toProto(p *profile.Profile) *pb.Profile {
-	out := &pb.Profile{
-		SampleType: []*pb.ValueType{
-			{Type: "samples", Unit: "count"},
-			{Type: "wall", Unit: "nanoseconds"},
-			{Type: "cpu", Unit: "nanoseconds"},
-		},
-		DefaultSampleType: defaultSampleType(p),
-		PeriodType:        &pb.ValueType{Type: "wall", Unit: "nanoseconds"},
-		Period:            int64(p.Interval),
-		DurationNanos:     int64(p.Duration),
-		Comments:          []string{comment},
-	}
-	if !p.Start.IsZero() {
-		out.TimeNanos = p.Start.UnixNano()
-	}
-	m := &pb.Mapping{
-		ID: 1, File: p.Program,
-		HasFunctions: true, HasFilenames: true, HasLineNumbers: true, HasInlineFrames: true,
-	}
-	if p.Metadata != nil && p.Metadata.Session != nil {
-		s := p.Metadata.Session
-		m.BuildID = s.BuildID
-		if s.Executable != "" {
-			m.File = s.Executable
-		}
-		if pcs := p.Metadata.PCs; pcs != nil {
-			m.Start, m.Limit = pcs.TextStart, pcs.TextStart+pcs.TextSize
-		}
-		out.Comments = append(out.Comments, describe(s))
-	}
-	out.Mapping = []*pb.Mapping{m}
-
-	locations := make([]*pb.Location, len(p.Frames))
-	type function struct{ name, file string }
-	functions := map[function]*pb.Function{}
-	location := func(id uint32) *pb.Location {
-		if l := locations[id]; l != nil {
-			return l
-		}
-		frame := p.Frames[id]
-		key := function{frame.Func, frame.File}
-		f := functions[key]
-		if f == nil {
-			f = &pb.Function{
-				ID: uint64(len(out.Function) + 1), Name: frame.Func, SystemName: frame.Func, Filename: frame.File,
-			}
-			functions[key] = f
-			out.Function = append(out.Function, f)
-		}
-		if f.StartLine == 0 {
-			f.StartLine = int64(p.StartLine(id))
-		}
-		l := &pb.Location{
-			ID: uint64(len(out.Location) + 1), Mapping: m,
-			Line: []pb.Line{{Function: f, Line: int64(max(frame.Line, 0))}},
-		}
-		locations[id] = l
-		out.Location = append(out.Location, l)
-		return l
-	}
-	for i := range p.Records {
-		r := &p.Records[i]
-		s := &pb.Sample{
-			Value:    []int64{r.Count, int64(r.Wall), int64(r.CPU)},
-			Location: make([]*pb.Location, len(r.Stack)),
-			Label:    map[string][]string{},
-		}
-		for j, id := range r.Stack {
-			s.Location[j] = location(id)
-		}
-		if p.Goroutines > 0 && r.OfGoroutine() {
-			s.NumLabel = map[string][]int64{labelGoroutine: {int64(r.Goroutine)}}
-			s.NumUnit = map[string][]string{labelGoroutine: {"id"}}
-		}
-		if r.State != "" {
-			s.Label[labelState] = []string{r.State}
-		}
-		if r.System {
-			s.Label[labelSystem] = []string{"true"}
-		}
-		for k, v := range r.Labels {
-			if k == labelGoroutine || k == labelState || k == labelSystem || strings.HasPrefix(k, ownPrefix) {
-				k = ownPrefix + k
-			}
-			s.Label[k] = []string{v}
-		}
-		out.Sample = append(out.Sample, s)
-	}
-	return out
-}
 
 // fromProto adds up a pprof profile of time, from whatever wrote it: wall-clock
 // profiles such as ours and fgprof's, Go's CPU profiles, and its block and mutex

@@ -84,12 +84,23 @@ func equal(t interface{ Errorf(string, ...any) }, got, want *profile.Profile) {
 // roundTrip writes a profile for pprof, and returns what gotach and pprof read.
 func roundTrip(t interface{ Fatal(...any) }, p *profile.Profile) (*profile.Profile, *pb.Profile) {
 	var b bytes.Buffer
-	if err := toProto(p).Write(&b); err != nil {
+	if err := Write(&b, p); err != nil {
+		t.Fatal(err)
+	}
+	written, err := unpack(bytes.NewReader(b.Bytes()))
+	if err != nil {
 		t.Fatal(err)
 	}
 	pp, err := pb.Parse(&b)
 	if err != nil {
 		t.Fatal(err)
+	}
+	var reference bytes.Buffer
+	if err := pp.Copy().WriteUncompressed(&reference); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(written, reference.Bytes()) {
+		t.Fatal(fmt.Sprintf("not the bytes that pprof's package writes:\n%q\n%q", written, reference.Bytes()))
 	}
 	got, err := fromProto(pp)
 	if err != nil {
@@ -157,7 +168,7 @@ func TestGoToolPProf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := toProto(p).Write(f); err != nil {
+	if err := Write(f, p); err != nil {
 		t.Fatal(err)
 	}
 	f.Close()
@@ -374,7 +385,7 @@ func TestFromGoToolProto(t *testing.T) {
 	path, out := filepath.Join(dir, "x.pb.gz"), filepath.Join(dir, "y.pb.gz")
 	var b bytes.Buffer
 	want := sample()
-	if err := toProto(want).Write(&b); err != nil {
+	if err := Write(&b, want); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {

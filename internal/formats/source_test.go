@@ -1,0 +1,173 @@
+package formats
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// A sourceKey says what the samples of a sum have in common.
+type sourceKey struct {
+	goroutine   uint64
+	interpreter uint32
+	status      tachyon.Status
+	stack       string
+	labels      string
+}
+
+type sourceSum struct {
+	count int
+	wall  time.Duration
+}
+
+// plainSums adds up a stream by reader.Weighted and the metadata, which keep everything in memory.
+func plainSums(t rapid.TB, s reader.Stream) (map[sourceKey]sourceSum, int) {
+	t.Helper()
+	m, err := s.Metadata()
+	if err != nil {
+		t.Fatal(err)
+	}
+	spans := map[uint64][]tachyon.LabelSpan{}
+	for _, g := range m.Goroutines {
+		spans[g.ID] = g.Labels
+	}
+	frames := s.Frames()
+	sums, goroutines := map[sourceKey]sourceSum{}, 0
+	for w, err := range reader.Weighted(s) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := sourceKey{goroutine: w.Thread, interpreter: w.Interpreter, status: w.Status}
+		for _, id := range w.Stack {
+			k.stack += fmt.Sprint(frames[id].Func, ";")
+		}
+		for _, l := range spans[w.Thread] {
+			if l.From <= w.Time-s.Header().Start {
+				k.labels = l.Labels["k"]
+			}
+		}
+		if w.First && w.Interpreter != tachyon.Process {
+			goroutines++
+		}
+		sum := sums[k]
+		sums[k] = sourceSum{sum.count + 1, sum.wall + w.Wall()}
+	}
+	if m.Session.NotSeen > 0 {
+		sums[sourceKey{interpreter: tachyon.Process, stack: tachyon.FuncNotSeen + ";"}] = sourceSum{1, m.Session.NotSeen}
+	}
+	return sums, goroutines
+}
+
+// sourceSums adds up a source.
+func sourceSums(t rapid.TB, src *stream.Source) (map[sourceKey]sourceSum, int) {
+	t.Helper()
+	sums := map[sourceKey]sourceSum{}
+	for s, err := range src.Samples() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := sourceKey{goroutine: s.Goroutine, interpreter: s.Interpreter, status: s.Status}
+		for _, id := range src.AppendStack(nil, s.Stack) {
+			k.stack += fmt.Sprint(src.Frames()[id].Func, ";")
+		}
+		if s.Labels != nil {
+			k.labels = s.Labels.Set["k"]
+		}
+		sum := sums[k]
+		sums[k] = sourceSum{sum.count + 1, sum.wall + s.Wall}
+	}
+	return sums, src.Goroutines()
+}
+
+// The samples of a Source are those of the joined stream, with its weights and labels: of files in any
+// order, of one process or of two, with files missing, and with files that say nothing about their
+// goroutines.
+func TestSource(t *testing.T) {
+	dir := t.TempDir()
+	rapid.Check(t, func(t *rapid.T) {
+		var paths []string
+		for pid := range rapid.IntRange(1, 2).Draw(t, "processes") {
+			session := tachyon.Session{Host: "h", PID: pid, SessionStart: time.UnixMicro(joinStart).UTC(), Duration: time.Second, Markers: true}
+			start := uint64(joinStart)
+			last := map[uint64]uint64{}
+			for part := range rapid.IntRange(1, 4).Draw(t, "parts") {
+				session.Part = part + 1
+				session.NotSeen = time.Duration(rapid.IntRange(0, 1).Draw(t, "not seen")) * 12345
+				var samples []tachyon.Sample
+				var goroutines []tachyon.Goroutine
+				now := start
+				told := map[uint64]int{}
+				tells := rapid.IntRange(0, 3).Draw(t, "tells") > 0
+				for range rapid.IntRange(0, 12).Draw(t, "samples") {
+					now += rapid.Uint64Range(0, 3000).Draw(t, "step")
+					id := rapid.Uint64Range(1, 4).Draw(t, "id")
+					s := tachyon.Sample{Thread: id, Time: now, Status: tachyon.Status(rapid.SampledFrom([]int{0, 3}).Draw(t, "status"))}
+					switch id {
+					case 3:
+						s.Interpreter = tachyon.Runtime
+					case 4:
+						s.Thread, s.Interpreter = tachyon.FirstPseudo, tachyon.Process
+					}
+					samples = append(samples, s)
+					if _, ok := told[s.Thread]; !ok && tells {
+						told[s.Thread] = len(goroutines)
+						g := tachyon.Goroutine{ID: s.Thread, First: now - start, Last: now - start}
+						if before, ok := last[s.Thread]; ok {
+							g.FirstWeight = now - before
+						} else {
+							g.FirstWeight = rapid.Uint64Range(0, 500).Draw(t, "first")
+						}
+						goroutines = append(goroutines, g)
+					}
+					last[s.Thread] = now
+					if at, ok := told[s.Thread]; ok && rapid.IntRange(0, 2).Draw(t, "label") == 0 {
+						g := &goroutines[at]
+						g.Labels = append(g.Labels, tachyon.LabelSpan{
+							From: now - start, Labels: map[string]string{"k": rapid.SampledFrom([]string{"a", "b"}).Draw(t, "value")},
+						})
+					}
+				}
+				path := filepath.Join(dir, fmt.Sprintf("%d.%d.tach", pid, part+1))
+				partFile(t, path, session, start, 1000, samples, goroutines...)
+				start = now + rapid.Uint64Range(1, 2000).Draw(t, "pause")
+				if rapid.IntRange(0, 4).Draw(t, "keep") > 0 {
+					paths = append(paths, path)
+				} else {
+					os.Remove(path)
+				}
+			}
+		}
+		if len(paths) == 0 {
+			return
+		}
+		in, err := OpenAll(rapid.Permutation(paths).Draw(t, "order"), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer in.Close()
+		s, err := in.Series()
+		if err != nil {
+			t.Fatal(err)
+		}
+		src, err := in.Source(stream.Options{Labels: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, goroutines := plainSums(t, s)
+		for range 2 { // it can be read again
+			got, count := sourceSums(t, src)
+			if diff := cmp.Diff(want, got, cmp.AllowUnexported(sourceKey{}, sourceSum{})); diff != "" || count != goroutines {
+				t.Fatalf("%d goroutines, want %d; sums (-want +got):\n%s", count, goroutines, diff)
+			}
+		}
+	})
+}
