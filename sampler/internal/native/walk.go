@@ -259,11 +259,18 @@ func recordStack(base, rec, ctx, _ uintptr) uintptr {
 	} else {
 		m := uintptr(load64(g + s.off.gM))
 		g0 := uintptr(load64(m + s.off.mG0))
-		hi0 := uintptr(load64(g0 + s.off.gStackHi))
-		if sp < uintptr(load64(g0+s.off.gStackLo)) || sp >= hi0 {
+		lo0, hi0 := uintptr(load64(g0+s.off.gStackLo)), uintptr(load64(g0+s.off.gStackHi))
+		if sp < lo0 || sp >= hi0 {
 			return 0
 		}
 		beside(s, rec, sp, bp, sp-frameSlack, hi0)
+		if ctxLR == 0 && !s.isCode(load64(pcs)) && inVDSO(s, m, lo0, hi0) {
+			// The runtime has called the vDSO on the system stack, see below.
+			vsp := uintptr(load64(m + s.off.mVDSOSP))
+			store64(rec, load64(rec)|flagVDSO<<48)
+			store64(pcs, load64(vsp-8))
+			bp = uintptr(load64(vsp - 16))
+		}
 		n, bp = walk(nil, pcs, 1, bp, sp-frameSlack, hi0)
 		store64(rec+headCounts*8, n<<16)
 		if bp >= lo && bp < hi {
@@ -296,7 +303,7 @@ func recordStack(base, rec, ctx, _ uintptr) uintptr {
 	return uintptr(n)
 }
 
-// inVDSO reports whether a thread has called the vDSO from the goroutine's stack [lo, hi): m.vdsoSP
+// inVDSO reports whether a thread has called the vDSO from the stack [lo, hi): m.vdsoSP
 // must be on that stack, and the word below it must be m.vdsoPC, the return address.
 //
 //go:nosplit
