@@ -34,7 +34,11 @@ func (e *env) read(what string, paths []string, o formats.Options, use func(*for
 	for _, name := range in.Unfinished() {
 		e.warn(fmt.Errorf("%s: unfinished, so only the samples until now are read; if the program was killed, gotach recover finishes the file", name))
 	}
-	return named(in.Name, use(in))
+	if err := use(in); errors.As(err, &usageError{}) {
+		return err
+	} else {
+		return in.Named(err)
+	}
 }
 
 // barDone removes the progress bar.

@@ -46,7 +46,7 @@ var rooms = []struct {
 	{"internal/recovery", "tachyon internal/wire internal/journal reader", "", "finishes the file of a killed program"},
 	{"internal/stream", "tachyon internal/frames reader", "", "the samples of many files one by one, with weights and labels"},
 	{"internal/profile", "tachyon internal/frames reader internal/stream", "", "the profile added up"},
-	{"internal/timeline", "tachyon reader", "", "the profile in order of time"},
+	{"internal/timeline", "tachyon reader internal/stream", "", "the profile in order of time"},
 	{"nytprof", "internal/profile", "github.com/klauspost/compress", "Perl's NYTProf, both ways"},
 	{"internal/formats/...", "tachyon internal/frames writer reader internal/stream internal/profile internal/timeline nytprof", "github.com/google/pprof github.com/klauspost/compress", "the table of formats, and a package for each"},
 	{"internal/analyze", "tachyon reader internal/stream internal/profile", "", "questions that samples answer: a file for each analysis"},

@@ -75,6 +75,20 @@ func Named(name string, err error) error {
 	return fmt.Errorf("%s: %w", name, err)
 }
 
+// Named puts the input's name before an error, unless the error begins with it or with the name of
+// one of the files that were joined.
+func (in *Input) Named(err error) error {
+	if c, ok := in.content.(interface{ names(error) bool }); ok && err != nil && c.names(err) {
+		return err
+	}
+	return Named(in.Name, err)
+}
+
+// names reports whether an error begins with the name of one of the inputs.
+func (l inputs) names(err error) bool {
+	return slices.ContainsFunc(l, func(in *Input) bool { return strings.HasPrefix(err.Error(), in.Name+": ") })
+}
+
 // summed is the sum of profiles that are sums.
 type summed struct{ inputs }
 

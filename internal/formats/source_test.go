@@ -71,9 +71,18 @@ func plainSums(t rapid.TB, s reader.Stream) (map[sourceKey]sourceSum, int) {
 func sourceSums(t rapid.TB, src *stream.Source) (map[sourceKey]sourceSum, int) {
 	t.Helper()
 	sums := map[sourceKey]sourceSum{}
+	slots := map[uint32]uint64{} // whose they are
 	for s, err := range src.Samples() {
 		if err != nil {
 			t.Fatal(err)
+		}
+		if !s.NotSeen {
+			if s.First {
+				slots[s.Slot] = s.Goroutine
+			}
+			if id, ok := slots[s.Slot]; !ok || id != s.Goroutine || int(s.Slot) >= src.Slots() {
+				t.Fatalf("slot %d of %d is of goroutine %d, the sample of %d", s.Slot, src.Slots(), id, s.Goroutine)
+			}
 		}
 		k := sourceKey{goroutine: s.Goroutine, interpreter: s.Interpreter, status: s.Status}
 		for _, id := range src.AppendStack(nil, s.Stack) {

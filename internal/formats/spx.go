@@ -10,6 +10,7 @@ import (
 
 	"github.com/gotach/profiler/internal/formats/spx"
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/timeline"
 	"github.com/gotach/profiler/reader"
 )
@@ -40,14 +41,18 @@ var spxReport = &Format{
 		}
 		return openSPX(filepath.Join(s.Path, keys[0]), o)
 	},
-	write: writeSeries(func(t *target, s reader.Stream, o *Options) error {
-		tl, err := timeline.FromTachyon(s)
+	write: func(t *target, in *Input, o *Options) error {
+		src, err := in.Source(stream.Options{})
+		if err != nil {
+			return err
+		}
+		tl, err := timeline.FromStream(src)
 		if err != nil {
 			return err
 		}
 		_, err = spx.Write(t.Dir, tl, spx.Options{PerGoroutine: o.Goroutines, Microseconds: o.Microseconds})
 		return err
-	}),
+	},
 }
 
 // spxContent is a report. Its events can be read once, so it is opened anew for

@@ -176,7 +176,6 @@ func (r *run) batch(f *file, b *reader.Batch, yield func(*Sample, error) bool) e
 		sl := &f.slots[s.Thread]
 		at := s.Time + f.Shift
 		weight := uint64(max(0, int64(s.Since)))
-		out.First = s.First
 		if s.First {
 			var before seamBefore
 			weight, before = r.first(f, s, sl, at)
@@ -189,7 +188,6 @@ func (r *run) batch(f *file, b *reader.Batch, yield func(*Sample, error) bool) e
 				if !yield(&out, nil) {
 					return errStop
 				}
-				out.First = false
 			}
 		}
 		sl.last = at
@@ -202,7 +200,7 @@ func (r *run) batch(f *file, b *reader.Batch, yield func(*Sample, error) bool) e
 		if r.marker(sl.interpreter, s.Status) {
 			continue
 		}
-		if !sl.counted {
+		if out.First = !sl.counted; out.First {
 			r.counts(sl)
 		}
 		out.Goroutine, out.Interpreter, out.Slot, out.Status = sl.id, sl.interpreter, s.Thread, s.Status

@@ -20,6 +20,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -74,43 +75,47 @@ func (t *Timeline) Path(path []uint32, node uint32) []uint32 {
 	return path
 }
 
-// track is the state of a goroutine while its samples come in.
-type track struct {
-	begin time.Duration // of its first run, since the header's start; may be negative
-	stack []uint32      // the last sample's, innermost first
-	path  []uint32      // its nodes, outermost first
+// thread identifies a goroutine.
+type thread struct {
+	id          uint64
+	interpreter uint32
 }
 
 type builder struct {
 	*Timeline
-	children map[uint64]uint32 // parent node << 32 | frame -> node
-	tracks   []track           // beside Goroutines
-	start    uint64            // of the file, µs
+	src    *stream.Source
+	start  uint64          // of the file, µs
+	begins []time.Duration // of the goroutines' first runs, since the header's start; may be negative
+	known  map[thread]int  // indices of goroutines
+	slots  []int           // of the present file: indices of goroutines
 }
 
-// FromTachyon reads all samples of a file or another stream.
+// FromTachyon reads all samples of a file or another stream, and the goroutines' time that has no
+// sample.
 func FromTachyon(s reader.Stream) (*Timeline, error) {
-	s = reader.WithoutObjects(s)
-	m, err := s.Metadata()
+	src, err := stream.New([]stream.File{{Stream: s}}, stream.Options{})
 	if err != nil {
 		return nil, err
 	}
-	h := s.Header()
+	return FromStream(src)
+}
+
+// FromStream reads all samples of a source, and the goroutines' time that has no sample.
+func FromStream(src *stream.Source) (*Timeline, error) {
+	h, m := src.Header(), src.Metadata()
 	b := &builder{
 		Timeline: &Timeline{
 			Start:    time.UnixMicro(int64(min(h.Start, math.MaxInt64))),
 			Interval: reader.Micros(h.Interval),
-			Frames:   s.Frames(),
-			Nodes:    make([]Node, 1),
-			Metadata: m,
 		},
-		children: map[uint64]uint32{},
-		start:    h.Start,
+		src:   src,
+		start: h.Start,
+		known: map[thread]int{},
 	}
 	if m.Session != nil && !m.Session.Start.IsZero() {
 		b.Start = m.Session.Start
 	}
-	for s, err := range reader.Weighted(s) {
+	for s, err := range src.Samples() {
 		if err != nil {
 			return nil, err
 		}
@@ -118,10 +123,9 @@ func FromTachyon(s reader.Stream) (*Timeline, error) {
 			return nil, err
 		}
 	}
-	if m.Session != nil && m.Session.NotSeen > 0 {
-		if err := b.addNotSeen(m.Session.NotSeen); err != nil {
-			return nil, err
-		}
+	b.Metadata, b.Frames = src.Metadata(), src.Frames()
+	for _, s := range src.Stacks() {
+		b.Nodes = append(b.Nodes, Node{Parent: s.Caller, Frame: s.Frame, Depth: s.Depth})
 	}
 	b.finish()
 	return b.Timeline, nil
@@ -139,46 +143,44 @@ func since(a, b uint64) time.Duration {
 	return min(reader.Micros(b-a), farthest)
 }
 
-func (b *builder) add(s *reader.WeightedSample) error {
-	weight, cpu := s.Wall(), s.CPU()
-	if s.First {
-		b.tracks = append(b.tracks, track{begin: since(b.start, s.Time) - min(weight, farthest)})
-		b.Goroutines = append(b.Goroutines, Goroutine{ID: s.Thread, Interpreter: s.Interpreter})
-	}
-	t, g := &b.tracks[s.Index], &b.Goroutines[s.Index]
-	if err := b.addWall(weight); err != nil {
+func (b *builder) add(s *stream.Sample) error {
+	if err := b.addWall(s.Wall); err != nil {
 		return err
 	}
-	if n := len(g.Runs); n > 0 && slices.Equal(s.Stack, t.stack) && g.Runs[n-1].Samples < math.MaxUint32 {
-		run := &g.Runs[n-1]
-		run.Samples++
-		run.Wall += weight
-		run.CPU += cpu
+	if s.NotSeen {
+		b.begins = append(b.begins, 0)
+		b.Goroutines = append(b.Goroutines, Goroutine{Interpreter: s.Interpreter, Runs: []Run{{Node: s.Stack, Wall: s.Wall}}})
 		return nil
 	}
-	node, err := b.enter(t, s.Stack)
-	if err != nil {
-		return err
+	for len(b.slots) <= int(s.Slot) {
+		b.slots = append(b.slots, 0)
 	}
-	g.Runs = append(g.Runs, Run{Node: node, Samples: 1, Wall: weight, CPU: cpu})
+	if s.First {
+		b.slots[s.Slot] = b.goroutine(s)
+	}
+	g := &b.Goroutines[b.slots[s.Slot]]
+	if n := len(g.Runs); n > 0 && g.Runs[n-1].Node == s.Stack && g.Runs[n-1].Samples < math.MaxUint32 {
+		run := &g.Runs[n-1]
+		run.Samples++
+		run.Wall += s.Wall
+		run.CPU += s.CPU()
+		return nil
+	}
+	g.Runs = append(g.Runs, Run{Node: s.Stack, Samples: 1, Wall: s.Wall, CPU: s.CPU()})
 	return nil
 }
 
-// addNotSeen adds the goroutines' time that has no sample.
-func (b *builder) addNotSeen(d time.Duration) error {
-	if err := b.addWall(d); err != nil {
-		return err
+// goroutine returns the index of the goroutine of a sample, which is the first one of its file.
+func (b *builder) goroutine(s *stream.Sample) int {
+	t := thread{s.Goroutine, s.Interpreter}
+	n, ok := b.known[t]
+	if !ok {
+		n = len(b.Goroutines)
+		b.known[t] = n
+		b.begins = append(b.begins, since(b.start, s.Time)-min(s.Wall, farthest))
+		b.Goroutines = append(b.Goroutines, Goroutine{ID: s.Goroutine, Interpreter: s.Interpreter})
 	}
-	// The frames of a stream must not be changed.
-	frame := uint32(len(b.Frames))
-	b.Frames = append(slices.Clip(b.Frames), Frame{Func: tachyon.FuncNotSeen})
-	node, err := b.enter(&track{}, []uint32{frame})
-	if err != nil {
-		return err
-	}
-	b.tracks = append(b.tracks, track{})
-	b.Goroutines = append(b.Goroutines, Goroutine{Interpreter: tachyon.Process, Runs: []Run{{Node: node, Wall: d}}})
-	return nil
+	return n
 }
 
 // addWall adds a time to the sum.
@@ -190,48 +192,17 @@ func (b *builder) addWall(d time.Duration) error {
 	return nil
 }
 
-// enter returns the node of a stack. It looks up only the frames that the stack does
-// not share with the goroutine's last stack.
-func (b *builder) enter(t *track, stack []uint32) (uint32, error) {
-	shared := 0
-	for shared < len(stack) && shared < len(t.stack) &&
-		stack[len(stack)-1-shared] == t.stack[len(t.stack)-1-shared] {
-		shared++
-	}
-	t.path = t.path[:shared]
-	node := uint32(0)
-	if shared > 0 {
-		node = t.path[shared-1]
-	}
-	for i := len(stack) - 1 - shared; i >= 0; i-- {
-		k := uint64(node)<<32 | uint64(stack[i])
-		child, ok := b.children[k]
-		if !ok {
-			if uint64(len(b.Nodes)) >= math.MaxUint32 {
-				return 0, fmt.Errorf("more than %d different stacks", len(b.Nodes))
-			}
-			child = uint32(len(b.Nodes))
-			b.children[k] = child
-			b.Nodes = append(b.Nodes, Node{Parent: node, Frame: stack[i], Depth: b.Nodes[node].Depth + 1})
-		}
-		node = child
-		t.path = append(t.path, node)
-	}
-	t.stack = append(t.stack[:0], stack...)
-	return node, nil
-}
-
 // finish puts the goroutines in order. The time line begins with the first run of
 // all, if that is before the start of the file.
 func (b *builder) finish() {
 	early := time.Duration(0)
-	for i := range b.tracks {
-		early = min(early, b.tracks[i].begin)
+	for _, begin := range b.begins {
+		early = min(early, begin)
 	}
 	b.Start = b.Start.Add(early)
 	for i := range b.Goroutines {
 		g := &b.Goroutines[i]
-		g.Start = b.tracks[i].begin - early
+		g.Start = b.begins[i] - early
 		g.Runs = slices.Clip(g.Runs)
 	}
 	slices.SortStableFunc(b.Goroutines, func(x, y Goroutine) int {
