@@ -95,6 +95,10 @@ func TestAccounted(t *testing.T) {
 			if over := got - float64(parked)/float64(a.Lived); got < 1-most || over > 1+most {
 				t.Errorf("goroutines that lived for %v were sampled for %v, and %v were not seen", a.Lived, a.Sampled, a.Stats.NotSeen)
 			}
+			// With a quota the drain can be late, and most of the goroutines that began meanwhile are not known.
+			if seen := float64(a.Sampled) / float64(a.Lived); l.cores == 0 && seen < 0.92-4*a.Stalled {
+				t.Errorf("goroutines that lived for %v were sampled for %v", a.Lived, a.Sampled)
+			}
 			// Ticks begin some time after the session, which ends some time after the load.
 			least, most := (0.95-2*a.Stalled)*float64(a.Session), 1.01*float64(a.Stats.Duration)
 			if each := float64(a.Parked) / float64(l.Parked); l.Parked > 0 && (each < least || each > most) {
