@@ -15,6 +15,7 @@ import (
 
 	"github.com/gotach/profiler/internal/analyze"
 	"github.com/gotach/profiler/internal/formats"
+	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/spf13/cobra"
 )
@@ -295,7 +296,7 @@ func diffTable(sides [2][]string, d *analyze.Diff, top int, paint paint, width i
 		}
 		interval := fmt.Sprintf("%8s..%-8s", sign(r.Low), sign(r.High))
 		fmt.Fprintf(&b, "%7s %7s  %s %s  %-19s %7s  %s%s\n", amount(r.A), amount(r.B), mark, delta, interval, p,
-			shorten(printable(r.Name), max(minName, room-len(note))), paint.dim(note))
+			shorten(printable(profile.FuncName(r.Name)), max(minName, room-len(note))), paint.dim(note))
 	}
 	return b.Bytes()
 }

@@ -17,8 +17,8 @@ the lines before the damage and then the error.
 If gotach recorded the file, lines with metadata come first. Their first key is "gotach",
 and its value says what the line is: "file" (start and interval), "session" (program,
 sampling), "object" (what goroutines waited for), "goroutine" (labels, creator, parent,
-first and last time) or "pcs" (innermost addresses). All commands read these lines again,
-and "gotach convert" makes the same file of them.
+first and last time) or "pcs" (innermost addresses). All commands can read these lines, and
+"gotach convert" makes a file with the same content of them.
 
 Several files are read as one profile; see "gotach report --help".`,
 		Example: `  gotach dump app.tach | head

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gotach/profiler/internal/analyze"
 	"github.com/gotach/profiler/internal/formats"
+	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/spf13/cobra"
 )
@@ -122,6 +123,7 @@ func leaksTable(name string, l *analyze.Leaks, paint paint, width int) []byte {
 // site returns a function and its place in the source in at most room columns. If there is too little
 // room, the place is left out.
 func site(paint paint, function, at string, room int) string {
+	function = profile.FuncName(function)
 	function, at = printable(function), printable(at)
 	left := room - utf8.RuneCountInString(at) - 2
 	if at == "" || left < minName/2 {

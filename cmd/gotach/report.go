@@ -14,7 +14,7 @@ type reportFlags struct {
 	sort, by      string
 	focus, ignore string
 	top           int
-	json          bool
+	json, wide    bool
 }
 
 // defaultTop is the number of rows that fit on a screen.
@@ -31,7 +31,9 @@ func newReport(e *env) *cobra.Command {
 SELF is the time in which a function was the innermost frame. TOTAL is the time in which
 it was anywhere in the stack. Waiting time counts like running time: the innermost frame
 of a waiting goroutine is the reason, such as [chan receive] or [sleep]. Percentages
-refer to the sum of all times. The bar shows the time on a CPU (█), the time in which
+refer to the sum of all times, with --focus or --ignore to the sum of those shown. The line
+of a function is the one with the most time; the others are between those in parentheses.
+The bar shows the time on a CPU (█), the time in which
 goroutines ran but the kernel gave them no core (▒), and the other time (░).
 
 --by state shows what goroutines did: "running", "no core" (as ▒), "runnable" (waiting
@@ -67,6 +69,7 @@ CALLED is the number of calls of a function, from NYTProf and SPX files.`,
 	f.StringVar(&fl.focus, "focus", "", "show only stacks with a function or file that matches `REGEXP`")
 	f.StringVar(&fl.ignore, "ignore", "", "leave out stacks with a function or file that matches `REGEXP`")
 	f.IntVar(&fl.top, "top", defaultTop, "print at most `N` rows, 0 for all (the default with --json)")
+	f.BoolVar(&fl.wide, "wide", false, "do not shorten names (the default without a terminal)")
 	f.BoolVar(&fl.json, "json", false, "print one JSON object")
 	completeWords(cmd, "sort", []string{"self", "total"})
 	var bys []string
@@ -122,8 +125,12 @@ func report(e *env, paths []string, o formats.Options, fl reportFlags) error {
 		if fl.json {
 			err = e.printJSON(r, " ")
 		} else {
+			columns := width(e.stdout)
+			if fl.wide {
+				columns = unlimited
+			}
 			t := &reportTable{
-				paint: newPaint(e.stdout), width: width(e.stdout), o: ro, r: r, p: r.Profile,
+				paint: newPaint(e.stdout), width: columns, o: ro, r: r, p: r.Profile,
 				name: in.Name, format: in.Format.Name,
 			}
 			_, err = e.stdout.Write(t.render())

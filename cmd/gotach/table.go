@@ -130,7 +130,11 @@ func (t *reportTable) header() {
 		if t.o.Ignore != nil {
 			chosen = append(chosen, fmt.Sprintf("ignore %q", t.o.Ignore))
 		}
-		t.line(fmt.Sprintf("%s of it shown (%s): %s", t.amount(t.r.Shown), strings.TrimSpace(percent(t.r.Shown, t.r.Total)), strings.Join(chosen, ", ")))
+		refer := ""
+		if t.r.Shown > 0 {
+			refer = ", percentages refer to it"
+		}
+		t.line(fmt.Sprintf("%s of it shown (%s)%s: %s", t.amount(t.r.Shown), strings.TrimSpace(percent(t.r.Shown, t.r.Total)), refer, strings.Join(chosen, ", ")))
 	}
 }
 
@@ -243,10 +247,10 @@ func ordered(row *profile.Row, byTotal bool) (wall, cpu time.Duration) {
 	return row.Self, row.SelfCPU
 }
 
-// share returns d as a percentage of the total, in bold from 10 % on.
+// share returns d as a percentage of what is shown, in bold from 10 % on.
 func (t *reportTable) share(d time.Duration) string {
-	s := fmt.Sprintf("%7s", percent(d, t.r.Total))
-	if t.r.Total > 0 && d >= t.r.Total/10 {
+	s := fmt.Sprintf("%7s", percent(d, t.r.Shown))
+	if t.r.Shown > 0 && d >= t.r.Shown/10 {
 		return t.paint.bold(s)
 	}
 	return s
@@ -277,6 +281,12 @@ func (t *reportTable) place(row *profile.Row, room int) string {
 		at = printable(baseName(row.File))
 		if row.Line > 0 {
 			at += fmt.Sprintf(":%d", row.Line)
+		}
+	}
+	if row.FirstLine > 0 {
+		lines := at + fmt.Sprintf(" (%d–%d)", row.FirstLine, row.LastLine)
+		if utf8.RuneCountInString(name+lines)+2 <= room {
+			at = lines
 		}
 	}
 	left := room - utf8.RuneCountInString(at) - 2

@@ -3,7 +3,9 @@ package main
 import (
 	"fmt"
 	"io"
+	"math"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -17,22 +19,28 @@ func isTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// The columns that a report fits into.
+// The columns that a report fits into on a terminal.
 const (
-	minWidth  = 80
-	maxWidth  = 120
-	noneWidth = 120 // without a terminal
+	minWidth = 80
+	maxWidth = 120
 )
 
-// width returns the number of columns for a report.
+// unlimited is the width of a report that may have lines of any length.
+const unlimited = math.MaxInt32
+
+// width returns the number of columns for a report: as many as COLUMNS says, else as the terminal
+// has. Without a terminal there is no limit.
 func width(w io.Writer) int {
+	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
+		return max(n, minWidth)
+	}
 	f, ok := w.(*os.File)
 	if !ok {
-		return noneWidth
+		return unlimited
 	}
 	columns, _, err := term.GetSize(int(f.Fd()))
 	if err != nil || columns <= 0 {
-		return noneWidth
+		return unlimited
 	}
 	return min(max(columns, minWidth), maxWidth)
 }

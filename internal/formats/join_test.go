@@ -77,7 +77,7 @@ func TestJoinTimes(t *testing.T) {
 		return samples
 	}
 	session := func(part int) tachyon.Session {
-		return tachyon.Session{Program: "p", PID: 7, Part: part, SessionStart: time.UnixMicro(joinStart), Duration: 100 * time.Millisecond, Counts: tachyon.Counts{TicksReached: 10}}
+		return tachyon.Session{Program: "p", PID: 7, Part: part, SessionStart: time.UnixMicro(joinStart), Duration: 100 * time.Millisecond, Rate: 1000, RateReached: 900, Counts: tachyon.Counts{TicksAsked: 100, TicksReached: 90}}
 	}
 	partFile(t, name("1"), session(1), joinStart, ms, at(1, 40, 90), tachyon.Goroutine{ID: 5})
 	partFile(t, name("2"), session(2), joinStart+100*ms, ms, at(120, 190), tachyon.Goroutine{ID: 5, FirstWeight: 30 * ms})
@@ -114,6 +114,18 @@ func TestJoinTimes(t *testing.T) {
 			seen, gap := times(t, paths...)
 			if d := cmp.Diff(tc.seen, seen); d != "" || gap != tc.gap*time.Millisecond {
 				t.Errorf("not recorded %v, want %d ms; else (-want +got):\n%s", gap, tc.gap, d)
+			}
+			in, err := OpenAll(paths, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer in.Close()
+			p, err := in.Profile()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if rate := p.Metadata.Session.RateReached; rate != 900 {
+				t.Errorf("%v ticks a second, want 900 as in each file", rate)
 			}
 		})
 	}

@@ -214,9 +214,12 @@ func Package(function string) string {
 	if dot <= 0 || function[dot-1] == '/' {
 		return ""
 	}
-	// The compiler writes a dot of the last element as %2e.
-	return strings.ReplaceAll(function[:dot], "%2e", ".")
+	return FuncName(function[:dot])
 }
+
+// FuncName returns a function's name for people. The compiler writes a dot in the last element of an
+// import path as %2e.
+func FuncName(function string) string { return strings.ReplaceAll(function, "%2e", ".") }
 
 // PackageEnd returns where in a Go function's name the dot after the import path is,
 // or -1.

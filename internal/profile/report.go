@@ -71,7 +71,7 @@ type Report struct {
 type Row struct {
 	Name     string        `json:"name"`
 	File     string        `json:"file"`
-	Line     int           `json:"line"` // the first line sampled, for a function; 0 is unknown
+	Line     int           `json:"line"` // for a function the one with the most self time, or total time if it has none; 0 is unknown
 	Self     time.Duration `json:"self_ns"`
 	Total    time.Duration `json:"total_ns"`
 	SelfCPU  time.Duration `json:"self_cpu_ns"`
@@ -79,6 +79,10 @@ type Row struct {
 	// The parts of Self and Total in the state NoCore.
 	SelfNoCore  time.Duration `json:"self_no_core_ns,omitempty"`
 	TotalNoCore time.Duration `json:"total_no_core_ns,omitempty"`
+
+	// The lines of a function that are in stacks, if they are several.
+	FirstLine int `json:"first_line,omitempty"`
+	LastLine  int `json:"last_line,omitempty"`
 
 	// Facts that only some other profilers' formats have.
 	Called  *int64            `json:"called,omitempty"`
@@ -106,6 +110,9 @@ func New(p *Profile, o ReportOptions) (*Report, error) {
 		return nil, fmt.Errorf("no order by %q", o.Sort)
 	}
 	t := &tally{p: p, by: o.By, rows: map[rowKey]int{}, ids: make([]int, len(p.Frames))}
+	if o.By == ByFunction {
+		t.places = make([]placeTime, len(p.Frames))
+	}
 	r := &Report{Profile: p, Duration: p.Duration, Samples: p.Samples, Goroutines: p.Goroutines, Unitless: p.Unitless}
 	r.Total, r.TotalCPU = p.Total()
 	for i := range p.Records {
@@ -124,6 +131,7 @@ func New(p *Profile, o ReportOptions) (*Report, error) {
 		r.Shown, r.ShownCPU = add(r.Shown, rec.Wall), add(r.ShownCPU, rec.CPU)
 		t.add(rec)
 	}
+	t.setLines()
 	r.Rows = t.list
 	if r.Rows == nil {
 		r.Rows = []Row{}
@@ -158,7 +166,7 @@ func (p *Profile) matches(re *regexp.Regexp) func(*Record) bool {
 		for _, id := range r.Stack {
 			if known[id] == 0 {
 				known[id] = no
-				if f := &p.Frames[id]; re.MatchString(f.Func) || re.MatchString(f.File) {
+				if f := &p.Frames[id]; re.MatchString(FuncName(f.Func)) || re.MatchString(f.Func) || re.MatchString(f.File) {
 					known[id] = yes
 				}
 			}
@@ -179,6 +187,14 @@ type tally struct {
 	seen []int // per row: the last record that counted for it
 	turn int   // number of the record, from 1
 	ids  []int // per frame: its row + 1, 0 if not known yet
+
+	places []placeTime // per frame, by function only
+}
+
+// placeTime is the time of a frame.
+type placeTime struct {
+	self, total time.Duration
+	seen        int // the last record that counted for it
 }
 
 type rowKey struct {
@@ -218,6 +234,17 @@ func (t *tally) add(r *Record) {
 			t.ids[id] = t.frameRow(&t.p.Frames[id]) + 1
 		}
 		t.count(t.ids[id]-1, r, i == 0)
+		if t.places == nil {
+			continue
+		}
+		at := &t.places[id]
+		if i == 0 {
+			at.self = add(at.self, r.Wall)
+		}
+		if at.seen != t.turn {
+			at.seen = t.turn
+			at.total = add(at.total, r.Wall)
+		}
 	}
 	if len(stack) == 0 {
 		t.count(t.row(rowKey{}, Row{Name: "[no stack]"}), r, true)
@@ -250,6 +277,31 @@ func (t *tally) count(row int, r *Record, innermost bool) {
 	}
 }
 
+// setLines sets the lines of functions.
+func (t *tally) setLines() {
+	best := make([]placeTime, len(t.list)) // of Row.Line
+	for id := range t.places {
+		at, line := t.places[id], int(t.p.Frames[id].Line)
+		if at.seen == 0 || line <= 0 {
+			continue
+		}
+		i := t.ids[id] - 1
+		row := &t.list[i]
+		if order := cmp.Or(cmp.Compare(at.self, best[i].self), cmp.Compare(at.total, best[i].total)); row.Line == 0 || order > 0 || order == 0 && line < row.Line {
+			row.Line, best[i] = line, at
+		}
+		if row.FirstLine == 0 || line < row.FirstLine {
+			row.FirstLine = line
+		}
+		row.LastLine = max(row.LastLine, line)
+	}
+	for i := range t.list {
+		if row := &t.list[i]; row.FirstLine == row.LastLine {
+			row.FirstLine, row.LastLine = 0, 0
+		}
+	}
+}
+
 // noCore returns the record's time in the state NoCore.
 func (r *Record) noCore() time.Duration {
 	if r.State == NoCore {
@@ -260,7 +312,7 @@ func (r *Record) noCore() time.Duration {
 
 // frameRow returns the row of a frame.
 func (t *tally) frameRow(f *Frame) int {
-	name := f.Func
+	name := FuncName(f.Func)
 	if name == "" {
 		name = "?"
 	}
@@ -288,11 +340,7 @@ func (t *tally) frameRow(f *Frame) int {
 		}
 		return t.row(rowKey{name: pkg}, Row{Name: pkg})
 	}
-	i := t.row(rowKey{name: name, file: f.File}, Row{Name: name, File: f.File, Line: line})
-	if at := &t.list[i].Line; line > 0 && (line < *at || *at == 0) {
-		*at = line
-	}
-	return i
+	return t.row(rowKey{name: name, file: f.File}, Row{Name: name, File: f.File})
 }
 
 // goroutineName is a goroutine's number and what it began with.
@@ -304,7 +352,7 @@ func (p *Profile) goroutineName(r *Record) string {
 		return p.entry(r)
 	}
 	name := fmt.Sprintf("goroutine %d", r.Goroutine)
-	if entry := p.entry(r); entry != "" && entry != name { // SPX's roots have that name
+	if entry := FuncName(p.entry(r)); entry != "" && entry != name { // SPX's roots have that name
 		name += " " + entry
 	}
 	if r.System {

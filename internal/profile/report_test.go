@@ -84,7 +84,7 @@ func TestReport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Total != 100 || r.Shown != 50 || r.Left != 3 || r.Rows[0].Line != 8 || r.Rows[0].File != "/x/fib.go" {
+	if r.Total != 100 || r.Shown != 50 || r.Left != 3 || r.Rows[0].Line != 9 || r.Rows[0].FirstLine != 8 || r.Rows[0].LastLine != 9 || r.Rows[0].File != "/x/fib.go" {
 		t.Errorf("total %d, shown %d, %d left, %+v", r.Total, r.Shown, r.Left, r.Rows)
 	}
 	for _, o := range []ReportOptions{{By: "colour"}, {Sort: "size"}} {

@@ -59,8 +59,8 @@ func joinSessions(files []*Part) *tachyon.Session {
 	}
 	out.System = out.Markers && !mixed(files) // see Part.Interpreter
 	out.Duration = end.Sub(out.Start)
-	if sec := out.Duration.Seconds(); sec > 0 {
-		out.RateReached = float64(out.TicksReached) / sec
+	if out.TicksAsked > 0 { // not divided by Duration: there may be time between the files
+		out.RateReached = float64(out.Rate) * float64(out.TicksReached) / float64(out.TicksAsked)
 	}
 	return &out
 }
