@@ -22,9 +22,12 @@
 // or C, has a reading of its thread's CPU clock. A sample is on the CPU as far as the clock says
 // so; otherwise it is divided (active.go). So a goroutine that runs for Go, but whose thread has
 // no core, shows as such. The runtime's goroutines have samples of their CPU time. The rest of the
-// process's CPU time is on pseudo threads: the scheduler's, that of C threads, and the profiler's
-// own (account.go). All samples on the CPU add up to what getrusage says, but for a debt of 1 % at
+// process's CPU time is on pseudo threads: the scheduler's (scheduling.go), that of C threads, and
+// the profiler's own (account.go). All samples on the CPU add up to what getrusage says, but for a debt of 1 % at
 // most.
+//
+// All time of goroutines is accounted for too: each tick reads how many there are, and what the
+// samples lack of the integral of that number counts as not seen (census.go).
 //
 // A waiting goroutine that has not run since its last visit is not walked again. This
 // is exact: once a cycle, the collector stamps g.waitsince on every goroutine that it
