@@ -46,9 +46,10 @@ profile is divided into windows instead, at most a second long, and the windows 
 are compared with those of the other (Mann-Whitney; Holm's correction for the number of
 rows). Successive windows count as one as far as they depend on each other. The interval of
 the difference is at 95 % (bootstrap). A row with ~ is not significant: chance may be the
-reason. Rows of less than 0.1 % are not tested, nor are [no core], [scheduler] and
-[profiler], which depend on the load of the machine. If [no core] differs, so may all other
-rows: differences that are less count only if they are more than half of the row.
+reason. Not tested are rows of less than 0.1 %, and [no core], [runnable], [scheduler] and
+[profiler], which depend on the load of the machine. A difference does not count if it is
+less than 2 % of the row. If [no core] and [runnable] differ, so may all other rows: what is
+less than that counts only if it is more than half of the row.
 
 A and B are files. With -- between the sides, each side can have many. FILE@FROM..TO is a
 part of a profile, given as times since its start: app.tach@0s..30s; FROM or TO may be left

@@ -23,6 +23,7 @@ func TestMain(m *testing.M) {
 		"quota":   quota,
 		"leaky":   leaky,
 		"differs": differs,
+		"serves":  serves,
 	})
 }
 

@@ -28,6 +28,29 @@ func reason(f *tachyon.Frame) string {
 	return r
 }
 
+// stateName returns the name of a goroutine's state, as reports have it.
+func stateName(s tachyon.Status, leaf *tachyon.Frame) string {
+	state := ""
+	if leaf != nil {
+		state = profile.LeafState(*leaf)
+	}
+	switch {
+	case s&tachyon.OnCPU != 0 && s&tachyon.Unknown != 0:
+		return profile.SyscallOnCPU
+	case s&tachyon.OnCPU != 0:
+		return profile.Running
+	case state != "":
+		return state
+	case s&tachyon.Unknown != 0:
+		return profile.Syscall
+	case s&tachyon.GILRequested != 0:
+		return profile.Runnable
+	case s&tachyon.HasGIL != 0:
+		return profile.NoCore
+	}
+	return profile.Waiting
+}
+
 // standard is the first elements of the import paths of the standard library.
 var standard = map[string]bool{}
 

@@ -48,6 +48,8 @@ type DiffRow struct {
 const (
 	// leastShare is the amount of a row below which it is not tested: 0.1 %.
 	leastShare = 0.001
+	// leastChange is the part of a row below which a difference does not count.
+	leastChange = 0.02
 	// maxRows bounds the memory of rows.
 	maxRows = 50_000
 	// The windows of a side are at least so many, if the profile is long enough, and at most.
@@ -324,9 +326,10 @@ func (d *differ) row(r *diffRow) DiffRow {
 }
 
 // judge adjusts the p of the rows that were tested, and says which rows are significant: p is below
-// 0.05, the interval does not have 0, and the machine cannot be the reason. If the kernel gave the
-// program fewer cores on one side, that changes the other rows as much. So the difference must be
-// greater, or be more than half of the row.
+// 0.05, the interval does not have 0, and the machine cannot be the reason. Two runs of one program
+// differ a little because timers and cores are not always equally fast: leastChange of a row. If
+// goroutines could run but did not for longer on one side, that changes the other rows as much. So the
+// difference must be greater, or be more than half of the row.
 func judge(rows []DiffRow) {
 	var p []*float64
 	machine := 0.0
@@ -334,16 +337,16 @@ func judge(rows []DiffRow) {
 		if rows[i].tested() {
 			p = append(p, &rows[i].P)
 		}
-		if rows[i].Name == rowNoCore {
-			machine = math.Abs(rows[i].Delta)
+		if rows[i].Name == rowNoCore || rows[i].Name == rowRunnable {
+			machine += math.Abs(rows[i].Delta)
 		}
 	}
 	holm(p)
 	for i := range rows {
 		r := &rows[i]
-		size := math.Abs(r.Delta)
+		size, row := math.Abs(r.Delta), max(r.A, r.B)
 		r.Significant = r.tested() && r.P < 0.05 && (r.Low > 0 || r.High < 0) && size >= leastShare &&
-			(size > machine || size > max(r.A, r.B)/2)
+			size >= leastChange*row && (size > machine || size > row/2)
 	}
 }
 
@@ -354,7 +357,7 @@ const rowNoCore, rowRunnable = "[no core]", "[runnable]"
 // is not.
 func (r *DiffRow) tested() bool {
 	switch r.Name {
-	case rowNoCore, tachyon.FuncScheduler, tachyon.FuncProfiler:
+	case rowNoCore, rowRunnable, tachyon.FuncScheduler, tachyon.FuncProfiler:
 		return false
 	}
 	return max(r.A, r.B) >= leastShare

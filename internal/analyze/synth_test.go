@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
@@ -36,7 +37,8 @@ func record(t testing.TB) *recording {
 
 // A place is a function and a line of it. Functions of the standard library have files in GOROOT.
 func place(function string, line int32) tachyon.Frame {
-	if dir, _, _ := strings.Cut(function, "."); standard[dir] {
+	dir := profile.Package(function)
+	if first, _, _ := strings.Cut(dir, "/"); standard[first] {
 		return tachyon.Frame{File: "/usr/lib/go/src/" + dir + "/x.go", Func: function, Line: line}
 	}
 	return tachyon.Frame{File: "/home/u/app/" + function + ".go", Func: function, Line: line}

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/formats"
+	"github.com/gotach/profiler/internal/stream"
+	"github.com/spf13/cobra"
+)
+
+func newRequests(e *env) *cobra.Command {
+	var o formats.Options
+	var function, label, slowest string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "requests FILE...",
+		Short: "Show how long requests took, and why the slow ones were slow",
+		Long: `Show how long requests took: a histogram, percentiles, and what the slow ones did more than
+those near the median. No code is needed for that: a request is an invocation of a function,
+which is the time in which the same call of it stays on a goroutine's stack. Without a flag
+the function is an HTTP handler (ServeHTTP), else a gRPC handler, else a test.
+
+With --label KEY, a request is the time in which goroutines have one value of a pprof label.
+Goroutines inherit labels, so it has the time of all goroutines that work for it.
+
+Lengths are as exact as the ticks are frequent. Two calls with no sample between them look
+like one. Requests shorter than two ticks are too short to tell, and most of them have no
+sample and are not counted. Requests that last at the end of the profile are not finished,
+and are not counted either.
+
+In the lines of the slowest requests, █ is running, ▒ could run but had no core, ░ waiting.`,
+		Example: `  gotach requests app.tach
+  gotach requests app.tach --func 'QueryContext$' --slowest 5%
+  gotach requests app.tach --label trace_id
+  gotach requests app.tach --json | jq '.difference[0]'`,
+		Args: someFiles,
+		RunE: func(_ *cobra.Command, args []string) error {
+			ro, err := requestOptions(function, label, slowest)
+			if err != nil {
+				return err
+			}
+			return e.read("requests", args, o, func(in *formats.Input) error {
+				s, err := samples(in, stream.Options{Labels: true})
+				if err != nil {
+					return err
+				}
+				r, err := analyze.FindRequests(s, ro)
+				if err != nil {
+					return err
+				}
+				e.barDone()
+				if asJSON {
+					return e.printJSON(r, " ")
+				}
+				_, err = e.stdout.Write(requestsTable(in.Name, r, newPaint(e.stdout), width(e.stdout)))
+				return err
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&function, "func", "", "a request is an invocation of a function that matches `REGEXP`")
+	f.StringVar(&label, "label", "", "a request is the time in which the label `KEY` has one value")
+	f.StringVar(&slowest, "slowest", "1%", "the `PERCENT` of the requests that are slow")
+	f.BoolVar(&asJSON, "json", false, "print one JSON object")
+	fromFlags(cmd, &o)
+	return cmd
+}
+
+// requestOptions checks the flags.
+func requestOptions(function, label, slowest string) (o analyze.RequestOptions, err error) {
+	o.Label = label
+	if o.Slowest, err = parsePercent(slowest); err != nil {
+		return o, usagef("requests: --slowest: %w", err)
+	}
+	switch {
+	case o.Slowest == 0 || o.Slowest > 1:
+		return o, usagef("requests: --slowest %s: it must be above 0 and at most 100%%", slowest)
+	case function != "" && label != "":
+		return o, usagef("requests: --func and --label exclude each other")
+	case function != "":
+		if o.Func, err = regexp.Compile(function); err != nil {
+			return o, usagef("requests: --func: %w", err)
+		}
+	}
+	return o, nil
+}
+
+// mostDifferences is the number of rows of what slow requests do more.
+const mostDifferences = 10
+
+// requestsTable returns the requests as text:
+//
+//	app.tach: 5959 requests: HTTP handlers (ServeHTTP)
+//	98 too short to tell; 307 not finished
+//
+//	p50 11.0ms   p90 13.0ms   p99 15.0ms   max 55.0ms
+//	 8.00ms   5721  ████████████████████
+//
+//	The 60 slowest, from 15.0ms on, take this much more than 1193 near the median:
+//	   MORE    MEDIAN      SLOW  STATE
+//	+38.7ms         0    38.7ms  sleep
+//
+//	   MORE  AT
+//	+38.7ms  [sleep] main.backoff
+func requestsTable(name string, r *analyze.Requests, paint paint, width int) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%s %s: %s\n", paint.bold(printable(name)+":"), plural(int64(r.Count), "request"), printable(r.What))
+	var notes []string
+	if r.TooShort > 0 {
+		notes = append(notes, fmt.Sprintf("%d too short to tell", r.TooShort))
+	}
+	if r.Unfinished > 0 {
+		notes = append(notes, fmt.Sprintf("%d not finished", r.Unfinished))
+	}
+	if len(notes) > 0 {
+		fmt.Fprintln(&b, strings.Join(notes, "; "))
+	}
+	if r.Count == 0 {
+		return b.Bytes()
+	}
+	fmt.Fprintf(&b, "\np50 %s   p90 %s   p99 %s   max %s\n", paint.bold(duration(r.P50)), paint.bold(duration(r.P90)),
+		paint.bold(duration(r.P99)), paint.bold(duration(r.Max)))
+	most := 0
+	for _, bucket := range r.Histogram {
+		most = max(most, bucket.Count)
+	}
+	for _, bucket := range r.Histogram {
+		n := (2*barWidth*bucket.Count + most - 1) / most
+		fmt.Fprintf(&b, "%s\n", strings.TrimRight(fmt.Sprintf("%7s %8d  %s", duration(bucket.From), bucket.Count, paint.wait(strings.Repeat("█", n))), " "))
+	}
+	fmt.Fprintf(&b, "\nThe %d slowest, from %s on, take this much more than %d near the median:\n", r.Slow.Count, duration(r.Slow.From), r.Median.Count)
+	fmt.Fprintln(&b, paint.bold(fmt.Sprintf("%8s %8s %8s  %s", "MORE", "MEDIAN", "SLOW", "STATE")))
+	for _, state := range states(r) {
+		median, slow := r.Median.States[state], r.Slow.States[state]
+		fmt.Fprintf(&b, "%8s %8s %8s  %s\n", more(slow-median), duration(median), duration(slow), paint.wait(printable(state)))
+	}
+	fmt.Fprintf(&b, "\n%s\n", paint.bold(fmt.Sprintf("%8s  %s", "MORE", "AT")))
+	for i, d := range r.Difference {
+		if i >= mostDifferences || i > 0 && d.Time < r.Difference[0].Time/100 {
+			break
+		}
+		fmt.Fprintf(&b, "%8s  %s %s\n", more(d.Time), paint.wait(printable("["+d.State+"]")), shorten(printable(d.Name), max(minName, width-13-utf8.RuneCountInString(d.State))))
+	}
+	fmt.Fprintf(&b, "\n%s\n", paint.bold(fmt.Sprintf("%8s %8s %10s  %-30s  %s", "TIME", "START", "GOROUTINE", "SLOWEST", "LABELS")))
+	bars := strings.NewReplacer("R", paint.busy("█"), "r", paint.late("▒"), ".", paint.wait("░"))
+	for _, x := range r.Slowest {
+		var labels []string
+		for _, k := range slices.Sorted(maps.Keys(x.Labels)) {
+			labels = append(labels, k+"="+x.Labels[k])
+		}
+		text := shorten(printable(strings.Join(labels, " ")), max(minName, width-62))
+		line := fmt.Sprintf("%8s %8s %10d  %s  %s", duration(x.Time), duration(time.Duration(x.Start)*time.Microsecond), x.Goroutine, bars.Replace(x.Timeline), text)
+		fmt.Fprintln(&b, strings.TrimRight(line, " "))
+	}
+	return b.Bytes()
+}
+
+// states returns the states of requests, what slow ones do more first.
+func states(r *analyze.Requests) []string {
+	all := maps.Clone(r.Median.States)
+	maps.Copy(all, r.Slow.States)
+	difference := func(state string) time.Duration { return r.Slow.States[state] - r.Median.States[state] }
+	return slices.SortedFunc(maps.Keys(all), func(a, b string) int {
+		if d := difference(b) - difference(a); d != 0 {
+			return int(max(-1, min(1, d)))
+		}
+		return strings.Compare(a, b)
+	})
+}
+
+// more returns a difference of times as text.
+func more(d time.Duration) string {
+	switch {
+	case d == 0:
+		return "0"
+	case d < 0:
+		return "-" + duration(-d)
+	}
+	return "+" + duration(d)
+}

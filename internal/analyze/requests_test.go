@@ -1,0 +1,132 @@
+package analyze
+
+import (
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// serve records 20 s of a server with 8 connections that are kept open, beside 300 leaked goroutines in
+// handlers that never end. A tick comes every ms. One request of a hundred sleeps for 40 ms more. Each has
+// a label with its number, and starts a goroutine that has it too. serve returns the lengths of the requests
+// in µs and their number that are shorter than two ticks.
+func serve(t testing.TB) (s *Samples, log []uint64, short int) {
+	r := record(t)
+	rng := rand.New(rand.NewPCG(5, 6))
+	conn := []tachyon.Frame{place("net/http.serverHandler.ServeHTTP", 9), place("net/http.conn.serve", 7)}
+	stack := func(frames ...tachyon.Frame) []tachyon.Frame { return append(frames, conn...) }
+	type step struct {
+		length uint64
+		status tachyon.Status
+		frames []tachyon.Frame
+	}
+	const length = 20 * second
+	child := uint64(10_000)
+	for g := uint64(10); g < 18; g++ {
+		info := tachyon.Goroutine{ID: g, Last: length, FirstWeight: 1}
+		r.add(g, 1, 0, tachyon.Frame{Func: "[IO wait]"}, place("net/http.readRequest", 3), conn[1])
+		at, sampled := uint64(1), uint64(1)
+		do := func(x step) {
+			for end := at + x.length; at < end; at = min(end, at-at%1000+1000) {
+				if at > sampled && at%1000 == 0 {
+					r.add(g, at, x.status, x.frames...)
+					sampled = at
+				}
+			}
+		}
+		for at < length {
+			do(step{5000 + rng.Uint64N(20_000), 0, []tachyon.Frame{{Func: "[IO wait]"}, place("net/http.readRequest", 3), conn[1]}})
+			began := at
+			n := strconv.Itoa(len(log))
+			info.Labels = append(info.Labels, tachyon.LabelSpan{From: at, Labels: map[string]string{"request": n}})
+			if rng.IntN(20) == 0 { // from the cache
+				do(step{300, running, stack(place("main.cached", 4), place("main.handle", 11))})
+			} else {
+				do(step{2000 + rng.Uint64N(2000), running, stack(place("main.parse", 4), place("main.handle", 12))})
+				wait := 5000 + rng.Uint64N(6000)
+				from := at
+				do(step{wait, 0, stack(tachyon.Frame{Func: "[select]"}, place("main.query", 30), place("main.handle", 13))})
+				child++
+				r.goroutine(tachyon.Goroutine{ID: child, Parent: g, First: from, Last: at, FirstWeight: 1000,
+					Labels: []tachyon.LabelSpan{{From: from, Labels: map[string]string{"request": n}}}})
+				for tick := from - from%1000 + 1000; tick < at; tick += 1000 {
+					r.add(child, tick, 0, tachyon.Frame{Func: "[IO wait]"}, place("main.fetch", 40))
+				}
+				if len(log)%100 == 50 {
+					do(step{40_000, 0, stack(tachyon.Frame{Func: "[sleep]"}, place("time.Sleep", 1), place("main.backoff", 55), place("main.handle", 14))})
+				}
+			}
+			if at < length {
+				log = append(log, at-began)
+				if at-began < 2000 {
+					short++
+				}
+			}
+			info.Labels = append(info.Labels, tachyon.LabelSpan{From: at, Labels: map[string]string{}})
+		}
+		r.goroutine(info)
+	}
+	for g := uint64(1000); g < 1300; g++ {
+		for at := uint64(1000); at <= length; at += 50_000 {
+			r.add(g, at, 0, stack(tachyon.Frame{Func: "[chan receive]"}, place("main.stuck", 90))...)
+		}
+	}
+	return samplesOf(t, stream.Options{Labels: true}, r.finish(tachyon.Session{Source: "native", Markers: true})), log, short
+}
+
+func TestRequests(t *testing.T) {
+	s, log, short := serve(t)
+	slices.Sort(log)
+	for name, o := range map[string]RequestOptions{
+		"default": {}, "by function": {Func: regexp.MustCompile(`^main\.handle$`)}, "by label": {Label: "request"},
+	} {
+		r, err := FindRequests(s, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s: %+v", name, r)
+		for _, p := range []struct {
+			q    float64
+			got  time.Duration
+			what string
+		}{{0.5, r.P50, "p50"}, {0.9, r.P90, "p90"}, {0.99, r.P99, "p99"}, {1, r.Max, "max"}} {
+			want := micros(quantile(log, p.q))
+			if off := (p.got - want).Abs(); off > 2*time.Millisecond && off > want/20 {
+				t.Errorf("%s: %s is %v, want %v", name, p.what, p.got, want)
+			}
+		}
+		// Calls of less than a tick mostly have no sample.
+		if r.Count < len(log)-short-10 || r.Count > len(log)+10 || r.TooShort == 0 || r.TooShort > short {
+			t.Errorf("%s: %d requests, %d of them short; want %d, %d", name, r.Count, r.TooShort, len(log), short)
+		}
+		if name == "default" && r.Unfinished < 300 || r.Unfinished > 310 {
+			t.Errorf("%s: %d requests are not finished", name, r.Unfinished)
+		}
+		if d := r.Difference[0]; d.Name != "main.backoff" || d.State != "sleep" || (d.Time-40*time.Millisecond).Abs() > 2*time.Millisecond {
+			t.Errorf("%s: the first difference is %+v", name, d)
+		}
+		if slow, median := r.Slow.States["sleep"], r.Median.States["sleep"]; slow < 38*time.Millisecond || median != 0 {
+			t.Errorf("%s: slow ones sleep %v, median ones %v", name, slow, median)
+		}
+		n := 0
+		for _, b := range r.Histogram {
+			n += b.Count
+		}
+		if n != r.Count || len(r.Slowest) != 10 || r.Slowest[0].Time != r.Max {
+			t.Errorf("%s: %d in the histogram, slowest %+v", name, n, r.Slowest)
+		}
+		if x := r.Slowest[0]; x.Labels["request"] == "" || strings.Count(x.Timeline, ".") < 20 || !strings.HasPrefix(x.Timeline, "R") {
+			t.Errorf("%s: the slowest is %+v", name, x)
+		}
+	}
+	if r, err := FindRequests(s, RequestOptions{Func: regexp.MustCompile("nothing")}); err != nil || r.Count != 0 || len(r.Slowest) != 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
