@@ -20,14 +20,16 @@ import (
 func TestCensus(t *testing.T) {
 	defer park(200)()
 	var lived atomic.Int64
-	var during time.Duration
+	var during, stalled time.Duration
 	stay := 0
 	began := time.Now()
 	r, stats := session(t, source.Config{Budget: 1}, func() {
 		random := rand.New(rand.NewPCG(5, 6))
 		var all sync.WaitGroup
 		begin := time.Now()
-		for time.Since(begin) < 3*time.Second {
+		for last := begin; time.Since(begin) < 3*time.Second; {
+			stalled += max(0, time.Since(last)-5*time.Millisecond)
+			last = time.Now()
 			for range 5 {
 				life := time.Duration(random.Int64N(int64(20 * time.Millisecond)))
 				all.Add(1)
@@ -55,10 +57,13 @@ func TestCensus(t *testing.T) {
 	}
 	t.Logf("%d goroutines stay, the others lived for %v; the integral is %v, want %v to %v; samples have %v, the profiler's goroutines %v, not seen %v; %+v",
 		stay, time.Duration(lived.Load()), k.area, least, most, weights, k.owned, stats.NotSeen, stats)
-	if k.area < least*99/100 || k.area > most*101/100 {
+	// When the process gets no core, ticks are late, and goroutines begin and end at the same moments.
+	doubt := 0.01 + float64(stalled)/float64(during)/4
+	t.Logf("stalled for %v", stalled)
+	if float64(k.area) < (1-doubt)*float64(least) || float64(k.area) > (1+doubt)*float64(most) {
 		t.Errorf("the integral of the number of goroutines is %v, they lived for %v to %v", k.area, least, most)
 	}
-	if sum := weights + k.owned + stats.NotSeen; sum < k.area*99/100 || sum > k.area*101/100 {
+	if sum := weights + k.owned + stats.NotSeen; float64(sum) < (1-doubt)*float64(k.area) || float64(sum) > (1+doubt)*float64(k.area) {
 		t.Errorf("samples and what was not seen add up to %v, the integral of the number of goroutines is %v", sum, k.area)
 	}
 }
