@@ -391,7 +391,7 @@ func TestNews(t *testing.T) {
 	if rest := s.Part().Goroutines; len(rest) != 1 || rest[0].ID != 11 || rest[0].CreatedBy == "" {
 		t.Errorf("the last part has %+v", rest)
 	}
-	if n := len(m.progress); n != 4 || m.progress[0].Duration != ms(80) || m.progress[0].TicksReached != 4 || m.progress[3].Duration != ms(6000) || m.progress[3].Source != "native" {
+	if n := len(m.progress); n != 5 || m.progress[0].Duration != ms(45) || m.progress[0].TicksReached != 4 || m.progress[4].Duration != ms(6000) || m.progress[4].Source != "native" {
 		t.Errorf("%d times of progress: %+v", n, m.progress)
 	}
 }

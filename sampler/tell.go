@@ -13,7 +13,7 @@ import (
 // goroutines have ended by then, and one part has all about them.
 const (
 	tellAfter     = 40 * time.Millisecond
-	progressEvery = 60 * time.Millisecond
+	progressEvery = 40 * time.Millisecond
 	maxTold       = 256 // goroutines in a call of Sink.WriteRecords
 )
 

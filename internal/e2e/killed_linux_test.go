@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/pprof"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,6 +34,7 @@ import (
 //	   0 words of 8 bytes, see below
 //	4096 times at which the program ran, µs on the monotonic clock
 //	 1 M samples: thread, interpreter, hash
+//	16 M times at which each worker set its labels, µs on the monotonic clock
 type diary []byte
 
 const (
@@ -48,17 +51,20 @@ const (
 	beatsAt    = 4096
 	samplesAt  = 1 << 20
 	sampleSize = 24
-	diarySize  = 16 << 20
+	labelsAt   = 16 << 20
+	maxLabels  = 2048 // of a worker
+	diarySize  = labelsAt + 64*maxLabels*8
 )
 
 func openDiary(path string) (diary, error) { return testenv.Share(path, diarySize) }
 
-func (d diary) at(i int) uint64       { return binary.NativeEndian.Uint64(d[i:]) }
-func (d diary) put(i int, v uint64)   { binary.NativeEndian.PutUint64(d[i:], v) }
-func (d diary) word(i int) uint64     { return d.at(8 * i) }
-func (d diary) set(i int, v uint64)   { d.put(8*i, v) }
-func (d diary) beat(i uint64) uint64  { return d.at(beatsAt + 8*int(i)) }
-func (d diary) sample(i uint64) diary { return d[samplesAt+sampleSize*int(i):] }
+func (d diary) at(i int) uint64            { return binary.NativeEndian.Uint64(d[i:]) }
+func (d diary) put(i int, v uint64)        { binary.NativeEndian.PutUint64(d[i:], v) }
+func (d diary) word(i int) uint64          { return d.at(8 * i) }
+func (d diary) set(i int, v uint64)        { d.put(8*i, v) }
+func (d diary) beat(i uint64) uint64       { return d.at(beatsAt + 8*int(i)) }
+func (d diary) label(worker, i int) uint64 { return d.at(labelsAt + 8*(worker*maxLabels+i)) }
+func (d diary) sample(i uint64) diary      { return d[samplesAt+sampleSize*int(i):] }
 
 // monotonic returns the time of the monotonic clock in µs, which is the same for all processes.
 func monotonic() uint64 {
@@ -194,11 +200,26 @@ func runKilled() {
 	}()
 	for i := range goroutines {
 		go func() {
-			for h := testenv.Mix(uint64(i)); ; h = testenv.Mix(h) {
+			for n, h := 0, testenv.Mix(uint64(i)); ; n, h = n+1, testenv.Mix(h) {
+				if n%32 == 0 && n/32 < maxLabels {
+					d.put(labelsAt+8*(i*maxLabels+n/32), monotonic())
+					pprof.SetGoroutineLabels(pprof.WithLabels(context.Background(), pprof.Labels("worker", strconv.Itoa(i), "n", strconv.Itoa(n/32))))
+				}
 				left(int(h%100), h)
 			}
 		}()
 	}
+	// Goroutines that wait for a channel: the channel is an object, and there is a new one from time to time.
+	go func() {
+		for {
+			c := make(chan int)
+			for range 2 {
+				go func() { <-c }()
+			}
+			time.Sleep(30 * time.Millisecond)
+			close(c)
+		}
+	}()
 	d.set(epoch, uint64(time.Now().UnixMicro())-monotonic())
 	s, err := profiler.Open(profiler.Budget(100))
 	fail(err)
@@ -237,7 +258,8 @@ func right(n int, h uint64) {
 
 // TestKilled kills profiled programs at random moments, also before sampling begins, during flushes and
 // during Stop. The file must be recoverable. It must have exactly the samples that the sampler had passed
-// on, in their order. The last sample must not be older than 100 ms.
+// on, in their order. The last sample must not be older than 100 ms. Labels, creators, objects and the
+// session's progress must be there up to the same age.
 //
 // Package testenv describes GOTACH_KILLS and GOTACH_KILLED_FILES.
 func TestKilled(t *testing.T) {
@@ -293,6 +315,7 @@ func (l *life) kill(path string) (state string, age time.Duration, err error) {
 	if err := cmd.Start(); err != nil {
 		return "", 0, err
 	}
+	late := testenv.Late()
 	came := l.await(d, path)
 	if l.delay > time.Millisecond {
 		time.Sleep(l.delay)
@@ -303,6 +326,7 @@ func (l *life) kill(path string) (state string, age time.Duration, err error) {
 	killed := monotonic()
 	cmd.Process.Kill()
 	cmd.Wait()
+	delayed := late()
 	if said := stderr.String(); said != "" && !strings.Contains(said, "gotach: sampling with the portable source") {
 		return "", 0, fmt.Errorf("the program prints: %s", said)
 	}
@@ -323,7 +347,15 @@ func (l *life) kill(path string) (state string, age time.Duration, err error) {
 	if _, err := os.Stat(path); l.rotate == "" && errors.Is(err, os.ErrNotExist) && d.word(started) == 0 {
 		return "before the file", 0, nil
 	}
+	end := killed
+	if s := d.word(stopping); s > 0 {
+		end = s
+	}
 	if _, err := d.check(files); err != nil {
+		return "", 0, fmt.Errorf("before the recovery: %w", err)
+	}
+	until := d.back(end, allowedAge()+delayed)
+	if err := d.checkFacts(files, until); err != nil {
 		return "", 0, fmt.Errorf("before the recovery: %w", err)
 	}
 	var res recovery.Result
@@ -341,6 +373,9 @@ func (l *life) kill(path string) (state string, age time.Duration, err error) {
 	}
 	last, err := d.check(files)
 	if err != nil {
+		return "", 0, fmt.Errorf("after the recovery: %w", err)
+	}
+	if err := d.checkFacts(files, until); err != nil {
 		return "", 0, fmt.Errorf("after the recovery: %w", err)
 	}
 	switch {
@@ -362,12 +397,8 @@ func (l *life) kill(path string) (state string, age time.Duration, err error) {
 	default:
 		state = "sampled, all in the journal"
 	}
-	end := killed
-	if s := d.word(stopping); s > 0 {
-		end = s
-	}
 	last = max(last, d.word(started)) // there may be no sample yet
-	if ran := d.ran(last, end); ran > 100*time.Millisecond && !slowed {
+	if ran := d.ran(last, end); ran > allowedAge()+delayed && !slowed {
 		return "", 0, fmt.Errorf("the program ran for %v after the last sample in the file", ran)
 	}
 	return state, time.Duration(end-min(end, last)) * time.Microsecond, nil

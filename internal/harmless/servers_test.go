@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -81,7 +82,7 @@ func TestServers(t *testing.T) {
 			var times []time.Duration
 			for i := range count {
 				out := filepath.Join(t.TempDir(), "x.tach")
-				late := delay()
+				late := testenv.Late()
 				state, killed, took := s.end(t, bin, out)
 				times = append(times, took)
 				if state != plain {
@@ -189,25 +190,6 @@ func (s *server) end(t *testing.T, bin, out string) (state string, killed time.T
 		t.Errorf("the profiler complains: %.500s", said.String()[i:])
 	}
 	return cmd.ProcessState.String(), killed, took
-}
-
-// delay measures how late the machine wakes processes. longest returns the longest delay.
-func delay() (longest func() time.Duration) {
-	quit, result := make(chan struct{}), make(chan time.Duration)
-	go func() {
-		most := time.Duration(0)
-		for {
-			before := time.Now()
-			select {
-			case <-quit:
-				result <- most
-				return
-			case <-time.After(time.Millisecond):
-				most = max(most, time.Since(before)-time.Millisecond)
-			}
-		}
-	}()
-	return func() time.Duration { close(quit); return <-result }
 }
 
 // complete checks that a profile has everything that happened up to a time.
