@@ -12,7 +12,8 @@
 //		}
 //	}
 //
-// [Weighted] yields the samples with their weights. Times are in microseconds. A file that
+// [Weighted] yields the samples with their weights, and [Reader.Batches] yields them with numbers in
+// place of stacks, which is faster. Times are in microseconds. A file that
 // is being written, or whose program was killed, is read with the journal beside it; see
 // [Reader.Unfinished].
 //

@@ -83,13 +83,25 @@ func verified(p *profile.Profile) string {
 // Info also reads the samples. An error in the samples is a warning, and what they would
 // tell is left out.
 func (c *tachyonContent) Info() ([]Field, error) {
-	m, err := c.Metadata()
+	m, err := c.Overview()
 	if err != nil {
 		return nil, err
 	}
+	if m.Session != nil && m.Session.Objects != "" {
+		numbers := map[int32]bool{} // an object may come several times
+		for o, err := range c.Objects() {
+			if err != nil {
+				return nil, err
+			}
+			if !numbers[o.Number] {
+				numbers[o.Number] = true
+				m.Objects = append(m.Objects, *o)
+			}
+		}
+	}
 	var u *usage
 	if m.Session != nil {
-		if u, err = readUsage(watchedStream{c, c.o}); err != nil {
+		if u, err = readUsage(c.Reader, c.o); err != nil {
 			if ctx := c.o.Context; ctx != nil && ctx.Err() != nil {
 				return nil, err
 			}

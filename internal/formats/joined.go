@@ -204,7 +204,7 @@ func (j *joined) Info() ([]Field, error) {
 	var u *usage
 	if j.metadata.Session != nil {
 		var err error
-		if u, err = readUsage(j); err != nil {
+		if u, err = readUsage(j, &Options{}); err != nil {
 			return nil, err
 		}
 	}

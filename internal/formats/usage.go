@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -19,36 +20,42 @@ type usage struct {
 }
 
 // readUsage reads all samples.
-func readUsage(s reader.Stream) (*usage, error) {
+func readUsage(r reader.Stream, o *Options) (*usage, error) {
 	var u usage
-	frames := s.Frames()
-	for s, err := range reader.Weighted(s) {
+	src, err := stream.New([]stream.File{{Stream: r}}, stream.Options{Context: o.Context, Progress: o.Progress})
+	if err != nil {
+		return nil, err
+	}
+	for s, err := range src.Samples() {
 		if err != nil {
 			return nil, err
 		}
-		if s.First && s.Interpreter != tachyon.Process {
-			u.goroutines++
+		if s.NotSeen {
+			continue
+		}
+		function := ""
+		if s.Stack != 0 {
+			function = src.Frames()[src.Stacks()[s.Stack].Frame].Func
 		}
 		cpu := s.CPU()
 		switch {
 		case cpu == 0:
 			if s.Status&(tachyon.HasGIL|tachyon.OnCPU) == tachyon.HasGIL {
-				u.noCore += s.Wall()
+				u.noCore += s.Wall
 			}
 		case s.Interpreter == tachyon.User:
 			u.user += cpu
 		case s.Interpreter == tachyon.Runtime:
 			u.runtime += cpu
-		case len(s.Stack) == 0:
-			u.scheduler += cpu
-		case frames[s.Stack[0]].Func == tachyon.FuncC:
+		case function == tachyon.FuncC:
 			u.c += cpu
-		case frames[s.Stack[0]].Func == tachyon.FuncProfiler:
+		case function == tachyon.FuncProfiler:
 			u.profiler += cpu
 		default:
 			u.scheduler += cpu
 		}
 	}
+	u.goroutines = src.Goroutines()
 	return &u, nil
 }
 

@@ -1,5 +1,5 @@
 // Package profile is the profile added up: how much time each goroutine spent in
-// each stack. [FromTachyon] makes one of a Tachyon file or another stream of samples,
+// each stack. [FromStream] makes one of samples,
 // a [Builder] of anything else; [New] makes a report of one.
 //
 // # Weight
