@@ -83,7 +83,11 @@ func significant(d *Diff) (names []string) {
 
 // Two runs of the same program do not differ, though its samples are far from independent.
 func TestDiffAA(t *testing.T) {
-	for _, by := range DiffBys {
+	bys := DiffBys
+	if testing.Short() {
+		bys = bys[:1]
+	}
+	for _, by := range bys {
 		wrong := 0
 		for i := range uint64(20) {
 			a, _, _ := run(t, 2*i, change{})
