@@ -139,8 +139,8 @@ func ends(why string, happens func()) {
 	told := make(chan error, 1)
 	err := during(func(err error) { told <- err }, func(*sampler.Sampler, *spinSink) {
 		happens()
-		for range 20 {
-			go func() { time.Sleep(time.Second) }() // new goroutines, so that the source reads their list
+		for range 200 { // more than have ended before
+			go func() { time.Sleep(time.Second) }() // so the source must read their list
 		}
 		select {
 		case <-told:
