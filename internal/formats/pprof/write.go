@@ -55,8 +55,6 @@ type encoder struct {
 	locations []uint64 // by frame: its number; 0: none yet
 	order     []uint32 // frames by location - 1
 	labels    []label
-	state     [2]int64 // numbers of labelState and labelSystem; 0: not known yet
-	types     [][2]int64
 }
 
 // A label is one of a sample's.
