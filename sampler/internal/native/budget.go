@@ -3,87 +3,176 @@
 package native
 
 import (
-	"runtime"
+	"math"
 	"time"
 )
 
-// budget keeps the cost of sampling within Config.Budget. Running goroutines are sampled at
-// every tick, whatever that costs. The rest of the budget is for visits to goroutines that do
-// not run. Costs are CPU time in ns.
+// budget keeps the cost of sampling within Config.Budget. It sets the mean time between two
+// ticks and the number of visits at each tick. All costs are CPU time in ns.
+//
+// A session cannot see all that it costs: the kernel interrupts running threads for it, and the
+// Go scheduler wakes threads for the drain. So budget adds constants to what it can read. They
+// were fitted to measurements from outside (go run ./bench -cost). The CPU time of the whole
+// process is an upper bound.
 type budget struct {
 	percent float64
-	quota   uint64 // visits a tick, 48.16 bits
+	asked   float64 // ns between two ticks, by the rate asked for
 	total   time.Duration
 
+	last clocks
+	sums costs   // each pass counts less as time goes by
+	base float64 // cost of a pass without stacks, ns
+
+	period float64       // mean time between two ticks, ns
+	quota  uint64        // visits a tick, 48.16 bits
+	every  time.Duration // time between two passes of the drain
+}
+
+// clocks has the clocks and counters that the cost is computed from, since the start of the
+// session unless noted.
+type clocks struct {
 	at       time.Time
-	tickCPU  uint64 // the counters at the last call of spend
-	answered uint64
-	ticks    uint64
-	visiting uint64
-	handling uint64
-	work     int64
-	spent    float64 // moving averages over some calls
+	procs    int     // GOMAXPROCS
+	process  float64 // CPU time of the process, ns
+	ticker   float64 // CPU time of the tick thread, ns
+	ticks    float64
+	running  float64 // Ps that ran something, summed over the ticks
+	answered float64 // interruptions that were handled
+	handling float64 // ns in the handler on interrupted threads
+	visiting float64 // ns that visits took
+	visits   float64
+	records  float64 // stacks that the drain has taken out of the ring
+
+	pass float64 // CPU time of the last pass alone, ns
+	all  uint64  // goroutines to visit, now
+}
+
+// costs are the costs of some time.
+type costs struct {
+	time, passes, ticks, visits float64 // time in ns
+
+	onPasses float64
+	onTicks  float64 // ticks and samples of running goroutines
 	onVisits float64
-	count    float64
 }
 
-// interruptCost is the kernel's cost of a signal to a running thread, in ns: entering and
-// leaving the handler.
-const interruptCost = 2000
+const (
+	// signalCost is the cost of a signal to a running thread, in ns: the interrupt of the core,
+	// entering and leaving the handler.
+	signalCost = 2500
 
-// measured is the share of the cost that the clocks and counters here show. The rest is the
-// scheduler's, which wakes the drain, and the program's, which finds less of its memory in
-// the caches. An idle process that is sampled uses about a quarter more CPU time than is
-// counted here.
-const measured = 0.8
+	// tickCost is the cost of a tick that is not on the tick thread's clock, in ns: the timer's
+	// interrupt, and what the program finds less in the caches.
+	tickCost = 1000
 
-// fewVisits is the number of visits at each tick that the budget does not limit. These visits
-// and their records cost some 4 µs, or 7 µs among a thousand goroutines. They make the profile
-// of a small program exact. Rare visits are less exact, because each sample stands for all the
-// time since the goroutine's last visit.
-const fewVisits = 16
+	// wakeCost is what it costs to wake the drain while the program is idle, in ns: the runtime
+	// wakes several threads, and they look for work. Where all Ps run, one of them runs the drain,
+	// and that costs only busyWakeCost.
+	wakeCost, busyWakeCost = 100e3, 10e3
 
-func newBudget(percent float64) *budget {
-	return &budget{percent: percent, quota: fewVisits << 16, at: time.Now()}
+	// fewVisits is the number of visits at each tick that the budget does not limit. These visits
+	// and their records cost some 4 µs, or 7 µs among a thousand goroutines. They make the profile
+	// of a small program exact. Rare visits are less exact, because each sample stands for all the
+	// time since the goroutine's last visit.
+	fewVisits = 16
+
+	// horizon is the time after which a cost counts for a third.
+	horizon = time.Second / 2
+
+	// rarest is the longest mean time between two ticks to which a budget leads, in ns.
+	rarest = 1e9
+)
+
+func newBudget(percent float64, rate int, now clocks) *budget {
+	asked := 1e9 / float64(max(rate, 1))
+	return &budget{percent: percent, asked: asked, period: asked, quota: fewVisits << 16, every: drainEvery, last: now}
 }
 
-// spend adds up the cost since the last call and sets the quota. tick is the CPU time of the
-// tick thread so far, pass that of the drain's last pass, both in ns.
-func (b *budget) spend(now time.Time, s *shared, d *drain, tick, pass uint64) {
-	elapsed := float64(now.Sub(b.at))
-	if tick < b.tickCPU {
-		tick = b.tickCPU // the thread has ended
-	}
-	if b.tickCPU == 0 {
-		b.tickCPU = tick
-	}
-	ticks := float64(s.ticks - b.ticks)
-	perCycle := 40e3 / float64(s.tornAfter) // ns
-	handling := float64(s.handling-b.handling) * perCycle
-	cost := float64(tick-b.tickCPU) + float64(s.answered-b.answered)*interruptCost + handling + float64(pass)
-	onVisits := float64(s.visiting-b.visiting) * perCycle
-	if work := float64(d.work - b.work); work > 0 {
-		// The drain's cost of visits, by its share of records: all but those of running goroutines.
-		onVisits += float64(pass) * max(0, work-float64(s.answered-b.answered)) / work
-	}
-	b.total += time.Duration(cost)
-	b.at, b.tickCPU, b.answered, b.ticks = now, tick, s.answered, s.ticks
-	b.visiting, b.handling, b.work = s.visiting, s.handling, d.work
-	if elapsed <= 0 || ticks == 0 {
+// allowed is the budget in ns of CPU time per ns.
+func (b *budget) allowed(procs int) float64 { return b.percent / 100 * float64(procs) }
+
+// spend adds up the cost since the last call and sets period, quota and every.
+func (b *budget) spend(now clocks) {
+	d, last := costs{time: float64(now.at.Sub(b.last.at)), passes: 1}, b.last
+	b.last = now
+	if d.time <= 0 {
 		return
 	}
-	const keep = 0.9
-	b.spent = b.spent*keep + cost/elapsed
-	b.onVisits = b.onVisits*keep + onVisits/elapsed
-	b.count = b.count*keep + 1
-	allowed := b.percent / 100 * float64(runtime.GOMAXPROCS(0)) * measured
-	fixed := (b.spent - b.onVisits) / b.count
-	variable := b.onVisits / b.count
-	factor := 1.2
-	if variable > 0 {
-		factor = min(factor, max(0.5, (allowed-fixed)/variable))
+	d.ticks, d.visits = now.ticks-last.ticks, now.visits-last.visits
+	answered, visiting := now.answered-last.answered, now.visiting-last.visiting
+
+	// What a pass costs beyond the cheapest one goes to its stacks.
+	if b.base += (now.pass - b.base) / 5000; b.base > now.pass || b.base == 0 {
+		b.base = now.pass
 	}
-	all := (s.active.n + s.still.n + s.goroutines - min(s.met, s.goroutines)) << 16
-	least := max(all/uint64(10*max(d.cfg.Rate, 1)), min(all, fewVisits<<16)) // every goroutine within ten seconds
-	b.quota = min(max(uint64(float64(b.quota)*factor), least), max(all, fewVisits<<16))
+	ofRunning, ofVisits := now.pass-b.base, 0.0
+	if records := now.records - last.records; records > answered {
+		ofVisits = (now.pass - b.base) * (1 - answered/records)
+		ofRunning -= ofVisits
+	}
+	idle := 1.0
+	if d.ticks > 0 {
+		idle -= min(1, (now.running-last.running)/d.ticks/float64(max(now.procs, 1)))
+	}
+	d.onPasses = b.base + busyWakeCost + (wakeCost-busyWakeCost)*idle
+	// The thread may have ended: then its clock is 0.
+	d.onTicks = max(0, now.ticker-last.ticker-visiting) + d.ticks*tickCost + answered*signalCost +
+		now.handling - last.handling + ofRunning
+	d.onVisits = visiting + ofVisits
+	if all, most := d.onPasses+d.onTicks+d.onVisits, now.process-last.process; all > most && most > 0 {
+		d.onPasses, d.onTicks, d.onVisits = d.onPasses*most/all, d.onTicks*most/all, d.onVisits*most/all
+	}
+	b.total += time.Duration(d.onPasses + d.onTicks + d.onVisits)
+	b.sums.add(d)
+	b.set(now)
+}
+
+// add adds the costs of a pass.
+func (c *costs) add(d costs) {
+	keep := math.Exp(-d.time / float64(horizon))
+	for _, f := range []struct{ to, by *float64 }{
+		{&c.time, &d.time}, {&c.passes, &d.passes}, {&c.ticks, &d.ticks}, {&c.visits, &d.visits},
+		{&c.onPasses, &d.onPasses}, {&c.onTicks, &d.onTicks}, {&c.onVisits, &d.onVisits},
+	} {
+		*f.to = *f.to*keep + *f.by
+	}
+}
+
+// set sets period, quota and every. Passes come first, because what they have not taken is lost if the
+// program is killed. Then come ticks and visits. If the budget is too small for both, visits get
+// up to a third of it.
+func (b *budget) set(now clocks) {
+	c := &b.sums
+	if c.ticks < 1 {
+		return
+	}
+	allowed := b.allowed(now.procs)
+	perPass, perTick, perVisit := c.onPasses/c.passes, c.onTicks/c.ticks, 100.0
+	if c.visits >= 1 {
+		perVisit = max(1, c.onVisits/c.visits)
+	}
+	b.every = time.Duration(min(max(perPass/(allowed/4), float64(drainEvery)), float64(drainRarest)))
+	left := max(allowed/20, allowed-c.onPasses/c.time)
+	// What ticks that come later do not use, others may use.
+	left /= min(1, max(1.0/4, c.ticks*b.period/c.time))
+
+	all := float64(now.all)
+	least := min(all, fewVisits)
+	perTick += least * perVisit
+	more := (all - least) * perVisit // for all other visits at a tick
+	period := max(b.asked, (perTick+more)/left)
+	if period > b.asked {
+		period = max(b.asked, perTick/(left-min(left/3, more/b.asked)))
+	}
+	period = min(period, max(rarest, b.asked))
+	// Costs per tick vary from pass to pass.
+	b.period = min(max(b.period+(period-b.period)/4, b.period/2, b.asked), 2*b.period)
+
+	quota := least
+	if more > 0 {
+		quota = min(all, least+max(0, left*b.period-perTick)/perVisit)
+	}
+	quota = max(quota, all*b.period/1e10) // every goroutine within ten seconds
+	// The quota grows slowly, because more visits at a tick cost less each.
+	b.quota = uint64(max(fewVisits<<16, min(quota*(1<<16), 1.2*float64(b.quota))))
 }

@@ -3,57 +3,139 @@
 package native
 
 import (
-	"runtime"
+	"math"
+	"math/rand/v2"
 	"testing"
 	"time"
-
-	"github.com/gotach/profiler/sampler/internal/source"
 )
 
-// TestBudget simulates ticks and visits with given costs. It checks the final number of visits per tick
-// and the share of the machine's CPU time that all of it takes.
-func TestBudget(t *testing.T) {
-	const cores, all = 2, 10_000
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(cores))
+// A machine simulates ticks, visits and passes with given costs, in ns.
+type machine struct {
+	b      *budget
+	now    clocks
+	random *rand.Rand
+
+	tick, visit, handler float64 // of a tick, of a visit in tick thread and drain, of an interruption
+	pass                 float64
+	busy                 float64 // Ps that run something at a tick
+	process              float64 // CPU time of the program itself, ns per ns
+	left                 float64 // of a tick
+	noise                float64 // costs vary by this factor from pass to pass, up or down
+}
+
+func newMachine(percent float64, rate int) *machine {
+	m := &machine{random: rand.New(rand.NewPCG(1, 2)), busy: 2, process: 2}
+	m.now = clocks{at: time.Unix(1, 0), procs: 2}
+	m.b = newBudget(percent, rate, m.now)
+	return m
+}
+
+// run simulates d. It returns the cost as a share of the machine, in percent.
+func (m *machine) run(d time.Duration) float64 {
+	begin, from := m.b.total, m.now.at
+	for end := from.Add(d); m.now.at.Before(end); {
+		n := &m.now
+		every := m.b.every
+		n.at = n.at.Add(every)
+		m.left += float64(every) / m.b.period
+		ticks := math.Floor(m.left)
+		m.left -= ticks
+		visits := min(float64(m.b.quota)/65536, float64(n.all)) * ticks
+		factor := math.Exp(m.noise * (2*m.random.Float64() - 1))
+		n.ticks += ticks
+		n.visits += visits
+		n.running += ticks * m.busy
+		n.answered += ticks * m.busy
+		n.handling += ticks * m.busy * m.handler * factor
+		n.visiting += visits * m.visit / 4 * factor
+		n.ticker += (ticks*m.tick + visits*m.visit/4) * factor
+		n.records += visits + ticks*m.busy
+		n.pass = (m.pass + visits*m.visit*3/4) * factor
+		n.process += float64(every)*m.process + ticks*(m.tick+20e3) + visits*m.visit + 500e3
+		m.b.spend(*n)
+	}
+	return 100 * float64(m.b.total-begin) / float64(m.now.at.Sub(from)) / float64(m.now.procs)
+}
+
+func (m *machine) rate() float64 { return 1e9 / m.b.period }
+
+// TestBudgetHolds checks that the cost ends at the budget, or that all ticks and visits are made if
+// they cost less.
+func TestBudgetHolds(t *testing.T) {
 	for _, c := range []struct {
-		name              string
-		percent           float64
-		tick, visit       float64 // cost of a tick in the tick thread, of a visit in tick thread and drain, ns
-		interrupts        float64 // signals per tick
-		handler           float64
-		visits, ofMachine float64
+		name            string
+		percent         float64
+		rate            int
+		tick, visit     float64
+		handler         float64
+		all             uint64
+		cost            float64 // percent of the machine
+		ticks, visitsTo float64 // least rate of ticks; visits a tick
 	}{
-		{"within", 1, 5000, 100, 0, 0, 110, 0.8},
-		{"with a load", 1, 5000, 100, 2, 1000, 50, 0.8},
-		{"all", 100, 5000, 100, 2, 1000, all, 50.55},
-		{"dear ticks", 1, 30_000, 100, 0, 0, fewVisits, 1.58},
-		{"dear handler", 1, 5000, 100, 2, 20_000, fewVisits, 2.53},
+		{"cheap", 1, 1000, 2000, 100, 500, 10, 0.65, 1000, 10},
+		{"ticks", 1, 1000, 30_000, 100, 1000, 10, 1, 300, 10},
+		{"ticks and visits", 1, 1000, 30_000, 400, 1000, 10_000, 1, 200, 40},
+		{"handlers", 1, 1000, 5000, 100, 20_000, 10, 1, 250, 10},
+		{"a small budget", 0.2, 1000, 30_000, 400, 1000, 10_000, 0.2, 12, fewVisits},
+		{"a big budget", 100, 1000, 30_000, 400, 1000, 1000, 22, 1000, 1000},
+		{"a low rate", 1, 10, 30_000, 400, 1000, 1000, 0.5, 10, 1000},
 	} {
-		s := &shared{tornAfter: 40_000, still: circle{n: all}} // a cycle is a ns
-		d := &drain{cfg: source.Config{Rate: 1000}}
-		b := newBudget(c.percent)
-		now := time.Unix(1, 0)
-		b.at = now
-		tick, half := 1.0, time.Duration(0)
-		const rounds, ticks = 400, 20
-		for i := range rounds {
-			if i == rounds/2 {
-				half = b.total
-			}
-			visits := min(float64(b.quota)/65536, all) * ticks
-			now = now.Add(ticks * time.Millisecond)
-			tick += c.tick*ticks + visits*c.visit/4
-			s.ticks += ticks
-			s.visiting += uint64(visits * c.visit / 4)
-			s.answered += uint64(c.interrupts * ticks)
-			s.handling += uint64(c.interrupts * ticks * c.handler)
-			d.work += int64(visits + c.interrupts*ticks)
-			b.spend(now, s, d, uint64(tick), uint64(visits*c.visit*3/4))
+		m := newMachine(c.percent, c.rate)
+		m.tick, m.visit, m.handler, m.pass, m.now.all = c.tick, c.visit, c.handler, 50e3, c.all
+		m.run(20 * time.Second)
+		cost := m.run(20 * time.Second)
+		visits := float64(m.b.quota) / 65536
+		t.Logf("%s: %.2f %%, %.0f ticks a second, %.0f visits a tick", c.name, cost, m.rate(), visits)
+		if cost > c.percent*1.06 || cost < c.cost*0.85 {
+			t.Errorf("%s: cost %.2f %% of the machine, want %.2f", c.name, cost, c.cost)
 		}
-		visits := float64(b.quota) / 65536
-		share := 100 * float64(b.total-half) / float64(rounds/2*ticks*time.Millisecond) / cores
-		if visits < c.visits*0.9 || visits > c.visits*1.1 || share < c.ofMachine*0.95 || share > c.ofMachine*1.05 {
-			t.Errorf("%s: %.0f visits a tick, %.2f %% of the machine, want %.0f and %.2f", c.name, visits, share, c.visits, c.ofMachine)
+		if m.rate() < c.ticks*0.99 || m.rate() > float64(c.rate)*1.01 || visits < c.visitsTo {
+			t.Errorf("%s: %.0f ticks a second, %.0f visits a tick, want %.0f and %.0f", c.name, m.rate(), visits, c.ticks, c.visitsTo)
 		}
+	}
+}
+
+// TestBudgetIsSteady checks that the period does not swing while costs vary from pass to pass.
+func TestBudgetIsSteady(t *testing.T) {
+	m := newMachine(1, 1000)
+	m.tick, m.visit, m.handler, m.pass, m.now.all, m.noise = 30_000, 400, 1000, 50e3, 10_000, 0.5
+	m.run(10 * time.Second)
+	least, most := m.b.period, m.b.period
+	for range 500 {
+		m.run(20 * time.Millisecond)
+		least, most = min(least, m.b.period), max(most, m.b.period)
+	}
+	if most/least > 1.25 {
+		t.Errorf("the period swings from %.0f to %.0f ns", least, most)
+	}
+}
+
+// TestBudgetRecovers checks that ticks get rarer within a second when they become dear, and as
+// frequent again when they become cheap.
+func TestBudgetRecovers(t *testing.T) {
+	m := newMachine(1, 1000)
+	m.tick, m.handler, m.pass, m.now.all = 5000, 500, 50e3, 10
+	m.run(10 * time.Second)
+	before := m.rate()
+	m.tick = 100_000
+	m.run(time.Second)
+	burst := m.run(3 * time.Second)
+	if burst > 1.15 {
+		t.Errorf("a second after ticks became dear they cost %.2f %%", burst)
+	}
+	during := m.rate()
+	m.tick = 5000
+	m.run(5 * time.Second)
+	if after := m.rate(); during > 0.3*before || after < 0.9*before {
+		t.Errorf("%.0f ticks a second before, %.0f while they are dear, %.0f after", before, during, after)
+	}
+}
+
+// TestCostIsNoMoreThanTheProcess checks that the session does not count more than the process used.
+func TestCostIsNoMoreThanTheProcess(t *testing.T) {
+	b := newBudget(1, 1000, clocks{at: time.Unix(1, 0), procs: 2})
+	b.spend(clocks{at: time.Unix(2, 0), procs: 2, process: 1e6, ticker: 1e8, ticks: 100, pass: 1e6})
+	if b.total > time.Millisecond || b.total < time.Millisecond*99/100 {
+		t.Errorf("the process used 1 ms, the cost is %v", b.total)
 	}
 }

@@ -396,7 +396,8 @@ func fill(s *shared, slot uintptr, gen uint64, ctx uintptr) uintptr {
 	if n == 0 {
 		add64(uintptr(unsafe.Pointer(&s.unread)), 1)
 	}
-	add64(uintptr(unsafe.Pointer(&s.handling)), cycles()-t)
+	// The thread may have lost its core meanwhile; that time is no cost.
+	add64(uintptr(unsafe.Pointer(&s.handling)), min(cycles()-t, s.tornAfter/4))
 	asked := uintptr(load64(slot + slotAsked*8))
 	storeRelease(slot, gen<<8|slotFilled)
 	return asked

@@ -111,7 +111,6 @@ func (n *Source) Start(cfg source.Config, out source.Out) (err error) {
 	clear(d.gs)
 	d.roster.begin(monotonicNow())
 	n.drain = d
-	n.budget = newBudget(cfg.Budget)
 	n.quit, n.done = make(chan struct{}), make(chan struct{})
 	n.rung, n.deaf = make(chan struct{}, 1), make(chan struct{})
 	n.began = time.Now()
@@ -250,16 +249,18 @@ func (n *Source) share(l *layout) error {
 func (n *Source) begin(period uint64) uint64 {
 	s := n.s
 	now := monotonicNow()
-	s.period, s.deadline, s.now, s.before = period, now+period, now, now
+	s.asked, s.period, s.deadline, s.now, s.before = period, period, now+period, now, now
 	s.others, s.ownUntil, s.passDue = 0, 0, ^uint64(0)
+	s.forCost, s.running = 0, 0
 	s.lastRan, s.idle, s.forIdle, s.ran, s.hurry, s.asleep, s.bell = now, 0, 0, 0, 0, 0, 0
 	readClock(s)
-	allot(s, n.budget.quota)
 	if s.sched != 0 {
 		s.living, s.area = s.count(), 0
 	}
 	s.visitLimit = s.tornAfter / 40 * (period / 1000) / 2 // half a period
 	s.ticks, s.dropped, s.torn, s.sent, s.visits, s.visiting, s.answered, s.handling, s.lost = 0, 0, 0, 0, 0, 0, 0, 0, 0
+	n.budget = newBudget(n.cfg.Budget, n.cfg.Rate, n.clocks())
+	allot(s, n.budget.quota)
 	return s.deadline
 }
 
@@ -332,7 +333,10 @@ func (n *Source) pass() {
 	defer func() { storeRelease(passes, n.s.passes+1) }()
 	spent := n.timed(func() { n.drain.out.Batch(n.drain.pass) })
 	s := n.s
-	n.budget.spend(time.Now(), s, n.drain, threadCPU(n.ticker.tid), spent)
+	now := n.clocks()
+	now.pass = float64(spent)
+	n.budget.spend(now)
+	storeRelease(uintptr(unsafe.Pointer(&s.period)), uint64(n.budget.period))
 	allot(s, n.budget.quota)
 	if left := n.drain.roster.leftAlive; left > 0 && !n.warned && n.cfg.Warn != nil {
 		n.warned = true
@@ -355,9 +359,29 @@ func (n *Source) pass() {
 		end = time.Now()
 	}
 	n.counts.TicksAsked = int64(end.Sub(n.began).Seconds() * float64(n.cfg.Rate))
-	n.counts.TicksIdle = min(int64(s.forIdle/s.period), max(0, n.counts.TicksAsked-n.counts.TicksReached))
+	late := max(0, n.counts.TicksAsked-n.counts.TicksReached)
+	n.counts.TicksForBudget = min(int64(s.forCost/s.asked), late)
+	n.counts.TicksIdle = min(int64(s.forIdle/s.asked), late-n.counts.TicksForBudget)
 	n.mu.Unlock()
 	n.drain.out.Counted()
+}
+
+// clocks reads the clocks and counters that the cost is computed from.
+func (n *Source) clocks() clocks {
+	s := n.s
+	perCycle := 40e3 / float64(s.tornAfter) // ns
+	r := clocks{
+		at: time.Now(), procs: runtime.GOMAXPROCS(0),
+		process: float64(processCPU()), ticker: float64(threadCPU(n.ticker.tid)),
+		ticks: float64(s.ticks), running: float64(s.running),
+		answered: float64(s.answered), handling: float64(s.handling) * perCycle,
+		visiting: float64(s.visiting) * perCycle, visits: float64(s.visits),
+		all: s.active.n - min(s.active.dead, s.active.n) + s.still.n + s.goroutines - min(s.met, s.goroutines),
+	}
+	if n.drain != nil {
+		r.records = float64(n.drain.work)
+	}
+	return r
 }
 
 // timed calls f and returns the CPU time that it took, in ns.

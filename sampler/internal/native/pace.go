@@ -48,9 +48,13 @@ const (
 //go:nocheckptr
 func next(s *shared) {
 	ran := hasRun(s)
-	period := s.period
+	period := max(s.asked, load64(uintptr(unsafe.Pointer(&s.period))))
+	if loadAcquire(uintptr(unsafe.Pointer(&s.hurry))) != 0 {
+		period, s.lastRan = s.asked, s.now
+	}
+	s.forCost += period - s.asked
 	switch {
-	case ran || loadAcquire(uintptr(unsafe.Pointer(&s.hurry))) != 0:
+	case ran || s.lastRan == s.now:
 		s.lastRan, s.idle = s.now, 0
 	case s.now-s.lastRan >= uint64(idleAfter) && period < uint64(idlestTicks):
 		s.idle = min(2*max(s.idle, period), uint64(idlestTicks))
@@ -89,6 +93,7 @@ func hasRun(s *shared) bool {
 		s.ownUntil = s.now + afterPass
 	}
 	s.passesBefore = passes
+	s.running += s.found
 	before := s.others
 	s.others = 0
 	if s.found != 0 {

@@ -14,6 +14,9 @@ const (
 	// what runs stay in the ring for not much longer.
 	drainEvery = 20 * time.Millisecond
 
+	// drainRarest is the longest such time to which a budget leads.
+	drainRarest = 50 * time.Millisecond
+
 	// drainIdle is that time while nothing runs. A pass costs more than ten ticks then, because
 	// the runtime wakes several threads for it. The tick thread ends the wait if something runs, see
 	// wakeDrain.
@@ -23,7 +26,7 @@ const (
 // rest waits until the next pass is due. idle says that nothing has run since the last pass. rest
 // returns false if the session has ended. It leaves no timer behind.
 func (n *Source) rest(idle bool) (goesOn bool) {
-	d := drainEvery
+	d := n.budget.every
 	if idle && n.hears() {
 		d = drainIdle
 		storeRelease(uintptr(unsafe.Pointer(&n.s.asleep)), 1)

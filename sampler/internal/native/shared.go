@@ -47,7 +47,7 @@ type shared struct {
 	tag        uint64 // marks our signals
 	plain      uint64 // plainReads
 	secrets    uint64 // 1: Go's handler must run after each of our signals, see share
-	period     uint64 // ns
+	asked      uint64 // ns between two ticks, by the rate asked for
 	tornAfter  uint64 // cycles that a walk may take
 	visitLimit uint64 // cycles that a tick may visit parked goroutines
 
@@ -65,7 +65,8 @@ type shared struct {
 	quota      uint64 // goroutines to visit a tick, 48.16 bits
 	stillAfter uint64 // an entry that has not moved for so many ns is still
 	quiet      uint64 // 1: no more signals to running goroutines
-	hurry      uint64 // 1: ticks do not come later while nothing runs
+	period     uint64 // ns, mean time between two ticks that the budget allows while something runs
+	hurry      uint64 // 1: ticks come as often as asked, and do not come later while nothing runs
 	drainG     uint64 // the drain's g
 	passes     uint64 // begins and ends of the drain's passes; odd: one is under way
 	passDue    uint64 // time of the next pass
@@ -91,6 +92,8 @@ type shared struct {
 	others       uint64 // CPU time of the process without the tick thread's, ns; 0: not known, something has run
 	lastRan      uint64 // time of the latest tick that found that something had run
 	idle         uint64 // ns, mean time to the next tick if nothing has run for long, else 0
+	running      uint64 // sum of found over all ticks
+	forCost      uint64 // ns by which ticks came later, in the mean, to stay within the budget
 	forIdle      uint64 // ns by which ticks came later, in the mean, because nothing ran
 	ran          uint64 // ticks that found that something had run
 	ranSince     bool   // there was one since the latest pass began
