@@ -151,7 +151,7 @@ func TestWakeDrain(t *testing.T) {
 // TestRest checks which waits of the drain the bell ends, and that Stop ends all of them.
 func TestRest(t *testing.T) {
 	s := &shared{quietTo: 7}
-	n := &Source{s: s, drain: &drain{roster: &roster{}}, quit: make(chan struct{}), done: make(chan struct{}), rung: make(chan struct{}, 1), deaf: make(chan struct{})}
+	n := &Source{s: s, budget: &budget{every: drainEvery}, drain: &drain{roster: &roster{}}, quit: make(chan struct{}), done: make(chan struct{}), rung: make(chan struct{}, 1), deaf: make(chan struct{})}
 	go n.listen()
 	ring := func() {
 		s.now, s.ranSince = uint64(time.Hour), true
