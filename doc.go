@@ -39,7 +39,8 @@
 //
 // A session never panics, exits or changes what the program does. The first error
 // becomes one [log/slog] warning, and [Session.Err] and [Session.Stop] return it. Sampling
-// measures its own cost and takes fewer samples when that cost reaches the budget. After
+// measures its own cost and takes fewer samples when that cost reaches the budget, and few
+// while nothing runs. After
 // Stop nothing of the session is left running. [Session.Stats] reports how sampling goes.
 //
 // A program that is killed loses only the samples that the sampler has not written yet. In a

@@ -40,9 +40,9 @@ func Rate(hz int) Option {
 }
 
 // Budget limits the cost of sampling, in percent of the machine's CPU. The default is 1.
-// The native source takes every tick. At each tick it samples all running goroutines and a
-// few waiting ones; the budget decides how many more of the waiting goroutines it samples,
-// in turns. The portable source takes fewer ticks.
+// Both sources take fewer ticks than [Rate] asks for if these would cost more. At each tick the
+// native source samples all running goroutines and some of the waiting ones, in turns; a third
+// of the budget is for the waiting ones.
 func Budget(percent float64) Option {
 	return func(c *config) error {
 		if !(percent > 0 && percent <= 100) {

@@ -15,8 +15,9 @@
 //
 // All records go to a ring outside the Go heap (shared.go). An ordinary goroutine, the
 // drain, empties the ring (drain.go), builds stacks (stacks.go, leaf.go, functab.go)
-// and passes samples on. The budget bounds the cost (budget.go): running goroutines
-// are sampled at every tick, the others in turns (turns.go).
+// and passes samples on. The budget bounds the cost (budget.go): ticks come as often as it
+// allows, up to the rate asked for, and less often while nothing runs (pace.go). Running
+// goroutines are sampled at every tick, the others in turns (turns.go).
 //
 // CPU time is the kernel's (ledger.go). A record of a goroutine that runs, or is in a system call
 // or C, has a reading of its thread's CPU clock. A sample is on the CPU as far as the clock says
