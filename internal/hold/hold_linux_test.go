@@ -46,7 +46,7 @@ var programs = map[string]func(){
 		runtime.GOMAXPROCS(1)
 		first(300*time.Millisecond, func() { fmt.Println("finished") })
 		fmt.Println("ready")
-		for {
+		for n := 0; n >= 0; n++ {
 		}
 	},
 	"handles": func() {
