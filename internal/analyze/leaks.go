@@ -68,7 +68,7 @@ type leakGroup struct {
 	alive series
 	stuck series     // from the beginning of the waits that have not ended
 	ended [65]uint32 // waits that ended, by the number of bits of their length in ms
-	list  []uint64 // lengths of the present waits, µs
+	list  []uint64   // lengths of the present waits, µs
 }
 
 // A waiter is the state of a goroutine.
