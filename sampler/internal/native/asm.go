@@ -51,6 +51,7 @@ var (
 	deltaPC       = entry(delta)
 	schedulingPC  = entry(scheduling)
 	censusPC      = entry(census)
+	turnsPC       = entry(takeTurns)
 )
 
 func entry(f func(a, b, c, d uintptr) uintptr) uintptr {
@@ -76,6 +77,7 @@ func callUnwind(s, rec, ctx, hi uintptr) uintptr
 func callDelta(s, pc, _, _ uintptr) uintptr
 func callScheduling(s, tid, _, _ uintptr) uintptr
 func callCensus(s, _, _, _ uintptr) uintptr
+func callTurns(s, _, _, _ uintptr) uintptr
 
 func cas64(addr uintptr, old, new uint64) bool
 func add64(addr uintptr, delta uint64)

@@ -91,6 +91,7 @@ STAGE(·callUnwind, ·unwindPC)
 STAGE(·callDelta, ·deltaPC)
 STAGE(·callScheduling, ·schedulingPC)
 STAGE(·callCensus, ·censusPC)
+STAGE(·callTurns, ·turnsPC)
 
 // func getg() uintptr
 TEXT ·getg(SB), NOSPLIT, $0-8

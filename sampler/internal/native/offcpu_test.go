@@ -92,7 +92,7 @@ func TestAgreesWithFgprof(t *testing.T) {
 
 func agreesWithFgprof(t *testing.T, waiters int, most time.Duration) {
 	var buf bytes.Buffer
-	r, stats := session(t, source.Config{Budget: 1, WaitFrames: true}, func() {
+	r, stats := session(t, source.Config{Budget: 10, WaitFrames: true}, func() {
 		end := fgprof.Start(&buf, fgprof.FormatPprof)
 		var stop atomic.Bool
 		var all sync.WaitGroup

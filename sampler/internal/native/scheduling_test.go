@@ -24,7 +24,7 @@ import (
 func TestScheduler(t *testing.T) {
 	testenv.NotEmulated(t, "the reference needs the CPU clock of the emulated program")
 	var buf bytes.Buffer
-	r, stats := session(t, source.Config{Budget: 1}, func() {
+	r, stats := session(t, source.Config{Budget: 50}, func() { // all ticks
 		runtime.SetCPUProfileRate(500) // see TestAgreesWithPprof
 		if err := pprof.StartCPUProfile(&buf); err != nil {
 			t.Fatal(err)

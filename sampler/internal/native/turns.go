@@ -100,6 +100,16 @@ func allot(s *shared, quota uint64) {
 	storeRelease(uintptr(unsafe.Pointer(&s.stillAfter)), after)
 }
 
+// takeTurns is visitSome, called as a stage.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func takeTurns(base, _, _, _ uintptr) uintptr {
+	visitSome(at(base))
+	return 0
+}
+
 // visitSome visits as many goroutines as the quota allows for a tick, and looks at more of them:
 // at new entries first, then at the active circle, then at the still one.
 //
