@@ -257,7 +257,7 @@ func (n *Source) begin(period uint64) uint64 {
 	if s.sched != 0 {
 		s.living, s.area = s.count(), 0
 	}
-	s.visitLimit = s.tornAfter / 40 * (period / 1000) / 2 // half a period
+	s.limitVisits(period)
 	s.ticks, s.dropped, s.torn, s.sent, s.visits, s.visiting, s.answered, s.handling, s.lost = 0, 0, 0, 0, 0, 0, 0, 0, 0
 	n.budget = newBudget(n.cfg.Budget, n.cfg.Rate, n.clocks())
 	allot(s, n.budget.quota)
@@ -337,6 +337,7 @@ func (n *Source) pass() {
 	now.pass = float64(spent)
 	n.budget.spend(now)
 	storeRelease(uintptr(unsafe.Pointer(&s.period)), uint64(n.budget.period))
+	s.limitVisits(uint64(n.budget.period))
 	allot(s, n.budget.quota)
 	if left := n.drain.roster.leftAlive; left > 0 && !n.warned && n.cfg.Warn != nil {
 		n.warned = true

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/own"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -114,6 +115,14 @@ func names(stack []tachyon.Frame) (n []string) {
 		n = append(n, f.Func)
 	}
 	return n
+}
+
+// budgetHere is the default budget. Under an emulator a tick costs ten times as much, and so may a session.
+func budgetHere() float64 {
+	if testenv.Emulated() {
+		return 10
+	}
+	return 1
 }
 
 // session samples while f runs.

@@ -163,7 +163,7 @@ func shortly(d time.Duration) { time.Sleep(d) }
 func TestShortWaits(t *testing.T) {
 	defer park(3000)()
 	var long, short atomic.Int64
-	r, stats := session(t, source.Config{Budget: 1}, func() {
+	r, stats := session(t, source.Config{Budget: budgetHere()}, func() {
 		until := time.Now().Add(6 * time.Second)
 		var all sync.WaitGroup
 		for range 10 {
@@ -213,7 +213,7 @@ func shortLives(t *testing.T, rate int) {
 		lived atomic.Int64 // sum of their lifetimes, ns, by their own clock
 	}{{name: "lives5ms", wait: lives5ms, count: 5}, {name: "lives50ms", wait: lives50ms, count: 1}, {name: "lives200ms", wait: lives200ms, count: 1}}
 	begin, stalled := time.Now(), time.Duration(0)
-	r, stats := session(t, source.Config{Budget: 1, Rate: rate}, func() {
+	r, stats := session(t, source.Config{Budget: budgetHere(), Rate: rate}, func() {
 		var all sync.WaitGroup
 		last := time.Now()
 		for until := last.Add(5 * time.Second); time.Now().Before(until); time.Sleep(3 * time.Millisecond) {

@@ -49,7 +49,7 @@ type shared struct {
 	secrets    uint64 // 1: Go's handler must run after each of our signals, see share
 	asked      uint64 // ns between two ticks, by the rate asked for
 	tornAfter  uint64 // cycles that a walk may take
-	visitLimit uint64 // cycles that a tick may visit parked goroutines
+	visitLimit uint64 // cycles that visits may take at a tick
 
 	ring   uintptr // ringWords
 	allgs  uintptr // address of runtime.allgs

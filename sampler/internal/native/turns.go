@@ -3,6 +3,7 @@
 package native
 
 import (
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -83,6 +84,9 @@ const (
 	// it read the CPU time of the process.
 	stallPeriods, watchTicks = 3, 1000
 
+	// longestVisits bounds the time for visits at a tick if ticks are rare.
+	longestVisits = 20 * time.Millisecond
+
 	// fetchAhead is the number of entries that a look or a visit prefetches ahead. With many
 	// goroutines their gs are not in the processor's caches, and waiting for memory is most of the
 	// cost. Neighbours in the roster are mostly neighbours in their circle.
@@ -98,6 +102,14 @@ func allot(s *shared, quota uint64) {
 		after = stillPeriods * s.period // there are more active ones than a tick can look at
 	}
 	storeRelease(uintptr(unsafe.Pointer(&s.stillAfter)), after)
+}
+
+// limitVisits sets the longest time for visits at a tick: half of the mean time between two ticks, in ns,
+// or half of longestVisits if ticks are rarer.
+func (s *shared) limitVisits(period uint64) {
+	const perMicrosecond = 40 // tornAfter is 40 µs
+	limit := s.tornAfter / perMicrosecond * (min(period, uint64(longestVisits)) / 1000) / 2
+	storeRelease(uintptr(unsafe.Pointer(&s.visitLimit)), limit)
 }
 
 // takeTurns is visitSome, called as a stage.
@@ -171,7 +183,7 @@ func visitTurn(s *shared, c *circle, n, start uint64) (visited uint64) {
 		s.visits++
 		c.cursor = index
 		settle(s, c, before, index, lives)
-		if left&31 == 0 && cycles()-start > s.visitLimit {
+		if left&31 == 0 && cycles()-start > load64(uintptr(unsafe.Pointer(&s.visitLimit))) {
 			break
 		}
 	}
@@ -212,7 +224,7 @@ func lookTurn(s *shared, c *circle, n, visits, start uint64) (fresh uint64) {
 			store64(entry+entryLooked*8, s.now)
 		}
 		settle(s, c, before, index, lives)
-		if left&31 == 0 && cycles()-start > s.visitLimit {
+		if left&31 == 0 && cycles()-start > load64(uintptr(unsafe.Pointer(&s.visitLimit))) {
 			break
 		}
 	}
