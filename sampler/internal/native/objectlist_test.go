@@ -120,12 +120,14 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
+// reused stays at its address. A local variable could be on the stack, which moves.
+var reused [512]uint64
+
 // TestChannelReused uses the memory of a channel for another channel after a collection. That the same
 // function waits for it says nothing, but another capacity does.
 func TestChannelReused(t *testing.T) {
 	s := newSightings()
-	memory := new([512]uint64)
-	word := func(base uint64, offset uintptr) *uint64 { return &memory[base+uint64(offset)/8] }
+	word := func(base uint64, offset uintptr) *uint64 { return &reused[base+uint64(offset)/8] }
 	at := func(p *uint64) uint64 { return uint64(uintptr(unsafe.Pointer(p))) }
 	const g, sudog, channel = 0, 128, 256
 	s.g = uintptr(unsafe.Pointer(word(g, 0)))
@@ -156,7 +158,6 @@ func TestChannelReused(t *testing.T) {
 			t.Errorf("the other channel: number %d, want %d", n, want)
 		}
 	}
-	runtime.KeepAlive(memory)
 }
 
 // TestNumbersBounded lets goroutines wait for a million objects.
