@@ -79,8 +79,11 @@ const (
 	// horizon is the time after which a cost counts for a third.
 	horizon = time.Second / 2
 
-	// rarest is the longest mean time between two ticks to which a budget leads, in ns.
-	rarest = 1e9
+	// rarestDefault is the longest mean time between two ticks to which a budget of 1 % or more leads, in
+	// ns. With fewer than a hundred ticks a second, short profiles would have large random errors. Where
+	// these ticks cost more than the budget, the session costs more. A smaller budget leads to
+	// fewer ticks in proportion, but to one a second at least.
+	rarestDefault, rarest = 10e6, 1e9
 )
 
 func newBudget(percent float64, rate int, now clocks) *budget {
@@ -164,7 +167,7 @@ func (b *budget) set(now clocks) {
 	if period > b.asked {
 		period = max(b.asked, perTick/(left-min(left/3, more/b.asked)))
 	}
-	period = min(period, max(rarest, b.asked))
+	period = min(period, max(b.asked, min(rarest, rarestDefault/min(1, b.percent))))
 	// Costs per tick vary from pass to pass.
 	b.period = min(max(b.period+(period-b.period)/4, b.period/2, b.asked), 2*b.period)
 
