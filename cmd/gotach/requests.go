@@ -31,8 +31,10 @@ the function is an HTTP handler (ServeHTTP), else a gRPC handler, else a test.
 With --label KEY, a request is the time in which goroutines have one value of a pprof label.
 Goroutines inherit labels, so it has the time of all goroutines that work for it.
 
-Lengths are as exact as the ticks are frequent. Two calls with no sample between them look
-like one. Requests shorter than two ticks are too short to tell, and most of them have no
+Lengths are as exact as the ticks are frequent. Calls on one goroutine with no sample between
+them count as one call, so on a connection with one request right after the other the times
+are too long and the number is too low. Labels that differ from request to request have no
+such error. Requests shorter than two ticks are too short to tell, and most of them have no
 sample and are not counted. Requests that last at the end of the profile are not finished,
 and are not counted either.
 
@@ -60,7 +62,7 @@ In the lines of the slowest requests, █ is running, ▒ could run but had no c
 				if asJSON {
 					return e.printJSON(r, " ")
 				}
-				_, err = e.stdout.Write(requestsTable(in.Name, r, newPaint(e.stdout), width(e.stdout)))
+				_, err = e.stdout.Write(requestsTable(in.Name, r, label == "", newPaint(e.stdout), width(e.stdout)))
 				return err
 			})
 		},
@@ -100,6 +102,7 @@ const mostDifferences = 10
 //
 //	app.tach: 5959 requests: HTTP handlers (ServeHTTP)
 //	98 too short to tell; 307 not finished
+//	Calls with no sample between them count as one, so requests in close succession seem longer.
 //
 //	p50 11.0ms   p90 13.0ms   p99 15.0ms   max 55.0ms
 //	 8.00ms   5721  ████████████████████
@@ -110,7 +113,7 @@ const mostDifferences = 10
 //
 //	   MORE  AT
 //	+38.7ms  [sleep] main.backoff
-func requestsTable(name string, r *analyze.Requests, paint paint, width int) []byte {
+func requestsTable(name string, r *analyze.Requests, calls bool, paint paint, width int) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s %s: %s\n", paint.bold(printable(name)+":"), plural(int64(r.Count), "request"), printable(r.What))
 	var notes []string
@@ -125,6 +128,9 @@ func requestsTable(name string, r *analyze.Requests, paint paint, width int) []b
 	}
 	if r.Count == 0 {
 		return b.Bytes()
+	}
+	if calls {
+		fmt.Fprintln(&b, paint.bold("Calls with no sample between them count as one, so requests in close succession seem longer."))
 	}
 	fmt.Fprintf(&b, "\np50 %s   p90 %s   p99 %s   max %s\n", paint.bold(duration(r.P50)), paint.bold(duration(r.P90)),
 		paint.bold(duration(r.P99)), paint.bold(duration(r.Max)))
