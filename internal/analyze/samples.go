@@ -180,7 +180,7 @@ func (c *creations) load(file int) error {
 	c.file, c.ids, c.list = file+1, c.ids[:0], nil
 	number := map[creation]uint32{}
 	_, f := c.src.File()
-	for g, err := range goroutines(f.Stream) {
+	for g, err := range stream.Goroutines(f.Stream) {
 		if err != nil {
 			return err
 		}
@@ -198,27 +198,6 @@ func (c *creations) load(file int) error {
 	}
 	slices.SortStableFunc(c.ids, func(a, b created) int { return cmp.Compare(a.id, b.id) })
 	return nil
-}
-
-// goroutines returns a stream's metadata of goroutines, perhaps in parts.
-func goroutines(s reader.Stream) iter.Seq2[*tachyon.Goroutine, error] {
-	if r, ok := s.(interface {
-		Goroutines() iter.Seq2[*tachyon.Goroutine, error]
-	}); ok {
-		return r.Goroutines()
-	}
-	return func(yield func(*tachyon.Goroutine, error) bool) {
-		m, err := s.Metadata()
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		for i := range m.Goroutines {
-			if !yield(&m.Goroutines[i], nil) {
-				return
-			}
-		}
-	}
 }
 
 // states have a T for each goroutine. From one file to the next only those are kept that keep says, and

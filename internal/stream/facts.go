@@ -54,7 +54,7 @@ func newFacts(s reader.Stream, labels bool) (*facts, error) {
 	f.chains = map[uint64]chain{}
 	sets := map[string]*Labels{}
 	unordered := map[uint64]bool{}
-	for g, err := range goroutines(s) {
+	for g, err := range Goroutines(s) {
 		if err != nil {
 			return nil, err
 		}
@@ -105,8 +105,8 @@ func (f *facts) use(i int) (weight uint64, ok bool) {
 	return weight, weight > 0
 }
 
-// goroutines returns a stream's metadata of goroutines, perhaps in parts.
-func goroutines(s reader.Stream) iter.Seq2[*tachyon.Goroutine, error] {
+// Goroutines returns a stream's metadata of goroutines, perhaps in parts.
+func Goroutines(s reader.Stream) iter.Seq2[*tachyon.Goroutine, error] {
 	if r, ok := s.(interface {
 		Goroutines() iter.Seq2[*tachyon.Goroutine, error]
 	}); ok {
