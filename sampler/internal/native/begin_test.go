@@ -30,8 +30,11 @@ func (c *crowded) inlined(n int) { c.busy(n) }
 
 //go:noinline
 func (c *crowded) busy(n int) {
-	for end := time.Now().Add(3 * time.Millisecond); time.Now().Before(end); {
-		turns.Add(int64(n))
+	for range 2 {
+		for end := time.Now().Add(1500 * time.Microsecond); time.Now().Before(end); {
+			turns.Add(int64(n))
+		}
+		runtime.Gosched() // from here it waits for a P behind all others, and has run
 	}
 	c.left.Done()
 }
