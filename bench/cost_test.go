@@ -11,7 +11,7 @@ import (
 // only checks that there are some.
 func TestCostTable(t *testing.T) {
 	var out, progress strings.Builder
-	err := bench(&out, &progress, []string{"-cost", "-goroutines=0,50", "-pairs=2", "-window=100ms", "-settle=50ms"})
+	err := bench(&out, &progress, []string{"-cost", "-goroutines=0,50", "-pairs=2", "-window=300ms", "-settle=50ms"})
 	if !hasNative() {
 		if err == nil {
 			t.Error("no error without the native source")

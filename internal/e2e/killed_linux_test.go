@@ -202,8 +202,8 @@ func runKilled() {
 		go func() {
 			for n, h := 0, testenv.Mix(uint64(i)); ; n, h = n+1, testenv.Mix(h) {
 				if n%32 == 0 && n/32 < maxLabels {
-					d.put(labelsAt+8*(i*maxLabels+n/32), monotonic())
 					pprof.SetGoroutineLabels(pprof.WithLabels(context.Background(), pprof.Labels("worker", strconv.Itoa(i), "n", strconv.Itoa(n/32))))
+					d.put(labelsAt+8*(i*maxLabels+n/32), monotonic()) // from now on it certainly has them
 				}
 				left(int(h%100), h)
 			}
