@@ -188,6 +188,60 @@ func TestLateSample(t *testing.T) {
 	}
 }
 
+// Goroutines that have ended are kept for seconds if they are few, and for a fraction of a second if
+// they are many. A sample that is 100 ms late counts in both cases.
+func TestManyLeaving(t *testing.T) {
+	for _, c := range []struct {
+		perSecond   uint64
+		least, most int // goroutines that are kept
+	}{{400, 700, 900}, {5000, 1000, 1500}} {
+		w, err := writer.Create(filepath.Join(t.TempDir(), "x.tach"), writer.Options{Interval: 1000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		rec := newRecorder(oneFile{Writer: w}, time.UnixMicro(0), 1000)
+		stack := []uint32{rec.Frame(tachyon.Frame{Func: "f"})}
+		for id := uint64(1); id <= 10*c.perSecond; id++ {
+			at := time.Duration(id) * time.Second / time.Duration(c.perSecond)
+			rec.Goroutine(source.Goroutine{ID: id, CreatedBy: "main.main"})
+			rec.Sample(&source.Sample{Goroutine: id, Time: at, Stack: stack})
+			rec.Gone(id)
+			if before := c.perSecond / 10; id > before {
+				rec.Sample(&source.Sample{Goroutine: id - before, Time: at, Stack: stack})
+			}
+		}
+		rec.flush()
+		if n := len(rec.known); n < c.least || n > c.most {
+			t.Errorf("%d goroutines a second: %d are kept, want %d to %d", c.perSecond, n, c.least, c.most)
+		}
+		if got, want := rec.samples.Load(), int64(20*c.perSecond-c.perSecond/10); got != want {
+			t.Errorf("%d goroutines a second: %d samples, want %d", c.perSecond, got, want)
+		}
+	}
+}
+
+// The ids of at least half of maxForgotten goroutines are known, and of maxForgotten at most.
+func TestForgotten(t *testing.T) {
+	var f forgotten
+	for id := uint64(1); id <= 5*maxForgotten; id++ {
+		f.add(7 * id)
+	}
+	known := 0
+	for id := uint64(1); id <= 5*maxForgotten; id++ {
+		is := f.has(7 * id)
+		if is {
+			known++
+		}
+		if recent := id > 5*maxForgotten-maxForgotten/2; recent && !is || f.has(7*id+1) {
+			t.Fatalf("goroutine %d of %d: known %v, the next id %v", id, 5*maxForgotten, is, f.has(7*id+1))
+		}
+	}
+	if known > maxForgotten {
+		t.Errorf("%d ids are known", known)
+	}
+}
+
 // Each part of a session counts only the addresses of its own samples.
 func TestLeafPCsOfParts(t *testing.T) {
 	w, err := writer.Create(filepath.Join(t.TempDir(), "x.tach"), writer.Options{Interval: 1000})

@@ -12,8 +12,12 @@ import (
 )
 
 const (
-	maxLeaving   = 100_000 // goroutines that have ended and may still have a late sample
-	maxForgotten = 50_000  // ids of ended goroutines that are known as such
+	// While more than manyLeaving goroutines have ended and may still have a late sample, each is kept
+	// for an eighth of the usual time only. So a program of many short goroutines takes little memory.
+	manyLeaving = 1000
+	maxLeaving  = 100_000 // most goroutines that are kept after their end
+
+	maxForgotten = 50_000 // ids of ended goroutines that are known as such
 )
 
 // goroutine is the recorder's state of one goroutine.
@@ -128,13 +132,18 @@ func (r *recorder) Gone(id uint64) {
 // sample may have to wait for a core.
 func (r *recorder) sweep() {
 	for len(r.leaving) > 0 {
-		k := r.known[r.leaving[0]]
-		full := len(r.leaving) > maxLeaving
-		if k != nil && k.ended && !full && r.now-k.gone < r.grace {
+		k, grace := r.known[r.leaving[0]], r.grace
+		switch n := len(r.leaving); {
+		case n > maxLeaving:
+			grace = 0
+		case n > manyLeaving:
+			grace /= 8
+		}
+		if k != nil && k.ended && r.now-k.gone < grace {
 			return
 		}
 		r.leaving = r.leaving[1:]
-		if k != nil && k.ended && (full || r.now-k.gone >= r.grace) {
+		if k != nil && k.ended {
 			r.forget(k)
 		}
 	}
@@ -184,28 +193,43 @@ func (r *recorder) Labels(id uint64, t time.Duration, labels map[string]string) 
 	r.news(k)
 }
 
-// A forgotten has the ids of the last goroutines that were forgotten. The zero value is empty.
+// A forgotten has the ids of the last goroutines that were forgotten, maxForgotten at most and half of
+// that at least. Ids are nearly successive numbers, so it takes about two bits for each. The zero value
+// is empty.
 type forgotten struct {
-	ids  map[uint64]struct{}
-	list []uint64 // maxForgotten at most
-	at   int      // the oldest one in a full list
+	late, early idSet // late has the ids that were added last
 }
 
-func (f *forgotten) has(id uint64) bool {
-	_, ok := f.ids[id]
-	return ok
+// An idSet has a bit for each id. Its key is id / 512.
+type idSet struct {
+	bits map[uint64]*[8]uint64
+	n    int // ids in the set
 }
+
+func (f *forgotten) has(id uint64) bool { return f.late.has(id) || f.early.has(id) }
 
 func (f *forgotten) add(id uint64) {
-	if f.ids == nil {
-		f.ids = make(map[uint64]struct{})
+	if f.late.n == maxForgotten/2 {
+		f.early, f.late = f.late, idSet{}
 	}
-	f.ids[id] = struct{}{}
-	if len(f.list) < maxForgotten {
-		f.list = append(f.list, id)
-		return
+	f.late.add(id)
+}
+
+func (s *idSet) has(id uint64) bool {
+	b := s.bits[id>>9]
+	return b != nil && b[id>>6&7]>>(id&63)&1 != 0
+}
+
+// add adds an id that is not in the set.
+func (s *idSet) add(id uint64) {
+	b := s.bits[id>>9]
+	if b == nil {
+		if s.bits == nil {
+			s.bits = map[uint64]*[8]uint64{}
+		}
+		b = new([8]uint64)
+		s.bits[id>>9] = b
 	}
-	delete(f.ids, f.list[f.at])
-	f.list[f.at] = id
-	f.at = (f.at + 1) % maxForgotten
+	b[id>>6&7] |= 1 << (id & 63)
+	s.n++
 }
