@@ -10,6 +10,7 @@ import (
 func newConvert(e *env) *cobra.Command {
 	var o formats.Options
 	var out, to string
+	var choice selectFlags
 	cmd := &cobra.Command{
 		Use:   "convert IN... -o OUT",
 		Short: "Convert a profile to another format",
@@ -19,13 +20,22 @@ format of several files, and - is standard output. An existing OUT is replaced w
 the new file is complete. "gotach formats" lists the formats.
 
 Several INs, such as the files of a session with rotation, are read as one profile,
-in the order of their start times; see "gotach report --help".`,
+in the order of their start times; see "gotach report --help".
+
+` + selectHelp + `
+A selection can be written in formats of sums, such as pprof, not in formats of samples.`,
 		Example: `  gotach convert app.tach -o app.pb.gz && go tool pprof -http=: app.pb.gz
   gotach convert app.tach -o - --to collapsed | flamegraph.pl > app.svg
+  gotach convert app.tach --label handler=/search --since -60s -o slow.pb.gz
   gotach convert app.*.tach -o all.tach
   gotach convert app.tach -o app.bin && python3.15 -m profiling.sampling replay app.bin`,
 		Args: someFiles,
-		RunE: func(_ *cobra.Command, args []string) error { return convert(e, args, out, to, o) },
+		RunE: func(_ *cobra.Command, args []string) error {
+			if err := choice.set("convert", &o); err != nil {
+				return err
+			}
+			return convert(e, args, out, to, o)
+		},
 	}
 	f := cmd.Flags()
 	f.StringVarP(&out, "output", "o", "", "write to `OUT`")
@@ -36,6 +46,7 @@ in the order of their start times; see "gotach report --help".`,
 	f.BoolVar(&o.Goroutines, "goroutines", false, "collapsed: begin each stack with its goroutine; spx: write one report per goroutine; pprof: keep the label goroutine even if there are over a million")
 	f.BoolVar(&o.Microseconds, "microseconds", false, "spx: write times in µs with decimals, as in the format's document")
 	f.BoolVar(&o.CPU, "cpu", false, "collapsed: use CPU time as weight instead of wall time")
+	choice.add(cmd)
 	completeFormats(cmd, "to", (*formats.Format).CanWrite)
 	fromFlags(cmd, &o)
 	return cmd

@@ -15,6 +15,7 @@ type reportFlags struct {
 	focus, ignore string
 	top           int
 	json, wide    bool
+	choice        selectFlags
 }
 
 // defaultTop is the number of rows that fit on a screen.
@@ -41,6 +42,8 @@ for the Go scheduler), "syscall" and "C" (each also "on CPU"), or what they wait
 CPU time that no goroutine used is in [scheduler], [C threads] and [profiler]. Time of
 goroutines too short for a sample is in [not seen].
 
+` + selectHelp + `
+
 Several files, such as those of a session with rotation, are read as one profile. A wait
 across two files counts once. Goroutines of different processes are different rows: if
 two processes have the same id, 10^12 is added to the later one. Time for which a file is
@@ -52,6 +55,7 @@ CALLED is the number of calls of a function, from NYTProf and SPX files.`,
   gotach report app.tach --sort total --focus 'net/http'
   gotach report app.tach --by goroutine
   gotach report app.tach --by line --ignore 'runtime\.' --top 0
+  gotach report app.tach --label handler=/search --since -60s
   gotach report app.*.tach
   gotach report app.tach --json | jq '.rows[0]'
   gotach report nytprof.out --by line`,
@@ -59,6 +63,9 @@ CALLED is the number of calls of a function, from NYTProf and SPX files.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if fl.json && !cmd.Flags().Changed("top") {
 				fl.top = 0
+			}
+			if err := fl.choice.set("report", &o); err != nil {
+				return err
 			}
 			return report(e, args, o, fl)
 		},
@@ -71,6 +78,7 @@ CALLED is the number of calls of a function, from NYTProf and SPX files.`,
 	f.IntVar(&fl.top, "top", defaultTop, "print at most `N` rows, 0 for all (the default with --json)")
 	f.BoolVar(&fl.wide, "wide", false, "do not shorten names (the default without a terminal)")
 	f.BoolVar(&fl.json, "json", false, "print one JSON object")
+	fl.choice.add(cmd)
 	completeWords(cmd, "sort", []string{"self", "total"})
 	var bys []string
 	for _, by := range profile.Bys {
@@ -131,7 +139,7 @@ func report(e *env, paths []string, o formats.Options, fl reportFlags) error {
 			}
 			t := &reportTable{
 				paint: newPaint(e.stdout), width: columns, o: ro, r: r, p: r.Profile,
-				name: in.Name, format: in.Format.Name,
+				name: in.Name, format: in.Format.Name, choice: o.Select,
 			}
 			_, err = e.stdout.Write(t.render())
 		}

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/stream"
 )
 
 // A reportTable prints a report as text:
@@ -28,6 +29,7 @@ type reportTable struct {
 	p      *profile.Profile
 	name   string // name of the file
 	format string
+	choice *stream.Selection // nil: all samples
 
 	b bytes.Buffer
 }
@@ -42,8 +44,11 @@ func (t *reportTable) render() []byte {
 	t.b.WriteByte('\n')
 	if len(t.r.Rows) == 0 {
 		why := "The file has no samples."
-		if t.r.Samples > 0 {
+		switch {
+		case t.r.Samples > 0:
 			why = "No stack matches --focus and --ignore."
+		case t.choice != nil:
+			why = "No sample is selected."
 		}
 		fmt.Fprintln(&t.b, why)
 		return t.b.Bytes()
@@ -97,6 +102,9 @@ func (t *reportTable) header() {
 		if s.Error != "" {
 			t.line(t.paint.busy(printable("error: " + s.Error)))
 		}
+	}
+	if t.choice != nil {
+		t.line(printable("selected: " + t.choice.String()))
 	}
 	what := t.amount(t.r.Total) + " in all"
 	switch {

@@ -143,5 +143,8 @@ func (in *Input) check(f *Format) error {
 	if _, ok := in.content.(series); !ok && f.Series {
 		return fmt.Errorf("cannot make a %s file of it: that needs each sample and its time, and a %s file has only sums", f.Name, in.Format.Name)
 	}
+	if f.Series && in.selection() != nil {
+		return fmt.Errorf("cannot make a %s file of a selection: the format has every sample; formats of sums, such as pprof, can have one", f.Name)
+	}
 	return nil
 }

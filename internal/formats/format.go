@@ -18,6 +18,7 @@ import (
 	"strings"
 
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/reader"
 )
 
@@ -144,6 +145,10 @@ type Field struct {
 type Options struct {
 	From  string    // name of the input's format; "": found out
 	Stdin io.Reader // what OpenAll reads for the path -; nil: - is a file's name
+
+	// Select says which samples of the input count; nil: all. Formats that keep every sample cannot be
+	// written then.
+	Select *stream.Selection
 
 	Uncompressed bool // tach, cpython315, nytprof: write without compression
 	Exact        bool // cpython315: each sample as recorded, though some stand for more time than others

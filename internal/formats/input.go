@@ -233,7 +233,17 @@ func (in *Input) Profile() (_ *profile.Profile, err error) {
 // sums returns the profile added up. Formats that have only sums give all they have.
 func (in *Input) sums(d profile.Detail) (*profile.Profile, error) {
 	if c, ok := in.content.(sum); ok {
-		return c.Profile()
+		p, err := c.Profile()
+		if err != nil {
+			return nil, err
+		}
+		if sel := in.selection(); sel != nil {
+			if sel.Timed() {
+				return nil, in.onlySums()
+			}
+			p = p.Select(sel)
+		}
+		return p, nil
 	}
 	src, err := in.Source(stream.Options{Labels: d.Labels})
 	if err != nil {
@@ -250,7 +260,7 @@ func (in *Input) Source(o stream.Options) (*stream.Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Context, o.Progress = in.options.Context, in.options.Progress
+	o.Context, o.Progress, o.Select = in.options.Context, in.options.Progress, in.selection()
 	return stream.New(files, o)
 }
 
@@ -274,9 +284,22 @@ func (in *Input) file() (stream.File, error) {
 		f.Stream = s
 		return f, err
 	default:
-		return f, fmt.Errorf("a %s file has only sums, not each sample and its time", in.Format.Name)
+		return f, in.onlySums()
 	}
 	return f, nil
+}
+
+// onlySums is the error of what needs samples.
+func (in *Input) onlySums() error {
+	return fmt.Errorf("a %s file has only sums, not each sample and its time", in.Format.Name)
+}
+
+// selection returns the selection of the options, nil if it selects all.
+func (in *Input) selection() *stream.Selection {
+	if in.options.Select.Empty() {
+		return nil
+	}
+	return in.options.Select
 }
 
 // Series returns every sample. It is an error if the format has only sums. The
@@ -285,7 +308,10 @@ func (in *Input) file() (stream.File, error) {
 func (in *Input) Series() (reader.Stream, error) {
 	c, ok := in.content.(series)
 	if !ok {
-		return nil, fmt.Errorf("a %s file has only sums, not each sample and its time", in.Format.Name)
+		return nil, in.onlySums()
+	}
+	if in.selection() != nil {
+		return nil, errors.New("this needs all samples, not a selection")
 	}
 	s, err := c.Series()
 	if err != nil {
@@ -331,7 +357,7 @@ func (w watchedStream) Samples() iter.Seq2[*tachyon.Sample, error] {
 // Report makes a report. Only a report by goroutine keeps the records of goroutines apart. Formats
 // that know more about a function than its times add that to its row.
 func (in *Input) Report(o profile.ReportOptions) (*profile.Report, error) {
-	if c, ok := in.content.(reporter); ok {
+	if c, ok := in.content.(reporter); ok && in.selection() == nil {
 		return c.Report(o)
 	}
 	p, err := in.sums(profile.Detail{Goroutines: o.By == profile.ByGoroutine})

@@ -103,7 +103,7 @@ func (a *adder) find(s *stream.Sample) uint32 {
 		stack:   s.Stack,
 		system:  a.session && s.Interpreter != tachyon.User,
 		process: a.session && s.Interpreter == tachyon.Process,
-		state:   a.state(s.Status, s.Stack),
+		state:   a.src.State(s.Status, s.Stack),
 	})
 	a.cells = append(a.cells, cell{s.Interpreter, s.Status, n, a.heads[s.Stack]})
 	a.heads[s.Stack] = uint32(len(a.cells))
@@ -122,18 +122,6 @@ func (a *adder) place(p place) uint32 {
 		}
 	}
 	return n
-}
-
-// state returns the state of the goroutine that a sample is of.
-func (a *adder) state(status tachyon.Status, stack uint32) string {
-	var ids [2]uint32 // further frames do not matter
-	n := 0
-	for list := a.src.Stacks(); n < len(ids) && stack != 0; stack = list[stack].Caller {
-		ids[n] = list[stack].Frame
-		n++
-	}
-	p := Profile{Frames: a.src.Frames()}
-	return p.state(status, ids[:n])
 }
 
 // detailed reports whether a place may have several sums.

@@ -26,6 +26,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -72,17 +73,17 @@ type Record struct {
 	CPU    time.Duration
 }
 
-// The states of a goroutine that does not wait.
+// The states of a goroutine that does not wait, as in package stream.
 const (
-	Running      = "running"        // on a core
-	NoCore       = "no core"        // runs for the Go scheduler, but the kernel gives its thread no core
-	Runnable     = "runnable"       // waits for a P
-	Syscall      = "syscall"        // blocked in a system call
-	SyscallOnCPU = "syscall on CPU" // in a system call, on a core
-	InC          = "C"              // blocked in C
-	OnCPUInC     = "C on CPU"       // in C, on a core
-	Waiting      = "waiting"        // for something unknown
-	NotSeen      = "not seen"       // no sample has the time
+	Running      = stream.Running
+	NoCore       = stream.NoCore
+	Runnable     = stream.Runnable
+	Syscall      = stream.Syscall
+	SyscallOnCPU = stream.SyscallOnCPU
+	InC          = stream.InC
+	OnCPUInC     = stream.OnCPUInC
+	Waiting      = stream.Waiting
+	NotSeen      = stream.NotSeen
 )
 
 // OfGoroutine reports whether a record is goroutines' time, or one goroutine's. Otherwise it is CPU time that
@@ -110,75 +111,11 @@ func (p *Profile) Total() (wall, cpu time.Duration) {
 
 // WaitReason returns what a goroutine waits for if f is the synthetic innermost
 // frame of a waiting one. A core counts as such: the reason is "runnable" then.
-func WaitReason(f Frame) (reason string, ok bool) {
-	if f.File != "" || len(f.Func) < 3 {
-		return "", false
-	}
-	if f.Func[0] != '[' || f.Func[len(f.Func)-1] != ']' {
-		return "", false
-	}
-	return f.Func[1 : len(f.Func)-1], true
-}
+func WaitReason(f Frame) (reason string, ok bool) { return stream.WaitReason(f) }
 
 // LeafState returns the state that a stack's innermost frame tells, for formats that have no
 // states. It is "" if the frame is an ordinary one.
-func LeafState(f Frame) string {
-	reason, ok := WaitReason(f)
-	switch {
-	case !ok:
-		return ""
-	case f.Func == tachyon.FuncNotStarted:
-		return Runnable
-	case f.Func == tachyon.FuncScheduler, f.Func == tachyon.FuncC, f.Func == tachyon.FuncProfiler:
-		return Running
-	}
-	return reason
-}
-
-// state returns the state of a goroutine, given a sample's status and stack.
-func (p *Profile) state(s tachyon.Status, stack []uint32) string {
-	leaf := ""
-	if len(stack) > 0 {
-		leaf = LeafState(p.Frames[stack[0]])
-	}
-	switch on := s&tachyon.OnCPU != 0; {
-	case s&tachyon.Unknown != 0 && (on || leaf == "" || leaf == Syscall):
-		c := p.inC(stack)
-		switch {
-		case c && on:
-			return OnCPUInC
-		case c:
-			return InC
-		case on:
-			return SyscallOnCPU
-		}
-		return Syscall
-	case on:
-		return Running
-	case leaf != "":
-		return leaf
-	case s&tachyon.GILRequested != 0:
-		return Runnable
-	case s&tachyon.HasGIL != 0:
-		return NoCore
-	}
-	return Waiting
-}
-
-// inC reports whether a stack's innermost function is one that calls C. The native source leaves
-// out the runtime's, so then it is the function that cgo made.
-func (p *Profile) inC(stack []uint32) bool {
-	if len(stack) > 1 {
-		if _, ok := WaitReason(p.Frames[stack[0]]); ok {
-			stack = stack[1:]
-		}
-	}
-	if len(stack) == 0 {
-		return false
-	}
-	f := p.Frames[stack[0]].Func
-	return f == "runtime.cgocall" || f == "runtime.asmcgocall" || strings.Contains(f, "._Cfunc_")
-}
+func LeafState(f Frame) string { return stream.LeafState(f) }
 
 // entry returns the name of the function that a goroutine began with, as far as its
 // stack shows: the outermost frame that is neither the runtime's nor pprof.Do's.

@@ -112,55 +112,6 @@ func TestFromTachyonBroken(t *testing.T) {
 	}
 }
 
-func TestState(t *testing.T) {
-	const call, in = tachyon.Unknown | tachyon.OnCPU, tachyon.Unknown
-	f := Frame{Func: "f", File: "f.go"}
-	sleep, syscall := Frame{Func: "[sleep]"}, Frame{Func: "[syscall]"}
-	c := Frame{Func: "runtime.cgocall", File: "cgocall.go"}
-	callback := Frame{Func: "runtime.cgocallbackg1", File: "cgocall.go"}
-	for _, c := range []struct {
-		s     tachyon.Status
-		stack []Frame // innermost first
-		want  string
-	}{
-		{on, []Frame{f}, "running"},
-		{on | tachyon.MainThread, []Frame{sleep, f}, "running"},
-		{on, []Frame{{Func: "[scheduler]"}}, "running"},
-		{on, []Frame{c, f}, "running"}, // on the way to C
-		{tachyon.HasGIL, []Frame{f}, "no core"},
-		{tachyon.HasGIL | tachyon.MainThread, nil, "no core"},
-		{tachyon.GILRequested, nil, "runnable"},
-		{tachyon.GILRequested, []Frame{{Func: "[runnable]"}, f}, "runnable"},
-		{tachyon.GILRequested, []Frame{{Func: "[runnable, not started]"}, f}, "runnable"},
-		{in, nil, "syscall"},
-		{in, []Frame{syscall, f}, "syscall"},
-		{in, []Frame{syscall, c, f}, "C"},
-		{in, []Frame{c, f}, "C"},
-		{in, []Frame{syscall, {Func: "main._Cfunc_nap", File: "_cgo_gotypes.go"}, f}, "C"},
-		{in, []Frame{f, callback, c, f}, "syscall"}, // Go code that C called
-		{call, []Frame{f}, "syscall on CPU"},
-		{call, []Frame{syscall, f}, "syscall on CPU"},
-		{call, []Frame{c}, "C on CPU"},
-		{call, []Frame{syscall, c, f}, "C on CPU"},
-		{call, nil, "syscall on CPU"},
-		{0, []Frame{sleep}, "sleep"},
-		{0, []Frame{{Func: "[sync.Mutex.Lock]", Line: 17}, f}, "sync.Mutex.Lock"},
-		{tachyon.HasException, []Frame{sleep}, "sleep"},
-		{0, []Frame{{Func: "[not a wait]", File: "x.py"}}, "waiting"},
-		{0, []Frame{{Func: "[]"}}, "waiting"},
-		{0, nil, "waiting"},
-	} {
-		p := &Profile{Frames: c.stack}
-		var ids []uint32
-		for i := range c.stack {
-			ids = append(ids, uint32(i))
-		}
-		if got := p.state(c.s, ids); got != c.want {
-			t.Errorf("state(%#x, %v) = %q, want %q", c.s, c.stack, got, c.want)
-		}
-	}
-}
-
 func TestPackage(t *testing.T) {
 	for _, c := range []struct{ function, want string }{
 		{"main.main", "main"},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 	"strings"
 
@@ -13,7 +14,8 @@ import (
 )
 
 // Samples yields all samples that stand for time, and the time of goroutines that has none. Markers
-// are left out. Where files of a session are missing, its goroutines have a sample with the frame
+// are left out. With Options.Select only what is selected is yielded, and time that has no sample is not.
+// Where files of a session are missing, its goroutines have a sample with the frame
 // "[not recorded]" for that time. It may be called again, but not while it runs. An error comes with
 // a nil sample, is that of the first file with one, and ends the iteration.
 func (s *Source) Samples() iter.Seq2[*Sample, error] {
@@ -29,7 +31,7 @@ func (s *Source) Samples() iter.Seq2[*Sample, error] {
 			}
 		}
 		s.metadata, s.end, s.count = s.join(), r.end, r.count
-		if m := s.metadata.Session; m != nil && m.NotSeen > 0 {
+		if m := s.metadata.Session; m != nil && m.NotSeen > 0 && s.chooser == nil {
 			stack := s.push(0, s.frames.Intern(tachyon.Frame{Func: tachyon.FuncNotSeen}))
 			yield(&Sample{Interpreter: tachyon.Process, Stack: stack, Wall: m.NotSeen, NotSeen: true}, nil)
 		}
@@ -59,7 +61,9 @@ type run struct {
 	names       names
 	known       map[uint32]*idSet // counted goroutines, by interpreter; nil if there is one file
 	seams       *seams            // nil if there is one file
-	end         uint64            // µs
+	start       uint64            // µs
+	limit       uint64            // the selected time ends here, µs
+	end         uint64            // µs since start
 	count       int               // goroutines
 	done, total uint64            // samples
 
@@ -68,9 +72,12 @@ type run struct {
 }
 
 func newRun(s *Source) *run {
-	r := &run{Source: s, pipes: pipes{parts: s.parts, labels: s.o.Labels, stop: make(chan struct{})}}
+	r := &run{Source: s, start: s.Header().Start, limit: math.MaxUint64, pipes: pipes{parts: s.parts, labels: s.o.Labels, stop: make(chan struct{})}}
 	if m := s.metadata.Session; m != nil {
 		r.session, r.markers, r.system = true, m.Markers, m.System
+	}
+	if c := s.chooser; c != nil && c.to < math.MaxUint64 {
+		r.limit = s.parts[0].Header.Start + c.to
 	}
 	for _, p := range s.parts {
 		r.total += p.Header.Samples
@@ -180,13 +187,15 @@ func (r *run) batch(f *file, b *reader.Batch, yield func(*Sample, error) bool) e
 			var before seamBefore
 			weight, before = r.first(f, s, sl, at)
 			if before.missing > 0 && !r.marker(sl.interpreter, 0) {
-				r.counts(sl)
 				out = Sample{
 					Goroutine: sl.id, Interpreter: sl.interpreter, Slot: s.Thread, First: true,
 					Stack: r.gap, Labels: before.labels, Time: at - weight, Wall: reader.Micros(before.missing),
 				}
-				if !yield(&out, nil) {
-					return errStop
+				if r.chooser == nil || r.chooser.has(&out) {
+					r.counts(sl)
+					if !yield(&out, nil) {
+						return errStop
+					}
 				}
 			}
 		}
@@ -200,9 +209,6 @@ func (r *run) batch(f *file, b *reader.Batch, yield func(*Sample, error) bool) e
 		if r.marker(sl.interpreter, s.Status) {
 			continue
 		}
-		if out.First = !sl.counted; out.First {
-			r.counts(sl)
-		}
 		out.Goroutine, out.Interpreter, out.Slot, out.Status = sl.id, sl.interpreter, s.Thread, s.Status
 		out.Labels, out.Time, out.Wall = sl.labels, at, reader.Micros(weight)
 		if stack := f.stacks[s.Stack]; stack != 0 {
@@ -213,8 +219,14 @@ func (r *run) batch(f *file, b *reader.Batch, yield func(*Sample, error) bool) e
 				return named(f.File, err)
 			}
 		}
-		if since := max(0, int64(at-r.parts[0].Header.Start)); uint64(since) > r.end {
+		if since := int64(min(at, r.limit) - r.start); since > int64(r.end) {
 			r.end = uint64(since)
+		}
+		if r.chooser != nil && !r.chooser.has(&out) {
+			continue
+		}
+		if out.First = !sl.counted; out.First {
+			r.counts(sl)
 		}
 		if !yield(&out, nil) {
 			return errStop

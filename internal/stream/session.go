@@ -11,10 +11,14 @@ import (
 
 // join returns what is known about all parts, without goroutines and objects.
 func (s *Source) join() *tachyon.Metadata {
-	if len(s.parts) == 1 {
-		return s.parts[0].Metadata
+	m := s.parts[0].Metadata
+	if len(s.parts) > 1 {
+		m = Join(s.parts)
 	}
-	return Join(s.parts)
+	if s.chooser != nil {
+		return s.chooser.cut(m)
+	}
+	return m
 }
 
 // Join returns the session and the leaf PCs of files together. Durations count only after the parts

@@ -35,6 +35,8 @@ type Options struct {
 	Labels  bool // Sample.Labels is set; otherwise it is nil
 	Objects bool // frames of waits have the numbers of objects; otherwise their line is 0
 
+	Select *Selection // only these samples; nil: all
+
 	Context  context.Context          // ends the iteration; its cause is the error. May be nil.
 	Progress func(done, total uint64) // is told the number of samples read now and then. May be nil.
 }
@@ -92,6 +94,8 @@ type Source struct {
 	end       uint64 // µs
 	count     int    // goroutines
 	slotCount int
+
+	chooser *chooser // nil: all samples count
 }
 
 // New prepares the reading of files. It reads what they say about themselves and puts them in order.
@@ -106,12 +110,18 @@ func New(files []File, o Options) (*Source, error) {
 	}
 	Arrange(s.parts)
 	s.metadata = s.join()
-	return s, nil
+	return s, s.choose()
 }
 
-// Header returns the header of the whole: the start of the first file and its interval. Nothing else
-// in it is set.
-func (s *Source) Header() tachyon.Header { return joinedHeader(s.parts) }
+// Header returns the header of the whole: the start of the first file, or of the time that is selected, and
+// the interval. Nothing else in it is set.
+func (s *Source) Header() tachyon.Header {
+	h := joinedHeader(s.parts)
+	if s.chooser != nil {
+		h.Start += s.chooser.from
+	}
+	return h
+}
 
 // Frames returns the frames so far, by number.
 func (s *Source) Frames() []tachyon.Frame { return s.frames.List() }
@@ -135,7 +145,7 @@ func (s *Source) Metadata() *tachyon.Metadata { return s.metadata }
 // Goroutines returns the number of goroutines with samples, after all were read.
 func (s *Source) Goroutines() int { return s.count }
 
-// End returns the time of the latest sample in µs, after all were read.
+// End returns the time of the latest sample in µs since the start of the header, after all were read.
 func (s *Source) End() uint64 { return s.end }
 
 // File returns the file of the present sample and its number, from 0 in order of time.

@@ -1,0 +1,255 @@
+package stream
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// A Selection says which samples count. What is set must be true of a sample; the zero value selects all.
+type Selection struct {
+	Labels     []Label  // the sample has all of these
+	States     []string // its state, as Source.State has it, is one of these; case does not matter
+	Goroutines []uint64 // it is of one of these
+	Since      Moment   // time before is left out
+	Until      Moment   // time after is left out
+}
+
+// A Label is a pprof label of a goroutine.
+type Label struct{ Key, Value string }
+
+// ParseLabel returns the label that has the form KEY=VALUE.
+func ParseLabel(text string) (Label, error) {
+	key, value, ok := strings.Cut(text, "=")
+	if !ok || key == "" {
+		return Label{}, fmt.Errorf("%q does not have the form KEY=VALUE", text)
+	}
+	return Label{key, value}, nil
+}
+
+// Empty reports whether a selection selects all samples.
+func (s *Selection) Empty() bool {
+	return s == nil || len(s.Labels) == 0 && len(s.States) == 0 && len(s.Goroutines) == 0 && !s.Timed()
+}
+
+// Timed reports whether a selection depends on time.
+func (s *Selection) Timed() bool { return s.Since.text != "" || s.Until.text != "" }
+
+// String describes a selection.
+func (s *Selection) String() string {
+	var list []string
+	for _, l := range s.Labels {
+		list = append(list, "label "+l.Key+"="+l.Value)
+	}
+	for _, state := range s.States {
+		list = append(list, "state "+state)
+	}
+	for _, id := range s.Goroutines {
+		list = append(list, fmt.Sprint("goroutine ", id))
+	}
+	if s.Since.text != "" {
+		list = append(list, "since "+s.Since.text)
+	}
+	if s.Until.text != "" {
+		list = append(list, "until "+s.Until.text)
+	}
+	return strings.Join(list, ", ")
+}
+
+// Has reports whether a goroutine with these labels, in this state and with this id is selected.
+func (s *Selection) Has(labels map[string]string, state string, goroutine uint64) bool {
+	return s.hasLabels(labels) && s.hasState(state) && (len(s.Goroutines) == 0 || slices.Contains(s.Goroutines, goroutine))
+}
+
+func (s *Selection) hasLabels(labels map[string]string) bool {
+	for _, l := range s.Labels {
+		if value, ok := labels[l.Key]; !ok || value != l.Value {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *Selection) hasState(state string) bool {
+	return len(s.States) == 0 || slices.ContainsFunc(s.States, func(name string) bool {
+		return strings.EqualFold(strings.Trim(name, "[]"), state)
+	})
+}
+
+// A Moment is a time of a profile.
+type Moment struct {
+	text  string        // as it was given; "": none
+	after time.Duration // since the start, or before the end if it is negative, or after midnight
+	clock time.Time     // if not zero, this is it
+	daily bool          // after is the time on a clock
+}
+
+// ParseMoment returns the moment that a text says: a time since the start such as 10s, before the end such as
+// -30s, or on the local clock such as 15:04:05 or 2006-01-02 15:04:05. "" is no moment.
+func ParseMoment(text string) (Moment, error) {
+	m := Moment{text: text}
+	if text == "" {
+		return m, nil
+	}
+	if d, err := time.ParseDuration(text); err == nil {
+		m.after = d
+		if d == 0 && text[0] == '-' { // the end
+			m.after = -1
+		}
+		return m, nil
+	}
+	for _, layout := range []string{"15:04", "15:04:05"} {
+		if t, err := time.Parse(layout, text); err == nil {
+			m.daily = true
+			m.after = t.Sub(time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC))
+			return m, nil
+		}
+	}
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02 15:04"} {
+		if t, err := time.ParseInLocation(layout, text, time.Local); err == nil {
+			m.clock = t
+			return m, nil
+		}
+	}
+	return m, fmt.Errorf("%q is no time: it must be like 10s (since the start), -30s (before the end), 15:04:05 or 2006-01-02T15:04:05", text)
+}
+
+// fromEnd reports whether the length of a profile is needed to know a moment.
+func (m Moment) fromEnd() bool { return m.clock.IsZero() && !m.daily && m.after < 0 }
+
+// since returns a moment as the time since the start of a profile in µs.
+func (m Moment) since(start, length uint64) uint64 {
+	switch {
+	case !m.clock.IsZero():
+		return uint64(max(0, m.clock.UnixMicro()-int64(start)))
+	case m.daily:
+		begin := time.UnixMicro(int64(start))
+		y, month, d := begin.Date()
+		at := time.Date(y, month, d, 0, 0, 0, 0, time.Local).Add(m.after)
+		if begin.Sub(at) > 12*time.Hour { // of the next day
+			at = at.AddDate(0, 0, 1)
+		}
+		return uint64(max(0, at.UnixMicro()-int64(start)))
+	case m.after < 0:
+		return length - min(length, uint64(-m.after.Microseconds()))
+	}
+	return uint64(m.after.Microseconds())
+}
+
+// A chooser applies a selection to samples.
+type chooser struct {
+	*Selection
+	src      *Source
+	from, to uint64 // µs since the start
+	states   map[inState]bool
+	session  bool // gotach recorded all files, so that Process is no goroutine
+}
+
+type inState struct {
+	stack  uint32
+	status tachyon.Status
+}
+
+// choose prepares the selection of a source. If a moment is relative to an end that the files do not say, it
+// reads all samples.
+func (s *Source) choose() error {
+	sel := s.o.Select
+	if sel.Empty() {
+		return nil
+	}
+	s.o.Labels = s.o.Labels || len(sel.Labels) > 0
+	c := &chooser{Selection: sel, src: s, to: math.MaxUint64, states: map[inState]bool{}, session: s.metadata.Session != nil}
+	length, start := uint64(0), s.Header().Start
+	if sel.Since.fromEnd() || sel.Until.fromEnd() {
+		var err error
+		if length, err = s.length(); err != nil {
+			return err
+		}
+	}
+	if sel.Since.text != "" {
+		c.from = sel.Since.since(start, length)
+	}
+	if sel.Until.text != "" {
+		c.to = sel.Until.since(start, length)
+	}
+	if c.to <= c.from {
+		return fmt.Errorf("there is no time between %s and %s", sel.Since.orStart(), sel.Until.text)
+	}
+	s.chooser = c
+	s.metadata = s.join()
+	return nil
+}
+
+func (m Moment) orStart() string {
+	if m.text == "" {
+		return "the start"
+	}
+	return m.text
+}
+
+// length returns how long the profile is, in µs.
+func (s *Source) length() (uint64, error) {
+	said := true
+	for _, p := range s.parts {
+		said = said && p.Metadata.Session != nil && p.Metadata.Session.Duration > 0
+	}
+	if said {
+		return uint64(s.metadata.Session.Duration.Microseconds()), nil
+	}
+	for _, err := range s.Samples() {
+		if err != nil {
+			return 0, err
+		}
+	}
+	return s.end, nil
+}
+
+// has reports whether a sample is selected. Of its time it leaves what is.
+func (c *chooser) has(s *Sample) bool {
+	if c.Timed() {
+		start := c.src.parts[0].Header.Start
+		at := uint64(max(0, int64(s.Time-start)))
+		begin := max(c.from, at-min(at, uint64(s.Wall.Microseconds())))
+		if at = min(at, c.to); at <= begin {
+			return false
+		}
+		s.Time, s.Wall = start+at, reader.Micros(at-begin)
+	}
+	if len(c.Goroutines) > 0 && (c.session && s.Interpreter == tachyon.Process || !slices.Contains(c.Goroutines, s.Goroutine)) {
+		return false
+	}
+	if len(c.Labels) > 0 && (s.Labels == nil || !c.hasLabels(s.Labels.Set)) {
+		return false
+	}
+	if len(c.States) == 0 {
+		return true
+	}
+	key := inState{s.Stack, s.Status}
+	yes, ok := c.states[key]
+	if !ok {
+		yes = c.hasState(c.src.State(s.Status, s.Stack))
+		c.states[key] = yes
+	}
+	return yes
+}
+
+// cut makes what is known about the whole right for the selected time.
+func (c *chooser) cut(m *tachyon.Metadata) *tachyon.Metadata {
+	if !c.Timed() || m.Session == nil {
+		return m
+	}
+	out, session := *m, *m.Session
+	from, to := reader.Micros(c.from), reader.Micros(c.to)
+	session.Start = session.Start.Add(from)
+	if session.Duration > 0 {
+		session.Duration = max(0, min(to, session.Duration)-from)
+	}
+	session.Throttled, session.ThrottledPeriods, session.NotSeen = 0, 0, 0 // nobody knows when
+	out.Session = &session
+	return &out
+}
