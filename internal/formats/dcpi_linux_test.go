@@ -33,18 +33,18 @@ func self(t *testing.T) *dcpi.Image {
 func leafSession(t *testing.T) (path string, symbols [2]string) {
 	t.Helper()
 	image := self(t)
-	name := func(addr uint64) string {
+	function := func(addr uint64) tachyon.Frame {
 		f, ok := image.Frame(addr)
 		if !ok {
 			t.Fatalf("%#x is in no procedure", addr)
 		}
-		return f.Func
+		return tachyon.Frame{Func: f.Func, File: f.File}
 	}
 	a, b := image.TextStart+image.TextSize/3, image.TextStart+image.TextSize/2
-	for name(b) != name(b+1) || name(b) == name(a) { // an inlined call begins or ends there
+	for function(b) != function(b+1) || function(b) == function(a) { // an inlined call begins or ends there
 		b++
 	}
-	symbols = [2]string{name(a), name(b)}
+	symbols = [2]string{function(a).Func, function(b).Func}
 	pcs := &tachyon.LeafPCs{
 		TextStart: image.TextStart, TextSize: image.TextSize,
 		PCs: []tachyon.LeafPC{{Addr: a, CPU: 700, Wall: 1000}, {Addr: b, Wall: 900}, {Addr: b + 1, Wall: 100}},
