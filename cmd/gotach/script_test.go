@@ -17,13 +17,14 @@ import (
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"gotach":  main,
-		"killed":  killed,
-		"rotates": rotates,
-		"quota":   quota,
-		"leaky":   leaky,
-		"differs": differs,
-		"serves":  serves,
+		"gotach":   main,
+		"killed":   killed,
+		"rotates":  rotates,
+		"quota":    quota,
+		"leaky":    leaky,
+		"differs":  differs,
+		"serves":   serves,
+		"contends": contends,
 	})
 }
 

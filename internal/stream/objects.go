@@ -2,6 +2,7 @@ package stream
 
 import (
 	"cmp"
+	"iter"
 	"maps"
 	"math"
 	"slices"
@@ -56,6 +57,49 @@ func (n *ObjectNumbers) Stream(f *Part) reader.Stream {
 	}
 	s := f.File.Stream
 	return reader.WithObjects(s, func(number int32) int32 { return n.Number(f.Process, number) })
+}
+
+// EachObject calls use with what the files say of the objects, with their numbers in the stream. An
+// object may come several times; the last description counts. Use keeps what it needs: there may be many.
+func (s *Source) EachObject(use func(o *tachyon.Object)) error {
+	if !s.o.Objects {
+		return nil
+	}
+	for _, p := range s.parts {
+		for o, err := range objects(p.Stream) {
+			if err != nil {
+				return named(p.File, err)
+			}
+			o.Number = s.object(p, o.Number)
+			o.Members = slices.Clone(o.Members)
+			for i, member := range o.Members {
+				o.Members[i] = s.object(p, member)
+			}
+			use(o)
+		}
+	}
+	return nil
+}
+
+// objects yields the objects of a stream.
+func objects(s reader.Stream) iter.Seq2[*tachyon.Object, error] {
+	if r, ok := s.(interface {
+		Objects() iter.Seq2[*tachyon.Object, error]
+	}); ok {
+		return r.Objects()
+	}
+	return func(yield func(*tachyon.Object, error) bool) {
+		m, err := s.Metadata()
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		for _, o := range m.Objects {
+			if !yield(&o, nil) {
+				return
+			}
+		}
+	}
 }
 
 // List returns the objects of all files.

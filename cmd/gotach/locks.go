@@ -1,0 +1,138 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/formats"
+	"github.com/gotach/profiler/internal/stream"
+	"github.com/spf13/cobra"
+)
+
+func newLocks(e *env) *cobra.Command {
+	var o formats.Options
+	var asJSON bool
+	var top int
+	cmd := &cobra.Command{
+		Use:   "locks FILE...",
+		Short: "Show which locks and channels goroutines waited for, and where",
+		Long: `Show for which locks goroutines waited, where and how long; below that the channels,
+WaitGroups and Conds. WAITED is the time of all goroutines together, LONGEST the longest
+wait, WAITS the number of waits that were seen.
+
+A lock has the name of the variable that it is, or that of the source line that locks it if
+the source is where the profile says, or that of the function. Locks of one name are told
+apart by their number in the profile. The profile knows which lock a goroutine waits for if
+the program was built with Go 1.26 or later, the native source sampled it, and two goroutines
+waited for the lock. Waits at other locks are added up by line.`,
+		Example: `  gotach locks app.tach
+  gotach locks app.*.tach --top 0
+  gotach locks app.tach --json | jq '.locks[0]'`,
+		Args: someFiles,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if top < 0 {
+				return usagef("locks: --top %d: it must not be negative", top)
+			}
+			return e.read("locks", args, o, func(in *formats.Input) error {
+				s, err := samples(in, stream.Options{Objects: true})
+				if err != nil {
+					return err
+				}
+				l, err := analyze.FindLocks(s, analyze.LockOptions{})
+				if err != nil {
+					return err
+				}
+				e.barDone()
+				if asJSON {
+					return e.printJSON(l, " ")
+				}
+				t := lockTable{paint: newPaint(e.stdout), width: width(e.stdout), top: top}
+				t.render(in.Name, l)
+				_, err = e.stdout.Write(t.b.Bytes())
+				return err
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.IntVar(&top, "top", 10, "show the `N` locks, and the N channels, with the most waited time; 0: all")
+	f.BoolVar(&asJSON, "json", false, "print one JSON object")
+	fromFlags(cmd, &o)
+	return cmd
+}
+
+// A lockTable is locks as text:
+//
+//	app.tach: 30.0s, goroutines waited 8.20s for 1 lock
+//
+//	 WAITED  GOROUTINES   WAITS  LONGEST  LOCK
+//	  8.20s          12     900   30.1ms  c.mu  sync.Mutex 17
+//	  8.20s                                 [sync.Mutex.Lock] main.(*cache).get  cache.go:31
+type lockTable struct {
+	b     bytes.Buffer
+	paint paint
+	width int
+	top   int
+}
+
+func (t *lockTable) line(format string, args ...any) { fmt.Fprintf(&t.b, format+"\n", args...) }
+
+func (t *lockTable) render(name string, l *analyze.Locks) {
+	var locks, others []analyze.Lock
+	for _, x := range l.Locks {
+		if x.IsLock() {
+			locks = append(locks, x)
+		} else {
+			others = append(others, x)
+		}
+	}
+	title := t.paint.bold(printable(name) + ":")
+	if len(locks) == 0 {
+		t.line("%s %s, no goroutine was seen waiting for a lock", title, duration(l.Duration))
+	} else {
+		t.line("%s %s, goroutines waited %s for %s", title, duration(l.Duration), duration(l.Waited), plural(int64(len(locks)), "lock"))
+	}
+	t.section("LOCK", locks)
+	t.section("CHANNEL OR GROUP", others)
+}
+
+// lockColumns is the width of the columns before the name.
+const lockColumns = 38
+
+func (t *lockTable) section(title string, list []analyze.Lock) {
+	if len(list) == 0 {
+		return
+	}
+	t.line("")
+	t.line("%s", t.paint.bold(fmt.Sprintf("%8s  %10s  %6s  %7s  %s", "WAITED", "GOROUTINES", "WAITS", "LONGEST", title)))
+	for i := range list {
+		if t.top > 0 && i == t.top {
+			t.line("… and %d more (--top 0 shows all)", len(list)-i)
+			break
+		}
+		t.lock(&list[i])
+	}
+}
+
+// mostSites is the number of sites of a lock that are shown.
+const mostSites = 3
+
+func (t *lockTable) lock(x *analyze.Lock) {
+	number := ""
+	if x.Object > 0 {
+		number = fmt.Sprintf(" %d", x.Object)
+	}
+	kind := printable(x.Kind) + number
+	room := max(minName, t.width-lockColumns-utf8.RuneCountInString(kind)-2)
+	t.line("%8s  %10d  %6d  %7s  %s  %s", duration(x.Waited), x.Goroutines, x.Waits, duration(x.Longest), t.paint.bold(shorten(printable(x.Name), room)), t.paint.dim(kind))
+	for i, s := range x.Sites {
+		if i == mostSites {
+			break
+		}
+		reason := "[" + printable(s.Reason) + "] "
+		room := t.width - lockColumns - utf8.RuneCountInString(reason)
+		t.line("%8s  %10s  %6d  %7s  %s%s", duration(s.Waited), "", s.Waits, "", t.paint.wait(reason),
+			site(t.paint, s.Func, fmt.Sprintf("%s:%d", baseName(s.File), s.Line), room))
+	}
+}
