@@ -1,0 +1,447 @@
+package analyze
+
+import (
+	"strings"
+	"time"
+
+	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// Idle tells waits that are idle from those that somebody waits for: nobody would be faster if an idle wait
+// were shorter. In this order:
+//
+//   - A goroutine with labels, or in a request (requestKinds), is at work.
+//   - A wait at a known place (idlePlaces) is idle: there a library waits for the next thing to do. At some
+//     of them this holds with labels too.
+//   - A wait at home is idle. The home of a group, which is the goroutines that were created at one place, is
+//     the stack in which its members rest: they wait in the function that they began with, spend at least
+//     homeShare of the session there, and come back to it.
+//   - Waits of the runtime's own goroutines are idle.
+//
+// Whether a stack is a home is known when all samples were read. So Add gives each sample a WaitKey. Whoever
+// adds up samples keeps those of different keys apart, and asks Is after Finish:
+//
+//	idle := analyze.NewIdle(src)
+//	for s, err := range src.Samples() {
+//		key, err := idle.Add(s)
+//		sums[key] += s.Wall
+//	}
+//	idle.Finish()
+//	for key, wall := range sums {
+//		if idle.Is(key) { … }
+//	}
+//
+// Keys are small numbers: there are as many as groups have stacks that may be homes. The memory does not
+// grow with the number of samples.
+type Idle struct {
+	src     *stream.Source
+	created creations
+	states  states[idleState]
+	stacks  []idleStack // by stack
+	frames  []idleFrame // by frame
+	entries map[string]uint32
+	sites   map[stackSite]uint32 // the first stack there
+
+	numbers map[creation]uint32
+	groups  []idleGroup
+	group   map[groupKey]uint32 // number + 1
+	waits   []idleWait          // WaitKey firstWait + i
+	wait    map[waitOf]WaitKey
+
+	file       int    // number of the present file + 1
+	begin, end uint64 // of the file's samples, µs
+	idle       []bool // by WaitKey, after Finish
+	sample     sample
+}
+
+// A WaitKey says where a goroutine waits, as far as it matters to Idle.
+type WaitKey uint32
+
+const (
+	NotIdle   WaitKey = 0 // the goroutine does not wait, or is at work
+	KnownIdle WaitKey = 1 // it is idle, whatever comes later
+	firstWait WaitKey = 2
+)
+
+const (
+	// homeShare is the least share of its time that a group spends at home.
+	homeShare = 0.9
+	// lifeShare is how much of the session its goroutines live at least, on average.
+	lifeShare = 0.5
+	// maxWaits bounds the memory that keys take, and what sums by key take. Further waits are not idle.
+	maxWaits = 1 << 18
+	// maxIdleGroups bounds the memory of groups. The goroutines of further ones have no home.
+	maxIdleGroups = 1 << 18
+)
+
+// idleState is the state of a goroutine.
+type idleState struct {
+	creation uint32 // number + 1; 0: not known yet
+	file     int    // for which creation is known, + 1
+	entry    uint32
+	group    uint32 // number + 1; 0: none
+	stack    uint32 // of the previous sample
+	waits    bool   // in the previous sample
+	key      WaitKey
+}
+
+type groupKey struct{ creation, entry uint32 }
+
+// An idleGroup is the goroutines that were created at one place and began with one function.
+type idleGroup struct {
+	main     bool
+	time     uint64 // of all samples, µs
+	members  uint64
+	here     uint64 // members in the present file
+	presence uint64 // the time that the members would have if each lasted as long as the files that it is in, µs
+}
+
+type waitOf struct{ group, stack uint32 }
+
+// A stackSite is a stack without the object that the goroutine waits for.
+type stackSite struct {
+	wait   string
+	caller uint32
+}
+
+// An idleWait is a stack of a group that may be its home.
+type idleWait struct {
+	group  uint32
+	deep   bool   // not in the function that the goroutine began with, but in one that it calls
+	time   uint64 // µs
+	shared uint64 // part of it with an object for which several goroutines wait
+	visits uint64
+}
+
+// idleStack is what is known about a stack.
+type idleStack struct {
+	kind   idleKind
+	deep   bool
+	shared bool   // the object that is waited for is one for which several goroutines waited
+	site   uint32 // the stack without the object
+	entry  uint32 // number of the function that the goroutine began with
+}
+
+type idleKind uint8
+
+const (
+	idleUnknown idleKind = iota // not looked at yet
+	idleNever
+	idlePlain  // a known place, unless the goroutine has labels
+	idleAlways // a known place, with labels too
+	idleHome   // may be a home
+)
+
+// NewIdle returns an Idle for the samples of a source.
+func NewIdle(src *stream.Source) *Idle {
+	return &Idle{
+		src: src, created: creations{src: src}, entries: map[string]uint32{},
+		states:  states[idleState]{keep: func(s *idleState) bool { return s.waits && s.key != NotIdle }},
+		sites:   map[stackSite]uint32{},
+		numbers: map[creation]uint32{}, group: map[groupKey]uint32{}, wait: map[waitOf]WaitKey{},
+	}
+}
+
+// Add adds a sample. It returns the key of the sample's wait.
+func (f *Idle) Add(s *stream.Sample) (WaitKey, error) {
+	waiting := waits(s.Status)
+	switch {
+	case s.NotSeen || s.Interpreter > tachyon.Runtime:
+		return NotIdle, nil
+	case s.Interpreter == tachyon.Runtime:
+		if waiting && !isGap(f.leaf(s.Stack)) {
+			return KnownIdle, nil
+		}
+		return NotIdle, nil
+	}
+	x := &f.sample
+	x.Sample = s
+	x.file, _ = f.src.File()
+	if f.file != x.file+1 {
+		f.nextFile()
+		f.file, f.begin, f.end = x.file+1, s.Time, s.Time
+	}
+	wall := uint64(s.Wall / time.Microsecond)
+	f.begin, f.end = min(f.begin, s.Time-min(s.Time, wall)), max(f.end, s.Time)
+	at := f.stack(s.Stack)
+	st := f.states.of(x)
+	first := st.file != f.file
+	if first {
+		by, err := f.created.of(x)
+		if err != nil {
+			return NotIdle, err
+		}
+		st.file, st.creation = f.file, f.creation(by)
+	}
+	if st.entry != at.entry || st.group == 0 || first {
+		f.join(st, at.entry, s.Status, first)
+	}
+	if st.group != 0 {
+		f.groups[st.group-1].time += wall
+	}
+	same := st.waits == waiting && f.stacks[st.stack].site == at.site
+	st.stack, st.waits = s.Stack, waiting
+	if !waiting {
+		st.key = NotIdle
+		return NotIdle, nil
+	}
+	switch at.kind {
+	case idleAlways:
+		st.key = KnownIdle
+		return KnownIdle, nil
+	case idlePlain:
+		st.key = KnownIdle
+		if s.Labels != nil {
+			return NotIdle, nil
+		}
+		return KnownIdle, nil
+	case idleHome:
+		if !same || st.key < firstWait {
+			st.key = f.enter(st.group, at)
+		}
+		if st.key < firstWait {
+			return NotIdle, nil
+		}
+		w := &f.waits[st.key-firstWait]
+		w.time += wall
+		if at.shared {
+			w.shared += wall
+		}
+		if s.Labels != nil {
+			return NotIdle, nil
+		}
+		return st.key, nil
+	}
+	st.key = NotIdle
+	return NotIdle, nil
+}
+
+// join makes a goroutine a member of the group of those with its creation and an entry.
+func (f *Idle) join(st *idleState, entry uint32, status tachyon.Status, first bool) {
+	before := st.group
+	st.entry, st.group = entry, 0
+	key := groupKey{st.creation, entry}
+	n, ok := f.group[key]
+	if !ok {
+		if len(f.groups) >= maxIdleGroups {
+			return
+		}
+		f.groups = append(f.groups, idleGroup{main: status&tachyon.MainThread != 0})
+		n = uint32(len(f.groups))
+		f.group[key] = n
+	}
+	st.group = n
+	g := &f.groups[n-1]
+	if before != n {
+		g.members++
+	}
+	if before != n || first {
+		g.here++
+	}
+}
+
+// enter returns the key of a wait at which a goroutine of a group arrives.
+func (f *Idle) enter(group uint32, at *idleStack) WaitKey {
+	if group == 0 {
+		return NotIdle
+	}
+	of := waitOf{group, at.site}
+	key, ok := f.wait[of]
+	if !ok {
+		if len(f.waits) >= maxWaits {
+			return NotIdle
+		}
+		key = firstWait + WaitKey(len(f.waits))
+		f.waits = append(f.waits, idleWait{group: group, deep: at.deep})
+		f.wait[of] = key
+	}
+	f.waits[key-firstWait].visits++
+	return key
+}
+
+// creation returns the number of a creation + 1.
+func (f *Idle) creation(c creation) uint32 {
+	n, ok := f.numbers[c]
+	if !ok {
+		n = uint32(len(f.numbers) + 1)
+		f.numbers[c] = n
+	}
+	return n
+}
+
+// nextFile ends a file.
+func (f *Idle) nextFile() {
+	for i := range f.groups {
+		g := &f.groups[i]
+		g.presence += g.here * (f.end - f.begin)
+		g.here = 0
+	}
+}
+
+// Finish says that all samples were added. Then Is knows about all keys.
+func (f *Idle) Finish() {
+	f.nextFile()
+	f.idle = make([]bool, firstWait+WaitKey(len(f.waits)))
+	f.idle[KnownIdle] = true
+	for i := range f.waits {
+		f.idle[firstWait+WaitKey(i)] = f.isHome(&f.waits[i])
+	}
+}
+
+// Is reports whether the waits with a key are idle.
+func (f *Idle) Is(key WaitKey) bool { return f.idle[key] }
+
+// isHome reports whether a wait is the home of its group.
+func (f *Idle) isHome(w *idleWait) bool {
+	g := &f.groups[w.group-1]
+	switch {
+	case float64(w.time) < homeShare*float64(g.time), float64(g.time) < lifeShare*float64(g.presence):
+		return false
+	case g.main:
+		// The main goroutine may wait for the program's end.
+		return !w.deep && (w.visits > 1 || float64(w.time) >= homeShare*float64(g.presence))
+	case w.deep && float64(w.shared) < homeShare*float64(w.time):
+		return false
+	}
+	// At least one member of a hundred came back. Members that have never been there make this stricter.
+	return w.visits >= g.members+max(1, g.members/100)
+}
+
+// stack returns what is known about a stack. It is valid until the next call.
+func (f *Idle) stack(stack uint32) *idleStack {
+	if int(stack) >= len(f.stacks) {
+		f.stacks = append(f.stacks, make([]idleStack, len(f.src.Stacks())-len(f.stacks))...)
+	}
+	x := &f.stacks[stack]
+	if x.kind == idleUnknown {
+		*x = f.look(stack)
+	}
+	return x
+}
+
+// leaf returns the innermost frame of a stack. Stack 0 has an empty one.
+func (f *Idle) leaf(stack uint32) *tachyon.Frame {
+	if stack == 0 {
+		return &tachyon.Frame{}
+	}
+	return &f.src.Frames()[f.src.Stacks()[stack].Frame]
+}
+
+// look finds out about a stack.
+func (f *Idle) look(stack uint32) idleStack {
+	x := idleStack{kind: idleNever, site: stack}
+	if stack == 0 {
+		return x
+	}
+	list := f.src.Stacks()
+	why := reason(f.leaf(stack))
+	x.site, x.shared = f.site(stack), why != "" && f.leaf(stack).Line > 0
+	var (
+		entry   *idleFrame // the function with which the goroutine began
+		entryAt uint32
+		rest    *idleFrame // the function in which it waits
+		restAt  uint32
+		callee  string
+		known   *idlePlace
+		request bool
+	)
+	at := stack
+	if why != "" {
+		at = list[stack].Caller
+	}
+	for ; at != 0; at = list[at].Caller {
+		fr := f.frame(list[at].Frame)
+		if rest == nil && !fr.primitive {
+			rest, restAt = fr, at
+		}
+		for _, p := range fr.places {
+			if !request && (known == nil || !known.always) && p.matches(callee, restAt == at) {
+				known = p
+			}
+		}
+		request = request || fr.request
+		if !fr.wrapper {
+			entry, entryAt = fr, at
+		}
+		callee = fr.name
+	}
+	if entry != nil {
+		x.entry = f.entry(entry.name)
+	}
+	switch {
+	case why == "":
+	case idleReasons[why], known != nil && known.always:
+		x.kind = idleAlways
+	case request:
+	case known != nil:
+		x.kind = idlePlain
+	case homeReasons[why] && rest != nil && restAt == entryAt:
+		x.kind = idleHome
+	case homeReasons[why] && rest != nil && entry != nil && list[restAt].Caller == entryAt && entry.literal:
+		x.kind, x.deep = idleHome, true
+	}
+	return x
+}
+
+// site returns the first stack that is equal apart from the object that the goroutine waits for.
+func (f *Idle) site(stack uint32) uint32 {
+	leaf := f.leaf(stack)
+	if reason(leaf) == "" {
+		return stack
+	}
+	at := stackSite{leaf.Func, f.src.Stacks()[stack].Caller}
+	n, ok := f.sites[at]
+	if !ok {
+		n = stack
+		f.sites[at] = n
+	}
+	return n
+}
+
+// entry returns the number of a function with which goroutines begin.
+func (f *Idle) entry(name string) uint32 {
+	n, ok := f.entries[name]
+	if !ok {
+		n = uint32(len(f.entries) + 1)
+		f.entries[name] = n
+	}
+	return n
+}
+
+// idleFrame is what is known about a frame.
+type idleFrame struct {
+	name      string
+	places    []*idlePlace
+	known     bool // it was looked at
+	primitive bool // part of a wait, not a function that decides to wait
+	request   bool // a call of it is a request
+	wrapper   bool // calls the function with which a goroutine begins
+	literal   bool
+}
+
+// frame returns what is known about a frame. It is valid until the next new frame.
+func (f *Idle) frame(n uint32) *idleFrame {
+	if int(n) >= len(f.frames) {
+		f.frames = append(f.frames, make([]idleFrame, len(f.src.Frames())-len(f.frames))...)
+	}
+	x := &f.frames[n]
+	if x.known {
+		return x
+	}
+	name := f.src.Frames()[n].Func
+	*x = idleFrame{
+		name: name, known: true, places: idlePlaces[name],
+		wrapper: wrappers[name] || strings.Contains(lastElement(name), ".gowrap"),
+		literal: closure.MatchString(name),
+	}
+	x.primitive = primitive(profile.Package(name), name)
+	for i := range requestKinds {
+		x.request = x.request || requestKinds[i].function.MatchString(name)
+	}
+	return x
+}
+
+// lastElement returns a function's name without the leading elements of its import path.
+func lastElement(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }

@@ -1,0 +1,169 @@
+package analyze
+
+import "strings"
+
+// An idlePlace is a place where a library waits for the next thing to do.
+type idlePlace struct {
+	in   string // the function that waits
+	call string // what it calls to wait: a function, "" for a channel or the like itself, "*" for anything
+	what string // what it waits for
+
+	// always says that the function only ever serves a connection or works in the background. A request does
+	// not call it, so labels that its goroutine has are inherited from what started it.
+	always bool
+}
+
+// matches reports whether a stack waits at the place, given the function that the frame calls and whether
+// the frame itself waits.
+func (p *idlePlace) matches(callee string, itself bool) bool {
+	switch p.call {
+	case "":
+		return itself
+	case "*":
+		return true
+	}
+	return p.call == callee
+}
+
+// idleTable lists the known places. Where a connection's goroutine waits for the next request, it is idle.
+// While it waits for the rest of one it is not. A client's goroutine that reads from a connection is idle,
+// since the request waits in its own goroutine, which is not.
+var idleTable = []idlePlace{
+	{in: "net.(*TCPListener).Accept", call: "*", what: "a connection"},
+	{in: "net.(*UnixListener).Accept", call: "*", what: "a connection"},
+	{in: "os/signal.loop", call: "*", what: "a signal", always: true},
+	{in: "os/signal.NotifyContext.func1", what: "a signal", always: true},
+
+	// net/http: server.
+	{in: "net/http.(*Server).Serve", call: "net.(*TCPListener).Accept", what: "a connection", always: true},
+	{in: "net/http.(*Server).Serve", call: "net.(*UnixListener).Accept", what: "a connection", always: true},
+	{in: "net/http.(*Server).Serve", call: "net/http.(*onceCloseListener).Accept", what: "a connection", always: true},
+	{in: "net/http.(*Server).Serve", call: "crypto/tls.(*listener).Accept", what: "a connection", always: true},
+	{in: "net/http.(*conn).serve", call: "bufio.(*Reader).Peek", what: "the next request", always: true},
+	{in: "net/http.(*conn).serve", call: "net/http.(*conn).readRequest", what: "the first request", always: true},
+	{in: "net/http.(*connReader).backgroundRead", call: "*", what: "the end of the connection", always: true},
+
+	// net/http: client.
+	{in: "net/http.(*persistConn).readLoop", call: "bufio.(*Reader).Peek", what: "a response", always: true},
+	{in: "net/http.(*persistConn).readLoop", what: "that the response is read", always: true},
+	{in: "net/http.(*persistConn).writeLoop", what: "the next request", always: true},
+
+	// database/sql.
+	{in: "database/sql.(*DB).connectionOpener", what: "that a connection is needed", always: true},
+	{in: "database/sql.(*DB).connectionCleaner", what: "the next time to look", always: true},
+	{in: "database/sql.(*Rows).awaitDone", what: "the end of the query", always: true},
+	{in: "database/sql.(*Tx).awaitDone", what: "the end of the transaction", always: true},
+	{in: "github.com/jackc/pgx/v5/pgxpool.(*Pool).backgroundHealthCheck", what: "the next time to look", always: true},
+
+	// gRPC.
+	{in: "google.golang.org/grpc.(*Server).Serve", call: "net.(*TCPListener).Accept", what: "a connection", always: true},
+	{in: "google.golang.org/grpc.(*Server).Serve", call: "net.(*UnixListener).Accept", what: "a connection", always: true},
+	{in: "google.golang.org/grpc.(*Server).serverWorker", what: "the next request", always: true},
+	{in: "google.golang.org/grpc/internal/transport.(*http2Server).HandleStreams", call: "google.golang.org/grpc/internal/transport.(*framer).readFrame", what: "the next frame", always: true},
+	{in: "google.golang.org/grpc/internal/transport.(*http2Server).keepalive", what: "the next time to look", always: true},
+	{in: "google.golang.org/grpc/internal/transport.(*http2Client).reader", call: "google.golang.org/grpc/internal/transport.(*framer).readFrame", what: "the next frame", always: true},
+	{in: "google.golang.org/grpc/internal/transport.(*http2Client).keepalive", what: "the next time to look", always: true},
+	{in: "google.golang.org/grpc/internal/transport.(*loopyWriter).run", call: "google.golang.org/grpc/internal/transport.(*controlBuffer).get", what: "the next frame to write", always: true},
+	{in: "google.golang.org/grpc/internal/grpcsync.(*CallbackSerializer).run", what: "the next callback", always: true},
+	{in: "google.golang.org/grpc/internal/resolver/dns.(*dnsResolver).watcher", what: "the next time to look", always: true},
+
+	// NATS: client.
+	{in: "github.com/nats-io/nats.go.(*Conn).readLoop", call: "*", what: "the next message", always: true},
+	{in: "github.com/nats-io/nats.go.(*Conn).flusher", what: "something to write", always: true},
+	{in: "github.com/nats-io/nats.go.(*asyncCallbacksHandler).asyncCBDispatcher", what: "the next callback", always: true},
+	{in: "github.com/nats-io/nats.go.(*Conn).waitForMsgs", what: "the next message", always: true},
+
+	// NATS: server.
+	{in: "github.com/nats-io/nats-server/v2/server.(*client).readLoop", call: "*", what: "the next message", always: true},
+	{in: "github.com/nats-io/nats-server/v2/server.(*client).writeLoop", what: "something to write", always: true},
+	{in: "github.com/nats-io/nats-server/v2/server.(*Server).acceptConnections", call: "*", what: "a connection", always: true},
+
+	// Redis.
+	{in: "github.com/redis/go-redis/v9.(*channel).initHealthCheck.func1", what: "the next time to look", always: true},
+	{in: "github.com/redis/go-redis/v9.(*channel).initMsgChan.func1", call: "github.com/redis/go-redis/v9.(*PubSub).Receive", what: "the next message", always: true},
+	{in: "github.com/redis/go-redis/v9.(*channel).initAllChan.func1", call: "github.com/redis/go-redis/v9.(*PubSub).Receive", what: "the next message", always: true},
+	{in: "github.com/redis/go-redis/v9/maintnotifications.(*CircuitBreakerManager).cleanupLoop", what: "the next time to look", always: true},
+}
+
+// http2Places are the places of HTTP/2, which is in several packages: types and functions without them.
+var http2Places = []idlePlace{
+	{in: "(*serverConn).serve", what: "the next frame", always: true},
+	{in: "(*serverConn).readFrames", call: "(*Framer).ReadFrame", what: "the next frame", always: true},
+	{in: "(*serverConn).readFrames", what: "that the frame is handled", always: true},
+	{in: "(*clientConnReadLoop).run", call: "(*Framer).ReadFrame", what: "the next frame", always: true},
+}
+
+// http2Packages are the beginnings of the names of HTTP/2's methods, before the type and after "(*".
+var http2Packages = [][2]string{
+	{"net/http.", "http2"},
+	{"net/http/internal/http2.", ""},
+	{"golang.org/x/net/http2.", ""},
+}
+
+// idlePlaces has the known places by the function that waits.
+var idlePlaces = map[string][]*idlePlace{}
+
+func init() {
+	for _, p := range http2Places {
+		for _, pkg := range http2Packages {
+			name := func(s string) string {
+				if !strings.HasPrefix(s, "(*") {
+					return s
+				}
+				return pkg[0] + "(*" + pkg[1] + s[len("(*"):]
+			}
+			idleTable = append(idleTable, idlePlace{in: name(p.in), call: name(p.call), what: p.what, always: p.always})
+		}
+	}
+	for i := range idleTable {
+		p := &idleTable[i]
+		idlePlaces[p.in] = append(idlePlaces[p.in], p)
+	}
+}
+
+// idleReasons are the waits of the runtime's own goroutines, and the one that the program wants to last
+// forever.
+var idleReasons = map[string]bool{
+	"GC sweep wait": true, "GC scavenge wait": true, "finalizer wait": true, "force gc (idle)": true,
+	"GOMAXPROCS updater (idle)": true, "GC worker (idle)": true, "cleanup wait": true, "trace reader (blocked)": true,
+	"select (no cases)": true,
+}
+
+// homeReasons are the waits for something that comes from outside. Nobody is at home in a send, a lock or a
+// system call.
+var homeReasons = map[string]bool{
+	"chan receive": true, "select": true, "sync.Cond.Wait": true, "sleep": true, "IO wait": true,
+}
+
+// wrappers call the functions with which goroutines begin.
+var wrappers = map[string]bool{
+	"runtime.goexit": true, "runtime.main": true, "runtime/pprof.Do": true,
+	"sync.(*WaitGroup).Go.func1":                        true,
+	"golang.org/x/sync/errgroup.(*Group).Go.func1":      true,
+	"golang.org/x/sync/errgroup.(*Group).add.func1":     true,
+	"github.com/oklog/run.(*Group).Run.func1":           true,
+	"github.com/sourcegraph/conc.(*WaitGroup).Go.func1": true,
+}
+
+// primitives are packages whose functions only carry out a wait that their caller decided on. Where the value is
+// false, only those that read or accept do so.
+var primitives = map[string]bool{
+	"runtime": true, "internal/poll": true, "internal/sync": true, "sync": true,
+	"net": false, "os": false, "bufio": false, "io": false, "crypto/tls": false, "net/textproto": false,
+	"encoding/json": false, "encoding/gob": false, "encoding/binary": false,
+}
+
+// primitive reports whether a function of a package only carries out a wait.
+func primitive(pkg, name string) bool {
+	all, ok := primitives[pkg]
+	if all || !ok {
+		return all || name == "time.Sleep"
+	}
+	method := strings.ToLower(name[strings.LastIndexByte(name, '.')+1:])
+	for _, begin := range []string{"read", "peek", "fill", "scan", "accept", "decode", "refill", "recv"} {
+		if strings.HasPrefix(method, begin) {
+			return true
+		}
+	}
+	return false
+}
