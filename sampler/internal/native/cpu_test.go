@@ -162,7 +162,15 @@ func TestCPU(t *testing.T) {
 			wall := time.Since(began)
 			all, parts, even := cpuShares(r.samples)
 			t.Logf("%v, of the process %v to %v; %v; %+v", all, least, most, parts, stats)
-			if all < least*98/100 || all > most*102/100 {
+			// CPU time is paid in whole samples: each thread can be up to half of a sample ahead or behind. On
+			// a busy machine samples are few and heavy.
+			heaviest := time.Duration(0)
+			for _, s := range r.samples {
+				if s.status&tachyon.OnCPU != 0 {
+					heaviest = max(heaviest, s.weight)
+				}
+			}
+			if all < least-max(least/50, heaviest) || all > most+max(most/50, heaviest) {
 				t.Errorf("the samples on the CPU add up to %v, the process used %v to %v", all, least, most)
 			}
 			if name == "three that never wait" {

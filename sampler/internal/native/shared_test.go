@@ -20,7 +20,7 @@ func runs(few int) int {
 	case os.Getenv("GOTACH_NIGHT") != "":
 		return 100
 	case testing.Short():
-		return few/5 + 1
+		return few/3 + 1
 	}
 	return few
 }
@@ -83,7 +83,7 @@ func sampled(t *testing.T, mode string, said map[string]int) {
 func TestChainedHandler(t *testing.T) {
 	bin := cc(t, "chain", build(t, "clib", "-buildmode=c-archive"))
 	for _, mode := range []string{"none", "before", "during", "after", "reporter before", "reporter during"} {
-		t.Run(mode, func(t *testing.T) { sampled(t, mode, survives(t, runs(20), bin, strings.Fields(mode)...)) })
+		t.Run(mode, func(t *testing.T) { sampled(t, mode, survives(t, runs(10), bin, strings.Fields(mode)...)) })
 	}
 }
 
@@ -122,6 +122,6 @@ func TestTwoLibraries(t *testing.T) {
 	}
 	bin := cc(t, "two")
 	for _, mode := range []string{"none", "first", "second", "both", "late", "nested", "crossed"} {
-		t.Run(mode, func(t *testing.T) { survives(t, runs(20), bin, lib, other, mode) })
+		t.Run(mode, func(t *testing.T) { survives(t, runs(10), bin, lib, other, mode) })
 	}
 }
