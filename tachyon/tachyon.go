@@ -160,7 +160,7 @@ func (l Layout) String() string {
 // Status is a sample's thread state, a set of bits.
 type Status uint8
 
-// The status bits have CPython's names. The comments give their meanings for a goroutine.
+// The status bits except Moved have CPython's names. The comments give their meanings for a goroutine.
 //
 //	HasGIL|OnCPU   runs on a core
 //	HasGIL         runs for the Go scheduler, but the kernel gives its thread no core
@@ -170,6 +170,10 @@ type Status uint8
 //	none of these  waits
 //
 // The weights of the samples with OnCPU add up to the CPU time of the process.
+//
+// Moved tells one long wait from several waits at the same place. If the stack or the state differs from
+// the previous sample's, the goroutine has moved too, and the bit is not needed. The native source sets it for
+// goroutines that wait or are runnable, not for those in system calls. The portable source does not know.
 const (
 	HasGIL       Status = 1 << iota // holds a P
 	OnCPU                           // used a core for the sample's weight, by the kernel's clocks
@@ -177,6 +181,7 @@ const (
 	GILRequested                    // runnable, waiting for a P
 	HasException                    // panicking
 	MainThread                      // the main goroutine (bit 5, as in CPython 3.15)
+	Moved                           // has run since its previous sample, which has the same stack and state
 )
 
 // A Frame is one entry of the frame table: a place in the source. The innermost frame of a

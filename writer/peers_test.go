@@ -45,7 +45,7 @@ func TestCPythonReads(t *testing.T) {
 		frames = append(frames, tachyon.Frame{File: "f.go", Func: string(rune('a' + i)), Line: int32(i) + 1})
 	}
 	for i := range 40_000 {
-		s := tachyon.Sample{Thread: uint64(i % 3), Interpreter: uint32(i % 2), Status: tachyon.Status(i % 16), Time: 5_000_000 + uint64(i)*500}
+		s := tachyon.Sample{Thread: uint64(i % 3), Interpreter: uint32(i % 2), Status: tachyon.Status(i % 128), Time: 5_000_000 + uint64(i)*500}
 		stack := frames[(i*i/5)%60:][:i*7%40]
 		if err := w.WriteFrames(&s, stack); err != nil {
 			t.Fatal(err)

@@ -31,7 +31,7 @@ type adder struct {
 // A cell is the place of the samples with a stack, an interpreter and a status.
 type cell struct {
 	interpreter uint32
-	status      tachyon.Status
+	status      tachyon.Status // without Moved
 	place       uint32
 	next        uint32 // the stack's next cell + 1
 }
@@ -94,8 +94,9 @@ func (a *adder) find(s *stream.Sample) uint32 {
 	if int(s.Stack) >= len(a.heads) {
 		a.heads = append(a.heads, make([]uint32, len(a.src.Stacks())-len(a.heads))...)
 	}
+	status := s.Status &^ tachyon.Moved
 	for n := a.heads[s.Stack]; n != 0; n = a.cells[n-1].next {
-		if c := &a.cells[n-1]; c.status == s.Status && c.interpreter == s.Interpreter {
+		if c := &a.cells[n-1]; c.status == status && c.interpreter == s.Interpreter {
 			return c.place
 		}
 	}
@@ -105,7 +106,7 @@ func (a *adder) find(s *stream.Sample) uint32 {
 		process: a.session && s.Interpreter == tachyon.Process,
 		state:   a.src.State(s.Status, s.Stack),
 	})
-	a.cells = append(a.cells, cell{s.Interpreter, s.Status, n, a.heads[s.Stack]})
+	a.cells = append(a.cells, cell{s.Interpreter, status, n, a.heads[s.Stack]})
 	a.heads[s.Stack] = uint32(len(a.cells))
 	return n
 }

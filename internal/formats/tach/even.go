@@ -24,7 +24,7 @@ const longest = 1 << 61
 // interval is the file's own, or as much longer as keeps their number within
 // mostEvenSamples. The start is the file's, or as much earlier as the first sample's
 // weight reaches back. The samples of a thread lie end to end, so those of the runtime's
-// goroutines, whose waits are left out, have earlier times than they had.
+// goroutines, whose waits are left out, have earlier times than they had. They do not have Moved.
 func even(s reader.Stream) (_ iter.Seq2[*tachyon.Sample, error], start, interval uint64, err error) {
 	h := s.Header()
 	var whole, early uint64
@@ -57,6 +57,7 @@ func even(s reader.Stream) (_ iter.Seq2[*tachyon.Sample, error], start, interval
 			to := from + s.Weight
 			ends[s.Index] = to
 			out = *s.Sample
+			out.Status &^= tachyon.Moved
 			for at := (from/interval + 1) * interval; at <= to; at += interval {
 				out.Time = start + at
 				if !yield(&out, nil) {

@@ -5,6 +5,7 @@ package native
 import (
 	"maps"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -50,7 +51,8 @@ type goroutine struct {
 	id      uint64
 	parked  *stack         // its stack at its last visit in turn
 	last    time.Duration  // time of its last sample
-	status  tachyon.Status // of parked
+	status  tachyon.Status // of parked, without Moved
+	seq     uint8          // trackingSeq at the visit that found parked
 	ran     bool           // it ran at its last sample, or was in a system call with its P
 	called  bool           // it was in a system call at its last sample
 	seen    bool           // it has a sample
@@ -268,8 +270,20 @@ func (d *drain) stack(r record) {
 	}
 	s = d.waitsFor(g, r, s)
 	status := statusOf(r, g, s)
-	d.emit(g, s, status, t, t-before)
-	g.ran, g.parked, g.status = false, s, status
+	var moved tachyon.Status
+	if r.hasMoved(g, s, status) {
+		moved = tachyon.Moved
+	}
+	d.emit(g, s, status|moved, t, t-before)
+	g.ran, g.parked, g.status, g.seq = false, s, status, r.seq()
+}
+
+// hasMoved reports whether g has run since its previous sample, although it has the same status and
+// stack as at that one. After a system call, that is not known. It is also false if g has stopped running
+// a multiple of 256 times.
+func (r record) hasMoved(g *goroutine, s *stack, status tachyon.Status) bool {
+	return g.parked != nil && !g.ran && status == g.status && status&tachyon.Unknown == 0 && r.seq() != g.seq &&
+		(s == g.parked || slices.Equal(s.ids, g.parked.ids))
 }
 
 // goroutine returns what the drain knows of a record's goroutine. It returns nil if the roster

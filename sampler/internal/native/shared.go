@@ -197,7 +197,7 @@ const (
 	headGoPC
 	headStartPC
 	headLabels // g.labels
-	headCounts // PCs | PCs on the system stack <<16 | words of labels <<32 | objects <<48
+	headCounts // PCs | PCs on the system stack <<16 | words of labels <<32 | objects <<48 | trackingSeq <<56, of a visit
 	headSP0    // word at SP; with a link register, LR
 	headSP1    // word after SP; with a link register, word at SP
 	headFrame0 // word after the return address of the first frame

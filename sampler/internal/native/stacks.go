@@ -174,7 +174,8 @@ func (r record) labels() []uint64 {
 	at := headWords + r[headCounts]&0xffff
 	return r[at : at+r[headCounts]>>32&0xffff]
 }
-func (r record) objects() []uint64 { return r[uint64(len(r))-r[headCounts]>>48:] }
+func (r record) objects() []uint64 { return r[uint64(len(r))-r[headCounts]>>48&0xff:] }
+func (r record) seq() uint8        { return uint8(r[headCounts] >> 56) }
 
 // find returns the stack of a record.
 func (st *stacks) find(r record) *stack {

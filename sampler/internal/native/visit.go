@@ -221,6 +221,7 @@ func walkParked(base, g, index, _ uintptr) uintptr {
 		store64(rec+headCounts*8, load64(rec+headCounts*8)|objects<<48)
 		words += uintptr(objects)
 	}
+	store64(rec+headCounts*8, load64(rec+headCounts*8)|uint64(r.seq)<<56)
 	fence()
 	if !r.holds(s, g, pcs, n) || cycles()-start > s.tornAfter {
 		return 0
