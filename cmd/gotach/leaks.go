@@ -136,25 +136,28 @@ func site(paint paint, function, at string, room int) string {
 const sparkWidth = 10
 
 // sparkline shows a series of numbers in sparkWidth columns.
-func sparkline(values []float64) string {
+func sparkline[T float32 | float64](values []T) string { return sparks(values, sparkWidth) }
+
+// sparks shows a series of numbers in so many columns.
+func sparks[T float32 | float64](values []T, columns int) string {
 	var b strings.Builder
-	most := 0.0
+	most := T(0)
 	for _, v := range values {
 		most = max(most, v)
 	}
-	for i := range sparkWidth {
-		from := i * len(values) / sparkWidth
-		to := max(from+1, (i+1)*len(values)/sparkWidth)
+	for i := range columns {
+		from := i * len(values) / columns
+		to := max(from+1, (i+1)*len(values)/columns)
 		if from >= len(values) || most == 0 {
 			b.WriteByte(' ')
 			continue
 		}
-		sum := 0.0
+		sum := T(0)
 		for _, v := range values[from:min(to, len(values))] {
 			sum += v
 		}
-		mean := sum / float64(min(to, len(values))-from)
-		b.WriteRune([]rune("▁▂▃▄▅▆▇█")[int(math.Round(7*mean/most))])
+		mean := sum / T(min(to, len(values))-from)
+		b.WriteRune([]rune("▁▂▃▄▅▆▇█")[int(math.Round(float64(7*mean/most)))])
 	}
 	return b.String()
 }

@@ -3,7 +3,9 @@ package main
 import (
 	"regexp"
 	"slices"
+	"strings"
 
+	"github.com/gotach/profiler/internal/analyze"
 	"github.com/gotach/profiler/internal/formats"
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/spf13/cobra"
@@ -11,11 +13,12 @@ import (
 
 // reportFlags are the flags of report.
 type reportFlags struct {
-	sort, by      string
-	focus, ignore string
-	top           int
-	json, wide    bool
-	choice        selectFlags
+	sort, by, weight   string
+	focus, ignore, own string
+	top                int
+	json, wide         bool
+	blocked, idle      bool
+	choice             selectFlags
 }
 
 // defaultTop is the number of rows that fit on a screen.
@@ -35,10 +38,25 @@ of a waiting goroutine is the reason, such as [chan receive] or [sleep]. Percent
 refer to the sum of all times, with --focus or --ignore to the sum of those shown. The line
 of a function is the one with the most time; the others are between those in parentheses.
 The bar shows the time on a CPU (█), the time in which
-goroutines ran but the kernel gave them no core (▒), and the other time (░).
+goroutines ran but the kernel gave them no core (▒), and the other time (░). On a terminal
+there is a column that shows when the time was, from the start of the profile to its end.
 
---by state shows what goroutines did: "running", "no core" (as ▒), "runnable" (waiting
-for the Go scheduler), "syscall" and "C" (each also "on CPU"), or what they waited for.
+Idle time is left out: in it nobody would have been faster if a wait had been shorter, such
+as that for the next request or the next job. The header says how much it is; --idle shows it.
+
+--blocked shows what goroutines waited for and where: the innermost line of the program's own
+code, which is neither in the standard library nor in another module. --own sets what that is.
+
+--by sets what a row is. state: what goroutines did: "running", "no core" (as ▒), "runnable"
+(waiting for the Go scheduler), "syscall" and "C" (each also "on CPU"), or what they waited for.
+label:KEY: a value of a pprof label. entry: the place where goroutines were created; goroutines of
+a test are a row with the test's name. object: the lock or channel that goroutines waited for.
+
+--weight cpu counts CPU time only. --weight latency divides the time on the wall clock: what is
+on a CPU at an instant shares it; if nothing is, what waits and is not idle shares it; else it
+is [idle]. So the first row is what to make faster so that the program takes less time, also
+if it is not what uses the most CPU time.
+
 CPU time that no goroutine used is in [scheduler], [C threads] and [profiler]. Time of
 goroutines too short for a sample is in [not seen].
 
@@ -53,6 +71,9 @@ If a NYTProf file is incomplete, report prints the complete part and then the er
 CALLED is the number of calls of a function, from NYTProf and SPX files.`,
 		Example: `  gotach report app.tach
   gotach report app.tach --sort total --focus 'net/http'
+  gotach report app.tach --blocked
+  gotach report app.tach --by label:handler
+  gotach report app.tach --weight latency --sort total
   gotach report app.tach --by goroutine
   gotach report app.tach --by line --ignore 'runtime\.' --top 0
   gotach report app.tach --label handler=/search --since -60s
@@ -71,40 +92,68 @@ CALLED is the number of calls of a function, from NYTProf and SPX files.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&fl.sort, "sort", "self", "sort by `self|total` time")
-	f.StringVar(&fl.by, "by", "function", "print a row for each `function|line|file|package|goroutine|state`")
+	f.StringVar(&fl.sort, "sort", "self", "sort by `self|total|cpu` time")
+	f.StringVar(&fl.by, "by", "function", "print a row for each `function|line|file|package|goroutine|state|blocked|entry|object|label:KEY`")
+	f.BoolVar(&fl.blocked, "blocked", false, "show where goroutines waited, by lines of the program's own code")
+	f.StringVar(&fl.own, "own", "", "with --blocked: functions or files that match `REGEXP` are the program's own code")
+	f.StringVar(&fl.weight, "weight", "wall", "weigh samples by `wall|cpu|latency`")
+	f.BoolVar(&fl.idle, "idle", false, "show idle time too")
 	f.StringVar(&fl.focus, "focus", "", "show only stacks with a function or file that matches `REGEXP`")
 	f.StringVar(&fl.ignore, "ignore", "", "leave out stacks with a function or file that matches `REGEXP`")
 	f.IntVar(&fl.top, "top", defaultTop, "print at most `N` rows, 0 for all (the default with --json)")
 	f.BoolVar(&fl.wide, "wide", false, "do not shorten names (the default without a terminal)")
 	f.BoolVar(&fl.json, "json", false, "print one JSON object")
 	fl.choice.add(cmd)
-	completeWords(cmd, "sort", []string{"self", "total"})
-	var bys []string
-	for _, by := range profile.Bys {
-		bys = append(bys, string(by))
-	}
-	completeWords(cmd, "by", bys)
+	completeWords(cmd, "sort", words(profile.Sorts))
+	completeWords(cmd, "by", append(words(profile.Bys), analyze.ByEntry, analyze.ByObject, analyze.ByLabel))
+	completeWords(cmd, "weight", analyze.Weights)
 	fromFlags(cmd, &o)
 	return cmd
 }
 
-// options checks the flags.
-func (fl *reportFlags) options() (o profile.ReportOptions, err error) {
+func words[T ~string](list []T) (out []string) {
+	for _, w := range list {
+		out = append(out, string(w))
+	}
+	return out
+}
+
+// options checks the flags. It returns how samples are added up and what is reported of the sums.
+func (fl *reportFlags) options() (ao analyze.ReportOptions, o profile.ReportOptions, err error) {
+	ao = analyze.ReportOptions{Weight: fl.weight, Idle: fl.idle}
 	o = profile.ReportOptions{By: profile.By(fl.by), Sort: profile.Sort(fl.sort), Top: fl.top}
+	if fl.blocked {
+		if fl.by != "function" && fl.by != string(profile.ByBlocked) {
+			return ao, o, usagef("report: --blocked and --by %s exclude each other", fl.by)
+		}
+		o.By = profile.ByBlocked
+	}
+	key, isLabel := strings.CutPrefix(fl.by, analyze.ByLabel)
+	if isLabel || fl.by == analyze.ByEntry || fl.by == analyze.ByObject {
+		ao.Group, o.By = fl.by, profile.ByGroup
+	}
+	ao.Goroutines = o.By == profile.ByGoroutine
 	switch {
-	case !slices.Contains(profile.Bys, o.By):
-		return o, usagef("report: --by %q: it must be function, line, file, package, goroutine or state", fl.by)
-	case o.Sort != profile.SortSelf && o.Sort != profile.SortTotal:
-		return o, usagef("report: --sort %q: it must be self or total", fl.sort)
+	case isLabel && key == "":
+		return ao, o, usagef("report: --by label: the label's key is missing: --by label:KEY")
+	case o.By != profile.ByGroup && !slices.Contains(profile.Bys, o.By):
+		return ao, o, usagef("report: --by %q: it must be function, line, file, package, goroutine, state, blocked, entry, object or label:KEY", fl.by)
+	case !slices.Contains(profile.Sorts, o.Sort):
+		return ao, o, usagef("report: --sort %q: it must be self, total or cpu", fl.sort)
+	case !slices.Contains(analyze.Weights, fl.weight):
+		return ao, o, usagef("report: --weight %q: it must be wall, cpu or latency", fl.weight)
 	case fl.top < 0:
-		return o, usagef("report: --top %d: it must not be negative", fl.top)
+		return ao, o, usagef("report: --top %d: it must not be negative", fl.top)
 	}
-	if o.Focus, err = compile("focus", fl.focus); err != nil {
-		return o, err
+	for _, x := range []struct {
+		flag, text string
+		into       **regexp.Regexp
+	}{{"focus", fl.focus, &o.Focus}, {"ignore", fl.ignore, &o.Ignore}, {"own", fl.own, &o.Own}} {
+		if *x.into, err = compile(x.flag, x.text); err != nil {
+			return ao, o, err
+		}
 	}
-	o.Ignore, err = compile("ignore", fl.ignore)
-	return o, err
+	return ao, o, nil
 }
 
 func compile(flag, text string) (*regexp.Regexp, error) {
@@ -119,13 +168,14 @@ func compile(flag, text string) (*regexp.Regexp, error) {
 }
 
 func report(e *env, paths []string, o formats.Options, fl reportFlags) error {
-	ro, err := fl.options()
+	ao, ro, err := fl.options()
 	if err != nil {
 		return err
 	}
 	o.Prefix = true
 	return e.read("report", paths, o, func(in *formats.Input) error {
-		r, err := in.Report(ro)
+		ao.Series = isTerminal(e.stdout) && !fl.json
+		r, err := makeReport(in, ao, ro)
 		if err != nil {
 			return err
 		}
@@ -133,19 +183,56 @@ func report(e *env, paths []string, o formats.Options, fl reportFlags) error {
 		if fl.json {
 			err = e.printJSON(r, " ")
 		} else {
-			columns := width(e.stdout)
+			t := e.newTable(in, r, ro, ao)
 			if fl.wide {
-				columns = unlimited
+				t.width = unlimited
 			}
-			t := &reportTable{
-				paint: newPaint(e.stdout), width: columns, o: ro, r: r, p: r.Profile,
-				name: in.Name, format: in.Format.Name, choice: o.Select,
-			}
-			_, err = e.stdout.Write(t.render())
+			t.choice = o.Select
+			err = e.print(t.render())
 		}
 		if err != nil {
 			return err
 		}
 		return in.CutOff()
 	})
+}
+
+// makeReport makes a report of a profile of any format.
+func makeReport(in *formats.Input, ao analyze.ReportOptions, ro profile.ReportOptions) (*profile.Report, error) {
+	plain := ao.Group == "" && ao.Weight == analyze.Weights[0]
+	if plain && in.KnowsMore() {
+		return in.Report(ro)
+	}
+	if in.HasSamples() {
+		src, err := in.Source(ao.Stream())
+		if err != nil {
+			return nil, err
+		}
+		p, err := analyze.NewProfile(src, ao)
+		if err != nil {
+			return nil, err
+		}
+		return profile.New(p, ro)
+	}
+	key, isLabel := strings.CutPrefix(ao.Group, analyze.ByLabel)
+	if ao.Weight == "latency" || ao.Group != "" && !isLabel {
+		return nil, in.OnlySums()
+	}
+	if plain {
+		return in.Report(ro)
+	}
+	p, err := in.Profile()
+	if err != nil {
+		return nil, err
+	}
+	return profile.New(p.Sums(key, ao.Weight == "cpu"), ro)
+}
+
+// newTable returns a table of a report, without what the command line says.
+func (e *env) newTable(in *formats.Input, r *profile.Report, ro profile.ReportOptions, ao analyze.ReportOptions) *reportTable {
+	return &reportTable{
+		paint: newPaint(e.stdout), width: width(e.stdout), o: ro, r: r, p: r.Profile,
+		name: in.Name, format: in.Format.Name, group: ao.Group, weight: ao.Weight,
+		spark: ao.Series && isTerminal(e.stdout),
+	}
 }

@@ -16,6 +16,7 @@ func serves() {
 		panic(err)
 	}
 	serve := tachyon.Frame{File: "/usr/lib/go/src/net/http/server.go", Func: "net/http.serverHandler.ServeHTTP", Line: 3000}
+	peek := tachyon.Frame{File: "/usr/lib/go/src/bufio/bufio.go", Func: "bufio.(*Reader).Peek", Line: 148}
 	conn := tachyon.Frame{File: "/usr/lib/go/src/net/http/server.go", Func: "net/http.(*conn).serve", Line: 2000}
 	own := func(function string) tachyon.Frame {
 		return tachyon.Frame{File: "/src/app/handler.go", Func: function, Line: 12}
@@ -31,7 +32,7 @@ func serves() {
 		}
 	}
 	for i := range 200 {
-		spend(5, 0, tachyon.Frame{Func: "[IO wait]"}, conn)
+		spend(5, 0, tachyon.Frame{Func: "[IO wait]"}, peek, conn)
 		g.Labels = append(g.Labels, tachyon.LabelSpan{From: at + 1, Labels: map[string]string{"request": strconv.Itoa(i)}})
 		spend(4, tachyon.HasGIL|tachyon.OnCPU, own("main.parse"), own("main.handle"), serve, conn)
 		spend(6, 0, tachyon.Frame{Func: "[select]"}, own("main.query"), own("main.handle"), serve, conn)
@@ -40,7 +41,7 @@ func serves() {
 		}
 		g.Labels = append(g.Labels, tachyon.LabelSpan{From: at + 1, Labels: map[string]string{}})
 	}
-	spend(5, 0, tachyon.Frame{Func: "[IO wait]"}, conn)
+	spend(5, 0, tachyon.Frame{Func: "[IO wait]"}, peek, conn)
 	err = w.AddMetadata(tachyon.KindSession, tachyon.Session{Source: "native", Markers: true})
 	if err == nil {
 		err = w.WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{g}})

@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/gotach/profiler/internal/analyze"
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/stream"
 )
@@ -30,6 +31,9 @@ type reportTable struct {
 	name   string // name of the file
 	format string
 	choice *stream.Selection // nil: all samples
+	group  string            // as in analyze.ReportOptions
+	weight string            // likewise
+	spark  bool              // rows show when their time was
 
 	b bytes.Buffer
 }
@@ -115,7 +119,13 @@ func (t *reportTable) header() {
 	case t.r.Elsewhere > 0:
 		what = duration(t.r.Total-t.r.Elsewhere) + " of one goroutine"
 	}
-	if t.knowsCPU() {
+	switch t.weight {
+	case "cpu":
+		what = duration(t.r.Total) + " on CPU"
+	case "latency":
+		what = duration(t.r.Total) + " on the wall clock, shared by what ran or waited at each instant"
+	}
+	if t.knowsCPU() && t.weight != "cpu" {
 		what += fmt.Sprintf(", %s of it on CPU (%s)", duration(t.r.TotalCPU-t.r.Elsewhere),
 			strings.TrimSpace(percent(t.r.TotalCPU-t.r.Elsewhere, t.r.Total-t.r.Elsewhere)))
 	}
@@ -130,6 +140,13 @@ func (t *reportTable) header() {
 	}
 	t.line(what)
 	t.noCore()
+	if t.r.Idle > 0 {
+		idle := fmt.Sprintf("%s of it idle (%s)", duration(t.r.Idle), strings.TrimSpace(percent(t.r.Idle, t.r.Total)))
+		if !t.p.HasIdle {
+			idle += ": left out, --idle shows it"
+		}
+		t.line(idle)
+	}
 	if t.o.Focus != nil || t.o.Ignore != nil {
 		var chosen []string
 		if t.o.Focus != nil {
@@ -184,14 +201,18 @@ func (t *reportTable) line(s string) { fmt.Fprintln(&t.b, s) }
 // rows writes the table.
 func (t *reportTable) rows() {
 	// For goroutines and states self is the same as total, so there is one column.
-	one := t.o.By == profile.ByGoroutine || t.o.By == profile.ByState
+	one := false
+	switch t.o.By {
+	case profile.ByGoroutine, profile.ByState, profile.ByGroup, profile.ByBlocked:
+		one = true
+	}
 	byTotal := t.o.Sort == profile.SortTotal
 	called := false
 	most := time.Duration(0)
 	for i := range t.r.Rows {
 		row := &t.r.Rows[i]
 		called = called || row.Called != nil
-		wall, _ := ordered(row, byTotal)
+		wall, _ := t.ordered(row)
 		most = max(most, wall)
 	}
 	legend := legend
@@ -216,11 +237,14 @@ func (t *reportTable) rows() {
 	if t.knowsCPU() {
 		head += fmt.Sprintf("%7s  ", "CPU")
 	}
+	if t.spark {
+		head += fmt.Sprintf("%-*s  ", sparkWidth, "WHEN")
+	}
 	room := t.width - utf8.RuneCountInString(head)
-	t.line(t.paint.bold(head + strings.ToUpper(string(t.o.By))))
+	t.line(t.paint.bold(head + t.heading()))
 	for i := range t.r.Rows {
 		row := &t.r.Rows[i]
-		first, cpu := ordered(row, byTotal)
+		first, cpu := t.ordered(row)
 		noCore := row.SelfNoCore
 		if byTotal {
 			noCore = row.TotalNoCore
@@ -243,13 +267,37 @@ func (t *reportTable) rows() {
 		if t.knowsCPU() {
 			fmt.Fprintf(&t.b, "%7s  ", duration(cpu))
 		}
+		if t.spark {
+			line := sparkline(row.Series)
+			if 2*cpu > first {
+				line = t.paint.busy(line)
+			} else {
+				line = t.paint.wait(line)
+			}
+			fmt.Fprintf(&t.b, "%s  ", line)
+		}
 		fmt.Fprintf(&t.b, "%s\n", t.place(row, room))
 	}
 }
 
-// ordered returns the wall and CPU time by which the rows are sorted.
-func ordered(row *profile.Row, byTotal bool) (wall, cpu time.Duration) {
-	if byTotal {
+// heading is what a row is.
+func (t *reportTable) heading() string {
+	switch key, isLabel := strings.CutPrefix(t.group, analyze.ByLabel); {
+	case isLabel:
+		return "LABEL " + printable(key)
+	case t.group == analyze.ByEntry:
+		return "CREATED BY"
+	case t.group != "":
+		return strings.ToUpper(t.group)
+	case t.o.By == profile.ByBlocked:
+		return "BLOCKED AT"
+	}
+	return strings.ToUpper(string(t.o.By))
+}
+
+// ordered returns the wall and CPU time of a row, self or total.
+func (t *reportTable) ordered(row *profile.Row) (wall, cpu time.Duration) {
+	if t.o.Sort == profile.SortTotal {
 		return row.Total, row.TotalCPU
 	}
 	return row.Self, row.SelfCPU
@@ -338,6 +386,8 @@ func shorten(name string, room int) string {
 	prefix := ""
 	if i := strings.LastIndexByte(name, ' '); i >= 0 && strings.HasPrefix(name, "goroutine ") {
 		prefix, name = name[:i+1], name[i+1:]
+	} else if i := strings.Index(name, "] "); i >= 0 && name[0] == '[' { // a wait and where it is
+		prefix, name = name[:i+2], name[i+2:]
 	}
 	room -= utf8.RuneCountInString(prefix)
 	for {

@@ -45,6 +45,29 @@ func width(w io.Writer) int {
 	return min(max(columns, minWidth), maxWidth)
 }
 
+// print prints text. On a terminal that cannot show Unicode it replaces bars and the like.
+func (e *env) print(text []byte) error {
+	if isTerminal(e.stdout) && !unicodeLocale(os.Getenv) {
+		text = []byte(ascii.Replace(string(text)))
+	}
+	_, err := e.stdout.Write(text)
+	return err
+}
+
+// ascii replaces characters by others of the same width.
+var ascii = strings.NewReplacer("█", "#", "▒", "+", "░", "-", "▁", "_", "▂", ".", "▃", ":", "▄", "-", "▅", "=", "▆", "+", "▇", "*",
+	"…", "~", "–", "-", "µ", "u", "→", ">", "├", "|", "└", "\\", "│", "|", "─", "-")
+
+// unicodeLocale reports whether the locale has Unicode characters. If nothing is set, most terminals do.
+func unicodeLocale(getenv func(string) string) bool {
+	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
+		if v := strings.ToLower(getenv(name)); v != "" {
+			return strings.Contains(v, "utf-8") || strings.Contains(v, "utf8")
+		}
+	}
+	return true
+}
+
 // paint colours text if the output is a terminal and the user has not turned colours off
 // (https://no-color.org).
 type paint bool

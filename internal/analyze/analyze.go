@@ -5,8 +5,6 @@
 package analyze
 
 import (
-	"strings"
-
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -51,35 +49,6 @@ func stateName(s tachyon.Status, leaf *tachyon.Frame) string {
 	return profile.Waiting
 }
 
-// standard is the first elements of the import paths of the standard library.
-var standard = map[string]bool{}
-
-func init() {
-	for name := range strings.FieldsSeq(`archive arena bufio builtin bytes cmp compress container context crypto database
-		debug embed encoding errors expvar flag fmt go hash html image index internal io iter log maps math mime net os
-		path plugin reflect regexp runtime simd slices sort strconv strings structs sync syscall testing text time
-		unicode unique unsafe uuid vendor weak`) {
-		standard[name] = true
-	}
-}
-
 // isOwn reports whether a frame is the program's own code: neither a wait nor the runtime nor the
 // standard library.
-func isOwn(f *tachyon.Frame) bool {
-	if f.File == "" {
-		return false
-	}
-	path := profile.Package(f.Func)
-	if first, _, _ := strings.Cut(path, "/"); !standard[first] {
-		return true
-	}
-	// A module may have such a name too. Files of the standard library are in GOROOT/src, or have
-	// names that begin with the import path if the program was built with -trimpath. That of time.Sleep
-	// is in the runtime's folder.
-	file := strings.ReplaceAll(f.File, `\`, "/")
-	if i := strings.LastIndex(file, "/src/"); i >= 0 {
-		file = file[i+len("/src/"):]
-	}
-	first, _, _ := strings.Cut(file, "/")
-	return !standard[first]
-}
+func isOwn(f *tachyon.Frame) bool { return !profile.IsStandard(f) }

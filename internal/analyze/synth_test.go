@@ -2,7 +2,6 @@ package analyze
 
 import (
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/gotach/profiler/internal/profile"
@@ -38,8 +37,8 @@ func record(t testing.TB) *recording {
 // A place is a function and a line of it. Functions of the standard library have files in GOROOT.
 func place(function string, line int32) tachyon.Frame {
 	dir := profile.Package(function)
-	if first, _, _ := strings.Cut(dir, "/"); standard[first] {
-		return tachyon.Frame{File: "/usr/lib/go/src/" + dir + "/x.go", Func: function, Line: line}
+	if f := (tachyon.Frame{File: "/usr/lib/go/src/" + dir + "/x.go", Func: function, Line: line}); profile.IsStandard(&f) {
+		return f
 	}
 	return tachyon.Frame{File: "/home/u/app/" + function + ".go", Func: function, Line: line}
 }

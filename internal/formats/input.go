@@ -239,7 +239,7 @@ func (in *Input) sums(d profile.Detail) (*profile.Profile, error) {
 		}
 		if sel := in.selection(); sel != nil {
 			if sel.Timed() {
-				return nil, in.onlySums()
+				return nil, in.OnlySums()
 			}
 			p = p.Select(sel)
 		}
@@ -284,13 +284,25 @@ func (in *Input) file() (stream.File, error) {
 		f.Stream = s
 		return f, err
 	default:
-		return f, in.onlySums()
+		return f, in.OnlySums()
 	}
 	return f, nil
 }
 
-// onlySums is the error of what needs samples.
-func (in *Input) onlySums() error {
+// HasSamples reports whether the file keeps every sample with its time, so that Source works.
+func (in *Input) HasSamples() bool {
+	_, ok := in.content.(series)
+	return ok
+}
+
+// KnowsMore reports whether Report tells more about functions than samples and sums do.
+func (in *Input) KnowsMore() bool {
+	_, ok := in.content.(reporter)
+	return ok && in.selection() == nil
+}
+
+// OnlySums is the error of what needs samples.
+func (in *Input) OnlySums() error {
 	return fmt.Errorf("a %s file has only sums, not each sample and its time", in.Format.Name)
 }
 
@@ -308,7 +320,7 @@ func (in *Input) selection() *stream.Selection {
 func (in *Input) Series() (reader.Stream, error) {
 	c, ok := in.content.(series)
 	if !ok {
-		return nil, in.onlySums()
+		return nil, in.OnlySums()
 	}
 	if in.selection() != nil {
 		return nil, errors.New("this needs all samples, not a selection")

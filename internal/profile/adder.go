@@ -26,6 +26,8 @@ type adder struct {
 	stacks [][]uint32        // of records
 	sets   map[string]uint32 // label sets by their key
 	labels []map[string]string
+	groups groups
+	series *series // nil: not asked for
 }
 
 // A cell is the place of the samples with a stack, an interpreter and a status.
@@ -46,9 +48,10 @@ type place struct {
 
 // A sum is a record that grows.
 type sum struct {
-	goroutine uint64
+	goroutine uint64 // or the number of a group
 	place     uint32
 	labels    uint32
+	key       uint32 // of Detail.Key
 	count     int64
 	wall, cpu time.Duration
 }
@@ -56,37 +59,52 @@ type sum struct {
 // A cached has the sum of the latest sample of a slot.
 type cached struct {
 	place  uint32
+	key    uint32
 	sum    uint32 // number + 1; 0: none
 	labels *stream.Labels
 }
 
 // newAdder returns an adder for the samples of a source.
 func newAdder(src *stream.Source, d Detail) *adder {
-	return &adder{
+	a := &adder{
 		src: src, d: d, session: src.Metadata().Session != nil,
 		number: map[place]uint32{}, index: make([]uint32, 1<<10),
 		sets: map[string]uint32{"": 0}, labels: []map[string]string{nil},
 	}
+	if d.Series {
+		a.series = newSeries(src)
+	}
+	return a
 }
 
 // add adds a sample.
-func (a *adder) add(s *stream.Sample) {
+func (a *adder) add(s *stream.Sample) error {
 	if s.NotSeen {
-		n := a.place(place{stack: s.Stack, state: NotSeen})
+		p := place{stack: s.Stack, state: a.src.State(0, s.Stack)}
+		p.process = p.state != NotSeen // such as [idle]
+		p.system = p.process
+		n := a.place(p)
 		if a.detailed() {
-			n = a.sum(0, n, 0)
+			n = a.sum(sum{place: n})
 		}
 		a.sums[n].wall = s.Wall
-		return
+		return nil
 	}
 	n := a.find(s)
 	if a.detailed() {
-		n = a.detail(s, n)
+		var err error
+		if n, err = a.detail(s, n); err != nil {
+			return err
+		}
 	}
 	into := &a.sums[n]
 	into.count++
 	into.wall = add(into.wall, s.Wall)
 	into.cpu = add(into.cpu, s.CPU())
+	if a.series != nil {
+		a.series.add(n, s)
+	}
+	return nil
 }
 
 // find returns the place of a sample.
@@ -118,7 +136,7 @@ func (a *adder) place(p place) uint32 {
 		n = uint32(len(a.places))
 		a.number[p] = n
 		a.places = append(a.places, p)
-		if !a.d.Goroutines && !a.d.Labels {
+		if !a.detailed() {
 			a.sums = append(a.sums, sum{place: n})
 		}
 	}
@@ -126,27 +144,42 @@ func (a *adder) place(p place) uint32 {
 }
 
 // detailed reports whether a place may have several sums.
-func (a *adder) detailed() bool { return a.d.Goroutines || a.d.Labels }
+func (a *adder) detailed() bool {
+	return a.d.Goroutines || a.d.Labels || a.d.Group != nil || a.d.Key != nil
+}
 
 // detail returns the number of the sum to which a sample at a place belongs.
-func (a *adder) detail(s *stream.Sample, place uint32) uint32 {
+func (a *adder) detail(s *stream.Sample, place uint32) (uint32, error) {
 	if int(s.Slot) >= len(a.slots) {
 		a.slots = append(a.slots, make([]cached, a.src.Slots()-len(a.slots))...)
 	}
-	c := &a.slots[s.Slot]
-	if !s.First && c.sum != 0 && c.place == place && c.labels == s.Labels {
-		return c.sum - 1
+	to := sum{place: place}
+	if a.d.Key != nil {
+		var err error
+		if to.key, err = a.d.Key(s); err != nil {
+			return 0, err
+		}
 	}
-	goroutine, labels := uint64(0), uint32(0)
+	c := &a.slots[s.Slot]
+	if !s.First && c.sum != 0 && c.place == place && c.key == to.key && c.labels == s.Labels {
+		return c.sum - 1, nil
+	}
 	if a.d.Goroutines && !a.places[place].process { // Process has threads only because a core's worth of time has no room in one
-		goroutine = s.Goroutine
+		to.goroutine = s.Goroutine
+	}
+	if a.d.Group != nil {
+		name, err := a.d.Group(s)
+		if err != nil {
+			return 0, err
+		}
+		to.goroutine = a.groups.number(name)
 	}
 	if a.d.Labels && s.Labels != nil {
-		labels = a.set(s.Labels)
+		to.labels = a.set(s.Labels)
 	}
-	n := a.sum(goroutine, place, labels)
-	*c = cached{place: place, sum: n + 1, labels: s.Labels}
-	return n
+	n := a.sum(to)
+	*c = cached{place: place, key: to.key, sum: n + 1, labels: s.Labels}
+	return n, nil
 }
 
 // set returns the number of a set of labels.
@@ -160,17 +193,17 @@ func (a *adder) set(l *stream.Labels) uint32 {
 	return n
 }
 
-// sum returns the number of the sum with a key.
-func (a *adder) sum(goroutine uint64, place, labels uint32) uint32 {
+// sum returns the number of the sum that is kept apart like another one.
+func (a *adder) sum(like sum) uint32 {
 	mask := uint64(len(a.index) - 1)
-	slot := hash(goroutine, place, labels) & mask
+	slot := like.hash() & mask
 	for ; a.index[slot] != 0; slot = (slot + 1) & mask {
 		n := a.index[slot] - 1
-		if s := &a.sums[n]; s.goroutine == goroutine && s.place == place && s.labels == labels {
+		if s := &a.sums[n]; s.goroutine == like.goroutine && s.place == like.place && s.labels == like.labels && s.key == like.key {
 			return n
 		}
 	}
-	a.sums = append(a.sums, sum{goroutine: goroutine, place: place, labels: labels})
+	a.sums = append(a.sums, like)
 	a.index[slot] = uint32(len(a.sums))
 	if 2*len(a.sums) > len(a.index) {
 		a.rehash()
@@ -183,8 +216,7 @@ func (a *adder) rehash() {
 	a.index = make([]uint32, 2*len(a.index))
 	mask := uint64(len(a.index) - 1)
 	for i := range a.sums {
-		s := &a.sums[i]
-		slot := hash(s.goroutine, s.place, s.labels) & mask
+		slot := a.sums[i].hash() & mask
 		for a.index[slot] != 0 {
 			slot = (slot + 1) & mask
 		}
@@ -194,10 +226,11 @@ func (a *adder) rehash() {
 
 var seed = rand.Uint64() // so that nobody can make a file whose sums collide
 
-func hash(goroutine uint64, place, labels uint32) uint64 {
+func (s *sum) hash() uint64 {
 	const odd = 0x9e3779b97f4a7c15
-	hi, lo := bits.Mul64(goroutine^seed, odd)
-	hi, lo = bits.Mul64(hi^lo^(uint64(place)<<32|uint64(labels)), odd)
+	hi, lo := bits.Mul64(s.goroutine^seed, odd)
+	hi, lo = bits.Mul64(hi^lo^(uint64(s.place)<<32|uint64(s.labels)), odd)
+	hi, lo = bits.Mul64(hi^lo^uint64(s.key), odd)
 	return hi ^ lo
 }
 
@@ -209,6 +242,9 @@ func (a *adder) profile() *Profile {
 	}
 	for i := range a.sums {
 		p.Records[i] = a.record(&a.sums[i])
+		if a.series != nil {
+			p.Records[i].Series = a.series.of(i)
+		}
 		p.Samples += a.sums[i].count
 	}
 	return p
@@ -223,11 +259,18 @@ func (a *adder) record(s *sum) Record {
 	if a.stacks[at.stack] == nil && at.stack != 0 {
 		a.stacks[at.stack] = a.src.AppendStack(make([]uint32, 0, a.src.Stacks()[at.stack].Depth), at.stack)
 	}
-	return Record{
+	r := Record{
 		Goroutine: s.goroutine, Several: !a.d.Goroutines && !at.process && at.state != NotSeen,
 		System: at.system, State: at.state, Labels: a.labels[s.labels],
-		Stack: a.stacks[at.stack], Count: s.count, Wall: s.wall, CPU: s.cpu,
+		Stack: a.stacks[at.stack], Count: s.count, Wall: s.wall, CPU: s.cpu, Key: s.key,
 	}
+	if a.d.Group != nil {
+		r.Goroutine = 0
+		if s.goroutine > 0 {
+			r.Group = a.groups.names[s.goroutine-1]
+		}
+	}
+	return r
 }
 
 // forget drops all sums.

@@ -50,6 +50,12 @@ type Profile struct {
 	Frames  []Frame
 	Records []Record
 
+	// Idle is time in which goroutines waited and nobody would have been faster if they had not. HasIdle says
+	// that Records have it.
+	Idle       time.Duration
+	IdleSeries []float32 // as Record.Series
+	HasIdle    bool
+
 	// Metadata is what gotach wrote into the file; nil for other formats.
 	Metadata *tachyon.Metadata
 	// StartLines has the line where a function starts, by index into Frames.
@@ -71,6 +77,10 @@ type Record struct {
 	Count  int64             // samples
 	Wall   time.Duration
 	CPU    time.Duration
+
+	Group  string    // see Detail.Group
+	Key    uint32    // see Detail.Key
+	Series []float32 // Wall in equal parts of the profile's time, ns; nil if unknown
 }
 
 // The states of a goroutine that does not wait, as in package stream.

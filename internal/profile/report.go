@@ -6,6 +6,7 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -21,10 +22,12 @@ const (
 	ByPackage   By = "package"
 	ByGoroutine By = "goroutine"
 	ByState     By = "state"
+	ByGroup     By = "group"   // Record.Group: a name, perhaps a tab and file:line
+	ByBlocked   By = "blocked" // what goroutines wait for, and the innermost line of the program's own code
 )
 
-// Bys lists them.
-var Bys = []By{ByFunction, ByLine, ByFile, ByPackage, ByGoroutine, ByState}
+// Bys lists those that need no more than a profile.
+var Bys = []By{ByFunction, ByLine, ByFile, ByPackage, ByGoroutine, ByState, ByBlocked}
 
 // A Sort is an order of rows.
 type Sort string
@@ -33,7 +36,11 @@ type Sort string
 const (
 	SortSelf  Sort = "self"
 	SortTotal Sort = "total"
+	SortCPU   Sort = "cpu" // self time on a CPU
 )
+
+// Sorts lists them.
+var Sorts = []Sort{SortSelf, SortTotal, SortCPU}
 
 // ReportOptions say what to report. The zero value is all functions by self time.
 type ReportOptions struct {
@@ -41,6 +48,7 @@ type ReportOptions struct {
 	Sort   Sort
 	Focus  *regexp.Regexp // only stacks with a function or file that matches
 	Ignore *regexp.Regexp // no stacks with one
+	Own    *regexp.Regexp // ByBlocked: functions or files that are the program's own code; nil: see ownCode
 	Top    int            // the number of rows at most; 0 is all
 }
 
@@ -54,6 +62,7 @@ type Report struct {
 	TotalCPU   time.Duration `json:"cpu_ns"`              // the part of Total on a CPU
 	NoCore     time.Duration `json:"no_core_ns"`          // the part of Total in the state NoCore
 	Elsewhere  time.Duration `json:"no_goroutine_cpu_ns"` // the part of TotalCPU that no goroutine used
+	Idle       time.Duration `json:"idle_ns"`             // the part of Total that is Profile.Idle
 	Rows       []Row         `json:"rows"`
 
 	Shown    time.Duration `json:"-"` // wall time of the stacks that Focus and Ignore left
@@ -84,6 +93,8 @@ type Row struct {
 	FirstLine int `json:"first_line,omitempty"`
 	LastLine  int `json:"last_line,omitempty"`
 
+	Series []float32 `json:"-"` // the time by which the rows are sorted, in equal parts of the profile's time, ns
+
 	// Facts that only some other profilers' formats have.
 	Called  *int64            `json:"called,omitempty"`
 	Metrics map[string]Metric `json:"metrics,omitempty"`
@@ -103,18 +114,21 @@ func New(p *Profile, o ReportOptions) (*Report, error) {
 	if o.Sort == "" {
 		o.Sort = SortSelf
 	}
-	if !slices.Contains(Bys, o.By) {
+	if !slices.Contains(Bys, o.By) && o.By != ByGroup {
 		return nil, fmt.Errorf("no report by %q", o.By)
 	}
-	if o.Sort != SortSelf && o.Sort != SortTotal {
+	if !slices.Contains(Sorts, o.Sort) {
 		return nil, fmt.Errorf("no order by %q", o.Sort)
 	}
-	t := &tally{p: p, by: o.By, rows: map[rowKey]int{}, ids: make([]int, len(p.Frames))}
+	t := &tally{p: p, by: o.By, sort: o.Sort, own: ownCode{p: p, asks: o.Own, kind: make([]uint8, len(p.Frames))}, rows: map[rowKey]int{}, ids: make([]int, len(p.Frames))}
 	if o.By == ByFunction {
 		t.places = make([]placeTime, len(p.Frames))
 	}
-	r := &Report{Profile: p, Duration: p.Duration, Samples: p.Samples, Goroutines: p.Goroutines, Unitless: p.Unitless}
+	r := &Report{Profile: p, Duration: p.Duration, Samples: p.Samples, Goroutines: p.Goroutines, Unitless: p.Unitless, Idle: p.Idle}
 	r.Total, r.TotalCPU = p.Total()
+	if !p.HasIdle {
+		r.Total = add(r.Total, p.Idle)
+	}
 	for i := range p.Records {
 		rec := &p.Records[i]
 		r.NoCore = add(r.NoCore, rec.noCore())
@@ -126,6 +140,9 @@ func New(p *Profile, o ReportOptions) (*Report, error) {
 	for i := range p.Records {
 		rec := &p.Records[i]
 		if focus != nil && !focus(rec) || ignore != nil && ignore(rec) {
+			continue
+		}
+		if o.By == ByBlocked && !rec.Blocked() {
 			continue
 		}
 		r.Shown, r.ShownCPU = add(r.Shown, rec.Wall), add(r.ShownCPU, rec.CPU)
@@ -144,8 +161,11 @@ func New(p *Profile, o ReportOptions) (*Report, error) {
 func (r *Report) arrange(o ReportOptions) {
 	slices.SortStableFunc(r.Rows, func(a, b Row) int {
 		first, second := cmp.Compare(b.Self, a.Self), cmp.Compare(b.Total, a.Total)
-		if o.Sort == SortTotal {
+		switch o.Sort {
+		case SortTotal:
 			first, second = second, first
+		case SortCPU:
+			first, second = cmp.Compare(b.SelfCPU, a.SelfCPU), cmp.Or(cmp.Compare(b.TotalCPU, a.TotalCPU), first, second)
 		}
 		return cmp.Or(first, second, strings.Compare(a.Name, b.Name), strings.Compare(a.File, b.File), a.Line-b.Line)
 	})
@@ -182,6 +202,8 @@ func (p *Profile) matches(re *regexp.Regexp) func(*Record) bool {
 type tally struct {
 	p    *Profile
 	by   By
+	sort Sort
+	own  ownCode
 	rows map[rowKey]int // where in list
 	list []Row
 	seen []int // per row: the last record that counted for it
@@ -222,6 +244,25 @@ func (t *tally) add(r *Record) {
 		}
 		t.count(t.row(rowKey{name: name}, Row{Name: name}), r, true)
 		return
+	case ByGroup:
+		row := Row{Name: r.Group}
+		if !r.OfGoroutine() {
+			row.Name = t.p.entry(r)
+		}
+		key := rowKey{name: row.Name}
+		if name, at, ok := strings.Cut(row.Name, "\t"); ok {
+			row.Name, row.File = FuncName(name), at
+			if i := strings.LastIndexByte(at, ':'); i > 0 {
+				if line, err := strconv.Atoi(at[i+1:]); err == nil {
+					row.File, row.Line = at[:i], line
+				}
+			}
+		}
+		t.count(t.row(key, row), r, true)
+		return
+	case ByBlocked:
+		t.count(t.blocked(r), r, true)
+		return
 	case ByFile, ByPackage:
 		if len(stack) > 1 {
 			if _, ok := WaitReason(t.p.Frames[stack[0]]); ok {
@@ -251,6 +292,27 @@ func (t *tally) add(r *Record) {
 	}
 }
 
+// blocked returns the row of a wait.
+func (t *tally) blocked(r *Record) int {
+	reason := "[" + r.State + "]"
+	id, ok := t.own.frame(r.Stack)
+	if !ok {
+		return t.row(rowKey{name: reason}, Row{Name: reason})
+	}
+	f := &t.p.Frames[id]
+	name := reason + " " + FuncName(f.Func)
+	return t.row(rowKey{name: name, file: f.File, line: f.Line}, Row{Name: name, File: f.File, Line: int(max(f.Line, 0))})
+}
+
+// Blocked reports whether a record is time in which goroutines waited: they neither ran nor could run.
+func (r *Record) Blocked() bool {
+	switch r.State {
+	case Running, NoCore, Runnable, SyscallOnCPU, OnCPUInC, NotSeen, "not recorded", "":
+		return false
+	}
+	return r.OfGoroutine()
+}
+
 // row returns the number of the row with a key. If there is none, fresh becomes it.
 func (t *tally) row(k rowKey, fresh Row) int {
 	i, ok := t.rows[k]
@@ -269,11 +331,18 @@ func (t *tally) count(row int, r *Record, innermost bool) {
 	if innermost {
 		into.Self, into.SelfCPU = add(into.Self, r.Wall), add(into.SelfCPU, r.CPU)
 		into.SelfNoCore = add(into.SelfNoCore, r.noCore())
+		switch {
+		case t.sort == SortSelf, t.sort == SortCPU && r.CPU > 0:
+			into.Series = Plus(into.Series, r.Series)
+		}
 	}
 	if t.seen[row] != t.turn {
 		t.seen[row] = t.turn
 		into.Total, into.TotalCPU = add(into.Total, r.Wall), add(into.TotalCPU, r.CPU)
 		into.TotalNoCore = add(into.TotalNoCore, r.noCore())
+		if t.sort == SortTotal {
+			into.Series = Plus(into.Series, r.Series)
+		}
 	}
 }
 

@@ -1,7 +1,9 @@
 package profile
 
 import (
+	"fmt"
 	"regexp"
+	"slices"
 	"testing"
 	"time"
 
@@ -94,11 +96,60 @@ func TestReport(t *testing.T) {
 	}
 }
 
+// A wait is charged to the innermost line of the program's own code, or of what is asked for.
+func TestBlocked(t *testing.T) {
+	p := &Profile{Frames: []Frame{
+		{Func: "[sync.Mutex.Lock]"},
+		{Func: "sync.(*Mutex).Lock", File: "/usr/lib/go/src/sync/mutex.go", Line: 46},
+		{Func: "github.com/x/pool.(*Pool).Get", File: "/root/go/pkg/mod/github.com/x/pool@v1.2.3/pool.go", Line: 7},
+		{Func: "main.query", File: "/src/app/main.go", Line: 12},
+		{Func: "main.query", File: "/src/app/main.go", Line: 15},
+		{Func: "main.main", File: "/src/app/main.go", Line: 3},
+		{Func: "app/vendor/x.F", File: "/src/app/vendor/x/f.go", Line: 4},
+	}, Records: []Record{
+		{Goroutine: 1, State: "sync.Mutex.Lock", Stack: []uint32{0, 1, 2, 3, 5}, Wall: 5},
+		{Goroutine: 2, State: "sync.Mutex.Lock", Stack: []uint32{0, 1, 4, 5}, Wall: 4},
+		{Goroutine: 2, State: "sync.Mutex.Lock", Stack: []uint32{0, 1, 6}, Wall: 3},
+		{Goroutine: 2, State: Syscall, Stack: []uint32{1}, Wall: 2},
+		{Goroutine: 3, State: "IO wait", Wall: 1},
+		{Goroutine: 3, State: Running, Stack: []uint32{3}, Wall: 100, CPU: 100},
+		{Goroutine: 3, State: Runnable, Stack: []uint32{3}, Wall: 100},
+		{State: NotSeen, Wall: 100},
+	}}
+	for _, c := range []struct {
+		own  string
+		want []string
+	}{
+		{"", []string{"[sync.Mutex.Lock] main.query 12", "[sync.Mutex.Lock] main.query 15", "[sync.Mutex.Lock] app/vendor/x.F 4", "[syscall] sync.(*Mutex).Lock 46", "[IO wait] 0"}},
+		{"pool", []string{"[sync.Mutex.Lock] github.com/x/pool.(*Pool).Get 7", "[sync.Mutex.Lock] main.query 15", "[sync.Mutex.Lock] app/vendor/x.F 4", "[syscall] sync.(*Mutex).Lock 46", "[IO wait] 0"}},
+	} {
+		o := ReportOptions{By: ByBlocked}
+		if c.own != "" {
+			o.Own = regexp.MustCompile(c.own)
+		}
+		r, err := New(p, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for i, row := range r.Rows {
+			got = append(got, fmt.Sprint(row.Name, " ", row.Line))
+			if want := time.Duration(5 - i); row.Self != want {
+				t.Errorf("%s has %d, want %d", row.Name, row.Self, want)
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("own %q: %q, want %q", c.own, got, c.want)
+		}
+	}
+}
+
 // Whatever the stacks: self times add up to everything, and the totals are
 // those of the plain definition.
 func TestReportAny(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := &Profile{Goroutines: 3}
+		blocked := time.Duration(0)
 		names := []string{"a.F", "a.G", "b/c.H", "[wait]"}
 		for i, name := range names {
 			for line := range int32(2) {
@@ -112,6 +163,10 @@ func TestReportAny(t *testing.T) {
 		for range rapid.IntRange(0, 12).Draw(t, "records") {
 			r := Record{Goroutine: rapid.Uint64Range(0, 2).Draw(t, "goroutine"), Wall: time.Duration(rapid.Int64Range(0, 100).Draw(t, "wall"))}
 			r.Stack = rapid.SliceOfN(rapid.Uint32Range(0, uint32(len(p.Frames)-1)), 0, 6).Draw(t, "stack")
+			r.State = rapid.SampledFrom([]string{"", Running, "sleep"}).Draw(t, "state")
+			if r.State == "sleep" {
+				blocked += r.Wall
+			}
 			p.Records = append(p.Records, r)
 		}
 		for _, by := range Bys {
@@ -126,8 +181,12 @@ func TestReportAny(t *testing.T) {
 					t.Errorf("by %s: self %d, total %d of %d", by, row.Self, row.Total, r.Total)
 				}
 			}
-			if sum != r.Total {
-				t.Errorf("by %s: self times are %d, all is %d", by, sum, r.Total)
+			want := r.Total
+			if by == ByBlocked {
+				want = blocked
+			}
+			if sum != want || sum != r.Shown {
+				t.Errorf("by %s: self times are %d, %d is shown, want %d", by, sum, r.Shown, want)
 			}
 			if by != ByFunction {
 				continue

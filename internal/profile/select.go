@@ -21,3 +21,25 @@ func (p *Profile) Select(sel *stream.Selection) *Profile {
 	}
 	return &out
 }
+
+// Sums returns the profile with CPU time only, if cpu is set, and with groups by the label key, if that
+// is not empty.
+func (p *Profile) Sums(key string, cpu bool) *Profile {
+	out := *p
+	out.Records = nil
+	for _, r := range p.Records {
+		if cpu {
+			if r.Wall = r.CPU; r.CPU == 0 {
+				continue
+			}
+		}
+		if key != "" {
+			value, ok := r.Labels[key]
+			if r.Group = value; !ok {
+				r.Group = "[no label " + key + "]"
+			}
+		}
+		out.Records = append(out.Records, r)
+	}
+	return &out
+}

@@ -1,6 +1,7 @@
 package profile
 
 import (
+	"iter"
 	"time"
 
 	"github.com/gotach/profiler/internal/stream"
@@ -11,6 +12,12 @@ import (
 type Detail struct {
 	Goroutines bool // each goroutine has its own; otherwise a record is of several goroutines
 	Labels     bool // each set of labels has its own; the source must have stream.Options.Labels
+	// Group, if not nil, returns the name of a group; records of different groups are kept apart, those of
+	// goroutines are not. It must be the same for all samples of a goroutine with equal stacks and labels.
+	Group func(*stream.Sample) (string, error)
+	// Key, if not nil, is called for each sample; records of different keys are kept apart.
+	Key    func(*stream.Sample) (uint32, error)
+	Series bool // records have series
 }
 
 // FromTachyon adds up all samples of a file or another stream, and the time without
@@ -26,12 +33,19 @@ func FromTachyon(s reader.Stream) (*Profile, error) {
 // FromStream adds up all samples of a source, and the time without samples. Memory grows with the
 // number of records; see Detail.
 func FromStream(src *stream.Source, d Detail) (*Profile, error) {
+	return FromSamples(src, src.Samples(), d)
+}
+
+// FromSamples adds up samples, which are those of a source with other weights, or some of them.
+func FromSamples(src *stream.Source, samples iter.Seq2[*stream.Sample, error], d Detail) (*Profile, error) {
 	a := newAdder(src, d)
-	for s, err := range src.Samples() {
+	for s, err := range samples {
 		if err != nil {
 			return nil, err
 		}
-		a.add(s)
+		if err := a.add(s); err != nil {
+			return nil, err
+		}
 	}
 	p := a.profile()
 	p.describe(src)
@@ -62,10 +76,12 @@ func Each(src *stream.Source, d Detail, most int, yield func(*Profile, *Record) 
 		if err != nil {
 			return nil, err
 		}
-		if a.add(s); len(a.sums) > most {
-			if err := all(); err != nil {
-				return nil, err
-			}
+		err = a.add(s)
+		if err == nil && len(a.sums) > most {
+			err = all()
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
 	if err := all(); err != nil {

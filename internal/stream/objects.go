@@ -43,6 +43,27 @@ func (n *ObjectNumbers) Number(p Process, number int32) int32 {
 	return to
 }
 
+// Objects returns the objects of all files by their numbers in the stream. Options.Objects must be set.
+func (s *Source) Objects() (map[int32]tachyon.Object, error) {
+	out := map[int32]tachyon.Object{}
+	for _, p := range s.parts {
+		m, err := p.Stream.Metadata()
+		if err != nil {
+			return nil, named(p.File, err)
+		}
+		for _, o := range m.Objects {
+			o.Members = slices.Clone(o.Members)
+			for i, member := range o.Members {
+				o.Members[i] = s.object(p, member)
+			}
+			if o.Number = s.object(p, o.Number); o.Number > 0 {
+				out[o.Number] = o
+			}
+		}
+	}
+	return out, nil
+}
+
 // Stream adds a file's objects. It returns the file's stream with the joined numbers.
 func (n *ObjectNumbers) Stream(f *Part) reader.Stream {
 	for _, o := range f.Metadata.Objects {

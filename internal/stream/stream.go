@@ -168,6 +168,11 @@ func (s *Source) object(p *Part, number int32) int32 {
 	return s.objects.Number(p.Process, number)
 }
 
+// Synthetic returns the stack of a function that is not in the files, such as "[idle]".
+func (s *Source) Synthetic(function string) uint32 {
+	return s.push(0, s.frames.Intern(tachyon.Frame{Func: function}))
+}
+
 // push returns the stack with a frame on top of another stack.
 func (s *Source) push(caller, frame uint32) uint32 {
 	key := uint64(caller)<<32 | uint64(frame)

@@ -1,0 +1,209 @@
+package analyze
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// ReportOptions say how samples are added up for a report. The zero value is the usual choice.
+type ReportOptions struct {
+	Goroutines bool   // records of different goroutines are kept apart
+	Group      string // records have groups: one of ByEntry and ByObject, or ByLabel and a label's key
+	Weight     string // one of Weights; "" is wall
+	Idle       bool   // records have idle time; otherwise it is left out
+	Series     bool   // records have series
+}
+
+// What a group can be.
+const (
+	ByEntry  = "entry"  // goroutines that were created at one place; a test
+	ByObject = "object" // what goroutines wait for
+	ByLabel  = "label:" // a value of the label whose key follows
+)
+
+// Weights list how a sample can be weighed.
+//
+//   - wall: by the time for which it stands.
+//   - cpu: by the part of it on a CPU.
+//   - latency: by its share of the time on the wall clock; see latency.
+var Weights = []string{"wall", "cpu", "latency"}
+
+// Stream returns what a source must read for a report.
+func (o ReportOptions) Stream() stream.Options { return stream.Options{Labels: true, Objects: true} }
+
+// NewProfile adds up the samples of a source. Idle time is known in profiles that gotach recorded.
+func NewProfile(src *stream.Source, o ReportOptions) (*profile.Profile, error) {
+	samples := src.Samples()
+	d := profile.Detail{Goroutines: o.Goroutines, Series: o.Series}
+	var idle *Idle
+	switch {
+	case o.Weight == "cpu":
+		samples = onCPU(samples)
+	case o.Weight == "latency":
+		l, err := newLatency(src)
+		if err != nil {
+			return nil, err
+		}
+		samples = l.samples()
+	case src.Metadata().Session != nil:
+		idle = NewIdle(src)
+		d.Key = func(s *stream.Sample) (uint32, error) {
+			key, err := idle.Add(s)
+			return uint32(key), err
+		}
+	}
+	var err error
+	if d.Group, err = grouped(src, o.Group); err != nil {
+		return nil, err
+	}
+	p, err := profile.FromSamples(src, samples, d)
+	if err != nil {
+		return nil, err
+	}
+	p.Frames = slices.Clone(p.Frames)
+	for i := range p.Frames {
+		if f := &p.Frames[i]; f.File == "" {
+			f.Line = 0 // the number of an object
+		}
+	}
+	if idle == nil {
+		return p, nil
+	}
+	idle.Finish()
+	p.HasIdle = o.Idle
+	p.Records = slices.DeleteFunc(p.Records, func(r profile.Record) bool {
+		if !idle.Is(WaitKey(r.Key)) {
+			return false
+		}
+		p.Idle += r.Wall
+		p.IdleSeries = profile.Plus(p.IdleSeries, r.Series)
+		return !o.Idle
+	})
+	return p, nil
+}
+
+// onCPU yields the samples that were on a CPU.
+func onCPU(samples iter.Seq2[*stream.Sample, error]) iter.Seq2[*stream.Sample, error] {
+	return func(yield func(*stream.Sample, error) bool) {
+		for s, err := range samples {
+			if err == nil && (s.NotSeen || s.CPU() == 0) {
+				continue
+			}
+			if !yield(s, err) {
+				return
+			}
+		}
+	}
+}
+
+// grouped returns the function that names the group of a sample, nil if there are no groups.
+func grouped(src *stream.Source, by string) (func(*stream.Sample) (string, error), error) {
+	key, isLabel := strings.CutPrefix(by, ByLabel)
+	switch {
+	case by == "":
+		return nil, nil
+	case isLabel:
+		return func(s *stream.Sample) (string, error) {
+			if s.Labels != nil {
+				if value, ok := s.Labels.Set[key]; ok {
+					return value, nil
+				}
+			}
+			return "[no label " + key + "]", nil
+		}, nil
+	case by == ByObject:
+		names, err := objectNames(src)
+		return func(s *stream.Sample) (string, error) {
+			if f := leafOf(src, s.Stack); waits(s.Status) && f.File == "" && f.Line > 0 {
+				if name, ok := names[f.Line]; ok {
+					return name, nil
+				}
+				return "object " + strconv.Itoa(int(f.Line)), nil
+			}
+			return "[" + src.State(s.Status, s.Stack) + "]", nil
+		}, err
+	case by == ByEntry:
+		e := &entries{src: src, created: creations{src: src}}
+		return e.name, nil
+	}
+	return nil, fmt.Errorf("no groups by %q", by)
+}
+
+// leafOf returns the innermost frame of a stack. Stack 0 has an empty one.
+func leafOf(src *stream.Source, stack uint32) *tachyon.Frame {
+	if stack == 0 {
+		return &tachyon.Frame{}
+	}
+	return &src.Frames()[src.Stacks()[stack].Frame]
+}
+
+// objectNames returns the names of objects by number.
+func objectNames(src *stream.Source) (map[int32]string, error) {
+	list, err := src.Objects()
+	if err != nil {
+		return nil, err
+	}
+	names := make(map[int32]string, len(list))
+	for n, o := range list {
+		name := o.Kind
+		switch {
+		case o.Symbol != "" && o.Offset > 0:
+			name += fmt.Sprintf(" %s+%d", o.Symbol, o.Offset)
+		case o.Symbol != "":
+			name += " " + o.Symbol
+		case o.Addr != 0:
+			name += fmt.Sprintf(" %#x", o.Addr)
+		case len(o.Members) > 0:
+			name += fmt.Sprintf(" of %d channels", len(o.Members))
+		}
+		names[n] = fmt.Sprintf("%s (object %d)", name, n)
+	}
+	return names, nil
+}
+
+// entries name the groups of goroutines that were created at one place.
+type entries struct {
+	src     *stream.Source
+	created creations
+	sample  sample
+}
+
+// name returns the name of a sample's group: the function that created its goroutine and, after a tab, where.
+// Goroutines of a test have the name of the test.
+func (e *entries) name(s *stream.Sample) (string, error) {
+	if test := e.test(s.Stack); test != "" {
+		return test, nil
+	}
+	e.sample.Sample = s
+	e.sample.file, _ = e.src.File()
+	by, err := e.created.of(&e.sample)
+	switch {
+	case err != nil:
+		return "", err
+	case by.by != "":
+		return by.by + "\t" + by.at, nil
+	case s.Status&tachyon.MainThread != 0:
+		return "[main goroutine]", nil
+	}
+	return "[creator unknown]", nil
+}
+
+// test returns the name of the test in which a stack is, "" if it is in none.
+func (e *entries) test(stack uint32) string {
+	callee := ""
+	for list := e.src.Stacks(); stack != 0; stack = list[stack].Caller {
+		f := &e.src.Frames()[list[stack].Frame]
+		if f.Func == "testing.tRunner" {
+			return callee
+		}
+		callee = f.Func
+	}
+	return ""
+}

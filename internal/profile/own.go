@@ -1,0 +1,92 @@
+package profile
+
+import (
+	"regexp"
+	"strings"
+)
+
+// standard is the first elements of the import paths of the standard library.
+var standard = map[string]bool{}
+
+func init() {
+	for name := range strings.FieldsSeq(`archive arena bufio builtin bytes cmp compress container context crypto database
+		debug embed encoding errors expvar flag fmt go hash html image index internal io iter log maps math mime net os
+		path plugin reflect regexp runtime simd slices sort strconv strings structs sync syscall testing text time
+		unicode unique unsafe uuid vendor weak`) {
+		standard[name] = true
+	}
+}
+
+// IsStandard reports whether a frame is of the runtime or of the standard library, or is a wait.
+func IsStandard(f *Frame) bool {
+	if f.File == "" {
+		return true
+	}
+	path := Package(f.Func)
+	if first, _, _ := strings.Cut(path, "/"); !standard[first] {
+		return false
+	}
+	// A module may have such a name too. Files of the standard library are in GOROOT/src, or have
+	// names that begin with the import path if the program was built with -trimpath. That of time.Sleep
+	// is in the runtime's folder.
+	file := strings.ReplaceAll(f.File, `\`, "/")
+	if i := strings.LastIndex(file, "/src/"); i >= 0 {
+		file = file[i+len("/src/"):]
+	}
+	first, _, _ := strings.Cut(file, "/")
+	return standard[first]
+}
+
+// isModule reports whether a frame is of another module than the program's: its file is in the module
+// cache or in a vendor folder.
+func isModule(f *Frame) bool {
+	file := strings.ReplaceAll(f.File, `\`, "/")
+	dir := file[:strings.LastIndexByte(file, '/')+1]
+	return strings.Contains(dir, "@v") || strings.Contains(dir, "/vendor/") || strings.HasPrefix(dir, "vendor/")
+}
+
+// An ownCode finds the program's own code in stacks.
+type ownCode struct {
+	p    *Profile
+	asks *regexp.Regexp // what is the program's own code; nil: what is neither in a module nor standard
+	kind []uint8        // by frame: how much its own it is
+}
+
+// The kinds of frames. The greatest one counts.
+const (
+	unknownCode = iota
+	waitFrame
+	standardCode
+	moduleCode
+	programCode
+	askedCode
+)
+
+// frame returns the innermost frame of a stack that is the program's own code. If there is none, it is
+// the innermost one of a module, else the innermost function; false if there is none either.
+func (o *ownCode) frame(stack []uint32) (id uint32, ok bool) {
+	best := uint8(waitFrame)
+	for _, n := range stack {
+		if o.kind[n] == unknownCode {
+			o.kind[n] = o.look(&o.p.Frames[n])
+		}
+		if k := o.kind[n]; k > best {
+			id, ok, best = n, true, k
+		}
+	}
+	return id, ok
+}
+
+func (o *ownCode) look(f *Frame) uint8 {
+	switch {
+	case f.File == "":
+		return waitFrame
+	case o.asks != nil && (o.asks.MatchString(FuncName(f.Func)) || o.asks.MatchString(f.File)):
+		return askedCode
+	case IsStandard(f):
+		return standardCode
+	case isModule(f):
+		return moduleCode
+	}
+	return programCode
+}
