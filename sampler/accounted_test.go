@@ -91,8 +91,8 @@ func TestAccounted(t *testing.T) {
 			// When the process gets no core, ticks are late too, and find what is left after it has had one.
 			// Some of the time that was not seen can be that of the parked ones.
 			most := 0.04 + 2*a.Stalled
-			parked := min(a.Stats.NotSeen, a.Session*time.Duration(l.Parked)/100)
-			if over := got - float64(parked)/float64(a.Lived); got < 1-most || over > 1+most {
+			parked := min(a.Stats.NotSeen.Seconds(), (0.01+a.Stalled)*a.Session.Seconds()*float64(l.Parked))
+			if over := got - parked/a.Lived.Seconds(); got < 1-most || over > 1+most {
 				t.Errorf("goroutines that lived for %v were sampled for %v, and %v were not seen", a.Lived, a.Sampled, a.Stats.NotSeen)
 			}
 			// With a quota the drain can be late, and most of the goroutines that began meanwhile are not known.
