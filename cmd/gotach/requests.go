@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"maps"
 	"regexp"
@@ -31,12 +32,16 @@ the function is an HTTP handler (ServeHTTP), else a gRPC handler, else a test.
 With --label KEY, a request is the time in which goroutines have one value of a pprof label.
 Goroutines inherit labels, so it has the time of all goroutines that work for it.
 
-Lengths are as exact as the ticks are frequent. Calls on one goroutine with no sample between
-them count as one call, so on a connection with one request right after the other the times
-are too long and the number is too low. Labels that differ from request to request have no
-such error. Requests shorter than two ticks are too short to tell, and most of them have no
-sample and are not counted. Requests that last at the end of the profile are not finished,
-and are not counted either.
+Of one request the length is known only as exactly as the ticks are frequent. Percentiles are
+estimated from all requests together, and are more exact. A percentile below the usual time
+between two samples is not known: < stands before that time. Requests that one tick saw are
+too short to tell. Shorter ones have mostly no sample, and are not counted. Requests that last
+at the end of the profile are not finished, and are not counted either.
+
+Requests of net/http and of gRPC are told apart also if they follow at once. Other calls on one
+goroutine count as one if there is no sample between them. If that may be so, because the
+goroutine waits again where it has waited before, percentiles are ranges: from those if each such
+wait is another call to those if none is.
 
 In the lines of the slowest requests, █ is running, ▒ could run but had no core, ░ waiting.`,
 		Example: `  gotach requests app.tach
@@ -62,7 +67,7 @@ In the lines of the slowest requests, █ is running, ▒ could run but had no c
 				if asJSON {
 					return e.printJSON(r, " ")
 				}
-				_, err = e.stdout.Write(requestsTable(in.Name, r, label == "", newPaint(e.stdout), width(e.stdout)))
+				_, err = e.stdout.Write(requestsTable(in.Name, r, newPaint(e.stdout), width(e.stdout)))
 				return err
 			})
 		},
@@ -102,7 +107,6 @@ const mostDifferences = 10
 //
 //	app.tach: 5959 requests: HTTP handlers (ServeHTTP)
 //	98 too short to tell; 307 not finished
-//	Calls with no sample between them count as one, so requests in close succession seem longer.
 //
 //	p50 11.0ms   p90 13.0ms   p99 15.0ms   max 55.0ms
 //	 8.00ms   5721  ████████████████████
@@ -112,13 +116,16 @@ const mostDifferences = 10
 //	+38.7ms         0    38.7ms  sleep
 //
 //	   MORE  AT
-//	+38.7ms  [sleep] main.backoff
-func requestsTable(name string, r *analyze.Requests, calls bool, paint paint, width int) []byte {
+//	+38.7ms  [sleep] main.backoff handler.go:14
+func requestsTable(name string, r *analyze.Requests, paint paint, width int) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s %s: %s\n", paint.bold(printable(name)+":"), plural(int64(r.Count), "request"), printable(r.What))
 	var notes []string
 	if r.TooShort > 0 {
 		notes = append(notes, fmt.Sprintf("%d too short to tell", r.TooShort))
+	}
+	if more := r.Estimated - r.Count; more > r.Count/50 {
+		notes = append(notes, fmt.Sprintf("about %d more have no sample", more))
 	}
 	if r.Unfinished > 0 {
 		notes = append(notes, fmt.Sprintf("%d not finished", r.Unfinished))
@@ -129,11 +136,12 @@ func requestsTable(name string, r *analyze.Requests, calls bool, paint paint, wi
 	if r.Count == 0 {
 		return b.Bytes()
 	}
-	if calls {
-		fmt.Fprintln(&b, paint.bold("Calls with no sample between them count as one, so requests in close succession seem longer."))
+	if r.Lower != nil {
+		fmt.Fprintln(&b, paint.bold("Where a goroutine waits again at one place, another call may have begun. So percentiles are ranges."))
 	}
-	fmt.Fprintf(&b, "\np50 %s   p90 %s   p99 %s   max %s\n", paint.bold(duration(r.P50)), paint.bold(duration(r.P90)),
-		paint.bold(duration(r.P99)), paint.bold(duration(r.Max)))
+	lower := cmp.Or(r.Lower, &r.RequestLengths)
+	fmt.Fprintf(&b, "\np50 %s   p90 %s   p99 %s   max %s\n", paint.bold(length(lower.P50, r.P50, r.Short)),
+		paint.bold(length(lower.P90, r.P90, r.Short)), paint.bold(length(lower.P99, r.P99, r.Short)), paint.bold(length(lower.Max, r.Max, r.Short)))
 	most := 0
 	for _, bucket := range r.Histogram {
 		most = max(most, bucket.Count)
@@ -153,7 +161,12 @@ func requestsTable(name string, r *analyze.Requests, calls bool, paint paint, wi
 		if i >= mostDifferences || i > 0 && d.Time < r.Difference[0].Time/100 {
 			break
 		}
-		fmt.Fprintf(&b, "%8s  %s %s\n", more(d.Time), paint.wait(printable("["+d.State+"]")), shorten(printable(d.Name), max(minName, width-13-utf8.RuneCountInString(d.State))))
+		at := ""
+		if d.Line > 0 {
+			at = printable(fmt.Sprintf(" %s:%d", d.File[strings.LastIndexAny(d.File, `/\`)+1:], d.Line))
+		}
+		room := width - 13 - utf8.RuneCountInString(d.State) - utf8.RuneCountInString(at)
+		fmt.Fprintf(&b, "%8s  %s %s%s\n", more(d.Time), paint.wait(printable("["+d.State+"]")), shorten(printable(d.Name), max(minName, room)), paint.dim(at))
 	}
 	fmt.Fprintf(&b, "\n%s\n", paint.bold(fmt.Sprintf("%8s %8s %10s  %-30s  %s", "TIME", "START", "GOROUTINE", "SLOWEST", "LABELS")))
 	bars := strings.NewReplacer("R", paint.busy("█"), "r", paint.late("▒"), ".", paint.wait("░"))
@@ -167,6 +180,20 @@ func requestsTable(name string, r *analyze.Requests, calls bool, paint paint, wi
 		fmt.Fprintln(&b, strings.TrimRight(line, " "))
 	}
 	return b.Bytes()
+}
+
+// length returns a length between two as text.
+func length(low, high, short time.Duration) string {
+	text := func(d time.Duration) string {
+		if d < short {
+			return "<" + duration(short)
+		}
+		return duration(d)
+	}
+	if l, h := text(low), text(high); l != h {
+		return l + ".." + h
+	}
+	return text(high)
 }
 
 // states returns the states of requests, what slow ones do more first.

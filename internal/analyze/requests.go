@@ -19,22 +19,34 @@ type RequestOptions struct {
 
 // Requests are the requests of a profile. An invocation is the longest run of a goroutine's samples in
 // which the same call of the function is on the stack: the outermost frame that matches, with the same
-// stack below it. Two calls with no sample between them look like one.
+// stack below it. Requests of an HTTP/1 connection that follow at once are told apart. Other calls with
+// no sample between them look like one.
 type Requests struct {
-	What       string          `json:"what"`
-	Count      int             `json:"count"`      // requests that ended, with those that are too short
-	TooShort   int             `json:"too_short"`  // less than two ticks; such requests have mostly no sample at all
-	Unfinished int             `json:"unfinished"` // requests that last at the end of the profile; not counted
-	P50        time.Duration   `json:"p50_ns"`
-	P90        time.Duration   `json:"p90_ns"`
-	P99        time.Duration   `json:"p99_ns"`
-	Max        time.Duration   `json:"max_ns"`
-	Histogram  []RequestBucket `json:"histogram"`
-	Median     RequestGroup    `json:"median"` // those from the 40th percentile to the 60th
-	Slow       RequestGroup    `json:"slow"`
+	What       string `json:"what"`
+	Count      int    `json:"count"`      // requests that ended and have a sample, with those that are too short
+	Estimated  int    `json:"estimated"`  // the same with those of at least Short that have no sample
+	TooShort   int    `json:"too_short"`  // seen at one tick only; such requests have mostly no sample at all
+	Unfinished int    `json:"unfinished"` // requests that last at the end of the profile; not counted
+	RequestLengths
+	Short time.Duration `json:"short_ns"` // usual time between two samples: a shorter length is not known
+	// Lower is not nil if calls may have followed each other with no sample between them: then it has the
+	// lengths if each wait at a place where the goroutine has waited before is another call.
+	Lower     *RequestLengths `json:"lower,omitempty"`
+	Histogram []RequestBucket `json:"histogram"`
+	Median    RequestGroup    `json:"median"` // those from the 40th percentile to the 60th
+	Slow      RequestGroup    `json:"slow"`
 	// Difference is what a slow request takes more than a median one, on average, the most first.
 	Difference []RequestDifference `json:"difference"`
 	Slowest    []Request           `json:"slowest"`
+}
+
+// RequestLengths are estimated from all requests: of one request the length is known only as exactly as
+// the ticks are frequent. Max is that of the longest request, in the middle of what is possible.
+type RequestLengths struct {
+	P50 time.Duration `json:"p50_ns"`
+	P90 time.Duration `json:"p90_ns"`
+	P99 time.Duration `json:"p99_ns"`
+	Max time.Duration `json:"max_ns"`
 }
 
 // A RequestBucket counts requests of From to twice that.
@@ -51,9 +63,11 @@ type RequestGroup struct {
 }
 
 // A RequestDifference is the time in one function and state. The function is the innermost one of the
-// program's own code.
+// program's own code. If the state is a wait, it is the time at one line.
 type RequestDifference struct {
 	Name  string        `json:"name"`
+	File  string        `json:"file,omitempty"`
+	Line  int32         `json:"line,omitempty"`
 	State string        `json:"state"`
 	Time  time.Duration `json:"ns"`
 }
@@ -82,21 +96,27 @@ func FindRequests(s *Samples, o RequestOptions) (*Requests, error) {
 	}
 	f := newFinder(s, o)
 	for x, err := range s.all() {
+		if err == nil {
+			_, err = f.add(x)
+		}
 		if err != nil {
 			return nil, err
 		}
-		f.add(x)
 	}
 	f.finish()
 	out := f.summary()
-	r := &requestSums{finder: f, rows: map[requestRow]*[2]uint64{}, names: map[uint32]string{}}
+	r := &requestSums{finder: f, rows: map[requestRow]*[2]uint64{}}
 	r.classify(out, o.Slowest)
 	again := newFinder(s, o)
 	for x, err := range s.all() {
+		n := int32(-1)
+		if err == nil {
+			n, err = again.add(x)
+		}
 		if err != nil {
 			return nil, err
 		}
-		if n := again.add(x); n >= 0 && int(n) < len(f.list) {
+		if n >= 0 && int(n) < len(f.list) {
 			r.add(x, n, out)
 		}
 	}
@@ -104,46 +124,59 @@ func FindRequests(s *Samples, o RequestOptions) (*Requests, error) {
 	return out, nil
 }
 
+// ended returns the requests of a list that have ended and are shown.
+func ended(list []request) (out []*request) {
+	for i := range list {
+		if x := &list[i]; !x.open && !x.dropped {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
 // summary returns the counts and the percentiles.
 func (f *finder) summary() *Requests {
 	out := &Requests{What: f.what(), Histogram: []RequestBucket{}, Difference: []RequestDifference{}, Slowest: []Request{}}
-	short := 2 * f.interval()
-	var lengths []uint64
 	for i := range f.list {
-		switch x := &f.list[i]; {
-		case x.open:
+		if f.list[i].open {
 			out.Unfinished++
-		case !x.dropped:
-			lengths = append(lengths, x.end-x.begin)
-			if x.end-x.begin < short {
-				out.TooShort++
-			}
 		}
 	}
-	out.Count = len(lengths)
+	list := f.lengths()
+	out.Count = len(list)
 	if out.Count == 0 {
 		return out
 	}
-	slices.Sort(lengths)
-	out.P50, out.P90, out.P99 = micros(quantile(lengths, 0.5)), micros(quantile(lengths, 0.9)), micros(quantile(lengths, 0.99))
-	out.Max = micros(lengths[len(lengths)-1])
-	for from := short / 2; ; from *= 2 {
-		n, _ := slices.BinarySearch(lengths, 2*from)
+	l := estimate(list)
+	out.RequestLengths, out.Short = l.percentiles(list), micros(l.short)
+	out.Estimated = max(out.Count, int(math.Round(l.all)))
+	if parts := ended(f.parts); len(parts) > out.Count {
+		lower := estimate(parts).percentiles(parts)
+		for _, p := range [][2]time.Duration{{lower.P50, out.P50}, {lower.P90, out.P90}, {lower.P99, out.P99}} {
+			if p[1]-p[0] > max(p[1]/10, out.Short) {
+				out.Lower = &lower
+			}
+		}
+	}
+	all := make([]uint64, len(list))
+	for i, x := range list {
+		if all[i] = x.length(); 2*all[i] < 3*l.short {
+			out.TooShort++
+		}
+	}
+	slices.Sort(all)
+	for from := max(1, l.short); ; from *= 2 {
+		n, _ := slices.BinarySearch(all, 2*from)
 		if n > 0 || len(out.Histogram) > 0 {
 			out.Histogram = append(out.Histogram, RequestBucket{micros(from), n})
 		}
-		if lengths = lengths[n:]; len(lengths) == 0 {
+		if all = all[n:]; len(all) == 0 {
 			return out
 		}
 	}
 }
 
 func micros(us uint64) time.Duration { return time.Duration(us) * time.Microsecond }
-
-// quantile returns a quantile of sorted values: the least one that a share q does not exceed.
-func quantile(sorted []uint64, q float64) uint64 {
-	return sorted[min(len(sorted)-1, max(0, int(math.Ceil(q*float64(len(sorted))))-1))]
-}
 
 // requestSums add up what the slow requests do and what the median ones do.
 type requestSums struct {
@@ -152,10 +185,13 @@ type requestSums struct {
 	shown map[int32]int
 	lines [][timelineColumns][3]uint64
 	rows  map[requestRow]*[2]uint64 // µs
-	names map[uint32]string         // by stack
 }
 
-type requestRow struct{ name, state string }
+type requestRow struct {
+	name, file string
+	line       int32
+	state      string
+}
 
 const classMedian, classSlow = 1, 2
 
@@ -167,7 +203,7 @@ func (r *requestSums) classify(out *Requests, slowest float64) {
 			order = append(order, int32(i))
 		}
 	}
-	length := func(n int32) uint64 { return r.list[n].end - r.list[n].begin }
+	length := func(n int32) uint64 { return r.list[n].length() }
 	slices.SortFunc(order, func(a, b int32) int { return cmp.Or(cmp.Compare(length(a), length(b)), cmp.Compare(a, b)) })
 	r.class, r.shown = make([]uint8, len(r.list)), map[int32]int{}
 	n := len(order)
@@ -190,7 +226,7 @@ func (r *requestSums) classify(out *Requests, slowest float64) {
 		}
 		x := &r.list[n]
 		r.shown[n] = len(out.Slowest)
-		out.Slowest = append(out.Slowest, Request{Goroutine: x.goroutine, Start: x.begin, Time: micros(length(n)), Labels: map[string]string{}})
+		out.Slowest = append(out.Slowest, Request{Goroutine: x.goroutine, Start: (x.before + x.first) / 2, Time: micros(length(n)), Labels: map[string]string{}})
 	}
 	r.lines = make([][timelineColumns][3]uint64, len(out.Slowest))
 }
@@ -201,14 +237,13 @@ func (r *requestSums) add(s *sample, number int32, out *Requests) {
 	if class == 0 {
 		return
 	}
-	name, ok := r.names[s.Stack]
-	if !ok {
-		if f := r.own(s.Stack); f != nil {
-			name = f.Func
+	row := requestRow{state: stateName(s.Status, r.leaf(s.Stack))}
+	if f := r.own(s.Stack); f != nil {
+		row.name = f.Func
+		if waits(s.Status) {
+			row.file, row.line = f.File, f.Line
 		}
-		r.names[s.Stack] = name
 	}
-	row := requestRow{name, stateName(s.Status, r.leaf(s.Stack))}
 	sums := r.rows[row]
 	if sums == nil {
 		sums = new([2]uint64)
@@ -234,13 +269,13 @@ func (r *requestSums) add(s *sample, number int32, out *Requests) {
 		kind = 1
 	}
 	x := &r.list[number]
-	length := max(1, x.end-x.begin)
+	length := max(1, x.last-x.before)
 	column := func(t uint64) uint64 {
-		return min((max(t, x.begin)-x.begin)*timelineColumns/length, timelineColumns-1)
+		return min((max(t, x.before)-x.before)*timelineColumns/length, timelineColumns-1)
 	}
 	first, last := column(s.begin()), column(s.time-min(1, s.time))
 	for i := first; i <= last; i++ {
-		from, to := x.begin+i*length/timelineColumns, x.begin+(i+1)*length/timelineColumns
+		from, to := x.before+i*length/timelineColumns, x.before+(i+1)*length/timelineColumns
 		if begin, end := max(from, s.begin()), min(to, s.time); begin < end {
 			r.lines[at][i][kind] += end - begin
 		}
@@ -260,10 +295,10 @@ func (r *requestSums) result(out *Requests) {
 				g.States[row.state] += mean[i]
 			}
 		}
-		out.Difference = append(out.Difference, RequestDifference{row.name, row.state, mean[1] - mean[0]})
+		out.Difference = append(out.Difference, RequestDifference{row.name, row.file, row.line, row.state, mean[1] - mean[0]})
 	}
 	slices.SortFunc(out.Difference, func(a, b RequestDifference) int {
-		return cmp.Or(cmp.Compare(b.Time, a.Time), cmp.Compare(a.Name, b.Name), cmp.Compare(a.State, b.State))
+		return cmp.Or(cmp.Compare(b.Time, a.Time), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Line, b.Line), cmp.Compare(a.State, b.State), cmp.Compare(a.File, b.File))
 	})
 	for i := range r.lines {
 		line := make([]byte, timelineColumns)

@@ -1,6 +1,7 @@
 package analyze
 
 import (
+	"math"
 	"math/rand/v2"
 	"regexp"
 	"slices"
@@ -79,6 +80,11 @@ func serve(t testing.TB) (s *Samples, log []uint64, short int) {
 		}
 	}
 	return samplesOf(t, stream.Options{Labels: true}, r.finish(tachyon.Session{Source: "native", Markers: true})), log, short
+}
+
+// quantile returns a quantile of sorted values: the least one that a share q does not exceed.
+func quantile(sorted []uint64, q float64) uint64 {
+	return sorted[min(len(sorted)-1, max(0, int(math.Ceil(q*float64(len(sorted))))-1))]
 }
 
 func TestRequests(t *testing.T) {

@@ -8,14 +8,30 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// A request is a request that a finder found.
+// A request is a request that a finder found. Times are in µs. It began after before, and at first at
+// the latest. At last it had not ended, but before after.
 type request struct {
-	begin, end uint64 // µs
-	goroutine  uint64
-	kind       uint8 // index into requestKinds
-	open       bool  // it lasts at the end of the profile
-	dropped    bool  // unknown for how long it lasted, or of a kind that is not shown
+	before, first uint64
+	last, after   uint64
+	goroutine     uint64
+	read          int32 // of an HTTP/1 connection: index into lives.all + 1
+	kind          uint8 // index into requestKinds
+	open          bool  // it lasts at the end of the profile
+	dropped       bool  // unknown for how long it lasted, or of a kind that is not shown
 }
+
+// length returns how long the request took, in the middle of what is possible.
+func (r *request) length() uint64 { return (r.last - r.first + r.after - r.before) / 2 }
+
+// goesOn notes a sample of the request.
+func (r *request) goesOn(s *sample) { r.last, r.after = s.time, s.time }
+
+// ends notes when the request had ended at the latest.
+func (r *request) ends(t uint64) { r.after = max(r.last, t) }
+
+// endsUnseen notes that no sample shows when the request had ended. As a rule that is as uncertain as its
+// beginning.
+func (r *request) endsUnseen() { r.after = r.last + r.first - r.before }
 
 // requestKinds are the functions whose invocations are requests if nothing else is said, the ones to
 // prefer first.
@@ -34,9 +50,16 @@ type finder struct {
 	o     RequestOptions
 	kinds int // bit i: there are requests of requestKinds[i]; 0: not known yet
 	list  []request
+	// parts are the requests, or parts of them: one ends where the goroutine waits at a place again,
+	// which may be another call. Only of Func.
+	parts []request
+	// reads are requests of HTTP/1 connections, if their lengths are those of the lives. Some have no
+	// sample of the handler.
+	reads []request
 
 	anchors []anchor // by stack
 	calls   states[call]
+	lives   lives
 
 	values map[*stream.Labels]int32 // number of the label's value + 1; 0: none
 	number map[string]int32         // of a value
@@ -58,13 +81,18 @@ type anchor struct {
 type call struct {
 	in      bool
 	anchor  anchor
+	served  int32 // connection.request
 	request int32
-	longest uint64 // the greatest weight of its samples, µs
+	part    int32
+	longest uint64     // the greatest weight of its samples, µs
+	places  [4]uint32  // the latest stacks of its waits, the latest first
+	conn    connection // also outside of a call
+	span    int32      // of a label: number of the request + 1, 0: none
 }
 
 func newFinder(s *Samples, o RequestOptions) *finder {
 	return &finder{
-		Samples: s, o: o, calls: states[call]{keep: func(c *call) bool { return c.in }},
+		Samples: s, o: o, calls: states[call]{keep: func(c *call) bool { return c.in || c.span != 0 }}, lives: lives{Samples: s},
 		values: map[*stream.Labels]int32{}, number: map[string]int32{},
 	}
 }
@@ -86,31 +114,85 @@ func (f *finder) what() string {
 }
 
 // add adds a sample. It returns the number of the request that it is of, or -1.
-func (f *finder) add(s *sample) int32 {
+func (f *finder) add(s *sample) (int32, error) {
 	if s.Interpreter != tachyon.User {
-		return -1
+		return -1, nil
 	}
-	if f.o.Label != "" {
-		return f.labelled(s)
-	}
-	a := f.anchor(s.Stack)
 	c := f.calls.of(s)
-	if c.in && a != c.anchor {
-		if a.gap {
-			f.list[c.request].dropped = true
+	if f.o.Label != "" {
+		n := f.labelled(s)
+		if c.span != 0 && n != c.span-1 {
+			if r := &f.list[c.span-1]; r.last >= s.begin() { // it was the request's last goroutine so far
+				r.ends(s.time)
+			}
+		}
+		c.span = n + 1
+		return n, nil
+	}
+	second, err := c.conn.sample(&f.lives, s)
+	if err != nil {
+		return -1, err
+	}
+	a, served := f.anchor(s.Stack), c.conn.request(&f.lives, s)
+	if c.in && (a != c.anchor || served != c.served) {
+		f.list[c.request].dropped = a.gap
+		f.list[c.request].ends(s.time)
+		if f.o.Func != nil {
+			f.parts[c.part].ends(s.time)
+			f.parts[c.part].dropped = a.gap
 		}
 		c.in = false
 	}
 	if a.function == "" {
-		return -1
+		return -1, nil
 	}
+	began := request{before: s.begin(), first: s.time, goroutine: s.Goroutine, kind: a.kind}
 	if !c.in {
-		*c = call{in: true, anchor: a, request: int32(len(f.list))}
-		f.list = append(f.list, request{begin: s.begin(), goroutine: s.Goroutine, kind: a.kind})
+		*c = call{in: true, anchor: a, served: served, request: int32(len(f.list)), part: int32(len(f.parts)), conn: c.conn}
+		f.list = append(f.list, began)
+		if f.o.Func != nil {
+			f.parts = append(f.parts, began)
+		}
+	} else if f.o.Func != nil && c.again(s) {
+		f.parts[c.part].ends(s.time)
+		c.part = int32(len(f.parts))
+		f.parts = append(f.parts, began)
 	}
-	f.list[c.request].end = s.time
+	r := &f.list[c.request]
+	r.goesOn(s)
+	if second && r.first == s.begin() {
+		r.first = s.time
+	}
+	if r.read = served; served != 0 {
+		f.lives.samples++
+		if x := f.lives.all[served-1]; s.time > x.from && s.time <= x.last {
+			f.lives.alive++
+		}
+	}
+	if f.o.Func != nil {
+		f.parts[c.part].goesOn(s)
+	}
 	c.longest = max(c.longest, s.time-s.begin())
-	return c.request
+	return c.request, nil
+}
+
+// again reports whether the goroutine waits where it has waited before in the same call, and has run
+// between.
+func (c *call) again(s *sample) bool {
+	if !waits(s.Status) {
+		return false
+	}
+	i := slices.Index(c.places[:], s.Stack)
+	switch {
+	case i < 0:
+		copy(c.places[1:], c.places[:])
+		c.places[0] = s.Stack
+		return false
+	case i == 0 && s.Status&tachyon.Moved == 0:
+		return false
+	}
+	c.places = [4]uint32{s.Stack}
+	return true
 }
 
 // anchor returns the anchor of a stack. Its function is "" if the stack is of no request.
@@ -171,35 +253,90 @@ func (f *finder) labelled(s *sample) int32 {
 	list := f.spans[v-1]
 	for _, n := range slices.Backward(list[max(0, len(list)-8):]) {
 		r := &f.list[n]
-		if s.begin() <= r.end+f.slack && s.time+f.slack >= r.begin {
-			r.begin, r.end = min(r.begin, s.begin()), max(r.end, s.time)
+		if s.begin() <= r.last+f.slack && s.time+f.slack >= r.before {
+			if s.time < r.first {
+				r.before, r.first = s.begin(), s.time
+			}
+			if s.time > r.last {
+				r.goesOn(s)
+			}
 			return n
 		}
 	}
 	n := int32(len(f.list))
-	f.list = append(f.list, request{begin: s.begin(), end: s.time, goroutine: s.Goroutine})
+	f.list = append(f.list, request{before: s.begin(), first: s.time, last: s.time, after: s.time, goroutine: s.Goroutine})
 	f.spans[v-1] = append(list, n)
 	return n
 }
 
 // finish says which requests have not ended, and which are not of the kind that is shown.
 func (f *finder) finish() {
-	for c := range f.calls.all() {
-		if c.in && f.end-min(f.end, f.list[c.request].end) <= max(20_000, 10*f.interval(), 3*c.longest/2) {
-			f.list[c.request].open = true
-		}
+	lasts := func(r *request, longest uint64) bool {
+		return f.end-min(f.end, r.last) <= max(20_000, 10*f.interval(), 3*longest/2)
 	}
-	if f.o.Label != "" {
-		for i := range f.list {
-			f.list[i].open = f.end-min(f.end, f.list[i].end) <= 2*f.interval()
+	for c := range f.calls.all() {
+		if !c.in {
+			continue
+		}
+		r := &f.list[c.request]
+		if r.open = lasts(r, c.longest); !r.open {
+			r.endsUnseen()
+		}
+		if f.o.Func != nil {
+			f.parts[c.part].open = r.open
+			f.parts[c.part].endsUnseen()
 		}
 	}
 	for i := range f.list {
-		f.kinds |= 1 << f.list[i].kind
+		r := &f.list[i]
+		if f.o.Label != "" {
+			if r.after == r.last {
+				r.endsUnseen()
+			}
+			r.open = f.end-min(f.end, r.last) <= max(2*f.interval(), r.first-r.before)
+		}
+		f.kinds |= 1 << r.kind
 	}
 	for i := range f.list {
 		if f.kinds&(1<<f.list[i].kind-1) != 0 { // there is a kind before it
 			f.list[i].open, f.list[i].dropped = false, true
 		}
 	}
+	if f.o.Func == nil && f.o.Label == "" && f.kinds&1 != 0 && f.lives.exact() {
+		f.useReads()
+	}
+}
+
+// useReads takes the lengths of requests of HTTP/1 connections from the lives of the goroutines that tell
+// them apart. These are sampled more often than a connection's goroutine if there are many connections.
+func (f *finder) useReads() {
+	for i := range f.list {
+		r := &f.list[i]
+		if r.read == 0 {
+			continue
+		}
+		x := f.lives.all[r.read-1].request()
+		r.before, r.first = max(r.before, min(x.before, r.first)), min(r.first, max(x.first, r.before))
+		r.last = max(r.last, min(x.last, r.after))
+		r.after = max(r.last, min(r.after, x.after))
+	}
+	for i := range f.lives.all {
+		x := f.lives.all[i].request()
+		if x.last == 0 || x.before == f.to-f.from {
+			continue // not in the part of the profile that is read
+		}
+		x.open = f.end-min(f.end, x.last) <= max(20_000, 10*f.interval(), 2*(x.first-x.before))
+		f.reads = append(f.reads, x)
+	}
+}
+
+// lengths returns the requests of which the lengths are taken.
+func (f *finder) lengths() []*request {
+	list := ended(f.reads)
+	for _, r := range ended(f.list) {
+		if len(f.reads) == 0 || r.read == 0 {
+			list = append(list, r)
+		}
+	}
+	return list
 }

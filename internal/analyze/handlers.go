@@ -1,0 +1,145 @@
+package analyze
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/reader"
+)
+
+// net/http serves the requests of an HTTP/1 connection on one goroutine, one after the other. Between
+// two of them there is often no sample. But for each request it starts a goroutine that reads from the
+// connection until the handler returns, and a later one belongs to a later request.
+const backgroundRead = "net/http.(*connReader).startBackgroundRead"
+
+// A life is the time of such a goroutine, in µs since the start of the profile.
+type life struct {
+	parent uint64 // in the file
+	from   uint64 // its first sample stands for the time since
+	first  uint64 // time of the first tick that found it
+	last   uint64 // of its last sample
+}
+
+// lives know these goroutines.
+type lives struct {
+	*Samples
+	all []life
+
+	// Of the present file.
+	file    int              // its number + 1
+	number  map[uint64]int32 // index into all, by id
+	ordered []int32          // by parent, then by time
+	rare    bool             // see isRare
+
+	samples, alive int // samples of requests that have such a goroutine, and those while it lived
+}
+
+// load reads the lives of the file that a sample is in.
+func (l *lives) load(s *sample) error {
+	before := l.number
+	l.file, l.number, l.ordered = s.file+1, map[uint64]int32{}, nil
+	_, f := l.src.File()
+	h := f.Stream.Header()
+	var err error
+	if l.rare, err = isRare(f.Stream); err != nil {
+		return err
+	}
+	since := func(t uint64) uint64 { return min(uint64(max(0, int64(h.Start+t-l.start-l.from))), l.to-l.from) }
+	for g, err := range stream.Goroutines(f.Stream) {
+		if err != nil {
+			return err
+		}
+		n, ok := l.number[g.ID]
+		if !ok {
+			if g.CreatedBy != backgroundRead {
+				continue
+			}
+			from, first := since(g.First-min(g.First, cmp.Or(g.FirstWeight, h.Interval))), since(g.First)
+			if n, ok = before[g.ID]; !ok || l.all[n].parent != g.Parent || l.all[n].last+2*h.Interval < from {
+				n = int32(len(l.all))
+				l.all = append(l.all, life{g.Parent, from, first, first})
+			}
+			l.number[g.ID] = n
+			l.ordered = append(l.ordered, n)
+		} // else it is a further part
+		l.all[n].last = max(l.all[n].last, since(g.Last))
+	}
+	slices.SortFunc(l.ordered, func(a, b int32) int {
+		x, y := &l.all[a], &l.all[b]
+		return cmp.Or(cmp.Compare(x.parent, y.parent), cmp.Compare(x.first, y.first))
+	})
+	return nil
+}
+
+// isRare reports whether ticks are so rare that the first sample of a goroutine is an additional one, at the
+// beginning of the time for which it stands. The second one is that of the tick that found the goroutine.
+func isRare(s reader.Stream) (bool, error) {
+	m, err := s.Metadata()
+	if err != nil || m.Session == nil || m.Session.TicksReached == 0 {
+		return false, err
+	}
+	gap := uint64(m.Session.Duration.Microseconds()) / uint64(m.Session.TicksReached)
+	return 2*gap >= 3*s.Header().Interval, nil
+}
+
+// exact reports whether the goroutines live as long as the handlers run. If a request has a body, its
+// goroutine does not begin before the body is read.
+func (l *lives) exact() bool { return l.samples > 0 && float64(l.alive) >= 0.9*float64(l.samples) }
+
+// request returns the life as a request.
+func (x *life) request() request {
+	return request{before: x.from, first: x.first, last: x.last, after: x.last + x.first - x.from, goroutine: x.parent}
+}
+
+// A connection says which requests a goroutine serves.
+type connection struct {
+	file  int     // number of the file + 1
+	lives []int32 // index into lives.all
+	at    int
+	own   int32 // if the goroutine is such a one: its index + 1
+	fresh bool  // it has a first sample, but no second one
+}
+
+// sample notes a sample of the goroutine. It returns whether it is that of the tick that found the
+// goroutine, after an additional one.
+func (c *connection) sample(l *lives, s *sample) (second bool, err error) {
+	if l.file != s.file+1 {
+		if err := l.load(s); err != nil {
+			return false, err
+		}
+	}
+	if c.file != s.file+1 {
+		id := stream.GoroutineInFile(s.Goroutine)
+		from, _ := slices.BinarySearchFunc(l.ordered, id, func(n int32, id uint64) int { return cmp.Compare(l.all[n].parent, id) })
+		to := from
+		for to < len(l.ordered) && l.all[l.ordered[to]].parent == id {
+			to++
+		}
+		c.file, c.lives, c.at = s.file+1, l.ordered[from:to], 0
+		c.fresh = s.First && l.rare && s.time-s.begin() <= l.interval()
+		if n, ok := l.number[id]; ok {
+			c.own = n + 1
+		}
+		return false, nil
+	}
+	second, c.fresh = c.fresh, false
+	if second && c.own != 0 {
+		l.all[c.own-1].first = s.time
+	}
+	return second, nil
+}
+
+// request returns the number of the request that the goroutine of a sample serves, if it serves one. It
+// returns 0 if it is unknown. Times must not go back.
+func (c *connection) request(l *lives, s *sample) int32 {
+	if len(c.lives) == 0 {
+		return 0
+	}
+	for ; c.at+1 < len(c.lives); c.at++ {
+		if ends := min(l.all[c.lives[c.at]].last, l.all[c.lives[c.at+1]].first-1); s.time <= ends {
+			break
+		}
+	}
+	return c.lives[c.at] + 1
+}

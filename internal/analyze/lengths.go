@@ -1,0 +1,159 @@
+package analyze
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// lengths estimate how long requests took. Ticks are rare, so of one request only bounds are known: it
+// began between two samples and ended between two samples. But it began and ended at random moments
+// there, so many requests together say more. Which lengths explain the bounds of all requests best is
+// found by expectation maximization (the NPMLE for doubly interval-censored data).
+type lengths struct {
+	edges []float64 // of bins, µs, ascending
+	count []float64 // of requests with a length in each bin
+	short uint64    // µs; shorter requests are too short to tell
+	all   float64   // requests, with those of at least short that have no sample
+}
+
+const (
+	// Bins are 1/binsOfGap of the usual time between two samples wide, and at least 1/binsOfLength of
+	// the length.
+	binsOfGap, binsOfLength = 8, 64
+	// maxLengths is the number of requests that the estimate uses. More make it no better.
+	maxLengths = 20_000
+	rounds     = 100
+	// A request shorter than half of the time between two samples counts as if it were as long: how many of
+	// those have no sample cannot be known.
+	leastSeen = 0.5
+)
+
+// estimate returns the lengths of requests. There must be some.
+func estimate(list []*request) *lengths {
+	every := 1 + (len(list)-1)/maxLengths
+	if every > 1 {
+		list = slices.Clone(list)
+		slices.SortFunc(list, func(a, b *request) int { return int(int64(a.length()) - int64(b.length())) })
+	}
+	var used []*request
+	var gaps []uint64
+	longest := uint64(0)
+	for i := every / 2; i < len(list); i += every {
+		x := list[i]
+		used = append(used, x)
+		gaps = append(gaps, x.first-x.before)
+		longest = max(longest, x.after-x.before)
+	}
+	slices.Sort(gaps)
+	l := &lengths{short: max(1, gaps[len(gaps)/2])}
+	for edge := 0.0; ; edge += max(float64(l.short)/binsOfGap, edge/binsOfLength) {
+		if l.edges = append(l.edges, edge); edge > float64(longest) {
+			break
+		}
+	}
+	l.count = make([]float64, len(l.edges)-1)
+	seen := make([]float64, len(l.count))
+	for i := range seen {
+		seen[i] = chance(gaps, (l.edges[i]+l.edges[i+1])/2)
+	}
+	l.fit(used, seen)
+	for i := range l.count {
+		l.count[i] *= float64(every) / seen[i]
+		l.all += l.count[i]
+	}
+	return l
+}
+
+// chance returns the chance that a request of a length has a sample.
+func chance(gaps []uint64, length float64) float64 {
+	// The gaps are sorted.
+	sum := 0.0
+	step := 1 + len(gaps)/200
+	n := 0
+	for i := step / 2; i < len(gaps); i += step {
+		n++
+		if g := float64(gaps[i]); g > length {
+			sum += length / g
+		} else {
+			sum++
+		}
+	}
+	if n == 0 {
+		return 1
+	}
+	return max(leastSeen, sum/float64(n))
+}
+
+// fit sets the counts to those that explain the requests best. seen is the chance that a request has a
+// sample, by bin.
+func (l *lengths) fit(list []*request, seen []float64) {
+	type row struct {
+		first   int
+		weights []float64
+	}
+	rows := make([]row, len(list))
+	for i, x := range list {
+		low, high := float64(x.last-x.first), float64(x.after-x.before)
+		p, q := max(1, float64(x.first-x.before)), max(1, float64(x.after-x.last))
+		first, _ := slices.BinarySearch(l.edges, low)
+		r := row{first: max(0, first-1)}
+		// The chance of these bounds, given a length d, is that of a beginning of which both are true.
+		// Its integral over d is made of four parabolas.
+		integral := func(d float64) float64 {
+			half := func(y float64) float64 { y = max(0, y); return y * y / 2 }
+			return half(d-low) - half(d-low-p) - half(d-low-q) + half(d-low-p-q)
+		}
+		before := integral(l.edges[r.first])
+		for j := r.first; j < len(l.count) && (l.edges[j] <= high || j == r.first); j++ {
+			after := integral(l.edges[j+1])
+			r.weights = append(r.weights, max(0, after-before)/(l.edges[j+1]-l.edges[j])/seen[j])
+			before = after
+		}
+		rows[i] = r
+	}
+	for j := range l.count {
+		l.count[j] = l.edges[j+1] - l.edges[j]
+	}
+	next := make([]float64, len(l.count))
+	for range rounds {
+		clear(next)
+		for _, r := range rows {
+			sum := 0.0
+			count := l.count[r.first:]
+			for j, w := range r.weights {
+				sum += w * count[j]
+			}
+			if sum <= 0 {
+				continue
+			}
+			into := next[r.first:]
+			for j, w := range r.weights {
+				into[j] += w * count[j] / sum
+			}
+		}
+		l.count, next = next, l.count
+	}
+}
+
+// quantile returns the length in µs below which a share q of the requests is.
+func (l *lengths) quantile(q float64) uint64 {
+	left := q * l.all
+	for i, n := range l.count {
+		if left <= n && n > 0 {
+			return uint64(math.Round(l.edges[i] + (l.edges[i+1]-l.edges[i])*left/n))
+		}
+		left -= n
+	}
+	return uint64(l.edges[len(l.edges)-1])
+}
+
+// percentiles returns the percentiles of the requests in the list from which l was estimated.
+func (l *lengths) percentiles(list []*request) RequestLengths {
+	longest := uint64(0)
+	for _, x := range list {
+		longest = max(longest, x.length())
+	}
+	at := func(q float64) time.Duration { return micros(min(l.quantile(q), longest)) }
+	return RequestLengths{at(0.5), at(0.9), at(0.99), micros(longest)}
+}
