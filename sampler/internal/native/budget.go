@@ -19,9 +19,11 @@ type budget struct {
 	asked   float64 // ns between two ticks, by the rate asked for
 	total   time.Duration
 
-	last clocks
-	sums costs   // each pass counts less as time goes by
-	base float64 // cost of a pass without stacks, ns
+	last  clocks
+	sums  costs   // each pass counts less as time goes by
+	base  float64 // cost of a pass without stacks, ns
+	share float64 // of visits in the CPU time of the tick thread
+	saved float64 // budget that the last seconds have left, or less than nothing: what they have overspent, ns
 
 	period float64       // mean time between two ticks, ns
 	quota  uint64        // visits a tick, 48.16 bits
@@ -41,6 +43,7 @@ type clocks struct {
 	handling float64 // ns in the handler on interrupted threads
 	visiting float64 // ns that visits took
 	visits   float64
+	news     float64 // of these, visits to new goroutines
 	records  float64 // stacks that the drain has taken out of the ring
 
 	pass float64 // CPU time of the last pass alone, ns
@@ -49,7 +52,7 @@ type clocks struct {
 
 // costs are the costs of some time.
 type costs struct {
-	time, passes, ticks, visits float64 // time in ns
+	time, passes, ticks, visits, news float64 // time in ns
 
 	onPasses float64
 	onTicks  float64 // ticks and samples of running goroutines
@@ -70,20 +73,31 @@ const (
 	// and that costs only busyWakeCost.
 	wakeCost, busyWakeCost = 100e3, 10e3
 
-	// fewVisits is the number of visits at each tick that the budget does not limit. These visits
-	// and their records cost some 4 µs, or 7 µs among a thousand goroutines. They make the profile
-	// of a small program exact. Rare visits are less exact, because each sample stands for all the
-	// time since the goroutine's last visit.
+	// fewVisits is the number of visits that a tick makes in any case, if the budget allows 100 ticks a second
+	// with them. For goroutines that have not moved, these visits and their records cost some 4 µs, or 7 µs
+	// among a thousand goroutines. They make the profile of a small program exact. Rare visits are less
+	// exact, because each sample stands for all the time since the goroutine's last visit.
 	fewVisits = 16
 
+	// fewestVisits remain where the budget is too small for more, or as many as take a sixteenth of
+	// a tick's time.
+	fewestVisits = 2
+
 	// horizon is the time after which a cost counts for a third.
-	horizon = time.Second / 2
+	horizon = time.Second / 1
+
+	// What some time has cost too much, the next repayIn costs less, down to half of the budget.
+	repayIn = 4 * time.Second
+
+	// scarce is the mean time between two ticks from which on visits are left out, so that the ticks
+	// do not get rarer, in ns.
+	scarce = 10e6
 
 	// rarestDefault is the longest mean time between two ticks to which a budget of 1 % or more leads, in
-	// ns. With fewer than a hundred ticks a second, short profiles would have large random errors. Where
+	// ns. With fewer than fifty ticks a second, short profiles would have large random errors. Where
 	// these ticks cost more than the budget, the session costs more. A smaller budget leads to
 	// fewer ticks in proportion, but to one a second at least.
-	rarestDefault, rarest = 10e6, 1e9
+	rarestDefault, rarest = 20e6, 1e9
 )
 
 func newBudget(percent float64, rate int, now clocks) *budget {
@@ -101,11 +115,12 @@ func (b *budget) spend(now clocks) {
 	if d.time <= 0 {
 		return
 	}
-	d.ticks, d.visits = now.ticks-last.ticks, now.visits-last.visits
-	answered, visiting := now.answered-last.answered, now.visiting-last.visiting
+	d.ticks, d.visits, d.news = now.ticks-last.ticks, now.visits-last.visits, now.news-last.news
+	answered := now.answered - last.answered
+	ticker, visiting := b.onThread(now.ticker-last.ticker, now.visiting-last.visiting)
 
 	// What a pass costs beyond the cheapest one goes to its stacks.
-	if b.base += (now.pass - b.base) / 5000; b.base > now.pass || b.base == 0 {
+	if b.base += (now.pass - b.base) / 5000; b.base > now.pass || last.pass == 0 {
 		b.base = now.pass
 	}
 	ofRunning, ofVisits := now.pass-b.base, 0.0
@@ -118,23 +133,38 @@ func (b *budget) spend(now clocks) {
 		idle -= min(1, (now.running-last.running)/d.ticks/float64(max(now.procs, 1)))
 	}
 	d.onPasses = b.base + busyWakeCost + (wakeCost-busyWakeCost)*idle
-	// The thread may have ended: then its clock is 0.
-	d.onTicks = max(0, now.ticker-last.ticker-visiting) + d.ticks*tickCost + answered*signalCost +
+	d.onTicks = ticker - visiting + d.ticks*tickCost + answered*signalCost +
 		now.handling - last.handling + ofRunning
 	d.onVisits = visiting + ofVisits
 	if all, most := d.onPasses+d.onTicks+d.onVisits, now.process-last.process; all > most && most > 0 {
 		d.onPasses, d.onTicks, d.onVisits = d.onPasses*most/all, d.onTicks*most/all, d.onVisits*most/all
 	}
-	b.total += time.Duration(d.onPasses + d.onTicks + d.onVisits)
+	all, allowed := d.onPasses+d.onTicks+d.onVisits, b.allowed(now.procs)
+	b.total += time.Duration(all)
+	b.saved = min(max(b.saved+allowed*d.time-all, -allowed*float64(repayIn)/2), allowed*float64(repayIn)/8)
 	b.sums.add(d)
 	b.set(now)
+}
+
+// onThread returns the CPU time of the tick thread, and the part of it that visits took. visiting
+// is the time that passed during visits, which is more if the thread lost its core. Then visits get
+// their usual share.
+func (b *budget) onThread(cpu, visiting float64) (ticker, visits float64) {
+	if cpu <= 0 {
+		return 0, 0 // the thread has ended: its clock is 0
+	}
+	if visiting > cpu*0.9 {
+		return cpu, cpu * b.share
+	}
+	b.share += (visiting/cpu - b.share) / 8
+	return cpu, visiting
 }
 
 // add adds the costs of a pass.
 func (c *costs) add(d costs) {
 	keep := math.Exp(-d.time / float64(horizon))
 	for _, f := range []struct{ to, by *float64 }{
-		{&c.time, &d.time}, {&c.passes, &d.passes}, {&c.ticks, &d.ticks}, {&c.visits, &d.visits},
+		{&c.time, &d.time}, {&c.passes, &d.passes}, {&c.ticks, &d.ticks}, {&c.visits, &d.visits}, {&c.news, &d.news},
 		{&c.onPasses, &d.onPasses}, {&c.onTicks, &d.onTicks}, {&c.onVisits, &d.onVisits},
 	} {
 		*f.to = *f.to*keep + *f.by
@@ -142,40 +172,42 @@ func (c *costs) add(d costs) {
 }
 
 // set sets period, quota and every. Passes come first, because what they have not taken is lost if the
-// program is killed. Then come ticks and visits. If the budget is too small for both, visits get
-// up to a third of it.
+// program is killed. Then come ticks and visits. If the budget is too small for all visits, these get
+// up to a third of it. If it is too small for 100 ticks a second with the least visits, there are fewer
+// of these, and only then fewer ticks.
 func (b *budget) set(now clocks) {
 	c := &b.sums
 	if c.ticks < 1 {
 		return
 	}
 	allowed := b.allowed(now.procs)
-	perPass, perTick, perVisit := c.onPasses/c.passes, c.onTicks/c.ticks, 100.0
+	perPass, perTick, perVisit, news := c.onPasses/c.passes, c.onTicks/c.ticks, 100.0, 0.0
 	if c.visits >= 1 {
 		perVisit = max(1, c.onVisits/c.visits)
+		news = c.news / c.ticks
 	}
 	b.every = time.Duration(min(max(perPass/(allowed/4), float64(drainEvery)), float64(drainRarest)))
-	left := max(allowed/20, allowed-c.onPasses/c.time)
+	left := max(allowed/20, allowed-c.onPasses/c.time+b.saved/float64(repayIn))
 	// What ticks that come later do not use, others may use.
 	left /= min(1, max(1.0/4, c.ticks*b.period/c.time))
 
 	all := float64(now.all)
 	least := min(all, fewVisits)
-	perTick += least * perVisit
+	fewest := min(least, max(news, fewestVisits, perTick/16/perVisit))
 	more := (all - least) * perVisit // for all other visits at a tick
-	period := max(b.asked, (perTick+more)/left)
+	period := max(b.asked, (perTick+least*perVisit+more)/left)
 	if period > b.asked {
-		period = max(b.asked, perTick/(left-min(left/3, more/b.asked)))
+		period = max(b.asked, (perTick+least*perVisit)/(left-min(left/3, more/b.asked)))
+	}
+	if period > max(b.asked, scarce) {
+		period = max(scarce, (perTick+fewest*perVisit)/left)
+		least = fewest
 	}
 	period = min(period, max(b.asked, min(rarest, rarestDefault/min(1, b.percent))))
 	// Costs per tick vary from pass to pass.
 	b.period = min(max(b.period+(period-b.period)/4, b.period/2, b.asked), 2*b.period)
 
-	quota := least
-	if more > 0 {
-		quota = min(all, least+max(0, left*b.period-perTick)/perVisit)
-	}
-	quota = max(quota, all*b.period/1e10) // every goroutine within ten seconds
+	quota := min(all, max(least, (left*b.period-perTick)/perVisit))
 	// The quota grows slowly, because more visits at a tick cost less each.
-	b.quota = uint64(max(fewVisits<<16, min(quota*(1<<16), 1.2*float64(b.quota))))
+	b.quota = uint64(max(fewestVisits<<16, min(quota*(1<<16), 1.2*float64(b.quota))))
 }

@@ -76,7 +76,9 @@ func TestBudgetHolds(t *testing.T) {
 		{"ticks", 1, 1000, 30_000, 100, 1000, 10, 1, 300, 10},
 		{"ticks and visits", 1, 1000, 30_000, 400, 1000, 10_000, 1, 200, 40},
 		{"handlers", 1, 1000, 5000, 100, 20_000, 10, 1, 250, 10},
-		{"a small budget", 0.2, 1000, 30_000, 400, 1000, 10_000, 0.2, 12, fewVisits},
+		{"a small budget", 0.2, 1000, 30_000, 400, 1000, 10_000, 0.2, 30, fewestVisits},
+		{"a small budget and few goroutines", 0.2, 1000, 30_000, 400, 1000, 10, 0.2, 25, 10},
+		{"visits cost more than ticks", 1, 1000, 100_000, 10_000, 1000, 10_000, 1, 100, 3},
 		{"a big budget", 100, 1000, 30_000, 400, 1000, 1000, 22, 1000, 1000},
 		{"a low rate", 1, 10, 30_000, 400, 1000, 1000, 0.5, 10, 1000},
 	} {
@@ -128,6 +130,70 @@ func TestBudgetRecovers(t *testing.T) {
 	m.run(5 * time.Second)
 	if after := m.rate(); during > 0.3*before || after < 0.9*before {
 		t.Errorf("%.0f ticks a second before, %.0f while they are dear, %.0f after", before, during, after)
+	}
+}
+
+// TestBudgetWithOneCore checks what is left out on a small machine: visits first, then ticks, down to a
+// certain number.
+func TestBudgetWithOneCore(t *testing.T) {
+	for _, c := range []struct{ tick, cost, ticks, visits float64 }{
+		{40_000, 1, 100, 3}, {120_000, 1, 50, 2}, {300_000, 2, 50, 2},
+	} {
+		m := newMachine(1, 1000)
+		m.now.procs, m.busy, m.process = 1, 1, 1
+		m.tick, m.visit, m.handler, m.pass, m.now.all = c.tick, 10_000, 1000, 50e3, 1000
+		m.run(20 * time.Second)
+		cost := m.run(20 * time.Second)
+		visits := float64(m.b.quota) / 65536
+		t.Logf("ticks of %.0f ns: %.2f %%, %.0f ticks a second, %.1f visits a tick", c.tick, cost, m.rate(), visits)
+		if cost > c.cost*1.05 || m.rate() < c.ticks*0.98 || visits < c.visits {
+			t.Errorf("ticks of %.0f ns cost %.2f %%, %.0f of them a second with %.1f visits; want %.0f, %.0f and %.0f",
+				c.tick, cost, m.rate(), visits, c.cost, c.ticks, c.visits)
+		}
+	}
+}
+
+// TestBudgetRepays checks that a session costs no more than its budget over ten seconds in which some passes
+// cost far more than the others.
+func TestBudgetRepays(t *testing.T) {
+	m := newMachine(1, 1000)
+	m.tick, m.visit, m.handler, m.pass, m.now.all = 50_000, 1000, 1000, 50e3, 10
+	m.run(10 * time.Second)
+	cost, least := 0.0, math.Inf(1)
+	for range 10 {
+		m.pass = 15e6
+		cost += m.run(m.b.every)*float64(m.b.every)/1e10 + m.runAfter(50e3)/10
+		least = min(least, m.rate())
+	}
+	t.Logf("%.2f %%, %.0f ticks a second at least", cost, least)
+	if cost > 1.15 || least < 50 {
+		t.Errorf("over ten seconds the session costs %.2f %%, with %.0f ticks a second at least", cost, least)
+	}
+}
+
+// runAfter simulates a second in which passes cost what they did before.
+func (m *machine) runAfter(pass float64) float64 {
+	m.pass = pass
+	return m.run(time.Second)
+}
+
+// TestTicksThatLoseTheirCore checks that visits do not cost more CPU time than the thread has used.
+func TestTicksThatLoseTheirCore(t *testing.T) {
+	b := newBudget(1, 1000, clocks{at: time.Unix(1, 0), procs: 2})
+	now := clocks{at: time.Unix(1, 0), procs: 2}
+	for i := range 100 {
+		now.at = now.at.Add(100 * time.Millisecond)
+		now.ticks, now.visits = now.ticks+10, now.visits+100
+		now.ticker += 1e6
+		now.visiting += 25e4
+		if i%10 == 9 {
+			now.visiting += 50e6 // the thread waited for a core
+		}
+		now.process += 1e9
+		b.spend(now)
+	}
+	if perTick, perVisit := b.sums.onTicks/b.sums.ticks, b.sums.onVisits/b.sums.visits; perTick < 70e3 || perTick > 80e3 || perVisit < 2400 || perVisit > 2600 {
+		t.Errorf("a tick costs %.0f ns, a visit %.0f, want 76000 and 2500", perTick, perVisit)
 	}
 }
 

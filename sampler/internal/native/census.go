@@ -3,6 +3,7 @@
 package native
 
 import (
+	"math"
 	"runtime"
 	"runtime/debug"
 	"time"
@@ -130,6 +131,8 @@ type lacks struct {
 	own     int64         // goroutines of the profiler
 	owned   time.Duration // sum of the time for which these lived
 	area    time.Duration // the integral of the number of goroutines, at the last tick; 0: not known
+	least   float64       // the least number between two ticks
+	begin   time.Duration // time of the first tick
 	next    time.Duration // when lack will be called
 	missing time.Duration // what the integral has more than the samples, at the latest call
 	found   time.Duration // not seen, at the latest call
@@ -153,6 +156,16 @@ func (k *lacks) sampled(g *goroutine, t, gap time.Duration) {
 	}
 }
 
+// ticked notes the integral at a tick. before is the time of the tick before, 0 at the first one.
+func (k *lacks) ticked(area, now, before time.Duration) {
+	if before == 0 {
+		k.begin, k.least = now, math.MaxFloat64
+	} else if now > before {
+		k.least = min(k.least, float64(area-k.area)/float64(now-before))
+	}
+	k.area = area
+}
+
 // ended takes out a goroutine that has ended.
 func (k *lacks) ended(g *goroutine) {
 	switch {
@@ -167,7 +180,8 @@ func (k *lacks) ended(g *goroutine) {
 // lack returns how much time of goroutines no sample stands for: what the integral of their number has
 // more than the samples. If that is within the error of the integral, it is at most what looks have
 // found; if the integral is not known, it is what looks have found. d.end says that there are no more
-// samples to come. It never returns less than before.
+// samples to come. It never returns less than before. The number of goroutines that are there all the
+// time is exact, so the error is a thousandth of the rest.
 func (d *drain) lack() time.Duration {
 	k := &d.lacks
 	if k.area == 0 {
@@ -183,7 +197,7 @@ func (d *drain) lack() time.Duration {
 		// Right after many goroutines have begun, not all are known. What is really missing stays so.
 		k.missing, missing = missing, min(k.missing, missing)
 	}
-	if missing < k.area/1000 {
+	if missing < (k.area-time.Duration(k.least*float64(d.now-k.begin)))/1000 {
 		missing = min(missing, d.notSeen)
 	}
 	k.found = max(k.found, missing)

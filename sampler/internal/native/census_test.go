@@ -68,6 +68,26 @@ func TestCensus(t *testing.T) {
 	}
 }
 
+// TestLackBesideOthers has ten thousand goroutines that are there all the time. The error of the integral
+// does not grow with their number.
+func TestLackBesideOthers(t *testing.T) {
+	const stay = 10_000
+	for _, missing := range []time.Duration{0, time.Second} {
+		d := &drain{s: new(shared), end: true}
+		for now, area := 10*time.Millisecond, time.Duration(0); now <= 3*time.Second; now += 10 * time.Millisecond {
+			begins := time.Duration(now/(10*time.Millisecond)%7) * 10
+			area += (stay + begins) * 10 * time.Millisecond
+			d.lacks.ticked(area, now, d.now)
+			d.now = now
+		}
+		d.lacks.weights = d.lacks.area - missing
+		d.notSeen = 0 // no look has found any of it
+		if got := d.lack(); got != missing {
+			t.Errorf("%v not seen, want %v", got, missing)
+		}
+	}
+}
+
 // TestLack has ten goroutines in a session of three seconds. Two of them have no sample.
 func TestLack(t *testing.T) {
 	d := &drain{s: new(shared)}

@@ -154,8 +154,9 @@ func (d *drain) pass() {
 func (d *drain) record(w []uint64) {
 	switch w[0] & 0xff {
 	case recTick:
-		d.before, d.lacks.area = d.now, time.Duration(w[2])*time.Microsecond
-		if d.now = d.time(w[1]); d.before > 0 {
+		d.before, d.now = d.now, d.time(w[1])
+		d.lacks.ticked(time.Duration(w[2])*time.Microsecond, d.now, d.before)
+		if d.before > 0 {
 			d.ledger.ticked(d.now - d.before)
 			d.lacks.owned += time.Duration(d.lacks.own) * (d.now - d.before)
 		}

@@ -109,12 +109,14 @@ func (n *Source) Start(cfg source.Config, out source.Out) (err error) {
 	d := n.newDrain(l, n.cfg, out)
 	d.roster, d.gs = n.drain.roster, n.drain.gs
 	clear(d.gs)
-	d.roster.begin(monotonicNow())
+	begun := monotonicNow()
+	d.roster.begin(begun)
 	n.drain = d
 	n.quit, n.done = make(chan struct{}), make(chan struct{})
 	n.rung, n.deaf = make(chan struct{}, 1), make(chan struct{})
 	n.began = time.Now()
 	first := n.begin(uint64(time.Second) / uint64(max(cfg.Rate, 1)))
+	n.s.area = n.s.living * (n.s.now - begun) / 1000 // the first samples stand for the time since then
 	d.account = newAccount(d.ledger, n.ticker.tid, usesC(n.old), d.time(n.s.now))
 	up := make(chan struct{})
 	own.Go(func() { n.loop(up) })
@@ -196,6 +198,7 @@ func (n *Source) share(l *layout) error {
 		maxProcs * 8,
 		maxProcs * slotWords * 8,
 		pinSlots * 8,
+		maxChunks * chunkSize / 8,
 	}
 	total := uintptr(0)
 	for i, size := range sizes {
@@ -212,7 +215,7 @@ func (n *Source) share(l *layout) error {
 	n.s = s
 	s.off, s.system, s.waits = l.offsets, l.system, l.waitSets()
 	s.ring, s.chunks, s.procs = base+sizes[1], base+sizes[2], base+sizes[3]
-	s.slots, s.pins = base+sizes[4], base+sizes[5]
+	s.slots, s.pins, s.outside = base+sizes[4], base+sizes[5], base+sizes[6]
 	if plainReads {
 		s.plain = 1
 	}
@@ -258,6 +261,7 @@ func (n *Source) begin(period uint64) uint64 {
 		s.living, s.area = s.count(), 0
 	}
 	s.limitVisits(period)
+	s.births, s.news = 0, 0
 	s.ticks, s.dropped, s.torn, s.sent, s.visits, s.visiting, s.answered, s.handling, s.lost = 0, 0, 0, 0, 0, 0, 0, 0, 0
 	n.budget = newBudget(n.cfg.Budget, n.cfg.Rate, n.clocks())
 	allot(s, n.budget.quota)
@@ -376,7 +380,7 @@ func (n *Source) clocks() clocks {
 		process: float64(processCPU()), ticker: float64(threadCPU(n.ticker.tid)),
 		ticks: float64(s.ticks), running: float64(s.running),
 		answered: float64(s.answered), handling: float64(s.handling) * perCycle,
-		visiting: float64(s.visiting) * perCycle, visits: float64(s.visits),
+		visiting: float64(s.visiting) * perCycle, visits: float64(s.visits) / sameVisits, news: float64(s.news),
 		all: s.active.n - min(s.active.dead, s.active.n) + s.still.n + s.goroutines - min(s.met, s.goroutines),
 	}
 	if n.drain != nil {
@@ -440,12 +444,16 @@ func (n *Source) lookOnce() {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	n.hurry()
 	active, still := s.active.passed+s.active.n, s.still.passed+s.still.n
-	for end := time.Now().Add(lastLook); time.Now().Before(end) && (s.active.passed < active || s.still.passed < still); {
+	for end := time.Now().Add(lastLook); time.Now().Before(end); {
 		allot(s, 1<<40)
 		for ticks := s.ticks; s.ticks == ticks && time.Now().Before(end); {
 			time.Sleep(100 * time.Microsecond)
 		}
-		n.pass() // it sets the usual quota again; mostly one tick is enough
+		if s.active.passed >= active && s.still.passed >= still {
+			allot(s, fewVisits<<16)
+			return // mostly one tick is enough; the last pass follows at once, so that little time comes after it
+		}
+		n.pass() // it makes room in the ring, and sets the usual quota again
 	}
 }
 

@@ -253,7 +253,11 @@ func (r *roster) refreshProcs() error {
 func (r *roster) begin(now uint64) {
 	s := r.s
 	s.active, s.still = circle{}, circle{}
-	s.met, s.probe = uint64(len(r.index)), 0
+	s.met, s.probe, s.outs = uint64(len(r.index)), 0, 0
+	for i := range s.met {
+		takeIn(s, i)
+	}
+	s.outs = 0
 	for i := range s.met {
 		entry := s.entry(i)
 		for word := uintptr(entryG + 1); word < entryWords; word++ {
@@ -266,6 +270,8 @@ func (r *roster) begin(now uint64) {
 			store64(entry+entryFrom*8, now)
 			store64(entry+entryMark*8, mark(s, g))
 			enter(s, &s.still, i, now)
+		} else {
+			leaveOut(s, i)
 		}
 	}
 }

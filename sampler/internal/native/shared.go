@@ -59,11 +59,14 @@ type shared struct {
 	slots  uintptr // maxProcs
 	pins   uintptr // pinSlots
 
+	outside uintptr // a bit for each entry of the roster that is in no circle; see outside.go
+
 	// Written by the drain, read by the handler.
 	goroutines uint64 // entries of the roster
 	nprocs     uint64
 	quota      uint64 // goroutines to visit a tick, 48.16 bits
 	stillAfter uint64 // an entry that has not moved for so many ns is still
+	same       uint64 // what a visit to a still goroutine that has not moved counts, in parts of a visit; see sameVisits
 	quiet      uint64 // 1: no more signals to running goroutines
 	period     uint64 // ns, mean time between two ticks that the budget allows while something runs
 	hurry      uint64 // 1: ticks come as often as asked, and do not come later while nothing runs
@@ -102,7 +105,10 @@ type shared struct {
 
 	active   circle // see turns.go
 	still    circle
+	outs     uint64 // entries that have been looked at and are in no circle
 	fresh    uint64 // new goroutines that looks found at the last tick
+	births   uint64 // moving average of the new goroutines that a tick visits, times birthTicks
+	news     uint64 // visits to new goroutines
 	late     uint64 // ns by which this tick is late
 	stalled  uint64 // of these, ns for which the program did not run
 	shift    uint64 // see stall
@@ -120,7 +126,7 @@ type shared struct {
 	torn     uint64 // walks during which the goroutine moved
 	sent     uint64 // signals to running goroutines
 	refused  uint64 // errno of the last signal that could not be sent
-	visits   uint64
+	visits   uint64 // times sameVisits
 	visiting uint64 // cycles spent on visits
 	staying  uint64 // 1: the tick thread is in the handler and stays there
 	unable   uint64 // errno with which it could not wait there

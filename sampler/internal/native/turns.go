@@ -24,7 +24,7 @@ import (
 // The runtime reuses the g of a goroutine that has ended, the most recently ended first. Entries
 // of goroutines that have just ended stay in the active circle. If there are too many, they are in
 // no circle, because a program that once had a hundred thousand goroutines keeps as many gs. Each
-// tick checks some of these, in turns, for being alive again.
+// tick checks some of these, in turns, for being alive again (outside.go).
 //
 // # How much time samples stand for
 //
@@ -51,30 +51,23 @@ type circle struct {
 }
 
 const (
-	// A tick checks one in checkOneIn of the roster's entries, but at least minChecks and at
-	// most maxChecks. It looks for goroutines that are alive and in no circle. A check is two
-	// loads.
-	checkOneIn           = 128
-	minChecks, maxChecks = 64, 1024
-
-	// If ticks are rare, there are as many checks in a second: so many for each of these periods since
-	// the tick before, in ns. Otherwise short-lived goroutines would be missed.
-	checkEvery, mostTimesChecks = 1e6, 20
-
-	// After a check that has found a living goroutine come moreChecks more, up to mostChecks.
-	moreChecks, mostChecks = 32, 4096
-
 	// keepDead is the number of dead entries that stay in the active circle, besides as many as
 	// there are living ones. A P keeps up to 64 dead gs for reuse (runtime.gfput).
 	keepDead = 256
 
-	// Looks at a tick for each visit that the quota allows. A look at a goroutine whose g is in
-	// the processor's caches takes some 10 ns, one at another goroutine ten times as long.
+	// Looks at a tick for each visit that the quota allows, or, in the active circle, for each new
+	// goroutine that the last ticks have found, up to fewVisits of these. A look at a goroutine whose g
+	// is in the processor's caches takes some 10 ns, one at another goroutine ten times as long or more.
 	activeLooks, stillLooks = 32, 2
 
-	// A tick visits so many more new goroutines for each visit that the quota allows. The next ticks
-	// then have fewer visits.
+	// A tick visits so many more new goroutines, for each visit that the quota allows or for each of
+	// fewVisits. The budget does not limit these: without them the time of short-lived goroutines would be
+	// missing. The next ticks then have fewer visits.
 	newVisits = 3
+
+	// A visit to a goroutine that has not moved takes a tenth of the time of another visit, in tick and
+	// drain. So if ticks are rare, the still circle gets up to sameVisits of these for one.
+	sameVisits = 8
 
 	// An entry that has not moved for so many periods, and for so many turns of the looks at the
 	// still circle, is still.
@@ -83,6 +76,9 @@ const (
 	// A tick that is late by so many periods may follow a stall of the program, and so many ticks after
 	// it read the CPU time of the process.
 	stallPeriods, watchTicks = 3, 1000
+
+	// birthTicks is the number of ticks over which the number of new goroutines is averaged.
+	birthTicks = 16
 
 	// longestVisits bounds the time for visits at a tick if ticks are rare.
 	longestVisits = 20 * time.Millisecond
@@ -102,6 +98,7 @@ func allot(s *shared, quota uint64) {
 		after = stillPeriods * s.period // there are more active ones than a tick can look at
 	}
 	storeRelease(uintptr(unsafe.Pointer(&s.stillAfter)), after)
+	storeRelease(uintptr(unsafe.Pointer(&s.same)), max(1, sameVisits*s.asked/max(s.period, 1)))
 }
 
 // limitVisits sets the longest time for visits at a tick: half of the mean time between two ticks, in ns,
@@ -137,8 +134,10 @@ func visitSome(s *shared) {
 		n = min(n, idleVisits)
 	}
 	whole := max(quota>>16, 1)
+	looks, news := activeLooks*max(whole, min(s.births/birthTicks, fewVisits)), newVisits*max(whole, fewVisits)
 	start := cycles()
-	n -= join(s, n)
+	joined := join(s, n)
+	n -= min(n, joined)
 	// New goroutines must be visited soon: many do not live long. Some visits are kept for those
 	// that looks will find.
 	owed := min(s.owed, n/2)
@@ -146,24 +145,28 @@ func visitSome(s *shared) {
 	n -= owed
 	still := min(s.still.n, max((n+3)/4, n-min(n, s.active.n-s.active.dead+s.fresh)))
 	n -= still
-	n -= visitTurn(s, &s.active, n-min(n/2, s.fresh), start)
-	s.fresh = lookTurn(s, &s.active, activeLooks*whole, n+newVisits*whole, start)
+	n -= visitTurn(s, &s.active, n-min(n/2, s.fresh), sameVisits, start)
+	s.fresh = lookTurn(s, &s.active, looks, n+news, start)
 	s.owed = min(s.owed+s.fresh-min(s.fresh, n), 8*whole)
 	still += n - min(n, s.fresh)
-	visitTurn(s, &s.still, still, start)
+	visitTurn(s, &s.still, still, load64(uintptr(unsafe.Pointer(&s.same))), start)
 	lookTurn(s, &s.still, stillLooks*whole, whole, start)
+	s.news += joined + s.fresh
+	s.births += joined + s.fresh - s.births/birthTicks
 	s.visiting += cycles() - start
 }
 
 // visitTurn visits the next n living goroutines of a circle, or fewer if there are fewer or if
-// that takes too long. It returns the number of visits. Entries known to be dead are left to looks.
+// that takes too long. same is the part of a visit, in sameVisits, for which a goroutine counts that
+// has not moved. visitTurn returns the number of visits. Entries known to be dead are left to looks.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func visitTurn(s *shared, c *circle, n, start uint64) (visited uint64) {
+func visitTurn(s *shared, c *circle, n, same, start uint64) uint64 {
 	total := loadAcquire(uintptr(unsafe.Pointer(&s.goroutines)))
-	for left := c.n; left > 0 && visited < n; left-- {
+	most, visited := n*sameVisits, uint64(0)
+	for left := c.n; left > 0 && visited < most; left-- {
 		before := c.cursor
 		index := load64(s.entry(before)+entryNext*8) - 1
 		entry := s.entry(index)
@@ -175,23 +178,29 @@ func visitTurn(s *shared, c *circle, n, start uint64) (visited uint64) {
 		fetch(s, index+fetchAhead, total)
 		g := uintptr(load64(entry + entryG*8))
 		lives := alive(load32(g + s.off.gStatus))
+		from := s.write
 		if callVisit(s.base(), g, entry, uintptr(index)) == 0 {
 			c.passed--
 			break // no room in the ring: the next tick begins with this entry
 		}
-		visited++
-		s.visits++
+		if s.write-from < headWords {
+			visited += same
+		} else {
+			visited += sameVisits
+		}
 		c.cursor = index
 		settle(s, c, before, index, lives)
 		if left&31 == 0 && cycles()-start > load64(uintptr(unsafe.Pointer(&s.visitLimit))) {
 			break
 		}
 	}
-	return visited
+	s.visits += visited
+	return (visited + sameVisits - 1) / sameVisits
 }
 
 // lookTurn looks at the next n entries of a circle that the tick has not visited. It visits new
-// goroutines, at most so many as visits says, and returns their number.
+// goroutines, at most so many as visits says, and returns their number. Still ones that no visit has
+// recorded yet are as old as the session, and wait for their turn.
 //
 //go:nosplit
 //go:norace
@@ -211,12 +220,12 @@ func lookTurn(s *shared, c *circle, n, visits, start uint64) (fresh uint64) {
 		status, goid := load32(g+s.off.gStatus), load64(entry+entryGoid*8)
 		lives := alive(status)
 		if now := load64(g + s.off.gID); lives && fresh < visits &&
-			(now != goid || load64(entry+entryFrom*8) != 0 && status&^gScan != gRunning) {
+			(now != goid || c == &s.active && load64(entry+entryFrom*8) != 0 && status&^gScan != gRunning) {
 			if callVisit(s.base(), g, entry, uintptr(index)) == 0 {
 				return fresh
 			}
 			fresh++
-			s.visits++
+			s.visits += sameVisits
 		} else {
 			if !meet(s, entry, index, now, lives) {
 				return fresh
@@ -324,6 +333,8 @@ func settle(s *shared, c *circle, before, index uint64, lives bool) {
 		exit(s, c, before, index)
 		if to != nil {
 			enter(s, to, index, moved)
+		} else {
+			leaveOut(s, index)
 		}
 		return
 	}
@@ -369,6 +380,7 @@ func enter(s *shared, c *circle, index, moved uint64) {
 		c.look = index
 	}
 	store64(entry+entryMoved*8, moved)
+	takeIn(s, index)
 	c.cursor = index
 	c.n++
 	if moved == 0 {
@@ -395,56 +407,4 @@ func exit(s *shared, c *circle, before, index uint64) {
 	if load64(entry+entryMoved*8) == 0 {
 		c.dead--
 	}
-}
-
-// join checks entries that are in no circle, the new ones first, and adds those that are alive to
-// the active circle. It visits some of them, at most half of n, rounded up, and returns their
-// number. While it finds some it goes on: many goroutines may have begun at once.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func join(s *shared, n uint64) (joined uint64) {
-	total := loadAcquire(uintptr(unsafe.Pointer(&s.goroutines)))
-	checks := min(total, max(minChecks, min(total/checkOneIn, maxChecks)))
-	checks *= max(1, min((s.now-s.before)/checkEvery, mostTimesChecks))
-	checks = min(n, total-s.met) + min(total, checks)
-	for i := uint64(0); i < checks; i++ {
-		index := s.met
-		if index >= total {
-			if s.probe >= total {
-				s.probe = 0
-			}
-			index = s.probe
-		}
-		if ahead := index + fetchAhead; ahead < total && load64(s.entry(ahead)+entryNext*8) == 0 {
-			fetch(s, ahead, total)
-		}
-		entry := s.entry(index)
-		if load64(entry+entryNext*8) == 0 {
-			g := uintptr(load64(entry + entryG*8))
-			if !alive(load32(g + s.off.gStatus)) {
-				meet(s, entry, index, 0, false)
-			} else {
-				if joined < (n+1)/2 {
-					if callVisit(s.base(), g, entry, uintptr(index)) == 0 {
-						break
-					}
-					joined++
-				} else {
-					meet(s, entry, index, load64(g+s.off.gID), true)
-					store64(entry+entryLooked*8, s.now)
-				}
-				enter(s, &s.active, index, s.now)
-				checks = min(checks+moreChecks, max(checks, min(total, mostChecks)))
-			}
-		}
-		if index == s.met {
-			s.met++
-		} else {
-			s.probe++
-		}
-	}
-	s.visits += joined
-	return joined
 }

@@ -34,7 +34,7 @@ func newFakes(t *rapid.T) *fakes {
 		t.Fatal(err)
 	}
 	head := (unsafe.Sizeof(shared{}) + 63) &^ 63
-	sizes := []uintptr{head, ringWords * 8, maxChunks * 8, chunkSize * entryWords * 8, mostFakes * fakeSize, 4096}
+	sizes := []uintptr{head, ringWords * 8, maxChunks * 8, chunkSize * entryWords * 8, mostFakes * fakeSize, 4096, mostFakes/8 + 8}
 	total := uintptr(0)
 	for i, size := range sizes {
 		sizes[i] = total
@@ -49,7 +49,8 @@ func newFakes(t *rapid.T) *fakes {
 	s.off = l.offsets
 	s.ring, s.chunks = base+sizes[1], base+sizes[2]
 	store64(s.chunks, uint64(base+sizes[3]))
-	s.period, s.now = 1e6, 1e9
+	s.outside = base + sizes[6]
+	s.asked, s.period, s.now = 1e6, 1e6, 1e9
 	s.tornAfter, s.visitLimit = 1<<62, 1<<62
 	return &fakes{s: s, memory: memory, gs: base + sizes[4], stack: base + sizes[5], began: map[uint64]uint64{}, born: map[uint64]uint64{}}
 }
@@ -135,10 +136,21 @@ func (f *fakes) check(t *rapid.T) {
 			t.Fatalf("%s: %d dead entries, but its count is %d", name, dead, c.dead)
 		}
 	}
+	outs := uint64(0)
 	for i := range s.goroutines {
+		out := load64(s.outside+uintptr(i/64*8))>>(i%64)&1 != 0
+		if out {
+			outs++
+		}
+		if out != (!in[i] && i < s.met) {
+			t.Fatalf("entry %d of %d, in a circle: %v; its bit says that it is in none: %v", i, s.met, in[i], out)
+		}
 		if in[i] != (load64(s.entry(i)+entryNext*8) != 0) {
 			t.Fatalf("entry %d: in a circle: %v", i, in[i])
 		}
+	}
+	if outs != s.outs {
+		t.Fatalf("%d entries are in no circle, but their count is %d", outs, s.outs)
 	}
 }
 

@@ -1,0 +1,115 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import "unsafe"
+
+// Roster entries that are in no circle: new ones, and those whose goroutines ended long ago. Ticks check
+// them, the new ones first, for being alive. Those that are not new are found by a bit each: where a
+// hundred thousand goroutines wait, nearly all entries are in a circle.
+
+const (
+	// A tick checks one in checkOneIn of the entries in no circle, but at least minChecks and at
+	// most maxChecks. A check is two loads.
+	checkOneIn           = 128
+	minChecks, maxChecks = 64, 1024
+
+	// If ticks are rare, there are as many checks in a second: so many for each of these periods since
+	// the tick before, in ns. Otherwise short-lived goroutines would be missed.
+	checkEvery, mostTimesChecks = 1e6, 20
+
+	// After a check that has found a living goroutine come moreChecks more, up to mostChecks.
+	moreChecks, mostChecks = 32, 4096
+
+	// mostBits is the number of words of bits that a tick reads at most.
+	mostBits = 512
+)
+
+// leaveOut notes that an entry is in no circle.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func leaveOut(s *shared, index uint64) {
+	word, bit := s.outside+uintptr(index>>6*8), uint64(1)<<(index&63)
+	if old := load64(word); old&bit == 0 {
+		store64(word, old|bit)
+		s.outs++
+	}
+}
+
+// takeIn notes that an entry is in a circle.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func takeIn(s *shared, index uint64) {
+	word, bit := s.outside+uintptr(index>>6*8), uint64(1)<<(index&63)
+	if old := load64(word); old&bit != 0 {
+		store64(word, old&^bit)
+		s.outs--
+	}
+}
+
+// join checks entries that are in no circle, the new ones first, and adds those that are alive to
+// the active circle. It visits some of them, at most half of n, rounded up, and returns their
+// number. While it finds some it goes on: many goroutines may have begun at once.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func join(s *shared, n uint64) (joined uint64) {
+	total := loadAcquire(uintptr(unsafe.Pointer(&s.goroutines)))
+	checks := max(minChecks, min(s.outs/checkOneIn, maxChecks))
+	checks *= max(1, min((s.now-s.before)/checkEvery, mostTimesChecks))
+	checks = min(n, total-s.met) + min(s.outs, checks)
+	for done, words := uint64(0), uint64(0); done < checks && words < mostBits; {
+		index, ahead := s.met, uint64(1)
+		if index >= total {
+			if s.probe >= total {
+				s.probe = 0
+			}
+			bits := load64(s.outside+uintptr(s.probe>>6*8)) >> (s.probe & 63)
+			if bits == 0 {
+				s.probe = s.probe | 63 + 1
+				words++
+				continue
+			}
+			for ; bits&1 == 0; bits >>= 1 {
+				s.probe++
+			}
+			index, ahead = s.probe, bits>>fetchAhead&1
+		}
+		if ahead != 0 {
+			fetch(s, index+fetchAhead, total)
+		}
+		done++
+		entry := s.entry(index)
+		if load64(entry+entryNext*8) == 0 {
+			g := uintptr(load64(entry + entryG*8))
+			if !alive(load32(g + s.off.gStatus)) {
+				meet(s, entry, index, 0, false)
+				leaveOut(s, index)
+			} else {
+				if joined < (n+1)/2 {
+					if callVisit(s.base(), g, entry, uintptr(index)) == 0 {
+						break
+					}
+					joined++
+				} else {
+					meet(s, entry, index, load64(g+s.off.gID), true)
+					store64(entry+entryLooked*8, s.now)
+				}
+				enter(s, &s.active, index, s.now)
+				checks = min(checks+moreChecks, max(checks, mostChecks))
+			}
+		}
+		if index == s.met {
+			s.met++
+		} else {
+			s.probe++
+		}
+	}
+	s.visits += joined * sameVisits
+	return joined
+}
