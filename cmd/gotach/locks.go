@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"time"
 	"unicode/utf8"
 
 	"github.com/gotach/profiler/internal/analyze"
@@ -17,10 +18,17 @@ func newLocks(e *env) *cobra.Command {
 	var top int
 	cmd := &cobra.Command{
 		Use:   "locks FILE...",
-		Short: "Show which locks and channels goroutines waited for, and where",
-		Long: `Show for which locks goroutines waited, where and how long; below that the channels,
-WaitGroups and Conds. WAITED is the time of all goroutines together, LONGEST the longest
-wait, WAITS the number of waits that were seen.
+		Short: "Show which locks goroutines waited for, who held them, and what the holders did",
+		Long: `Show for which locks goroutines waited, where and how long, and what those did meanwhile
+that held them; below that the channels, WaitGroups and Conds. WAITED is the time of all
+goroutines together, LONGEST the longest wait, WAITS the number of waits that were seen.
+
+A Mutex does not know its holder, so the holder is found from where goroutines were: between
+Lock and Unlock in the source, if that is where the profile says, else after the line that
+was seen locking. A line says how much of the waited time that leaves: seen means that the
+holder had been seen waiting for the same lock just before, inferred that it was the only
+goroutine that could have it, unknown is the rest. What a profile shows of holds that are
+shorter than two ticks is right as a sum; which hold it was is too short to tell.
 
 A lock has the name of the variable that it is, or that of the source line that locks it if
 the source is where the profile says, or that of the function. Locks of one name are told
@@ -74,11 +82,13 @@ type lockTable struct {
 	paint paint
 	width int
 	top   int
+	tick  time.Duration
 }
 
 func (t *lockTable) line(format string, args ...any) { fmt.Fprintf(&t.b, format+"\n", args...) }
 
 func (t *lockTable) render(name string, l *analyze.Locks) {
+	t.tick = l.Tick
 	var locks, others []analyze.Lock
 	for _, x := range l.Locks {
 		if x.IsLock() {
@@ -98,7 +108,7 @@ func (t *lockTable) render(name string, l *analyze.Locks) {
 }
 
 // lockColumns is the width of the columns before the name.
-const lockColumns = 38
+const lockColumns = 39
 
 func (t *lockTable) section(title string, list []analyze.Lock) {
 	if len(list) == 0 {
@@ -115,7 +125,7 @@ func (t *lockTable) section(title string, list []analyze.Lock) {
 	}
 }
 
-// mostSites is the number of sites of a lock that are shown.
+// mostSites is the number of sites of a lock that are shown, and of lines of its holders.
 const mostSites = 3
 
 func (t *lockTable) lock(x *analyze.Lock) {
@@ -134,5 +144,26 @@ func (t *lockTable) lock(x *analyze.Lock) {
 		room := t.width - lockColumns - utf8.RuneCountInString(reason)
 		t.line("%8s  %10s  %6d  %7s  %s%s", duration(s.Waited), "", s.Waits, "", t.paint.wait(reason),
 			site(t.paint, s.Func, fmt.Sprintf("%s:%d", baseName(s.File), s.Line), room))
+	}
+	if x.Holder != nil {
+		t.holder(x)
+	}
+}
+
+// holder shows who held a lock.
+func (t *lockTable) holder(x *analyze.Lock) {
+	h := x.Holder
+	t.line("%*sheld by (%s seen, %s inferred, %s unknown)", lockColumns, "",
+		percent(h.Seen, x.Waited), percent(h.Inferred, x.Waited), percent(h.Unknown, x.Waited))
+	for i, l := range h.Lines {
+		if i == mostSites || i > 0 && l.Time < h.Lines[0].Time/100 {
+			break
+		}
+		state := "[" + printable(l.State) + "] "
+		room := t.width - lockColumns - utf8.RuneCountInString(state)
+		t.line("%8s%*s%s%s", duration(l.Time), lockColumns-8, "", t.paint.busy(state), site(t.paint, l.Func, fmt.Sprintf("%s:%d", baseName(l.File), l.Line), room))
+	}
+	if h.TooShort {
+		t.line("%*smost holds are shorter than two ticks of %s: too short to tell one from the next", lockColumns, "", duration(t.tick))
 	}
 }

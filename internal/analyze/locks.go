@@ -20,6 +20,7 @@ type LockOptions struct {
 // Locks are the locks, channels and the like that goroutines waited for.
 type Locks struct {
 	Duration time.Duration `json:"duration_ns"`
+	Tick     time.Duration `json:"tick_ns"`   // between two samples of a goroutine that runs or waits for a lock, the median
 	Waited   time.Duration `json:"waited_ns"` // for locks, of all goroutines together
 	Locks    []Lock        `json:"locks"`     // locks first, then by waited time
 }
@@ -36,7 +37,8 @@ type Lock struct {
 	Goroutines int           `json:"goroutines"`           // that waited; at least so many if there are more than maxLockGoroutines
 	Waits      int           `json:"waits"`                // waits that were seen, at least
 	Longest    time.Duration `json:"longest_ns"`
-	Sites      []LockSite    `json:"sites"` // the most waited time first
+	Sites      []LockSite    `json:"sites"`            // the most waited time first
+	Holder     *LockHolder   `json:"holder,omitempty"` // of a Mutex or RWMutex
 }
 
 // A LockSite is a line at which goroutines waited.
@@ -62,6 +64,9 @@ func FindLocks(s *Samples, o LockOptions) (*Locks, error) {
 	if err := l.read(); err != nil {
 		return nil, err
 	}
+	if err := l.holders(); err != nil {
+		return nil, err
+	}
 	return l.result(), nil
 }
 
@@ -76,6 +81,9 @@ type lockSums struct {
 	seen    map[objectGoroutine]struct{}
 	current states[waitState]
 	none    siteSums // for stacks that wait for nothing
+	ticks   []uint64 // see noteTick
+
+	onCharge func(*charge) // for tests
 }
 
 type siteKey struct {
@@ -102,6 +110,7 @@ type objectSums struct {
 	longest    uint64
 	waits      int
 	goroutines int
+	holder     holderSums
 }
 
 type objectGoroutine struct {
@@ -150,10 +159,16 @@ func (l *lockSums) add(s *sample) {
 	}
 	if site == &l.none {
 		w.site = nil
+		if !waits(s.Status) {
+			l.noteTick(s.time - s.begin())
+		}
 		return
 	}
+	if isLock(site.kind) {
+		l.noteTick(s.time - s.begin())
+	}
 	sums := l.sums[site.object]
-	if w.site != site {
+	if w.site != site || s.Status&tachyon.Moved != 0 {
 		*w = waitState{site, s.begin()}
 		site.waits++
 		sums.waits++
@@ -258,7 +273,7 @@ func (o *objectSums) main() (most *siteSums) {
 
 // result returns what was found.
 func (l *lockSums) result() *Locks {
-	out := &Locks{Duration: micros(l.end), Locks: []Lock{}}
+	out := &Locks{Duration: micros(l.end), Tick: micros(l.tick()), Locks: []Lock{}}
 	for key, sums := range l.sums {
 		if sums.waited == 0 {
 			continue
@@ -274,6 +289,7 @@ func (l *lockSums) result() *Locks {
 		}
 		x.Sites = sums.list()
 		if isLock(x.Kind) {
+			x.Holder = l.holder(sums)
 			out.Waited += x.Waited
 		}
 		out.Locks = append(out.Locks, x)

@@ -1,0 +1,365 @@
+package analyze
+
+import (
+	"cmp"
+	"slices"
+)
+
+// A charge is time in which goroutines waited for an object.
+type charge struct {
+	object    int32
+	from, to  uint64 // µs
+	waiters   int
+	how       how
+	goroutine uint64 // the holder
+	stack     uint32 // of the holder
+	state     string
+	short     bool // the hold is shorter than two ticks
+}
+
+// A sweep goes through a window in order of time.
+type sweep struct {
+	*stayFinder
+	w       *window
+	tick    uint64
+	waiting map[int32]*contended   // objects that goroutines wait for now
+	byKey   map[int32][]*contended // by key
+	inside  map[int32][]int32      // stays by key
+	now     []int32                // by goroutine: its stretch, plus 1
+	bound   map[int32][]int32      // by object: its stays in order of time
+	charge  func(*charge)
+}
+
+// A contended object is one that goroutines wait for.
+type contended struct {
+	object  int32
+	keys    *objectKeys
+	waiters map[int32]int // goroutines, with the number of their stretches
+	last    uint64        // µs; until then its time is charged
+}
+
+// sweep charges the waits of the present window, and begins another one.
+func (f *stayFinder) sweep(tick uint64, charge func(*charge)) {
+	w := f.window
+	s := &sweep{
+		stayFinder: f, w: &w, tick: tick, waiting: map[int32]*contended{}, byKey: map[int32][]*contended{},
+		inside: map[int32][]int32{}, now: make([]int32, len(w.goroutines)), bound: map[int32][]int32{}, charge: charge,
+	}
+	ends := s.waitEnds()
+	s.bind()
+	s.handOver(ends)
+	s.bind()
+	s.countHolds(ends)
+	s.run()
+	f.window = window{}
+	f.epoch++
+}
+
+// A moment is a beginning or an end of a stretch.
+type moment struct {
+	at      uint64 // µs
+	stretch int32  // -n-1: the end of n
+}
+
+// run goes through all stretches.
+func (s *sweep) run() {
+	list := make([]moment, 0, 2*len(s.w.stretches))
+	for i := range s.w.stretches {
+		x := &s.w.stretches[i]
+		list = append(list, moment{x.begin, int32(i)}, moment{x.end, int32(-i - 1)})
+	}
+	slices.SortFunc(list, func(a, b moment) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.stretch, b.stretch)) })
+	for _, m := range list {
+		if m.stretch < 0 {
+			s.step(m.at, -m.stretch-1, false)
+		} else {
+			s.step(m.at, m.stretch, true)
+		}
+	}
+}
+
+// step begins or ends a stretch.
+func (s *sweep) step(at uint64, number int32, begins bool) {
+	x := &s.w.stretches[number]
+	for _, n := range x.stays {
+		st := &s.w.stays[n]
+		if st.key < 0 {
+			if c := s.waiting[st.object]; c != nil {
+				s.settle(c, at)
+			}
+			continue
+		}
+		for _, c := range s.byKey[st.key] {
+			s.settle(c, at)
+		}
+	}
+	if x.waits != 0 {
+		s.wait(x.waits, x.goroutine, at, begins)
+	}
+	for _, n := range x.stays {
+		key := s.w.stays[n].key
+		if key < 0 {
+			key = givenKey(s.w.stays[n].object)
+		}
+		if begins {
+			s.inside[key] = append(s.inside[key], n)
+		} else if i := slices.Index(s.inside[key], n); i >= 0 {
+			s.inside[key] = slices.Delete(s.inside[key], i, i+1)
+		}
+	}
+	switch {
+	case begins:
+		s.now[x.goroutine] = number + 1
+	case s.now[x.goroutine] == number+1:
+		s.now[x.goroutine] = 0
+	}
+}
+
+// givenKey is the key of stays of goroutines that were given an object. Keys of objects without number
+// are even numbers, those of the others odd ones.
+func givenKey(object int32) int32 {
+	if object < 0 {
+		return 2 * object
+	}
+	return -2*object - 1
+}
+
+// wait begins or ends a wait for an object.
+func (s *sweep) wait(object, goroutine int32, at uint64, begins bool) {
+	c := s.waiting[object]
+	if c == nil {
+		if !begins {
+			return
+		}
+		c = &contended{object: object, keys: s.objects[object], waiters: map[int32]int{}, last: at}
+		s.waiting[object] = c
+		for _, list := range [][]int32{c.keys.exact, c.keys.weak} {
+			for _, key := range list {
+				s.byKey[key] = append(s.byKey[key], c)
+			}
+		}
+	}
+	s.settle(c, at)
+	if begins {
+		c.waiters[goroutine]++
+		return
+	}
+	if c.waiters[goroutine]--; c.waiters[goroutine] > 0 {
+		return
+	}
+	delete(c.waiters, goroutine)
+	if len(c.waiters) > 0 {
+		return
+	}
+	delete(s.waiting, object)
+	for _, list := range [][]int32{c.keys.exact, c.keys.weak} {
+		for _, key := range list {
+			s.byKey[key] = slices.DeleteFunc(s.byKey[key], func(x *contended) bool { return x == c })
+		}
+	}
+}
+
+// settle charges the time since the last change to the holder.
+func (s *sweep) settle(c *contended, at uint64) {
+	if at <= c.last {
+		return
+	}
+	x := charge{object: c.object, from: c.last, to: at, waiters: len(c.waiters)}
+	c.last = at
+	if n, how := s.holder(c); n >= 0 {
+		st := &s.w.stays[n]
+		x.how, x.goroutine = how, s.w.goroutines[st.goroutine]
+		x.short = (st.end-st.begin)/uint64(st.handed+1) < 2*s.tick
+		if at := s.now[st.goroutine]; at > 0 {
+			stretch := &s.w.stretches[at-1]
+			x.stack, x.state = stretch.stack, stateName(stretch.status, s.leaf(stretch.stack))
+		}
+	}
+	s.charge(&x)
+}
+
+// holder returns the stay of the goroutine that holds an object now, or -1.
+func (s *sweep) holder(c *contended) (int32, how) {
+	best := int32(-1)
+	consider := func(n int32) {
+		// Of several readers, the one that stays the longest keeps the others waiting.
+		if a, b := &s.w.stays[n], best; b < 0 || cmp.Or(cmp.Compare(a.how, s.w.stays[b].how), cmp.Compare(a.end, s.w.stays[b].end)) > 0 {
+			best = n
+		}
+	}
+	for _, list := range [][]int32{c.keys.exact, c.keys.weak} {
+		for _, key := range list {
+			for _, n := range s.inside[key] {
+				if s.w.stays[n].object == c.object && c.waiters[s.w.stays[n].goroutine] == 0 {
+					consider(n)
+				}
+			}
+		}
+	}
+	if best >= 0 {
+		return best, s.w.stays[best].how
+	}
+	for _, list := range [][]int32{c.keys.exact, c.keys.weak} {
+		several := false
+		for _, key := range list {
+			for _, n := range s.inside[key] {
+				st := &s.w.stays[n]
+				if st.object != 0 || c.waiters[st.goroutine] > 0 || s.excluded(c.object, st) {
+					continue
+				}
+				several = several || best >= 0 && !(st.read && s.w.stays[best].read) && s.w.stays[best].goroutine != st.goroutine
+				consider(n)
+			}
+		}
+		if several {
+			return -1, unknown
+		}
+		if best >= 0 {
+			return best, inferred
+		}
+	}
+	for _, n := range s.inside[givenKey(c.object)] {
+		consider(n)
+	}
+	return best, inferred
+}
+
+// excluded reports whether a stay is not of an object because others held it meanwhile.
+func (s *sweep) excluded(object int32, st *stay) bool {
+	list := s.bound[object]
+	slack := s.tick + s.tick/2
+	most := max(slack, (st.end-st.begin)/10)
+	i, _ := slices.BinarySearchFunc(list, st.begin, func(n int32, at uint64) int { return cmp.Compare(s.w.stays[n].begin, at) })
+	sum := uint64(0)
+	for count := 0; count < 64; count++ {
+		at := max(0, i-1) + count
+		if at >= len(list) {
+			return false
+		}
+		b := &s.w.stays[list[at]]
+		if b.begin >= st.end {
+			return false
+		}
+		if b.read && st.read {
+			continue
+		}
+		if from, to := max(b.begin, st.begin), min(b.end, st.end); to > from {
+			sum += to - from
+			if to-from > slack || sum > most {
+				return true
+			}
+		}
+	}
+	return true
+}
+
+// bind lists the stays of objects.
+func (s *sweep) bind() {
+	clear(s.bound)
+	for i := range s.w.stays {
+		if st := &s.w.stays[i]; st.object != 0 && st.key >= 0 {
+			s.bound[st.object] = append(s.bound[st.object], int32(i))
+		}
+	}
+	for _, list := range s.bound {
+		slices.SortFunc(list, func(a, b int32) int { return cmp.Compare(s.w.stays[a].begin, s.w.stays[b].begin) })
+	}
+}
+
+// A waitEnd is the end of a wait for an object.
+type waitEnd struct {
+	at        uint64 // µs
+	object    int32
+	goroutine int32
+}
+
+// waitEnds returns the ends of all waits in order of time. Waits that last at the end of the window have
+// not ended.
+func (s *sweep) waitEnds() (list []waitEnd) {
+	last := make([]int32, len(s.w.goroutines))
+	end := uint64(0)
+	for i := range s.w.stretches {
+		end = max(end, s.w.stretches[i].end)
+	}
+	ended := func(x *stretch) {
+		if x.waits != 0 {
+			list = append(list, waitEnd{x.end, x.waits, x.goroutine})
+		}
+	}
+	for i := range s.w.stretches {
+		x := &s.w.stretches[i]
+		if n := last[x.goroutine]; n > 0 {
+			if before := &s.w.stretches[n-1]; before.waits != x.waits || before.end != x.begin || before.stack != x.stack || x.again {
+				ended(before)
+			}
+		}
+		last[x.goroutine] = int32(i + 1)
+	}
+	for _, n := range last {
+		if n > 0 && s.w.stretches[n-1].end+s.tick < end {
+			ended(&s.w.stretches[n-1])
+		}
+	}
+	slices.SortFunc(list, func(a, b waitEnd) int { return cmp.Compare(a.at, b.at) })
+	return list
+}
+
+// since returns the part of a list from a time on.
+func since(list []waitEnd, at uint64) []waitEnd {
+	i, _ := slices.BinarySearchFunc(list, at, func(e waitEnd, at uint64) int { return cmp.Compare(e.at, at) })
+	return list[i:]
+}
+
+// handOver finds the objects of stays from what happens at their ends: if a wait for an object ends at
+// the same tick, and for no other one, it was that object that the goroutine gave up.
+func (s *sweep) handOver(all []waitEnd) {
+	ends := map[int32][]waitEnd{} // by key
+	for _, e := range all {
+		keys := s.objects[e.object]
+		for _, list := range [][]int32{keys.exact, keys.weak} {
+			for _, key := range list {
+				ends[key] = append(ends[key], e)
+			}
+		}
+	}
+	slack := s.tick / 2
+	for i := range s.w.stays {
+		st := &s.w.stays[i]
+		if st.object != 0 || st.key < 0 {
+			continue
+		}
+		for _, e := range since(ends[st.key], st.end-min(st.end, slack)) {
+			if e.at > st.end+slack {
+				break
+			}
+			if e.goroutine == st.goroutine || s.excluded(e.object, st) {
+				continue
+			}
+			if st.object != 0 && st.object != e.object {
+				st.object, st.how = 0, unknown
+				break
+			}
+			st.object, st.how = e.object, inferred
+		}
+	}
+}
+
+// countHolds counts how often waits for a lock ended while a goroutine stayed where it is held.
+func (s *sweep) countHolds(all []waitEnd) {
+	ends := map[int32][]waitEnd{} // by object
+	for _, e := range all {
+		ends[e.object] = append(ends[e.object], e)
+	}
+	for i := range s.w.stays {
+		st := &s.w.stays[i]
+		if st.object == 0 || st.read {
+			continue
+		}
+		for _, e := range since(ends[st.object], st.begin+s.tick) {
+			if e.at+s.tick > st.end {
+				break
+			}
+			st.handed++
+		}
+	}
+}

@@ -1,0 +1,200 @@
+package analyze
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gotach/profiler/tachyon"
+)
+
+// holderText is the text of all functions of these tests.
+const holderText = `package main
+
+func (c *cache) get() {
+	c.mu.Lock()
+	c.work()
+	c.mu.Unlock()
+}
+
+func (c *cache) refresh() {
+	c.mu.Lock()
+	c.load()
+	c.mu.Unlock()
+	c.pause()
+}
+
+func move(from, to *cache) {
+	from.mu.Lock()
+	to.mu.Lock()
+	from.work()
+	to.mu.Unlock()
+	from.mu.Unlock()
+}
+
+func (c *cache) await() {
+	c.mu.Lock()
+	c.ready.Wait()
+	c.mu.Unlock()
+}
+`
+
+func readHolderText(name string) ([]byte, error) {
+	if name != "/home/u/app/cache.go" {
+		return nil, errors.New("no such file")
+	}
+	return []byte(holderText), nil
+}
+
+// in is a line of holderText.
+func in(function string, line int32) tachyon.Frame {
+	return tachyon.Frame{File: "/home/u/app/cache.go", Func: "main." + function, Line: line}
+}
+
+// A stepper writes what goroutines do, a tick at a time.
+type stepper struct {
+	*recording
+	at uint64
+}
+
+type did struct {
+	goroutine uint64
+	status    tachyon.Status
+	stack     []tachyon.Frame
+}
+
+// ticks adds ticks at which goroutines do the same.
+func (s *stepper) ticks(n int, list ...did) {
+	for range n {
+		s.at += 1000
+		for _, d := range list {
+			s.add(d.goroutine, s.at, d.status, d.stack...)
+		}
+	}
+}
+
+func waitsFor(g uint64, object int32, stack ...tachyon.Frame) did {
+	return did{g, 0, slices.Concat(waitFor("sync.Mutex.Lock", object), stack)}
+}
+
+func sleeps(g uint64, stack ...tachyon.Frame) did {
+	return did{g, 0, slices.Concat([]tachyon.Frame{{Func: "[sleep]"}}, stack)}
+}
+
+var mutexes = []tachyon.Object{
+	{Number: 1, Kind: tachyon.ObjectMutex, Addr: 0xc000010000}, {Number: 2, Kind: tachyon.ObjectMutex, Addr: 0xc000020000},
+}
+
+func checkHolder(t *testing.T, l *Locks, object int32, seen, inferred, unknown int, state string) *LockHolder {
+	t.Helper()
+	for _, x := range l.Locks {
+		if x.Object != object {
+			continue
+		}
+		h, ms := x.Holder, time.Millisecond
+		if h.Seen != time.Duration(seen)*ms || h.Inferred != time.Duration(inferred)*ms || h.Unknown != time.Duration(unknown)*ms {
+			t.Errorf("object %d: seen %v, inferred %v, unknown %v, want %d, %d, %d ms", object, h.Seen, h.Inferred, h.Unknown, seen, inferred, unknown)
+		}
+		if state != "" && h.States[state] != h.Seen+h.Inferred {
+			t.Errorf("object %d: states %v, want %s", object, h.States, state)
+		}
+		return h
+	}
+	t.Fatalf("no object %d: %+v", object, l.Locks)
+	return nil
+}
+
+func TestHolderSeen(t *testing.T) {
+	s := stepper{recording: record(t)}
+	s.ticks(5, waitsFor(1, 1, in("(*cache).get", 4)), waitsFor(2, 1, in("(*cache).get", 4)))
+	s.ticks(5, sleeps(1, in("(*cache).work", 100), in("(*cache).get", 5)), waitsFor(2, 1, in("(*cache).get", 4)))
+	s.ticks(5, sleeps(1, in("rest", 200)), sleeps(2, in("(*cache).work", 100), in("(*cache).get", 5)))
+	l := s.locks(LockOptions{Source: readHolderText}, mutexes...)
+	h := checkHolder(t, l, 1, 5, 0, 10, "sleep")
+	if len(h.Lines) != 1 || h.Lines[0].Func != "main.(*cache).work" || h.Lines[0].Time != 5*time.Millisecond || len(h.Stacks) != 1 || len(h.Stacks[0].Frames) != 3 || h.TooShort {
+		t.Errorf("%+v", h)
+	}
+}
+
+// A goroutine that never waits itself is where it holds a lock of this type. After the lock it is not.
+func TestHolderInferred(t *testing.T) {
+	s := stepper{recording: record(t)}
+	s.ticks(3, sleeps(1, in("(*cache).refresh", 13)), waitsFor(2, 1, in("(*cache).get", 4)))
+	s.ticks(5, sleeps(1, in("(*cache).refresh", 11)), waitsFor(2, 1, in("(*cache).get", 4)))
+	s.ticks(2, sleeps(1, in("(*cache).refresh", 13)), waitsFor(2, 1, in("(*cache).get", 4)))
+	checkHolder(t, s.locks(LockOptions{Source: readHolderText}, mutexes...), 1, 0, 5, 5, "sleep")
+}
+
+// Of two goroutines, each where it holds a lock of the type, one gives its lock to a waiter at its end.
+// The other one's lock is the second one then.
+func TestHolderOfTwoLocks(t *testing.T) {
+	s := stepper{recording: record(t)}
+	refresh, rest := in("(*cache).refresh", 11), in("rest", 200)
+	get, inside := in("(*cache).get", 4), in("(*cache).get", 5)
+	s.ticks(6, sleeps(1, refresh), sleeps(2, refresh), waitsFor(3, 1, get), waitsFor(4, 2, get))
+	s.ticks(6, sleeps(1, rest), sleeps(2, refresh), sleeps(3, inside), waitsFor(4, 2, get))
+	s.ticks(6, sleeps(1, rest), sleeps(2, rest), sleeps(3, rest), sleeps(4, inside))
+	l := s.locks(LockOptions{Source: readHolderText}, mutexes...)
+	checkHolder(t, l, 1, 0, 6, 0, "sleep")
+	checkHolder(t, l, 2, 0, 12, 0, "sleep")
+}
+
+// Without anything that tells them apart, the holder is unknown.
+func TestHolderUnknown(t *testing.T) {
+	s := stepper{recording: record(t)}
+	refresh := in("(*cache).refresh", 11)
+	s.ticks(6, sleeps(1, refresh), sleeps(2, refresh), waitsFor(3, 1, in("(*cache).get", 4)))
+	checkHolder(t, s.locks(LockOptions{Source: readHolderText}, mutexes...), 1, 0, 0, 6, "")
+}
+
+// A goroutine holds one lock while it waits for another one of the type.
+func TestHolderWaits(t *testing.T) {
+	s := stepper{recording: record(t)}
+	get, inside := in("(*cache).get", 4), in("(*cache).get", 5)
+	s.ticks(3, waitsFor(1, 1, in("move", 17)), sleeps(2, in("(*cache).get", 5)))
+	s.ticks(6, waitsFor(1, 2, in("move", 18)), sleeps(2, inside), waitsFor(3, 1, get))
+	s.ticks(6, sleeps(1, in("move", 19)), sleeps(2, in("rest", 200)), waitsFor(3, 1, get))
+	l := s.locks(LockOptions{Source: readHolderText}, mutexes...)
+	h := checkHolder(t, l, 1, 12, 0, 3, "")
+	if h.States["sync.Mutex.Lock"] != 6*time.Millisecond || h.States["sleep"] != 6*time.Millisecond {
+		t.Errorf("states %v", h.States)
+	}
+	checkHolder(t, l, 2, 0, 6, 0, "sleep")
+}
+
+// A goroutine that waits for a Cond has given the lock back.
+func TestHolderNotInCond(t *testing.T) {
+	s := stepper{recording: record(t)}
+	cond := did{1, 0, append(waitFor("sync.Cond.Wait", 0), in("(*cache).await", 26))}
+	s.ticks(6, cond, sleeps(2, in("(*cache).refresh", 11)), waitsFor(3, 1, in("(*cache).get", 4)))
+	checkHolder(t, s.locks(LockOptions{Source: readHolderText}, mutexes...), 1, 0, 6, 0, "sleep")
+}
+
+// A goroutine that was given the lock and has not run since is the holder.
+func TestHolderRunnable(t *testing.T) {
+	s := stepper{recording: record(t)}
+	get := in("(*cache).get", 4)
+	s.ticks(3, waitsFor(1, 1, get), waitsFor(2, 1, get))
+	given := did{1, tachyon.GILRequested, slices.Concat([]tachyon.Frame{{Func: tachyon.FuncRunnable}}, waitFor("sync.Mutex.Lock", 1)[1:], []tachyon.Frame{get})}
+	s.ticks(4, given, waitsFor(2, 1, get))
+	s.ticks(4, sleeps(1, in("(*cache).get", 5)), waitsFor(2, 1, get))
+	h := checkHolder(t, s.locks(LockOptions{Source: readHolderText}, mutexes...), 1, 4, 4, 6, "")
+	if h.States["runnable"] != 4*time.Millisecond {
+		t.Errorf("states %v", h.States)
+	}
+}
+
+// Waits that end while a goroutine stays inside show that it held the lock several times.
+func TestHolderTooShort(t *testing.T) {
+	s := stepper{recording: record(t)}
+	get, inside := in("(*cache).get", 4), in("(*cache).get", 5)
+	again := waitsFor(2, 1, get)
+	again.status = tachyon.Moved
+	s.ticks(1, waitsFor(1, 1, get), waitsFor(2, 1, get))
+	s.ticks(10, sleeps(1, inside), again)
+	h := checkHolder(t, s.locks(LockOptions{Source: readHolderText}, mutexes...), 1, 10, 0, 2, "sleep")
+	if !h.TooShort || h.Short != 10*time.Millisecond {
+		t.Errorf("%+v", h)
+	}
+}

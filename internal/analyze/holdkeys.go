@@ -1,0 +1,262 @@
+package analyze
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/gotach/profiler/tachyon"
+)
+
+// A holdIndex knows which frames hold which locks. A lock is known by its keys there: what the source
+// text calls it, or the function that locks it where the text is not here.
+type holdIndex struct {
+	*lockSums
+	keys     []lockKey // by number
+	number   map[lockKey]int32
+	dirs     map[string]bool // where functions lock
+	regions  map[*sourceFunc][]*region
+	wrappers map[string]map[string]*region // by dir and name
+	first    map[string]int                // without text: by function, the first line that was seen locking
+	owner    map[string]bool               // without text: types whose methods were seen locking
+	frames   [][]frameHold                 // by frame; nil: not known yet
+	objects  map[int32]*objectKeys
+	same     map[string]*objectKeys // by exact keys
+}
+
+// A frameHold is a lock that a frame holds.
+type frameHold struct {
+	key     int32
+	read    bool
+	text    string
+	defers  bool
+	unlocks bool // the line unlocks it too
+	locks   bool // the line locks it too
+	x       *sourceFunc
+}
+
+// objectKeys are the keys of an object, and those that may be its.
+type objectKeys struct{ exact, weak []int32 }
+
+// root kinds of keys of locks whose text is not here.
+const (
+	rootFunc = "locks in" // path is a function that was seen locking
+	rootType = "methods"  // path is a type with such a function as method
+)
+
+var noHolds = []frameHold{}
+
+func newHoldIndex(l *lockSums) *holdIndex {
+	h := &holdIndex{
+		lockSums: l, number: map[lockKey]int32{}, dirs: map[string]bool{}, regions: map[*sourceFunc][]*region{},
+		wrappers: map[string]map[string]*region{}, first: map[string]int{}, owner: map[string]bool{}, objects: map[int32]*objectKeys{},
+		same: map[string]*objectKeys{},
+	}
+	for _, sums := range l.sums {
+		if !isLock(sums.kind) {
+			continue
+		}
+		for _, s := range sums.sites {
+			if x, _ := h.takes(&s.frame); x != nil {
+				h.dirs[x.file.dir] = true
+				continue
+			}
+			f, line := s.frame.Func, int(s.frame.Line)
+			if at, ok := h.first[f]; !ok || line < at {
+				h.first[f] = line
+			}
+			if t := receiver(f); t != "" {
+				h.owner[t] = true
+			}
+		}
+	}
+	h.findWrappers()
+	// All keys are known only after all functions were read.
+	for id := range l.src.Frames() {
+		h.frame(uint32(id))
+	}
+	for o, sums := range l.sums {
+		if isLock(sums.kind) {
+			h.objects[o] = h.keysOf(sums)
+		}
+	}
+	return h
+}
+
+// takes returns the function that a frame is in and what it locks at the frame's line, nil if the text
+// does not say it.
+func (h *holdIndex) takes(f *tachyon.Frame) (*sourceFunc, *lockOp) {
+	file := h.sources.file(f.File)
+	if file == nil {
+		return nil, nil
+	}
+	x := file.at(int(f.Line))
+	if x == nil {
+		return nil, nil
+	}
+	for i := range x.ops {
+		if x.ops[i].line == int(f.Line) && x.ops[i].does.takes() && x.key(x.ops[i].on) != (lockKey{}) {
+			return x, &x.ops[i]
+		}
+	}
+	return nil, nil
+}
+
+// receiver returns the type of which a function is a method, with its package; "" if it is none.
+func receiver(function string) string {
+	i := strings.LastIndex(function, "(*")
+	if i < 0 {
+		return ""
+	}
+	j := strings.IndexByte(function[i:], ')')
+	if j < 0 {
+		return ""
+	}
+	return function[:i+j+1]
+}
+
+// findWrappers finds functions that lock or unlock for their callers.
+func (h *holdIndex) findWrappers() {
+	done := map[*sourceFile]bool{}
+	for _, f := range h.src.Frames() {
+		file := h.near(f.File)
+		if file == nil || done[file] {
+			continue
+		}
+		done[file] = true
+		for _, x := range file.funcs {
+			if x.outer != nil || x.decl == nil || len(x.ops) == 0 {
+				continue
+			}
+			for _, r := range x.regions(nil) {
+				takes := slices.ContainsFunc(x.ops, func(op lockOp) bool { return op.does.takes() && x.key(op.on) == r.key })
+				if (r.escapes && takes || r.releases && !takes) && !strings.HasPrefix(r.key.root, "func ") {
+					if h.wrappers[file.dir] == nil {
+						h.wrappers[file.dir] = map[string]*region{}
+					}
+					h.wrappers[file.dir][x.decl.Name.Name] = r
+				}
+			}
+		}
+	}
+}
+
+// near returns a source file if it is in a folder in which functions lock.
+func (h *holdIndex) near(name string) *sourceFile {
+	if !h.dirs[path.Dir(strings.ReplaceAll(name, `\`, "/"))] {
+		return nil
+	}
+	return h.sources.file(name)
+}
+
+// key returns the number of a key.
+func (h *holdIndex) key(k lockKey) int32 {
+	n, ok := h.number[k]
+	if !ok {
+		n = int32(len(h.keys))
+		h.number[k] = n
+		h.keys = append(h.keys, k)
+	}
+	return n
+}
+
+// frame returns the locks that a frame holds.
+func (h *holdIndex) frame(id uint32) []frameHold {
+	if int(id) >= len(h.frames) {
+		h.frames = append(h.frames, make([][]frameHold, len(h.src.Frames())-len(h.frames))...)
+	}
+	if list := h.frames[id]; list != nil {
+		return list
+	}
+	list := h.holds(&h.src.Frames()[id])
+	if list == nil {
+		list = noHolds
+	}
+	h.frames[id] = list
+	return list
+}
+
+func (h *holdIndex) holds(f *tachyon.Frame) (list []frameHold) {
+	if f.File == "" {
+		return nil
+	}
+	line := int(f.Line)
+	if file := h.near(f.File); file != nil {
+		x := file.at(line)
+		if x == nil {
+			return nil
+		}
+		regions, ok := h.regions[x]
+		if !ok {
+			regions = x.regions(h.wrappers[file.dir])
+			h.regions[x] = regions
+		}
+		for _, r := range regions {
+			k := h.key(r.key)
+			if !r.holds(line) {
+				continue
+			}
+			hold := frameHold{key: k, read: r.read, text: r.text, defers: r.deferred, x: x}
+			for _, op := range x.ops {
+				if op.line == line && exprText(op.on) == r.text {
+					hold.locks = hold.locks || op.does.takes()
+					hold.unlocks = hold.unlocks || !op.does.takes()
+				}
+			}
+			list = append(list, hold)
+		}
+		return list
+	}
+	if first, ok := h.first[f.Func]; ok {
+		if line > first {
+			list = append(list, frameHold{key: h.key(lockKey{root: rootFunc, path: f.Func}), defers: true})
+		}
+	} else if t := receiver(f.Func); t != "" && h.owner[t] && strings.Count(f.Func[len(t):], ".") == 1 {
+		list = append(list, frameHold{key: h.key(lockKey{root: rootType, path: t}), defers: true})
+	}
+	return list
+}
+
+// keysOf returns the keys of an object.
+func (h *holdIndex) keysOf(sums *objectSums) *objectKeys {
+	o := &objectKeys{}
+	for _, s := range sums.sites {
+		var k lockKey
+		if x, op := h.takes(&s.frame); x != nil {
+			k = x.key(op.on)
+		} else {
+			k = lockKey{root: rootFunc, path: s.frame.Func}
+			if t := receiver(s.frame.Func); t != "" {
+				o.weak = append(o.weak, h.key(lockKey{root: rootType, path: t}))
+			}
+		}
+		if n := h.key(k); !slices.Contains(o.exact, n) {
+			o.exact = append(o.exact, n)
+		}
+	}
+	slices.Sort(o.exact)
+	memo := fmt.Sprint(o.exact)
+	if same := h.same[memo]; same != nil {
+		return same
+	}
+	h.same[memo] = o
+	for n, k := range h.keys {
+		if !slices.Contains(o.exact, int32(n)) && slices.ContainsFunc(o.exact, func(e int32) bool { return mayBeSame(h.keys[e], k) }) {
+			o.weak = append(o.weak, int32(n))
+		}
+	}
+	slices.Sort(o.weak)
+	o.weak = slices.Compact(o.weak)
+	return o
+}
+
+// mayBeSame reports whether two keys may be those of one lock, although the text does not say so: the
+// field has the same name, and the type of which it is a field is not known of both.
+func mayBeSame(a, b lockKey) bool {
+	if a.dir == "" || a.dir != b.dir || a.field() != b.field() {
+		return false
+	}
+	known := func(k lockKey) bool { return !strings.Contains(k.path, ".") }
+	return !known(a) || !known(b)
+}

@@ -1,0 +1,278 @@
+package analyze
+
+import (
+	"slices"
+
+	"github.com/gotach/profiler/tachyon"
+)
+
+// A stay is a time in which a goroutine is where it holds a lock.
+type stay struct {
+	goroutine  int32 // index into window.goroutines
+	key        int32 // -1: the goroutine was given the lock, but has not run since
+	object     int32 // 0: unknown
+	how        how
+	read       bool
+	begin, end uint64 // µs
+	handed     uint32 // how often waits for the object ended meanwhile, so that these are several holds
+}
+
+// how is how well something is known.
+type how uint8
+
+const (
+	unknown  how = iota
+	inferred     // from where goroutines were
+	seen         // the goroutine was seen waiting for the object just before
+)
+
+// A stretch is a time in which all samples of a goroutine had one stack and state.
+type stretch struct {
+	begin, end uint64 // µs
+	goroutine  int32
+	stack      uint32
+	status     tachyon.Status
+	waits      int32 // object that the goroutine waits for, 0: none
+	again      bool  // the wait that the goroutine was in before has ended
+	stays      []int32
+}
+
+// stackHolds is what a stack says about locks.
+type stackHolds struct {
+	known  bool
+	site   *siteSums // where the goroutine waits for a lock; nil: it does not, if its status says that it waits
+	inLock uint32    // the stack that called Lock, if the goroutine is in Lock
+	holds  []stackHold
+}
+
+// A stackHold is a lock that a frame of a stack holds.
+type stackHold struct {
+	frameHold
+	function string
+	below    uint32 // the stack that called the function
+}
+
+// A lockUser is the state of a goroutine.
+type lockUser struct {
+	number int32 // in the window, plus 1
+	last   int32 // its latest stretch in the window, plus 1
+	open   []openStay
+	waited *siteSums // the lock for which it waited until just now
+	stack  uint32    // of that wait
+	in     uint32    // the stack that called Lock then
+	epoch  int       // of the window that has number, last and the indices in open
+}
+
+type openStay struct {
+	stackHold
+	object int32
+	how    how
+	index  int32 // in the window, plus 1
+	seen   bool  // in the present sample
+}
+
+// A window is a part of the time with all that goroutines had to do with locks.
+type window struct {
+	goroutines []uint64
+	stretches  []stretch
+	stays      []stay
+}
+
+// maxStretches is the number of stretches of a window. They take some 100 bytes each with their stays.
+const maxStretches = 1 << 20
+
+// A stayFinder finds stays while samples stream by.
+type stayFinder struct {
+	*holdIndex
+	stacks []stackHolds
+	users  states[lockUser]
+	window window
+	epoch  int
+}
+
+func newStayFinder(h *holdIndex) *stayFinder {
+	return &stayFinder{holdIndex: h, users: states[lockUser]{keep: func(u *lockUser) bool { return len(u.open) > 0 || u.waited != nil }}}
+}
+
+// holdsOf returns what a stack says about locks.
+func (f *stayFinder) holdsOf(stack uint32) *stackHolds {
+	if int(stack) >= len(f.stacks) {
+		f.stacks = append(f.stacks, make([]stackHolds, f.lockSums.stacks()-len(f.stacks))...)
+	}
+	x := &f.stacks[stack]
+	if x.known {
+		return x
+	}
+	x.known = true
+	if site := f.site(stack); site != &f.none && isLock(site.kind) {
+		x.site = site
+	}
+	inner := (*tachyon.Frame)(nil) // what the frame calls
+	sync := false                  // all frames so far are methods of locks, or of the runtime
+	locks := false
+	for at := stack; at != 0; at = f.caller(at) {
+		frame := f.leaf(at)
+		if at == stack {
+			sync = frame.File == "" || isSync(frame)
+		} else if sync && !isSync(frame) {
+			if sync = false; locks {
+				x.inLock = at
+			}
+		}
+		locks = locks || sync && isLockMethod(frame)
+		for _, h := range f.frame(f.src.Stacks()[at].Frame) {
+			if inner == nil || !givesUp(&h, inner) {
+				x.holds = append(x.holds, stackHold{h, frame.Func, f.caller(at)})
+			}
+		}
+		inner = frame
+	}
+	return x
+}
+
+// isLockMethod reports whether a frame is Lock or RLock.
+func isLockMethod(f *tachyon.Frame) bool {
+	return f.Func == "sync.(*Mutex).Lock" || f.Func == "sync.(*RWMutex).Lock" || f.Func == "sync.(*RWMutex).RLock"
+}
+
+// givesUp reports whether a frame does not hold a lock because of what it calls: it takes the lock or
+// gives it back just now, or waits for a Cond.
+func givesUp(h *frameHold, callee *tachyon.Frame) bool {
+	switch {
+	case callee.Func == "sync.(*Cond).Wait":
+		return true
+	case isLockMethod(callee):
+		return h.locks
+	case isSync(callee) && isUnlock(callee):
+		return h.unlocks || h.defers
+	}
+	return false
+}
+
+// add adds a sample.
+func (f *stayFinder) add(s *sample) {
+	u := f.users.of(s)
+	if u.epoch != f.epoch {
+		u.epoch, u.number, u.last = f.epoch, 0, 0
+		for i := range u.open {
+			u.open[i].index = 0
+		}
+	}
+	x := f.holdsOf(s.Stack)
+	waiting := x.site != nil && waits(s.Status)
+	if !waiting && len(x.holds) == 0 && x.inLock == 0 && len(u.open) == 0 {
+		u.waited, u.last = nil, 0
+		return
+	}
+	object := int32(0)
+	if waiting {
+		object = x.site.object
+	}
+	changed := f.follow(u, x, waiting)
+	f.stretch(s, u, object, changed)
+	switch {
+	case waiting:
+		u.waited, u.stack, u.in = x.site, s.Stack, x.inLock
+	case u.waited != nil && x.inLock != 0 && x.inLock == u.in:
+		// It was given the lock, or tries to get it.
+	default:
+		u.waited = nil
+	}
+}
+
+// follow opens and closes the stays of a goroutine. It reports whether there are others now.
+func (f *stayFinder) follow(u *lockUser, x *stackHolds, waiting bool) (changed bool) {
+	for i := range u.open {
+		u.open[i].seen = false
+	}
+	for _, h := range x.holds {
+		i := slices.IndexFunc(u.open, func(o openStay) bool {
+			return o.key == h.key && o.below == h.below && o.read == h.read && o.text == h.text && o.function == h.function
+		})
+		if i >= 0 {
+			u.open[i].seen = true
+			continue
+		}
+		o := openStay{stackHold: h, seen: true}
+		if u.waited != nil && f.enters(u, &h) {
+			o.object, o.how = u.waited.object, seen
+			if o.object < 0 {
+				o.how = inferred // there may be several locks
+			}
+		}
+		u.open = append(u.open, o)
+		changed = true
+	}
+	if !waiting && u.waited != nil && x.inLock != 0 && x.inLock == u.in {
+		h := stackHold{frameHold: frameHold{key: -1}, below: x.inLock}
+		i := slices.IndexFunc(u.open, func(o openStay) bool { return o.key == -1 && o.below == h.below })
+		if i < 0 {
+			i = len(u.open)
+			u.open = append(u.open, openStay{stackHold: h, object: u.waited.object, how: inferred})
+			changed = true
+		}
+		u.open[i].seen = true
+	}
+	n := len(u.open)
+	u.open = slices.DeleteFunc(u.open, func(o openStay) bool { return !o.seen })
+	return changed || len(u.open) != n
+}
+
+// enters reports whether a goroutine that waited for a lock holds it now: it is in the same call of the
+// function, or of a caller of it.
+func (f *stayFinder) enters(u *lockUser, h *stackHold) bool {
+	keys := f.objects[u.waited.object]
+	if keys == nil || u.waited.point.read != h.read || !slices.Contains(keys.exact, h.key) && !slices.Contains(keys.weak, h.key) {
+		return false
+	}
+	for at := u.stack; at != 0; at = f.caller(at) {
+		frame := f.leaf(at)
+		if f.caller(at) != h.below || frame.Func != h.function {
+			continue
+		}
+		if x, op := f.takes(frame); x == h.x && op != nil && h.text != "" {
+			return exprText(op.on) == h.text
+		}
+		return true
+	}
+	return false
+}
+
+// stretch adds the time of a sample to the window.
+func (f *stayFinder) stretch(s *sample, u *lockUser, object int32, changed bool) {
+	w := &f.window
+	if u.number == 0 {
+		w.goroutines = append(w.goroutines, s.Goroutine)
+		u.number = int32(len(w.goroutines))
+	}
+	begin := s.begin()
+	for i := range u.open {
+		o := &u.open[i]
+		if o.index == 0 {
+			w.stays = append(w.stays, stay{
+				goroutine: u.number - 1, key: o.key, object: o.object, how: o.how, read: o.read, begin: begin,
+			})
+			o.index = int32(len(w.stays))
+		}
+		w.stays[o.index-1].end = s.time
+	}
+	status := s.Status &^ tachyon.Moved
+	again := object != 0 && s.Status&tachyon.Moved != 0
+	if u.last > 0 && !changed && !again {
+		if last := &w.stretches[u.last-1]; last.stack == s.Stack && last.status == status && last.waits == object && last.end == begin {
+			last.end = s.time
+			return
+		}
+	}
+	x := stretch{begin: begin, end: s.time, goroutine: u.number - 1, stack: s.Stack, status: status, waits: object, again: again}
+	if u.last > 0 && !changed {
+		x.stays = w.stretches[u.last-1].stays
+	} else if len(u.open) > 0 {
+		x.stays = make([]int32, len(u.open))
+		for i := range u.open {
+			x.stays[i] = u.open[i].index - 1
+		}
+	}
+	w.stretches = append(w.stretches, x)
+	u.last = int32(len(w.stretches))
+}
