@@ -206,6 +206,9 @@ func (f *Idle) Add(s *stream.Sample) (WaitKey, error) {
 		}
 		w := &f.waits[st.key-firstWait]
 		w.time += wall
+		if same && s.Status&tachyon.Moved != 0 {
+			w.visits++
+		}
 		if at.shared {
 			w.shared += wall
 		}
@@ -430,9 +433,9 @@ func (f *Idle) frame(n uint32) *idleFrame {
 	if x.known {
 		return x
 	}
-	name := f.src.Frames()[n].Func
+	name := profile.FuncName(f.src.Frames()[n].Func)
 	*x = idleFrame{
-		name: name, known: true, places: idlePlaces[name],
+		name: name, known: true, places: idlePlaces[anyLiteral(name)],
 		wrapper: wrappers[name] || strings.Contains(lastElement(name), ".gowrap"),
 		literal: closure.MatchString(name),
 	}
@@ -441,6 +444,15 @@ func (f *Idle) frame(n uint32) *idleFrame {
 		x.request = x.request || requestKinds[i].function.MatchString(name)
 	}
 	return x
+}
+
+// anyLiteral returns a function's name. Literals in a function have one name, because their numbers depend on the
+// library's version.
+func anyLiteral(name string) string {
+	if at := closure.FindStringIndex(name); at != nil {
+		return name[:at[0]] + ".func"
+	}
+	return name
 }
 
 // lastElement returns a function's name without the leading elements of its import path.

@@ -4,12 +4,13 @@ import "strings"
 
 // An idlePlace is a place where a library waits for the next thing to do.
 type idlePlace struct {
-	in   string // the function that waits
+	in   string // the function that waits; a name that ends in .func stands for all literals in a function
 	call string // what it calls to wait: a function, "" for a channel or the like itself, "*" for anything
 	what string // what it waits for
 
-	// always says that the function only ever serves a connection or works in the background. A request does
-	// not call it, so labels that its goroutine has are inherited from what started it.
+	// always says that the function works for the connection or in the background. Requests do not call it and
+	// its goroutine outlives them, so the labels of its goroutine are those of whatever started it. Goroutines
+	// that end with a request have its labels rightly.
 	always bool
 }
 
@@ -32,7 +33,7 @@ var idleTable = []idlePlace{
 	{in: "net.(*TCPListener).Accept", call: "*", what: "a connection"},
 	{in: "net.(*UnixListener).Accept", call: "*", what: "a connection"},
 	{in: "os/signal.loop", call: "*", what: "a signal", always: true},
-	{in: "os/signal.NotifyContext.func1", what: "a signal", always: true},
+	{in: "os/signal.NotifyContext.func", what: "a signal", always: true},
 
 	// net/http: server.
 	{in: "net/http.(*Server).Serve", call: "net.(*TCPListener).Accept", what: "a connection", always: true},
@@ -41,7 +42,7 @@ var idleTable = []idlePlace{
 	{in: "net/http.(*Server).Serve", call: "crypto/tls.(*listener).Accept", what: "a connection", always: true},
 	{in: "net/http.(*conn).serve", call: "bufio.(*Reader).Peek", what: "the next request", always: true},
 	{in: "net/http.(*conn).serve", call: "net/http.(*conn).readRequest", what: "the first request", always: true},
-	{in: "net/http.(*connReader).backgroundRead", call: "*", what: "the end of the connection", always: true},
+	{in: "net/http.(*connReader).backgroundRead", call: "*", what: "the end of the connection"},
 
 	// net/http: client.
 	{in: "net/http.(*persistConn).readLoop", call: "bufio.(*Reader).Peek", what: "a response", always: true},
@@ -51,8 +52,8 @@ var idleTable = []idlePlace{
 	// database/sql.
 	{in: "database/sql.(*DB).connectionOpener", what: "that a connection is needed", always: true},
 	{in: "database/sql.(*DB).connectionCleaner", what: "the next time to look", always: true},
-	{in: "database/sql.(*Rows).awaitDone", what: "the end of the query", always: true},
-	{in: "database/sql.(*Tx).awaitDone", what: "the end of the transaction", always: true},
+	{in: "database/sql.(*Rows).awaitDone", what: "the end of the query"},
+	{in: "database/sql.(*Tx).awaitDone", what: "the end of the transaction"},
 	{in: "github.com/jackc/pgx/v5/pgxpool.(*Pool).backgroundHealthCheck", what: "the next time to look", always: true},
 
 	// gRPC.
@@ -65,6 +66,7 @@ var idleTable = []idlePlace{
 	{in: "google.golang.org/grpc/internal/transport.(*http2Client).keepalive", what: "the next time to look", always: true},
 	{in: "google.golang.org/grpc/internal/transport.(*loopyWriter).run", call: "google.golang.org/grpc/internal/transport.(*controlBuffer).get", what: "the next frame to write", always: true},
 	{in: "google.golang.org/grpc/internal/grpcsync.(*CallbackSerializer).run", what: "the next callback", always: true},
+	{in: "google.golang.org/grpc.newClientStreamWithParams.func", what: "the end of the stream"},
 	{in: "google.golang.org/grpc/internal/resolver/dns.(*dnsResolver).watcher", what: "the next time to look", always: true},
 
 	// NATS: client.
@@ -76,12 +78,31 @@ var idleTable = []idlePlace{
 	// NATS: server.
 	{in: "github.com/nats-io/nats-server/v2/server.(*client).readLoop", call: "*", what: "the next message", always: true},
 	{in: "github.com/nats-io/nats-server/v2/server.(*client).writeLoop", what: "something to write", always: true},
+	{in: "github.com/nats-io/nats-server/v2/server.(*Server).internalReceiveLoop", what: "the next message", always: true},
+	{in: "github.com/nats-io/nats-server/v2/server.(*Server).internalSendLoop", what: "something to send", always: true},
+	{in: "github.com/nats-io/nats-server/v2/server.(*Server).delayedAPIResponder", what: "something to send", always: true},
+	{in: "github.com/nats-io/nats-server/v2/server.(*sendq).internalLoop", what: "something to send", always: true},
+	{in: "github.com/nats-io/nats-server/v2/server.(*Server).startGWReplyMapExpiration.func", what: "the next time to look", always: true},
+	{in: "github.com/nats-io/nats-server/v2/server.(*Server).startRateLimitLogExpiration.func", what: "the next time to look", always: true},
 	{in: "github.com/nats-io/nats-server/v2/server.(*Server).acceptConnections", call: "*", what: "a connection", always: true},
 
+	// NATS: JetStream.
+	{in: "github.com/nats-io/nats.go/jetstream.(*pullConsumer).Consume.func", what: "the next message", always: true},
+	{in: "github.com/nats-io/nats.go/jetstream.(*pullSubscription).pullMessages", what: "that more messages are needed", always: true},
+	{in: "github.com/nats-io/nats-server/v2/server.(*Server).processJSAPIRoutedRequests", what: "the next request", always: true},
+	{in: "github.com/nats-io/nats-server/v2/server.(*consumer).loopAndGatherMsgs", what: "the next message", always: true},
+	{in: "github.com/nats-io/nats-server/v2/server.(*consumer).processInboundAcks", what: "the next answer", always: true},
+	{in: "github.com/nats-io/nats-server/v2/server.(*consumer).processInboundNextMsgReqs", what: "the next request", always: true},
+	{in: "github.com/nats-io/nats-server/v2/server.(*consumerFileStore).flushLoop", what: "something to write", always: true},
+	{in: "github.com/nats-io/nats-server/v2/server.(*fileStore).flushStreamStateLoop", what: "the next time to write", always: true},
+	{in: "github.com/nats-io/nats-server/v2/server.(*stream).internalLoop", what: "the next message", always: true},
+	{in: "github.com/nats-io/nats-server/v2/server.(*stream).signalConsumersLoop", what: "the next message", always: true},
+	{in: "github.com/nats-io/nats-server/v2/server/ats.Register.func", what: "the next time to look", always: true},
+
 	// Redis.
-	{in: "github.com/redis/go-redis/v9.(*channel).initHealthCheck.func1", what: "the next time to look", always: true},
-	{in: "github.com/redis/go-redis/v9.(*channel).initMsgChan.func1", call: "github.com/redis/go-redis/v9.(*PubSub).Receive", what: "the next message", always: true},
-	{in: "github.com/redis/go-redis/v9.(*channel).initAllChan.func1", call: "github.com/redis/go-redis/v9.(*PubSub).Receive", what: "the next message", always: true},
+	{in: "github.com/redis/go-redis/v9.(*channel).initHealthCheck.func", what: "the next time to look", always: true},
+	{in: "github.com/redis/go-redis/v9.(*channel).initMsgChan.func", call: "github.com/redis/go-redis/v9.(*PubSub).Receive", what: "the next message", always: true},
+	{in: "github.com/redis/go-redis/v9.(*channel).initAllChan.func", call: "github.com/redis/go-redis/v9.(*PubSub).Receive", what: "the next message", always: true},
 	{in: "github.com/redis/go-redis/v9/maintnotifications.(*CircuitBreakerManager).cleanupLoop", what: "the next time to look", always: true},
 }
 
@@ -90,6 +111,7 @@ var http2Places = []idlePlace{
 	{in: "(*serverConn).serve", what: "the next frame", always: true},
 	{in: "(*serverConn).readFrames", call: "(*Framer).ReadFrame", what: "the next frame", always: true},
 	{in: "(*serverConn).readFrames", what: "that the frame is handled", always: true},
+	{in: "(*clientStream).writeRequest", what: "the end of the response"},
 	{in: "(*clientConnReadLoop).run", call: "(*Framer).ReadFrame", what: "the next frame", always: true},
 }
 

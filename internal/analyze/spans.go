@@ -40,7 +40,7 @@ var requestKinds = []struct {
 	function *regexp.Regexp
 }{
 	{"HTTP handlers (ServeHTTP)", regexp.MustCompile(`\.ServeHTTP$`)},
-	{"gRPC handlers", regexp.MustCompile(`^google\.golang\.org/grpc\.\(\*Server\)\.process(Unary|Streaming)RPC$`)},
+	{"gRPC handlers", regexp.MustCompile(`^google\.golang\.org/grpc\.\(\*Server\)\.process(Unary|Streaming|)RPC$`)},
 	{"tests", regexp.MustCompile(`^testing\.tRunner$`)},
 }
 

@@ -1,0 +1,78 @@
+//go:build amd64 || arm64
+
+package e2e
+
+import (
+	"bytes"
+	"compress/gzip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// TestIdleOfPeers runs testdata/peers and does with it what TestIdleRecordings does with its recordings. It takes
+// only the kinds of the standard library, since the others take minutes to build. GOTACH_PEERS=all takes all,
+// and with -update makes the recordings.
+func TestIdleOfPeers(t *testing.T) {
+	tags, kinds := "std", []string{"http1", "http2"}
+	if os.Getenv("GOTACH_PEERS") == "all" {
+		tags, kinds = "", append(kinds, "xhttp2", "grpc", "sql", "nats", "redis")
+	}
+	dir := t.TempDir()
+	bin := filepath.Join(dir, "peers")
+	build := exec.Command("go", "build", "-tags", tags, "-o", bin, ".")
+	build.Dir = "testdata/peers"
+	load := "2s"
+	if *update {
+		load = "500ms" // recordings must be small
+		build.Args = slices.Insert(build.Args, 2, "-trimpath")
+	}
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	for _, kind := range kinds {
+		for _, name := range []string{kind + "-none", kind + "-load"} {
+			t.Run(name, func(t *testing.T) {
+				profile, log := filepath.Join(dir, name+".tach"), filepath.Join(dir, name+".log")
+				how := load
+				if name == kind+"-none" {
+					how = "none"
+				}
+				if out, err := exec.Command(bin, kind, how, profile, log).CombinedOutput(); err != nil {
+					t.Fatalf("%v\n%s", err, out)
+				}
+				checkIdle(t, profile, log)
+				if *update && tags == "" {
+					keepRecording(t, profile, log, "testdata/idle")
+				}
+			})
+		}
+	}
+}
+
+// keepRecording copies a recording and its log, packed, into a folder.
+func keepRecording(t *testing.T, profile, log, dir string) {
+	t.Helper()
+	for _, path := range []string{profile, log} {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if path == log {
+			var packed bytes.Buffer
+			w := gzip.NewWriter(&packed)
+			if _, err := w.Write(b); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.Close(); err != nil {
+				t.Fatal(err)
+			}
+			b, path = packed.Bytes(), path+".gz"
+		}
+		if err := os.WriteFile(filepath.Join(dir, filepath.Base(path)), b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,206 @@
+package e2e
+
+import (
+	"bufio"
+	"cmp"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// TestIdleRecordings looks at recordings of real clients and servers, made by testdata/peers: net/http with HTTP/1
+// and HTTP/2, golang.org/x/net/http2, gRPC, database/sql with pgx, NATS and Redis, under load and without.
+// TestIdleOfPeers makes them.
+func TestIdleRecordings(t *testing.T) {
+	list, err := filepath.Glob("testdata/idle/*.tach")
+	if err != nil || len(list) != 14 {
+		t.Fatalf("%d recordings, %v", len(list), err)
+	}
+	for _, path := range list {
+		name := strings.TrimSuffix(filepath.Base(path), ".tach")
+		t.Run(name, func(t *testing.T) { checkIdle(t, path, strings.TrimSuffix(path, ".tach")+".log.gz") })
+	}
+}
+
+// checkIdle compares what is idle in a recording of testdata/peers with its log.
+//
+// While a goroutine handles a request, or has sent one and waits for the answer, it must not be idle. That is so
+// with and without a label. Other goroutines, such as those that read from a connection, may be: what a request
+// waits for is seen in its own goroutine. If there are no requests, all of the libraries' waits must be idle.
+func checkIdle(t *testing.T, profile, log string) {
+	t.Helper()
+	r := idleResultOf(t, profile, log)
+	t.Logf("idle %v, not idle %v, of it in requests %v of %v", r.idle, r.work, r.served, r.logged)
+	if strings.HasSuffix(strings.TrimSuffix(profile, ".tach"), "none") {
+		if r.others > r.idle/20 {
+			t.Errorf("%v is not idle though there are no requests", r.others)
+			r.print(t, func(s *idleSum) bool { return !s.idle && !s.own })
+		}
+		return
+	}
+	// A goroutine's time in the log is that between two of its own looks at the clock.
+	if r.wrong > (r.wrong+r.served)/100 {
+		t.Errorf("%v is idle in which requests are handled or wait", r.wrong)
+		r.print(t, func(s *idleSum) bool { return s.idle && s.serves })
+	}
+	if r.served < r.logged/5 {
+		t.Errorf("only %v are not idle in requests that took %v together", r.served, r.logged)
+	}
+	r.print(t, func(s *idleSum) bool {
+		if bad := s.idle && s.label && s.own; bad {
+			t.Errorf("a request with a label is idle")
+			return true
+		}
+		return false
+	})
+}
+
+// A served is a time in which a goroutine handles a request or waits for the answer to one, µs since 1970.
+type served struct{ begin, end uint64 }
+
+// An idleSum is time that goroutines spent waiting at one place.
+type idleSum struct {
+	stack  string // functions, innermost first
+	idle   bool
+	label  bool // the goroutine has labels
+	own    bool // a function of the program itself is in the stack, besides main
+	serves bool // the log says that the goroutine serves a request
+}
+
+// An idleResult is what Idle says about a recording.
+type idleResult struct {
+	idle, work time.Duration // of goroutines that wait
+	wrong      time.Duration // idle, though the goroutine serves a request
+	served     time.Duration // not idle, of the same
+	logged     time.Duration // what the log says of the same, and of goroutines that run
+	others     time.Duration // not idle, in stacks without functions of the program
+	sums       map[idleSum]time.Duration
+}
+
+func idleResultOf(t *testing.T, profile, log string) *idleResult {
+	t.Helper()
+	f, err := reader.Open(profile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	src, err := stream.New([]stream.File{{Stream: f}}, stream.Options{Labels: true, Objects: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &idleResult{sums: map[idleSum]time.Duration{}}
+	serves := r.read(t, log, f.Header().Start)
+	type place struct {
+		key    analyze.WaitKey
+		stack  uint32
+		serves bool
+		label  bool
+	}
+	idle := analyze.NewIdle(src)
+	sums := map[place]time.Duration{}
+	for s, err := range src.Samples() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		key, err := idle.Add(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Interpreter == tachyon.User && s.Status&(tachyon.OnCPU|tachyon.HasGIL|tachyon.GILRequested) == 0 {
+			sums[place{key, s.Stack, during(serves[s.Goroutine], s.Time), s.Labels != nil}] += s.Wall
+		}
+	}
+	idle.Finish()
+	for p, wall := range sums {
+		sum := idleSum{idle: idle.Is(p.key), label: p.label, serves: p.serves}
+		var names []string
+		for _, n := range src.AppendStack(nil, p.stack) {
+			name := src.Frames()[n].Func
+			names = append(names, name)
+			sum.own = sum.own || strings.HasPrefix(name, "main.")
+		}
+		sum.stack = strings.Join(names, " < ")
+		r.sums[sum] += wall
+		if sum.idle {
+			r.idle += wall
+		} else {
+			r.work += wall
+		}
+		switch {
+		case sum.idle && p.serves:
+			r.wrong += wall
+		case p.serves:
+			r.served += wall
+		}
+		if !sum.idle && !sum.own {
+			r.others += wall
+		}
+	}
+	return r
+}
+
+// print logs the sums that are chosen, the greatest first.
+func (r *idleResult) print(t *testing.T, which func(*idleSum) bool) {
+	t.Helper()
+	var list []idleSum
+	for s := range r.sums {
+		if which(&s) {
+			list = append(list, s)
+		}
+	}
+	slices.SortFunc(list, func(a, b idleSum) int { return cmp.Compare(r.sums[b], r.sums[a]) })
+	for _, s := range list[:min(len(list), 20)] {
+		t.Logf("%v %s", r.sums[s], s.stack)
+	}
+}
+
+// during reports whether a time is in one of the times, and not at its edge.
+func during(list []served, at uint64) bool {
+	i, _ := slices.BinarySearchFunc(list, at, func(s served, at uint64) int { return cmp.Compare(s.end, at) })
+	return i < len(list) && list[i].begin+1000 <= at && at+1000 <= list[i].end
+}
+
+// read reads the log of testdata/peers: for each goroutine the times in which it serves requests.
+func (r *idleResult) read(t *testing.T, path string, start uint64) map[uint64][]served {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var in io.Reader = f
+	if strings.HasSuffix(path, ".gz") {
+		if in, err = gzip.NewReader(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out := map[uint64][]served{}
+	lines := bufio.NewScanner(in)
+	for lines.Scan() {
+		var id uint64
+		var s served
+		var labelled int
+		if _, err := fmt.Sscan(lines.Text(), &id, &s.begin, &s.end, &labelled); err != nil {
+			t.Fatal(err)
+		}
+		out[id] = append(out[id], s)
+		if s.begin >= start {
+			r.logged += time.Duration(s.end-s.begin) * time.Microsecond
+		}
+	}
+	if lines.Err() != nil {
+		t.Fatal(lines.Err())
+	}
+	return out
+}
