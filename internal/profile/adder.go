@@ -22,6 +22,7 @@ type adder struct {
 
 	sums   []sum
 	index  []uint32 // a hash table of the sums + 1; without goroutines and labels, sums[i] is of places[i]
+	plain  []uint32 // by place: the sum with nothing else + 1
 	slots  []cached
 	stacks [][]uint32        // of records
 	sets   map[string]uint32 // label sets by their key
@@ -177,9 +178,25 @@ func (a *adder) detail(s *stream.Sample, place uint32) (uint32, error) {
 	if a.d.Labels && s.Labels != nil {
 		to.labels = a.set(s.Labels)
 	}
-	n := a.sum(to)
+	n := uint32(0)
+	if to == (sum{place: place}) {
+		n = a.plainSum(place)
+	} else {
+		n = a.sum(to)
+	}
 	*c = cached{place: place, key: to.key, sum: n + 1, labels: s.Labels}
 	return n, nil
+}
+
+// plainSum is sum for a place with nothing else, without a search.
+func (a *adder) plainSum(place uint32) uint32 {
+	if int(place) >= len(a.plain) {
+		a.plain = append(a.plain, make([]uint32, len(a.places)-len(a.plain))...)
+	}
+	if a.plain[place] == 0 {
+		a.plain[place] = a.sum(sum{place: place}) + 1
+	}
+	return a.plain[place] - 1
 }
 
 // set returns the number of a set of labels.
@@ -277,6 +294,7 @@ func (a *adder) record(s *sum) Record {
 func (a *adder) forget() {
 	a.sums = a.sums[:0]
 	clear(a.index)
+	clear(a.plain)
 	clear(a.slots)
 	clear(a.labels)
 	a.labels = a.labels[:1]

@@ -12,6 +12,7 @@ import (
 type seams struct {
 	table  []seam // a hash table; a seam without an interpreter is free
 	used   int
+	most   uint64 // the highest id so far
 	seed   uint64
 	labels []*Labels
 }
@@ -48,6 +49,9 @@ func (s *seams) slot(id uint64, interpreter uint32) *seam {
 
 // find returns the seam of a thread, or nil.
 func (s *seams) find(id uint64, interpreter uint32) *seam {
+	if id > s.most { // most goroutines of a file are new, and have higher ids than earlier ones
+		return nil
+	}
 	if e := s.slot(id, interpreter); e.interpreter != 0 {
 		return e
 	}
@@ -64,6 +68,7 @@ func (s *seams) carried(e *seam) *Labels {
 
 // add remembers a thread, with its labels or without.
 func (s *seams) add(t *slot, carry bool) {
+	s.most = max(s.most, t.id)
 	e := s.slot(t.id, t.interpreter)
 	if e.interpreter == 0 {
 		if s.used++; 4*s.used > 3*len(s.table) {
