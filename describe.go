@@ -38,7 +38,7 @@ func (s *Session) describe(part int, at time.Duration, stats *sampler.Stats) *ta
 	if stats == nil { // provisional, for a file that is never finished
 		d.Rate, d.Budget, d.Source = s.config.rate, s.config.budget, string(s.config.source)
 		d.System = s.config.system
-		d.Error = "the session was not stopped"
+		d.Error = tachyon.NotStopped
 	} else {
 		stats.Describe(d)
 	}

@@ -27,6 +27,10 @@ const (
 	KindChecksum   = "checksum"
 )
 
+// NotStopped is the Error of a session whose program ended without Stop, for example by a signal. It is
+// no error of the session.
+const NotStopped = "the session was not stopped"
+
 // A Session describes the profiled program, the machine and how sampling went. Durations
 // are in nanoseconds in the file.
 type Session struct {
@@ -66,7 +70,7 @@ type Session struct {
 	// ObjectsUnnamed says why objects in variables of the program have no Symbol; "": they have.
 	ObjectsUnnamed string `json:"objects_unnamed,omitempty"`
 
-	Error string `json:"error,omitempty"` // the session's first error
+	Error string `json:"error,omitempty"` // the session's first error, or NotStopped
 
 	// Part is the file's number within a session of several files, from 1. SessionStart is
 	// the start of the first file. Both are zero if the session has one file. Start,

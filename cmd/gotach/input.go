@@ -32,7 +32,7 @@ func (e *env) read(what string, paths []string, o formats.Options, use func(*for
 	}
 	defer in.Close()
 	for _, name := range in.Unfinished() {
-		e.warn(fmt.Errorf("%s: unfinished, so only the samples until now are read; if the program was killed, gotach recover finishes the file", name))
+		fmt.Fprintf(e.stderr, "gotach: %s: unfinished; all that it has until now is read. If its program was killed, gotach recover finishes it\n", name)
 	}
 	if err := use(in); errors.As(err, &usageError{}) {
 		return err

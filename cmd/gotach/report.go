@@ -233,6 +233,6 @@ func (e *env) newTable(in *formats.Input, r *profile.Report, ro profile.ReportOp
 	return &reportTable{
 		paint: newPaint(e.stdout), width: width(e.stdout), o: ro, r: r, p: r.Profile,
 		name: in.Name, format: in.Format.Name, group: ao.Group, weight: ao.Weight,
-		spark: ao.Series && isTerminal(e.stdout),
+		spark: ao.Series && isTerminal(e.stdout), unfinished: len(in.Unfinished()) > 0,
 	}
 }

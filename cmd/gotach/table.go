@@ -12,6 +12,7 @@ import (
 	"github.com/gotach/profiler/internal/analyze"
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/tachyon"
 )
 
 // A reportTable prints a report as text:
@@ -34,6 +35,8 @@ type reportTable struct {
 	group  string            // as in analyze.ReportOptions
 	weight string            // likewise
 	spark  bool              // rows show when their time was
+
+	unfinished bool // a file is not finished
 
 	b bytes.Buffer
 }
@@ -103,7 +106,11 @@ func (t *reportTable) header() {
 		if s.Source != "" { // JSON lines do not say it
 			t.source()
 		}
-		if s.Error != "" {
+		switch {
+		case s.Error == tachyon.NotStopped && t.unfinished: // the command has said so
+		case s.Error == tachyon.NotStopped:
+			t.line(printable(s.Error))
+		case s.Error != "":
 			t.line(t.paint.busy(printable("error: " + s.Error)))
 		}
 	}
