@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/gotach/profiler/internal/stream"
-	"github.com/gotach/profiler/reader"
 )
 
 // net/http serves the requests of an HTTP/1 connection on one goroutine, one after the other. Between
@@ -41,10 +40,7 @@ func (l *lives) load(s *sample) error {
 	l.file, l.number, l.ordered = s.file+1, map[uint64]int32{}, nil
 	_, f := l.src.File()
 	h := f.Stream.Header()
-	var err error
-	if l.rare, err = isRare(f.Stream); err != nil {
-		return err
-	}
+	l.rare = l.isRare()
 	since := func(t uint64) uint64 { return min(uint64(max(0, int64(h.Start+t-l.start-l.from))), l.to-l.from) }
 	for g, err := range stream.Goroutines(f.Stream) {
 		if err != nil {
@@ -74,13 +70,9 @@ func (l *lives) load(s *sample) error {
 
 // isRare reports whether ticks are so rare that the first sample of a goroutine is an additional one, at the
 // beginning of the time for which it stands. The second one is that of the tick that found the goroutine.
-func isRare(s reader.Stream) (bool, error) {
-	m, err := s.Metadata()
-	if err != nil || m.Session == nil || m.Session.TicksReached == 0 {
-		return false, err
-	}
-	gap := uint64(m.Session.Duration.Microseconds()) / uint64(m.Session.TicksReached)
-	return 2*gap >= 3*s.Header().Interval, nil
+func (l *lives) isRare() bool {
+	m := l.src.Metadata().Session
+	return m != nil && m.TicksReached > 0 && 2*m.TicksAsked >= 3*m.TicksReached
 }
 
 // exact reports whether the goroutines live as long as the handlers run. If a request has a body, its

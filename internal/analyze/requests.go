@@ -107,7 +107,9 @@ func FindRequests(s *Samples, o RequestOptions) (*Requests, error) {
 	out := f.summary()
 	r := &requestSums{finder: f, rows: map[requestRow]*[2]uint64{}}
 	r.classify(out, o.Slowest)
+	f.parts = nil
 	again := newFinder(s, o)
+	again.splits = false
 	for x, err := range s.all() {
 		n := int32(-1)
 		if err == nil {

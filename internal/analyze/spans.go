@@ -51,8 +51,9 @@ type finder struct {
 	kinds int // bit i: there are requests of requestKinds[i]; 0: not known yet
 	list  []request
 	// parts are the requests, or parts of them: one ends where the goroutine waits at a place again,
-	// which may be another call. Only of Func.
-	parts []request
+	// which may be another call. Only if splits is set.
+	parts  []request
+	splits bool
 	// reads are requests of HTTP/1 connections, if their lengths are those of the lives. Some have no
 	// sample of the handler.
 	reads []request
@@ -92,7 +93,7 @@ type call struct {
 
 func newFinder(s *Samples, o RequestOptions) *finder {
 	return &finder{
-		Samples: s, o: o, calls: states[call]{keep: func(c *call) bool { return c.in || c.span != 0 }}, lives: lives{Samples: s},
+		Samples: s, o: o, splits: o.Func != nil, calls: states[call]{keep: func(c *call) bool { return c.in || c.span != 0 }}, lives: lives{Samples: s},
 		values: map[*stream.Labels]int32{}, number: map[string]int32{},
 	}
 }
@@ -137,7 +138,7 @@ func (f *finder) add(s *sample) (int32, error) {
 	if c.in && (a != c.anchor || served != c.served) {
 		f.list[c.request].dropped = a.gap
 		f.list[c.request].ends(s.time)
-		if f.o.Func != nil {
+		if f.splits {
 			f.parts[c.part].ends(s.time)
 			f.parts[c.part].dropped = a.gap
 		}
@@ -150,10 +151,10 @@ func (f *finder) add(s *sample) (int32, error) {
 	if !c.in {
 		*c = call{in: true, anchor: a, served: served, request: int32(len(f.list)), part: int32(len(f.parts)), conn: c.conn}
 		f.list = append(f.list, began)
-		if f.o.Func != nil {
+		if f.splits {
 			f.parts = append(f.parts, began)
 		}
-	} else if f.o.Func != nil && c.again(s) {
+	} else if f.splits && c.again(s) {
 		f.parts[c.part].ends(s.time)
 		c.part = int32(len(f.parts))
 		f.parts = append(f.parts, began)
@@ -169,7 +170,7 @@ func (f *finder) add(s *sample) (int32, error) {
 			f.lives.alive++
 		}
 	}
-	if f.o.Func != nil {
+	if f.splits {
 		f.parts[c.part].goesOn(s)
 	}
 	c.longest = max(c.longest, s.time-s.begin())
@@ -282,7 +283,7 @@ func (f *finder) finish() {
 		if r.open = lasts(r, c.longest); !r.open {
 			r.endsUnseen()
 		}
-		if f.o.Func != nil {
+		if f.splits {
 			f.parts[c.part].open = r.open
 			f.parts[c.part].endsUnseen()
 		}
