@@ -18,6 +18,7 @@ type reportFlags struct {
 	top                int
 	json, wide         bool
 	blocked, idle      bool
+	screen             bool // nothing was asked for
 	choice             selectFlags
 }
 
@@ -87,6 +88,10 @@ CALLED is the number of calls of a function, from NYTProf and SPX files.`,
 			}
 			if err := fl.choice.set("report", &o); err != nil {
 				return err
+			}
+			fl.screen = true
+			for _, name := range []string{"json", "by", "blocked", "own", "sort", "weight", "focus", "ignore", "top"} {
+				fl.screen = fl.screen && !cmd.Flags().Changed(name)
 			}
 			return report(e, args, o, fl)
 		},
@@ -174,6 +179,18 @@ func report(e *env, paths []string, o formats.Options, fl reportFlags) error {
 	}
 	o.Prefix = true
 	return e.read("report", paths, o, func(in *formats.Input) error {
+		if fl.screen && in.HasSession() {
+			s, err := e.newScreen(in, paths, ao)
+			if err != nil {
+				return err
+			}
+			e.barDone()
+			if fl.wide {
+				s.width = unlimited
+			}
+			s.choice = o.Select
+			return e.print(s.render())
+		}
 		ao.Series = isTerminal(e.stdout) && !fl.json
 		r, err := makeReport(in, ao, ro)
 		if err != nil {

@@ -50,14 +50,7 @@ func (t *reportTable) render() []byte {
 	t.header()
 	t.b.WriteByte('\n')
 	if len(t.r.Rows) == 0 {
-		why := "The file has no samples."
-		switch {
-		case t.r.Samples > 0:
-			why = "No stack matches --focus and --ignore."
-		case t.choice != nil:
-			why = "No sample is selected."
-		}
-		fmt.Fprintln(&t.b, why)
+		t.empty()
 		return t.b.Bytes()
 	}
 	t.rows()
@@ -65,6 +58,20 @@ func (t *reportTable) render() []byte {
 		fmt.Fprintln(&t.b, t.paint.dim(fmt.Sprintf("%d more rows; --top 0 shows all", t.r.Left)))
 	}
 	return t.b.Bytes()
+}
+
+// empty says why there is no row.
+func (t *reportTable) empty() {
+	why := "The file has no samples."
+	switch {
+	case t.r.Samples > 0 && t.o.Focus == nil && t.o.Ignore == nil:
+		why = "There is nothing to show."
+	case t.r.Samples > 0:
+		why = "No stack matches --focus and --ignore."
+	case t.choice != nil:
+		why = "No sample is selected."
+	}
+	t.line(why)
 }
 
 // header writes the lines above the table.

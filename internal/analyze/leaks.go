@@ -79,6 +79,12 @@ type waiter struct {
 	last  uint64 // time of the latest sample, µs
 }
 
+// A leakStack is what is known about a stack.
+type leakStack struct {
+	site  *waitSite // nil: nothing yet
+	plain uint32    // the first stack that is equal apart from the object that the goroutine waits for
+}
+
 // A leakCount counts goroutines.
 type leakCount struct {
 	*Samples
@@ -87,7 +93,8 @@ type leakCount struct {
 	groups  []*leakGroup
 	number  map[leakKey]int32
 	created creations
-	sites   []*waitSite // by stack
+	sites   []leakStack // by stack
+	plain   map[stackSite]uint32
 	waiters states[waiter]
 	other   int32 // number of the group of what is beyond maxGroups
 }
@@ -97,22 +104,31 @@ var notWaiting = &waitSite{}
 
 // FindLeaks finds groups of goroutines that grow.
 func FindLeaks(s *Samples) (*Leaks, error) {
-	l := &leakCount{
-		Samples: s, clock: clock{width: max(s.interval(), 1000)}, number: map[leakKey]int32{}, created: creations{src: s.src},
-		waiters: states[waiter]{keep: func(w *waiter) bool { return w.group != 0 }},
-	}
-	out := &Leaks{Groups: []LeakGroup{}}
+	l := newLeakCount(s)
 	for s, err := range s.all() {
-		if err == nil && s.Interpreter == tachyon.User {
-			err = l.add(s, l.waiters.of(s))
+		if err == nil {
+			err = l.add(s)
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
+	return l.result(), nil
+}
+
+func newLeakCount(s *Samples) *leakCount {
+	return &leakCount{
+		Samples: s, clock: clock{width: max(s.interval(), 1000)}, number: map[leakKey]int32{}, created: creations{src: s.src},
+		waiters: states[waiter]{keep: func(w *waiter) bool { return w.group != 0 }}, plain: map[stackSite]uint32{},
+	}
+}
+
+// result returns the groups, after all samples were added.
+func (l *leakCount) result() *Leaks {
+	out := &Leaks{Groups: []LeakGroup{}}
 	l.clock.cover(l.end)
 	l.survivors()
-	out.Goroutines = s.src.Goroutines()
+	out.Goroutines = l.src.Goroutines()
 	out.Duration = time.Duration(l.end) * time.Microsecond
 	for _, g := range l.groups {
 		if row, ok := l.row(g); ok {
@@ -128,11 +144,15 @@ func FindLeaks(s *Samples) (*Leaks, error) {
 		}
 		return cmp.Or(cmp.Compare(b.PerMinute, a.PerMinute), cmp.Compare(b.End, a.End), cmp.Compare(a.Function, b.Function), cmp.Compare(a.Line, b.Line))
 	})
-	return out, nil
+	return out
 }
 
-// add adds a sample of a goroutine.
-func (l *leakCount) add(s *sample, w *waiter) error {
+// add adds a sample.
+func (l *leakCount) add(s *sample) error {
+	if s.Interpreter != tachyon.User {
+		return nil
+	}
+	w := l.waiters.of(s)
 	l.clock.cover(s.time)
 	begin := s.begin()
 	site := notWaiting
@@ -143,7 +163,11 @@ func (l *leakCount) add(s *sample, w *waiter) error {
 		w.last = s.time
 		return nil
 	}
-	if w.group != 0 && (site == notWaiting || s.Stack != w.stack) {
+	stack := uint32(0)
+	if site != notWaiting {
+		stack = l.sites[s.Stack].plain
+	}
+	if w.group != 0 && (site == notWaiting || stack != w.stack) {
 		l.groups[w.group-1].end(max(begin, w.begin) - w.begin)
 		w.group = 0
 	}
@@ -153,7 +177,7 @@ func (l *leakCount) add(s *sample, w *waiter) error {
 			if err != nil {
 				return err
 			}
-			w.group, w.stack, w.begin = n+1, s.Stack, begin
+			w.group, w.stack, w.begin = n+1, stack, begin
 		}
 		l.groups[w.group-1].alive.add(&l.clock, begin, s.time)
 		l.slow(s.time, s.time-begin)
@@ -183,10 +207,10 @@ func (l *leakCount) slow(at, between uint64) {
 // if nothing is known.
 func (l *leakCount) site(stack uint32) *waitSite {
 	if int(stack) >= len(l.sites) {
-		l.sites = append(l.sites, make([]*waitSite, l.stacks()-len(l.sites))...)
-		l.sites[0] = notWaiting
+		l.sites = append(l.sites, make([]leakStack, l.stacks()-len(l.sites))...)
+		l.sites[0].site = notWaiting
 	}
-	if site := l.sites[stack]; site != nil {
+	if site := l.sites[stack].site; site != nil {
 		return site
 	}
 	leaf := l.leaf(stack)
@@ -201,7 +225,16 @@ func (l *leakCount) site(stack uint32) *waitSite {
 			site.function, site.file, site.line = f.Func, f.File, int(f.Line)
 		}
 	}
-	l.sites[stack] = site
+	plain := stack
+	if site.reason != "" {
+		key := stackSite{leaf.Func, l.caller(stack)}
+		if first, ok := l.plain[key]; ok {
+			plain = first
+		} else {
+			l.plain[key] = stack
+		}
+	}
+	l.sites[stack] = leakStack{site, plain}
 	return site
 }
 

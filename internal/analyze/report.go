@@ -40,7 +40,33 @@ func (o ReportOptions) Stream() stream.Options { return stream.Options{Labels: t
 
 // NewProfile adds up the samples of a source. Idle time is known in profiles that gotach recorded.
 func NewProfile(src *stream.Source, o ReportOptions) (*profile.Profile, error) {
-	samples := src.Samples()
+	return newProfile(src, src.Samples(), o)
+}
+
+// NewProfileAndLeaks is NewProfile and FindLeaks in one reading.
+func NewProfileAndLeaks(src *stream.Source, o ReportOptions) (*profile.Profile, *Leaks, error) {
+	s := NewSamples("", src)
+	l := newLeakCount(s)
+	both := func(yield func(*stream.Sample, error) bool) {
+		var out sample
+		for x, err := range src.Samples() {
+			if err == nil && !x.NotSeen {
+				s.set(&out, x)
+				err = l.add(&out)
+			}
+			if !yield(x, err) {
+				return
+			}
+		}
+	}
+	p, err := newProfile(src, both, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	return p, l.result(), nil
+}
+
+func newProfile(src *stream.Source, samples iter.Seq2[*stream.Sample, error], o ReportOptions) (*profile.Profile, error) {
 	d := profile.Detail{Goroutines: o.Goroutines, Series: o.Series}
 	var idle *Idle
 	switch {

@@ -128,9 +128,7 @@ func (s *Samples) all() iter.Seq2[*sample, error] {
 			if x.NotSeen {
 				continue
 			}
-			out.Sample, out.time = x, uint64(max(0, int64(x.Time-s.start)))
-			out.file, _ = s.src.File()
-			s.end = max(s.end, out.time)
+			s.set(&out, x)
 			begin := out.begin()
 			if out.time <= s.from || begin >= s.to {
 				continue
@@ -142,6 +140,13 @@ func (s *Samples) all() iter.Seq2[*sample, error] {
 			}
 		}
 	}
+}
+
+// set makes out of a sample of the source. Between does not apply to it.
+func (s *Samples) set(out *sample, x *stream.Sample) {
+	out.Sample, out.time = x, uint64(max(0, int64(x.Time-s.start)))
+	out.file, _ = s.src.File()
+	s.end = max(s.end, out.time)
 }
 
 // A creation says where a goroutine was created.

@@ -52,7 +52,7 @@ var rooms = []struct {
 	{"internal/analyze", "tachyon reader internal/stream internal/profile", "", "questions that samples answer: a file for each analysis"},
 	{"export", "internal/hook internal/formats", "", "blank import that lets a session write other formats"},
 	{"httpprof", ". internal/hook internal/own internal/formats", "", "the handler for net/http"},
-	{"cmd/gotach", ". export internal/analyze internal/formats internal/profile internal/recovery internal/stream", "github.com/spf13/cobra github.com/schollz/progressbar/v3 golang.org/x/term", "the command: a file for each subcommand"},
+	{"cmd/gotach", ". tachyon export internal/analyze internal/formats internal/profile internal/recovery internal/stream", "github.com/spf13/cobra github.com/schollz/progressbar/v3 golang.org/x/term", "the command: a file for each subcommand"},
 
 	{"bench", ". tachyon reader internal/testenv", "github.com/felixge/fgprof github.com/google/pprof golang.org/x/sys", "the comparison with other profilers"},
 	{"internal/e2e", "", "", "tests across packages; the checks of this page"},

@@ -260,7 +260,10 @@ func (in *Input) Source(o stream.Options) (*stream.Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Context, o.Progress, o.Select = in.options.Context, in.options.Progress, in.selection()
+	o.Context, o.Select = in.options.Context, in.selection()
+	if o.Progress == nil {
+		o.Progress = in.options.Progress
+	}
 	return stream.New(files, o)
 }
 
@@ -293,6 +296,15 @@ func (in *Input) file() (stream.File, error) {
 func (in *Input) HasSamples() bool {
 	_, ok := in.content.(series)
 	return ok
+}
+
+// HasSession reports whether gotach's sampler recorded the samples.
+func (in *Input) HasSession() bool {
+	if !in.HasSamples() {
+		return false
+	}
+	src, err := in.Source(stream.Options{})
+	return err == nil && src.Metadata().Session != nil
 }
 
 // KnowsMore reports whether Report tells more about functions than samples and sums do.

@@ -254,6 +254,9 @@ func (s *sum) hash() uint64 {
 // profile returns the sums as a profile.
 func (a *adder) profile() *Profile {
 	p := &Profile{Frames: a.src.Frames()}
+	if a.series != nil {
+		a.series.finish()
+	}
 	if len(a.sums) > 0 {
 		p.Records = make([]Record, len(a.sums))
 	}

@@ -73,12 +73,25 @@ func (t *series) double() {
 	}
 }
 
+// finish makes all series end with the profile. The last part may be shorter than the others: its times are
+// made as if it were not. If it is shorter than half of them, it is left out.
+func (t *series) finish() {
+	n := max(1, min(seriesBins, (t.end+t.width/2)/t.width))
+	last := min(t.width, max(1, t.end-min(t.end, (n-1)*t.width)))
+	for i, list := range t.lists {
+		if list != nil {
+			list[n-1] *= float32(t.width) / float32(last)
+			t.lists[i] = list[:n]
+		}
+	}
+}
+
 // of returns the series of a sum, nil if it has none. All have the same length.
 func (t *series) of(sum int) []float32 {
-	if sum >= len(t.lists) || t.lists[sum] == nil {
+	if sum >= len(t.lists) {
 		return nil
 	}
-	return t.lists[sum][:max(1, min(seriesBins, (t.end+t.width-1)/t.width))]
+	return t.lists[sum]
 }
 
 // Plus adds a series to another one, which may be nil.

@@ -1,0 +1,281 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/formats"
+	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/stream"
+)
+
+// A screen is what report prints of a session if nothing else is asked for: one screen that says what is worth
+// a look, and what to type next.
+type screen struct {
+	*reportTable
+	files   string // as they were typed
+	leaks   *analyze.Leaks
+	locks   *analyze.Locks
+	blocked *profile.Report
+	cpu     *profile.Report
+}
+
+// The numbers of rows.
+const (
+	screenBlocked = 7
+	screenCPU     = 5
+	screenLocks   = 3
+	screenLeaks   = 3
+	statesWidth   = 40 // columns of a state over time
+)
+
+// newScreen analyzes a profile.
+func (e *env) newScreen(in *formats.Input, paths []string, ao analyze.ReportOptions) (*screen, error) {
+	ao.Series = true
+	src, err := in.Source(ao.Stream())
+	if err != nil {
+		return nil, err
+	}
+	s := &screen{files: strings.Join(paths, " ")}
+	if len(s.files) > 40 && len(paths) > 1 {
+		s.files = paths[0] + " …"
+	}
+	// The locks are found at the same time, without progress of their own.
+	other, err := samples(in, stream.Options{Objects: true, Progress: func(uint64, uint64) {}})
+	if err != nil {
+		return nil, err
+	}
+	var locks sync.WaitGroup
+	var failed error
+	locks.Go(func() { s.locks, failed = analyze.FindLocks(other, analyze.LockOptions{}) })
+	p, leaks, err := analyze.NewProfileAndLeaks(src, ao)
+	locks.Wait()
+	if err = cmp.Or(err, failed); err != nil {
+		return nil, err
+	}
+	s.leaks = leaks
+	ro := profile.ReportOptions{By: profile.ByState, Sort: profile.SortSelf}
+	states, err := profile.New(p, ro)
+	if err == nil {
+		s.reportTable = e.newTable(in, states, ro, ao)
+		s.blocked, err = profile.New(p, profile.ReportOptions{By: profile.ByBlocked})
+	}
+	if err == nil {
+		s.cpu, err = profile.New(p.Sums("", true), profile.ReportOptions{By: profile.ByFunction})
+	}
+	return s, err
+}
+
+// render returns the screen:
+//
+//	app.tach: app, 30.0s from 2026-11-21 07:20:45, 41980 samples of 14 goroutines
+//	…
+//	            OVER TIME                                 ON AVERAGE
+//	on CPU      ▁▂▃▄▅▆▇█▇▆▅▄▃▂▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁  1.02 goroutines
+//
+//	BLOCKED AT
+//	 12.5s  31.2 %  ▁▂▃▄▅▆▇█▁▁  [sync.Mutex.Lock] main.(*Cache).Get  cache.go:41
+func (s *screen) render() []byte {
+	s.header()
+	if len(s.r.Rows) == 0 && s.r.Idle == 0 {
+		s.b.WriteByte('\n')
+		s.empty()
+		return s.b.Bytes()
+	}
+	s.states()
+	s.section("BLOCKED AT", s.blocked, screenBlocked, "--blocked")
+	s.section("ON CPU IN", s.cpu, screenCPU, "--weight cpu")
+	s.contended()
+	s.growing()
+	s.next()
+	return s.b.Bytes()
+}
+
+// A stateLine is a kind of state over time.
+type stateLine struct {
+	name   string
+	paint  func(paint, string) string
+	states []string // none: all others
+}
+
+var stateLines = []stateLine{
+	{"on CPU", paint.busy, []string{profile.Running, profile.SyscallOnCPU, profile.OnCPUInC}},
+	{"no core", paint.late, []string{profile.NoCore}},
+	{"runnable", paint.late, []string{profile.Runnable}},
+	{"in syscalls", paint.wait, []string{profile.Syscall, profile.InC}},
+	{"blocked", paint.wait, nil},
+	{"not recorded", paint.dim, []string{"not recorded"}}, // a file is missing
+	{"not seen", paint.dim, []string{profile.NotSeen}},
+}
+
+// states prints how many goroutines were in each kind of state over time.
+func (s *screen) states() {
+	fmt.Fprintf(&s.b, "\n%s\n", s.paint.bold(fmt.Sprintf("%-14s%-*s  %8s %8s", "", statesWidth, "GOROUTINES OVER TIME", "AVERAGE", "MOST")))
+	known := map[string]bool{}
+	for _, l := range stateLines {
+		for _, name := range l.states {
+			known[name] = true
+		}
+	}
+	for _, l := range stateLines {
+		var series []float32
+		var all time.Duration
+		for i := range s.r.Rows {
+			row := &s.r.Rows[i]
+			if slices.Contains(l.states, row.Name) || l.states == nil && !known[row.Name] {
+				series = profile.Plus(series, row.Series)
+				all += row.Self
+			}
+		}
+		if l.states == nil && s.p.HasIdle {
+			all -= s.r.Idle
+			for i := range s.p.IdleSeries {
+				series[i] -= s.p.IdleSeries[i]
+			}
+		}
+		s.stateLine(l.name, all, series, l.paint)
+	}
+	s.stateLine("idle", s.r.Idle, s.p.IdleSeries, paint.dim)
+}
+
+func (s *screen) stateLine(name string, all time.Duration, series []float32, colour func(paint, string) string) {
+	if all <= 0 || s.r.Duration <= 0 {
+		return
+	}
+	average := float64(all) / float64(s.r.Duration)
+	if len(series) == 0 { // nobody knows when
+		fmt.Fprintf(&s.b, "%-14s%*s  %s\n", name, statesWidth, "", number(average))
+		return
+	}
+	most := float64(slices.Max(series)) / float64(s.r.Duration) * float64(len(series))
+	fmt.Fprintf(&s.b, "%-14s%s  %s %s\n", name, colour(s.paint, sparks(series, statesWidth)), number(average), number(max(most, average)))
+}
+
+// number returns a number of goroutines in 8 columns.
+func number(f float64) string {
+	if f < 999.5 {
+		return fmt.Sprintf("%8s", digits(f))
+	}
+	return fmt.Sprintf("%8.0f", f)
+}
+
+// section prints the first rows of a report.
+func (s *screen) section(title string, r *profile.Report, most int, flag string) {
+	if len(r.Rows) == 0 || r.Shown == 0 {
+		return
+	}
+	s.line("")
+	s.line(s.paint.bold(fmt.Sprintf("%7s %7s  %-*s  %s", "TIME", "", sparkWidth, "WHEN", title)))
+	room := s.width - 30
+	t := *s.reportTable
+	t.r, t.o.By = r, profile.ByFunction
+	for i := range r.Rows {
+		row := &r.Rows[i]
+		if i == most || row.Self < r.Shown/200 {
+			left := time.Duration(0)
+			for _, row := range r.Rows[i:] {
+				left += row.Self
+			}
+			if left > 0 {
+				s.line(s.paint.dim(fmt.Sprintf("%7s %7s  %-*s  in %s; %s shows all", duration(left), percent(left, r.Shown), sparkWidth, "", plural(int64(len(r.Rows)-i), "more row"), flag)))
+			}
+			return
+		}
+		colour := s.paint.wait
+		if row.SelfCPU > 0 {
+			colour = s.paint.busy
+		}
+		fmt.Fprintf(&s.b, "%7s %s  %s  %s\n", duration(row.Self), t.share(row.Self), colour(sparkline(row.Series)), t.place(row, room))
+	}
+}
+
+// contended prints the locks for which goroutines waited the most, and what held them.
+func (s *screen) contended() {
+	n := 0
+	for i := range s.locks.Locks {
+		x := &s.locks.Locks[i]
+		if !x.IsLock() || x.Waited < s.r.Duration/1000 || n == screenLocks {
+			continue
+		}
+		if n++; n == 1 {
+			s.line("")
+			s.line(s.paint.bold(fmt.Sprintf("%7s %7s  %-*s  %s", "WAITED", "WAITS", sparkWidth, "LONGEST", "LOCK")))
+		}
+		room := s.width - 30
+		kind := printable(x.Kind)
+		fmt.Fprintf(&s.b, "%7s %7d  %*s  %s  %s\n", duration(x.Waited), x.Waits, sparkWidth, duration(x.Longest),
+			shorten(printable(x.Name), max(minName, room-len(kind)-2)), s.paint.dim(kind))
+		h := x.Holder
+		switch {
+		case h == nil || len(h.Lines) == 0:
+			continue
+		case h.TooShort:
+			fmt.Fprintf(&s.b, "%*sholds are too short to tell who had it\n", 30, "")
+			continue
+		}
+		l := &h.Lines[0]
+		how := fmt.Sprintf("%s held in [%s] ", strings.TrimSpace(percent(l.Time, x.Waited)), printable(l.State))
+		fmt.Fprintf(&s.b, "%*s%s%s\n", 30, "", s.paint.busy(how), site(s.paint, l.Func, fmt.Sprintf("%s:%d", baseName(l.File), l.Line), room-2-len(how)))
+	}
+}
+
+// growing prints the groups of goroutines that grow.
+func (s *screen) growing() {
+	n := min(screenLeaks, len(s.leaks.Groups))
+	if n == 0 {
+		return
+	}
+	s.line("")
+	s.line(s.paint.bold(fmt.Sprintf("%7s %7s  %-*s  %s", "START", "END", sparkWidth, "WHEN", "GOROUTINES THAT GROW IN NUMBER, WHICH WAIT AT")))
+	for i := range n {
+		g := &s.leaks.Groups[i]
+		spark, note := s.paint.wait(sparkline(g.Alive)), ""
+		if g.Suspect {
+			spark, note = s.paint.busy(sparkline(g.Alive)), "LEAK? "
+		}
+		text := site(s.paint, g.Function, fmt.Sprintf("%s:%d", baseName(g.File), g.Line), s.width-30-len(note)-len(g.Reason)-3)
+		fmt.Fprintf(&s.b, "%7d %7d  %s  %s%s %s\n", g.Start, g.End, spark, s.paint.busy(note), s.paint.wait(printable("["+g.Reason+"]")), text)
+	}
+}
+
+// next prints what to type next.
+func (s *screen) next() {
+	type hint struct{ command, what string }
+	hints := []hint{{"report %s --by function", "every function and wait"}}
+	if len(s.cpu.Rows) > 0 {
+		hints = append(hints, hint{"report %s --weight latency", "what to make faster, to be done sooner"})
+	}
+	if s.locks.Waited > s.r.Duration/1000 {
+		hints = append(hints, hint{"locks %s", "locks, and who held them"})
+	}
+	if len(s.leaks.Groups) > 0 {
+		hints = append(hints, hint{"leaks %s", "goroutines that grow in number"})
+	}
+	for i := range s.p.Frames {
+		if strings.HasSuffix(s.p.Frames[i].Func, ".ServeHTTP") {
+			hints = append(hints, hint{"requests %s", "how long requests take, and why"})
+			break
+		}
+	}
+	hints = append(hints, hint{"convert %s -o app.pb.gz", "for go tool pprof"})
+	width := 0
+	for i := range hints {
+		hints[i].command = fmt.Sprintf("gotach "+hints[i].command, printable(s.files))
+		width = max(width, len(hints[i].command))
+	}
+	var b bytes.Buffer
+	for _, h := range hints {
+		if width+len(h.what)+6 > s.width {
+			fmt.Fprintf(&b, "  %s\n", h.command)
+			continue
+		}
+		fmt.Fprintf(&b, "  %-*s  %s\n", width, h.command, s.paint.dim("# "+h.what))
+	}
+	fmt.Fprintf(&s.b, "\n%s\n%s", s.paint.bold("WHAT TO TYPE NEXT"), b.Bytes())
+}
