@@ -38,33 +38,26 @@ func (r *Reader) findSection(strings []spareString, end int64) (int64, error) {
 }
 
 // Goroutines yields the metadata of goroutines in the order of the file, without keeping them. A
-// goroutine may come in several parts; see [tachyon.Records]. Metadata has them all together. An
-// error comes with a nil goroutine and ends the iteration. It is a [*FormatError] if the file is
-// damaged.
+// goroutine may come in several parts; see [tachyon.Records]. Metadata has them all together. A part is
+// valid until the next iteration; its labels may be kept. An error comes with a nil goroutine and ends
+// the iteration. It is a [*FormatError] if the file is damaged.
 func (r *Reader) Goroutines() iter.Seq2[*tachyon.Goroutine, error] {
 	return func(yield func(*tachyon.Goroutine, error) bool) {
-		for _, s := range r.spare {
-			kind, ok := metadataKind(s.text)
-			if !ok || kind != tachyon.KindGoroutines {
-				continue
-			}
-			var m tachyon.Metadata
-			if err := decodeMetadata(&m, kind, s.text); err != nil {
-				yield(nil, r.errorAt(s.offset, "metadata of kind %q: %w", kind, err))
-				return
-			}
-			for i := range m.Goroutines {
-				if !yield(&m.Goroutines[i], nil) {
-					return
-				}
-			}
-		}
-		err := r.records(func(rec wire.Record) error {
-			if rec.Goroutine != nil && !yield(rec.Goroutine, nil) {
+		one := func(g *tachyon.Goroutine) error {
+			if !yield(g, nil) {
 				return errStop
 			}
 			return nil
-		})
+		}
+		err := r.oldGoroutines(one)
+		if err == nil {
+			err = r.records(func(rec wire.Record) error {
+				if rec.Goroutine == nil {
+					return nil
+				}
+				return one(rec.Goroutine)
+			})
+		}
 		if err != nil && err != errStop {
 			yield(nil, err)
 		}
@@ -75,8 +68,9 @@ func (r *Reader) Goroutines() iter.Seq2[*tachyon.Goroutine, error] {
 type FirstWeight struct{ Goroutine, Weight uint64 }
 
 // FirstWeights returns the weights of goroutines' first samples, as [tachyon.Metadata.FirstWeights]
-// does, but by ascending goroutine id. It does not keep the other facts about goroutines.
-func (r *Reader) FirstWeights() ([]FirstWeight, error) {
+// does, but by ascending goroutine id. It does not keep the other facts about goroutines. If each is
+// not nil, it is called with all that [Reader.Goroutines] yields. Its error ends the reading.
+func (r *Reader) FirstWeights(each func(*tachyon.Goroutine) error) ([]FirstWeight, error) {
 	var list []FirstWeight
 	most := int(400_000 + r.Size()) // as many as addRecords accepts, and more
 	add := func(id, weight uint64) error {
@@ -88,25 +82,55 @@ func (r *Reader) FirstWeights() ([]FirstWeight, error) {
 		}
 		return nil
 	}
-	for _, s := range r.spare {
-		if kind, ok := metadataKind(s.text); ok && kind == tachyon.KindGoroutines {
-			var m tachyon.Metadata
-			if err := decodeMetadata(&m, kind, s.text); err != nil {
-				return nil, r.errorAt(s.offset, "metadata of kind %q: %w", kind, err)
-			}
-			for _, g := range m.Goroutines {
-				if err := add(g.ID, g.FirstWeight); err != nil {
-					return nil, r.errorAt(s.offset, "%w", err)
-				}
-			}
+	both := func(g *tachyon.Goroutine) error {
+		err := add(g.ID, g.FirstWeight)
+		if err == nil && each != nil {
+			err = each(g)
 		}
+		return err
 	}
 	list = slices.Grow(list, int(min(int64(r.header.Threads), r.section.Length/4)))
-	err := r.blocks(func(b []byte) (int, error) { return wire.DecodeWeights(b, add) })
+	err := r.oldGoroutines(both)
+	if err == nil {
+		err = r.blocks(func(b []byte) (int, error) {
+			if each == nil {
+				return wire.DecodeWeights(b, add)
+			}
+			return wire.DecodeRecords(b, func(rec wire.Record) error {
+				if rec.Goroutine == nil {
+					return nil
+				}
+				return both(rec.Goroutine)
+			})
+		})
+	}
 	if err != nil {
 		return nil, err
 	}
 	return sortWeights(list), nil
+}
+
+// oldGoroutines calls yield with the goroutines that are in a metadata string, as they were before there was
+// a record section. It returns yield's error errStop as it is.
+func (r *Reader) oldGoroutines(yield func(*tachyon.Goroutine) error) error {
+	for _, s := range r.spare {
+		kind, ok := metadataKind(s.text)
+		if !ok || kind != tachyon.KindGoroutines {
+			continue
+		}
+		var m tachyon.Metadata
+		if err := decodeMetadata(&m, kind, s.text); err != nil {
+			return r.errorAt(s.offset, "metadata of kind %q: %w", kind, err)
+		}
+		for i := range m.Goroutines {
+			if err := yield(&m.Goroutines[i]); err == errStop {
+				return err
+			} else if err != nil {
+				return r.errorAt(s.offset, "%w", err)
+			}
+		}
+	}
+	return nil
 }
 
 // sortWeights sorts weights by goroutine. Of several of a goroutine the last one counts.

@@ -67,6 +67,7 @@ func (j *joinedFiles) Verify() (string, error) {
 // on the way.
 type joined struct {
 	files    []*joinFile // in order of time
+	names    stream.Names
 	header   tachyon.Header
 	frames   frames.Table
 	gap      uint32 // the frame of time that is in none of the files
@@ -84,7 +85,6 @@ type joinFile struct {
 	*stream.Part
 	in   *Input
 	s    reader.Stream     // with the joined numbers of objects
-	ids  map[uint64]uint64 // of its process's goroutines in the joined stream
 	gaps map[thread]uint64 // when the missing time of a joined thread ends, µs
 }
 
@@ -113,11 +113,12 @@ func newJoined(list inputs) (*joined, error) {
 		of[p] = in
 	}
 	stream.Arrange(parts)
+	j.names = stream.NewNames(parts)
 	j.header = tachyon.Header{Layout: tachyon.Document, Start: parts[0].Header.Start, Interval: parts[0].Header.Interval}
 	j.gap = j.frames.Intern(tachyon.Frame{Func: "[not recorded]"})
 	sc := joinScan{
-		joined: j, ids: map[stream.Process]map[uint64]uint64{}, used: map[uint64]bool{},
-		last: map[thread]uint64{}, weights: map[uint64]uint64{}, known: map[uint64]*tachyon.Goroutine{},
+		joined: j,
+		last:   map[thread]uint64{}, weights: map[uint64]uint64{}, known: map[uint64]*tachyon.Goroutine{},
 	}
 	numbers := stream.ObjectNumbers{}
 	for i, p := range parts {
@@ -174,7 +175,7 @@ func (j *joined) file(f *joinFile, yield func(*tachyon.Sample, error) bool) bool
 	for s, err := range f.s.Samples() {
 		if err == nil {
 			out = *s
-			out.Thread, out.Time = f.ids[s.Thread], s.Time+f.Shift
+			out.Thread, out.Time = j.names.ID(f.Process, s.Thread), s.Time+f.Shift
 			out.Interpreter = f.Interpreter(s.Interpreter)
 			out.Stack, err = remap.Stack(s.Stack)
 		}
@@ -228,24 +229,9 @@ func (j *joined) Verify() (string, error) {
 // A joinScan is the state of newJoined while it reads the files.
 type joinScan struct {
 	*joined
-	ids     map[stream.Process]map[uint64]uint64
-	used    map[uint64]bool   // joined ids
 	last    map[thread]uint64 // time of its last sample so far, µs
 	weights map[uint64]uint64 // of first samples, by joined id, if that is not the interval
 	known   map[uint64]*tachyon.Goroutine
-}
-
-// id returns the id of a goroutine in the joined stream.
-func (sc *joinScan) id(ids map[uint64]uint64, id uint64) uint64 {
-	const apart = 1_000_000_000_000
-	to, ok := ids[id]
-	if !ok {
-		for to = id; sc.used[to]; {
-			to += apart
-		}
-		ids[id], sc.used[to] = to, true
-	}
-	return to
 }
 
 // goroutine returns the joined metadata of a goroutine, given its joined id.
@@ -259,10 +245,6 @@ func (sc *joinScan) goroutine(id uint64) (g *tachyon.Goroutine, fresh bool) {
 
 // file reads the samples and the metadata of a file.
 func (sc *joinScan) file(f *joinFile) error {
-	if f.ids = sc.ids[f.Process]; f.ids == nil {
-		f.ids = map[uint64]uint64{}
-		sc.ids[f.Process] = f.ids
-	}
 	remap := frames.Remap{From: f.s.Frames(), To: &sc.frames}
 	remap.All()
 	said := f.Metadata.FirstWeights()
@@ -274,7 +256,7 @@ func (sc *joinScan) file(f *joinFile) error {
 		}
 		at := s.Time + f.Shift
 		if s.First {
-			t := thread{sc.id(f.ids, s.Thread), f.Interpreter(s.Interpreter)}
+			t := thread{sc.names.ID(f.Process, s.Thread), f.Interpreter(s.Interpreter)}
 			threads, last = append(threads, t), append(last, at)
 			_, ok := said[s.Thread]
 			sc.seam(f, t, at-s.Weight, s.Weight, ok)
@@ -303,9 +285,7 @@ func (sc *joinScan) seam(f *joinFile, t thread, begin, weight uint64, said bool)
 		}
 		return
 	}
-	// Its previous sample may be in a file that is not among the inputs. The last
-	// file of a killed program has no metadata; then a hole in the numbers tells.
-	if (said || f.Hole) && int64(begin-last) > 0 {
+	if f.Missing(last, begin, said) > 0 {
 		f.gaps[t] = begin
 		sc.header.Samples++
 	}
@@ -315,12 +295,12 @@ func (sc *joinScan) seam(f *joinFile, t thread, begin, weight uint64, said bool)
 func (sc *joinScan) goroutines(f *joinFile) {
 	at := f.Header.Start + f.Shift - sc.header.Start
 	for _, g := range f.Metadata.Goroutines {
-		id := sc.id(f.ids, g.ID)
+		id := sc.names.ID(f.Process, g.ID)
 		k, fresh := sc.goroutine(id)
 		if fresh {
 			k.CreatedBy, k.CreatedAt, k.First = g.CreatedBy, g.CreatedAt, at+g.First
 			if g.Parent != 0 {
-				k.Parent = sc.id(f.ids, g.Parent)
+				k.Parent = sc.names.ID(f.Process, g.Parent)
 			}
 		}
 		k.Last = max(k.Last, at+g.Last)

@@ -34,54 +34,83 @@ type span struct {
 // newFacts reads the facts about a stream's goroutines.
 func newFacts(s reader.Stream, labels bool) (*facts, error) {
 	f := &facts{}
-	var err error
+	var l *labelling
+	var each func(*tachyon.Goroutine) error
+	if labels {
+		f.chains = map[uint64]chain{}
+		l = &labelling{f: f, sets: map[string]*Labels{}, unordered: map[uint64]bool{}}
+		each = l.add
+	}
+	err := f.read(s, each)
+	if err == nil && labels {
+		l.finish()
+	}
+	return f, err
+}
+
+// read reads the weights, and calls each with the metadata of goroutines if it is not nil.
+func (f *facts) read(s reader.Stream, each func(*tachyon.Goroutine) error) (err error) {
 	if r, ok := s.(interface {
-		FirstWeights() ([]reader.FirstWeight, error)
+		FirstWeights(func(*tachyon.Goroutine) error) ([]reader.FirstWeight, error)
 	}); ok {
-		f.weights, err = r.FirstWeights()
-	} else {
-		var m *tachyon.Metadata
-		if m, err = s.Metadata(); err == nil {
-			for id, weight := range m.FirstWeights() {
-				f.weights = append(f.weights, reader.FirstWeight{Goroutine: id, Weight: weight})
+		f.weights, err = r.FirstWeights(each)
+		return err
+	}
+	m, err := s.Metadata()
+	if err != nil {
+		return err
+	}
+	for id, weight := range m.FirstWeights() {
+		f.weights = append(f.weights, reader.FirstWeight{Goroutine: id, Weight: weight})
+	}
+	slices.SortFunc(f.weights, func(a, b reader.FirstWeight) int { return cmp.Compare(a.Goroutine, b.Goroutine) })
+	for i := range m.Goroutines {
+		if each == nil {
+			break
+		}
+		if err := each(&m.Goroutines[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A labelling collects the labels of goroutines.
+type labelling struct {
+	f         *facts
+	sets      map[string]*Labels
+	unordered map[uint64]bool // goroutines whose spans are not in order of time
+}
+
+// add adds what is known about a goroutine. It returns nil.
+func (b *labelling) add(g *tachyon.Goroutine) error {
+	f := b.f
+	f.told.add(g.ID)
+	if len(g.Labels) == 0 {
+		return nil
+	}
+	c := f.chains[g.ID]
+	for _, l := range g.Labels {
+		n := int32(len(f.spans) + 1)
+		f.spans = append(f.spans, span{from: l.From, labels: newLabels(b.sets, l.Labels)})
+		if c.first == 0 {
+			c.first = n
+		} else {
+			f.spans[c.last-1].next = n
+			if f.spans[c.last-1].from > l.From {
+				b.unordered[g.ID] = true
 			}
-			slices.SortFunc(f.weights, func(a, b reader.FirstWeight) int { return cmp.Compare(a.Goroutine, b.Goroutine) })
 		}
+		c.last = n
 	}
-	if err != nil || !labels {
-		return f, err
+	f.chains[g.ID] = c
+	return nil
+}
+
+func (b *labelling) finish() {
+	for id := range b.unordered {
+		b.f.order(b.f.chains[id])
 	}
-	f.chains = map[uint64]chain{}
-	sets := map[string]*Labels{}
-	unordered := map[uint64]bool{}
-	for g, err := range Goroutines(s) {
-		if err != nil {
-			return nil, err
-		}
-		f.told.add(g.ID)
-		if len(g.Labels) == 0 {
-			continue
-		}
-		c := f.chains[g.ID]
-		for _, l := range g.Labels {
-			n := int32(len(f.spans) + 1)
-			f.spans = append(f.spans, span{from: l.From, labels: newLabels(sets, l.Labels)})
-			if c.first == 0 {
-				c.first = n
-			} else {
-				f.spans[c.last-1].next = n
-				if f.spans[c.last-1].from > l.From {
-					unordered[g.ID] = true
-				}
-			}
-			c.last = n
-		}
-		f.chains[g.ID] = c
-	}
-	for id := range unordered {
-		f.order(f.chains[id])
-	}
-	return f, nil
 }
 
 // weight returns the weight of a goroutine's first sample once.

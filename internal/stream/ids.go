@@ -16,8 +16,9 @@ func (s *idSet) chunk(id uint64) *[8]uint64 {
 	return s.last
 }
 
+// has reports whether an id is in the set. Several goroutines may call it at once.
 func (s *idSet) has(id uint64) bool {
-	c := s.chunk(id)
+	c := s.chunks[id>>9]
 	return c != nil && c[id>>6&7]>>(id&63)&1 != 0
 }
 
@@ -40,8 +41,8 @@ func (s *idSet) add(id uint64) bool {
 	return true
 }
 
-// names gives goroutines of different processes different ids.
-type names struct {
+// Names give goroutines of different processes different ids.
+type Names struct {
 	one  bool // all files are of one process
 	used idSet
 	of   map[Process][]idSet // ids in the process's files, by how often apart was added to them
@@ -50,16 +51,18 @@ type names struct {
 // apart is what is added to the id of a goroutine if another process has the same one.
 const apart = 1_000_000_000_000
 
-func newNames(parts []*Part) names {
-	n := names{one: true, of: map[Process][]idSet{}}
+// NewNames returns the names for the goroutines of files.
+func NewNames(parts []*Part) Names {
+	n := Names{one: true, of: map[Process][]idSet{}}
 	for _, p := range parts {
 		n.one = n.one && p.Process == parts[0].Process
 	}
 	return n
 }
 
-// id returns the id in the stream of a goroutine of a process.
-func (n *names) id(p Process, id uint64) uint64 {
+// ID returns the id in the stream of a goroutine of a process. It is the same each time. Several goroutines
+// may ask at once for ids that were asked for before.
+func (n *Names) ID(p Process, id uint64) uint64 {
 	if n.one {
 		return id
 	}

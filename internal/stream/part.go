@@ -126,6 +126,18 @@ func (p *Part) Begin(before *Part) {
 	p.End = p.Header.Start + p.Shift
 }
 
+// Missing returns the time in µs, before a thread's first sample in the part, that is in none of the files.
+// The thread's latest sample in the files before was at last. The time for which its first sample here
+// stands begins at begin; said reports whether that is from the metadata.
+func (p *Part) Missing(last, begin uint64, said bool) uint64 {
+	// The previous sample may be in a file that is not among the files. The last file of a killed
+	// program may have no metadata; then a hole in the numbers tells.
+	if !said && !p.Hole {
+		return 0
+	}
+	return uint64(max(0, int64(begin-last)))
+}
+
 // joinedHeader returns the header of all parts.
 func joinedHeader(parts []*Part) tachyon.Header {
 	h := parts[0].Header

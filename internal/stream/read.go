@@ -58,7 +58,7 @@ type run struct {
 	session bool // gotach recorded all files, so that Process is no goroutine
 	gap     uint32
 
-	names       names
+	names       Names
 	known       map[uint32]*idSet // counted goroutines, by interpreter; nil if there is one file
 	seams       *seams            // nil if there is one file
 	start       uint64            // µs
@@ -87,7 +87,7 @@ func newRun(s *Source) *run {
 	}
 	if len(s.parts) > 1 {
 		r.gap = s.push(0, s.frames.Intern(tachyon.Frame{Func: "[not recorded]"}))
-		r.known, r.seams, r.names = map[uint32]*idSet{}, newSeams(), newNames(s.parts)
+		r.known, r.seams, r.names = map[uint32]*idSet{}, newSeams(), NewNames(s.parts)
 	}
 	return r
 }
@@ -280,7 +280,7 @@ func (r *run) first(f *file, s *reader.BatchSample, sl *slot, at uint64) (weight
 	if r.seams == nil {
 		return weight, before
 	}
-	sl.id = r.names.id(f.Process, raw)
+	sl.id = r.names.ID(f.Process, raw)
 	seam := r.seams.find(sl.id, sl.interpreter)
 	if seam == nil {
 		return weight, before
@@ -290,12 +290,11 @@ func (r *run) first(f *file, s *reader.BatchSample, sl *slot, at uint64) (weight
 		sl.labels = carried // the file says nothing about its labels
 	}
 	begin := at - weight
-	// The previous sample may be in a file that is not among the files. The last file of a
-	// killed program may have no metadata; then a hole in the numbers tells.
-	if !said && !f.Hole || int64(begin-seam.last) <= 0 {
+	missing := f.Missing(seam.last, begin, said)
+	if missing == 0 {
 		return uint64(max(0, int64(at-seam.last))), before
 	}
-	before = seamBefore{begin - seam.last, carried}
+	before = seamBefore{missing, carried}
 	if int64(begin-f.Header.Start-f.Shift) >= 0 {
 		f.label(sl, begin-f.Shift)
 		before.labels = sl.labels

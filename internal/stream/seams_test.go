@@ -63,13 +63,13 @@ func TestIDSet(t *testing.T) {
 // Ids of two processes that are the same become different, and stay what they are.
 func TestNames(t *testing.T) {
 	a, b, c := Process{PID: 1}, Process{PID: 2}, Process{PID: 3}
-	n := newNames([]*Part{{Process: a}, {Process: b}, {Process: c}})
+	n := NewNames([]*Part{{Process: a}, {Process: b}, {Process: c}})
 	for range 2 {
 		for _, w := range []struct {
 			p        Process
 			id, want uint64
 		}{{b, 5, 5}, {a, 5, 5 + apart}, {c, 5, 5 + 2*apart}, {a, 6, 6}, {b, 6, 6 + apart}, {c, 7, 7}} {
-			if got := n.id(w.p, w.id); got != w.want {
+			if got := n.ID(w.p, w.id); got != w.want {
 				t.Errorf("goroutine %d of process %d is %d, want %d", w.id, w.p.PID, got, w.want)
 			}
 		}

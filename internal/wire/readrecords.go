@@ -11,15 +11,16 @@ import (
 
 // A Record is one record of a record section. Exactly one of its fields is not nil.
 type Record struct {
-	Goroutine *tachyon.Goroutine // a part of its metadata
+	Goroutine *tachyon.Goroutine // a part of its metadata; valid until the next record
 	Progress  []byte             // JSON
 	Object    []byte             // JSON
 }
 
 var errShortRecord = errors.New("truncated record")
 
-// DecodeRecords calls yield with the records of a block that it knows. The caller may keep the
-// records and must not change b. With an error, at is the offset of the record in b.
+// DecodeRecords calls yield with the records of a block that it knows. The caller must not
+// change b. It may keep all of a record but Record.Goroutine. With an error, at is the offset of the
+// record in b.
 func DecodeRecords(b []byte, yield func(Record) error) (at int, err error) {
 	var d recordDecoder
 	for at < len(b) {
@@ -109,7 +110,7 @@ func cutRecord(b []byte) (content []byte, n int) {
 type recordDecoder struct {
 	recordState
 	strings   []string
-	headsOnly bool // goroutines without their labels; one Goroutine is used for all
+	headsOnly bool // goroutines without their labels
 	g         tachyon.Goroutine
 	b         []byte
 	err       error
@@ -134,13 +135,8 @@ func (d *recordDecoder) record(b []byte) (r Record, known bool, err error) {
 }
 
 func (d *recordDecoder) goroutine() *tachyon.Goroutine {
-	var g *tachyon.Goroutine
-	if d.headsOnly {
-		g = &d.g
-		*g = tachyon.Goroutine{}
-	} else {
-		g = &tachyon.Goroutine{}
-	}
+	g := &d.g
+	*g = tachyon.Goroutine{}
 	g.ID = d.diff(&d.id)
 	flags := d.byte()
 	if flags&hasParent != 0 {
