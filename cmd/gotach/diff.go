@@ -39,7 +39,8 @@ innermost function of the program's own code that waits, such as "[sleep] main.r
 [no core] is time in which goroutines ran but the kernel gave them no core, [runnable] time
 in which they waited for the Go scheduler. A and B are the row's time in percent of the time
 on the wall clock: 100 % is one goroutine all the time. With --per share they are in percent
-of the time of all goroutines.
+of the time of all goroutines. With --per request they are the row's time for each request, as
+gotach requests finds them: it does not change if there is more load.
 
 Samples of one wait are not independent, so their number says nothing about chance. Each
 profile is divided into windows instead, at most a second long, and the windows of one side
@@ -57,10 +58,12 @@ out. The files of a side are of one load; each has windows of its own. If the Go
 differ, all function literals of a function are one row, as they are numbered differently.
 
 With --fail-above 5%, diff exits with 3 if a row is significant and takes more than 5 points
-more on side B, by the lower bound of the interval.`,
+more on side B, by the lower bound of the interval. With --per request, 100 % is the time that a
+request took on side A.`,
 		Example: `  gotach diff before.tach after.tach
   gotach diff before.*.tach -- after.*.tach
   gotach diff app.tach@0s..60s app.tach@60s.. --by line
+  gotach diff before.tach after.tach --per request
   gotach diff before.tach after.tach --fail-above 5% > diff.txt`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			sides, err := twoSides(args, cmd.ArgsLenAtDash())
@@ -72,7 +75,7 @@ more on side B, by the lower bound of the interval.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&fl.by, "by", "function", "print a row for each `function|total|line|stack`; total: with what the function calls")
-	f.StringVar(&fl.per, "per", "wall", "divide times by the time on the `wall|share` of all goroutines")
+	f.StringVar(&fl.per, "per", "wall", "divide times by `wall|share|request`: the time on the clock, that of all goroutines, the number of requests")
 	f.StringVar(&fl.failAbove, "fail-above", "", "exit with 3 if a row takes `PERCENT` more, significantly")
 	f.IntVar(&fl.top, "top", defaultTop, "print at most `N` rows, 0 for all (--json prints all)")
 	f.BoolVar(&fl.json, "json", false, "print one JSON object")
@@ -178,7 +181,7 @@ func diff(e *env, sides [2][]string, o formats.Options, fl diffFlags) error {
 	case !slices.Contains(analyze.DiffBys, fl.by):
 		return usagef("diff: --by %q: it must be function, total, line or stack", fl.by)
 	case !slices.Contains(analyze.DiffPers, fl.per):
-		return usagef("diff: --per %q: it must be wall or share", fl.per)
+		return usagef("diff: --per %q: it must be wall, share or request", fl.per)
 	case fl.top < 0:
 		return usagef("diff: --top %d: it must not be negative", fl.top)
 	case fl.failAbove != "":
@@ -213,9 +216,13 @@ func diff(e *env, sides [2][]string, o formats.Options, fl diffFlags) error {
 		}
 		var exceeded []error
 		for i := range d.Rows {
-			if r := &d.Rows[i]; r.Significant && r.Low > above {
-				exceeded = append(exceeded, fmt.Errorf("%s takes %s more, at least %s, which is above %s",
-					printable(r.Name), points(r.Delta), points(r.Low), fl.failAbove))
+			limit, of := above, ""
+			if d.Per == "request" {
+				limit, of = above*float64(d.Request[0]), " of a request"
+			}
+			if r := &d.Rows[i]; r.Significant && r.Low > limit {
+				exceeded = append(exceeded, fmt.Errorf("%s takes %s more, at least %s, which is above %s%s",
+					printable(r.Name), amount(d, r.Delta), amount(d, r.Low), fl.failAbove, of))
 			}
 		}
 		if len(exceeded) == 0 {
@@ -227,6 +234,14 @@ func diff(e *env, sides [2][]string, o formats.Options, fl diffFlags) error {
 
 // points returns a share as text.
 func points(f float64) string { return digits(100*math.Abs(f)) + " %" }
+
+// amount returns what a row takes as text, without a sign.
+func amount(d *analyze.Diff, f float64) string {
+	if d.Per == "request" {
+		return duration(time.Duration(math.Abs(f)))
+	}
+	return points(f)
+}
 
 // diffTable returns the rows as text:
 //
@@ -246,6 +261,9 @@ func diffTable(sides [2][]string, d *analyze.Diff, top int, paint paint, width i
 		}
 		fmt.Fprintf(&b, "%s %s, %s of %s\n", paint.bold(string(rune('A'+i))+" "+printable(name)+":"), duration(d.Length[i]),
 			plural(int64(d.Windows[i]), "window"), duration(d.Window))
+		if d.Per == "request" {
+			fmt.Fprintf(&b, "  %s of %s on average\n", plural(int64(d.Requests[i]), "request"), duration(d.Request[i]))
+		}
 	}
 	significant := 0
 	for i := range d.Rows {
@@ -263,16 +281,20 @@ func diffTable(sides [2][]string, d *analyze.Diff, top int, paint paint, width i
 			break
 		}
 		r := &d.Rows[i]
+		least := 0.00005
+		if d.Per == "request" {
+			least = 1000 // ns
+		}
 		sign := func(f float64) string {
 			switch {
-			case math.Abs(f) < 0.00005:
+			case math.Abs(f) < least:
 				return "0"
 			case f < 0:
-				return "-" + points(f)
+				return "-" + amount(d, f)
 			}
-			return "+" + points(f)
+			return "+" + amount(d, f)
 		}
-		amount := func(f float64) string { return strings.TrimPrefix(sign(f), "+") }
+		plain := func(f float64) string { return strings.TrimPrefix(sign(f), "+") }
 		mark, delta := "~", fmt.Sprintf("%10s", sign(r.Delta))
 		if r.Significant {
 			mark = " "
@@ -296,7 +318,7 @@ func diffTable(sides [2][]string, d *analyze.Diff, top int, paint paint, width i
 			}
 		}
 		interval := fmt.Sprintf("%8s..%-8s", sign(r.Low), sign(r.High))
-		fmt.Fprintf(&b, "%7s %7s  %s %s  %-19s %7s  %s%s\n", amount(r.A), amount(r.B), mark, delta, interval, p,
+		fmt.Fprintf(&b, "%7s %7s  %s %s  %-19s %7s  %s%s\n", plain(r.A), plain(r.B), mark, delta, interval, p,
 			shorten(printable(profile.FuncName(r.Name)), max(minName, room-len(note))), paint.dim(note))
 	}
 	return b.Bytes()

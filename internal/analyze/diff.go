@@ -21,7 +21,7 @@ type DiffOptions struct {
 // DiffBys and DiffPers list the choices of DiffOptions.
 var (
 	DiffBys  = []string{"function", "total", "line", "stack"}
-	DiffPers = []string{"wall", "share"}
+	DiffPers = []string{"wall", "share", "request"}
 )
 
 // A Diff is the difference between two sides.
@@ -29,11 +29,16 @@ type Diff struct {
 	Windows [2]int           `json:"windows"`   // number of them on each side
 	Window  time.Duration    `json:"window_ns"` // length of one
 	Length  [2]time.Duration `json:"duration_ns"`
-	Rows    []DiffRow        `json:"rows"` // significant ones first, then by the size of the difference
+	Per     string           `json:"per"`
+	// With "request", the number of requests on each side, and how long one took on average.
+	Requests []int           `json:"requests,omitempty"`
+	Request  []time.Duration `json:"request_ns,omitempty"`
+	Rows     []DiffRow       `json:"rows"` // significant ones first, then by the size of the difference
 }
 
 // A DiffRow is a function, line or stack, on a CPU or in a wait. A and B are what it took on each
-// side: goroutine time for each unit of time on the wall clock, or its share of all goroutine time.
+// side: goroutine time for each unit of time on the wall clock, or its share of all goroutine time, or
+// goroutine time in ns for each request.
 type DiffRow struct {
 	Name        string  `json:"name"`
 	A           float64 `json:"a"`
@@ -43,6 +48,8 @@ type DiffRow struct {
 	High        float64 `json:"high"`
 	P           float64 `json:"p"`           // Mann-Whitney, adjusted for the number of rows
 	Significant bool    `json:"significant"` // see judge
+
+	unit float64 // what one goroutine takes all the time
 }
 
 const (
@@ -67,6 +74,9 @@ type differ struct {
 	rows    []diffRow
 	lengths [2][]float64 // of the windows, µs
 	all     [2][]float64 // time of all rows, by window, µs
+	// requests have their number by window, if Per is "request". took is the time of all.
+	requests [2][]float64
+	took     [2]float64 // µs
 }
 
 type diffRow struct {
@@ -86,7 +96,7 @@ func FindDiff(a, b []*Samples, o DiffOptions) (*Diff, error) {
 	if v := version(a); v != version(b) || v == "several" {
 		d.closure = closures{}
 	}
-	out := &Diff{Rows: []DiffRow{}}
+	out := &Diff{Rows: []DiffRow{}, Per: o.Per}
 	var length [2]uint64
 	for side, list := range sides {
 		for _, s := range list {
@@ -110,6 +120,14 @@ func FindDiff(a, b []*Samples, o DiffOptions) (*Diff, error) {
 			}
 		}
 		out.Windows[side] = len(d.lengths[side])
+		if o.Per == "request" {
+			n := sum(d.requests[side])
+			if n == 0 {
+				return nil, errors.New("one side has no requests")
+			}
+			out.Requests = append(out.Requests, int(math.Round(n)))
+			out.Request = append(out.Request, micros(uint64(d.took[side]/n)))
+		}
 	}
 	out.Window = time.Duration(d.width) * time.Microsecond
 	for i := range d.rows {
@@ -157,6 +175,11 @@ func (d *differ) read(side int, s *Samples) error {
 		d.lengths[side] = append(d.lengths[side], float64(min(length, (i+1)*d.width)-i*d.width))
 		d.all[side] = append(d.all[side], 0)
 	}
+	if d.o.Per == "request" {
+		if err := d.count(side, s, n); err != nil {
+			return err
+		}
+	}
 	var known [4][][]int32 // rows by kind and stack
 	for x, err := range s.all() {
 		if err != nil {
@@ -188,6 +211,34 @@ func (d *differ) read(side int, s *Samples) error {
 			from = end
 		}
 	}
+	return nil
+}
+
+// count counts the requests of a profile by window.
+func (d *differ) count(side int, s *Samples, windows uint64) error {
+	f := newFinder(s, RequestOptions{})
+	for x, err := range s.all() {
+		if err == nil {
+			_, err = f.add(x)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	f.finish()
+	counts := make([]float64, windows)
+	if list := f.lengths(); len(list) > 0 {
+		l := estimate(list)
+		if l.quantile(0.5) < l.short {
+			return errors.New("most requests are shorter than the time between two samples, so their number is not known")
+		}
+		each := l.all / float64(len(list)) // with those that have no sample
+		for _, x := range list {
+			counts[min(x.last/d.width, windows-1)] += each
+			d.took[side] += each * float64(x.length())
+		}
+	}
+	d.requests[side] = append(d.requests[side], counts...)
 	return nil
 }
 
@@ -315,7 +366,15 @@ func (d *differ) row(r *diffRow) DiffRow {
 			mean[side] = time / by
 		}
 	}
-	out := DiffRow{Name: r.name, A: mean[0], B: mean[1], Delta: mean[1] - mean[0], P: 1}
+	unit := 1.0
+	if d.o.Per == "request" {
+		unit = 0
+		for side := range values {
+			values[side], mean[side] = ratios(r.time[side], d.requests[side])
+			unit = max(unit, 1000*sum(d.lengths[side])/sum(d.requests[side]))
+		}
+	}
+	out := DiffRow{Name: r.name, A: mean[0], B: mean[1], Delta: mean[1] - mean[0], P: 1, unit: unit}
 	if !out.tested() {
 		out.Low, out.High = out.Delta, out.Delta
 		return out
@@ -323,6 +382,26 @@ func (d *differ) row(r *diffRow) DiffRow {
 	c := compare(values[0], values[1])
 	out.Low, out.High, out.P = min(c.low, out.Delta), max(c.high, out.Delta), c.p
 	return out
+}
+
+// ratios returns the time in ns for each request, and for each window a value of which that is the mean: in
+// one window the requests may be few, and no quotient can be taken there (the delta method).
+func ratios(time []float32, requests []float64) (values []float64, mean float64) {
+	values = make([]float64, len(requests))
+	all := 0.0
+	for _, v := range time {
+		all += 1000 * float64(v)
+	}
+	n := sum(requests)
+	mean = all / n
+	for i, r := range requests {
+		v := 0.0
+		if i < len(time) {
+			v = 1000 * float64(time[i])
+		}
+		values[i] = mean + (v-mean*r)/(n/float64(len(requests)))
+	}
+	return values, mean
 }
 
 // judge adjusts the p of the rows that were tested, and says which rows are significant: p is below
@@ -345,7 +424,7 @@ func judge(rows []DiffRow) {
 	for i := range rows {
 		r := &rows[i]
 		size, row := math.Abs(r.Delta), max(r.A, r.B)
-		r.Significant = r.tested() && r.P < 0.05 && (r.Low > 0 || r.High < 0) && size >= leastShare &&
+		r.Significant = r.tested() && r.P < 0.05 && (r.Low > 0 || r.High < 0) && size >= leastShare*r.unit &&
 			size >= leastChange*row && (size > machine || size > row/2)
 	}
 }
@@ -360,5 +439,5 @@ func (r *DiffRow) tested() bool {
 	case rowNoCore, rowRunnable, tachyon.FuncScheduler, tachyon.FuncProfiler:
 		return false
 	}
-	return max(r.A, r.B) >= leastShare
+	return max(r.A, r.B) >= leastShare*r.unit
 }
