@@ -8,6 +8,7 @@ import (
 	"github.com/gotach/profiler/internal/analyze"
 	"github.com/gotach/profiler/internal/formats"
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/stream"
 	"github.com/spf13/cobra"
 )
 
@@ -15,6 +16,8 @@ import (
 type reportFlags struct {
 	sort, by, weight   string
 	focus, ignore, own string
+	callers            string
+	tree               bool
 	top                int
 	json, wide         bool
 	blocked, idle      bool
@@ -48,6 +51,10 @@ as that for the next request or the next job. The header says how much it is; --
 --blocked shows what goroutines waited for and where: the innermost line of the program's own
 code, which is neither in the standard library nor in another module. --own sets what that is.
 
+--tree shows which function calls which, from the function that a goroutine began with, --callers
+the other way round: what calls a function. The way with the most time is first; where there is
+only one way it is one line. --top is the number of lines.
+
 --by sets what a row is. state: what goroutines did: "running", "no core" (as ▒), "runnable"
 (waiting for the Go scheduler), "syscall" and "C" (each also "on CPU"), or what they waited for.
 label:KEY: a value of a pprof label. entry: the place where goroutines were created; goroutines of
@@ -73,6 +80,7 @@ CALLED is the number of calls of a function, from NYTProf and SPX files.`,
 		Example: `  gotach report app.tach
   gotach report app.tach --sort total --focus 'net/http'
   gotach report app.tach --blocked
+  gotach report app.tach --callers '(*Cache).Get'
   gotach report app.tach --by label:handler
   gotach report app.tach --weight latency --sort total
   gotach report app.tach --by goroutine
@@ -90,7 +98,7 @@ CALLED is the number of calls of a function, from NYTProf and SPX files.`,
 				return err
 			}
 			fl.screen = true
-			for _, name := range []string{"json", "by", "blocked", "own", "sort", "weight", "focus", "ignore", "top"} {
+			for _, name := range []string{"json", "by", "blocked", "own", "sort", "weight", "focus", "ignore", "top", "tree", "callers"} {
 				fl.screen = fl.screen && !cmd.Flags().Changed(name)
 			}
 			return report(e, args, o, fl)
@@ -101,6 +109,8 @@ CALLED is the number of calls of a function, from NYTProf and SPX files.`,
 	f.StringVar(&fl.by, "by", "function", "print a row for each `function|line|file|package|goroutine|state|blocked|entry|object|label:KEY`")
 	f.BoolVar(&fl.blocked, "blocked", false, "show where goroutines waited, by lines of the program's own code")
 	f.StringVar(&fl.own, "own", "", "with --blocked: functions or files that match `REGEXP` are the program's own code")
+	f.BoolVar(&fl.tree, "tree", false, "show which function calls which")
+	f.StringVar(&fl.callers, "callers", "", "show what calls the function `FUNC`: a name or a regular expression")
 	f.StringVar(&fl.weight, "weight", "wall", "weigh samples by `wall|cpu|latency`")
 	f.BoolVar(&fl.idle, "idle", false, "show idle time too")
 	f.StringVar(&fl.focus, "focus", "", "show only stacks with a function or file that matches `REGEXP`")
@@ -139,6 +149,8 @@ func (fl *reportFlags) options() (ao analyze.ReportOptions, o profile.ReportOpti
 	}
 	ao.Goroutines = o.By == profile.ByGoroutine
 	switch {
+	case (fl.tree || fl.callers != "") && (fl.by != "function" || fl.blocked), fl.tree && fl.callers != "":
+		return ao, o, usagef("report: only one of --tree, --callers, --blocked and --by can be set")
 	case isLabel && key == "":
 		return ao, o, usagef("report: --by label: the label's key is missing: --by label:KEY")
 	case o.By != profile.ByGroup && !slices.Contains(profile.Bys, o.By):
@@ -196,6 +208,9 @@ func report(e *env, paths []string, o formats.Options, fl reportFlags) error {
 		if err != nil {
 			return err
 		}
+		if fl.tree || fl.callers != "" {
+			return e.printTree(in, r, ao, ro, fl, o.Select)
+		}
 		e.barDone()
 		if fl.json {
 			err = e.printJSON(r, " ")
@@ -212,6 +227,33 @@ func report(e *env, paths []string, o formats.Options, fl reportFlags) error {
 		}
 		return in.CutOff()
 	})
+}
+
+// printTree prints a tree of calls.
+func (e *env) printTree(in *formats.Input, r *profile.Report, ao analyze.ReportOptions, ro profile.ReportOptions, fl reportFlags, choice *stream.Selection) error {
+	var tree *profile.Tree
+	var err error
+	if fl.tree {
+		tree, err = profile.NewTree(r.Profile, ro)
+	} else {
+		var which *regexp.Regexp
+		if which, err = functions(r.Profile, fl.callers); err == nil {
+			tree, err = profile.NewCallers(r.Profile, ro, which)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	e.barDone()
+	if fl.json {
+		return e.printJSON(tree, " ")
+	}
+	t := &treeTable{reportTable: e.newTable(in, &tree.Report, ro, ao), tree: tree, callers: !fl.tree}
+	if fl.wide {
+		t.width = unlimited
+	}
+	t.choice = choice
+	return e.print(t.render())
 }
 
 // makeReport makes a report of a profile of any format.

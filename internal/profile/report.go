@@ -63,7 +63,7 @@ type Report struct {
 	NoCore     time.Duration `json:"no_core_ns"`          // the part of Total in the state NoCore
 	Elsewhere  time.Duration `json:"no_goroutine_cpu_ns"` // the part of TotalCPU that no goroutine used
 	Idle       time.Duration `json:"idle_ns"`             // the part of Total that is Profile.Idle
-	Rows       []Row         `json:"rows"`
+	Rows       []Row         `json:"rows,omitzero"`
 
 	Shown    time.Duration `json:"-"` // wall time of the stacks that Focus and Ignore left
 	ShownCPU time.Duration `json:"-"`
