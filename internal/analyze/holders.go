@@ -27,7 +27,15 @@ type sweep struct {
 	inside  map[int32][]int32      // stays by key
 	now     []int32                // by goroutine: its stretch, plus 1
 	bound   map[int32][]int32      // by object: its stays in order of time
-	charge  func(*charge)
+	charge  func(*charge)          // may be nil
+	watch   watcher                // may be nil
+}
+
+// A watcher sees what happens in order of time.
+type watcher interface {
+	begin(s *sweep)                 // before all else
+	step(x *stretch, begins bool)   // a stretch begins or ends
+	pass(s *sweep, from, to uint64) // all stays the same from one time to the other
 }
 
 // A contended object is one that goroutines wait for.
@@ -43,13 +51,16 @@ func (f *stayFinder) sweep(tick uint64, charge func(*charge)) {
 	w := f.window
 	s := &sweep{
 		stayFinder: f, w: &w, tick: tick, waiting: map[int32]*contended{}, byKey: map[int32][]*contended{},
-		inside: map[int32][]int32{}, now: make([]int32, len(w.goroutines)), bound: map[int32][]int32{}, charge: charge,
+		inside: map[int32][]int32{}, now: make([]int32, len(w.goroutines)), bound: map[int32][]int32{}, charge: charge, watch: f.watch,
 	}
 	ends := s.waitEnds()
 	s.bind()
 	s.handOver(ends)
 	s.bind()
 	s.countHolds(ends)
+	if f.watch != nil {
+		f.watch.begin(s)
+	}
 	s.run()
 	f.window = window{}
 	f.epoch++
@@ -69,7 +80,12 @@ func (s *sweep) run() {
 		list = append(list, moment{x.begin, int32(i)}, moment{x.end, int32(-i - 1)})
 	}
 	slices.SortFunc(list, func(a, b moment) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.stretch, b.stretch)) })
+	last := uint64(0)
 	for _, m := range list {
+		if s.watch != nil && m.at > last {
+			s.watch.pass(s, last, m.at)
+		}
+		last = m.at
 		if m.stretch < 0 {
 			s.step(m.at, -m.stretch-1, false)
 		} else {
@@ -106,6 +122,9 @@ func (s *sweep) step(at uint64, number int32, begins bool) {
 		} else if i := slices.Index(s.inside[key], n); i >= 0 {
 			s.inside[key] = slices.Delete(s.inside[key], i, i+1)
 		}
+	}
+	if s.watch != nil {
+		s.watch.step(x, begins)
 	}
 	switch {
 	case begins:
@@ -161,7 +180,7 @@ func (s *sweep) wait(object, goroutine int32, at uint64, begins bool) {
 
 // settle charges the time since the last change to the holder.
 func (s *sweep) settle(c *contended, at uint64) {
-	if at <= c.last {
+	if at <= c.last || s.charge == nil {
 		return
 	}
 	x := charge{object: c.object, from: c.last, to: at, waiters: len(c.waiters)}

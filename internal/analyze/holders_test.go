@@ -148,6 +148,29 @@ func TestHolderUnknown(t *testing.T) {
 	checkHolder(t, s.locks(LockOptions{Source: readHolderText}, mutexes...), 1, 0, 0, 6, "")
 }
 
+// A goroutine that stays where another lock of the type is held, while others had the lock, does not hold it.
+func TestHolderExcluded(t *testing.T) {
+	s := stepper{recording: record(t)}
+	get, inside, refresh := in("(*cache).get", 4), in("(*cache).get", 5), in("(*cache).refresh", 11)
+	s.ticks(3, waitsFor(1, 1, get), waitsFor(3, 1, get), sleeps(2, refresh))
+	s.ticks(5, sleeps(1, inside), waitsFor(3, 1, get), sleeps(2, refresh))
+	s.ticks(2, sleeps(1, in("rest", 200)), waitsFor(3, 1, get), sleeps(2, refresh))
+	s.ticks(5, sleeps(1, in("rest", 200)), sleeps(2, refresh))
+	checkHolder(t, s.locks(LockOptions{Source: readHolderText}, mutexes...), 1, 5, 0, 8, "sleep")
+}
+
+// Of two locks of one type that a function takes, the one for which it waited is told by the text.
+func TestHolderOfTwoTexts(t *testing.T) {
+	s := stepper{recording: record(t)}
+	get := in("(*cache).get", 4)
+	s.ticks(3, waitsFor(1, 1, in("move", 17)))
+	s.ticks(6, sleeps(1, in("move", 19)), waitsFor(2, 1, get), waitsFor(3, 2, get))
+	s.ticks(3, sleeps(1, in("move", 19)))
+	l := s.locks(LockOptions{Source: readHolderText}, mutexes...)
+	checkHolder(t, l, 1, 6, 0, 3, "sleep")
+	checkHolder(t, l, 2, 0, 6, 0, "sleep")
+}
+
 // A goroutine holds one lock while it waits for another one of the type.
 func TestHolderWaits(t *testing.T) {
 	s := stepper{recording: record(t)}

@@ -76,7 +76,7 @@ func (l *lockSums) holders() error {
 	if !contended {
 		return nil
 	}
-	f := newStayFinder(newHoldIndex(l))
+	f := newStayFinder(newHoldIndex(l, nil))
 	count := 0
 	charge := func(c *charge) {
 		if l.onCharge != nil {
@@ -106,8 +106,13 @@ func (l *lockSums) holders() error {
 		}
 		h.stacks[key] += time
 	}
+	return f.readAll(charge)
+}
+
+// readAll reads all samples.
+func (f *stayFinder) readAll(charge func(*charge)) error {
 	file := 0
-	for x, err := range l.all() {
+	for x, err := range f.all() {
 		if err != nil {
 			return err
 		}
@@ -115,12 +120,12 @@ func (l *lockSums) holders() error {
 			continue
 		}
 		if x.file != file || len(f.window.stretches) >= maxStretches {
-			f.sweep(l.tick(), charge)
+			f.sweep(f.tick(), charge)
 			file = x.file
 		}
 		f.add(x)
 	}
-	f.sweep(l.tick(), charge)
+	f.sweep(f.tick(), charge)
 	return nil
 }
 

@@ -21,6 +21,7 @@ type holdIndex struct {
 	first    map[string]int                // without text: by function, the first line that was seen locking
 	owner    map[string]bool               // without text: types whose methods were seen locking
 	frames   [][]frameHold                 // by frame; nil: not known yet
+	users    map[string]bool               // functions of which it is of interest who is in them
 	objects  map[int32]*objectKeys
 	same     map[string]*objectKeys // by exact keys
 }
@@ -43,15 +44,17 @@ type objectKeys struct{ exact, weak []int32 }
 const (
 	rootFunc = "locks in" // path is a function that was seen locking
 	rootType = "methods"  // path is a type with such a function as method
+	rootUser = "in"       // no lock: path is one of holdIndex.users
 )
 
 var noHolds = []frameHold{}
 
-func newHoldIndex(l *lockSums) *holdIndex {
+// newHoldIndex returns the index for the waits of l. It also tells who is in some functions.
+func newHoldIndex(l *lockSums, users map[string]bool) *holdIndex {
 	h := &holdIndex{
 		lockSums: l, number: map[lockKey]int32{}, dirs: map[string]bool{}, regions: map[*sourceFunc][]*region{},
 		wrappers: map[string]map[string]*region{}, first: map[string]int{}, owner: map[string]bool{}, objects: map[int32]*objectKeys{},
-		same: map[string]*objectKeys{},
+		same: map[string]*objectKeys{}, users: users,
 	}
 	for _, sums := range l.sums {
 		if !isLock(sums.kind) {
@@ -182,10 +185,13 @@ func (h *holdIndex) holds(f *tachyon.Frame) (list []frameHold) {
 		return nil
 	}
 	line := int(f.Line)
+	if h.users[f.Func] {
+		list = append(list, frameHold{key: h.key(lockKey{root: rootUser, path: f.Func})})
+	}
 	if file := h.near(f.File); file != nil {
 		x := file.at(line)
 		if x == nil {
-			return nil
+			return list
 		}
 		regions, ok := h.regions[x]
 		if !ok {

@@ -83,7 +83,8 @@ type lockSums struct {
 	none    siteSums // for stacks that wait for nothing
 	ticks   []uint64 // see noteTick
 
-	onCharge func(*charge) // for tests
+	onCharge func(*charge)            // for tests
+	noteWait func(*sample, *siteSums) // may be nil: is told each sample of a wait
 }
 
 type siteKey struct {
@@ -166,6 +167,9 @@ func (l *lockSums) add(s *sample) {
 	}
 	if isLock(site.kind) {
 		l.noteTick(s.time - s.begin())
+	}
+	if l.noteWait != nil {
+		l.noteWait(s, site)
 	}
 	sums := l.sums[site.object]
 	if w.site != site || s.Status&tachyon.Moved != 0 {

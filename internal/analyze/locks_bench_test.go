@@ -2,6 +2,7 @@ package analyze
 
 import (
 	"math/rand/v2"
+	"regexp"
 	"testing"
 
 	"github.com/gotach/profiler/internal/stream"
@@ -9,7 +10,7 @@ import (
 )
 
 // BenchmarkLocks reads 1.2 million samples of 200 goroutines: half of them wait for one of ten locks,
-// some hold one, and change what they do every few ticks.
+// some hold one, and change what they do every few ticks. All of them are targets of waits.
 func BenchmarkLocks(b *testing.B) {
 	r := record(b)
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -51,14 +52,29 @@ func BenchmarkLocks(b *testing.B) {
 		b.Fatal(err)
 	}
 	f := r.finish(tachyon.Session{Source: "native", Markers: true, Objects: tachyon.AllObjects})
-	b.ReportAllocs()
-	for b.Loop() {
-		l, err := FindLocks(samplesOf(b, stream.Options{Objects: true}, f), LockOptions{Source: readLockSource})
-		if err != nil {
-			b.Fatal(err)
+	b.Run("locks", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			l, err := FindLocks(samplesOf(b, stream.Options{Objects: true}, f), LockOptions{Source: readLockSource})
+			if err != nil {
+				b.Fatal(err)
+			}
+			if len(l.Locks) != 10 {
+				b.Fatalf("%d locks", len(l.Locks))
+			}
 		}
-		if len(l.Locks) != 10 {
-			b.Fatalf("%d locks", len(l.Locks))
+	})
+	b.Run("waits", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			o := WaitOptions{Func: regexp.MustCompile("serve"), LockOptions: LockOptions{Source: readLockSource}}
+			w, err := FindWaits(samplesOf(b, stream.Options{Objects: true}, f), o)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if w.Goroutines != 200 {
+				b.Fatalf("%d goroutines", w.Goroutines)
+			}
 		}
-	}
+	})
 }

@@ -33,6 +33,7 @@ type stretch struct {
 	stack      uint32
 	status     tachyon.Status
 	waits      int32 // object that the goroutine waits for, 0: none
+	target     bool  // see stayFinder.interest
 	again      bool  // the wait that the goroutine was in before has ended
 	stays      []int32
 }
@@ -88,6 +89,11 @@ type stayFinder struct {
 	users  states[lockUser]
 	window window
 	epoch  int
+
+	// interest may be nil. It says which samples are of interest although they have nothing to do with
+	// locks: the targets, and those of other goroutines.
+	interest func(*sample) (target, other bool)
+	watch    watcher // may be nil
 }
 
 func newStayFinder(h *holdIndex) *stayFinder {
@@ -160,7 +166,11 @@ func (f *stayFinder) add(s *sample) {
 	}
 	x := f.holdsOf(s.Stack)
 	waiting := x.site != nil && waits(s.Status)
-	if !waiting && len(x.holds) == 0 && x.inLock == 0 && len(u.open) == 0 {
+	target, other := false, false
+	if f.interest != nil {
+		target, other = f.interest(s)
+	}
+	if !waiting && len(x.holds) == 0 && x.inLock == 0 && len(u.open) == 0 && !target && !other {
 		u.waited, u.last = nil, 0
 		return
 	}
@@ -169,7 +179,7 @@ func (f *stayFinder) add(s *sample) {
 		object = x.site.object
 	}
 	changed := f.follow(u, x, waiting)
-	f.stretch(s, u, object, changed)
+	f.stretch(s, u, object, target, changed)
 	switch {
 	case waiting:
 		u.waited, u.stack, u.in = x.site, s.Stack, x.inLock
@@ -239,7 +249,7 @@ func (f *stayFinder) enters(u *lockUser, h *stackHold) bool {
 }
 
 // stretch adds the time of a sample to the window.
-func (f *stayFinder) stretch(s *sample, u *lockUser, object int32, changed bool) {
+func (f *stayFinder) stretch(s *sample, u *lockUser, object int32, target, changed bool) {
 	w := &f.window
 	if u.number == 0 {
 		w.goroutines = append(w.goroutines, s.Goroutine)
@@ -259,12 +269,12 @@ func (f *stayFinder) stretch(s *sample, u *lockUser, object int32, changed bool)
 	status := s.Status &^ tachyon.Moved
 	again := object != 0 && s.Status&tachyon.Moved != 0
 	if u.last > 0 && !changed && !again {
-		if last := &w.stretches[u.last-1]; last.stack == s.Stack && last.status == status && last.waits == object && last.end == begin {
+		if last := &w.stretches[u.last-1]; last.stack == s.Stack && last.status == status && last.waits == object && last.target == target && last.end == begin {
 			last.end = s.time
 			return
 		}
 	}
-	x := stretch{begin: begin, end: s.time, goroutine: u.number - 1, stack: s.Stack, status: status, waits: object, again: again}
+	x := stretch{begin: begin, end: s.time, goroutine: u.number - 1, stack: s.Stack, status: status, waits: object, target: target, again: again}
 	if u.last > 0 && !changed {
 		x.stays = w.stretches[u.last-1].stays
 	} else if len(u.open) > 0 {

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/formats"
+	"github.com/gotach/profiler/internal/stream"
+	"github.com/spf13/cobra"
+)
+
+func newWaits(e *env) *cobra.Command {
+	var o formats.Options
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "waits GOROUTINE|FUNC FILE...",
+		Short: "Show what kept goroutines waiting, and what kept those waiting that did",
+		Long: `Show what a goroutine did, or all goroutines while they were in functions whose names match
+the regular expression FUNC. Below each wait stands what kept it: the goroutine that held the
+lock, the last goroutine that a WaitGroup waited for, or the other side of a channel, and what
+that one did meanwhile; below that what kept that one, down to I/O, sleep, or the CPU.
+
+A goroutine is found from where all goroutines were, so each line says how well it is known:
+seen or inferred, as in gotach locks. For a WaitGroup it is the goroutine that the waiting one
+had started and that ended last. On a channel it is one in a function that was seen on
+the other side, of several each with an equal part of the time, or one that the waiting
+goroutine had started and that ended when the wait did. The rest is unknown.`,
+		Example: `  gotach waits 17 app.tach
+  gotach waits 'main\.serve$' app.tach
+  gotach waits ServeHTTP app.*.tach --json | jq '.chains[0]'`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return fmt.Errorf("waits: no goroutine or function; usage: gotach %s", cmd.Use)
+			}
+			return someFiles(cmd, args[1:])
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			who, files := whoseWaits(args)
+			wo, err := waitOptions(who)
+			if err != nil {
+				return err
+			}
+			return e.read("waits", files, o, func(in *formats.Input) error {
+				s, err := samples(in, stream.Options{Objects: true})
+				if err != nil {
+					return err
+				}
+				w, err := analyze.FindWaits(s, wo)
+				if err != nil {
+					return err
+				}
+				e.barDone()
+				if asJSON {
+					return e.printJSON(w, " ")
+				}
+				t := waitTable{paint: newPaint(e.stdout), width: width(e.stdout), all: w.Time}
+				t.render(in.Name, who, w)
+				_, err = e.stdout.Write(t.b.Bytes())
+				return err
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	fromFlags(cmd, &o)
+	return cmd
+}
+
+// whoseWaits returns the goroutine or function among the arguments, and the files. It is the first one,
+// or the last one if only the others are names of files.
+func whoseWaits(args []string) (who string, files []string) {
+	last := len(args) - 1
+	if exists(args[0]) && !exists(args[last]) {
+		return args[last], args[:last]
+	}
+	return args[0], args[1:]
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+func waitOptions(who string) (o analyze.WaitOptions, err error) {
+	if n, err := strconv.ParseUint(strings.TrimPrefix(who, "goroutine "), 10, 64); err == nil && n > 0 {
+		o.Goroutine = n
+		return o, nil
+	}
+	if o.Func, err = regexp.Compile(who); err != nil {
+		return o, usagef("waits: %w", err)
+	}
+	return o, nil
+}
+
+// A waitTable is waits as text:
+//
+//	app.tach: 2 goroutines in serve: 2.00s, of which they waited 1.20s
+//
+//	   1.20s  [sync.Mutex.Lock] main.(*cache).get  cache.go:31  for c.mu 1
+//	   1.20s    held by goroutine 7 (inferred): [sleep] main.load  cache.go:60
+//	   800ms  [running] main.serve  cache.go:14
+type waitTable struct {
+	b     bytes.Buffer
+	paint paint
+	width int
+	all   time.Duration
+}
+
+func (t *waitTable) render(name, who string, w *analyze.Waits) {
+	title := t.paint.bold(printable(name) + ":")
+	if w.Goroutines == 0 {
+		fmt.Fprintf(&t.b, "%s no goroutine has a sample in %s\n", title, printable(who))
+		return
+	}
+	fmt.Fprintf(&t.b, "%s %s in %s: %s, of which they waited %s\n\n", title, plural(int64(w.Goroutines), "goroutine"), printable(who), duration(w.Time), duration(w.Waited))
+	t.nodes(w.Chains, 0)
+}
+
+// mostWaitNodes is the number of lines below a line that are shown. None has less than a hundredth of
+// the time.
+const mostWaitNodes = 5
+
+func (t *waitTable) nodes(list []analyze.WaitNode, depth int) {
+	for i := range list {
+		n := &list[i]
+		if i == mostWaitNodes || i > 0 && n.Time < t.all/100 {
+			left := time.Duration(0)
+			for j := i; j < len(list); j++ {
+				left += list[j].Time
+			}
+			t.line(left, depth, t.paint.dim(fmt.Sprintf("… %d more", len(list)-i)))
+			break
+		}
+		t.node(n, depth)
+	}
+}
+
+func (t *waitTable) line(d time.Duration, depth int, text string) {
+	fmt.Fprintf(&t.b, "%8s  %*s%s\n", duration(d), 2*depth, "", text)
+}
+
+func (t *waitTable) node(n *analyze.WaitNode, depth int) {
+	role := nodeRole(n)
+	state := "[" + printable(n.State) + "] "
+	object := ""
+	if n.Kind != "" {
+		object = "  for " + printable(n.Name)
+		if n.Object > 0 {
+			object += fmt.Sprintf(" %d", n.Object)
+		}
+	}
+	room := t.width - 10 - 2*depth - utf8.RuneCountInString(role+state+object)
+	paint := t.paint.busy
+	if n.Kind != "" {
+		paint = t.paint.wait
+	}
+	at := ""
+	if n.Line > 0 {
+		at = fmt.Sprintf("%s:%d", baseName(n.File), n.Line)
+	}
+	t.line(n.Time, depth, role+paint(state)+site(t.paint, n.Func, at, room)+t.paint.bold(object))
+	if n.Cycle {
+		t.line(n.Time, depth+1, "which waits for a goroutine above: a deadlock")
+	}
+	t.nodes(n.Next, depth+1)
+	if n.Unknown > 0 && n.Unknown >= t.all/100 {
+		t.line(n.Unknown, depth+1, t.paint.dim("unknown"))
+	}
+}
+
+// nodeRole says how a goroutine keeps the one before it waiting.
+func nodeRole(n *analyze.WaitNode) string {
+	if n.Role == "" {
+		return ""
+	}
+	who := fmt.Sprintf("goroutine %d", n.Goroutine)
+	if n.Others > 0 {
+		who += " and " + plural(int64(n.Others), "other")
+	}
+	how := " (" + n.Known + "): "
+	switch n.Role {
+	case "holds":
+		return "held by " + who + how
+	case "last child":
+		if n.Alone > 0 {
+			how = " (" + n.Known + ", the only one left for " + duration(n.Alone) + "): "
+		}
+		return "until " + who + " ended" + how
+	case "child":
+		return "until " + who + " ended, which it had started" + how
+	}
+	return who + " on the other side" + how
+}

@@ -1,0 +1,158 @@
+package analyze
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// waits returns the waits in a recording.
+func (s *stepper) waits(o WaitOptions, objects ...tachyon.Object) *Waits {
+	s.t.Helper()
+	if err := s.w.WriteRecords(&tachyon.Records{Objects: objects}); err != nil {
+		s.t.Fatal(err)
+	}
+	f := s.finish(tachyon.Session{Source: "native", Markers: true, Objects: tachyon.AllObjects})
+	o.Source = readHolderText
+	w, err := FindWaits(samplesOf(s.t, stream.Options{Objects: true}, f), o)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return w
+}
+
+// checkChain follows the first nodes and compares each with "role state function", and the last one's time.
+func checkChain(t *testing.T, w *Waits, ms int, want ...string) *WaitNode {
+	t.Helper()
+	list := w.Chains
+	var n *WaitNode
+	for i, text := range want {
+		if len(list) == 0 {
+			t.Fatalf("nothing after %d nodes, want %s: %+v", i, text, w)
+		}
+		n = &list[0]
+		if got := strings.TrimSpace(n.Role + " " + n.State + " " + strings.TrimPrefix(n.Func, "main.")); got != text {
+			t.Fatalf("node %d is %q, want %q: %+v", i, got, text, w)
+		}
+		list = n.Next
+	}
+	if n.Time != time.Duration(ms)*time.Millisecond {
+		t.Errorf("%s has %v, want %d ms", want[len(want)-1], n.Time, ms)
+	}
+	return n
+}
+
+// Goroutine 1 waits for a lock that 2 holds while it waits for one that 3 holds.
+func TestWaitsOfLocks(t *testing.T) {
+	s := stepper{recording: record(t)}
+	get, inside := in("(*cache).get", 4), in("(*cache).get", 5)
+	s.ticks(3, waitsFor(2, 1, in("move", 17)), waitsFor(3, 2, get), sleeps(1, in("rest", 200)))
+	s.ticks(10, waitsFor(2, 2, in("move", 18)), sleeps(3, in("(*cache).work", 100), inside), waitsFor(1, 1, get))
+	s.ticks(5, sleeps(2, in("rest", 200)), sleeps(3, in("rest", 200)), did{1, running, []tachyon.Frame{inside}})
+	w := s.waits(WaitOptions{Goroutine: 1}, mutexes...)
+	checkChain(t, w, 10, "sync.Mutex.Lock (*cache).get", "holds sync.Mutex.Lock move", "holds sleep (*cache).work")
+	if w.Time != 18*time.Millisecond || w.Waited != 13*time.Millisecond || w.Goroutines != 1 || len(w.Chains) != 3 {
+		t.Errorf("%+v", w)
+	}
+	if n := w.Chains[0].Next[0]; n.Goroutine != 2 || n.Known != "seen" || n.Next[0].Goroutine != 3 || n.Next[0].Known != "seen" || w.Chains[0].Name != "c.mu" || w.Chains[0].Object != 1 {
+		t.Errorf("%+v", n)
+	}
+}
+
+// Two goroutines hold a lock each and wait for the other one's.
+func TestWaitsOfDeadlock(t *testing.T) {
+	s := stepper{recording: record(t)}
+	s.ticks(3, waitsFor(1, 1, in("move", 17)), waitsFor(2, 2, in("move", 17)))
+	s.ticks(2, sleeps(1, in("move", 18)), sleeps(2, in("move", 18)))
+	s.ticks(10, waitsFor(1, 2, in("move", 18)), waitsFor(2, 1, in("move", 18)))
+	w := s.waits(WaitOptions{Func: regexp.MustCompile("move$")}, mutexes...)
+	found := false
+	var look func(list []WaitNode, depth int)
+	look = func(list []WaitNode, depth int) {
+		for i := range list {
+			found = found || list[i].Cycle
+			if depth > 5 {
+				t.Fatal("the cycle is not noticed")
+			}
+			look(list[i].Next, depth+1)
+		}
+	}
+	look(w.Chains, 0)
+	if !found {
+		t.Errorf("no cycle: %+v", w)
+	}
+}
+
+// Of the goroutines that 1 has started, 3 ends last. 4 lives on.
+func TestWaitsOfGroup(t *testing.T) {
+	s := stepper{recording: record(t)}
+	for id := uint64(2); id <= 4; id++ {
+		s.goroutine(tachyon.Goroutine{ID: id, Parent: 1, FirstWeight: 1000})
+	}
+	wait := did{1, 0, append(waitFor("sync.WaitGroup.Wait", 0), in("fan", 300))}
+	s.ticks(10, wait, sleeps(2, in("part", 310)), did{3, running, []tachyon.Frame{in("part", 311)}}, sleeps(4, in("serve", 320)))
+	s.ticks(20, wait, did{3, 0, []tachyon.Frame{{Func: "[IO wait]"}, in("part", 312)}}, sleeps(4, in("serve", 320)))
+	s.ticks(10, did{1, running, []tachyon.Frame{in("fan", 301)}}, sleeps(4, in("serve", 320)))
+	w := s.waits(WaitOptions{Goroutine: 1})
+	n := checkChain(t, w, 20, "sync.WaitGroup.Wait fan", "last child IO wait part")
+	if n.Alone != 20*time.Millisecond || n.Goroutine != 3 || n.Known != "inferred" {
+		t.Errorf("%+v", n)
+	}
+	if next := w.Chains[0].Next; len(next) != 2 || next[1].State != "running" || next[1].Time != 10*time.Millisecond || next[1].Alone != 0 || w.Chains[0].Unknown != 0 {
+		t.Errorf("%+v", next)
+	}
+}
+
+// A wait that has not ended is for all children that have not ended either.
+func TestWaitsOfGroupNow(t *testing.T) {
+	s := stepper{recording: record(t)}
+	for id := uint64(2); id <= 4; id++ {
+		s.goroutine(tachyon.Goroutine{ID: id, Parent: 1, FirstWeight: 1000})
+	}
+	wait := did{1, 0, append(waitFor("sync.WaitGroup.Wait", 0), in("fan", 300))}
+	s.ticks(10, wait, sleeps(2, in("part", 310)), sleeps(3, in("part", 310)), sleeps(4, in("other", 320)))
+	s.ticks(20, wait, sleeps(2, in("part", 310)), sleeps(3, in("part", 310)))
+	n := checkChain(t, s.waits(WaitOptions{Goroutine: 1}), 30, "sync.WaitGroup.Wait fan", "last child sleep part")
+	if n.Others != 1 || n.Alone != 0 {
+		t.Errorf("%+v", n)
+	}
+}
+
+// The other side of a channel are the goroutines in functions that were seen there.
+func TestWaitsOfChannel(t *testing.T) {
+	s := stepper{recording: record(t)}
+	recv := func(g uint64) did { return did{g, 0, append(waitFor("chan receive", 5), in("worker", 400))} }
+	send := did{1, 0, append(waitFor("chan send", 5), in("produce", 410))}
+	s.ticks(3, recv(2), recv(3), sleeps(1, in("produce", 411)))
+	s.ticks(10, did{2, running, []tachyon.Frame{in("work", 500), in("worker", 401)}}, sleeps(3, in("worker", 402)), send)
+	s.ticks(3, recv(2), recv(3), sleeps(1, in("produce", 411)))
+	object := tachyon.Object{Number: 5, Kind: tachyon.ObjectChannel, Addr: 0xc000030000}
+	w := s.waits(WaitOptions{Goroutine: 1}, object)
+	n := checkChain(t, w, 5, "chan send produce", "other side running work")
+	if n.Goroutine != 2 || n.Known != "inferred" || len(w.Chains[0].Next) != 2 || w.Chains[0].Next[1].Goroutine != 3 || w.Chains[0].Time != 10*time.Millisecond {
+		t.Errorf("%+v", w)
+	}
+}
+
+// A goroutine waits for the answer of one that it has started.
+func TestWaitsOfAnswer(t *testing.T) {
+	s := stepper{recording: record(t)}
+	s.goroutine(tachyon.Goroutine{ID: 2, Parent: 1, FirstWeight: 1000})
+	ask := did{1, 0, []tachyon.Frame{{Func: "[select]"}, in("ask", 400)}}
+	s.ticks(10, ask, sleeps(2, in("answer", 410)))
+	s.ticks(5, did{1, running, []tachyon.Frame{in("ask", 401)}})
+	checkChain(t, s.waits(WaitOptions{Goroutine: 1}), 10, "select ask", "child sleep answer")
+
+	s = stepper{recording: record(t)}
+	s.goroutine(tachyon.Goroutine{ID: 2, Parent: 1, FirstWeight: 1000})
+	s.ticks(10, ask, sleeps(2, in("answer", 410)))
+	s.ticks(10, ask)
+	s.ticks(10, did{1, running, []tachyon.Frame{in("ask", 401)}})
+	if n := checkChain(t, s.waits(WaitOptions{Goroutine: 1}), 20, "select ask"); len(n.Next) != 0 || n.Unknown != 20*time.Millisecond {
+		t.Errorf("the goroutine that ended earlier is said to be the reason: %+v", n)
+	}
+}
