@@ -82,8 +82,8 @@ func TestDiffPerRequest(t *testing.T) {
 func TestDiffPerRequestAA(t *testing.T) {
 	wrong := 0
 	for i := range uint64(20) {
-		a, _ := load(t, 100+2*i, 20_000, 500)
-		b, _ := load(t, 101+2*i, 20_000, 500)
+		a, _ := load(t, 1100+2*i, 20_000, 500)
+		b, _ := load(t, 1101+2*i, 20_000, 500)
 		if names := significant(diff(t, a, b, DiffOptions{Per: "request"})); len(names) > 0 {
 			wrong++
 			t.Logf("%d: %q", i, names)
