@@ -17,7 +17,7 @@ import (
 //     of them this holds with labels too.
 //   - A wait at home is idle. The home of a group, which is the goroutines that were created at one place, is
 //     the stack in which its members rest: they wait in the function that they began with, spend at least
-//     homeShare of the session there, and come back to it.
+//     homeShare of the session there, and come back to it. If samples are selected by state, no home is known.
 //   - Waits of the runtime's own goroutines are idle.
 //
 // Whether a stack is a home is known when all samples were read. So Add gives each sample a WaitKey. Whoever
@@ -289,7 +289,7 @@ func (f *Idle) Finish() {
 	f.idle = make([]bool, firstWait+WaitKey(len(f.waits)))
 	f.idle[KnownIdle] = true
 	for i := range f.waits {
-		f.idle[firstWait+WaitKey(i)] = f.isHome(&f.waits[i])
+		f.idle[firstWait+WaitKey(i)] = !f.src.SelectsStates() && f.isHome(&f.waits[i])
 	}
 }
 

@@ -50,7 +50,13 @@ func idleOf(t *testing.T, s *Samples) (idle, work map[string]int) {
 // labelled returns the samples with labels.
 func (r *recording) labelled() *Samples {
 	r.t.Helper()
-	return samplesOf(r.t, stream.Options{Labels: true, Objects: true}, r.finish(tachyon.Session{Source: "native", Markers: true}))
+	return r.selected(nil)
+}
+
+// selected returns those that are selected.
+func (r *recording) selected(sel *stream.Selection) *Samples {
+	r.t.Helper()
+	return samplesOf(r.t, stream.Options{Labels: true, Objects: true, Select: sel}, r.finish(tachyon.Session{Source: "native", Markers: true}))
 }
 
 func wait(why string) tachyon.Frame { return tachyon.Frame{Func: "[" + why + "]"} }
@@ -156,6 +162,7 @@ type homeCase struct {
 	short   bool // they live for a tenth of the session only, one after the other
 	main    bool
 	objects bool // they all wait for one object
+	bit     tachyon.Status
 	idle    bool
 }
 
@@ -212,6 +219,40 @@ func TestIdleHome(t *testing.T) {
 	}
 }
 
+// If only the samples of a wait are selected, it looks as if goroutines did nothing else. That must not make it a
+// home.
+func TestIdleOfSelection(t *testing.T) {
+	for state, want := range map[string]bool{"": true, "chan receive": false} {
+		c := homeCases()[0]
+		c.bit = tachyon.Moved
+		if c.name != "workers" || !c.idle {
+			t.Fatal(c.name)
+		}
+		r := record(t)
+		c.add(r)
+		sel := &stream.Selection{Goroutines: []uint64{100, 101, 102}}
+		if state != "" {
+			sel.States = []string{state}
+		}
+		idle, work := idleOf(t, r.selected(sel))
+		if (idle["main.loop"] > 0) != want {
+			t.Errorf("selected state %q: %v ms idle, %v not", state, idle, work)
+		}
+	}
+}
+
+// The status bit Moved shows that goroutines come back, if what they do meanwhile is too short for a sample.
+func TestIdleMoved(t *testing.T) {
+	for bit, want := range map[tachyon.Status]bool{0: false, tachyon.Moved: true} {
+		c := homeCase{members: 4, rest: []tachyon.Frame{wait("chan receive"), place("main.loop", 5)}, share: 100, bit: bit}
+		r := record(t)
+		c.add(r)
+		if idle, work := idleOf(t, r.labelled()); (idle["main.loop"] > 0) != want {
+			t.Errorf("status %#x: %v ms idle, %v not", bit, idle, work)
+		}
+	}
+}
+
 // add records the goroutines for two seconds.
 func (c *homeCase) add(r *recording) {
 	const session = 2_000_000
@@ -239,7 +280,7 @@ func (c *homeCase) add(r *recording) {
 		}
 		for at := from + 1000; at <= to; at += 1000 {
 			if tick := int(at/1000+uint64(7*g)) % 100; tick < c.share || c.work == nil {
-				r.add(id, at, status, rest...)
+				r.add(id, at, status|c.bit, rest...)
 			} else {
 				r.add(id, at, status, c.work...)
 			}

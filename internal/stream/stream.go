@@ -148,6 +148,10 @@ func (s *Source) Goroutines() int { return s.count }
 // End returns the time of the latest sample in µs since the start of the header, after all were read.
 func (s *Source) End() uint64 { return s.end }
 
+// SelectsStates reports whether samples are left out because of their state, so that those of a goroutine do not
+// show all that it does.
+func (s *Source) SelectsStates() bool { return s.o.Select != nil && len(s.o.Select.States) > 0 }
+
 // File returns the file of the present sample and its number, from 0 in order of time.
 func (s *Source) File() (int, File) { return s.present, s.parts[s.present].File }
 
