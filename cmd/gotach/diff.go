@@ -50,7 +50,8 @@ the difference is at 95 % (bootstrap). A row with ~ is not significant: chance m
 reason. Not tested are rows of less than 0.1 %, and [no core], [runnable], [scheduler] and
 [profiler], which depend on the load of the machine. A difference does not count if it is
 less than 2 % of the row. If [no core] and [runnable] differ, so may all other rows: what is
-less than that counts only if it is more than half of the row.
+less than that counts only if it is more than half of the row, also if the side with more CPU
+time is reduced to as much as the other, and at least a twentieth of that difference.
 
 A and B are files. With -- between the sides, each side can have many. FILE@FROM..TO is a
 part of a profile, given as times since its start: app.tach@0s..30s; FROM or TO may be left

@@ -59,6 +59,8 @@ const (
 	leastChange = 0.02
 	// maxRows bounds the memory of rows.
 	maxRows = 50_000
+	// machineShare is the part of the machine's difference below which a difference does not count.
+	machineShare = 0.05
 	// The windows of a side are at least so many, if the profile is long enough, and at most.
 	minWindows, maxWindows = 60, 100
 	// others is the row of what is beyond maxRows.
@@ -77,6 +79,7 @@ type differ struct {
 	// requests have their number by window, if Per is "request". took is the time of all.
 	requests [2][]float64
 	took     [2]float64 // µs
+	cpu      [2]float64 // time on a CPU, µs
 }
 
 type diffRow struct {
@@ -133,7 +136,7 @@ func FindDiff(a, b []*Samples, o DiffOptions) (*Diff, error) {
 	for i := range d.rows {
 		out.Rows = append(out.Rows, d.row(&d.rows[i]))
 	}
-	judge(out.Rows)
+	judge(out.Rows, d.core())
 	slices.SortFunc(out.Rows, func(a, b DiffRow) int {
 		if a.Significant != b.Significant {
 			if a.Significant {
@@ -196,6 +199,9 @@ func (d *differ) read(side int, s *Samples) error {
 		}
 		if len(rows) == 0 {
 			continue
+		}
+		if kind == kindCPU {
+			d.cpu[side] += float64(x.time - x.begin())
 		}
 		for from, to := x.begin(), min(x.time, n*d.width); from < to; {
 			i := from / d.width
@@ -342,6 +348,19 @@ func (d *differ) named(name string) int32 {
 	return n
 }
 
+// core returns how many times as much CPU time as side A has side B has, in the unit of the rows. It is 1
+// for requests: how much CPU time one takes does not depend on the machine's load.
+func (d *differ) core() float64 {
+	by := d.lengths
+	switch {
+	case d.o.Per == "request" || min(d.cpu[0], d.cpu[1]) == 0:
+		return 1
+	case d.o.Per == "share":
+		by = d.all
+	}
+	return d.cpu[1] / sum(by[1]) / (d.cpu[0] / sum(by[0]))
+}
+
 // row compares the sides of a row.
 func (d *differ) row(r *diffRow) DiffRow {
 	var values [2][]float64
@@ -408,8 +427,10 @@ func ratios(time []float32, requests []float64) (values []float64, mean float64)
 // 0.05, the interval does not have 0, and the machine cannot be the reason. Two runs of one program
 // differ a little because timers and cores are not always equally fast: leastChange of a row. If
 // goroutines could run but did not for longer on one side, that changes the other rows as much. So the
-// difference must be greater, or be more than half of the row.
-func judge(rows []DiffRow) {
+// difference must be greater, or be more than half of the row and more than machineShare of what the
+// machine changed. core is how much more CPU time side B has than side A. If the machine gave one side less,
+// all that runs on a CPU has less there. So more than half of the row must remain when that is taken off.
+func judge(rows []DiffRow, core float64) {
 	var p []*float64
 	machine := 0.0
 	for i := range rows {
@@ -425,8 +446,15 @@ func judge(rows []DiffRow) {
 		r := &rows[i]
 		size, row := math.Abs(r.Delta), max(r.A, r.B)
 		r.Significant = r.tested() && r.P < 0.05 && (r.Low > 0 || r.High < 0) && size >= leastShare*r.unit &&
-			size >= leastChange*row && (size > machine || size > row/2)
+			size >= leastChange*row && (size > machine || size > machine*machineShare && r.halves(1) && r.halves(core))
 	}
+}
+
+// halves reports whether one side of a row has less than half of the other, when the side that has more CPU
+// time is reduced to as much as the other.
+func (r *DiffRow) halves(core float64) bool {
+	a, b := r.A*min(1, core), r.B/max(1, core)
+	return math.Abs(a-b) > max(a, b)/2
 }
 
 // rowNoCore and rowRunnable have the time in which goroutines could run and did not.

@@ -130,6 +130,37 @@ func TestDiffPlanted(t *testing.T) {
 	}
 }
 
+// If another program used the machine during one run, its rows are smaller there. Only what differs much more is
+// significant.
+func TestJudge(t *testing.T) {
+	for _, c := range []struct {
+		a, b float64
+		want bool
+	}{
+		{0.81, 0.37, false},   // on a CPU, and the machine gave half of the time
+		{0.013, 0.001, false}, // little
+		{0.3, 0.4, false},
+		{0, 0.08, true},    // new
+		{0.2, 0.02, true},  // much less
+		{0.1, 0.15, false}, // half as much more, but less than the machine's difference
+		{0.1, 1.3, true},   // more than the machine's difference
+	} {
+		rows := []DiffRow{
+			{Name: rowNoCore, A: 0.1, B: 0.8, Delta: 0.7, P: 1, unit: 1},
+			{Name: rowRunnable, A: 0.1, B: 0.4, Delta: 0.3, P: 1, unit: 1},
+			{Name: "main.f", A: c.a, B: c.b, Delta: c.b - c.a, Low: c.b - c.a, High: c.b - c.a, P: 0.0001, unit: 1},
+		}
+		if judge(rows, 0.5); rows[2].Significant != c.want {
+			t.Errorf("%v and %v differ significantly: %v, want %v", c.a, c.b, rows[2].Significant, c.want)
+		}
+		// The same the other way round.
+		rows[2].A, rows[2].B, rows[2].Delta, rows[2].Low, rows[2].High, rows[2].P = c.b, c.a, c.a-c.b, c.a-c.b, c.a-c.b, 0.0001
+		if judge(rows, 2); rows[2].Significant != c.want {
+			t.Errorf("%v and %v differ significantly: %v, want %v", c.b, c.a, rows[2].Significant, c.want)
+		}
+	}
+}
+
 // Halves of one profile can be compared.
 func TestDiffBetween(t *testing.T) {
 	r := record(t)
