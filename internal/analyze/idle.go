@@ -18,7 +18,7 @@ import (
 //   - A wait at home is idle. The home of a group, which is the goroutines that were created at one place, is
 //     the stack in which its members rest: they wait in the function that they began with, spend at least
 //     homeShare of the session there, and come back to it. If samples are selected by state, no home is known.
-//   - Waits of the runtime's own goroutines are idle.
+//   - A select without cases is idle, and so are waits of the runtime's own goroutines.
 //
 // Whether a stack is a home is known when all samples were read. So Add gives each sample a WaitKey. Whoever
 // adds up samples keeps those of different keys apart, and asks Is after Finish:
@@ -360,7 +360,7 @@ func (f *Idle) look(stack uint32) idleStack {
 			rest, restAt = fr, at
 		}
 		for _, p := range fr.places {
-			if !request && (known == nil || !known.always) && p.matches(callee, restAt == at) {
+			if !request && (known == nil || !known.always) && p.matches(why, callee, restAt == at) {
 				known = p
 			}
 		}
@@ -378,7 +378,7 @@ func (f *Idle) look(stack uint32) idleStack {
 	case idleReasons[why], known != nil && known.always:
 		x.kind = idleAlways
 	case request:
-	case known != nil:
+	case known != nil, why == idleForever:
 		x.kind = idlePlain
 	case homeReasons[why] && rest != nil && restAt == entryAt:
 		x.kind = idleHome

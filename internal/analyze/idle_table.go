@@ -5,7 +5,7 @@ import "strings"
 // An idlePlace is a place where a library waits for the next thing to do.
 type idlePlace struct {
 	in   string // the function that waits; a name that ends in .func stands for all literals in a function
-	call string // what it calls to wait: a function, "" for a channel or the like itself, "*" for anything
+	call string // what it calls to wait: a function, "" for a channel or a read, "*" for anything
 	what string // what it waits for
 
 	// always says that the function works for the connection or in the background. Requests do not call it and
@@ -14,9 +14,12 @@ type idlePlace struct {
 	always bool
 }
 
-// matches reports whether a stack waits at the place, given the function that the frame calls and whether
-// the frame itself waits.
-func (p *idlePlace) matches(callee string, itself bool) bool {
+// matches reports whether a stack waits at the place, given what it waits for, the function that the frame calls and
+// whether the frame itself waits. Nobody is idle in a send or while waiting for a lock.
+func (p *idlePlace) matches(why, callee string, itself bool) bool {
+	if !homeReasons[why] && why != "syscall" {
+		return false
+	}
 	switch p.call {
 	case "":
 		return itself
@@ -70,13 +73,13 @@ var idleTable = []idlePlace{
 	{in: "google.golang.org/grpc/internal/resolver/dns.(*dnsResolver).watcher", what: "the next time to look", always: true},
 
 	// NATS: client.
-	{in: "github.com/nats-io/nats.go.(*Conn).readLoop", call: "*", what: "the next message", always: true},
+	{in: "github.com/nats-io/nats.go.(*Conn).readLoop", call: "github.com/nats-io/nats.go.(*natsReader).Read", what: "the next message", always: true},
 	{in: "github.com/nats-io/nats.go.(*Conn).flusher", what: "something to write", always: true},
 	{in: "github.com/nats-io/nats.go.(*asyncCallbacksHandler).asyncCBDispatcher", what: "the next callback", always: true},
 	{in: "github.com/nats-io/nats.go.(*Conn).waitForMsgs", what: "the next message", always: true},
 
 	// NATS: server.
-	{in: "github.com/nats-io/nats-server/v2/server.(*client).readLoop", call: "*", what: "the next message", always: true},
+	{in: "github.com/nats-io/nats-server/v2/server.(*client).readLoop", what: "the next message", always: true},
 	{in: "github.com/nats-io/nats-server/v2/server.(*client).writeLoop", what: "something to write", always: true},
 	{in: "github.com/nats-io/nats-server/v2/server.(*Server).internalReceiveLoop", what: "the next message", always: true},
 	{in: "github.com/nats-io/nats-server/v2/server.(*Server).internalSendLoop", what: "something to send", always: true},
@@ -84,7 +87,7 @@ var idleTable = []idlePlace{
 	{in: "github.com/nats-io/nats-server/v2/server.(*sendq).internalLoop", what: "something to send", always: true},
 	{in: "github.com/nats-io/nats-server/v2/server.(*Server).startGWReplyMapExpiration.func", what: "the next time to look", always: true},
 	{in: "github.com/nats-io/nats-server/v2/server.(*Server).startRateLimitLogExpiration.func", what: "the next time to look", always: true},
-	{in: "github.com/nats-io/nats-server/v2/server.(*Server).acceptConnections", call: "*", what: "a connection", always: true},
+	{in: "github.com/nats-io/nats-server/v2/server.(*Server).acceptConnections", what: "a connection", always: true},
 
 	// NATS: JetStream.
 	{in: "github.com/nats-io/nats.go/jetstream.(*pullConsumer).Consume.func", what: "the next message", always: true},
@@ -143,13 +146,14 @@ func init() {
 	}
 }
 
-// idleReasons are the waits of the runtime's own goroutines, and the one that the program wants to last
-// forever.
+// idleReasons are the waits of the runtime's own goroutines.
 var idleReasons = map[string]bool{
 	"GC sweep wait": true, "GC scavenge wait": true, "finalizer wait": true, "force gc (idle)": true,
 	"GOMAXPROCS updater (idle)": true, "GC worker (idle)": true, "cleanup wait": true, "trace reader (blocked)": true,
-	"select (no cases)": true,
 }
+
+// idleForever is the wait that the program wants to last forever.
+const idleForever = "select (no cases)"
 
 // homeReasons are the waits for something that comes from outside. Nobody is at home in a send, a lock or a
 // system call.

@@ -81,6 +81,8 @@ func TestIdlePlaces(t *testing.T) {
 				stack = append(waitForIO[:len(waitForIO):len(waitForIO)], place(p.call, 3))
 			}
 			stack = append(stack, place(p.in, 7))
+			lock := append([]tachyon.Frame{wait("sync.Mutex.Lock"), place("sync.(*Mutex).Lock", 1)}, stack[1:]...)
+			send := append([]tachyon.Frame{wait("chan send")}, stack[1:]...)
 			other := append(append(waitForIO[:len(waitForIO):len(waitForIO)], place("example.org/lib.other", 3)), stack[len(stack)-1])
 			under := func(entry string, stack []tachyon.Frame) []tachyon.Frame {
 				return append(stack[:len(stack):len(stack)], place(entry, 1))
@@ -89,7 +91,7 @@ func TestIdlePlaces(t *testing.T) {
 			for g, s := range [][]tachyon.Frame{
 				under("main.plain", stack), under("main.labels", stack),
 				under("main.request", append(stack[:len(stack):len(stack)], place("main.(*h).ServeHTTP", 9))),
-				under("main.other", other), under("main.runs", stack),
+				under("main.other", other), under("main.runs", stack), under("main.lock", lock), under("main.send", send),
 			} {
 				id := uint64(10 + g)
 				status := tachyon.Status(0)
@@ -114,7 +116,7 @@ func TestIdlePlaces(t *testing.T) {
 			if p.call == "*" {
 				otherIdle = 100
 			}
-			for entry, want := range map[string]int{"main.plain": 100, "main.labels": always, "main.request": always, "main.other": otherIdle, "main.runs": 0} {
+			for entry, want := range map[string]int{"main.plain": 100, "main.labels": always, "main.request": always, "main.other": otherIdle, "main.runs": 0, "main.lock": 0, "main.send": 0} {
 				if idle[entry] != want || work[entry] != 100-want {
 					t.Errorf("%s: %d ms idle, %d ms not, want %d ms idle", entry, idle[entry], work[entry], want)
 				}
@@ -193,6 +195,9 @@ func homeCases() []homeCase {
 		{name: "a goroutine for each request", members: 40, rest: receive, work: work, share: 95, short: true},
 		{name: "workers called by a literal", members: 8, rest: deep, work: deepWork, share: 95, objects: true, idle: true},
 		{name: "replies in a function that a literal calls", members: 8, rest: deep, work: deepWork, share: 95},
+		{name: "select without cases", members: 2, rest: []tachyon.Frame{wait(idleForever), loop}, share: 100, idle: true},
+		{name: "select without cases, with labels", members: 2, rest: []tachyon.Frame{wait(idleForever), loop}, share: 100, labels: true},
+		{name: "select without cases in a handler", members: 2, rest: []tachyon.Frame{wait(idleForever), place("main.(*h).ServeHTTP", 1)}, share: 100},
 		{name: "main waits for the end", members: 1, rest: []tachyon.Frame{wait("chan receive"), place("main.main", 20)}, share: 99, main: true, idle: true},
 		{name: "main waits for an answer", members: 1, rest: []tachyon.Frame{wait("chan receive"), place("main.ask", 20), place("main.main", 20)}, share: 99, main: true},
 	}

@@ -1,0 +1,54 @@
+package analyze
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the table of docs/idle.md")
+
+// TestIdlePage holds the table of docs/idle.md.
+func TestIdlePage(t *testing.T) {
+	const path, begin, end = "../../docs/idle.md", "<!-- places -->\n", "<!-- /places -->"
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok1 := strings.Cut(string(b), begin)
+	_, after, ok2 := strings.Cut(rest, end)
+	if !ok1 || !ok2 {
+		t.Fatalf("%s has no place for the table", path)
+	}
+	var table strings.Builder
+	table.WriteString("| function | calls | waits for | with labels |\n|---|---|---|---|\n")
+	places := slices.Clone(idleTable)
+	slices.SortStableFunc(places, func(a, b idlePlace) int { return cmp.Or(cmp.Compare(a.in, b.in), cmp.Compare(a.call, b.call)) })
+	for _, p := range places {
+		call, always := "`"+p.call+"`", ""
+		switch p.call {
+		case "":
+			call = "–"
+		case "*":
+			call = "any"
+		}
+		if p.always {
+			always = "idle"
+		}
+		fmt.Fprintf(&table, "| `%s` | %s | %s | %s |\n", p.in, call, p.what, always)
+	}
+	want := before + begin + table.String() + end + after
+	if want == string(b) {
+		return
+	}
+	if !*update {
+		t.Fatalf("%s is not up to date: go test ./internal/analyze -run TestIdlePage -update", path)
+	}
+	if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
