@@ -201,8 +201,17 @@ func (s *sweep) settle(c *contended, at uint64) {
 func (s *sweep) holder(c *contended) (int32, how) {
 	best := int32(-1)
 	consider := func(n int32) {
+		if best < 0 {
+			best = n
+			return
+		}
+		a, b := &s.w.stays[n], &s.w.stays[best]
+		order := cmp.Compare(a.how, b.how)
+		if !a.read || !b.read {
+			order = cmp.Or(order, cmp.Compare(a.begin, b.begin)) // the last one that got it
+		}
 		// Of several readers, the one that stays the longest keeps the others waiting.
-		if a, b := &s.w.stays[n], best; b < 0 || cmp.Or(cmp.Compare(a.how, s.w.stays[b].how), cmp.Compare(a.end, s.w.stays[b].end)) > 0 {
+		if cmp.Or(order, cmp.Compare(a.end, b.end)) > 0 {
 			best = n
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -169,6 +171,54 @@ func TestHolderOfTwoTexts(t *testing.T) {
 	l := s.locks(LockOptions{Source: readHolderText}, mutexes...)
 	checkHolder(t, l, 1, 6, 0, 3, "sleep")
 	checkHolder(t, l, 2, 0, 6, 0, "sleep")
+}
+
+// Without source the lines after the one that locks count, and that line if it calls something else.
+func TestHolderWithoutSource(t *testing.T) {
+	lock, far := in("one", 50), in("two", 60)
+	for _, inside := range [][]tachyon.Frame{{place("time.Sleep", 300), lock}, {in("one", 51)}} {
+		s := stepper{recording: record(t)}
+		s.ticks(3, waitsFor(1, 1, lock), waitsFor(2, 1, lock), waitsFor(3, 2, far))
+		s.ticks(6, sleeps(1, inside...), waitsFor(2, 1, lock), did{3, running, []tachyon.Frame{far}})
+		s.ticks(3, sleeps(1, in("one", 49)), waitsFor(2, 1, lock), did{3, running, []tachyon.Frame{far}})
+		l := s.locks(LockOptions{Source: readLockSource}, mutexes...)
+		checkHolder(t, l, 1, 0, 6, 9, "sleep")
+		checkHolder(t, l, 2, 0, 0, 3, "")
+	}
+}
+
+// A goroutine that holds a lock does so in the next file of the session too.
+func TestHolderInTwoFiles(t *testing.T) {
+	get, inside := in("(*cache).get", 4), in("(*cache).get", 5)
+	var files []*reader.Reader
+	for part := range 2 {
+		s := stepper{recording: record(t)}
+		s.at = uint64(part) * 10_000
+		if part == 0 {
+			s.ticks(4, waitsFor(1, 1, get), waitsFor(2, 1, get))
+		}
+		// 3 is inside too, where another lock is held.
+		s.ticks(6, sleeps(1, inside), waitsFor(2, 1, get), sleeps(3, in("(*cache).refresh", 11)))
+		if err := s.w.WriteRecords(&tachyon.Records{Objects: mutexes}); err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, s.finish(tachyon.Session{
+			Source: "native", Markers: true, Objects: tachyon.AllObjects, Host: "h", PID: 7, Part: part + 1,
+			SessionStart: time.UnixMicro(start), Start: time.UnixMicro(start), Duration: 10 * time.Millisecond,
+		}))
+	}
+	l, err := FindLocks(samplesOf(t, stream.Options{Objects: true}, files...), LockOptions{Source: readHolderText})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(l.Locks) != 1 {
+		t.Fatalf("%+v", l.Locks)
+	}
+	h := l.Locks[0].Holder
+	t.Logf("%+v", h)
+	if h.Seen < 12*time.Millisecond || h.Inferred != 0 {
+		t.Errorf("%+v", h)
+	}
 }
 
 // A goroutine holds one lock while it waits for another one of the type.

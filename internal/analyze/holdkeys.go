@@ -34,6 +34,7 @@ type frameHold struct {
 	defers  bool
 	unlocks bool // the line unlocks it too
 	locks   bool // the line locks it too
+	calls   bool // only if the frame calls another function than one of package sync
 	x       *sourceFunc
 }
 
@@ -215,8 +216,8 @@ func (h *holdIndex) holds(f *tachyon.Frame) (list []frameHold) {
 		return list
 	}
 	if first, ok := h.first[f.Func]; ok {
-		if line > first {
-			list = append(list, frameHold{key: h.key(lockKey{root: rootFunc, path: f.Func}), defers: true})
+		if line >= first {
+			list = append(list, frameHold{key: h.key(lockKey{root: rootFunc, path: f.Func}), defers: true, locks: line == first, calls: line == first})
 		}
 	} else if t := receiver(f.Func); t != "" && h.owner[t] && strings.Count(f.Func[len(t):], ".") == 1 {
 		list = append(list, frameHold{key: h.key(lockKey{root: rootType, path: t}), defers: true})

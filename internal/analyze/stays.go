@@ -127,9 +127,10 @@ func (f *stayFinder) holdsOf(stack uint32) *stackHolds {
 		}
 		locks = locks || sync && isLockMethod(frame)
 		for _, h := range f.frame(f.src.Stacks()[at].Frame) {
-			if inner == nil || !givesUp(&h, inner) {
-				x.holds = append(x.holds, stackHold{h, frame.Func, f.caller(at)})
+			if h.calls && (inner == nil || isSync(inner)) || inner != nil && givesUp(&h, inner) {
+				continue
 			}
+			x.holds = append(x.holds, stackHold{h, frame.Func, f.caller(at)})
 		}
 		inner = frame
 	}
@@ -206,8 +207,8 @@ func (f *stayFinder) follow(u *lockUser, x *stackHolds, waiting bool) (changed b
 		o := openStay{stackHold: h, seen: true}
 		if u.waited != nil && f.enters(u, &h) {
 			o.object, o.how = u.waited.object, seen
-			if o.object < 0 {
-				o.how = inferred // there may be several locks
+			if o.object < 0 || h.x == nil {
+				o.how = inferred // there may be several locks, or it may have given the lock back
 			}
 		}
 		u.open = append(u.open, o)
@@ -232,7 +233,7 @@ func (f *stayFinder) follow(u *lockUser, x *stackHolds, waiting bool) (changed b
 // function, or of a caller of it.
 func (f *stayFinder) enters(u *lockUser, h *stackHold) bool {
 	keys := f.objects[u.waited.object]
-	if keys == nil || u.waited.point.read != h.read || !slices.Contains(keys.exact, h.key) && !slices.Contains(keys.weak, h.key) {
+	if keys == nil || h.x != nil && u.waited.point.read != h.read || !slices.Contains(keys.exact, h.key) && !slices.Contains(keys.weak, h.key) {
 		return false
 	}
 	for at := u.stack; at != 0; at = f.caller(at) {
