@@ -2,6 +2,7 @@ package analyze
 
 import (
 	"cmp"
+	"math"
 	"slices"
 )
 
@@ -21,6 +22,7 @@ type charge struct {
 type sweep struct {
 	*stayFinder
 	w       *window
+	until   uint64 // the window's end; MaxUint64 if nothing comes after it
 	tick    uint64
 	waiting map[int32]*contended   // objects that goroutines wait for now
 	byKey   map[int32][]*contended // by key
@@ -46,11 +48,33 @@ type contended struct {
 	last    uint64        // µs; until then its time is charged
 }
 
-// sweep charges the waits of the present window, and begins another one.
-func (f *stayFinder) sweep(tick uint64, charge func(*charge)) {
+// middle returns a time before which about half of the stretches begin, MaxUint64 if there is none.
+func (w *window) middle() uint64 {
+	list := make([]uint64, len(w.stretches))
+	for i := range w.stretches {
+		list[i] = w.stretches[i].begin
+	}
+	slices.Sort(list)
+	at := list[len(list)/2]
+	if n, _ := slices.BinarySearch(list, at); n < len(list)/4 {
+		return math.MaxUint64
+	}
+	return at
+}
+
+// sweep charges the waits of the present window that begin before a time, and begins another window
+// with the rest. Samples of other goroutines come up to some thousand samples later, so the rest is
+// not swept before they have come. MaxUint64 is the end of a file.
+func (f *stayFinder) sweep(until uint64, charge func(*charge)) {
 	w := f.window
+	f.window = window{}
+	f.epoch++
+	f.kept = nil
+	if until < math.MaxUint64 {
+		w.stretches = f.keep(w, until)
+	}
 	s := &sweep{
-		stayFinder: f, w: &w, tick: tick, waiting: map[int32]*contended{}, byKey: map[int32][]*contended{},
+		stayFinder: f, w: &w, until: until, tick: f.tick(), waiting: map[int32]*contended{}, byKey: map[int32][]*contended{},
 		inside: map[int32][]int32{}, now: make([]int32, len(w.goroutines)), bound: map[int32][]int32{}, charge: charge, watch: f.watch,
 	}
 	ends := s.waitEnds()
@@ -62,8 +86,42 @@ func (f *stayFinder) sweep(tick uint64, charge func(*charge)) {
 		f.watch.begin(s)
 	}
 	s.run()
-	f.window = window{}
-	f.epoch++
+	for old, now := range f.kept {
+		if now > 0 { // what has become known of its object
+			f.window.stays[now-1].object, f.window.stays[now-1].how = w.stays[old].object, w.stays[old].how
+		}
+	}
+}
+
+// keep begins a window with the stretches of another one from a time on. It returns the others.
+func (f *stayFinder) keep(w window, from uint64) (before []stretch) {
+	f.kept = make(keptStays, len(w.stays))
+	f.window.goroutines = w.goroutines
+	keep := func(n int32) int32 {
+		if f.kept[n] == 0 {
+			f.window.stays = append(f.window.stays, w.stays[n])
+			f.kept[n] = int32(len(f.window.stays))
+		}
+		return f.kept[n] - 1
+	}
+	for _, x := range w.stretches {
+		if x.begin < from {
+			before = append(before, x)
+			continue
+		}
+		stays := make([]int32, len(x.stays))
+		for i, n := range x.stays {
+			stays[i] = keep(n)
+		}
+		x.stays = stays
+		f.window.stretches = append(f.window.stretches, x)
+	}
+	for n := range w.stays {
+		if w.stays[n].end >= from { // it may go on
+			keep(int32(n))
+		}
+	}
+	return before
 }
 
 // A moment is a beginning or an end of a stretch.
@@ -353,8 +411,8 @@ func (s *sweep) handOver(all []waitEnd) {
 	slack := s.tick / 2
 	for i := range s.w.stays {
 		st := &s.w.stays[i]
-		if st.object != 0 || st.key < 0 {
-			continue
+		if st.object != 0 || st.key < 0 || st.end >= s.until {
+			continue // of the last ones the end is not known yet
 		}
 		for _, e := range since(ends[st.key], st.end-min(st.end, slack)) {
 			if e.at > st.end+slack {

@@ -221,6 +221,40 @@ func TestHolderInTwoFiles(t *testing.T) {
 	}
 }
 
+// Windows of a few stretches show nearly the same as one of all.
+func TestHolderWindows(t *testing.T) {
+	var shares [2]uint64
+	for i, most := range []int{maxStretches, 60} {
+		s := stepper{recording: record(t)}
+		get, inside := in("(*cache).get", 4), in("(*cache).get", 5)
+		for round := range uint64(200) {
+			a, b, c := 1+round%3, 1+(round+1)%3, 1+(round+2)%3
+			s.ticks(3, sleeps(a, inside), waitsFor(b, 1, get), waitsFor(c, 1, get), sleeps(9, in("(*cache).pause", 70)))
+		}
+		f := s.finish(tachyon.Session{Source: "native", Markers: true, Objects: tachyon.AllObjects})
+		l := newLockSums(samplesOf(t, stream.Options{Objects: true}, f), LockOptions{Source: readHolderText})
+		if err := l.read(); err != nil {
+			t.Fatal(err)
+		}
+		find := newStayFinder(newHoldIndex(l, nil))
+		find.most = most
+		var last uint64
+		err := find.readAll(func(c *charge) {
+			if c.how == seen {
+				shares[i] += c.to - c.from
+			}
+			last = max(last, c.to)
+		})
+		if err != nil || last != 600_000 || i == 1 && find.epoch < 8 {
+			t.Fatalf("%v; charges until %d, %d windows", err, last, find.epoch)
+		}
+	}
+	t.Logf("seen for %d µs with one window, %d µs with many", shares[0], shares[1])
+	if shares[0] < 590_000 || shares[1] < 9*shares[0]/10 {
+		t.Errorf("seen for %d µs with one window, %d µs with many", shares[0], shares[1])
+	}
+}
+
 // A goroutine holds one lock while it waits for another one of the type.
 func TestHolderWaits(t *testing.T) {
 	s := stepper{recording: record(t)}

@@ -2,6 +2,7 @@ package analyze
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -119,13 +120,16 @@ func (f *stayFinder) readAll(charge func(*charge)) error {
 		if x.Interpreter != tachyon.User {
 			continue
 		}
-		if x.file != file || len(f.window.stretches) >= maxStretches {
-			f.sweep(f.tick(), charge)
+		switch {
+		case x.file != file:
+			f.sweep(math.MaxUint64, charge)
 			file = x.file
+		case len(f.window.stretches) >= f.most:
+			f.sweep(f.window.middle(), charge)
 		}
 		f.add(x)
 	}
-	f.sweep(f.tick(), charge)
+	f.sweep(math.MaxUint64, charge)
 	return nil
 }
 

@@ -61,7 +61,8 @@ type lockUser struct {
 	waited *siteSums // the lock for which it waited until just now
 	stack  uint32    // of that wait
 	in     uint32    // the stack that called Lock then
-	epoch  int       // of the window that has number, last and the indices in open
+	file   int       // number of the file + 1 that number is of
+	epoch  int       // of the window that last and the indices in open are of
 }
 
 type openStay struct {
@@ -82,13 +83,18 @@ type window struct {
 // maxStretches is the number of stretches of a window. They take some 100 bytes each with their stays.
 const maxStretches = 1 << 20
 
+// keptStays says where the stays of the window before are in the present one, plus 1; 0: nowhere.
+type keptStays []int32
+
 // A stayFinder finds stays while samples stream by.
 type stayFinder struct {
 	*holdIndex
 	stacks []stackHolds
 	users  states[lockUser]
 	window window
+	most   int // stretches of a window
 	epoch  int
+	kept   keptStays
 
 	// interest may be nil. It says which samples are of interest although they have nothing to do with
 	// locks: the targets, and those of other goroutines.
@@ -97,7 +103,7 @@ type stayFinder struct {
 }
 
 func newStayFinder(h *holdIndex) *stayFinder {
-	return &stayFinder{holdIndex: h, users: states[lockUser]{keep: func(u *lockUser) bool { return len(u.open) > 0 || u.waited != nil }}}
+	return &stayFinder{holdIndex: h, most: maxStretches, users: states[lockUser]{keep: func(u *lockUser) bool { return len(u.open) > 0 || u.waited != nil }}}
 }
 
 // holdsOf returns what a stack says about locks.
@@ -159,12 +165,7 @@ func givesUp(h *frameHold, callee *tachyon.Frame) bool {
 // add adds a sample.
 func (f *stayFinder) add(s *sample) {
 	u := f.users.of(s)
-	if u.epoch != f.epoch {
-		u.epoch, u.number, u.last = f.epoch, 0, 0
-		for i := range u.open {
-			u.open[i].index = 0
-		}
-	}
+	f.update(s, u)
 	x := f.holdsOf(s.Stack)
 	waiting := x.site != nil && waits(s.Status)
 	target, other := false, false
@@ -189,6 +190,25 @@ func (f *stayFinder) add(s *sample) {
 	default:
 		u.waited = nil
 	}
+}
+
+// update makes the state of a goroutine one of the present file and window.
+func (f *stayFinder) update(s *sample, u *lockUser) {
+	if u.file != s.file+1 {
+		u.file, u.number = s.file+1, 0
+	}
+	if u.epoch == f.epoch {
+		return
+	}
+	for i := range u.open {
+		o := &u.open[i]
+		if o.index > 0 && u.epoch+1 == f.epoch && int(o.index) <= len(f.kept) {
+			o.index = f.kept[o.index-1]
+		} else {
+			o.index = 0
+		}
+	}
+	u.epoch, u.last = f.epoch, 0
 }
 
 // follow opens and closes the stays of a goroutine. It reports whether there are others now.
