@@ -43,7 +43,7 @@ func TestIdleOfPeers(t *testing.T) {
 				if out, err := exec.Command(bin, kind, how, profile, log).CombinedOutput(); err != nil {
 					t.Fatalf("%v\n%s", err, out)
 				}
-				checkIdle(t, profile, log)
+				checkIdle(t, profile, log, 0.05)
 				if *update && tags == "" {
 					keepRecording(t, profile, log, "testdata/idle")
 				}

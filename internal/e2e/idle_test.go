@@ -29,7 +29,7 @@ func TestIdleRecordings(t *testing.T) {
 	}
 	for _, path := range list {
 		name := strings.TrimSuffix(filepath.Base(path), ".tach")
-		t.Run(name, func(t *testing.T) { checkIdle(t, path, strings.TrimSuffix(path, ".tach")+".log.gz") })
+		t.Run(name, func(t *testing.T) { checkIdle(t, path, strings.TrimSuffix(path, ".tach")+".log.gz", 0.01) })
 	}
 }
 
@@ -38,7 +38,10 @@ func TestIdleRecordings(t *testing.T) {
 // While a goroutine handles a request, or has sent one and waits for the answer, it must not be idle. That is so
 // with and without a label. Other goroutines, such as those that read from a connection, may be: what a request
 // waits for is seen in its own goroutine. If there are no requests, all of the libraries' waits must be idle.
-func checkIdle(t *testing.T, profile, log string) {
+//
+// On a busy machine a sample's time is not quite that at which the goroutine was looked at. So a share of the
+// time in requests may be wrong.
+func checkIdle(t *testing.T, profile, log string, share float64) {
 	t.Helper()
 	r := idleResultOf(t, profile, log)
 	t.Logf("idle %v, not idle %v, of it in requests %v of %v", r.idle, r.work, r.served, r.logged)
@@ -49,12 +52,11 @@ func checkIdle(t *testing.T, profile, log string) {
 		}
 		return
 	}
-	// A goroutine's time in the log is that between two of its own looks at the clock.
-	if r.wrong > (r.wrong+r.served)/100 {
+	if float64(r.wrong) > share*float64(r.wrong+r.served) {
 		t.Errorf("%v is idle in which requests are handled or wait", r.wrong)
 		r.print(t, func(s *idleSum) bool { return s.idle && s.serves })
 	}
-	if r.served < r.logged/5 {
+	if r.served < r.logged/20 {
 		t.Errorf("only %v are not idle in requests that took %v together", r.served, r.logged)
 	}
 	r.print(t, func(s *idleSum) bool {
