@@ -43,6 +43,7 @@ goroutine count as one if there is no sample between them. If that may be so, be
 goroutine waits again where it has waited before, percentiles are ranges: from those if each such
 wait is another call to those if none is.
 
+The lock or channel that a line waits for is named if the source files are on this machine.
 In the lines of the slowest requests, █ is running, ▒ could run but had no core, ░ waiting.`,
 		Example: `  gotach requests app.tach
   gotach requests app.tach --func 'QueryContext$' --slowest 5%
@@ -162,8 +163,11 @@ func requestsTable(name string, r *analyze.Requests, paint paint, width int) []b
 			break
 		}
 		at := ""
+		if d.Object != "" {
+			at = printable(" " + d.Object)
+		}
 		if d.Line > 0 {
-			at = printable(fmt.Sprintf(" %s:%d", d.File[strings.LastIndexAny(d.File, `/\`)+1:], d.Line))
+			at += printable(fmt.Sprintf(" %s:%d", d.File[strings.LastIndexAny(d.File, `/\`)+1:], d.Line))
 		}
 		room := width - 13 - utf8.RuneCountInString(d.State) - utf8.RuneCountInString(at)
 		fmt.Fprintf(&b, "%8s  %s %s%s\n", more(d.Time), paint.wait(printable("["+d.State+"]")), shorten(printable(d.Name), max(minName, room)), paint.dim(at))

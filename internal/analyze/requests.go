@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"slices"
 	"time"
+
+	"github.com/gotach/profiler/tachyon"
 )
 
 // RequestOptions say what a request is. The zero value finds HTTP handlers, else gRPC handlers, else
@@ -15,6 +17,8 @@ type RequestOptions struct {
 	Func    *regexp.Regexp // a request is an invocation of a function whose name matches
 	Label   string         // a request is the time in which goroutines have one value of this label
 	Slowest float64        // share of the requests that are slow; 0 is 0.01
+	// Source reads a source file of the program; nil reads the file with that name.
+	Source func(path string) ([]byte, error)
 }
 
 // Requests are the requests of a profile. An invocation is the longest run of a goroutine's samples in
@@ -70,6 +74,9 @@ type RequestDifference struct {
 	Line  int32         `json:"line,omitempty"`
 	State string        `json:"state"`
 	Time  time.Duration `json:"ns"`
+	// Object is the text of the lock or channel that the line waits for, such as "c.mu". Only the first
+	// rows have it, if the source is here.
+	Object string `json:"object,omitempty"`
 }
 
 // A Request is one request.
@@ -83,6 +90,7 @@ type Request struct {
 
 const (
 	mostSlowest     = 10
+	mostObjects     = 20 // rows of the difference that have an object
 	timelineColumns = 30
 )
 
@@ -297,15 +305,25 @@ func (r *requestSums) result(out *Requests) {
 				g.States[row.state] += mean[i]
 			}
 		}
-		out.Difference = append(out.Difference, RequestDifference{row.name, row.file, row.line, row.state, mean[1] - mean[0]})
+		out.Difference = append(out.Difference, RequestDifference{Name: row.name, File: row.file, Line: row.line, State: row.state, Time: mean[1] - mean[0]})
 	}
 	slices.SortFunc(out.Difference, func(a, b RequestDifference) int {
 		return cmp.Or(cmp.Compare(b.Time, a.Time), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Line, b.Line), cmp.Compare(a.State, b.State), cmp.Compare(a.File, b.File))
 	})
+	source := newSources(r.o.Source)
+	for i := range out.Difference[:min(mostObjects, len(out.Difference))] {
+		d := &out.Difference[i]
+		if kind := waitKinds[d.State]; kind != "" {
+			d.Object = source.expression(&tachyon.Frame{File: d.File, Func: d.Name, Line: d.Line}, kind, d.State)
+		}
+	}
 	for i := range r.lines {
 		line := make([]byte, timelineColumns)
 		for j, sums := range r.lines[i] {
 			line[j] = ' '
+			if j > 0 {
+				line[j] = line[j-1] // it has ended, or no sample is of this time
+			}
 			for kind, most := 0, uint64(0); kind < len(sums); kind++ {
 				if sums[kind] > most {
 					line[j], most = "Rr."[kind], sums[kind]

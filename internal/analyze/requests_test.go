@@ -136,3 +136,39 @@ func TestRequests(t *testing.T) {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
+
+// Of a wait for a lock, the difference has the line and the text of the lock.
+func TestRequestsLock(t *testing.T) {
+	r := record(t)
+	serve := place("net/http.serverHandler.ServeHTTP", 9)
+	lock := tachyon.Frame{File: "/home/u/app/store.go", Func: "main.put", Line: 5}
+	at := uint64(0)
+	spend := func(ms int, status tachyon.Status, frames ...tachyon.Frame) {
+		for range ms {
+			at += 1000
+			r.add(7, at, status, append(frames, place("net/http.conn.serve", 7))...)
+		}
+	}
+	for i := range 200 {
+		spend(5, 0, tachyon.Frame{Func: "[IO wait]"}, place("net/http.readRequest", 3))
+		spend(10, running, place("main.render", 40), serve)
+		if i%50 == 0 {
+			spend(30, 0, tachyon.Frame{Func: "[sync.Mutex.Lock]", Line: 3}, place("sync.(*Mutex).Lock", 2), lock, serve)
+		}
+	}
+	spend(5, 0, tachyon.Frame{Func: "[IO wait]"}, place("net/http.readRequest", 3))
+	source := "package main\n\nfunc put(c *cache, n int) {\n\tn++\n\tc.mu.Lock()\n\tdefer c.mu.Unlock()\n}\n"
+	out, err := FindRequests(r.close(), RequestOptions{Slowest: 0.02, Source: func(path string) ([]byte, error) {
+		if path != lock.File {
+			t.Errorf("%s is read", path)
+		}
+		return []byte(source), nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := RequestDifference{Name: "main.put", File: lock.File, Line: 5, State: "sync.Mutex.Lock", Time: 30 * time.Millisecond, Object: "c.mu"}
+	if len(out.Difference) == 0 || out.Difference[0] != want {
+		t.Errorf("%+v, want %+v", out.Difference, want)
+	}
+}
