@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/gotach/profiler/internal/formats"
 	"github.com/spf13/cobra"
@@ -23,10 +24,14 @@ Several INs, such as the files of a session with rotation, are read as one profi
 in the order of their start times; see "gotach report --help".
 
 ` + selectHelp + `
+With --cpu, or if OUT ends in .pgo, a pprof profile has CPU time only, and go build -pgo takes it. The
+program's file must be where it was, or --executable says where it is.
+
 A selection can be written in formats of sums, such as pprof, not in formats of samples.`,
 		Example: `  gotach convert app.tach -o app.pb.gz && go tool pprof -http=: app.pb.gz
   gotach convert app.tach -o - --to collapsed | flamegraph.pl > app.svg
   gotach convert app.tach --label handler=/search --since -60s -o slow.pb.gz
+  gotach convert app.tach -o default.pgo && go build -pgo=default.pgo
   gotach convert app.*.tach -o all.tach
   gotach convert app.tach -o app.bin && python3.15 -m profiling.sampling replay app.bin`,
 		Args: someFiles,
@@ -45,7 +50,8 @@ A selection can be written in formats of sums, such as pprof, not in formats of 
 	f.BoolVar(&o.NoSource, "no-source", false, "nytprof: leave out the source code")
 	f.BoolVar(&o.Goroutines, "goroutines", false, "collapsed: begin each stack with its goroutine; spx: write one report per goroutine; pprof: keep the label goroutine even if there are over a million")
 	f.BoolVar(&o.Microseconds, "microseconds", false, "spx: write times in µs with decimals, as in the format's document")
-	f.BoolVar(&o.CPU, "cpu", false, "collapsed: use CPU time as weight instead of wall time")
+	f.BoolVar(&o.CPU, "cpu", false, "collapsed, pprof: use CPU time as weight instead of wall time (always for a file *.pgo)")
+	f.StringVar(&o.Executable, "executable", "", "pprof with --cpu: the profiled program is `FILE` (default: where it was)")
 	choice.add(cmd)
 	completeFormats(cmd, "to", (*formats.Format).CanWrite)
 	fromFlags(cmd, &o)
@@ -68,6 +74,7 @@ func convert(e *env, in []string, out, to string, o formats.Options) error {
 		return usagef("convert: %s is a format of several files and cannot go to standard output; set a directory with -o", target.Name)
 	}
 	var warning error
+	o.CPU = o.CPU || strings.HasSuffix(strings.ToLower(out), ".pgo")
 	o.Warn = func(err error) { warning = errors.Join(warning, err) }
 	err = e.read("convert", in, o, func(input *formats.Input) error {
 		o.Warn = func(err error) { warning = errors.Join(warning, formats.Named(out, err)) }

@@ -150,14 +150,15 @@ type Options struct {
 	// written then.
 	Select *stream.Selection
 
-	Uncompressed bool // tach, cpython315, nytprof: write without compression
-	Exact        bool // cpython315: each sample as recorded, though some stand for more time than others
-	Goroutines   bool // collapsed: each stack begins with its goroutine; spx: one report a goroutine; pprof: goroutines apart, however many
-	CPU          bool // collapsed: weigh by CPU time, not wall time
-	Microseconds bool // spx: write times in µs with decimals, as the format's document has them
-	NoSource     bool // nytprof: leave out the texts of source files
-	Lax          bool // dcpi: read files without version and tstart too
-	Prefix       bool // nytprof: read what a truncated file has; see Input.CutOff
+	Uncompressed bool   // tach, cpython315, nytprof: write without compression
+	Exact        bool   // cpython315: each sample as recorded, though some stand for more time than others
+	Goroutines   bool   // collapsed: each stack begins with its goroutine; spx: one report a goroutine; pprof: goroutines apart, however many
+	CPU          bool   // collapsed, pprof: weigh by CPU time, not wall time
+	Microseconds bool   // spx: write times in µs with decimals, as the format's document has them
+	NoSource     bool   // nytprof: leave out the texts of source files
+	Lax          bool   // dcpi: read files without version and tstart too
+	Executable   string // pprof with CPU: the program, for the lines where functions begin; "": where it was
+	Prefix       bool   // nytprof: read what a truncated file has; see Input.CutOff
 
 	// Context cancels long work on samples. Its cause is the error. May be nil.
 	Context context.Context

@@ -19,7 +19,7 @@ import (
 var pprofFormat = &Format{
 	Name:       "pprof",
 	Doc:        "go tool pprof's profile, of wall or CPU time",
-	Extensions: []string{".pb.gz", ".pprof", ".prof", ".pb"},
+	Extensions: []string{".pb.gz", ".pprof", ".prof", ".pb", ".pgo"},
 	sniff:      func(head []byte) bool { return pprof.Sniff(head) && !spx.Sniff(head) },
 	open:       openSums(pprof.Read),
 	write:      writePprof,
@@ -30,6 +30,9 @@ var pprofFormat = &Format{
 const manyGoroutines = 1_000_000
 
 func writePprof(t *target, in *Input, o *Options) error {
+	if o.CPU {
+		return writeCPU(t, in, o)
+	}
 	if _, ok := in.content.(sum); ok {
 		p, err := in.Profile()
 		if err != nil {

@@ -15,7 +15,14 @@ import (
 // number), state, and the goroutine's own. Time of no goroutine, such as that of
 // [scheduler], has no label goroutine.
 func Write(w io.Writer, p *profile.Profile) error {
-	e := newEncoder(w)
+	return write(newEncoder(w, false), p)
+}
+
+// WriteCPU writes a CPU profile, as go build -pgo takes it. Its sample types are cpu/nanoseconds, which is the
+// default and the first one, and samples/count. Samples have no labels.
+func WriteCPU(w io.Writer, p *profile.Profile) error { return write(newEncoder(w, true), p) }
+
+func write(e *encoder, p *profile.Profile) error {
 	defer e.close()
 	for i := range p.Records {
 		if err := e.record(p, &p.Records[i]); err != nil {
@@ -33,7 +40,7 @@ const maxRecords = 1 << 18
 // goroutines or labels: if there are very many, there may be several samples that are equal but for
 // their values, which readers of the format add up.
 func WriteStream(w io.Writer, src *stream.Source, goroutines bool) error {
-	e := newEncoder(w)
+	e := newEncoder(w, false)
 	defer e.close()
 	p, err := profile.Each(src, profile.Detail{Goroutines: goroutines, Labels: true}, maxRecords, e.record)
 	if err != nil {
@@ -46,6 +53,8 @@ func WriteStream(w io.Writer, src *stream.Source, goroutines bool) error {
 // they refer, so they can be written at once. It writes the same bytes as package
 // github.com/google/pprof/profile does, which has all in memory.
 type encoder struct {
+	cpu bool // only CPU time, without labels
+
 	z *compressor
 	b []byte // not written yet
 	m []byte // the message in the making
@@ -85,10 +94,14 @@ const (
 	labelUnit = 4
 )
 
-func newEncoder(w io.Writer) *encoder {
-	e := &encoder{z: newCompressor(w)}
+func newEncoder(w io.Writer, cpu bool) *encoder {
+	e := &encoder{z: newCompressor(w), cpu: cpu}
 	e.strings.add("")
-	for _, t := range [][2]string{{"samples", "count"}, {"wall", "nanoseconds"}, {"cpu", "nanoseconds"}} {
+	types := [][2]string{{"samples", "count"}, {"wall", "nanoseconds"}, {"cpu", "nanoseconds"}}
+	if cpu {
+		types = [][2]string{{"cpu", "nanoseconds"}, {"samples", "count"}}
+	}
+	for _, t := range types {
 		e.valueType(profileSampleType, t[0], t[1])
 	}
 	return e
@@ -143,6 +156,10 @@ func (e *encoder) record(p *profile.Profile, r *profile.Record) error {
 		}
 	}
 	e.l = e.l[:0]
+	if e.cpu {
+		e.l = binary.AppendUvarint(binary.AppendUvarint(e.l, uint64(r.CPU)), uint64(r.Count))
+		return e.sample(message(m, sampleValue, e.l))
+	}
 	for _, v := range [...]int64{r.Count, int64(r.Wall), int64(r.CPU)} {
 		e.l = binary.AppendUvarint(e.l, uint64(v))
 	}
@@ -174,6 +191,11 @@ func (e *encoder) record(p *profile.Profile, r *profile.Record) error {
 		e.l = number(e.l, labelUnit, uint64(e.strings.add("id")))
 		m = message(m, sampleLabel, e.l)
 	}
+	return e.sample(m)
+}
+
+// sample appends the message of a sample.
+func (e *encoder) sample(m []byte) error {
 	e.m = m
 	e.b = message(e.b, profileSample, m)
 	if len(e.b) < 64<<10 {
@@ -203,12 +225,19 @@ func (e *encoder) finish(p *profile.Profile) error {
 		return err
 	}
 	var period [2]int64
-	period[0], period[1] = e.strings.add("wall"), e.strings.add("nanoseconds")
+	measure := "wall"
+	if e.cpu {
+		measure = "cpu"
+	}
+	period[0], period[1] = e.strings.add(measure), e.strings.add("nanoseconds")
 	var list []int64
 	for _, c := range comments {
 		list = append(list, e.strings.add(c))
 	}
 	kind := e.strings.add(defaultSampleType(p))
+	if e.cpu {
+		kind = e.strings.add(measure)
+	}
 	if err := e.strings.writeTo(e.z); err != nil {
 		return err
 	}
