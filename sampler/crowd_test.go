@@ -242,6 +242,44 @@ func TestForgotten(t *testing.T) {
 	}
 }
 
+// A progressSink checks that the session is not much shorter than the time of the samples.
+type progressSink struct {
+	objectSink
+	t      *testing.T
+	base   uint64
+	length uint64 // of the session, µs
+}
+
+func (k *progressSink) WriteBatch(samples []tachyon.Sample) (int, error) {
+	if at := samples[0].Time - k.base; at > k.length+70_000 {
+		k.t.Fatalf("samples at %d µs, but the session has %d µs", at, k.length)
+	}
+	return len(samples), nil
+}
+
+func (k *progressSink) WriteRecords(r *tachyon.Records) error {
+	if r.Progress != nil {
+		k.length = uint64(r.Progress.Duration.Microseconds())
+	}
+	return nil
+}
+
+// The progress is passed on within a long pass too.
+func TestProgressInPass(t *testing.T) {
+	sink := &progressSink{t: t}
+	rec := newRecorder(sink, time.UnixMicro(0), 1000)
+	rec.stats = func() Stats { return Stats{} }
+	rec.Goroutine(source.Goroutine{ID: 7, CreatedBy: "main.main"})
+	rec.Batch(func() {
+		for i := range 2000 {
+			rec.Sample(&source.Sample{Goroutine: 7, Time: time.Duration(i+1) * 100 * time.Microsecond})
+		}
+	})
+	if sink.length == 0 {
+		t.Error("no progress")
+	}
+}
+
 // Each part of a session counts only the addresses of its own samples.
 func TestLeafPCsOfParts(t *testing.T) {
 	w, err := writer.Create(filepath.Join(t.TempDir(), "x.tach"), writer.Options{Interval: 1000})

@@ -38,7 +38,8 @@ type recorder struct {
 
 	queue      []*goroutine        // goroutines with news, the oldest first
 	records    []tachyon.Goroutine // that the sink does not have yet
-	progressed time.Duration       // when the sink got the progress
+	progressed time.Duration       // when the sink got the progress after a pass
+	midway     time.Duration       // when this pass began, or when the sink got a progress within it; 0: it has no samples yet
 
 	part  time.Duration  // start of this part of the session
 	stats func() Stats   // returns the stats of the whole session
@@ -103,6 +104,7 @@ func (r *recorder) Batch(f func()) {
 	if r.second = r.following.Load(); r.second != nil && r.second.own == nil {
 		r.second.start()
 	}
+	r.midway = 0
 	f()
 	r.flush()
 	r.tell()
@@ -131,6 +133,7 @@ func (r *recorder) flush() {
 	}
 	r.batch = r.batch[:0]
 	r.tell() // not only in Batch, because a pass can be long
+	r.counting()
 }
 
 // Sample records a sample, unless the sink has forgotten its goroutine.

@@ -56,10 +56,28 @@ func (r *recorder) tell() {
 
 // Counted passes on the session's progress from time to time.
 func (r *recorder) Counted() {
-	if r.stats == nil || r.now-r.progressed < progressEvery || r.err() != nil {
+	if r.now-r.progressed >= progressEvery {
+		r.progressed = r.now
+		r.progress()
+	}
+}
+
+// counting passes on the progress in a long pass, whose ticks are not counted yet. Otherwise a program that
+// is killed then would have samples after the end of its session.
+func (r *recorder) counting() {
+	switch {
+	case r.midway == 0:
+		r.midway = r.now // the pass began then
+	case r.now-r.midway >= progressEvery:
+		r.midway = r.now
+		r.progress()
+	}
+}
+
+func (r *recorder) progress() {
+	if r.stats == nil || r.err() != nil {
 		return
 	}
-	r.progressed = r.now
 	st := r.stats()
 	st.Duration, st.Counts = r.now-r.part, st.Since(r.told)
 	if err := r.sink.WriteRecords(&tachyon.Records{Progress: st.progress()}); err != nil {
