@@ -44,7 +44,7 @@ func TestIdleRecordings(t *testing.T) {
 func checkIdle(t *testing.T, profile, log string, share float64) {
 	t.Helper()
 	r := idleResultOf(t, profile, log)
-	t.Logf("idle %v, not idle %v, of it in requests %v of %v", r.idle, r.work, r.served, r.logged)
+	t.Logf("idle %v, not idle %v; in requests, which took %v together: not idle %v, idle %v", r.idle, r.work, r.logged, r.served, r.wrong)
 	if strings.HasSuffix(strings.TrimSuffix(profile, ".tach"), "none") {
 		if r.others > r.idle/20 {
 			t.Errorf("%v is not idle though there are no requests", r.others)

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"errors"
+	"os"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -18,8 +19,13 @@ func serveRedis() string {
 }
 
 // startRedis starts a client with few connections, so that requests wait for them too, and a subscriber.
+// PEERS_REDIS is the address of a server to use, if it is set.
 func startRedis() []client {
-	c := redis.NewClient(&redis.Options{Addr: other("serve-redis"), PoolSize: 3, PoolTimeout: time.Minute})
+	addr := os.Getenv("PEERS_REDIS")
+	if addr == "" {
+		addr = other("serve-redis")
+	}
+	c := redis.NewClient(&redis.Options{Addr: addr, PoolSize: 3, PoolTimeout: time.Minute})
 	sub := c.Subscribe(context.Background(), "news")
 	_, err := sub.Receive(context.Background())
 	check(err)

@@ -5,11 +5,12 @@ package main
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -22,7 +23,8 @@ import (
 func servePostgres() string {
 	columns := wire.Columns{{Table: 0, Name: "n", Oid: uint32(oid.T_text), Width: 256}}
 	s, err := wire.NewServer(func(_ context.Context, query wire.Query) (wire.PreparedStatements, error) {
-		n, _ := strconv.Atoi(strings.TrimPrefix(query.Query, "select "))
+		n := 0
+		_, _ = fmt.Sscanf(query.Query, "select %d", &n)
 		return wire.Prepared(wire.NewStatement(func(_ context.Context, w wire.DataWriter, _ []wire.Parameter) error {
 			time.Sleep(time.Duration(2+n%7) * time.Millisecond)
 			if err := w.Row([]any{strconv.Itoa(n)}); err != nil {
@@ -39,9 +41,13 @@ func servePostgres() string {
 }
 
 // startSQL uses the driver pgx through database/sql, with at most three connections so that requests wait for
-// them too, and pgx's own pool.
+// them too, and pgx's own pool. PEERS_POSTGRES is the URL of a server to use, if it is set.
 func startSQL() []client {
-	dsn := other("serve-postgres")
+	dsn := os.Getenv("PEERS_POSTGRES")
+	if dsn == "" {
+		dsn = other("serve-postgres")
+	}
+	query := func(n int) string { return fmt.Sprintf("select %d from pg_sleep(%g)", n, 0.002+0.001*float64(n%7)) }
 	db, err := sql.Open("pgx", dsn)
 	check(err)
 	db.SetMaxOpenConns(3)
@@ -53,9 +59,9 @@ func startSQL() []client {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		var got string
-		return db.QueryRowContext(ctx, "select "+strconv.Itoa(n)).Scan(&got)
+		return db.QueryRowContext(ctx, query(n)).Scan(&got)
 	}, func(ctx context.Context, n int) error {
 		var got string
-		return pool.QueryRow(ctx, "select "+strconv.Itoa(n)).Scan(&got)
+		return pool.QueryRow(ctx, query(n)).Scan(&got)
 	}}
 }
