@@ -37,7 +37,7 @@ func TestMovers(t *testing.T) {
 	}
 	defer park(parked)()
 	const movers = 10
-	r, stats := session(t, source.Config{Budget: 1}, func() {
+	r, stats := session(t, source.Config{Budget: budgetHere()}, func() {
 		until := time.Now().Add(3 * time.Second)
 		var all sync.WaitGroup
 		for i := range movers {
