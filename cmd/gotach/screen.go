@@ -149,6 +149,9 @@ func (s *screen) stateLine(name string, all time.Duration, series []float32, col
 		return
 	}
 	average := float64(all) / float64(s.r.Duration)
+	if average < 0.005 {
+		return
+	}
 	if len(series) == 0 { // nobody knows when
 		fmt.Fprintf(&s.b, "%-14s%*s  %s\n", name, statesWidth, "", number(average))
 		return
@@ -227,7 +230,11 @@ func (s *screen) contended() {
 
 // growing prints the groups of goroutines that grow.
 func (s *screen) growing() {
-	n := min(screenLeaks, len(s.leaks.Groups))
+	// Suspects are first. If there are any, the others hardly matter.
+	n := 0
+	for n < min(screenLeaks, len(s.leaks.Groups)) && s.leaks.Groups[n].Suspect == s.leaks.Groups[0].Suspect {
+		n++
+	}
 	if n == 0 {
 		return
 	}

@@ -80,7 +80,7 @@ func TestTableFits(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				table := &reportTable{width: columns, o: o, r: r, p: p, name: "x.tach", format: "tach"}
+				table := &reportTable{width: columns, o: o, r: r, p: p, name: "x.tach", format: "tach", spark: columns == maxWidth}
 				for line := range strings.Lines(string(table.render())) {
 					line = strings.TrimSuffix(line, "\n")
 					if n := utf8.RuneCountInString(line); n > columns {
@@ -91,6 +91,28 @@ func TestTableFits(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// What a terminal without Unicode gets has the same columns, and only ASCII.
+func TestASCII(t *testing.T) {
+	text := strings.Repeat("█▒░", 2) + sparks([]float64{0, 1, 2, 3, 4, 5, 6, 7}, 8) + "a → b … 1–2 µs ├ └ │"
+	got := ascii.Replace(text)
+	if len(got) != utf8.RuneCountInString(text) {
+		t.Errorf("%q becomes %q", text, got)
+	}
+	for _, c := range []struct {
+		env  map[string]string
+		want bool
+	}{
+		{nil, true},
+		{map[string]string{"LANG": "C.UTF-8"}, true},
+		{map[string]string{"LANG": "en_US.utf8", "LC_ALL": "C"}, false},
+		{map[string]string{"LC_CTYPE": "de_DE.ISO-8859-1"}, false},
+	} {
+		if got := unicodeLocale(func(name string) string { return c.env[name] }); got != c.want {
+			t.Errorf("%v: %v", c.env, got)
 		}
 	}
 }
