@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gotach/profiler"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/reader"
 )
@@ -20,10 +19,7 @@ import (
 // long that one was the only one left.
 func TestWaitsOfProgram(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "waits.tach")
-	session, err := profiler.Open(profiler.Output(path), profiler.Budget(100))
-	if err != nil {
-		t.Fatal(err)
-	}
+	session := openNative(t, path)
 	s := &store{}
 	stop := make(chan struct{})
 	var holder, target sync.WaitGroup
