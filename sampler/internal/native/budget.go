@@ -81,7 +81,7 @@ const (
 
 	// fewestVisits remain where the budget is too small for more, or as many as take a sixteenth of
 	// a tick's time.
-	fewestVisits = 2
+	fewestVisits = 8
 
 	// horizon is the time after which a cost counts for a third.
 	horizon = time.Second / 1

@@ -78,7 +78,7 @@ func TestBudgetHolds(t *testing.T) {
 		{"handlers", 1, 1000, 5000, 100, 20_000, 10, 1, 250, 10},
 		{"a small budget", 0.2, 1000, 30_000, 400, 1000, 10_000, 0.2, 30, fewestVisits},
 		{"a small budget and few goroutines", 0.2, 1000, 30_000, 400, 1000, 10, 0.2, 25, 10},
-		{"visits cost more than ticks", 1, 1000, 100_000, 10_000, 1000, 10_000, 1, 100, 3},
+		{"visits cost more than ticks", 1, 1000, 100_000, 10_000, 1000, 10_000, 1, 90, fewestVisits},
 		{"a big budget", 100, 1000, 30_000, 400, 1000, 1000, 22, 1000, 1000},
 		{"a low rate", 1, 10, 30_000, 400, 1000, 1000, 0.5, 10, 1000},
 	} {
@@ -137,7 +137,7 @@ func TestBudgetRecovers(t *testing.T) {
 // certain number.
 func TestBudgetWithOneCore(t *testing.T) {
 	for _, c := range []struct{ tick, cost, ticks, visits float64 }{
-		{40_000, 1, 100, 3}, {120_000, 1, 50, 2}, {300_000, 2, 50, 2},
+		{30_000, 1, 66, fewestVisits}, {40_000, 1, 60, fewestVisits}, {300_000, 2.1, 50, fewestVisits},
 	} {
 		m := newMachine(1, 1000)
 		m.now.procs, m.busy, m.process = 1, 1, 1

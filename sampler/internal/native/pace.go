@@ -17,13 +17,15 @@ const (
 	// does something more often than that, the time between two ticks does not depend on what it
 	// does. Otherwise there would be more time before the tick that finds something running than
 	// after it, and short runs and waits would be shown too long.
-	idleAfter = 200 * time.Millisecond
+	idleAfter = 100 * time.Millisecond
 
 	// idleVisits is the most visits that a tick makes then.
 	idleVisits = 4
 
-	// idlestTicks is the longest mean time between two ticks.
-	idlestTicks = 50 * time.Millisecond
+	// From then on the mean time between two ticks is the time for which nothing has run, divided by
+	// idlePart, up to idlestTicks. So a wait, and the pause before it, are wrong by a fraction at most.
+	idlePart    = 8
+	idlestTicks = 100 * time.Millisecond
 
 	// A process that has used less CPU time between two ticks has not run, in ns. To wake a thread
 	// alone takes more.
@@ -40,8 +42,8 @@ const (
 // samples. With a whole period of randomness each tick is independent. Delays do not add up;
 // ticks that are late by more than a period are lost.
 //
-// If nothing has run for idleAfter, the time doubles at each tick, up to idlestTicks. At the first tick
-// that finds that something has run, it is the usual one again.
+// If nothing has run for idleAfter, ticks come later and later. At the first tick that finds that
+// something has run, the time is the usual one again.
 //
 //go:nosplit
 //go:norace
@@ -56,8 +58,8 @@ func next(s *shared) {
 	switch {
 	case ran || s.lastRan == s.now:
 		s.lastRan, s.idle = s.now, 0
-	case s.now-s.lastRan >= uint64(idleAfter) && period < uint64(idlestTicks):
-		s.idle = min(2*max(s.idle, period), uint64(idlestTicks))
+	case s.now-s.lastRan >= max(uint64(idleAfter), idlePart*period) && period < uint64(idlestTicks):
+		s.idle = min((s.now-s.lastRan)/idlePart, uint64(idlestTicks))
 		s.forIdle += s.idle - period
 		period = s.idle
 	}
