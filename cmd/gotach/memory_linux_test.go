@@ -167,6 +167,7 @@ func TestMemory(t *testing.T) {
 	dir := t.TempDir()
 	paths := newBigSession().files(t, dir, 10, 3)
 	for _, args := range [][]string{
+		{"report"},
 		{"report", "--json"},
 		{"report", "--by", "line"},
 		{"convert", "-o", filepath.Join(dir, "out.folded")},
