@@ -17,6 +17,10 @@
 //
 //	GOTACH_SERVERS=20 go test -run Servers -timeout 1h ./internal/harmless
 //
+// And it profiles real programs with known faults, for docs/cases.md:
+//
+//	GOTACH_CASES=1 go test -run Cases -timeout 1h ./internal/harmless [-update]
+//
 // Each suite runs three times with and three times without the profiler, in turns. The tests compare
 // the exit code or signal of the test binary, and the verdict of each test. There must also be a
 // profile of the native source, so these tests exist only on systems that have that source.

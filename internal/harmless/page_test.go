@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "rewrite the tables of docs/harm.md")
+var update = flag.Bool("update", false, "rewrite the tables of docs/harm.md and the answers of docs/cases.md")
 
 const harmPage = "../../docs/harm.md"
 
