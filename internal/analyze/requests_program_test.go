@@ -117,7 +117,10 @@ func TestRequestsOfProgram(t *testing.T) {
 			q, low, high float64 // An estimate has an error of chance too.
 		}{{"p50", r.P50, 0.5, 0.45, 0.55}, {"p90", r.P90, 0.9, 0.86, 0.94}, {"p99", r.P99, 0.99, 0.97, 0.998}} {
 			low, high := at(p.low), at(p.high)
-			allowed := max(2*time.Millisecond, at(p.q)/20, gap/4)
+			allowed := max(2*time.Millisecond, at(p.q)/20, gap/2)
+			if p.q > 0.9 {
+				allowed += gap // few requests are above it; they do not make up for rare ticks
+			}
 			t.Logf("%s: %s is %v, log: %v, %v to %v", name, p.what, p.got, at(p.q), low, high)
 			if p.got < low-allowed || p.got > high+allowed {
 				t.Errorf("%s: %s is %v, the log says %v to %v", name, p.what, p.got, low, high)
