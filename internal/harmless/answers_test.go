@@ -82,8 +82,8 @@ func TestCases(t *testing.T) {
 func (q *question) ask(t *testing.T, dir string) {
 	t.Helper()
 	args := q.args
-	if strings.Contains(args, "WINDOW") {
-		args = strings.Replace(args, "WINDOW", slowest(t, dir), 1)
+	if before, after, ok := strings.Cut(args, "WINDOW"); ok {
+		args = before + slowest(t, dir) + after
 	}
 	answer := "$ gotach " + args + "\n" + gotach(t, dir, args)
 	t.Log(answer)
