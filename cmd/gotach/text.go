@@ -1,0 +1,114 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// minName is the smallest width of a name in columns. If there is less room, the place is
+// left out.
+const minName = 24
+
+// baseName returns the last element of a path of any system. It keeps the prefix of Perl's
+// string evals, which have the form "(eval 1)[/path/x.pl:5]".
+func baseName(path string) string {
+	eval := ""
+	if i := strings.LastIndexByte(path, '['); i >= 0 && strings.HasPrefix(path, "(") {
+		eval, path = path[:i+1], path[i+1:]
+	}
+	return eval + path[strings.LastIndexAny(path, `/\`)+1:]
+}
+
+// shorten makes a name fit into room columns. It removes the leading elements of the import
+// path first, then the middle.
+func shorten(name string, room int) string {
+	if utf8.RuneCountInString(name) <= room {
+		return name
+	}
+	prefix := ""
+	if i := strings.LastIndexByte(name, ' '); i >= 0 && strings.HasPrefix(name, "goroutine ") {
+		prefix, name = name[:i+1], name[i+1:]
+	} else if i := strings.Index(name, "] "); i >= 0 && name[0] == '[' { // a wait and where it is
+		prefix, name = name[:i+2], name[i+2:]
+	}
+	room -= utf8.RuneCountInString(prefix)
+	for {
+		end := strings.IndexAny(name, "[(") // ignore slashes in type arguments
+		if end < 0 {
+			end = len(name)
+		}
+		i := strings.IndexByte(name[:end], '/')
+		if i < 0 {
+			break
+		}
+		name = name[i+1:]
+		if utf8.RuneCountInString(name)+2 <= room {
+			return prefix + "…/" + name
+		}
+	}
+	r := []rune(name)
+	if len(r) <= room {
+		return prefix + name
+	}
+	if room < 3 {
+		return prefix + "…"
+	}
+	left := (room - 1) / 3
+	return prefix + string(r[:left]) + "…" + string(r[len(r)-(room-1-left):])
+}
+
+// powers are the prefixes for powers of 1000.
+const powers = "kMGTP"
+
+// duration returns a time as text with three digits and a unit.
+func duration(d time.Duration) string {
+	s := d.Seconds()
+	switch {
+	case d == 0:
+		return "0"
+	case d < time.Microsecond:
+		return fmt.Sprintf("%dns", d.Nanoseconds())
+	case d < time.Millisecond:
+		return digits(s*1e6) + "µs"
+	case d < time.Second:
+		return digits(s*1e3) + "ms"
+	case s < 1000:
+		return digits(s) + "s"
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(s)%60)
+	case d < 100*time.Hour:
+		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+	}
+	if d < 10000*time.Hour {
+		return fmt.Sprintf("%.0fh", d.Hours())
+	}
+	return fmt.Sprintf("%.0fd", d.Hours()/24)
+}
+
+// digits returns a number below 1000 with three digits.
+func digits(f float64) string {
+	switch {
+	case f < 9.995:
+		return fmt.Sprintf("%.2f", f)
+	case f < 99.95:
+		return fmt.Sprintf("%.1f", f)
+	}
+	return fmt.Sprintf("%.0f", f)
+}
+
+// percent returns d as a percentage of all.
+func percent(d, all time.Duration) string {
+	if all <= 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f %%", 100*float64(d)/float64(all))
+}
+
+func plural(n int64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

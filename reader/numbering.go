@@ -1,0 +1,238 @@
+package reader
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"math/rand/v2"
+	"sync"
+
+	"github.com/gotach/profiler/tachyon"
+)
+
+// A numbering numbers the threads and stacks of a file and fills batches.
+type numbering struct {
+	batch *Batch
+	yield func() bool // passes on a full batch
+
+	threads []numbered
+	last    int      // number of the thread that was found last
+	index   []uint32 // a hash table of the threads' numbers + 1
+	seed    [2]uint64
+	budget  int64 // bytes that threads and stacks may still take
+	limit   uint32
+
+	stacks   []Stack
+	latest   []pushed // by stack: the stack on top of it that was pushed last
+	children []child  // a hash table of all stacks
+	lists    listCache
+	frames   []uint32 // buffer
+}
+
+// A numbered thread is the decoder's state of a thread.
+type numbered struct {
+	id          uint64
+	time        uint64 // µs, of its latest sample
+	interpreter uint32
+	stack       uint32 // of its latest sample
+}
+
+// A pushed is a stack on top of another one; 0: there was none yet.
+type pushed struct{ frame, stack uint32 }
+
+// A child is a stack in a hash table.
+type child struct {
+	key   uint64 // the caller's stack << 32 | frame
+	stack uint32 // 0: the slot is free
+}
+
+const (
+	numberedCost = 48 // bytes of a thread, with its share of the index
+	stackCost    = 64 // bytes of a stack, likewise
+)
+
+// numberings are used again, because large files have large tables.
+var numberings = sync.Pool{New: func() any { return &numbering{} }}
+
+// newNumbering returns the state for a file of fileSize bytes. Its header counts expect threads.
+// It reserves memory for at most one thread per 4 bytes of the file.
+func newNumbering(fileSize int64, expect, limit uint32) *numbering {
+	n := numberings.Get().(*numbering)
+	count := int(min(int64(expect), fileSize/4))
+	if cap(n.threads) < count {
+		n.threads = make([]numbered, 0, count)
+	}
+	size := 1 << max(4, bits.Len64(uint64(2*count)))
+	if cap(n.index) < size {
+		n.index = make([]uint32, size)
+	}
+	n.index = n.index[:size]
+	clear(n.index)
+	if n.children == nil {
+		n.children = make([]child, 1<<10)
+	}
+	clear(n.children)
+	n.lists.clear()
+	n.threads, n.last = n.threads[:0], 0
+	n.stacks, n.latest = append([]Stack(nil), Stack{}), append(n.latest[:0], pushed{}) // batches keep the stacks
+	n.seed = [2]uint64{rand.Uint64(), rand.Uint64()}
+	n.budget = stateBase + stateFactor*min(fileSize, 1<<48)
+	n.limit = limit
+	return n
+}
+
+func (n *numbering) free() {
+	n.batch, n.yield, n.stacks = nil, nil, nil
+	numberings.Put(n)
+}
+
+// begin makes b the batch to fill.
+func (n *numbering) begin(b *Batch) {
+	if cap(b.Samples) < batchSize {
+		b.Samples = make([]BatchSample, 0, batchSize)
+	}
+	b.Samples, b.Threads, b.Stacks = b.Samples[:0], b.Threads[:0], nil
+	n.batch = b
+}
+
+// add adds a sample of the thread that was found last. It returns false when no more is wanted.
+func (n *numbering) add(th *numbered, since uint64, status tachyon.Status, first bool) bool {
+	b := n.batch
+	b.Samples = append(b.Samples, BatchSample{
+		Time: th.time, Since: since, Thread: uint32(n.last), Stack: th.stack, Status: status, First: first,
+	})
+	return len(b.Samples) < batchSize || n.yield()
+}
+
+// noStack is the stack of a thread before its first sample.
+const noStack = math.MaxUint32
+
+// begin returns true before the thread's first sample, and gives it the empty stack.
+func (t *numbered) begin() bool {
+	if t.stack != noStack {
+		return false
+	}
+	t.stack = 0
+	return true
+}
+
+// find sets n.last to the number of a thread. If the thread does not exist, find adds it with the
+// time start, in µs.
+func (n *numbering) find(id uint64, interpreter uint32, start uint64) error {
+	// The next threads are usually those of the previous tick; see threads.
+	for i, at := 0, n.last; i < min(near, len(n.threads)); i++ {
+		if th := &n.threads[at]; th.id == id && th.interpreter == interpreter {
+			n.last = at
+			return nil
+		}
+		if at++; at == len(n.threads) {
+			at = 0
+		}
+	}
+	mask := uint64(len(n.index) - 1)
+	slot := n.slot(id, interpreter) & mask
+	for ; n.index[slot] != 0; slot = (slot + 1) & mask {
+		if at := int(n.index[slot] - 1); n.threads[at].id == id && n.threads[at].interpreter == interpreter {
+			n.last = at
+			return nil
+		}
+	}
+	if uint64(len(n.threads)) >= uint64(n.limit) {
+		return fmt.Errorf("thread %d of interpreter %d: more threads than the %d in the header", id, interpreter, n.limit)
+	}
+	if err := n.spend(numberedCost); err != nil {
+		return err
+	}
+	n.last = len(n.threads)
+	n.threads = append(n.threads, numbered{id: id, interpreter: interpreter, time: start, stack: noStack})
+	n.batch.Threads = append(n.batch.Threads, Thread{ID: id, Interpreter: interpreter})
+	n.index[slot] = uint32(len(n.threads))
+	if 2*len(n.threads) > len(n.index) {
+		n.grow()
+	}
+	return nil
+}
+
+// near is the number of threads from the last one on that find tries before it looks into the hash
+// table.
+const near = 4
+
+// hash mixes two numbers with the seed. The low bits of the result are used.
+func (n *numbering) hash(a, b uint64) uint64 {
+	hi, lo := bits.Mul64(a^n.seed[0], b^n.seed[1]|1)
+	hi, lo = bits.Mul64(hi^lo, 0x9e3779b97f4a7c15)
+	return hi ^ lo
+}
+
+// slot returns where in the index the search for a thread begins. Sixteen successive ids are in one cache
+// line: a Go program gives its goroutines such ids, and many goroutines are found only once.
+func (n *numbering) slot(id uint64, interpreter uint32) uint64 {
+	return n.hash(id>>4, uint64(interpreter))<<4 | id&15
+}
+
+// grow doubles the hash table of threads.
+func (n *numbering) grow() {
+	n.index = make([]uint32, 2*len(n.index))
+	mask := uint64(len(n.index) - 1)
+	for i := range n.threads {
+		slot := n.slot(n.threads[i].id, n.threads[i].interpreter) & mask
+		for n.index[slot] != 0 {
+			slot = (slot + 1) & mask
+		}
+		n.index[slot] = uint32(i + 1)
+	}
+}
+
+// push returns the number of the stack with a frame on top of another stack.
+func (n *numbering) push(stack, frame uint32) (uint32, error) {
+	if l := n.latest[stack]; l.frame == frame && l.stack != 0 {
+		return l.stack, nil
+	}
+	key := uint64(stack)<<32 | uint64(frame)
+	mask := uint64(len(n.children) - 1)
+	slot := n.hash(key, 0) & mask
+	for ; n.children[slot].stack != 0; slot = (slot + 1) & mask {
+		if n.children[slot].key == key {
+			on := n.children[slot].stack
+			n.latest[stack] = pushed{frame, on}
+			return on, nil
+		}
+	}
+	if err := n.spend(stackCost); err != nil {
+		return 0, err
+	}
+	on := uint32(len(n.stacks))
+	n.stacks = append(n.stacks, Stack{Caller: stack, Frame: frame, Depth: n.stacks[stack].Depth + 1})
+	n.latest = append(n.latest, pushed{})
+	n.latest[stack] = pushed{frame, on}
+	n.children[slot] = child{key, on}
+	if 2*len(n.stacks) > len(n.children) {
+		n.growChildren()
+	}
+	return on, nil
+}
+
+// growChildren doubles the hash table of stacks.
+func (n *numbering) growChildren() {
+	old := n.children
+	n.children = make([]child, 2*len(old))
+	mask := uint64(len(n.children) - 1)
+	for _, c := range old {
+		if c.stack == 0 {
+			continue
+		}
+		slot := n.hash(c.key, 0) & mask
+		for n.children[slot].stack != 0 {
+			slot = (slot + 1) & mask
+		}
+		n.children[slot] = c
+	}
+}
+
+// spend subtracts bytes from the budget.
+func (n *numbering) spend(bytes int) error {
+	if n.budget -= int64(bytes); n.budget < 0 {
+		return fmt.Errorf("the stacks of %d threads need more memory than the limit for a file of this size", len(n.threads))
+	}
+	return nil
+}
