@@ -35,7 +35,7 @@ import (
 // grow with the number of samples.
 type Idle struct {
 	src     *stream.Source
-	created creations
+	created *creations
 	states  states[idleState]
 	stacks  []idleStack // by stack
 	frames  []idleFrame // by frame
@@ -135,7 +135,7 @@ const (
 // NewIdle returns an Idle for the samples of a source.
 func NewIdle(src *stream.Source) *Idle {
 	return &Idle{
-		src: src, created: creations{src: src}, entries: map[string]uint32{},
+		src: src, created: &creations{src: src}, entries: map[string]uint32{},
 		states:  states[idleState]{keep: func(s *idleState) bool { return s.waits && s.key != NotIdle }},
 		sites:   map[stackSite]uint32{},
 		numbers: map[creation]uint32{}, group: map[groupKey]uint32{}, wait: map[waitOf]WaitKey{},

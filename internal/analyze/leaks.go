@@ -92,7 +92,7 @@ type leakCount struct {
 	slowest series // the greatest time between two samples of a waiting goroutine, by bin, µs
 	groups  []*leakGroup
 	number  map[leakKey]int32
-	created creations
+	created *creations
 	sites   []leakStack // by stack
 	plain   map[stackSite]uint32
 	waiters states[waiter]
@@ -118,7 +118,7 @@ func FindLeaks(s *Samples) (*Leaks, error) {
 
 func newLeakCount(s *Samples) *leakCount {
 	return &leakCount{
-		Samples: s, clock: clock{width: max(s.interval(), 1000)}, number: map[leakKey]int32{}, created: creations{src: s.src},
+		Samples: s, clock: clock{width: max(s.interval(), 1000)}, number: map[leakKey]int32{}, created: &creations{src: s.src},
 		waiters: states[waiter]{keep: func(w *waiter) bool { return w.group != 0 }}, plain: map[stackSite]uint32{},
 	}
 }

@@ -40,7 +40,7 @@ func (o ReportOptions) Stream() stream.Options { return stream.Options{Labels: t
 
 // NewProfile adds up the samples of a source. Idle time is known in profiles that gotach recorded.
 func NewProfile(src *stream.Source, o ReportOptions) (*profile.Profile, error) {
-	return newProfile(src, src.Samples(), o)
+	return newProfile(src, src.Samples(), o, &creations{src: src})
 }
 
 // NewProfileAndLeaks is NewProfile and FindLeaks in one reading.
@@ -59,14 +59,14 @@ func NewProfileAndLeaks(src *stream.Source, o ReportOptions) (*profile.Profile, 
 			}
 		}
 	}
-	p, err := newProfile(src, both, o)
+	p, err := newProfile(src, both, o, l.created)
 	if err != nil {
 		return nil, nil, err
 	}
 	return p, l.result(), nil
 }
 
-func newProfile(src *stream.Source, samples iter.Seq2[*stream.Sample, error], o ReportOptions) (*profile.Profile, error) {
+func newProfile(src *stream.Source, samples iter.Seq2[*stream.Sample, error], o ReportOptions, created *creations) (*profile.Profile, error) {
 	d := profile.Detail{Goroutines: o.Goroutines, Series: o.Series}
 	var idle *Idle
 	switch {
@@ -80,13 +80,14 @@ func newProfile(src *stream.Source, samples iter.Seq2[*stream.Sample, error], o 
 		samples = l.samples()
 	case src.Metadata().Session != nil:
 		idle = NewIdle(src)
+		idle.created = created
 		d.Key = func(s *stream.Sample) (uint32, error) {
 			key, err := idle.Add(s)
 			return uint32(key), err
 		}
 	}
 	var err error
-	if d.Group, err = grouped(src, o.Group); err != nil {
+	if d.Group, err = grouped(src, o.Group, created); err != nil {
 		return nil, err
 	}
 	p, err := profile.FromSamples(src, samples, d)
@@ -130,7 +131,7 @@ func onCPU(samples iter.Seq2[*stream.Sample, error]) iter.Seq2[*stream.Sample, e
 }
 
 // grouped returns the function that names the group of a sample, nil if there are no groups.
-func grouped(src *stream.Source, by string) (func(*stream.Sample) (string, error), error) {
+func grouped(src *stream.Source, by string, created *creations) (func(*stream.Sample) (string, error), error) {
 	key, isLabel := strings.CutPrefix(by, ByLabel)
 	switch {
 	case by == "":
@@ -156,7 +157,7 @@ func grouped(src *stream.Source, by string) (func(*stream.Sample) (string, error
 			return "[" + src.State(s.Status, s.Stack) + "]", nil
 		}, err
 	case by == ByEntry:
-		e := &entries{src: src, created: creations{src: src}}
+		e := &entries{src: src, created: created}
 		return e.name, nil
 	}
 	return nil, fmt.Errorf("no groups by %q", by)
@@ -197,7 +198,7 @@ func objectNames(src *stream.Source) (map[int32]string, error) {
 // entries name the groups of goroutines that were created at one place.
 type entries struct {
 	src     *stream.Source
-	created creations
+	created *creations
 	sample  sample
 }
 

@@ -137,7 +137,8 @@ func TestRequestsOfProgram(t *testing.T) {
 		}
 		t.Logf("%s: of the slowest, the longer path took %.0f µs, and the rest took %.0f µs more than usual; %+v", name, long, other, r.Difference)
 		const cause = "github.com/gotach/profiler/internal/analyze.longPath"
-		if long > 3*other && (len(r.Difference) == 0 || r.Difference[0].Name != cause || r.Difference[0].State != "sleep") {
+		// With few ticks in a request, some that follow at once count as a slow one.
+		if long > 3*other && gap < x.usual/4 && (len(r.Difference) == 0 || r.Difference[0].Name != cause || r.Difference[0].State != "sleep") {
 			t.Errorf("%s: the first difference is %+v", name, r.Difference)
 		} else if long > other && !slices.ContainsFunc(r.Difference, func(d RequestDifference) bool { return d.Name == cause && d.Time > 0 }) {
 			t.Errorf("%s: the differences are %+v", name, r.Difference)

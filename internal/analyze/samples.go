@@ -152,7 +152,8 @@ func (s *Samples) set(out *sample, x *stream.Sample) {
 // A creation says where a goroutine was created.
 type creation struct{ by, at string }
 
-// creations know where the goroutines of the present file were created.
+// creations know where the goroutines of the present file were created. Analyses that read the samples
+// together share them.
 type creations struct {
 	src  *stream.Source
 	file int // number of the file + 1
