@@ -38,8 +38,9 @@ func TestExcerpt(t *testing.T) {
 		stop := []uint64{second, end}[i]
 		for now := start + 1000; now <= stop; now += 1000 {
 			for g := range uint64(20) {
-				// Some goroutines are sampled rarely, and some begin in the excerpt.
-				if rand.IntN(1+int(g)*5) != 0 || g > 15 && now < from+100_000 {
+				// Some goroutines are sampled rarely, and some begin in the excerpt. All have a sample of
+				// the first file in it.
+				if g > 15 && now < from+100_000 || now != from+100_000 && rand.IntN(1+int(g)*5) != 0 {
 					continue
 				}
 				f := fmt.Sprintf("main.f%d", rand.IntN(5))
