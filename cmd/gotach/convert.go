@@ -76,7 +76,8 @@ func convert(e *env, in []string, out, to string, o formats.Options) error {
 		return usagef("convert: %s is a format of several files and cannot go to standard output; set a directory with -o", target.Name)
 	}
 	var warning error
-	o.CPU = o.CPU || strings.HasSuffix(strings.ToLower(out), ".pgo")
+	o.PGO = strings.HasSuffix(strings.ToLower(out), ".pgo")
+	o.CPU = o.CPU || o.PGO
 	o.Warn = func(err error) { warning = errors.Join(warning, err) }
 	err = e.read("convert", in, o, func(input *formats.Input) error {
 		o.Warn = func(err error) { warning = errors.Join(warning, formats.Named(out, err)) }

@@ -157,6 +157,7 @@ type Options struct {
 	Microseconds bool   // spx: write times in µs with decimals, as the format's document has them
 	NoSource     bool   // nytprof: leave out the texts of source files
 	Lax          bool   // dcpi: read files without version and tstart too
+	PGO          bool   // pprof with CPU: an error, not a warning, if go build -pgo could not use the file
 	Executable   string // pprof with CPU: the program, for the lines where functions begin; "": where it was
 	Prefix       bool   // nytprof: read what a truncated file has; see Input.CutOff
 

@@ -33,7 +33,11 @@ func writeCPU(t *target, in *Input, o *Options) error {
 	}
 	if out.StartLines == nil {
 		if out.StartLines, err = startLines(p, o.Executable); err != nil {
-			o.warn(fmt.Errorf("go build -pgo cannot use the profile, as the lines are unknown where functions begin: %w; --executable FILE says where the program is", err))
+			err = fmt.Errorf("go build -pgo cannot use the profile, as the lines are unknown where functions begin: %w; --executable FILE says where the program is", err)
+			if o.PGO {
+				return err // go build reads default.pgo by itself, and would fail
+			}
+			o.warn(err)
 		}
 	}
 	return pprof.WriteCPU(t.W, &out)

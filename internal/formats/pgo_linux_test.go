@@ -105,6 +105,14 @@ func TestPGO(t *testing.T) {
 	if !strings.Contains(warned.String(), "its build ID is another one") {
 		t.Errorf("warned of %q", warned.String())
 	}
+	// A file that go build reads is not written then.
+	refused := filepath.Join(t.TempDir(), "default.pgo")
+	if err := convert(path, refused, "pprof", Options{CPU: true, PGO: true, Warn: warn}); err == nil || !strings.Contains(err.Error(), "its build ID is another one") {
+		t.Errorf("without the executable: %v", err)
+	}
+	if _, err := os.Stat(refused); !os.IsNotExist(err) {
+		t.Errorf("the file that go build would refuse is there: %v", err)
+	}
 	copied := filepath.Join(t.TempDir(), "copy")
 	b, err := os.ReadFile(image.Path)
 	if err == nil {
