@@ -81,6 +81,11 @@ func (l *load) sample(i uint64, stack []tachyon.Frame) (tachyon.Sample, []tachyo
 	}, stack
 }
 
+// pace is the number of samples after which a child without ticks writes slowly. It goes on
+// writing while the file is checked, and the check holds all goroutines in memory: on a busy
+// machine these were tens of millions.
+const pace = 100_000
+
 // writeUntilKilled is the main function of the child.
 func writeUntilKilled() {
 	fail := func(err error) {
@@ -106,8 +111,11 @@ func writeUntilKilled() {
 			fail(w.WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{goroutine(n)}, Progress: &tachyon.Progress{Duration: time.Duration(n + 1)}}))
 			binary.NativeEndian.PutUint64(count[24:], n+1)
 		}
-		if l.Tick > 0 && i%l.Threads == 0 {
+		switch {
+		case l.Tick > 0 && i%l.Threads == 0:
 			time.Sleep(l.Tick)
+		case i > pace && i%10 == 0:
+			time.Sleep(time.Millisecond)
 		}
 	}
 	fail(w.AddMetadata("session", map[string]int{"pid": os.Getpid()}))
