@@ -2,15 +2,18 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 
+	"github.com/gotach/profiler/internal/analyze"
 	"github.com/gotach/profiler/internal/formats"
+	"github.com/gotach/profiler/internal/stream"
 	"github.com/spf13/cobra"
 )
 
 func newConvert(e *env) *cobra.Command {
 	var o formats.Options
-	var out, to string
+	var out, to, function, slowest string
 	var choice selectFlags
 	cmd := &cobra.Command{
 		Use:   "convert IN... -o OUT",
@@ -26,6 +29,9 @@ with their number. For tach, cpython315, jsonl and dcpi it does: some 800 bytes 
 goroutine.
 
 ` + selectHelp + `
+--slowest 1% selects what the slowest requests did: all their time, on a CPU and waiting. --func and
+--label KEY say what a request is, as in "gotach requests".
+
 With --cpu, or if OUT ends in .pgo, a pprof profile has CPU time only, and go build -pgo takes it. The
 program's file must be where it was, or --executable says where it is.
 
@@ -33,15 +39,27 @@ A selection can be written in formats of sums, such as pprof, not in formats of 
 		Example: `  gotach convert app.tach -o app.pb.gz && go tool pprof -http=: app.pb.gz
   gotach convert app.tach -o - --to collapsed | flamegraph.pl > app.svg
   gotach convert app.tach --label handler=/search --since -60s -o slow.pb.gz
+  gotach convert app.tach --slowest 1% -o slow.pb.gz && go tool pprof -http=: slow.pb.gz
   gotach convert app.tach -o default.pgo && go build -pgo=default.pgo
   gotach convert app.*.tach -o all.tach
   gotach convert app.tach -o app.bin && python3.15 -m profiling.sampling replay app.bin`,
 		Args: someFiles,
 		RunE: func(_ *cobra.Command, args []string) error {
+			var ro *analyze.RequestOptions
+			switch {
+			case slowest != "":
+				r, err := requestOptions("convert", function, slowest, &choice)
+				if err != nil {
+					return err
+				}
+				ro = &r
+			case function != "":
+				return usagef("convert: --func says what a request is; it needs --slowest")
+			}
 			if err := choice.set("convert", &o); err != nil {
 				return err
 			}
-			return convert(e, args, out, to, o)
+			return convert(e, args, out, to, o, ro)
 		},
 	}
 	f := cmd.Flags()
@@ -54,13 +72,16 @@ A selection can be written in formats of sums, such as pprof, not in formats of 
 	f.BoolVar(&o.Microseconds, "microseconds", false, "spx: write times in µs with decimals, as in the format's document")
 	f.BoolVar(&o.CPU, "cpu", false, "collapsed, pprof: use CPU time as weight instead of wall time (always for a file *.pgo)")
 	f.StringVar(&o.Executable, "executable", "", "pprof with --cpu: the profiled program is `FILE` (default: where it was)")
+	f.StringVar(&slowest, "slowest", "", "only the slowest `PERCENT` of the requests")
+	f.StringVar(&function, "func", "", "with --slowest: a request is an invocation of a function that matches `REGEXP`")
 	choice.add(cmd)
 	completeFormats(cmd, "to", (*formats.Format).CanWrite)
 	fromFlags(cmd, &o)
 	return cmd
 }
 
-func convert(e *env, in []string, out, to string, o formats.Options) error {
+// convert converts files. If slow is not nil, only the slowest requests are selected.
+func convert(e *env, in []string, out, to string, o formats.Options, slow *analyze.RequestOptions) error {
 	if out == "" {
 		return usagef("convert: no output; set it with -o OUT")
 	}
@@ -79,7 +100,15 @@ func convert(e *env, in []string, out, to string, o formats.Options) error {
 	o.PGO = strings.HasSuffix(strings.ToLower(out), ".pgo")
 	o.CPU = o.CPU || o.PGO
 	o.Warn = func(err error) { warning = errors.Join(warning, err) }
+	if slow != nil && o.Select == nil {
+		o.Select = &stream.Selection{}
+	}
 	err = e.read("convert", in, o, func(input *formats.Input) error {
+		if slow != nil {
+			if err := selectSlow(input, o.Select, *slow); err != nil {
+				return err
+			}
+		}
 		o.Warn = func(err error) { warning = errors.Join(warning, formats.Named(out, err)) }
 		if out == "-" {
 			return input.Write(e.stdout, target.Name, o)
@@ -90,4 +119,19 @@ func convert(e *env, in []string, out, to string, o formats.Options) error {
 		e.warn(warning)
 	}
 	return err
+}
+
+// selectSlow reads a profile and selects its slowest requests.
+func selectSlow(in *formats.Input, sel *stream.Selection, o analyze.RequestOptions) error {
+	s, err := samples(in, stream.Options{Labels: true})
+	if err != nil {
+		return err
+	}
+	slow, err := analyze.FindSlowRequests(s, o)
+	if err != nil {
+		return err
+	}
+	sel.Pick = slow.Pick
+	sel.What = fmt.Sprintf("the slowest %d of %d requests", slow.Count, slow.Of)
+	return nil
 }

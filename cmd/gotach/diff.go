@@ -26,6 +26,7 @@ type diffFlags struct {
 	failAbove string
 	top       int
 	json      bool
+	choice    selectFlags
 }
 
 func newDiff(e *env) *cobra.Command {
@@ -54,16 +55,19 @@ less than that counts only if it is more than half of the row, also if the side 
 time is reduced to as much as the other, and at least a twentieth of that difference.
 
 A and B are files. With -- between the sides, each side can have many. FILE@FROM..TO is a
-part of a profile, given as times since its start: app.tach@0s..30s; FROM or TO may be left
-out. The files of a side are of one load; each has windows of its own. If the Go versions
+part of a profile, such as app.tach@0s..30s; FROM and TO are times as those of --since, may be
+left out, and count in place of these flags. The files of a side are of one load; each has windows of its own. If the Go versions
 differ, all function literals of a function are one row, as they are numbered differently.
+
+` + selectHelp + `
+With --per request, requests count that have a sample that they select.
 
 With --fail-above 5%, diff exits with 3 if a row is significant and takes more than 5 points
 more on side B, by the lower bound of the interval. With --per request, 100 % is the time that a
 request took on side A.`,
 		Example: `  gotach diff before.tach after.tach
   gotach diff before.*.tach -- after.*.tach
-  gotach diff app.tach@0s..60s app.tach@60s.. --by line
+  gotach diff app.tach@0s..60s app.tach@-60s.. --by line
   gotach diff before.tach after.tach --per request
   gotach diff before.tach after.tach --fail-above 5% > diff.txt`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -80,6 +84,7 @@ request took on side A.`,
 	f.StringVar(&fl.failAbove, "fail-above", "", "exit with 3 if a row takes `PERCENT` more, significantly")
 	f.IntVar(&fl.top, "top", defaultTop, "print at most `N` rows, 0 for all (--json prints all)")
 	f.BoolVar(&fl.json, "json", false, "print one JSON object")
+	fl.choice.add(cmd)
 	completeWords(cmd, "by", analyze.DiffBys)
 	completeWords(cmd, "per", analyze.DiffPers)
 	fromFlags(cmd, &o)
@@ -108,14 +113,14 @@ func parsePercent(text string) (float64, error) {
 
 // A slice is a part of a file.
 type slice struct {
-	path     string
-	from, to time.Duration
-	whole    bool
+	path         string
+	part         bool // since and until count, not the flags
+	since, until string
 }
 
 // parseSlice returns the part of a file that FILE@FROM..TO is.
 func parseSlice(text string) (slice, error) {
-	all := slice{path: text, whole: true}
+	all := slice{path: text}
 	at := strings.LastIndexByte(text, '@')
 	from, to, ok := strings.Cut(text[at+1:], "..")
 	if at <= 0 || !ok {
@@ -124,29 +129,17 @@ func parseSlice(text string) (slice, error) {
 	if _, err := os.Stat(text); err == nil {
 		return all, nil
 	}
-	s := slice{path: text[:at], to: math.MaxInt64}
-	for _, bound := range []struct {
-		text string
-		into *time.Duration
-	}{{from, &s.from}, {to, &s.to}} {
-		if bound.text == "" {
-			continue
+	for _, moment := range []string{from, to} {
+		if _, err := stream.ParseMoment(moment); err != nil {
+			return all, usagef("diff: %q: %w", text, err)
 		}
-		d, err := time.ParseDuration(bound.text)
-		if err != nil || d < 0 {
-			return s, usagef("diff: %q: %q is not a time since the start such as 30s", text, bound.text)
-		}
-		*bound.into = d
 	}
-	if s.to <= s.from {
-		return s, usagef("diff: %q: the part has no time", text)
-	}
-	return s, nil
+	return slice{path: text[:at], part: true, since: from, until: to}, nil
 }
 
 // each opens the files one by one and calls use with the samples of all, while all are open. It does not
 // put the name of a file before the error of use.
-func (e *env) each(what string, list []slice, o formats.Options, use func([]*analyze.Samples) error) error {
+func (e *env) each(what string, list []slice, o formats.Options, choice selectFlags, use func([]*analyze.Samples) error) error {
 	var opened []*analyze.Samples
 	var failed error
 	var next func() error
@@ -156,13 +149,18 @@ func (e *env) each(what string, list []slice, o formats.Options, use func([]*ana
 			return nil
 		}
 		part := list[len(opened)]
+		choice := choice
+		if part.part {
+			choice.since, choice.until = part.since, part.until
+		}
+		o := o
+		if err := choice.set(what, &o); err != nil {
+			return err
+		}
 		return e.read(what, []string{part.path}, o, func(in *formats.Input) error {
 			s, err := samples(in, stream.Options{})
 			if err != nil {
 				return err
-			}
-			if !part.whole {
-				s.Between(part.from, part.to)
 			}
 			opened = append(opened, s)
 			return next()
@@ -201,7 +199,7 @@ func diff(e *env, sides [2][]string, o formats.Options, fl diffFlags) error {
 		}
 	}
 	n := len(sides[0])
-	return e.each("diff", list, o, func(all []*analyze.Samples) error {
+	return e.each("diff", list, o, fl.choice, func(all []*analyze.Samples) error {
 		d, err := analyze.FindDiff(all[:n], all[n:], do)
 		if err != nil {
 			return err

@@ -17,6 +17,7 @@ import (
 func newLeaks(e *env) *cobra.Command {
 	var o formats.Options
 	var asJSON bool
+	var choice selectFlags
 	cmd := &cobra.Command{
 		Use:   "leaks FILE...",
 		Short: "Show groups of goroutines that grow and do not run again",
@@ -31,12 +32,19 @@ profile and have not ended. RAN AGAIN counts the waits at this place that ended.
 A group that grows is no suspect if its goroutines are used: waits as long as those of the
 stuck ones end there too. A wait between two samples of the same place is not seen, so
 goroutines that run for a few µs now and then look stuck. A longer profile tells more: a
-leak must add five goroutines at least. Files of a session with rotation are one profile.`,
+leak must add five goroutines at least. Files of a session with rotation are one profile.
+
+` + selectHelp + `
+Here they select the waits that count. Whether a wait ended is known from all samples.`,
 		Example: `  gotach leaks app.tach
   gotach leaks app.*.tach
+  gotach leaks app.tach --since 10m --label tenant=a
   gotach leaks app.tach --json | jq '.groups[] | select(.suspect)'`,
 		Args: someFiles,
 		RunE: func(_ *cobra.Command, args []string) error {
+			if err := choice.set("leaks", &o); err != nil {
+				return err
+			}
 			return e.read("leaks", args, o, func(in *formats.Input) error {
 				s, err := samples(in, stream.Options{})
 				if err != nil {
@@ -56,12 +64,14 @@ leak must add five goroutines at least. Files of a session with rotation are one
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	choice.add(cmd)
 	fromFlags(cmd, &o)
 	return cmd
 }
 
 // samples returns a profile's samples for an analysis.
 func samples(in *formats.Input, o stream.Options) (*analyze.Samples, error) {
+	o.Unselected = true
 	src, err := in.Source(o)
 	if err != nil {
 		return nil, err

@@ -16,6 +16,7 @@ func newLocks(e *env) *cobra.Command {
 	var o formats.Options
 	var asJSON bool
 	var top int
+	var choice selectFlags
 	cmd := &cobra.Command{
 		Use:   "locks FILE...",
 		Short: "Show which locks goroutines waited for, who held them, and what the holders did",
@@ -34,14 +35,21 @@ A lock has the name of the variable that it is, or that of the source line that 
 the source is where the profile says, or that of the function. Locks of one name are told
 apart by their number in the profile. The profile knows which lock a goroutine waits for if
 the program was built with Go 1.26 or later, the native source sampled it, and two goroutines
-waited for the lock. Waits at other locks are added up by line.`,
+waited for the lock. Waits at other locks are added up by line.
+
+` + selectHelp + `
+Here they select the waits that count. Any goroutine can be the holder.`,
 		Example: `  gotach locks app.tach
   gotach locks app.*.tach --top 0
+  gotach locks app.tach --label handler=/search --since -60s
   gotach locks app.tach --json | jq '.locks[0]'`,
 		Args: someFiles,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if top < 0 {
 				return usagef("locks: --top %d: it must not be negative", top)
+			}
+			if err := choice.set("locks", &o); err != nil {
+				return err
 			}
 			return e.read("locks", args, o, func(in *formats.Input) error {
 				s, err := samples(in, stream.Options{Objects: true})
@@ -66,6 +74,7 @@ waited for the lock. Waits at other locks are added up by line.`,
 	f := cmd.Flags()
 	f.IntVar(&top, "top", 10, "show the `N` locks, and the N channels, with the most waited time; 0: all")
 	f.BoolVar(&asJSON, "json", false, "print one JSON object")
+	choice.add(cmd)
 	fromFlags(cmd, &o)
 	return cmd
 }

@@ -19,8 +19,9 @@ import (
 
 func newRequests(e *env) *cobra.Command {
 	var o formats.Options
-	var function, label, slowest string
+	var function, slowest string
 	var asJSON bool
+	var choice selectFlags
 	cmd := &cobra.Command{
 		Use:   "requests FILE...",
 		Short: "Show how long requests took, and why the slow ones were slow",
@@ -44,14 +45,21 @@ goroutine waits again where it has waited before, percentiles are ranges: from t
 wait is another call to those if none is.
 
 The lock or channel that a line waits for is named if the source files are on this machine.
-In the lines of the slowest requests, █ is running, ▒ could run but had no core, ░ waiting.`,
+In the lines of the slowest requests, █ is running, ▒ could run but had no core, ░ waiting.
+
+` + selectHelp + `
+A request counts if it has a sample that they select: --state 'sync.Mutex.Lock' has the requests
+that waited for a Mutex. convert --slowest makes a pprof profile of the slowest requests.`,
 		Example: `  gotach requests app.tach
   gotach requests app.tach --func 'QueryContext$' --slowest 5%
   gotach requests app.tach --label trace_id
   gotach requests app.tach --json | jq '.difference[0]'`,
 		Args: someFiles,
 		RunE: func(_ *cobra.Command, args []string) error {
-			ro, err := requestOptions(function, label, slowest)
+			ro, err := requestOptions("requests", function, slowest, &choice)
+			if err == nil {
+				err = choice.set("requests", &o)
+			}
 			if err != nil {
 				return err
 			}
@@ -75,27 +83,40 @@ In the lines of the slowest requests, █ is running, ▒ could run but had no c
 	}
 	f := cmd.Flags()
 	f.StringVar(&function, "func", "", "a request is an invocation of a function that matches `REGEXP`")
-	f.StringVar(&label, "label", "", "a request is the time in which the label `KEY` has one value")
 	f.StringVar(&slowest, "slowest", "1%", "the `PERCENT` of the requests that are slow")
 	f.BoolVar(&asJSON, "json", false, "print one JSON object")
+	choice.add(cmd)
+	f.Lookup("label").Usage = "a request is the time in which the label `KEY` has one value; KEY=VALUE: only requests with this label"
 	fromFlags(cmd, &o)
 	return cmd
 }
 
-// requestOptions checks the flags.
-func requestOptions(function, label, slowest string) (o analyze.RequestOptions, err error) {
-	o.Label = label
+// requestOptions checks the flags. From those that select samples it takes the label without a value: its values
+// are the requests.
+func requestOptions(cmd, function, slowest string, choice *selectFlags) (o analyze.RequestOptions, err error) {
+	var labels []string
+	for _, text := range choice.labels {
+		switch {
+		case strings.Contains(text, "="):
+			labels = append(labels, text)
+		case o.Label != "":
+			return o, usagef("%s: --label %s and --label %s exclude each other", cmd, o.Label, text)
+		default:
+			o.Label = text
+		}
+	}
+	choice.labels = labels
 	if o.Slowest, err = parsePercent(slowest); err != nil {
-		return o, usagef("requests: --slowest: %w", err)
+		return o, usagef("%s: --slowest: %w", cmd, err)
 	}
 	switch {
 	case o.Slowest == 0 || o.Slowest > 1:
-		return o, usagef("requests: --slowest %s: it must be above 0 and at most 100%%", slowest)
-	case function != "" && label != "":
-		return o, usagef("requests: --func and --label exclude each other")
+		return o, usagef("%s: --slowest %s: it must be above 0 and at most 100%%", cmd, slowest)
+	case function != "" && o.Label != "":
+		return o, usagef("%s: --func and --label %s exclude each other", cmd, o.Label)
 	case function != "":
 		if o.Func, err = regexp.Compile(function); err != nil {
-			return o, usagef("requests: --func: %w", err)
+			return o, usagef("%s: --func: %w", cmd, err)
 		}
 	}
 	return o, nil

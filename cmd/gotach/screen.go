@@ -38,7 +38,9 @@ const (
 // newScreen analyzes a profile.
 func (e *env) newScreen(in *formats.Input, paths []string, ao analyze.ReportOptions) (*screen, error) {
 	ao.Series = true
-	src, err := in.Source(ao.Stream())
+	so := ao.Stream()
+	so.Unselected = true
+	src, err := in.Source(so)
 	if err != nil {
 		return nil, err
 	}

@@ -19,6 +19,7 @@ import (
 func newWaits(e *env) *cobra.Command {
 	var o formats.Options
 	var asJSON bool
+	var choice selectFlags
 	cmd := &cobra.Command{
 		Use:   "waits GOROUTINE|FUNC FILE...",
 		Short: "Show what kept goroutines waiting, and what kept those waiting that did",
@@ -31,9 +32,13 @@ A goroutine is found from where all goroutines were, so each line says how well 
 seen or inferred, as in gotach locks. For a WaitGroup it is the goroutine that the waiting one
 had started and that ended last. On a channel it is one in a function that was seen on
 the other side, of several each with an equal part of the time, or one that the waiting
-goroutine had started and that ended when the wait did. The rest is unknown.`,
+goroutine had started and that ended when the wait did. The rest is unknown.
+
+` + selectHelp + `
+They select what stands at the left. What is below it can be any goroutine.`,
 		Example: `  gotach waits 17 app.tach
   gotach waits 'main\.serve$' app.tach
+  gotach waits ServeHTTP app.tach --state 'sync.Mutex.Lock' --since -60s
   gotach waits ServeHTTP app.*.tach --json | jq '.chains[0]'`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -42,6 +47,9 @@ goroutine had started and that ended when the wait did. The rest is unknown.`,
 			return someFiles(cmd, args[1:])
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
+			if err := choice.set("waits", &o); err != nil {
+				return err
+			}
 			who, files := whoseWaits(args)
 			wo, err := waitOptions(who)
 			if err != nil {
@@ -68,6 +76,7 @@ goroutine had started and that ended when the wait did. The rest is unknown.`,
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	choice.add(cmd)
 	fromFlags(cmd, &o)
 	return cmd
 }

@@ -188,6 +188,9 @@ func (d *differ) read(side int, s *Samples) error {
 		if err != nil {
 			return err
 		}
+		if x.Unselected {
+			continue
+		}
 		kind := kindOf(x.Status)
 		if int(x.Stack) >= len(known[kind]) {
 			known[kind] = append(known[kind], make([][]int32, s.stacks()-len(known[kind]))...)

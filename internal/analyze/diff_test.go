@@ -172,9 +172,10 @@ func TestDiffBetween(t *testing.T) {
 		r.add(1, i*second, running, place(name, 1))
 	}
 	f := r.finish(tachyon.Session{})
-	first, second := samplesOf(t, stream.Options{}, f), samplesOf(t, stream.Options{}, f)
-	first.Between(0, 10*time.Second)
-	second.Between(10*time.Second, time.Hour)
+	part := func(since, until string) *Samples {
+		return samplesOf(t, selection(t, stream.Selection{}, since, until), f)
+	}
+	first, second := part("", "10s"), part("10s", "")
 	d := diff(t, first, second, DiffOptions{})
 	if len(d.Rows) != 2 || d.Length != [2]time.Duration{10 * time.Second, 10 * time.Second} {
 		t.Fatalf("%+v", d)

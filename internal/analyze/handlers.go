@@ -41,7 +41,7 @@ func (l *lives) load(s *sample) error {
 	_, f := l.src.File()
 	h := f.Stream.Header()
 	l.rare = l.isRare()
-	since := func(t uint64) uint64 { return min(uint64(max(0, int64(h.Start+t-l.start-l.from))), l.to-l.from) }
+	since := func(t uint64) uint64 { return min(uint64(max(0, int64(h.Start+t-l.start))), l.to) }
 	for g, err := range stream.Goroutines(f.Stream) {
 		if err != nil {
 			return err

@@ -10,7 +10,7 @@ import (
 type charge struct {
 	object    int32
 	from, to  uint64 // µs
-	waiters   int
+	waiters   int    // that are selected
 	how       how
 	goroutine uint64 // the holder
 	stack     uint32 // of the holder
@@ -45,6 +45,7 @@ type contended struct {
 	object  int32
 	keys    *objectKeys
 	waiters map[int32]int // goroutines, with the number of their stretches
+	count   int           // stretches that are selected
 	last    uint64        // µs; until then its time is charged
 }
 
@@ -168,7 +169,7 @@ func (s *sweep) step(at uint64, number int32, begins bool) {
 		}
 	}
 	if x.waits != 0 {
-		s.wait(x.waits, x.goroutine, at, begins)
+		s.wait(x, at, begins)
 	}
 	for _, n := range x.stays {
 		key := s.w.stays[n].key
@@ -202,7 +203,8 @@ func givenKey(object int32) int32 {
 }
 
 // wait begins or ends a wait for an object.
-func (s *sweep) wait(object, goroutine int32, at uint64, begins bool) {
+func (s *sweep) wait(x *stretch, at uint64, begins bool) {
+	object, goroutine := x.waits, x.goroutine
 	c := s.waiting[object]
 	if c == nil {
 		if !begins {
@@ -217,6 +219,13 @@ func (s *sweep) wait(object, goroutine int32, at uint64, begins bool) {
 		}
 	}
 	s.settle(c, at)
+	if !x.unselected {
+		if begins {
+			c.count++
+		} else {
+			c.count--
+		}
+	}
 	if begins {
 		c.waiters[goroutine]++
 		return
@@ -241,8 +250,10 @@ func (s *sweep) settle(c *contended, at uint64) {
 	if at <= c.last || s.charge == nil {
 		return
 	}
-	x := charge{object: c.object, from: c.last, to: at, waiters: len(c.waiters)}
-	c.last = at
+	x := charge{object: c.object, from: c.last, to: at, waiters: min(c.count, len(c.waiters))}
+	if c.last = at; x.waiters == 0 {
+		return
+	}
 	if n, how := s.holder(c); n >= 0 {
 		st := &s.w.stays[n]
 		x.how, x.goroutine = how, s.w.goroutines[st.goroutine]

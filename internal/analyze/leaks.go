@@ -156,7 +156,7 @@ func (l *leakCount) add(s *sample) error {
 	l.clock.cover(s.time)
 	begin := s.begin()
 	site := notWaiting
-	if waits(s.Status) {
+	if waits(s.Status) && !s.Unselected {
 		site = l.site(s.Stack)
 	}
 	if site == nil { // nothing is known about this time

@@ -121,8 +121,9 @@ type objectGoroutine struct {
 
 // A waitState is the wait that a goroutine is in.
 type waitState struct {
-	site  *siteSums // nil: none
-	begin uint64
+	site    *siteSums // nil: none
+	begin   uint64
+	counted bool // one of its samples was selected
 }
 
 func newLockSums(s *Samples, o LockOptions) *lockSums {
@@ -173,7 +174,13 @@ func (l *lockSums) add(s *sample) {
 	}
 	sums := l.sums[site.object]
 	if w.site != site || s.Status&tachyon.Moved != 0 {
-		*w = waitState{site, s.begin()}
+		*w = waitState{site: site, begin: s.begin()}
+	}
+	if s.Unselected {
+		return
+	}
+	if !w.counted {
+		w.counted = true
 		site.waits++
 		sums.waits++
 		key := objectGoroutine{s.Goroutine, site.object}

@@ -54,6 +54,9 @@ func NewProfileAndLeaks(src *stream.Source, o ReportOptions) (*profile.Profile, 
 				s.set(&out, x)
 				err = l.add(&out)
 			}
+			if err == nil && x.Unselected {
+				continue
+			}
 			if !yield(x, err) {
 				return
 			}

@@ -96,26 +96,11 @@ const (
 
 // FindRequests finds the requests of a profile. It reads the samples twice.
 func FindRequests(s *Samples, o RequestOptions) (*Requests, error) {
-	if o.Slowest == 0 {
-		o.Slowest = 0.01
+	r, out, err := readRequests(s, &o)
+	if err != nil {
+		return nil, err
 	}
-	if o.Func != nil && o.Label != "" {
-		return nil, errors.New("a request is either an invocation or a label's time, not both")
-	}
-	f := newFinder(s, o)
-	for x, err := range s.all() {
-		if err == nil {
-			_, err = f.add(x)
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	f.finish()
-	out := f.summary()
-	r := &requestSums{finder: f, rows: map[requestRow]*[2]uint64{}}
-	r.classify(out, o.Slowest)
-	f.parts = nil
+	f := r.finder
 	again := newFinder(s, o)
 	again.splits = false
 	for x, err := range s.all() {
@@ -132,6 +117,31 @@ func FindRequests(s *Samples, o RequestOptions) (*Requests, error) {
 	}
 	r.result(out)
 	return out, nil
+}
+
+// readRequests finds the requests, and which of them are slow. It reads the samples once.
+func readRequests(s *Samples, o *RequestOptions) (*requestSums, *Requests, error) {
+	if o.Slowest == 0 {
+		o.Slowest = 0.01
+	}
+	if o.Func != nil && o.Label != "" {
+		return nil, nil, errors.New("a request is either an invocation or a label's time, not both")
+	}
+	f := newFinder(s, *o)
+	for x, err := range s.all() {
+		if err == nil {
+			_, err = f.add(x)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	f.finish()
+	out := f.summary()
+	r := &requestSums{finder: f, rows: map[requestRow]*[2]uint64{}}
+	r.classify(out, o.Slowest)
+	f.parts = nil
+	return r, out, nil
 }
 
 // ended returns the requests of a list that have ended and are shown.

@@ -4,13 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
-	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/gotach/profiler/internal/stream"
-	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -20,19 +17,15 @@ type Samples struct {
 	src   *stream.Source
 	start uint64 // of the profile, µs
 
-	end      uint64 // time of the latest sample, µs since the start
-	from, to uint64 // see Between
+	end uint64 // time of the latest sample, µs since the start
+	to  uint64 // end of the selected time, µs since the start
 }
 
-// NewSamples returns the samples of a source, for one analysis. The name is for errors.
+// NewSamples returns the samples of a source, for one analysis. The name is for errors. If the source selects
+// samples, its option Unselected must be set: to know when a wait ends or who holds a lock, an analysis has to
+// see the others too.
 func NewSamples(name string, src *stream.Source) *Samples {
-	return &Samples{name: name, src: src, start: src.Header().Start, to: math.MaxUint64}
-}
-
-// Between leaves only the time between two times since the start. Times of samples count from the
-// first then.
-func (s *Samples) Between(from, to time.Duration) {
-	s.from, s.to = uint64(from.Microseconds()), uint64(to.Microseconds())
+	return &Samples{name: name, src: src, start: src.Header().Start, to: src.Limit()}
 }
 
 // named puts the profile's name before an error, for analyses of several profiles.
@@ -56,7 +49,7 @@ func (s *Samples) length() (uint64, error) {
 		}
 		end = s.end
 	}
-	return min(end, s.to) - min(end, s.from), nil
+	return min(end, s.to), nil
 }
 
 // goVersion returns the Go version of the profiled program, "" if unknown.
@@ -129,12 +122,6 @@ func (s *Samples) all() iter.Seq2[*sample, error] {
 				continue
 			}
 			s.set(&out, x)
-			begin := out.begin()
-			if out.time <= s.from || begin >= s.to {
-				continue
-			}
-			begin, out.time = max(begin, s.from)-s.from, min(out.time, s.to)-s.from
-			x.Wall = reader.Micros(out.time - begin)
 			if !yield(&out, nil) {
 				return
 			}
@@ -142,7 +129,7 @@ func (s *Samples) all() iter.Seq2[*sample, error] {
 	}
 }
 
-// set makes out of a sample of the source. Between does not apply to it.
+// set makes out of a sample of the source.
 func (s *Samples) set(out *sample, x *stream.Sample) {
 	out.Sample, out.time = x, uint64(max(0, int64(x.Time-s.start)))
 	out.file, _ = s.src.File()

@@ -17,14 +17,18 @@ type request struct {
 	read          int32 // of an HTTP/1 connection: index into lives.all + 1
 	kind          uint8 // index into requestKinds
 	open          bool  // it lasts at the end of the profile
-	dropped       bool  // unknown for how long it lasted, or of a kind that is not shown
+	dropped       bool  // unknown for how long it lasted, of a kind that is not shown, or not selected
+	selected      bool  // it has a sample that is selected
 }
 
 // length returns how long the request took, in the middle of what is possible.
 func (r *request) length() uint64 { return (r.last - r.first + r.after - r.before) / 2 }
 
 // goesOn notes a sample of the request.
-func (r *request) goesOn(s *sample) { r.last, r.after = s.time, s.time }
+func (r *request) goesOn(s *sample) {
+	r.last, r.after = s.time, s.time
+	r.selected = r.selected || !s.Unselected
+}
 
 // ends notes when the request had ended at the latest.
 func (r *request) ends(t uint64) { r.after = max(r.last, t) }
@@ -261,11 +265,12 @@ func (f *finder) labelled(s *sample) int32 {
 			if s.time > r.last {
 				r.goesOn(s)
 			}
+			r.selected = r.selected || !s.Unselected
 			return n
 		}
 	}
 	n := int32(len(f.list))
-	f.list = append(f.list, request{before: s.begin(), first: s.time, last: s.time, after: s.time, goroutine: s.Goroutine})
+	f.list = append(f.list, request{before: s.begin(), first: s.time, last: s.time, after: s.time, goroutine: s.Goroutine, selected: !s.Unselected})
 	f.spans[v-1] = append(list, n)
 	return n
 }
@@ -296,12 +301,18 @@ func (f *finder) finish() {
 			}
 			r.open = f.end-min(f.end, r.last) <= max(2*f.interval(), r.first-r.before)
 		}
-		f.kinds |= 1 << r.kind
+		if r.selected {
+			f.kinds |= 1 << r.kind
+		}
 	}
 	for i := range f.list {
-		if f.kinds&(1<<f.list[i].kind-1) != 0 { // there is a kind before it
-			f.list[i].open, f.list[i].dropped = false, true
+		r := &f.list[i]
+		if f.kinds&(1<<r.kind-1) != 0 || !r.selected { // there is a kind before it
+			r.open, r.dropped = false, true
 		}
+	}
+	for i := range f.parts {
+		f.parts[i].dropped = f.parts[i].dropped || !f.parts[i].selected
 	}
 	if f.o.Func == nil && f.o.Label == "" && f.kinds&1 != 0 && f.lives.exact() {
 		f.useReads()
@@ -321,9 +332,21 @@ func (f *finder) useReads() {
 		r.last = max(r.last, min(x.last, r.after))
 		r.after = max(r.last, min(r.after, x.after))
 	}
+	var selected []bool // by life; nil: all
+	if f.src.Selects() {
+		selected = make([]bool, len(f.lives.all))
+		for i := range f.list {
+			if r := &f.list[i]; r.read != 0 && r.selected {
+				selected[r.read-1] = true
+			}
+		}
+	}
 	for i := range f.lives.all {
+		if selected != nil && !selected[i] {
+			continue
+		}
 		x := f.lives.all[i].request()
-		if x.last == 0 || x.before == f.to-f.from {
+		if x.last == 0 || x.before == f.to {
 			continue // not in the part of the profile that is read
 		}
 		x.open = f.end-min(f.end, x.last) <= max(20_000, 10*f.interval(), 2*(x.first-x.before))

@@ -35,6 +35,7 @@ type stretch struct {
 	waits      int32 // object that the goroutine waits for, 0: none
 	target     bool  // see stayFinder.interest
 	again      bool  // the wait that the goroutine was in before has ended
+	unselected bool  // the samples are not selected
 	stays      []int32
 }
 
@@ -290,12 +291,12 @@ func (f *stayFinder) stretch(s *sample, u *lockUser, object int32, target, chang
 	status := s.Status &^ tachyon.Moved
 	again := object != 0 && s.Status&tachyon.Moved != 0
 	if u.last > 0 && !changed && !again {
-		if last := &w.stretches[u.last-1]; last.stack == s.Stack && last.status == status && last.waits == object && last.target == target && last.end == begin {
+		if last := &w.stretches[u.last-1]; last.stack == s.Stack && last.status == status && last.waits == object && last.target == target && last.unselected == s.Unselected && last.end == begin {
 			last.end = s.time
 			return
 		}
 	}
-	x := stretch{begin: begin, end: s.time, goroutine: u.number - 1, stack: s.Stack, status: status, waits: object, target: target, again: again}
+	x := stretch{begin: begin, end: s.time, goroutine: u.number - 1, stack: s.Stack, status: status, waits: object, target: target, again: again, unselected: s.Unselected}
 	if u.last > 0 && !changed {
 		x.stays = w.stretches[u.last-1].stays
 	} else if len(u.open) > 0 {

@@ -60,6 +60,19 @@ func (r *recording) close() *Samples {
 	return samplesOf(r.t, stream.Options{}, r.finish(tachyon.Session{Source: "native", Markers: true}))
 }
 
+// selection returns the options of samples that are selected, as the command has them.
+func selection(t testing.TB, sel stream.Selection, since, until string) stream.Options {
+	t.Helper()
+	var err error
+	if sel.Since, err = stream.ParseMoment(since); err == nil {
+		sel.Until, err = stream.ParseMoment(until)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stream.Options{Labels: true, Objects: true, Select: &sel, Unselected: true}
+}
+
 // samplesOf returns the samples of files.
 func samplesOf(t testing.TB, o stream.Options, list ...*reader.Reader) *Samples {
 	t.Helper()

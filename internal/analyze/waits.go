@@ -129,6 +129,9 @@ const (
 
 // target reports whether a sample is one of a goroutine whose waits are followed.
 func (w *waitChains) target(s *sample) bool {
+	if s.Unselected {
+		return false
+	}
 	if w.o.Func == nil {
 		return stream.GoroutineInFile(s.Goroutine) == w.o.Goroutine || s.Goroutine == w.o.Goroutine
 	}

@@ -76,8 +76,13 @@ func newRun(s *Source) *run {
 	if m := s.metadata.Session; m != nil {
 		r.session, r.markers, r.system = true, m.Markers, m.System
 	}
-	if c := s.chooser; c != nil && c.to < math.MaxUint64 {
-		r.limit = s.parts[0].Header.Start + c.to
+	if c := s.chooser; c != nil {
+		if c.to < math.MaxUint64 {
+			r.limit = s.parts[0].Header.Start + c.to
+		}
+		if c.Pick != nil {
+			c.pick = c.Pick(s)
+		}
 	}
 	for _, p := range s.parts {
 		r.total += p.Header.Samples
@@ -99,7 +104,8 @@ type slot struct {
 	labels      *Labels // present ones
 	next        int32   // number of the next span of labels + 1; 0: no more
 	interpreter uint32
-	counted     bool // has a sample that is no marker
+	yielded     bool // has a sample that is no marker
+	counted     bool // has one that is selected
 }
 
 // A file is the part that is being read.
@@ -143,6 +149,9 @@ func (r *run) read(part int, yield func(*Sample, error) bool) error {
 		}
 		if err := r.batch(f, b, yield); err != nil {
 			return err
+		}
+		if c := r.chooser; c != nil && c.err != nil {
+			return c.err
 		}
 		select {
 		case pipe.used <- b:
@@ -191,8 +200,8 @@ func (r *run) batch(f *file, b *reader.Batch, yield func(*Sample, error) bool) e
 					Goroutine: sl.id, Interpreter: sl.interpreter, Slot: s.Thread, First: true,
 					Stack: r.gap, Labels: before.labels, Time: at - weight, Wall: reader.Micros(before.missing),
 				}
-				if r.chooser == nil || r.chooser.has(&out) {
-					r.counts(sl)
+				if r.chooser == nil || r.chooser.yields(&out) {
+					r.counts(sl, &out)
 					if !yield(&out, nil) {
 						return errStop
 					}
@@ -222,11 +231,11 @@ func (r *run) batch(f *file, b *reader.Batch, yield func(*Sample, error) bool) e
 		if since := int64(min(at, r.limit) - r.start); since > int64(r.end) {
 			r.end = uint64(since)
 		}
-		if r.chooser != nil && !r.chooser.has(&out) {
+		if r.chooser != nil && !r.chooser.yields(&out) {
 			continue
 		}
-		if out.First = !sl.counted; out.First {
-			r.counts(sl)
+		if out.First = !sl.yielded; out.First || !sl.counted {
+			r.counts(sl, &out)
 		}
 		if !yield(&out, nil) {
 			return errStop
@@ -241,8 +250,12 @@ func (r *run) marker(interpreter uint32, status tachyon.Status) bool {
 		(interpreter == tachyon.Process || !r.system)
 }
 
-// counts counts a goroutine at its first sample that is no marker.
-func (r *run) counts(sl *slot) {
+// counts counts a goroutine at its first sample that is no marker and is selected.
+func (r *run) counts(sl *slot, s *Sample) {
+	sl.yielded = true
+	if s.Unselected || sl.counted {
+		return
+	}
 	sl.counted = true
 	if r.session && sl.interpreter == tachyon.Process {
 		return

@@ -18,6 +18,10 @@ type Selection struct {
 	Goroutines []uint64 // it is of one of these
 	Since      Moment   // time before is left out
 	Until      Moment   // time after is left out
+	// Pick may be nil. It returns a function that says whether a sample is selected. The function is called with
+	// all samples of the selected time that stand for time, in their order. Each reading has a new one.
+	Pick func(*Source) func(*Sample) (bool, error)
+	What string // what Pick selects, for messages
 }
 
 // A Label is a pprof label of a goroutine.
@@ -34,7 +38,12 @@ func ParseLabel(text string) (Label, error) {
 
 // Empty reports whether a selection selects all samples.
 func (s *Selection) Empty() bool {
-	return s == nil || len(s.Labels) == 0 && len(s.States) == 0 && len(s.Goroutines) == 0 && !s.Timed()
+	return s == nil || len(s.Labels) == 0 && len(s.States) == 0 && len(s.Goroutines) == 0 && !s.Timed() && s.Pick == nil
+}
+
+// chooses reports whether a selection selects by more than time.
+func (s *Selection) chooses() bool {
+	return len(s.Labels) > 0 || len(s.States) > 0 || len(s.Goroutines) > 0 || s.Pick != nil
 }
 
 // Timed reports whether a selection depends on time.
@@ -43,6 +52,9 @@ func (s *Selection) Timed() bool { return s.Since.text != "" || s.Until.text != 
 // String describes a selection.
 func (s *Selection) String() string {
 	var list []string
+	if s.What != "" {
+		list = append(list, s.What)
+	}
 	for _, l := range s.Labels {
 		list = append(list, "label "+l.Key+"="+l.Value)
 	}
@@ -148,6 +160,8 @@ type chooser struct {
 	from, to uint64 // µs since the start
 	states   map[inState]bool
 	session  bool // gotach recorded all files, so that Process is no goroutine
+	pick     func(*Sample) (bool, error)
+	err      error // of pick
 }
 
 type inState struct {
@@ -162,7 +176,7 @@ func (s *Source) choose() error {
 	if sel.Empty() {
 		return nil
 	}
-	s.o.Labels = s.o.Labels || len(sel.Labels) > 0
+	s.o.Labels = s.o.Labels || len(sel.Labels) > 0 || sel.Pick != nil
 	c := &chooser{Selection: sel, src: s, to: math.MaxUint64, states: map[inState]bool{}, session: s.metadata.Session != nil}
 	length, start := uint64(0), s.Header().Start
 	if sel.Since.fromEnd() || sel.Until.fromEnd() {
@@ -209,8 +223,17 @@ func (s *Source) length() (uint64, error) {
 	return s.end, nil
 }
 
-// has reports whether a sample is selected. Of its time it leaves what is.
-func (c *chooser) has(s *Sample) bool {
+// yields reports whether a sample is one that the source yields. Of its time it leaves what is selected.
+func (c *chooser) yields(s *Sample) bool {
+	if !c.inTime(s) {
+		return false
+	}
+	s.Unselected = !c.has(s)
+	return !s.Unselected || c.src.o.Unselected
+}
+
+// inTime reports whether a sample has time that is selected. It leaves only that.
+func (c *chooser) inTime(s *Sample) bool {
 	if c.Timed() {
 		start := c.src.parts[0].Header.Start
 		at := uint64(max(0, int64(s.Time-start)))
@@ -219,6 +242,17 @@ func (c *chooser) has(s *Sample) bool {
 			return false
 		}
 		s.Time, s.Wall = start+at, reader.Micros(at-begin)
+	}
+	return true
+}
+
+// has reports whether a sample of the selected time is selected.
+func (c *chooser) has(s *Sample) bool {
+	if c.pick != nil && c.err == nil {
+		yes, err := c.pick(s)
+		if c.err = err; !yes {
+			return false
+		}
 	}
 	if len(c.Goroutines) > 0 && (c.session && s.Interpreter == tachyon.Process || !slices.Contains(c.Goroutines, s.Goroutine)) {
 		return false

@@ -159,3 +159,34 @@ func TestSelectErrors(t *testing.T) {
 		t.Error("no error of a time that ends before it begins")
 	}
 }
+
+// With Unselected, the other samples of the selected time are yielded too, but do not count.
+func TestUnselected(t *testing.T) {
+	since, err := stream.ParseMoment("4s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	src, err := stream.New([]stream.File{plant(t, 1, 0, 8, true)}, stream.Options{
+		Unselected: true, Select: &stream.Selection{States: []string{"running"}, Since: since},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wall [2]time.Duration
+	for s, err := range src.Samples() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Unselected {
+			wall[1] += s.Wall
+		} else {
+			wall[0] += s.Wall
+		}
+	}
+	if wall != [2]time.Duration{2 * time.Second, 6 * time.Second} || src.Goroutines() != 1 {
+		t.Errorf("%v of %d goroutines", wall, src.Goroutines())
+	}
+	if !src.Selects() || src.Limit() != 1<<64-1 {
+		t.Errorf("%v, %d", src.Selects(), src.Limit())
+	}
+}

@@ -17,6 +17,7 @@ package stream
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/gotach/profiler/internal/frames"
@@ -36,6 +37,8 @@ type Options struct {
 	Objects bool // frames of waits have the numbers of objects; otherwise their line is 0
 
 	Select *Selection // only these samples; nil: all
+	// Unselected says that of the selected time the other samples are yielded too, with Sample.Unselected.
+	Unselected bool
 
 	Context  context.Context          // ends the iteration; its cause is the error. May be nil.
 	Progress func(done, total uint64) // is told the number of samples read now and then. May be nil.
@@ -55,6 +58,9 @@ type Sample struct {
 	Labels *Labels       // nil: none
 	Time   uint64        // µs; the time for which the sample stands ends here
 	Wall   time.Duration // how much time that is, as in reader.Weighted
+
+	// Unselected says that it is not one of Options.Select, but of the selected time.
+	Unselected bool
 
 	// NotSeen says that this is no sample, but goroutine time of a whole session that has none
 	// (tachyon.Counts.NotSeen). It comes last, and of the sample only Stack and Wall are set.
@@ -147,6 +153,18 @@ func (s *Source) Goroutines() int { return s.count }
 
 // End returns the time of the latest sample in µs since the start of the header, after all were read.
 func (s *Source) End() uint64 { return s.end }
+
+// Selects reports whether samples are left out, or marked as unselected, for another reason than their time.
+func (s *Source) Selects() bool { return s.chooser != nil && s.chooser.chooses() }
+
+// Limit returns the time at which the selected time ends, in µs since the start of the header. It is
+// MaxUint64 if all time is selected.
+func (s *Source) Limit() uint64 {
+	if s.chooser == nil || s.chooser.to == math.MaxUint64 {
+		return math.MaxUint64
+	}
+	return s.chooser.to - s.chooser.from
+}
 
 // SelectsStates reports whether samples are left out because of their state, so that those of a goroutine do not
 // show all that it does.
