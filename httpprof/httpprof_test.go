@@ -210,7 +210,7 @@ func TestHandlerFormats(t *testing.T) {
 	if serving < m.Session.Duration/2 {
 		t.Errorf("the handler's caller has %v of %v", serving, m.Session.Duration)
 	}
-	code, body, _ = get(t, httpprof.Handler(), "/?seconds=1&format=svg")
+	code, body, _ = get(t, httpprof.Handler(), "/?seconds=1&format=bmp")
 	if code != http.StatusBadRequest || !bytes.Contains(body, []byte("pprof")) {
 		t.Errorf("an unknown format: %d %q; want a list of the formats", code, body)
 	}

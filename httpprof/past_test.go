@@ -63,7 +63,7 @@ func TestPastErrors(t *testing.T) {
 		"last=x":             "not a duration such as 30s",
 		"last=-1s":           "not a duration such as 30s",
 		"last=1s&seconds=1":  "a request has one of them",
-		"last=1s&format=svg": "bad format",
+		"last=1s&format=bmp": "bad format",
 		"last=1s":            "no session is running",
 	} {
 		code, body, _ := get(t, httpprof.Handler(), "/?"+query)

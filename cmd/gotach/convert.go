@@ -35,9 +35,13 @@ goroutine.
 With --cpu, or if OUT ends in .pgo, a pprof profile has CPU time only, and go build -pgo takes it. The
 program's file must be where it was, or --executable says where it is.
 
-A selection can be written in formats of sums, such as pprof, not in formats of samples.`,
+A selection can be written in formats of sums or runs, such as pprof and firefox, not in formats of
+samples. Formats of runs show goroutines together if there are too many for a viewer; no time is
+lost, and a warning says how many. A flame graph leaves out what is too narrow to see.`,
 		Example: `  gotach convert app.tach -o app.pb.gz && go tool pprof -http=: app.pb.gz
-  gotach convert app.tach -o - --to collapsed | flamegraph.pl > app.svg
+  gotach convert app.tach -o app.svg                 # a flame graph for documents
+  gotach convert app.tach -o app.firefox.json.gz     # for profiler.firefox.com and ui.perfetto.dev
+  gotach convert app.tach -o app.speedscope.json     # for www.speedscope.app
   gotach convert app.tach --label handler=/search --since -60s -o slow.pb.gz
   gotach convert app.tach --slowest 1% -o slow.pb.gz && go tool pprof -http=: slow.pb.gz
   gotach convert app.tach -o default.pgo && go build -pgo=default.pgo
@@ -65,12 +69,12 @@ A selection can be written in formats of sums, such as pprof, not in formats of 
 	f := cmd.Flags()
 	f.StringVarP(&out, "output", "o", "", "write to `OUT`")
 	f.StringVar(&to, "to", "", "write this `FORMAT` (default: from OUT's extension)")
-	f.BoolVar(&o.Uncompressed, "uncompressed", false, "tach, cpython315, nytprof: do not compress")
+	f.BoolVar(&o.Uncompressed, "uncompressed", false, "tach, cpython315, nytprof, firefox: do not compress (firefox: always for a file *.json)")
 	f.BoolVar(&o.Exact, "exact", false, "cpython315: write each sample as recorded; readers that count samples then show too little waiting")
 	f.BoolVar(&o.NoSource, "no-source", false, "nytprof: leave out the source code")
 	f.BoolVar(&o.Goroutines, "goroutines", false, "collapsed: begin each stack with its goroutine; spx: write one report per goroutine; pprof: keep the label goroutine even if there are over a million")
 	f.BoolVar(&o.Microseconds, "microseconds", false, "spx: write times in µs with decimals, as in the format's document")
-	f.BoolVar(&o.CPU, "cpu", false, "collapsed, pprof: use CPU time as weight instead of wall time (always for a file *.pgo)")
+	f.BoolVar(&o.CPU, "cpu", false, "collapsed, pprof, flamegraph: use CPU time as weight instead of wall time (always for a file *.pgo)")
 	f.StringVar(&o.Executable, "executable", "", "pprof with --cpu: the profiled program is `FILE` (default: where it was)")
 	f.StringVar(&slowest, "slowest", "", "only the slowest `PERCENT` of the requests")
 	f.StringVar(&function, "func", "", "with --slowest: a request is an invocation of a function that matches `REGEXP`")

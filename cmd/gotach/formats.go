@@ -15,7 +15,9 @@ func newFormats(e *env) *cobra.Command {
 		Short: "List the formats that gotach reads and writes",
 		Long: `List the formats that gotach reads and writes. A format that keeps samples has the
 time of each sample. A format that keeps sums has no times, so it cannot be converted
-to a format that keeps samples.`,
+to a format that keeps samples. A format that keeps runs is made of samples for a viewer:
+a run is a stretch of samples of a goroutine with one stack. If there are too many
+goroutines, those that were created in the same place are shown together.`,
 		Example: `  gotach formats`,
 		Args:    cobra.NoArgs,
 		RunE:    func(*cobra.Command, []string) error { return listFormats(e) },
@@ -27,8 +29,11 @@ func listFormats(e *env) error {
 	fmt.Fprintln(w, "NAME\tREAD\tWRITE\tKEEPS\tFILES\tDESCRIPTION")
 	for _, f := range formats.All() {
 		keeps, files := "sums", strings.Join(f.Extensions, " ")
-		if f.Series {
+		switch {
+		case f.Series:
 			keeps = "samples"
+		case f.Runs:
+			keeps = "runs"
 		}
 		if f.Directory {
 			files = strings.TrimSpace("a directory " + files)

@@ -34,7 +34,15 @@ func TestReadmeFormats(t *testing.T) {
 		t.Fatal("no table of formats in README.md")
 	}
 	mark := map[bool]string{true: "yes", false: "–"}
-	keeps := map[bool]string{true: "samples", false: "sums"}
+	keeps := func(f *formats.Format) string {
+		switch {
+		case f.Series:
+			return "samples"
+		case f.Runs:
+			return "runs"
+		}
+		return "sums"
+	}
 	var b strings.Builder
 	b.WriteString("| format | read | write | keeps | files | what it is |\n|---|---|---|---|---|---|\n")
 	for _, f := range formats.All() {
@@ -42,7 +50,7 @@ func TestReadmeFormats(t *testing.T) {
 		if f.Directory {
 			files = "a directory, " + files
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", f.Name, mark[f.CanRead()], mark[f.CanWrite()], keeps[f.Series], files, f.Doc)
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", f.Name, mark[f.CanRead()], mark[f.CanWrite()], keeps(f), files, f.Doc)
 	}
 	if text[from:to] == b.String() {
 		return

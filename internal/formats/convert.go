@@ -11,8 +11,9 @@ import (
 
 // A target is where a format writes. Which field is set depends on the format.
 type target struct {
-	W   io.Writer // one file, from its beginning to its end
-	Dir string    // formats of several files: an existing directory
+	Name string    // of the file; "" if it has none
+	W    io.Writer // one file, from its beginning to its end
+	Dir  string    // formats of several files: an existing directory
 }
 
 // seekable calls write with a file that can seek: the target itself if it is one,
@@ -79,7 +80,7 @@ func (in *Input) Convert(out, to string, o Options) (err error) {
 			if err != nil {
 				return err
 			}
-			return errors.Join(in.write(w, f, o), w.Close())
+			return errors.Join(in.write(w, out, f, o), w.Close())
 		}
 		mode = fi.Mode().Perm()
 	}
@@ -96,7 +97,7 @@ func (in *Input) Convert(out, to string, o Options) (err error) {
 			os.Remove(w.Name())
 		}
 	}()
-	if err := in.write(w, f, o); err != nil {
+	if err := in.write(w, out, f, o); err != nil {
 		return err
 	}
 	if err := w.Chmod(mode); err != nil {
@@ -121,15 +122,15 @@ func (in *Input) Write(w io.Writer, to string, o Options) error {
 	if f.Directory {
 		return fmt.Errorf("%s is a format of several files: give it a directory", f.Name)
 	}
-	return in.write(w, f, o)
+	return in.write(w, "", f, o)
 }
 
-func (in *Input) write(w io.Writer, f *Format, o Options) error {
+func (in *Input) write(w io.Writer, name string, f *Format, o Options) error {
 	if _, ok := w.(*os.File); ok && f.Series {
-		return f.write(&target{W: w}, in, &o)
+		return f.write(&target{Name: name, W: w}, in, &o)
 	}
 	b := bufio.NewWriterSize(w, 64<<10)
-	if err := f.write(&target{W: b}, in, &o); err != nil {
+	if err := f.write(&target{Name: name, W: b}, in, &o); err != nil {
 		return err
 	}
 	return b.Flush()
@@ -140,7 +141,7 @@ func (in *Input) check(f *Format) error {
 	if f.write == nil {
 		return fmt.Errorf("gotach reads %s files but does not write them", f.Name)
 	}
-	if _, ok := in.content.(series); !ok && f.Series {
+	if _, ok := in.content.(series); !ok && (f.Series || f.Runs) {
 		return fmt.Errorf("cannot make a %s file of it: that needs each sample and its time, and a %s file has only sums", f.Name, in.Format.Name)
 	}
 	if f.Series && in.selection() != nil {

@@ -4,7 +4,7 @@
 // [Open] opens a file of any format, [OpenAll] several files as one profile, and
 // [Input.Convert] makes a file of another format. A format keeps either every sample with
 // its time, as Tachyon files do, or only sums. The first kind can be converted to
-// the second, not the other way round.
+// the second, not the other way round. Some formats keep runs of samples; gotach only writes them.
 //
 // To add a format, make a package beside the others with Sniff, Read and Write, and
 // add a row to the table. Read returns a profile added up or a [reader.Stream]; Write
@@ -28,6 +28,7 @@ type Format struct {
 	Doc        string   // one line
 	Extensions []string // endings of its files' names, the usual one first
 	Series     bool     // keeps every sample with its time; otherwise sums
+	Runs       bool     // made of samples, of which it keeps runs; see package runs
 	Directory  bool     // written as a directory of several files
 
 	// sniff reports whether a file is of this format, given its first bytes: all of
@@ -57,6 +58,9 @@ func init() { // a function, since formats use the table themselves
 		cpython315,
 		pprofFormat,
 		folded,
+		flameGraph,
+		firefoxProfile,
+		speedscopeProfile,
 		jsonLines,
 		perlNYTProf,
 		pyNYTProf,
@@ -150,10 +154,10 @@ type Options struct {
 	// written then.
 	Select *stream.Selection
 
-	Uncompressed bool   // tach, cpython315, nytprof: write without compression
+	Uncompressed bool   // tach, cpython315, nytprof, firefox: write without compression
 	Exact        bool   // cpython315: each sample as recorded, though some stand for more time than others
 	Goroutines   bool   // collapsed: each stack begins with its goroutine; spx: one report a goroutine; pprof: goroutines apart, however many
-	CPU          bool   // collapsed, pprof: weigh by CPU time, not wall time
+	CPU          bool   // collapsed, pprof, flamegraph: weigh by CPU time, not wall time
 	Microseconds bool   // spx: write times in µs with decimals, as the format's document has them
 	NoSource     bool   // nytprof: leave out the texts of source files
 	Lax          bool   // dcpi: read files without version and tstart too

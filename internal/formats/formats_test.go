@@ -122,7 +122,7 @@ func TestConvertAll(t *testing.T) {
 				if err == nil || !strings.Contains(err.Error(), "address") {
 					t.Errorf("%s to %s: error %v", name, to.Name, err)
 				}
-			case to.Series && !isSeries:
+			case (to.Series || to.Runs) && !isSeries:
 				if err == nil || !strings.Contains(err.Error(), "has only sums") {
 					t.Errorf("%s to %s: error %v", name, to.Name, err)
 				}

@@ -1,0 +1,404 @@
+package firefox
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gotach/profiler/internal/formats/runs"
+)
+
+// An encoder writes a session.
+type encoder struct {
+	*runs.Session
+	tables
+	out          output
+	pid, program string
+}
+
+// A marker is an interval of a thread.
+type marker struct {
+	name       int // number of the string
+	begin, end time.Duration
+	category   int
+	labels     string // "": a wait
+}
+
+// A point is a sample of a thread.
+type point struct {
+	at     time.Duration
+	stack  int // -1: none
+	weight time.Duration
+	cpu    time.Duration // since the previous point
+}
+
+// pieces is the number of parts of a session at whose borders long runs are divided, so that the page can show a
+// range of time that begins or ends within a run.
+const pieces = 400
+
+// profile writes the file. The tables grow while threads are written, so they come last.
+func (e *encoder) profile() {
+	e.out.raw(`{"meta":`)
+	e.meta()
+	e.out.raw(`,"libs":[],"pages":[],"profilerOverhead":[],"counters":[`)
+	if len(e.Tracks) > 0 {
+		e.counter("goroutines", "Goroutines", "Number of goroutines", "blue", e.Alive)
+		e.out.raw(",")
+		e.counter("runnable", "Runnable goroutines", "Number of goroutines that wait for the Go scheduler", "orange", e.Runnable)
+	}
+	e.out.raw(`],"threads":[`)
+	for i := range e.Tracks {
+		if i > 0 {
+			e.out.raw(",\n")
+		}
+		e.thread(&e.Tracks[i], i)
+	}
+	e.out.raw("],\n")
+	e.shared()
+	e.out.raw("}\n")
+}
+
+func (e *encoder) meta() {
+	type entry struct {
+		Label  string `json:"label"`
+		Format string `json:"format"`
+		Value  string `json:"value"`
+	}
+	type section struct {
+		Label   string  `json:"label"`
+		Entries []entry `json:"entries"`
+	}
+	type field struct {
+		Key    string `json:"key"`
+		Label  string `json:"label"`
+		Format string `json:"format"`
+	}
+	type schema struct {
+		Name         string   `json:"name"`
+		TooltipLabel string   `json:"tooltipLabel"`
+		TableLabel   string   `json:"tableLabel"`
+		ChartLabel   string   `json:"chartLabel"`
+		Display      []string `json:"display"`
+		Fields       []field  `json:"fields"`
+	}
+	type units struct {
+		Time     string `json:"time"`
+		Delay    string `json:"eventDelay"`
+		CPUDelta string `json:"threadCPUDelta"`
+	}
+	type meta struct {
+		Version       int        `json:"version"`
+		Preprocessed  int        `json:"preprocessedProfileVersion"`
+		Interval      float64    `json:"interval"`
+		StartTime     float64    `json:"startTime"`
+		ProcessType   int        `json:"processType"`
+		Product       string     `json:"product"`
+		ImportedFrom  string     `json:"importedFrom"`
+		Platform      string     `json:"oscpu,omitempty"`
+		Stackwalk     int        `json:"stackwalk"`
+		Debug         bool       `json:"debug"`
+		Symbolicated  bool       `json:"symbolicated"`
+		NotSearchfox  bool       `json:"sourceCodeIsNotOnSearchfox"`
+		OneStackType  bool       `json:"usesOnlyOneStackType"`
+		Units         units      `json:"sampleUnits"`
+		Categories    []category `json:"categories"`
+		MarkerSchemas []schema   `json:"markerSchema"`
+		Extra         []section  `json:"extra"`
+	}
+	places := []string{"marker-chart", "marker-table", "timeline-overview"}
+	m := meta{
+		Version: 24, Preprocessed: 66,
+		Interval:  max(0.001, float64(e.Interval)/float64(time.Millisecond)),
+		StartTime: float64(e.Start.UnixMicro()) / 1000,
+		Product:   e.program, ImportedFrom: "gotach", Stackwalk: 1, Symbolicated: true, NotSearchfox: true, OneStackType: true,
+		Units:      units{"ms", "ms", "ns"},
+		Categories: e.tables.categories,
+		MarkerSchemas: []schema{
+			{"wait", "{marker.name}", "{marker.name}", "{marker.name}", places, []field{}},
+			{"labels", "{marker.data.labels}", "{marker.data.labels}", "{marker.data.labels}", places, []field{{"labels", "Labels", "string"}}},
+		},
+	}
+	about := section{Label: "gotach"}
+	add := func(label, value string) {
+		if value != "" {
+			about.Entries = append(about.Entries, entry{label, "string", value})
+		}
+	}
+	if s := e.Metadata.Session; s != nil {
+		m.Platform = s.GOOS + "/" + s.GOARCH
+		add("Program", strings.TrimSpace(s.Module+" "+s.Version))
+		add("Go", s.GoVersion)
+		add("Host", s.Host)
+		add("Error", s.Error)
+	}
+	add("Left out", strings.Join(e.Left, "; "))
+	m.Extra = []section{about}
+	e.out.value(&m)
+}
+
+// counter writes a counter of the first thread's process. Its values are changes.
+func (e *encoder) counter(name, label, description, color string, values []float64) {
+	type format struct {
+		Unit string `json:"unit"`
+	}
+	type row struct {
+		Type   string `json:"type"`
+		Source string `json:"source"`
+		Format format `json:"format"`
+		Label  string `json:"label"`
+	}
+	type display struct {
+		Graph  string  `json:"graphType"`
+		Unit   string  `json:"unit"`
+		Color  string  `json:"color"`
+		Marker *string `json:"markerSchemaLocation"`
+		Weight int     `json:"sortWeight"`
+		Label  string  `json:"label"`
+		Rows   []row   `json:"tooltipRows"`
+	}
+	type head struct {
+		Name        string  `json:"name"`
+		Category    string  `json:"category"`
+		Description string  `json:"description"`
+		PID         string  `json:"pid"`
+		MainThread  int     `json:"mainThreadIndex"`
+		Display     display `json:"display"`
+	}
+	o := &e.out
+	o.open(head{name, "gotach", description, e.pid, 0, display{
+		"line-accumulated", "", color, nil, 20, label, []row{{"value", "accumulated", format{"number"}, label}},
+	}})
+	n := len(values) + 2 // before and after there are no goroutines
+	o.raw(`"samples":{`)
+	o.column("time", n, func(b []byte, i int) []byte {
+		return appendMillis(b, e.End/time.Duration(len(values))*time.Duration(max(0, i-1)))
+	})
+	at := func(i int) int { // in thousandths, so that rounding does not add up
+		if i < 0 || i >= len(values) {
+			return 0
+		}
+		return int(values[i]*1000 + 0.5)
+	}
+	o.column("count", n, func(b []byte, i int) []byte {
+		if i == 0 {
+			return append(b, '0')
+		}
+		return strconv.AppendFloat(b, float64(at(i-1)-at(i-2))/1000, 'f', -1, 64)
+	})
+	o.length(n)
+	o.raw("}")
+}
+
+// thread writes a track as a thread.
+func (e *encoder) thread(t *runs.Track, number int) {
+	o := &e.out
+	begin, end := time.Duration(0), e.End
+	if len(t.Runs) > 0 {
+		begin = t.Runs[0].Begin
+		if t.Step == 0 {
+			end = t.Runs[len(t.Runs)-1].End()
+		}
+	}
+	type head struct {
+		Name        string  `json:"name"`
+		Process     string  `json:"processName"`
+		ProcessType string  `json:"processType"`
+		PID         string  `json:"pid"`
+		TID         string  `json:"tid"`
+		Main        bool    `json:"isMainThread"`
+		Registered  float64 `json:"registerTime"`
+		Ended       float64 `json:"unregisterTime"`
+		Startup     float64 `json:"processStartupTime"`
+		Shutdown    *int    `json:"processShutdownTime"`
+		Paused      []int   `json:"pausedRanges"`
+		Markers     bool    `json:"showMarkersInTimeline"`
+	}
+	millis := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+	o.open(head{
+		Name: t.Name, Process: e.program, ProcessType: "default", PID: e.pid, TID: strconv.Itoa(number + 1), Main: number == 0,
+		Registered: millis(begin), Ended: millis(end), Paused: []int{}, Markers: true,
+	})
+	o.raw(`"samples":{`)
+	points := e.points(t)
+	o.column("time", len(points), func(b []byte, i int) []byte { return appendMillis(b, points[i].at) })
+	o.column("stack", len(points), func(b []byte, i int) []byte {
+		if points[i].stack < 0 {
+			return append(b, "null"...)
+		}
+		return strconv.AppendInt(b, int64(points[i].stack), 10)
+	})
+	o.column("weight", len(points), func(b []byte, i int) []byte { return appendMillis(b, points[i].weight) })
+	o.column("threadCPUDelta", len(points), func(b []byte, i int) []byte { return strconv.AppendInt(b, int64(points[i].cpu), 10) })
+	o.raw(`"weightType":"tracing-ms",`)
+	o.length(len(points))
+	o.raw(`,"markers":{`)
+	list := e.markers(t)
+	o.column("name", len(list), func(b []byte, i int) []byte { return strconv.AppendInt(b, int64(list[i].name), 10) })
+	o.column("startTime", len(list), func(b []byte, i int) []byte { return appendMillis(b, list[i].begin) })
+	o.column("endTime", len(list), func(b []byte, i int) []byte { return appendMillis(b, list[i].end) })
+	o.same("phase", len(list), "1") // an interval
+	o.column("category", len(list), func(b []byte, i int) []byte { return strconv.AppendInt(b, int64(list[i].category), 10) })
+	o.column("data", len(list), func(b []byte, i int) []byte {
+		if list[i].labels == "" {
+			return append(b, `{"type":"wait"}`...)
+		}
+		b = append(b, `{"type":"labels","labels":`...)
+		b = append(b, quoted(list[i].labels)...)
+		return append(b, '}')
+	})
+	o.length(len(list))
+	o.raw("}")
+}
+
+// points returns the samples of a track. At the end of a goroutine's runs, and where there are none for some time,
+// is a sample without stack and weight.
+func (e *encoder) points(t *runs.Track) (list []point) {
+	piece := max(e.Interval, e.End/pieces, 1)
+	spent := time.Duration(0) // CPU time since the last point
+	put := func(at time.Duration, stack int, weight, cpu time.Duration) {
+		list = append(list, point{at, stack, weight, spent})
+		spent = cpu
+	}
+	if t.Step != 0 {
+		for from := 0; from < len(t.Runs); {
+			to, sum := from, 0.0
+			for ; to < len(t.Runs) && t.Runs[to].Begin == t.Runs[from].Begin; to++ {
+				sum += float64(t.Runs[to].Wall)
+			}
+			if n := len(list); n > 0 && t.Runs[from].Begin > t.Runs[from-1].Begin+t.Step {
+				put(t.Runs[from-1].Begin+t.Step, -1, 0, 0)
+			}
+			before := 0.0
+			for i := from; i < to; i++ {
+				r := &t.Runs[i]
+				put(r.Begin+time.Duration(before/sum*float64(t.Step)), e.stack(r), r.Wall, r.CPU)
+				before += float64(r.Wall)
+			}
+			from = to
+		}
+		if n := len(t.Runs); n > 0 {
+			put(min(t.Runs[n-1].Begin+t.Step, max(e.End, list[len(list)-1].at)), -1, 0, 0)
+		}
+		return list
+	}
+	for i := range t.Runs {
+		r := &t.Runs[i]
+		stack, wall, cpu := e.stack(r), r.Wall, r.CPU
+		for at := r.Begin; ; {
+			n := min(wall, piece)
+			c := min(cpu, n)
+			put(at, stack, n, c)
+			at, wall, cpu = at+n, wall-n, cpu-c
+			if wall <= 0 {
+				break
+			}
+		}
+		if end := r.End(); i+1 == len(t.Runs) || t.Runs[i+1].Begin > end {
+			put(end, -1, 0, 0)
+		}
+	}
+	return list
+}
+
+// markers returns the waits and labels of a goroutine. Markers of one name do not overlap.
+func (e *encoder) markers(t *runs.Track) (list []marker) {
+	if t.Step != 0 {
+		return nil
+	}
+	for i := range t.Runs {
+		if r := &t.Runs[i]; r.Wall > 0 && runs.Waits(e.States[r.State]) {
+			list = append(list, marker{e.text(e.States[r.State]), r.Begin, r.End(), e.tables.states[r.State].category, ""})
+		}
+	}
+	for _, l := range t.Labels {
+		list = append(list, marker{e.text("labels"), l.Begin, l.End, 0, labelsText(l.Labels)})
+	}
+	slices.SortStableFunc(list, func(a, b marker) int { return cmp.Compare(a.begin, b.begin) })
+	return list
+}
+
+func labelsText(set map[string]string) string {
+	var list []string
+	for _, k := range slices.Sorted(maps.Keys(set)) {
+		list = append(list, k+"="+set[k])
+	}
+	return strings.Join(list, ", ")
+}
+
+// shared writes the tables.
+func (e *encoder) shared() {
+	o, t := &e.out, &e.tables
+	file := func(s int) int { // number of the source
+		if t.strings[s] == "" {
+			return -1
+		}
+		return intern(&t.files, t.fileNum, s)
+	}
+	sources := make([]int, len(t.funcs))
+	for i, f := range t.funcs {
+		sources[i] = file(f.file)
+	}
+	o.raw(`"shared":{"funcTable":{`)
+	o.column("name", len(t.funcs), func(b []byte, i int) []byte { return strconv.AppendInt(b, int64(t.funcs[i].name), 10) })
+	o.same("isJS", len(t.funcs), "false")
+	o.same("relevantForJS", len(t.funcs), "false")
+	o.same("resource", len(t.funcs), "-1")
+	o.ints("source", sources)
+	for _, name := range []string{"lineNumber", "columnNumber", "originalLocation"} {
+		o.same(name, len(t.funcs), "null")
+	}
+	o.length(len(t.funcs))
+
+	n := len(t.frames)
+	o.raw(",\n", `"frameTable":{`)
+	o.same("address", n, "-1")
+	o.same("inlineDepth", n, "0")
+	frames := func(name string, value func(*frame) int) {
+		o.column(name, n, func(b []byte, i int) []byte { return strconv.AppendInt(b, int64(value(&t.frames[i])), 10) })
+	}
+	frames("category", func(f *frame) int { return f.category })
+	frames("subcategory", func(f *frame) int { return f.subcategory })
+	frames("func", func(f *frame) int { return f.function })
+	o.column("line", n, func(b []byte, i int) []byte {
+		if t.frames[i].line == 0 {
+			return append(b, "null"...)
+		}
+		return strconv.AppendInt(b, int64(t.frames[i].line), 10)
+	})
+	for _, name := range []string{"nativeSymbol", "innerWindowID", "column", "originalLocation"} {
+		o.same(name, n, "null")
+	}
+	o.length(n)
+
+	o.raw(",\n", `"stackTable":{`)
+	o.ints("frame", t.stackFrame)
+	o.column("prefixOffset", len(t.stackPrefix), func(b []byte, i int) []byte {
+		if t.stackPrefix[i] < 0 {
+			return append(b, '0')
+		}
+		return strconv.AppendInt(b, int64(i-t.stackPrefix[i]), 10)
+	})
+	o.length(len(t.stackFrame))
+
+	o.raw(",\n", `"sources":{`)
+	o.ints("filename", t.files)
+	o.same("id", len(t.files), "null")
+	o.same("startLine", len(t.files), "1")
+	o.same("startColumn", len(t.files), "1")
+	o.same("sourceMapURL", len(t.files), "null")
+	o.same("content", len(t.files), "null")
+	o.length(len(t.files))
+	o.raw(`,"sourceLocationTable":{"source":[],"line":[],"column":[],"length":0},`,
+		`"resourceTable":{"lib":[],"name":[],"host":[],"type":[],"length":0},`,
+		`"nativeSymbols":{"libIndex":[],"address":[],"name":[],"functionSize":[],"length":0},`, "\n", `"stringArray":[`)
+	for i, s := range t.strings {
+		if i > 0 {
+			o.raw(",")
+		}
+		o.raw(quoted(s))
+	}
+	o.raw("]}")
+}

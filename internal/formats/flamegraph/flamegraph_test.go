@@ -1,0 +1,237 @@
+package flamegraph
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/gotach/profiler/internal/profile"
+)
+
+var update = flag.Bool("update", false, "write testdata")
+
+// A box is a frame of a picture.
+type box struct {
+	title       string
+	x, y, width float64
+}
+
+// parse reads a picture. It fails the test if that is not well-formed XML or has anything that a static picture has not.
+func parse(t *testing.T, svg []byte) (boxes []box, texts []string) {
+	t.Helper()
+	d := xml.NewDecoder(bytes.NewReader(svg))
+	d.Entity = nil
+	var in []string
+	var b *box
+	for {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			return boxes, texts
+		}
+		if err != nil {
+			t.Fatalf("%v\n%s", err, svg)
+		}
+		switch x := token.(type) {
+		case xml.StartElement:
+			in = append(in, x.Name.Local)
+			switch x.Name.Local {
+			case "g":
+				boxes = append(boxes, box{})
+				b = &boxes[len(boxes)-1]
+			case "svg", "style", "title", "text", "rect":
+			default:
+				t.Errorf("element %s", x.Name.Local)
+			}
+			for _, a := range x.Attr {
+				if strings.HasPrefix(a.Name.Local, "on") || a.Name.Local == "href" {
+					t.Errorf("attribute %s", a.Name.Local)
+				}
+				if x.Name.Local == "rect" && b != nil {
+					v, _ := strconv.ParseFloat(a.Value, 64)
+					switch a.Name.Local {
+					case "x":
+						b.x = v
+					case "y":
+						b.y = v
+					case "width":
+						b.width = v
+					}
+				}
+			}
+		case xml.EndElement:
+			in = in[:len(in)-1]
+			if x.Name.Local == "g" {
+				b = nil
+			}
+		case xml.CharData:
+			switch {
+			case len(in) == 0:
+			case in[len(in)-1] == "title":
+				b.title += string(x)
+			case in[len(in)-1] == "text":
+				texts = append(texts, string(x))
+			}
+		}
+	}
+}
+
+func example() *profile.Profile {
+	b := profile.NewBuilder()
+	p := b.Profile
+	p.Program, p.Duration, p.Goroutines, p.Samples = "/bin/app", 10*time.Second, 3, 100
+	p.Start = time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
+	frame := func(name string) uint32 { return b.Frame(profile.Frame{File: "/src/<x>.go", Func: name, Line: 7}, 0) }
+	wait := func(name string) uint32 { return b.Frame(profile.Frame{Func: name}, 0) }
+	main, work, generic := frame("main.main"), frame("example.com/shop/cart.(*Cart).Add"), frame(`main.Map[go.shape.string,<&"]`)
+	for _, r := range []profile.Record{
+		{State: profile.Running, Stack: []uint32{generic, work, main}, Wall: 4 * time.Second, CPU: 4 * time.Second},
+		{State: profile.NoCore, Stack: []uint32{generic, work, main}, Wall: time.Second},
+		{State: "sync.Mutex.Lock", Stack: []uint32{wait("[sync.Mutex.Lock]"), work, main}, Wall: 2 * time.Second},
+		{State: "chan receive", Stack: []uint32{wait("[chan receive]"), main}, Wall: 3 * time.Second},
+		{State: profile.Running, Stack: []uint32{frame("main.tiny"), main}, Wall: time.Millisecond, CPU: time.Millisecond},
+	} {
+		r.Goroutine, r.Count = 1, 1
+		b.Add(r)
+	}
+	return b.Finish()
+}
+
+// The width of each frame is its time, texts are escaped, and what is narrow is left out.
+func TestWrite(t *testing.T) {
+	var out bytes.Buffer
+	left, err := Write(&out, example(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "left out: 1 frame that is too narrow to see (0.0% of the time)"; left != want {
+		t.Errorf("left %q, want %q", left, want)
+	}
+	boxes, texts := parse(t, out.Bytes())
+	scale := (width - 2*margin) / 10.001
+	got := map[string]float64{}
+	for _, b := range boxes {
+		name, _, _ := strings.Cut(b.title, "\n")
+		got[name] = math.Round(b.width/scale*100) / 100
+	}
+	want := map[string]float64{
+		"all": 10, "main.main": 10, "example.com/shop/cart.(*Cart).Add": 7, `main.Map[go.shape.string,<&"]`: 5,
+		"[no core]": 1, "[sync.Mutex.Lock]": 2, "[chan receive]": 3,
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("seconds by frame (-want +got):\n%s", d)
+	}
+	shown := strings.Join(texts, "\n")
+	for _, want := range []string{
+		"app: 10s of wall time, 3 goroutines", "2026-02-03 04:05:06 UTC · for 10s · CPU time 4s", left,
+		"On CPU 40%", "No core 10%", "Lock 20%", "Channel 30%", "cart.(*Cart).Add", `main.Map[go.shape.string,<&"]`,
+	} {
+		if !strings.Contains(shown, want) {
+			t.Errorf("no text %q in\n%s", want, shown)
+		}
+	}
+	golden := "testdata/example.svg"
+	if *update {
+		if err := os.WriteFile(golden, out.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(b), out.String()); d != "" {
+		t.Errorf("not %s (-want +got):\n%s", golden, d)
+	}
+	if !Sniff(out.Bytes()) || Sniff([]byte("<svg></svg>")) {
+		t.Error("Sniff is wrong")
+	}
+}
+
+func TestCPU(t *testing.T) {
+	var out bytes.Buffer
+	if _, err := Write(&out, example(), Options{CPU: true, Selection: "label a=<b>"}); err != nil {
+		t.Fatal(err)
+	}
+	boxes, texts := parse(t, out.Bytes())
+	shown := strings.Join(texts, "\n")
+	if !strings.Contains(shown, "app: 4s of CPU time, 3 goroutines") || !strings.Contains(shown, "only label a=<b>") {
+		t.Errorf("texts %s", shown)
+	}
+	for _, b := range boxes {
+		if strings.HasPrefix(b.title, "[") {
+			t.Errorf("%s has CPU time", b.title)
+		}
+	}
+}
+
+// Names with any characters make a well-formed picture, and so do profiles without anything.
+func TestText(t *testing.T) {
+	b := profile.NewBuilder()
+	b.Profile.Program = "<\x00\xff&\"'"
+	for i, name := range []string{"]]>", "<!--", "\x1b[0m", "a\nb", "\xff\xfe", "日本語の関数", "\ufffe", "", "&amp;", "</title><script>alert(1)</script>"} {
+		b.Add(profile.Record{Stack: []uint32{b.Frame(profile.Frame{Func: name, File: name}, 0)}, Wall: time.Duration(i+1) * time.Second, State: name})
+	}
+	b.Add(profile.Record{Wall: time.Second})
+	for _, p := range []*profile.Profile{b.Finish(), {}} {
+		var out bytes.Buffer
+		if _, err := Write(&out, p, Options{Selection: "state \x02<"}); err != nil {
+			t.Fatal(err)
+		}
+		parse(t, out.Bytes())
+	}
+}
+
+// A picture is small, however large the profile is. Frames of a picture lie on frames that are drawn.
+func TestLarge(t *testing.T) {
+	b := profile.NewBuilder()
+	for i := range 30_000 {
+		stack := []uint32{}
+		for depth := range 8 {
+			n := i >> (2 * (7 - depth))
+			stack = append([]uint32{b.Frame(profile.Frame{Func: fmt.Sprintf("main.f%d_%d", depth, n)}, 0)}, stack...)
+		}
+		b.Add(profile.Record{Stack: stack, Wall: time.Millisecond, State: profile.Running})
+	}
+	deep := []uint32{}
+	for range 1000 {
+		deep = append(deep, b.Frame(profile.Frame{Func: "main.deep"}, 0))
+	}
+	b.Add(profile.Record{Stack: deep, Wall: 10 * time.Second, State: profile.Running})
+	var out bytes.Buffer
+	left, err := Write(&out, b.Finish(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out.Len() > 4<<20 || !strings.Contains(left, "too narrow") || !strings.Contains(left, "851 frames above row 150") {
+		t.Errorf("%d bytes, left %q", out.Len(), left)
+	}
+	boxes, _ := parse(t, out.Bytes())
+	if len(boxes) > mostNodes+1 || len(boxes) < 1000 {
+		t.Errorf("%d frames", len(boxes))
+	}
+	at := map[string]box{}
+	for _, b := range boxes {
+		name, _, _ := strings.Cut(b.title, "\n")
+		at[name] = b
+	}
+	for name, b := range at {
+		var depth, n int
+		if _, err := fmt.Sscanf(name, "main.f%d_%d", &depth, &n); err != nil || depth == 0 {
+			continue
+		}
+		below, ok := at[fmt.Sprintf("main.f%d_%d", depth-1, n>>2)]
+		if !ok || b.y != below.y-rowHeight || b.x < below.x-.02 || b.x+b.width > below.x+below.width+.02 {
+			t.Fatalf("%s at %v is not on its caller at %v", name, b, below)
+		}
+	}
+}
