@@ -69,7 +69,7 @@ FILE can be -, which is standard input.`,
 	root.SetOut(e.stdout)
 	root.SetErr(e.stderr)
 	root.SetVersionTemplate("gotach {{.Version}}\n")
-	root.AddCommand(newDemo(e), newInfo(e), newDump(e), newReport(e), newDiff(e), newLeaks(e), newLocks(e), newWaits(e), newRequests(e), newConvert(e), newFormats(e), newVerify(e), newRecover(e), newCompletion(e))
+	root.AddCommand(newDemo(e), newInfo(e), newDump(e), newReport(e), newDiff(e), newLeaks(e), newLocks(e), newWaits(e), newRequests(e), newTop(e), newConvert(e), newFormats(e), newVerify(e), newRecover(e), newCompletion(e))
 	return root
 }
 

@@ -119,31 +119,45 @@ var stateLines = []stateLine{
 // states prints how many goroutines were in each kind of state over time.
 func (s *screen) states() {
 	fmt.Fprintf(&s.b, "\n%s\n", s.paint.bold(fmt.Sprintf("%-14s%-*s  %8s %8s", "", statesWidth, "GOROUTINES OVER TIME", "AVERAGE", "MOST")))
+	for _, a := range stateAmounts(s.r) {
+		s.stateLine(a.name, a.all, a.series, a.paint)
+	}
+}
+
+// A stateAmount is the time of a kind of state.
+type stateAmount struct {
+	stateLine
+	all    time.Duration
+	series []float32
+}
+
+// stateAmounts returns the times of all kinds of states, idle last, given a report by state.
+func stateAmounts(r *profile.Report) (list []stateAmount) {
 	known := map[string]bool{}
 	for _, l := range stateLines {
 		for _, name := range l.states {
 			known[name] = true
 		}
 	}
+	p := r.Profile
 	for _, l := range stateLines {
-		var series []float32
-		var all time.Duration
-		for i := range s.r.Rows {
-			row := &s.r.Rows[i]
+		a := stateAmount{stateLine: l}
+		for i := range r.Rows {
+			row := &r.Rows[i]
 			if slices.Contains(l.states, row.Name) || l.states == nil && !known[row.Name] {
-				series = profile.Plus(series, row.Series)
-				all += row.Self
+				a.series = profile.Plus(a.series, row.Series)
+				a.all += row.Self
 			}
 		}
-		if l.states == nil && s.p.HasIdle {
-			all -= s.r.Idle
-			for i := range s.p.IdleSeries {
-				series[i] -= s.p.IdleSeries[i]
+		if l.states == nil && p.HasIdle {
+			a.all -= r.Idle
+			for i := range p.IdleSeries {
+				a.series[i] -= p.IdleSeries[i]
 			}
 		}
-		s.stateLine(l.name, all, series, l.paint)
+		list = append(list, a)
 	}
-	s.stateLine("idle", s.r.Idle, s.p.IdleSeries, paint.dim)
+	return append(list, stateAmount{stateLine{"idle", paint.dim, nil}, r.Idle, p.IdleSeries})
 }
 
 func (s *screen) stateLine(name string, all time.Duration, series []float32, colour func(paint, string) string) {

@@ -30,6 +30,7 @@ type State struct {
 	Head
 	Point    Point
 	Records  []byte   // sample records after the point, uncompressed
+	Pending  int      // how many bytes at the end of Records are repeats that the writer still collects
 	Strings  []byte   // the string table so far
 	NStrings uint32   // number of its entries
 	Frames   []byte   // the frame table so far
@@ -123,6 +124,7 @@ func read(f io.ReaderAt) (*State, error) {
 		return nil, errMoved
 	}
 	s.Records = p.appendRepeats(s.Records)
+	s.Pending = len(s.Records) - int(length)
 	s.fill(&p)
 	return s, nil
 }

@@ -106,7 +106,9 @@ func (p *pipes) start(s reader.Stream) *pipe {
 
 // batches returns a stream's samples in batches.
 func batches(s reader.Stream, get func() *reader.Batch) iter.Seq2[*reader.Batch, error] {
-	if r, ok := s.(*reader.Reader); ok {
+	if r, ok := s.(interface {
+		Batches(get func() *reader.Batch) iter.Seq2[*reader.Batch, error]
+	}); ok {
 		return r.Batches(get)
 	}
 	return func(yield func(*reader.Batch, error) bool) {

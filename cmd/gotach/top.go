@@ -1,0 +1,126 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/gotach/profiler/internal/top"
+	"github.com/spf13/cobra"
+)
+
+// topKeys are the keys of gotach top, for its help on the screen and for --help.
+const topKeys = `1 2 3 4     functions, blocked lines, locks, groups of goroutines
+0           all of them together
+tab         the next of these
+↑ ↓ pgup pgdn home end    scroll
+s           sort by the next column
+c           functions by CPU time only, or by all time
+i           count idle time too, or leave it out
+/           show only stacks with a function or file that matches a regular
+            expression; on locks: only locks where one matches; esc: all again
+w W         a longer or a shorter window
+space       pause, and go on
+← →         go back and forth in time, by half a window
+l           go to the latest time
+< >         play a finished file slower or faster
+?           these keys
+q           quit`
+
+func newTop(e *env) *cobra.Command {
+	var window time.Duration
+	cmd := &cobra.Command{
+		Use:   "top FILE|PID|URL",
+		Short: "Show live where a program spends its time",
+		Long: `Show live where a program spends its time, like top or htop do for processes: in which states its
+goroutines are, the hottest functions, the lines of its own code at which goroutines are
+blocked, the locks and what their holders do, and the goroutines by the place that created them.
+
+FILE is a profile. If a program is writing it, top follows it; the program does nothing more
+for that, and needs no port. If the file is finished, top plays it. PID is a process that
+writes a profile. URL is that of httpprof.Handler in a program; its session is asked for one
+second after the other.
+
+The numbers are those of gotach report, locks and leaks for a window of time, the last 10
+seconds at first. Times are of all goroutines together; AVERAGE is how many goroutines that
+were on average, TREND how that changed during the window.
+
+Keys:
+  ` + strings.ReplaceAll(topKeys, "\n", "\n  ") + `
+
+What is older than the latest three million samples is forgotten.`,
+		Example: `  gotach top app.tach
+  gotach top $(pidof app)
+  gotach top http://localhost:6060/debug/profile
+  gotach top app.tach --window 1m`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return fmt.Errorf("top: %d arguments, want a file, a process or a URL; usage: gotach %s", len(args), cmd.Use)
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error { return runTop(e, args[0], window) },
+	}
+	cmd.Flags().DurationVar(&window, "window", 10*time.Second, "show the last `TIME`")
+	return cmd
+}
+
+func runTop(e *env, what string, window time.Duration) error {
+	if window < time.Second || window > time.Hour {
+		return usagef("top: --window %v: it must be between 1s and 1h", window)
+	}
+	if !isTerminal(e.stdout) || !isInput(e) {
+		return fmt.Errorf("top: it needs a terminal; without one use gotach report %s", reportInstead(what))
+	}
+	w, err := watch(what)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	m := newTopModel(e.ctx, w, window, newPaint(e.stdout), unicodeLocale(os.Getenv))
+	p := tea.NewProgram(m, tea.WithContext(e.ctx), tea.WithInput(e.stdin), tea.WithOutput(e.stdout), tea.WithoutSignalHandler())
+	if _, err := p.Run(); err != nil {
+		if e.ctx.Err() != nil {
+			return errInterrupted
+		}
+		return fmt.Errorf("top: %w", err)
+	}
+	return m.failed
+}
+
+// isInput reports whether keys can be read.
+func isInput(e *env) bool {
+	f, ok := e.stdin.(*os.File)
+	return ok && isTerminal(f)
+}
+
+// reportInstead returns what gotach report reads of what top should show.
+func reportInstead(what string) string {
+	if isURL(what) {
+		return "with a file, such as that of curl -o app.tach '" + what + "?seconds=10&format=tach'"
+	}
+	if _, err := strconv.Atoi(what); err == nil && !exists(what) {
+		return "with the file that the process writes"
+	}
+	return what
+}
+
+func isURL(s string) bool { return strings.Contains(s, "://") }
+
+// watch opens a file, a process or a URL.
+func watch(what string) (*top.Watch, error) {
+	if isURL(what) {
+		return top.URL(what)
+	}
+	if pid, err := strconv.Atoi(what); err == nil && pid > 0 && !exists(what) {
+		return top.Process(pid)
+	}
+	if what == "-" {
+		return nil, errors.New("top: standard input cannot be watched, a file can")
+	}
+	return top.File(what)
+}

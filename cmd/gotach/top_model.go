@@ -1,0 +1,390 @@
+package main
+
+import (
+	"context"
+	"regexp"
+	"slices"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/top"
+)
+
+// A topModel is the state of the screen of gotach top.
+type topModel struct {
+	ctx   context.Context
+	watch *top.Watch
+	paint paint
+	ascii bool // the terminal has no Unicode
+
+	width, height int
+	look          *top.Look // nil: nothing was seen yet
+	failed        error     // nothing could be read
+
+	view    int // index into topViews
+	sorts   [len(topViews)]int
+	cpu     bool
+	idle    bool
+	windows []time.Duration
+	window  int // index into windows
+	focus   *regexp.Regexp
+	scroll  int
+
+	paused bool
+	at     time.Time // end of the window; zero: the latest sample
+	play   bool      // the file was finished from the beginning
+	speed  float64
+
+	typing bool // a filter
+	input  string
+	help   bool
+	notice string
+
+	polling, looking, again bool
+	took                    time.Duration // by the latest look
+	shown                   time.Time     // when the latest tick was
+	page                    int           // lines of the table on the screen
+	lines                   int           // of the table
+}
+
+// A topView is one of the tables, or all.
+type topView struct {
+	name  string
+	views []top.View
+	sorts []string // what it can be sorted by
+}
+
+var topViews = [...]topView{
+	{"All", []top.View{top.Functions, top.Blocked, top.Locks, top.Groups}, []string{"self", "total", "cpu"}},
+	{"Functions", []top.View{top.Functions}, []string{"self", "total", "cpu"}},
+	{"Blocked", []top.View{top.Blocked}, []string{"time", "trend"}},
+	{"Locks", []top.View{top.Locks}, []string{"waited", "waits", "longest"}},
+	{"Goroutines", []top.View{top.Groups}, []string{"number", "cpu", "trend"}},
+}
+
+const (
+	refresh = time.Second
+	// load is how much of a core the analysis may use: if a look takes long, the next one comes later.
+	load = 5
+)
+
+func newTopModel(ctx context.Context, w *top.Watch, window time.Duration, p paint, unicode bool) *topModel {
+	m := &topModel{ctx: ctx, watch: w, paint: p, ascii: !unicode, view: 1, speed: 1, width: 80, height: 24}
+	for _, s := range []int{2, 5, 10, 30, 60, 300} {
+		m.windows = append(m.windows, time.Duration(s)*time.Second)
+	}
+	if !slices.Contains(m.windows, window) {
+		m.windows = append(m.windows, window)
+		slices.Sort(m.windows)
+	}
+	m.window = slices.Index(m.windows, window)
+	return m
+}
+
+// The messages of the model's commands.
+type (
+	polledMsg struct{ err error }
+	lookedMsg struct {
+		look *top.Look
+		err  error
+		took time.Duration
+	}
+	tickMsg     time.Time
+	progressMsg struct{}
+)
+
+// Init implements tea.Model.
+func (m *topModel) Init() tea.Cmd {
+	return tea.Batch(m.poll(), tea.Tick(300*time.Millisecond, func(time.Time) tea.Msg { return progressMsg{} }))
+}
+
+// poll reads what is new.
+func (m *topModel) poll() tea.Cmd {
+	if m.polling {
+		return nil
+	}
+	m.polling = true
+	return func() tea.Msg { return polledMsg{m.watch.Poll(m.ctx)} }
+}
+
+// refreshed analyzes the window.
+func (m *topModel) refreshed() tea.Cmd {
+	if m.looking {
+		m.again = true
+		return nil
+	}
+	m.looking, m.again = true, false
+	q := m.query()
+	return func() tea.Msg {
+		begin := time.Now()
+		l, err := m.watch.Look(q)
+		return lookedMsg{l, err, time.Since(begin)}
+	}
+}
+
+// query returns what is to be seen.
+func (m *topModel) query() top.Query {
+	q := top.Query{At: m.at, Window: m.windows[m.window], Views: topViews[m.view].views, CPU: m.cpu, Idle: m.idle, Focus: m.focus, Sort: profile.SortSelf}
+	if m.view <= 1 {
+		q.Sort = profile.Sorts[m.sorts[m.view]]
+	}
+	return q
+}
+
+// Update implements tea.Model.
+func (m *topModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	switch msg := msg.(type) {
+	case tea.WindowSizeMsg:
+		m.width, m.height = msg.Width, msg.Height
+	case tea.KeyPressMsg:
+		return m, m.key(msg)
+	case progressMsg:
+		if m.look == nil {
+			return m, tea.Tick(300*time.Millisecond, func(time.Time) tea.Msg { return progressMsg{} })
+		}
+	case polledMsg:
+		return m, m.polled(msg.err)
+	case lookedMsg:
+		return m, m.looked(msg)
+	case tickMsg:
+		return m, m.tick(time.Time(msg))
+	}
+	return m, nil
+}
+
+// polled is called after a poll.
+func (m *topModel) polled(err error) tea.Cmd {
+	m.polling = false
+	if err != nil {
+		if m.look == nil {
+			m.failed = err
+			return tea.Quit
+		}
+		m.notice = err.Error()
+		return nil
+	}
+	next := m.next()
+	switch {
+	case m.paused:
+		return next
+	case m.watch.Waits():
+		next = m.poll()
+	}
+	return tea.Batch(m.refreshed(), next)
+}
+
+// next waits until the next refresh.
+func (m *topModel) next() tea.Cmd {
+	return tea.Tick(max(refresh, load*m.took), func(t time.Time) tea.Msg { return tickMsg(t) })
+}
+
+// tick begins a refresh. While nothing moves, nothing is read.
+func (m *topModel) tick(now time.Time) tea.Cmd {
+	passed := now.Sub(m.shown)
+	m.shown = now
+	switch {
+	case m.play && !m.paused && m.look != nil:
+		m.at = m.at.Add(time.Duration(float64(min(passed, 10*refresh)) * m.speed))
+		if !m.at.Before(m.look.Last) {
+			m.at, m.paused = m.look.Last, true
+		}
+		return tea.Batch(m.refreshed(), m.next())
+	case m.polling:
+		return nil // the end of the poll goes on
+	case m.play || m.paused:
+		return m.next()
+	}
+	return m.poll()
+}
+
+// looked shows what was seen.
+func (m *topModel) looked(msg lookedMsg) tea.Cmd {
+	m.looking, m.took = false, msg.took
+	if msg.err != nil {
+		m.notice = msg.err.Error()
+	}
+	if msg.look != nil {
+		first := m.look == nil
+		m.look = msg.look
+		if first && !msg.look.Live && msg.look.Ended == "" { // play it from the beginning
+			m.play, m.at, m.shown = true, msg.look.First.Add(refresh), time.Now()
+			return m.refreshed()
+		}
+	}
+	if m.again {
+		return m.refreshed()
+	}
+	return nil
+}
+
+// key does what a key says.
+func (m *topModel) key(k tea.KeyPressMsg) tea.Cmd {
+	name := k.String()
+	switch {
+	case name == "ctrl+c":
+		return tea.Quit
+	case name == "ctrl+z":
+		return tea.Suspend
+	case m.typing:
+		return m.edit(k)
+	case m.help:
+		m.help = false
+		if name != "q" {
+			return nil
+		}
+	}
+	switch name {
+	case "q":
+		return tea.Quit
+	case "?", "h", "f1":
+		m.help = true
+	case "0", "1", "2", "3", "4":
+		return m.show(int(name[0] - '0'))
+	case "tab":
+		return m.show((m.view + 1) % len(topViews))
+	case "shift+tab":
+		return m.show((m.view + len(topViews) - 1) % len(topViews))
+	case "up", "k":
+		m.scroll--
+	case "down", "j":
+		m.scroll++
+	case "pgup":
+		m.scroll -= m.page
+	case "pgdown":
+		m.scroll += m.page
+	case "home":
+		m.scroll = 0
+	case "end":
+		m.scroll = m.lines
+	case "/":
+		m.typing, m.input = true, ""
+		if m.focus != nil {
+			m.input = m.focus.String()
+		}
+	case "esc":
+		m.focus, m.notice = nil, ""
+		return m.refreshed()
+	default:
+		return m.change(name)
+	}
+	return nil
+}
+
+// show changes to another table.
+func (m *topModel) show(view int) tea.Cmd {
+	m.view, m.scroll = view, 0
+	return m.refreshed()
+}
+
+// change does what a key says that changes the numbers.
+func (m *topModel) change(name string) tea.Cmd {
+	switch name {
+	case "s":
+		m.sorts[m.view] = (m.sorts[m.view] + 1) % len(topViews[m.view].sorts)
+	case "S":
+		m.sorts[m.view] = (m.sorts[m.view] + len(topViews[m.view].sorts) - 1) % len(topViews[m.view].sorts)
+	case "c":
+		m.cpu = !m.cpu
+	case "i":
+		m.idle = !m.idle
+	case "w":
+		m.window = min(m.window+1, len(m.windows)-1)
+	case "W":
+		m.window = max(m.window-1, 0)
+	case "space":
+		m.pause()
+	case "left":
+		m.move(-m.windows[m.window] / 2)
+	case "right":
+		m.move(m.windows[m.window] / 2)
+	case "l":
+		m.latest()
+	case ">", ".":
+		m.speed = min(64, 2*m.speed)
+		return nil
+	case "<", ",":
+		m.speed = max(1./16, m.speed/2)
+		return nil
+	default:
+		return nil
+	}
+	return m.refreshed()
+}
+
+// pause stops the time, or lets it go on.
+func (m *topModel) pause() {
+	if m.look == nil {
+		return
+	}
+	m.paused = !m.paused
+	switch {
+	case m.paused && m.at.IsZero():
+		m.at = m.look.To
+	case !m.paused && !m.play:
+		m.at = time.Time{}
+	case !m.paused && !m.at.Before(m.look.Last): // play it again
+		m.at = m.look.First
+	}
+	m.shown = time.Now()
+}
+
+// move goes to another time.
+func (m *topModel) move(d time.Duration) {
+	if m.look == nil {
+		return
+	}
+	if m.at.IsZero() {
+		m.at, m.paused = m.look.To, true
+	}
+	m.at = m.at.Add(d)
+	if first := m.look.First.Add(refresh); m.at.Before(first) {
+		m.at = first
+	}
+	if m.at.After(m.look.Last) {
+		m.at = m.look.Last
+	}
+}
+
+// latest goes to the latest time.
+func (m *topModel) latest() {
+	if m.look == nil {
+		return
+	}
+	if m.at, m.paused = (time.Time{}), false; m.play {
+		m.at, m.paused = m.look.Last, true
+	}
+}
+
+// edit changes the filter that is typed.
+func (m *topModel) edit(k tea.KeyPressMsg) tea.Cmd {
+	switch name := k.String(); name {
+	case "esc":
+		m.typing = false
+	case "enter":
+		return m.filter()
+	case "backspace":
+		if r := []rune(m.input); len(r) > 0 {
+			m.input = string(r[:len(r)-1])
+		}
+	case "ctrl+u":
+		m.input = ""
+	default:
+		m.input += k.Key().Text
+	}
+	return nil
+}
+
+// filter uses the filter that was typed.
+func (m *topModel) filter() tea.Cmd {
+	var re *regexp.Regexp
+	if m.input != "" {
+		var err error
+		if re, err = regexp.Compile(m.input); err != nil {
+			m.notice = err.Error()
+			return nil
+		}
+	}
+	m.typing, m.notice, m.focus, m.scroll = false, "", re, 0
+	return m.refreshed()
+}

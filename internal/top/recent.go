@@ -1,0 +1,408 @@
+package top
+
+import (
+	"cmp"
+	"iter"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/tachyon"
+)
+
+const (
+	// maxRecent is the number of samples that are kept, 32 bytes each.
+	maxRecent = 3 << 20
+	chunkSize = 1 << 13 // samples
+)
+
+// recent has the latest samples of a session, as many as fit into maxRecent. Older ones are dropped.
+type recent struct {
+	parts []*part // files of the session, or pieces of it, in order of time; at least one after the first sample
+	count int     // samples in all parts
+	most  int
+	cut   uint64 // µs; samples up to this time were dropped for want of room
+	from  uint64 // of the earliest file, µs
+	to    uint64 // of the latest sample, µs
+}
+
+// A part has the latest samples of one file.
+type part struct {
+	header  tachyon.Header
+	session *tachyon.Session // may be nil
+	frames  []tachyon.Frame
+	stacks  []reader.Stack
+	threads []reader.Thread
+	chunks  []*chunk
+
+	goroutines map[uint64]fact
+	creations  []creation
+	number     map[creation]uint32
+	objects    map[int32]*tachyon.Object
+}
+
+// A fact is what is known about a goroutine.
+type fact struct {
+	creation uint32 // index into creations + 1; 0: unknown
+	weight   uint32 // µs, of its first sample in the file; 0: unknown
+}
+
+type creation struct{ by, at string }
+
+// A chunk has samples of any threads. Those of a thread are in order of time.
+type chunk struct {
+	list     []reader.BatchSample
+	from, to uint64 // between which is the time for which they stand
+}
+
+func newRecent() *recent { return &recent{most: maxRecent} }
+
+func newPart() *part {
+	return &part{goroutines: map[uint64]fact{}, number: map[creation]uint32{}, objects: map[int32]*tachyon.Object{}}
+}
+
+// add adds a batch of a part.
+func (r *recent) add(p *part, b *reader.Batch) {
+	p.threads = append(p.threads, b.Threads...)
+	p.stacks = b.Stacks
+	for i := range b.Samples {
+		s := &b.Samples[i]
+		var c *chunk
+		if n := len(p.chunks); n > 0 && len(p.chunks[n-1].list) < chunkSize {
+			c = p.chunks[n-1]
+		} else {
+			c = &chunk{list: make([]reader.BatchSample, 0, chunkSize), from: math.MaxUint64}
+			p.chunks = append(p.chunks, c)
+		}
+		c.list = append(c.list, *s)
+		c.from, c.to = min(c.from, p.earliest(s)), max(c.to, s.Time)
+		r.to = max(r.to, s.Time)
+	}
+	if r.count += len(b.Samples); r.count > r.most {
+		r.shrink()
+	}
+}
+
+// shrink drops the oldest quarter of the samples. They may be anywhere: in a file the samples of goroutines that
+// wait come long after others of the same time.
+func (r *recent) shrink() {
+	const every = 64
+	var times []uint64
+	for _, p := range r.parts {
+		for _, c := range p.chunks {
+			for i := 0; i < len(c.list); i += every {
+				times = append(times, c.list[i].Time)
+			}
+		}
+	}
+	slices.Sort(times)
+	r.cut = max(r.cut, times[len(times)/4])
+	r.count = 0
+	for _, p := range r.parts {
+		p.drop(r.cut)
+		for _, c := range p.chunks {
+			r.count += len(c.list)
+		}
+	}
+	for len(r.parts) > 1 && len(r.parts[0].chunks) == 0 {
+		r.parts = slices.Delete(r.parts, 0, 1)
+	}
+	for _, p := range r.parts {
+		p.forget()
+	}
+}
+
+// drop drops the samples up to a time. It puts what is left of chunks together.
+func (p *part) drop(until uint64) {
+	kept := p.chunks[:0]
+	for _, c := range p.chunks {
+		if c.from < until {
+			list := c.list[:0]
+			c.from, c.to = math.MaxUint64, 0
+			for _, s := range c.list {
+				if s.Time > until {
+					list = append(list, s)
+					c.from, c.to = min(c.from, p.earliest(&s)), max(c.to, s.Time)
+				}
+			}
+			c.list = list
+		}
+		if len(c.list) == 0 {
+			continue
+		}
+		if n := len(kept); n > 0 && len(kept[n-1].list)+len(c.list) <= chunkSize {
+			into := kept[n-1]
+			into.list = append(into.list, c.list...)
+			into.from, into.to = min(into.from, c.from), max(into.to, c.to)
+			continue
+		}
+		kept = append(kept, c)
+	}
+	clear(p.chunks[len(kept):])
+	p.chunks = kept
+}
+
+// forget drops the facts about goroutines without samples, if there are many.
+func (p *part) forget() {
+	if len(p.goroutines) < 1<<16 {
+		return
+	}
+	keep := map[uint64]fact{}
+	for _, c := range p.chunks {
+		for i := range c.list {
+			id := p.threads[c.list[i].Thread].ID
+			if f, ok := p.goroutines[id]; ok {
+				keep[id] = f
+			}
+		}
+	}
+	p.goroutines = keep
+}
+
+// goroutine adds what is known about a goroutine.
+func (p *part) goroutine(g *tachyon.Goroutine) {
+	f := p.goroutines[g.ID]
+	if g.CreatedBy != "" || g.CreatedAt != "" {
+		c := creation{g.CreatedBy, g.CreatedAt}
+		n, ok := p.number[c]
+		if !ok {
+			p.creations = append(p.creations, c)
+			n = uint32(len(p.creations))
+			p.number[c] = n
+		}
+		f.creation = n
+	}
+	if g.FirstWeight > 0 {
+		f.weight = uint32(min(g.FirstWeight, math.MaxUint32))
+	}
+	p.goroutines[g.ID] = f
+}
+
+// object adds a description of an object.
+func (p *part) object(o *tachyon.Object) { p.objects[o.Number] = o }
+
+// weight returns for how much time a sample stands, in µs.
+func (p *part) weight(s *reader.BatchSample) uint64 {
+	if !s.First {
+		return uint64(max(0, int64(s.Since)))
+	}
+	if w := p.goroutines[p.threads[s.Thread].ID].weight; w > 0 {
+		return uint64(w)
+	}
+	return p.header.Interval
+}
+
+// earliest returns a time at or before the beginning of the time for which a sample stands. The weight of a first
+// sample may not be known yet.
+func (p *part) earliest(s *reader.BatchSample) uint64 {
+	if s.First {
+		return min(p.header.Start, s.Time)
+	}
+	return s.Time - min(s.Time, s.Since)
+}
+
+// window returns the samples of the time between two times in µs.
+func (r *recent) window(from, to uint64) []stream.File {
+	var list []stream.File
+	for i, p := range r.parts {
+		w := &window{part: p, from: max(from, p.header.Start), to: to}
+		if i+1 < len(r.parts) { // the file of a rotation ends where the next one begins
+			w.to = min(to, r.parts[i+1].header.Start)
+		}
+		if w.from < w.to || i+1 == len(r.parts) {
+			w.number = len(list) + 1
+			w.first = r.parts[0]
+			list = append(list, stream.File{Stream: w})
+		}
+	}
+	return list
+}
+
+// A window is the samples of a part in some time, as a stream.
+type window struct {
+	*part
+	first    *part
+	number   int
+	from, to uint64 // µs
+}
+
+// Header implements reader.Stream.
+func (w *window) Header() tachyon.Header {
+	return tachyon.Header{Layout: tachyon.Document, Start: w.from, Interval: w.header.Interval}
+}
+
+// Frames implements reader.Stream.
+func (w *window) Frames() []tachyon.Frame { return w.frames }
+
+// Overview returns what is known about the session as a whole.
+func (w *window) Overview() (*tachyon.Metadata, error) {
+	if w.session == nil {
+		return &tachyon.Metadata{}, nil
+	}
+	s := *w.session
+	s.Start, s.Duration = microTime(w.from), reader.Micros(w.to-min(w.to, w.from))
+	s.Part, s.SessionStart = w.number, microTime(w.first.header.Start)
+	s.Counts = tachyon.Counts{TicksAsked: s.TicksAsked, TicksReached: s.TicksReached} // nobody knows the others for the window
+	return &tachyon.Metadata{Session: &s}, nil
+}
+
+// Metadata implements reader.Stream.
+func (w *window) Metadata() (*tachyon.Metadata, error) {
+	m, _ := w.Overview()
+	for g := range w.Goroutines() {
+		m.Goroutines = append(m.Goroutines, *g)
+	}
+	for o := range w.Objects() {
+		m.Objects = append(m.Objects, *o)
+	}
+	return m, nil
+}
+
+// Samples implements reader.Stream.
+func (w *window) Samples() iter.Seq2[*tachyon.Sample, error] {
+	return func(yield func(*tachyon.Sample, error) bool) {
+		var threads []reader.Thread
+		var s tachyon.Sample
+		for b := range w.Batches(nil) {
+			threads = append(threads, b.Threads...)
+			for i := range b.Samples {
+				x := &b.Samples[i]
+				s.Thread, s.Interpreter = threads[x.Thread].ID, threads[x.Thread].Interpreter
+				s.Time, s.Status, s.Stack = x.Time, x.Status, s.Stack[:0]
+				for n := x.Stack; n != 0; n = b.Stacks[n].Caller {
+					s.Stack = append(s.Stack, b.Stacks[n].Frame)
+				}
+				if !yield(&s, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// each calls use with the samples in the window. Of their time only what is in the window is left: the
+// weight in µs, which ends at the given time.
+func (w *window) each(use func(s *reader.BatchSample, at, weight uint64) bool) {
+	for _, c := range w.chunks {
+		if c.to <= w.from || c.from >= w.to {
+			continue
+		}
+		for i := range c.list {
+			s := &c.list[i]
+			if s.Time <= w.from {
+				continue
+			}
+			weight := w.weight(s)
+			begin, at := max(w.from, s.Time-min(s.Time, weight)), min(s.Time, w.to)
+			if begin >= w.to {
+				continue
+			}
+			if !use(s, at, at-begin) {
+				return
+			}
+		}
+	}
+}
+
+// Batches yields the samples as reader.Reader does.
+func (w *window) Batches(get func() *reader.Batch) iter.Seq2[*reader.Batch, error] {
+	if get == nil {
+		get = func() *reader.Batch { return &reader.Batch{} }
+	}
+	return func(yield func(*reader.Batch, error) bool) {
+		numbers := make([]uint32, len(w.threads)) // in the window, + 1
+		next := uint32(0)
+		var b *reader.Batch
+		begin := func() {
+			b = get()
+			b.Samples, b.Threads, b.Stacks = b.Samples[:0], b.Threads[:0], w.stacks
+		}
+		begin()
+		stopped := false
+		w.each(func(s *reader.BatchSample, at, weight uint64) bool {
+			n := numbers[s.Thread]
+			first := n == 0
+			if first {
+				next++
+				n = next
+				numbers[s.Thread] = n
+				b.Threads = append(b.Threads, w.threads[s.Thread])
+			}
+			b.Samples = append(b.Samples, reader.BatchSample{Time: at, Since: weight, Thread: n - 1, Stack: s.Stack, Status: s.Status, First: first})
+			if len(b.Samples) < 2048 {
+				return true
+			}
+			if !yield(b, nil) {
+				stopped = true
+				return false
+			}
+			begin()
+			return true
+		})
+		if !stopped && len(b.Samples) > 0 {
+			yield(b, nil)
+		}
+	}
+}
+
+// FirstWeights returns the weights of the first samples in the window, by goroutine.
+func (w *window) FirstWeights(each func(*tachyon.Goroutine) error) ([]reader.FirstWeight, error) {
+	seen := make([]bool, len(w.threads))
+	var list []reader.FirstWeight
+	w.each(func(s *reader.BatchSample, _, weight uint64) bool {
+		if !seen[s.Thread] {
+			seen[s.Thread] = true
+			list = append(list, reader.FirstWeight{Goroutine: w.threads[s.Thread].ID, Weight: weight})
+		}
+		return true
+	})
+	slices.SortStableFunc(list, func(a, b reader.FirstWeight) int { return cmp.Compare(a.Goroutine, b.Goroutine) })
+	if each != nil {
+		for g := range w.Goroutines() {
+			if err := each(g); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return list, nil
+}
+
+// Goroutines yields where goroutines were created. There are no labels.
+func (w *window) Goroutines() iter.Seq2[*tachyon.Goroutine, error] {
+	return func(yield func(*tachyon.Goroutine, error) bool) {
+		var g tachyon.Goroutine
+		for id, f := range w.goroutines {
+			if g = (tachyon.Goroutine{ID: id}); f.creation > 0 {
+				c := &w.creations[f.creation-1]
+				g.CreatedBy, g.CreatedAt = c.by, c.at
+			}
+			if !yield(&g, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Objects yields the objects so far.
+func (w *window) Objects() iter.Seq2[*tachyon.Object, error] {
+	return func(yield func(*tachyon.Object, error) bool) {
+		for _, n := range slices.Sorted(maps.Keys(w.objects)) {
+			if !yield(w.objects[n], nil) {
+				return
+			}
+		}
+	}
+}
+
+// trim drops the oldest parts if there are more than so many.
+func (r *recent) trim(most int) {
+	for len(r.parts) > most {
+		for _, c := range r.parts[0].chunks {
+			r.count -= len(c.list)
+			r.cut = max(r.cut, c.to)
+		}
+		r.parts = r.parts[1:]
+	}
+}

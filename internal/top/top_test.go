@@ -1,0 +1,425 @@
+package top
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/gotach/profiler"
+	"github.com/gotach/profiler/httpprof"
+	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/tachyon"
+	"github.com/gotach/profiler/writer"
+)
+
+const start = 1_795_234_224_000_000 // µs
+
+var all = []View{Functions, Blocked, Locks, Groups}
+
+// A file is a profile that a test writes.
+type file struct {
+	t *testing.T
+	w *writer.Writer
+
+	begin uint64 // of the session, µs
+}
+
+func create(t *testing.T, path string, at uint64, part int) *file {
+	t.Helper()
+	w, err := writer.Create(path, writer.Options{Start: at, Interval: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &file{t, w, start}
+	if part == 0 {
+		f.begin = at
+	}
+	f.check(w.Provisional(tachyon.KindSession, f.session(part)))
+	return f
+}
+
+func (f *file) session(part int) *tachyon.Session {
+	return &tachyon.Session{Program: "/srv/app", PID: os.Getpid(), Host: "h", Start: time.UnixMicro(start), SessionStart: time.UnixMicro(int64(f.begin)), Part: part, Source: "native", Rate: 1000, Markers: true, Objects: tachyon.AllObjects}
+}
+
+func (f *file) check(err error) {
+	f.t.Helper()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// seconds writes what happens between two times in seconds since start: goroutine 7 holds a lock for 30 ms of
+// each 50, and 8 and 9 wait for it; from 4 s on there is one more waiting goroutine each second.
+func (f *file) seconds(from, to int) {
+	f.t.Helper()
+	own := func(function string, line int32) tachyon.Frame {
+		return tachyon.Frame{File: "/src/app/cache.go", Func: function, Line: line}
+	}
+	lock := []tachyon.Frame{{Func: "[sync.Mutex.Lock]", Line: 1}, {File: "/usr/lib/go/src/sync/mutex.go", Func: "sync.(*Mutex).Lock", Line: 46}, own("main.(*cache).get", 31), own("main.serve", 12)}
+	add := func(id uint64, ms int, s tachyon.Status, stack ...tachyon.Frame) {
+		f.check(f.w.WriteFrames(&tachyon.Sample{Thread: id, Time: start + 1000*uint64(ms), Status: s}, stack))
+	}
+	for ms := 1000*from + 1; ms <= 1000*to; ms++ {
+		if ms%50 < 30 {
+			add(7, ms, 0, tachyon.Frame{Func: "[sleep]"}, own("main.load", 60), own("main.(*cache).refresh", 42))
+			add(8, ms, 0, lock...)
+			add(9, ms, 0, lock...)
+		} else {
+			add(7, ms, 0, tachyon.Frame{Func: "[sleep]"}, own("main.(*cache).refresh", 45))
+			add(8, ms, tachyon.HasGIL|tachyon.OnCPU, own("main.serve", 14))
+			add(9, ms, tachyon.HasGIL|tachyon.OnCPU, own("main.serve", 14))
+		}
+		if ms%10 == 0 {
+			for n := range max(0, ms/1000-3) {
+				add(uint64(20+n), ms, 0, tachyon.Frame{Func: "[chan receive]"}, own("main.leaks", 80))
+			}
+		}
+	}
+	var r tachyon.Records
+	for id := uint64(7); id < 10; id++ {
+		r.Goroutines = append(r.Goroutines, tachyon.Goroutine{ID: id, CreatedBy: "main.main", CreatedAt: "/src/app/main.go:" + strconv.Itoa(int(id))})
+	}
+	for n := range max(0, to-3) {
+		r.Goroutines = append(r.Goroutines, tachyon.Goroutine{ID: uint64(20 + n), CreatedBy: "main.spawn", CreatedAt: "/src/app/main.go:70", FirstWeight: 10_000})
+	}
+	r.Objects = []tachyon.Object{{Number: 1, Kind: tachyon.ObjectMutex, Addr: 0xc000010000}}
+	f.check(f.w.WriteRecords(&r))
+}
+
+func (f *file) close(part int, from, to int) {
+	f.t.Helper()
+	s := f.session(part)
+	s.Start, s.Duration = time.UnixMicro(start+int64(from)*1e6), time.Duration(to-from)*time.Second
+	f.check(f.w.AddMetadata(tachyon.KindSession, s))
+	f.check(f.w.Close())
+}
+
+func open(t *testing.T, path string) *Watch {
+	t.Helper()
+	w, err := File(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
+	return w
+}
+
+func look(t *testing.T, w *Watch, q Query) *Look {
+	t.Helper()
+	if err := w.Poll(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	return lookOnly(t, w, q)
+}
+
+func lookOnly(t *testing.T, w *Watch, q Query) *Look {
+	t.Helper()
+	l, err := w.Look(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l == nil {
+		t.Fatal("no samples")
+	}
+	return l
+}
+
+// samplesOf returns the samples of a file as the other commands read them.
+func samplesOf(t *testing.T, path, since, until string) *stream.Source {
+	t.Helper()
+	r, err := reader.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	o := stream.Options{Objects: true}
+	if since != "" {
+		o.Select = &stream.Selection{}
+		for text, into := range map[string]*stream.Moment{since: &o.Select.Since, until: &o.Select.Until} {
+			if *into, err = stream.ParseMoment(text); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	src, err := stream.New([]stream.File{{Stream: r}}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return src
+}
+
+// compare compares a window with the same time of a file. since and until are empty for all of it.
+func compare(t *testing.T, path, since, until string, l *Look, idle bool) {
+	t.Helper()
+	p, err := analyze.NewProfile(samplesOf(t, path, since, until), analyze.ReportOptions{Idle: idle})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []struct {
+		by  profile.By
+		got *profile.Report
+	}{{profile.ByFunction, l.Functions}, {profile.ByBlocked, l.Blocked}, {profile.ByState, l.States}} {
+		if x.by == profile.ByState && idle {
+			continue
+		}
+		want, err := profile.New(p, profile.ReportOptions{By: x.by})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want.Rows, x.got.Rows, cmpopts.IgnoreFields(profile.Row{}, "Series")); diff != "" {
+			t.Errorf("by %s, file and window: %s", x.by, diff)
+		}
+	}
+	src := samplesOf(t, path, since, until)
+	locks, err := analyze.FindLocks(analyze.NewSamples("", src), analyze.LockOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(locks, l.Locks); diff != "" {
+		t.Errorf("locks, file and window: %s", diff)
+	}
+}
+
+// A window of a finished file has the numbers that gotach report and locks have for that time.
+func TestFinished(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "app.tach")
+	f := create(t, path, start, 0)
+	f.seconds(0, 12)
+	f.close(0, 0, 12)
+	w := open(t, path)
+	l := look(t, w, Query{Window: time.Hour, Views: all})
+	if l.Live || l.Ended != "" || l.To.Sub(l.From) != 12*time.Second {
+		t.Errorf("live %v, ended %q, window %v", l.Live, l.Ended, l.To.Sub(l.From))
+	}
+	if len(l.Locks.Locks) == 0 || l.Locks.Locks[0].Holder == nil || len(l.Locks.Locks[0].Holder.Lines) == 0 {
+		t.Fatalf("no lock with a holder: %+v", l.Locks)
+	}
+	compare(t, path, "", "", l, false)
+	l = look(t, w, Query{At: time.UnixMicro(start + 7_025_500), Window: 3 * time.Second, Views: all, Idle: true})
+	compare(t, path, "4.0255s", "7.0255s", l, true)
+	if l.Goroutines != 3+4 {
+		t.Errorf("%d goroutines, want 7", l.Goroutines)
+	}
+}
+
+// The goroutines of a place are counted and found to grow.
+func TestGroups(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "app.tach")
+	f := create(t, path, start, 0)
+	f.seconds(0, 20)
+	f.close(0, 0, 20)
+	w := open(t, path)
+	l := look(t, w, Query{Window: 10 * time.Second, Views: []View{Groups}})
+	byName := map[string]profile.Row{}
+	for _, row := range l.Groups.Rows {
+		byName[row.Name+" "+filepath.Base(row.File)+":"+strconv.Itoa(row.Line)] = row
+	}
+	leak := byName["main.spawn main.go:70"]
+	if average := leak.Total.Seconds() / 10; average < 11 || average > 12 { // 7 to 16 in steps
+		t.Errorf("main.spawn has %.2f goroutines on average, want 11.5: %v", average, l.Groups.Rows)
+	}
+	if average := byName["main.main main.go:8"].Total.Seconds() / 10; average != 1 {
+		t.Errorf("main.main:8 has %.2f goroutines on average, want 1", average)
+	}
+	if len(l.Leaks.Groups) == 0 || l.Leaks.Groups[0].CreatedBy != "main.spawn" || l.Leaks.Groups[0].PerMinute < 50 || l.Leaks.Groups[0].PerMinute > 70 {
+		t.Errorf("groups that grow: %+v, want main.spawn with 60 a minute", l.Leaks.Groups)
+	}
+	l = lookOnly(t, w, Query{Window: 10 * time.Second, Views: all, Focus: regexp.MustCompile(`main\.leaks`), CPU: true})
+	if len(l.Groups.Rows) != 1 || len(l.Blocked.Rows) != 1 || len(l.Functions.Rows) != 0 {
+		t.Errorf("filter: %d groups, %d lines, %d functions on CPU; want 1, 1, 0", len(l.Groups.Rows), len(l.Blocked.Rows), len(l.Functions.Rows))
+	}
+}
+
+// A file is followed while it is written, through a rotation, until it is finished; the windows are those of the
+// files.
+func TestRotation(t *testing.T) {
+	dir := t.TempDir()
+	f := create(t, filepath.Join(dir, "app.1.tach"), start, 1)
+	w := open(t, filepath.Join(dir, "app.tach")) // there is none of this name
+	f.seconds(0, 3)
+	l := look(t, w, Query{Window: time.Minute, Views: all})
+	if !l.Live || l.To.Sub(l.From) != 3*time.Second || len(l.Functions.Rows) == 0 {
+		t.Fatalf("live %v, window %v, %d functions", l.Live, l.To.Sub(l.From), len(l.Functions.Rows))
+	}
+	f.seconds(3, 5)
+	f.close(1, 0, 5)
+	f = create(t, filepath.Join(dir, "app.2.tach"), start+5e6, 2)
+	f.seconds(5, 6)
+	l = look(t, w, Query{Window: 2 * time.Second, Views: all})
+	if !l.Live || l.From.UnixMicro() != start+4e6 {
+		t.Fatalf("live %v, from %v", l.Live, l.From)
+	}
+	if wall, _ := l.States.Profile.Total(); wall < 6*time.Second || wall > 9100*time.Millisecond {
+		t.Errorf("%v in 2 s of 3 to 6 goroutines", wall)
+	}
+	f.close(2, 5, 6)
+	l = look(t, w, Query{Window: time.Minute, Views: all})
+	if l.Live || l.Ended == "" || l.To.Sub(l.From) != 6*time.Second {
+		t.Errorf("live %v, ended %q, window %v", l.Live, l.Ended, l.To.Sub(l.From))
+	}
+	// The same session in one file.
+	whole := filepath.Join(dir, "whole.tach")
+	f = create(t, whole, start, 0)
+	f.seconds(0, 6)
+	f.close(0, 0, 6)
+	compare(t, whole, "", "", l, false)
+	// The program is started again.
+	f = create(t, filepath.Join(dir, "app.2.tach"), start+60e6, 0)
+	f.check(f.w.WriteFrames(&tachyon.Sample{Thread: 3, Time: start + 61e6}, []tachyon.Frame{{Func: "[sleep]"}}))
+	if l = look(t, w, Query{Window: time.Minute}); !l.Live || l.First.UnixMicro() < start+60e6 {
+		t.Errorf("live %v, first %v after the program was started again", l.Live, l.First)
+	}
+	f.check(f.w.Close())
+}
+
+// Memory is bounded: the oldest samples are forgotten.
+func TestForget(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "app.tach")
+	f := create(t, path, start, 0)
+	f.seconds(0, 40)
+	f.close(0, 0, 40)
+	w := open(t, path)
+	w.recent.most = 50_000
+	l := look(t, w, Query{Window: time.Hour, Views: []View{Functions}})
+	kept := l.To.Sub(l.From)
+	if w.recent.count > 50_000 || kept < 5*time.Second || kept > 20*time.Second {
+		t.Errorf("%d samples, %v are kept", w.recent.count, kept)
+	}
+	for _, row := range l.Functions.Rows {
+		if row.Name == "main.serve" && (row.Total < 2*kept-100*time.Millisecond || row.Total > 2*kept) {
+			t.Errorf("main.serve has %v in %v, want twice as much", row.Total, kept)
+		}
+	}
+}
+
+// worker is what a session of this process sees.
+func worker(stop chan struct{}) { <-stop }
+
+// A session that runs in this process is found by the process's id, and at a URL.
+func TestSession(t *testing.T) {
+	if _, err := Process(os.Getpid()); err == nil || !strings.Contains(err.Error(), "is writing no profile") {
+		t.Errorf("before the session: %v", err)
+	}
+	stop := make(chan struct{})
+	for range 3 {
+		go worker(stop)
+	}
+	defer close(stop)
+	path := filepath.Join(t.TempDir(), "self.tach")
+	s, err := profiler.Open(profiler.Output(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Stop()
+	server := httptest.NewServer(httpprof.Handler())
+	defer server.Close()
+	url, err := URL(server.URL + "/?format=pprof")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer url.Close()
+	process, err := Process(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer process.Close()
+	has := func(w *Watch) {
+		t.Helper()
+		for begin := time.Now(); ; {
+			if err := w.Poll(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			l, err := w.Look(Query{Window: 10 * time.Second, Views: all, Idle: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if l != nil {
+				for _, row := range l.Groups.Rows {
+					if strings.HasSuffix(row.Name, "TestSession") && row.Total > l.To.Sub(l.From) {
+						return
+					}
+				}
+			}
+			if time.Since(begin) > time.Minute {
+				t.Fatalf("the goroutines are not there: %+v", l)
+			}
+		}
+	}
+	has(process)
+	has(url)
+	if err := s.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	l := look(t, process, Query{Window: time.Hour, Views: all})
+	if l.Live || l.Ended == "" {
+		t.Errorf("after Stop: live %v, ended %q", l.Live, l.Ended)
+	}
+}
+
+// What cannot be watched is an error that says what to do.
+func TestErrors(t *testing.T) {
+	if _, err := Process(1 << 30); err == nil || !strings.Contains(err.Error(), "no such process") {
+		t.Errorf("process: %v", err)
+	}
+	if _, err := File(filepath.Join(t.TempDir(), "none.tach")); err == nil {
+		t.Error("a file that is not there")
+	}
+	junk := filepath.Join(t.TempDir(), "junk")
+	if err := os.WriteFile(junk, []byte(strings.Repeat("junk", 100)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := open(t, junk).Poll(t.Context()); err == nil || !strings.Contains(err.Error(), "not a Tachyon file") {
+		t.Errorf("junk: %v", err)
+	}
+	for _, text := range []string{"ftp://x", "http://", "://"} {
+		if _, err := URL(text); err == nil {
+			t.Errorf("URL %q: no error", text)
+		}
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("<html>")) }))
+	defer server.Close()
+	u, err := URL(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := u.Poll(t.Context()); err == nil || !strings.Contains(err.Error(), "httpprof.Handler") {
+		t.Errorf("no profile: %v", err)
+	}
+}
+
+func TestSilence(t *testing.T) {
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.UnixMicro(start).Add(time.Minute)
+	for _, x := range []struct {
+		host   string
+		pid    int
+		latest uint64
+		want   string
+	}{
+		{host, os.Getpid(), start, "no sample for 1m0s"},
+		{host, 1 << 22, start, "has ended"},
+		{"another host", 1 << 22, start, "no sample for 1m0s"},
+		{host, 1 << 22, start + 58e6, ""},
+	} {
+		got := silence(x.latest, &tachyon.Session{Host: x.host, PID: x.pid}, now)
+		if !strings.Contains(got, x.want) || x.want == "" && got != "" {
+			t.Errorf("%+v: %q", x, got)
+		}
+	}
+}

@@ -1,0 +1,498 @@
+package reader
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/gotach/profiler/internal/journal"
+	"github.com/gotach/profiler/internal/wire"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// A Follower reads a file while its writer is running. Each call of [Follower.Poll] reads only the
+// samples that are new. The writer does not notice it. A finished file is read by one call.
+//
+// It keeps the stacks of all samples so far, 12 bytes each, and 24 bytes for each thread.
+type Follower struct {
+	path string
+	file *os.File
+	r    Reader // has header and frames, and is not open
+	d    decoder
+	n    *numbering
+	z    *zstd.Decoder // nil: the samples are not compressed
+	src  followed
+	size int64 // for which the numbering has a budget
+
+	ahead []uint64 // by thread: samples that came before their records; the records will have them again
+	batch *Batch   // to fill
+
+	strings     []string
+	stringBytes int // of the journal's table that were read
+	frameBytes  int
+	blockBytes  int
+	blocks      wire.BlockDecoder
+
+	session *tachyon.Session
+	done    bool
+	err     error
+}
+
+// ErrReplaced is the error of [Follower.Poll] if there is another file at the path now, or
+// another session writes to it.
+var ErrReplaced = errors.New("another session writes the file now")
+
+// News is told what a Follower finds. Functions that are nil are not called.
+type News struct {
+	Batch     func(*Batch)             // new samples; the batch is valid during the call
+	Goroutine func(*tachyon.Goroutine) // as [Reader.Goroutines] yields them; may come again
+	Object    func(*tachyon.Object)    // as [Reader.Objects] yields them; may come again
+	Progress  func(done, total int64)  // bytes of the file read in this call of Poll
+}
+
+// Follow opens a file, which may be unfinished or finished. It reads nothing yet.
+func Follow(path string) (*Follower, error) {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s: not a regular file, so it cannot be followed", path)
+	}
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	f := &Follower{path: path, file: file}
+	f.r.name = path
+	return f, nil
+}
+
+// Close closes the file.
+func (f *Follower) Close() error {
+	if f.z != nil {
+		f.z.Close()
+	}
+	f.blocks.Close()
+	if f.n != nil {
+		f.n.free()
+		f.n = nil
+	}
+	f.err = os.ErrClosed
+	return f.file.Close()
+}
+
+// Path returns the path of the file, with symbolic links followed.
+func (f *Follower) Path() string { return f.path }
+
+// Header returns the file's header. Before the end its numbers of samples and threads are 0. It is
+// valid after the first Poll.
+func (f *Follower) Header() tachyon.Header { return f.r.header }
+
+// Frames returns the frames so far.
+func (f *Follower) Frames() []tachyon.Frame { return f.r.frames }
+
+// Session returns the metadata of the session so far, nil if there is none.
+func (f *Follower) Session() *tachyon.Session { return f.session }
+
+// Finished reports whether the file has its header, so that nothing will come any more.
+func (f *Follower) Finished() bool { return f.done }
+
+// Poll reads what is new since the last call, all of it at the first call. After an error the
+// Follower cannot be used any more.
+func (f *Follower) Poll(news News) error {
+	if f.err != nil || f.done {
+		return f.err
+	}
+	for range 5 {
+		f.err = f.poll(news)
+		if !errors.Is(f.err, fs.ErrNotExist) && !errors.Is(f.err, errBusy) {
+			break
+		}
+		// The writer finished the file between our reads: try again.
+	}
+	return f.err
+}
+
+var errBusy = errors.New("the writer changed the file")
+
+func (f *Follower) poll(news News) error {
+	var head [tachyon.HeaderSize]byte
+	if n, err := f.file.ReadAt(head[:], 0); err != nil && !errors.Is(err, io.EOF) {
+		return f.r.ioError(int64(n), err)
+	}
+	if head != [tachyon.HeaderSize]byte{} {
+		return f.finished(news)
+	}
+	st, err := journal.Load(f.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if now, e := os.Stat(f.path); e != nil || !f.same(now) {
+			return f.r.errorAt(0, "%w", ErrReplaced)
+		}
+		if n, _ := f.file.ReadAt(head[:], 0); n == 0 || head == [tachyon.HeaderSize]byte{} {
+			return f.r.errorAt(0, "%w, and there is no journal", ErrUnfinished)
+		}
+		return errBusy
+	case err != nil:
+		return f.r.errorAt(0, "%w: %w", ErrUnfinished, err)
+	}
+	h := tachyon.Header{
+		Layout: tachyon.Layout(st.Layout), Start: st.Start, Interval: st.Interval, Compression: st.Compression,
+		Python: st.Python, Config: st.Config,
+	}
+	if err := f.begin(h); err != nil {
+		return err
+	}
+	if err := f.tables(st); err != nil {
+		return err
+	}
+	if err := f.facts(st, news); err != nil {
+		return err
+	}
+	permanent := st.Records[:len(st.Records)-st.Pending]
+	if f.src.passed > st.Point.Raw+uint64(len(permanent)) {
+		return f.r.errorAt(st.Point.Offset, "%w", ErrReplaced)
+	}
+	f.src.region.limit, f.src.until = st.Point.Offset, st.Point.Raw
+	f.src.rest = permanent[min(uint64(len(permanent)), f.src.passed-min(f.src.passed, st.Point.Raw)):]
+	f.grow(st.Point.Offset + int64(len(st.Records)))
+	if err := f.read(news); err != nil {
+		return err
+	}
+	return f.pending(st.Records[len(permanent):], news)
+}
+
+func (f *Follower) same(now os.FileInfo) bool {
+	mine, err := f.file.Stat()
+	return err == nil && os.SameFile(mine, now)
+}
+
+// begin starts the reading of samples, if that was not done.
+func (f *Follower) begin(h tachyon.Header) error {
+	if f.n != nil {
+		if h.Start != f.r.header.Start {
+			return f.r.errorAt(0, "%w", ErrReplaced)
+		}
+		return nil
+	}
+	f.r.header = h
+	f.n = newNumbering(0, 0, math.MaxUint32)
+	f.src.region = growing{file: f.file, off: tachyon.HeaderSize}
+	f.src.r = &f.src.region
+	if h.Compression == tachyon.CompressionZstd {
+		var err error
+		// With concurrency 1 the decoder reads no further than the block that is asked for.
+		f.z, err = zstd.NewReader(&f.src.region, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderLowmem(false))
+		if err != nil {
+			return err
+		}
+		f.src.r = f.z
+	}
+	f.d = decoder{r: &f.r, src: &f.src, left: math.MaxUint64, buf: make([]byte, chunkSize+padding), uncounted: true}
+	f.batch = &Batch{}
+	return nil
+}
+
+// grow lets threads and stacks take the memory that a file of a size may.
+func (f *Follower) grow(size int64) {
+	f.n.budget += stateFactor * max(0, size-f.size)
+	f.size = max(f.size, size)
+}
+
+// tables adds what is new in the tables of strings and frames.
+func (f *Follower) tables(st *journal.State) error {
+	if len(st.Strings) < f.stringBytes || len(st.Frames) < f.frameBytes {
+		return f.r.errorAt(0, "%w", ErrReplaced)
+	}
+	text := string(st.Strings[f.stringBytes:])
+	for at := 0; at < len(text); {
+		size, k := binary.Uvarint(st.Strings[f.stringBytes:])
+		if k <= 0 || size > uint64(len(text)-at-k) {
+			return f.r.errorAt(0, "the journal's strings are damaged")
+		}
+		f.strings = append(f.strings, text[at+k:at+k+int(size)])
+		at += k + int(size)
+		f.stringBytes += k + int(size)
+	}
+	for n := f.frameBytes; n < len(st.Frames); n = f.frameBytes {
+		e := entry{b: st.Frames, n: n}
+		frame, err := f.frame(&e)
+		if err != nil {
+			return f.r.errorAt(0, "the journal's frame %d: %w", len(f.r.frames), err)
+		}
+		f.r.frames, f.frameBytes = append(f.r.frames, frame), e.n
+	}
+	return nil
+}
+
+func (f *Follower) frame(e *entry) (out tachyon.Frame, err error) {
+	file, fn := e.index(len(f.strings)), e.index(len(f.strings))
+	out.Line = e.int32()
+	if f.r.header.Layout == tachyon.CPython315 {
+		out.Span = tachyon.Span{Lines: e.int32(), Column: e.int32() + 1, Columns: e.int32(), Opcode: int16(e.byte()+1) & 0xff}
+	}
+	if e.err == nil {
+		out.File, out.Func = f.strings[file], f.strings[fn]
+	}
+	return out, e.err
+}
+
+// finished reads the rest of a file that is finished.
+func (f *Follower) finished(news News) error {
+	info, err := f.file.Stat()
+	if err != nil {
+		return f.r.ioError(0, err)
+	}
+	r, err := newReader(f.path, "", held{f.file, info.Size()}) // a rotation may have deleted it already
+	if err != nil {
+		return err
+	}
+	if err := f.begin(r.header); err != nil {
+		return err
+	}
+	if len(r.frames) < len(f.r.frames) {
+		return f.r.errorAt(0, "%w", ErrReplaced)
+	}
+	f.r.frames = r.frames
+	f.src.region.limit, f.src.until, f.src.rest = tachyon.HeaderSize+r.SampleBytes(), math.MaxUint64, nil
+	if r.header.Compression == tachyon.CompressionNone {
+		f.src.until = uint64(r.SampleBytes())
+	}
+	f.grow(r.Size())
+	m, err := r.Overview()
+	if err != nil {
+		return err
+	}
+	f.session = m.Session
+	if news.Goroutine != nil {
+		for g, err := range r.Goroutines() {
+			if err != nil {
+				return err
+			}
+			news.Goroutine(g)
+		}
+	}
+	if news.Object != nil {
+		for o, err := range r.Objects() {
+			if err != nil {
+				return err
+			}
+			news.Object(o)
+		}
+	}
+	if err := f.read(news); err != nil {
+		return err
+	}
+	f.r.header, f.done = r.header, true
+	return nil
+}
+
+// read decodes the records that the source has.
+func (f *Follower) read(news News) error {
+	f.d.eof = false
+	from := f.src.region.off
+	f.n.begin(f.batch)
+	f.n.yield = func() bool {
+		f.deliver(news)
+		f.n.begin(f.batch)
+		if news.Progress != nil {
+			news.Progress(f.src.region.off-from, f.src.region.limit-from)
+		}
+		return true
+	}
+	err := f.d.number(f.n)
+	f.deliver(news)
+	return err
+}
+
+// deliver passes on the batch without the samples that were passed on before.
+func (f *Follower) deliver(news News) {
+	b := f.n.batch
+	b.Stacks = f.n.stacks[:len(f.n.stacks):len(f.n.stacks)]
+	f.ahead = append(f.ahead, make([]uint64, len(f.n.threads)-len(f.ahead))...)
+	list := b.Samples[:0]
+	for _, s := range b.Samples {
+		if f.ahead[s.Thread] > 0 {
+			f.ahead[s.Thread]--
+			continue
+		}
+		list = append(list, s)
+	}
+	b.Samples = list
+	f.pass(b, news)
+}
+
+func (f *Follower) pass(b *Batch, news News) {
+	if (len(b.Samples) > 0 || len(b.Threads) > 0) && news.Batch != nil {
+		news.Batch(b)
+	}
+	b.Samples, b.Threads = b.Samples[:0], b.Threads[:0]
+}
+
+// pending passes on the repeats that the writer has not made records of. Later they come again, in
+// records.
+func (f *Follower) pending(b []byte, news News) error {
+	f.n.begin(f.batch)
+	out := f.n.batch
+	for len(b) > 0 {
+		id, interpreter := binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint32(b[8:])
+		count, k := binary.Uvarint(b[13:])
+		b = b[13+k:]
+		if err := f.n.find(id, interpreter, f.r.header.Start); err != nil {
+			return f.r.errorAt(0, "%w", err)
+		}
+		f.ahead = append(f.ahead, make([]uint64, len(f.n.threads)-len(f.ahead))...)
+		th := &f.n.threads[f.n.last]
+		begins := th.begin()
+		known, time := f.ahead[f.n.last], th.time
+		for i := range count {
+			since, k := binary.Uvarint(b)
+			status := tachyon.Status(b[k])
+			b = b[k+1:]
+			time += since
+			if i >= known {
+				out.Samples = append(out.Samples, BatchSample{
+					Time: time, Since: since, Thread: uint32(f.n.last), Stack: th.stack, Status: status, First: begins && i == 0,
+				})
+			}
+		}
+		f.ahead[f.n.last] = max(known, count)
+	}
+	out.Stacks = f.n.stacks[:len(f.n.stacks):len(f.n.stacks)]
+	f.pass(out, news)
+	return nil
+}
+
+// facts reads what is new in the metadata.
+func (f *Follower) facts(st *journal.State, news News) error {
+	m := &tachyon.Metadata{}
+	for _, text := range st.Metadata {
+		if kind, ok := metadataKind(text); ok && kind == tachyon.KindSession {
+			if err := decodeMetadata(m, kind, text); err != nil {
+				return f.r.errorAt(0, "the journal's metadata: %w", err)
+			}
+		}
+	}
+	f.session = m.Session
+	var progress []byte
+	each := func(rec wire.Record) error {
+		switch {
+		case rec.Progress != nil:
+			progress = append(progress[:0], rec.Progress...)
+		case rec.Goroutine != nil && news.Goroutine != nil:
+			news.Goroutine(rec.Goroutine)
+		case rec.Object != nil && news.Object != nil:
+			o := &tachyon.Object{}
+			if err := json.Unmarshal(rec.Object, o); err != nil {
+				return err
+			}
+			news.Object(o)
+		}
+		return nil
+	}
+	for len(st.Blocks)-f.blockBytes >= wire.BlockHeader {
+		h := wire.CutBlock(st.Blocks[f.blockBytes:])
+		b, err := f.blocks.Decode(h, st.Blocks[f.blockBytes+wire.BlockHeader:][:h.Stored])
+		if err == nil {
+			_, err = wire.DecodeRecords(b, each)
+		}
+		if err != nil {
+			return f.r.errorAt(0, "the journal's records: %w", err)
+		}
+		f.blockBytes += wire.BlockHeader + int(h.Stored)
+	}
+	if _, err := wire.DecodeRecords(st.Alone, each); err != nil {
+		return f.r.errorAt(0, "the journal's records: %w", err)
+	}
+	if st.Progress != nil {
+		progress = st.Progress
+	}
+	if f.session == nil || progress == nil {
+		return nil
+	}
+	var p tachyon.Progress
+	if err := json.Unmarshal(progress, &p); err != nil {
+		return f.r.errorAt(0, "the journal's progress: %w", err)
+	}
+	p.Describe(f.session)
+	return nil
+}
+
+// A followed source has the sample region of a growing file up to some point, and records after it.
+type followed struct {
+	region growing
+	r      io.Reader // region, decompressed
+	taken  uint64    // bytes that came out of r
+	until  uint64    // bytes that r has; math.MaxUint64: until its end
+	rest   []byte    // records after these
+	passed uint64    // bytes that the decoder has got
+}
+
+// Read implements io.Reader. It skips what the decoder has got from rest before.
+func (s *followed) Read(p []byte) (int, error) {
+	for s.taken < s.until {
+		n, err := s.r.Read(p[:min(uint64(len(p)), s.until-s.taken)])
+		begin := s.taken
+		s.taken += uint64(n)
+		switch {
+		case err == io.EOF && s.until == math.MaxUint64:
+			s.until = s.taken
+		case err == io.EOF:
+			err = io.ErrUnexpectedEOF
+			fallthrough
+		case err != nil:
+			return 0, err
+		}
+		if s.taken > s.passed {
+			n = copy(p, p[max(s.passed, begin)-begin:n])
+			s.passed = s.taken
+			return n, nil
+		}
+	}
+	if len(s.rest) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, s.rest)
+	s.rest = s.rest[n:]
+	s.passed += uint64(n)
+	return n, nil
+}
+
+// A held source is a file that somebody else closes.
+type held struct {
+	*os.File
+	size int64
+}
+
+func (h held) Size() int64 { return h.size }
+func (held) Close() error  { return nil }
+
+// A growing reads a file up to a limit.
+type growing struct {
+	file       *os.File
+	off, limit int64
+}
+
+func (g *growing) Read(p []byte) (int, error) {
+	n, err := g.file.ReadAt(p[:max(0, min(int64(len(p)), g.limit-g.off))], g.off)
+	if g.off += int64(n); n > 0 {
+		return n, nil
+	}
+	if err == nil {
+		err = io.EOF
+	}
+	return 0, err
+}
