@@ -40,7 +40,18 @@ func (o ReportOptions) Stream() stream.Options { return stream.Options{Labels: t
 
 // NewProfile adds up the samples of a source. Idle time is known in profiles that gotach recorded.
 func NewProfile(src *stream.Source, o ReportOptions) (*profile.Profile, error) {
-	return newProfile(src, src.Samples(), o, &creations{src: src})
+	p, _, err := newProfile(src, src.Samples(), o, &creations{src: src}, nil)
+	return p, err
+}
+
+// NewProfileEach is NewProfile. It also calls each with every sample that it adds up, weighed as the options say. What
+// it returns tells, given the key of a sample, whether the sample is idle time.
+func NewProfileEach(src *stream.Source, o ReportOptions, each func(*stream.Sample, WaitKey)) (*profile.Profile, func(WaitKey) bool, error) {
+	p, idle, err := newProfile(src, src.Samples(), o, &creations{src: src}, each)
+	if idle == nil {
+		return p, func(WaitKey) bool { return false }, err
+	}
+	return p, idle.Is, err
 }
 
 // NewProfileAndLeaks is NewProfile and FindLeaks in one reading.
@@ -62,14 +73,15 @@ func NewProfileAndLeaks(src *stream.Source, o ReportOptions) (*profile.Profile, 
 			}
 		}
 	}
-	p, err := newProfile(src, both, o, l.created)
+	p, _, err := newProfile(src, both, o, l.created, nil)
 	if err != nil {
 		return nil, nil, err
 	}
 	return p, l.result(), nil
 }
 
-func newProfile(src *stream.Source, samples iter.Seq2[*stream.Sample, error], o ReportOptions, created *creations) (*profile.Profile, error) {
+// newProfile adds up samples. It returns nil for what tells idle time if there is none. each may be nil.
+func newProfile(src *stream.Source, samples iter.Seq2[*stream.Sample, error], o ReportOptions, created *creations, each func(*stream.Sample, WaitKey)) (*profile.Profile, *Idle, error) {
 	d := profile.Detail{Goroutines: o.Goroutines, Series: o.Series}
 	var idle *Idle
 	switch {
@@ -78,7 +90,7 @@ func newProfile(src *stream.Source, samples iter.Seq2[*stream.Sample, error], o 
 	case o.Weight == "latency":
 		l, err := newLatency(src)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		samples = l.samples()
 	case src.Metadata().Session != nil:
@@ -89,13 +101,16 @@ func newProfile(src *stream.Source, samples iter.Seq2[*stream.Sample, error], o 
 			return uint32(key), err
 		}
 	}
+	if each != nil {
+		samples, d.Key = telling(samples, d.Key, each)
+	}
 	var err error
 	if d.Group, err = grouped(src, o.Group, created); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	p, err := profile.FromSamples(src, samples, d)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	p.Frames = slices.Clone(p.Frames)
 	for i := range p.Frames {
@@ -104,7 +119,7 @@ func newProfile(src *stream.Source, samples iter.Seq2[*stream.Sample, error], o 
 		}
 	}
 	if idle == nil {
-		return p, nil
+		return p, nil, nil
 	}
 	idle.Finish()
 	p.HasIdle = o.Idle
@@ -116,7 +131,30 @@ func newProfile(src *stream.Source, samples iter.Seq2[*stream.Sample, error], o 
 		p.IdleSeries = profile.Plus(p.IdleSeries, r.Series)
 		return !o.Idle
 	})
-	return p, nil
+	return p, idle, nil
+}
+
+// telling returns samples, and a function that tells their keys, both of which call each. key may be nil.
+func telling(samples iter.Seq2[*stream.Sample, error], key func(*stream.Sample) (uint32, error), each func(*stream.Sample, WaitKey)) (iter.Seq2[*stream.Sample, error], func(*stream.Sample) (uint32, error)) {
+	all := func(yield func(*stream.Sample, error) bool) {
+		for s, err := range samples {
+			if err == nil && s.NotSeen { // it gets no key
+				each(s, NotIdle)
+			}
+			if !yield(s, err) {
+				return
+			}
+		}
+	}
+	return all, func(s *stream.Sample) (k uint32, err error) {
+		if key != nil {
+			k, err = key(s)
+		}
+		if err == nil {
+			each(s, WaitKey(k))
+		}
+		return k, err
+	}
 }
 
 // onCPU yields the samples that were on a CPU.

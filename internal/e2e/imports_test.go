@@ -50,10 +50,11 @@ var rooms = []struct {
 	{"nytprof", "internal/profile", "github.com/klauspost/compress", "Perl's NYTProf, both ways"},
 	{"internal/formats/...", "tachyon internal/frames writer reader internal/stream internal/profile internal/timeline nytprof", "github.com/google/pprof github.com/klauspost/compress", "the table of formats, and a package for each"},
 	{"internal/analyze", "tachyon reader internal/stream internal/profile", "", "questions that samples answer: a file for each analysis"},
+	{"internal/page", "tachyon internal/stream internal/profile internal/analyze", "", "the HTML page of a profile: its data, its script"},
 	{"internal/top", "tachyon reader internal/stream internal/profile internal/analyze", "", "what `gotach top` shows: the latest samples of a running program"},
 	{"export", "internal/hook internal/formats", "", "blank import that lets a session write other formats"},
 	{"httpprof", ". internal/hook internal/own internal/formats", "", "the handler for net/http"},
-	{"cmd/gotach", ". tachyon export internal/analyze internal/formats internal/profile internal/recovery internal/stream internal/top", "github.com/spf13/cobra github.com/schollz/progressbar/v3 charm.land/bubbletea/v2 charm.land/lipgloss/v2 golang.org/x/term", "the command: a file for each subcommand"},
+	{"cmd/gotach", ". tachyon export internal/analyze internal/formats internal/page internal/profile internal/recovery internal/stream internal/top", "github.com/spf13/cobra github.com/schollz/progressbar/v3 charm.land/bubbletea/v2 charm.land/lipgloss/v2 golang.org/x/term", "the command: a file for each subcommand"},
 
 	{"bench", ". tachyon reader internal/testenv", "github.com/felixge/fgprof github.com/google/pprof golang.org/x/sys", "the comparison with other profilers"},
 	{"internal/e2e", "", "", "tests across packages; the checks of this page"},

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/gotach/profiler/internal/formats"
+	"github.com/gotach/profiler/internal/page"
+	"github.com/gotach/profiler/internal/stream"
+	"github.com/spf13/cobra"
+)
+
+func newHTML(e *env) *cobra.Command {
+	var o formats.Options
+	var po page.Options
+	var out, size string
+	var choice selectFlags
+	cmd := &cobra.Command{
+		Use:   "html -o PAGE.html FILE... [-- FILE...]",
+		Short: "Make a page to look at a profile in a browser",
+		Long: `Make one HTML file that shows a profile in a browser: time, flame graph, goroutines, functions. What is
+selected in one restricts the others. A drag over the time selects a range, a drag with Shift a second
+one to compare it with. The key ? lists all keys. The page fetches nothing, so it can be sent to others.
+
+With -- the page shows what is different between the files before it and those after it. Flags come first then.
+
+The page is at most as large as --max-size says. Steps of time become longer until it is; the page says
+what it leaves out.
+
+` + selectHelp,
+		Example: `  gotach html app.tach -o app.html
+  gotach html app.*.tach -o app.html
+  gotach html -o difference.html before.tach -- after.tach
+  gotach html app.tach --since -60s --max-size 2MB -o app.html`,
+		Args: someFiles,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			sides := [][]string{args}
+			if n := cmd.ArgsLenAtDash(); n >= 0 {
+				if n == 0 || n == len(args) {
+					return usagef("html: there must be files before -- and after it")
+				}
+				sides = [][]string{args[:n], args[n:]}
+			}
+			if out == "" {
+				return usagef("html: no output; set it with -o PAGE.html")
+			}
+			var err error
+			if po.MaxSize, err = parseSize(size); err != nil {
+				return err
+			}
+			if err := choice.set("html", &o); err != nil {
+				return err
+			}
+			return makePage(e, sides, out, o, po)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVarP(&out, "output", "o", "", "write the page to `FILE`; - is standard output")
+	f.StringVar(&size, "max-size", "15MB", "make the page at most this `SIZE`, such as 2MB")
+	f.BoolVar(&po.NoSource, "no-source", false, "leave out lines of source files")
+	choice.add(cmd)
+	fromFlags(cmd, &o)
+	return cmd
+}
+
+// parseSize returns a number of bytes: 15MB is 15,000,000.
+func parseSize(text string) (int64, error) {
+	number, unit := strings.TrimSpace(text), int64(1)
+	for _, u := range []struct {
+		name string
+		size int64
+	}{{"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}} {
+		if rest, ok := strings.CutSuffix(strings.ToUpper(number), u.name); ok {
+			number, unit = strings.TrimSpace(rest), u.size
+			break
+		}
+	}
+	n, err := strconv.ParseFloat(number, 64)
+	if err != nil || !(n > 0) || n*float64(unit) > 1e15 {
+		return 0, usagef("html: --max-size %q: it must be like 15MB", text)
+	}
+	return int64(n * float64(unit)), nil
+}
+
+// makePage makes the page of one or two profiles. An existing file is replaced when the page is complete.
+func makePage(e *env, sides [][]string, out string, o formats.Options, po page.Options) error {
+	d, err := readPage(e, sides, nil, o, po)
+	if err != nil {
+		return err
+	}
+	if out == "-" {
+		return d.WriteHTML(e.stdout)
+	}
+	err = replaceFile(out, d.WriteHTML)
+	if p := (*fs.PathError)(nil); errors.As(err, &p) {
+		err = p.Err // its path is that of a temporary file
+	}
+	return named(out, err)
+}
+
+// readPage opens the files of each side, and reads them when all are open.
+func readPage(e *env, sides [][]string, inputs []page.Input, o formats.Options, po page.Options) (d *page.Data, err error) {
+	if len(inputs) == len(sides) {
+		return page.Build(inputs, po)
+	}
+	err = e.read("html", sides[len(inputs)], o, func(in *formats.Input) error {
+		if !in.HasSamples() {
+			return in.OnlySums()
+		}
+		open := func(o stream.Options) (*stream.Source, error) { return in.Source(o) }
+		d, err = readPage(e, sides, append(inputs, page.Input{Name: in.Name, Open: open}), o, po)
+		return err
+	})
+	return d, err
+}
+
+// replaceFile writes a file beside the one that it replaces when it is complete.
+func replaceFile(name string, write func(io.Writer) error) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(name), ".gotach-*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+			os.Remove(f.Name())
+		}
+	}()
+	b := bufio.NewWriterSize(f, 1<<20)
+	if err = write(b); err == nil {
+		err = b.Flush()
+	}
+	if err == nil {
+		err = f.Chmod(0o644)
+	}
+	if err == nil {
+		err = f.Close()
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), name)
+	}
+	return err
+}

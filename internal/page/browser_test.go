@@ -1,0 +1,205 @@
+package page
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/gotach/profiler/internal/testenv"
+)
+
+// browser is one browser for all tests.
+var browser struct {
+	sync.Mutex
+	ctx  context.Context
+	stop func()
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if browser.stop != nil {
+		browser.stop()
+	}
+	os.Exit(code)
+}
+
+// A tab shows a page. When the test ends, nothing may have been written to the console, and nothing fetched.
+type tab struct {
+	t   *testing.T
+	ctx context.Context
+	url string
+}
+
+// open opens a file in a tab of its own and waits until the page is drawn.
+func open(t *testing.T, file, hash string, width, height int64) *tab {
+	t.Helper()
+	path := testenv.Chromium(t)
+	browser.Lock()
+	defer browser.Unlock()
+	if browser.ctx == nil {
+		options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.Flag("headless", "new"), chromedp.Flag("disable-gpu", true))
+		allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
+		ctx, cancel := chromedp.NewContext(allocator)
+		browser.ctx, browser.stop = ctx, func() { cancel(); stop() }
+		if err := chromedp.Do(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := chromedp.NewContext(browser.ctx)
+	ctx, stop := context.WithTimeout(ctx, 2*time.Minute)
+	p := &tab{t: t, ctx: ctx, url: "file://" + filepath.ToSlash(file)}
+	var watching sync.WaitGroup
+	var noise []string
+	var lock sync.Mutex
+	note := func(text string) {
+		lock.Lock()
+		defer lock.Unlock()
+		noise = append(noise, text)
+	}
+	p.do(chromedp.EmulateViewport(width, height))
+	console, requests := chromedp.Console(ctx), chromedp.Events(ctx, network.RequestWillBeSent)
+	watching.Go(func() {
+		for m, err := range console {
+			if err != nil {
+				return
+			}
+			note("console: " + m.String())
+		}
+	})
+	watching.Go(func() {
+		for r, err := range requests {
+			if err != nil {
+				return
+			}
+			if !strings.HasPrefix(r.Request.URL, p.url) {
+				note("fetched: " + r.Request.URL)
+			}
+		}
+	})
+	p.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, network.Enable, network.EnableParams{})
+		return err
+	}), chromedp.Navigate(p.url+hash))
+	p.wait(`document.documentElement.dataset.drawn > 0`)
+	t.Cleanup(func() {
+		if n := eval[int](p, `performance.getEntriesByType('resource').length`); n != 0 {
+			t.Errorf("the page fetched %d resources", n)
+		}
+		stop()
+		cancel()
+		watching.Wait()
+		for _, text := range noise {
+			t.Error(text)
+		}
+	})
+	return p
+}
+
+func (p *tab) do(actions ...chromedp.Action[chromedp.Void]) {
+	p.t.Helper()
+	if err := chromedp.Do(p.ctx, actions...); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// eval returns the value of an expression.
+func eval[T any](p *tab, expression string) T {
+	p.t.Helper()
+	v, err := chromedp.Run(p.ctx, chromedp.Evaluate[T](expression))
+	if err != nil {
+		p.t.Fatalf("%s: %v", expression, err)
+	}
+	return v
+}
+
+// wait waits until an expression is true.
+func (p *tab) wait(expression string) {
+	p.t.Helper()
+	_, err := chromedp.Run(p.ctx, chromedp.Poll[bool]("!!("+expression+")", chromedp.WithPollingTimeout(time.Minute)))
+	if err != nil {
+		p.t.Fatalf("waiting for %s: %v; settings %s", expression, err, eval[string](p, `JSON.stringify(gotach.settings())`))
+	}
+}
+
+// keys presses keys. Each may wait until the page was drawn.
+func (p *tab) keys(text string, modifiers ...chromedp.Modifier) {
+	p.t.Helper()
+	p.do(chromedp.KeyEvent(text, chromedp.KeyModifiers(modifiers...)))
+}
+
+// setting waits until a setting has a value, given as JSON.
+func (p *tab) setting(name, value string) {
+	p.t.Helper()
+	p.wait(`JSON.stringify(gotach.settings().` + name + `) === ` + quote(value))
+}
+
+func quote(text string) string {
+	b, _ := json.Marshal(text)
+	return string(b)
+}
+
+// A rect is where an element is.
+type rect struct{ X, Y, Width, Height float64 }
+
+func (p *tab) rect(id string) rect {
+	p.t.Helper()
+	return eval[rect](p, `(() => { document.getElementById(`+quote(id)+`).scrollIntoView({block: 'center', behavior: 'instant'}); const r = document.getElementById(`+quote(id)+`).getBoundingClientRect(); return {X: r.x, Y: r.y, Width: r.width, Height: r.height}; })()`)
+}
+
+// A box is a box of the flame graph, in pixels of the canvas.
+type box struct {
+	Name    string
+	X, Y, W float64
+	Us      float64
+}
+
+// boxes returns the boxes with a name.
+func (p *tab) boxes(name string) []box {
+	p.t.Helper()
+	return eval[[]box](p, `gotach.boxes().filter((b) => b.name === `+quote(name)+`)`)
+}
+
+// click clicks on a box of the flame graph.
+func (p *tab) click(name string, options ...chromedp.MouseOption) {
+	p.t.Helper()
+	list := p.boxes(name)
+	if len(list) == 0 {
+		p.t.Fatalf("no box %q in %v", name, eval[[]string](p, `gotach.boxes().map((b) => b.name)`))
+	}
+	eval[bool](p, `(() => { document.getElementById('flame-scroll').scrollTop = 0; return true; })()`)
+	r, b := p.rect("flame"), list[0]
+	p.do(chromedp.MouseClickXY(r.X+b.X+b.W/2, r.Y+b.Y+9, options...))
+}
+
+// press clicks on an element.
+func (p *tab) press(selector string) {
+	p.t.Helper()
+	r := eval[rect](p, `(() => { const e = document.querySelector(`+quote(selector)+`); e.scrollIntoView({block: 'center', behavior: 'instant'}); const r = e.getBoundingClientRect(); return {X: r.x, Y: r.y, Width: r.width, Height: r.height}; })()`)
+	p.do(chromedp.MouseClickXY(r.X+r.Width/2, r.Y+r.Height/2))
+}
+
+// drag drags over the time strip, between two shares of its width.
+func (p *tab) drag(from, to float64, options ...chromedp.MouseOption) {
+	p.t.Helper()
+	r := p.rect("strip")
+	y := r.Y + r.Height/2
+	left := append([]chromedp.MouseOption{chromedp.ButtonLeft, chromedp.ClickCount(1)}, options...)
+	p.do(
+		chromedp.MouseEvent(chromedp.MousePressed, r.X+from*r.Width, y, left...),
+		chromedp.MouseEvent(chromedp.MouseMoved, r.X+(from+to)/2*r.Width, y, left...),
+		chromedp.MouseEvent(chromedp.MouseMoved, r.X+to*r.Width, y, left...),
+		chromedp.MouseEvent(chromedp.MouseReleased, r.X+to*r.Width, y, left...),
+	)
+}
+
+const enter, escape, right = kb.Enter, kb.Escape, kb.ArrowRight

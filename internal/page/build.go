@@ -1,0 +1,257 @@
+package page
+
+import (
+	"math"
+	"time"
+
+	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/tachyon"
+)
+
+const (
+	firstWidth = 1000    // µs of a step at first
+	maxSteps   = 1 << 16 // of a page
+	maxEvents  = 4 << 20 // of a page, 16 bytes each while it is built
+)
+
+// A builder makes the data of a page.
+type builder struct {
+	o       Options
+	strings table[string]
+	frames  table[tachyon.Frame]
+	nodes   table[node] // 0 is the empty stack
+	states  table[state]
+	groups  table[string]
+	numbers map[recordKey]uint32
+	records []record
+	width   uint64 // µs of a step
+	noted   uint64 // samples since the events were counted
+	sides   []Side
+	offset  uint64 // µs: where the present side begins
+}
+
+// A node is a frame on top of a stack.
+type node struct{ caller, frame uint32 }
+
+type state struct {
+	name   string
+	system bool
+}
+
+// A recordKey says what the samples of a record have in common.
+type recordKey struct {
+	side  uint8
+	state uint16
+	node  uint32
+	group uint32
+	key   analyze.WaitKey
+}
+
+// A record is the time of a group of goroutines in one stack and state.
+type record struct {
+	recordKey
+	idle    bool
+	samples int64
+	rest    time.Duration // time that is at no moment of the session
+	course  course
+}
+
+// A table numbers different values from 0.
+type table[T comparable] struct {
+	list   []T
+	number map[T]uint32
+}
+
+func (t *table[T]) of(v T) uint32 {
+	n, ok := t.number[v]
+	if !ok {
+		if t.number == nil {
+			t.number = map[T]uint32{}
+		}
+		n = uint32(len(t.list))
+		t.number[v] = n
+		t.list = append(t.list, v)
+	}
+	return n
+}
+
+func newBuilder(o Options) *builder {
+	b := &builder{o: o, numbers: map[recordKey]uint32{}, width: firstWidth}
+	b.nodes.of(node{math.MaxUint32, math.MaxUint32})
+	return b
+}
+
+// A reading is one reading of a side's samples.
+type reading struct {
+	*builder
+	side   uint8
+	src    *stream.Source
+	start  uint64 // µs
+	groups *analyze.Groups
+	stacks []uint32 // by stack of src: node + 1
+	slots  []lately
+	end    uint64 // µs since the start of the latest sample
+	failed error
+}
+
+// A lately is what a slot's latest sample was, with its record.
+type lately struct {
+	stack  uint32
+	status tachyon.Status
+	key    analyze.WaitKey
+	known  bool
+	record uint32
+}
+
+// read reads an input as the next side.
+func (b *builder) read(in Input) error {
+	src, err := in.Open(analyze.ReportOptions{}.Stream())
+	if err != nil {
+		return err
+	}
+	r := &reading{builder: b, side: uint8(len(b.sides)), src: src, start: src.Header().Start, groups: analyze.NewGroups(src)}
+	p, idle, err := analyze.NewProfileEach(src, analyze.ReportOptions{Idle: true}, r.add)
+	if err == nil {
+		err = r.failed
+	}
+	if err != nil {
+		return err
+	}
+	for i := range b.records {
+		if x := &b.records[i]; x.side == r.side {
+			x.idle = idle(x.key)
+		}
+	}
+	side, err := b.describe(in, p)
+	if err != nil {
+		return err
+	}
+	side.From = b.offset
+	side.To = b.offset + max(1, r.end, uint64(side.Duration.Microseconds()))
+	b.sides = append(b.sides, side)
+	return nil
+}
+
+// add adds a sample.
+func (r *reading) add(s *stream.Sample, key analyze.WaitKey) {
+	if r.failed != nil {
+		return
+	}
+	n, err := r.record(s, key)
+	if err != nil {
+		r.failed = err
+		return
+	}
+	x := &r.records[n]
+	if s.NotSeen {
+		x.rest += s.Wall
+		return
+	}
+	x.samples++
+	end, length := s.Time-r.start, uint64(s.Wall.Microseconds())
+	if int64(end) < 0 {
+		end = 0
+	}
+	if length > end { // before the start
+		x.rest += time.Duration(length-end) * time.Microsecond
+		length = end
+	}
+	r.end = max(r.end, end)
+	for (r.offset+end)/r.width >= maxSteps {
+		r.double()
+	}
+	x.course.add(r.width, r.offset+end-length, r.offset+end)
+	if r.noted++; r.noted >= maxEvents/2 {
+		r.compact()
+	}
+}
+
+// compact makes the steps longer if there are too many events.
+func (b *builder) compact() {
+	b.noted = 0
+	for b.events() > maxEvents {
+		b.double()
+	}
+}
+
+// events arranges the events and counts them.
+func (b *builder) events() (n int) {
+	for i := range b.records {
+		c := &b.records[i].course
+		c.arrange()
+		n += len(c.events)
+	}
+	return n
+}
+
+func (b *builder) double() {
+	for i := range b.records {
+		b.records[i].course.double(b.width)
+	}
+	b.width *= 2
+}
+
+// record returns the number of a sample's record.
+func (r *reading) record(s *stream.Sample, key analyze.WaitKey) (uint32, error) {
+	status := s.Status &^ tachyon.Moved
+	var last *lately
+	if !s.NotSeen {
+		for int(s.Slot) >= len(r.slots) {
+			r.slots = append(r.slots, lately{})
+		}
+		last = &r.slots[s.Slot]
+		if last.known && !s.First && last.stack == s.Stack && last.status == status && last.key == key {
+			return last.record, nil
+		}
+	}
+	session := r.src.Metadata().Session != nil
+	st := state{r.src.State(status, s.Stack), session && s.Interpreter != tachyon.User}
+	k := recordKey{side: r.side, node: r.node(s.Stack), key: key}
+	name := "[no goroutine]"
+	if s.NotSeen {
+		st.system = st.name != profile.NotSeen
+		name = "[not seen]"
+	} else if !session || s.Interpreter != tachyon.Process {
+		var err error
+		if name, err = r.groups.Of(s); err != nil {
+			return 0, err
+		}
+		if st.system {
+			name = "[runtime]"
+		}
+	}
+	k.state, k.group = uint16(r.states.of(st)), r.builder.groups.of(name)
+	n, ok := r.numbers[k]
+	if !ok {
+		n = uint32(len(r.records))
+		r.numbers[k] = n
+		r.records = append(r.records, record{recordKey: k})
+	}
+	if last != nil {
+		*last = lately{s.Stack, status, key, true, n}
+	}
+	return n, nil
+}
+
+// node returns the node of a stack of the source. Frames of waits have no line: that would be the number of an object.
+func (r *reading) node(stack uint32) uint32 {
+	if stack == 0 {
+		return 0
+	}
+	if int(stack) >= len(r.stacks) {
+		r.stacks = append(r.stacks, make([]uint32, len(r.src.Stacks())-len(r.stacks))...)
+	}
+	if n := r.stacks[stack]; n != 0 {
+		return n - 1
+	}
+	s := r.src.Stacks()[stack]
+	f := r.src.Frames()[s.Frame]
+	if f.File == "" {
+		f.Line = 0
+	}
+	n := r.nodes.of(node{r.node(s.Caller), r.frames.of(f)})
+	r.stacks[stack] = n + 1
+	return n
+}

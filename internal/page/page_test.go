@@ -1,0 +1,119 @@
+package page
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestCourse adds random times, with longer and longer steps, and compares the sum in each step with a plain array.
+func TestCourse(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 200 {
+		width, c := uint64(4), course{}
+		var want []int64 // by µs
+		for range 100 {
+			from := rng.Uint64N(5000)
+			to := from + rng.Uint64N(1<<rng.Uint64N(11))
+			c.add(width, from, to)
+			for len(want) < int(to) {
+				want = append(want, 0)
+			}
+			for i := from; i < to; i++ {
+				want[i]++
+			}
+			if rng.IntN(30) == 0 {
+				c.double(width)
+				width *= 2
+			}
+		}
+		c.arrange()
+		got, count, at := make([]int64, len(want)/int(width)+2), int64(0), 0
+		for step := range got {
+			if at < len(c.events) && c.events[at].step == uint32(step) {
+				got[step] += c.events[at].part
+				count += int64(c.events[at].diff)
+				at++
+			}
+			got[step] += count * int64(width)
+		}
+		if count != 0 || at != len(c.events) {
+			t.Fatalf("%d remain, %d events of %d used", count, at, len(c.events))
+		}
+		for step := range got {
+			sum := int64(0)
+			for i := step * int(width); i < min(len(want), (step+1)*int(width)); i++ {
+				sum += want[i]
+			}
+			if got[step] != sum {
+				t.Fatalf("step %d of %d µs: %d, want %d", step, width, got[step], sum)
+			}
+		}
+	}
+}
+
+// TestUserText: names and labels cannot end the script element or begin an element.
+func TestUserText(t *testing.T) {
+	text, err := os.ReadFile(pageOf(t, Options{}, server(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Contains(text, []byte("<img")) || bytes.Count(text, []byte("</script>")) != bytes.Count(text, []byte("<script")) {
+		t.Error("a name of the profile is markup in the page")
+	}
+	if !bytes.Contains(text, []byte(`\u003c/script\u003e\u003cimg`)) {
+		t.Error("the page does not have the name of the profile")
+	}
+	if !bytes.Contains(text, []byte(`content="default-src &#39;none&#39;; script-src &#39;sha256-`)) {
+		t.Error("the page has no policy")
+	}
+}
+
+// TestMaxSize: the page becomes as small as asked for, says how, and has the same sums.
+func TestMaxSize(t *testing.T) {
+	r, rng := newRecording(t), rand.New(rand.NewPCG(1, 2))
+	for at := uint64(0); at < 2_000_000; at += 1 + rng.Uint64N(400) {
+		f := frame("main.work", int32(rng.IntN(4)))
+		if rng.IntN(2) == 0 {
+			r.add(1+rng.Uint64N(4), at, 0, wait("sleep"), f)
+		} else {
+			r.add(1+rng.Uint64N(4), at, running, f)
+		}
+	}
+	in := r.input(2 * time.Second)
+	large, err := Build([]Input{in}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	size, err := large.size()
+	if err != nil {
+		t.Fatal(err)
+	}
+	small, err := Build([]Input{in}, Options{MaxSize: size - 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := small.size(); err != nil || n > size-1000 {
+		t.Errorf("%d bytes, want at most %d (%v)", n, size-1000, err)
+	}
+	if len(large.Head.LeftOut) != 0 || len(small.Head.LeftOut) == 0 || small.Head.Width <= large.Head.Width {
+		t.Errorf("left out: %q and %q, steps of %d and %d µs", large.Head.LeftOut, small.Head.LeftOut, large.Head.Width, small.Head.Width)
+	}
+	if _, err := Build([]Input{in}, Options{MaxSize: 1000}); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("a page of 1,000 bytes: %v", err)
+	}
+	var out bytes.Buffer
+	if err := small.WriteHTML(&out); err != nil {
+		t.Fatal(err)
+	}
+	head, _, _ := strings.Cut(out.String()[strings.Index(out.String(), `id="head">`)+len(`id="head">`):], "</script>")
+	var h Head
+	if err := json.Unmarshal([]byte(head), &h); err != nil || h.Sides[0].Duration != 2*time.Second || h.Sides[0].Total != large.Head.Sides[0].Total {
+		t.Errorf("head %s: %v", head, err)
+	}
+}

@@ -1,0 +1,131 @@
+package page
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/tachyon"
+	"github.com/gotach/profiler/writer"
+)
+
+const (
+	begin   = 1_795_234_224_000_000 // µs
+	running = tachyon.HasGIL | tachyon.OnCPU
+	evil    = `</script><img src=x onerror="document.title='hurt'">`
+	generic = `main.(*box[go.shape.struct { x <-chan int }]).get`
+)
+
+// A recording is a profile that a test makes. Times are in µs since the start.
+type recording struct {
+	t          testing.TB
+	w          *writer.Writer
+	path       string
+	goroutines []tachyon.Goroutine
+}
+
+func newRecording(t testing.TB) *recording {
+	t.Helper()
+	r := &recording{t: t, path: filepath.Join(t.TempDir(), "x.tach")}
+	var err error
+	if r.w, err = writer.Create(r.path, writer.Options{Start: begin, Interval: 1000}); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func (r *recording) add(goroutine, at uint64, status tachyon.Status, frames ...tachyon.Frame) {
+	r.t.Helper()
+	if err := r.w.WriteFrames(&tachyon.Sample{Thread: goroutine, Time: begin + at, Status: status}, frames); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// input finishes the file and returns it as an input.
+func (r *recording) input(length time.Duration) Input {
+	r.t.Helper()
+	err := r.w.AddMetadata(tachyon.KindSession, tachyon.Session{
+		Program: "/srv/" + evil, GoVersion: "go1.26.8", GOOS: "linux", GOARCH: "amd64", Source: "native", Rate: 1000, RateReached: 1000,
+		Markers: true, Start: time.UnixMicro(begin).UTC(), Duration: length, Counts: tachyon.Counts{NotSeen: 1234567 * time.Nanosecond},
+	})
+	if err == nil {
+		err = r.w.WriteRecords(&tachyon.Records{Goroutines: r.goroutines})
+	}
+	if err == nil {
+		err = r.w.Close()
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return fileInput(r.t, r.path)
+}
+
+// fileInput returns a file as an input.
+func fileInput(t testing.TB, path string) Input {
+	t.Helper()
+	f, err := reader.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return Input{Name: "x " + evil, Open: func(o stream.Options) (*stream.Source, error) {
+		return stream.New([]stream.File{{Stream: f}}, o)
+	}}
+}
+
+func frame(function string, line int32) tachyon.Frame {
+	return tachyon.Frame{Func: function, File: "/src/app/app.go", Line: line}
+}
+
+func wait(reason string) tachyon.Frame { return tachyon.Frame{Func: "[" + reason + "]"} }
+
+// server makes a profile of two seconds: 8 workers that hash, wait for a lock and sleep, and a main goroutine that waits.
+// In the second half they hash more.
+func server(t testing.TB) Input {
+	r := newRecording(t)
+	top, serve := frame("main.main", 10), frame("main.serve", 20)
+	r.goroutines = append(r.goroutines, tachyon.Goroutine{ID: 1})
+	for g := uint64(10); g < 18; g++ {
+		r.goroutines = append(r.goroutines, tachyon.Goroutine{ID: g, CreatedBy: "main.main", CreatedAt: "/src/app/app.go:12", Parent: 1,
+			Labels: []tachyon.LabelSpan{{From: 0, Labels: map[string]string{"handler": evil}}}})
+	}
+	for at := uint64(0); at <= 2_000_000; at += 10_000 {
+		r.add(1, at, 0, wait("sync.WaitGroup.Wait"), tachyon.Frame{Func: "sync.(*WaitGroup).Wait", File: "/usr/lib/go/src/sync/waitgroup.go", Line: 100}, top)
+		for g := uint64(10); g < 18; g++ {
+			at := at + g*37
+			switch n := (at/10_000 + g) % 8; {
+			case n < 2 || at > 1_000_000 && n < 5:
+				r.add(g, at, running, frame("main.hash", int32(30+n)), frame(generic, 50), serve)
+			case n == 5:
+				r.add(g, at, 0, wait("sync.Mutex.Lock"), tachyon.Frame{Func: "sync.(*Mutex).Lock", File: "/usr/lib/go/src/sync/mutex.go", Line: 45}, frame("main.(*cache).get", 60), serve)
+			case n == 6:
+				r.add(g, at, tachyon.GILRequested, tachyon.Frame{Func: tachyon.FuncRunnable}, frame("main.hash", 31), serve)
+			default:
+				r.add(g, at, 0, wait("sleep"), frame("main.pause", 70), serve)
+			}
+		}
+	}
+	return r.input(2 * time.Second)
+}
+
+// pageOf writes the page of inputs to a file and returns its name.
+func pageOf(t testing.TB, o Options, inputs ...Input) string {
+	t.Helper()
+	d, err := Build(inputs, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := d.WriteHTML(&b); err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(t.TempDir(), "page.html")
+	if err := os.WriteFile(name, b.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}

@@ -1,0 +1,106 @@
+// What the user chose. All of it is in the address of the page, so that a view can be sent to others.
+
+const defaults = () => ({
+	range: null, // [from, to] in µs, at steps; null is all
+	second: null, // the range to compare with
+	view: null, // the part of the time that is drawn
+	weight: 'wall', colour: 'state', idle: false, invert: false,
+	zoom: [], // functions from the root of the flame graph
+	selected: -1, // function whose callers are shown
+	removed: [], // functions
+	group: -1, // of goroutines
+	query: '',
+	hidden: [], // classes that the strip leaves out
+	tab: 'functions', sort: 'self', theme: '',
+	folded: [], // groups of goroutines
+	goroutine: -1, lock: -1,
+});
+
+let S = defaults();
+const listeners = [];
+
+// names of the settings in the address
+const short = {range: 'r', second: 'r2', view: 'v', weight: 'w', colour: 'c', idle: 'i', invert: 'n', zoom: 'z', selected: 's', removed: 'x', group: 'g', query: 'q', hidden: 'h', tab: 't', sort: 'o', theme: 'm', folded: 'f', goroutine: 'gr', lock: 'l'};
+
+function toHash() {
+	const parts = [], usual = start();
+	for (const [name, key] of Object.entries(short)) {
+		const v = S[name];
+		if (JSON.stringify(v) === JSON.stringify(usual[name])) continue;
+		const text = Array.isArray(v) ? v.join('.') : v === null ? '-' : v === true ? '1' : v === false ? '0' : String(v);
+		parts.push(key + '=' + encodeURIComponent(text));
+	}
+	return parts.length ? '#' + parts.join('&') : '';
+}
+
+// fromHash returns the settings of an address. What does not fit the profile is left out.
+function fromHash(hash) {
+	const out = start();
+	const given = new Map(hash.replace(/^#/, '').split('&').map((p) => {
+		const i = p.indexOf('=');
+		try {
+			return [p.slice(0, i), decodeURIComponent(p.slice(i + 1))];
+		} catch {
+			return ['', ''];
+		}
+	}));
+	const numbersOf = (text) => text.split('.').map(Number).filter((n) => Number.isInteger(n) && n >= 0);
+	for (const [name, key] of Object.entries(short)) {
+		if (!given.has(key)) continue;
+		const text = given.get(key), usual = defaults()[name];
+		if (name === 'range' || name === 'second' || name === 'view') {
+			const n = numbersOf(text);
+			out[name] = n.length === 2 && n[0] < n[1] && n[1] <= D.steps * D.width ? n : null;
+		} else if (Array.isArray(usual)) out[name] = numbersOf(text);
+		else if (typeof usual === 'number') out[name] = Number.isInteger(Number(text)) ? Number(text) : usual;
+		else if (typeof usual === 'boolean') out[name] = text === '1';
+		else out[name] = text;
+	}
+	const isFn = (fn) => fn < D.fnName.length;
+	out.zoom = out.zoom.every(isFn) ? out.zoom : [];
+	out.removed = out.removed.filter(isFn);
+	if (!isFn(out.selected) || out.selected < -1) out.selected = -1;
+	if (!(out.group < D.groups.length) || out.group < -1) out.group = -1;
+	if (!['wall', 'cpu', 'latency'].includes(out.weight)) out.weight = 'wall';
+	if (!['state', 'package'].includes(out.colour)) out.colour = 'state';
+	if (!tables.names.some(([id]) => id === out.tab)) out.tab = 'functions';
+	if (!['', 'dark', 'light'].includes(out.theme)) out.theme = '';
+	return out;
+}
+
+// start returns the settings of a page that was just opened: two profiles are compared.
+function start() {
+	const s = defaults();
+	if (head.sides.length > 1) {
+		s.range = sideRange(0);
+		s.second = sideRange(1);
+	}
+	return s;
+}
+
+function sideRange(i) {
+	const s = head.sides[i], w = D.width;
+	return [Math.floor(s.from_us / w) * w, Math.ceil(s.to_us / w) * w];
+}
+
+// change sets some of the settings and draws what depends on them.
+function change(settings) {
+	Object.assign(S, settings);
+	const hash = toHash();
+	if (hash !== location.hash) history.replaceState(null, '', hash || location.pathname + location.search);
+	draw();
+}
+
+let waiting = false, drawn = 0;
+
+// draw draws everything at the next frame.
+function draw() {
+	if (waiting) return;
+	waiting = true;
+	requestAnimationFrame(() => {
+		waiting = false;
+		for (const f of listeners) f();
+		document.documentElement.dataset.drawn = ++drawn;
+		document.documentElement.dataset.hash = location.hash;
+	});
+}

@@ -1,0 +1,254 @@
+// The time strip: how many goroutines were in each class of states over time. Drag selects a range.
+
+const strip = {
+	prefix: null, // by class: sums of µs up to each step
+	drag: null,
+	top: 14, bottom: 18,
+
+	// prepare adds up all records once.
+	prepare() {
+		const n = D.steps, k = D.classes.length;
+		this.prefix = D.classes.map(() => new Float64Array(n + 1));
+		const diff = D.classes.map(() => new Float64Array(n + 1));
+		for (let r = 0; r < D.recNode.length; r++) {
+			const c = D.recClass[r];
+			for (let e = D.first[r]; e < D.first[r + 1]; e++) {
+				this.prefix[c][D.evStep[e] + 1] += D.evPart[e];
+				diff[c][D.evStep[e]] += D.evDiff[e];
+			}
+		}
+		for (let c = 0; c < k; c++) {
+			let count = 0;
+			for (let i = 0; i < n; i++) {
+				count += diff[c][i];
+				this.prefix[c][i + 1] += this.prefix[c][i] + count * D.width;
+			}
+		}
+	},
+
+	view() { return S.view || [0, D.steps * D.width]; },
+	classes() { return D.classes.map((_, c) => c).filter((c) => !S.hidden.includes(c) && (S.idle || c !== D.classes.length - 1)); },
+
+	// average returns how many goroutines were in a class between two times.
+	average(c, from, to) {
+		const at = (us) => {
+			const x = Math.max(0, Math.min(D.steps, us / D.width)), i = Math.floor(x);
+			return this.prefix[c][i] + (i < D.steps ? (x - i) * (this.prefix[c][i + 1] - this.prefix[c][i]) : 0);
+		};
+		return (at(to) - at(from)) / (to - from);
+	},
+
+	timeAt(x) {
+		const [from, to] = this.view();
+		return from + (to - from) * Math.max(0, Math.min(1, x / byId('strip').clientWidth));
+	},
+
+	xAt(us) {
+		const [from, to] = this.view();
+		return (us - from) / (to - from) * byId('strip').clientWidth;
+	},
+
+	draw() {
+		const {g, width, height} = fit(byId('strip'));
+		const [from, to] = this.view(), list = this.classes(), h = height - this.top - this.bottom;
+		const columns = Math.max(1, Math.floor(width)), values = list.map(() => new Float64Array(columns));
+		let most = 0;
+		for (let x = 0; x < columns; x++) {
+			let sum = 0;
+			for (let i = 0; i < list.length; i++) {
+				const a = from + (to - from) * x / columns, b = Math.max(a + (to - from) / columns, a + 1);
+				sum += values[i][x] = this.average(list[i], a, b);
+			}
+			most = Math.max(most, sum);
+		}
+		this.most = most;
+		const base = new Float64Array(columns);
+		for (let i = 0; i < list.length; i++) {
+			g.fillStyle = classColour(list[i]);
+			for (let x = 0; x < columns; x++) {
+				const v = most ? values[i][x] / most * h : 0;
+				if (v <= 0) continue;
+				g.fillRect(x, this.top + h - base[x] - v, 1.2, v);
+				base[x] += v;
+			}
+		}
+		this.axis(g, width, height, from, to);
+		for (const [range, name, colour] of [[S.range, S.second ? 'A' : '', '--accent'], [S.second, 'B', '--mark']]) {
+			if (range) this.range(g, range, name, colours[colour], width, height);
+		}
+	},
+
+	axis(g, width, height, from, to) {
+		g.font = '11px system-ui, "DejaVu Sans", sans-serif';
+		g.fillStyle = colours['--text'];
+		g.textBaseline = 'top';
+		g.textAlign = 'left';
+		g.fillText(`${digits(this.most)} goroutines`, 2, 0);
+		const step = niceStep((to - from) / Math.max(2, width / 90));
+		for (const side of head.sides) {
+			for (let t = Math.max(side.from_us, side.from_us + Math.ceil((from - side.from_us) / step) * step); t <= Math.min(to, side.to_us); t += step) {
+				const x = this.xAt(t), text = seconds(t - side.from_us);
+				g.fillStyle = colours['--line'];
+				g.fillRect(x, height - this.bottom, 1, 4);
+				if (x + g.measureText(text).width + 3 > width) continue;
+				g.fillStyle = colours['--dim'];
+				g.fillText(text, x + 3, height - this.bottom + 3);
+			}
+		}
+		if (head.sides.length > 1) {
+			g.fillStyle = colours['--text'];
+			g.fillRect(this.xAt((head.sides[0].to_us + head.sides[1].from_us) / 2), 0, 1, height);
+		}
+	},
+
+	range(g, [from, to], name, colour, width, height) {
+		const a = Math.max(0, this.xAt(from)), b = Math.min(width, this.xAt(to));
+		if (b < 0 || a > width) return;
+		g.globalAlpha = 0.16;
+		g.fillStyle = colour;
+		g.fillRect(a, this.top, b - a, height - this.top - this.bottom);
+		g.globalAlpha = 1;
+		g.fillRect(a - 1, this.top, 2, height - this.top - this.bottom);
+		g.fillRect(b - 1, this.top, 2, height - this.top - this.bottom);
+		const text = (name ? name + ' ' : '') + duration(to - from), w = g.measureText(text).width + 8;
+		const x = Math.max(0, Math.min(width - w, (a + b - w) / 2));
+		g.fillStyle = colours['--ground'];
+		g.fillRect(x, 0, w, 13);
+		g.fillStyle = colour;
+		g.textAlign = 'left';
+		g.textBaseline = 'top';
+		g.fillText(text, x + 4, 1);
+	},
+
+	// atSteps widens a range to whole steps. It is null if it is empty.
+	atSteps(a, b) {
+		const w = D.width, from = Math.max(0, Math.floor(Math.min(a, b) / w)), to = Math.min(D.steps, Math.ceil(Math.max(a, b) / w));
+		return to > from ? [from * w, to * w] : null;
+	},
+
+	select(range, isSecond) {
+		if (isSecond && S.range) change({second: range});
+		else change({range, second: range && S.second});
+	},
+
+	// zoom makes the drawn part larger or smaller around a time.
+	zoom(factor, around) {
+		const [from, to] = this.view(), all = D.steps * D.width;
+		const length = Math.max(Math.min(all, 10 * D.width), (to - from) * factor);
+		if (length >= all) return change({view: null});
+		const begin = Math.max(0, Math.min(all - length, around - (around - from) * length / (to - from)));
+		change({view: [Math.round(begin), Math.round(begin + length)]});
+	},
+
+	pan(share) {
+		const [from, to] = this.view(), all = D.steps * D.width, by = Math.round(Math.max(-from, Math.min(all - to, (to - from) * share)));
+		if (S.view && by) change({view: [from + by, to + by]});
+	},
+
+	start() {
+		const c = byId('strip');
+		c.addEventListener('pointerdown', (e) => {
+			if (e.button !== 0) return;
+			c.setPointerCapture(e.pointerId);
+			this.drag = {x: e.offsetX, at: this.timeAt(e.offsetX), second: e.shiftKey || comparing, moved: false};
+			tip(null);
+		});
+		c.addEventListener('pointermove', (e) => {
+			if (!this.drag) return this.hover(e);
+			if (Math.abs(e.offsetX - this.drag.x) < 3 && !this.drag.moved) return;
+			this.drag.moved = true;
+			this.select(this.atSteps(this.drag.at, this.timeAt(e.offsetX)), this.drag.second);
+		});
+		c.addEventListener('pointerup', () => {
+			const d = this.drag;
+			this.drag = null;
+			if (d && !d.moved) d.second ? change({second: null}) : change({range: null, second: null});
+			else if (d && d.second) setComparing(false);
+		});
+		c.addEventListener('pointercancel', () => { this.drag = null; });
+		c.addEventListener('pointerleave', () => tip(null));
+		c.addEventListener('dblclick', () => change({view: null}));
+		c.addEventListener('wheel', (e) => {
+			if (e.ctrlKey) return;
+			e.preventDefault();
+			if (Math.abs(e.deltaX) > Math.abs(e.deltaY)) this.pan(e.deltaX / 500);
+			else this.zoom(e.deltaY > 0 ? 1.25 : 0.8, this.timeAt(e.offsetX));
+		}, {passive: false});
+		c.addEventListener('keydown', (e) => this.key(e));
+		byId('strip-twin').addEventListener('toggle', () => this.twin());
+	},
+
+	// key moves the range, or its end with Shift.
+	key(e) {
+		const step = {ArrowLeft: -1, ArrowRight: 1}[e.key], [from, to] = this.view();
+		if (step) {
+			const second = comparing || S.second !== null && e.altKey, old = second ? S.second : S.range;
+			const by = Math.max(D.width, (to - from) / 50) * step;
+			const tenth = (to - from) / 10, middle = (from + to) / 2;
+			let next;
+			if (!old) next = [middle - tenth / 2, middle + tenth / 2];
+			else if (e.shiftKey) next = [old[0], Math.max(old[0] + D.width, old[1] + by)];
+			else next = [old[0] + by, old[1] + by];
+			next = next[0] < 0 ? [0, next[1] - next[0]] : next;
+			this.select(this.atSteps(Math.round(next[0] / D.width) * D.width, Math.round(next[1] / D.width) * D.width), second);
+		} else if (e.key === '+' || e.key === '=') this.zoom(0.5, S.range ? (S.range[0] + S.range[1]) / 2 : (from + to) / 2);
+		else if (e.key === '-') this.zoom(2, (from + to) / 2);
+		else if (e.key === 'PageUp') this.pan(-0.5);
+		else if (e.key === 'PageDown') this.pan(0.5);
+		else return;
+		e.preventDefault();
+	},
+
+	hover(e) {
+		const t = this.timeAt(e.offsetX), [from, to] = this.view(), half = Math.max(D.width / 2, (to - from) / byId('strip').clientWidth / 2);
+		const lines = [moment(t)];
+		for (const c of this.classes().reverse()) {
+			const v = this.average(c, t - half, t + half);
+			if (v >= 0.005) lines.push(`${digits(v)} ${D.classes[c]}`);
+		}
+		tip(lines, e);
+	},
+
+	legend() {
+		const last = D.classes.length - 1;
+		put(byId('legend'), ...D.classes.map((name, c) => {
+			const swatch = el('span', {class: 'swatch'});
+			swatch.style.background = classColour(c);
+			const shown = !S.hidden.includes(c) && (c !== last || S.idle);
+			return el('button', {'aria-pressed': String(shown), 'data-key': 'class' + c, title: 'show or hide in the strip', onclick: () => {
+				if (c === last) change({idle: !S.idle});
+				else change({hidden: shown ? [...S.hidden, c] : S.hidden.filter((h) => h !== c)});
+			}}, swatch, name);
+		}));
+	},
+
+	// twin is the strip as a table.
+	twin() {
+		const d = byId('strip-twin');
+		if (!d.open) return;
+		const [from, to] = this.view(), list = this.classes(), rows = 20;
+		const body = [];
+		for (let i = 0; i < rows; i++) {
+			const range = this.atSteps(from + (to - from) * i / rows, from + (to - from) * (i + 1) / rows);
+			if (!range) continue;
+			body.push(el('tr', null, el('td', {class: 'name'}, el('button', {'data-key': 'time' + i, title: 'select this range', onclick: () => this.select(range, comparing)}, `${moment(range[0])} – ${moment(range[1])}`)),
+				...list.map((c) => el('td', null, digits(this.average(c, range[0], range[1]))))));
+		}
+		put(d.querySelector('.scroll'), el('table', null, el('thead', null, el('tr', null, el('th', {class: 'name', scope: 'col'}, 'Goroutines on average'), ...list.map((c) => el('th', {scope: 'col'}, D.classes[c])))), el('tbody', null, ...body)));
+	},
+};
+
+// niceStep returns a round length of time of at least so many µs.
+function niceStep(us) {
+	for (const s of [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6, 2e6, 5e6, 1e7, 2e7, 3e7, 6e7, 1.2e8, 3e8, 6e8, 1.2e9, 1.8e9, 3.6e9, 7.2e9, 1.44e10, 4.32e10]) {
+		if (s >= us) return s;
+	}
+	return Math.ceil(us / 8.64e10) * 8.64e10;
+}
+
+let comparing = false;
+
+function setComparing(on) {
+	comparing = on && S.range !== null;
+	byId('compare').setAttribute('aria-pressed', String(comparing));
+}

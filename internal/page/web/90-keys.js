@@ -1,0 +1,135 @@
+// Keys, and the controls at the top.
+
+const keys = [
+	['?', 'these keys', () => byId('help').showModal()],
+	['/', 'search', () => byId('query').focus()],
+	['n', 'next match', () => flame.nextMatch(1)],
+	['N', 'previous match', () => flame.nextMatch(-1)],
+	['i', 'invert the flame graph', () => change({invert: !S.invert, zoom: [], selected: -1})],
+	['w', 'weight: wall or CPU time', () => byId('weight').dispatchEvent(new Event('step'))],
+	['d', 'with or without idle time', () => change({idle: !S.idle})],
+	['k', 'colour by state or by package', () => change({colour: S.colour === 'state' ? 'package' : 'state'})],
+	['c', 'compare: the next range is the second one', () => setComparing(!comparing)],
+	['t', 'dark or light', () => toggleTheme()],
+	['s', 'go to the time strip', () => byId('strip').focus()],
+	['f', 'go to the flame graph', () => byId('flame').focus()],
+	['[', 'previous table', () => nextTab(-1)],
+	[']', 'next table', () => nextTab(1)],
+	['r', 'reset: show everything', () => reset()],
+	['Escape', 'take the last choice back', () => back()],
+];
+
+const localKeys = [
+	['← →', 'time strip: move the range; Shift: move its end; Alt: the second range'],
+	['+ −', 'time strip: zoom; PageUp and PageDown move'],
+	['← → ↑ ↓', 'flame graph: go from box to box'],
+	['Enter', 'flame graph: zoom; Backspace: zoom out; Home: all the way'],
+	['u', 'flame graph: callers above, callees below'],
+	['x', 'flame graph: remove the function'],
+];
+
+function nextTab(step) {
+	const list = tables.names.map(([id]) => id), i = list.indexOf(S.tab);
+	change({tab: list[(i + step + list.length) % list.length]});
+}
+
+function reset() {
+	setComparing(false);
+	tables.shown = 100;
+	const theme = S.theme;
+	change({...start(), theme});
+}
+
+// back takes back one choice.
+function back() {
+	if (comparing) return setComparing(false);
+	if (S.query) return change({query: ''});
+	if (S.zoom.length) return change({zoom: []});
+	if (S.selected >= 0) return change({selected: -1});
+	if (S.lock >= 0) return change({lock: -1});
+	if (S.group >= 0) return change({group: -1});
+	if (S.removed.length) return change({removed: S.removed.slice(0, -1)});
+	if (S.second) return change({second: null});
+	if (S.range) return change({range: null});
+	if (S.view) change({view: null});
+}
+
+function dark() { return S.theme ? S.theme === 'dark' : matchMedia('(prefers-color-scheme: dark)').matches; }
+
+function toggleTheme() { change({theme: dark() ? 'light' : 'dark'}); }
+
+const controls = {
+	start() {
+		byId('title').textContent = head.title;
+		const s = head.sides;
+		byId('sums').textContent = s.map((x, i) => (s.length > 1 ? 'AB'[i] + ': ' : '') + `${duration(x.duration_ns / 1000)}, ${plural(x.goroutines, 'goroutine')}, ${duration(x.total_ns / 1000)} together, ${percent(x.cpu_ns, x.total_ns)} of it on CPU`).join(' · ');
+		const facts = [];
+		for (const x of s) {
+			facts.push(el('dt', null, 'profile'), el('dd', null, x.name), el('dt', null, 'program'), el('dd', null, x.program || 'unknown'), el('dt', null, 'start'), el('dd', null, x.start), el('dt', null, 'samples'), el('dd', null, x.samples.toLocaleString('en-US')));
+			for (const f of x.facts) facts.push(el('dt', null, f.name), el('dd', null, f.value));
+		}
+		byId('fact-list').replaceChildren(...facts);
+		const note = byId('left-out');
+		note.hidden = !head.left_out.length;
+		note.textContent = 'To keep the page small: ' + head.left_out.join('; ') + '.';
+		byId('weight').addEventListener('change', (e) => change({weight: e.target.value}));
+		byId('weight').addEventListener('step', () => {
+			const list = [...byId('weight').options].map((o) => o.value);
+			change({weight: list[(list.indexOf(S.weight) + 1) % list.length]});
+		});
+		byId('colour').addEventListener('change', (e) => change({colour: e.target.value}));
+		byId('idle').addEventListener('change', (e) => change({idle: e.target.checked}));
+		byId('invert').addEventListener('change', (e) => change({invert: e.target.checked, zoom: [], selected: -1}));
+		byId('query').addEventListener('input', (e) => change({query: e.target.value}));
+		byId('query').addEventListener('keydown', (e) => {
+			if (e.key === 'Enter') flame.nextMatch(e.shiftKey ? -1 : 1);
+			else if (e.key === 'Escape') {
+				change({query: ''});
+				e.target.blur();
+			} else return;
+			e.preventDefault();
+		});
+		byId('previous').addEventListener('click', () => flame.nextMatch(-1));
+		byId('next').addEventListener('click', () => flame.nextMatch(1));
+		byId('compare').addEventListener('click', () => setComparing(!comparing));
+		byId('reset').addEventListener('click', reset);
+		byId('theme').addEventListener('click', toggleTheme);
+		byId('help-open').addEventListener('click', () => byId('help').showModal());
+		byId('help-keys').replaceChildren(...[...keys, ...localKeys].map(([key, text]) => el('tr', null, el('td', null, el('kbd', null, key)), el('td', null, text))));
+		addEventListener('keydown', (e) => {
+			if (e.ctrlKey || e.metaKey || e.altKey || e.defaultPrevented || byId('help').open || /^(INPUT|SELECT|TEXTAREA)$/.test(e.target.tagName) && e.target.type !== 'checkbox') return;
+			const k = keys.find(([key]) => key === e.key);
+			if (!k) return;
+			e.preventDefault();
+			k[2]();
+		});
+	},
+
+	draw() {
+		byId('weight').value = S.weight;
+		byId('colour').value = S.colour;
+		byId('idle').checked = S.idle;
+		byId('invert').checked = S.invert;
+		if (byId('query').value !== S.query) byId('query').value = S.query;
+		const share = matchedShare(sums()[0]);
+		byId('matched').value = share === null ? '' : percent(share, 1) + ' matched';
+		const chip = (key, text, off) => el('span', {class: 'chip'}, text, el('button', {'data-key': 'chip' + key, 'aria-label': 'remove: ' + text, onclick: off}, '×'));
+		const list = [];
+		if (S.range) list.push(chip('range', `${S.second ? 'A: ' : ''}${moment(S.range[0])} – ${moment(S.range[1])}`, () => change({range: null, second: null})));
+		if (S.second) list.push(chip('second', `B: ${moment(S.second[0])} – ${moment(S.second[1])}`, () => change({second: null})));
+		if (S.group >= 0) list.push(chip('group', `goroutines of ${groupName(S.group)}`, () => change({group: -1})));
+		if (S.selected >= 0) list.push(chip('selected', `callers of ${fnName(S.selected)}`, () => change({selected: -1, zoom: []})));
+		for (const fn of S.removed) list.push(chip('x' + fn, `without ${fnName(fn)}`, () => change({removed: S.removed.filter((r) => r !== fn)})));
+		put(byId('chips'), ...list);
+	},
+};
+
+const groupName = (group) => D.groups[group].split('\t').map((t, i) => i ? baseName(t) : t).join('  ');
+
+function applyTheme() {
+	const name = dark() ? 'dark' : 'light';
+	if (document.documentElement.dataset.theme !== name || !colours['--ground']) {
+		document.documentElement.dataset.theme = name;
+		readColours();
+	}
+}
