@@ -35,9 +35,9 @@ type sweep struct {
 
 // A watcher sees what happens in order of time.
 type watcher interface {
-	begin(s *sweep)                 // before all else
-	step(x *stretch, begins bool)   // a stretch begins or ends
-	pass(s *sweep, from, to uint64) // all stays the same from one time to the other
+	begin(s *sweep)                             // before all else
+	step(x *stretch, begins bool)               // a stretch begins or ends
+	pass(s *sweep, to uint64, changes []moment) // until a time all stayed the same; then these stretches begin or end
 }
 
 // A contended object is one that goroutines wait for.
@@ -131,6 +131,9 @@ type moment struct {
 	stretch int32  // -n-1: the end of n
 }
 
+// number returns the number of the stretch.
+func (m moment) number() int32 { return max(m.stretch, -m.stretch-1) }
+
 // run goes through all stretches.
 func (s *sweep) run() {
 	list := make([]moment, 0, 2*len(s.w.stretches))
@@ -139,12 +142,13 @@ func (s *sweep) run() {
 		list = append(list, moment{x.begin, int32(i)}, moment{x.end, int32(-i - 1)})
 	}
 	slices.SortFunc(list, func(a, b moment) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.stretch, b.stretch)) })
-	last := uint64(0)
-	for _, m := range list {
-		if s.watch != nil && m.at > last {
-			s.watch.pass(s, last, m.at)
+	next := 0 // the first moment that is later
+	for i, m := range list {
+		if s.watch != nil && i == next {
+			for next++; next < len(list) && list[next].at == m.at; next++ {
+			}
+			s.watch.pass(s, m.at, list[i:next])
 		}
-		last = m.at
 		if m.stretch < 0 {
 			s.step(m.at, -m.stretch-1, false)
 		} else {

@@ -111,7 +111,7 @@ func FindRequests(s *Samples, o RequestOptions) (*Requests, error) {
 		if err != nil {
 			return nil, err
 		}
-		if n >= 0 && int(n) < len(f.list) {
+		if n >= 0 && n < f.list.len {
 			r.add(x, n, out)
 		}
 	}
@@ -140,25 +140,15 @@ func readRequests(s *Samples, o *RequestOptions) (*requestSums, *Requests, error
 	out := f.summary()
 	r := &requestSums{finder: f, rows: map[requestRow]*[2]uint64{}}
 	r.classify(out, o.Slowest)
-	f.parts = nil
+	f.parts, f.reads, f.calls, f.lives = requestList{}, requestList{}, states[call]{}, lives{} // for the second reading, that memory is needed
 	return r, out, nil
-}
-
-// ended returns the requests of a list that have ended and are shown.
-func ended(list []request) (out []*request) {
-	for i := range list {
-		if x := &list[i]; !x.open && !x.dropped {
-			out = append(out, x)
-		}
-	}
-	return out
 }
 
 // summary returns the counts and the percentiles.
 func (f *finder) summary() *Requests {
 	out := &Requests{What: f.what(), Histogram: []RequestBucket{}, Difference: []RequestDifference{}, Slowest: []Request{}}
-	for i := range f.list {
-		if f.list[i].open {
+	for r := range f.list.all() {
+		if r.open {
 			out.Unfinished++
 		}
 	}
@@ -170,7 +160,7 @@ func (f *finder) summary() *Requests {
 	l := estimate(list)
 	out.RequestLengths, out.Short = l.percentiles(list), micros(l.short)
 	out.Estimated = max(out.Count, int(math.Round(l.all)))
-	if parts := ended(f.parts); len(parts) > out.Count {
+	if parts := f.parts.ended(); len(parts) > out.Count {
 		lower := estimate(parts).percentiles(parts)
 		for _, p := range [][2]time.Duration{{lower.P50, out.P50}, {lower.P90, out.P90}, {lower.P99, out.P99}} {
 			if p[1]-p[0] > max(p[1]/10, out.Short) {
@@ -218,14 +208,14 @@ const classMedian, classSlow = 1, 2
 // classify finds the requests that are slow and those that are near the median.
 func (r *requestSums) classify(out *Requests, slowest float64) {
 	var order []int32
-	for i := range r.list {
-		if x := &r.list[i]; !x.open && !x.dropped {
-			order = append(order, int32(i))
+	for i := range r.list.len {
+		if x := r.list.at(i); !x.open && !x.dropped {
+			order = append(order, i)
 		}
 	}
-	length := func(n int32) uint64 { return r.list[n].length() }
+	length := func(n int32) uint64 { return r.list.at(n).length() }
 	slices.SortFunc(order, func(a, b int32) int { return cmp.Or(cmp.Compare(length(a), length(b)), cmp.Compare(a, b)) })
-	r.class, r.shown = make([]uint8, len(r.list)), map[int32]int{}
+	r.class, r.shown = make([]uint8, r.list.len), map[int32]int{}
 	n := len(order)
 	median := order[2*n/5 : n-2*n/5]
 	slow := order[n-min(n, int(math.Ceil(slowest*float64(n)))):]
@@ -244,7 +234,7 @@ func (r *requestSums) classify(out *Requests, slowest float64) {
 		if len(out.Slowest) == mostSlowest {
 			break
 		}
-		x := &r.list[n]
+		x := r.list.at(n)
 		r.shown[n] = len(out.Slowest)
 		out.Slowest = append(out.Slowest, Request{Goroutine: x.goroutine, Start: (x.before + x.first) / 2, Time: micros(length(n)), Labels: map[string]string{}})
 	}
@@ -288,7 +278,7 @@ func (r *requestSums) add(s *sample, number int32, out *Requests) {
 	case kindNoCore, kindRunnable:
 		kind = 1
 	}
-	x := &r.list[number]
+	x := r.list.at(number)
 	length := max(1, x.last-x.before)
 	column := func(t uint64) uint64 {
 		return min((max(t, x.before)-x.before)*timelineColumns/length, timelineColumns-1)

@@ -198,9 +198,13 @@ func (c *creations) load(file int) error {
 type states[T any] struct {
 	keep    func(*T) bool
 	file    int
-	slots   []state[T] // of the present file
+	slots   [][]state[T] // of the present file, in parts of slotsPart
 	carried map[goroutine]carried[T]
 }
+
+// slotsPart is the number of slots that are allocated together. A slice that grows would need twice the memory, and
+// be copied.
+const slotsPart = 1 << 12
 
 const maxFiles = 3
 
@@ -227,10 +231,10 @@ func (st *states[T]) of(s *sample) *T {
 		st.next()
 		st.file = s.file
 	}
-	for int(s.Slot) >= len(st.slots) {
-		st.slots = append(st.slots, state[T]{})
+	for int(s.Slot/slotsPart) >= len(st.slots) {
+		st.slots = append(st.slots, make([]state[T], slotsPart))
 	}
-	x := &st.slots[s.Slot]
+	x := &st.slots[s.Slot/slotsPart][s.Slot%slotsPart]
 	if !x.used {
 		x.used, x.goroutine = true, goroutine{s.Goroutine, s.Interpreter}
 		if t, ok := st.carried[x.goroutine]; ok {
@@ -251,21 +255,24 @@ func (st *states[T]) next() {
 			delete(st.carried, g)
 		}
 	}
-	for i := range st.slots {
-		if x := &st.slots[i]; x.used && st.keep(&x.T) {
-			st.carried[x.goroutine] = carried[T]{x.T, st.file}
+	for _, part := range st.slots {
+		for i := range part {
+			if x := &part[i]; x.used && st.keep(&x.T) {
+				st.carried[x.goroutine] = carried[T]{x.T, st.file}
+			}
 		}
+		clear(part)
 	}
-	clear(st.slots)
-	st.slots = st.slots[:0]
 }
 
 // all yields the states of all goroutines that were kept or are in the last file.
 func (st *states[T]) all() iter.Seq[*T] {
 	return func(yield func(*T) bool) {
-		for i := range st.slots {
-			if st.slots[i].used && !yield(&st.slots[i].T) {
-				return
+		for _, part := range st.slots {
+			for i := range part {
+				if part[i].used && !yield(&part[i].T) {
+					return
+				}
 			}
 		}
 		for _, t := range st.carried {

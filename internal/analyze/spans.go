@@ -8,35 +8,6 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// A request is a request that a finder found. Times are in µs. It began after before, and at first at
-// the latest. At last it had not ended, but before after.
-type request struct {
-	before, first uint64
-	last, after   uint64
-	goroutine     uint64
-	read          int32 // of an HTTP/1 connection: index into lives.all + 1
-	kind          uint8 // index into requestKinds
-	open          bool  // it lasts at the end of the profile
-	dropped       bool  // unknown for how long it lasted, of a kind that is not shown, or not selected
-	selected      bool  // it has a sample that is selected
-}
-
-// length returns how long the request took, in the middle of what is possible.
-func (r *request) length() uint64 { return (r.last - r.first + r.after - r.before) / 2 }
-
-// goesOn notes a sample of the request.
-func (r *request) goesOn(s *sample) {
-	r.last, r.after = s.time, s.time
-	r.selected = r.selected || !s.Unselected
-}
-
-// ends notes when the request had ended at the latest.
-func (r *request) ends(t uint64) { r.after = max(r.last, t) }
-
-// endsUnseen notes that no sample shows when the request had ended. As a rule that is as uncertain as its
-// beginning.
-func (r *request) endsUnseen() { r.after = r.last + r.first - r.before }
-
 // requestKinds are the functions whose invocations are requests if nothing else is said, the ones to
 // prefer first.
 var requestKinds = []struct {
@@ -53,18 +24,20 @@ type finder struct {
 	*Samples
 	o     RequestOptions
 	kinds int // bit i: there are requests of requestKinds[i]; 0: not known yet
-	list  []request
+	list  requestList
 	// parts are the requests, or parts of them: one ends where the goroutine waits at a place again,
 	// which may be another call. Only if splits is set.
-	parts  []request
+	parts  requestList
 	splits bool
 	// reads are requests of HTTP/1 connections, if their lengths are those of the lives. Some have no
 	// sample of the handler.
-	reads []request
+	reads requestList
 
-	anchors []anchor // by stack
-	calls   states[call]
-	lives   lives
+	anchors  []uint32 // by stack: index into kinds of calls + 1; 0: not known yet
+	calledAs []anchor
+	numberOf map[anchor]uint32
+	calls    states[call]
+	lives    lives
 
 	values map[*stream.Labels]int32 // number of the label's value + 1; 0: none
 	number map[string]int32         // of a value
@@ -75,7 +48,6 @@ type finder struct {
 // An anchor says which call of a request's function a stack is in: stacks with equal anchors are in
 // the same call, if nothing comes between them.
 type anchor struct {
-	known    bool
 	gap      bool // nothing is known of this time
 	function string
 	kind     uint8
@@ -85,8 +57,8 @@ type anchor struct {
 // A call is the request that a goroutine is in.
 type call struct {
 	in      bool
-	anchor  anchor
-	served  int32 // connection.request
+	anchor  uint32 // index into finder.calledAs
+	served  int32  // connection.request
 	request int32
 	part    int32
 	longest uint64     // the greatest weight of its samples, µs
@@ -98,7 +70,7 @@ type call struct {
 func newFinder(s *Samples, o RequestOptions) *finder {
 	return &finder{
 		Samples: s, o: o, splits: o.Func != nil, calls: states[call]{keep: func(c *call) bool { return c.in || c.span != 0 }}, lives: lives{Samples: s},
-		values: map[*stream.Labels]int32{}, number: map[string]int32{},
+		values: map[*stream.Labels]int32{}, number: map[string]int32{}, numberOf: map[anchor]uint32{},
 	}
 }
 
@@ -127,7 +99,7 @@ func (f *finder) add(s *sample) (int32, error) {
 	if f.o.Label != "" {
 		n := f.labelled(s)
 		if c.span != 0 && n != c.span-1 {
-			if r := &f.list[c.span-1]; r.last >= s.begin() { // it was the request's last goroutine so far
+			if r := f.list.at(c.span - 1); r.last >= s.begin() { // it was the request's last goroutine so far
 				r.ends(s.time)
 			}
 		}
@@ -139,31 +111,32 @@ func (f *finder) add(s *sample) (int32, error) {
 		return -1, err
 	}
 	a, served := f.anchor(s.Stack), c.conn.request(&f.lives, s)
+	called := &f.calledAs[a]
 	if c.in && (a != c.anchor || served != c.served) {
-		f.list[c.request].dropped = a.gap
-		f.list[c.request].ends(s.time)
+		f.list.at(c.request).dropped = called.gap
+		f.list.at(c.request).ends(s.time)
 		if f.splits {
-			f.parts[c.part].ends(s.time)
-			f.parts[c.part].dropped = a.gap
+			f.parts.at(c.part).ends(s.time)
+			f.parts.at(c.part).dropped = called.gap
 		}
 		c.in = false
 	}
-	if a.function == "" {
+	if called.function == "" {
 		return -1, nil
 	}
-	began := request{before: s.begin(), first: s.time, goroutine: s.Goroutine, kind: a.kind}
+	began := request{before: s.begin(), first: s.time, goroutine: s.Goroutine, kind: called.kind}
 	if !c.in {
-		*c = call{in: true, anchor: a, served: served, request: int32(len(f.list)), part: int32(len(f.parts)), conn: c.conn}
-		f.list = append(f.list, began)
+		*c = call{in: true, anchor: a, served: served, request: f.list.len, part: f.parts.len, conn: c.conn}
+		f.list.add(began)
 		if f.splits {
-			f.parts = append(f.parts, began)
+			f.parts.add(began)
 		}
 	} else if f.splits && c.again(s) {
-		f.parts[c.part].ends(s.time)
-		c.part = int32(len(f.parts))
-		f.parts = append(f.parts, began)
+		f.parts.at(c.part).ends(s.time)
+		c.part = f.parts.len
+		f.parts.add(began)
 	}
-	r := &f.list[c.request]
+	r := f.list.at(c.request)
 	r.goesOn(s)
 	if second && r.first == s.begin() {
 		r.first = s.time
@@ -175,7 +148,7 @@ func (f *finder) add(s *sample) (int32, error) {
 		}
 	}
 	if f.splits {
-		f.parts[c.part].goesOn(s)
+		f.parts.at(c.part).goesOn(s)
 	}
 	c.longest = max(c.longest, s.time-s.begin())
 	return c.request, nil
@@ -200,15 +173,15 @@ func (c *call) again(s *sample) bool {
 	return true
 }
 
-// anchor returns the anchor of a stack. Its function is "" if the stack is of no request.
-func (f *finder) anchor(stack uint32) (a anchor) {
+// anchor returns the number of a stack's anchor. The anchor's function is "" if the stack is of no request.
+func (f *finder) anchor(stack uint32) uint32 {
 	if int(stack) >= len(f.anchors) {
-		f.anchors = append(f.anchors, make([]anchor, f.stacks()-len(f.anchors))...)
+		f.anchors = append(f.anchors, make([]uint32, f.stacks()-len(f.anchors))...)
 	}
-	if f.anchors[stack].known {
-		return f.anchors[stack]
+	if n := f.anchors[stack]; n > 0 {
+		return n - 1
 	}
-	a.known = true
+	var a anchor
 	a.gap = stack != 0 && isGap(f.leaf(stack))
 	for at := stack; at != 0; at = f.caller(at) {
 		name := f.leaf(at).Func
@@ -216,8 +189,14 @@ func (f *finder) anchor(stack uint32) (a anchor) {
 			a.function, a.kind, a.below = name, kind, f.caller(at)
 		}
 	}
-	f.anchors[stack] = a
-	return a
+	n, ok := f.numberOf[a]
+	if !ok {
+		n = uint32(len(f.calledAs))
+		f.numberOf[a] = n
+		f.calledAs = append(f.calledAs, a)
+	}
+	f.anchors[stack] = n + 1
+	return n
 }
 
 // matches reports whether a function's invocations are requests, and of which kind.
@@ -257,7 +236,7 @@ func (f *finder) labelled(s *sample) int32 {
 	f.slack = max(20_000, 10*f.interval())
 	list := f.spans[v-1]
 	for _, n := range slices.Backward(list[max(0, len(list)-8):]) {
-		r := &f.list[n]
+		r := f.list.at(n)
 		if s.begin() <= r.last+f.slack && s.time+f.slack >= r.before {
 			if s.time < r.first {
 				r.before, r.first = s.begin(), s.time
@@ -269,8 +248,8 @@ func (f *finder) labelled(s *sample) int32 {
 			return n
 		}
 	}
-	n := int32(len(f.list))
-	f.list = append(f.list, request{before: s.begin(), first: s.time, last: s.time, after: s.time, goroutine: s.Goroutine, selected: !s.Unselected})
+	n := f.list.len
+	f.list.add(request{before: s.begin(), first: s.time, last: s.time, after: s.time, goroutine: s.Goroutine, selected: !s.Unselected})
 	f.spans[v-1] = append(list, n)
 	return n
 }
@@ -284,17 +263,16 @@ func (f *finder) finish() {
 		if !c.in {
 			continue
 		}
-		r := &f.list[c.request]
+		r := f.list.at(c.request)
 		if r.open = lasts(r, c.longest); !r.open {
 			r.endsUnseen()
 		}
 		if f.splits {
-			f.parts[c.part].open = r.open
-			f.parts[c.part].endsUnseen()
+			f.parts.at(c.part).open = r.open
+			f.parts.at(c.part).endsUnseen()
 		}
 	}
-	for i := range f.list {
-		r := &f.list[i]
+	for r := range f.list.all() {
 		if f.o.Label != "" {
 			if r.after == r.last {
 				r.endsUnseen()
@@ -305,14 +283,13 @@ func (f *finder) finish() {
 			f.kinds |= 1 << r.kind
 		}
 	}
-	for i := range f.list {
-		r := &f.list[i]
+	for r := range f.list.all() {
 		if f.kinds&(1<<r.kind-1) != 0 || !r.selected { // there is a kind before it
 			r.open, r.dropped = false, true
 		}
 	}
-	for i := range f.parts {
-		f.parts[i].dropped = f.parts[i].dropped || !f.parts[i].selected
+	for r := range f.parts.all() {
+		r.dropped = r.dropped || !r.selected
 	}
 	if f.o.Func == nil && f.o.Label == "" && f.kinds&1 != 0 && f.lives.exact() {
 		f.useReads()
@@ -322,8 +299,7 @@ func (f *finder) finish() {
 // useReads takes the lengths of requests of HTTP/1 connections from the lives of the goroutines that tell
 // them apart. These are sampled more often than a connection's goroutine if there are many connections.
 func (f *finder) useReads() {
-	for i := range f.list {
-		r := &f.list[i]
+	for r := range f.list.all() {
 		if r.read == 0 {
 			continue
 		}
@@ -335,8 +311,8 @@ func (f *finder) useReads() {
 	var selected []bool // by life; nil: all
 	if f.src.Selects() {
 		selected = make([]bool, len(f.lives.all))
-		for i := range f.list {
-			if r := &f.list[i]; r.read != 0 && r.selected {
+		for r := range f.list.all() {
+			if r.read != 0 && r.selected {
 				selected[r.read-1] = true
 			}
 		}
@@ -350,15 +326,15 @@ func (f *finder) useReads() {
 			continue // not in the part of the profile that is read
 		}
 		x.open = f.end-min(f.end, x.last) <= max(20_000, 10*f.interval(), 2*(x.first-x.before))
-		f.reads = append(f.reads, x)
+		f.reads.add(x)
 	}
 }
 
 // lengths returns the requests of which the lengths are taken.
 func (f *finder) lengths() []*request {
-	list := ended(f.reads)
-	for _, r := range ended(f.list) {
-		if len(f.reads) == 0 || r.read == 0 {
+	list := f.reads.ended()
+	for _, r := range f.list.ended() {
+		if f.reads.len == 0 || r.read == 0 {
 			list = append(list, r)
 		}
 	}

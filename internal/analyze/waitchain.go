@@ -36,7 +36,7 @@ type link struct {
 
 // begin prepares a window.
 func (w *waitChains) begin(s *sweep) {
-	w.index = map[uint64]int32{}
+	w.index, w.goroutines = map[uint64]int32{}, s.w.goroutines
 	for i, id := range s.w.goroutines {
 		w.index[stream.GoroutineInFile(id)] = int32(i)
 	}
@@ -48,36 +48,7 @@ func (w *waitChains) begin(s *sweep) {
 		w.end = max(w.end, x.end)
 	}
 	clear(w.groups)
-}
-
-// step counts the targets.
-func (w *waitChains) step(x *stretch, begins bool) {
-	if !x.target {
-		return
-	}
-	key := waitGroupKey{x.stack, x.status, x.waits, x.goroutine}
-	// Targets that run, or wait for the same lock, have the same chain.
-	if !waits(x.status) || x.waits != 0 {
-		key.goroutine = -1
-	}
-	if begins {
-		w.groups[key]++
-	} else if w.groups[key]--; w.groups[key] <= 0 {
-		delete(w.groups, key)
-	}
-}
-
-// pass adds time to the chains of all targets.
-func (w *waitChains) pass(s *sweep, from, to uint64) {
-	holders := map[int32]link{}
-	for key, count := range w.groups {
-		time := (to - from) * uint64(count)
-		x := stretch{stack: key.stack, status: key.status, waits: key.object, goroutine: key.goroutine}
-		if waits(x.status) {
-			w.waited += time
-		}
-		w.follow(s, holders, &w.root, &x, link{goroutine: key.goroutine}, time, to, nil)
-	}
+	w.lists, w.next = [2][]*targetGroup{}, 0
 }
 
 // follow adds time to the node of a goroutine, and to those that keep it waiting.
@@ -107,14 +78,16 @@ func (w *waitChains) follow(s *sweep, holders map[int32]link, parent *chainNode,
 		return
 	}
 	path = append(path, by.goroutine)
-	links := w.keeps(s, holders, x, site, at)
+	links := w.keeps(s, holders, x, site, at, len(path))
 	for _, l := range links {
 		now := s.now[l.goroutine]
 		if now == 0 {
 			n.unknown += time / l.share
 			continue
 		}
-		w.follow(s, holders, n, &s.w.stretches[now-1], l, time/l.share, at, path)
+		if part := time / l.share; part > 0 { // each of many may wait for many others
+			w.follow(s, holders, n, &s.w.stretches[now-1], l, part, at, path)
+		}
 	}
 	if len(links) == 0 {
 		n.unknown += time
@@ -155,7 +128,7 @@ func (w *waitChains) node(parent *chainNode, key chainKey) *chainNode {
 }
 
 // keeps returns the goroutines that keep one waiting, empty if they are unknown.
-func (w *waitChains) keeps(s *sweep, holders map[int32]link, x *stretch, site *siteSums, at uint64) []link {
+func (w *waitChains) keeps(s *sweep, holders map[int32]link, x *stretch, site *siteSums, at uint64, depth int) []link {
 	switch {
 	case isLock(site.kind):
 		l, ok := holders[site.object]
@@ -174,7 +147,7 @@ func (w *waitChains) keeps(s *sweep, holders map[int32]link, x *stretch, site *s
 	case site.kind == tachyon.ObjectWaitGroup:
 		return w.lastChild(s, x, "last child")
 	case isChannel(site.kind):
-		if list := w.across(s, site); len(list) > 0 {
+		if list := w.across(s, site, depth); len(list) > 0 {
 			return list
 		}
 		return w.lastChild(s, x, "child")
@@ -182,27 +155,49 @@ func (w *waitChains) keeps(s *sweep, holders map[int32]link, x *stretch, site *s
 	return nil
 }
 
-// across returns the goroutines on the other side of a channel.
-func (w *waitChains) across(s *sweep, site *siteSums) (list []link) {
-	functions, ok := w.opposite[site]
-	if !ok {
-		functions = w.otherSide(site)
-		if w.opposite == nil {
-			w.opposite = map[*siteSums][]string{}
-		}
-		w.opposite[site] = functions
+// others returns the keys of the functions on the other side of a site's channel.
+func (w *waitChains) others(site *siteSums) []int32 {
+	keys, ok := w.opposite[site]
+	if ok {
+		return keys
 	}
-	for _, f := range functions {
-		key, ok := w.number[lockKey{root: rootUser, path: f}]
-		if !ok {
-			continue
+	for _, f := range w.otherSide(site) {
+		if key, ok := w.number[lockKey{root: rootUser, path: f}]; ok {
+			keys = append(keys, key)
 		}
-		for _, n := range s.inside[key] {
-			g := s.w.stays[n].goroutine
-			if len(list) < maxOtherSide && !slices.ContainsFunc(list, func(l link) bool { return l.goroutine == g }) {
+	}
+	if w.opposite == nil {
+		w.opposite = map[*siteSums][]int32{}
+	}
+	w.opposite[site] = keys
+	return keys
+}
+
+// across returns the goroutines on the other side of a channel. If there are many it returns some, others each
+// time: all together would take long if many goroutines wait for many others, which wait for many. depth is how many
+// goroutines are before this one in the chain.
+func (w *waitChains) across(s *sweep, site *siteSums, depth int) (list []link) {
+	keys := w.others(site)
+	all := 0
+	for _, key := range keys {
+		all += len(s.inside[key])
+	}
+	most := max(1, mostAcross>>max(0, depth-1))
+	part := max(1, all/most) // one of so many
+	skip := 0
+	if part > 1 {
+		w.turn++
+		skip = w.turn % part
+	}
+	for _, key := range keys {
+		stays := s.inside[key]
+		for ; skip < len(stays); skip += part {
+			g := s.w.stays[stays[skip]].goroutine
+			if !slices.ContainsFunc(list, func(l link) bool { return l.goroutine == g }) {
 				list = append(list, link{goroutine: g, role: "other side", how: inferred})
 			}
 		}
+		skip -= len(stays)
 	}
 	for i := range list {
 		list[i].share = uint64(len(list))
@@ -233,7 +228,7 @@ func (w *waitChains) lastChild(s *sweep, x *stretch, role string) (list []link) 
 		if best < 0 || w.last[i] > w.last[best] {
 			best = i
 		}
-		if lasts && w.last[i]+slack >= w.end && len(list) < maxOtherSide {
+		if lasts && w.last[i]+slack >= w.end && len(list) < maxChildren {
 			list = append(list, link{goroutine: i, role: role, how: inferred})
 		}
 	}

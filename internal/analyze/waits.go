@@ -57,7 +57,7 @@ type WaitNode struct {
 func FindWaits(s *Samples, o WaitOptions) (*Waits, error) {
 	w := &waitChains{
 		lockSums: newLockSums(s, o.LockOptions), o: o, parents: map[uint64]bool{}, users: map[string]bool{},
-		groups: map[waitGroupKey]int{}, ids: idCount{},
+		groups: map[waitGroupKey]*targetGroup{}, holds: map[int32]link{}, ids: idCount{},
 	}
 	w.noteWait = w.note
 	if err := w.read(); err != nil {
@@ -92,18 +92,23 @@ type waitChains struct {
 	sites    map[*siteSums]bool
 	users    map[string]bool
 	ids      idCount
-	opposite map[*siteSums][]string
+	opposite map[*siteSums][]int32
 	waited   uint64
 	err      error
 
-	file     int                 // number of the file + 1 whose children are in children
-	children map[uint64][]uint64 // by parent, ids in the file
-	isChild  map[uint64]bool
-	index    map[uint64]int32 // by id in the file: in the window
-	last     []uint64         // by goroutine of the window: the end of its last stretch
-	end      uint64           // of the window
+	file       int                 // number of the file + 1 whose children are in children
+	children   map[uint64][]uint64 // by parent, ids in the file
+	isChild    map[uint64]bool
+	index      map[uint64]int32 // by id in the file: in the window
+	goroutines []uint64         // of the window
+	last       []uint64         // by goroutine of the window: the end of its last stretch
+	end        uint64           // of the window
 
-	groups map[waitGroupKey]int // present targets
+	groups map[waitGroupKey]*targetGroup // present targets
+	lists  [2][]*targetGroup             // those on locks, and the others that are not alone
+	next   uint64                        // when the others are looked at again, µs
+	holds  map[int32]link                // of objects now
+	turn   int                           // see across
 	root   chainNode
 	nodes  int
 }
@@ -111,20 +116,13 @@ type waitChains struct {
 // idCount has the goroutines that were targets, at most maxLockGoroutines.
 type idCount map[uint64]struct{}
 
-// A waitGroupKey is the targets that do the same and wait for the same.
-type waitGroupKey struct {
-	stack     uint32
-	status    tachyon.Status
-	object    int32
-	goroutine int32 // -1: any
-}
-
 const (
 	maxChain          = 12      // nodes of a chain
 	maxChainNodes     = 1 << 17 // of all chains; further ones are added to their parents only
 	maxNodeGoroutines = 100
 	maxParents        = 1 << 19
-	maxOtherSide      = 64 // goroutines among which the time is divided
+	maxChildren       = 64 // for which a goroutine waits: the time is divided among them
+	mostAcross        = 4  // goroutines on the other side of a channel that are followed at a time
 )
 
 // target reports whether a sample is one of a goroutine whose waits are followed.

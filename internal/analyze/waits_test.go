@@ -156,3 +156,33 @@ func TestWaitsOfAnswer(t *testing.T) {
 		t.Errorf("the goroutine that ended earlier is said to be the reason: %+v", n)
 	}
 }
+
+// Each of 60 goroutines waits for one of 60 others, which wait for one of these. All chains together would take
+// hours.
+func TestWaitsOfMany(t *testing.T) {
+	s := stepper{recording: record(t)}
+	selects := func(g uint64, function string) did {
+		return did{g, 0, append(waitFor("select", 1), in(function, 200))}
+	}
+	var all []did
+	for g := uint64(1); g <= 60; g++ {
+		all = append(all, selects(g, "ask"), selects(100+g, "answer"))
+	}
+	for i := range 300 {
+		// Each tick some run.
+		all[i%120].status = running
+		s.ticks(1, all...)
+		all[i%120].status = 0
+	}
+	done := make(chan *Waits)
+	go func() { done <- s.waits(WaitOptions{Func: regexp.MustCompile("ask$")}) }()
+	select {
+	case w := <-done:
+		want := 60 * 300 * time.Millisecond
+		if d := w.Time - want; d.Abs() > want/100 || len(w.Chains) == 0 || len(w.Chains[0].Next) == 0 || w.Chains[0].Next[0].Func != "main.answer" || w.Chains[0].Next[0].Others < 50 {
+			t.Errorf("%v: %+v", w.Time, w.Chains)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("it takes too long")
+	}
+}

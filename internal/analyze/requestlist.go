@@ -1,0 +1,71 @@
+package analyze
+
+import "iter"
+
+// A request is a request that a finder found. Times are in µs. It began after before, and at first at
+// the latest. At last it had not ended, but before after.
+type request struct {
+	before, first uint64
+	last, after   uint64
+	goroutine     uint64
+	read          int32 // of an HTTP/1 connection: index into lives.all + 1
+	kind          uint8 // index into requestKinds
+	open          bool  // it lasts at the end of the profile
+	dropped       bool  // unknown for how long it lasted, of a kind that is not shown, or not selected
+	selected      bool  // it has a sample that is selected
+}
+
+// length returns how long the request took, in the middle of what is possible.
+func (r *request) length() uint64 { return (r.last - r.first + r.after - r.before) / 2 }
+
+// goesOn notes a sample of the request.
+func (r *request) goesOn(s *sample) {
+	r.last, r.after = s.time, s.time
+	r.selected = r.selected || !s.Unselected
+}
+
+// ends notes when the request had ended at the latest.
+func (r *request) ends(t uint64) { r.after = max(r.last, t) }
+
+// endsUnseen notes that no sample shows when the request had ended. As a rule that is as uncertain as its
+// beginning.
+func (r *request) endsUnseen() { r.after = r.last + r.first - r.before }
+
+// A requestList is requests. It grows without copying, as there may be millions.
+type requestList struct {
+	parts [][]request
+	len   int32
+}
+
+const requestsPart = 1 << 12
+
+func (l *requestList) add(r request) {
+	if l.len%requestsPart == 0 {
+		l.parts = append(l.parts, make([]request, requestsPart))
+	}
+	*l.at(l.len) = r
+	l.len++
+}
+
+func (l *requestList) at(n int32) *request { return &l.parts[n/requestsPart][n%requestsPart] }
+
+// all yields all requests.
+func (l *requestList) all() iter.Seq[*request] {
+	return func(yield func(*request) bool) {
+		for n := range l.len {
+			if !yield(l.at(n)) {
+				return
+			}
+		}
+	}
+}
+
+// ended returns the requests that have ended and are shown.
+func (l *requestList) ended() (out []*request) {
+	for x := range l.all() {
+		if !x.open && !x.dropped {
+			out = append(out, x)
+		}
+	}
+	return out
+}
