@@ -9,9 +9,11 @@ import (
 
 // contends OUT writes a profile of a lock that a goroutine holds for 30 ms, again and again, while two
 // others wait for it, and of a channel.
-func contends() {
+func contends() { writeContended(os.Args[1]) }
+
+func writeContended(path string) {
 	const start = 1_795_234_224_000_000
-	w, err := writer.Create(os.Args[1], writer.Options{Start: start, Interval: 1000})
+	w, err := writer.Create(path, writer.Options{Start: start, Interval: 1000})
 	if err != nil {
 		panic(err)
 	}

@@ -25,6 +25,7 @@ func TestMain(m *testing.M) {
 		"differs":  differs,
 		"serves":   serves,
 		"contends": contends,
+		"watched":  watched,
 	})
 }
 

@@ -56,7 +56,8 @@ func (e *env) print(text []byte) error {
 
 // ascii replaces characters by others of the same width.
 var ascii = strings.NewReplacer("█", "#", "▒", "+", "░", "-", "▁", "_", "▂", ".", "▃", ":", "▄", "-", "▅", "=", "▆", "+", "▇", "*",
-	"…", "~", "–", "-", "µ", "u", "→", ">", "├", "|", "└", "\\", "│", "|", "─", "-")
+	"…", "~", "–", "-", "µ", "u", "→", ">", "├", "|", "└", "\\", "│", "|", "─", "-",
+	"●", "*", "■", "#", "►", ">", "‖", "|", "←", "<", "↑", "^", "↓", "v")
 
 // unicodeLocale reports whether the locale has Unicode characters. If nothing is set, most terminals do.
 func unicodeLocale(getenv func(string) string) bool {

@@ -41,6 +41,8 @@ type topModel struct {
 	help   bool
 	notice string
 
+	after func(time.Duration, func(time.Time) tea.Msg) tea.Cmd // tea.Tick; tests do not wait
+
 	polling, looking, again bool
 	took                    time.Duration // by the latest look
 	shown                   time.Time     // when the latest tick was
@@ -70,7 +72,7 @@ const (
 )
 
 func newTopModel(ctx context.Context, w *top.Watch, window time.Duration, p paint, unicode bool) *topModel {
-	m := &topModel{ctx: ctx, watch: w, paint: p, ascii: !unicode, view: 1, speed: 1, width: 80, height: 24}
+	m := &topModel{ctx: ctx, watch: w, paint: p, ascii: !unicode, view: 1, speed: 1, width: 80, height: 24, after: tea.Tick}
 	for _, s := range []int{2, 5, 10, 30, 60, 300} {
 		m.windows = append(m.windows, time.Duration(s)*time.Second)
 	}
@@ -96,7 +98,7 @@ type (
 
 // Init implements tea.Model.
 func (m *topModel) Init() tea.Cmd {
-	return tea.Batch(m.poll(), tea.Tick(300*time.Millisecond, func(time.Time) tea.Msg { return progressMsg{} }))
+	return tea.Batch(m.poll(), m.after(300*time.Millisecond, func(time.Time) tea.Msg { return progressMsg{} }))
 }
 
 // poll reads what is new.
@@ -141,7 +143,7 @@ func (m *topModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return m, m.key(msg)
 	case progressMsg:
 		if m.look == nil {
-			return m, tea.Tick(300*time.Millisecond, func(time.Time) tea.Msg { return progressMsg{} })
+			return m, m.after(300*time.Millisecond, func(time.Time) tea.Msg { return progressMsg{} })
 		}
 	case polledMsg:
 		return m, m.polled(msg.err)
@@ -176,7 +178,7 @@ func (m *topModel) polled(err error) tea.Cmd {
 
 // next waits until the next refresh.
 func (m *topModel) next() tea.Cmd {
-	return tea.Tick(max(refresh, load*m.took), func(t time.Time) tea.Msg { return tickMsg(t) })
+	return m.after(max(refresh, load*m.took), func(t time.Time) tea.Msg { return tickMsg(t) })
 }
 
 // tick begins a refresh. While nothing moves, nothing is read.

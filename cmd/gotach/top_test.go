@@ -1,0 +1,214 @@
+package main
+
+import (
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"charm.land/lipgloss/v2"
+	"github.com/gotach/profiler/internal/top"
+)
+
+// A topScreen is a model without a terminal.
+type topScreen struct {
+	t *testing.T
+	m *topModel
+}
+
+// newTopScreen returns the screen of a finished file of a second.
+func newTopScreen(t *testing.T, p paint, unicode bool) *topScreen {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "locks.tach")
+	writeContended(path)
+	w, err := top.File(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
+	s := &topScreen{t, newTopModel(t.Context(), w, 10*time.Second, p, unicode)}
+	s.m.after = func(time.Duration, func(time.Time) tea.Msg) tea.Cmd { return nil }
+	s.do(s.m.Init())
+	s.press("l") // the end of the file
+	return s
+}
+
+// do runs commands and what follows from them.
+func (s *topScreen) do(cmd tea.Cmd) {
+	if cmd == nil {
+		return
+	}
+	msg := cmd()
+	if list, ok := msg.(tea.BatchMsg); ok {
+		for _, cmd := range list {
+			s.do(cmd)
+		}
+		return
+	}
+	_, next := s.m.Update(msg)
+	s.do(next)
+}
+
+// press presses keys, and returns the screen without colours.
+func (s *topScreen) press(keys ...string) string {
+	for _, k := range keys {
+		msg := tea.KeyPressMsg{Text: k}
+		switch k {
+		case "enter":
+			msg = tea.KeyPressMsg{Code: tea.KeyEnter}
+		case "esc":
+			msg = tea.KeyPressMsg{Code: tea.KeyEscape}
+		case "space":
+			msg = tea.KeyPressMsg{Code: tea.KeySpace, Text: " "}
+		case "down":
+			msg = tea.KeyPressMsg{Code: tea.KeyDown}
+		case "end":
+			msg = tea.KeyPressMsg{Code: tea.KeyEnd}
+		case "left":
+			msg = tea.KeyPressMsg{Code: tea.KeyLeft}
+		case "tab":
+			msg = tea.KeyPressMsg{Code: tea.KeyTab}
+		}
+		_, cmd := s.m.Update(msg)
+		if k != "q" {
+			s.do(cmd)
+		}
+	}
+	return s.text()
+}
+
+func (s *topScreen) size(w, h int) string {
+	s.m.Update(tea.WindowSizeMsg{Width: w, Height: h})
+	return s.text()
+}
+
+var escapes = regexp.MustCompile("\x1b\\[[0-9;]*m")
+
+func (s *topScreen) text() string { return escapes.ReplaceAllString(s.m.View().Content, "") }
+
+func (s *topScreen) has(text string, want ...string) {
+	s.t.Helper()
+	for _, w := range want {
+		if !strings.Contains(text, w) {
+			s.t.Errorf("the screen lacks %q:\n%s", w, text)
+		}
+	}
+}
+
+// The screen fits into terminals of all sizes, in all views, with and without colours and Unicode.
+func TestTopFits(t *testing.T) {
+	for _, colours := range []paint{false, true} {
+		s := newTopScreen(t, colours, bool(colours))
+		for _, size := range [][2]int{{80, 24}, {200, 60}, {100, 40}, {40, 12}, {20, 5}, {1, 1}} {
+			s.size(size[0], size[1])
+			for _, key := range []string{"0", "1", "2", "3", "4", "?", "?", "/", "esc"} {
+				text := s.press(key)
+				lines := strings.Split(s.m.View().Content, "\n")
+				if len(lines) > max(size[1], 8) || size[1] >= 12 && len(lines) != size[1] {
+					t.Errorf("%v: %d lines after %s:\n%s", size, len(lines), key, text)
+				}
+				for _, line := range lines {
+					if lipgloss.Width(line) > size[0] {
+						t.Errorf("%v: a line of %d columns after %s: %q", size, lipgloss.Width(line), key, line)
+					}
+				}
+				if !bool(colours) && strings.ContainsAny(s.m.View().Content, "\x1b█▁…░●■►←") {
+					t.Errorf("%v: escapes or Unicode after %s: %q", size, key, s.m.View().Content)
+				}
+			}
+		}
+	}
+}
+
+// What the file has is on the screen.
+func TestTopShows(t *testing.T) {
+	s := newTopScreen(t, false, true)
+	text := s.size(80, 24)
+	s.has(text, "gotach top  locks.tach", "■ END", "1.00s until", "4 goroutines", "on CPU 0.80", "[1 Functions]", "SELF", "FUNCTION", "q quit", "? keys")
+	s.has(text, "1.20s  30.0 %    1.20s        0", "[sync.Mutex.Lock]", "800ms  20.0 %    2.00s    800ms")
+	s.has(s.press("2"), "[2 Blocked]", "1.20s  37.5 %", "[sync.Mutex.Lock] main.(*cache).get  cache.go:31")
+	s.has(s.press("3"), "[3 Locks]", "1.20s      42   30.0ms           2  Mutex in main.(*cache).get  sync.Mutex 1", "held  [sleep] main.load  cache.go:60")
+	s.has(s.press("4"), "[4 Goroutines]", "AVERAGE", "4.00", "[creator unknown]")
+	s.has(s.press("0"), "[0 All]", "FUNCTION", "BLOCKED AT", "LOCK, CHANNEL OR GROUP", "CREATED BY")
+	s.has(s.size(200, 60), "GOROUTINES DURING THE WINDOW", "on CPU", "blocked", "main.serve  cache.go:14 (12–14)")
+	s.has(s.press("?"), "scroll", "q           quit", "any key goes back")
+}
+
+// Each key does what the help says.
+func TestTopKeys(t *testing.T) {
+	s := newTopScreen(t, false, true)
+	s.size(80, 24)
+	s.has(s.press("s"), "by total")
+	text := s.press("s")
+	s.has(text, "by cpu")
+	if i, j := strings.Index(text, "main.serve"), strings.Index(text, "[sleep]"); i < 0 || i > j {
+		t.Errorf("by cpu main.serve is not first:\n%s", text)
+	}
+	text = s.press("S", "S", "c")
+	s.has(text, "CPU time, by self", "800ms 100.0 %    800ms")
+	if strings.Contains(text, "[sleep]") {
+		t.Errorf("CPU time with [sleep]:\n%s", text)
+	}
+	s.press("c")
+	text = s.press("/", "l", "o", "a", "d", "enter")
+	s.has(text, "filter load", "main.load", "600ms 100.0 %")
+	if strings.Contains(text, "main.worker") {
+		t.Errorf("the filter load leaves main.worker:\n%s", text)
+	}
+	if text = s.press("3"); !strings.Contains(text, "sync.Mutex 1") || strings.Contains(text, "main.jobs") {
+		t.Errorf("the filter load does not leave its lock alone:\n%s", text)
+	}
+	s.has(s.press("/", "(", "enter"), "/load(", "missing closing )")
+	text = s.press("esc", "esc", "1")
+	s.has(text, "main.worker")
+	s.has(s.press("W"), "5") // a shorter window; the file has only one second
+	if w := s.m.windows[s.m.window]; w != 5*time.Second {
+		t.Errorf("W: window %v", w)
+	}
+	s.press("w", "w")
+	if w := s.m.windows[s.m.window]; w != 30*time.Second {
+		t.Errorf("w w: window %v", w)
+	}
+	s.press("left")
+	if s.m.at.After(s.m.look.Last) || s.m.at.Before(s.m.look.First) {
+		t.Errorf("left: %v is not between %v and %v", s.m.at, s.m.look.First, s.m.look.Last)
+	}
+	s.press("l", ">", ">")
+	s.has(s.press("space"), "► PLAYING 4x")
+	s.has(s.press("space"), "‖ PAUSED")
+	s.press("l")
+	s.m.Update(tickMsg(time.Now().Add(time.Minute)))
+	s.has(s.text(), "■ END")
+	s.size(80, 12)
+	before := s.press("1")
+	after := s.press("down")
+	if before == after {
+		t.Errorf("down does not scroll:\n%s", after)
+	}
+	s.has(s.press("end"), "main.(*cache).refresh")
+	s.has(s.press("tab"), "[2 Blocked]")
+	if s.m.look.Functions == nil && s.m.look.Blocked == nil {
+		t.Error("nothing was looked at")
+	}
+	if _, cmd := s.m.Update(tea.KeyPressMsg{Text: "q"}); cmd == nil {
+		t.Error("q does not quit")
+	} else if _, ok := cmd().(tea.QuitMsg); !ok {
+		t.Error("q does not quit")
+	}
+}
+
+// A file that cannot be read ends the program with the reason.
+func TestTopFails(t *testing.T) {
+	w, err := top.File("testdata/script/help.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	m := newTopModel(t.Context(), w, time.Second, false, true)
+	_, cmd := m.Update(m.poll()())
+	if _, ok := cmd().(tea.QuitMsg); !ok || m.failed == nil || !strings.Contains(m.failed.Error(), "not a Tachyon file") {
+		t.Errorf("error %v", m.failed)
+	}
+}
