@@ -68,9 +68,8 @@ func (r *Reader) Goroutines() iter.Seq2[*tachyon.Goroutine, error] {
 type FirstWeight struct{ Goroutine, Weight uint64 }
 
 // FirstWeights returns the weights of goroutines' first samples, as [tachyon.Metadata.FirstWeights]
-// does, but by ascending goroutine id. It does not keep the other facts about goroutines. If each is
-// not nil, it is called with all that [Reader.Goroutines] yields. Its error ends the reading.
-func (r *Reader) FirstWeights(each func(*tachyon.Goroutine) error) ([]FirstWeight, error) {
+// does, but by ascending goroutine id. It does not decode the other facts about goroutines.
+func (r *Reader) FirstWeights() ([]FirstWeight, error) {
 	var list []FirstWeight
 	most := int(400_000 + r.Size()) // as many as addRecords accepts, and more
 	add := func(id, weight uint64) error {
@@ -82,27 +81,10 @@ func (r *Reader) FirstWeights(each func(*tachyon.Goroutine) error) ([]FirstWeigh
 		}
 		return nil
 	}
-	both := func(g *tachyon.Goroutine) error {
-		err := add(g.ID, g.FirstWeight)
-		if err == nil && each != nil {
-			err = each(g)
-		}
-		return err
-	}
 	list = slices.Grow(list, int(min(int64(r.header.Threads), r.section.Length/4)))
-	err := r.oldGoroutines(both)
+	err := r.oldGoroutines(func(g *tachyon.Goroutine) error { return add(g.ID, g.FirstWeight) })
 	if err == nil {
-		err = r.blocks(func(b []byte) (int, error) {
-			if each == nil {
-				return wire.DecodeWeights(b, add)
-			}
-			return wire.DecodeRecords(b, func(rec wire.Record) error {
-				if rec.Goroutine == nil {
-					return nil
-				}
-				return both(rec.Goroutine)
-			})
-		})
+		err = r.blocks(func(b []byte) (int, error) { return wire.DecodeWeights(b, add) })
 	}
 	if err != nil {
 		return nil, err

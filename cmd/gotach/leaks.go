@@ -46,7 +46,7 @@ Here they select the waits that count. Whether a wait ended is known from all sa
 				return err
 			}
 			return e.read("leaks", args, o, func(in *formats.Input) error {
-				s, err := samples(in, stream.Options{})
+				s, err := samples(in, stream.Options{Creators: true})
 				if err != nil {
 					return err
 				}

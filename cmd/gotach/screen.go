@@ -12,7 +12,6 @@ import (
 	"github.com/gotach/profiler/internal/analyze"
 	"github.com/gotach/profiler/internal/formats"
 	"github.com/gotach/profiler/internal/profile"
-	"github.com/gotach/profiler/internal/stream"
 )
 
 // A screen is what report prints of a session if nothing else is asked for: one screen that says what is worth
@@ -48,30 +47,34 @@ func (e *env) newScreen(in *formats.Input, paths []string, ao analyze.ReportOpti
 	if len(s.files) > 40 && len(paths) > 1 {
 		s.files = paths[0] + " …"
 	}
-	// The locks are found at the same time, without progress of their own.
-	other, err := samples(in, stream.Options{Objects: true, Progress: func(uint64, uint64) {}})
+	survey, err := analyze.NewSurvey(src, ao)
 	if err != nil {
 		return nil, err
 	}
+	// Who held locks may take another reading.
 	var locks sync.WaitGroup
 	var failed error
-	locks.Go(func() { s.locks, failed = analyze.FindLocks(other, analyze.LockOptions{}) })
-	p, leaks, err := analyze.NewProfileAndLeaks(src, ao)
+	locks.Go(func() { s.locks, failed = survey.Locks() })
+	err = s.reports(e, in, survey, ao)
 	locks.Wait()
-	if err = cmp.Or(err, failed); err != nil {
-		return nil, err
-	}
-	s.leaks = leaks
+	return s, cmp.Or(err, failed)
+}
+
+// reports makes the tables of a screen.
+func (s *screen) reports(e *env, in *formats.Input, survey *analyze.Survey, ao analyze.ReportOptions) error {
+	p := survey.Profile
+	s.leaks = survey.Leaks
 	ro := profile.ReportOptions{By: profile.ByState, Sort: profile.SortSelf}
 	states, err := profile.New(p, ro)
-	if err == nil {
-		s.reportTable = e.newTable(in, states, ro, ao)
-		s.blocked, err = profile.New(p, profile.ReportOptions{By: profile.ByBlocked})
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		s.cpu, err = profile.New(p.Sums("", true), profile.ReportOptions{By: profile.ByFunction})
+	s.reportTable = e.newTable(in, states, ro, ao)
+	if s.blocked, err = profile.New(p, profile.ReportOptions{By: profile.ByBlocked}); err != nil {
+		return err
 	}
-	return s, err
+	s.cpu, err = profile.New(p.Sums("", true), profile.ReportOptions{By: profile.ByFunction})
+	return err
 }
 
 // render returns the screen:

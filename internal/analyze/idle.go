@@ -23,8 +23,7 @@ import (
 //
 //	idle := analyze.NewIdle(src)
 //	for s, err := range src.Samples() {
-//		key, err := idle.Add(s)
-//		sums[key] += s.Wall
+//		sums[idle.Add(s)] += s.Wall
 //	}
 //	idle.Finish()
 //	for key, wall := range sums {
@@ -35,18 +34,16 @@ import (
 // grow with the number of samples.
 type Idle struct {
 	src     *stream.Source
-	created *creations
 	states  states[idleState]
 	stacks  []idleStack // by stack
 	frames  []idleFrame // by frame
 	entries map[string]uint32
 	sites   map[stackSite]uint32 // the first stack there
 
-	numbers map[creation]uint32
-	groups  []idleGroup
-	group   map[groupKey]uint32 // number + 1
-	waits   []idleWait          // WaitKey firstWait + i
-	wait    map[waitOf]WaitKey
+	groups []idleGroup
+	group  map[groupKey]uint32 // number + 1
+	waits  []idleWait          // WaitKey firstWait + i
+	wait   map[waitOf]WaitKey
 
 	file       int    // number of the present file + 1
 	begin, end uint64 // of the file's samples, µs
@@ -76,16 +73,15 @@ const (
 
 // idleState is the state of a goroutine.
 type idleState struct {
-	creation uint32 // number + 1; 0: not known yet
-	file     int    // for which creation is known, + 1
-	entry    uint32
-	group    uint32 // number + 1; 0: none
-	stack    uint32 // of the previous sample
-	waits    bool   // in the previous sample
-	key      WaitKey
+	entry uint32
+	group uint32 // number + 1; 0: none
+	stack uint32 // of the previous sample
+	key   WaitKey
+	waits bool   // in the previous sample
+	file  uint32 // in which it has a sample, + 1
 }
 
-type groupKey struct{ creation, entry uint32 }
+type groupKey struct{ creator, entry uint32 }
 
 // An idleGroup is the goroutines that were created at one place and began with one function.
 type idleGroup struct {
@@ -132,27 +128,26 @@ const (
 	idleHome   // may be a home
 )
 
-// NewIdle returns an Idle for the samples of a source.
+// NewIdle returns an Idle for the samples of a source, which must have stream.Options.Labels and Creators.
 func NewIdle(src *stream.Source) *Idle {
 	return &Idle{
-		src: src, created: &creations{src: src}, entries: map[string]uint32{},
-		states:  states[idleState]{keep: func(s *idleState) bool { return s.waits && s.key != NotIdle }},
-		sites:   map[stackSite]uint32{},
-		numbers: map[creation]uint32{}, group: map[groupKey]uint32{}, wait: map[waitOf]WaitKey{},
+		src: src, entries: map[string]uint32{},
+		states: states[idleState]{src: src, keep: func(s *idleState) bool { return s.waits && s.key != NotIdle }},
+		sites:  map[stackSite]uint32{}, group: map[groupKey]uint32{}, wait: map[waitOf]WaitKey{},
 	}
 }
 
 // Add adds a sample. It returns the key of the sample's wait.
-func (f *Idle) Add(s *stream.Sample) (WaitKey, error) {
+func (f *Idle) Add(s *stream.Sample) WaitKey {
 	waiting := waits(s.Status)
 	switch {
 	case s.NotSeen || s.Interpreter > tachyon.Runtime:
-		return NotIdle, nil
+		return NotIdle
 	case s.Interpreter == tachyon.Runtime:
 		if waiting && !isGap(f.leaf(s.Stack)) {
-			return KnownIdle, nil
+			return KnownIdle
 		}
-		return NotIdle, nil
+		return NotIdle
 	}
 	x := &f.sample
 	x.Sample = s
@@ -165,16 +160,10 @@ func (f *Idle) Add(s *stream.Sample) (WaitKey, error) {
 	f.begin, f.end = min(f.begin, s.Time-min(s.Time, wall)), max(f.end, s.Time)
 	at := f.stack(s.Stack)
 	st := f.states.of(x)
-	first := st.file != f.file
-	if first {
-		by, err := f.created.of(x)
-		if err != nil {
-			return NotIdle, err
-		}
-		st.file, st.creation = f.file, f.creation(by)
-	}
+	first := st.file != uint32(f.file)
+	st.file = uint32(f.file)
 	if st.entry != at.entry || st.group == 0 || first {
-		f.join(st, at.entry, s.Status, first)
+		f.join(st, at.entry, s, first)
 	}
 	if st.group != 0 {
 		f.groups[st.group-1].time += wall
@@ -183,24 +172,24 @@ func (f *Idle) Add(s *stream.Sample) (WaitKey, error) {
 	st.stack, st.waits = s.Stack, waiting
 	if !waiting {
 		st.key = NotIdle
-		return NotIdle, nil
+		return NotIdle
 	}
 	switch at.kind {
 	case idleAlways:
 		st.key = KnownIdle
-		return KnownIdle, nil
+		return KnownIdle
 	case idlePlain:
 		st.key = KnownIdle
 		if s.Labels != nil {
-			return NotIdle, nil
+			return NotIdle
 		}
-		return KnownIdle, nil
+		return KnownIdle
 	case idleHome:
 		if !same || st.key < firstWait {
 			st.key = f.enter(st.group, at)
 		}
 		if st.key < firstWait {
-			return NotIdle, nil
+			return NotIdle
 		}
 		w := &f.waits[st.key-firstWait]
 		w.time += wall
@@ -211,25 +200,25 @@ func (f *Idle) Add(s *stream.Sample) (WaitKey, error) {
 			w.shared += wall
 		}
 		if s.Labels != nil {
-			return NotIdle, nil
+			return NotIdle
 		}
-		return st.key, nil
+		return st.key
 	}
 	st.key = NotIdle
-	return NotIdle, nil
+	return NotIdle
 }
 
-// join makes a goroutine a member of the group of those with its creation and an entry.
-func (f *Idle) join(st *idleState, entry uint32, status tachyon.Status, first bool) {
+// join makes a sample's goroutine a member of the group of those with its creator and an entry.
+func (f *Idle) join(st *idleState, entry uint32, s *stream.Sample, first bool) {
 	before := st.group
 	st.entry, st.group = entry, 0
-	key := groupKey{st.creation, entry}
+	key := groupKey{s.Creator, entry}
 	n, ok := f.group[key]
 	if !ok {
 		if len(f.groups) >= maxIdleGroups {
 			return
 		}
-		f.groups = append(f.groups, idleGroup{main: status&tachyon.MainThread != 0})
+		f.groups = append(f.groups, idleGroup{main: s.Status&tachyon.MainThread != 0})
 		n = uint32(len(f.groups))
 		f.group[key] = n
 	}
@@ -260,16 +249,6 @@ func (f *Idle) enter(group uint32, at *idleStack) WaitKey {
 	}
 	f.waits[key-firstWait].visits++
 	return key
-}
-
-// creation returns the number of a creation + 1.
-func (f *Idle) creation(c creation) uint32 {
-	n, ok := f.numbers[c]
-	if !ok {
-		n = uint32(len(f.numbers) + 1)
-		f.numbers[c] = n
-	}
-	return n
 }
 
 // nextFile ends a file.

@@ -23,10 +23,7 @@ func idleOf(t *testing.T, s *Samples) (idle, work map[string]int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		key, err := f.Add(x)
-		if err != nil {
-			t.Fatal(err)
-		}
+		key := f.Add(x)
 		entry := ""
 		for at := x.Stack; at != 0; at = s.caller(at) {
 			if name := s.leaf(at).Func; !wrappers[name] {

@@ -36,12 +36,10 @@ const FuncIdle = "[idle]"
 func newLatency(src *stream.Source) (*latency, error) {
 	l := &latency{src: src, idle: NewIdle(src), start: src.Header().Start}
 	for s, err := range src.Samples() {
-		if err == nil {
-			_, err = l.idle.Add(s)
-		}
 		if err != nil {
 			return nil, err
 		}
+		l.idle.Add(s)
 	}
 	l.idle.Finish()
 	l.end = max(1, src.End())
@@ -69,10 +67,7 @@ func (l *latency) each(use func(s *stream.Sample, begin, end uint64, in *occupan
 		if err != nil {
 			return err
 		}
-		key, err := idle.Add(s)
-		if err != nil {
-			return err
-		}
+		key := idle.Add(s)
 		if s.NotSeen || s.Interpreter > tachyon.Runtime || l.idle.Is(key) || isGap(leafOf(l.src, s.Stack)) {
 			continue
 		}

@@ -57,9 +57,10 @@ type waitSite struct {
 	line                   int
 }
 
+// A leakKey is what the goroutines of a group have in common.
 type leakKey struct {
-	creation creation
-	site     waitSite
+	creator uint32
+	site    uint32 // index into leakCount.sites
 }
 
 // A leakGroup is the state of a group.
@@ -81,8 +82,11 @@ type waiter struct {
 
 // A leakStack is what is known about a stack.
 type leakStack struct {
-	site  *waitSite // nil: nothing yet
-	plain uint32    // the first stack that is equal apart from the object that the goroutine waits for
+	site  uint32 // index into leakCount.sites; 0: nothing yet
+	plain uint32 // the first stack that is equal apart from the object that the goroutine waits for
+
+	creator uint32 // of the goroutine that came to wait there last
+	group   int32  // of that goroutine + 1; 0: none came
 }
 
 // A leakCount counts goroutines.
@@ -92,34 +96,38 @@ type leakCount struct {
 	slowest series // the greatest time between two samples of a waiting goroutine, by bin, µs
 	groups  []*leakGroup
 	number  map[leakKey]int32
-	created *creations
-	sites   []leakStack // by stack
+	stacks  []leakStack // by stack
+	sites   []waitSite
+	siteOf  map[waitSite]uint32
 	plain   map[stackSite]uint32
 	waiters states[waiter]
 	other   int32 // number of the group of what is beyond maxGroups
 }
 
-// notWaiting is the site of stacks that do not wait.
-var notWaiting = &waitSite{}
+// The numbers of sites that are none.
+const (
+	notKnown   = 0 // nothing is known about the time
+	notWaiting = 1
+	otherSites = 2 // of the group of what is beyond maxGroups
+)
 
-// FindLeaks finds groups of goroutines that grow.
+// FindLeaks finds groups of goroutines that grow. The samples must have creators (stream.Options).
 func FindLeaks(s *Samples) (*Leaks, error) {
 	l := newLeakCount(s)
 	for s, err := range s.all() {
-		if err == nil {
-			err = l.add(s)
-		}
 		if err != nil {
 			return nil, err
 		}
+		l.add(s)
 	}
 	return l.result(), nil
 }
 
 func newLeakCount(s *Samples) *leakCount {
 	return &leakCount{
-		Samples: s, clock: clock{width: max(s.interval(), 1000)}, number: map[leakKey]int32{}, created: &creations{src: s.src},
-		waiters: states[waiter]{keep: func(w *waiter) bool { return w.group != 0 }}, plain: map[stackSite]uint32{},
+		Samples: s, clock: clock{width: max(s.interval(), 1000)}, number: map[leakKey]int32{},
+		waiters: states[waiter]{src: s.src, keep: func(w *waiter) bool { return w.group != 0 }}, plain: map[stackSite]uint32{},
+		sites: []waitSite{{}, {}, {reason: "other"}}, siteOf: map[waitSite]uint32{},
 	}
 }
 
@@ -148,42 +156,35 @@ func (l *leakCount) result() *Leaks {
 }
 
 // add adds a sample.
-func (l *leakCount) add(s *sample) error {
+func (l *leakCount) add(s *sample) {
 	if s.Interpreter != tachyon.User {
-		return nil
+		return
 	}
 	w := l.waiters.of(s)
 	l.clock.cover(s.time)
-	begin := s.begin()
-	site := notWaiting
+	var at *leakStack
+	site := uint32(notWaiting)
 	if waits(s.Status) && !s.Unselected {
-		site = l.site(s.Stack)
+		at = l.stack(s.Stack)
+		site = at.site
 	}
-	if site == nil { // nothing is known about this time
-		w.last = s.time
-		return nil
+	w.last = s.time
+	if site == notKnown {
+		return
 	}
-	stack := uint32(0)
-	if site != notWaiting {
-		stack = l.sites[s.Stack].plain
-	}
-	if w.group != 0 && (site == notWaiting || stack != w.stack) {
+	begin := s.begin()
+	if w.group != 0 && (site == notWaiting || at.plain != w.stack) {
 		l.groups[w.group-1].end(max(begin, w.begin) - w.begin)
 		w.group = 0
 	}
-	if site != notWaiting {
-		if w.group == 0 {
-			n, err := l.group(s, site)
-			if err != nil {
-				return err
-			}
-			w.group, w.stack, w.begin = n+1, stack, begin
-		}
-		l.groups[w.group-1].alive.add(&l.clock, begin, s.time)
-		l.slow(s.time, s.time-begin)
+	if site == notWaiting {
+		return
 	}
-	w.last = s.time
-	return nil
+	if w.group == 0 {
+		w.group, w.stack, w.begin = l.group(s, at)+1, at.plain, begin
+	}
+	l.groups[w.group-1].alive.add(&l.clock, begin, s.time)
+	l.slow(s.time, s.time-begin)
 }
 
 // slow notes the time between two samples of a waiting goroutine.
@@ -203,60 +204,73 @@ func (l *leakCount) slow(at, between uint64) {
 	l.slowest.bins[i] = max(l.slowest.bins[i], float64(between))
 }
 
-// site returns the site of a waiting goroutine's stack, notWaiting if the stack says otherwise, nil
-// if nothing is known.
-func (l *leakCount) site(stack uint32) *waitSite {
-	if int(stack) >= len(l.sites) {
-		l.sites = append(l.sites, make([]leakStack, l.stacks()-len(l.sites))...)
-		l.sites[0].site = notWaiting
+// stack returns what is known about the stack of a waiting goroutine. Its site is notWaiting if the stack says
+// otherwise.
+func (l *leakCount) stack(stack uint32) *leakStack {
+	if int(stack) >= len(l.stacks) {
+		l.stacks = append(l.stacks, make([]leakStack, l.Samples.stacks()-len(l.stacks))...)
+		l.stacks[0].site = notWaiting
 	}
-	if site := l.sites[stack].site; site != nil {
-		return site
+	x := &l.stacks[stack]
+	if x.site != notKnown {
+		return x
 	}
 	leaf := l.leaf(stack)
-	site := &waitSite{reason: reason(leaf)}
+	x.plain = stack
 	switch {
 	case isGap(leaf):
-		return nil
+		return x
 	case leaf.Func == tachyon.FuncRunnable, leaf.Func == tachyon.FuncNotStarted:
-		site = notWaiting
-	default:
-		if f := l.own(stack); f != nil {
-			site.function, site.file, site.line = f.Func, f.File, int(f.Line)
-		}
+		x.site = notWaiting
+		return x
 	}
-	plain := stack
+	site := waitSite{reason: reason(leaf)}
+	if f := l.own(stack); f != nil {
+		site.function, site.file, site.line = f.Func, f.File, int(f.Line)
+	}
+	n, ok := l.siteOf[site]
+	if !ok {
+		n = uint32(len(l.sites))
+		l.siteOf[site] = n
+		l.sites = append(l.sites, site)
+	}
+	x.site = n
 	if site.reason != "" {
 		key := stackSite{leaf.Func, l.caller(stack)}
 		if first, ok := l.plain[key]; ok {
-			plain = first
+			x.plain = first
 		} else {
 			l.plain[key] = stack
 		}
 	}
-	l.sites[stack] = leakStack{site, plain}
-	return site
+	return x
 }
 
-// group returns the number of the group of a goroutine that waits at a site.
-func (l *leakCount) group(s *sample, site *waitSite) (int32, error) {
-	by, err := l.created.of(s)
-	key := leakKey{by, *site}
-	n, ok := l.number[key]
-	if ok || err != nil {
-		return n, err
+// group returns the number of the group of a goroutine that comes to wait at a stack.
+func (l *leakCount) group(s *sample, at *leakStack) int32 {
+	if at.group == 0 || at.creator != s.Creator {
+		at.creator, at.group = s.Creator, l.find(leakKey{s.Creator, at.site})+1
 	}
-	if len(l.groups) >= maxGroups {
-		if l.other == 0 {
-			l.other = int32(len(l.groups))
-			l.groups = append(l.groups, &leakGroup{leakKey: leakKey{site: waitSite{reason: "other"}}})
-		}
-		return l.other, nil
+	return at.group - 1
+}
+
+// find returns the number of a group.
+func (l *leakCount) find(key leakKey) int32 {
+	n, ok := l.number[key]
+	switch {
+	case ok:
+		return n
+	case len(l.groups) < maxGroups:
+	case l.other != 0:
+		return l.other
+	default:
+		key = leakKey{site: otherSites}
+		l.other = int32(len(l.groups))
 	}
 	n = int32(len(l.groups))
 	l.number[key] = n
 	l.groups = append(l.groups, &leakGroup{leakKey: key})
-	return n, nil
+	return n
 }
 
 // end counts a wait that ended, given its length in µs.
@@ -299,9 +313,10 @@ func (l *leakCount) row(g *leakGroup) (LeakGroup, bool) {
 	if low <= 0 {
 		return LeakGroup{}, false
 	}
+	by, site := l.src.Creators()[g.creator], l.sites[g.site]
 	row := LeakGroup{
-		CreatedBy: g.creation.by, CreatedAt: g.creation.at,
-		Reason: g.site.reason, Function: g.site.function, File: g.site.file, Line: g.site.line,
+		CreatedBy: by.Func, CreatedAt: by.At,
+		Reason: site.reason, Function: site.function, File: site.file, Line: site.line,
 		Start: int(math.Round(alive[0])), End: len(g.list), PerMinute: slope * perMinute, Low: low * perMinute,
 	}
 	long := l.end / 8

@@ -96,8 +96,10 @@ type siteKey struct {
 // A siteSums is a line at which goroutines wait for an object.
 type siteSums struct {
 	siteKey
-	point  waitPoint // of one of its stacks
-	waited uint64    // µs
+	number uint32      // from 1
+	sums   *objectSums // of the object
+	point  waitPoint   // of one of its stacks
+	waited uint64      // µs
 	waits  int
 }
 
@@ -121,16 +123,16 @@ type objectGoroutine struct {
 
 // A waitState is the wait that a goroutine is in.
 type waitState struct {
-	site    *siteSums // nil: none
+	site    uint32 // number; 0: none
+	counted bool   // one of its samples was selected
 	begin   uint64
-	counted bool // one of its samples was selected
 }
 
 func newLockSums(s *Samples, o LockOptions) *lockSums {
 	return &lockSums{
 		Samples: s, sources: newSources(o.Source), sites: map[siteKey]*siteSums{}, sums: map[int32]*objectSums{},
 		objects: map[int32]tachyon.Object{}, seen: map[objectGoroutine]struct{}{},
-		current: states[waitState]{keep: func(w *waitState) bool { return w.site != nil }},
+		current: states[waitState]{src: s.src, keep: func(w *waitState) bool { return w.site != 0 }},
 	}
 }
 
@@ -140,10 +142,13 @@ func (l *lockSums) read() error {
 		if err != nil {
 			return err
 		}
-		if x.Interpreter == tachyon.User {
-			l.add(x)
-		}
+		l.add(x)
 	}
+	return l.finish()
+}
+
+// finish says that all samples were added.
+func (l *lockSums) finish() error {
 	l.join()
 	return l.src.EachObject(func(o *tachyon.Object) {
 		if l.sums[o.Number] != nil {
@@ -154,27 +159,33 @@ func (l *lockSums) read() error {
 
 // add adds a sample.
 func (l *lockSums) add(s *sample) {
-	w := l.current.of(s)
+	if s.Interpreter != tachyon.User {
+		return
+	}
+	waiting := waits(s.Status)
 	site := &l.none
-	if waits(s.Status) {
+	if waiting {
 		site = l.site(s.Stack)
 	}
 	if site == &l.none {
-		w.site = nil
-		if !waits(s.Status) {
+		if w := l.current.find(s); w != nil {
+			w.site = 0
+		}
+		if !waiting {
 			l.noteTick(s.time - s.begin())
 		}
 		return
 	}
+	w := l.current.of(s)
 	if isLock(site.kind) {
 		l.noteTick(s.time - s.begin())
 	}
 	if l.noteWait != nil {
 		l.noteWait(s, site)
 	}
-	sums := l.sums[site.object]
-	if w.site != site || s.Status&tachyon.Moved != 0 {
-		*w = waitState{site: site, begin: s.begin()}
+	sums := site.sums
+	if w.site != site.number || s.Status&tachyon.Moved != 0 {
+		*w = waitState{site: site.number, begin: s.begin()}
 	}
 	if s.Unselected {
 		return
@@ -219,7 +230,7 @@ func (l *lockSums) site(stack uint32) *siteSums {
 
 // newSite returns a new site. An object without number is one of its own at each site.
 func (l *lockSums) newSite(key siteKey, p waitPoint) *siteSums {
-	site := &siteSums{siteKey: key, point: p}
+	site := &siteSums{siteKey: key, point: p, number: uint32(len(l.sites) + 1)}
 	l.sites[key] = site
 	if site.object == 0 || len(l.sums) > maxObjects {
 		site.object = -int32(len(l.sites))
@@ -233,6 +244,7 @@ func (l *lockSums) newSite(key siteKey, p waitPoint) *siteSums {
 		sums.kind = key.kind // it was known only as the Mutex in it
 	}
 	sums.sites = append(sums.sites, site)
+	site.sums = sums
 	return site
 }
 
@@ -262,7 +274,7 @@ func (l *lockSums) join() {
 		from := l.sums[site.object]
 		sums := l.sums[to]
 		delete(l.sums, site.object)
-		site.object = to
+		site.object, site.sums = to, sums
 		sums.sites = append(sums.sites, site)
 		sums.waited += from.waited
 		sums.bySite += from.waited

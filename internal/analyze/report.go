@@ -36,34 +36,44 @@ const (
 var Weights = []string{"wall", "cpu", "latency"}
 
 // Stream returns what a source must read for a report.
-func (o ReportOptions) Stream() stream.Options { return stream.Options{Labels: true, Objects: true} }
+func (o ReportOptions) Stream() stream.Options {
+	return stream.Options{Labels: true, Creators: true, Objects: true}
+}
 
 // NewProfile adds up the samples of a source. Idle time is known in profiles that gotach recorded.
 func NewProfile(src *stream.Source, o ReportOptions) (*profile.Profile, error) {
-	p, _, err := newProfile(src, src.Samples(), o, &creations{src: src}, nil)
+	p, _, err := newProfile(src, src.Samples(), o, nil)
 	return p, err
 }
 
 // NewProfileEach is NewProfile. It also calls each with every sample that it adds up, weighed as the options say. What
 // it returns tells, given the key of a sample, whether the sample is idle time.
 func NewProfileEach(src *stream.Source, o ReportOptions, each func(*stream.Sample, WaitKey)) (*profile.Profile, func(WaitKey) bool, error) {
-	p, idle, err := newProfile(src, src.Samples(), o, &creations{src: src}, each)
+	p, idle, err := newProfile(src, src.Samples(), o, each)
 	if idle == nil {
 		return p, func(WaitKey) bool { return false }, err
 	}
 	return p, idle.Is, err
 }
 
-// NewProfileAndLeaks is NewProfile and FindLeaks in one reading.
-func NewProfileAndLeaks(src *stream.Source, o ReportOptions) (*profile.Profile, *Leaks, error) {
+// A Survey is what one reading of the samples tells about a session.
+type Survey struct {
+	Profile *profile.Profile
+	Leaks   *Leaks
+	locks   *lockSums
+}
+
+// NewSurvey is NewProfile, FindLeaks and most of FindLocks in one reading.
+func NewSurvey(src *stream.Source, o ReportOptions) (*Survey, error) {
 	s := NewSamples("", src)
-	l := newLeakCount(s)
-	both := func(yield func(*stream.Sample, error) bool) {
+	leaks, locks := newLeakCount(s), newLockSums(s, LockOptions{})
+	all := func(yield func(*stream.Sample, error) bool) {
 		var out sample
 		for x, err := range src.Samples() {
 			if err == nil && !x.NotSeen {
 				s.set(&out, x)
-				err = l.add(&out)
+				leaks.add(&out)
+				locks.add(&out)
 			}
 			if err == nil && x.Unselected {
 				continue
@@ -73,15 +83,26 @@ func NewProfileAndLeaks(src *stream.Source, o ReportOptions) (*profile.Profile, 
 			}
 		}
 	}
-	p, _, err := newProfile(src, both, o, l.created, nil)
-	if err != nil {
-		return nil, nil, err
+	p, _, err := newProfile(src, all, o, nil)
+	if err == nil {
+		err = locks.finish()
 	}
-	return p, l.result(), nil
+	if err != nil {
+		return nil, err
+	}
+	return &Survey{p, leaks.result(), locks}, nil
+}
+
+// Locks is FindLocks. It reads the samples once more if goroutines waited for locks.
+func (s *Survey) Locks() (*Locks, error) {
+	if err := s.locks.holders(); err != nil {
+		return nil, err
+	}
+	return s.locks.result(), nil
 }
 
 // newProfile adds up samples. It returns nil for what tells idle time if there is none. each may be nil.
-func newProfile(src *stream.Source, samples iter.Seq2[*stream.Sample, error], o ReportOptions, created *creations, each func(*stream.Sample, WaitKey)) (*profile.Profile, *Idle, error) {
+func newProfile(src *stream.Source, samples iter.Seq2[*stream.Sample, error], o ReportOptions, each func(*stream.Sample, WaitKey)) (*profile.Profile, *Idle, error) {
 	d := profile.Detail{Goroutines: o.Goroutines, Series: o.Series}
 	var idle *Idle
 	switch {
@@ -95,17 +116,13 @@ func newProfile(src *stream.Source, samples iter.Seq2[*stream.Sample, error], o 
 		samples = l.samples()
 	case src.Metadata().Session != nil:
 		idle = NewIdle(src)
-		idle.created = created
-		d.Key = func(s *stream.Sample) (uint32, error) {
-			key, err := idle.Add(s)
-			return uint32(key), err
-		}
+		d.Key = func(s *stream.Sample) uint32 { return uint32(idle.Add(s)) }
 	}
 	if each != nil {
 		samples, d.Key = telling(samples, d.Key, each)
 	}
 	var err error
-	if d.Group, err = grouped(src, o.Group, created); err != nil {
+	if d.Group, err = grouped(src, o.Group); err != nil {
 		return nil, nil, err
 	}
 	p, err := profile.FromSamples(src, samples, d)
@@ -135,7 +152,7 @@ func newProfile(src *stream.Source, samples iter.Seq2[*stream.Sample, error], o 
 }
 
 // telling returns samples, and a function that tells their keys, both of which call each. key may be nil.
-func telling(samples iter.Seq2[*stream.Sample, error], key func(*stream.Sample) (uint32, error), each func(*stream.Sample, WaitKey)) (iter.Seq2[*stream.Sample, error], func(*stream.Sample) (uint32, error)) {
+func telling(samples iter.Seq2[*stream.Sample, error], key func(*stream.Sample) uint32, each func(*stream.Sample, WaitKey)) (iter.Seq2[*stream.Sample, error], func(*stream.Sample) uint32) {
 	all := func(yield func(*stream.Sample, error) bool) {
 		for s, err := range samples {
 			if err == nil && s.NotSeen { // it gets no key
@@ -146,14 +163,12 @@ func telling(samples iter.Seq2[*stream.Sample, error], key func(*stream.Sample) 
 			}
 		}
 	}
-	return all, func(s *stream.Sample) (k uint32, err error) {
+	return all, func(s *stream.Sample) (k uint32) {
 		if key != nil {
-			k, err = key(s)
+			k = key(s)
 		}
-		if err == nil {
-			each(s, WaitKey(k))
-		}
-		return k, err
+		each(s, WaitKey(k))
+		return k
 	}
 }
 
@@ -172,34 +187,33 @@ func onCPU(samples iter.Seq2[*stream.Sample, error]) iter.Seq2[*stream.Sample, e
 }
 
 // grouped returns the function that names the group of a sample, nil if there are no groups.
-func grouped(src *stream.Source, by string, created *creations) (func(*stream.Sample) (string, error), error) {
+func grouped(src *stream.Source, by string) (func(*stream.Sample) string, error) {
 	key, isLabel := strings.CutPrefix(by, ByLabel)
 	switch {
 	case by == "":
 		return nil, nil
 	case isLabel:
-		return func(s *stream.Sample) (string, error) {
+		return func(s *stream.Sample) string {
 			if s.Labels != nil {
 				if value, ok := s.Labels.Set[key]; ok {
-					return value, nil
+					return value
 				}
 			}
-			return "[no label " + key + "]", nil
+			return "[no label " + key + "]"
 		}, nil
 	case by == ByObject:
 		names, err := objectNames(src)
-		return func(s *stream.Sample) (string, error) {
+		return func(s *stream.Sample) string {
 			if f := leafOf(src, s.Stack); waits(s.Status) && f.File == "" && f.Line > 0 {
 				if name, ok := names[f.Line]; ok {
-					return name, nil
+					return name
 				}
-				return "object " + strconv.Itoa(int(f.Line)), nil
+				return "object " + strconv.Itoa(int(f.Line))
 			}
-			return "[" + src.State(s.Status, s.Stack) + "]", nil
+			return "[" + src.State(s.Status, s.Stack) + "]"
 		}, err
 	case by == ByEntry:
-		e := &entries{src: src, created: created}
-		return e.name, nil
+		return (&entries{src}).name, nil
 	}
 	return nil, fmt.Errorf("no groups by %q", by)
 }
@@ -237,30 +251,27 @@ func objectNames(src *stream.Source) (map[int32]string, error) {
 }
 
 // entries name the groups of goroutines that were created at one place.
-type entries struct {
-	src     *stream.Source
-	created *creations
-	sample  sample
-}
+type entries struct{ src *stream.Source }
 
 // name returns the name of a sample's group: the function that created its goroutine and, after a tab, where.
 // Goroutines of a test have the name of the test.
-func (e *entries) name(s *stream.Sample) (string, error) {
+func (e *entries) name(s *stream.Sample) string {
 	if test := e.test(s.Stack); test != "" {
-		return test, nil
+		return test
 	}
-	e.sample.Sample = s
-	e.sample.file, _ = e.src.File()
-	by, err := e.created.of(&e.sample)
+	return e.creator(s)
+}
+
+// creator is name for a goroutine that is in no test.
+func (e *entries) creator(s *stream.Sample) string {
+	by := e.src.Creators()[s.Creator]
 	switch {
-	case err != nil:
-		return "", err
-	case by.by != "":
-		return by.by + "\t" + by.at, nil
+	case by.Func != "":
+		return by.Func + "\t" + by.At
 	case s.Status&tachyon.MainThread != 0:
-		return "[main goroutine]", nil
+		return "[main goroutine]"
 	}
-	return "[creator unknown]", nil
+	return "[creator unknown]"
 }
 
 // test returns the name of the test in which a stack is, "" if it is in none.

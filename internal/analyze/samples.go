@@ -1,10 +1,8 @@
 package analyze
 
 import (
-	"cmp"
 	"fmt"
 	"iter"
-	"slices"
 	"strings"
 
 	"github.com/gotach/profiler/internal/stream"
@@ -16,6 +14,7 @@ type Samples struct {
 	name  string
 	src   *stream.Source
 	start uint64 // of the profile, µs
+	tick  uint64 // time between two ticks, µs, at least 1
 
 	end uint64 // time of the latest sample, µs since the start
 	to  uint64 // end of the selected time, µs since the start
@@ -25,7 +24,8 @@ type Samples struct {
 // samples, its option Unselected must be set: to know when a wait ends or who holds a lock, an analysis has to
 // see the others too.
 func NewSamples(name string, src *stream.Source) *Samples {
-	return &Samples{name: name, src: src, start: src.Header().Start, to: src.Limit()}
+	h := src.Header()
+	return &Samples{name: name, src: src, start: h.Start, tick: max(1, h.Interval), to: src.Limit()}
 }
 
 // named puts the profile's name before an error, for analyses of several profiles.
@@ -61,7 +61,7 @@ func (s *Samples) goVersion() string {
 }
 
 // interval returns the time between two ticks in µs, at least 1.
-func (s *Samples) interval() uint64 { return max(1, s.src.Header().Interval) }
+func (s *Samples) interval() uint64 { return s.tick }
 
 // stacks returns the number of stacks so far.
 func (s *Samples) stacks() int { return len(s.src.Stacks()) }
@@ -134,151 +134,4 @@ func (s *Samples) set(out *sample, x *stream.Sample) {
 	out.Sample, out.time = x, uint64(max(0, int64(x.Time-s.start)))
 	out.file, _ = s.src.File()
 	s.end = max(s.end, out.time)
-}
-
-// A creation says where a goroutine was created.
-type creation struct{ by, at string }
-
-// creations know where the goroutines of the present file were created. Analyses that read the samples
-// together share them.
-type creations struct {
-	src  *stream.Source
-	file int // number of the file + 1
-	ids  []created
-	list []creation
-}
-
-type created struct {
-	id     uint64
-	number uint32 // index into list
-}
-
-// of returns where the goroutine of a sample was created. Both strings are empty if that is unknown.
-func (c *creations) of(s *sample) (creation, error) {
-	if c.file != s.file+1 {
-		if err := c.load(s.file); err != nil {
-			return creation{}, err
-		}
-	}
-	id := stream.GoroutineInFile(s.Goroutine)
-	i, ok := slices.BinarySearchFunc(c.ids, id, func(x created, id uint64) int { return cmp.Compare(x.id, id) })
-	if !ok {
-		return creation{}, nil
-	}
-	return c.list[c.ids[i].number], nil
-}
-
-// load reads the creations of a file.
-func (c *creations) load(file int) error {
-	c.file, c.ids, c.list = file+1, c.ids[:0], nil
-	number := map[creation]uint32{}
-	_, f := c.src.File()
-	for g, err := range stream.Goroutines(f.Stream) {
-		if err != nil {
-			return err
-		}
-		key := creation{g.CreatedBy, g.CreatedAt}
-		if key == (creation{}) {
-			continue
-		}
-		n, ok := number[key]
-		if !ok {
-			n = uint32(len(c.list))
-			number[key] = n
-			c.list = append(c.list, key)
-		}
-		c.ids = append(c.ids, created{g.ID, n})
-	}
-	slices.SortStableFunc(c.ids, func(a, b created) int { return cmp.Compare(a.id, b.id) })
-	return nil
-}
-
-// states have a T for each goroutine. From one file to the next only those are kept that keep says, and
-// only for maxFiles files in which the goroutine has no sample.
-type states[T any] struct {
-	keep    func(*T) bool
-	file    int
-	slots   [][]state[T] // of the present file, in parts of slotsPart
-	carried map[goroutine]carried[T]
-}
-
-// slotsPart is the number of slots that are allocated together. A slice that grows would need twice the memory, and
-// be copied.
-const slotsPart = 1 << 12
-
-const maxFiles = 3
-
-type carried[T any] struct {
-	T    T
-	file int // in which the goroutine had its latest sample
-}
-
-type state[T any] struct {
-	goroutine
-	used bool
-	T    T
-}
-
-// A goroutine is the id of a goroutine or of a pseudo thread.
-type goroutine struct {
-	id          uint64
-	interpreter uint32
-}
-
-// of returns the state of a sample's goroutine. It is valid until the next call.
-func (st *states[T]) of(s *sample) *T {
-	if s.file != st.file {
-		st.next()
-		st.file = s.file
-	}
-	for int(s.Slot/slotsPart) >= len(st.slots) {
-		st.slots = append(st.slots, make([]state[T], slotsPart))
-	}
-	x := &st.slots[s.Slot/slotsPart][s.Slot%slotsPart]
-	if !x.used {
-		x.used, x.goroutine = true, goroutine{s.Goroutine, s.Interpreter}
-		if t, ok := st.carried[x.goroutine]; ok {
-			x.T = t.T
-			delete(st.carried, x.goroutine)
-		}
-	}
-	return &x.T
-}
-
-// next begins a file.
-func (st *states[T]) next() {
-	if st.carried == nil {
-		st.carried = map[goroutine]carried[T]{}
-	}
-	for g, t := range st.carried {
-		if st.file-t.file >= maxFiles {
-			delete(st.carried, g)
-		}
-	}
-	for _, part := range st.slots {
-		for i := range part {
-			if x := &part[i]; x.used && st.keep(&x.T) {
-				st.carried[x.goroutine] = carried[T]{x.T, st.file}
-			}
-		}
-		clear(part)
-	}
-}
-
-// all yields the states of all goroutines that were kept or are in the last file.
-func (st *states[T]) all() iter.Seq[*T] {
-	return func(yield func(*T) bool) {
-		for _, part := range st.slots {
-			for i := range part {
-				if part[i].used && !yield(&part[i].T) {
-					return
-				}
-			}
-		}
-		for _, t := range st.carried {
-			if !yield(&t.T) {
-				return
-			}
-		}
-	}
 }

@@ -69,7 +69,7 @@ type call struct {
 
 func newFinder(s *Samples, o RequestOptions) *finder {
 	return &finder{
-		Samples: s, o: o, splits: o.Func != nil, calls: states[call]{keep: func(c *call) bool { return c.in || c.span != 0 }}, lives: lives{Samples: s},
+		Samples: s, o: o, splits: o.Func != nil, calls: states[call]{src: s.src, keep: func(c *call) bool { return c.in || c.span != 0 }}, lives: lives{Samples: s},
 		values: map[*stream.Labels]int32{}, number: map[string]int32{}, numberOf: map[anchor]uint32{},
 	}
 }

@@ -104,7 +104,7 @@ type stayFinder struct {
 }
 
 func newStayFinder(h *holdIndex) *stayFinder {
-	return &stayFinder{holdIndex: h, most: maxStretches, users: states[lockUser]{keep: func(u *lockUser) bool { return len(u.open) > 0 || u.waited != nil }}}
+	return &stayFinder{holdIndex: h, most: maxStretches, users: states[lockUser]{src: h.src, keep: func(u *lockUser) bool { return len(u.open) > 0 || u.waited != nil }}}
 }
 
 // holdsOf returns what a stack says about locks.
@@ -165,18 +165,24 @@ func givesUp(h *frameHold, callee *tachyon.Frame) bool {
 
 // add adds a sample.
 func (f *stayFinder) add(s *sample) {
-	u := f.users.of(s)
-	f.update(s, u)
 	x := f.holdsOf(s.Stack)
 	waiting := x.site != nil && waits(s.Status)
 	target, other := false, false
 	if f.interest != nil {
 		target, other = f.interest(s)
 	}
-	if !waiting && len(x.holds) == 0 && x.inLock == 0 && len(u.open) == 0 && !target && !other {
-		u.waited, u.last = nil, 0
-		return
+	if !waiting && len(x.holds) == 0 && x.inLock == 0 && !target && !other {
+		u := f.users.find(s)
+		if u == nil {
+			return
+		}
+		if len(u.open) == 0 {
+			u.waited, u.last = nil, 0
+			return
+		}
 	}
+	u := f.users.of(s)
+	f.update(s, u)
 	object := int32(0)
 	if waiting {
 		object = x.site.object

@@ -80,6 +80,7 @@ func samplesOf(t testing.TB, o stream.Options, list ...*reader.Reader) *Samples 
 	for _, f := range list {
 		files = append(files, stream.File{Stream: f})
 	}
+	o.Creators = true
 	src, err := stream.New(files, o)
 	if err != nil {
 		t.Fatal(err)

@@ -97,7 +97,7 @@ func idleResultOf(t *testing.T, profile, log string) *idleResult {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	src, err := stream.New([]stream.File{{Stream: f}}, stream.Options{Labels: true, Objects: true})
+	src, err := stream.New([]stream.File{{Stream: f}}, stream.Options{Labels: true, Creators: true, Objects: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,10 +115,7 @@ func idleResultOf(t *testing.T, profile, log string) *idleResult {
 		if err != nil {
 			t.Fatal(err)
 		}
-		key, err := idle.Add(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		key := idle.Add(s)
 		if s.Interpreter == tachyon.User && s.Status&(tachyon.OnCPU|tachyon.HasGIL|tachyon.GILRequested) == 0 {
 			sums[place{key, s.Stack, during(serves[s.Goroutine], s.Time), s.Labels != nil}] += s.Wall
 		}

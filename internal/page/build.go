@@ -93,7 +93,6 @@ type reading struct {
 	stacks []uint32 // by stack of src: node + 1
 	slots  []lately
 	end    uint64 // µs since the start of the latest sample
-	failed error
 }
 
 // A lately is what a slot's latest sample was, with its record.
@@ -113,9 +112,6 @@ func (b *builder) read(in Input) error {
 	}
 	r := &reading{builder: b, side: uint8(len(b.sides)), src: src, start: src.Header().Start, groups: analyze.NewGroups(src)}
 	p, idle, err := analyze.NewProfileEach(src, analyze.ReportOptions{Idle: true}, r.add)
-	if err == nil {
-		err = r.failed
-	}
 	if err != nil {
 		return err
 	}
@@ -136,14 +132,7 @@ func (b *builder) read(in Input) error {
 
 // add adds a sample.
 func (r *reading) add(s *stream.Sample, key analyze.WaitKey) {
-	if r.failed != nil {
-		return
-	}
-	n, err := r.record(s, key)
-	if err != nil {
-		r.failed = err
-		return
-	}
+	n := r.record(s, key)
 	x := &r.records[n]
 	if s.NotSeen {
 		x.rest += s.Wall
@@ -194,7 +183,7 @@ func (b *builder) double() {
 }
 
 // record returns the number of a sample's record.
-func (r *reading) record(s *stream.Sample, key analyze.WaitKey) (uint32, error) {
+func (r *reading) record(s *stream.Sample, key analyze.WaitKey) uint32 {
 	status := s.Status &^ tachyon.Moved
 	var last *lately
 	if !s.NotSeen {
@@ -203,7 +192,7 @@ func (r *reading) record(s *stream.Sample, key analyze.WaitKey) (uint32, error) 
 		}
 		last = &r.slots[s.Slot]
 		if last.known && !s.First && last.stack == s.Stack && last.status == status && last.key == key {
-			return last.record, nil
+			return last.record
 		}
 	}
 	session := r.src.Metadata().Session != nil
@@ -214,11 +203,7 @@ func (r *reading) record(s *stream.Sample, key analyze.WaitKey) (uint32, error) 
 		st.system = st.name != profile.NotSeen
 		name = "[not seen]"
 	} else if !session || s.Interpreter != tachyon.Process {
-		var err error
-		if name, err = r.groups.Of(s); err != nil {
-			return 0, err
-		}
-		if st.system {
+		if name = r.groups.Of(s); st.system {
 			name = "[runtime]"
 		}
 	}
@@ -232,7 +217,7 @@ func (r *reading) record(s *stream.Sample, key analyze.WaitKey) (uint32, error) 
 	if last != nil {
 		*last = lately{s.Stack, status, key, true, n}
 	}
-	return n, nil
+	return n
 }
 
 // node returns the node of a stack of the source. Frames of waits have no line: that would be the number of an object.

@@ -22,7 +22,7 @@ type adder struct {
 
 	sums   []sum
 	index  []uint32 // a hash table of the sums + 1; without goroutines and labels, sums[i] is of places[i]
-	plain  []uint32 // by place: the sum with nothing else + 1
+	keyed  []uint32 // by place: its first sum with a key and nothing else, + 1
 	slots  []cached
 	stacks [][]uint32        // of records
 	sets   map[string]uint32 // label sets by their key
@@ -53,6 +53,7 @@ type sum struct {
 	place     uint32
 	labels    uint32
 	key       uint32 // of Detail.Key
+	next      uint32 // the place's next sum with a key and nothing else, + 1
 	count     int64
 	wall, cpu time.Duration
 }
@@ -79,33 +80,35 @@ func newAdder(src *stream.Source, d Detail) *adder {
 }
 
 // add adds a sample.
-func (a *adder) add(s *stream.Sample) error {
+func (a *adder) add(s *stream.Sample) {
 	if s.NotSeen {
 		p := place{stack: s.Stack, state: a.src.State(0, s.Stack)}
 		p.process = p.state != NotSeen // such as [idle]
 		p.system = p.process
 		n := a.place(p)
 		if a.detailed() {
-			n = a.sum(sum{place: n})
+			n = a.keyedSum(n, 0)
 		}
 		a.sums[n].wall = s.Wall
-		return nil
+		if a.series != nil { // nobody knows when it was
+			a.series.leaveOut(n, a.sums)
+		}
+		return
 	}
 	n := a.find(s)
-	if a.detailed() {
-		var err error
-		if n, err = a.detail(s, n); err != nil {
-			return err
-		}
+	switch {
+	case a.slotted():
+		n = a.detail(s, n)
+	case a.d.Key != nil:
+		n = a.keyedSum(n, a.d.Key(s))
 	}
 	into := &a.sums[n]
 	into.count++
 	into.wall = add(into.wall, s.Wall)
 	into.cpu = add(into.cpu, s.CPU())
 	if a.series != nil {
-		a.series.add(n, s)
+		a.series.add(n, s, a.sums)
 	}
-	return nil
 }
 
 // find returns the place of a sample.
@@ -145,58 +148,67 @@ func (a *adder) place(p place) uint32 {
 }
 
 // detailed reports whether a place may have several sums.
-func (a *adder) detailed() bool {
-	return a.d.Goroutines || a.d.Labels || a.d.Group != nil || a.d.Key != nil
-}
+func (a *adder) detailed() bool { return a.slotted() || a.d.Key != nil }
+
+// slotted reports whether the samples of different goroutines at a place may be in different sums although they
+// have the same key.
+func (a *adder) slotted() bool { return a.d.Goroutines || a.d.Labels || a.d.Group != nil }
 
 // detail returns the number of the sum to which a sample at a place belongs.
-func (a *adder) detail(s *stream.Sample, place uint32) (uint32, error) {
+func (a *adder) detail(s *stream.Sample, place uint32) uint32 {
 	if int(s.Slot) >= len(a.slots) {
 		a.slots = append(a.slots, make([]cached, a.src.Slots()-len(a.slots))...)
 	}
 	to := sum{place: place}
 	if a.d.Key != nil {
-		var err error
-		if to.key, err = a.d.Key(s); err != nil {
-			return 0, err
-		}
+		to.key = a.d.Key(s)
 	}
 	c := &a.slots[s.Slot]
 	if !s.First && c.sum != 0 && c.place == place && c.key == to.key && c.labels == s.Labels {
-		return c.sum - 1, nil
+		return c.sum - 1
 	}
 	if a.d.Goroutines && !a.places[place].process { // Process has threads only because a core's worth of time has no room in one
 		to.goroutine = s.Goroutine
 	}
 	if a.d.Group != nil {
-		name, err := a.d.Group(s)
-		if err != nil {
-			return 0, err
-		}
-		to.goroutine = a.groups.number(name)
+		to.goroutine = a.groups.number(a.d.Group(s))
 	}
 	if a.d.Labels && s.Labels != nil {
 		to.labels = a.set(s.Labels)
 	}
 	n := uint32(0)
-	if to == (sum{place: place}) {
-		n = a.plainSum(place)
+	if to == (sum{place: place, key: to.key}) {
+		n = a.keyedSum(place, to.key)
 	} else {
 		n = a.sum(to)
 	}
 	*c = cached{place: place, key: to.key, sum: n + 1, labels: s.Labels}
-	return n, nil
+	return n
 }
 
-// plainSum is sum for a place with nothing else, without a search.
-func (a *adder) plainSum(place uint32) uint32 {
-	if int(place) >= len(a.plain) {
-		a.plain = append(a.plain, make([]uint32, len(a.places)-len(a.plain))...)
+// mostKeyed is the number of sums of a place that keyedSum looks at.
+const mostKeyed = 8
+
+// keyedSum is sum for a place and a key and nothing else. Most places have few keys: then it needs no search.
+func (a *adder) keyedSum(place, key uint32) uint32 {
+	if int(place) >= len(a.keyed) {
+		a.keyed = append(a.keyed, make([]uint32, len(a.places)-len(a.keyed))...)
 	}
-	if a.plain[place] == 0 {
-		a.plain[place] = a.sum(sum{place: place}) + 1
+	at := a.keyed[place]
+	for i := 0; at != 0 && i < mostKeyed; i++ {
+		if x := &a.sums[at-1]; x.key == key {
+			return at - 1
+		} else {
+			at = x.next
+		}
 	}
-	return a.plain[place] - 1
+	before := len(a.sums)
+	n := a.sum(sum{place: place, key: key})
+	if len(a.sums) > before { // a new one is the first one of the list now
+		a.sums[n].next = a.keyed[place]
+		a.keyed[place] = n + 1
+	}
+	return n
 }
 
 // set returns the number of a set of labels.
@@ -255,7 +267,7 @@ func (s *sum) hash() uint64 {
 func (a *adder) profile() *Profile {
 	p := &Profile{Frames: a.src.Frames()}
 	if a.series != nil {
-		a.series.finish()
+		a.series.finish(a.sums)
 	}
 	if len(a.sums) > 0 {
 		p.Records = make([]Record, len(a.sums))
@@ -297,7 +309,7 @@ func (a *adder) record(s *sum) Record {
 func (a *adder) forget() {
 	a.sums = a.sums[:0]
 	clear(a.index)
-	clear(a.plain)
+	clear(a.keyed)
 	clear(a.slots)
 	clear(a.labels)
 	a.labels = a.labels[:1]

@@ -14,9 +14,9 @@ type Detail struct {
 	Labels     bool // each set of labels has its own; the source must have stream.Options.Labels
 	// Group, if not nil, returns the name of a group; records of different groups are kept apart, those of
 	// goroutines are not. It must be the same for all samples of a goroutine with equal stacks and labels.
-	Group func(*stream.Sample) (string, error)
+	Group func(*stream.Sample) string
 	// Key, if not nil, is called for each sample; records of different keys are kept apart.
-	Key    func(*stream.Sample) (uint32, error)
+	Key    func(*stream.Sample) uint32
 	Series bool // records have series
 }
 
@@ -43,9 +43,7 @@ func FromSamples(src *stream.Source, samples iter.Seq2[*stream.Sample, error], d
 		if err != nil {
 			return nil, err
 		}
-		if err := a.add(s); err != nil {
-			return nil, err
-		}
+		a.add(s)
 	}
 	p := a.profile()
 	p.describe(src)
@@ -76,11 +74,10 @@ func Each(src *stream.Source, d Detail, most int, yield func(*Profile, *Record) 
 		if err != nil {
 			return nil, err
 		}
-		err = a.add(s)
-		if err == nil && len(a.sums) > most {
-			err = all()
+		if a.add(s); len(a.sums) <= most {
+			continue
 		}
-		if err != nil {
+		if err := all(); err != nil {
 			return nil, err
 		}
 	}

@@ -22,7 +22,7 @@ type pipe struct {
 // pipes decode files ahead of the loop that takes their samples.
 type pipes struct {
 	parts  []*Part
-	labels bool
+	o      *Options
 	stop   chan struct{} // closed when no more batches are wanted
 	group  sync.WaitGroup
 	list   []*pipe // of the parts that were started, in order
@@ -51,7 +51,7 @@ func (p *pipes) open(part int) *pipe {
 			break
 		}
 		p.memory += p.parts[n].memory()
-		p.list = append(p.list, p.start(p.parts[n].Stream))
+		p.list = append(p.list, p.start(p.parts[n]))
 	}
 	return p.list[part]
 }
@@ -68,12 +68,12 @@ func (p *pipes) close() {
 	p.group.Wait()
 }
 
-// start begins to decode a stream.
-func (p *pipes) start(s reader.Stream) *pipe {
+// start begins to decode a part.
+func (p *pipes) start(part *Part) *pipe {
 	out := &pipe{batches: make(chan *reader.Batch, queue), used: make(chan *reader.Batch, queue), facts: make(chan *facts, 1)}
 	p.group.Go(func() {
 		defer close(out.facts)
-		f, err := newFacts(s, p.labels)
+		f, err := newFacts(part, p.o)
 		if err != nil {
 			out.factsErr = err
 			return
@@ -82,7 +82,7 @@ func (p *pipes) start(s reader.Stream) *pipe {
 	})
 	p.group.Go(func() {
 		defer close(out.batches)
-		for b, err := range batches(s, func() *reader.Batch {
+		for b, err := range batches(part.Stream, func() *reader.Batch {
 			select {
 			case b := <-out.used:
 				return b

@@ -1,9 +1,12 @@
 package stream
 
 import (
-	"cmp"
+	"errors"
 	"iter"
 	"maps"
+	"math"
+	"math/bits"
+	"math/rand/v2"
 	"slices"
 	"sort"
 	"strconv"
@@ -12,17 +15,25 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// facts are what a file says about its goroutines.
+// facts are what a file says about its goroutines. They take some 32 bytes for each.
 type facts struct {
-	weights []reader.FirstWeight // by goroutine; 0 when it was used
-	at      int                  // index into weights after the one that was used last
-	told    idSet                // goroutines of which the file says what labels they have; empty without labels
-	chains  map[uint64]chain     // of those that have labels
-	spans   []span
+	list  []fact
+	index []uint32 // a hash table of indices into list + 1
+	seed  uint64
+
+	spans    []span
+	creators []Creator // of this file; 0 is the unknown one
 }
 
-// A chain is where a goroutine's spans are in facts.spans, plus 1.
-type chain struct{ first, last int32 }
+// A fact is what a file says about a goroutine.
+type fact struct {
+	id      uint64
+	weight  uint64 // of its first sample, µs; 0 when it was used, or if the file does not say it
+	creator uint32 // index into facts.creators
+	labels  int32  // number of the first of its spans + 1; 0: the file says nothing, noLabels: it has none
+}
+
+const noLabels = -1
 
 // A span says from when on a goroutine has which labels.
 type span struct {
@@ -31,107 +42,166 @@ type span struct {
 	next   int32 // number of the next span of the goroutine + 1
 }
 
-// newFacts reads the facts about a stream's goroutines.
-func newFacts(s reader.Stream, labels bool) (*facts, error) {
-	f := &facts{}
-	var l *labelling
-	var each func(*tachyon.Goroutine) error
-	if labels {
-		f.chains = map[uint64]chain{}
-		l = &labelling{f: f, sets: map[string]*Labels{}, unordered: map[uint64]bool{}}
-		each = l.add
+// newFacts reads the facts about a stream's goroutines: the weights, and what the options ask for.
+func newFacts(p *Part, o *Options) (*facts, error) {
+	f := &facts{seed: rand.Uint64(), creators: []Creator{{}}}
+	s, expect, most := p.Stream, mostSlots(p), math.MaxInt32
+	if r, ok := s.(interface{ Size() int64 }); ok {
+		most = int(min(400_000+r.Size(), math.MaxInt32))
 	}
-	err := f.read(s, each)
-	if err == nil && labels {
-		l.finish()
+	f.list = make([]fact, 0, expect)
+	f.index = make([]uint32, 1<<max(4, bits.Len(uint(expect+expect/2))))
+	if o.Labels || o.Creators {
+		return f, f.readAll(s, o, most)
+	}
+	weights, err := firstWeights(s)
+	for _, w := range weights {
+		f.of(w.Goroutine).weight = w.Weight
 	}
 	return f, err
 }
 
-// read reads the weights, and calls each with the metadata of goroutines if it is not nil.
-func (f *facts) read(s reader.Stream, each func(*tachyon.Goroutine) error) (err error) {
+// firstWeights returns the weights of goroutines' first samples.
+func firstWeights(s reader.Stream) (list []reader.FirstWeight, err error) {
 	if r, ok := s.(interface {
-		FirstWeights(func(*tachyon.Goroutine) error) ([]reader.FirstWeight, error)
+		FirstWeights() ([]reader.FirstWeight, error)
 	}); ok {
-		f.weights, err = r.FirstWeights(each)
-		return err
+		return r.FirstWeights()
 	}
 	m, err := s.Metadata()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for id, weight := range m.FirstWeights() {
-		f.weights = append(f.weights, reader.FirstWeight{Goroutine: id, Weight: weight})
+		list = append(list, reader.FirstWeight{Goroutine: id, Weight: weight})
 	}
-	slices.SortFunc(f.weights, func(a, b reader.FirstWeight) int { return cmp.Compare(a.Goroutine, b.Goroutine) })
-	for i := range m.Goroutines {
-		if each == nil {
-			break
-		}
-		if err := each(&m.Goroutines[i]); err != nil {
+	return list, nil
+}
+
+// readAll reads all that the file says of goroutines.
+func (f *facts) readAll(s reader.Stream, o *Options, most int) error {
+	l := &labelling{f: f, sets: map[string]*Labels{}, last: map[int32]int32{}, unordered: map[int32]bool{}}
+	c := &creatorNumbers{number: map[Creator]uint32{{}: 0}}
+	for g, err := range Goroutines(s) {
+		if err != nil {
 			return err
+		}
+		x := f.of(g.ID)
+		if len(f.list) > most {
+			return errors.New("too many goroutines for the size of the file")
+		}
+		if g.FirstWeight > 0 {
+			x.weight = g.FirstWeight
+		}
+		if o.Creators && (g.CreatedBy != "" || g.CreatedAt != "") {
+			x.creator = c.of(Creator{g.CreatedBy, g.CreatedAt}, &f.creators)
+		}
+		if o.Labels {
+			l.add(x, g.Labels)
+		}
+	}
+	l.finish()
+	return nil
+}
+
+// slot returns where in the index the search for a goroutine begins. Sixteen successive ids are in one
+// cache line: goroutines have such ids, and many are looked up only once.
+func (f *facts) slot(id uint64) uint64 {
+	hi, lo := bits.Mul64(id>>4^f.seed, 0x9e3779b97f4a7c15)
+	return (hi^lo)<<4 | id&15
+}
+
+// find returns the fact about a goroutine, nil if there is none.
+func (f *facts) find(id uint64) *fact {
+	mask := uint64(len(f.index) - 1)
+	for at := f.slot(id) & mask; f.index[at] != 0; at = (at + 1) & mask {
+		if x := &f.list[f.index[at]-1]; x.id == id {
+			return x
 		}
 	}
 	return nil
+}
+
+// of returns the fact about a goroutine. It adds one if there is none. It is valid until the next one is added.
+func (f *facts) of(id uint64) *fact {
+	mask := uint64(len(f.index) - 1)
+	at := f.slot(id) & mask
+	for ; f.index[at] != 0; at = (at + 1) & mask {
+		if x := &f.list[f.index[at]-1]; x.id == id {
+			return x
+		}
+	}
+	f.list = append(f.list, fact{id: id})
+	f.index[at] = uint32(len(f.list))
+	if 4*len(f.list) > 3*len(f.index) {
+		f.grow()
+	}
+	return &f.list[len(f.list)-1]
+}
+
+// grow doubles the index.
+func (f *facts) grow() {
+	f.index = make([]uint32, 2*len(f.index))
+	mask := uint64(len(f.index) - 1)
+	for i := range f.list {
+		at := f.slot(f.list[i].id) & mask
+		for f.index[at] != 0 {
+			at = (at + 1) & mask
+		}
+		f.index[at] = uint32(i + 1)
+	}
 }
 
 // A labelling collects the labels of goroutines.
 type labelling struct {
 	f         *facts
 	sets      map[string]*Labels
-	unordered map[uint64]bool // goroutines whose spans are not in order of time
+	last      map[int32]int32 // of chains of several spans, by the number of the first one: the number of the last one
+	unordered map[int32]bool  // chains whose spans are not in order of time, by the number of the first one
 }
 
-// add adds what is known about a goroutine. It returns nil.
-func (b *labelling) add(g *tachyon.Goroutine) error {
+// add adds the labels in a part of what is known about a goroutine.
+func (b *labelling) add(x *fact, labels []tachyon.LabelSpan) {
 	f := b.f
-	f.told.add(g.ID)
-	if len(g.Labels) == 0 {
-		return nil
+	if x.labels == 0 {
+		x.labels = noLabels
 	}
-	c := f.chains[g.ID]
-	for _, l := range g.Labels {
+	for _, l := range labels {
 		n := int32(len(f.spans) + 1)
 		f.spans = append(f.spans, span{from: l.From, labels: newLabels(b.sets, l.Labels)})
-		if c.first == 0 {
-			c.first = n
-		} else {
-			f.spans[c.last-1].next = n
-			if f.spans[c.last-1].from > l.From {
-				b.unordered[g.ID] = true
-			}
+		if x.labels == noLabels {
+			x.labels = n
+			continue
 		}
-		c.last = n
+		last := x.labels
+		if further, ok := b.last[x.labels]; ok {
+			last = further
+		}
+		f.spans[last-1].next = n
+		b.last[x.labels] = n
+		if f.spans[last-1].from > l.From {
+			b.unordered[x.labels] = true
+		}
 	}
-	f.chains[g.ID] = c
-	return nil
 }
 
 func (b *labelling) finish() {
-	for id := range b.unordered {
-		b.f.order(b.f.chains[id])
+	for first := range b.unordered {
+		b.f.order(first)
 	}
 }
 
-// weight returns the weight of a goroutine's first sample once.
-func (f *facts) weight(id uint64) (weight uint64, ok bool) {
-	// Goroutines come mostly in the order of their ids.
-	for i := f.at; i < min(f.at+4, len(f.weights)); i++ {
-		if f.weights[i].Goroutine == id {
-			return f.use(i)
-		}
+// order puts the spans of a chain in order of time, given the number of the first one.
+func (f *facts) order(first int32) {
+	var at []int32
+	var list []span
+	for n := first; n != 0; n = f.spans[n-1].next {
+		at, list = append(at, n-1), append(list, f.spans[n-1])
 	}
-	i, ok := slices.BinarySearchFunc(f.weights, id, func(w reader.FirstWeight, id uint64) int { return cmp.Compare(w.Goroutine, id) })
-	if !ok {
-		return 0, false
+	sort.SliceStable(list, func(i, j int) bool { return list[i].from < list[j].from })
+	for i, n := range at {
+		f.spans[n].from, f.spans[n].labels = list[i].from, list[i].labels
 	}
-	return f.use(i)
-}
-
-func (f *facts) use(i int) (weight uint64, ok bool) {
-	weight = f.weights[i].Weight
-	f.weights[i].Weight, f.at = 0, i+1 // a thread of another interpreter may have the same id
-	return weight, weight > 0
 }
 
 // Goroutines returns a stream's metadata of goroutines, perhaps in parts.
@@ -152,19 +222,6 @@ func Goroutines(s reader.Stream) iter.Seq2[*tachyon.Goroutine, error] {
 				return
 			}
 		}
-	}
-}
-
-// order puts the spans of a chain in order of time.
-func (f *facts) order(c chain) {
-	var at []int32
-	var list []span
-	for n := c.first; n != 0; n = f.spans[n-1].next {
-		at, list = append(at, n-1), append(list, f.spans[n-1])
-	}
-	sort.SliceStable(list, func(i, j int) bool { return list[i].from < list[j].from })
-	for i, n := range at {
-		f.spans[n].from, f.spans[n].labels = list[i].from, list[i].labels
 	}
 }
 

@@ -67,12 +67,11 @@ type run struct {
 	count       int               // goroutines
 	done, total uint64            // samples
 
-	slots   []slot // memory of the previous file, which is used again
-	threads []reader.Thread
+	slots []slot // memory of the previous file, which is used again
 }
 
 func newRun(s *Source) *run {
-	r := &run{Source: s, start: s.Header().Start, limit: math.MaxUint64, pipes: pipes{parts: s.parts, labels: s.o.Labels, stop: make(chan struct{})}}
+	r := &run{Source: s, start: s.Header().Start, limit: math.MaxUint64, pipes: pipes{parts: s.parts, o: &s.o, stop: make(chan struct{})}}
 	if m := s.metadata.Session; m != nil {
 		r.session, r.markers, r.system = true, m.Markers, m.System
 	}
@@ -97,12 +96,13 @@ func newRun(s *Source) *run {
 	return r
 }
 
-// A slot is the state of a thread of the present file.
+// A slot is the state of a thread of the present file. There may be very many, so it has no pointers.
 type slot struct {
-	id          uint64  // of the goroutine in the stream
-	last        uint64  // time of the latest sample, shifted, µs
-	labels      *Labels // present ones
-	next        int32   // number of the next span of labels + 1; 0: no more
+	id          uint64 // of the goroutine in the stream
+	last        uint64 // time of the latest sample, shifted, µs
+	labels      int32  // number of the span with the present labels + 1; 0: none
+	next        int32  // number of the next span of labels + 1; 0: no more
+	creator     uint32
 	interpreter uint32
 	yielded     bool // has a sample that is no marker
 	counted     bool // has one that is selected
@@ -111,11 +111,19 @@ type slot struct {
 // A file is the part that is being read.
 type file struct {
 	*Part
-	facts   *facts
-	threads []reader.Thread
-	slots   []slot
-	frames  []uint32 // numbers in the stream
-	stacks  []uint32 // numbers in the stream + 1; 0: not known yet
+	facts    *facts
+	slots    []slot
+	frames   []uint32 // numbers in the stream
+	stacks   []uint32 // numbers in the stream + 1; 0: not known yet
+	creators []uint32 // numbers in the stream
+}
+
+// labels returns the present labels of a slot, nil if it has none.
+func (f *file) labels(sl *slot) *Labels {
+	if sl.labels == 0 {
+		return nil
+	}
+	return f.facts.spans[sl.labels-1].labels
 }
 
 // read reads a part.
@@ -132,16 +140,16 @@ func (r *run) read(part int, yield func(*Sample, error) bool) error {
 	if facts == nil {
 		return named(p.File, pipe.factsErr)
 	}
-	f := &file{Part: p, facts: facts}
+	f := &file{Part: p, facts: facts, creators: r.creators.add(facts.creators)}
 	for _, frame := range p.Stream.Frames() {
 		if frame.Line > 0 && reader.IsObject(&frame) {
 			frame.Line = r.object(p, frame.Line)
 		}
 		f.frames = append(f.frames, r.frames.Intern(frame))
 	}
-	f.slots, f.threads = r.slots[:0], r.threads[:0]
-	if n := min(int(p.Header.Threads), 1<<20); n > cap(f.slots) {
-		f.slots, f.threads = make([]slot, 0, n), make([]reader.Thread, 0, n)
+	f.slots = r.slots[:0]
+	if n := mostSlots(p); n > cap(f.slots) {
+		f.slots = make([]slot, 0, n)
 	}
 	for b := range pipe.batches {
 		if c := r.o.Context; c != nil && c.Err() != nil {
@@ -165,10 +173,15 @@ func (r *run) read(part int, yield func(*Sample, error) bool) error {
 		return named(p.File, pipe.err)
 	}
 	r.pipes.done(part)
-	r.slots, r.threads = f.slots, f.threads
+	r.slots = f.slots
 	if part+1 < len(r.parts) {
 		for i := range f.slots {
-			r.seams.add(&f.slots[i], int64(f.End-f.slots[i].last) < carryFor)
+			sl := &f.slots[i]
+			labels := f.labels(sl)
+			if int64(f.End-sl.last) >= carryFor {
+				labels = nil
+			}
+			r.seams.add(sl, labels)
 		}
 		r.seams.trim()
 	}
@@ -177,7 +190,7 @@ func (r *run) read(part int, yield func(*Sample, error) bool) error {
 
 // batch yields the samples of a batch.
 func (r *run) batch(f *file, b *reader.Batch, yield func(*Sample, error) bool) error {
-	f.threads = append(f.threads, b.Threads...)
+	known := uint32(len(f.slots))
 	for _, t := range b.Threads {
 		f.slots = append(f.slots, slot{id: t.ID, interpreter: f.Interpreter(t.Interpreter)})
 	}
@@ -194,10 +207,10 @@ func (r *run) batch(f *file, b *reader.Batch, yield func(*Sample, error) bool) e
 		weight := uint64(max(0, int64(s.Since)))
 		if s.First {
 			var before seamBefore
-			weight, before = r.first(f, s, sl, at)
+			weight, before = r.first(f, b.Threads[s.Thread-known].ID, s, sl, at)
 			if before.missing > 0 && !r.marker(sl.interpreter, 0) {
 				out = Sample{
-					Goroutine: sl.id, Interpreter: sl.interpreter, Slot: s.Thread, First: true,
+					Goroutine: sl.id, Interpreter: sl.interpreter, Slot: s.Thread, First: true, Creator: sl.creator,
 					Stack: r.gap, Labels: before.labels, Time: at - weight, Wall: reader.Micros(before.missing),
 				}
 				if r.chooser == nil || r.chooser.yields(&out) {
@@ -219,7 +232,10 @@ func (r *run) batch(f *file, b *reader.Batch, yield func(*Sample, error) bool) e
 			continue
 		}
 		out.Goroutine, out.Interpreter, out.Slot, out.Status = sl.id, sl.interpreter, s.Thread, s.Status
-		out.Labels, out.Time, out.Wall = sl.labels, at, reader.Micros(weight)
+		out.Labels, out.Creator, out.Time, out.Wall = nil, sl.creator, at, reader.Micros(weight)
+		if sl.labels != 0 {
+			out.Labels = f.labels(sl)
+		}
 		if stack := f.stacks[s.Stack]; stack != 0 {
 			out.Stack = stack - 1
 		} else {
@@ -280,15 +296,18 @@ type seamBefore struct {
 	labels  *Labels
 }
 
-// first begins a slot with a thread's first sample in the file. It returns the sample's weight in µs.
-func (r *run) first(f *file, s *reader.BatchSample, sl *slot, at uint64) (weight uint64, before seamBefore) {
-	raw := f.threads[s.Thread].ID
-	weight, said := f.facts.weight(raw)
-	if !said {
-		weight = f.Header.Interval
-	}
-	if len(f.facts.chains) > 0 {
-		sl.next = f.facts.chains[raw].first
+// first begins a slot with the first sample in the file of a thread, given its id there. It returns the sample's
+// weight in µs.
+func (r *run) first(f *file, raw uint64, s *reader.BatchSample, sl *slot, at uint64) (weight uint64, before seamBefore) {
+	weight = f.Header.Interval
+	said, told := false, false
+	if fact := f.facts.find(raw); fact != nil {
+		if said = fact.weight > 0; said {
+			weight = fact.weight
+			fact.weight = 0 // a thread of another interpreter may have the same id
+		}
+		told = fact.labels != 0
+		sl.next, sl.creator = max(0, fact.labels), f.creators[fact.creator]
 	}
 	if r.seams == nil {
 		return weight, before
@@ -299,8 +318,9 @@ func (r *run) first(f *file, s *reader.BatchSample, sl *slot, at uint64) (weight
 		return weight, before
 	}
 	carried := r.seams.carried(seam)
-	if carried != nil && !f.facts.told.has(raw) {
-		sl.labels = carried // the file says nothing about its labels
+	if carried != nil && !told { // the file says nothing about its labels
+		f.facts.spans = append(f.facts.spans, span{labels: carried})
+		sl.labels = int32(len(f.facts.spans))
 	}
 	begin := at - weight
 	missing := f.Missing(seam.last, begin, said)
@@ -310,7 +330,7 @@ func (r *run) first(f *file, s *reader.BatchSample, sl *slot, at uint64) (weight
 	before = seamBefore{missing, carried}
 	if int64(begin-f.Header.Start-f.Shift) >= 0 {
 		f.label(sl, begin-f.Shift)
-		before.labels = sl.labels
+		before.labels = f.labels(sl)
 	}
 	return weight, before
 }
@@ -319,7 +339,7 @@ func (r *run) first(f *file, s *reader.BatchSample, sl *slot, at uint64) (weight
 func (f *file) label(sl *slot, at uint64) {
 	since := uint64(max(0, int64(at-f.Header.Start)))
 	for sl.next != 0 && f.facts.spans[sl.next-1].from <= since {
-		sl.labels = f.facts.spans[sl.next-1].labels
+		sl.labels = sl.next
 		sl.next = f.facts.spans[sl.next-1].next
 	}
 }

@@ -66,8 +66,8 @@ func (s *seams) carried(e *seam) *Labels {
 	return s.labels[e.labels-1]
 }
 
-// add remembers a thread, with its labels or without.
-func (s *seams) add(t *slot, carry bool) {
+// add remembers a thread, with labels if they are not nil.
+func (s *seams) add(t *slot, labels *Labels) {
 	s.most = max(s.most, t.id)
 	e := s.slot(t.id, t.interpreter)
 	if e.interpreter == 0 {
@@ -77,8 +77,8 @@ func (s *seams) add(t *slot, carry bool) {
 		}
 	}
 	*e = seam{id: t.id, interpreter: t.interpreter + 1, last: t.last}
-	if t.labels != nil && carry && len(s.labels) < maxCarried {
-		s.labels = append(s.labels, t.labels)
+	if labels != nil && len(s.labels) < maxCarried {
+		s.labels = append(s.labels, labels)
 		e.labels = uint32(len(s.labels))
 	}
 }

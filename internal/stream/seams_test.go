@@ -12,7 +12,11 @@ func TestSeamsTrim(t *testing.T) {
 	labels := &Labels{Key: "k"}
 	const n = maxSeams + 1000
 	for i := range uint64(n) {
-		s.add(&slot{id: i * 7, interpreter: uint32(i % 2), last: i, labels: labels}, i%100 == 0)
+		var its *Labels
+		if i%100 == 0 {
+			its = labels
+		}
+		s.add(&slot{id: i * 7, interpreter: uint32(i % 2), last: i}, its)
 	}
 	if s.trim(); s.used < maxSeams/2 || s.used > maxSeams || len(s.labels) > s.used {
 		t.Fatalf("%d threads and %d labels are left", s.used, len(s.labels))
@@ -35,7 +39,7 @@ func TestSeamsTrim(t *testing.T) {
 func TestSeamsLabels(t *testing.T) {
 	s := newSeams()
 	for i := range uint64(4 * maxCarried) {
-		s.add(&slot{id: i % 10, last: i, labels: &Labels{}}, true)
+		s.add(&slot{id: i % 10, last: i}, &Labels{})
 		if i%1000 == 0 {
 			s.trim()
 		}

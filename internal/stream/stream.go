@@ -33,8 +33,9 @@ type File struct {
 
 // Options say what to read. The zero value is the usual choice.
 type Options struct {
-	Labels  bool // Sample.Labels is set; otherwise it is nil
-	Objects bool // frames of waits have the numbers of objects; otherwise their line is 0
+	Labels   bool // Sample.Labels is set; otherwise it is nil
+	Creators bool // Sample.Creator is set; otherwise it is 0
+	Objects  bool // frames of waits have the numbers of objects; otherwise their line is 0
 
 	Select *Selection // only these samples; nil: all
 	// Unselected says that of the selected time the other samples are yielded too, with Sample.Unselected.
@@ -54,10 +55,12 @@ type Sample struct {
 	// Slot numbers the goroutines of a file from 0. With the next file the numbers begin
 	// again. They are less than Source.Slots.
 	Slot   uint32
-	Stack  uint32        // index into Source.Stacks
-	Labels *Labels       // nil: none
-	Time   uint64        // µs; the time for which the sample stands ends here
-	Wall   time.Duration // how much time that is, as in reader.Weighted
+	Stack  uint32  // index into Source.Stacks
+	Labels *Labels // nil: none
+	// Creator is an index into Source.Creators: where the goroutine was created, as far as the present file says it.
+	Creator uint32
+	Time    uint64        // µs; the time for which the sample stands ends here
+	Wall    time.Duration // how much time that is, as in reader.Weighted
 
 	// Unselected says that it is not one of Options.Select, but of the selected time.
 	Unselected bool
@@ -93,8 +96,9 @@ type Source struct {
 	stacks   []Stack
 	children map[uint64]uint32 // caller << 32 | frame: the stack
 
-	objects ObjectNumbers
-	present int // index into parts
+	creators creators
+	objects  ObjectNumbers
+	present  int // index into parts
 
 	metadata  *tachyon.Metadata
 	end       uint64 // µs
@@ -178,6 +182,20 @@ func GoroutineInFile(id uint64) uint64 { return id % apart }
 
 // Slots returns the number of slots of the present file so far.
 func (s *Source) Slots() int { return s.slotCount }
+
+// MostSlots returns about how many slots the present file has at most. It is no bound.
+func (s *Source) MostSlots() int { return mostSlots(s.parts[s.present]) }
+
+func mostSlots(p *Part) int {
+	n := min(int(p.Header.Threads), 1<<20)
+	if r, ok := p.Stream.(interface{ Size() int64 }); ok {
+		n = min(n, int(r.Size()/4)) // a small file may claim to have many
+	}
+	return n
+}
+
+// Files returns the number of files.
+func (s *Source) Files() int { return len(s.parts) }
 
 // object returns the number in the stream of an object of a file.
 func (s *Source) object(p *Part, number int32) int32 {
