@@ -113,6 +113,9 @@ const (
 
 // FindLeaks finds groups of goroutines that grow. The samples must have creators (stream.Options).
 func FindLeaks(s *Samples) (*Leaks, error) {
+	if !s.src.KnowsCreators() {
+		return nil, errNoCreators
+	}
 	l := newLeakCount(s)
 	for s, err := range s.all() {
 		if err != nil {

@@ -103,6 +103,9 @@ func (s *Survey) Locks() (*Locks, error) {
 
 // newProfile adds up samples. It returns nil for what tells idle time if there is none. each may be nil.
 func newProfile(src *stream.Source, samples iter.Seq2[*stream.Sample, error], o ReportOptions, each func(*stream.Sample, WaitKey)) (*profile.Profile, *Idle, error) {
+	if !src.KnowsCreators() {
+		return nil, nil, errNoCreators
+	}
 	d := profile.Detail{Goroutines: o.Goroutines, Series: o.Series}
 	var idle *Idle
 	switch {

@@ -1,6 +1,7 @@
 package analyze
 
 import (
+	"errors"
 	"fmt"
 	"iter"
 	"strings"
@@ -27,6 +28,9 @@ func NewSamples(name string, src *stream.Source) *Samples {
 	h := src.Header()
 	return &Samples{name: name, src: src, start: h.Start, tick: max(1, h.Interval), to: src.Limit()}
 }
+
+// errNoCreators says that the caller forgot stream.Options.Creators.
+var errNoCreators = errors.New("the source was opened without creators")
 
 // named puts the profile's name before an error, for analyses of several profiles.
 func (s *Samples) named(err error) error {

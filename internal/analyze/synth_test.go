@@ -70,7 +70,7 @@ func selection(t testing.TB, sel stream.Selection, since, until string) stream.O
 	if err != nil {
 		t.Fatal(err)
 	}
-	return stream.Options{Labels: true, Objects: true, Select: &sel, Unselected: true}
+	return stream.Options{Labels: true, Creators: true, Objects: true, Select: &sel, Unselected: true}
 }
 
 // samplesOf returns the samples of files.

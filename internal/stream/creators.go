@@ -7,6 +7,9 @@ type Creator struct{ Func, At string }
 // number.
 func (s *Source) Creators() []Creator { return s.creators.list }
 
+// KnowsCreators reports whether samples have creators (Options.Creators).
+func (s *Source) KnowsCreators() bool { return s.o.Creators }
+
 // creatorNumbers number creators.
 type creatorNumbers struct {
 	number map[Creator]uint32

@@ -136,13 +136,17 @@ func (l *Look) analyze(files []stream.File, q Query) error {
 		want[v] = true
 	}
 	of := func(o analyze.ReportOptions, leaks bool) (p *profile.Profile, err error) {
-		src, err := stream.New(files, stream.Options{Objects: true})
+		src, err := stream.New(files, stream.Options{Creators: true, Objects: true})
 		if err != nil {
 			return nil, err
 		}
 		if o.Series = true; leaks {
-			p, l.Leaks, err = analyze.NewProfileAndLeaks(src, o)
-			return p, err
+			survey, err := analyze.NewSurvey(src, o)
+			if err != nil {
+				return nil, err
+			}
+			l.Leaks = survey.Leaks
+			return survey.Profile, nil
 		}
 		return analyze.NewProfile(src, o)
 	}

@@ -145,7 +145,7 @@ func samplesOf(t *testing.T, path, since, until string) *stream.Source {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { r.Close() })
-	o := stream.Options{Objects: true}
+	o := stream.Options{Creators: true, Objects: true}
 	if since != "" {
 		o.Select = &stream.Selection{}
 		for text, into := range map[string]*stream.Moment{since: &o.Select.Since, until: &o.Select.Until} {
