@@ -348,7 +348,7 @@ func (w *window) Batches(get func() *reader.Batch) iter.Seq2[*reader.Batch, erro
 }
 
 // FirstWeights returns the weights of the first samples in the window, by goroutine.
-func (w *window) FirstWeights(each func(*tachyon.Goroutine) error) ([]reader.FirstWeight, error) {
+func (w *window) FirstWeights() ([]reader.FirstWeight, error) {
 	seen := make([]bool, len(w.threads))
 	var list []reader.FirstWeight
 	w.each(func(s *reader.BatchSample, _, weight uint64) bool {
@@ -359,20 +359,25 @@ func (w *window) FirstWeights(each func(*tachyon.Goroutine) error) ([]reader.Fir
 		return true
 	})
 	slices.SortStableFunc(list, func(a, b reader.FirstWeight) int { return cmp.Compare(a.Goroutine, b.Goroutine) })
-	if each != nil {
-		for g := range w.Goroutines() {
-			if err := each(g); err != nil {
-				return nil, err
-			}
-		}
-	}
 	return list, nil
 }
 
-// Goroutines yields where goroutines were created. There are no labels.
+// Goroutines yields the weights of the first samples in the window, and where goroutines were created. There are no
+// labels.
 func (w *window) Goroutines() iter.Seq2[*tachyon.Goroutine, error] {
 	return func(yield func(*tachyon.Goroutine, error) bool) {
+		weights, err := w.FirstWeights()
+		if err != nil {
+			yield(nil, err)
+			return
+		}
 		var g tachyon.Goroutine
+		for _, first := range weights {
+			g = tachyon.Goroutine{ID: first.Goroutine, FirstWeight: first.Weight}
+			if !yield(&g, nil) {
+				return
+			}
+		}
 		for id, f := range w.goroutines {
 			if g = (tachyon.Goroutine{ID: id}); f.creation > 0 {
 				c := &w.creations[f.creation-1]
