@@ -20,7 +20,7 @@ var firefoxProfile = &Format{
 	sniff:      firefox.Sniff,
 	write: func(t *target, in *Input, o *Options) error {
 		plain := o.Uncompressed || strings.HasSuffix(strings.ToLower(t.Name), ".json")
-		return writeRuns(in, o, stream.Options{Labels: true}, func(src *stream.Source) ([]string, error) {
+		return writeRuns(in, o, stream.Options{Labels: true, Objects: true}, func(src *stream.Source) ([]string, error) {
 			if plain {
 				return firefox.Write(t.W, src)
 			}

@@ -171,24 +171,31 @@ func (e *encoder) counter(name, label, description, color string, values []float
 	o.open(head{name, "gotach", description, e.pid, 0, display{
 		"line-accumulated", "", color, nil, 20, label, []row{{"value", "accumulated", format{"number"}, label}},
 	}})
-	n := len(values) + 2 // before and after there are no goroutines
-	o.raw(`"samples":{`)
-	o.column("time", n, func(b []byte, i int) []byte {
-		return appendMillis(b, e.End/time.Duration(len(values))*time.Duration(max(0, i-1)))
-	})
-	at := func(i int) int { // in thousandths, so that rounding does not add up
-		if i < 0 || i >= len(values) {
-			return 0
-		}
-		return int(values[i]*1000 + 0.5)
+	type change struct {
+		at    time.Duration
+		count int // in thousandths, so that rounding does not add up
 	}
-	o.column("count", n, func(b []byte, i int) []byte {
-		if i == 0 {
-			return append(b, '0')
+	list := []change{{}} // there are no goroutines before and after
+	level := 0
+	for i := range len(values) + 1 {
+		next := 0
+		if i < len(values) {
+			next = int(values[i]*1000 + 0.5)
 		}
-		return strconv.AppendFloat(b, float64(at(i-1)-at(i-2))/1000, 'f', -1, 64)
+		at := e.End / time.Duration(len(values)) * time.Duration(i)
+		if n := len(list); next == level && n > 1 && list[n-1].count == 0 {
+			list[n-1].at = at
+		} else {
+			list = append(list, change{at, next - level})
+		}
+		level = next
+	}
+	o.raw(`"samples":{`)
+	o.column("time", len(list), func(b []byte, i int) []byte { return appendMillis(b, list[i].at) })
+	o.column("count", len(list), func(b []byte, i int) []byte {
+		return strconv.AppendFloat(b, float64(list[i].count)/1000, 'f', -1, 64)
 	})
-	o.length(n)
+	o.length(len(list))
 	o.raw("}")
 }
 

@@ -162,8 +162,11 @@ func (d *drawing) titles() (title, sub string) {
 	default:
 		title += ": " + d.amount(root.total) + " of " + kind
 	}
-	if p.Goroutines > 0 {
-		title += fmt.Sprintf(", %d goroutines", p.Goroutines)
+	switch {
+	case p.Goroutines == 1:
+		title += ", 1 goroutine"
+	case p.Goroutines > 1:
+		title += ", " + thousands(int64(p.Goroutines)) + " goroutines"
 	}
 	var list []string
 	if !p.Start.IsZero() {

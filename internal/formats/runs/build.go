@@ -58,6 +58,7 @@ type slot struct {
 	group  *group
 	track  *track
 	place  place
+	stack  uint32 // of the source
 	labels *stream.Labels
 	known  bool
 }
@@ -66,6 +67,7 @@ type slot struct {
 type track struct {
 	Track
 	group  *group
+	stack  uint32         // of the last run, in the source
 	labels *stream.Labels // of the last span
 }
 
@@ -116,11 +118,11 @@ func (b *builder) measure() error {
 			sl.group.main = sl.group.main || isMain(s)
 		}
 		g := sl.group
-		if !sl.known || sl.place != p || sl.labels != s.Labels || b.moved(s) {
+		if !sl.known || sl.place != p || sl.labels != s.Labels || b.another(s, sl.stack) {
 			g.runs++
 			g.depth += int(b.stacks.list[p.stack].Depth)
 		}
-		sl.known, sl.place, sl.labels = true, p, s.Labels
+		sl.known, sl.place, sl.stack, sl.labels = true, p, s.Stack, s.Labels
 		g.wall += float64(s.Wall)
 		begin, end := b.stretch(s)
 		if first {
@@ -132,8 +134,11 @@ func (b *builder) measure() error {
 	return nil
 }
 
-// moved reports whether a sample begins a run though nothing else differs.
-func (b *builder) moved(s *stream.Sample) bool { return b.o.Waits && s.Status&tachyon.Moved != 0 }
+// another reports whether a sample is of another wait than the one before, given the stack of that one in the source.
+// The place is the same. Waits for different objects have different stacks in the source, if it knows objects.
+func (b *builder) another(s *stream.Sample, stack uint32) bool {
+	return b.o.Waits && (s.Status&tachyon.Moved != 0 || s.Stack != stack)
+}
 
 func isMain(s *stream.Sample) bool { return s.Status&tachyon.MainThread != 0 }
 
@@ -220,11 +225,12 @@ func (b *builder) run(t *track, p place, begin time.Duration, s *stream.Sample) 
 	if n := len(t.Runs); n > 0 {
 		last := &t.Runs[n-1]
 		begin = max(begin, last.End())
-		if last.Stack == p.stack && last.State == p.state && begin == last.End() && !b.moved(s) {
+		if last.Stack == p.stack && last.State == p.state && begin == last.End() && !b.another(s, t.stack) {
 			last.Wall, last.CPU = plus(last.Wall, s.Wall), plus(last.CPU, s.CPU())
 			return
 		}
 	}
+	t.stack = s.Stack
 	t.Runs = append(t.Runs, Run{Begin: begin, Wall: s.Wall, CPU: s.CPU(), Stack: p.stack, State: p.state})
 }
 

@@ -33,7 +33,8 @@ type Options struct {
 	Lines bool // frames of different lines of a function differ; otherwise Line is 0
 	// StateFrames adds a frame such as "[no core]" to stacks of goroutines that do not run if no frame says so.
 	StateFrames bool
-	// Waits ends a run where the goroutine ran in between, though its next sample has the same stack and state.
+	// Waits ends a run where the goroutine ran in between, though its next sample has the same stack and state. If the
+	// source has objects, that also tells waits for different objects apart.
 	Waits bool
 }
 

@@ -3,6 +3,7 @@ package runs
 import (
 	"github.com/gotach/profiler/internal/frames"
 	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -86,7 +87,7 @@ func (t *stacks) stack(stack uint32) uint32 {
 	}
 	for i := len(path) - 1; i >= 0; i-- {
 		f := t.src.Frames()[t.src.Stacks()[path[i]].Frame]
-		if !t.o.Lines {
+		if !t.o.Lines || reader.IsObject(&f) {
 			f.Line = 0
 		}
 		on = t.push(on, f)

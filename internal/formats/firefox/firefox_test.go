@@ -1,0 +1,286 @@
+package firefox
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/gotach/profiler/internal/formats/jsonl"
+	"github.com/gotach/profiler/internal/formats/runs"
+	"github.com/gotach/profiler/internal/stream"
+)
+
+var update = flag.Bool("update", false, "write testdata")
+
+// A decoded is a file, as far as the tests look at it.
+type decoded struct {
+	Meta struct {
+		PreprocessedProfileVersion int
+		Categories                 []struct {
+			Name, Color   string
+			Subcategories []string
+		}
+		Extra []struct {
+			Entries []struct{ Label, Value string }
+		}
+	}
+	Counters []struct {
+		Samples struct {
+			Length      int
+			Time, Count []float64
+		}
+	}
+	Threads []struct {
+		Name, PID, TID string
+		IsMainThread   bool
+		Samples        struct {
+			Length         int
+			Time, Weight   []float64
+			Stack          []*int
+			ThreadCPUDelta []int
+			WeightType     string
+		}
+		Markers struct {
+			Length             int
+			Name, Category     []int
+			StartTime, EndTime []float64
+			Data               []struct{ Type, Labels string }
+		}
+	}
+	Shared struct {
+		StringArray []string
+		FuncTable   struct {
+			Length int
+			Name   []int
+			Source []*int
+		}
+		FrameTable struct {
+			Length                      int
+			Func, Category, Subcategory []int
+			Line                        []*int
+		}
+		StackTable struct {
+			Length              int
+			Frame, PrefixOffset []int
+		}
+	}
+}
+
+// file writes lines of samples as a file.
+func file(t *testing.T, o runs.Options, lines ...string) (text []byte, d decoded, left []string) {
+	t.Helper()
+	s, err := jsonl.Read(strings.NewReader(strings.Join(lines, "\n") + "\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	src, err := stream.New([]stream.File{{Stream: s}}, stream.Options{Labels: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if left, err = write(&out, src, o); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(out.Bytes(), &d); err != nil {
+		t.Fatalf("%v\n%s", err, out.Bytes())
+	}
+	return out.Bytes(), d, left
+}
+
+// example is lines of a session with names that need escapes, labels, and waits that follow one another.
+func example() []string {
+	lines := []string{
+		`{"gotach":"file","start_us":1000000,"interval_us":1000}`,
+		`{"gotach":"session","program":"/bin/app","goos":"linux","goarch":"amd64","go_version":"go1.26","host":"box","pid":4711,"start":"2026-02-03T04:05:06Z"}`,
+		`{"gotach":"goroutine","id":7,"created_by":"main.main","created_at":"/x/main.go:9","first_us":0,"last_us":9000,"labels":[{"from_us":2500,"labels":{"a":"</script>","b":"\"\u2028"}},{"from_us":4500,"labels":{"a":"c"}}]}`,
+	}
+	add := func(id, at, status int, stack string) {
+		lines = append(lines, fmt.Sprintf(`{"thread_id":%d,"interpreter_id":0,"timestamp":%d,"status":%d,"frames":[%s]}`, id, 1_000_000+at*1000, status, stack))
+	}
+	const work, wait = `["/x/<main>.go","main.Work[...]",12],["/x/<main>.go","main.main",3]`, `["","[chan receive]",0],`
+	add(1, 1, 32, `["","[sync.WaitGroup.Wait]",0],["/x/<main>.go","main.main",5]`)
+	add(1, 9, 32, `["","[sync.WaitGroup.Wait]",0],["/x/<main>.go","main.main",5]`)
+	add(7, 1, 3, work)
+	add(7, 2, 3, strings.Replace(work, "12", "13", 1))
+	add(7, 4, 0, wait+work)
+	add(7, 5, 64, wait+work) // has run in between
+	add(7, 6, 1, work)
+	return lines
+}
+
+func TestWrite(t *testing.T) {
+	text, d, left := file(t, options, example()...)
+	if len(left) > 0 {
+		t.Errorf("left %v", left)
+	}
+	if !Sniff(text[:1024]) || Sniff([]byte(`{"meta":{}}`)) {
+		t.Error("Sniff is wrong")
+	}
+	verify(t, &d)
+	golden := "testdata/example.firefox.json"
+	if *update {
+		if err := os.WriteFile(golden, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(text)); diff != "" {
+		t.Errorf("not %s (-want +got):\n%s", golden, diff)
+	}
+	th := &d.Threads[1]
+	var markers []string
+	for i := range th.Markers.Length {
+		m := &th.Markers
+		markers = append(markers, fmt.Sprintf("%s %v-%v %s%s %s", d.Shared.StringArray[m.Name[i]], m.StartTime[i], m.EndTime[i], m.Data[i].Type, m.Data[i].Labels, d.Meta.Categories[m.Category[i]].Name))
+	}
+	if diff := cmp.Diff([]string{
+		"chan receive 2-4 wait Channel", "labels 2-4 labelsa=</script>, b=\"\u2028 Other", "chan receive 4-5 wait Channel", "labels 4-6 labelsa=c Other",
+	}, markers); diff != "" {
+		t.Errorf("markers (-want +got):\n%s", diff)
+	}
+	var samples []string
+	for i := range th.Samples.Length {
+		stack := "none"
+		if s := th.Samples.Stack[i]; s != nil {
+			stack = d.stack(*s)
+		}
+		samples = append(samples, fmt.Sprintf("%v+%v cpu before %d %s", th.Samples.Time[i], th.Samples.Weight[i], th.Samples.ThreadCPUDelta[i], stack))
+	}
+	if diff := cmp.Diff([]string{
+		"0+1 cpu before 0 main.main:3 (On CPU) main.Work[...]:12 (On CPU running)",
+		"1+1 cpu before 1000000 main.main:3 (On CPU) main.Work[...]:13 (On CPU running)",
+		"2+1 cpu before 1000000 main.main:3 (Channel) main.Work[...]:12 (Channel) [chan receive] (Channel chan receive)",
+		"3+1 cpu before 0 main.main:3 (Channel) main.Work[...]:12 (Channel) [chan receive] (Channel chan receive)",
+		"4+1 cpu before 0 main.main:3 (Channel) main.Work[...]:12 (Channel) [chan receive] (Channel chan receive)",
+		"5+1 cpu before 0 main.main:3 (No core) main.Work[...]:12 (No core no core)",
+		"6+0 cpu before 0 none",
+	}, samples); diff != "" {
+		t.Errorf("samples (-want +got):\n%s", diff)
+	}
+}
+
+// stack describes a stack, outermost frame first.
+func (d *decoded) stack(n int) string {
+	s := &d.Shared
+	f := s.StackTable.Frame[n]
+	text := s.StringArray[s.FuncTable.Name[s.FrameTable.Func[f]]]
+	if l := s.FrameTable.Line[f]; l != nil {
+		text += fmt.Sprint(":", *l)
+	}
+	c := d.Meta.Categories[s.FrameTable.Category[f]]
+	text += " (" + c.Name
+	if sub := s.FrameTable.Subcategory[f]; sub > 0 {
+		text += " " + c.Subcategories[sub]
+	}
+	text += ")"
+	if offset := s.StackTable.PrefixOffset[n]; offset > 0 {
+		text = d.stack(n-offset) + " " + text
+	}
+	return text
+}
+
+// verify checks what the viewers demand of a file.
+func verify(t *testing.T, d *decoded) {
+	t.Helper()
+	if d.Meta.PreprocessedProfileVersion != 66 || d.Meta.Categories[0].Name != "Other" || d.Meta.Categories[0].Color != "grey" {
+		t.Errorf("meta %+v", d.Meta)
+	}
+	tids := map[string]bool{}
+	for i, th := range d.Threads {
+		if tids[th.TID] || th.PID != d.Threads[0].PID || th.IsMainThread != (i == 0) {
+			t.Errorf("thread %d: pid %s, tid %s, main %v", i, th.PID, th.TID, th.IsMainThread)
+		}
+		tids[th.TID] = true
+		s := &th.Samples
+		if s.Length != len(s.Time) || s.Length != len(s.Weight) || s.Length != len(s.Stack) || s.Length != len(s.ThreadCPUDelta) || s.WeightType != "tracing-ms" {
+			t.Errorf("%s: columns of samples differ", th.Name)
+		}
+		for i := 1; i < s.Length; i++ {
+			if s.Time[i] < s.Time[i-1] {
+				t.Errorf("%s: sample %d is at %v after %v", th.Name, i, s.Time[i], s.Time[i-1])
+			}
+		}
+		m := &th.Markers
+		if m.Length != len(m.Name) || m.Length != len(m.StartTime) || m.Length != len(m.EndTime) || m.Length != len(m.Data) || m.Length != len(m.Category) {
+			t.Errorf("%s: columns of markers differ", th.Name)
+		}
+		ends := map[int]float64{}
+		for i := range m.Length {
+			if m.StartTime[i] < ends[m.Name[i]] || m.EndTime[i] < m.StartTime[i] {
+				t.Errorf("%s: markers of one name overlap", th.Name)
+			}
+			ends[m.Name[i]] = m.EndTime[i]
+		}
+	}
+	for i, c := range d.Counters {
+		level := 0.0
+		for _, change := range c.Samples.Count {
+			level += change
+		}
+		if level < -1e-9 || level > 1e-9 || c.Samples.Length != len(c.Samples.Count) || c.Samples.Length != len(c.Samples.Time) {
+			t.Errorf("counter %d ends at %v", i, level)
+		}
+	}
+	for i, offset := range d.Shared.StackTable.PrefixOffset {
+		if offset < 0 || offset > i {
+			t.Errorf("stack %d has prefix offset %d", i, offset)
+		}
+	}
+}
+
+// Goroutines of one creator share a thread if there are too many, with their times and in order.
+func TestGroups(t *testing.T) {
+	lines := []string{`{"gotach":"file","start_us":1000000,"interval_us":1000}`, `{"gotach":"session","program":"app"}`}
+	for id := 1; id <= 20; id++ {
+		for at := 1; at <= 50; at++ {
+			status, stack := 3, `["m.go","main.work",1]`
+			if (id+at/5)%2 == 0 {
+				status, stack = 0, `["","[select]",0],["m.go","main.work",1]`
+			}
+			lines = append(lines, fmt.Sprintf(`{"thread_id":%d,"interpreter_id":0,"timestamp":%d,"status":%d,"frames":[%s]}`, id, 1_000_000+at*1000, status, stack))
+		}
+	}
+	o := options
+	o.Tracks, o.Runs = 10, 60
+	_, d, left := file(t, o, lines...)
+	verify(t, &d)
+	if len(d.Threads) != 1 || d.Threads[0].Name != "20 goroutines of main.work" || d.Threads[0].Markers.Length > 0 {
+		t.Fatalf("%d threads, %+v", len(d.Threads), d.Threads)
+	}
+	if got := strings.Join(left, "; "); !strings.HasPrefix(got, "20 goroutines are added up in one track, in steps of ") || !strings.HasSuffix(got, "; their waits and labels have no markers") {
+		t.Errorf("left %q", got)
+	}
+	found := false
+	for _, e := range d.Meta.Extra[0].Entries {
+		found = found || e.Label == "Left out" && e.Value == strings.Join(left, "; ")
+	}
+	if !found {
+		t.Errorf("the file does not say what is left out: %+v", d.Meta.Extra)
+	}
+	weight, cpu := 0.0, 0
+	s := &d.Threads[0].Samples
+	for i := range s.Length {
+		weight += s.Weight[i]
+		cpu += s.ThreadCPUDelta[i]
+	}
+	if weight < 999.999 || weight > 1000.001 || cpu != 500e6 {
+		t.Errorf("weight %v ms, CPU %v ns; want 1000 ms, 500e6 ns", weight, cpu)
+	}
+}
+
+func TestMillis(t *testing.T) {
+	for d, want := range map[time.Duration]string{0: "0", 1: "0.000001", 1_000_000: "1", 1_500_000: "1.5", 12_345_678: "12.345678", 1_000_100: "1.0001"} {
+		if got := string(appendMillis(nil, d)); got != want {
+			t.Errorf("%d ns is %s, want %s", d, got, want)
+		}
+	}
+}

@@ -1,0 +1,106 @@
+package speedscope
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/gotach/profiler/internal/formats/jsonl"
+	"github.com/gotach/profiler/internal/formats/runs"
+	"github.com/gotach/profiler/internal/stream"
+)
+
+var update = flag.Bool("update", false, "write testdata")
+
+func file(t *testing.T, o runs.Options, lines ...string) (text []byte, left []string) {
+	t.Helper()
+	s, err := jsonl.Read(strings.NewReader(strings.Join(lines, "\n") + "\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	src, err := stream.New([]stream.File{{Stream: s}}, stream.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if left, err = write(&out, src, o); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes(), left
+}
+
+func TestWrite(t *testing.T) {
+	lines := []string{`{"gotach":"file","start_us":1000000,"interval_us":1000}`, `{"gotach":"session","program":"</script>\""}`}
+	for _, s := range []string{
+		`1,"interpreter_id":0,"timestamp":1001000,"status":3,"frames":[["/x/<a>.go","main.Work[...]",12],["/x/<a>.go","main.main",3]]`,
+		`1,"interpreter_id":0,"timestamp":1002000,"status":3,"frames":[["/x/<a>.go","main.Work[...]",13],["/x/<a>.go","main.main",3]]`,
+		`1,"interpreter_id":0,"timestamp":1005000,"status":1,"frames":[["/x/<a>.go","main.Work[...]",13],["/x/<a>.go","main.main",3]]`,
+		`2,"interpreter_id":0,"timestamp":1009000,"status":0,"frames":[["","[select]",0],["/x/<a>.go","main.main",3]]`,
+		`3,"interpreter_id":0,"timestamp":1009000,"status":0,"frames":[]`,
+	} {
+		lines = append(lines, `{"thread_id":`+s+`}`)
+	}
+	text, left := file(t, options, lines...)
+	if len(left) > 0 || !json.Valid(text) || !Sniff(text) || Sniff([]byte(`{"$schema":""}`)) {
+		t.Errorf("left %v, JSON %v, Sniff %v", left, json.Valid(text), Sniff(text))
+	}
+	golden := "testdata/example.speedscope.json"
+	if *update {
+		if err := os.WriteFile(golden, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(text)); diff != "" {
+		t.Errorf("not %s (-want +got):\n%s", golden, diff)
+	}
+}
+
+// Deep stacks make groups of goroutines, so that the file is not large. Their time is the same.
+func TestDeep(t *testing.T) {
+	lines := []string{`{"gotach":"file","start_us":1000000,"interval_us":1000}`, `{"gotach":"session","program":"app"}`}
+	for at := 1; at <= 400; at++ {
+		var frames []string
+		for depth := range 100 {
+			frames = append(frames, fmt.Sprintf(`["m.go","main.f%d",1]`, depth*(1+at%2)))
+		}
+		lines = append(lines, fmt.Sprintf(`{"thread_id":1,"interpreter_id":0,"timestamp":%d,"status":3,"frames":[%s]}`, 1_000_000+at*1000, strings.Join(frames, ",")))
+	}
+	o := options
+	o.Frames = 10_000
+	text, left := file(t, o, lines...)
+	if len(left) != 1 || !strings.HasPrefix(left[0], "1 goroutine is added up in one track, in steps of ") {
+		t.Errorf("left %v", left)
+	}
+	var f struct {
+		Name     string
+		Profiles []struct {
+			Samples              [][]int
+			Weights              []int
+			StartValue, EndValue int
+		}
+	}
+	if err := json.Unmarshal(text, &f); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(f.Name, left[0]) {
+		t.Errorf("the name %q does not say what is left out", f.Name)
+	}
+	frames, weight := 0, 0
+	p := &f.Profiles[0]
+	for i := range p.Samples {
+		frames += len(p.Samples[i])
+		weight += p.Weights[i]
+	}
+	if frames > o.Frames || weight != 400e6 || p.EndValue-p.StartValue != weight {
+		t.Errorf("%d frames, weight %d from %d to %d", frames, weight, p.StartValue, p.EndValue)
+	}
+}
