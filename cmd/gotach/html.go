@@ -24,14 +24,15 @@ func newHTML(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "html -o PAGE.html FILE... [-- FILE...]",
 		Short: "Make a page to look at a profile in a browser",
-		Long: `Make one HTML file that shows a profile in a browser: time, flame graph, goroutines, functions. What is
-selected in one restricts the others. A drag over the time selects a range, a drag with Shift a second
-one to compare it with. The key ? lists all keys. The page fetches nothing, so it can be sent to others.
+		Long: `Make one HTML file that shows a profile in a browser: time, flame graph, a row for each
+goroutine, functions, lines, locks with their holders, requests and leaks. What is selected in one
+restricts the others. A drag over the time selects a range, a drag with Shift a second one to compare it
+with. The key ? lists all keys. The page fetches nothing, so it can be sent to others.
 
 With -- the page shows what is different between the files before it and those after it. Flags come first then.
 
-The page is at most as large as --max-size says. Steps of time become longer until it is; the page says
-what it leaves out.
+The page is at most as large as --max-size says. Until it is, steps of time become longer and fewer
+goroutines have a row of their own; the page says what it leaves out.
 
 ` + selectHelp,
 		Example: `  gotach html app.tach -o app.html

@@ -30,6 +30,10 @@ type builder struct {
 	noted   uint64 // samples since the events were counted
 	sides   []Side
 	offset  uint64 // µs: where the present side begins
+	lives   *lives
+	tables  []sideTables
+	omitted []string // what the page leaves out, as text
+	number  []uint32 // what became of the records, by their first numbers
 }
 
 // A node is a frame on top of a stack.
@@ -52,6 +56,7 @@ type recordKey struct {
 // A record is the time of a group of goroutines in one stack and state.
 type record struct {
 	recordKey
+	first   uint32 // its number before merge
 	idle    bool
 	samples int64
 	rest    time.Duration // time that is at no moment of the session
@@ -78,7 +83,7 @@ func (t *table[T]) of(v T) uint32 {
 }
 
 func newBuilder(o Options) *builder {
-	b := &builder{o: o, numbers: map[recordKey]uint32{}, width: firstWidth}
+	b := &builder{o: o, numbers: map[recordKey]uint32{}, width: firstWidth, lives: newLives()}
 	b.nodes.of(node{math.MaxUint32, math.MaxUint32})
 	return b
 }
@@ -93,6 +98,9 @@ type reading struct {
 	stacks []uint32 // by stack of src: node + 1
 	slots  []lately
 	end    uint64 // µs since the start of the latest sample
+
+	file    int // number of the file of parents + 1
+	parents map[uint64]uint64
 }
 
 // A lately is what a slot's latest sample was, with its record.
@@ -102,10 +110,15 @@ type lately struct {
 	key    analyze.WaitKey
 	known  bool
 	record uint32
+	found  bool // life is known
+	life   *life
 }
 
 // read reads an input as the next side.
 func (b *builder) read(in Input) error {
+	if n := len(b.sides); n > 0 {
+		b.offset = after(b.sides[n-1].To)
+	}
 	src, err := in.Open(analyze.ReportOptions{}.Stream())
 	if err != nil {
 		return err
@@ -124,10 +137,24 @@ func (b *builder) read(in Input) error {
 	if err != nil {
 		return err
 	}
+	t, err := b.analyze(in)
+	if err != nil {
+		return err
+	}
+	b.tables = append(b.tables, t)
 	side.From = b.offset
 	side.To = b.offset + max(1, r.end, uint64(side.Duration.Microseconds()))
 	b.sides = append(b.sides, side)
 	return nil
+}
+
+// after returns where a side begins on the axis if the one before it ends at a time: at a step also if steps become longer.
+func after(end uint64) uint64 {
+	align := uint64(firstWidth)
+	for align < end/64 {
+		align *= 2
+	}
+	return (end/align + 2) * align
 }
 
 // add adds a sample.
@@ -143,15 +170,15 @@ func (r *reading) add(s *stream.Sample, key analyze.WaitKey) {
 	if int64(end) < 0 {
 		end = 0
 	}
-	if length > end { // before the start
-		x.rest += time.Duration(length-end) * time.Microsecond
-		length = end
-	}
+	before := length - min(length, end)
+	x.rest += time.Duration(before) * time.Microsecond
+	length -= before
 	r.end = max(r.end, end)
 	for (r.offset+end)/r.width >= maxSteps {
 		r.double()
 	}
 	x.course.add(r.width, r.offset+end-length, r.offset+end)
+	r.lives.add(r, &r.slots[s.Slot], s, n, r.offset+end-length, r.offset+end, before)
 	if r.noted++; r.noted >= maxEvents/2 {
 		r.compact()
 	}
@@ -190,8 +217,10 @@ func (r *reading) record(s *stream.Sample, key analyze.WaitKey) uint32 {
 		for int(s.Slot) >= len(r.slots) {
 			r.slots = append(r.slots, lately{})
 		}
-		last = &r.slots[s.Slot]
-		if last.known && !s.First && last.stack == s.Stack && last.status == status && last.key == key {
+		if last = &r.slots[s.Slot]; s.First {
+			*last = lately{}
+		}
+		if last.known && last.stack == s.Stack && last.status == status && last.key == key {
 			return last.record
 		}
 	}
@@ -212,10 +241,10 @@ func (r *reading) record(s *stream.Sample, key analyze.WaitKey) uint32 {
 	if !ok {
 		n = uint32(len(r.records))
 		r.numbers[k] = n
-		r.records = append(r.records, record{recordKey: k})
+		r.records = append(r.records, record{recordKey: k, first: n})
 	}
 	if last != nil {
-		*last = lately{s.Stack, status, key, true, n}
+		last.stack, last.status, last.key, last.known, last.record = s.Stack, status, key, true, n
 	}
 	return n
 }

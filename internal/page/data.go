@@ -101,7 +101,15 @@ func (b *builder) describe(in Input, p *profile.Profile) (Side, error) {
 }
 
 // finish makes the data of what was read.
-func (b *builder) finish() (*Data, error) {
+func (b *builder) finish(inputs []Input) (*Data, error) {
+	diff, err := b.compare(inputs)
+	if err != nil {
+		return nil, err
+	}
+	tables, err := newPiece("tables", map[string]any{"sides": b.tables, "diff": diff}, nil)
+	if err != nil {
+		return nil, err
+	}
 	b.merge()
 	b.compact()
 	d := &Data{limit: b.o.MaxSize, Head: Head{Version: version, Sides: b.sides, LeftOut: []string{}}}
@@ -120,7 +128,11 @@ func (b *builder) finish() (*Data, error) {
 		if err != nil {
 			return nil, err
 		}
-		d.Pieces = []Piece{core}
+		goroutines, err := b.lives.piece(b.number)
+		if err != nil {
+			return nil, err
+		}
+		d.Pieces = []Piece{core, goroutines, tables}
 		d.Head.LeftOut = b.leftOut()
 		size, err := d.size()
 		if err != nil {
@@ -128,6 +140,10 @@ func (b *builder) finish() (*Data, error) {
 		}
 		if size <= b.o.MaxSize {
 			return d, nil
+		}
+		if n := len(goroutines.Bytes); n > 5000 && n > len(core.Bytes)/2 {
+			b.lives.shrink()
+			continue
 		}
 		if d.Head.Steps <= 1 {
 			return nil, fmt.Errorf("%w: %d bytes with one step of time; asked for %d", ErrTooLarge, size, b.o.MaxSize)
@@ -142,7 +158,7 @@ func (b *builder) leftOut() []string {
 	if b.width > firstWidth {
 		list = append(list, fmt.Sprintf("time is in steps of %v", time.Duration(b.width)*time.Microsecond))
 	}
-	return list
+	return append(append(list, b.lives.leftOut()...), b.omitted...) // not nil: the script expects a list
 }
 
 // merge adds records up that differ only in their keys, and puts all in order.
@@ -150,16 +166,19 @@ func (b *builder) merge() {
 	slices.SortFunc(b.records, func(x, y record) int {
 		return cmp.Or(cmp.Compare(x.node, y.node), cmp.Compare(x.side, y.side), cmp.Compare(x.group, y.group), cmp.Compare(x.state, y.state), cmp.Compare(number(x.idle), number(y.idle)))
 	})
+	b.number = make([]uint32, len(b.records))
 	out := b.records[:0]
 	for _, r := range b.records {
 		r.key = 0
 		if n := len(out); n > 0 && out[n-1].recordKey == r.recordKey && out[n-1].idle == r.idle {
 			last := &out[n-1]
+			b.number[r.first] = uint32(n - 1)
 			last.samples += r.samples
 			last.rest += r.rest
 			last.course.events = append(last.course.events, r.course.events...)
 			continue
 		}
+		b.number[r.first] = uint32(len(out))
 		out = append(out, r)
 	}
 	clear(b.records[len(out):])

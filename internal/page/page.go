@@ -60,7 +60,7 @@ func Build(inputs []Input, o Options) (*Data, error) {
 			return nil, err
 		}
 	}
-	return b.finish()
+	return b.finish(inputs)
 }
 
 // samples returns the samples of an input for an analysis.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -26,6 +27,7 @@ type recording struct {
 	w          *writer.Writer
 	path       string
 	goroutines []tachyon.Goroutine
+	objects    []tachyon.Object
 }
 
 func newRecording(t testing.TB) *recording {
@@ -50,10 +52,10 @@ func (r *recording) input(length time.Duration) Input {
 	r.t.Helper()
 	err := r.w.AddMetadata(tachyon.KindSession, tachyon.Session{
 		Program: "/srv/" + evil, GoVersion: "go1.26.8", GOOS: "linux", GOARCH: "amd64", Source: "native", Rate: 1000, RateReached: 1000,
-		Markers: true, Start: time.UnixMicro(begin).UTC(), Duration: length, Counts: tachyon.Counts{NotSeen: 1234567 * time.Nanosecond},
+		Markers: true, Objects: tachyon.AllObjects, Start: time.UnixMicro(begin).UTC(), Duration: length, Counts: tachyon.Counts{NotSeen: 1234567 * time.Nanosecond},
 	})
 	if err == nil {
-		err = r.w.WriteRecords(&tachyon.Records{Goroutines: r.goroutines})
+		err = r.w.WriteRecords(&tachyon.Records{Goroutines: r.goroutines, Objects: r.objects})
 	}
 	if err == nil {
 		err = r.w.Close()
@@ -110,6 +112,42 @@ func server(t testing.TB) Input {
 		}
 	}
 	return r.input(2 * time.Second)
+}
+
+// contended makes a profile of a second: goroutine 7 holds a lock, 8 and 9 wait for it, and 10 leaks children that wait.
+// Goroutine 11 serves requests.
+func contended(t testing.TB) Input {
+	r := newRecording(t)
+	lock := []tachyon.Frame{{Func: "[sync.Mutex.Lock]", Line: 1}, {File: "/usr/lib/go/src/sync/mutex.go", Func: "sync.(*Mutex).Lock", Line: 46}}
+	r.objects = []tachyon.Object{{Number: 1, Kind: tachyon.ObjectMutex, Addr: 0x5c0100, Static: 0x5c0100, Symbol: "main.mu"}}
+	handler := tachyon.Frame{File: "/usr/lib/go/src/net/http/server.go", Func: "net/http.serverHandler.ServeHTTP", Line: 3000}
+	for ms := uint64(1); ms <= 1000; ms++ {
+		if phase := ms % 50; phase < 30 {
+			r.add(7, 1000*ms, 0, wait("sleep"), frame("main.load", 60), frame("main.(*cache).refresh", 42))
+			for _, id := range []uint64{8, 9} {
+				r.add(id, 1000*ms, 0, append(slices.Clone(lock), frame("main.(*cache).get", 31), frame("main.serve", 12))...)
+			}
+		} else {
+			r.add(7, 1000*ms, 0, wait("sleep"), frame("main.(*cache).refresh", 45))
+			for _, id := range []uint64{8, 9} {
+				r.add(id, 1000*ms, running, frame("main.serve", 14))
+			}
+		}
+		if phase := ms % 40; phase < 25 {
+			r.add(11, 1000*ms, running, frame("main.parse", 80), handler)
+		} else {
+			r.add(11, 1000*ms, 0, wait("IO wait"), frame("main.next", 90))
+		}
+		for id := uint64(100); id < 100+ms/40; id++ {
+			r.add(id, 1000*ms, 0, wait("chan receive"), frame("main.leak", 99))
+		}
+	}
+	for id := uint64(100); id < 125; id++ {
+		r.goroutines = append(r.goroutines, tachyon.Goroutine{ID: id, Parent: 10, CreatedBy: "main.spawn", CreatedAt: "/src/app/app.go:95"})
+	}
+	r.goroutines = append(r.goroutines, tachyon.Goroutine{ID: 11, CreatedBy: "net/http.(*Server).Serve", CreatedAt: "/usr/lib/go/src/net/http/server.go:3400",
+		Labels: []tachyon.LabelSpan{{From: 0, Labels: map[string]string{"request": evil}}}})
+	return r.input(time.Second)
 }
 
 // pageOf writes the page of inputs to a file and returns its name.

@@ -60,8 +60,13 @@ const integers = (list) => Int32Array.from(list);
 // D is the data. Nodes are stacks: node 0 is the empty one, the caller of a node has a smaller number.
 let D = null;
 
+// G is the goroutines that have a row of their own. T has the tables of findings.
+let G = null;
+
 async function loadData() {
-	const core = await piece('core');
+	const [core, lives, findings] = await Promise.all([piece('core'), piece('goroutines'), piece('tables')]);
+	G = lives;
+	T = findings;
 	D = core;
 	D.width = head.width_us;
 	D.steps = head.steps;
@@ -99,6 +104,7 @@ async function loadData() {
 		let step = 0;
 		for (let e = D.first[r]; e < D.first[r + 1]; e++) D.evStep[e] = step += D.evStep[e];
 	}
+	for (const name of ['gRuns', 'gGroup', 'gLabels', 'gSide', 'runRecord']) G[name] = integers(G[name]);
 	D.end = head.sides[head.sides.length - 1].to_us;
 }
 

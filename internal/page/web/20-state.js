@@ -63,6 +63,8 @@ function fromHash(hash) {
 	if (!(out.group < D.groups.length) || out.group < -1) out.group = -1;
 	if (!['wall', 'cpu', 'latency'].includes(out.weight)) out.weight = 'wall';
 	if (!['state', 'package'].includes(out.colour)) out.colour = 'state';
+	if (!(out.goroutine < G.gId.length) || out.goroutine < -1) out.goroutine = -1;
+	out.folded = out.folded.filter((g) => g < D.groups.length);
 	if (!tables.names.some(([id]) => id === out.tab)) out.tab = 'functions';
 	if (!['', 'dark', 'light'].includes(out.theme)) out.theme = '';
 	return out;

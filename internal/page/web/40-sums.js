@@ -35,11 +35,11 @@ class Sums {
 		this.classes = D.classes.map(() => 0);
 		const k = D.classes.length;
 		this.byClass = new Float32Array(nodes * k); // total, for colours
-		const gone = removedNodes();
+		const gone = removedNodes(), one = S.goroutine >= 0 ? goroutines.time(S.goroutine, from * D.width, to * D.width) : null;
 		for (let r = 0; r < this.record.length; r++) {
 			const n = D.recNode[r];
 			if (!wanted(r) || gone && gone[n]) continue;
-			const v = recordTime(r, from, to) + (whole[D.recSide[r]] ? D.rest[r] : 0);
+			const v = one ? one[r] : recordTime(r, from, to) + (whole[D.recSide[r]] ? D.rest[r] : 0);
 			if (v === 0) continue;
 			this.record[r] = v;
 			this.self[n] += v;
@@ -89,7 +89,7 @@ let sumsKey = '', first = null, second = null;
 
 // sums returns those of the range, and of the second range if there is one.
 function sums() {
-	const key = JSON.stringify([S.range, S.second, S.idle, S.weight, S.group, S.removed]);
+	const key = JSON.stringify([S.range, S.second, S.idle, S.weight, S.group, S.goroutine, S.removed]);
 	if (key !== sumsKey) {
 		sumsKey = key;
 		first = new Sums(S.range);

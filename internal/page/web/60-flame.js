@@ -127,10 +127,11 @@ const flame = {
 	// layout places the boxes: {box, x, w, y} in pixels, y in rows.
 	layout(width) {
 		const out = [];
+		const zoom = this.zoomed();
 		const below = (box, x, w, y, step) => {
 			out.push({box, x, w, y});
 			const size = box.size();
-			if (!(size > 0)) return;
+			if (!(size > 0) || w < 1.5 && box !== zoom) return;
 			let at = x;
 			for (const k of box.children()) {
 				const kw = w * k.size() / size;
@@ -139,7 +140,6 @@ const flame = {
 				at += kw;
 			}
 		};
-		const zoom = this.zoomed();
 		const parents = [];
 		for (let p = zoom.parent; p; p = p.parent) parents.unshift(p);
 		parents.forEach((p, i) => out.push({box: p, x: 0, w: width, y: i, parent: true}));
@@ -396,7 +396,14 @@ const flame = {
 };
 
 // isSignificant reports whether a change of a function may be more than chance, as far as that is known.
-function isSignificant(fn) { return true; }
+// Of two whole profiles gotach diff knows it; of two ranges nobody tested it.
+function isSignificant(fn) {
+	if (!T.diff || fn === null || JSON.stringify([S.range, S.second]) !== JSON.stringify([sideRange(0), sideRange(1)])) return true;
+	significant ||= new Set(T.diff.rows.filter((r) => r.significant).map((r) => r.name));
+	return significant.has(fnName(fn));
+}
+
+let significant = null;
 
 // sourceOf returns lines of the source of a box, null if there are none.
 function sourceOf(box) { return null; }

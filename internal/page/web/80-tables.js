@@ -42,15 +42,15 @@ const tables = {
 			];
 			return el('tr', {'aria-selected': String(S.selected === fn), class: match ? 'match' : null, 'data-file': fnFile(fn)}, ...cells,
 				el('td', {class: 'name'}, el('button', {'data-key': 'fn' + fn, title: 'callers and callees', onclick: () => change({selected: S.selected === fn ? -1 : fn, zoom: []})}, fnName(fn)), ' ',
-					el('span', {class: 'at'}, this.lines(fn))));
+					el('span', {class: 'at'}, this.range(fn))));
 		});
 		const columns = b ? [['', 'A'], ['', 'B'], ['', 'Change'], ['', 'Function: goroutines in it on average', 'name']] :
 			[['self', 'Self'], ['', '%'], ['', ''], ['total', 'Total'], ['', '%'], ['cpu', 'CPU self'], ['', 'Function', 'name']];
 		put(panel, el('table', {id: 'functions', 'data-all': nanos(a.all)}, this.head(columns), el('tbody', null, ...body)), this.rest(list.length, count));
 	},
 
-	// lines returns where a function is in the source.
-	lines(fn) {
+	// range returns where a function is in the source.
+	range(fn) {
 		if (!fnFile(fn)) return '';
 		let low = 0, high = 0;
 		for (let f = 0; f < D.frameFn.length; f++) {

@@ -13,6 +13,8 @@ const keys = [
 	['t', 'dark or light', () => toggleTheme()],
 	['s', 'go to the time strip', () => byId('strip').focus()],
 	['f', 'go to the flame graph', () => byId('flame').focus()],
+	['l', 'go to the goroutines', () => byId('lives').focus()],
+	['g', 'fold or unfold all groups', () => goroutines.foldAll()],
 	['[', 'previous table', () => nextTab(-1)],
 	[']', 'next table', () => nextTab(1)],
 	['r', 'reset: show everything', () => reset()],
@@ -24,6 +26,7 @@ const localKeys = [
 	['+ −', 'time strip: zoom; PageUp and PageDown move'],
 	['← → ↑ ↓', 'flame graph: go from box to box'],
 	['Enter', 'flame graph: zoom; Backspace: zoom out; Home: all the way'],
+	['← → ↑ ↓', 'goroutines: go from row to row, fold, unfold; Enter: only this one'],
 	['u', 'flame graph: callers above, callees below'],
 	['x', 'flame graph: remove the function'],
 ];
@@ -47,7 +50,7 @@ function back() {
 	if (S.zoom.length) return change({zoom: []});
 	if (S.selected >= 0) return change({selected: -1});
 	if (S.lock >= 0) return change({lock: -1});
-	if (S.group >= 0) return change({group: -1});
+	if (S.group >= 0 || S.goroutine >= 0) return change({group: -1, goroutine: -1});
 	if (S.removed.length) return change({removed: S.removed.slice(0, -1)});
 	if (S.second) return change({second: null});
 	if (S.range) return change({range: null});
@@ -118,6 +121,7 @@ const controls = {
 		if (S.range) list.push(chip('range', `${S.second ? 'A: ' : ''}${moment(S.range[0])} – ${moment(S.range[1])}`, () => change({range: null, second: null})));
 		if (S.second) list.push(chip('second', `B: ${moment(S.second[0])} – ${moment(S.second[1])}`, () => change({second: null})));
 		if (S.group >= 0) list.push(chip('group', `goroutines of ${groupName(S.group)}`, () => change({group: -1})));
+		if (S.goroutine >= 0) list.push(chip('goroutine', `goroutine ${G.gId[S.goroutine]}`, () => change({goroutine: -1})));
 		if (S.selected >= 0) list.push(chip('selected', `callers of ${fnName(S.selected)}`, () => change({selected: -1, zoom: []})));
 		for (const fn of S.removed) list.push(chip('x' + fn, `without ${fnName(fn)}`, () => change({removed: S.removed.filter((r) => r !== fn)})));
 		put(byId('chips'), ...list);

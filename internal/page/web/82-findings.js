@@ -1,0 +1,94 @@
+// The tables of locks, requests and leaks: what the commands of these names print, of the whole profile.
+
+let T = null; // the piece "tables"
+
+tables.names.push(['locks', 'Locks'], ['requests', 'Requests'], ['leaks', 'Leaks']);
+
+const ns = (v) => duration(v / 1000);
+const nsCell = (v) => el('td', {'data-ns': String(v)}, ns(v));
+
+// sideOf writes a heading for each side if there are two.
+function perSide(panel, make) {
+	const parts = [el('p', {class: 'same'}, 'Of the whole profile, whatever range is selected.')];
+	T.sides.forEach((side, i) => {
+		if (T.sides.length > 1) parts.push(el('h2', null, `${'AB'[i]}: ${head.sides[i].name}`));
+		parts.push(...make(side, i));
+	});
+	put(panel, ...parts);
+}
+
+// placeButton is a function and its place; it shows the callers of the function.
+function placeButton(name, file, line, key) {
+	const fn = D.fnName.findIndex((s, f) => D.strings[s] === name && (!file || fnFile(f) === file));
+	const at = el('span', {class: 'at'}, place(file, line));
+	if (fn < 0) return [name, ' ', at];
+	return [el('button', {'data-key': key, title: 'callers and callees', onclick: () => change({selected: fn, zoom: []})}, name), ' ', at];
+}
+
+const headings = (...names) => el('thead', null, el('tr', null, ...names.map((n, i) => el('th', {scope: 'col', class: i === names.length - 1 ? 'name' : null}, n))));
+
+tables.locks = function (panel) {
+	let index = 0;
+	perSide(panel, (side) => {
+		const list = side.locks.locks;
+		if (!list.length) return [el('p', null, 'No goroutine was seen waiting for a lock or channel.')];
+		const body = [];
+		for (const x of list) {
+			const id = index++, open = S.lock === id;
+			body.push(el('tr', {'aria-selected': String(open)}, nsCell(x.waited_ns), el('td', null, x.goroutines.toLocaleString('en-US')), el('td', null, x.waits.toLocaleString('en-US')), nsCell(x.longest_ns),
+				el('td', {class: 'name'}, el('button', {'data-key': 'lock' + id, 'aria-expanded': String(open), onclick: () => change({lock: open ? -1 : id})}, x.name), ' ', el('span', {class: 'at'}, x.kind + (x.object ? ' ' + x.object : '')))));
+			if (open) body.push(el('tr', {class: 'detail'}, el('td', {colspan: '5'}, ...this.lock(x, id))));
+		}
+		return [el('table', {class: 'locks'}, headings('Waited', 'Goroutines', 'Waits', 'Longest', 'Lock or channel: select one to see who held it'), el('tbody', null, ...body))];
+	});
+};
+
+// lock returns what is known of a lock: where goroutines waited, and what the holders did meanwhile.
+tables.lock = function (x, id) {
+	const out = [el('h3', null, 'Waited at')];
+	out.push(el('table', null, el('tbody', null, ...x.sites.map((s, i) => el('tr', null, nsCell(s.waited_ns), el('td', null, plural(s.waits, 'wait')), el('td', {class: 'name'}, `[${s.reason}] `, ...placeButton(s.func, s.file, s.line, `site${id}.${i}`)))))));
+	const h = x.holder;
+	if (!h) return out;
+	out.push(el('h3', null, 'Held by'), el('p', {class: 'same'}, `${percent(h.seen_ns, x.waited_ns)} seen, ${percent(h.inferred_ns, x.waited_ns)} inferred, ${percent(h.unknown_ns, x.waited_ns)} unknown` +
+		(h.too_short ? '; most holds are shorter than two ticks: too short to tell one from the next' : '')));
+	if (h.lines.length) out.push(el('table', {class: 'holders'}, el('tbody', null, ...h.lines.map((l, i) => el('tr', null, nsCell(l.ns), el('td', null, percent(l.ns, x.waited_ns)), el('td', {class: 'name'}, `[${l.state}] `, ...placeButton(l.func, l.file, l.line, `holder${id}.${i}`)))))));
+	for (const s of h.stacks.slice(0, 3)) {
+		out.push(el('details', null, el('summary', null, `${ns(s.ns)} [${s.state}] stack of a holder`), el('pre', null, s.frames.map((f) => `${f.func}  ${place(f.file, f.line)}`).join('\n'))));
+	}
+	return out;
+};
+
+tables.requests = function (panel) {
+	perSide(panel, ({requests: r}) => {
+		if (!r.count) return [el('p', null, `No requests were found (${r.what}).`)];
+		const most = Math.max(...r.histogram.map((h) => h.count)), out = [];
+		const short = (v) => v < r.short_ns ? '<' + ns(r.short_ns) : ns(v);
+		out.push(el('p', null, `${plural(r.count, 'request')}: ${r.what}. p50 ${short(r.p50_ns)}, p90 ${short(r.p90_ns)}, p99 ${short(r.p99_ns)}, max ${short(r.max_ns)}.` +
+			(r.too_short ? ` ${r.too_short} too short to tell.` : '') + (r.unfinished ? ` ${r.unfinished} not finished.` : '')));
+		out.push(el('table', {id: 'histogram'}, headings('From', 'Requests', ''), el('tbody', null, ...r.histogram.map((h) => {
+			const bar = el('i');
+			bar.style.width = 100 * h.count / most + '%';
+			return el('tr', null, nsCell(h.from_ns), el('td', null, h.count.toLocaleString('en-US')), el('td', {class: 'name'}, el('span', {class: 'meter wide', 'aria-hidden': 'true'}, bar)));
+		}))));
+		const states = [...new Set([...Object.keys(r.median.states || {}), ...Object.keys(r.slow.states || {})])];
+		const of = (g, s) => (g.states || {})[s] || 0, more = (s) => of(r.slow, s) - of(r.median, s);
+		states.sort((x, y) => more(y) - more(x));
+		const signed = (v) => (v > 0 ? '+' : '') + ns(v);
+		out.push(el('h3', null, `What the ${r.slow.count} slowest, from ${ns(r.slow.from_ns)} on, do more than ${r.median.count} near the median`));
+		out.push(el('table', null, headings('More', 'Median', 'Slow', 'State'), el('tbody', null, ...states.map((s) => el('tr', null, el('td', null, signed(more(s))), nsCell(of(r.median, s)), nsCell(of(r.slow, s)), el('td', {class: 'name'}, s))))));
+		out.push(el('table', null, headings('More', 'At'), el('tbody', null, ...r.difference.slice(0, 20).map((d, i) => el('tr', null, el('td', null, signed(d.ns)), el('td', {class: 'name'}, `[${d.state}] `, ...placeButton(d.name, d.file, d.line, 'difference' + i), d.object ? ' ' + d.object : ''))))));
+		out.push(el('h3', null, 'Slowest'), el('table', {id: 'slowest'}, headings('Time', 'Start', 'Goroutine', 'Labels'), el('tbody', null, ...r.slowest.map((x, i) => el('tr', null,
+			nsCell(x.ns), el('td', null, el('button', {class: 'plain', 'data-key': 'slow' + i, title: 'select its time', onclick: () => change({range: strip.atSteps(x.start_us, x.start_us + x.ns / 1000), second: null})}, seconds(x.start_us))),
+			el('td', null, String(x.goroutine)), el('td', {class: 'name'}, Object.entries(x.labels || {}).map(([k, v]) => `${k}=${v}`).join(' ')))))));
+		return out;
+	});
+};
+
+tables.leaks = function (panel) {
+	perSide(panel, ({leaks}) => {
+		if (!leaks.groups.length) return [el('p', null, 'No group of goroutines grows.')];
+		return [el('table', {class: 'leaks'}, headings('Start', 'End', 'Per minute', 'Oldest', 'Stuck', 'Ran again', 'Waits at; created by'), el('tbody', null, ...leaks.groups.map((g, i) => el('tr', null,
+			el('td', null, g.start.toLocaleString('en-US')), el('td', null, g.end.toLocaleString('en-US')), el('td', null, (g.per_minute > 0 ? '+' : '') + g.per_minute.toFixed(1)), nsCell(g.oldest_ns), el('td', null, g.stuck.toLocaleString('en-US')), el('td', null, g.ran_again.toLocaleString('en-US')),
+			el('td', {class: 'name'}, g.suspect ? el('b', {class: 'more'}, 'leak? ') : '', `[${g.reason}] `, ...placeButton(g.function, g.file, g.line, 'leak' + i), ' ', el('span', {class: 'at'}, `created by ${g.created_by || 'unknown'} ${baseName(g.created_at)}`))))))];
+	});
+};
