@@ -39,7 +39,7 @@ func (b *builder) analyze(in Input) (t sideTables, err error) {
 		t.Requests, err = analyze.FindRequests(s, analyze.RequestOptions{Source: b.source})
 	}
 	if err == nil {
-		s, err = in.samples(stream.Options{})
+		s, err = in.samples(stream.Options{Creators: true})
 	}
 	if err == nil {
 		t.Leaks, err = analyze.FindLeaks(s)

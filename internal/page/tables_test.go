@@ -62,7 +62,7 @@ func TestPageFindings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	leaks, err := analyze.FindLeaks(samplesOf(t, in, stream.Options{}))
+	leaks, err := analyze.FindLeaks(samplesOf(t, in, stream.Options{Creators: true}))
 	if err != nil {
 		t.Fatal(err)
 	}

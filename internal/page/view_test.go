@@ -32,7 +32,9 @@ func (p *tab) functions() []tableRow {
 // compare compares the table of functions with the rows that gotach report --json prints.
 func (p *tab) compare(what string, in Input, so stream.Options, ro analyze.ReportOptions) {
 	p.t.Helper()
-	so.Labels, so.Objects = true, true
+	sel := so.Select
+	so = ro.Stream()
+	so.Select = sel
 	src, err := in.Open(so)
 	if err != nil {
 		p.t.Fatal(err)
