@@ -22,6 +22,7 @@ type config struct {
 	oneFile      string // see hook.OneFile
 	maxPause     time.Duration
 	system       bool
+	leaks        bool
 	noWaitFrames bool
 	logger       *slog.Logger
 

@@ -42,6 +42,7 @@ func (s *Session) describe(part int, at time.Duration, stats *sampler.Stats) *ta
 	} else {
 		stats.Describe(d)
 	}
+	d.Leaks = s.leaks
 	if err := s.Err(); err != nil {
 		d.Error = err.Error()
 	}

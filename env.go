@@ -75,13 +75,18 @@ func (c *config) environ(get func(string) string) (warnings []string) {
 		}
 		return MaxPause(d), nil
 	})
-	set("PROFILE_SYSTEM", func() string { return strconv.FormatBool(c.system) }, func(v string) (Option, error) {
-		on, err := strconv.ParseBool(v)
-		if err != nil {
-			return nil, errors.New("neither 1 nor 0")
-		}
-		return func(c *config) error { c.system = on; return nil }, nil
-	})
+	for _, x := range []struct {
+		name string
+		flag *bool
+	}{{"PROFILE_SYSTEM", &c.system}, {"PROFILE_LEAKS", &c.leaks}} {
+		set(x.name, func() string { return strconv.FormatBool(*x.flag) }, func(v string) (Option, error) {
+			on, err := strconv.ParseBool(v)
+			if err != nil {
+				return nil, errors.New("neither 1 nor 0")
+			}
+			return func(*config) error { *x.flag = on; return nil }, nil
+		})
+	}
 
 	if v := get("PROFILE_EXPORT"); v != "" && c.oneFile == "" {
 		c.exports = nil

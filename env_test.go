@@ -40,10 +40,10 @@ func TestEnvironment(t *testing.T) {
 		{name: "sync", env: []string{"PROFILE_SYNC=1s"}, want: with(func(c *config) { c.sync = time.Second })},
 		{name: "sync not a duration", env: []string{"PROFILE_SYNC=often"}, want: def, warning: `PROFILE_SYNC="often": not a duration such as 1s; using none`},
 		{name: "sync too often", env: []string{"PROFILE_SYNC=1ms"}, want: def, warning: "1ms is less than 10ms"},
-		{name: "empty is unset", env: []string{"PROFILE_OUT=", "PROFILE_RATE=", "PROFILE_BUDGET=", "PROFILE_SOURCE=", "PROFILE_COMPRESSION=", "PROFILE_SYNC=", "PROFILE_ROTATE=", "PROFILE_KEEP=", "PROFILE_PAUSE=", "PROFILE_SYSTEM=", "PROFILE_EXPORT="}, want: def},
-		{name: "all", env: []string{"PROFILE_OUT=x.tach", "PROFILE_RATE=250", "PROFILE_BUDGET=2.5", "PROFILE_SOURCE=portable", "PROFILE_COMPRESSION=none", "PROFILE_PAUSE=50ms", "PROFILE_SYSTEM=1", "PROFILE_EXPORT=pprof=a.pb.gz, collapsed=b.txt"},
+		{name: "empty is unset", env: []string{"PROFILE_OUT=", "PROFILE_RATE=", "PROFILE_BUDGET=", "PROFILE_SOURCE=", "PROFILE_COMPRESSION=", "PROFILE_SYNC=", "PROFILE_ROTATE=", "PROFILE_KEEP=", "PROFILE_PAUSE=", "PROFILE_SYSTEM=", "PROFILE_LEAKS=", "PROFILE_EXPORT="}, want: def},
+		{name: "all", env: []string{"PROFILE_OUT=x.tach", "PROFILE_RATE=250", "PROFILE_BUDGET=2.5", "PROFILE_SOURCE=portable", "PROFILE_COMPRESSION=none", "PROFILE_PAUSE=50ms", "PROFILE_SYSTEM=1", "PROFILE_LEAKS=1", "PROFILE_EXPORT=pprof=a.pb.gz, collapsed=b.txt"},
 			want: with(func(c *config) {
-				c.output, c.rate, c.budget, c.source, c.compression, c.system, c.maxPause = "x.tach", 250, 2.5, Portable, Uncompressed, true, 50*time.Millisecond
+				c.output, c.rate, c.budget, c.source, c.compression, c.system, c.leaks, c.maxPause = "x.tach", 250, 2.5, Portable, Uncompressed, true, true, 50*time.Millisecond
 				c.exports = []hook.Target{{Format: "pprof", Path: "a.pb.gz"}, {Format: "collapsed", Path: "b.txt"}}
 			})},
 		{name: "rotate by time", env: []string{"PROFILE_ROTATE=60s"}, want: with(func(c *config) { c.rotate.every = time.Minute })},
@@ -61,17 +61,17 @@ func TestEnvironment(t *testing.T) {
 		{name: "percent sign in the budget", env: []string{"PROFILE_BUDGET=3%"}, want: with(func(c *config) { c.budget = 3 })},
 		{name: "environment wins over every option",
 			opts: []Option{Output("code.tach"), Rate(10), Budget(5), Source(Native), Compression(Zstd), SyncEvery(time.Second), RotateEvery(time.Minute), RotateAt(1e8),
-				KeepFiles(3), KeepBytes(5e9), SystemGoroutines(), Export("pprof", "code")},
+				KeepFiles(3), KeepBytes(5e9), SystemGoroutines(), Leaks(), Export("pprof", "code")},
 			env: []string{"PROFILE_OUT=env.tach", "PROFILE_RATE=20", "PROFILE_BUDGET=6", "PROFILE_SOURCE=portable", "PROFILE_COMPRESSION=none", "PROFILE_SYNC=2s", "PROFILE_ROTATE=1h",
-				"PROFILE_KEEP=7", "PROFILE_SYSTEM=0", "PROFILE_EXPORT=collapsed=env"},
+				"PROFILE_KEEP=7", "PROFILE_SYSTEM=0", "PROFILE_LEAKS=0", "PROFILE_EXPORT=collapsed=env"},
 			want: with(func(c *config) {
 				c.output, c.rate, c.budget, c.source, c.compression, c.sync, c.rotate = "env.tach", 20, 6, Portable, Uncompressed, 2*time.Second, rotation{time.Hour, 0}
 				c.keep, c.exports = kept{7, 1e9}, []hook.Target{{Format: "collapsed", Path: "env"}}
 			})},
 		{name: "none undoes options", opts: []Option{SyncEvery(time.Second), RotateEvery(time.Minute), Export("pprof", "code")}, env: []string{"PROFILE_SYNC=none", "PROFILE_ROTATE=none", "PROFILE_EXPORT=none"}, want: def},
-		{name: "options stay without variables", opts: []Option{Rate(10), SyncEvery(time.Second), RotateAt(1e8), KeepFiles(3), SystemGoroutines(), MaxPause(time.Second), Export("pprof", "code")},
+		{name: "options stay without variables", opts: []Option{Rate(10), SyncEvery(time.Second), RotateAt(1e8), KeepFiles(3), SystemGoroutines(), Leaks(), MaxPause(time.Second), Export("pprof", "code")},
 			want: with(func(c *config) {
-				c.rate, c.sync, c.rotate.bytes, c.keep.files, c.system, c.maxPause = 10, time.Second, 1e8, 3, true, time.Second
+				c.rate, c.sync, c.rotate.bytes, c.keep.files, c.system, c.leaks, c.maxPause = 10, time.Second, 1e8, 3, true, true, time.Second
 				c.exports = []hook.Target{{Format: "pprof", Path: "code"}}
 			})},
 		{name: "bad value leaves the option", opts: []Option{Rate(10)}, env: []string{"PROFILE_RATE=x"}, want: with(func(c *config) { c.rate = 10 }), warning: "using 10"},
@@ -82,6 +82,7 @@ func TestEnvironment(t *testing.T) {
 		{name: "pause nonsense", env: []string{"PROFILE_PAUSE=5"}, want: def, warning: `PROFILE_PAUSE="5": not a duration such as 50ms; using 10ms`},
 		{name: "no pause", env: []string{"PROFILE_PAUSE=0s"}, opts: []Option{MaxPause(time.Second)}, want: with(func(c *config) { c.maxPause = time.Second }), warning: "MaxPause: 0s is not above 0; using 1s"},
 		{name: "system nonsense", env: []string{"PROFILE_SYSTEM=maybe"}, want: def, warning: `PROFILE_SYSTEM="maybe": neither 1 nor 0; using false`},
+		{name: "leaks nonsense", env: []string{"PROFILE_LEAKS=maybe"}, want: def, warning: `PROFILE_LEAKS="maybe": neither 1 nor 0; using false`},
 
 		{name: "rate not a number", env: []string{"PROFILE_RATE=fast"}, want: def, warning: `PROFILE_RATE="fast": not a whole number of ticks a second; using 1000`},
 		{name: "rate out of bounds", env: []string{"PROFILE_RATE=0"}, want: def, warning: `PROFILE_RATE="0": Rate: 0 is not between 1 and 10000; using 1000`},
@@ -89,7 +90,7 @@ func TestEnvironment(t *testing.T) {
 		{name: "budget out of bounds", env: []string{"PROFILE_BUDGET=101"}, want: def, warning: "using 1 %"},
 		{name: "unknown source", env: []string{"PROFILE_SOURCE=ebpf"}, want: def, warning: `"ebpf" is not one of auto, native, portable; using auto`},
 		{name: "unknown compression", env: []string{"PROFILE_COMPRESSION=gzip"}, want: def, warning: "using zstd"},
-		{name: "unknown export", env: []string{"PROFILE_EXPORT=pprof=a,svg=b"}, want: with(func(c *config) { c.exports = []hook.Target{{Format: "pprof", Path: "a"}} }), warning: `PROFILE_EXPORT: "svg=b": "svg" is not a format`},
+		{name: "unknown export", env: []string{"PROFILE_EXPORT=pprof=a,bmp=b"}, want: with(func(c *config) { c.exports = []hook.Target{{Format: "pprof", Path: "a"}} }), warning: `PROFILE_EXPORT: "bmp=b": "bmp" is not a format`},
 		{name: "export without a path", env: []string{"PROFILE_EXPORT=pprof"}, want: def, warning: "no path for pprof"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

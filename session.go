@@ -38,9 +38,10 @@ type Session struct {
 	sink    *sink
 	running atomic.Pointer[sampler.Sampler] // sampler, once it has started; for other goroutines
 
-	stop sync.Once
-	mu   sync.Mutex
-	err  error // the session's first error
+	stop  sync.Once
+	leaks *tachyon.ProvenLeaks // of Stop, or nil
+	mu    sync.Mutex
+	err   error // the session's first error
 }
 
 // Start begins a session. It never returns nil and never makes the program fail. If
@@ -184,6 +185,9 @@ func (s *Session) finish() error {
 	errSampler := s.sampler.Stop()
 	if n := s.sampler.Stats().SignalTaken; n > 0 {
 		s.config.log().Warn("gotach: the program ignored the sampler's signal for a while, and some samples are missing", "times", n)
+	}
+	if s.config.leaks {
+		s.leaks = provenLeaks()
 	}
 	part := s.sampler.Part()
 	return errors.Join(errSampler, s.sink.end(&part))

@@ -70,6 +70,10 @@ type Session struct {
 	// ObjectsUnnamed says why objects in variables of the program have no Symbol; "": they have.
 	ObjectsUnnamed string `json:"objects_unnamed,omitempty"`
 
+	// Leaks are the goroutines that the runtime could prove to be leaked when the session was stopped. It is
+	// nil if the runtime was not asked.
+	Leaks *ProvenLeaks `json:"leaks,omitempty"`
+
 	Error string `json:"error,omitempty"` // the session's first error, or NotStopped
 
 	// Part is the file's number within a session of several files, from 1. SessionStart is
@@ -77,6 +81,27 @@ type Session struct {
 	// Duration and all counts are those of this file.
 	Part         int       `json:"part,omitempty"`
 	SessionStart time.Time `json:"session_start,omitzero"`
+}
+
+// ProvenLeaks are goroutines that wait for something that nothing else can reach, so that they wait forever.
+// The runtime of Go 1.27 finds them.
+type ProvenLeaks struct {
+	Unavailable string       `json:"unavailable,omitempty"` // why nothing is known
+	Count       int          `json:"count"`                 // of goroutines
+	Groups      []ProvenLeak `json:"groups,omitempty"`      // those with the most goroutines first; at most 500
+}
+
+// A ProvenLeak is leaked goroutines with one stack.
+type ProvenLeak struct {
+	Count  int         `json:"count"`
+	Frames []LeakFrame `json:"frames"` // innermost first, without the runtime's
+}
+
+// A LeakFrame is a frame of a leaked goroutine.
+type LeakFrame struct {
+	Func string `json:"func"`
+	File string `json:"file"`
+	Line int32  `json:"line"`
 }
 
 // Counts are the statistics of a session, or of a part of a session.

@@ -30,9 +30,10 @@ the longest wait has lasted. STUCK counts the waits that have lasted for an eigh
 profile and have not ended. RAN AGAIN counts the waits at this place that ended.
 
 A group that grows is no suspect if its goroutines are used: waits as long as those of the
-stuck ones end there too. A wait between two samples of the same place is not seen, so
-goroutines that run for a few µs now and then look stuck. A longer profile tells more: a
-leak must add five goroutines at least. Files of a session with rotation are one profile.
+stuck ones end there too. The native source notices it if a goroutine has run for a few µs
+and waits at the same place again; with the portable source such goroutines look stuck. A
+longer profile tells more: a leak must add five goroutines at least. If the program was built with Go 1.27 and PROFILE_LEAKS=1
+was set, the runtime has said at the end which goroutines it can prove to wait forever. Files of a session with rotation are one profile.
 
 ` + selectHelp + `
 Here they select the waits that count. Whether a wait ended is known from all samples.`,
@@ -97,9 +98,18 @@ func leaksTable(name string, l *analyze.Leaks, paint paint, width int) []byte {
 		}
 	}
 	switch {
+	case l.ProvenUnknown != "":
+		fmt.Fprintf(&b, "What the runtime can prove is not known: %s.\n", printable(l.ProvenUnknown))
+	case l.Proven > 0:
+		fmt.Fprintln(&b, paint.busy(plural(int64(l.Proven), "goroutine"))+" proven to be leaked by the runtime")
+	case l.Asked:
+		fmt.Fprintln(&b, "The runtime found no goroutine that it can prove to be leaked.")
+	}
+	switch {
 	case len(l.Groups) == 0:
 		fmt.Fprintln(&b, "No group of goroutines grows.")
 		return b.Bytes()
+	case suspects == 0 && l.Proven > 0:
 	case suspects == 0:
 		fmt.Fprintln(&b, "No suspect: groups grow, but their goroutines run again, or there are too few to tell.")
 	default:
@@ -118,6 +128,9 @@ func leaksTable(name string, l *analyze.Leaks, paint paint, width int) []byte {
 		fmt.Fprintf(&b, "%7d %7d  %10s  %6s  %6d  %9d  %s  %s\n", g.Start, g.End, fmt.Sprintf("%+.1f", g.PerMinute),
 			duration(g.Oldest), g.Stuck, g.RanAgain, spark, site(paint, g.Function, fmt.Sprintf("%s:%d", baseName(g.File), g.Line), room))
 		why := ""
+		if g.Proven > 0 {
+			fmt.Fprintf(&b, "%*s%s\n", width-room, "", paint.busy(fmt.Sprintf("%d proven by the runtime to wait forever", g.Proven)))
+		}
 		if g.Reason != "" {
 			why = paint.wait(printable("["+g.Reason+"]")) + " "
 		}

@@ -265,6 +265,9 @@ func (s *screen) growing() {
 		if g.Suspect {
 			spark, note = s.paint.busy(sparkline(g.Alive)), "LEAK? "
 		}
+		if g.Proven > 0 { // by the runtime
+			spark, note = s.paint.busy(sparkline(g.Alive)), "LEAK "
+		}
 		text := site(s.paint, g.Function, fmt.Sprintf("%s:%d", baseName(g.File), g.Line), s.width-30-len(note)-len(g.Reason)-3)
 		fmt.Fprintf(&s.b, "%7d %7d  %s  %s%s %s\n", g.Start, g.End, spark, s.paint.busy(note), s.paint.wait(printable("["+g.Reason+"]")), text)
 	}

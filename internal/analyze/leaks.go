@@ -16,10 +16,15 @@ import (
 type Leaks struct {
 	Duration   time.Duration `json:"duration_ns"`
 	Goroutines int           `json:"goroutines"` // all that have samples
-	Groups     []LeakGroup   `json:"groups"`     // suspects first, then by growth
+	Groups     []LeakGroup   `json:"groups"`     // proven ones first, then suspects, then by growth
+	// Proven is the number of goroutines that the runtime proved to be leaked when the session was stopped.
+	// ProvenUnknown says why it could not. Asked is false if it was not asked.
+	Asked         bool   `json:"asked"`
+	Proven        int    `json:"proven"`
+	ProvenUnknown string `json:"proven_unknown,omitempty"`
 }
 
-// A LeakGroup is a group that grows. It is a suspect if
+// A LeakGroup is a group that grows, or that has proven leaks. It is a suspect if
 //   - the number of goroutines that wait there grows, and the lower bound of its slope is above 0,
 //   - so does the number of waits that have not ended at the end of the profile, by the times at
 //     which they began,
@@ -41,7 +46,8 @@ type LeakGroup struct {
 	Stuck     int           `json:"stuck"`          // waits that have lasted for an eighth of the profile and last still
 	Unstuck   int           `json:"stuck_ended"`    // waits that lasted as long and ended
 	Suspect   bool          `json:"suspect"`
-	Alive     []float64     `json:"alive"` // goroutines that wait there, for equal parts of the time
+	Proven    int           `json:"proven"` // goroutines that wait here forever, as the runtime has proved
+	Alive     []float64     `json:"alive"`  // goroutines that wait there, for equal parts of the time
 }
 
 const (
@@ -146,14 +152,21 @@ func (l *leakCount) result() *Leaks {
 			out.Groups = append(out.Groups, row)
 		}
 	}
+	l.proven(out)
 	slices.SortStableFunc(out.Groups, func(a, b LeakGroup) int {
+		if (a.Proven > 0) != (b.Proven > 0) {
+			if a.Proven > 0 {
+				return -1
+			}
+			return 1
+		}
 		if a.Suspect != b.Suspect {
 			if a.Suspect {
 				return -1
 			}
 			return 1
 		}
-		return cmp.Or(cmp.Compare(b.PerMinute, a.PerMinute), cmp.Compare(b.End, a.End), cmp.Compare(a.Function, b.Function), cmp.Compare(a.Line, b.Line))
+		return cmp.Or(cmp.Compare(b.PerMinute, a.PerMinute), cmp.Compare(b.Proven, a.Proven), cmp.Compare(b.End, a.End), cmp.Compare(a.Function, b.Function), cmp.Compare(a.Line, b.Line))
 	})
 	return out
 }
@@ -176,7 +189,7 @@ func (l *leakCount) add(s *sample) {
 		return
 	}
 	begin := s.begin()
-	if w.group != 0 && (site == notWaiting || at.plain != w.stack) {
+	if w.group != 0 && (site == notWaiting || at.plain != w.stack || s.Status&tachyon.Moved != 0) {
 		l.groups[w.group-1].end(max(begin, w.begin) - w.begin)
 		w.group = 0
 	}
@@ -316,11 +329,22 @@ func (l *leakCount) row(g *leakGroup) (LeakGroup, bool) {
 	if low <= 0 {
 		return LeakGroup{}, false
 	}
+	row := l.describe(g, alive)
+	row.PerMinute, row.Low = slope*perMinute, low*perMinute
+	_, stuck := theilSen(g.stuck.average(&l.clock, l.end))
+	row.Suspect = stuck > 0 && row.Stuck >= minStuck && 10*row.Unstuck <= row.Stuck
+	return row, true
+}
+
+// describe returns what is known about a group whether it grows or not.
+func (l *leakCount) describe(g *leakGroup, alive []float64) LeakGroup {
 	by, site := l.src.Creators()[g.creator], l.sites[g.site]
 	row := LeakGroup{
 		CreatedBy: by.Func, CreatedAt: by.At,
-		Reason: site.reason, Function: site.function, File: site.file, Line: site.line,
-		Start: int(math.Round(alive[0])), End: len(g.list), PerMinute: slope * perMinute, Low: low * perMinute,
+		Reason: site.reason, Function: site.function, File: site.file, Line: site.line, End: len(g.list),
+	}
+	if len(alive) > 0 {
+		row.Start = int(math.Round(alive[0]))
 	}
 	long := l.end / 8
 	for _, length := range g.list {
@@ -338,9 +362,7 @@ func (l *leakCount) row(g *leakGroup) (LeakGroup, bool) {
 	for _, n := range alive {
 		row.Alive = append(row.Alive, math.Round(100*n)/100)
 	}
-	_, stuck := theilSen(g.stuck.average(&l.clock, l.end))
-	row.Suspect = stuck > 0 && row.Stuck >= minStuck && 10*row.Unstuck <= row.Stuck
-	return row, true
+	return row
 }
 
 func sum(list []float64) (s float64) {

@@ -195,6 +195,14 @@ func streamInfo(h tachyon.Header, m *tachyon.Metadata, u *usage) fields {
 		l.add("budget_percent", "", s.Budget, "")
 		l.number("max_goroutines", "most at a time", int64(s.MaxGoroutines))
 	}
+	if x := s.Leaks; x != nil {
+		text := fmt.Sprintf("%d goroutines proven to be leaked by the runtime", x.Count)
+		if x.Unavailable != "" {
+			text = "not known: " + x.Unavailable
+		}
+		l.add("leaks", "leaks", x.Count, text)
+		l.add("leaks_unavailable", "", x.Unavailable, "")
+	}
 	if s.Objects != "" {
 		text := fmt.Sprintf("%d objects that more than one goroutine waited for (%s)", len(m.Objects), s.Objects)
 		if s.ObjectsUnnamed != "" {

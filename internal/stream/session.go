@@ -60,6 +60,7 @@ func joinSessions(files []*Part) *tachyon.Session {
 		out.Error = cmp.Or(out.Error, s.Error)
 		out.SourceReason = cmp.Or(out.SourceReason, s.SourceReason)
 		out.Counts = out.Counts.Plus(s.Counts)
+		out.Leaks = joinLeaks(out.Leaks, s.Leaks)
 	}
 	out.System = out.Markers && !mixed(files) // see Part.Interpreter
 	out.Duration = end.Sub(out.Start)
@@ -67,6 +68,16 @@ func joinSessions(files []*Part) *tachyon.Session {
 		out.RateReached = float64(out.Rate) * float64(out.TicksReached) / float64(out.TicksAsked)
 	}
 	return &out
+}
+
+// joinLeaks returns the leaks of two files. Of a session with several files only the last one has them.
+func joinLeaks(a, b *tachyon.ProvenLeaks) *tachyon.ProvenLeaks {
+	if a == nil || b == nil {
+		return cmp.Or(a, b)
+	}
+	return &tachyon.ProvenLeaks{
+		Unavailable: cmp.Or(a.Unavailable, b.Unavailable), Count: a.Count + b.Count, Groups: slices.Concat(a.Groups, b.Groups),
+	}
 }
 
 func same(a, b string) string {
