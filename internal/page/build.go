@@ -2,6 +2,7 @@ package page
 
 import (
 	"math"
+	"strings"
 	"time"
 
 	"github.com/gotach/profiler/internal/analyze"
@@ -32,6 +33,7 @@ type builder struct {
 	offset  uint64 // µs: where the present side begins
 	lives   *lives
 	tables  []sideTables
+	several bool     // there are two sides
 	omitted []string // what the page leaves out, as text
 	number  []uint32 // what became of the records, by their first numbers
 }
@@ -234,6 +236,9 @@ func (r *reading) record(s *stream.Sample, key analyze.WaitKey) uint32 {
 	} else if !session || s.Interpreter != tachyon.Process {
 		if name = r.groups.Of(s); st.system {
 			name = "[runtime]"
+		}
+		if r.several {
+			name, _, _ = strings.Cut(name, "\t") // two builds may have their files at different places
 		}
 	}
 	k.state, k.group = uint16(r.states.of(st)), r.builder.groups.of(name)

@@ -110,6 +110,10 @@ func (b *builder) finish(inputs []Input) (*Data, error) {
 	if err != nil {
 		return nil, err
 	}
+	source, err := b.sources()
+	if err != nil {
+		return nil, err
+	}
 	b.merge()
 	b.compact()
 	d := &Data{limit: b.o.MaxSize, Head: Head{Version: version, Sides: b.sides, LeftOut: []string{}}}
@@ -132,7 +136,7 @@ func (b *builder) finish(inputs []Input) (*Data, error) {
 		if err != nil {
 			return nil, err
 		}
-		d.Pieces = []Piece{core, goroutines, tables}
+		d.Pieces = []Piece{core, goroutines, tables, source}
 		d.Head.LeftOut = b.leftOut()
 		size, err := d.size()
 		if err != nil {
@@ -206,7 +210,11 @@ func (b *builder) core() (Piece, error) {
 		if name == "" {
 			name = "?"
 		}
-		n := functions.of(function{name, f.File})
+		key := function{name, f.File}
+		if len(b.sides) > 1 {
+			key.file = "" // two builds may have their files at different places
+		}
+		n := functions.of(key)
 		if int(n) == len(fnName) {
 			fnName = append(fnName, int64(b.strings.of(name)))
 			fnFile = append(fnFile, int64(b.strings.of(f.File)))

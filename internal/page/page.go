@@ -55,6 +55,7 @@ func Build(inputs []Input, o Options) (*Data, error) {
 		o.MaxSize = DefaultMaxSize
 	}
 	b := newBuilder(o)
+	b.several = len(inputs) > 1
 	for _, in := range inputs {
 		if err := b.read(in); err != nil {
 			return nil, err

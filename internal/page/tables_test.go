@@ -2,6 +2,8 @@ package page
 
 import (
 	"fmt"
+	"io/fs"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -167,4 +169,35 @@ func TestPageGoroutines(t *testing.T) {
 	p.tabTo(`e.dataset.key && e.dataset.key.startsWith('row')`)
 	p.keys(enter)
 	p.wait(`gotach.settings().group >= 0`)
+}
+
+// TestPageSource: the tooltip has the line of the source, but not with NoSource.
+func TestPageSource(t *testing.T) {
+	in := server(t)
+	var text strings.Builder
+	for n := range 100 {
+		fmt.Fprintf(&text, "line%d := %q\n", n+1, "<i>")
+	}
+	source := func(path string) ([]byte, error) {
+		if path == "/src/app/app.go" {
+			return []byte(text.String()), nil
+		}
+		return nil, fs.ErrNotExist
+	}
+	for _, without := range []bool{false, true} {
+		p := open(t, pageOf(t, Options{Source: source, NoSource: without}, in), "", 1280, 800)
+		b, r := p.boxes("main.pause")[0], p.rect("flame")
+		p.do(chromedp.MouseEvent(chromedp.MouseMoved, r.X+b.X+b.W/2, r.Y+b.Y+5))
+		p.wait(`document.getElementById('tip').textContent.includes('main.pause')`)
+		if without {
+			p.wait(`document.querySelector('#tip pre') === null`)
+			continue
+		}
+		for try := 0; !eval[bool](p, `document.querySelector('#tip pre') !== null`); try++ { // the source is read last
+			p.do(chromedp.MouseEvent(chromedp.MouseMoved, r.X+b.X+b.W/2+float64(try%5), r.Y+b.Y+6))
+		}
+		if got := eval[string](p, `document.querySelector('#tip pre').textContent`); !strings.Contains(got, `→   70  line70 := "<i>"`) || !strings.Contains(got, "line72") || strings.Contains(got, "line73") {
+			t.Errorf("the source is\n%s", got)
+		}
+	}
 }

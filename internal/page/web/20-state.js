@@ -17,7 +17,16 @@ const defaults = () => ({
 });
 
 let S = defaults();
-const listeners = [];
+
+// panels are what the page draws: {name, needs, draw, late}. A panel is drawn again if what it needs changed: the settings with
+// these names, the theme, the width of the window, or that nudge named it. Late ones wait for a pause if drawing is slow.
+const panels = [];
+const nudges = {};
+
+function nudge(name) {
+	nudges[name] = (nudges[name] || 0) + 1;
+	draw();
+}
 
 // names of the settings in the address
 const short = {range: 'r', second: 'r2', view: 'v', weight: 'w', colour: 'c', idle: 'i', invert: 'n', zoom: 'z', selected: 's', removed: 'x', group: 'g', query: 'q', hidden: 'h', tab: 't', sort: 'o', theme: 'm', folded: 'f', goroutine: 'gr', lock: 'l'};
@@ -93,16 +102,36 @@ function change(settings) {
 	draw();
 }
 
-let waiting = false, drawn = 0;
+let waiting = false, drawn = 0, pause = 0;
 
-// draw draws everything at the next frame.
+// draw draws what changed at the next frame.
 function draw() {
 	if (waiting) return;
 	waiting = true;
 	requestAnimationFrame(() => {
 		waiting = false;
-		for (const f of listeners) f();
+		applyTheme();
+		const begin = performance.now();
+		const late = panels.filter((p) => !(p.late && performance.now() - begin > 12 ? false : drawPanel(p)));
+		clearTimeout(pause);
+		document.documentElement.toggleAttribute('data-pending', late.length > 0);
+		if (late.length) {
+			pause = setTimeout(() => {
+				late.forEach(drawPanel);
+				document.documentElement.removeAttribute('data-pending');
+			}, 120);
+		}
 		document.documentElement.dataset.drawn = ++drawn;
 		document.documentElement.dataset.hash = location.hash;
 	});
+}
+
+// drawPanel draws a panel if it must be. It returns true.
+function drawPanel(p) {
+	const key = JSON.stringify([p.needs.map((name) => S[name]), dark(), innerWidth, innerHeight, devicePixelRatio, nudges[p.name]]);
+	if (key !== p.key) {
+		p.key = key;
+		p.draw();
+	}
+	return true;
 }

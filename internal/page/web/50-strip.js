@@ -30,12 +30,12 @@ const strip = {
 	classes() { return D.classes.map((_, c) => c).filter((c) => !S.hidden.includes(c) && (S.idle || c !== D.classes.length - 1)); },
 
 	// average returns how many goroutines were in a class between two times.
-	average(c, from, to) {
-		const at = (us) => {
-			const x = Math.max(0, Math.min(D.steps, us / D.width)), i = Math.floor(x);
-			return this.prefix[c][i] + (i < D.steps ? (x - i) * (this.prefix[c][i + 1] - this.prefix[c][i]) : 0);
-		};
-		return (at(to) - at(from)) / (to - from);
+	average(c, from, to) { return (this.until(c, to) - this.until(c, from)) / (to - from); },
+
+	// until returns the time of a class up to a time.
+	until(c, us) {
+		const x = Math.max(0, Math.min(D.steps, us / D.width)), i = Math.floor(x), p = this.prefix[c];
+		return p[i] + (i < D.steps ? (x - i) * (p[i + 1] - p[i]) : 0);
 	},
 
 	timeAt(x) {
@@ -52,12 +52,14 @@ const strip = {
 		const {g, width, height} = fit(byId('strip'));
 		const [from, to] = this.view(), list = this.classes(), h = height - this.top - this.bottom;
 		const columns = Math.max(1, Math.floor(width)), values = list.map(() => new Float64Array(columns));
+		const last = list.map((c) => this.until(c, from));
 		let most = 0;
 		for (let x = 0; x < columns; x++) {
 			let sum = 0;
 			for (let i = 0; i < list.length; i++) {
-				const a = from + (to - from) * x / columns, b = Math.max(a + (to - from) / columns, a + 1);
-				sum += values[i][x] = this.average(list[i], a, b);
+				const until = this.until(list[i], from + (to - from) * (x + 1) / columns);
+				sum += values[i][x] = (until - last[i]) / (to - from) * columns;
+				last[i] = until;
 			}
 			most = Math.max(most, sum);
 		}

@@ -315,6 +315,7 @@ const flame = {
 			const b = this.at(e);
 			if (!b) return;
 			this.focus = b.box;
+			nudge('flame');
 			if (e.shiftKey && b.box.fn !== null) change({selected: b.box.fn, zoom: []});
 			else if (e.altKey && b.box.fn !== null) this.remove(b.box.fn);
 			else this.zoomTo(b.box);
@@ -337,7 +338,7 @@ const flame = {
 			if (!b) return;
 			this.focus = b.box;
 			byId('flame-scroll').scrollTop = Math.max(0, b.y * this.row - 80);
-			draw();
+			nudge('flame');
 		};
 		const beside = (step) => {
 			if (!now) return go(this.boxes[0]);
@@ -375,7 +376,7 @@ const flame = {
 		const i = list.findIndex((b) => b.box === this.focus), b = list[i < 0 ? (step > 0 ? 0 : list.length - 1) : (i + step + list.length) % list.length];
 		this.focus = b.box;
 		byId('flame-scroll').scrollTop = Math.max(0, b.y * this.row - 80);
-		draw();
+		nudge('flame');
 	},
 
 	// twin is the graph as a table: the boxes that are drawn and not too narrow, in the order of the tree.
@@ -405,5 +406,18 @@ function isSignificant(fn) {
 
 let significant = null;
 
-// sourceOf returns lines of the source of a box, null if there are none.
-function sourceOf(box) { return null; }
+// sourceOf returns the line of a box that has the most time, with those around it. It is null if the page does not have it.
+function sourceOf(box) {
+	if (box.fn === null || !source) return null;
+	const time = new Map(), [a] = flame.sums;
+	for (const n of box.nodes) if (D.line[n]) time.set(D.line[n], (time.get(D.line[n]) || 0) + a.total[n]);
+	const lines = source.files[fnFile(box.fn)];
+	if (!time.size || !lines || !Object.hasOwn(source.files, fnFile(box.fn))) return null;
+	const line = [...time].sort((x, y) => y[1] - x[1])[0][0], out = [];
+	for (let n = line - 2; n <= line + 2; n++) {
+		if (lines[n] !== undefined) out.push(`${n === line ? '→' : ' '}${String(n).padStart(5)}  ${lines[n].replaceAll('\t', '    ')}`);
+	}
+	return out.join('\n');
+}
+
+let source = null; // the piece "source"; it is read last, because only the tooltips need it

@@ -62,8 +62,10 @@ const goroutines = {
 		this.rows = this.layout();
 		const {g, width} = fit(canvas, Math.max(1, this.rows.length) * this.row + 18);
 		g.textBaseline = 'middle';
+		const scroll = byId('lives-scroll'), seen = [scroll.scrollTop / this.row - 20, (scroll.scrollTop + scroll.clientHeight) / this.row + 20];
 		this.rows.forEach((r, i) => {
 			const y = i * this.row;
+			if (i < seen[0] || i > seen[1]) return; // drawn when it is scrolled to
 			if (r.goroutine < 0) this.group(g, r, y, width);
 			else this.life(g, r.goroutine, y, width);
 			const chosen = r.goroutine < 0 ? S.group === r.group && S.goroutine < 0 : S.goroutine === r.goroutine;
@@ -124,65 +126,65 @@ const goroutines = {
 		this.text(g, shortName(groupName(r.group)), 16, y, room - w);
 		g.textAlign = 'right';
 		g.fillText(count, this.label - 4, y + this.row / 2);
-		const {values, most} = this.course(r.group, Math.floor(width - this.label));
+		const {list, most} = this.course(r.group, Math.max(1, Math.floor(width - this.label)));
 		if (!most) return;
-		for (let x = 0; x < values.length; x++) {
-			let base = y + this.row - 1;
-			for (let c = 0; c < D.classes.length; c++) {
-				const h = values[x][c] / most * (this.row - 2);
-				if (!(h > 0)) continue;
-				g.fillStyle = classColour(c);
-				g.fillRect(this.label + x, base - h, 1.2, h);
-				base -= h;
+		const base = new Float64Array(Math.max(1, Math.floor(width - this.label)));
+		for (const [c, values] of list) {
+			g.fillStyle = classColour(c);
+			for (let x = 0; x < base.length; x++) {
+				const h = values[x] / most * (this.row - 2);
+				if (h < 0.02) continue;
+				g.fillRect(this.label + x, y + this.row - 1 - base[x] - h, 1.2, h);
+				base[x] += h;
 			}
 		}
 	},
 
-	// course returns how many goroutines of a group were in each class, for each column.
-	course(group, columns) {
-		const [from, to] = strip.view(), key = JSON.stringify([from, to, columns, S.idle]);
-		if (key !== this.courseKey) {
-			this.courseKey = key;
-			this.courses = new Map();
+	// bins returns how many goroutines of a group were in each class, in at most 8192 equal parts of the time: {class: numbers}.
+	bins(group) {
+		const key = String(S.idle);
+		if (key !== this.binsKey) {
+			this.binsKey = key;
+			this.groupBins = new Map();
 		}
-		if (this.courses.has(group)) return this.courses.get(group);
-		const k = D.classes.length, values = Array.from({length: columns}, () => new Float32Array(k)), wide = (to - from) / columns;
-		const rise = D.classes.map(() => new Float64Array(columns + 1)); // whole columns
-		const add = (c, a, b, height) => { // height goroutines between two times
-			a = (Math.max(a, from) - from) / wide;
-			b = (Math.min(b, to) - from) / wide;
-			if (!(b > a)) return;
-			const i = Math.floor(a), j = Math.min(columns - 1, Math.floor(b));
-			if (i === j) {
-				values[i][c] += (b - a) * height;
-				return;
-			}
-			values[i][c] += (i + 1 - a) * height;
-			values[j][c] += (b - j) * height;
-			rise[c][i + 1] += height;
-			rise[c][j] -= height;
-		};
+		if (this.groupBins.has(group)) return this.groupBins.get(group);
+		const each = Math.ceil(D.steps / 8192), n = Math.ceil(D.steps / each), out = new Map(); // steps of a part
 		for (const r of this.records[group]) {
-			const c = D.recClass[r];
 			if (D.recIdle[r] && !S.idle) continue;
-			let count = 0, last = 0;
+			const c = D.recClass[r];
+			if (!out.has(c)) out.set(c, {values: new Float64Array(n + 1), rise: new Float64Array(n + 2)});
+			const {values, rise} = out.get(c);
 			for (let e = D.first[r]; e < D.first[r + 1]; e++) {
-				const t = D.evStep[e] * D.width;
-				if (count) add(c, last, t, count);
-				if (D.evPart[e]) add(c, t, t + D.width, D.evPart[e] / D.width);
-				count += D.evDiff[e];
-				last = t;
+				const step = D.evStep[e], i = Math.floor(step / each), d = D.evDiff[e];
+				values[i] += D.evPart[e] / D.width / each;
+				if (!d) continue;
+				values[i] += d * (1 - (step - i * each) / each);
+				rise[i + 1] += d;
 			}
 		}
-		let most = 0;
-		for (let c = 0; c < k; c++) {
+		for (const x of out.values()) {
 			let height = 0;
-			for (let x = 0; x < columns; x++) values[x][c] += height += rise[c][x];
+			for (let i = 0; i < n; i++) x.values[i] += height += x.rise[i];
 		}
-		for (const v of values) most = Math.max(most, v.reduce((a, b) => a + b, 0));
-		const out = {values, most};
-		this.courses.set(group, out);
-		return out;
+		const b = {each: each * D.width, classes: [...out].sort((x, y) => x[0] - y[0]).map(([c, x]) => [c, x.values])};
+		this.groupBins.set(group, b);
+		return b;
+	},
+
+	// course returns the same for columns: a list of [class, numbers], and the most that there are at once.
+	course(group, columns) {
+		const [from, to] = strip.view(), b = this.bins(group), wide = (to - from) / columns, sum = new Float64Array(columns);
+		const list = b.classes.map(([c, values]) => {
+			const out = new Float64Array(columns);
+			for (let x = 0; x < columns; x++) {
+				const i = Math.floor((from + x * wide) / b.each), j = Math.max(i + 1, Math.floor((from + (x + 1) * wide) / b.each));
+				let v = 0;
+				for (let k = i; k < j && k < values.length; k++) v += values[k];
+				sum[x] += out[x] = Math.max(0, v / (j - i));
+			}
+			return [c, out];
+		});
+		return {list, most: sum.reduce((a, v) => Math.max(a, v), 0)};
 	},
 
 	life(g, i, y, width) {
@@ -271,6 +273,7 @@ const goroutines = {
 
 	choose(r) {
 		this.focus = r;
+		nudge('lives');
 		if (r.goroutine >= 0) change({goroutine: S.goroutine === r.goroutine ? -1 : r.goroutine, group: -1, zoom: []});
 		else change({group: S.group === r.group ? -1 : r.group, goroutine: -1, zoom: []});
 	},
@@ -308,7 +311,14 @@ const goroutines = {
 			if (!['ArrowDown', 'ArrowUp', 'Home'].includes(e.key)) return;
 			this.focus = this.rows[i];
 			byId('lives-scroll').scrollTop = Math.max(0, i * this.row - 60);
-			draw();
+			nudge('lives');
+		});
+		let at = 0;
+		byId('lives-scroll').addEventListener('scroll', () => {
+			const top = byId('lives-scroll').scrollTop;
+			if (Math.abs(top - at) < 10 * this.row) return;
+			at = top;
+			nudge('lives');
 		});
 		byId('lives-twin').addEventListener('toggle', () => this.twin());
 		byId('fold').addEventListener('click', () => this.foldAll());

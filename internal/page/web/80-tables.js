@@ -70,7 +70,7 @@ const tables = {
 
 	rest(rows, all) {
 		const list = [];
-		if (rows > this.shown) list.push(el('button', {'data-key': 'more', onclick: () => { this.shown = Infinity; draw(); }}, `Show all ${rows.toLocaleString('en-US')} rows`));
+		if (rows > this.shown) list.push(el('button', {'data-key': 'more', onclick: () => { this.shown = Infinity; nudge('tables'); }}, `Show all ${rows.toLocaleString('en-US')} rows`));
 		if (all > rows) list.push(el('span', {class: 'same'}, ` ${plural(all - rows, 'row')} left out by the search`));
 		return el('p', null, ...list);
 	},

@@ -7,7 +7,7 @@ tables.names.push(['locks', 'Locks'], ['requests', 'Requests'], ['leaks', 'Leaks
 const ns = (v) => duration(v / 1000);
 const nsCell = (v) => el('td', {'data-ns': String(v)}, ns(v));
 
-// sideOf writes a heading for each side if there are two.
+// perSide writes a heading for each side if there are two.
 function perSide(panel, make) {
 	const parts = [el('p', {class: 'same'}, 'Of the whole profile, whatever range is selected.')];
 	T.sides.forEach((side, i) => {
@@ -59,7 +59,7 @@ tables.lock = function (x, id) {
 };
 
 tables.requests = function (panel) {
-	perSide(panel, ({requests: r}) => {
+	perSide(panel, ({requests: r}, index) => {
 		if (!r.count) return [el('p', null, `No requests were found (${r.what}).`)];
 		const most = Math.max(...r.histogram.map((h) => h.count)), out = [];
 		const short = (v) => v < r.short_ns ? '<' + ns(r.short_ns) : ns(v);
@@ -78,7 +78,7 @@ tables.requests = function (panel) {
 		out.push(el('table', null, headings('More', 'Median', 'Slow', 'State'), el('tbody', null, ...states.map((s) => el('tr', null, el('td', null, signed(more(s))), nsCell(of(r.median, s)), nsCell(of(r.slow, s)), el('td', {class: 'name'}, s))))));
 		out.push(el('table', null, headings('More', 'At'), el('tbody', null, ...r.difference.slice(0, 20).map((d, i) => el('tr', null, el('td', null, signed(d.ns)), el('td', {class: 'name'}, `[${d.state}] `, ...placeButton(d.name, d.file, d.line, 'difference' + i), d.object ? ' ' + d.object : ''))))));
 		out.push(el('h3', null, 'Slowest'), el('table', {id: 'slowest'}, headings('Time', 'Start', 'Goroutine', 'Labels'), el('tbody', null, ...r.slowest.map((x, i) => el('tr', null,
-			nsCell(x.ns), el('td', null, el('button', {class: 'plain', 'data-key': 'slow' + i, title: 'select its time', onclick: () => change({range: strip.atSteps(x.start_us, x.start_us + x.ns / 1000), second: null})}, seconds(x.start_us))),
+			nsCell(x.ns), el('td', null, el('button', {class: 'plain', 'data-key': 'slow' + i, title: 'select its time', onclick: () => change({range: strip.atSteps(head.sides[index].from_us + x.start_us, head.sides[index].from_us + x.start_us + x.ns / 1000), second: null})}, seconds(x.start_us))),
 			el('td', null, String(x.goroutine)), el('td', {class: 'name'}, Object.entries(x.labels || {}).map(([k, v]) => `${k}=${v}`).join(' ')))))));
 		return out;
 	});

@@ -11,7 +11,15 @@ async function main() {
 	S = fromHash(location.hash);
 	strip.prepare();
 	goroutines.prepare();
-	listeners.push(applyTheme, () => controls.draw(), () => strip.legend(), () => strip.draw(), () => strip.twin(), () => flame.draw(), () => goroutines.draw(), () => tables.draw());
+const sum = ['range', 'second', 'idle', 'weight', 'group', 'goroutine', 'removed'];
+	panels.push(
+		{name: 'controls', needs: Object.keys(short), draw: () => controls.draw()},
+		{name: 'legend', needs: ['idle', 'hidden'], draw: () => strip.legend()},
+		{name: 'strip', needs: ['view', 'range', 'second', 'idle', 'hidden'], draw: () => { strip.draw(); strip.twin(); }},
+		{name: 'flame', needs: [...sum, 'query', 'zoom', 'selected', 'invert', 'colour'], draw: () => flame.draw()},
+		{name: 'lives', needs: [...sum, 'view', 'query', 'folded'], draw: () => goroutines.draw(), late: true},
+		{name: 'tables', needs: [...sum, 'query', 'selected', 'tab', 'sort', 'lock'], draw: () => tables.draw(), late: true},
+	);
 	controls.start();
 	strip.start();
 	flame.start();
@@ -23,9 +31,11 @@ async function main() {
 	addEventListener('resize', draw);
 	matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw);
 	// What the page shows, for tests and for the console.
-	window.gotach = {settings: () => S, boxes: () => flame.boxes.map((b) => ({name: flame.name(b.box), x: b.x, y: b.y * flame.row, w: b.w, us: b.box.value})),
+	window.gotach = {times: () => panels.map((p) => { const begin = performance.now(); sumsKey = flame.key = goroutines.binsKey = ''; p.draw(); return `${p.name} ${Math.round(performance.now() - begin)}`; }).join(', '), width: D.width, settings: () => S, boxes: () => flame.boxes.map((b) => ({name: flame.name(b.box), x: b.x, y: b.y * flame.row, w: b.w, us: b.box.value})),
 		rows: () => goroutines.rows.map((r, i) => ({name: r.goroutine < 0 ? groupName(r.group) : String(G.gId[r.goroutine]), y: i * goroutines.row, goroutine: r.goroutine}))};
 	draw();
+	requestAnimationFrame(() => { window.gotach.ready = performance.now(); });
+	piece('source').then((p) => { source = p; }, () => {});
 }
 
 main();

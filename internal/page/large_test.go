@@ -1,0 +1,84 @@
+package page
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/gotach/profiler/tachyon"
+)
+
+// crowd makes a profile of a server that starts 5,000 goroutines a second. Each lives for some 20 ms, has two or three samples,
+// and one of 800 stacks. 300 others live as long as the server.
+func crowd(t testing.TB, seconds int) Input {
+	r, rng := newRecording(t), rand.New(rand.NewPCG(1, 2))
+	var stacks [800][]tachyon.Frame
+	for i := range stacks {
+		for depth := range 12 {
+			stacks[i] = append(stacks[i], frame(fmt.Sprintf("example.com/app/part%d.(*Server).call%d", i>>min(9, depth), depth), int32(10+i%7)))
+		}
+	}
+	waits := []tachyon.Frame{wait("chan receive"), wait("select"), wait("sync.Mutex.Lock"), wait("sleep"), wait("IO wait")}
+	sample := func(id, at uint64) {
+		n := rng.IntN(len(stacks))
+		if rng.IntN(3) == 0 {
+			r.add(id, at, running, stacks[n]...)
+		} else { // only a few stacks wait for locks and channels
+			r.add(id, at, 0, append([]tachyon.Frame{waits[min(len(waits)-1, n%100)]}, stacks[n]...)...)
+		}
+	}
+	id := uint64(1000)
+	for ms := uint64(0); ms < uint64(seconds)*1000; ms++ {
+		for range 5 {
+			sample(id, ms*1000)
+			sample(id, ms*1000+rng.Uint64N(10_000))
+			if rng.IntN(2) == 0 {
+				sample(id, ms*1000+10_000+rng.Uint64N(20_000))
+			}
+			r.goroutines = append(r.goroutines, tachyon.Goroutine{ID: id, CreatedBy: "example.com/app.(*Server).Serve", CreatedAt: "/src/app/app.go:" + strconv.Itoa(int(id%9))})
+			id++
+		}
+		for range 3 {
+			sample(1+rng.Uint64N(300), ms*1000)
+		}
+	}
+	return r.input(time.Duration(seconds) * time.Second)
+}
+
+// TestPageLarge makes the page of many goroutines, and measures it in the browser. GOTACH_PAGE_SECONDS=600 is a session of ten
+// minutes with three million goroutines.
+func TestPageLarge(t *testing.T) {
+	seconds := 2
+	if s := os.Getenv("GOTACH_PAGE_SECONDS"); s != "" {
+		var err error
+		if seconds, err = strconv.Atoi(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in := crowd(t, seconds)
+	begin := time.Now()
+	file := pageOf(t, Options{}, in)
+	built := time.Since(begin)
+	fi, err := os.Stat(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fi.Size() > DefaultMaxSize {
+		t.Errorf("the page has %d bytes, want at most %d", fi.Size(), DefaultMaxSize)
+	}
+	p := open(t, file, "", 1280, 800)
+	t.Logf("%d s of 5,000 goroutines a second: built in %v, %d bytes; %s", seconds, built.Round(time.Millisecond), fi.Size(), eval[string](p, `document.getElementById('left-out').textContent`))
+	t.Logf("first paint after %.0f ms, all drawn after %.0f ms", eval[float64](p, `performance.getEntriesByName('first-contentful-paint')[0].startTime`), eval[float64](p, `gotach.ready`))
+	t.Logf("what the parts take, in ms: %s", eval[string](p, `gotach.times()`))
+	for _, what := range []struct{ name, step string }{
+		{"zoom and pan the strip", `document.getElementById('strip').dispatchEvent(new WheelEvent('wheel', i < 10 ? {deltaY: -100} : {deltaX: i % 2 ? 30 : 40}))`},
+		{"move a range", `location.hash = 'r=' + [Math.floor(i * 10) * gotach.width, Math.floor(i * 10 + 200) * gotach.width].join('.')`},
+	} {
+		eval[bool](p, `(() => { window.frames2 = []; let i = 0, last = 0; const step = (now) => { if (last) frames2.push(now - last); last = now; if (i++ < 40) { `+what.step+`; requestAnimationFrame(step); } else window.done = `+quote(what.name)+`; }; requestAnimationFrame(step); return true; })()`)
+		p.wait(`window.done === ` + quote(what.name))
+		t.Logf("%s: the longest of 40 frames took %.0f ms, the median %.0f ms", what.name, eval[float64](p, `Math.max(...frames2)`), eval[float64](p, `frames2.sort((a, b) => a - b)[20]`))
+	}
+}
