@@ -122,10 +122,10 @@ func eval[T any](p *tab, expression string) T {
 	return v
 }
 
-// wait waits until an expression is true.
+// wait waits until an expression is true and nothing is left to draw.
 func (p *tab) wait(expression string) {
 	p.t.Helper()
-	_, err := chromedp.Run(p.ctx, chromedp.Poll[bool]("!!("+expression+")", chromedp.WithPollingTimeout(time.Minute)))
+	_, err := chromedp.Run(p.ctx, chromedp.Poll[bool]("!document.documentElement.hasAttribute('data-pending') && !!("+expression+")", chromedp.WithPollingTimeout(time.Minute)))
 	if err != nil {
 		p.t.Fatalf("waiting for %s: %v; settings %s", expression, err, eval[string](p, `JSON.stringify(gotach.settings())`))
 	}

@@ -23,11 +23,9 @@ type tableRow struct {
 // functions returns the rows of the table of functions, all of them.
 func (p *tab) functions() []tableRow {
 	p.t.Helper()
-	settled := `!document.documentElement.hasAttribute('data-pending')`
-	p.wait(settled)
+	p.wait(`document.documentElement.dataset.hash === location.hash`)
 	eval[bool](p, `(() => { document.querySelector('[data-key=more]')?.click(); return true; })()`)
 	p.wait(`!document.querySelector('[data-key=more]')`)
-	p.wait(settled)
 	return eval[[]tableRow](p, `[...document.querySelectorAll('#functions tbody tr')].map((r) => { const n = [...r.querySelectorAll('[data-ns]')].map((c) => c.dataset.ns);
 		return {Name: r.querySelector('button').textContent, File: r.dataset.file, Self: n[0], Total: n[1], CPU: n[2]}; })`)
 }
