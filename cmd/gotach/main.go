@@ -16,7 +16,7 @@ import (
 func main() {
 	if os.Getenv("GOGC") == "" {
 		// Reading allocates little, but keeps much for a while. A smaller heap costs it no time.
-		debug.SetGCPercent(50)
+		debug.SetGCPercent(25)
 	}
 	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }

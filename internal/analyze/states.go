@@ -1,7 +1,9 @@
 package analyze
 
 import (
+	"cmp"
 	"iter"
+	"slices"
 
 	"github.com/gotach/profiler/internal/stream"
 )
@@ -13,9 +15,9 @@ type states[T any] struct {
 	src     *stream.Source
 	keep    func(*T) bool
 	file    int
-	slots   [][]T         // of the present file, in parts of slotsPart; nil: no sample of the part yet
-	ids     [][]goroutine // of the slots; nil if there is one file
-	carried map[goroutine]carried[T]
+	slots   [][]T          // of the present file, in parts of slotsPart; nil: no sample of the part yet
+	ids     [][]goroutine  // of the slots; nil if there is one file
+	carried [][]carried[T] // of the last maxFiles files, each by ascending id
 }
 
 // slotsPart is the number of slots that are allocated together. A slice that grows would need twice the memory, and
@@ -24,9 +26,10 @@ const slotsPart = 1 << 12
 
 const maxFiles = 3
 
+// A carried is the state of a goroutine that had its latest sample in an earlier file.
 type carried[T any] struct {
-	T    T
-	file int // in which the goroutine had its latest sample
+	goroutine // not used: it has had another sample since
+	T         T
 }
 
 // A goroutine is the id of a goroutine or of a pseudo thread.
@@ -48,12 +51,30 @@ func (st *states[T]) of(s *sample) *T {
 	}
 	if id := &st.ids[part][n]; !id.used {
 		*id = goroutine{s.Goroutine, s.Interpreter, true}
-		if t, ok := st.carried[*id]; ok {
-			*x = t.T
-			delete(st.carried, *id)
+		if c := st.take(*id); c != nil {
+			*x = c.T
 		}
 	}
 	return x
+}
+
+// take returns what was carried of a goroutine, and forgets it. It returns nil if there is nothing.
+func (st *states[T]) take(id goroutine) *carried[T] {
+	for _, list := range st.carried {
+		if len(list) == 0 || id.id > list[len(list)-1].id { // most goroutines of a file are new, and have higher ids than earlier ones
+			continue
+		}
+		i, ok := slices.BinarySearchFunc(list, id, func(c carried[T], id goroutine) int { return c.compare(id) })
+		if ok && list[i].used {
+			list[i].used = false
+			return &list[i]
+		}
+	}
+	return nil
+}
+
+func (g goroutine) compare(o goroutine) int {
+	return cmp.Or(cmp.Compare(g.id, o.id), cmp.Compare(g.interpreter, o.interpreter))
 }
 
 // find returns the state of a sample's goroutine like of, or nil if it is certainly zero.
@@ -67,9 +88,11 @@ func (st *states[T]) find(s *sample) *T {
 
 // extend makes room for a part of the slots of a file, which may be a new one.
 func (st *states[T]) extend(file, part int) {
-	if file != st.file {
+	if file < st.file { // another reading
+		*st = states[T]{src: st.src, keep: st.keep}
+	}
+	for ; st.file < file; st.file++ {
 		st.next()
-		st.file = file
 	}
 	several := st.src.Files() > 1
 	for part >= len(st.slots) {
@@ -89,23 +112,22 @@ func (st *states[T]) extend(file, part int) {
 
 // next begins a file.
 func (st *states[T]) next() {
-	if st.carried == nil {
-		st.carried = map[goroutine]carried[T]{}
-	}
-	for g, t := range st.carried {
-		if st.file-t.file >= maxFiles {
-			delete(st.carried, g)
-		}
+	var list []carried[T]
+	if len(st.carried) == maxFiles { // its memory is used again
+		list = st.carried[0][:0]
+		st.carried = slices.Delete(st.carried, 0, 1)
 	}
 	for p, part := range st.slots {
 		for i := range part {
 			if st.keep(&part[i]) {
-				st.carried[st.ids[p][i]] = carried[T]{part[i], st.file}
+				list = append(list, carried[T]{st.ids[p][i], part[i]})
 			}
 		}
 		clear(part)
 		clear(st.ids[p])
 	}
+	slices.SortFunc(list, func(a, b carried[T]) int { return a.compare(b.goroutine) })
+	st.carried = append(st.carried, list)
 }
 
 // all yields the states of all goroutines that were kept or are in the last file. Some may be zero.
@@ -118,9 +140,11 @@ func (st *states[T]) all() iter.Seq[*T] {
 				}
 			}
 		}
-		for _, t := range st.carried {
-			if !yield(&t.T) {
-				return
+		for _, list := range st.carried {
+			for i := range list {
+				if list[i].used && !yield(&list[i].T) {
+					return
+				}
 			}
 		}
 	}
