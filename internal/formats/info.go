@@ -210,7 +210,11 @@ func streamInfo(h tachyon.Header, m *tachyon.Metadata, u *usage) fields {
 		}
 		l.add("objects", "waited for", len(m.Objects), text)
 	}
-	l.text("error", "error", s.Error)
+	if s.Error == tachyon.NotStopped { // this is no error
+		l.add("stopped", "end", false, s.Error)
+	} else {
+		l.text("error", "error", s.Error)
+	}
 	return l
 }
 
