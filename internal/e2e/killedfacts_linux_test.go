@@ -1,15 +1,19 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sort"
 	"strconv"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
+	"github.com/gotach/profiler/writer"
 )
 
 // allowedAge is the age up to which samples and facts about goroutines may be missing after a kill. With
@@ -114,7 +118,7 @@ func (d diary) checkFile(path string, until uint64) error {
 		}
 		for _, id := range s.Stack {
 			if f := r.Frames()[id].Func; strings.HasSuffix(f, "e2e.left") || strings.HasSuffix(f, "e2e.right") {
-				if err := d.checkLabel(labels[s.Thread], t); err != nil {
+				if err := d.checkLabel(labels[s.Thread], t, start); err != nil {
 					return fmt.Errorf("goroutine %d, %d µs before that time: %w", s.Thread, until-t, err)
 				}
 				break
@@ -128,10 +132,11 @@ func (d diary) checkFile(path string, until uint64) error {
 }
 
 // checkLabel checks that a worker's labels at a time are not old ones. They may be newer: the source reads
-// them after it has read the time, and on a busy machine that can be long after.
-func (d diary) checkLabel(list []fact, at uint64) error {
+// them after it has read the time, and on a busy machine that can be long after. A sample may be from before the
+// start of its file; its labels are those at the start.
+func (d diary) checkLabel(list []fact, at, start uint64) error {
 	const slack = 50_000
-	i := sort.Search(len(list), func(i int) bool { return list[i].from > at })
+	i := sort.Search(len(list), func(i int) bool { return list[i].from > max(at, start) })
 	if i == 0 {
 		return fmt.Errorf("it has no labels; the first of %d come later", len(list))
 	}
@@ -145,4 +150,43 @@ func (d diary) checkLabel(list []fact, at uint64) error {
 		}
 	}
 	return nil
+}
+
+// After a rotation there may be a sample from before the file's start: the source says afterwards what a goroutine
+// did when its CPU time began. It has the labels with which the file begins. If they come later, they are missing.
+func TestLabelsBeforeStart(t *testing.T) {
+	const fileStart, offset = 1_795_234_224_000_000, 1_795_000_000_000_000
+	d := make(diary, diarySize)
+	d.set(epoch, offset)
+	for _, c := range []struct {
+		from uint64
+		want string
+	}{{0, ""}, {2000, "it has no labels; the first of 2 come later"}} {
+		path := filepath.Join(t.TempDir(), "x.tach")
+		w, err := writer.Create(path, writer.Options{Start: fileStart, Interval: 1000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stack := []uint32{w.Intern(tachyon.Frame{Func: "github.com/gotach/profiler/internal/e2e.left", File: "x.go", Line: 3})}
+		for _, at := range []int64{-5000, 1000, 300_000} {
+			if err := w.Write(&tachyon.Sample{Thread: 23, Time: uint64(fileStart + at), Stack: stack}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		spans := []tachyon.LabelSpan{
+			{From: c.from, Labels: map[string]string{"worker": "2", "n": "5"}},
+			{From: c.from + 50_000, Labels: map[string]string{"worker": "2", "n": "6"}},
+		}
+		err = errors.Join(
+			w.WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{{ID: 23, CreatedBy: "main.main", Labels: spans}}}),
+			w.AddMetadata(tachyon.KindSession, tachyon.Session{Source: "native", Duration: time.Second, Counts: tachyon.Counts{TicksReached: 1, Cost: 1}}),
+			w.Close())
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = d.checkFile(path, fileStart-offset+200_000)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("labels from %d µs after the start: %v, want %q", c.from, err, c.want)
+		}
+	}
 }
