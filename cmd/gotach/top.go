@@ -52,7 +52,9 @@ were on average, TREND how that changed during the window.
 Keys:
   ` + strings.ReplaceAll(topKeys, "\n", "\n  ") + `
 
-What is older than the latest three million samples is forgotten.`,
+What is older than the latest three million samples is forgotten. Of a running program the window ends
+two seconds ago: until then the file says which goroutines have ended. With many thousand
+goroutines each is sampled rarely, and a new one counts when it was sampled for the second time.`,
 		Example: `  gotach top app.tach
   gotach top $(pidof app)
   gotach top http://localhost:6060/debug/profile

@@ -96,7 +96,7 @@ func (m *topModel) head() []string {
 	l := m.look
 	window := l.To.Sub(l.From)
 	text := fmt.Sprintf(" %s until %s", duration(window), l.To.Local().Format("15:04:05"))
-	if behind := l.Last.Sub(l.To); behind > 0 {
+	if behind := l.Last.Sub(l.To); behind > 0 && !m.at.IsZero() {
 		text += fmt.Sprintf(", %s before the latest", duration(behind))
 	}
 	text += fmt.Sprintf("  %s", plural(int64(l.Goroutines), "goroutine"))

@@ -137,12 +137,14 @@ func (s *fileSource) read(w *Watch) error {
 		if w.recent.count == 0 {
 			w.recent.from = p.header.Start
 		} else if len(p.threads) == 0 && !sameSession(w.recent.parts[0].session, p.session) {
-			*w.recent = recent{parts: []*part{p}, most: w.recent.most, from: p.header.Start} // the program was started again
+			w.recent.reset() // the program was started again
+			w.recent.parts, w.recent.from = []*part{p}, p.header.Start
 		}
 		w.recent.add(p, b)
 	}
 	err := s.f.Poll(news)
-	p.header, p.frames = s.f.Header(), s.f.Frames()
+	p.header, p.frames, p.running = s.f.Header(), s.f.Frames(), !s.f.Finished()
+	p.forget()
 	if session := s.f.Session(); session != nil {
 		p.session = session
 	}

@@ -26,7 +26,14 @@ type recent struct {
 	cut   uint64 // µs; samples up to this time were dropped for want of room
 	from  uint64 // of the earliest file, µs
 	to    uint64 // of the latest sample, µs
+
+	behind uint64 // µs; see behind
 }
+
+// behind is how far the window of a running program is behind its latest sample, in µs. Goroutines that wait may
+// be sampled only every few seconds. A window must not lose them after their latest sample, nor keep
+// those that have ended. The end of a goroutine is in the file up to two seconds later.
+const behind = 2_100_000
 
 // A part has the latest samples of one file.
 type part struct {
@@ -35,9 +42,12 @@ type part struct {
 	frames  []tachyon.Frame
 	stacks  []reader.Stack
 	threads []reader.Thread
+	latest  []latest // by thread
 	chunks  []*chunk
+	running bool // the file is being written
 
 	goroutines map[uint64]fact
+	kept       int // how many goroutines forget kept
 	creations  []creation
 	number     map[creation]uint32
 	objects    map[int32]*tachyon.Object
@@ -47,6 +57,14 @@ type part struct {
 type fact struct {
 	creation uint32 // index into creations + 1; 0: unknown
 	weight   uint32 // µs, of its first sample in the file; 0: unknown
+	last     uint64 // µs since the start of the file: its latest sample when the sampler told about it for the last time
+}
+
+// A latest is the latest sample of a thread.
+type latest struct {
+	time   uint64 // µs; 0: it has ended, as far as is known
+	stack  uint32
+	status tachyon.Status
 }
 
 type creation struct{ by, at string }
@@ -57,7 +75,13 @@ type chunk struct {
 	from, to uint64 // between which is the time for which they stand
 }
 
-func newRecent() *recent { return &recent{most: maxRecent} }
+func newRecent() *recent { return &recent{most: maxRecent, behind: behind} }
+
+// reset drops all samples.
+func (r *recent) reset() { *r = recent{most: r.most, behind: r.behind} }
+
+// end returns where the latest window of a running program ends, in µs.
+func (r *recent) end() uint64 { return r.to - min(r.behind, (r.to-min(r.to, r.from))/2) }
 
 func newPart() *part {
 	return &part{goroutines: map[uint64]fact{}, number: map[creation]uint32{}, objects: map[int32]*tachyon.Object{}}
@@ -66,6 +90,7 @@ func newPart() *part {
 // add adds a batch of a part.
 func (r *recent) add(p *part, b *reader.Batch) {
 	p.threads = append(p.threads, b.Threads...)
+	p.latest = append(p.latest, make([]latest, len(p.threads)-len(p.latest))...)
 	p.stacks = b.Stacks
 	for i := range b.Samples {
 		s := &b.Samples[i]
@@ -77,6 +102,7 @@ func (r *recent) add(p *part, b *reader.Batch) {
 			p.chunks = append(p.chunks, c)
 		}
 		c.list = append(c.list, *s)
+		p.latest[s.Thread] = latest{s.Time, s.Stack, s.Status}
 		c.from, c.to = min(c.from, p.earliest(s)), max(c.to, s.Time)
 		r.to = max(r.to, s.Time)
 	}
@@ -108,9 +134,6 @@ func (r *recent) shrink() {
 	}
 	for len(r.parts) > 1 && len(r.parts[0].chunks) == 0 {
 		r.parts = slices.Delete(r.parts, 0, 1)
-	}
-	for _, p := range r.parts {
-		p.forget()
 	}
 }
 
@@ -146,10 +169,18 @@ func (p *part) drop(until uint64) {
 
 // forget drops the facts about goroutines without samples, if there are many.
 func (p *part) forget() {
-	if len(p.goroutines) < 1<<16 {
+	if len(p.goroutines) < max(1<<16, 2*p.kept) {
 		return
 	}
 	keep := map[uint64]fact{}
+	for n := range p.latest {
+		if p.latest[n].time != 0 {
+			id := p.threads[n].ID
+			if f, ok := p.goroutines[id]; ok {
+				keep[id] = f
+			}
+		}
+	}
 	for _, c := range p.chunks {
 		for i := range c.list {
 			id := p.threads[c.list[i].Thread].ID
@@ -158,7 +189,7 @@ func (p *part) forget() {
 			}
 		}
 	}
-	p.goroutines = keep
+	p.goroutines, p.kept = keep, len(keep)
 }
 
 // goroutine adds what is known about a goroutine.
@@ -177,7 +208,29 @@ func (p *part) goroutine(g *tachyon.Goroutine) {
 	if g.FirstWeight > 0 {
 		f.weight = uint32(min(g.FirstWeight, math.MaxUint32))
 	}
+	f.last = max(f.last, g.Last)
 	p.goroutines[g.ID] = f
+}
+
+// waiting returns samples at a time for the goroutines that were seen waiting before it and still do: when they
+// end, the sampler says so.
+func (p *part) waiting(to uint64) (list []reader.BatchSample) {
+	for n := range p.latest {
+		l := &p.latest[n]
+		if l.time == 0 || l.time >= to || l.status&(tachyon.OnCPU|tachyon.HasGIL|tachyon.GILRequested) != 0 || p.threads[n].Interpreter != tachyon.User {
+			continue
+		}
+		f, ok := p.goroutines[p.threads[n].ID]
+		if !ok {
+			continue
+		}
+		if l.time-min(l.time, p.header.Start) <= f.last {
+			l.time = 0 // it has ended, or it has no sample since the sampler told about it for the first time
+			continue
+		}
+		list = append(list, reader.BatchSample{Time: to, Since: to - l.time, Thread: uint32(n), Stack: l.stack, Status: l.status})
+	}
+	return list
 }
 
 // object adds a description of an object.
@@ -212,6 +265,9 @@ func (r *recent) window(from, to uint64) []stream.File {
 			w.to = min(to, r.parts[i+1].header.Start)
 		}
 		if w.from < w.to || i+1 == len(r.parts) {
+			if p.running {
+				w.waits = p.waiting(w.to)
+			}
 			w.number = len(list) + 1
 			w.first = r.parts[0]
 			list = append(list, stream.File{Stream: w})
@@ -225,7 +281,8 @@ type window struct {
 	*part
 	first    *part
 	number   int
-	from, to uint64 // µs
+	from, to uint64               // µs
+	waits    []reader.BatchSample // at the end, of goroutines that have no sample there
 }
 
 // Header implements reader.Stream.
@@ -286,24 +343,27 @@ func (w *window) Samples() iter.Seq2[*tachyon.Sample, error] {
 // weight in µs, which ends at the given time.
 func (w *window) each(use func(s *reader.BatchSample, at, weight uint64) bool) {
 	for _, c := range w.chunks {
-		if c.to <= w.from || c.from >= w.to {
-			continue
-		}
-		for i := range c.list {
-			s := &c.list[i]
-			if s.Time <= w.from {
-				continue
-			}
-			weight := w.weight(s)
-			begin, at := max(w.from, s.Time-min(s.Time, weight)), min(s.Time, w.to)
-			if begin >= w.to {
-				continue
-			}
-			if !use(s, at, at-begin) {
-				return
-			}
+		if c.to > w.from && c.from < w.to && !w.some(c.list, use) {
+			return
 		}
 	}
+	w.some(w.waits, use)
+}
+
+// some is each for some samples. It returns false if no more are wanted.
+func (w *window) some(list []reader.BatchSample, use func(s *reader.BatchSample, at, weight uint64) bool) bool {
+	for i := range list {
+		s := &list[i]
+		if s.Time <= w.from {
+			continue
+		}
+		weight := w.weight(s)
+		begin, at := max(w.from, s.Time-min(s.Time, weight)), min(s.Time, w.to)
+		if begin < w.to && !use(s, at, at-begin) {
+			return false
+		}
+	}
+	return true
 }
 
 // Batches yields the samples as reader.Reader does.

@@ -116,6 +116,9 @@ func (w *Watch) Look(q Query) (*Look, error) {
 		return nil, nil
 	}
 	to := r.to
+	if w.state.Live && r.parts[len(r.parts)-1].running {
+		to = r.end()
+	}
 	if !q.At.IsZero() {
 		to = uint64(max(0, q.At.UnixMicro()))
 	}

@@ -250,6 +250,7 @@ func TestRotation(t *testing.T) {
 	f := create(t, filepath.Join(dir, "app.1.tach"), start, 1)
 	w := open(t, filepath.Join(dir, "app.tach")) // there is none of this name
 	f.seconds(0, 3)
+	w.recent.behind = 0
 	l := look(t, w, Query{Window: time.Minute, Views: all})
 	if !l.Live || l.To.Sub(l.From) != 3*time.Second || len(l.Functions.Rows) == 0 {
 		t.Fatalf("live %v, window %v, %d functions", l.Live, l.To.Sub(l.From), len(l.Functions.Rows))
@@ -283,6 +284,63 @@ func TestRotation(t *testing.T) {
 		t.Errorf("live %v, first %v after the program was started again", l.Live, l.First)
 	}
 	f.check(f.w.Close())
+}
+
+// Goroutines of a running program that wait count until the end of the window, though they are sampled rarely. Those
+// that have ended do not.
+func TestWaiting(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "app.tach")
+	f := create(t, path, start, 0)
+	add := func(id uint64, ms int, s tachyon.Status, stack ...string) {
+		t.Helper()
+		var list []tachyon.Frame
+		for _, name := range stack {
+			frame := tachyon.Frame{Func: name, File: "/src/main.go", Line: 1}
+			if name[0] == '[' {
+				frame = tachyon.Frame{Func: name}
+			}
+			list = append(list, frame)
+		}
+		f.check(f.w.WriteFrames(&tachyon.Sample{Thread: id, Time: start + 1000*uint64(ms), Status: s}, list))
+	}
+	for ms := 1; ms <= 20_000; ms++ {
+		add(1, ms, tachyon.HasGIL|tachyon.OnCPU, "main.runs")
+		switch ms {
+		case 1, 9000:
+			add(2, ms, 0, "[select]", "main.waits")
+			add(3, ms, 0, "[select]", "main.ended")
+			add(4, ms, tachyon.HasGIL|tachyon.OnCPU, "main.ran")
+		case 15_000:
+			add(5, ms, 0, "[select]", "main.fresh")
+		}
+	}
+	f.check(f.w.WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{
+		{ID: 2, Last: 1000}, {ID: 3, Last: 1000}, {ID: 4, Last: 1000}, {ID: 5, Last: 15e6}, {ID: 3, Last: 9e6},
+	}}))
+	w := open(t, path)
+	l := look(t, w, Query{Window: 10 * time.Second, Views: []View{Functions}})
+	if behind := start + 20e6 - l.To.UnixMicro(); behind != 2_100_000 {
+		t.Errorf("the window is %d µs behind", behind)
+	}
+	got := map[string]time.Duration{}
+	for _, row := range l.Functions.Rows {
+		if row.Name[0] != '[' {
+			got[row.Name] = row.Total
+		}
+	}
+	// The window is from 7.9 s to 17.9 s.
+	want := map[string]time.Duration{"main.runs": 10 * time.Second, "main.waits": 10 * time.Second, "main.ended": 1100 * time.Millisecond, "main.ran": 1100 * time.Millisecond, "main.fresh": time.Millisecond}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	add(2, 20_001, 0, "[select]", "main.waits") // then the file has the time itself
+	f.close(0, 0, 20)
+	l = look(t, w, Query{At: l.To, Window: 10 * time.Second, Views: []View{Functions}})
+	for _, row := range l.Functions.Rows {
+		if row.Name == "main.waits" && row.Total != 10*time.Second {
+			t.Errorf("main.waits has %v in the finished file", row.Total)
+		}
+	}
 }
 
 // Memory is bounded: the oldest samples are forgotten.

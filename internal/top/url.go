@@ -133,7 +133,7 @@ func (s *urlSource) add(w *Watch, b []byte) error {
 	}
 	if len(w.recent.parts) > 0 {
 		if last := w.recent.parts[len(w.recent.parts)-1]; last.session != nil && p.session != nil && last.session.PID != p.session.PID {
-			*w.recent = recent{most: w.recent.most} // the program was started again
+			w.recent.reset() // the program was started again
 		}
 	}
 	if len(w.recent.parts) == 0 {
