@@ -407,15 +407,23 @@ func (w *window) Batches(get func() *reader.Batch) iter.Seq2[*reader.Batch, erro
 	}
 }
 
+// firsts calls use with the threads of the window, and with the weights of their first samples in it.
+func (w *window) firsts(use func(thread uint32, weight uint64) bool) {
+	seen := make([]bool, len(w.threads))
+	w.each(func(s *reader.BatchSample, _, weight uint64) bool {
+		if seen[s.Thread] {
+			return true
+		}
+		seen[s.Thread] = true
+		return use(s.Thread, weight)
+	})
+}
+
 // FirstWeights returns the weights of the first samples in the window, by goroutine.
 func (w *window) FirstWeights() ([]reader.FirstWeight, error) {
-	seen := make([]bool, len(w.threads))
 	var list []reader.FirstWeight
-	w.each(func(s *reader.BatchSample, _, weight uint64) bool {
-		if !seen[s.Thread] {
-			seen[s.Thread] = true
-			list = append(list, reader.FirstWeight{Goroutine: w.threads[s.Thread].ID, Weight: weight})
-		}
+	w.firsts(func(thread uint32, weight uint64) bool {
+		list = append(list, reader.FirstWeight{Goroutine: w.threads[thread].ID, Weight: weight})
 		return true
 	})
 	slices.SortStableFunc(list, func(a, b reader.FirstWeight) int { return cmp.Compare(a.Goroutine, b.Goroutine) })
@@ -426,27 +434,15 @@ func (w *window) FirstWeights() ([]reader.FirstWeight, error) {
 // labels.
 func (w *window) Goroutines() iter.Seq2[*tachyon.Goroutine, error] {
 	return func(yield func(*tachyon.Goroutine, error) bool) {
-		weights, err := w.FirstWeights()
-		if err != nil {
-			yield(nil, err)
-			return
-		}
 		var g tachyon.Goroutine
-		for _, first := range weights {
-			g = tachyon.Goroutine{ID: first.Goroutine, FirstWeight: first.Weight}
-			if !yield(&g, nil) {
-				return
-			}
-		}
-		for id, f := range w.goroutines {
-			if g = (tachyon.Goroutine{ID: id}); f.creation > 0 {
+		w.firsts(func(thread uint32, weight uint64) bool {
+			g = tachyon.Goroutine{ID: w.threads[thread].ID, FirstWeight: weight}
+			if f := w.goroutines[g.ID]; f.creation > 0 {
 				c := &w.creations[f.creation-1]
 				g.CreatedBy, g.CreatedAt = c.by, c.at
 			}
-			if !yield(&g, nil) {
-				return
-			}
-		}
+			return yield(&g, nil)
+		})
 	}
 }
 
