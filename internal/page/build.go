@@ -62,6 +62,7 @@ type record struct {
 	idle    bool
 	samples int64
 	rest    time.Duration // time that is at no moment of the session
+	latency time.Duration // its share of the time on the clock, of the whole session
 	course  course
 }
 
@@ -103,6 +104,8 @@ type reading struct {
 
 	file    int // number of the file of parents + 1
 	parents map[uint64]uint64
+
+	some bool // not all samples are read, so slots do not know where a goroutine begins
 }
 
 // A lately is what a slot's latest sample was, with its record.
@@ -134,6 +137,10 @@ func (b *builder) read(in Input) error {
 		if x := &b.records[i]; x.side == r.side {
 			x.idle = idle(x.key)
 		}
+	}
+	again := &reading{builder: b, side: r.side, src: src, start: r.start, groups: analyze.NewGroups(src), some: true}
+	if _, _, err = analyze.NewProfileEach(src, analyze.ReportOptions{Weight: "latency"}, again.addLatency); err != nil {
+		return err
 	}
 	side, err := b.describe(in, p)
 	if err != nil {
@@ -186,6 +193,12 @@ func (r *reading) add(s *stream.Sample, key analyze.WaitKey) {
 	}
 }
 
+// addLatency adds a sample whose weight is its share of the time on the clock.
+func (r *reading) addLatency(s *stream.Sample, key analyze.WaitKey) {
+	n := r.record(s, key)
+	r.records[n].latency += s.Wall
+}
+
 // compact makes the steps longer if there are too many events.
 func (b *builder) compact() {
 	b.noted = 0
@@ -215,7 +228,7 @@ func (b *builder) double() {
 func (r *reading) record(s *stream.Sample, key analyze.WaitKey) uint32 {
 	status := s.Status &^ tachyon.Moved
 	var last *lately
-	if !s.NotSeen {
+	if !s.NotSeen && !r.some {
 		for int(s.Slot) >= len(r.slots) {
 			r.slots = append(r.slots, lately{})
 		}

@@ -179,6 +179,7 @@ func (b *builder) merge() {
 			b.number[r.first] = uint32(n - 1)
 			last.samples += r.samples
 			last.rest += r.rest
+			last.latency += r.latency
 			last.course.events = append(last.course.events, r.course.events...)
 			continue
 		}
@@ -245,13 +246,14 @@ func (b *builder) core() (Piece, error) {
 
 // columns returns the records. Times are in µs, apart from what is left to the nanosecond.
 func (b *builder) columns() []column {
-	var nodes, sides, groups, states, idle, samples, rest, restNano, counts, steps, diffs, parts []int64
+	var nodes, sides, groups, states, idle, samples, latency, rest, restNano, counts, steps, diffs, parts []int64
 	last := int64(0)
 	for i := range b.records {
 		r := &b.records[i]
 		nodes, last = append(nodes, int64(r.node)-last), int64(r.node)
 		sides, groups, states = append(sides, int64(r.side)), append(groups, int64(r.group)), append(states, int64(r.state))
 		idle, samples = append(idle, number(r.idle)), append(samples, r.samples)
+		latency = append(latency, int64(r.latency))
 		rest, restNano = append(rest, r.rest.Microseconds()), append(restNano, int64(r.rest%time.Microsecond))
 		counts = append(counts, int64(len(r.course.events)))
 		at := int64(0)
@@ -262,6 +264,6 @@ func (b *builder) columns() []column {
 	}
 	return []column{
 		{"recNode", nodes}, {"recSide", sides}, {"recGroup", groups}, {"recState", states}, {"recIdle", idle}, {"recSamples", samples},
-		{"recRest", rest}, {"recRestNano", restNano}, {"recEvents", counts}, {"evStep", steps}, {"evDiff", diffs}, {"evPart", parts},
+		{"recLatency", latency}, {"recRest", rest}, {"recRestNano", restNano}, {"recEvents", counts}, {"evStep", steps}, {"evDiff", diffs}, {"evPart", parts},
 	}
 }

@@ -2,7 +2,7 @@
 
 // wanted reports whether a record is shown at all.
 function wanted(r) {
-	return (S.idle || !D.recIdle[r]) && (S.weight !== 'cpu' || D.recCPU[r]) && (S.group < 0 || D.recGroup[r] === S.group);
+	return (S.idle || !D.recIdle[r] || S.weight === 'latency') && (S.weight !== 'cpu' || D.recCPU[r]) && (S.group < 0 || D.recGroup[r] === S.group);
 }
 
 // recordTime returns a record's time between two steps.
@@ -17,6 +17,12 @@ function recordTime(r, from, to) {
 		last = step;
 	}
 	return sum;
+}
+
+// sideOverlaps reports whether a range has time of a side. Latency is known only of whole profiles.
+function sideOverlaps(side, range) {
+	const s = head.sides[side];
+	return !range || range[0] < s.to_us && range[1] > s.from_us;
 }
 
 // Sums of a range: of each node the time of stacks that end there and of all stacks through it, of each function the same.
@@ -39,7 +45,7 @@ class Sums {
 		for (let r = 0; r < this.record.length; r++) {
 			const n = D.recNode[r];
 			if (!wanted(r) || gone && gone[n]) continue;
-			const v = one ? one[r] : recordTime(r, from, to) + (whole[D.recSide[r]] ? D.rest[r] : 0);
+			const v = S.weight === 'latency' ? (sideOverlaps(D.recSide[r], range) ? D.recLatency[r] / 1000 : 0) : one ? one[r] : recordTime(r, from, to) + (whole[D.recSide[r]] ? D.rest[r] : 0);
 			if (v === 0) continue;
 			this.record[r] = v;
 			this.self[n] += v;
@@ -57,6 +63,7 @@ class Sums {
 			for (let c = 0; c < k; c++) this.byClass[up * k + c] += this.byClass[n * k + c];
 		}
 		this.all = this.total[0];
+		if (S.weight === 'latency') this.length = head.sides.filter((_, i) => sideOverlaps(i, range)).reduce((sum, x) => sum + x.to_us - x.from_us, 0);
 	}
 
 	// functions returns the rows of the table: self and total time of each function.

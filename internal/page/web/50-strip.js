@@ -195,6 +195,7 @@ const strip = {
 			this.select(this.atSteps(Math.round(next[0] / D.width) * D.width, Math.round(next[1] / D.width) * D.width), second);
 		} else if (e.key === '+' || e.key === '=') this.zoom(0.5, S.range ? (S.range[0] + S.range[1]) / 2 : (from + to) / 2);
 		else if (e.key === '-') this.zoom(2, (from + to) / 2);
+		else if (e.key === 'Enter') this.select(this.atSteps(from, to), comparing);
 		else if (e.key === 'PageUp') this.pan(-0.5);
 		else if (e.key === 'PageDown') this.pan(0.5);
 		else return;

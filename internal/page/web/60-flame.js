@@ -165,8 +165,12 @@ const flame = {
 		this.build();
 		const canvas = byId('flame');
 		this.boxes = this.layout(canvas.clientWidth);
-		let rows = 1;
-		for (const b of this.boxes) rows = Math.max(rows, b.y + 1);
+		let rows = 1, wide = 1; // what is too narrow to read may be below the end of the panel, which scrolls
+		for (const b of this.boxes) {
+			rows = Math.max(rows, b.y + 1);
+			if (b.w >= 6) wide = Math.max(wide, b.y + 1);
+		}
+		byId('flame-scroll').style.maxHeight = `min(58vh, ${wide * this.row + 5}px)`;
 		const {g} = fit(canvas, rows * this.row + 1);
 		g.font = '12px ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace';
 		g.textBaseline = 'middle';
@@ -204,7 +208,7 @@ const flame = {
 		g.fillText(text, x + 3, y + h / 2);
 	},
 
-	name(box) { return box.fn === null ? (S.weight === 'cpu' ? 'CPU time' : 'all goroutines') : fnName(box.fn); },
+	name(box) { return box.fn === null ? ({cpu: 'CPU time', latency: 'time on the clock'}[S.weight] || 'all goroutines') : fnName(box.fn); },
 
 	// shares returns the time of a box by class.
 	shares(box) {
@@ -296,6 +300,7 @@ const flame = {
 	bar() {
 		const [a, b] = this.sums, list = [];
 		list.push(el('span', null, b ? `A ${duration(a.all)} of goroutines in ${duration(a.length)}, B ${duration(b.all)} in ${duration(b.length)}. Width: mean of both for each second.` :
+			S.weight === 'latency' ? `${duration(a.all)} on the clock, divided among what ran, or among what waited while nothing did. Of the whole profile, also if a range is selected.` :
 			`${duration(a.all)} ${S.weight === 'cpu' ? 'of CPU' : 'of all goroutines'} in ${duration(a.length)}`));
 		if (b) list.push(el('span', {class: 'more'}, '■ more in B'), el('span', {class: 'less'}, '■ less in B'), el('span', {class: 'same'}, '■ about the same'));
 		if (S.selected >= 0) list.push(el('span', null, 'Callers above, callees below: ', el('b', null, fnName(S.selected))));

@@ -6,7 +6,7 @@ const keys = [
 	['n', 'next match', () => flame.nextMatch(1)],
 	['N', 'previous match', () => flame.nextMatch(-1)],
 	['i', 'invert the flame graph', () => change({invert: !S.invert, zoom: [], selected: -1})],
-	['w', 'weight: wall or CPU time', () => byId('weight').dispatchEvent(new Event('step'))],
+	['w', 'weight: wall, CPU or latency', () => byId('weight').dispatchEvent(new Event('step'))],
 	['d', 'with or without idle time', () => change({idle: !S.idle})],
 	['k', 'colour by state or by package', () => change({colour: S.colour === 'state' ? 'package' : 'state'})],
 	['c', 'compare: the next range is the second one', () => setComparing(!comparing)],
@@ -23,7 +23,7 @@ const keys = [
 
 const localKeys = [
 	['← →', 'time strip: move the range; Shift: move its end; Alt: the second range'],
-	['+ −', 'time strip: zoom; PageUp and PageDown move'],
+	['+ −', 'time strip: zoom; PageUp and PageDown move; Enter: select what is drawn'],
 	['← → ↑ ↓', 'flame graph: go from box to box'],
 	['Enter', 'flame graph: zoom; Backspace: zoom out; Home: all the way'],
 	['← → ↑ ↓', 'goroutines: go from row to row, fold, unfold; Enter: only this one'],
