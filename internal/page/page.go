@@ -66,6 +66,7 @@ func Build(inputs []Input, o Options) (*Data, error) {
 
 // samples returns the samples of an input for an analysis.
 func (in *Input) samples(o stream.Options) (*analyze.Samples, error) {
+	o.Unselected = true // as the commands read them
 	src, err := in.Open(o)
 	if err != nil {
 		return nil, err

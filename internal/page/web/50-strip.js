@@ -64,16 +64,7 @@ const strip = {
 			most = Math.max(most, sum);
 		}
 		this.most = most;
-		const base = new Float64Array(columns);
-		for (let i = 0; i < list.length; i++) {
-			g.fillStyle = classColour(list[i]);
-			for (let x = 0; x < columns; x++) {
-				const v = most ? values[i][x] / most * h : 0;
-				if (v <= 0) continue;
-				g.fillRect(x, this.top + h - base[x] - v, 1.2, v);
-				base[x] += v;
-			}
-		}
+		if (most) areas(g, 0, this.top + h, h / most, list.map((c, i) => [c, values[i]]));
 		this.axis(g, width, height, from, to);
 		for (const [range, name, colour] of [[S.range, S.second ? 'A' : '', '--accent'], [S.second, 'B', '--mark']]) {
 			if (range) this.range(g, range, name, colours[colour], width, height);
@@ -240,6 +231,34 @@ const strip = {
 		put(d.querySelector('.scroll'), el('table', null, el('thead', null, el('tr', null, el('th', {class: 'name', scope: 'col'}, 'Goroutines on average'), ...list.map((c) => el('th', {scope: 'col'}, D.classes[c])))), el('tbody', null, ...body)));
 	},
 };
+
+// areas draws numbers for each column, a list for each class, on top of each other: [class, numbers].
+function areas(g, left, bottom, scale, list) {
+	if (!list.length) return;
+	const columns = list[0][1].length, base = new Float64Array(columns);
+	for (const [c, values] of list) {
+		g.fillStyle = classColour(c);
+		g.beginPath();
+		for (let x = 0; x < columns; x++) {
+			if (!(values[x] > 0)) continue;
+			// A piece of the area: columns one after the other that have the class.
+			const from = x;
+			g.moveTo(left + x, bottom - base[x] * scale);
+			for (; x < columns && values[x] > 0; x++) {
+				const y = bottom - (base[x] + values[x]) * scale;
+				g.lineTo(left + x, y);
+				g.lineTo(left + x + 1, y);
+			}
+			for (let back = x - 1; back >= from; back--) {
+				const y = bottom - base[back] * scale;
+				g.lineTo(left + back + 1, y);
+				g.lineTo(left + back, y);
+				base[back] += values[back];
+			}
+		}
+		g.fill();
+	}
+}
 
 // niceStep returns a round length of time of at least so many µs.
 function niceStep(us) {

@@ -128,16 +128,7 @@ const goroutines = {
 		g.fillText(count, this.label - 4, y + this.row / 2);
 		const {list, most} = this.course(r.group, Math.max(1, Math.floor(width - this.label)));
 		if (!most) return;
-		const base = new Float64Array(Math.max(1, Math.floor(width - this.label)));
-		for (const [c, values] of list) {
-			g.fillStyle = classColour(c);
-			for (let x = 0; x < base.length; x++) {
-				const h = values[x] / most * (this.row - 2);
-				if (h < 0.02) continue;
-				g.fillRect(this.label + x, y + this.row - 1 - base[x] - h, 1.2, h);
-				base[x] += h;
-			}
-		}
+		areas(g, this.label, y + this.row - 1, (this.row - 2) / most, list);
 	},
 
 	// bins returns how many goroutines of a group were in each class, in at most 8192 equal parts of the time: {class: numbers}.
