@@ -52,6 +52,9 @@ var (
 	schedulingPC  = entry(scheduling)
 	censusPC      = entry(census)
 	turnsPC       = entry(takeTurns)
+	moversPC      = entry(visitMovers)
+	youngPC       = entry(visitYoung)
+	newPC         = entry(visitNew)
 )
 
 func entry(f func(a, b, c, d uintptr) uintptr) uintptr {
@@ -78,6 +81,9 @@ func callDelta(s, pc, _, _ uintptr) uintptr
 func callScheduling(s, tid, _, _ uintptr) uintptr
 func callCensus(s, _, _, _ uintptr) uintptr
 func callTurns(s, _, _, _ uintptr) uintptr
+func callMovers(s, n, whole, start uintptr) uintptr
+func callYoung(s, n, start, _ uintptr) uintptr
+func callNew(s, n, whole, start uintptr) uintptr
 
 func cas64(addr uintptr, old, new uint64) bool
 func add64(addr uintptr, delta uint64)

@@ -96,6 +96,9 @@ STAGE(·callDelta, ·deltaPC)
 STAGE(·callScheduling, ·schedulingPC)
 STAGE(·callCensus, ·censusPC)
 STAGE(·callTurns, ·turnsPC)
+STAGE(·callMovers, ·moversPC)
+STAGE(·callYoung, ·youngPC)
+STAGE(·callNew, ·newPC)
 
 // func getg() uintptr
 TEXT ·getg(SB), NOSPLIT, $0-8

@@ -44,6 +44,7 @@ type clocks struct {
 	visiting float64 // ns that visits took
 	visits   float64
 	news     float64 // of these, visits to new goroutines
+	wanted   float64 // visits to goroutines that have moved, with those that the quota did not allow
 	records  float64 // stacks that the drain has taken out of the ring
 
 	pass float64 // CPU time of the last pass alone, ns
@@ -52,7 +53,7 @@ type clocks struct {
 
 // costs are the costs of some time.
 type costs struct {
-	time, passes, ticks, visits, news float64 // time in ns
+	time, passes, ticks, visits, news, wanted float64 // time in ns
 
 	onPasses float64
 	onTicks  float64 // ticks and samples of running goroutines
@@ -80,8 +81,13 @@ const (
 	fewVisits = 16
 
 	// fewestVisits remain where the budget is too small for more, or as many as take a sixteenth of
-	// a tick's time.
+	// a tick's time, or as many as new goroutines and those that move need.
 	fewestVisits = 8
+
+	// rareForMovers is the mean time between two ticks to which visits to goroutines that move may lead,
+	// in ns. A visit to each of them at each of fewer ticks shows more than a visit to some at more ticks, because the tick itself
+	// costs more than these visits. If there are too many for that, they are visited in turns.
+	rareForMovers = 15e6
 
 	// horizon is the time after which a cost counts for a third.
 	horizon = time.Second / 1
@@ -115,7 +121,7 @@ func (b *budget) spend(now clocks) {
 	if d.time <= 0 {
 		return
 	}
-	d.ticks, d.visits, d.news = now.ticks-last.ticks, now.visits-last.visits, now.news-last.news
+	d.ticks, d.visits, d.news, d.wanted = now.ticks-last.ticks, now.visits-last.visits, now.news-last.news, now.wanted-last.wanted
 	answered := now.answered - last.answered
 	ticker, visiting := b.onThread(now.ticker-last.ticker, now.visiting-last.visiting)
 
@@ -164,7 +170,7 @@ func (b *budget) onThread(cpu, visiting float64) (ticker, visits float64) {
 func (c *costs) add(d costs) {
 	keep := math.Exp(-d.time / float64(horizon))
 	for _, f := range []struct{ to, by *float64 }{
-		{&c.time, &d.time}, {&c.passes, &d.passes}, {&c.ticks, &d.ticks}, {&c.visits, &d.visits}, {&c.news, &d.news},
+		{&c.time, &d.time}, {&c.passes, &d.passes}, {&c.ticks, &d.ticks}, {&c.visits, &d.visits}, {&c.news, &d.news}, {&c.wanted, &d.wanted},
 		{&c.onPasses, &d.onPasses}, {&c.onTicks, &d.onTicks}, {&c.onVisits, &d.onVisits},
 	} {
 		*f.to = *f.to*keep + *f.by
@@ -181,19 +187,20 @@ func (b *budget) set(now clocks) {
 		return
 	}
 	allowed := b.allowed(now.procs)
-	perPass, perTick, perVisit, news := c.onPasses/c.passes, c.onTicks/c.ticks, 100.0, 0.0
-	if c.visits >= 1 {
-		perVisit = max(1, c.onVisits/c.visits)
-		news = c.news / c.ticks
-	}
+	perPass, perTick, perVisit, wanted := c.onPasses/c.passes, c.onTicks/c.ticks, 100.0, 0.0
 	b.every = time.Duration(min(max(perPass/(allowed/4), float64(drainEvery)), float64(drainRarest)))
 	left := max(allowed/20, allowed-c.onPasses/c.time+b.saved/float64(repayIn))
 	// What ticks that come later do not use, others may use.
 	left /= min(1, max(1.0/4, c.ticks*b.period/c.time))
+	if c.visits >= 1 {
+		perVisit = max(1, c.onVisits/c.visits)
+		movers := min(c.wanted/c.ticks, (rareForMovers*left-perTick)/perVisit)
+		wanted = c.news/c.ticks + max(movers, 0)
+	}
 
 	all := float64(now.all)
-	least := min(all, fewVisits)
-	fewest := min(least, max(news, fewestVisits, perTick/16/perVisit))
+	fewest := min(all, max(wanted, fewestVisits, perTick/16/perVisit))
+	least := max(fewest, min(all, fewVisits))
 	more := (all - least) * perVisit // for all other visits at a tick
 	period := max(b.asked, (perTick+least*perVisit+more)/left)
 	if period > b.asked {

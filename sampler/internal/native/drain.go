@@ -171,6 +171,12 @@ func (d *drain) record(w []uint64) {
 				d.emit(g, g.parked, g.status, d.now, 0)
 			}
 		}
+	case recStay:
+		if w[1] < uint64(len(d.gs)) {
+			if g := &d.gs[w[1]]; g.parked != nil && g.parked.valid && !g.skip && !g.quiet && !g.ran {
+				d.emit(g, g.parked, g.status, d.time(w[2]), 0)
+			}
+		}
 	case recGone:
 		d.ended(w)
 	case recScheduler:

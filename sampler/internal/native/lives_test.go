@@ -19,7 +19,7 @@ func TestLives(t *testing.T) {
 		s := f.s
 		const entries = 150
 		allot(s, uint64(rapid.IntRange(6<<16, 200<<16).Draw(t, "quota")))
-		s.stillAfter = 1 << 62 // looks at still ones are rare
+		s.stillAfter, s.moverAfter = 1<<62, 1<<62 // looks at still ones are rare
 		f.add(entries)
 		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 		rate := 1 + random.IntN(6)

@@ -261,7 +261,7 @@ func (n *Source) begin(period uint64) uint64 {
 		s.living, s.area = s.count(), 0
 	}
 	s.limitVisits(period)
-	s.births, s.news = 0, 0
+	s.births, s.news, s.wanted = 0, 0, 0
 	s.ticks, s.dropped, s.torn, s.sent, s.visits, s.visiting, s.answered, s.handling, s.lost = 0, 0, 0, 0, 0, 0, 0, 0, 0
 	n.budget = newBudget(n.cfg.Budget, n.cfg.Rate, n.clocks())
 	allot(s, n.budget.quota)
@@ -380,8 +380,8 @@ func (n *Source) clocks() clocks {
 		process: float64(processCPU()), ticker: float64(threadCPU(n.ticker.tid)),
 		ticks: float64(s.ticks), running: float64(s.running),
 		answered: float64(s.answered), handling: float64(s.handling) * perCycle,
-		visiting: float64(s.visiting) * perCycle, visits: float64(s.visits) / sameVisits, news: float64(s.news),
-		all: s.active.n - min(s.active.dead, s.active.n) + s.still.n + s.goroutines - min(s.met, s.goroutines),
+		visiting: float64(s.visiting) * perCycle, visits: float64(s.visits) / sameVisits, news: float64(s.news), wanted: float64(s.wanted),
+		all: s.moving.n + s.active.n - min(s.active.dead, s.active.n) + s.still.n + s.goroutines - min(s.met, s.goroutines),
 	}
 	if n.drain != nil {
 		r.records = float64(n.drain.work)
@@ -437,19 +437,31 @@ const lastLook = 400 * time.Millisecond
 // visits all goroutines anyway. It takes lastLook at most.
 func (n *Source) lookOnce() {
 	s := n.s
-	if n.mute || n.broken || s.unable != 0 || s.active.n-s.active.dead+s.still.n <= s.quota>>16/4 {
+	if n.mute || n.broken || s.unable != 0 || s.moving.n+s.active.n-s.active.dead+s.still.n <= s.quota>>16/4 {
 		return
 	}
 	defer n.caught()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	n.hurry()
-	active, still := s.active.passed+s.active.n, s.still.passed+s.still.n
+	circles := [...]*circle{&s.moving, &s.active, &s.still}
+	var begin, before [len(circles)]circle
+	for i, c := range circles {
+		begin[i] = *c
+	}
 	for end := time.Now().Add(lastLook); time.Now().Before(end); {
+		for i, c := range circles {
+			before[i] = *c
+		}
 		allot(s, 1<<40)
 		for ticks := s.ticks; s.ticks == ticks && time.Now().Before(end); {
 			time.Sleep(100 * time.Microsecond)
 		}
-		if s.active.passed >= active && s.still.passed >= still {
+		all := true
+		for i, c := range circles {
+			// Entries leave circles meanwhile.
+			all = all && (c.passed-begin[i].passed >= begin[i].n || c.passed-before[i].passed >= c.n)
+		}
+		if all {
 			allot(s, fewVisits<<16)
 			return // mostly one tick is enough; the last pass follows at once, so that little time comes after it
 		}

@@ -13,11 +13,13 @@ package native
 //
 // Of the object only the address is read.
 
-// waitSets says which wait reasons have an object, as bit sets of reasons.
+// waitSets says which wait reasons have an object, and which are special, as bit sets of reasons.
 type waitSets struct {
 	elem    uint64 // sudog.elem is the address of a semaphore or of a list of waiting goroutines
 	channel uint64 // sudog.c is the channel
 	choice  uint64 // a select: each sudog has one channel
+
+	switched uint64 // of coroutines: whether one has run since cannot be seen, see runtime.coroswitch_m
 }
 
 // waitsFor writes the addresses of the objects for which a goroutine waits at to, and returns their

@@ -252,7 +252,7 @@ func (r *roster) refreshProcs() error {
 // goroutines, the ticks would take seconds to find the few that are left.
 func (r *roster) begin(now uint64) {
 	s := r.s
-	s.active, s.still = circle{}, circle{}
+	s.moving, s.active, s.still = circle{}, circle{}, circle{}
 	s.met, s.probe, s.outs = uint64(len(r.index)), 0, 0
 	for i := range s.met {
 		takeIn(s, i)

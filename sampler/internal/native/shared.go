@@ -65,7 +65,8 @@ type shared struct {
 	goroutines uint64 // entries of the roster
 	nprocs     uint64
 	quota      uint64 // goroutines to visit a tick, 48.16 bits
-	stillAfter uint64 // an entry that has not moved for so many ns is still
+	stillAfter uint64 // an active entry that has not moved for so many ns is still
+	moverAfter uint64 // the same for a mover
 	same       uint64 // what a visit to a still goroutine that has not moved counts, in parts of a visit; see sameVisits
 	quiet      uint64 // 1: no more signals to running goroutines
 	period     uint64 // ns, mean time between two ticks that the budget allows while something runs
@@ -103,12 +104,15 @@ type shared struct {
 	ranPasses    uint64 // number of passes that had begun then
 	quietTo      uint64 // time of the latest tick before that one
 
-	active   circle // see turns.go
+	moving   circle // see turns.go
+	active   circle
 	still    circle
+	was      found  // by the look or visit that is under way
 	outs     uint64 // entries that have been looked at and are in no circle
-	fresh    uint64 // new goroutines that looks found at the last tick
+	fresh    uint64 // new goroutines that the last tick has visited
 	births   uint64 // moving average of the new goroutines that a tick visits, times birthTicks
 	news     uint64 // visits to new goroutines
+	wanted   uint64 // visits that ticks would have made to goroutines that have moved if they had visited all of them
 	late     uint64 // ns by which this tick is late
 	stalled  uint64 // of these, ns for which the program did not run
 	shift    uint64 // see stall
@@ -117,7 +121,6 @@ type shared struct {
 	used     uint64 // CPU time of the process at the last tick, ns; 0: not known
 	watch    uint64 // number of ticks at which it will be read
 	cpuTime  [2]uint64
-	owed     uint64 // visits that the last ticks made beyond their quota
 	met      uint64 // entries of the roster that have been looked at, from the first
 	probe    uint64 // next entry to look at again
 	fraction uint64 // of a visit, left over
@@ -186,6 +189,7 @@ const (
 	recPad  = iota // skip its words
 	recTick        // words: time, area
 	recSame        // word 1: roster index; it has not run since its last recStack
+	recStay        // words: roster index, time until which it had not run since its last recStack
 	recGone        // words: roster index, goid that has ended, time of its end, entryFrom
 	recStack
 	recScheduler // words: thread, its CPU time; it has a P, but no goroutine
@@ -257,7 +261,7 @@ const (
 	entryLooked // time of the latest look or visit that showed the goroutine's state
 	entryFrom   // the first sample of its goroutine stands for the time since; 0: a visit has recorded it
 	entryMoved  // time of the latest look or visit that found that it had moved; 0: it has ended
-	entryMark   // see mark
+	entryMark   // that of the latest visit that recorded the stack, see mark
 )
 
 // state is the shared memory for the handler, nil between sessions. inHandler counts the

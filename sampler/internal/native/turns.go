@@ -5,8 +5,6 @@ package native
 import (
 	"time"
 	"unsafe"
-
-	"golang.org/x/sys/unix"
 )
 
 // A circle is a circular list of roster entries. Ticks go around it in two ways:
@@ -15,11 +13,23 @@ import (
 //     moved. A look is a few loads.
 //   - A visit also records the goroutine, and walks its stack if it has moved.
 //
-// An entry has moved if its goroutine has run since the last look. Entries that have moved lately
-// are in the active circle. Each tick looks at all of them, as far as it can, and visits as many
-// as the quota allows. The others are in the still circle, which gets a quarter of the visits,
-// and those that the active circle does not need. In a service most goroutines have waited for a
-// long time and will go on to. They would take all the visits from those that move.
+// An entry has moved if its goroutine has run since its stack was recorded. There are three circles:
+//
+//   - Movers have moved lately, after their first visit. They do what the program does, so each tick visits
+//     all of them, as far as it can.
+//   - Active entries are those of young goroutines that have not moved since their first visit, and of
+//     goroutines that have just ended. Each tick looks at all of them, as far as it can. It visits those that are
+//     new, and those that have moved, which become movers.
+//   - The others are still. Each tick looks at some of them. Those that have moved become movers. The visits
+//     that movers and new goroutines leave over go to those that have not moved.
+//
+// A goroutine that waits for ever needs its stack recorded once, a goroutine that serves requests at each tick.
+// In a service most goroutines have waited for a long time and will go on to, and they must not take the
+// visits from those that move.
+//
+// A look that finds that a goroutine has not moved is worth as much as a visit. When the goroutine has moved and
+// is visited, the visit first records until when looks found it where it was (recStay). So it does no
+// harm if those that do not move are hardly ever visited.
 //
 // The runtime reuses the g of a goroutine that has ended, the most recently ended first. Entries
 // of goroutines that have just ended stay in the active circle. If there are too many, they are in
@@ -58,20 +68,26 @@ const (
 	// Looks at a tick for each visit that the quota allows, or, in the active circle, for each new
 	// goroutine that the last ticks have found, up to fewVisits of these. A look at a goroutine whose g
 	// is in the processor's caches takes some 10 ns, one at another goroutine ten times as long or more.
-	activeLooks, stillLooks = 32, 2
+	// A tick looks at fewLooks still ones at least.
+	activeLooks, stillLooks, fewLooks = 32, 2, 64
 
 	// A tick visits so many more new goroutines, for each visit that the quota allows or for each of
-	// fewVisits. The budget does not limit these: without them the time of short-lived goroutines would be
-	// missing. The next ticks then have fewer visits.
+	// fewVisits. The quota does not limit these: without them the time of short-lived goroutines would be
+	// missing. The ticks become rarer instead.
 	newVisits = 3
 
 	// A visit to a goroutine that has not moved takes a tenth of the time of another visit, in tick and
-	// drain. So if ticks are rare, the still circle gets up to sameVisits of these for one.
+	// drain. So sameVisits of these count as one.
 	sameVisits = 8
 
+	// Movers leave one in stillVisits of the visits to the still circle.
+	stillVisits = 8
+
 	// An entry that has not moved for so many periods, and for so many turns of the looks at the
-	// still circle, is still.
+	// still circle, is still. It has not to wait for longer than youngStays if it has never moved, and a mover
+	// waits for moverStays at least, unless there are too many.
 	stillPeriods, stillTurns = 20, 4
+	youngStays, moverStays   = 100 * time.Millisecond, 2 * time.Second
 
 	// A tick that is late by so many periods may follow a stall of the program, and so many ticks after
 	// it read the CPU time of the process.
@@ -92,12 +108,19 @@ const (
 // allot sets the number of visits that a tick may make, as a 48.16 bit fixed point number.
 func allot(s *shared, quota uint64) {
 	storeRelease(uintptr(unsafe.Pointer(&s.quota)), quota)
-	turn := s.still.n / (stillLooks * max(quota>>16, 1)) * s.period
-	after := max(stillPeriods*s.period, stillTurns*turn)
-	if s.active.n > activeLooks*max(quota>>16, 1) {
-		after = stillPeriods * s.period // there are more active ones than a tick can look at
+	whole := max(quota>>16, 1)
+	turn := s.still.n / max(stillLooks*whole, fewLooks) * s.period
+	least := stillPeriods * s.period
+	after := max(least, min(stillTurns*turn, uint64(youngStays)))
+	movers := max(least, stillTurns*turn, uint64(moverStays))
+	if s.active.n > activeLooks*whole {
+		after = least // there are more active ones than a tick can look at
+	}
+	if s.moving.n > sameVisits*whole {
+		movers = least
 	}
 	storeRelease(uintptr(unsafe.Pointer(&s.stillAfter)), after)
+	storeRelease(uintptr(unsafe.Pointer(&s.moverAfter)), movers)
 	storeRelease(uintptr(unsafe.Pointer(&s.same)), max(1, sameVisits*s.asked/max(s.period, 1)))
 }
 
@@ -120,7 +143,7 @@ func takeTurns(base, _, _, _ uintptr) uintptr {
 }
 
 // visitSome visits as many goroutines as the quota allows for a tick, and looks at more of them:
-// at new entries first, then at the active circle, then at the still one.
+// the movers first, then new ones and those that begin to move, then the others.
 //
 //go:nosplit
 //go:norace
@@ -134,26 +157,75 @@ func visitSome(s *shared) {
 		n = min(n, idleVisits)
 	}
 	whole := max(quota>>16, 1)
-	looks, news := activeLooks*max(whole, min(s.births/birthTicks, fewVisits)), newVisits*max(whole, fewVisits)
 	start := cycles()
-	joined := join(s, n)
-	n -= min(n, joined)
-	// New goroutines must be visited soon: many do not live long. Some visits are kept for those
-	// that looks will find.
-	owed := min(s.owed, n/2)
-	s.owed -= owed
-	n -= owed
-	still := min(s.still.n, max((n+3)/4, n-min(n, s.active.n-s.active.dead+s.fresh)))
+	s.fresh = 0
+	still := min(s.still.n, (n+stillVisits-1)/stillVisits)
 	n -= still
-	n -= visitTurn(s, &s.active, n-min(n/2, s.fresh), sameVisits, start)
-	s.fresh = lookTurn(s, &s.active, looks, n+news, start)
-	s.owed = min(s.owed+s.fresh-min(s.fresh, n), 8*whole)
-	still += n - min(n, s.fresh)
+	n -= uint64(callMovers(s.base(), uintptr(n), uintptr(whole), uintptr(start)))
+	// What new goroutines do not need is for those that have not moved.
+	spare := n - min(n, s.births/birthTicks)
+	n -= spare
+	spare -= uint64(callYoung(s.base(), uintptr(spare), uintptr(start), 0))
+	still += spare + uint64(callNew(s.base(), uintptr(n), uintptr(whole), uintptr(start)))
 	visitTurn(s, &s.still, still, load64(uintptr(unsafe.Pointer(&s.same))), start)
-	lookTurn(s, &s.still, stillLooks*whole, whole, start)
-	s.news += joined + s.fresh
-	s.births += joined + s.fresh - s.births/birthTicks
+	s.wanted += lookTurn(s, &s.still, max(stillLooks*whole, fewLooks), max(whole, fewestVisits), start)
+	s.news += s.fresh
+	s.births += s.fresh - s.births/birthTicks
 	s.visiting += cycles() - start
+}
+
+// visitMovers visits up to so many movers and looks at others. It is a stage. It returns the number of visits.
+// of is the number of visits that the quota allows for a tick, begin when the tick's visits began.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func visitMovers(base, visits, of, begin uintptr) uintptr {
+	s, n, whole, start := at(base), uint64(visits), uint64(of), uint64(begin)
+	c := &s.moving
+	passed := c.passed
+	visited := visitTurn(s, c, n, 1, start)
+	s.wanted += visited
+	if passed = c.passed - passed; passed < c.n {
+		s.wanted += visited * (c.n - passed) / max(passed, 1) // so many more would be needed for all of them
+	}
+	lookTurn(s, c, activeLooks*whole, 0, start)
+	return uintptr(min(n, visited))
+}
+
+// visitYoung visits up to n active goroutines that have not moved, and returns the number of visits. It is a stage.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func visitYoung(base, visits, begin, _ uintptr) uintptr {
+	s, n := at(base), uint64(visits)
+	living := s.active.n - s.active.dead
+	if living == 0 {
+		return 0
+	}
+	part := n
+	if n < living {
+		part = n / 2 // the still ones get the rest
+	}
+	return uintptr(min(n, visitTurn(s, &s.active, part, 1, uint64(begin))))
+}
+
+// visitNew visits new goroutines, and those that move for the first time. It is a stage, with the same parameters
+// as visitMovers. It may make more visits. It returns how many are left.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func visitNew(base, visits, of, begin uintptr) (left uintptr) {
+	s, n, whole, start := at(base), uint64(visits), uint64(of), uint64(begin)
+	most := n + newVisits*max(whole, fewVisits)
+	joined := join(s, most)
+	looks := activeLooks * max(whole, min(s.births/birthTicks, fewVisits))
+	found := lookTurn(s, &s.active, looks, most-min(most, joined), start)
+	s.wanted += found - min(found, s.fresh)
+	s.fresh += joined
+	return uintptr(n - min(n, found+joined))
 }
 
 // visitTurn visits the next n living goroutines of a circle, or fewer if there are fewer or if
@@ -177,7 +249,7 @@ func visitTurn(s *shared, c *circle, n, same, start uint64) uint64 {
 		}
 		fetch(s, index+fetchAhead, total)
 		g := uintptr(load64(entry + entryG*8))
-		lives := alive(load32(g + s.off.gStatus))
+		find(s, c, entry, g)
 		from := s.write
 		if callVisit(s.base(), g, entry, uintptr(index)) == 0 {
 			c.passed--
@@ -189,7 +261,7 @@ func visitTurn(s *shared, c *circle, n, same, start uint64) uint64 {
 			visited += sameVisits
 		}
 		c.cursor = index
-		settle(s, c, before, index, lives)
+		settle(s, c, before, index)
 		if left&31 == 0 && cycles()-start > load64(uintptr(unsafe.Pointer(&s.visitLimit))) {
 			break
 		}
@@ -199,13 +271,13 @@ func visitTurn(s *shared, c *circle, n, same, start uint64) uint64 {
 }
 
 // lookTurn looks at the next n entries of a circle that the tick has not visited. It visits new
-// goroutines, at most so many as visits says, and returns their number. Still ones that no visit has
-// recorded yet are as old as the session, and wait for their turn.
+// goroutines and those that have moved, at most so many as visits says, and returns their number. Still
+// ones that no visit has recorded yet are as old as the session, and wait for their turn.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func lookTurn(s *shared, c *circle, n, visits, start uint64) (fresh uint64) {
+func lookTurn(s *shared, c *circle, n, visits, start uint64) (visited uint64) {
 	total := loadAcquire(uintptr(unsafe.Pointer(&s.goroutines)))
 	for left := min(c.n, n); left > 0; left-- {
 		before := c.look
@@ -217,79 +289,28 @@ func lookTurn(s *shared, c *circle, n, visits, start uint64) (fresh uint64) {
 		}
 		fetch(s, index+fetchAhead, total)
 		g := uintptr(load64(entry + entryG*8))
-		status, goid := load32(g+s.off.gStatus), load64(entry+entryGoid*8)
-		lives := alive(status)
-		if now := load64(g + s.off.gID); lives && fresh < visits &&
-			(now != goid || c == &s.active && load64(entry+entryFrom*8) != 0 && status&^gScan != gRunning) {
+		find(s, c, entry, g)
+		if visited < visits && wants(s, g) {
 			if callVisit(s.base(), g, entry, uintptr(index)) == 0 {
-				return fresh
+				return visited
 			}
-			fresh++
+			visited++
+			if s.was.first {
+				s.fresh++
+			}
 			s.visits += sameVisits
 		} else {
-			if !meet(s, entry, index, now, lives) {
-				return fresh
+			if !meet(s, entry, index, load64(g+s.off.gID), s.was.lives) {
+				return visited
 			}
 			store64(entry+entryLooked*8, s.now)
 		}
-		settle(s, c, before, index, lives)
+		settle(s, c, before, index)
 		if left&31 == 0 && cycles()-start > load64(uintptr(unsafe.Pointer(&s.visitLimit))) {
 			break
 		}
 	}
-	return fresh
-}
-
-// excess returns how long after the latest look at an entry its goroutine has changed: half of the
-// time for which the look is longer ago than ticks that are on time explain. For the time for which
-// the program did not run see stall.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func excess(s *shared, looked uint64) uint64 {
-	after := s.shift
-	if usual := looked + s.stalled + s.period*3/2; s.now > usual {
-		after += (s.now - usual) / 2
-	}
-	return after
-}
-
-// stall notes for how long the program did not run at all before a late tick: its cgroup had used up
-// its CPU quota, or other programs had the cores. No goroutine begins or ends in that time. Many
-// begin and end right after it, before the tick thread gets a core. So the time since the last tick is
-// not taken at half: shift is the part of the stall before a change, by the share of the
-// program's running time that came after the stall.
-//
-// The stall is the tick's delay without the CPU time of the process. That is read only for some time
-// after a tick that was very late.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func stall(s *shared) {
-	s.stalled, s.shift = 0, 0
-	if s.late > stallPeriods*s.period {
-		s.watch = watchTicks
-	}
-	if s.watch == 0 {
-		s.used = 0
-		return
-	}
-	s.watch--
-	before := s.used
-	s.used = 0
-	if rawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_PROCESS_CPUTIME_ID, uintptr(unsafe.Pointer(&s.cpuTime)), 0, 0, 0, 0) != 0 {
-		return
-	}
-	s.used = s.cpuTime[0]*1e9 + s.cpuTime[1]
-	between := s.now - s.before
-	if before == 0 || s.late <= stallPeriods*s.period || s.late >= between {
-		return
-	}
-	ran := min(s.late, s.used-before)
-	s.stalled = s.late - ran
-	s.shift = (s.stalled >> 10) * ran / ((between-s.stalled)>>10 + 1) // >>10 against overflow
+	return visited
 }
 
 // fetch prefetches what a look reads.
@@ -300,111 +321,5 @@ func stall(s *shared) {
 func fetch(s *shared, index, total uint64) {
 	if index < total {
 		prefetch(uintptr(load64(s.entry(index)+entryG*8)) + s.off.gStatus)
-	}
-}
-
-// settle puts an entry into the right circle after a look or a visit. before is the index of the
-// entry before it in its circle. lives says whether it has a living goroutine.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func settle(s *shared, c *circle, before, index uint64, lives bool) {
-	entry := s.entry(index)
-	was, moved := load64(entry+entryMoved*8), uint64(0)
-	to := c
-	if lives {
-		m := mark(s, uintptr(load64(entry+entryG*8)))
-		moved = was
-		if was == 0 || m == 0 || m != load64(entry+entryMark*8) {
-			moved = s.now
-			store64(entry+entryMark*8, m)
-			to = &s.active
-		} else if s.now-moved > load64(uintptr(unsafe.Pointer(&s.stillAfter))) {
-			to = &s.still
-		}
-	} else {
-		to = &s.active // the runtime reuses it soon
-		if was == 0 && c.dead > keepDead+c.n-c.dead {
-			to = nil
-		}
-	}
-	if to != c {
-		exit(s, c, before, index)
-		if to != nil {
-			enter(s, to, index, moved)
-		} else {
-			leaveOut(s, index)
-		}
-		return
-	}
-	store64(entry+entryMoved*8, moved)
-	if (was == 0) != (moved == 0) {
-		if moved == 0 {
-			c.dead++
-		} else {
-			c.dead--
-		}
-	}
-}
-
-// mark returns a number that changes when a goroutine moves, 0 if the goroutine is not parked.
-// It is not exact: trackingSeq has 8 bits, and the number is the same again after the goroutine
-// has stopped running 256 times. That is good enough for the choice of a circle.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func mark(s *shared, g uintptr) uint64 {
-	switch load32(g+s.off.gStatus) &^ gScan {
-	case gWaiting, gLeaked:
-		return 1<<63 | load64(g+s.off.gID)<<16 | uint64(load8(g+s.off.gTrackingSeq))<<8 | uint64(load8(g+s.off.gWaitReason))
-	}
-	return 0
-}
-
-// enter adds an entry to a circle. It will be the last one of the present turn of visits. moved is
-// the time at which its goroutine moved last, 0 if it has ended.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func enter(s *shared, c *circle, index, moved uint64) {
-	entry := s.entry(index)
-	if c.n > 0 {
-		last := s.entry(c.cursor)
-		store64(entry+entryNext*8, load64(last+entryNext*8))
-		store64(last+entryNext*8, index+1)
-	} else {
-		store64(entry+entryNext*8, index+1)
-		c.look = index
-	}
-	store64(entry+entryMoved*8, moved)
-	takeIn(s, index)
-	c.cursor = index
-	c.n++
-	if moved == 0 {
-		c.dead++
-	}
-}
-
-// exit removes an entry from its circle. before is the index of the entry before it.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func exit(s *shared, c *circle, before, index uint64) {
-	entry := s.entry(index)
-	store64(s.entry(before)+entryNext*8, load64(entry+entryNext*8))
-	store64(entry+entryNext*8, 0)
-	if c.cursor == index {
-		c.cursor = before
-	}
-	if c.look == index {
-		c.look = before
-	}
-	c.n--
-	if load64(entry+entryMoved*8) == 0 {
-		c.dead--
 	}
 }

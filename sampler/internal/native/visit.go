@@ -62,7 +62,7 @@ func visit(base, g, entry, index uintptr) uintptr {
 		if m != 0 {
 			return 1 // it is about to park, or it runs on the system stack and gets a signal
 		}
-		if entry != 0 && since != 0 && since == load64(entry+entrySince*8) {
+		if entry != 0 && hasStayed(s, g, entry, since) {
 			if !same(s, uint64(index)) {
 				return 0
 			}
@@ -79,7 +79,7 @@ func visit(base, g, entry, index uintptr) uintptr {
 		return 1
 	}
 	// Room for a record of maximum depth with labels.
-	if entry != 0 && nearlyFull(s) || !room(s, maxRecord) {
+	if entry != 0 && (nearlyFull(s) || !stays(s, entry, uint64(index))) || !room(s, maxRecord) {
 		return 0
 	}
 	s.seenStatus, s.seenM, s.seenGoid, s.seenBefore = uint64(status), uint64(m), goid, before
@@ -100,16 +100,56 @@ func visit(base, g, entry, index uintptr) uintptr {
 		s.torn++
 		return 1
 	}
+	rec := s.words(s.write)
 	s.write += uint64(n)
 	if entry != 0 {
-		store64(entry+entryLooked*8, s.now)
-		store64(entry+entryFrom*8, 0)
-		if status != gWaiting && status != gLeaked {
+		mark := uint64(0)
+		if status == gWaiting || status == gLeaked {
+			mark = markOf(goid, load64(rec+headCounts*8)>>56, load64(rec)>>40&0xff)
+		} else {
 			since = 0
 		}
+		store64(entry+entryLooked*8, s.now)
+		store64(entry+entryFrom*8, 0)
 		store64(entry+entrySince*8, since)
+		store64(entry+entryMark*8, mark)
 	}
 	return 1
+}
+
+// hasStayed reports whether a parked goroutine has not run since its stack was recorded.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func hasStayed(s *shared, g, entry uintptr, since uint64) bool {
+	if s.waits.switched>>(load8(g+s.off.gWaitReason)&63)&1 != 0 {
+		return false
+	}
+	return since != 0 && since == load64(entry+entrySince*8) ||
+		load64(entry+entryFrom*8) == 0 && mark(s, g) == load64(entry+entryMark*8)
+}
+
+// stays records until when looks have found a goroutine where it was at its latest visit, if it has moved
+// since. It reports whether there was room.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func stays(s *shared, entry uintptr, index uint64) bool {
+	looked := load64(entry + entryLooked*8)
+	if load64(entry+entryFrom*8) != 0 || load64(entry+entryMark*8) == 0 || load64(entry+entryMoved*8) == looked {
+		return true // it has no visit, or the latest look found that it had moved
+	}
+	if !room(s, 3) {
+		return false
+	}
+	w := s.words(s.write)
+	store64(w, recStay|3<<8)
+	store64(w+8, index)
+	store64(w+16, looked)
+	s.write += 3
+	return true
 }
 
 // meet notes which goroutine an entry has. lives is false if it has none. meet returns false if

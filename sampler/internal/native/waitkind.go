@@ -48,9 +48,12 @@ func (l *layout) waitKind(reason int) waitKind {
 	return waitKind{}
 }
 
-// waitSets returns the wait reasons that have an object.
+// waitSets returns the wait reasons that have an object, and that of coroutines.
 func (l *layout) waitSets() (w waitSets) {
-	for reason := range l.reasons {
+	for reason, text := range l.reasons {
+		if text == "coroutine" {
+			w.switched |= 1 << reason
+		}
 		switch l.waitKind(reason).kind {
 		case "":
 		case tachyon.ObjectChannel:

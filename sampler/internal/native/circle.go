@@ -1,0 +1,152 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import "unsafe"
+
+// found is what a look or a visit finds of an entry. It is in shared.was, because handlers have little stack.
+type found struct {
+	lives bool   // it has a living goroutine
+	first bool   // that has no visit yet, and is not as old as the session
+	mark  uint64 // of the latest visit that recorded its stack
+}
+
+// find sets s.was before a look or a visit.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func find(s *shared, c *circle, entry, g uintptr) {
+	s.was.lives = alive(load32(g + s.off.gStatus))
+	s.was.mark = load64(entry + entryMark*8)
+	s.was.first = load64(g+s.off.gID) != load64(entry+entryGoid*8) || c == &s.active && load64(entry+entryFrom*8) != 0
+}
+
+// wants reports whether the goroutine must be visited: it is new, or has moved. One that runs gets a signal.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func wants(s *shared, g uintptr) bool {
+	if !s.was.lives || load32(g+s.off.gStatus)&^gScan == gRunning {
+		return false
+	}
+	m := mark(s, g)
+	return s.was.first || m == 0 || m != s.was.mark
+}
+
+// settle puts an entry into the right circle after a look or a visit. before is the index of the
+// entry before it in its circle. s.was is what the look or visit found.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func settle(s *shared, c *circle, before, index uint64) {
+	entry := s.entry(index)
+	last, moved := load64(entry+entryMoved*8), uint64(0)
+	to := c
+	switch {
+	case !s.was.lives:
+		to = &s.active // the runtime reuses it soon
+		if last == 0 && c.dead > keepDead+c.n-c.dead {
+			to = nil
+		}
+	case s.was.first || last == 0:
+		to, moved = &s.active, s.now
+	default:
+		moved = last
+		after := uintptr(unsafe.Pointer(&s.stillAfter))
+		if c == &s.moving {
+			after = uintptr(unsafe.Pointer(&s.moverAfter))
+		}
+		if m := mark(s, uintptr(load64(entry+entryG*8))); m == 0 || m != s.was.mark {
+			to, moved = &s.moving, s.now
+		} else if s.now-moved > load64(after) {
+			to = &s.still
+		}
+	}
+	if to != c {
+		exit(s, c, before, index)
+		if to != nil {
+			enter(s, to, index, moved)
+		} else {
+			leaveOut(s, index)
+		}
+		return
+	}
+	store64(entry+entryMoved*8, moved)
+	if (last == 0) != (moved == 0) {
+		if moved == 0 {
+			c.dead++
+		} else {
+			c.dead--
+		}
+	}
+}
+
+// mark returns a number that changes when a goroutine moves, 0 if the goroutine is not parked.
+// It is not quite exact: trackingSeq has 8 bits, and the number is the same again after the goroutine
+// has stopped running 256 times. Of a goroutine that moves as often as that between two ticks, one sample in
+// 256 has the stack of the tick before. Coroutines do not change the number.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func mark(s *shared, g uintptr) uint64 {
+	switch load32(g+s.off.gStatus) &^ gScan {
+	case gWaiting, gLeaked:
+		return markOf(load64(g+s.off.gID), uint64(load8(g+s.off.gTrackingSeq)), uint64(load8(g+s.off.gWaitReason)))
+	}
+	return 0
+}
+
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func markOf(goid, seq, reason uint64) uint64 { return 1<<63 | goid<<16 | seq<<8 | reason }
+
+// enter adds an entry to a circle. It will be the last one of the present turn of visits. moved is
+// the time at which its goroutine moved last, 0 if it has ended.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func enter(s *shared, c *circle, index, moved uint64) {
+	entry := s.entry(index)
+	if c.n > 0 {
+		last := s.entry(c.cursor)
+		store64(entry+entryNext*8, load64(last+entryNext*8))
+		store64(last+entryNext*8, index+1)
+	} else {
+		store64(entry+entryNext*8, index+1)
+		c.look = index
+	}
+	store64(entry+entryMoved*8, moved)
+	takeIn(s, index)
+	c.cursor = index
+	c.n++
+	if moved == 0 {
+		c.dead++
+	}
+}
+
+// exit removes an entry from its circle. before is the index of the entry before it.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func exit(s *shared, c *circle, before, index uint64) {
+	entry := s.entry(index)
+	store64(s.entry(before)+entryNext*8, load64(entry+entryNext*8))
+	store64(entry+entryNext*8, 0)
+	if c.cursor == index {
+		c.cursor = before
+	}
+	if c.look == index {
+		c.look = before
+	}
+	c.n--
+	if load64(entry+entryMoved*8) == 0 {
+		c.dead--
+	}
+}
