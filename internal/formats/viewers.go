@@ -20,7 +20,7 @@ var firefoxProfile = &Format{
 	sniff:      firefox.Sniff,
 	write: func(t *target, in *Input, o *Options) error {
 		plain := o.Uncompressed || strings.HasSuffix(strings.ToLower(t.Name), ".json")
-		return writeRuns(in, o, stream.Options{Labels: true, Objects: true}, func(src *stream.Source) ([]string, error) {
+		return writeRuns(in, o, stream.Options{Labels: true, Objects: true, Creators: true}, func(src *stream.Source) ([]string, error) {
 			if plain {
 				return firefox.Write(t.W, src)
 			}
@@ -38,7 +38,7 @@ var speedscopeProfile = &Format{
 	Runs:       true,
 	sniff:      speedscope.Sniff,
 	write: func(t *target, in *Input, o *Options) error {
-		return writeRuns(in, o, stream.Options{}, func(src *stream.Source) ([]string, error) {
+		return writeRuns(in, o, stream.Options{Creators: true}, func(src *stream.Source) ([]string, error) {
 			return speedscope.Write(t.W, src)
 		})
 	},

@@ -79,7 +79,7 @@ func file(t *testing.T, o runs.Options, lines ...string) (text []byte, d decoded
 	if err != nil {
 		t.Fatal(err)
 	}
-	src, err := stream.New([]stream.File{{Stream: s}}, stream.Options{Labels: true})
+	src, err := stream.New([]stream.File{{Stream: s}}, stream.Options{Labels: true, Creators: true})
 	if err != nil {
 		t.Fatal(err)
 	}

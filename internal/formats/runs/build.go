@@ -11,7 +11,7 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// New reads all samples of a source twice. If labels are to be in the session, the source has labels.
+// New reads all samples of a source twice. The source has creators, and labels if the session is to have them.
 func New(src *stream.Source, o Options) (*Session, error) {
 	b := &builder{src: src, o: &o, start: src.Header().Start}
 	b.stacks = newStacks(src, &o)
@@ -20,7 +20,6 @@ func New(src *stream.Source, o Options) (*Session, error) {
 		return nil, err
 	}
 	b.others = b.groups.plan(o.Limits)
-	b.groups.file = 0
 	if err := b.collect(); err != nil {
 		return nil, err
 	}
@@ -104,17 +103,13 @@ func (b *builder) measure() error {
 			return err
 		}
 		if s.NotSeen {
-			if _, err := b.groups.find(s); err != nil {
-				return err
-			}
+			b.groups.find(s)
 			continue
 		}
 		sl, p := b.slot(s), b.stacks.of(s)
 		if !sl.known {
-			if sl.group, err = b.groups.find(s); err != nil {
-				return err
-			}
-			b.groups.count(sl.group, s.Goroutine)
+			sl.group = b.groups.find(s)
+			b.groups.add(sl.group, s)
 			sl.group.main = sl.group.main || isMain(s)
 		}
 		g := sl.group
@@ -154,18 +149,12 @@ func (b *builder) collect() error {
 			return err
 		}
 		if s.NotSeen {
-			g, err := b.groups.find(s)
-			if err != nil {
-				return err
-			}
-			b.steps.spread(b.track(s, g), b.stacks.of(s), s.Wall, length)
+			b.steps.spread(b.track(s, b.groups.find(s)), b.stacks.of(s), s.Wall, length)
 			continue
 		}
 		sl, p := b.slot(s), b.stacks.of(s)
 		if !sl.known {
-			if sl.group, err = b.groups.find(s); err != nil {
-				return err
-			}
+			sl.group = b.groups.find(s)
 			sl.track, sl.known = b.track(s, sl.group), true
 		}
 		begin, end := b.stretch(s)
@@ -206,7 +195,7 @@ func (b *builder) track(s *stream.Sample, g *group) *track {
 	}
 	t := b.grouped[g]
 	if t == nil {
-		t = b.add(g, Track{Name: g.trackName(), ID: g.first, Goroutines: len(g.ids), Main: g.main, Step: 1})
+		t = b.add(g, Track{Name: g.trackName(), ID: g.first, Goroutines: g.count, Main: g.main, Step: 1})
 		if g.kind == ofProcess {
 			t.Goroutines = 0
 		}

@@ -30,10 +30,9 @@ type site struct {
 type group struct {
 	site
 	entry string // function with which one of them began
-	seen  int    // number in order of appearance
 
-	ids   map[uint64]struct{} // of its goroutines, at most maxIDs of all groups together
-	more  bool                // there are more than ids
+	count int  // of its goroutines
+	more  bool // there may be more
 	runs  int
 	depth int // of the runs' stacks together
 	wall  float64
@@ -44,31 +43,27 @@ type group struct {
 	rest bool // it is in the track of other groups
 }
 
-// maxIDs is the number of goroutines that are counted exactly.
-const maxIDs = 1 << 20
+// maxBlocks bounds the memory for counting goroutines. Ids are nearly successive numbers, 64 of which are a block.
+const maxBlocks = 1 << 20
 
-// groups knows the group of each goroutine of the present file.
+// groups are those of a source.
 type groups struct {
 	src     *stream.Source
 	stacks  *stacks
 	session bool // gotach recorded the files
 	of      map[site]*group
 	list    []*group
-	ids     int
-
-	file    int // number of the file + 1
-	created []created
-	sites   []site
+	blocks  map[block]uint64 // bits of the goroutines that were counted
 }
 
-// A created says where a goroutine of the present file was created.
-type created struct {
-	id   uint64
-	site uint32 // index into sites
+// A block is 64 ids of goroutines.
+type block struct {
+	ids         uint64
+	interpreter uint32
 }
 
 func newGroups(src *stream.Source, st *stacks) *groups {
-	return &groups{src: src, stacks: st, session: src.Metadata().Session != nil, of: map[site]*group{}}
+	return &groups{src: src, stacks: st, session: src.Metadata().Session != nil, of: map[site]*group{}, blocks: map[block]uint64{}}
 }
 
 // kind returns what has a sample's time.
@@ -84,68 +79,38 @@ func (g *groups) kind(s *stream.Sample) uint8 {
 
 // find returns the group of a sample's goroutine. Further samples of the goroutine in the file are of the same
 // group, whatever their stacks.
-func (g *groups) find(s *stream.Sample) (*group, error) {
-	if file, _ := g.src.File(); g.file != file+1 {
-		if err := g.load(file); err != nil {
-			return nil, err
-		}
-	}
+func (g *groups) find(s *stream.Sample) *group {
 	key := site{kind: g.kind(s)}
-	if key.kind == ofProgram {
-		id := stream.GoroutineInFile(s.Goroutine)
-		i, ok := slices.BinarySearchFunc(g.created, id, func(x created, id uint64) int { return cmp.Compare(x.id, id) })
-		if ok {
-			key = g.sites[g.created[i].site]
-		}
+	if key.kind == ofProgram && s.Creator != 0 {
+		c := g.src.Creators()[s.Creator]
+		key.by, key.at = c.Func, c.At
 	}
+	entry := g.stacks.entry(s.Stack)
 	if key.by == "" {
-		key.entry = g.stacks.entry(s.Stack)
+		key.entry = entry
 	}
 	to := g.of[key]
 	if to == nil {
-		to = &group{site: key, entry: g.stacks.entry(s.Stack), seen: len(g.list), first: s.Goroutine, ids: map[uint64]struct{}{}}
+		to = &group{site: key, entry: entry, first: s.Goroutine}
 		g.of[key] = to
 		g.list = append(g.list, to)
 	}
-	return to, nil
+	return to
 }
 
-// load reads where the goroutines of a file were created.
-func (g *groups) load(file int) error {
-	g.file, g.created, g.sites = file+1, g.created[:0], nil
-	number := map[site]uint32{}
-	_, f := g.src.File()
-	for x, err := range stream.Goroutines(f.Stream) {
-		if err != nil {
-			return err
-		}
-		if x.CreatedBy == "" {
-			continue
-		}
-		key := site{by: x.CreatedBy, at: x.CreatedAt}
-		n, ok := number[key]
-		if !ok {
-			n = uint32(len(g.sites))
-			number[key] = n
-			g.sites = append(g.sites, key)
-		}
-		g.created = append(g.created, created{x.ID, n})
-	}
-	slices.SortStableFunc(g.created, func(a, b created) int { return cmp.Compare(a.id, b.id) })
-	return nil
-}
-
-// count counts a goroutine of a group at its first sample in a file.
-func (g *groups) count(to *group, id uint64) {
-	if _, ok := to.ids[id]; ok {
-		return
-	}
-	if g.ids == maxIDs {
+// add counts the goroutine of a sample, which is its first one in a file. Above a very large number of goroutines, it
+// no longer counts.
+func (g *groups) add(to *group, s *stream.Sample) {
+	key, bit := block{s.Goroutine / 64, s.Interpreter}, uint64(1)<<(s.Goroutine%64)
+	bits, ok := g.blocks[key]
+	switch {
+	case bits&bit != 0:
+	case !ok && len(g.blocks) == maxBlocks:
 		to.more = true
-		return
+	default:
+		g.blocks[key] = bits | bit
+		to.count++
 	}
-	g.ids++
-	to.ids[id] = struct{}{}
 }
 
 // plan decides which groups get a track for each goroutine. It returns the number of groups that share one track.
@@ -162,21 +127,21 @@ func (g *groups) plan(l Limits) (others int) {
 	}
 	order := slices.Clone(g.list)
 	slices.SortStableFunc(order, func(a, b *group) int {
-		return cmp.Or(cmp.Compare(len(a.ids), len(b.ids)), cmp.Compare(a.runs, b.runs))
+		return cmp.Or(cmp.Compare(a.count, b.count), cmp.Compare(a.runs, b.runs))
 	})
 	for _, x := range order {
-		if x.kind == ofProcess || x.rest || x.more || tracks+len(x.ids)-1 > l.Tracks || runs+x.runs > l.Runs || l.Frames > 0 && depth+x.depth > l.Frames {
+		if x.kind == ofProcess || x.rest || x.more || tracks+x.count-1 > l.Tracks || runs+x.runs > l.Runs || l.Frames > 0 && depth+x.depth > l.Frames {
 			continue
 		}
 		x.own = true
-		tracks, runs, depth = tracks+len(x.ids)-1, runs+x.runs, depth+x.depth
+		tracks, runs, depth = tracks+x.count-1, runs+x.runs, depth+x.depth
 	}
 	return others
 }
 
 // number returns how many goroutines a group has, as text.
 func (g *group) number() string {
-	text := thousands(len(g.ids))
+	text := thousands(g.count)
 	if g.more {
 		text = "over " + text
 	}
@@ -189,7 +154,7 @@ func (g *group) what() string {
 	switch {
 	case g.kind == ofRuntime:
 		name += " (runtime)"
-	case g.by != "" && len(g.ids) > 1:
+	case g.by != "" && g.count > 1:
 		name += ", created by " + profile.FuncName(g.by)
 		if i := strings.LastIndexByte(g.at, '/'); g.at != "" {
 			name += " at " + g.at[i+1:]
@@ -203,7 +168,7 @@ func (g *group) trackName() string {
 	switch {
 	case g.kind == ofProcess:
 		return g.entry
-	case len(g.ids) == 1:
+	case g.count == 1:
 		return g.goroutineName(g.first, g.entry)
 	}
 	return g.number() + " goroutines of " + g.what()

@@ -9,8 +9,7 @@
 // and 10,000 workers have one. No time is left out: the times of each function and of each state are those
 // of the samples. [Session.Left] says what was added up.
 //
-// All samples are read twice. Memory is bounded by the limits, the number of different stacks and some 20
-// bytes for each goroutine of a file.
+// All samples are read twice. Memory is bounded by the limits and the number of different stacks.
 package runs
 
 import (

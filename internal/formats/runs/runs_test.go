@@ -21,7 +21,7 @@ func source(t *testing.T, lines ...string) *stream.Source {
 	if err != nil {
 		t.Fatal(err)
 	}
-	src, err := stream.New([]stream.File{{Stream: s}}, stream.Options{Labels: true})
+	src, err := stream.New([]stream.File{{Stream: s}}, stream.Options{Labels: true, Creators: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,21 +21,34 @@ type steps struct {
 	width  time.Duration
 	most   int // sums
 	frames int // of the stacks of all sums; 0: any number
-	sums   map[stepKey]*stepSum
-	depth  int
+	depth  int // of the stacks of all sums
 	stacks *[]Stack
+
+	doings []doing
+	number map[doing]uint32
+	sums   []stepSum
+	index  map[uint64]uint32 // of sums, by doing and step
 }
 
-type stepKey struct {
+// A doing is what goroutines of a track did.
+type doing struct {
 	track *track
 	place place
-	step  int64
 }
 
-type stepSum struct{ wall, cpu time.Duration }
+// A stepSum is the time of a doing in a step.
+type stepSum struct {
+	doing, step uint32
+	wall, cpu   time.Duration
+}
+
+func (x *stepSum) key() uint64 { return uint64(x.doing)<<32 | uint64(x.step) }
 
 func newSteps(length time.Duration, o *Options, list *[]Stack) steps {
-	return steps{width: max(1, length/maxSteps+1), most: o.Runs, frames: o.Frames, sums: map[stepKey]*stepSum{}, stacks: list}
+	return steps{
+		width: max(1, length/maxSteps+1), most: o.Runs, frames: o.Frames, stacks: list,
+		number: map[doing]uint32{}, index: map[uint64]uint32{},
+	}
 }
 
 // add adds a sample.
@@ -68,51 +81,64 @@ func (st *steps) sum(t *track, p place, at, wall, cpu time.Duration) {
 	if wall == 0 {
 		return
 	}
-	key := stepKey{t, p, int64(max(0, at) / st.width)}
-	to := st.sums[key]
-	if to == nil {
-		to = &stepSum{}
-		st.sums[key] = to
-		st.depth += int((*st.stacks)[p.stack].Depth)
-	}
-	to.wall, to.cpu = plus(to.wall, wall), plus(to.cpu, cpu)
+	x := stepSum{doing: intern(&st.doings, st.number, doing{t, p}), step: uint32(max(0, at) / st.width), wall: wall, cpu: cpu}
+	st.put(&x)
 	if len(st.sums) > st.most || st.frames > 0 && st.depth > st.frames {
 		st.double()
 	}
 }
 
-// double makes steps twice as long. If there is only one step, there are as many sums as there are different stacks, and no
-// way to have less.
-func (st *steps) double() {
-	old, last := st.sums, int64(0)
-	for key := range old {
-		last = max(last, key.step)
+// intern returns the number of a value in a list, to which it is added if it is new.
+func intern[T comparable](list *[]T, number map[T]uint32, v T) uint32 {
+	n, ok := number[v]
+	if !ok {
+		n = uint32(len(*list))
+		number[v] = n
+		*list = append(*list, v)
 	}
-	if last == 0 {
-		st.most, st.frames = 2*st.most, 2*st.frames
+	return n
+}
+
+// put adds to a sum.
+func (st *steps) put(x *stepSum) {
+	n, ok := st.index[x.key()]
+	if !ok {
+		st.index[x.key()] = uint32(len(st.sums))
+		st.sums = append(st.sums, *x)
+		st.depth += int((*st.stacks)[st.doings[x.doing].place.stack].Depth)
 		return
 	}
-	st.width *= 2
-	st.sums, st.depth = make(map[stepKey]*stepSum, len(old)/2), 0
-	for key, x := range old {
-		key.step /= 2
-		to := st.sums[key]
-		if to == nil {
-			st.sums[key] = x
-			st.depth += int((*st.stacks)[key.place.stack].Depth)
-			continue
+	to := &st.sums[n]
+	to.wall, to.cpu = plus(to.wall, x.wall), plus(to.cpu, x.cpu)
+}
+
+// double makes steps longer until there are half as many sums as there may be. If only one step is left, there are as
+// many sums as different stacks, and no way to have less.
+func (st *steps) double() {
+	for last := uint32(1); last > 0 && (len(st.sums) > st.most/2 || st.frames > 0 && st.depth > st.frames/2); {
+		st.width *= 2
+		last = 0
+		clear(st.index)
+		old := st.sums
+		st.sums, st.depth = st.sums[:0], 0
+		for _, x := range old {
+			x.step /= 2
+			last = max(last, x.step)
+			st.put(&x)
 		}
-		to.wall, to.cpu = plus(to.wall, x.wall), plus(to.cpu, x.cpu)
+	}
+	if len(st.sums) > st.most/2 || st.frames > 0 && st.depth > st.frames/2 {
+		st.most, st.frames = 2*st.most, 2*st.frames
 	}
 }
 
 // finish makes runs of the sums.
 func (st *steps) finish() {
 	tracks := map[*track]bool{}
-	for key, x := range st.sums {
-		t := key.track
-		tracks[t] = true
-		t.Runs = append(t.Runs, Run{Begin: time.Duration(key.step) * st.width, Wall: x.wall, CPU: x.cpu, Stack: key.place.stack, State: key.place.state})
+	for _, x := range st.sums {
+		d := st.doings[x.doing]
+		tracks[d.track] = true
+		d.track.Runs = append(d.track.Runs, Run{Begin: time.Duration(x.step) * st.width, Wall: x.wall, CPU: x.cpu, Stack: d.place.stack, State: d.place.state})
 	}
 	for t := range tracks {
 		t.Step = st.width
@@ -133,9 +159,9 @@ func (b *builder) describe(s *Session) {
 		if g.more {
 			more = "over "
 		}
-		goroutines += len(g.ids)
+		goroutines += g.count
 		if g.rest {
-			rest += len(g.ids)
+			rest += g.count
 		} else {
 			groups++
 		}

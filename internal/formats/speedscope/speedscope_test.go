@@ -23,7 +23,7 @@ func file(t *testing.T, o runs.Options, lines ...string) (text []byte, left []st
 	if err != nil {
 		t.Fatal(err)
 	}
-	src, err := stream.New([]stream.File{{Stream: s}}, stream.Options{})
+	src, err := stream.New([]stream.File{{Stream: s}}, stream.Options{Creators: true})
 	if err != nil {
 		t.Fatal(err)
 	}
