@@ -96,6 +96,7 @@ func showDemo(e *env, out string, p *profile.Profile) error {
 	}
 	fmt.Fprintf(&b, `
 %s
+  gotach html %[2]s -o demo.html            # all of it, to look at in a browser
   gotach report %[2]s --by state            # what goroutines waited for
   gotach report %[2]s --by goroutine        # the time of each goroutine
   gotach report %[2]s --focus demoMutex     # one part of the workload

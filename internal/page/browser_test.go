@@ -40,8 +40,20 @@ type tab struct {
 	url string
 }
 
-// open opens a file in a tab of its own and waits until the page is drawn.
+// open opens a file in a tab of its own and waits until the page is drawn. The page must fetch nothing.
 func open(t *testing.T, file, hash string, width, height int64) *tab {
+	t.Helper()
+	p := openURL(t, "file://"+filepath.ToSlash(file), hash, width, height)
+	t.Cleanup(func() {
+		if n := eval[int](p, `performance.getEntriesByType('resource').length`); n != 0 {
+			t.Errorf("the page fetched %d resources", n)
+		}
+	})
+	return p
+}
+
+// openURL opens a page in a tab of its own and waits until it is drawn.
+func openURL(t *testing.T, url, hash string, width, height int64) *tab {
 	t.Helper()
 	path := testenv.Chromium(t)
 	browser.Lock()
@@ -57,7 +69,7 @@ func open(t *testing.T, file, hash string, width, height int64) *tab {
 	}
 	ctx, cancel := chromedp.NewContext(browser.ctx)
 	ctx, stop := context.WithTimeout(ctx, 2*time.Minute)
-	p := &tab{t: t, ctx: ctx, url: "file://" + filepath.ToSlash(file)}
+	p := &tab{t: t, ctx: ctx, url: url}
 	var watching sync.WaitGroup
 	var noise []string
 	var lock sync.Mutex
@@ -81,7 +93,7 @@ func open(t *testing.T, file, hash string, width, height int64) *tab {
 			if err != nil {
 				return
 			}
-			if !strings.HasPrefix(r.Request.URL, p.url) {
+			if !strings.HasPrefix(r.Request.URL, p.url) && !strings.HasSuffix(r.Request.URL, "/favicon.ico") {
 				note("fetched: " + r.Request.URL)
 			}
 		}
@@ -92,9 +104,6 @@ func open(t *testing.T, file, hash string, width, height int64) *tab {
 	}), chromedp.Navigate(p.url+hash))
 	p.wait(`document.documentElement.dataset.drawn > 0`)
 	t.Cleanup(func() {
-		if n := eval[int](p, `performance.getEntriesByType('resource').length`); n != 0 {
-			t.Errorf("the page fetched %d resources", n)
-		}
 		stop()
 		cancel()
 		watching.Wait()
