@@ -40,7 +40,7 @@ func runLeaks() {
 	}
 	close(c)
 	// The program goes on: a second session, and garbage collections.
-	second := profiler.Start(profiler.Output(path+".2"))
+	second := profiler.Start(profiler.Output(path + ".2"))
 	runtime.GC()
 	time.Sleep(20 * time.Millisecond)
 	if second.Stop() != nil {
