@@ -32,6 +32,9 @@ func (e *env) exit(err error) int {
 	if err == nil {
 		return exitOK
 	}
+	if code := errGoTest(0); errors.As(err, &code) {
+		return int(code)
+	}
 	fmt.Fprintf(e.stderr, "gotach: %s\n", strings.TrimRight(err.Error(), "\n"))
 	if !e.started || errors.As(err, &usageError{}) {
 		fmt.Fprintln(e.stderr, "Run 'gotach help' for usage.")
@@ -70,7 +73,7 @@ FILE can be -, which is standard input.`,
 	root.SetOut(e.stdout)
 	root.SetErr(e.stderr)
 	root.SetVersionTemplate("gotach {{.Version}}\n")
-	root.AddCommand(newDemo(e), newInfo(e), newDump(e), newReport(e), newDiff(e), newLeaks(e), newLocks(e), newWaits(e), newRequests(e), newTop(e), newHTML(e), newConvert(e), newFormats(e), newVerify(e), newRecover(e), newCompletion(e))
+	root.AddCommand(newDemo(e), newInfo(e), newDump(e), newReport(e), newDiff(e), newLeaks(e), newLocks(e), newWaits(e), newRequests(e), newTop(e), newHTML(e), newConvert(e), newFormats(e), newVerify(e), newRecover(e), newTest(e), newCompletion(e))
 	return root
 }
 

@@ -54,7 +54,9 @@ var rooms = []struct {
 	{"internal/top", "tachyon reader internal/stream internal/profile internal/analyze", "", "what `gotach top` shows: the latest samples of a running program"},
 	{"export", "internal/hook internal/formats", "", "blank import that lets a session write other formats"},
 	{"httpprof", ". internal/hook internal/own internal/formats", "", "the handler for net/http"},
-	{"cmd/gotach", ". tachyon export internal/analyze internal/formats internal/page internal/profile internal/recovery internal/stream internal/top", "github.com/spf13/cobra github.com/schollz/progressbar/v3 charm.land/bubbletea/v2 charm.land/lipgloss/v2 golang.org/x/term", "the command: a file for each subcommand"},
+	{"internal/gotest/hook", ". internal/hook internal/own", "", "what test binaries of `gotach test` do"},
+	{"internal/gotest", "tachyon reader internal/formats internal/gotest/hook", "", "runs `go test` with a profile of all packages"},
+	{"cmd/gotach", ". tachyon export internal/analyze internal/formats internal/gotest internal/page internal/profile internal/recovery internal/stream internal/top", "github.com/spf13/cobra github.com/schollz/progressbar/v3 charm.land/bubbletea/v2 charm.land/lipgloss/v2 golang.org/x/term", "the command: a file for each subcommand"},
 
 	{"bench", ". tachyon reader internal/testenv", "github.com/felixge/fgprof github.com/google/pprof golang.org/x/sys", "the comparison with other profilers"},
 	{"internal/e2e", "", "", "tests across packages; the checks of this page"},

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/gotach/profiler/internal/formats"
+	"github.com/gotach/profiler/internal/gotest"
+	"github.com/spf13/cobra"
+)
+
+// testFlags are the flags of test that are not go test's.
+type testFlags struct {
+	out, diff, failAbove string
+}
+
+// defaultTestOut is the profile that gotach test writes.
+const defaultTestOut = "test.tach"
+
+func newTest(e *env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "test [-o FILE] [--diff OLD] [go test flags] [PACKAGES]",
+		Short: "Run go test and profile all packages into one file",
+		Long: `Run go test and profile all its packages into one file. go test prints what it always
+prints, and its exit code is the exit code. Tests are not taken from the cache: -count=1 is
+added unless -count is given. At the end a line on standard error says where the profile is.
+
+The packages and their module are not changed and need not know gotach. A package may have a
+TestMain or not. The goroutines have the labels "package" and "test": the name of
+the test, subtest, benchmark, fuzz target or example that they run, or that the goroutine runs that started
+them, or the one that started that. A test that ended between two samples has one with
+the frame [no sample], which stands for the time that it took.
+
+The profile begins before TestMain and ends when the tests have ended. Programs that tests start are
+not in it. PROFILE_RATE, PROFILE_BUDGET and PROFILE_SOURCE apply, PROFILE_OUT does not.
+
+  -o FILE, --output FILE  write the profile to FILE (default ` + defaultTestOut + `)
+  --diff OLD              also print what gotach diff OLD FILE prints
+  --fail-above PERCENT    exit with 3 if the tests pass and gotach diff would
+  -h, --help              print this
+
+All other flags are go test's, and all after -args is for the tests. The source of the profiler is needed, where gotach was
+built or in the module cache. A module with a vendor directory is tested with -mod=mod, so its modules must be in
+the module cache. Packages of the standard library and in the module cache run without a profile.`,
+		Example: `  gotach test ./...
+  gotach report test.tach --by label:test
+  gotach test -race -run TestSearch ./search
+  gotach test -o new.tach --diff old.tach --fail-above 5% ./...`,
+		DisableFlagParsing: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			fl, rest, help, err := parseTest(args)
+			switch {
+			case err != nil:
+				return err
+			case help:
+				return cmd.Help()
+			}
+			return test(e, fl, rest)
+		},
+	}
+}
+
+// parseTest takes gotach's flags out of the arguments of go test. help says that the user asks for it.
+func parseTest(args []string) (fl testFlags, rest []string, help bool, err error) {
+	fl.out = defaultTestOut
+	for i := 0; i < len(args); i++ {
+		name, value, given := strings.Cut(args[i], "=")
+		var into *string
+		switch name {
+		case "-args", "--args":
+			return fl, append(rest, args[i:]...), false, fl.check()
+		case "-h", "-help", "--help":
+			return fl, nil, true, nil
+		case "-o", "--o", "-output", "--output":
+			into = &fl.out
+		case "-diff", "--diff":
+			into = &fl.diff
+		case "-fail-above", "--fail-above":
+			into = &fl.failAbove
+		default:
+			rest = append(rest, args[i])
+			continue
+		}
+		if !given {
+			if i++; i == len(args) {
+				return fl, nil, false, usagef("test: %s needs a value", name)
+			}
+			value = args[i]
+		}
+		*into = value
+	}
+	return fl, rest, false, fl.check()
+}
+
+func (fl *testFlags) check() error {
+	if fl.out == "" || fl.out == "-" {
+		return usagef("test: the profile must be a file; set it with -o FILE")
+	}
+	if fl.failAbove != "" {
+		if fl.diff == "" {
+			return usagef("test: --fail-above needs --diff OLD")
+		}
+		if _, err := parsePercent(fl.failAbove); err != nil {
+			return usagef("test: --fail-above: %w", err)
+		}
+	}
+	if fl.diff == "" {
+		return nil
+	}
+	old, err := os.Stat(fl.diff)
+	if err != nil {
+		return usagef("test: --diff: %w", err)
+	}
+	if out, err := os.Stat(fl.out); err == nil && os.SameFile(old, out) {
+		return usagef("test: --diff: %s is the file that is written; set another one with -o FILE", fl.diff)
+	}
+	return nil
+}
+
+// errGoTest is go test's own exit code. go test has said why.
+type errGoTest int
+
+// Error is never printed.
+func (code errGoTest) Error() string { return fmt.Sprintf("go test: exit status %d", int(code)) }
+
+func test(e *env, fl testFlags, args []string) error {
+	res, err := gotest.Run(e.ctx, gotest.Options{Args: args, Output: fl.out, Stdin: e.stdin, Stdout: e.stdout, Stderr: e.stderr})
+	if errors.As(err, &gotest.UsageError{}) {
+		return usagef("test: %w", err)
+	}
+	if res == nil {
+		return fmt.Errorf("test: %w", err)
+	}
+	for _, text := range res.Without {
+		fmt.Fprintf(e.stderr, "gotach: not in the profile: %s\n", text)
+	}
+	code := error(nil)
+	if res.Code != 0 {
+		code = errGoTest(res.Code)
+	}
+	if err != nil {
+		fmt.Fprintf(e.stderr, "gotach: test: there is no profile: %v\n", err)
+		if code == nil {
+			code = errGoTest(exitError)
+		}
+		return code
+	}
+	if res.Packages == 0 {
+		return code
+	}
+	fmt.Fprintf(e.stderr, "gotach: %s has %s of %s; next: gotach report %[1]s --by label:test\n",
+		fl.out, plural(int64(res.Tests), "test"), plural(int64(res.Packages), "package"))
+	if fl.diff == "" {
+		return code
+	}
+	err = diff(e, [2][]string{{fl.diff}, {fl.out}}, formats.Options{}, diffFlags{by: "function", per: "wall", failAbove: fl.failAbove, top: defaultTop})
+	if code != nil {
+		return code
+	}
+	return err
+}

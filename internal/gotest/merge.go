@@ -1,0 +1,84 @@
+package gotest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/gotach/profiler/internal/formats"
+	"github.com/gotach/profiler/internal/formats/tach"
+	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// ErrNone is the error of Run if no test was profiled.
+var ErrNone = errors.New("no package was profiled")
+
+// merge makes one profile of those of all processes.
+func (r *run) merge(res *Result) error {
+	found, err := filepath.Glob(filepath.Join(r.work, "files", "*.tests"))
+	if err != nil {
+		return err
+	}
+	res.Without = r.without
+	packages := map[string]bool{}
+	tests := map[[2]string]bool{}
+	var files []string
+	for _, name := range found {
+		p, err := readProcess(strings.TrimSuffix(name, ".tests"))
+		if err != nil {
+			return err
+		}
+		if exists(p.path + ".tach") {
+			file, err := p.rewrite()
+			if err == nil {
+				files = append(files, file)
+				packages[p.importPath] = true
+				for _, list := range p.spans {
+					for _, s := range list {
+						tests[[2]string{p.importPath, s.name}] = true
+					}
+				}
+			} else {
+				p.errors = append(p.errors, err.Error())
+			}
+		}
+		for _, text := range p.errors {
+			res.Without = append(res.Without, p.importPath+": "+text)
+		}
+	}
+	res.Packages, res.Tests = len(packages), len(tests)
+	slices.Sort(res.Without)
+	if len(files) == 0 {
+		return ErrNone
+	}
+	in, err := formats.OpenAll(files, formats.Options{Context: r.ctx})
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	return in.Convert(r.o.Output, "tach", formats.Options{Context: r.ctx})
+}
+
+// rewrite writes the profile of a process with labels, and returns the path.
+func (p *process) rewrite() (_ string, err error) {
+	in, err := reader.Open(p.path + ".tach")
+	if err != nil {
+		return "", fmt.Errorf("its profile cannot be read: %w", err)
+	}
+	defer in.Close()
+	l, err := newLabelled(in, p)
+	if err != nil {
+		return "", err
+	}
+	path := p.path + ".labelled.tach"
+	out, err := os.Create(path)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	return path, tach.Write(out, l, tach.Options{Layout: tachyon.Document})
+}

@@ -1,0 +1,211 @@
+package gotest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gotach/profiler/internal/formats"
+	"github.com/gotach/profiler/internal/stream"
+	"github.com/rogpeppe/go-internal/txtar"
+)
+
+// unpack writes the files of an archive in testdata to a new directory.
+func unpack(t *testing.T, name string) string {
+	t.Helper()
+	dir := t.TempDir()
+	a, err := txtar.ParseFile(filepath.Join("testdata", name+".txtar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range a.Files {
+		path := filepath.Join(dir, filepath.FromSlash(f.Name))
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, f.Data, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// goTest runs go test without a profile.
+func goTest(t *testing.T, args ...string) (out, errs string, code int) {
+	t.Helper()
+	cmd := exec.Command("go", append([]string{"test"}, args...)...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()
+}
+
+// profiled runs go test with a profile.
+func profiled(t *testing.T, file string, args ...string) (out, errs string, res *Result) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	res, err := Run(context.Background(), Options{Args: args, Output: file, Stdout: &stdout, Stderr: &stderr})
+	if err != nil {
+		t.Fatalf("%v\n%s%s", err, stdout.String(), stderr.String())
+	}
+	return stdout.String(), stderr.String(), res
+}
+
+var (
+	times      = regexp.MustCompile(`\d+\.\d+s\b|\(cached\)`)
+	benchmarks = regexp.MustCompile(`(?m)^(Benchmark\S+)\s.* ns/op.*$`)
+	addresses  = regexp.MustCompile(`0x[0-9a-f]+|\+0x[0-9a-f]+|goroutine \d+|testing\.go:\d+|0xc[0-9a-f]+`)
+	spaces     = regexp.MustCompile(`[ \t]+`)
+)
+
+// lines returns the lines of go test's output without times and addresses, sorted: packages and parallel
+// tests end in any order.
+func lines(text string) []string {
+	text = times.ReplaceAllString(text, "T")
+	text = benchmarks.ReplaceAllString(text, "$1")
+	text = addresses.ReplaceAllString(text, "X")
+	text = spaces.ReplaceAllString(text, " ")
+	list := strings.Split(text, "\n")
+	slices.Sort(list)
+	return list
+}
+
+// same fails if two outputs differ.
+func same(t *testing.T, what, got, want string) {
+	t.Helper()
+	a, b := lines(want), lines(got)
+	if slices.Equal(a, b) {
+		return
+	}
+	for _, l := range a {
+		if !slices.Contains(b, l) {
+			t.Errorf("%s: no line %q", what, l)
+		}
+	}
+	for _, l := range b {
+		if !slices.Contains(a, l) {
+			t.Errorf("%s: new line %q", what, l)
+		}
+	}
+	if !t.Failed() {
+		t.Errorf("%s: lines are there more or less often\n%s\nwithout the profiler\n%s", what, got, want)
+	}
+}
+
+// A test is a package and the name of a test in it.
+type test struct{ pkg, name string }
+
+var (
+	runs    = regexp.MustCompile(`(?m)^=== RUN +(.*)$`)
+	results = regexp.MustCompile(`^(?:FAIL|ok  )\t(\S+)\t`)
+)
+
+// ran returns the tests that ran, by the output of go test -v -p=1.
+func ran(out string) map[test]bool {
+	found := map[test]bool{}
+	var names []string
+	for l := range strings.Lines(out) {
+		if m := runs.FindStringSubmatch(l); m != nil {
+			names = append(names, m[1])
+		}
+		if m := results.FindStringSubmatch(l); m != nil {
+			for _, n := range names {
+				found[test{m[1], n}] = true
+			}
+			names = nil
+		}
+	}
+	return found
+}
+
+// labels returns the time of each test in a profile, in ms.
+func labels(t *testing.T, file string, each func(*stream.Source, *stream.Sample)) map[test]float64 {
+	t.Helper()
+	in, err := formats.OpenAll([]string{file}, formats.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	src, err := in.Source(stream.Options{Labels: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[test]float64{}
+	for s, err := range src.Samples() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Labels != nil {
+			found[test{s.Labels.Set["package"], s.Labels.Set["test"]}] += s.Wall.Seconds() * 1000
+		}
+		if each != nil {
+			each(src, s)
+		}
+	}
+	return found
+}
+
+// compare runs the tests of a module with and without a profile.
+func compare(t *testing.T, dir string, args ...string) map[test]float64 {
+	t.Helper()
+	args = append([]string{"-C=" + dir, "-count=1", "-v", "-p=1"}, args...)
+	file := filepath.Join(t.TempDir(), "test.tach")
+	out, errs, res := profiled(t, file, args...)
+	plainOut, plainErrs, code := goTest(t, args...)
+	same(t, "stdout", out, plainOut)
+	same(t, "stderr", errs, plainErrs)
+	if res.Code != code {
+		t.Errorf("exit code %d, without the profiler %d", res.Code, code)
+	}
+	if len(res.Without) > 0 {
+		t.Errorf("not in the profile: %q", res.Without)
+	}
+	found := labels(t, file, nil)
+	all := ran(out)
+	for want := range all {
+		if _, ok := found[want]; !ok {
+			t.Errorf("%v ran, and is not in the profile", want)
+		}
+	}
+	if len(all) == 0 {
+		t.Error("no test ran")
+	}
+	t.Logf("%d tests of %d packages", len(all), res.Packages)
+	return found
+}
+
+// A module with packages of all kinds, some of which fail: go test does the same, and all tests are in the profile.
+func TestMixed(t *testing.T) {
+	dir := unpack(t, "mixed")
+	packages := []string{"./..."}
+	if testing.Short() {
+		packages = []string{"./plain", "./exits", "./panics", "./stops"}
+	}
+	found := compare(t, dir, append([]string{"-bench=.", "-benchtime=1x"}, packages...)...)
+	for _, want := range []test{
+		{"example.com/mixed/plain", "ExampleDouble"},
+		{"example.com/mixed/exits", "BenchmarkNothing/sub"},
+		{"example.com/mixed/plain", "FuzzDouble/seed#0"},
+		{"example.com/mixed/panics", "TestPanics/sub"},
+		{"example.com/mixed/stops", "TestStops"},
+	} {
+		if _, ok := found[want]; !ok {
+			t.Errorf("%v is not in the profile", want)
+		}
+	}
+	// Each subtest waits 200 ms for a goroutine that one of its goroutines has started.
+	for _, name := range []string{"one", "two_words", `quo"te`} {
+		if ms := found[test{"example.com/mixed/plain", "TestSleep/" + name}]; ms < 350 {
+			t.Errorf("TestSleep/%s: %.0f ms of goroutines, want 400", name, ms)
+		}
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "*", "*gotach*")); len(left) > 0 {
+		t.Errorf("left %v", left)
+	}
+}
