@@ -96,6 +96,17 @@ func TestReadmeCommands(t *testing.T) {
 	if err := os.Link(filepath.Join(dir, "app.tach"), filepath.Join(dir, "app.1.tach")); err != nil {
 		t.Fatal(err) // app.1.tach stands for a file of a session with rotation
 	}
+	for name, text := range map[string]string{
+		"go.mod":    "module example.com/m\n\ngo 1.25\n",
+		"m_test.go": "package m\n\nimport (\n\t\"testing\"\n\t\"time\"\n)\n\nfunc TestSearch(*testing.T) { time.Sleep(time.Second) }\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Link(filepath.Join(dir, "app.tach"), filepath.Join(dir, "old.tach")); err != nil {
+		t.Fatal(err) // old.tach stands for the profile of earlier tests
+	}
 	var ran int
 	shell := false // inside a block of shell commands
 	for line := range strings.Lines(readme(t)) {
