@@ -35,11 +35,9 @@ type Follower struct {
 	ahead []uint64 // by thread: samples that came before their records; the records will have them again
 	batch *Batch   // to fill
 
-	strings     []string
-	stringBytes int // of the journal's table that were read
-	frameBytes  int
-	blockBytes  int
-	blocks      wire.BlockDecoder
+	strings []string
+	known   journal.Known // what was read of the journal
+	blocks  wire.BlockDecoder
 
 	session *tachyon.Session
 	done    bool
@@ -136,7 +134,7 @@ func (f *Follower) poll(news News) error {
 	if head != [tachyon.HeaderSize]byte{} {
 		return f.finished(news)
 	}
-	st, err := journal.Load(f.path)
+	st, err := journal.LoadNew(f.path, f.known)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if now, e := os.Stat(f.path); e != nil || !f.same(now) {
@@ -146,6 +144,8 @@ func (f *Follower) poll(news News) error {
 			return f.r.errorAt(0, "%w, and there is no journal", ErrUnfinished)
 		}
 		return errBusy
+	case errors.Is(err, journal.ErrLess):
+		return f.r.errorAt(0, "%w", ErrReplaced)
 	case err != nil:
 		return f.r.errorAt(0, "%w: %w", ErrUnfinished, err)
 	}
@@ -214,27 +214,23 @@ func (f *Follower) grow(size int64) {
 
 // tables adds what is new in the tables of strings and frames.
 func (f *Follower) tables(st *journal.State) error {
-	if len(st.Strings) < f.stringBytes || len(st.Frames) < f.frameBytes {
-		return f.r.errorAt(0, "%w", ErrReplaced)
-	}
-	text := string(st.Strings[f.stringBytes:])
+	text := string(st.Strings)
 	for at := 0; at < len(text); {
-		size, k := binary.Uvarint(st.Strings[f.stringBytes:])
-		if k <= 0 || size > uint64(len(text)-at-k) {
-			return f.r.errorAt(0, "the journal's strings are damaged")
-		}
-		f.strings = append(f.strings, text[at+k:at+k+int(size)])
+		size, k := binary.Uvarint(st.Strings[at:])
+		f.strings = append(f.strings, text[at+k:at+k+int(size)]) // Load returns whole entries
 		at += k + int(size)
-		f.stringBytes += k + int(size)
 	}
-	for n := f.frameBytes; n < len(st.Frames); n = f.frameBytes {
+	for n := 0; n < len(st.Frames); {
 		e := entry{b: st.Frames, n: n}
 		frame, err := f.frame(&e)
 		if err != nil {
 			return f.r.errorAt(0, "the journal's frame %d: %w", len(f.r.frames), err)
 		}
-		f.r.frames, f.frameBytes = append(f.r.frames, frame), e.n
+		f.r.frames, n = append(f.r.frames, frame), e.n
 	}
+	f.known.Strings += len(st.Strings)
+	f.known.NStrings += st.NStrings
+	f.known.Frames += len(st.Frames)
 	return nil
 }
 
@@ -403,17 +399,19 @@ func (f *Follower) facts(st *journal.State, news News) error {
 		}
 		return nil
 	}
-	for len(st.Blocks)-f.blockBytes >= wire.BlockHeader {
-		h := wire.CutBlock(st.Blocks[f.blockBytes:])
-		b, err := f.blocks.Decode(h, st.Blocks[f.blockBytes+wire.BlockHeader:][:h.Stored])
+	for blocks := st.Blocks; len(blocks) > 0; {
+		h := wire.CutBlock(blocks)
+		b, err := f.blocks.Decode(h, blocks[wire.BlockHeader:][:h.Stored])
 		if err == nil {
 			_, err = wire.DecodeRecords(b, each)
 		}
 		if err != nil {
 			return f.r.errorAt(0, "the journal's records: %w", err)
 		}
-		f.blockBytes += wire.BlockHeader + int(h.Stored)
+		f.known.Records += uint64(h.Records)
+		blocks = blocks[wire.BlockHeader+int(h.Stored):]
 	}
+	f.known.Blocks += len(st.Blocks)
 	if _, err := wire.DecodeRecords(st.Alone, each); err != nil {
 		return f.r.errorAt(0, "the journal's records: %w", err)
 	}

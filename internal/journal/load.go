@@ -2,6 +2,7 @@ package journal
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -45,9 +46,20 @@ type State struct {
 // errMoved is the error if the writer emptied the buffer while the journal was read.
 var errMoved = errors.New("the writer changed the journal while it was read, try again")
 
+// Known is the part of a journal that was read before. It only grows while a writer uses the journal.
+type Known struct {
+	Strings, Frames, Blocks int    // bytes of whole entries
+	NStrings                uint32 // number of the strings
+	Records                 uint64 // bytes of records in the blocks
+}
+
 // Load reads the journal of the profile at path. If a writer is using the journal, the State
 // has the samples of each thread up to some moment during the call.
-func Load(path string) (*State, error) {
+func Load(path string) (*State, error) { return LoadNew(path, Known{}) }
+
+// LoadNew is Load, but Strings, NStrings, Frames, NFrames and Blocks have only what is new. Pages that are known are not
+// read. The error is ErrLess if the journal has less than what is known.
+func LoadNew(path string, known Known) (*State, error) {
 	f, err := os.Open(path + Suffix)
 	if err != nil {
 		return nil, err
@@ -62,7 +74,7 @@ func Load(path string) (*State, error) {
 	}
 	for range 10 {
 		var s *State
-		if s, err = read(f); err != errMoved {
+		if s, err = read(f, known); err != errMoved {
 			if err != nil {
 				err = fmt.Errorf("%s: %w", f.Name(), err)
 			}
@@ -72,13 +84,16 @@ func Load(path string) (*State, error) {
 	return nil, fmt.Errorf("%s: %w", f.Name(), err)
 }
 
+// ErrLess is the error of LoadNew if another writer began the journal anew.
+var ErrLess = errors.New("the journal has less than before")
+
 // Exists reports whether the profile at path has a journal.
 func Exists(path string) bool {
 	fi, err := os.Stat(path + Suffix)
 	return err == nil && fi.Mode().IsRegular()
 }
 
-func read(f io.ReaderAt) (*State, error) {
+func read(f io.ReaderAt, known Known) (*State, error) {
 	ne := binary.NativeEndian
 	b := make([]byte, pageSize)
 	if _, err := f.ReadAt(b, 0); err != nil {
@@ -103,7 +118,7 @@ func read(f io.ReaderAt) (*State, error) {
 	if p, ok := durable(b); ok && [bootSize]byte(b[atBoot:]) != boot() {
 		// The machine was rebooted. Bytes that were not synced may be lost or old.
 		s.Point = p
-		return s, s.tables(&pages{f: f, noSlots: true})
+		return s, s.tables(&pages{f: f, noSlots: true, known: known})
 	}
 	length, slot := w&lengthMask, w>>lengthBits&slotMask
 	if length > BufferSize || s.Point.Offset < tachyon.HeaderSize {
@@ -113,7 +128,7 @@ func read(f io.ReaderAt) (*State, error) {
 	if _, err := f.ReadAt(s.Records, pageSize); err != nil {
 		return nil, err
 	}
-	p := pages{f: f, end: s.Point.Raw + length, moved: slot}
+	p := pages{f: f, end: s.Point.Raw + length, moved: slot, known: known}
 	if err := p.read(); err != nil {
 		return nil, err
 	}
@@ -125,8 +140,7 @@ func read(f io.ReaderAt) (*State, error) {
 	}
 	s.Records = p.appendRepeats(s.Records)
 	s.Pending = len(s.Records) - int(length)
-	s.fill(&p)
-	return s, nil
+	return s, s.fill(&p)
 }
 
 // tables reads only the tables.
@@ -134,18 +148,24 @@ func (s *State) tables(p *pages) error {
 	if err := p.read(); err != nil {
 		return err
 	}
-	s.fill(p)
-	return nil
+	return s.fill(p)
 }
 
-func (s *State) fill(p *pages) {
-	s.Strings, s.NStrings = wholeStrings(p.stream(kindStrings))
-	s.Frames, s.NFrames = wholeFrames(p.stream(kindFrames), s.NStrings, s.Layout)
+func (s *State) fill(p *pages) error {
+	strings, e1 := p.fresh(kindStrings, p.known.Strings)
+	frames, e2 := p.fresh(kindFrames, p.known.Frames)
+	blocks, e3 := p.fresh(kindBlocks, p.known.Blocks)
+	if err := cmp.Or(e1, e2, e3); err != nil {
+		return err
+	}
+	s.Strings, s.NStrings = wholeStrings(strings)
+	s.Frames, s.NFrames = wholeFrames(frames, p.known.NStrings+s.NStrings, s.Layout)
 	s.Metadata = metadata(p.stream(kindMetadata))
 	var records uint64
-	s.Blocks, records = wholeBlocks(p.stream(kindBlocks))
-	s.Alone = p.alone(records)
+	s.Blocks, records = wholeBlocks(blocks)
+	s.Alone = p.alone(p.known.Records + records)
 	s.Progress = p.progress
+	return nil
 }
 
 func readPoint(b []byte) Point {
@@ -163,6 +183,9 @@ type pages struct {
 	moved uint64 // id of the slot whose repeats are in these records, or 0
 
 	noSlots bool // read only the tables
+
+	known   Known
+	skipped [kindBlocks + 1]int // by kind: bytes in pages that were not read, because they are known
 
 	streams []stream
 	repeats map[threadKey]run
@@ -195,7 +218,11 @@ func (p *pages) read() error {
 	ne := binary.NativeEndian
 	b, again := make([]byte, pageSize), make([]byte, pageSize)
 	// Read the tables last, so that they have all strings and frames of the records.
-	var tables []int64
+	type table struct {
+		off       int64
+		kind, seq uint64
+	}
+	var tables []table
 	for off := int64(firstPage * pageSize); ; off += pageSize {
 		if _, err := p.f.ReadAt(b[:pageHead], off); err == io.EOF {
 			break
@@ -207,7 +234,7 @@ func (p *pages) read() error {
 		case kind >= kindStrings && kind <= kindMetadata, kind == kindBlocks, kind == kindProgress:
 			// Blocks come after the records that are alone: a running writer may put these into
 			// a block meanwhile.
-			tables = append(tables, off)
+			tables = append(tables, table{off, kind, ne.Uint64(b[16:])})
 			continue
 		case kind == kindRecords && !p.noSlots:
 		case kind < minSlot || kind > maxSlot || p.noSlots:
@@ -234,8 +261,22 @@ func (p *pages) read() error {
 			return err
 		}
 	}
-	for _, off := range tables {
-		if _, err := p.f.ReadAt(b, off); err != nil {
+	slices.SortFunc(tables, func(a, b table) int { return cmp.Compare(a.seq, b.seq) })
+	var begun [kindProgress + 1]bool // by kind: a page has something new, so all later ones have
+	for _, t := range tables {
+		// A page that got another kind meanwhile is the newest of its kind.
+		if known := p.knownOf(t.kind); known > 0 && !begun[t.kind] {
+			if _, err := p.f.ReadAt(b[:pageHead], t.off); err != nil {
+				return err
+			}
+			used := int(min(ne.Uint64(b[8:]), pageSize-pageHead))
+			if ne.Uint64(b) == t.kind && ne.Uint64(b[16:]) == t.seq && p.skipped[t.kind]+used <= known {
+				p.skipped[t.kind] += used
+				continue
+			}
+			begun[t.kind] = true
+		}
+		if _, err := p.f.ReadAt(b, t.off); err != nil {
 			return err
 		}
 		if ne.Uint64(b) == kindProgress {
@@ -319,6 +360,28 @@ func (p *pages) appendRepeats(b []byte) []byte {
 		b = append(b, p.repeats[k].b[:whole]...)
 	}
 	return b
+}
+
+// knownOf returns how many bytes of a table are known.
+func (p *pages) knownOf(kind uint64) int {
+	switch kind {
+	case kindStrings:
+		return p.known.Strings
+	case kindFrames:
+		return p.known.Frames
+	case kindBlocks:
+		return p.known.Blocks
+	}
+	return 0
+}
+
+// fresh returns what a table has after its first so many bytes.
+func (p *pages) fresh(kind uint64, known int) ([]byte, error) {
+	b := p.stream(kind)
+	if known -= p.skipped[kind]; known > len(b) {
+		return nil, ErrLess
+	}
+	return b[known:], nil
 }
 
 func (p *pages) stream(kind uint64) (b []byte) {
