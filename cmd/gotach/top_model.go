@@ -168,7 +168,7 @@ func (m *topModel) polled(err error) tea.Cmd {
 	}
 	next := m.next()
 	switch {
-	case m.paused:
+	case m.paused, m.look != nil && !m.look.Live && !m.watch.State().Live: // nothing is new
 		return next
 	case m.watch.Waits():
 		next = m.poll()

@@ -127,6 +127,12 @@ func checkTop(t *testing.T, what, status string, env ...string) {
 	}
 	// The terminal stays after the end.
 	x := newTmux(t, 80, 24, gotach+" top "+what+"; echo code $?; stty -a; exec cat", env...)
+	if strings.HasSuffix(status, "PLAYING") { // a short file must not end before the test
+		x.shows(status)
+		x.keys("<", "<", "<", "<")
+		status += " 0.0625x"
+		x.shows(status)
+	}
 	for _, size := range [][2]int{{80, 24}, {200, 60}} {
 		if size[0] != 80 {
 			x.run("resize-window", "-x", fmt.Sprint(size[0]), "-y", fmt.Sprint(size[1]))
