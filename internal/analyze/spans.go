@@ -299,11 +299,18 @@ func (f *finder) finish() {
 // useReads takes the lengths of requests of HTTP/1 connections from the lives of the goroutines that tell
 // them apart. These are sampled more often than a connection's goroutine if there are many connections.
 func (f *finder) useReads() {
+	// The handler has returned when the connection's goroutine is seen outside of it. The other goroutine may live
+	// longer if the machine is busy.
+	type handlerEnd struct{ last, after uint64 } // after is 0 if the end is not known
+	ends := make([]handlerEnd, len(f.lives.all))
 	for r := range f.list.all() {
 		if r.read == 0 {
 			continue
 		}
 		x := f.lives.all[r.read-1].request()
+		if e := &ends[r.read-1]; !r.open && !r.dropped && r.after > e.after {
+			*e = handlerEnd{r.last, r.after}
+		}
 		r.before, r.first = max(r.before, min(x.before, r.first)), min(r.first, max(x.first, r.before))
 		r.last = max(r.last, min(x.last, r.after))
 		r.after = max(r.last, min(r.after, x.after))
@@ -324,6 +331,12 @@ func (f *finder) useReads() {
 		x := f.lives.all[i].request()
 		if x.last == 0 || x.before == f.to {
 			continue // not in the part of the profile that is read
+		}
+		if e := ends[i]; e.after > x.first {
+			if x.last > e.after {
+				x.last = max(x.first, e.last)
+			}
+			x.after = min(x.after, e.after)
 		}
 		x.open = f.end-min(f.end, x.last) <= max(20_000, 10*f.interval(), 2*(x.first-x.before))
 		f.reads.add(x)

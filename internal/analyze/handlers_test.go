@@ -1,0 +1,64 @@
+package analyze
+
+import (
+	"testing"
+
+	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// Ticks are late while the machine is busy. A handler has returned when its goroutine is seen elsewhere, however
+// long the tick before the request was late, and however long the goroutine lives that reads from the connection.
+func TestReadsEndWithHandler(t *testing.T) {
+	r := record(t)
+	peek := []tachyon.Frame{{Func: "[IO wait]"}, place("bufio.(*Reader).Peek", 148), place("net/http.(*conn).serve", 7)}
+	handle := []tachyon.Frame{{Func: "[sleep]"}, place("main.handle", 4), place("net/http.serverHandler.ServeHTTP", 9), place("net/http.(*conn).serve", 7)}
+	read := []tachyon.Frame{{Func: "[IO wait]"}, place("net/http.(*connReader).backgroundRead", 5)}
+	at := uint64(1000)
+	const n = 50
+	for i := range uint64(n) {
+		r.add(7, at, 0, peek...)
+		first := at + 8000 // late
+		g := tachyon.Goroutine{ID: 100 + i, Parent: 7, CreatedBy: backgroundRead, First: first, FirstWeight: 8000}
+		for at = first; at <= first+10_000; at += 1000 {
+			r.add(7, at, 0, handle...)
+			r.add(g.ID, at, 0, read...)
+			g.Last = at
+		}
+		for range i % 2 * 6 { // the handler has returned
+			r.add(7, at, tachyon.HasGIL, place("net/http.(*response).finishRequest", 9), place("net/http.(*conn).serve", 7))
+			r.add(g.ID, at, tachyon.GILRequested, append([]tachyon.Frame{{Func: tachyon.FuncRunnable}}, read...)...)
+			g.Last = at
+			at += 1000
+		}
+		r.goroutine(g)
+	}
+	r.add(7, at, 0, peek...)
+	r.add(7, at+second, 0, peek...)
+	s := samplesOf(t, stream.Options{}, r.finish(tachyon.Session{Source: "native", Markers: true}))
+	out, f := readFinder(t, s)
+	if len(out) != n || f.reads.len != n {
+		t.Fatalf("%d requests, %d of them by what reads from the connection", len(out), f.reads.len)
+	}
+	for i, x := range out {
+		if x.last-x.first != 10_000 || x.after-x.last != 1000 || x.first-x.before != 8000 {
+			t.Fatalf("request %d: begins between %d and %d, ends between %d and %d", i, x.before, x.first, x.last, x.after)
+		}
+	}
+}
+
+// readFinder finds the requests of a profile and returns those of which the lengths are taken.
+func readFinder(t *testing.T, s *Samples) ([]*request, *finder) {
+	t.Helper()
+	f := newFinder(s, RequestOptions{})
+	for x, err := range s.all() {
+		if err == nil {
+			_, err = f.add(x)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.finish()
+	return f.lengths(), f
+}
