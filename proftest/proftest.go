@@ -10,15 +10,21 @@
 package proftest
 
 import (
+	"fmt"
+	"log/slog"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/gotach/profiler"
+	"github.com/gotach/profiler/reader"
 )
 
 // Main calls m.Run and exits with its code. It profiles the run if PROFILE_OUT is set. A
 // relative PROFILE_OUT is relative to the package's directory, where go test runs the
-// tests. For several packages use %e in PROFILE_OUT, so that each has its own file.
+// tests. If several packages have the same file, because PROFILE_OUT is absolute, those that come later write
+// their own ones beside it, with a warning. With %e in PROFILE_OUT each has the name of its package.
 func Main(m *testing.M) {
 	os.Exit(Run(m))
 }
@@ -26,9 +32,65 @@ func Main(m *testing.M) {
 // Run works like [Main], but returns the exit code instead of exiting, for a TestMain that
 // has more to do. The code is that of m.Run, also if profiling fails.
 func Run(m interface{ Run() int }) (code int) {
-	if os.Getenv("PROFILE_OUT") != "" {
-		s := profiler.Start()
+	if out := os.Getenv(variable); out != "" {
+		s := start(out)
 		defer s.Stop() // logs its error
 	}
 	return m.Run()
+}
+
+const variable = "PROFILE_OUT"
+
+// start begins a session. If the file out has the profile of another package of this go test, or if another
+// process is writing it, the session writes a file beside it.
+func start(out string) *profiler.Session {
+	if strings.Contains(out, "%") {
+		return profiler.Start()
+	}
+	defer os.Setenv(variable, out)
+	program, _ := os.Executable()
+	name := strings.TrimSuffix(filepath.Base(program), ".exe")
+	name = strings.TrimSuffix(name, ".test")
+	ext := filepath.Ext(out)
+	base := strings.TrimSuffix(out, ext)
+	for _, path := range []string{out, base + "-" + name + ext} {
+		if ofOther(path, program) {
+			continue
+		}
+		os.Setenv(variable, path)
+		s, err := profiler.Open()
+		if err == nil {
+			warn(out, path)
+			return s
+		}
+		if _, err := os.Stat(path); err != nil {
+			return profiler.Start() // logs the error
+		}
+	}
+	path := fmt.Sprintf("%s-%s-%d%s", base, name, os.Getpid(), ext)
+	os.Setenv(variable, path)
+	warn(out, path)
+	return profiler.Start()
+}
+
+func warn(out, path string) {
+	if path != out {
+		slog.Warn("gotach: the file has the profile of another package", "file", out, "written", path)
+	}
+}
+
+// ofOther reports whether a file has the profile of another test program of this run of go test. go test
+// builds the programs of a run below one directory, go-build and a number.
+func ofOther(path, program string) bool {
+	r, err := reader.Open(path)
+	if err != nil {
+		return false
+	}
+	defer r.Close()
+	m, err := r.Overview()
+	if err != nil || m.Session == nil || m.Session.Executable == program {
+		return false
+	}
+	run := filepath.Dir(filepath.Dir(program))
+	return strings.HasPrefix(filepath.Base(run), "go-build") && filepath.Dir(filepath.Dir(m.Session.Executable)) == run
 }
