@@ -184,7 +184,9 @@ func use(path string, o Options) {
 	_, _ = in.Verify()
 	_, _ = in.Report(profile.ReportOptions{By: profile.ByGoroutine, Focus: regexp.MustCompile("a")})
 	_ = in.Dump(io.Discard)
-	_ = in.Write(io.Discard, "pprof", Options{})
+	for _, to := range []string{"pprof", "flamegraph", "firefox", "speedscope"} {
+		_ = in.Write(io.Discard, to, Options{Uncompressed: true})
+	}
 }
 
 // Files that are cut off or have wrong bytes give errors or reports, in any

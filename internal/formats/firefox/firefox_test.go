@@ -284,3 +284,16 @@ func TestMillis(t *testing.T) {
 		}
 	}
 }
+
+// Times that jump back and forth, as in damaged files, do not make the file large.
+func TestJumps(t *testing.T) {
+	lines := []string{`{"gotach":"file","start_us":1000000,"interval_us":1000}`, `{"gotach":"session","program":"app"}`}
+	for i := range 2000 {
+		lines = append(lines, fmt.Sprintf(`{"thread_id":1,"interpreter_id":0,"timestamp":%d,"status":3,"frames":[["m.go","main.f%d",1]]}`, 1_001_000+i%2*100_000_000, i%4))
+	}
+	_, d, _ := file(t, options, lines...)
+	verify(t, &d)
+	if n := d.Threads[0].Samples.Length; n < 2000 || n > 8000 {
+		t.Errorf("%d samples", n)
+	}
+}
