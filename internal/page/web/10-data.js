@@ -12,11 +12,8 @@ async function piece(name) {
 	} else {
 		const element = document.getElementById('piece-' + name);
 		if (!element) return null;
-		const text = atob(element.textContent);
-		const bytes = new Uint8Array(text.length);
-		for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
+		body = new Blob([fromBase64(element.textContent)]).stream();
 		element.remove();
-		body = new Blob([bytes]).stream();
 	}
 	const all = new Uint8Array(await new Response(body.pipeThrough(new DecompressionStream('gzip'))).arrayBuffer());
 	const length = new DataView(all.buffer).getUint32(0, true);
@@ -27,6 +24,14 @@ async function piece(name) {
 		at += bytes;
 	}
 	return out;
+}
+
+// fromBase64 returns bytes. Older browsers do not have a function for it.
+function fromBase64(base64) {
+	if (Uint8Array.fromBase64) return Uint8Array.fromBase64(base64);
+	const text = atob(base64), bytes = new Uint8Array(text.length);
+	for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
+	return bytes;
 }
 
 // numbers reads signed varints. Large ones are exact up to 2^53.
@@ -99,10 +104,18 @@ async function loadData() {
 	D.recCPU = D.recState.map((s) => D.stateCPU[s]);
 	D.rest = D.recRest.map((v, r) => v + D.recRestNano[r] / 1000);
 	D.first = new Int32Array(D.recEvents.length + 1); // of a record's events
+	D.evBefore = new Float64Array(D.evStep.length); // the record's time before the step of the event
+	D.evCount = new Int32Array(D.evStep.length); // how many times the whole step the record has from there on
 	for (let r = 0; r < D.recEvents.length; r++) {
 		D.first[r + 1] = D.first[r] + D.recEvents[r];
-		let step = 0;
-		for (let e = D.first[r]; e < D.first[r + 1]; e++) D.evStep[e] = step += D.evStep[e];
+		let step = 0, sum = 0, count = 0;
+		for (let e = D.first[r]; e < D.first[r + 1]; e++) {
+			sum += count * D.width * D.evStep[e];
+			D.evStep[e] = step += D.evStep[e];
+			D.evBefore[e] = sum;
+			D.evCount[e] = count += D.evDiff[e];
+			sum += D.evPart[e];
+		}
 	}
 	for (const name of ['gRuns', 'gGroup', 'gLabels', 'gSide', 'runRecord']) G[name] = integers(G[name]);
 	D.end = head.sides[head.sides.length - 1].to_us;

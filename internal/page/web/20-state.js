@@ -102,7 +102,7 @@ function change(settings) {
 	draw();
 }
 
-let waiting = false, drawn = 0, pause = 0;
+let waiting = false, drawn = 0, pause = 0, lastDraw = 0;
 
 // draw draws what changed at the next frame.
 function draw() {
@@ -112,7 +112,9 @@ function draw() {
 		waiting = false;
 		applyTheme();
 		const begin = performance.now();
-		const late = panels.filter((p) => !(p.late && performance.now() - begin > 12 ? false : drawPanel(p)));
+		const moving = begin - lastDraw < 250; // something is dragged
+		lastDraw = begin;
+		const late = panels.filter((p) => p.late && needed(p) && performance.now() - begin + (moving ? p.cost || 0 : 0) > 25 || !drawPanel(p));
 		clearTimeout(pause);
 		document.documentElement.toggleAttribute('data-pending', late.length > 0);
 		if (late.length) {
@@ -126,12 +128,19 @@ function draw() {
 	});
 }
 
+// needed returns what a panel depends on if that changed since it was drawn, else null.
+function needed(p) {
+	const key = JSON.stringify([p.needs.map((name) => S[name]), dark(), innerWidth, innerHeight, devicePixelRatio, nudges[p.name]]);
+	return key === p.key ? null : key;
+}
+
 // drawPanel draws a panel if it must be. It returns true.
 function drawPanel(p) {
-	const key = JSON.stringify([p.needs.map((name) => S[name]), dark(), innerWidth, innerHeight, devicePixelRatio, nudges[p.name]]);
-	if (key !== p.key) {
-		p.key = key;
-		p.draw();
-	}
+	const key = needed(p);
+	if (!key) return true;
+	const begin = performance.now();
+	p.key = key;
+	p.draw();
+	p.cost = performance.now() - begin;
 	return true;
 }

@@ -6,17 +6,17 @@ function wanted(r) {
 }
 
 // recordTime returns a record's time between two steps.
-function recordTime(r, from, to) {
-	let sum = 0, count = 0, last = 0;
-	for (let e = D.first[r]; e < D.first[r + 1]; e++) {
-		const step = D.evStep[e];
-		if (count && step > from) sum += count * D.width * Math.max(0, Math.min(step, to) - Math.max(last, from));
-		if (step >= to) return sum;
-		if (step >= from) sum += D.evPart[e];
-		count += D.evDiff[e];
-		last = step;
+function recordTime(r, from, to) { return timeUntil(r, to) - timeUntil(r, from); }
+
+// timeUntil returns a record's time before a step.
+function timeUntil(r, step) {
+	let low = D.first[r] - 1, high = D.first[r + 1]; // the event that is sought is the last one before the step
+	while (high - low > 1) {
+		const middle = (low + high) >> 1;
+		if (D.evStep[middle] < step) low = middle;
+		else high = middle;
 	}
-	return sum;
+	return low < D.first[r] ? 0 : D.evBefore[low] + D.evPart[low] + D.evCount[low] * D.width * (step - D.evStep[low]);
 }
 
 // sideOverlaps reports whether a range has time of a side. Latency is known only of whole profiles.

@@ -135,7 +135,7 @@ const flame = {
 			let at = x;
 			for (const k of box.children()) {
 				const kw = w * k.size() / size;
-				if (kw < 0.5) break;
+				if (kw < 0.8) break;
 				below(k, at, kw, y + step, step);
 				at += kw;
 			}
@@ -151,7 +151,7 @@ const flame = {
 			const size = this.above.size();
 			for (const k of this.above.children()) {
 				const kw = width * k.size() / size;
-				if (kw < 0.5) break;
+				if (kw < 0.8) break;
 				below(k, at, kw, -1, -1);
 				at += kw;
 			}
@@ -189,7 +189,7 @@ const flame = {
 		else if (found && !hit) fill = mix(fill, colours['--ground'], 0.65);
 		g.fillStyle = fill;
 		g.fillRect(x, y, w, h);
-		if (S.colour === 'state' && !this.sums[1] && w > 4) this.stripe(g, b.box, x, y + h - 3, w);
+		if (S.colour === 'state' && !this.sums[1] && w > 8) this.stripe(g, b.box, x, y + h - 3, w);
 		if (hit) {
 			g.fillStyle = colours['--mark'];
 			g.fillRect(x, y, w, 2.5);
