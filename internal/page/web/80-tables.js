@@ -52,14 +52,17 @@ const tables = {
 	// range returns where a function is in the source.
 	range(fn) {
 		if (!fnFile(fn)) return '';
-		let low = 0, high = 0;
-		for (let f = 0; f < D.frameFn.length; f++) {
-			const l = D.frameLine[f];
-			if (D.frameFn[f] !== fn || !l) continue;
-			low = low ? Math.min(low, l) : l;
-			high = Math.max(high, l);
+		if (!this.first) {
+			this.first = new Int32Array(D.fnName.length);
+			this.last = new Int32Array(D.fnName.length);
+			for (let f = 0; f < D.frameFn.length; f++) {
+				const l = D.frameLine[f], of = D.frameFn[f];
+				if (!l) continue;
+				this.first[of] = this.first[of] ? Math.min(this.first[of], l) : l;
+				this.last[of] = Math.max(this.last[of], l);
+			}
 		}
-		return place(fnFile(fn), low) + (high > low ? '–' + high : '');
+		return place(fnFile(fn), this.first[fn]) + (this.last[fn] > this.first[fn] ? '–' + this.last[fn] : '');
 	},
 
 	meter(part, whole) {
