@@ -37,6 +37,7 @@ func newDiff(e *env) *cobra.Command {
 		Short: "Show what changed between two profiles, and what may be chance",
 		Long: `Show what changed between two profiles. A row is a function on a CPU, or a wait and the
 innermost function of the program's own code that waits, such as "[sleep] main.retry".
+Idle waits have rows too, unlike in gotach report.
 [no core] is time in which goroutines ran but the kernel gave them no core, [runnable] time
 in which they waited for the Go scheduler. A and B are the row's time in percent of the time
 on the wall clock: 100 % is one goroutine all the time. With --per share they are in percent

@@ -35,7 +35,9 @@ A lock has the name of the variable that it is, or that of the source line that 
 the source is where the profile says, or that of the function. Locks of one name are told
 apart by their number in the profile. The profile knows which lock a goroutine waits for if
 the program was built with Go 1.26 or later, the native source sampled it, and two goroutines
-waited for the lock. Waits at other locks are added up by line.
+waited for the lock. Waits at other locks are added up by line. Idle waits at channels are not
+left out. If the program was built with -trimpath, the source is not found: then locks have the
+names of functions, and holders are found only from lines that were seen locking.
 
 ` + selectHelp + `
 Here they select the waits that count. Any goroutine can be the holder.`,

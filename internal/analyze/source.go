@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -30,8 +31,12 @@ func newSources(read func(path string) ([]byte, error)) *sources {
 	return &sources{read: read, left: maxSource, files: map[string]*sourceFile{}}
 }
 
-// readSource reads a source file. The profile says what its name is, so it must look like one.
+// readSource reads a source file. The profile says what its name is, so it must look like one. With -trimpath the
+// names are relative to no folder that is known: a file of that name here may be another one.
 func readSource(name string) ([]byte, error) {
+	if !filepath.IsAbs(name) {
+		return nil, os.ErrNotExist
+	}
 	info, err := os.Stat(name)
 	if err != nil {
 		return nil, err
