@@ -104,6 +104,8 @@ func showDemo(e *env, out string, p *profile.Profile) error {
   gotach convert %[2]s -o demo.folded       # for flame graphs; gotach formats lists more
 
   To profile your own program, add  defer profiler.Start().Stop()  to main and run it.
+
+  To look at all of it in a browser:  gotach view %[2]s
 `, t.paint.bold("What to try next"), out)
 	_, err = e.stdout.Write(b.Bytes())
 	return err

@@ -52,7 +52,7 @@ goroutines have a row of their own; the page says what it leaves out.
 				return usagef("html: no output; set it with -o PAGE.html")
 			}
 			var err error
-			if po.MaxSize, err = parseSize(size); err != nil {
+			if po.MaxSize, err = parseSize("html", size); err != nil {
 				return err
 			}
 			if err := choice.set("html", &o); err != nil {
@@ -71,7 +71,7 @@ goroutines have a row of their own; the page says what it leaves out.
 }
 
 // parseSize returns a number of bytes: 15MB is 15,000,000.
-func parseSize(text string) (int64, error) {
+func parseSize(cmd, text string) (int64, error) {
 	number, unit := strings.TrimSpace(text), int64(1)
 	for _, u := range []struct {
 		name string
@@ -84,7 +84,7 @@ func parseSize(text string) (int64, error) {
 	}
 	n, err := strconv.ParseFloat(number, 64)
 	if err != nil || !(n > 0) || n*float64(unit) > 1e15 {
-		return 0, usagef("html: --max-size %q: it must be like 15MB", text)
+		return 0, usagef("%s: --max-size %q: it must be like 15MB", cmd, text)
 	}
 	return int64(n * float64(unit)), nil
 }

@@ -60,7 +60,7 @@ A program records a profile with package github.com/gotach/profiler:
 FILE can be -, which is standard input.`,
 		Example: `  gotach demo                              # profile a built-in workload
   gotach report app.tach                   # show where the time went
-  gotach html app.tach -o app.html         # a page to look at in a browser
+  gotach view app.tach                     # look at it in a browser
   gotach convert app.tach -o app.pb.gz     # for go tool pprof`,
 		Version:       version(),
 		SilenceUsage:  true,
@@ -73,7 +73,7 @@ FILE can be -, which is standard input.`,
 	root.SetOut(e.stdout)
 	root.SetErr(e.stderr)
 	root.SetVersionTemplate("gotach {{.Version}}\n")
-	root.AddCommand(newDemo(e), newInfo(e), newDump(e), newReport(e), newDiff(e), newLeaks(e), newLocks(e), newWaits(e), newRequests(e), newTop(e), newHTML(e), newConvert(e), newFormats(e), newVerify(e), newRecover(e), newTest(e), newCompletion(e))
+	root.AddCommand(newDemo(e), newInfo(e), newDump(e), newReport(e), newDiff(e), newLeaks(e), newLocks(e), newWaits(e), newRequests(e), newTop(e), newHTML(e), newView(e), newConvert(e), newFormats(e), newVerify(e), newRecover(e), newTest(e), newCompletion(e))
 	return root
 }
 

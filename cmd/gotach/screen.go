@@ -292,6 +292,7 @@ func (s *screen) next() {
 			break
 		}
 	}
+	hints = append(hints, hint{"view %s", "look at all of it in a browser"})
 	hints = append(hints, hint{"convert %s -o app.pb.gz", "for go tool pprof"})
 	width := 0
 	for i := range hints {

@@ -50,7 +50,7 @@ var rooms = []struct {
 	{"nytprof", "internal/profile", "github.com/klauspost/compress", "Perl's NYTProf, both ways"},
 	{"internal/formats/...", "tachyon internal/frames writer reader internal/stream internal/profile internal/timeline nytprof", "github.com/google/pprof github.com/klauspost/compress", "the table of formats, and a package for each"},
 	{"internal/analyze", "tachyon reader internal/stream internal/profile", "", "questions that samples answer: a file for each analysis"},
-	{"internal/page", "tachyon internal/stream internal/profile internal/analyze", "", "the HTML page of a profile: its data, its script"},
+	{"internal/page", "tachyon internal/stream internal/profile internal/analyze", "", "the HTML page of a profile: its data, its script, its server"},
 	{"internal/top", "tachyon reader internal/stream internal/profile internal/analyze", "", "what `gotach top` shows: the latest samples of a running program"},
 	{"export", "internal/hook internal/formats", "", "blank import that lets a session write other formats"},
 	{"httpprof", ". internal/hook internal/own internal/formats", "", "the handler for net/http"},

@@ -151,6 +151,7 @@ func (b *builder) read(in Input) error {
 		return err
 	}
 	b.tables = append(b.tables, t)
+	side.StartUS = r.start
 	side.From = b.offset
 	side.To = b.offset + max(1, r.end, uint64(side.Duration.Microseconds()))
 	b.sides = append(b.sides, side)

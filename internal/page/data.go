@@ -36,7 +36,8 @@ type Side struct {
 	Name     string        `json:"name"`
 	Program  string        `json:"program"`
 	Start    time.Time     `json:"start"`
-	From     uint64        `json:"from_us"` // where it begins and ends on the page's axis of time
+	StartUS  uint64        `json:"start_us"` // since 1970; From is this moment
+	From     uint64        `json:"from_us"`  // where it begins and ends on the page's axis of time
 	To       uint64        `json:"to_us"`
 	Duration time.Duration `json:"duration_ns"`
 

@@ -5,8 +5,9 @@
 // page only adds up: Data has the time of each stack in each step of time, in whole microseconds, so sums over a part of the
 // session are exact too.
 //
-// Data has pieces, each of which is compressed on its own. WriteHTML puts all pieces into the file. A server can send the same
-// page without them; then the script fetches each piece by its name when it is needed.
+// Data has pieces, each of which is compressed on its own. WriteHTML puts all pieces into the file. A [Server] sends the same
+// page without them; then the script asks what there is, and fetches each piece by its name. A range of time that is too short for
+// the page's steps becomes a page of its own: the server reads the profile again with that range only.
 //
 // The script and the style sheet are in the folder web, in files of one idea each. They need no build step: the files are
 // joined in the order of their names. They use no library and nothing is fetched from other places.

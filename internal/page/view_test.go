@@ -2,10 +2,7 @@ package page
 
 import (
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -376,49 +373,4 @@ func TestPageTwoFiles(t *testing.T) {
 	}
 	p.keys("r")
 	p.wait(`document.getElementById('flame-bar').textContent.includes('more in B')`)
-}
-
-// TestPageLive: a server sends the page without its data; the script fetches each piece once, from that server only.
-func TestPageLive(t *testing.T) {
-	in := server(t)
-	d, err := Build([]Input{in}, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	d.Head.Live = true
-	var lock sync.Mutex
-	asked := map[string]int{}
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /token/{$}", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		_ = d.WriteHTML(w) // the browser may go
-	})
-	mux.HandleFunc("GET /token/data/{name}", func(w http.ResponseWriter, r *http.Request) {
-		lock.Lock()
-		defer lock.Unlock()
-		for _, p := range d.Pieces {
-			if p.Name == r.PathValue("name") {
-				asked[p.Name]++
-				_, _ = w.Write(p.Bytes)
-				return
-			}
-		}
-		http.NotFound(w, r)
-	})
-	s := httptest.NewServer(mux)
-	defer s.Close()
-	// The browser asks for an icon by itself.
-	mux.HandleFunc("GET /favicon.ico", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
-	t.Run("page", func(t *testing.T) {
-		p := openURL(t, s.URL+"/token/", "", 1280, 800)
-		p.compare("live", in, stream.Options{}, analyze.ReportOptions{})
-		p.wait(`performance.getEntriesByType('resource').filter((r) => r.name.includes('/data/')).length === ` + fmt.Sprint(len(d.Pieces)))
-	})
-	lock.Lock()
-	defer lock.Unlock()
-	for _, p := range d.Pieces {
-		if asked[p.Name] != 1 {
-			t.Errorf("piece %s was fetched %d times", p.Name, asked[p.Name])
-		}
-	}
 }

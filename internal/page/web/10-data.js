@@ -1,12 +1,12 @@
 // The data of the page: pieces are unpacked into columns, and what is often asked is worked out once.
 
-const head = JSON.parse(document.getElementById('head').textContent);
+let head = JSON.parse(document.getElementById('head').textContent);
 
 // piece returns a piece of the data: an object with the piece's JSON, and its columns as arrays of numbers.
-async function piece(name) {
+async function piece(name, of = head) {
 	let body;
-	if (head.live) {
-		const answer = await fetch('data/' + name, {cache: 'no-store'});
+	if (of.live) {
+		const answer = await fetch(live.address(name, of.generation), {cache: 'no-store'});
 		if (!answer.ok) throw new Error(`${name}: the server says ${answer.status}`);
 		body = answer.body;
 	} else {
@@ -68,8 +68,10 @@ let D = null;
 // G is the goroutines that have a row of their own. T has the tables of findings.
 let G = null;
 
-async function loadData() {
-	const [core, lives, findings] = await Promise.all([piece('core'), piece('goroutines'), piece('tables')]);
+// loadData loads the data that belong to a head.
+async function loadData(next) {
+	const [core, lives, findings] = await Promise.all(['core', 'goroutines', 'tables'].map((name) => piece(name, next)));
+	head = next;
 	G = lives;
 	T = findings;
 	D = core;

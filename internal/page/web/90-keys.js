@@ -62,7 +62,8 @@ function dark() { return S.theme ? S.theme === 'dark' : matchMedia('(prefers-col
 function toggleTheme() { change({theme: dark() ? 'light' : 'dark'}); }
 
 const controls = {
-	start() {
+	// describe shows what is known of the profiles as a whole.
+	describe() {
 		byId('title').textContent = head.title;
 		const s = head.sides;
 		byId('sums').textContent = s.map((x, i) => (s.length > 1 ? 'AB'[i] + ': ' : '') + `${duration(x.duration_ns / 1000)}, ${plural(x.goroutines, 'goroutine')}, ${duration(x.total_ns / 1000)} together, ${percent(x.cpu_ns, x.total_ns)} of it on CPU`).join(' · ');
@@ -75,6 +76,9 @@ const controls = {
 		const note = byId('left-out');
 		note.hidden = !head.left_out.length;
 		note.textContent = 'To keep the page small: ' + head.left_out.join('; ') + '.';
+	},
+
+	start() {
 		byId('weight').addEventListener('change', (e) => change({weight: e.target.value}));
 		byId('weight').addEventListener('step', () => {
 			const list = [...byId('weight').options].map((o) => o.value);
@@ -124,7 +128,7 @@ const controls = {
 		if (S.goroutine >= 0) list.push(chip('goroutine', `goroutine ${G.gId[S.goroutine]}`, () => change({goroutine: -1})));
 		if (S.selected >= 0) list.push(chip('selected', `callers of ${fnName(S.selected)}`, () => change({selected: -1, zoom: []})));
 		for (const fn of S.removed) list.push(chip('x' + fn, `without ${fnName(fn)}`, () => change({removed: S.removed.filter((r) => r !== fn)})));
-		put(byId('chips'), ...list);
+		put(byId('chips'), ...list, ...live.chips());
 	},
 };
 

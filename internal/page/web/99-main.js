@@ -2,16 +2,15 @@
 
 async function main() {
 	try {
-		await loadData();
+		await live.load();
 	} catch (error) {
 		byId('loading').textContent = 'The data of the page cannot be read: ' + error.message;
 		return;
 	}
 	byId('loading').hidden = true;
 	S = fromHash(location.hash);
-	strip.prepare();
-	goroutines.prepare();
-const sum = ['range', 'second', 'idle', 'weight', 'group', 'goroutine', 'removed'];
+	showData();
+	const sum = ['range', 'second', 'idle', 'weight', 'group', 'goroutine', 'removed'];
 	panels.push(
 		{name: 'controls', needs: Object.keys(short), draw: () => controls.draw()},
 		{name: 'legend', needs: ['idle', 'hidden'], draw: () => strip.legend()},
@@ -36,6 +35,7 @@ const sum = ['range', 'second', 'idle', 'weight', 'group', 'goroutine', 'removed
 	draw();
 	requestAnimationFrame(() => { window.gotach.ready = performance.now(); });
 	piece('source').then((p) => { source = p; }, () => {});
+	live.watch();
 }
 
 main();

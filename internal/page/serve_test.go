@@ -1,0 +1,339 @@
+package page
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/stream"
+)
+
+// selecting returns what a Server reads: the input, of the time that is asked for.
+func selecting(in Input) func(context.Context, Span) ([]Input, bool, func() error, error) {
+	return func(_ context.Context, span Span) ([]Input, bool, func() error, error) {
+		sel, err := span.Select(nil)
+		open := func(o stream.Options) (*stream.Source, error) {
+			o.Select = sel
+			return in.Open(o)
+		}
+		return []Input{{Name: in.Name, Open: open}}, false, func() error { return nil }, err
+	}
+}
+
+// serve starts a server on this computer and returns its address.
+func serve(t *testing.T, o ServerOptions) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.Version == nil {
+		o.Version = func() string { return "one" }
+	}
+	s := NewServer(t.Context(), o)
+	local := NewLocal(l, s)
+	h := httptest.NewUnstartedServer(local)
+	h.Listener.Close()
+	h.Listener = l
+	h.Start()
+	t.Cleanup(func() { h.Close(); s.Close() })
+	return local.URL()
+}
+
+func get(t *testing.T, url string) []byte {
+	t.Helper()
+	r, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	b, err := io.ReadAll(r.Body)
+	if err != nil || r.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s %s (%v)", url, r.Status, b, err)
+	}
+	return b
+}
+
+// ready waits until the server has newer data of a part than a generation.
+func ready(t *testing.T, url, query string, than int64) (s Status) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		s = Status{}
+		if err := json.Unmarshal(get(t, fmt.Sprintf("%sdata/status?%s&generation=%d", url, query, than)), &s); err != nil {
+			t.Fatal(err)
+		}
+		if s.Error != "" {
+			t.Fatal(s.Error)
+		}
+		if s.Head != nil {
+			return s
+		}
+	}
+	t.Fatalf("the server has nothing after a minute: %+v", s)
+	return s
+}
+
+// sums returns the time of a page's records in µs without that which is at no moment, that on CPU, and the number of samples.
+func sums(t *testing.T, piece []byte, h *Head) (wall, cpu, samples int64) {
+	t.Helper()
+	z, err := gzip.NewReader(bytes.NewReader(piece))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := binary.LittleEndian.Uint32(all)
+	var about struct{ Columns [][]any }
+	if err := json.Unmarshal(all[4:4+n], &about); err != nil {
+		t.Fatal(err)
+	}
+	c, at := map[string][]int64{}, all[4+n:]
+	for _, x := range about.Columns {
+		list := []int64{}
+		for range int(x[1].(float64)) {
+			v, n := binary.Varint(at)
+			list, at = append(list, v), at[n:]
+		}
+		c[x[0].(string)] = list
+	}
+	e := 0
+	for r, events := range c["recEvents"] {
+		time, count, last, step := c["recRest"][r], int64(0), int64(0), int64(0)
+		for range events {
+			step += c["evStep"][e]
+			time += count*int64(h.Width)*(step-last) + c["evPart"][e]
+			count += c["evDiff"][e]
+			last = step
+			e++
+		}
+		wall += time
+		cpu += time * c["stateCPU"][c["recState"][r]]
+		samples += c["recSamples"][r]
+	}
+	return wall, cpu, samples
+}
+
+// TestServerSums: the pieces of the whole and of a range add up to what gotach report says of them, with steps of time that are
+// much longer than the range.
+func TestServerSums(t *testing.T) {
+	in := server(t)
+	url := serve(t, ServerOptions{Options: Options{}, Title: "x", Inputs: selecting(in)})
+	for _, span := range []Span{{}, {begin + 250_123, begin + 301_457}, {begin + 1_000_000, begin + 3_000_000}} {
+		query := ""
+		if span != (Span{}) {
+			query = fmt.Sprintf("from=%d&to=%d", span.From, span.To)
+		}
+		s := ready(t, url, query, 0)
+		wall, cpu, samples := sums(t, get(t, fmt.Sprintf("%sdata/core?%s&generation=%d", url, query, s.Generation)), s.Head)
+		sel, err := span.Select(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		so := analyze.ReportOptions{Idle: true}.Stream()
+		so.Select = sel
+		src, err := in.Open(so)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := analyze.NewProfile(src, analyze.ReportOptions{Idle: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := profile.New(p, profile.ReportOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if wall != want.Total.Microseconds() || cpu != want.TotalCPU.Microseconds() || samples != want.Samples || samples == 0 {
+			t.Errorf("%v: %d µs, %d on CPU, %d samples; the report has %v, %v, %d", span, wall, cpu, samples, want.Total, want.TotalCPU, want.Samples)
+		}
+		if got := s.Head.Sides[0]; got.Total != want.Total || got.CPU != want.TotalCPU {
+			t.Errorf("%v: the head has %v and %v; the report has %v and %v", span, got.Total, got.CPU, want.Total, want.TotalCPU)
+		}
+		if span != (Span{}) && int64(s.Head.Sides[0].StartUS) != span.From {
+			t.Errorf("%v: it begins at %d", span, s.Head.Sides[0].StartUS)
+		}
+	}
+}
+
+// TestServerSecurity: who does not know the token, uses another name of the computer, or is another site gets nothing.
+func TestServerSecurity(t *testing.T) {
+	url := serve(t, ServerOptions{Title: "secret", Inputs: selecting(server(t))})
+	ready(t, url, "", 0)
+	base, token := url[:strings.LastIndex(url[:len(url)-1], "/")+1], strings.Split(url, "/")[3]
+	if len(token) != 32 {
+		t.Fatalf("token %q", token)
+	}
+	other := strings.Repeat("0", 32)
+	for _, c := range []struct {
+		name, method, url string
+		header            [2]string
+		want              int
+	}{
+		{"the page", "GET", url, [2]string{}, 200},
+		{"localhost", "GET", url, [2]string{"Host", "localhost:" + strings.Split(strings.Split(url, ":")[2], "/")[0]}, 200},
+		{"its own script", "GET", url + "data/status", [2]string{"Sec-Fetch-Site", "same-origin"}, 200},
+		{"its own origin", "GET", url + "data/status", [2]string{"Origin", strings.TrimSuffix(base, "/")}, 200},
+		{"no token", "GET", base, [2]string{}, 404},
+		{"no token, data", "GET", base + "data/status", [2]string{}, 404},
+		{"another token", "GET", base + other + "/data/status", [2]string{}, 404},
+		{"a part of the token", "GET", base + token[:31] + "/", [2]string{}, 404},
+		{"DNS rebinding", "GET", url, [2]string{"Host", "evil.example"}, 403},
+		{"another port", "GET", url, [2]string{"Host", "127.0.0.1:1"}, 403},
+		{"another origin", "GET", url + "data/status", [2]string{"Origin", "http://evil.example"}, 403},
+		{"an opaque origin", "GET", url + "data/status", [2]string{"Origin", "null"}, 403},
+		{"another site", "GET", url + "data/status", [2]string{"Sec-Fetch-Site", "cross-site"}, 403},
+		{"another port's site", "GET", url + "data/status", [2]string{"Sec-Fetch-Site", "same-site"}, 403},
+		{"a change", "POST", url, [2]string{}, 405},
+		{"another file", "GET", url + "etc/passwd", [2]string{}, 404},
+		{"no such piece", "GET", url + "data/x?generation=1", [2]string{}, 410},
+		{"an old generation", "GET", url + "data/core?generation=99", [2]string{}, 410},
+		{"a bad range", "GET", url + "data/status?from=9&to=1", [2]string{}, 400},
+	} {
+		r, err := http.NewRequest(c.method, c.url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.header[0] == "Host" {
+			r.Host = c.header[1]
+		} else if c.header[0] != "" {
+			r.Header.Set(c.header[0], c.header[1])
+		}
+		a, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(a.Body)
+		a.Body.Close()
+		if a.StatusCode != c.want {
+			t.Errorf("%s: %s, want %d", c.name, a.Status, c.want)
+		}
+		if c.want >= 400 && bytes.Contains(body, []byte("secret")) {
+			t.Errorf("%s: the answer has the title", c.name)
+		}
+		if h := a.Header; c.want == 200 && (h.Get("Access-Control-Allow-Origin") != "" || h.Get("Cross-Origin-Resource-Policy") != "same-origin" ||
+			!strings.Contains(h.Get("Content-Security-Policy"), "default-src 'none'") || h.Get("Referrer-Policy") != "no-referrer") {
+			t.Errorf("%s: header %v", c.name, h)
+		}
+	}
+}
+
+// TestServerViews: only some parts are kept, and the whole always.
+func TestServerViews(t *testing.T) {
+	url := serve(t, ServerOptions{Inputs: selecting(server(t))})
+	whole := ready(t, url, "", 0)
+	for i := range int64(mostViews + 2) {
+		ready(t, url, fmt.Sprintf("from=%d&to=%d", begin+i*1000, begin+i*1000+100_000), 0)
+	}
+	get(t, fmt.Sprintf("%sdata/core?generation=%d", url, whole.Generation))
+	r, err := http.Get(fmt.Sprintf("%sdata/core?from=%d&to=%d&generation=%d", url, begin, begin+100_000, whole.Generation+1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Body.Close()
+	if r.StatusCode != http.StatusGone {
+		t.Errorf("the first of too many parts: %s", r.Status)
+	}
+}
+
+// TestServedPage: the page that a server sends shows the same as gotach report, for the whole and, after a click, for a selected range in detail.
+// When the profile has changed, the page shows that. It fetches only its data.
+func TestServedPage(t *testing.T) {
+	in, newer := busy(t), contended(t)
+	var changed atomic.Bool
+	url := serve(t, ServerOptions{Options: Options{MaxSize: smallPage(t, in)}, Title: "x", Version: func() string { return fmt.Sprint(changed.Load()) },
+		Inputs: func(ctx context.Context, span Span) ([]Input, bool, func() error, error) {
+			now := in
+			if changed.Load() {
+				now = newer
+			}
+			list, _, done, err := selecting(now)(ctx, span)
+			return list, true, done, err
+		}})
+	p := openURL(t, url, "", 1280, 800)
+	p.compare("the whole", in, stream.Options{}, analyze.ReportOptions{})
+	if n := eval[int](p, `performance.getEntriesByType('resource').filter((r) => r.name.includes('/data/core')).length`); n != 1 {
+		t.Errorf("the page fetched its stacks %d times", n)
+	}
+	if n := eval[float64](p, `gotach.width`); n <= firstWidth {
+		t.Fatalf("steps of %v µs; the page leaves nothing out", n)
+	}
+	p.drag(0.25, 0.3)
+	p.wait(`document.getElementById('detail')`)
+	a := eval[[]int64](p, `gotach.settings().range`)
+	drawn := `document.documentElement.dataset.drawn > 0`
+	p.do(chromedp.Navigate(eval[string](p, `document.getElementById('detail').href`)))
+	p.wait(`document.getElementById('whole') && ` + drawn)
+	if n := eval[float64](p, `gotach.width`); n != firstWidth {
+		t.Errorf("the range has steps of %v µs", n)
+	}
+	sel, err := Span{begin + a[0], begin + a[1]}.Select(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.compare("a range", in, stream.Options{Select: sel}, analyze.ReportOptions{})
+	p.do(chromedp.Navigate(eval[string](p, `document.getElementById('whole').href`)))
+	p.wait(`!document.getElementById('whole') && ` + drawn)
+	eval[bool](p, `(() => { [...document.querySelectorAll('#functions tbody button')].find((b) => b.textContent === 'main.serve').click(); return true; })()`)
+	p.wait(`gotach.settings().selected >= 0`)
+	changed.Store(true)
+	p.wait(`[...document.querySelectorAll('#functions tbody button')].some((b) => b.textContent === 'main.parse')`)
+	p.compare("newer data", newer, stream.Options{}, analyze.ReportOptions{})
+	// A function that was selected still is, though its number is another one and its file the same.
+	if chips := eval[string](p, `document.getElementById('chips').textContent`); !strings.Contains(chips, "callers of main.serve") {
+		t.Errorf("chips %q", chips)
+	}
+}
+
+// busy makes a profile of two seconds in which four goroutines do something else all the time.
+func busy(t *testing.T) Input {
+	r, rng := newRecording(t), rand.New(rand.NewPCG(1, 2))
+	for at := uint64(0); at < 2_000_000; at += 1 + rng.Uint64N(800) {
+		f := frame("main.work", int32(rng.IntN(40)))
+		if rng.IntN(2) == 0 {
+			r.add(1+rng.Uint64N(4), at, 0, wait("sleep"), f, frame("main.serve", 12))
+		} else {
+			r.add(1+rng.Uint64N(4), at, running, f, frame("main.serve", 12))
+		}
+	}
+	return r.input(2 * time.Second)
+}
+
+// smallPage returns a size for which the steps of time of an input's page must be longer.
+func smallPage(t *testing.T, in Input) int64 {
+	t.Helper()
+	d, err := Build([]Input{in}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	size, err := d.size()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for step := size / 30; ; {
+		size -= step
+		if d, err = Build([]Input{in}, Options{MaxSize: size}); err != nil {
+			t.Fatal(err)
+		}
+		if d.Head.Width > firstWidth {
+			return size
+		}
+	}
+}
