@@ -198,7 +198,7 @@ func grouped(src *stream.Source, by string) (func(*stream.Sample) string, error)
 	case isLabel:
 		return func(s *stream.Sample) string {
 			if s.Labels != nil {
-				if value, ok := s.Labels.Set[key]; ok {
+				if value, ok := s.Labels.Get(key); ok {
 					return value
 				}
 			}

@@ -269,7 +269,7 @@ func (r *requestSums) add(s *sample, number int32, out *Requests) {
 		return
 	}
 	if s.Labels != nil && len(out.Slowest[at].Labels) == 0 {
-		out.Slowest[at].Labels = s.Labels.Set
+		out.Slowest[at].Labels = s.Labels.Map()
 	}
 	kind := 2
 	switch kindOf(s.Status) {

@@ -219,7 +219,7 @@ func (f *finder) labelled(s *sample) int32 {
 	}
 	v, ok := f.values[s.Labels]
 	if !ok {
-		if text, has := s.Labels.Set[f.o.Label]; has {
+		if text, has := s.Labels.Get(f.o.Label); has {
 			if v, ok = f.number[text]; !ok {
 				f.spans = append(f.spans, nil)
 				v = int32(len(f.spans))

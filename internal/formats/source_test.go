@@ -89,7 +89,7 @@ func sourceSums(t rapid.TB, src *stream.Source) (map[sourceKey]sourceSum, int) {
 			k.stack += fmt.Sprint(src.Frames()[id].Func, ";")
 		}
 		if s.Labels != nil {
-			k.labels = s.Labels.Set["k"]
+			k.labels, _ = s.Labels.Get("k")
 		}
 		sum := sums[k]
 		sums[k] = sourceSum{sum.count + 1, sum.wall + s.Wall}

@@ -230,8 +230,9 @@ func labelText(l *stream.Labels) string {
 		return ""
 	}
 	var list []string
-	for _, k := range slices.Sorted(maps.Keys(l.Set)) {
-		list = append(list, k+"="+l.Set[k])
+	set := l.Map()
+	for _, k := range slices.Sorted(maps.Keys(set)) {
+		list = append(list, k+"="+set[k])
 	}
 	text := strings.Join(list, " ")
 	if len(text) > mostLabels {

@@ -14,6 +14,7 @@ type adder struct {
 	src     *stream.Source
 	d       Detail
 	session bool // gotach recorded the samples
+	passing bool // records are passed on, not kept
 
 	cells  []cell
 	heads  []uint32 // by stack: its first cell + 1
@@ -26,7 +27,7 @@ type adder struct {
 	slots  []cached
 	stacks [][]uint32        // of records
 	sets   map[string]uint32 // label sets by their key
-	labels []map[string]string
+	labels []labelSet
 	groups groups
 	series *series // nil: not asked for
 }
@@ -71,7 +72,7 @@ func newAdder(src *stream.Source, d Detail) *adder {
 	a := &adder{
 		src: src, d: d, session: src.Metadata().Session != nil,
 		number: map[place]uint32{}, index: make([]uint32, 1<<10),
-		sets: map[string]uint32{"": 0}, labels: []map[string]string{nil},
+		sets: map[string]uint32{"": 0}, labels: []labelSet{{}},
 	}
 	if d.Series {
 		a.series = newSeries(src)
@@ -217,9 +218,27 @@ func (a *adder) set(l *stream.Labels) uint32 {
 	if !ok {
 		n = uint32(len(a.labels))
 		a.sets[l.Key] = n
-		a.labels = append(a.labels, l.Set)
+		a.labels = append(a.labels, labelSet{from: l})
 	}
 	return n
+}
+
+// A labelSet is a set of labels. Its map is made when it is needed.
+type labelSet struct {
+	from *stream.Labels // nil: no labels
+	set  map[string]string
+}
+
+// get returns the map. keep says that it will be needed again.
+func (l *labelSet) get(keep bool) map[string]string {
+	if l.set != nil || l.from == nil {
+		return l.set
+	}
+	set := l.from.Map()
+	if keep {
+		l.set = set
+	}
+	return set
 }
 
 // sum returns the number of the sum that is kept apart like another one.
@@ -293,7 +312,7 @@ func (a *adder) record(s *sum) Record {
 	}
 	r := Record{
 		Goroutine: s.goroutine, Several: !a.d.Goroutines && !at.process && at.state != NotSeen,
-		System: at.system, State: at.state, Labels: a.labels[s.labels],
+		System: at.system, State: at.state, Labels: a.labels[s.labels].get(!a.passing),
 		Stack: a.stacks[at.stack], Count: s.count, Wall: s.wall, CPU: s.cpu, Key: s.key,
 	}
 	if a.d.Group != nil {

@@ -57,6 +57,7 @@ func FromSamples(src *stream.Source, samples iter.Seq2[*stream.Sample, error], d
 // profile without records.
 func Each(src *stream.Source, d Detail, most int, yield func(*Profile, *Record) error) (*Profile, error) {
 	a := newAdder(src, d)
+	a.passing = true
 	p := &Profile{}
 	all := func() error {
 		p.Frames, p.Goroutines = src.Frames(), 1

@@ -38,7 +38,7 @@ const (
 )
 
 // memory returns about how much memory the decoding of a part takes, in bytes.
-func (p *Part) memory() int64 { return queue*64<<10 + 100*int64(p.Header.Threads) }
+func (p *Part) memory() int64 { return queue*64<<10 + 200*int64(p.Header.Threads) }
 
 // open returns the pipe of a part. It starts the parts after it as far as there is room.
 func (p *pipes) open(part int) *pipe {

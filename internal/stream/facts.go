@@ -3,13 +3,10 @@ package stream
 import (
 	"errors"
 	"iter"
-	"maps"
 	"math"
 	"math/bits"
 	"math/rand/v2"
-	"slices"
 	"sort"
-	"strconv"
 
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
@@ -223,21 +220,4 @@ func Goroutines(s reader.Stream) iter.Seq2[*tachyon.Goroutine, error] {
 			}
 		}
 	}
-}
-
-// newLabels returns labels, one value for equal ones. It returns nil if there are none.
-func newLabels(sets map[string]*Labels, set map[string]string) *Labels {
-	if len(set) == 0 {
-		return nil
-	}
-	var b []byte
-	for _, k := range slices.Sorted(maps.Keys(set)) {
-		b = strconv.AppendQuote(strconv.AppendQuote(b, k), set[k])
-	}
-	l := sets[string(b)]
-	if l == nil {
-		l = &Labels{Set: set, Key: string(b)}
-		sets[l.Key] = l
-	}
-	return l
 }

@@ -87,6 +87,15 @@ func (s *Selection) hasLabels(labels map[string]string) bool {
 	return true
 }
 
+func (s *Selection) hasAll(labels *Labels) bool {
+	for _, l := range s.Labels {
+		if value, ok := labels.Get(l.Key); !ok || value != l.Value {
+			return false
+		}
+	}
+	return true
+}
+
 func (s *Selection) hasState(state string) bool {
 	return len(s.States) == 0 || slices.ContainsFunc(s.States, func(name string) bool {
 		return strings.EqualFold(strings.Trim(name, "[]"), state)
@@ -257,7 +266,7 @@ func (c *chooser) has(s *Sample) bool {
 	if len(c.Goroutines) > 0 && (c.session && s.Interpreter == tachyon.Process || !slices.Contains(c.Goroutines, s.Goroutine)) {
 		return false
 	}
-	if len(c.Labels) > 0 && (s.Labels == nil || !c.hasLabels(s.Labels.Set)) {
+	if len(c.Labels) > 0 && (s.Labels == nil || !c.hasAll(s.Labels)) {
 		return false
 	}
 	if len(c.States) == 0 {

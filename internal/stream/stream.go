@@ -78,12 +78,6 @@ func (s *Sample) CPU() time.Duration {
 	return s.Wall
 }
 
-// Labels are the pprof labels of a goroutine for some time. Equal labels of a file have one address.
-type Labels struct {
-	Set map[string]string
-	Key string // equal for equal labels
-}
-
 // A Stack is a frame on top of its caller's stack, as in package reader.
 type Stack = reader.Stack
 

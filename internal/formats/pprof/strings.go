@@ -19,7 +19,7 @@ type stringTable struct {
 const (
 	// maxValues is the number of labels' values that are remembered. After that they may be in the
 	// table several times.
-	maxValues = 1 << 18
+	maxValues = 1 << 17
 
 	maxInMemory = 16 << 20 // bytes of the encoded table
 )

@@ -33,7 +33,7 @@ func write(e *encoder, p *profile.Profile) error {
 }
 
 // maxRecords is the number of records that are in memory while a source is written.
-const maxRecords = 1 << 18
+const maxRecords = 1 << 17
 
 // WriteStream writes the samples of a source, which has labels, as Write does. Without goroutines it
 // adds them up: then samples have no label goroutine. Its memory does not grow with the number of

@@ -235,7 +235,7 @@ func (b *builder) label(t *track, begin, end time.Duration, l *stream.Labels) {
 		}
 	}
 	if t.labels = l; l != nil {
-		t.Labels = append(t.Labels, Span{begin, end, l.Set})
+		t.Labels = append(t.Labels, Span{begin, end, l.Map()})
 	}
 }
 

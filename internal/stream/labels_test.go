@@ -1,0 +1,40 @@
+package stream
+
+import (
+	"maps"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// Labels keep each label, whatever its texts, and equal ones have one address.
+func TestLabels(t *testing.T) {
+	text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", "a", "\x00", "\xff"}), rapid.StringN(120, 400, -1))
+	rapid.Check(t, func(t *rapid.T) {
+		sets := map[string]*Labels{}
+		set := rapid.MapOfN(text, text, 0, 5).Draw(t, "labels")
+		l := newLabels(sets, set)
+		if len(set) == 0 {
+			if l != nil {
+				t.Fatalf("%+v of no labels", l)
+			}
+			return
+		}
+		if !maps.Equal(l.Map(), set) || newLabels(sets, maps.Clone(set)) != l {
+			t.Fatalf("%q, want %q", l.Map(), set)
+		}
+		other := rapid.MapOfN(text, text, 1, 5).Draw(t, "other")
+		if (newLabels(sets, other) == l) != maps.Equal(set, other) {
+			t.Fatalf("%q and %q", set, other)
+		}
+		for k := range other {
+			set[k] = set[k]
+		}
+		for k := range set {
+			want, has := l.Map()[k]
+			if v, ok := l.Get(k); v != want && ok || ok != has {
+				t.Fatalf("%q is %q, %v; want %q, %v", k, v, ok, want, has)
+			}
+		}
+	})
+}
