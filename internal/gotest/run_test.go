@@ -142,7 +142,9 @@ func labels(t *testing.T, file string, each func(*stream.Source, *stream.Sample)
 			t.Fatal(err)
 		}
 		if s.Labels != nil {
-			found[test{s.Labels.Set["package"], s.Labels.Set["test"]}] += s.Wall.Seconds() * 1000
+			pkg, _ := s.Labels.Get("package")
+			name, _ := s.Labels.Get("test")
+			found[test{pkg, name}] += s.Wall.Seconds() * 1000
 		}
 		if each != nil {
 			each(src, s)
