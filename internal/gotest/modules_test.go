@@ -1,0 +1,69 @@
+package gotest
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/gotach/profiler/internal/testenv"
+)
+
+// checkout copies a module to a new directory: the module cache is read-only.
+func checkout(t *testing.T, module string) string {
+	t.Helper()
+	var got struct{ Dir, Error string }
+	cmd := exec.Command("go", "mod", "download", "-json", module)
+	cmd.Dir = t.TempDir()
+	out, err := cmd.Output()
+	if err := errors.Join(json.Unmarshal(out, &got), err); err != nil {
+		testenv.Missing(t, "module proxy", got.Error)
+	}
+	dir := filepath.Join(t.TempDir(), "module")
+	if err := os.CopyFS(dir, os.DirFS(got.Dir)); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+var verdict = regexp.MustCompile(`^(=== RUN|\s*--- |ok  |FAIL|PASS|\?|panic:)`)
+
+// verdicts returns go test's own lines. What tests log has addresses, names of temporary files and stack traces.
+func verdicts(out string) string {
+	var b strings.Builder
+	for l := range strings.Lines(out) {
+		if verdict.MatchString(l) {
+			b.WriteString(l)
+		}
+	}
+	return b.String()
+}
+
+// Modules of other people: go test prints the same, ends with the same code, and all tests that ran are in the profile.
+// Without the switch GOTACH_GOTEST it is a small one.
+func TestModules(t *testing.T) {
+	list := []struct {
+		module string
+		args   string
+		all    bool // only with the switch
+	}{
+		{"golang.org/x/sync@v0.24.0", "./errgroup", false},
+		{"golang.org/x/sync@v0.24.0", "-race ./...", true},
+		{"golang.org/x/sync@v0.24.0", "-run=Group ./...", true},
+		{"go.uber.org/goleak@v1.3.0", "./...", true}, // looks for leaks, has a TestMain
+		{"go.uber.org/zap@v1.28.0", "-short ./...", true},
+		{"github.com/prometheus/common@v0.67.1", "-short ./...", true},
+	}
+	for _, m := range list {
+		if m.all && os.Getenv("GOTACH_GOTEST") == "" || !m.all && testing.Short() {
+			continue
+		}
+		t.Run(strings.ReplaceAll(m.module+" "+m.args, "/", "_"), func(t *testing.T) {
+			compareLines(t, checkout(t, m.module), verdicts, strings.Fields(m.args)...)
+		})
+	}
+}
