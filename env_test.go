@@ -122,7 +122,7 @@ func TestBadOption(t *testing.T) {
 		"Budget: 0 percent is not above 0":           Budget(0),
 		"Source: \"x\" is not one of auto, native":   Source("x"),
 		"Compression: \"lz4\" is not one of zstd":    Compression("lz4"),
-		"Export: \"svg\" is not a format; there are": Export("svg", "x"),
+		"Export: \"bmp\" is not a format; there are": Export("bmp", "x"),
 		"Export: no path for pprof":                  Export("pprof", ""),
 		"RotateEvery: -1s is less than 1s":           RotateEvery(-time.Second),
 		"RotateAt: 0 bytes are less than 1 MB":       RotateAt(0),
