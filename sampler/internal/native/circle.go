@@ -95,15 +95,21 @@ func settle(s *shared, c *circle, before, index uint64) {
 func mark(s *shared, g uintptr) uint64 {
 	switch load32(g+s.off.gStatus) &^ gScan {
 	case gWaiting, gLeaked:
-		return markOf(load64(g+s.off.gID), uint64(load8(g+s.off.gTrackingSeq)), uint64(load8(g+s.off.gWaitReason)))
+		return markOf(loadAcquire(uintptr(unsafe.Pointer(&s.modules))), load64(g+s.off.gID), uint64(load8(g+s.off.gTrackingSeq)), uint64(load8(g+s.off.gWaitReason)))
 	}
 	return 0
 }
 
+// markModules is the lowest bit of the number of modules in a mark. A stack that was recorded before a plugin was
+// known ends at the plugin's code, so all stacks are recorded anew then.
+const markModules = 57
+
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func markOf(goid, seq, reason uint64) uint64 { return 1<<63 | goid<<16 | seq<<8 | reason }
+func markOf(modules, goid, seq, reason uint64) uint64 {
+	return 1<<63 | modules&63<<markModules | goid<<16&(1<<markModules-1) | seq<<8 | reason
+}
 
 // enter adds an entry to a circle. It will be the last one of the present turn of visits. moved is
 // the time at which its goroutine moved last, 0 if it has ended.

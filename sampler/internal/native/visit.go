@@ -83,6 +83,7 @@ func visit(base, g, entry, index uintptr) uintptr {
 		return 0
 	}
 	s.seenStatus, s.seenM, s.seenGoid, s.seenBefore = uint64(status), uint64(m), goid, before
+	modules := loadAcquire(uintptr(unsafe.Pointer(&s.modules)))
 	n := callWalk(base, g, index, 0)
 	try := 0
 	for start := cycles(); n == 0 && status == gSyscall && try < maxTries && cycles()-start < s.tornAfter/8; try++ {
@@ -105,7 +106,7 @@ func visit(base, g, entry, index uintptr) uintptr {
 	if entry != 0 {
 		mark := uint64(0)
 		if status == gWaiting || status == gLeaked {
-			mark = markOf(goid, load64(rec+headCounts*8)>>56, load64(rec)>>40&0xff)
+			mark = markOf(modules, goid, load64(rec+headCounts*8)>>56, load64(rec)>>40&0xff)
 		} else {
 			since = 0
 		}
@@ -117,7 +118,7 @@ func visit(base, g, entry, index uintptr) uintptr {
 	return 1
 }
 
-// hasStayed reports whether a parked goroutine has not run since its stack was recorded.
+// hasStayed reports whether a parked goroutine has not run since its stack was recorded, with the same modules.
 //
 //go:nosplit
 //go:norace
@@ -126,8 +127,9 @@ func hasStayed(s *shared, g, entry uintptr, since uint64) bool {
 	if s.waits.switched>>(load8(g+s.off.gWaitReason)&63)&1 != 0 {
 		return false
 	}
-	return since != 0 && since == load64(entry+entrySince*8) ||
-		load64(entry+entryFrom*8) == 0 && mark(s, g) == load64(entry+entryMark*8)
+	now, recorded := mark(s, g), load64(entry+entryMark*8)
+	return (now^recorded)>>markModules == 0 &&
+		(since != 0 && since == load64(entry+entrySince*8) || load64(entry+entryFrom*8) == 0 && now == recorded)
 }
 
 // stays records until when looks have found a goroutine where it was at its latest visit, if it has moved
