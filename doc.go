@@ -82,5 +82,5 @@
 //	PROFILE_EXPORT       other formats to write at Stop, as format=path, separated by commas, or none; needs package export
 //	PROFILE_PAUSE        the longest time for which one tick of the portable source may stop the program; default 10ms
 //	PROFILE_SYSTEM       1 to include waits of the runtime's own goroutines; default 0
-//	PROFILE_LEAKS        1 to ask the runtime at Stop which goroutines are leaked (Go 1.27); default 0
+//	PROFILE_LEAKS        1 to ask the runtime at Stop which goroutines are leaked (Go 1.27, package leaks); default 0
 package profiler

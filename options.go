@@ -209,7 +209,8 @@ func SystemGoroutines() Option {
 }
 
 // Leaks asks the runtime at [Session.Stop] which goroutines it can prove to be leaked, for "gotach leaks". That
-// takes a garbage collection. It needs Go 1.27; with an older version the profile says that nothing is known.
+// takes a garbage collection. It needs Go 1.27 and the import of package leaks; otherwise the profile says that
+// nothing is known, and why.
 func Leaks() Option {
 	return func(c *config) error {
 		c.leaks = true

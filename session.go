@@ -187,7 +187,10 @@ func (s *Session) finish() error {
 		s.config.log().Warn("gotach: the program ignored the sampler's signal for a while, and some samples are missing", "times", n)
 	}
 	if s.config.leaks {
-		s.leaks = provenLeaks()
+		s.leaks = &tachyon.ProvenLeaks{Unavailable: "the program does not import github.com/gotach/profiler/leaks"}
+		if hook.ProvenLeaks != nil {
+			s.leaks, _ = hook.ProvenLeaks().(*tachyon.ProvenLeaks)
+		}
 	}
 	part := s.sampler.Part()
 	return errors.Join(errSampler, s.sink.end(&part))

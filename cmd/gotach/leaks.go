@@ -32,8 +32,8 @@ profile and have not ended. RAN AGAIN counts the waits at this place that ended.
 A group that grows is no suspect if its goroutines are used: waits as long as those of the
 stuck ones end there too. The native source notices it if a goroutine has run for a few µs
 and waits at the same place again; with the portable source such goroutines look stuck. A
-longer profile tells more: a leak must add five goroutines at least. If the program was built with Go 1.27 and PROFILE_LEAKS=1
-was set, the runtime has said at the end which goroutines it can prove to wait forever. Files of a session with rotation are one profile.
+longer profile tells more: a leak must add five goroutines at least. If the program was built with Go 1.27, imports
+github.com/gotach/profiler/leaks and ran with PROFILE_LEAKS=1, the runtime has said at the end which goroutines it can prove to wait forever. Files of a session with rotation are one profile.
 
 ` + selectHelp + `
 Here they select the waits that count. Whether a wait ended is known from all samples.`,

@@ -25,7 +25,7 @@ var rooms = []struct {
 	is      string // description, for docs/architecture.md
 }{
 	{"tachyon", "", "", "the types of a profile; the file format as the package comment"},
-	{"internal/hook/...", "", "", "where `export` and `httpprof` reach into the root"},
+	{"internal/hook/...", "", "", "where `export`, `leaks` and `httpprof` reach into the root"},
 	{"internal/own", "", "", "the profiler's own goroutines and functions, which profiles leave out"},
 	{"internal/hold", "internal/own", "golang.org/x/sys", "keeps a signal from the program until the file is finished"},
 	{"internal/prefetch", "", "", "one instruction: memory that is needed soon"},
@@ -53,6 +53,7 @@ var rooms = []struct {
 	{"internal/page", "tachyon internal/stream internal/profile internal/analyze", "", "the HTML page of a profile: its data, its script, its server"},
 	{"internal/top", "tachyon reader internal/stream internal/profile internal/analyze", "", "what `gotach top` shows: the latest samples of a running program"},
 	{"export", "internal/hook internal/formats", "", "blank import that lets a session write other formats"},
+	{"leaks", "tachyon internal/hook internal/own", "", "blank import that lets a session ask the runtime for leaks"},
 	{"httpprof", ". internal/hook internal/own internal/formats", "", "the handler for net/http"},
 	{"internal/gotest/hook", ". internal/hook internal/own", "", "what test binaries of `gotach test` do"},
 	{"internal/gotest", "tachyon reader internal/formats internal/gotest/hook", "", "runs `go test` with a profile of all packages"},

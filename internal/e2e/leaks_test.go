@@ -14,6 +14,7 @@ import (
 	"github.com/gotach/profiler"
 	"github.com/gotach/profiler/internal/analyze"
 	"github.com/gotach/profiler/internal/stream"
+	_ "github.com/gotach/profiler/leaks"
 	"github.com/gotach/profiler/reader"
 )
 

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bufio"
 	"flag"
 	"fmt"
 	"os"
@@ -121,14 +122,36 @@ func TestReadmeCommands(t *testing.T) {
 		if !ok {
 			continue
 		}
+		ran++
+		if file, ok := strings.CutPrefix(args, "view "); ok {
+			view(t, dir, strings.TrimSpace(file))
+			continue
+		}
 		cmd := exec.Command("sh", "-c", command(t)+" "+args)
 		cmd.Dir = dir
 		if out, err := cmd.CombinedOutput(); err != nil || len(out) == 0 && !strings.HasPrefix(args, "convert") && !strings.HasPrefix(args, "html") {
 			t.Errorf("gotach %s: %v\n%s", args, err, out)
 		}
-		ran++
 	}
 	if ran < 6 {
 		t.Errorf("found %d commands in the README", ran)
+	}
+}
+
+// view runs gotach view until it says where the page is.
+func view(t *testing.T, dir, file string) {
+	cmd := exec.Command(command(t), "view", "--no-open", file)
+	cmd.Dir = dir
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, _ := bufio.NewReader(out).ReadString('\n')
+	cmd.Process.Signal(os.Interrupt)
+	if err := cmd.Wait(); err != nil || !strings.Contains(line, "http://127.0.0.1:") {
+		t.Errorf("gotach view %s: %v, %q", file, err, line)
 	}
 }

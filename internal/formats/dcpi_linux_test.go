@@ -64,6 +64,9 @@ func dcpiFiles(t *testing.T, db string) []string {
 
 func TestDCPIOfASession(t *testing.T) {
 	in, symbols := leafSession(t)
+	for i, s := range symbols {
+		symbols[i] = profile.FuncName(s)
+	}
 	db := filepath.Join(t.TempDir(), "db")
 	for n := uint64(1); n <= 2; n++ { // the second time adds
 		if err := convert(in, db, "dcpi", Options{}); err != nil {

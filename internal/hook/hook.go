@@ -1,7 +1,7 @@
 // Package hook connects the root package with packages that need more than its public API:
 // package export adds the writing of other formats, and package httpprof runs sessions that
-// write to its own file. The root must not import these packages. Otherwise every program
-// that calls Start would link all formats and net/http.
+// write to its own file, and package leaks asks the runtime for leaks. The root must not import these packages. Otherwise every program
+// that calls Start would link all formats, net/http and all of runtime/pprof.
 package hook
 
 import "time"
@@ -26,6 +26,10 @@ var (
 	// ExportLinked reports whether the program imports package export. It is set before the
 	// root package's init functions run: see package linked.
 	ExportLinked bool
+
+	// ProvenLeaks asks the runtime which goroutines it can prove to be leaked. It returns a
+	// *tachyon.ProvenLeaks. Package leaks sets it.
+	ProvenLeaks func() any
 
 	// OneFile returns a profiler.Option. With it a session writes only the file path. It
 	// overrides options and environment variables for the output, rotation and export. The

@@ -1,4 +1,14 @@
-package profiler
+// Package leaks lets sessions ask the Go runtime at Stop which goroutines it can prove to be leaked. Import it
+// for its effect:
+//
+//	import _ "github.com/gotach/profiler/leaks"
+//
+// This enables [profiler.Leaks] and the variable PROFILE_LEAKS. Without the import the profile says why nothing is
+// known, and the program does not link runtime/pprof's profiles. Go 1.27 can prove leaks, older versions cannot.
+// "gotach leaks" shows what was found.
+//
+// [profiler.Leaks]: https://pkg.go.dev/github.com/gotach/profiler#Leaks
+package leaks
 
 import (
 	"cmp"
@@ -9,11 +19,14 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gotach/profiler/internal/hook"
 	"github.com/gotach/profiler/internal/own"
 	"github.com/gotach/profiler/tachyon"
 )
 
 var _ = own.Hide(provenLeaks)
+
+func init() { hook.ProvenLeaks = func() any { return provenLeaks() } }
 
 const (
 	// maxLeakGroups is the number of stacks of leaked goroutines in a profile.
