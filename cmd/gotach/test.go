@@ -28,10 +28,10 @@ prints, and its exit code is the exit code. Tests are not taken from the cache: 
 added unless -count is given. At the end a line on standard error says where the profile is.
 
 The packages and their module are not changed and need not know gotach. A package may have a
-TestMain or not. The goroutines have the labels "package" and "test": the name of
-the test, subtest, benchmark, fuzz target or example that they run, or that the goroutine runs that started
-them, or the one that started that. A test that ended between two samples has one with
-the frame [no sample], which stands for the time that it took.
+TestMain or not. The goroutines have the labels "package" and "test". The label "test" names
+the test, subtest, benchmark, fuzz target or example that a goroutine runs. Goroutines that
+a test starts have its label too, and so have those that they start. A test that ended between
+two samples has one with the frame [no sample], which stands for the time that it took.
 
 The profile begins before TestMain and ends when the tests have ended. Programs that tests start are
 not in it. PROFILE_RATE, PROFILE_BUDGET and PROFILE_SOURCE apply, PROFILE_OUT does not.

@@ -9,7 +9,8 @@
 //
 // Each process writes a file into a temporary directory, and beside it when each test began and ended.
 // From these a goroutine gets the labels "package" and "test": a test's own goroutine, and those that
-// descend from it by go statements. The tests themselves see no label and no other environment.
+// descend from it by go statements. The tests see no other environment. With Go 1.26 and earlier they can see
+// the pprof label "test".
 package gotest
 
 import (
