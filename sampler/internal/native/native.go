@@ -458,8 +458,8 @@ func (n *Source) lookOnce() {
 		}
 		all := true
 		for i, c := range circles {
-			// Entries leave circles meanwhile.
-			all = all && (c.passed-begin[i].passed >= begin[i].n || c.passed-before[i].passed >= c.n)
+			// Entries leave circles meanwhile. If all of a circle are dead, visits do not pass them.
+			all = all && (c.n <= c.dead || c.passed-begin[i].passed >= begin[i].n || c.passed-before[i].passed >= c.n)
 		}
 		if all {
 			allot(s, fewVisits<<16)
