@@ -96,7 +96,7 @@ func showDemo(e *env, out string, p *profile.Profile) error {
 	}
 	fmt.Fprintf(&b, `
 %s
-  gotach html %[2]s -o demo.html            # all of it, to look at in a browser
+  gotach view %[2]s                         # look at all of it in a browser
   gotach report %[2]s --by state            # what goroutines waited for
   gotach report %[2]s --by goroutine        # the time of each goroutine
   gotach report %[2]s --focus demoMutex     # one part of the workload
@@ -104,8 +104,6 @@ func showDemo(e *env, out string, p *profile.Profile) error {
   gotach convert %[2]s -o demo.folded       # for flame graphs; gotach formats lists more
 
   To profile your own program, add  defer profiler.Start().Stop()  to main and run it.
-
-  To look at all of it in a browser:  gotach view %[2]s
 `, t.paint.bold("What to try next"), out)
 	_, err = e.stdout.Write(b.Bytes())
 	return err

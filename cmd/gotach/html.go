@@ -5,8 +5,6 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -98,7 +96,10 @@ func makePage(e *env, sides [][]string, out string, o formats.Options, po page.O
 	if out == "-" {
 		return d.WriteHTML(e.stdout)
 	}
-	err = replaceFile(out, d.WriteHTML)
+	err = formats.Replace(out, func(w io.Writer) error {
+		b := bufio.NewWriterSize(w, 1<<20)
+		return errors.Join(d.WriteHTML(b), b.Flush())
+	})
 	if p := (*fs.PathError)(nil); errors.As(err, &p) {
 		err = p.Err // its path is that of a temporary file
 	}
@@ -119,32 +120,4 @@ func readPage(e *env, sides [][]string, inputs []page.Input, o formats.Options, 
 		return err
 	})
 	return d, err
-}
-
-// replaceFile writes a file beside the one that it replaces when it is complete.
-func replaceFile(name string, write func(io.Writer) error) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(name), ".gotach-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			f.Close()
-			os.Remove(f.Name())
-		}
-	}()
-	b := bufio.NewWriterSize(f, 1<<20)
-	if err = write(b); err == nil {
-		err = b.Flush()
-	}
-	if err == nil {
-		err = f.Chmod(0o644)
-	}
-	if err == nil {
-		err = f.Close()
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), name)
-	}
-	return err
 }

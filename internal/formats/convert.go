@@ -2,11 +2,9 @@ package formats
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 )
 
 // A target is where a format writes. Which field is set depends on the format.
@@ -56,7 +54,7 @@ func TargetFormat(out, to string) (*Format, error) {
 // in the one that the path's extension tells. For formats of several files, the path
 // becomes a directory. The file appears when it is complete, and is private to its
 // owner. After an error there is no file, or the one that was there before.
-func (in *Input) Convert(out, to string, o Options) (err error) {
+func (in *Input) Convert(out, to string, o Options) error {
 	f, err := TargetFormat(out, to)
 	if err != nil {
 		return err
@@ -70,43 +68,7 @@ func (in *Input) Convert(out, to string, o Options) (err error) {
 		}
 		return f.write(&target{Dir: out}, in, &o)
 	}
-	if real, err := filepath.EvalSymlinks(out); err == nil {
-		out = real
-	}
-	mode := os.FileMode(0o600)
-	if fi, err := os.Stat(out); err == nil {
-		if !fi.Mode().IsRegular() { // a device or a pipe, which must not be replaced
-			w, err := os.OpenFile(out, os.O_WRONLY, 0)
-			if err != nil {
-				return err
-			}
-			return errors.Join(in.write(w, out, f, o), w.Close())
-		}
-		mode = fi.Mode().Perm()
-	}
-	w, err := os.CreateTemp(filepath.Dir(out), "."+filepath.Base(out)+".*")
-	if err != nil {
-		if e := (*os.PathError)(nil); errors.As(err, &e) {
-			e.Path = out // not the temporary name, which users do not know
-		}
-		return err
-	}
-	defer func() {
-		if err != nil {
-			w.Close()
-			os.Remove(w.Name())
-		}
-	}()
-	if err := in.write(w, out, f, o); err != nil {
-		return err
-	}
-	if err := w.Chmod(mode); err != nil {
-		return err
-	}
-	if err := w.Close(); err != nil {
-		return err
-	}
-	return os.Rename(w.Name(), out)
+	return Replace(out, func(w io.Writer) error { return in.write(w, out, f, o) })
 }
 
 // Write writes the profile in the format named to. Formats of several files are an
