@@ -1,0 +1,90 @@
+package push
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gotach/profiler/internal/recovery"
+	"github.com/gotach/profiler/internal/stream"
+)
+
+// A file has one id: as the program left it when it was killed, and after recovery. Other files have others.
+func TestFileID(t *testing.T) {
+	dir := t.TempDir()
+	p := process{pid: 7, program: "shop"}
+	p.file(t, filepath.Join(dir, "a.1.tach"), 1, true)
+	p.file(t, filepath.Join(dir, "a.2.tach"), 2, false)
+	process{pid: 8, program: "shop"}.file(t, filepath.Join(dir, "b.1.tach"), 1, true)
+	copyFile(t, filepath.Join(dir, "a.1.tach"), filepath.Join(dir, "copy.tach"))
+	open := func(name string) *File {
+		f, err := openFile(dir, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	a, b, killed, other := open("a.1.tach"), open("copy.tach"), open("a.2.tach"), open("b.1.tach")
+	if a.ID != b.ID || a.ID == killed.ID || a.ID == other.ID || a.ID == (ID{}) {
+		t.Errorf("ids %v, of the copy %v, of other files %v %v", a.ID, b.ID, killed.ID, other.ID)
+	}
+	if a.ID.Part("1") == a.ID.Part("2") || a.ID.Part("1") == a.ID {
+		t.Error("parts do not have ids of their own")
+	}
+	if a.Service != "shop" || a.Version != "v1.4.2" || a.Host != "web-1" || a.PID != 7 || a.End.Sub(a.Start).Seconds() != 1 || a.Samples == 0 {
+		t.Errorf("%+v", a)
+	}
+	if _, err := recovery.Finish(filepath.Join(dir, "a.2.tach")); err != nil {
+		t.Fatal(err)
+	}
+	if again := open("a.2.tach"); again.ID != killed.ID {
+		t.Errorf("id %v of the recovered file, %v before", again.ID, killed.ID)
+	}
+	x, y, z := &Batch{Files: []*File{a, other}}, &Batch{Files: []*File{a, other}}, &Batch{Files: []*File{a}}
+	if x.ID() != y.ID() || x.ID() == z.ID() || x.without(other).ID() != z.ID() {
+		t.Error("a batch's id is not that of its files")
+	}
+}
+
+// Files that are gone or damaged are FileErrors, whenever that is noticed.
+func TestFileError(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "x.tach")
+	process{pid: 7, program: "shop"}.file(t, path, 1, true)
+	f, err := openFile(dir, "x.tach")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[100] ^= 1
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	bad := (*FileError)(nil)
+	if _, err := openFile(dir, "x.tach"); !errors.As(err, &bad) || !strings.HasPrefix(err.Error(), "x.tach: offset ") {
+		t.Errorf("a damaged file: %v", err)
+	}
+	read := func(src *stream.Source) error {
+		for _, err := range src.Samples() {
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := f.Read(stream.Options{}, read); !errors.As(err, &bad) {
+		t.Errorf("a file that was damaged later: %v", err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Read(stream.Options{}, read); !errors.As(err, &bad) || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file that is gone: %v", err)
+	}
+}
