@@ -72,7 +72,7 @@ lost, and a warning says how many. A flame graph leaves out what is too narrow t
 	f.BoolVar(&o.Uncompressed, "uncompressed", false, "tach, cpython315, nytprof, firefox: do not compress (firefox: always for a file *.json)")
 	f.BoolVar(&o.Exact, "exact", false, "cpython315: write each sample as recorded; readers that count samples then show too little waiting")
 	f.BoolVar(&o.NoSource, "no-source", false, "nytprof: leave out the source code")
-	f.BoolVar(&o.Goroutines, "goroutines", false, "collapsed: begin each stack with its goroutine; spx: write one report per goroutine; pprof: keep the label goroutine even if there are over a million")
+	f.BoolVar(&o.Goroutines, "goroutines", false, "collapsed: begin each stack with its goroutine; spx: write one report per goroutine; pprof: keep the label goroutine even if there are over a million; otlp: add the attribute thread.id")
 	f.BoolVar(&o.Microseconds, "microseconds", false, "spx: write times in µs with decimals, as in the format's document")
 	f.BoolVar(&o.CPU, "cpu", false, "collapsed, pprof, flamegraph: use CPU time as weight instead of wall time (always for a file *.pgo)")
 	f.StringVar(&o.Executable, "executable", "", "pprof with --cpu: the profiled program is `FILE` (default: where it was)")

@@ -57,6 +57,7 @@ func init() { // a function, since formats use the table themselves
 		tachFormat,
 		cpython315,
 		pprofFormat,
+		otlpFormat,
 		folded,
 		flameGraph,
 		firefoxProfile,
@@ -156,7 +157,7 @@ type Options struct {
 
 	Uncompressed bool   // tach, cpython315, nytprof, firefox: write without compression
 	Exact        bool   // cpython315: each sample as recorded, though some stand for more time than others
-	Goroutines   bool   // collapsed: each stack begins with its goroutine; spx: one report a goroutine; pprof: goroutines apart, however many
+	Goroutines   bool   // collapsed: each stack begins with its goroutine; spx: one report a goroutine; pprof: goroutines apart, however many; otlp: goroutines apart
 	CPU          bool   // collapsed, pprof, flamegraph: weigh by CPU time, not wall time
 	Microseconds bool   // spx: write times in µs with decimals, as the format's document has them
 	NoSource     bool   // nytprof: leave out the texts of source files

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/formats/collapsed"
+	"github.com/gotach/profiler/internal/formats/otlp"
 	"github.com/gotach/profiler/internal/formats/pprof"
 	"github.com/gotach/profiler/internal/formats/spx"
 	"github.com/gotach/profiler/internal/profile"
@@ -57,6 +58,26 @@ func writePprof(t *target, in *Input, o *Options) error {
 		return err
 	}
 	return pprof.WriteStream(t.W, src, goroutines)
+}
+
+var otlpFormat = &Format{
+	Name:       "otlp",
+	Doc:        "OpenTelemetry's ProfilesData (v1development): wall and CPU time",
+	Extensions: []string{".otlp"},
+	write: func(t *target, in *Input, o *Options) error {
+		if _, ok := in.content.(sum); ok {
+			p, err := in.Profile()
+			if err != nil {
+				return err
+			}
+			return otlp.Write(t.W, p)
+		}
+		src, err := in.Source(stream.Options{Labels: true})
+		if err != nil {
+			return err
+		}
+		return otlp.WriteStream(t.W, src, o.Goroutines)
+	},
 }
 
 var folded = &Format{
