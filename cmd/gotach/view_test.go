@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -33,6 +34,9 @@ func writeFile(t *testing.T, path string, number, samples int) {
 		if err := w.WriteFrames(&tachyon.Sample{Thread: 1, Time: at, Status: tachyon.HasGIL | tachyon.OnCPU}, []tachyon.Frame{{Func: "main.work", File: "/src/app/main.go", Line: 3}}); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := w.AddMetadata(tachyon.KindSession, tachyon.Session{Program: "app", PID: 7, Rate: 1000, Start: start, Duration: time.Second}); err != nil {
+		t.Fatal(err)
 	}
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
@@ -105,15 +109,57 @@ func fetch(t *testing.T, url string) (string, int) {
 	return string(b), r.StatusCode
 }
 
-// waitFor waits until the server has newer data than a generation.
+// waitFor waits until the server has newer data than a generation. url may be that of the status of a range.
 func waitFor(t *testing.T, url string, than int64) (s page.Status) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); s.Head == nil; time.Sleep(50 * time.Millisecond) {
 		s = page.Status{}
-		body, _ := fetch(t, fmt.Sprintf("%sdata/status?generation=%d", url, than))
+		address := url + "data/status?"
+		if strings.Contains(url, "?") {
+			address = url
+		}
+		body, _ := fetch(t, fmt.Sprintf("%sgeneration=%d", address, than))
 		if err := json.Unmarshal([]byte(body), &s); err != nil || s.Error != "" || time.Now().After(end) {
 			t.Fatalf("%s: %v", body, err)
 		}
 	}
 	return s
+}
+
+// TestViewLarge: of files that take long to read, some are shown first. A range needs only the files that have its time.
+func TestViewLarge(t *testing.T) {
+	dir := t.TempDir()
+	const files, samples = 20, 900
+	for n := range files {
+		writeFile(t, filepath.Join(dir, fmt.Sprintf("x.%02d.tach", n)), n, samples)
+	}
+	v := &viewed{sides: [][]string{{dir}}, warn: func(err error) { t.Error(err) }, large: 10 << 10}
+	s := page.NewServer(t.Context(), page.ServerOptions{Open: v.open, Version: v.version})
+	defer s.Close()
+	server := httptest.NewServer(s)
+	defer server.Close()
+	url := server.URL + "/"
+	first := waitFor(t, url, 0).Head
+	some := first.Sides[0].Samples / samples
+	if want := fmt.Sprintf("%d of %d files", some, files); first.Sketch != want || some < 2 || some > files/2 {
+		t.Errorf("it begins with %q and %d files, want %q", first.Sketch, some, want)
+	}
+	// The first and the last file are there. In between nothing is recorded.
+	if length := first.Sides[0].To; length < (files-1)*1_000_000+samples*1000 {
+		t.Errorf("it begins with %d µs", length)
+	}
+	whole := waitFor(t, url, 1)
+	if got := whole.Head.Sides[0].Samples; got != files*samples || whole.Head.Sketch != "" || !whole.Head.NoLatency {
+		t.Errorf("then it has %d samples, %q", got, whole.Head.Sketch)
+	}
+	start := int64(whole.Head.Sides[0].StartUS)
+	span := page.Span{From: start + 7_100_000, To: start + 8_200_000}
+	if list, _ := v.timed([]string{dir}, span); len(list) != 4 || filepath.Base(list[0].path) != "x.06.tach" {
+		t.Errorf("the range is in %v", list)
+	}
+	part := waitFor(t, fmt.Sprintf("%sdata/status?from=%d&to=%d&", url, span.From, span.To), 0)
+	// 1.1 s less the 100 ms after the samples of each file
+	if got := part.Head.Sides[0].Samples; got < 995 || got > 1005 {
+		t.Errorf("the range has %d samples", got)
+	}
 }

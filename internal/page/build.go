@@ -14,7 +14,8 @@ import (
 const (
 	firstWidth = 1000    // µs of a step at first
 	maxSteps   = 1 << 16 // of a page
-	maxEvents  = 4 << 20 // of a page, 16 bytes each while it is built
+	maxEvents  = 4 << 20 // of a page
+	someEvents = 2 << 20 // of a large page of a Server
 )
 
 // A builder makes the data of a page.
@@ -138,19 +139,32 @@ func (b *builder) read(in Input) error {
 			x.idle = idle(x.key)
 		}
 	}
+	if b.o.noLatency {
+		return b.side(in, p, r)
+	}
 	again := &reading{builder: b, side: r.side, src: src, start: r.start, groups: analyze.NewGroups(src), some: true}
 	if _, _, err = analyze.NewProfileEach(src, analyze.ReportOptions{Weight: "latency"}, again.addLatency); err != nil {
 		return err
 	}
+	return b.side(in, p, r)
+}
+
+// side adds the side that was read.
+func (b *builder) side(in Input, p *profile.Profile, r *reading) error {
 	side, err := b.describe(in, p)
 	if err != nil {
 		return err
 	}
-	t, err := b.analyze(in)
-	if err != nil {
-		return err
+	if !b.o.noFindings {
+		var t sideTables
+		for _, what := range findingNames {
+			if err := t.find(what, in, b.source); err != nil {
+				return err
+			}
+		}
+		b.omitted = append(b.omitted, t.shorten()...)
+		b.tables = append(b.tables, t)
 	}
-	b.tables = append(b.tables, t)
 	side.StartUS = r.start
 	side.From = b.offset
 	side.To = b.offset + max(1, r.end, uint64(side.Duration.Microseconds()))
@@ -189,7 +203,7 @@ func (r *reading) add(s *stream.Sample, key analyze.WaitKey) {
 	}
 	x.course.add(r.width, r.offset+end-length, r.offset+end)
 	r.lives.add(r, &r.slots[s.Slot], s, n, r.offset+end-length, r.offset+end, before)
-	if r.noted++; r.noted >= maxEvents/2 {
+	if r.noted++; r.noted >= uint64(r.o.Events)/2 {
 		r.compact()
 	}
 }
@@ -203,7 +217,7 @@ func (r *reading) addLatency(s *stream.Sample, key analyze.WaitKey) {
 // compact makes the steps longer if there are too many events.
 func (b *builder) compact() {
 	b.noted = 0
-	for b.events() > maxEvents {
+	for b.events() > b.o.Events {
 		b.double()
 	}
 }

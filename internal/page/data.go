@@ -25,7 +25,10 @@ type Head struct {
 	Steps   uint64 `json:"steps"`
 	// LeftOut says what the page does not show because it would be too large.
 	LeftOut []string `json:"left_out"`
-	Live    bool     `json:"live,omitempty"` // a server sends the pieces
+	Live    bool     `json:"live,omitempty"`   // a server sends the pieces
+	Sketch  string   `json:"sketch,omitempty"` // which part of the files this is, if all are still being read
+	// NoLatency says that the weight latency is left out.
+	NoLatency bool `json:"no_latency,omitempty"`
 }
 
 // version is that of the pieces. The script and the server are of one build, so it only helps to find mistakes.
@@ -79,7 +82,9 @@ func (b *builder) describe(in Input, p *profile.Profile) (Side, error) {
 	}
 	fact("process", "%d on %s", m.PID, m.Host)
 	fact("source", "%s", m.Source)
-	fact("ticks", "%.0f of %d a second", m.RateReached, m.Rate)
+	if m.RateReached > 0 { // otherwise nobody knows yet
+		fact("ticks", "%.0f of %d a second", m.RateReached, m.Rate)
+	}
 	if lost := m.TicksAsked - m.TicksReached - m.TicksForBudget - m.TicksIdle; lost > 0 {
 		fact("ticks too late", "%d", lost)
 	}
@@ -103,21 +108,25 @@ func (b *builder) describe(in Input, p *profile.Profile) (Side, error) {
 
 // finish makes the data of what was read.
 func (b *builder) finish(inputs []Input) (*Data, error) {
-	diff, err := b.compare(inputs)
-	if err != nil {
-		return nil, err
-	}
-	tables, err := newPiece("tables", map[string]any{"sides": b.tables, "diff": diff}, nil)
-	if err != nil {
-		return nil, err
-	}
 	source, err := b.sources()
 	if err != nil {
 		return nil, err
 	}
+	rest := []Piece{source}
+	if !b.o.noFindings {
+		diff, err := compare(inputs)
+		if err != nil {
+			return nil, err
+		}
+		tables, err := newPiece("tables", map[string]any{"sides": b.tables, "diff": diff}, nil)
+		if err != nil {
+			return nil, err
+		}
+		rest = append(rest, tables)
+	}
 	b.merge()
 	b.compact()
-	d := &Data{limit: b.o.MaxSize, Head: Head{Version: version, Sides: b.sides, LeftOut: []string{}}}
+	d := &Data{limit: b.o.MaxSize, Head: Head{Version: version, Sides: b.sides, LeftOut: []string{}, NoLatency: b.o.noLatency}}
 	names := []string{}
 	for _, s := range b.sides {
 		names = append(names, s.Name)
@@ -137,7 +146,7 @@ func (b *builder) finish(inputs []Input) (*Data, error) {
 		if err != nil {
 			return nil, err
 		}
-		d.Pieces = []Piece{core, goroutines, tables, source}
+		d.Pieces = append([]Piece{core, goroutines}, rest...)
 		d.Head.LeftOut = b.leftOut()
 		size, err := d.size()
 		if err != nil {

@@ -17,7 +17,7 @@ const (
 	maxRuns    = 1 << 20 // of all goroutines while a page is built, 8 bytes each
 	perGroup   = 5000    // goroutines of a group that have a row, at first
 	leastRows  = 8       // below that, short runs are joined before goroutines are left out
-	maxParents = 1 << 18 // of a file
+	maxParents = 1 << 17 // of a file
 	mostLabels = 200     // bytes of a goroutine's labels
 	nothing    = math.MaxUint32
 	coarser    = 4 // how many times longer the runs become that are joined

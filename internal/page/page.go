@@ -35,6 +35,12 @@ type Options struct {
 	NoSource bool  // the page has no lines of source files
 	// Source reads a source file of the profiled program, by its name in the profile. Nil: it is read where the profile says.
 	Source func(path string) ([]byte, error)
+
+	// Events bounds the memory that building a page takes, 32 bytes each, at the price of longer steps of time. 0 is usual.
+	Events int
+
+	noFindings bool // leave out locks, requests and leaks
+	noLatency  bool // leave out the weight latency, which takes three readings
 }
 
 // DefaultMaxSize is how large the HTML file may become.
@@ -49,12 +55,7 @@ func Build(inputs []Input, o Options) (*Data, error) {
 	if len(inputs) < 1 || len(inputs) > 2 {
 		return nil, fmt.Errorf("%d profiles; a page shows one, or two and their difference", len(inputs))
 	}
-	if o.Source == nil {
-		o.Source = os.ReadFile
-	}
-	if o.MaxSize == 0 {
-		o.MaxSize = DefaultMaxSize
-	}
+	o.setDefaults()
 	b := newBuilder(o)
 	b.several = len(inputs) > 1
 	for _, in := range inputs {
@@ -63,6 +64,18 @@ func Build(inputs []Input, o Options) (*Data, error) {
 		}
 	}
 	return b.finish(inputs)
+}
+
+func (o *Options) setDefaults() {
+	if o.Source == nil {
+		o.Source = os.ReadFile
+	}
+	if o.MaxSize == 0 {
+		o.MaxSize = DefaultMaxSize
+	}
+	if o.Events == 0 {
+		o.Events = maxEvents
+	}
 }
 
 // samples returns the samples of an input for an analysis.

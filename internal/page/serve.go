@@ -32,22 +32,44 @@ func (s Span) Select(sel *stream.Selection) (*stream.Selection, error) {
 	return &out, err
 }
 
+// A Request says which profiles to open.
+type Request struct {
+	Span
+	// Sketch says that some of the files are enough, if it takes long to read all.
+	Sketch bool
+}
+
+// Opened are profiles that a Server reads.
+type Opened struct {
+	Inputs  []Input
+	Growing bool // they are still being written
+	// Sketch says which part of the files is open, if not all are because of Request.Sketch.
+	Sketch string
+	// Large says that each reading of all takes long.
+	Large bool
+	Close func() error
+}
+
 // ServerOptions say what a Server shows.
 type ServerOptions struct {
 	Options
 	Title string
-	// Inputs opens the profiles, of a part of their time. It is called for each reading of everything. Streams end
-	// when the context does. growing says that the profiles are still being written.
-	Inputs func(context.Context, Span) (list []Input, growing bool, done func() error, err error)
+	// Open opens the profiles. It is called for each reading of everything. Streams end when the context does.
+	Open func(context.Context, Request) (*Opened, error)
 	// Version returns what changes when the profiles do.
 	Version func() string
+	// Note may be nil. It returns what the page says about the profiles at present, and whether the page offers to take
+	// a new one, with the query new=1.
+	Note func() (text string, again bool)
 }
 
 const (
-	// mostViews is the number of parts of the time that are kept, apart from the whole. Each takes at most
-	// Options.MaxSize.
-	mostViews = 3
-	// abandoned is the time after which a part is not read further if no page asks for it. Pages ask each second.
+	// mostPages is the number of parts of the time whose pages are kept, apart from the whole. Each takes at most
+	// Options.MaxSize. mostFindings is the same for tables, which are small.
+	mostPages    = 3
+	mostFindings = 12
+	// abandoned is the time after which nothing is read further for a page that does not ask for it. Pages ask each
+	// second. The page of the whole is always read.
 	abandoned = 15 * time.Second
 	// restFactor says how long a growing profile is left alone after a reading: this many times what that took.
 	restFactor = 4
@@ -55,7 +77,9 @@ const (
 )
 
 // A Server reads profiles and keeps what pages of them need. Its memory does not depend on the size of the profiles: one
-// reading happens at a time.
+// reading happens at a time, and at most one other waits half-way. That is a reading of the whole, before which parts come.
+//
+// Of profiles that take long to read, a page shows some of the files first.
 type Server struct {
 	o      ServerOptions
 	ctx    context.Context
@@ -63,14 +87,22 @@ type Server struct {
 	turn   chan struct{} // has an element while something is read
 	ended  sync.WaitGroup
 	mu     sync.Mutex
-	views  map[Span]*view
+	views  map[viewKey]*view
+	urgent int   // readings of parts that wait or happen
 	newest int64 // generation
 }
 
-// A view is a part of the time. All fields belong to Server.mu.
+// A viewKey says what a view shows.
+type viewKey struct {
+	Span
+	what string // "" for the page, or the name of findings
+}
+
+// A view is the page of a part of the time, or one of its tables. All fields belong to Server.mu.
 type view struct {
-	span       Span
+	viewKey
 	data       *Data // nil: not yet
+	sketch     bool  // data are not of all files
 	generation int64
 	version    string // of the profiles when data was read
 	growing    bool
@@ -84,9 +116,9 @@ type view struct {
 
 // NewServer returns a server, which begins to read at once. Close ends it.
 func NewServer(ctx context.Context, o ServerOptions) *Server {
-	s := &Server{o: o, turn: make(chan struct{}, 1), views: map[Span]*view{}}
+	s := &Server{o: o, turn: make(chan struct{}, 1), views: map[viewKey]*view{}}
 	s.ctx, s.stop = context.WithCancelCause(ctx)
-	s.status(Span{}, 0)
+	s.status(viewKey{}, 0)
 	return s
 }
 
@@ -106,22 +138,28 @@ type Status struct {
 	Growing    bool   `json:"growing,omitempty"`
 	Progress   string `json:"progress,omitempty"`
 	Error      string `json:"error,omitempty"` // of the latest reading
+	Note       string `json:"note,omitempty"`
+	Again      bool   `json:"again,omitempty"` // the page offers to take a new profile
 	Head       *Head  `json:"head,omitempty"`  // if the script has an older generation
 }
 
-// status returns the status of a part. It starts a reading if there are no data or newer ones.
-func (s *Server) status(span Span, has int64) Status {
+// status returns the status of a view. It starts a reading if there are no data or newer ones.
+func (s *Server) status(key viewKey, has int64) Status {
 	version := s.o.Version()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	v := s.find(span)
+	v := s.find(key)
 	now := time.Now()
 	v.asked = now
-	if !v.reading && s.ctx.Err() == nil && (v.version != version || v.data == nil && v.err == nil) && !now.Before(v.rest) {
+	stale := v.version != version || v.sketch || v.data == nil && v.err == nil
+	if !v.reading && s.ctx.Err() == nil && stale && !now.Before(v.rest) {
 		v.reading, v.passes, v.share = true, 0, 0
 		s.ended.Go(func() { s.read(v, version) })
 	}
 	out := Status{Generation: v.generation, Growing: v.growing}
+	if s.o.Note != nil {
+		out.Note, out.Again = s.o.Note()
+	}
 	if v.reading {
 		out.Progress = v.progress()
 	} else if v.err != nil {
@@ -137,35 +175,43 @@ func (s *Server) status(span Span, has int64) Status {
 
 func (v *view) progress() string {
 	if v.passes == 0 {
-		return "waiting for another part"
+		return "waiting for another reading"
 	}
 	return fmt.Sprintf("pass %d, %.0f %%", v.passes, 100*v.share)
 }
 
-// find returns the view of a part. It forgets the one that nobody asked for for the longest time if there are too many.
-func (s *Server) find(span Span) *view {
-	if v := s.views[span]; v != nil {
+// find returns a view. It forgets the one of its kind that nobody asked for for the longest time if there are too many.
+func (s *Server) find(key viewKey) *view {
+	if v := s.views[key]; v != nil {
 		return v
 	}
-	for len(s.views) > mostViews {
-		var oldest *view
-		for _, v := range s.views {
-			if v.span != (Span{}) && (oldest == nil || v.asked.Before(oldest.asked)) {
-				oldest = v
-			}
-		}
-		delete(s.views, oldest.span)
+	most := mostPages
+	if key.what != "" {
+		most = mostFindings
 	}
-	v := &view{span: span}
-	s.views[span] = v
+	count := 0
+	var oldest *view
+	for _, v := range s.views {
+		if v.viewKey == (viewKey{}) || (v.what == "") != (key.what == "") {
+			continue
+		}
+		if count++; oldest == nil || v.asked.Before(oldest.asked) {
+			oldest = v
+		}
+	}
+	if count >= most {
+		delete(s.views, oldest.viewKey)
+	}
+	v := &view{viewKey: key}
+	s.views[key] = v
 	return v
 }
 
 // piece returns a piece of a generation, nil if it is not there any more.
-func (s *Server) piece(span Span, generation int64, name string) []byte {
+func (s *Server) piece(key viewKey, generation int64, name string) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	v := s.views[span]
+	v := s.views[key]
 	if v == nil || v.data == nil || v.generation != generation {
 		return nil
 	}
@@ -175,64 +221,4 @@ func (s *Server) piece(span Span, generation int64, name string) []byte {
 		}
 	}
 	return nil
-}
-
-var errAbandoned = errors.New("no page asks for it")
-
-// read reads a part and keeps its data.
-func (s *Server) read(v *view, version string) {
-	ctx, cancel := context.WithCancelCause(s.ctx)
-	defer cancel(nil)
-	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
-	case <-ctx.Done():
-		return
-	}
-	began := time.Now()
-	d, growing, err := s.build(ctx, v, cancel)
-	took := time.Since(began)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	v.reading = false
-	v.rest = time.Now().Add(max(leastRest, restFactor*took))
-	if errors.Is(err, errAbandoned) {
-		return // it starts again when a page asks
-	}
-	v.version, v.growing, v.err = version, growing, err
-	if err == nil {
-		s.newest++
-		v.data, v.generation = d, s.newest
-	}
-}
-
-func (s *Server) build(ctx context.Context, v *view, cancel context.CancelCauseFunc) (d *Data, growing bool, err error) {
-	s.mu.Lock()
-	v.passes = 1
-	s.mu.Unlock()
-	list, growing, done, err := s.o.Inputs(ctx, v.span)
-	if err != nil {
-		return nil, false, err
-	}
-	defer func() { err = errors.Join(err, done()) }()
-	passes := 0
-	for i := range list {
-		open := list[i].Open
-		list[i].Open = func(o stream.Options) (*stream.Source, error) {
-			passes++
-			pass := passes
-			o.Context = ctx
-			o.Progress = func(done, total uint64) {
-				s.mu.Lock()
-				defer s.mu.Unlock()
-				v.passes, v.share = pass, min(1, float64(done)/float64(max(1, total)))
-				if v.span != (Span{}) && time.Since(v.asked) > abandoned {
-					cancel(errAbandoned)
-				}
-			}
-			return open(o)
-		}
-	}
-	d, err = Build(list, s.o.Options)
-	return d, growing, err
 }

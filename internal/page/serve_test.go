@@ -8,16 +8,19 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"github.com/gotach/profiler/internal/analyze"
 	"github.com/gotach/profiler/internal/profile"
@@ -25,14 +28,14 @@ import (
 )
 
 // selecting returns what a Server reads: the input, of the time that is asked for.
-func selecting(in Input) func(context.Context, Span) ([]Input, bool, func() error, error) {
-	return func(_ context.Context, span Span) ([]Input, bool, func() error, error) {
-		sel, err := span.Select(nil)
+func selecting(in Input) func(context.Context, Request) (*Opened, error) {
+	return func(_ context.Context, r Request) (*Opened, error) {
+		sel, err := r.Select(nil)
 		open := func(o stream.Options) (*stream.Source, error) {
 			o.Select = sel
 			return in.Open(o)
 		}
-		return []Input{{Name: in.Name, Open: open}}, false, func() error { return nil }, err
+		return &Opened{Inputs: []Input{{Name: in.Name, Open: open}}, Close: func() error { return nil }}, err
 	}
 }
 
@@ -135,7 +138,7 @@ func sums(t *testing.T, piece []byte, h *Head) (wall, cpu, samples int64) {
 // much longer than the range.
 func TestServerSums(t *testing.T) {
 	in := server(t)
-	url := serve(t, ServerOptions{Options: Options{}, Title: "x", Inputs: selecting(in)})
+	url := serve(t, ServerOptions{Options: Options{}, Title: "x", Open: selecting(in)})
 	for _, span := range []Span{{}, {begin + 250_123, begin + 301_457}, {begin + 1_000_000, begin + 3_000_000}} {
 		query := ""
 		if span != (Span{}) {
@@ -175,7 +178,7 @@ func TestServerSums(t *testing.T) {
 
 // TestServerSecurity: who does not know the token, uses another name of the computer, or is another site gets nothing.
 func TestServerSecurity(t *testing.T) {
-	url := serve(t, ServerOptions{Title: "secret", Inputs: selecting(server(t))})
+	url := serve(t, ServerOptions{Title: "secret", Open: selecting(server(t))})
 	ready(t, url, "", 0)
 	base, token := url[:strings.LastIndex(url[:len(url)-1], "/")+1], strings.Split(url, "/")[3]
 	if len(token) != 32 {
@@ -237,9 +240,9 @@ func TestServerSecurity(t *testing.T) {
 
 // TestServerViews: only some parts are kept, and the whole always.
 func TestServerViews(t *testing.T) {
-	url := serve(t, ServerOptions{Inputs: selecting(server(t))})
+	url := serve(t, ServerOptions{Open: selecting(server(t))})
 	whole := ready(t, url, "", 0)
-	for i := range int64(mostViews + 2) {
+	for i := range int64(mostPages + 2) {
 		ready(t, url, fmt.Sprintf("from=%d&to=%d", begin+i*1000, begin+i*1000+100_000), 0)
 	}
 	get(t, fmt.Sprintf("%sdata/core?generation=%d", url, whole.Generation))
@@ -259,13 +262,14 @@ func TestServedPage(t *testing.T) {
 	in, newer := busy(t), contended(t)
 	var changed atomic.Bool
 	url := serve(t, ServerOptions{Options: Options{MaxSize: smallPage(t, in)}, Title: "x", Version: func() string { return fmt.Sprint(changed.Load()) },
-		Inputs: func(ctx context.Context, span Span) ([]Input, bool, func() error, error) {
+		Open: func(ctx context.Context, r Request) (*Opened, error) {
 			now := in
 			if changed.Load() {
 				now = newer
 			}
-			list, _, done, err := selecting(now)(ctx, span)
-			return list, true, done, err
+			o, err := selecting(now)(ctx, r)
+			o.Growing = true
+			return o, err
 		}})
 	p := openURL(t, url, "", 1280, 800)
 	p.compare("the whole", in, stream.Options{}, analyze.ReportOptions{})
@@ -336,4 +340,126 @@ func smallPage(t *testing.T, in Input) int64 {
 			return size
 		}
 	}
+}
+
+// TestServerPartFirst: a part of the time that a page asks for while the whole is being read is there before the whole.
+func TestServerPartFirst(t *testing.T) {
+	in := selecting(busy(t))
+	asked, waiting := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	url := serve(t, ServerOptions{Open: func(ctx context.Context, r Request) (*Opened, error) {
+		o, err := in(ctx, r)
+		if r.Span != (Span{}) || err != nil {
+			return o, err
+		}
+		open := o.Inputs[0].Open
+		o.Inputs[0].Open = func(so stream.Options) (*stream.Source, error) {
+			progress := so.Progress
+			so.Progress = func(done, total uint64) {
+				once.Do(func() { close(waiting); <-asked })
+				progress(done, total)
+			}
+			return open(so)
+		}
+		return o, nil
+	}})
+	<-waiting
+	part := fmt.Sprintf("from=%d&to=%d", begin, begin+100_000)
+	get(t, url+"data/status?"+part)
+	for !strings.Contains(string(get(t, url+"data/status?"+part)), "waiting") {
+		time.Sleep(time.Millisecond) // until it waits for its turn
+	}
+	close(asked)
+	first := ready(t, url, part, 0)
+	if whole := ready(t, url, "", 0); whole.Generation < first.Generation {
+		t.Errorf("the whole was read as number %d, the part as number %d", whole.Generation, first.Generation)
+	}
+}
+
+// TestServerFindings: the tables of a range are those of the analyses of that range.
+func TestServerFindings(t *testing.T) {
+	in := contended(t)
+	url := serve(t, ServerOptions{Open: selecting(in)})
+	span := Span{begin + 200_000, begin + 500_000}
+	for _, part := range []Span{{}, span} {
+		sel, err := part.Select(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		query := ""
+		if part != (Span{}) {
+			query = fmt.Sprintf("&from=%d&to=%d", part.From, part.To)
+		}
+		for _, what := range findingNames {
+			var want sideTables
+			one := Input{Name: in.Name, Open: func(o stream.Options) (*stream.Source, error) {
+				o.Select = sel
+				return in.Open(o)
+			}}
+			if err := want.find(what, one, func(string) ([]byte, error) { return nil, fs.ErrNotExist }); err != nil {
+				t.Fatal(err)
+			}
+			s := ready(t, url, "what="+what+query, 0)
+			z, err := gzip.NewReader(bytes.NewReader(get(t, fmt.Sprintf("%sdata/tables?what=%s%s&generation=%d", url, what, query, s.Generation))))
+			if err != nil {
+				t.Fatal(err)
+			}
+			all, err := io.ReadAll(z)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got struct{ Sides []json.RawMessage }
+			if err := json.Unmarshal(all[4:4+binary.LittleEndian.Uint32(all)], &got); err != nil {
+				t.Fatal(err)
+			}
+			text, err := json.Marshal(want)
+			if err != nil || len(got.Sides) != 1 || string(got.Sides[0]) != string(text) || len(text) < 100 {
+				t.Errorf("%s of %v: %s, want %s (%v)", what, part, got.Sides, text, err)
+			}
+		}
+	}
+	if r, err := http.Get(url + "data/status?what=else"); err != nil || r.StatusCode != http.StatusBadRequest {
+		t.Errorf("an unknown table: %v, %v", r, err)
+	} else {
+		r.Body.Close()
+	}
+}
+
+// TestServedFindings: on a served page, locks, requests and leaks are of the selected range.
+func TestServedFindings(t *testing.T) {
+	in := contended(t)
+	url := serve(t, ServerOptions{Title: "x", Open: selecting(in)})
+	p := openURL(t, url, "#t=locks", 1280, 800)
+	const waited = `(() => { const c = document.querySelector('.locks tbody td'); return c ? c.dataset.ns : ''; })()`
+	check := func(what string, span Span) {
+		t.Helper()
+		sel, err := span.Select(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := (&Input{Open: func(o stream.Options) (*stream.Source, error) {
+			o.Select = sel
+			return in.Open(o)
+		}}).samples(stream.Options{Objects: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		locks, err := analyze.FindLocks(s, analyze.LockOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := fmt.Sprint(int64(locks.Locks[0].Waited))
+		p.wait(waited + ` !== ''`)
+		if got := eval[string](p, waited); got != want {
+			t.Errorf("%s: goroutines waited for %s ns, want %s", what, got, want)
+		}
+	}
+	check("the whole", Span{})
+	p.drag(0.3, 0.6)
+	p.wait(`document.getElementById('findings-note').textContent.startsWith('Of the selected range')`)
+	a := eval[[]int64](p, `gotach.settings().range`)
+	check("a range", Span{begin + a[0], begin + a[1]})
+	p.keys(kb.Escape) // takes the range back
+	p.wait(`document.getElementById('findings-note').textContent.startsWith('Of the whole')`)
+	check("the whole again", Span{})
 }

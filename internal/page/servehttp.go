@@ -24,9 +24,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "not for other sites", http.StatusForbidden)
 		return
 	}
-	span, generation, ok := query(r)
+	key, generation, ok := query(r)
 	if !ok {
-		http.Error(w, "from, to and generation must be whole numbers, from before to", http.StatusBadRequest)
+		http.Error(w, "from, to and generation must be whole numbers, from before to; what must be the name of a table", http.StatusBadRequest)
 		return
 	}
 	h := w.Header()
@@ -40,9 +40,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case path.Base(dir) == "data" && name == "status":
 		h.Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(s.status(span, generation)) // an error is the client's
+		_ = json.NewEncoder(w).Encode(s.status(key, generation)) // an error is the client's
 	case path.Base(dir) == "data" && name != "":
-		bytes := s.piece(span, generation, name)
+		bytes := s.piece(key, generation, name)
 		if bytes == nil {
 			http.Error(w, "there are newer data", http.StatusGone)
 			return
@@ -59,8 +59,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// query returns the part of the time and the generation that a request has.
-func query(r *http.Request) (span Span, generation int64, ok bool) {
+// query returns what a request asks for, and the generation.
+func query(r *http.Request) (key viewKey, generation int64, ok bool) {
 	q, ok := r.URL.Query(), true
 	number := func(name string) int64 {
 		text := q.Get(name)
@@ -73,8 +73,9 @@ func query(r *http.Request) (span Span, generation int64, ok bool) {
 		}
 		return n
 	}
-	span, generation = Span{number("from"), number("to")}, number("generation")
-	return span, generation, ok && (span == Span{} || span.From < span.To)
+	key, generation = viewKey{Span{number("from"), number("to")}, q.Get("what")}, number("generation")
+	known := key.what == "" || key.what == "diff" || slices.Contains(findingNames, key.what)
+	return key, generation, ok && known && (key.Span == Span{} || key.From < key.To)
 }
 
 // sameOrigin reports whether a request is from a page of this server, or from the user. A browser says so.

@@ -10,56 +10,90 @@ import (
 
 // A sideTables has what the commands locks, requests and leaks print of a side.
 type sideTables struct {
-	Locks    *analyze.Locks    `json:"locks"`
-	Requests *analyze.Requests `json:"requests"`
-	Leaks    *analyze.Leaks    `json:"leaks"`
+	Locks    *analyze.Locks    `json:"locks,omitempty"`
+	Requests *analyze.Requests `json:"requests,omitempty"`
+	Leaks    *analyze.Leaks    `json:"leaks,omitempty"`
 }
+
+// findingNames are the names of findings. There is also "diff", of two profiles.
+var findingNames = []string{"locks", "requests", "leaks"}
 
 // mostLocks is the number of locks, and of groups that grow, of a page.
 const mostLocks = 500
 
 // source reads a file of the program's source.
-func (b *builder) source(path string) ([]byte, error) {
-	if b.o.NoSource {
+func (b *builder) source(path string) ([]byte, error) { return b.o.source(path) }
+
+func (o *Options) source(path string) ([]byte, error) {
+	if o.NoSource {
 		return nil, fs.ErrNotExist
 	}
-	return b.o.Source(path)
+	return o.Source(path)
 }
 
-// analyze makes the tables of an input.
-func (b *builder) analyze(in Input) (t sideTables, err error) {
-	s, err := in.samples(stream.Options{Objects: true})
-	if err == nil {
-		t.Locks, err = analyze.FindLocks(s, analyze.LockOptions{Source: b.source})
+// find adds one kind of findings of an input.
+func (t *sideTables) find(what string, in Input, source func(string) ([]byte, error)) error {
+	options := map[string]stream.Options{"locks": {Objects: true}, "requests": {Labels: true}, "leaks": {Creators: true}}
+	s, err := in.samples(options[what])
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		s, err = in.samples(stream.Options{Labels: true})
-	}
-	if err == nil {
-		t.Requests, err = analyze.FindRequests(s, analyze.RequestOptions{Source: b.source})
-	}
-	if err == nil {
-		s, err = in.samples(stream.Options{Creators: true})
-	}
-	if err == nil {
+	switch what {
+	case "locks":
+		t.Locks, err = analyze.FindLocks(s, analyze.LockOptions{Source: source})
+	case "requests":
+		t.Requests, err = analyze.FindRequests(s, analyze.RequestOptions{Source: source})
+	case "leaks":
 		t.Leaks, err = analyze.FindLeaks(s)
 	}
-	if err != nil {
-		return t, err
-	}
-	if n := len(t.Locks.Locks); n > mostLocks {
+	return err
+}
+
+// shorten cuts long tables off. It returns what is left out.
+func (t *sideTables) shorten() (omitted []string) {
+	if t.Locks != nil && len(t.Locks.Locks) > mostLocks {
+		n := len(t.Locks.Locks)
 		t.Locks.Locks = t.Locks.Locks[:mostLocks]
-		b.omitted = append(b.omitted, fmt.Sprintf("%d of %d locks and channels are left out", n-mostLocks, n))
+		omitted = append(omitted, fmt.Sprintf("%d of %d locks and channels are left out", n-mostLocks, n))
 	}
-	if n := len(t.Leaks.Groups); n > mostLocks {
+	if t.Leaks != nil && len(t.Leaks.Groups) > mostLocks {
+		n := len(t.Leaks.Groups)
 		t.Leaks.Groups = t.Leaks.Groups[:mostLocks]
-		b.omitted = append(b.omitted, fmt.Sprintf("%d of %d groups that grow are left out", n-mostLocks, n))
+		omitted = append(omitted, fmt.Sprintf("%d of %d groups that grow are left out", n-mostLocks, n))
 	}
-	return t, nil
+	return omitted
+}
+
+// findings returns data that have only one kind of findings, in the piece "tables".
+func findings(inputs []Input, what string, o Options) (*Data, error) {
+	o.setDefaults()
+	d := &Data{Head: Head{Version: version, Sides: []Side{}, LeftOut: []string{}}}
+	content := map[string]any{}
+	if what == "diff" {
+		diff, err := compare(inputs)
+		if err != nil {
+			return nil, err
+		}
+		content["diff"] = diff
+	} else {
+		var sides []sideTables
+		for _, in := range inputs {
+			var t sideTables
+			if err := t.find(what, in, o.source); err != nil {
+				return nil, err
+			}
+			d.Head.LeftOut = append(d.Head.LeftOut, t.shorten()...)
+			sides = append(sides, t)
+		}
+		content["sides"] = sides
+	}
+	p, err := newPiece("tables", content, nil)
+	d.Pieces = []Piece{p}
+	return d, err
 }
 
 // compare returns what gotach diff says of two profiles, nil if it is one.
-func (b *builder) compare(inputs []Input) (*analyze.Diff, error) {
+func compare(inputs []Input) (*analyze.Diff, error) {
 	if len(inputs) < 2 {
 		return nil, nil
 	}

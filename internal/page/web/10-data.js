@@ -3,10 +3,10 @@
 let head = JSON.parse(document.getElementById('head').textContent);
 
 // piece returns a piece of the data: an object with the piece's JSON, and its columns as arrays of numbers.
-async function piece(name, of = head) {
+async function piece(name, of = head, what = {}) {
 	let body;
 	if (of.live) {
-		const answer = await fetch(live.address(name, of.generation), {cache: 'no-store'});
+		const answer = await fetch(live.address(name, of.generation, what), {cache: 'no-store'});
 		if (!answer.ok) throw new Error(`${name}: the server says ${answer.status}`);
 		body = answer.body;
 	} else {
@@ -65,15 +65,15 @@ const integers = (list) => Int32Array.from(list);
 // D is the data. Nodes are stacks: node 0 is the empty one, the caller of a node has a smaller number.
 let D = null;
 
-// G is the goroutines that have a row of their own. T has the tables of findings.
+// G is the goroutines that have a row of their own.
 let G = null;
 
 // loadData loads the data that belong to a head.
 async function loadData(next) {
-	const [core, lives, findings] = await Promise.all(['core', 'goroutines', 'tables'].map((name) => piece(name, next)));
+	const [core, lives, tables] = await Promise.all(['core', 'goroutines', ...(next.live ? [] : ['tables'])].map((name) => piece(name, next)));
 	head = next;
 	G = lives;
-	T = findings;
+	if (tables) findings.whole = tables;
 	D = core;
 	D.width = head.width_us;
 	D.steps = head.steps;

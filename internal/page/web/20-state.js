@@ -70,7 +70,7 @@ function fromHash(hash) {
 	out.removed = out.removed.filter(isFn);
 	if (!isFn(out.selected) || out.selected < -1) out.selected = -1;
 	if (!(out.group < D.groups.length) || out.group < -1) out.group = -1;
-	if (!['wall', 'cpu', 'latency'].includes(out.weight)) out.weight = 'wall';
+	if (!['wall', 'cpu', 'latency'].includes(out.weight) || out.weight === 'latency' && head.no_latency) out.weight = 'wall';
 	if (!['state', 'package'].includes(out.colour)) out.colour = 'state';
 	if (!(out.goroutine < G.gId.length) || out.goroutine < -1) out.goroutine = -1;
 	out.folded = out.folded.filter((g) => g < D.groups.length);

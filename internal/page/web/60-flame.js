@@ -404,8 +404,9 @@ const flame = {
 // isSignificant reports whether a change of a function may be more than chance, as far as that is known.
 // Of two whole profiles gotach diff knows it; of two ranges nobody tested it.
 function isSignificant(fn) {
-	if (!T.diff || fn === null || JSON.stringify([S.range, S.second]) !== JSON.stringify([sideRange(0), sideRange(1)])) return true;
-	significant ||= new Set(T.diff.rows.filter((r) => r.significant).map((r) => r.name));
+	const diff = findings.diff();
+	if (!diff || fn === null || JSON.stringify([S.range, S.second]) !== JSON.stringify([sideRange(0), sideRange(1)])) return true;
+	significant ||= new Set(diff.rows.filter((r) => r.significant).map((r) => r.name));
 	return significant.has(fnName(fn));
 }
 

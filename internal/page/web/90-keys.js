@@ -76,12 +76,15 @@ const controls = {
 		const note = byId('left-out');
 		note.hidden = !head.left_out.length;
 		note.textContent = 'To keep the page small: ' + head.left_out.join('; ') + '.';
+		const latency = byId('weight').querySelector('[value=latency]');
+		latency.disabled = !!head.no_latency;
+		latency.title = head.no_latency ? 'this takes long for so large a profile; the page of a shorter range has it' : '';
 	},
 
 	start() {
 		byId('weight').addEventListener('change', (e) => change({weight: e.target.value}));
 		byId('weight').addEventListener('step', () => {
-			const list = [...byId('weight').options].map((o) => o.value);
+			const list = [...byId('weight').options].filter((o) => !o.disabled).map((o) => o.value);
 			change({weight: list[(list.indexOf(S.weight) + 1) % list.length]});
 		});
 		byId('colour').addEventListener('change', (e) => change({colour: e.target.value}));

@@ -4,8 +4,8 @@ const live = {
 	status: null, // the latest one
 
 	// address returns where the server has something. The page may be of a part of the time.
-	address(name, generation) {
-		const q = new URLSearchParams(location.search);
+	address(name, generation, what = {}) {
+		const q = new URLSearchParams({...Object.fromEntries(new URLSearchParams(location.search)), ...what});
 		q.set('generation', String(generation));
 		return `data/${name}?${q}`;
 	},
@@ -46,18 +46,25 @@ const live = {
 	// watch asks for newer data while the page is seen.
 	async watch() {
 		if (!head.live) return;
+		this.note([this.sketch(), this.status.note].filter(Boolean).join(' '));
+		if (this.status.again) nudge('controls');
 		for (;;) {
-			await sleep(this.status.progress ? 500 : this.status.growing ? 2000 : 10000);
+			await sleep(this.status.progress || head.sketch ? 500 : this.status.growing ? 2000 : 10000);
 			if (document.hidden) continue;
+			const again = !!this.status.again;
 			try {
 				const s = await this.ask(head.generation);
 				if (s.head) await this.update(s.head);
-				this.note(s.error ? 'The profile cannot be read any more: ' + s.error : '');
+				this.note(s.error ? 'The profile cannot be read any more: ' + s.error : [this.sketch(), s.note].filter(Boolean).join(' '));
+				if (again !== !!s.again) nudge('controls');
 			} catch (error) {
-				this.note('gotach view does not answer any more. The page shows what it had.');
+				this.note('The server does not answer any more. The page shows what it had.');
 			}
 		}
 	},
+
+	// sketch says that the page does not have all yet.
+	sketch() { return head.sketch ? `So far this is ${head.sketch}. All are being read${this.status.progress ? ': ' + this.status.progress : ''} …` : ''; },
 
 	note(text) {
 		let e = byId('live-note');
@@ -89,9 +96,11 @@ const live = {
 
 	// chips returns links to the page of the selected range, and back to that of all.
 	chips() {
-		if (!head.live || head.sides.length > 1) return [];
-		const list = [], start = head.sides[0].start_us;
-		if (S.range && !S.second && head.left_out.length) {
+		if (!head.live) return [];
+		const again = this.status.again ? [el('a', {class: 'chip', id: 'again', 'data-key': 'again', href: './?new=1', title: 'take a new profile of the program'}, 'record again')] : [];
+		if (head.sides.length > 1) return again;
+		const list = again, start = head.sides[0].start_us;
+		if (S.range && !S.second && (head.left_out.length || head.no_latency || head.sketch)) {
 			const q = new URLSearchParams({from: start + S.range[0], to: start + S.range[1]});
 			list.push(el('a', {class: 'chip', id: 'detail', 'data-key': 'detail', href: '?' + q, title: 'read this range again, with all that the page leaves out'}, 'this range in detail'));
 		}

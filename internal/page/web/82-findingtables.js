@@ -1,18 +1,17 @@
-// The tables of locks, requests and leaks: what the commands of these names print, of the whole profile.
-
-let T = null; // the piece "tables"
+// The tables of locks, requests and leaks: what the commands of these names print.
 
 tables.names.push(['locks', 'Locks'], ['requests', 'Requests'], ['leaks', 'Leaks']);
 
 const ns = (v) => duration(v / 1000);
 const nsCell = (v) => el('td', {'data-ns': String(v)}, ns(v));
 
-// perSide writes a heading for each side if there are two.
-function perSide(panel, make) {
-	const parts = [el('p', {class: 'same'}, 'Of the whole profile, whatever range is selected.')];
-	T.sides.forEach((side, i) => {
-		if (T.sides.length > 1) parts.push(el('h2', null, `${'AB'[i]}: ${head.sides[i].name}`));
-		parts.push(...make(side, i));
+// perSide writes findings, with a heading for each side if there are two. make also gets the time on the axis where the
+// findings begin.
+function perSide(panel, what, make) {
+	const found = findings.of(what), parts = [el('p', {class: 'same', id: 'findings-note', role: 'status'}, found.note)];
+	found.sides.forEach((side, i) => {
+		if (found.sides.length > 1) parts.push(el('h2', null, `${'AB'[i]}: ${head.sides[i].name}`));
+		parts.push(...make(side, head.sides[i].from_us + (found.range ? found.range[0] : 0)));
 	});
 	put(panel, ...parts);
 }
@@ -29,7 +28,7 @@ const headings = (...names) => el('thead', null, el('tr', null, ...names.map((n,
 
 tables.locks = function (panel) {
 	let index = 0;
-	perSide(panel, (side) => {
+	perSide(panel, 'locks', (side) => {
 		const list = side.locks.locks;
 		if (!list.length) return [el('p', null, 'No goroutine was seen waiting for a lock or channel.')];
 		const body = [];
@@ -59,7 +58,7 @@ tables.lock = function (x, id) {
 };
 
 tables.requests = function (panel) {
-	perSide(panel, ({requests: r}, index) => {
+	perSide(panel, 'requests', ({requests: r}, from) => {
 		if (!r.count) return [el('p', null, `No requests were found (${r.what}).`)];
 		const most = Math.max(...r.histogram.map((h) => h.count)), out = [];
 		const short = (v) => v < r.short_ns ? '<' + ns(r.short_ns) : ns(v);
@@ -78,14 +77,14 @@ tables.requests = function (panel) {
 		out.push(el('table', null, headings('More', 'Median', 'Slow', 'State'), el('tbody', null, ...states.map((s) => el('tr', null, el('td', null, signed(more(s))), nsCell(of(r.median, s)), nsCell(of(r.slow, s)), el('td', {class: 'name'}, s))))));
 		out.push(el('table', null, headings('More', 'At'), el('tbody', null, ...r.difference.slice(0, 20).map((d, i) => el('tr', null, el('td', null, signed(d.ns)), el('td', {class: 'name'}, `[${d.state}] `, ...placeButton(d.name, d.file, d.line, 'difference' + i), d.object ? ' ' + d.object : ''))))));
 		out.push(el('h3', null, 'Slowest'), el('table', {id: 'slowest'}, headings('Time', 'Start', 'Goroutine', 'Labels'), el('tbody', null, ...r.slowest.map((x, i) => el('tr', null,
-			nsCell(x.ns), el('td', null, el('button', {class: 'plain', 'data-key': 'slow' + i, title: 'select its time', onclick: () => change({range: strip.atSteps(head.sides[index].from_us + x.start_us, head.sides[index].from_us + x.start_us + x.ns / 1000), second: null})}, seconds(x.start_us))),
+			nsCell(x.ns), el('td', null, el('button', {class: 'plain', 'data-key': 'slow' + i, title: 'select its time', onclick: () => change({range: strip.atSteps(from + x.start_us, from + x.start_us + x.ns / 1000), second: null})}, seconds(from - head.sides[0].from_us + x.start_us))),
 			el('td', null, String(x.goroutine)), el('td', {class: 'name'}, Object.entries(x.labels || {}).map(([k, v]) => `${k}=${v}`).join(' ')))))));
 		return out;
 	});
 };
 
 tables.leaks = function (panel) {
-	perSide(panel, ({leaks}) => {
+	perSide(panel, 'leaks', ({leaks}) => {
 		if (!leaks.groups.length) return [el('p', null, 'No group of goroutines grows.')];
 		return [el('table', {class: 'leaks'}, headings('Start', 'End', 'Per minute', 'Oldest', 'Stuck', 'Ran again', 'Waits at; created by'), el('tbody', null, ...leaks.groups.map((g, i) => el('tr', null,
 			el('td', null, g.start.toLocaleString('en-US')), el('td', null, g.end.toLocaleString('en-US')), el('td', null, (g.per_minute > 0 ? '+' : '') + g.per_minute.toFixed(1)), nsCell(g.oldest_ns), el('td', null, g.stuck.toLocaleString('en-US')), el('td', null, g.ran_again.toLocaleString('en-US')),
