@@ -10,19 +10,23 @@ import (
 
 // A config is the result of the options and the environment.
 type config struct {
-	output       string
-	rate         int
-	budget       float64
-	source       SourceKind
-	compression  Codec
-	sync         time.Duration // 0: never
-	rotate       rotation
-	keep         kept
-	exports      []hook.Target
-	oneFile      string // see hook.OneFile
-	maxPause     time.Duration
-	system       bool
-	leaks        bool
+	output      string
+	rate        int
+	budget      float64
+	source      SourceKind
+	compression Codec
+	sync        time.Duration // 0: never
+	rotate      rotation
+	keep        kept
+	exports     []hook.Target
+	oneFile     string // see hook.OneFile
+	maxPause    time.Duration
+	system      bool
+	leaks       bool
+	service     string
+
+	serviceVersion string
+
 	noWaitFrames bool
 	logger       *slog.Logger
 

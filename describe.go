@@ -24,10 +24,13 @@ func (s *Session) describe(part int, at time.Duration, stats *sampler.Stats) *ta
 		GOMAXPROCS: runtime.GOMAXPROCS(0),
 		Host:       hostname(),
 		PID:        os.Getpid(),
+		Service:    s.config.service,
 		Start:      s.start.Add(at).Round(0).UTC(), // without the monotonic reading
 		Executable: s.exe.path,
 		BuildID:    s.exe.buildID,
 		Markers:    true,
+
+		ServiceVersion: s.config.serviceVersion,
 	}
 	if part > 1 { // in whole µs, as in the file's header
 		d.Start = time.UnixMicro(s.start.UnixMicro()).Add(at).UTC()

@@ -88,6 +88,15 @@ func (c *config) environ(get func(string) string) (warnings []string) {
 		})
 	}
 
+	c.openTelemetry(get)
+	set("PROFILE_SERVICE", func() string { return strconv.Quote(c.service) }, func(v string) (Option, error) {
+		name, version := v, ""
+		if at := strings.LastIndexByte(v, '@'); at >= 0 {
+			name, version = v[:at], v[at+1:]
+		}
+		return Service(name, version), nil
+	})
+
 	if v := get("PROFILE_EXPORT"); v != "" && c.oneFile == "" {
 		c.exports = nil
 		for item := range strings.SplitSeq(v, ",") {
@@ -103,6 +112,43 @@ func (c *config) environ(get func(string) string) (warnings []string) {
 		}
 	}
 	return warnings
+}
+
+// openTelemetry takes the service from OpenTelemetry's variables if the program does not name one. What is invalid is
+// left out without a warning: the variables are not for the profiler.
+func (c *config) openTelemetry(get func(string) string) {
+	if c.service != "" || c.serviceVersion != "" {
+		return
+	}
+	name, version := "", ""
+	for pair := range strings.SplitSeq(get("OTEL_RESOURCE_ATTRIBUTES"), ",") {
+		key, value, _ := strings.Cut(pair, "=")
+		switch strings.TrimSpace(key) {
+		case "service.name":
+			name = unescape(strings.TrimSpace(value))
+		case "service.version":
+			version = unescape(strings.TrimSpace(value))
+		}
+	}
+	if v := get("OTEL_SERVICE_NAME"); v != "" {
+		name = v
+	}
+	_ = Service(name, version)(c) // it changes nothing if it returns an error
+}
+
+// unescape replaces %XX by the byte with that number.
+func unescape(s string) string {
+	var b []byte
+	for ; s != ""; s = s[1:] {
+		if s[0] == '%' && len(s) > 2 {
+			if n, err := strconv.ParseUint(s[1:3], 16, 8); err == nil {
+				b, s = append(b, byte(n)), s[2:]
+				continue
+			}
+		}
+		b = append(b, s[0])
+	}
+	return string(b)
 }
 
 func describeSync(every time.Duration) string {

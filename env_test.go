@@ -40,10 +40,11 @@ func TestEnvironment(t *testing.T) {
 		{name: "sync", env: []string{"PROFILE_SYNC=1s"}, want: with(func(c *config) { c.sync = time.Second })},
 		{name: "sync not a duration", env: []string{"PROFILE_SYNC=often"}, want: def, warning: `PROFILE_SYNC="often": not a duration such as 1s; using none`},
 		{name: "sync too often", env: []string{"PROFILE_SYNC=1ms"}, want: def, warning: "1ms is less than 10ms"},
-		{name: "empty is unset", env: []string{"PROFILE_OUT=", "PROFILE_RATE=", "PROFILE_BUDGET=", "PROFILE_SOURCE=", "PROFILE_COMPRESSION=", "PROFILE_SYNC=", "PROFILE_ROTATE=", "PROFILE_KEEP=", "PROFILE_PAUSE=", "PROFILE_SYSTEM=", "PROFILE_LEAKS=", "PROFILE_EXPORT="}, want: def},
-		{name: "all", env: []string{"PROFILE_OUT=x.tach", "PROFILE_RATE=250", "PROFILE_BUDGET=2.5", "PROFILE_SOURCE=portable", "PROFILE_COMPRESSION=none", "PROFILE_PAUSE=50ms", "PROFILE_SYSTEM=1", "PROFILE_LEAKS=1", "PROFILE_EXPORT=pprof=a.pb.gz, collapsed=b.txt"},
+		{name: "empty is unset", env: []string{"PROFILE_OUT=", "PROFILE_RATE=", "PROFILE_BUDGET=", "PROFILE_SOURCE=", "PROFILE_COMPRESSION=", "PROFILE_SYNC=", "PROFILE_ROTATE=", "PROFILE_KEEP=", "PROFILE_PAUSE=", "PROFILE_SYSTEM=", "PROFILE_LEAKS=", "PROFILE_EXPORT=", "PROFILE_SERVICE=", "OTEL_SERVICE_NAME=", "OTEL_RESOURCE_ATTRIBUTES="}, want: def},
+		{name: "all", env: []string{"PROFILE_OUT=x.tach", "PROFILE_RATE=250", "PROFILE_BUDGET=2.5", "PROFILE_SOURCE=portable", "PROFILE_COMPRESSION=none", "PROFILE_PAUSE=50ms", "PROFILE_SYSTEM=1", "PROFILE_LEAKS=1", "PROFILE_SERVICE=shop/checkout@1.4.2", "PROFILE_EXPORT=pprof=a.pb.gz, collapsed=b.txt"},
 			want: with(func(c *config) {
 				c.output, c.rate, c.budget, c.source, c.compression, c.system, c.leaks, c.maxPause = "x.tach", 250, 2.5, Portable, Uncompressed, true, true, 50*time.Millisecond
+				c.service, c.serviceVersion = "shop/checkout", "1.4.2"
 				c.exports = []hook.Target{{Format: "pprof", Path: "a.pb.gz"}, {Format: "collapsed", Path: "b.txt"}}
 			})},
 		{name: "rotate by time", env: []string{"PROFILE_ROTATE=60s"}, want: with(func(c *config) { c.rotate.every = time.Minute })},
@@ -61,11 +62,12 @@ func TestEnvironment(t *testing.T) {
 		{name: "percent sign in the budget", env: []string{"PROFILE_BUDGET=3%"}, want: with(func(c *config) { c.budget = 3 })},
 		{name: "environment wins over every option",
 			opts: []Option{Output("code.tach"), Rate(10), Budget(5), Source(Native), Compression(Zstd), SyncEvery(time.Second), RotateEvery(time.Minute), RotateAt(1e8),
-				KeepFiles(3), KeepBytes(5e9), SystemGoroutines(), Leaks(), Export("pprof", "code")},
+				KeepFiles(3), KeepBytes(5e9), SystemGoroutines(), Leaks(), Service("code", "1"), Export("pprof", "code")},
 			env: []string{"PROFILE_OUT=env.tach", "PROFILE_RATE=20", "PROFILE_BUDGET=6", "PROFILE_SOURCE=portable", "PROFILE_COMPRESSION=none", "PROFILE_SYNC=2s", "PROFILE_ROTATE=1h",
-				"PROFILE_KEEP=7", "PROFILE_SYSTEM=0", "PROFILE_LEAKS=0", "PROFILE_EXPORT=collapsed=env"},
+				"PROFILE_KEEP=7", "PROFILE_SYSTEM=0", "PROFILE_LEAKS=0", "PROFILE_SERVICE=env", "OTEL_SERVICE_NAME=other", "PROFILE_EXPORT=collapsed=env"},
 			want: with(func(c *config) {
 				c.output, c.rate, c.budget, c.source, c.compression, c.sync, c.rotate = "env.tach", 20, 6, Portable, Uncompressed, 2*time.Second, rotation{time.Hour, 0}
+				c.service = "env"
 				c.keep, c.exports = kept{7, 1e9}, []hook.Target{{Format: "collapsed", Path: "env"}}
 			})},
 		{name: "none undoes options", opts: []Option{SyncEvery(time.Second), RotateEvery(time.Minute), Export("pprof", "code")}, env: []string{"PROFILE_SYNC=none", "PROFILE_ROTATE=none", "PROFILE_EXPORT=none"}, want: def},
@@ -81,6 +83,12 @@ func TestEnvironment(t *testing.T) {
 			want: with(func(c *config) { c.output, c.oneFile = "one.tach", "one.tach" })},
 		{name: "pause nonsense", env: []string{"PROFILE_PAUSE=5"}, want: def, warning: `PROFILE_PAUSE="5": not a duration such as 50ms; using 10ms`},
 		{name: "no pause", env: []string{"PROFILE_PAUSE=0s"}, opts: []Option{MaxPause(time.Second)}, want: with(func(c *config) { c.maxPause = time.Second }), warning: "MaxPause: 0s is not above 0; using 1s"},
+		{name: "OpenTelemetry's service", env: []string{"OTEL_SERVICE_NAME=cart"}, want: with(func(c *config) { c.service = "cart" })},
+		{name: "OpenTelemetry's attributes", env: []string{"OTEL_RESOURCE_ATTRIBUTES=k8s.pod.name=a, service.name = my%20shop%2Ccart ,service.version=2%,x"}, want: with(func(c *config) { c.service, c.serviceVersion = "my shop,cart", "2%" })},
+		{name: "OpenTelemetry's name and version", env: []string{"OTEL_SERVICE_NAME=cart", "OTEL_RESOURCE_ATTRIBUTES=service.name=shop,service.version=2"}, want: with(func(c *config) { c.service, c.serviceVersion = "cart", "2" })},
+		{name: "OpenTelemetry's nonsense", env: []string{"OTEL_SERVICE_NAME=a\nb", "OTEL_RESOURCE_ATTRIBUTES=,=,service.name,service.version=%zz%"}, want: def},
+		{name: "the option's service counts before OpenTelemetry's", opts: []Option{Service("code", "1")}, env: []string{"OTEL_SERVICE_NAME=cart", "OTEL_RESOURCE_ATTRIBUTES=service.version=2"}, want: with(func(c *config) { c.service, c.serviceVersion = "code", "1" })},
+		{name: "service nonsense", opts: []Option{Service("code", "")}, env: []string{"PROFILE_SERVICE=a\x00b"}, want: with(func(c *config) { c.service = "code" }), warning: `using "code"`},
 		{name: "system nonsense", env: []string{"PROFILE_SYSTEM=maybe"}, want: def, warning: `PROFILE_SYSTEM="maybe": neither 1 nor 0; using false`},
 		{name: "leaks nonsense", env: []string{"PROFILE_LEAKS=maybe"}, want: def, warning: `PROFILE_LEAKS="maybe": neither 1 nor 0; using false`},
 
@@ -116,20 +124,21 @@ func TestEnvironment(t *testing.T) {
 
 func TestBadOption(t *testing.T) {
 	for want, o := range map[string]Option{
-		"Output: the path is empty":                  Output(""),
-		"Rate: 0 is not between 1 and 10000":         Rate(0),
-		"Rate: 10001 is not between":                 Rate(10001),
-		"Budget: 0 percent is not above 0":           Budget(0),
-		"Source: \"x\" is not one of auto, native":   Source("x"),
-		"Compression: \"lz4\" is not one of zstd":    Compression("lz4"),
-		"Export: \"bmp\" is not a format; there are": Export("bmp", "x"),
-		"Export: no path for pprof":                  Export("pprof", ""),
-		"RotateEvery: -1s is less than 1s":           RotateEvery(-time.Second),
-		"RotateAt: 0 bytes are less than 1 MB":       RotateAt(0),
-		"KeepFiles: 0 is less than 1":                KeepFiles(0),
-		"KeepBytes: 1999999 bytes are less than 2":   KeepBytes(1999999),
-		"SyncEvery: 1ms is less than 10ms":           SyncEvery(time.Millisecond),
-		"MaxPause: 0s is not above 0":                MaxPause(0),
+		"Output: the path is empty":                    Output(""),
+		"Rate: 0 is not between 1 and 10000":           Rate(0),
+		"Rate: 10001 is not between":                   Rate(10001),
+		"Budget: 0 percent is not above 0":             Budget(0),
+		"Source: \"x\" is not one of auto, native":     Source("x"),
+		"Compression: \"lz4\" is not one of zstd":      Compression("lz4"),
+		"Export: \"bmp\" is not a format; there are":   Export("bmp", "x"),
+		"Export: no path for pprof":                    Export("pprof", ""),
+		"RotateEvery: -1s is less than 1s":             RotateEvery(-time.Second),
+		"RotateAt: 0 bytes are less than 1 MB":         RotateAt(0),
+		"KeepFiles: 0 is less than 1":                  KeepFiles(0),
+		"KeepBytes: 1999999 bytes are less than 2":     KeepBytes(1999999),
+		"SyncEvery: 1ms is less than 10ms":             SyncEvery(time.Millisecond),
+		"MaxPause: 0s is not above 0":                  MaxPause(0),
+		"Service: \"\\n\" is longer than 255 bytes or": Service("x", "\n"),
 	} {
 		if s, err := Open(o); err == nil || !strings.Contains(err.Error(), want) {
 			s.Stop()

@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/gotach/profiler/internal/hook"
 	"github.com/gotach/profiler/sampler"
@@ -217,6 +220,27 @@ func Leaks() Option {
 		return nil
 	}
 }
+
+// Service sets the name of the service that the program is a process of, and its version. They tell the processes of a
+// fleet apart, as in "gotach report --by label:version". Either may be empty. The command takes the program's name for
+// an empty name; for an empty version the main module's version, the revision or the build ID, whichever is known.
+// Each has at most 255 bytes.
+//
+// Without this option and PROFILE_SERVICE, the name is that of the variable OTEL_SERVICE_NAME, or else service.name
+// in OTEL_RESOURCE_ATTRIBUTES. The version is then service.version in OTEL_RESOURCE_ATTRIBUTES.
+func Service(name, version string) Option {
+	return func(c *config) error {
+		for _, s := range []string{name, version} {
+			if len(s) > maxService || !utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl) {
+				return fmt.Errorf("Service: %.40q is longer than %d bytes or no text", s, maxService)
+			}
+		}
+		c.service, c.serviceVersion = name, version
+		return nil
+	}
+}
+
+const maxService = 255 // bytes
 
 // NoWaitFrames leaves out the innermost frame of a goroutine that does not run, which says
 // why, such as "[chan receive]" or "[runnable]".

@@ -37,7 +37,7 @@ func awaitSamples(s *Session, n int64) {
 func TestSession(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.tach")
 	log := &testenv.Log{}
-	s, err := Open(Output(path), Logger(log.Logger()))
+	s, err := Open(Output(path), Service("shop", "1.2"), Logger(log.Logger()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestSession(t *testing.T) {
 	}
 	d := m.Session
 	if d.Program != programName() || d.PID != os.Getpid() || d.GoVersion != runtime.Version() || d.Source != "portable" || d.Rate != 1000 ||
-		d.TicksReached == 0 || d.Samples == 0 || d.Duration < 100*time.Millisecond || d.RateReached == 0 || d.Module == "" || d.Error != "" {
+		d.TicksReached == 0 || d.Samples == 0 || d.Duration < 100*time.Millisecond || d.RateReached == 0 || d.Module == "" || d.Host != hostname() || d.Service != "shop" || d.ServiceVersion != "1.2" || d.Error != "" {
 		t.Errorf("session metadata: %+v", d)
 	}
 	if len(m.Goroutines) == 0 {

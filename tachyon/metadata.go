@@ -46,8 +46,13 @@ type Session struct {
 	Executable string            `json:"executable,omitempty"`
 	Host       string            `json:"host"`
 	PID        int               `json:"pid"`
-	Start      time.Time         `json:"start"` // wall clock
-	Duration   time.Duration     `json:"duration_ns"`
+	// Service is the name of the service that the process is one of, and ServiceVersion its version, as they
+	// were given to the session. Both may be "". See Label.
+	Service        string `json:"service,omitempty"`
+	ServiceVersion string `json:"service_version,omitempty"`
+
+	Start    time.Time     `json:"start"` // wall clock
+	Duration time.Duration `json:"duration_ns"`
 
 	Source       string  `json:"source"`                  // native or portable
 	SourceReason string  `json:"source_reason,omitempty"` // why the preferred source was not used

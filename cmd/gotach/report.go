@@ -57,7 +57,8 @@ only one way it is one line. --top is the number of lines.
 
 --by sets what a row is. state: what goroutines did: "running", "no core" (as ▒), "runnable"
 (waiting for the Go scheduler), "syscall" and "C" (each also "on CPU"), or what they waited for.
-label:KEY: a value of a pprof label. entry: the place where goroutines were created; goroutines of
+label:KEY: a value of a pprof label, or a fact about the process: label:host, label:pid, label:process
+(both), label:service, label:version. entry: the place where goroutines were created; goroutines of
 a test are a row with the test's name. object: the lock or channel that goroutines waited for.
 
 --weight cpu counts CPU time only. --weight latency divides the time on the wall clock: what is
@@ -87,6 +88,8 @@ CALLED is the number of calls of a function, from NYTProf and SPX files.`,
   gotach report app.tach --by line --ignore 'runtime\.' --top 0
   gotach report app.tach --label handler=/search --since -60s
   gotach report app.*.tach
+  gotach report fleet/*.tach --by label:version
+  gotach report fleet/*.tach --label service=checkout --label host=web-1
   gotach report app.tach --json | jq '.rows[0]'
   gotach report nytprof.out --by line`,
 		Args: someFiles,

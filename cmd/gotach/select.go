@@ -18,12 +18,13 @@ type selectFlags struct {
 const selectHelp = `--label, --state, --goroutine, --since and --until select samples; a sample must fulfil all of
 them. Several labels must all be there; of several states or goroutines one must fit. States
 are those of "gotach report --by state". A time is like 10s (since the start), -30s (before
-the end), 15:04:05 or 2006-01-02T15:04:05 (local time).`
+the end), 15:04:05 or 2006-01-02T15:04:05 (local time). A goroutine that has no label host, pid,
+process, service or version of its own has that of its process, for files of many processes.`
 
 // add adds the flags to a command.
 func (fl *selectFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringArrayVar(&fl.labels, "label", nil, "only samples of goroutines with the pprof label `KEY=VALUE`")
+	f.StringArrayVar(&fl.labels, "label", nil, "only samples of goroutines with the pprof label `KEY=VALUE`, or of the process with host=, service= or version=")
 	f.StringArrayVar(&fl.states, "state", nil, "only samples in the state `NAME`, such as running or 'chan receive'")
 	f.StringArrayVar(&fl.goroutines, "goroutine", nil, "only samples of the goroutine with this `ID`")
 	f.StringVar(&fl.since, "since", "", "only what happened after `TIME`")

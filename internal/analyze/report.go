@@ -189,18 +189,37 @@ func onCPU(samples iter.Seq2[*stream.Sample, error]) iter.Seq2[*stream.Sample, e
 	}
 }
 
-// grouped returns the function that names the group of a sample, nil if there are no groups.
+// grouped returns the function that names the group of a sample, nil if there are no groups. Time of no goroutine has
+// the name "", if it is not known by its process.
 func grouped(src *stream.Source, by string) (func(*stream.Sample) string, error) {
+	group, err := groupOfGoroutine(src, by)
+	if group == nil || err != nil {
+		return nil, err
+	}
+	key, isLabel := strings.CutPrefix(by, ByLabel)
+	session := src.Metadata().Session != nil
+	return func(s *stream.Sample) string {
+		if !s.NotSeen && !(session && s.Interpreter == tachyon.Process) {
+			return group(s)
+		}
+		if isLabel {
+			name, _ := src.Label(nil, key)
+			return name
+		}
+		return ""
+	}, nil
+}
+
+// groupOfGoroutine is grouped for samples of goroutines.
+func groupOfGoroutine(src *stream.Source, by string) (func(*stream.Sample) string, error) {
 	key, isLabel := strings.CutPrefix(by, ByLabel)
 	switch {
 	case by == "":
 		return nil, nil
 	case isLabel:
 		return func(s *stream.Sample) string {
-			if s.Labels != nil {
-				if value, ok := s.Labels.Get(key); ok {
-					return value
-				}
+			if value, ok := src.Label(s.Labels, key); ok {
+				return value
 			}
 			return "[no label " + key + "]"
 		}, nil

@@ -124,6 +124,8 @@ func streamInfo(h tachyon.Header, m *tachyon.Metadata, u *usage) fields {
 	var l fields
 	l.text("program", "program", s.Program)
 	l.text("module", "module", strings.TrimSpace(s.Module+" "+s.Version))
+	l.text("service", "service", s.Service)
+	l.text("service_version", "service version", s.ServiceVersion)
 	for _, k := range slices.Sorted(maps.Keys(s.VCS)) {
 		l.text(k, k, s.VCS[k])
 	}

@@ -76,13 +76,16 @@ func sourceSums(t rapid.TB, src *stream.Source) (map[sourceKey]sourceSum, int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !s.NotSeen {
-			if s.First {
-				slots[s.Slot] = s.Goroutine
-			}
-			if id, ok := slots[s.Slot]; !ok || id != s.Goroutine || int(s.Slot) >= src.Slots() {
-				t.Fatalf("slot %d of %d is of goroutine %d, the sample of %d", s.Slot, src.Slots(), id, s.Goroutine)
-			}
+		if s.NotSeen { // one for each process
+			k := sourceKey{interpreter: tachyon.Process, stack: tachyon.FuncNotSeen + ";"}
+			sums[k] = sourceSum{1, sums[k].wall + s.Wall}
+			continue
+		}
+		if s.First {
+			slots[s.Slot] = s.Goroutine
+		}
+		if id, ok := slots[s.Slot]; !ok || id != s.Goroutine || int(s.Slot) >= src.Slots() {
+			t.Fatalf("slot %d of %d is of goroutine %d, the sample of %d", s.Slot, src.Slots(), id, s.Goroutine)
 		}
 		k := sourceKey{goroutine: s.Goroutine, interpreter: s.Interpreter, status: s.Status}
 		for _, id := range src.AppendStack(nil, s.Stack) {

@@ -87,10 +87,13 @@ func (a *adder) add(s *stream.Sample) {
 		p.process = p.state != NotSeen // such as [idle]
 		p.system = p.process
 		n := a.place(p)
-		if a.detailed() {
+		switch {
+		case a.d.Group != nil && !p.process:
+			n = a.sum(sum{place: n, goroutine: a.groups.number(a.d.Group(s))})
+		case a.detailed():
 			n = a.keyedSum(n, 0)
 		}
-		a.sums[n].wall = s.Wall
+		a.sums[n].wall = add(a.sums[n].wall, s.Wall)
 		if a.series != nil { // nobody knows when it was
 			a.series.leaveOut(n, a.sums)
 		}

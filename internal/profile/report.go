@@ -246,7 +246,7 @@ func (t *tally) add(r *Record) {
 		return
 	case ByGroup:
 		row := Row{Name: r.Group}
-		if !r.OfGoroutine() {
+		if row.Name == "" && !r.OfGoroutine() {
 			row.Name = t.p.entry(r)
 		}
 		key := rowKey{name: row.Name}

@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
@@ -31,9 +32,33 @@ func (s *Source) Samples() iter.Seq2[*Sample, error] {
 			}
 		}
 		s.metadata, s.end, s.count = s.join(), r.end, r.count
-		if m := s.metadata.Session; m != nil && m.NotSeen > 0 && s.chooser == nil {
-			stack := s.push(0, s.frames.Intern(tachyon.Frame{Func: tachyon.FuncNotSeen}))
-			yield(&Sample{Interpreter: tachyon.Process, Stack: stack, Wall: m.NotSeen, NotSeen: true}, nil)
+		if m := s.metadata.Session; m != nil && m.NotSeen > 0 {
+			s.notSeen(yield)
+		}
+	}
+}
+
+// notSeen yields the time without samples of each process. Nobody knows when it was, in what state, and of which
+// goroutines.
+func (s *Source) notSeen(yield func(*Sample, error) bool) {
+	if c := s.chooser; c != nil && (c.Timed() || len(c.States) > 0 || len(c.Goroutines) > 0 || c.Pick != nil) {
+		return
+	}
+	latest := map[Process]int{} // the number of its last file
+	for i, p := range s.parts {
+		latest[p.Process] = i
+	}
+	sums := map[Process]time.Duration{}
+	stack := s.push(0, s.frames.Intern(tachyon.Frame{Func: tachyon.FuncNotSeen}))
+	for i, p := range s.parts {
+		sums[p.Process] += p.Metadata.Session.NotSeen
+		s.present = i
+		wall := sums[p.Process]
+		if wall <= 0 || latest[p.Process] != i || s.chooser != nil && !s.chooser.hasAll(nil) {
+			continue
+		}
+		if !yield(&Sample{Interpreter: tachyon.Process, Stack: stack, Wall: wall, NotSeen: true}, nil) {
+			return
 		}
 	}
 }

@@ -24,7 +24,7 @@ type Selection struct {
 	What string // what Pick selects, for messages
 }
 
-// A Label is a pprof label of a goroutine.
+// A Label is a pprof label of a goroutine, or a fact about its process; see Source.Label.
 type Label struct{ Key, Value string }
 
 // ParseLabel returns the label that has the form KEY=VALUE.
@@ -87,13 +87,17 @@ func (s *Selection) hasLabels(labels map[string]string) bool {
 	return true
 }
 
-func (s *Selection) hasAll(labels *Labels) bool {
-	for _, l := range s.Labels {
-		if value, ok := labels.Get(l.Key); !ok || value != l.Value {
-			return false
+// hasAll reports whether a goroutine of the present file with these labels, which may be nil, has all that are selected.
+func (c *chooser) hasAll(labels *Labels) bool {
+	k := &c.known
+	if !k.valid || k.labels != labels || k.file != c.src.present {
+		k.valid, k.labels, k.file, k.has = true, labels, c.src.present, true
+		for _, l := range c.Labels {
+			value, ok := c.src.Label(labels, l.Key)
+			k.has = k.has && ok && value == l.Value
 		}
 	}
-	return true
+	return k.has
 }
 
 func (s *Selection) hasState(state string) bool {
@@ -171,6 +175,15 @@ type chooser struct {
 	session  bool // gotach recorded all files, so that Process is no goroutine
 	pick     func(*Sample) (bool, error)
 	err      error // of pick
+	known    hasLabels
+}
+
+// A hasLabels says whether the latest labels are selected.
+type hasLabels struct {
+	valid  bool
+	labels *Labels
+	file   int
+	has    bool
 }
 
 type inState struct {
@@ -266,7 +279,7 @@ func (c *chooser) has(s *Sample) bool {
 	if len(c.Goroutines) > 0 && (c.session && s.Interpreter == tachyon.Process || !slices.Contains(c.Goroutines, s.Goroutine)) {
 		return false
 	}
-	if len(c.Labels) > 0 && (s.Labels == nil || !c.hasAll(s.Labels)) {
+	if len(c.Labels) > 0 && !c.hasAll(s.Labels) {
 		return false
 	}
 	if len(c.States) == 0 {

@@ -54,6 +54,7 @@ func joinSessions(files []*Part) *tachyon.Session {
 			out.Host = same(out.Host, s.Host)
 			out.Program = same(out.Program, s.Program)
 			out.Module, out.Version = same(out.Module, s.Module), same(out.Version, s.Version)
+			out.Service, out.ServiceVersion = same(out.Service, s.Service), same(out.ServiceVersion, s.ServiceVersion)
 			out.BuildID, out.Executable = same(out.BuildID, s.BuildID), same(out.Executable, s.Executable)
 		}
 		out.Markers = out.Markers || s.Markers

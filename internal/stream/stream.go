@@ -65,8 +65,8 @@ type Sample struct {
 	// Unselected says that it is not one of Options.Select, but of the selected time.
 	Unselected bool
 
-	// NotSeen says that this is no sample, but goroutine time of a whole session that has none
-	// (tachyon.Counts.NotSeen). It comes last, and of the sample only Stack and Wall are set.
+	// NotSeen says that this is no sample, but goroutine time of a process that has none
+	// (tachyon.Counts.NotSeen). These come last, one for each process, and of the sample only Stack and Wall are set.
 	NotSeen bool
 }
 
@@ -170,6 +170,20 @@ func (s *Source) SelectsStates() bool { return s.o.Select != nil && len(s.o.Sele
 
 // File returns the file of the present sample and its number, from 0 in order of time.
 func (s *Source) File() (int, File) { return s.present, s.parts[s.present].File }
+
+// Label returns the value of a label of the present sample's goroutine, and whether it has one: its own label, if
+// Options.Labels is set, or else that of its process. See tachyon.Session.Label.
+func (s *Source) Label(own *Labels, key string) (value string, ok bool) {
+	if own != nil {
+		if value, ok = own.Get(key); ok {
+			return value, ok
+		}
+	}
+	if session := s.parts[s.present].Metadata.Session; session != nil {
+		return session.Label(key)
+	}
+	return "", false
+}
 
 // GoroutineInFile returns the id that a goroutine of the stream has in its file.
 func GoroutineInFile(id uint64) uint64 { return id % apart }
