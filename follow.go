@@ -36,7 +36,7 @@ func (*second) Full() bool { return false }
 func (*second) Next(time.Duration, func() sampler.Part) {}
 
 // follow is hook.Follow.
-func follow(path string) (end func() error, err error) {
+func follow(path string, journal bool) (end func() error, err error) {
 	s := active.Load()
 	var from *sampler.Sampler
 	if s != nil {
@@ -49,10 +49,13 @@ func follow(path string) (end func() error, err error) {
 	w, err := writer.Create(path, writer.Options{
 		Start:     uint64(s.start.UnixMicro() + at.Microseconds()),
 		Interval:  uint64(time.Second.Microseconds()) / uint64(s.config.rate),
-		NoJournal: true,
+		NoJournal: !journal,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("gotach: %w", err)
+	}
+	if err := s.provide(w, 0, at); err != nil { // until end; only readers of an unfinished file see it
+		return nil, fmt.Errorf("gotach: %w", errors.Join(err, w.Discard()))
 	}
 	s.mu.Lock()
 	out := s.sink

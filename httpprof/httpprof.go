@@ -6,6 +6,9 @@
 // Then pprof can request a profile:
 //
 //	go tool pprof 'http://localhost:6060/debug/profile?seconds=10'
+//
+// Package httpprof/ui serves a page to look at the running program in a browser. It is a package of its own, because it links
+// all analyses.
 package httpprof
 
 import (
@@ -166,7 +169,7 @@ func coming(ctx context.Context, path string, d time.Duration, opts []profiler.O
 	case err == nil:
 		stop = s.Stop
 	case errors.Is(err, profiler.ErrActive):
-		if stop, err = hook.Follow(path); err != nil {
+		if stop, err = hook.Follow(path, false); err != nil {
 			return err
 		}
 	default:

@@ -56,6 +56,7 @@ var rooms = []struct {
 	{"export", "internal/hook internal/formats", "", "blank import that lets a session write other formats"},
 	{"leaks", "tachyon internal/hook internal/own", "", "blank import that lets a session ask the runtime for leaks"},
 	{"httpprof", ". internal/hook internal/own internal/formats", "", "the handler for net/http"},
+	{"httpprof/ui", ". internal/hook internal/own internal/stream internal/formats internal/page", "", "the handler that serves the page of the running program"},
 	{"internal/gotest/hook", ". internal/hook internal/own", "", "what test binaries of `gotach test` do"},
 	{"internal/gotest", "tachyon reader internal/formats internal/gotest/hook", "", "runs `go test` with a profile of all packages"},
 	{"cmd/gotach", ". tachyon export internal/analyze internal/formats internal/gotest internal/page internal/profile internal/push internal/recovery internal/stream internal/top", "github.com/spf13/cobra github.com/schollz/progressbar/v3 charm.land/bubbletea/v2 charm.land/lipgloss/v2 golang.org/x/term", "the command: a file for each subcommand"},

@@ -38,8 +38,9 @@ var (
 
 	// Follow writes the samples of the running session to a second file too, until end is called.
 	// end finishes the file. The file has all about its goroutines that the session's own file has.
-	// The error wraps profiler.ErrActive if another caller follows. The root package sets it.
-	Follow func(path string) (end func() error, err error)
+	// With journal it can be read while it is written. The error wraps profiler.ErrActive if another
+	// caller follows. The root package sets it.
+	Follow func(path string, journal bool) (end func() error, err error)
 
 	// Running returns the files of the running session, the oldest first and the unfinished one
 	// last, and the session's start. The start is zero if no session is running. The root package
