@@ -43,35 +43,64 @@ func writeFile(t *testing.T, path string, number, samples int) {
 	}
 }
 
-// TestView: the command shows the files of a folder, those that come later too, and ends at Ctrl-C with success.
-func TestView(t *testing.T) {
+// A viewing is a running gotach view.
+type viewing struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	url    string
+	out    *bufio.Reader
+	stderr strings.Builder
+}
+
+// startView runs gotach view until the test ends.
+func startView(t *testing.T, env []string, args ...string) *viewing {
+	t.Helper()
 	test, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	program := filepath.Join(dir, "gotach") // this name makes the test binary gotach
+	program := filepath.Join(t.TempDir(), "gotach") // this name makes the test binary gotach
 	if err := os.Symlink(test, program); err != nil {
 		t.Fatal(err)
 	}
-	writeFile(t, filepath.Join(dir, "x.1.tach"), 1, 100)
-	cmd := exec.Command(program, "view", "--no-open", dir)
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	out, err := cmd.StdoutPipe()
+	v := &viewing{t: t, cmd: exec.Command(program, append([]string{"view"}, args...)...)}
+	v.cmd.Env = append(os.Environ(), env...)
+	v.cmd.Stderr = &v.stderr
+	out, err := v.cmd.StdoutPipe()
 	if err == nil {
-		err = cmd.Start()
+		err = v.cmd.Start()
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = cmd.Process.Kill() }()
-	lines := bufio.NewReader(out)
-	line, err := lines.ReadString('\n')
+	t.Cleanup(func() { _ = v.cmd.Process.Kill() })
+	v.out = bufio.NewReader(out)
+	line, err := v.out.ReadString('\n')
 	if err != nil {
-		t.Fatalf("%v\n%s", err, &stderr)
+		t.Fatalf("%v\n%s", err, &v.stderr)
 	}
-	url := strings.TrimSpace(line)
+	v.url = strings.TrimSpace(line)
+	return v
+}
+
+// interrupt is Ctrl-C. The command must end with success and print nothing more.
+func (v *viewing) interrupt() {
+	v.t.Helper()
+	if err := v.cmd.Process.Signal(syscall.SIGINT); err != nil {
+		v.t.Fatal(err)
+	}
+	rest, err := io.ReadAll(v.out)
+	if e := v.cmd.Wait(); e != nil || err != nil || len(rest) > 0 {
+		v.t.Errorf("after Ctrl-C: %v, %v, %q\n%s", e, err, rest, &v.stderr)
+	}
+}
+
+// TestView: the command shows the files of a folder, those that come later too, and ends at Ctrl-C with success.
+func TestView(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, filepath.Join(dir, "x.1.tach"), 1, 100)
+	v := startView(t, nil, "--no-open", dir)
+	url := v.url
 	if body, status := fetch(t, url); status != http.StatusOK || !strings.HasPrefix(body, "<!doctype html>") {
 		t.Fatalf("%s: %d %.100s", url, status, body)
 	}
@@ -86,13 +115,7 @@ func TestView(t *testing.T) {
 	if got := waitFor(t, url, first.Generation).Head.Sides[0].Samples; got != 150 {
 		t.Errorf("%d samples with the second file, want 150", got)
 	}
-	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
-	rest, err := io.ReadAll(lines)
-	if e := cmd.Wait(); e != nil || err != nil || len(rest) > 0 {
-		t.Errorf("after Ctrl-C: %v, %v, %q\n%s", e, err, rest, &stderr)
-	}
+	v.interrupt()
 }
 
 func fetch(t *testing.T, url string) (string, int) {

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -96,13 +98,20 @@ func (v *viewed) version() string {
 	return b.String()
 }
 
-// stamp returns the size and the time of a file and of its journal.
+// stamp returns the size and the time of a file and of its journal, and the beginning of the journal. Each sample changes that, but
+// because it is mapped into memory, not the time of the file.
 func stamp(path string) string {
 	var b strings.Builder
 	for _, path := range []string{path, path + ".journal"} {
 		if fi, err := os.Stat(path); err == nil {
 			fmt.Fprintf(&b, "%d %d ", fi.Size(), fi.ModTime().UnixNano())
 		}
+	}
+	if f, err := os.Open(path + ".journal"); err == nil {
+		head := make([]byte, 512)
+		n, _ := io.ReadFull(f, head) // what cannot be read does not change
+		f.Close()
+		fmt.Fprintf(&b, "%x", crc32.ChecksumIEEE(head[:n]))
 	}
 	return b.String()
 }
