@@ -212,3 +212,15 @@ func TestTopFails(t *testing.T) {
 		t.Errorf("error %v", m.failed)
 	}
 }
+
+// TestTopSeen: the screen says that a session has more goroutines than it can show yet.
+func TestTopSeen(t *testing.T) {
+	s := newTopScreen(t, false, true)
+	if text := s.text(); strings.Contains(text, "at once") {
+		t.Errorf("all goroutines are seen:\n%s", text)
+	}
+	s.m.look.MostGoroutines = 15_000
+	if text := s.text(); !strings.Contains(text, "goroutines seen, up to 15000 at once so far") {
+		t.Errorf("few of 15,000 goroutines are seen:\n%s", text)
+	}
+}

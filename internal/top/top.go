@@ -76,6 +76,8 @@ type Look struct {
 	First, Last time.Time        // of the samples that are kept
 	From, To    time.Time        // of the window
 	Goroutines  int              // that have samples in the window
+	// MostGoroutines is how many were alive at one tick, at most, as the session says; 0 if it does not.
+	MostGoroutines int
 
 	States    *profile.Report // by state, with series
 	Functions *profile.Report // nil: not asked for; likewise the others
@@ -126,6 +128,9 @@ func (w *Watch) Look(q Query) (*Look, error) {
 	to = max(to, from+1)
 	l := &Look{State: w.state, First: microTime(max(r.from, r.cut)), Last: microTime(r.to), From: microTime(from), To: microTime(to)}
 	l.Session = r.parts[len(r.parts)-1].session
+	if l.Session != nil {
+		l.MostGoroutines = l.Session.MaxGoroutines
+	}
 	files := r.window(from, to)
 	return l, l.analyze(files, q)
 }

@@ -316,9 +316,12 @@ func TestWaiting(t *testing.T) {
 	}
 	f.check(f.w.WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{
 		{ID: 2, Last: 1000}, {ID: 3, Last: 1000}, {ID: 4, Last: 1000}, {ID: 5, Last: 15e6}, {ID: 3, Last: 9e6},
-	}}))
+	}, Progress: &tachyon.Progress{Duration: 20 * time.Second, Counts: tachyon.Counts{MaxGoroutines: 12}}}))
 	w := open(t, path)
 	l := look(t, w, Query{Window: 10 * time.Second, Views: []View{Functions}})
+	if l.MostGoroutines != 12 {
+		t.Errorf("the session had up to %d goroutines at once, want 12", l.MostGoroutines)
+	}
 	if behind := start + 20e6 - l.To.UnixMicro(); behind != 2_100_000 {
 		t.Errorf("the window is %d µs behind", behind)
 	}

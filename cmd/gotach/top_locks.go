@@ -1,0 +1,97 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/profile"
+)
+
+func (m *topModel) locks(l *analyze.Locks) (string, []string) {
+	head := fmt.Sprintf(" %7s  %6s  %7s  %10s  LOCK, CHANNEL OR GROUP", "WAITED", "WAITS", "LONGEST", "GOROUTINES")
+	list := slices.DeleteFunc(slices.Clone(l.Locks), func(x analyze.Lock) bool { return m.focus != nil && !m.matches(&x) })
+	if m.view == 3 {
+		switch m.sorts[m.view] {
+		case 1:
+			slices.SortStableFunc(list, func(a, b analyze.Lock) int { return cmp.Compare(b.Waits, a.Waits) })
+		case 2:
+			slices.SortStableFunc(list, func(a, b analyze.Lock) int { return cmp.Compare(b.Longest, a.Longest) })
+		}
+	}
+	var lines []string
+	for i := range list {
+		lines = append(lines, m.lock(&list[i], l.Tick)...)
+	}
+	if len(list) == 0 {
+		lines = m.none("wait for a lock or channel")
+	}
+	return m.paint.bold(head), lines
+}
+
+// lock returns the lines of a lock: where goroutines waited for it, and what those did that held it.
+func (m *topModel) lock(x *analyze.Lock, tick time.Duration) (lines []string) {
+	const indent = 23
+	kind := printable(x.Kind)
+	if x.Object > 0 {
+		kind += fmt.Sprintf(" %d", x.Object)
+	}
+	room := max(minName, m.width-41-utf8.RuneCountInString(kind))
+	lines = append(lines, fmt.Sprintf(" %7s  %6d  %7s  %10d  %s  %s", duration(x.Waited), x.Waits, duration(x.Longest), x.Goroutines,
+		m.paint.bold(shorten(printable(x.Name), room)), m.paint.dim(kind)))
+	line := func(number, what, state, function, file string, line int, colour func(string) string) {
+		state = "[" + printable(state) + "] "
+		room := m.width - indent - 6 - utf8.RuneCountInString(state)
+		lines = append(lines, fmt.Sprintf("%-*s%-4s  %s%s", indent, number, what, colour(state), site(m.paint, function, fmt.Sprintf("%s:%d", baseName(file), line), room)))
+	}
+	for i, s := range x.Sites[:min(len(x.Sites), mostSites)] {
+		what := ""
+		if i == 0 {
+			what = "at"
+		}
+		line(fmt.Sprintf(" %7s  %6d", duration(s.Waited), s.Waits), what, s.Reason, s.Func, s.File, s.Line, m.paint.wait)
+	}
+	h := x.Holder
+	if h == nil {
+		return lines
+	}
+	for i, l := range h.Lines {
+		if i == mostSites || i > 0 && l.Time < h.Lines[0].Time/100 {
+			break
+		}
+		what := ""
+		if i == 0 {
+			what = "held"
+		}
+		line(fmt.Sprintf(" %7s", duration(l.Time)), what, l.State, l.Func, l.File, l.Line, m.paint.busy)
+	}
+	known := fmt.Sprintf("holder %s seen, %s inferred, %s unknown", percent(h.Seen, x.Waited), percent(h.Inferred, x.Waited), percent(h.Unknown, x.Waited))
+	if h.TooShort {
+		known = fmt.Sprintf("most holds are too short for ticks of %s", duration(tick))
+	}
+	return append(lines, fmt.Sprintf("%*s%s", indent+6, "", m.paint.dim(known)))
+}
+
+// matches reports whether a lock matches the filter.
+func (m *topModel) matches(x *analyze.Lock) bool {
+	any := func(list ...string) bool { return slices.ContainsFunc(list, m.focus.MatchString) }
+	if any(x.Name, x.Kind) {
+		return true
+	}
+	for _, s := range x.Sites {
+		if any(profile.FuncName(s.Func), s.File, s.Reason) {
+			return true
+		}
+	}
+	if x.Holder != nil {
+		for _, h := range x.Holder.Lines {
+			if any(profile.FuncName(h.Func), h.File) {
+				return true
+			}
+		}
+	}
+	return false
+}
