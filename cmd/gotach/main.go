@@ -42,7 +42,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 
 var errInterrupted = errors.New("interrupted")
 
-// grace is the time in which an interrupted command must end.
+// grace is the time in which an interrupted command must end, unless env.grace is longer.
 const grace = 3 * time.Second
 
 // onInterrupt cancels the context at the first SIGINT or SIGTERM, so that commands remove
@@ -62,7 +62,7 @@ func (e *env) onInterrupt(cancel context.CancelCauseFunc) (stop func()) {
 		cancel(errInterrupted)
 		select {
 		case <-ended:
-		case <-time.After(grace):
+		case <-time.After(max(grace, time.Duration(e.grace.Load()))):
 			e.exit(errInterrupted)
 			os.Exit(exitError)
 		}

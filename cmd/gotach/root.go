@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 )
@@ -20,6 +21,7 @@ type env struct {
 
 	started bool // the arguments were correct and the command began
 	bar     *progress
+	grace   atomic.Int64 // ns in which the command ends after an interrupt, if that is longer than grace
 }
 
 // A usageError is an error in the command line.
@@ -73,7 +75,7 @@ FILE can be -, which is standard input.`,
 	root.SetOut(e.stdout)
 	root.SetErr(e.stderr)
 	root.SetVersionTemplate("gotach {{.Version}}\n")
-	root.AddCommand(newDemo(e), newInfo(e), newDump(e), newReport(e), newDiff(e), newLeaks(e), newLocks(e), newWaits(e), newRequests(e), newTop(e), newHTML(e), newView(e), newConvert(e), newFormats(e), newVerify(e), newRecover(e), newTest(e), newCompletion(e))
+	root.AddCommand(newDemo(e), newInfo(e), newDump(e), newReport(e), newDiff(e), newLeaks(e), newLocks(e), newWaits(e), newRequests(e), newTop(e), newHTML(e), newView(e), newConvert(e), newFormats(e), newVerify(e), newRecover(e), newPush(e), newTest(e), newCompletion(e))
 	return root
 }
 

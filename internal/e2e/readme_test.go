@@ -4,12 +4,15 @@ import (
 	"bufio"
 	"flag"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/gotach/profiler/internal/formats"
@@ -108,6 +111,15 @@ func TestReadmeCommands(t *testing.T) {
 	if err := os.Link(filepath.Join(dir, "app.tach"), filepath.Join(dir, "old.tach")); err != nil {
 		t.Fatal(err) // old.tach stands for the profile of earlier tests
 	}
+	if err := os.Mkdir(filepath.Join(dir, "profiles"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Link(filepath.Join(dir, "app.tach"), filepath.Join(dir, "profiles", "app.1.tach")); err != nil {
+		t.Fatal(err)
+	}
+	var received atomic.Int32
+	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { received.Add(1) }))
+	defer receiver.Close()
 	var ran int
 	shell := false // inside a block of shell commands
 	for line := range strings.Lines(readme(t)) {
@@ -127,11 +139,17 @@ func TestReadmeCommands(t *testing.T) {
 			view(t, dir, strings.TrimSpace(file))
 			continue
 		}
+		if strings.HasPrefix(args, "push ") { // to a receiver that is here, and only once
+			args = strings.NewReplacer("http://collector:4318", receiver.URL, ":9464", "127.0.0.1:0").Replace(args) + " --once"
+		}
 		cmd := exec.Command("sh", "-c", command(t)+" "+args)
 		cmd.Dir = dir
 		if out, err := cmd.CombinedOutput(); err != nil || len(out) == 0 && !strings.HasPrefix(args, "convert") && !strings.HasPrefix(args, "html") {
 			t.Errorf("gotach %s: %v\n%s", args, err, out)
 		}
+	}
+	if received.Load() == 0 {
+		t.Error("gotach push sent nothing")
 	}
 	if ran < 6 {
 		t.Errorf("found %d commands in the README", ran)

@@ -17,6 +17,14 @@ func Create(string, Head) (*Writer, error) { return nil, ErrUnsupported }
 // Lock opens the journal of the profile at path for its recovery.
 func Lock(path string) (*os.File, error) { return os.OpenFile(path+Suffix, os.O_RDWR, 0) }
 
+// Held returns ErrUnsupported, or that there is no journal.
+func Held(path string) (bool, error) {
+	if _, err := os.Stat(path + Suffix); err != nil {
+		return false, err
+	}
+	return false, ErrUnsupported
+}
+
 func (*Writer) Buffer() []byte              { return nil }
 func (*Writer) Commit(int, *Slot)           {}
 func (*Writer) Advance(Point, int)          {}

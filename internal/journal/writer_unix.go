@@ -166,6 +166,26 @@ func Lock(path string) (*os.File, error) {
 	return f, nil
 }
 
+// Held reports whether a program is writing the profile at path, or finishing it. The error wraps fs.ErrNotExist if there
+// is no journal, and ErrUnsupported if the file system has no locks. Held looks at a moment: it holds no lock afterwards.
+func Held(path string) (bool, error) {
+	f, err := os.OpenFile(path+Suffix, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	switch err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); {
+	case err == nil:
+		return false, nil
+	case errors.Is(err, unix.EWOULDBLOCK):
+		return true, nil
+	case errors.Is(err, unix.ENOTSUP), errors.Is(err, unix.ENOSYS), errors.Is(err, unix.ENOLCK), errors.Is(err, unix.EINVAL):
+		return false, ErrUnsupported
+	default:
+		return false, err
+	}
+}
+
 func (j *Writer) begin(h Head) error {
 	if err := j.grow(); err != nil {
 		return err

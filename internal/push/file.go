@@ -86,7 +86,8 @@ func (f *File) describe(r *reader.Reader) error {
 	hash := sha256.New()
 	if s := m.Session; s != nil {
 		f.Session = s
-		f.Service, f.Version = s.Program, s.Version
+		f.Service, _ = s.Label("service")
+		f.Version, _ = s.Label("version")
 		f.Host, f.PID = s.Host, s.PID
 		f.Start = s.Start.UTC()
 		f.End = f.Start.Add(max(s.Duration, 0))

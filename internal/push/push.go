@@ -4,4 +4,449 @@
 // A [Target] is where profiles go. It gets a [Batch] of one or several files, and says with the kind of its error whether
 // the batch is to come again, to be cut, or never to come again. What comes twice after a crash has the same
 // ids, so that a target or what is behind it recognises it.
+//
+// A [Pusher] looks into the directory now and then. It sends files that nobody writes to any more, the oldest ones
+// first, and remembers in a cursor beside them what the target has. If a batch fails for now, it waits, tries the next
+// one and comes back to the first one later, so that a file that a target cannot handle does not hold up the others.
 package push
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math/rand/v2"
+	"path"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/gotach/profiler/reader"
+)
+
+// Options say what a Pusher does. The zero value of all but the first three is the usual choice.
+type Options struct {
+	Dir    string
+	Target Target
+	Name   string // of the target: tells cursors apart, and is in messages
+
+	Once     bool          // until all files that are finished at the start are sent
+	Interval time.Duration // between two looks into the directory; 0: 10 s
+	// Backoff and MaxBackoff are the bounds of the time to wait after a failure, from which the actual time is drawn at
+	// random: the first one doubles with each failure until it is the second one. 0: 1 s and 1 min.
+	Backoff, MaxBackoff time.Duration
+	Tries               int           // with Once: give up after so many failures one after the other; 0: 8
+	Drain               time.Duration // time to finish the present batch when the context ends; 0: 2 s
+	KeepRefused         int64         // bytes of parked files; the oldest ones are deleted; 0: 1 GB
+
+	Metrics  *Metrics                 // nil: counted for nobody
+	Progress func(done, total uint64) // is told the number of files now and then; may be nil
+	Log      *slog.Logger             // nil: none
+}
+
+// A Pusher sends a directory.
+type Pusher struct {
+	o       Options
+	cursor  *cursor
+	metrics *Metrics
+	log     *slog.Logger
+	before  []ID                   // files of a batch that the process before this one may have sent
+	tries   map[string]int         // by name: how often a batch with the file failed
+	parts   map[ID]map[string]bool // by batch: the parts that the target has
+	failed  int                    // batches, one after the other
+	told    time.Time              // when the latest failure was logged
+	unsaved bool                   // the cursor could not be saved
+	strange map[string]time.Time   // by what was said once about the directory
+}
+
+// New returns a Pusher. It is an error if the directory cannot be read or written, or another process sends it to
+// the same target.
+func New(o Options) (*Pusher, error) {
+	set := func(d *time.Duration, usual time.Duration) {
+		if *d == 0 {
+			*d = usual
+		}
+	}
+	set(&o.Interval, 10*time.Second)
+	set(&o.Backoff, time.Second)
+	set(&o.MaxBackoff, time.Minute)
+	set(&o.Drain, 2*time.Second)
+	if o.Tries == 0 {
+		o.Tries = 8
+	}
+	if o.KeepRefused == 0 {
+		o.KeepRefused = 1e9
+	}
+	if o.Metrics == nil {
+		o.Metrics = NewMetrics()
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if _, _, err := list(o.Dir); err != nil {
+		return nil, err
+	}
+	c, err := openCursor(o.Dir, o.Name)
+	if err != nil {
+		return nil, fmt.Errorf("the cursor: %w", err)
+	}
+	return &Pusher{
+		o: o, cursor: c, before: c.batch, metrics: o.Metrics, log: o.Log, parts: map[ID]map[string]bool{}, strange: map[string]time.Time{},
+	}, nil
+}
+
+// Run sends files until the context ends, or with Options.Once until there is no more. It finishes the present batch
+// then. The error is nil when it has done what it should.
+func (p *Pusher) Run(ctx context.Context) (err error) {
+	defer func() { err = errors.Join(err, p.cursor.close()) }()
+	if !p.o.Once { // so that many hosts do not send all at the same time
+		p.sleep(ctx, rand.N(p.o.Interval))
+	}
+	for ctx.Err() == nil {
+		begin := time.Now()
+		failed := false
+		entries, err := p.ready()
+		if err == nil {
+			failed, err = p.sendAll(ctx, entries)
+		}
+		switch {
+		case err != nil && (p.o.Once || errors.As(err, &errGivenUp{})):
+			return err
+		case err != nil: // such as a volume that is not there now
+			p.once("the directory cannot be read", "error", err.Error())
+		case failed: // it has waited already
+			continue
+		case p.o.Once:
+			return nil
+		}
+		p.sleep(ctx, p.o.Interval+rand.N(p.o.Interval/2)-time.Since(begin))
+	}
+	if p.o.Once {
+		return fmt.Errorf("stopped before all files were sent: %w", context.Cause(ctx))
+	}
+	return nil
+}
+
+// errGivenUp is the error of a Pusher that sends once and gives up.
+type errGivenUp struct {
+	tries int
+	err   error
+}
+
+// Error returns the latest failure.
+func (e errGivenUp) Error() string { return fmt.Sprintf("given up after %d tries: %v", e.tries, e.err) }
+
+// Unwrap returns the latest failure.
+func (e errGivenUp) Unwrap() error { return e.err }
+
+// sleep waits until d has passed or the context ends.
+func (p *Pusher) sleep(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+// ready lists the files that are to be sent now: those that failed the fewest times first, and of these the oldest ones.
+func (p *Pusher) ready() (ready []entry, err error) {
+	entries, errs, err := list(p.o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, err := range errs {
+		p.once("a part of the directory cannot be read", "error", err.Error())
+	}
+	p.cursor.keep(entries)
+	now := time.Now()
+	live := 0
+	tries := map[string]int{}
+	for _, e := range entries {
+		switch {
+		case p.cursor.done(e):
+		case finished(p.o.Dir, e, now):
+			ready = append(ready, e)
+			if n := p.tries[e.name]; n > 0 {
+				tries[e.name] = n
+			}
+		default:
+			live++
+		}
+	}
+	p.tries = tries
+	slices.SortStableFunc(ready, func(a, b entry) int { return tries[a.name] - tries[b.name] })
+	p.metrics.queue(ready, live)
+	return ready, nil
+}
+
+// once logs what does not change, at most each hour.
+func (p *Pusher) once(text string, args ...any) {
+	key := fmt.Sprint(append([]any{text}, args...)...)
+	if now := time.Now(); now.Sub(p.strange[key]) > time.Hour {
+		if len(p.strange) > 1000 {
+			clear(p.strange)
+		}
+		p.strange[key] = now
+		p.log.Warn(text, args...)
+	}
+}
+
+// sendAll sends files, until a batch fails for now or the context ends; then failed is true. The error is that of a Pusher that gives up.
+func (p *Pusher) sendAll(ctx context.Context, entries []entry) (failed bool, err error) {
+	total := len(entries)
+	for len(entries) > 0 && ctx.Err() == nil {
+		var batch *Batch
+		var of []entry
+		if batch, of, entries = p.next(entries); batch == nil {
+			continue
+		}
+		again, err := p.send(ctx, batch, of)
+		if err != nil || len(again) > 0 {
+			for _, e := range again {
+				p.tries[e.name]++
+			}
+			return true, err
+		}
+		p.metrics.left(len(entries))
+		if p.o.Progress != nil {
+			p.o.Progress(uint64(total-len(entries)), uint64(total))
+		}
+	}
+	return len(entries) > 0, nil
+}
+
+// next takes as many files as a batch may have. It returns a nil batch if none of them has to be sent.
+func (p *Pusher) next(entries []entry) (b *Batch, of, rest []entry) {
+	limits := p.o.Target.Limits()
+	most := max(1, limits.Files)
+	before := map[ID]bool{} // the batch of the process before this one comes again as it was
+	for _, id := range p.before {
+		if p.cursor.ids[id] == nil {
+			before[id] = true
+		}
+	}
+	p.before = nil
+	b = &Batch{}
+	size := int64(0)
+	var later []entry
+	for len(entries) > 0 && len(b.Files) < max(most, len(before)) {
+		e := entries[0]
+		if len(before) == 0 && len(b.Files) > 0 && limits.Bytes > 0 && size+e.size > limits.Bytes {
+			break
+		}
+		entries = entries[1:]
+		f, err := openFile(p.o.Dir, filepath.FromSlash(e.name))
+		if err != nil {
+			p.unreadable(e, f, err)
+			continue
+		}
+		if k := p.cursor.ids[f.ID]; k != nil { // it has another name, or was recovered
+			p.remember(fact(e, f.ID, k.state))
+			continue
+		}
+		if len(before) > 0 && !before[f.ID] {
+			later = append(later, e)
+			continue
+		}
+		size += e.size
+		b.Files, of = append(b.Files, f), append(of, e)
+	}
+	entries = append(later, entries...)
+	if len(b.Files) == 0 {
+		return nil, nil, entries
+	}
+	b.done = p.parts[b.ID()]
+	return b, of, entries
+}
+
+// unreadable notes that a file cannot be read. It is parked if its content is at fault.
+func (p *Pusher) unreadable(e entry, f *File, err error) {
+	bad := (*reader.FormatError)(nil)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		p.vanished(e)
+	case !errors.As(err, &bad): // such as missing permission
+		p.once("cannot be read now", "file", e.name, "error", err.Error())
+	case finished(p.o.Dir, e, time.Now()): // otherwise it is a new one of this name
+		p.metrics.file("unreadable", 0)
+		p.park(e, f, fmt.Errorf("cannot be read: %w", err))
+	}
+}
+
+// vanished notes that the program has deleted a file before it was sent.
+func (p *Pusher) vanished(e entry) {
+	p.metrics.file("vanished", 0)
+	p.log.Warn("deleted before it was sent", "file", e.name)
+}
+
+// send sends a batch, in smaller ones if need be. It returns the files that are to be sent again later. The error is
+// that of a Pusher that gives up.
+func (p *Pusher) send(ctx context.Context, b *Batch, of []entry) (again []entry, err error) {
+	if len(b.Files) > 1 {
+		var ids []ID
+		for _, f := range b.Files {
+			ids = append(ids, f.ID)
+		}
+		p.remember(batchLine(ids))
+	}
+	begin := time.Now()
+	within, cancel := p.draining(ctx)
+	err = p.o.Target.Send(within, b)
+	cancel()
+	p.metrics.batch(time.Since(begin), err)
+	var (
+		bad     *FileError
+		refused *RefusedError
+		large   *TooLargeError
+	)
+	switch {
+	case err == nil:
+		p.sent(b, of)
+		return nil, nil
+	case errors.As(err, &bad):
+		i := slices.Index(b.Files, bad.File)
+		if i < 0 {
+			return nil, fmt.Errorf("the target reports a file that it was not given: %w", err)
+		}
+		p.forget(b)
+		p.unreadable(of[i], bad.File, bad.Err)
+		if b = b.without(bad.File); len(b.Files) == 0 {
+			return nil, nil
+		}
+		return p.send(ctx, b, slices.Delete(slices.Clone(of), i, i+1))
+	case errors.As(err, &large) && len(b.Files) > 1:
+		return p.halves(ctx, b, of, (len(of)+1)/2)
+	case errors.As(err, &refused) && len(b.Files) > 1:
+		return p.halves(ctx, b, of, 1)
+	case errors.As(err, &large), errors.As(err, &refused):
+		p.forget(b)
+		p.metrics.file("refused", b.Files[0].Size)
+		p.park(of[0], b.Files[0], err)
+		return nil, nil
+	case ctx.Err() != nil: // the next start sends it
+		return of, nil
+	}
+	p.keepParts(b)
+	return of, p.wait(ctx, b, err)
+}
+
+// halves sends the first n files of a batch and the others apart.
+func (p *Pusher) halves(ctx context.Context, b *Batch, of []entry, n int) (again []entry, err error) {
+	p.forget(b)
+	for _, part := range [2][2]int{{0, n}, {n, len(of)}} {
+		failed, err := p.send(ctx, &Batch{Files: b.Files[part[0]:part[1]]}, of[part[0]:part[1]])
+		if again = append(again, failed...); err != nil {
+			return again, err
+		}
+	}
+	return again, nil
+}
+
+// draining returns a context that ends some time after another one.
+func (p *Pusher) draining(ctx context.Context) (context.Context, context.CancelFunc) {
+	within, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var timer *time.Timer
+	started := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		timer = time.AfterFunc(p.o.Drain, cancel)
+		close(started)
+	})
+	return within, func() {
+		if !stop() {
+			<-started
+			timer.Stop()
+		}
+		cancel()
+	}
+}
+
+// wait waits after a failure.
+func (p *Pusher) wait(ctx context.Context, b *Batch, failure error) error {
+	p.failed++
+	if p.o.Once && p.failed >= p.o.Tries {
+		return errGivenUp{p.failed, failure}
+	}
+	most := p.o.Backoff << min(p.failed-1, 30)
+	if most > p.o.MaxBackoff || most <= 0 {
+		most = p.o.MaxBackoff
+	}
+	d := rand.N(most) + 1
+	if retry := (*RetryError)(nil); errors.As(failure, &retry) && retry.After > 0 {
+		// Not all at the same moment, but not before it.
+		d = min(retry.After, time.Hour) + d/4
+	}
+	if p.failed == 1 || time.Since(p.told) > time.Minute {
+		p.told = time.Now()
+		p.log.Warn("cannot send now; trying again", "file", b.Files[0].Name, "error", failure, "failures", p.failed, "wait", d.Round(time.Millisecond))
+	}
+	p.metrics.waiting(d)
+	p.sleep(ctx, d)
+	p.metrics.waiting(0)
+	return nil
+}
+
+// sent remembers that the target has a batch.
+func (p *Pusher) sent(b *Batch, of []entry) {
+	if p.failed > 0 {
+		p.log.Info("sends again", "failures", p.failed)
+		p.failed = 0
+	}
+	p.forget(b)
+	var lines []line
+	for i, f := range b.Files {
+		lines = append(lines, fact(of[i], f.ID, stateSent))
+		p.metrics.file("sent", f.Size)
+	}
+	p.remember(lines...)
+}
+
+// remember writes to the cursor. If that is not possible, for example because the disk is full, sending goes on: after a
+// restart, files are sent again.
+func (p *Pusher) remember(lines ...line) {
+	err := p.cursor.write(lines...)
+	if err != nil {
+		p.metrics.cursorError()
+		if !p.unsaved {
+			p.log.Warn("the cursor cannot be saved; after a restart, files will be sent again", "error", err)
+		}
+	} else if p.unsaved {
+		p.log.Info("the cursor is saved again")
+	}
+	p.unsaved = err != nil
+}
+
+// keepParts remembers which parts of a batch the target has.
+func (p *Pusher) keepParts(b *Batch) {
+	if len(p.parts) > 1000 { // of files that are gone
+		clear(p.parts)
+	}
+	if len(b.done) > 0 {
+		p.parts[b.ID()] = b.done
+	}
+}
+
+func (p *Pusher) forget(b *Batch) { delete(p.parts, b.ID()) }
+
+// park keeps a file for the user, since the target will not have it.
+func (p *Pusher) park(e entry, f *File, why error) {
+	to := path.Join(refusedDir, e.name)
+	if err := park(p.o.Dir, e.name, p.o.Name, why); err != nil {
+		p.log.Warn("refused, and cannot be parked", "file", e.name, "why", why, "error", err)
+	} else {
+		p.log.Warn("refused", "file", e.name, "why", why, "kept as", to)
+	}
+	if f.ID == (ID{}) { // it could not be read
+		f.ID = ID{}.Part(fmt.Sprint(e.name, e.size, e.mod.UnixNano()))
+	}
+	p.remember(fact(e, f.ID, stateRefused))
+	if n, err := prune(filepath.Join(p.o.Dir, refusedDir), p.o.KeepRefused); err != nil {
+		p.once("old parked files cannot be deleted", "error", err.Error())
+	} else if n > 0 {
+		p.log.Warn("deleted the oldest parked files", "files", n, "limit in bytes", p.o.KeepRefused)
+	}
+}

@@ -3,7 +3,6 @@ package otlp
 import (
 	"crypto/sha256"
 	"fmt"
-	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -97,11 +96,11 @@ func (a *About) resource() (b []byte) {
 		s = &tachyon.Session{Program: a.Program}
 	}
 	service, version := a.Service, a.ServiceVersion
-	if service == "" && s.Program != "" {
-		service = filepath.Base(s.Program)
+	if service == "" {
+		service, _ = s.Label("service")
 	}
 	if version == "" {
-		version = s.Version
+		version, _ = s.Label("version")
 	}
 	add("service.name", text(service))
 	add("service.version", text(version))

@@ -48,8 +48,8 @@ type About struct {
 	Duration       time.Duration
 	Interval       time.Duration // between two ticks; 0 if unknown
 	WallID, CPUID  [16]byte      // profile ids; zero: none
-	Service        string        // service.name; "": the program's name
-	ServiceVersion string        // service.version; "": of the main module
+	Service        string        // service.name; "": the session's label service
+	ServiceVersion string        // service.version; "": the session's label version
 	Resource       [][2]string   // more attributes of the resource; they replace others of the same name
 }
 

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/gotach/profiler/internal/push"
+	"github.com/spf13/cobra"
+)
+
+// A pushFlags is the command line of push.
+type pushFlags struct {
+	to, listen, ca, headerFile, keep string
+	headers, resource                []string
+	o                                push.Options
+	target                           push.TargetOptions
+}
+
+// pushDrain is how long push finishes its present batch after SIGTERM.
+const pushDrain = 10 * time.Second
+
+// pushMemory is the size of the heap from which on push collects garbage more often.
+const pushMemory = 48 << 20
+
+func newPush(e *env) *cobra.Command {
+	fl := pushFlags{}
+	cmd := &cobra.Command{
+		Use:   "push DIR --to TARGET",
+		Short: "Send the profiles in a directory to a collector or a database",
+		Long: `Send the profiles in DIR and below it to TARGET, also those that come later. A program that rotates
+its files (PROFILE_ROTATE, PROFILE_KEEP) needs nothing else: its files are the buffer. A file is sent when the
+program has finished it, or was killed. push does not change, move or delete profiles.
+
+TARGET is one of
+` + targetsHelp() + `
+A file beside the profiles, DIR/.push-….cursor, remembers what TARGET has. Each file is sent at least once. After a
+crash, some come again. The profiles in an OTLP message have ids that are the same then.
+
+If TARGET cannot be reached, is busy (429, 5xx) or does not want us (401, 403, 404), push waits and tries again, and
+waits longer each time, up to a minute. Retry-After is honoured. If TARGET says that a message is too large (413), it is
+sent in parts. Profiles that TARGET refuses (other 4xx) or that are damaged are kept in DIR/refused, with the reason beside
+them. "gotach push DIR/refused" tries them again. A file that its program deletes first is counted and said.
+
+SIGTERM ends push; it first finishes what it is sending, for at most ` + pushDrain.String() + `. With --once, push ends when all
+files that are finished are sent. The exit code is 1 if some could not be.`,
+		Example: `  gotach push /var/lib/shop/profiles --to otlp+http://collector:4318 --listen :9464
+  gotach push /var/lib/shop/profiles --to pyroscope+http://pyroscope:4040 --once    # from cron
+  gotach push profiles --to otlp+https://otlp.example.com --header-file /etc/gotach/token --resource deployment.environment.name=prod`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return fmt.Errorf("push: %d arguments, want one directory; usage: gotach %s", len(args), cmd.Use)
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			fl.o.Dir = args[0]
+			return runPush(e, &fl)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&fl.to, "to", "", "send to `TARGET`")
+	f.BoolVar(&fl.o.Once, "once", false, "end when all files that are finished are sent")
+	f.DurationVar(&fl.o.Interval, "every", 10*time.Second, "look for new files so often, and up to half of that later")
+	f.StringVar(&fl.listen, "listen", "", "serve counters for Prometheus at http://`ADDRESS`/metrics, such as :9464")
+	f.StringArrayVar(&fl.headers, "header", nil, "send this `HEADER` with each request, such as 'X-Scope-OrgID: shop'; may be given several times")
+	f.StringVar(&fl.headerFile, "header-file", "", "send the headers in `FILE`, one on each line; for tokens, which others could see on the command line")
+	f.StringVar(&fl.ca, "ca", "", "trust the certificates in `FILE` (PEM) instead of the system's")
+	f.StringArrayVar(&fl.resource, "resource", nil, "add `KEY=VALUE` to what is known about the process, or replace it, such as service.name=shop; may be given several times")
+	f.BoolVar(&fl.target.Goroutines, "goroutines", false, "tell goroutines apart (thread.id); there may be very many")
+	f.DurationVar(&fl.target.Timeout, "timeout", 30*time.Second, "the longest time for a request")
+	f.IntVar(&fl.o.Tries, "tries", 8, "with --once: give up after `N` failures one after the other")
+	f.StringVar(&fl.keep, "keep-refused", "1GB", "delete the oldest files in DIR/refused if there are more than this `SIZE`")
+	var schemes []string
+	for _, k := range push.Kinds {
+		schemes = append(schemes, k.Usage)
+	}
+	completeWords(cmd, "to", schemes)
+	return cmd
+}
+
+// targetsHelp lists the kinds of targets.
+func targetsHelp() string {
+	var b strings.Builder
+	for _, k := range push.Kinds {
+		if k.Doc != "" {
+			fmt.Fprintf(&b, "  %-28s %s\n", k.Usage, k.Doc)
+		}
+	}
+	return b.String()
+}
+
+// set checks the flags and sets the options.
+func (fl *pushFlags) set() (err error) {
+	if fl.to == "" {
+		return usagef("push: no target; set it with --to, such as --to otlp+http://localhost:4318")
+	}
+	if fl.o.Interval <= 0 || fl.target.Timeout <= 0 || fl.o.Tries <= 0 {
+		return usagef("push: --every, --timeout and --tries must be above 0")
+	}
+	if fl.o.KeepRefused, err = parseSize("push", fl.keep); err != nil {
+		return usagef("push: --keep-refused %q: it must be like 1GB", fl.keep)
+	}
+	headers := fl.headers
+	if fl.headerFile != "" {
+		b, err := os.ReadFile(fl.headerFile)
+		if err != nil {
+			return fmt.Errorf("push: --header-file: %w", err)
+		}
+		for s := bufio.NewScanner(strings.NewReader(string(b))); s.Scan(); {
+			if line := strings.TrimSpace(s.Text()); line != "" {
+				headers = append(headers, line)
+			}
+		}
+	}
+	fl.target.Header = http.Header{}
+	for _, h := range headers {
+		name, value, ok := strings.Cut(h, ":")
+		if name = strings.TrimSpace(name); !ok || name == "" || strings.ContainsAny(name, " \t\"/") {
+			return usagef("push: a header must be like 'Name: value'") // the text may be a password
+		}
+		fl.target.Header.Add(name, strings.TrimSpace(value))
+	}
+	for _, r := range fl.resource {
+		key, value, ok := strings.Cut(r, "=")
+		if !ok || key == "" {
+			return usagef("push: --resource %q: it must be like service.name=shop", r)
+		}
+		fl.target.Resource = append(fl.target.Resource, [2]string{key, value})
+	}
+	if fl.ca != "" {
+		if fl.target.CA, err = os.ReadFile(fl.ca); err != nil {
+			return fmt.Errorf("push: --ca: %w", err)
+		}
+	}
+	return nil
+}
+
+func runPush(e *env, fl *pushFlags) error {
+	if err := fl.set(); err != nil {
+		return err
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(pushMemory)
+	}
+	m := push.NewMetrics()
+	fl.target.Metrics, fl.o.Metrics = m, m
+	target, name, err := push.Open(fl.to, fl.target)
+	if err != nil {
+		return usagef("push: --to: %w", err)
+	}
+	defer target.Close()
+	if fl.listen != "" {
+		stop, err := serveMetrics(fl.listen, m)
+		if err != nil {
+			return fmt.Errorf("push: --listen: %w", err)
+		}
+		defer stop()
+	}
+	e.bar = e.progress("push")
+	defer e.barDone()
+	fl.o.Target, fl.o.Name, fl.o.Drain, fl.o.Progress = target, name, pushDrain, e.bar.update
+	fl.o.Log = slog.New(slog.NewTextHandler(e.stderr, nil))
+	e.grace.Store(int64(pushDrain + grace))
+	p, err := push.New(fl.o)
+	if err != nil {
+		return fmt.Errorf("push: %w", err)
+	}
+	err = p.Run(e.ctx)
+	e.barDone()
+	sent := m.Files("sent")
+	fmt.Fprintf(e.stdout, "%s (%.1f MB) sent to %s; refused: %d, damaged: %d, deleted before: %d\n",
+		plural(sent, "file"), float64(m.Bytes())/1e6, name, m.Files("refused"), m.Files("unreadable"), m.Files("vanished"))
+	if err != nil {
+		return fmt.Errorf("push: %w", err)
+	}
+	if n := m.Files("refused") + m.Files("unreadable"); n > 0 && fl.o.Once {
+		return fmt.Errorf("push: %s not sent; see %s", plural(n, "file"), filepath.Join(fl.o.Dir, "refused"))
+	}
+	return nil
+}
+
+// serveMetrics serves counters until stop is called.
+func serveMetrics(address string, m *push.Metrics) (stop func(), err error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+		_ = m.Write(w) // the client is gone
+	})
+	s := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(l) }()
+	return func() {
+		if err := s.Close(); err == nil || errors.Is(err, http.ErrServerClosed) {
+			<-ended
+		}
+	}, nil
+}

@@ -1,0 +1,210 @@
+package push
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/gotach/profiler/internal/formats/otlp"
+	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/reader"
+)
+
+// otlpPath is where OTLP receivers take profiles.
+const otlpPath = "/v1development/profiles"
+
+// A message has at most about this many bytes, before compression, and this many records. Receivers take 4 MB or
+// more.
+const (
+	maxMessage = 1 << 20
+	maxRecords = 1 << 14
+)
+
+// otlpTarget sends files to an OTLP receiver, a file in one or several messages.
+type otlpTarget struct {
+	*poster
+	to      *url.URL
+	o       TargetOptions
+	message int // bytes; maxMessage
+}
+
+// NewOTLP returns a target that sends OpenTelemetry profiles to a receiver, with OTLP/HTTP. If the URL has no path, the usual
+// one is taken. Each message's profiles have ids that are the same when it is sent again.
+func NewOTLP(to *url.URL, o TargetOptions) (Target, error) {
+	p, err := newPoster(&o)
+	if err != nil {
+		return nil, err
+	}
+	u := *to
+	if strings.Trim(u.Path, "/") == "" {
+		u.Path = otlpPath
+	}
+	return &otlpTarget{p, &u, o, maxMessage}, nil
+}
+
+// Limits implements Target.
+func (t *otlpTarget) Limits() Limits { return Limits{} }
+
+// Close implements Target.
+func (t *otlpTarget) Close() error { t.close(); return nil }
+
+// Send implements Target.
+func (t *otlpTarget) Send(ctx context.Context, b *Batch) error {
+	for _, f := range b.Files {
+		if err := f.Read(stream.Options{Labels: true, Context: ctx}, func(src *stream.Source) error { return t.file(ctx, b, f, src) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// file sends a file.
+func (t *otlpTarget) file(ctx context.Context, b *Batch, f *File, src *stream.Source) error {
+	s := otlpFile{
+		otlpTarget: t, ctx: ctx, b: b, f: f, enc: otlp.NewEncoder(),
+		about: otlp.About{
+			Program: f.Service, Session: f.Session, Start: f.Start, Duration: f.End.Sub(f.Start), Interval: reader.Micros(src.Header().Interval),
+			Service: f.Service, ServiceVersion: f.Version, Resource: t.o.Resource,
+		},
+	}
+	s.enc.Goroutines = t.o.Goroutines
+	_, err := profile.Each(src, profile.Detail{Labels: true, Goroutines: t.o.Goroutines}, maxRecords, func(p *profile.Profile, r *profile.Record) error {
+		s.p = p
+		s.enc.Add(p, r)
+		s.records = append(s.records, *r)
+		if s.enc.Size() < s.message {
+			return nil
+		}
+		return s.flush()
+	})
+	if err != nil {
+		return err
+	}
+	return s.flush()
+}
+
+// An otlpFile is a file that is being sent. Which records are in which message depends only on the file, so that the
+// ids are the same each time.
+type otlpFile struct {
+	*otlpTarget
+	ctx     context.Context
+	b       *Batch
+	f       *File
+	p       *profile.Profile
+	about   otlp.About
+	enc     *otlp.Encoder
+	records []profile.Record // in enc
+	part    int
+}
+
+// flush sends the records so far.
+func (s *otlpFile) flush() error {
+	s.part++
+	records := s.records
+	if len(records) > 0 {
+		if err := s.send(records, fmt.Sprintf("%s %d", s.f.ID, s.part), true); err != nil {
+			return err
+		}
+	}
+	clear(s.records)
+	s.records = s.records[:0]
+	s.enc.Reset()
+	return nil
+}
+
+// send sends records as one message or, if the receiver thinks that it is too large, as several. The key names the
+// message. encoded says that the records are in enc.
+func (s *otlpFile) send(records []profile.Record, key string, encoded bool) error {
+	if s.b.Done(key) {
+		return nil
+	}
+	if !encoded {
+		s.enc.Reset()
+		for i := range records {
+			s.enc.Add(s.p, &records[i])
+		}
+	}
+	s.about.WallID, s.about.CPUID = s.f.ID.Part("otlp wall "+key), s.f.ID.Part("otlp cpu "+key)
+	if s.enc.Records() == 0 {
+		s.b.SetDone(key)
+		return nil
+	}
+	answer, err := s.post(s.ctx, s.to, "application/x-protobuf", s.enc.Message(&s.about), true)
+	if large := (*TooLargeError)(nil); errors.As(err, &large) && len(records) > 1 {
+		half := len(records) / 2
+		if err := s.send(records[:half], key+".0", false); err != nil {
+			return err
+		}
+		err = s.send(records[half:], key+".1", false)
+	}
+	if err == nil {
+		if n, why := rejected(answer); n > 0 {
+			s.metrics.Rejected(n)
+			err = &RefusedError{fmt.Errorf("%s rejects %d profiles: %s", s.to.Host, n, oneLine([]byte(why)))}
+		}
+	}
+	if err == nil {
+		s.b.SetDone(key)
+	}
+	return err
+}
+
+// rejected returns what a receiver has not taken although its answer is 200, and why. The answer is an
+// ExportProfilesServiceResponse, whose field 1 is an ExportProfilesPartialSuccess with a number and a text.
+func rejected(answer []byte) (n int64, why string) {
+	fields(answer, func(field int, _ uint64, content []byte) {
+		if field == 1 {
+			fields(content, func(field int, number uint64, text []byte) {
+				switch field {
+				case 1:
+					n = int64(number)
+				case 2:
+					why = string(text)
+				}
+			})
+		}
+	})
+	return n, why
+}
+
+// fields calls f for each field of a protocol buffer message, as far as it is one.
+func fields(b []byte, f func(field int, number uint64, content []byte)) {
+	for len(b) > 0 {
+		tag, n := binary.Uvarint(b)
+		if n <= 0 {
+			return
+		}
+		b = b[n:]
+		switch tag & 7 {
+		case 0, 2:
+			v, n := binary.Uvarint(b)
+			if n <= 0 {
+				return
+			}
+			b = b[n:]
+			var content []byte
+			if tag&7 == 2 {
+				if v > uint64(len(b)) {
+					return
+				}
+				content, b = b[:v], b[v:]
+			}
+			f(int(tag>>3), v, content)
+		case 1, 5:
+			n := 8
+			if tag&7 == 5 {
+				n = 4
+			}
+			if len(b) < n {
+				return
+			}
+			b = b[n:]
+		default:
+			return
+		}
+	}
+}
