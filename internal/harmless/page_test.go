@@ -18,20 +18,9 @@ const harmPage = "../../docs/harm.md"
 // a line "<!-- NAME: …" and the next line "<!-- end of NAME -->".
 func written(t *testing.T, name, want string) {
 	t.Helper()
-	text, err := os.ReadFile(harmPage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	end := "<!-- end of " + name + " -->\n"
-	before, rest, begun := strings.Cut(string(text), "<!-- "+name+": ")
-	command, rest, commanded := strings.Cut(rest, "\n")
-	got, after, ended := strings.Cut(rest, end)
-	if !begun || !commanded || !ended {
-		t.Fatalf("%s has no place for %s", harmPage, name)
-	}
+	before, got, after := part(t, name)
 	if *update {
-		text := before + "<!-- " + name + ": " + command + "\n" + want + end + after
-		if err := os.WriteFile(harmPage, []byte(text), 0o666); err != nil {
+		if err := os.WriteFile(harmPage, []byte(before+want+after), 0o666); err != nil {
 			t.Fatal(err)
 		}
 		return
@@ -45,4 +34,22 @@ func written(t *testing.T, name, want string) {
 	if len(was) != len(is) {
 		t.Errorf("%s has %d lines of %s, the test writes %d", harmPage, len(was), name, len(is))
 	}
+}
+
+// part returns a part of docs/harm.md, and the text before and after it. The lines that mark the part's
+// begin and end belong to before and after.
+func part(t *testing.T, name string) (before, got, after string) {
+	t.Helper()
+	text, err := os.ReadFile(harmPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin, end := "<!-- "+name+": ", "<!-- end of "+name+" -->\n"
+	before, rest, begun := strings.Cut(string(text), begin)
+	command, rest, commanded := strings.Cut(rest, "\n")
+	got, after, ended := strings.Cut(rest, end)
+	if !begun || !commanded || !ended {
+		t.Fatalf("%s has no place for %s", harmPage, name)
+	}
+	return before + begin + command + "\n", got, end + after
 }
