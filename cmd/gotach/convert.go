@@ -36,7 +36,7 @@ With --cpu, or if OUT ends in .pgo, a pprof profile has CPU time only, and go bu
 program's file must be where it was, or --executable says where it is.
 
 A selection can be written in formats of sums or runs, such as pprof and firefox, not in formats of
-samples. Formats of runs show goroutines together if there are too many for a viewer; no time is
+samples. Formats of runs for viewers show goroutines together if there are too many; no time is
 lost, and a warning says how many. A flame graph leaves out what is too narrow to see.`,
 		Example: `  gotach convert app.tach -o app.pb.gz && go tool pprof -http=: app.pb.gz
   gotach convert app.tach -o app.svg                 # a flame graph for documents
@@ -44,6 +44,7 @@ lost, and a warning says how many. A flame graph leaves out what is too narrow t
   gotach convert app.tach -o app.speedscope.json     # for www.speedscope.app
   gotach convert app.tach --label handler=/search --since -60s -o slow.pb.gz
   gotach convert app.tach --slowest 1% -o slow.pb.gz && go tool pprof -http=: slow.pb.gz
+  gotach convert app.tach -o tables --to parquet     # for databases; see docs/fleet.md
   gotach convert app.tach -o default.pgo && go build -pgo=default.pgo
   gotach convert app.*.tach -o all.tach
   gotach convert app.tach -o app.bin && python3.15 -m profiling.sampling replay app.bin`,

@@ -6,6 +6,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/gotach/profiler/internal/formats"
+	_ "github.com/gotach/profiler/internal/formats/parquet" // adds the format
 	"github.com/spf13/cobra"
 )
 
@@ -15,9 +16,9 @@ func newFormats(e *env) *cobra.Command {
 		Short: "List the formats that gotach reads and writes",
 		Long: `List the formats that gotach reads and writes. A format that keeps samples has the
 time of each sample. A format that keeps sums has no times, so it cannot be converted
-to a format that keeps samples. A format that keeps runs is made of samples for a viewer:
-a run is a stretch of samples of a goroutine with one stack. If there are too many
-goroutines, those that were created in the same place are shown together.`,
+to a format that keeps samples. A format that keeps runs is made of samples for a viewer
+or a database: a run is a stretch of samples of a goroutine with one stack. If there are too
+many goroutines for a viewer, those that were created in the same place are shown together.`,
 		Example: `  gotach formats`,
 		Args:    cobra.NoArgs,
 		RunE:    func(*cobra.Command, []string) error { return listFormats(e) },

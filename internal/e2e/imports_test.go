@@ -49,6 +49,7 @@ var rooms = []struct {
 	{"internal/timeline", "tachyon reader internal/stream", "", "the profile in order of time"},
 	{"nytprof", "internal/profile", "github.com/klauspost/compress", "Perl's NYTProf, both ways"},
 	{"internal/formats/...", "tachyon internal/frames writer reader internal/stream internal/profile internal/timeline nytprof", "github.com/google/pprof github.com/klauspost/compress", "the table of formats, and a package for each"},
+	{"internal/formats/parquet", "tachyon reader internal/stream internal/profile internal/formats", "github.com/parquet-go/parquet-go", "Parquet files for databases, which the command alone links"},
 	{"internal/analyze", "tachyon reader internal/stream internal/profile", "", "questions that samples answer: a file for each analysis"},
 	{"internal/page", "tachyon internal/stream internal/profile internal/analyze", "", "the HTML page of a profile: its data, its script, its server"},
 	{"internal/top", "tachyon reader internal/stream internal/profile internal/analyze", "", "what `gotach top` shows: the latest samples of a running program"},
@@ -59,7 +60,7 @@ var rooms = []struct {
 	{"httpprof/ui", ". internal/hook internal/own internal/stream internal/formats internal/page", "", "the handler that serves the page of the running program"},
 	{"internal/gotest/hook", ". internal/hook internal/own", "", "what test binaries of `gotach test` do"},
 	{"internal/gotest", "tachyon reader internal/formats internal/gotest/hook", "", "runs `go test` with a profile of all packages"},
-	{"cmd/gotach", ". tachyon export internal/analyze internal/formats internal/gotest internal/page internal/profile internal/push internal/recovery internal/stream internal/top", "github.com/spf13/cobra github.com/schollz/progressbar/v3 charm.land/bubbletea/v2 charm.land/lipgloss/v2 golang.org/x/term", "the command: a file for each subcommand"},
+	{"cmd/gotach", ". tachyon export internal/analyze internal/formats internal/formats/parquet internal/gotest internal/page internal/profile internal/push internal/recovery internal/stream internal/top", "github.com/spf13/cobra github.com/schollz/progressbar/v3 charm.land/bubbletea/v2 charm.land/lipgloss/v2 golang.org/x/term", "the command: a file for each subcommand"},
 
 	{"bench", ". tachyon reader internal/testenv", "github.com/felixge/fgprof github.com/google/pprof golang.org/x/sys", "the comparison with other profilers"},
 	{"internal/e2e", "", "", "tests across packages; the checks of this page"},
@@ -140,6 +141,11 @@ func TestRooms(t *testing.T) {
 					t.Errorf("%s imports %s, which its room may not", folder, other)
 				}
 			}
+		}
+	}
+	for _, p := range list(t, "-deps", "./export", "./httpprof", "./leaks", "./proftest", "./auto", "./reader") {
+		if folder, _ := folderOf(p.ImportPath); folder == "internal/formats/parquet" || strings.HasPrefix(p.ImportPath, "github.com/parquet-go/") {
+			t.Errorf("programs link %s, which is for the command", p.ImportPath)
 		}
 	}
 	for _, r := range rooms {

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/gotach/profiler/internal/formats"
+	_ "github.com/gotach/profiler/internal/formats/parquet" // adds the format
 )
 
 var update = flag.Bool("update", false, "write the README's table of formats and testdata/imports.txt")

@@ -74,6 +74,15 @@ func init() { // a function, since formats use the table themselves
 // All returns the table. It must not be changed.
 func All() []*Format { return table }
 
+// Add adds a format to the end of the table, which gotach only writes. The command adds formats in this way whose
+// packages it alone links. Sniff reports whether a file is of the format, given its first bytes. Write writes a
+// profile into a directory. Only init functions may call Add.
+func Add(f *Format, sniff func(head []byte) bool, write func(dir string, in *Input) error) {
+	f.sniff = sniff
+	f.write = func(t *target, in *Input, _ *Options) error { return write(t.Dir, in) }
+	table = append(table, f)
+}
+
 // ByName returns the format that has a name, or an extension without its dot, as "folded".
 func ByName(name string) (*Format, error) {
 	want := strings.ToLower(name)
