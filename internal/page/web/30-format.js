@@ -58,7 +58,7 @@ const byId = (id) => document.getElementById(id);
 // put replaces the content of an element. A button that had the focus keeps it.
 function put(parent, ...children) {
 	const focus = parent.contains(document.activeElement) ? document.activeElement.dataset.key : null;
-	parent.replaceChildren(...children);
+	parent.replaceChildren(...children.filter((c) => c !== null));
 	if (focus) [...parent.querySelectorAll('[data-key]')].find((e) => e.dataset.key === focus)?.focus({preventScroll: true});
 }
 

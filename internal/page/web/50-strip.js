@@ -3,7 +3,7 @@
 const strip = {
 	prefix: null, // by class: sums of µs up to each step
 	drag: null,
-	top: 14, bottom: 18,
+	top: 14, bottom: 21,
 
 	// prepare adds up all records once.
 	prepare() {
@@ -24,7 +24,29 @@ const strip = {
 				this.prefix[c][i + 1] += this.prefix[c][i] + count * D.width;
 			}
 		}
+		this.collector();
 	},
+
+	// collector adds up the CPU time of the garbage collector, also that which other goroutines gave it.
+	collector() {
+		const names = /^runtime\.(gcBgMarkWorker|gcAssistAlloc|gcMarkTermination|gcStart|bgsweep)$/, fn = D.fnName.map((s) => names.test(D.strings[s]));
+		const under = new Uint8Array(D.caller.length);
+		for (let n = 1; n < under.length; n++) under[n] = fn[D.fn[n]] || under[D.caller[n]];
+		this.gc = null;
+		const sum = new Float64Array(D.steps + 1), rise = new Float64Array(D.steps + 1);
+		for (let r = 0; r < D.recNode.length; r++) {
+			if (!under[D.recNode[r]] || !D.recCPU[r]) continue;
+			this.gc = sum;
+			for (let e = D.first[r]; e < D.first[r + 1]; e++) {
+				sum[D.evStep[e] + 1] += D.evPart[e];
+				rise[D.evStep[e]] += D.evDiff[e];
+			}
+		}
+		for (let i = 0, count = 0; i < D.steps; i++) sum[i + 1] += sum[i] + (count += rise[i]) * D.width;
+	},
+
+	// collected returns how many cores the garbage collector used between two times, on average.
+	collected(from, to) { return this.gc ? (this.sum(this.gc, to) - this.sum(this.gc, from)) / (to - from) : 0; },
 
 	view() { return S.view || [0, D.steps * D.width]; },
 	classes() { return D.classes.map((_, c) => c).filter((c) => !S.hidden.includes(c) && (S.idle || c !== D.classes.length - 1)); },
@@ -33,8 +55,11 @@ const strip = {
 	average(c, from, to) { return (this.until(c, to) - this.until(c, from)) / (to - from); },
 
 	// until returns the time of a class up to a time.
-	until(c, us) {
-		const x = Math.max(0, Math.min(D.steps, us / D.width)), i = Math.floor(x), p = this.prefix[c];
+	until(c, us) { return this.sum(this.prefix[c], us); },
+
+	// sum returns a sum up to a time. p has it up to each step.
+	sum(p, us) {
+		const x = Math.max(0, Math.min(D.steps, us / D.width)), i = Math.floor(x);
 		return p[i] + (i < D.steps ? (x - i) * (p[i + 1] - p[i]) : 0);
 	},
 
@@ -65,9 +90,19 @@ const strip = {
 		}
 		this.most = most;
 		if (most) areas(g, 0, this.top + h, h / most, list.map((c, i) => [c, values[i]]));
+		this.marks(g, columns, height - this.bottom, from, to);
 		this.axis(g, width, height, from, to);
 		for (const [range, name, colour] of [[S.range, S.second ? 'A' : '', '--accent'], [S.second, 'B', '--mark']]) {
 			if (range) this.range(g, range, name, colours[colour], width, height);
+		}
+	},
+
+	// marks shows below the areas when the garbage collector worked.
+	marks(g, columns, y, from, to) {
+		if (!this.gc) return;
+		g.fillStyle = colours['--text'];
+		for (let x = 0; x < columns; x++) {
+			if (this.collected(from + (to - from) * x / columns, from + (to - from) * (x + 1) / columns) > 0) g.fillRect(x, y, 1, 3);
 		}
 	},
 
@@ -82,10 +117,10 @@ const strip = {
 			for (let t = Math.max(side.from_us, side.from_us + Math.ceil((from - side.from_us) / step) * step); t <= Math.min(to, side.to_us); t += step) {
 				const x = this.xAt(t), text = seconds(t - side.from_us);
 				g.fillStyle = colours['--line'];
-				g.fillRect(x, height - this.bottom, 1, 4);
+				g.fillRect(x, height - this.bottom + 3, 1, 5);
 				if (x + g.measureText(text).width + 3 > width) continue;
 				g.fillStyle = colours['--dim'];
-				g.fillText(text, x + 3, height - this.bottom + 3);
+				g.fillText(text, x + 3, height - this.bottom + 6);
 			}
 		}
 		if (head.sides.length > 1) {
@@ -200,6 +235,8 @@ const strip = {
 			const v = this.average(c, t - half, t + half);
 			if (v >= 0.005) lines.push(`${digits(v)} ${D.classes[c]}`);
 		}
+		const gc = this.collected(t - half, t + half);
+		if (gc > 0) lines.push(`${digits(gc)} cores for the garbage collector`);
 		tip(lines, e);
 	},
 
@@ -213,7 +250,7 @@ const strip = {
 				if (c === last) change({idle: !S.idle});
 				else change({hidden: shown ? [...S.hidden, c] : S.hidden.filter((h) => h !== c)});
 			}}, swatch, name);
-		}));
+		}), this.gc && el('span', {id: 'gc', title: 'marks below the strip: the garbage collector used a core'}, el('span', {class: 'swatch tick'}), 'garbage collector'));
 	},
 
 	// twin is the strip as a table.
@@ -226,9 +263,9 @@ const strip = {
 			const range = this.atSteps(from + (to - from) * i / rows, from + (to - from) * (i + 1) / rows);
 			if (!range) continue;
 			body.push(el('tr', null, el('td', {class: 'name'}, el('button', {'data-key': 'time' + i, title: 'select this range', onclick: () => this.select(range, comparing)}, `${moment(range[0])} – ${moment(range[1])}`)),
-				...list.map((c) => el('td', null, digits(this.average(c, range[0], range[1]))))));
+				...list.map((c) => el('td', null, digits(this.average(c, range[0], range[1])))), this.gc && el('td', null, digits(this.collected(range[0], range[1])))));
 		}
-		put(d.querySelector('.scroll'), el('table', null, el('thead', null, el('tr', null, el('th', {class: 'name', scope: 'col'}, 'Goroutines on average'), ...list.map((c) => el('th', {scope: 'col'}, D.classes[c])))), el('tbody', null, ...body)));
+		put(d.querySelector('.scroll'), el('table', null, el('thead', null, el('tr', null, el('th', {class: 'name', scope: 'col'}, 'Goroutines on average'), ...list.map((c) => el('th', {scope: 'col'}, D.classes[c])), this.gc && el('th', {scope: 'col', title: 'cores'}, 'garbage collector'))), el('tbody', null, ...body)));
 	},
 };
 

@@ -58,7 +58,7 @@ const goroutines = {
 
 	draw() {
 		const canvas = byId('lives');
-		this.label = Math.max(90, Math.min(280, canvas.clientWidth * 0.22));
+		this.label = Math.max(130, Math.min(300, canvas.clientWidth * 0.25));
 		this.rows = this.layout();
 		const {g, width} = fit(canvas, Math.max(1, this.rows.length) * this.row + 18);
 		g.textBaseline = 'middle';
@@ -109,7 +109,10 @@ const goroutines = {
 	// text writes at most so many pixels.
 	text(g, text, x, y, room) {
 		const letter = this.letter ||= g.measureText('n').width;
-		if (text.length * letter > room) text = text.slice(0, Math.max(0, Math.floor(room / letter) - 1)) + '…';
+		if (text.length * letter > room) {
+			const w = g.measureText(text).width;
+			if (w > room) text = text.slice(0, Math.max(0, Math.floor(text.length * room / w) - 1)) + '…';
+		}
 		g.fillText(text, x, y + this.row / 2);
 	},
 

@@ -38,14 +38,14 @@ const tables = {
 				el('td', {class: !isSignificant(fn) ? 'same' : delta(fn) > 0 ? 'more' : 'less'}, (delta(fn) > 0 ? '+' : delta(fn) < 0 ? '−' : '') + digits(Math.abs(delta(fn))) + (isSignificant(fn) ? '' : ' ~')),
 			] : [
 				el('td', {'data-ns': nanos(rows.self[fn])}, duration(rows.self[fn])), el('td', null, percent(rows.self[fn], a.all)), this.meter(rows.self[fn], a.all),
-				el('td', {'data-ns': nanos(rows.total[fn])}, duration(rows.total[fn])), el('td', null, percent(rows.total[fn], a.all)), el('td', {'data-ns': nanos(rows.selfCPU[fn])}, duration(rows.selfCPU[fn])),
+				el('td', {'data-ns': nanos(rows.total[fn])}, duration(rows.total[fn])), el('td', {class: 'extra'}, percent(rows.total[fn], a.all)), el('td', {class: 'extra', 'data-ns': nanos(rows.selfCPU[fn])}, duration(rows.selfCPU[fn])),
 			];
 			return el('tr', {'aria-selected': String(S.selected === fn), class: match ? 'match' : null, 'data-file': fnFile(fn)}, ...cells,
 				el('td', {class: 'name'}, el('button', {'data-key': 'fn' + fn, title: 'callers and callees', onclick: () => change({selected: S.selected === fn ? -1 : fn, zoom: []})}, fnName(fn)), ' ',
 					el('span', {class: 'at'}, this.range(fn))));
 		});
 		const columns = b ? [['', 'A'], ['', 'B'], ['', 'Change'], ['', 'Function: goroutines in it on average', 'name']] :
-			[['self', 'Self'], ['', '%'], ['', ''], ['total', 'Total'], ['', '%'], ['cpu', 'CPU self'], ['', 'Function', 'name']];
+			[['self', 'Self'], ['', '%'], ['', '', 'extra'], ['total', 'Total'], ['', '%', 'extra'], ['cpu', 'CPU self', 'extra'], ['', 'Function', 'name']];
 		put(panel, el('table', {id: 'functions', 'data-all': nanos(a.all)}, this.head(columns), el('tbody', null, ...body)), this.rest(list.length, count));
 	},
 
@@ -68,7 +68,7 @@ const tables = {
 	meter(part, whole) {
 		const bar = el('i');
 		bar.style.width = (whole > 0 ? Math.max(0, Math.min(100, 100 * part / whole)) : 0) + '%';
-		return el('td', null, el('span', {class: 'meter', 'aria-hidden': 'true'}, bar));
+		return el('td', {class: 'extra'}, el('span', {class: 'meter', 'aria-hidden': 'true'}, bar));
 	},
 
 	rest(rows, all) {

@@ -3,7 +3,7 @@
 tables.names.push(['locks', 'Locks'], ['requests', 'Requests'], ['leaks', 'Leaks']);
 
 const ns = (v) => duration(v / 1000);
-const nsCell = (v) => el('td', {'data-ns': String(v)}, ns(v));
+const nsCell = (v, cls) => el('td', {'data-ns': String(v), class: cls || null}, ns(v));
 
 // perSide writes findings, with a heading for each side if there are two. make also gets the time on the axis where the
 // findings begin.
@@ -24,7 +24,8 @@ function placeButton(name, file, line, key) {
 	return [el('button', {'data-key': key, title: 'callers and callees', onclick: () => change({selected: fn, zoom: []})}, name), ' ', at];
 }
 
-const headings = (...names) => el('thead', null, el('tr', null, ...names.map((n, i) => el('th', {scope: 'col', class: i === names.length - 1 ? 'name' : null}, n))));
+// headings makes the head of a table. Columns whose name begins with ~ are left out where there is little room.
+const headings = (...names) => el('thead', null, el('tr', null, ...names.map((n, i) => el('th', {scope: 'col', class: i === names.length - 1 ? 'name' : n[0] === '~' ? 'extra' : null}, n.replace('~', '')))));
 
 tables.locks = function (panel) {
 	let index = 0;
@@ -34,11 +35,11 @@ tables.locks = function (panel) {
 		const body = [];
 		for (const x of list) {
 			const id = index++, open = S.lock === id;
-			body.push(el('tr', {'aria-selected': String(open)}, nsCell(x.waited_ns), el('td', null, x.goroutines.toLocaleString('en-US')), el('td', null, x.waits.toLocaleString('en-US')), nsCell(x.longest_ns),
+			body.push(el('tr', {'aria-selected': String(open)}, nsCell(x.waited_ns), el('td', {class: 'extra'}, x.goroutines.toLocaleString('en-US')), el('td', null, x.waits.toLocaleString('en-US')), nsCell(x.longest_ns),
 				el('td', {class: 'name'}, el('button', {'data-key': 'lock' + id, 'aria-expanded': String(open), onclick: () => change({lock: open ? -1 : id})}, x.name), ' ', el('span', {class: 'at'}, x.kind + (x.object ? ' ' + x.object : '')))));
 			if (open) body.push(el('tr', {class: 'detail'}, el('td', {colspan: '5'}, ...this.lock(x, id))));
 		}
-		return [el('table', {class: 'locks'}, headings('Waited', 'Goroutines', 'Waits', 'Longest', 'Lock or channel: select one to see who held it'), el('tbody', null, ...body))];
+		return [el('table', {class: 'locks'}, headings('Waited', '~Goroutines', 'Waits', 'Longest', 'Lock or channel: select one to see who held it'), el('tbody', null, ...body))];
 	});
 };
 
@@ -86,8 +87,8 @@ tables.requests = function (panel) {
 tables.leaks = function (panel) {
 	perSide(panel, 'leaks', ({leaks}) => {
 		if (!leaks.groups.length) return [el('p', null, 'No group of goroutines grows.')];
-		return [el('table', {class: 'leaks'}, headings('Start', 'End', 'Per minute', 'Oldest', 'Stuck', 'Ran again', 'Waits at; created by'), el('tbody', null, ...leaks.groups.map((g, i) => el('tr', null,
-			el('td', null, g.start.toLocaleString('en-US')), el('td', null, g.end.toLocaleString('en-US')), el('td', null, (g.per_minute > 0 ? '+' : '') + g.per_minute.toFixed(1)), nsCell(g.oldest_ns), el('td', null, g.stuck.toLocaleString('en-US')), el('td', null, g.ran_again.toLocaleString('en-US')),
+		return [el('table', {class: 'leaks'}, headings('At start', 'At end', 'Per minute', '~Oldest', '~Stuck', '~Ran again', 'Waits at; created by'), el('tbody', null, ...leaks.groups.map((g, i) => el('tr', null,
+			el('td', null, g.start.toLocaleString('en-US')), el('td', null, g.end.toLocaleString('en-US')), el('td', null, (g.per_minute > 0 ? '+' : '') + digits(g.per_minute)), nsCell(g.oldest_ns, 'extra'), el('td', {class: 'extra'}, g.stuck.toLocaleString('en-US')), el('td', {class: 'extra'}, g.ran_again.toLocaleString('en-US')),
 			el('td', {class: 'name'}, g.suspect ? el('b', {class: 'more'}, 'leak? ') : '', `[${g.reason}] `, ...placeButton(g.function, g.file, g.line, 'leak' + i), ' ', el('span', {class: 'at'}, `created by ${g.created_by || 'unknown'} ${baseName(g.created_at)}`))))))];
 	});
 };
