@@ -75,8 +75,7 @@ func (t *pyroscopeTarget) Send(ctx context.Context, b *Batch) error {
 		q.Set("name", t.name(f))
 		q.Set("from", strconv.FormatInt(f.Start.UnixNano(), 10))
 		q.Set("until", strconv.FormatInt(f.End.UnixNano(), 10))
-		q.Set("format", "pprof")
-		q.Set("spyName", "gotach")
+		q.Set("spyName", "gotach") // and no format: with one, Pyroscope does not see that the body has parts
 		u.RawQuery = q.Encode()
 		if _, err := t.post(ctx, &u, form.FormDataContentType(), body.Bytes(), false); err != nil {
 			return err
@@ -109,18 +108,28 @@ func (t *pyroscopeTarget) name(f *File) string {
 		}
 	}
 	slices.Sort(list)
-	return fmt.Sprintf("%s{%s}", strings.Map(plain, service), strings.Join(list, ","))
+	return fmt.Sprintf("%s{%s}", strings.Map(serviceRune, service), strings.Join(list, ","))
 }
 
 // labelName returns a name that Pyroscope takes for a label's.
 func labelName(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r < 0x80 && (r == '_' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z') {
-			return r
+		if r != '_' && !letter(r) {
+			return '_'
 		}
-		return '_'
+		return r
 	}, s)
 }
+
+// serviceRune replaces what may not be in the name of a service.
+func serviceRune(r rune) rune {
+	if !letter(r) && !strings.ContainsRune("_.-/", r) {
+		return '_'
+	}
+	return r
+}
+
+func letter(r rune) bool { return r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' }
 
 // plain replaces what has a meaning in a name for Pyroscope.
 func plain(r rune) rune {

@@ -1,0 +1,102 @@
+package push
+
+import (
+	"encoding/json"
+	"io"
+	"maps"
+	"mime/multipart"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	pprof "github.com/google/pprof/profile"
+)
+
+// Pyroscope gets each file as a pprof profile in a form, with a name, its labels and its time. The sums are the file's.
+func TestPyroscope(t *testing.T) {
+	dir := t.TempDir()
+	fleet(t, dir, 2, 2)
+	got := map[string][2]time.Duration{}
+	var refused atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		q := r.URL.Query()
+		if keys := strings.Join(slices.Sorted(maps.Keys(q)), " "); r.URL.Path != "/tenant/ingest" || keys != "from name spyName until" || r.Header.Get("X-Scope-OrgID") != "a" {
+			t.Errorf("%s with %v", r.URL, r.Header)
+		}
+		if refused.CompareAndSwap(false, true) { // the first one comes again
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		if err := r.ParseMultipartForm(1 << 20); err != nil {
+			t.Error(err)
+			return
+		}
+		part := func(name string) multipart.File {
+			f, err := r.MultipartForm.File[name][0].Open()
+			if err != nil {
+				t.Error(err)
+			}
+			return f
+		}
+		p, err := pprof.Parse(part("profile"))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		text, _ := io.ReadAll(part("sample_type_config"))
+		types := map[string]struct{ Units string }{}
+		if err := json.Unmarshal(text, &types); err != nil {
+			t.Error(err)
+		}
+		var sum [2]time.Duration
+		for i, st := range p.SampleType {
+			if types[st.Type].Units != st.Unit {
+				t.Errorf("the configuration for %s/%s is %+v", st.Type, st.Unit, types[st.Type])
+			}
+			for _, s := range p.Sample {
+				switch st.Type {
+				case "wall":
+					sum[0] += time.Duration(s.Value[i])
+				case "cpu":
+					sum[1] += time.Duration(s.Value[i])
+				}
+			}
+		}
+		name := q.Get("name")
+		pid, ok := strings.CutPrefix(name, "my/shop_{deployment_environment_name=prod_x_,hostname=web-1,pid=")
+		pid, _, ok2 := strings.Cut(pid, ",")
+		if !ok || !ok2 || !strings.HasSuffix(name, ",service_version=v1.4.2}") {
+			t.Errorf("the name is %s", name)
+		}
+		from, _ := strconv.ParseInt(q.Get("from"), 10, 64)
+		until, _ := strconv.ParseInt(q.Get("until"), 10, 64)
+		if until-from != int64(time.Second) {
+			t.Errorf("from %d to %d", from, until)
+		}
+		got[pid+" at "+strconv.FormatInt(from/1000, 10)] = sum
+	}))
+	defer server.Close()
+	m := NewMetrics()
+	target, name, err := Open("pyroscope+"+strings.Replace(server.URL, "//", "//ann:secret@", 1)+"/tenant/", TargetOptions{
+		Header: http.Header{"X-Scope-Orgid": {"a"}}, Resource: [][2]string{{"service.name", "my/shop!"}, {"deployment.environment.name", "prod{x}"}}, Metrics: m,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer target.Close()
+	if strings.Contains(name, "secret") {
+		t.Errorf("the password is in the name %s", name)
+	}
+	err = push(t, Options{Dir: dir, Target: target, Name: name, Once: true, Backoff: time.Millisecond, Metrics: m})
+	if err != nil || m.Files("sent") != 4 {
+		t.Errorf("%v, %d files sent", err, m.Files("sent"))
+	}
+	if err := same(profiled(t, dir), got); err != nil {
+		t.Error(err)
+	}
+}
