@@ -100,7 +100,7 @@ func (f *Follower) Path() string { return f.path }
 func (f *Follower) Header() tachyon.Header { return f.r.header }
 
 // Frames returns the frames so far.
-func (f *Follower) Frames() []tachyon.Frame { return f.r.frames }
+func (f *Follower) Frames() []tachyon.Frame { return f.r.Frames() }
 
 // Session returns the metadata of the session so far, nil if there is none.
 func (f *Follower) Session() *tachyon.Session { return f.session }
@@ -220,14 +220,16 @@ func (f *Follower) tables(st *journal.State) error {
 		f.strings = append(f.strings, text[at+k:at+k+int(size)]) // Load returns whole entries
 		at += k + int(size)
 	}
+	frames := f.r.Frames()
 	for n := 0; n < len(st.Frames); {
 		e := entry{b: st.Frames, n: n}
 		frame, err := f.frame(&e)
 		if err != nil {
-			return f.r.errorAt(0, "the journal's frame %d: %w", len(f.r.frames), err)
+			return f.r.errorAt(0, "the journal's frame %d: %w", len(frames), err)
 		}
-		f.r.frames, n = append(f.r.frames, frame), e.n
+		frames, n = append(frames, frame), e.n
 	}
+	f.r.setFrames(frames)
 	f.known.Strings += len(st.Strings)
 	f.known.NStrings += st.NStrings
 	f.known.Frames += len(st.Frames)
@@ -259,10 +261,10 @@ func (f *Follower) finished(news News) error {
 	if err := f.begin(r.header); err != nil {
 		return err
 	}
-	if len(r.frames) < len(f.r.frames) {
+	if len(r.Frames()) < len(f.Frames()) {
 		return f.r.errorAt(0, "%w", ErrReplaced)
 	}
-	f.r.frames = r.frames
+	f.r.setFrames(r.Frames())
 	f.src.region.limit, f.src.until, f.src.rest = tachyon.HeaderSize+r.SampleBytes(), math.MaxUint64, nil
 	if r.header.Compression == tachyon.CompressionNone {
 		f.src.until = uint64(r.SampleBytes())

@@ -47,7 +47,7 @@ func (r *Reader) Overview() (*tachyon.Metadata, error) {
 // strings returns the metadata in the string table, with or without goroutines.
 func (r *Reader) strings(goroutines bool) (*tachyon.Metadata, error) {
 	m := &tachyon.Metadata{}
-	for _, s := range r.spare {
+	for _, s := range r.kept().spare {
 		kind, ok := metadataKind(s.text)
 		if !ok || kind == tachyon.KindGoroutines && !goroutines {
 			continue
@@ -63,7 +63,7 @@ func (r *Reader) strings(goroutines bool) (*tachyon.Metadata, error) {
 // is "gotach". Their text is that of the file.
 func (r *Reader) MetadataObjects() []string {
 	var list []string
-	for _, s := range r.spare {
+	for _, s := range r.kept().spare {
 		if _, ok := metadataKind(s.text); ok {
 			list = append(list, s.text)
 		}
@@ -147,7 +147,7 @@ func latest(list []tachyon.Object) []tachyon.Object {
 // writers. The error for a wrong checksum is a [*FormatError] that wraps [ErrChecksum].
 func (r *Reader) VerifyChecksum() (present bool, err error) {
 	m := &tachyon.Metadata{}
-	for _, s := range r.spare {
+	for _, s := range r.kept().spare {
 		if kind, ok := metadataKind(s.text); ok && kind == tachyon.KindChecksum {
 			if err := decodeMetadata(m, kind, s.text); err != nil {
 				return false, r.errorAt(s.offset, "metadata of kind %q: %w", kind, err)

@@ -173,3 +173,40 @@ func TestManyThreads(t *testing.T) {
 		t.Errorf("%d samples", i)
 	}
 }
+
+// TestCompact checks that the tables of a file are read again after Compact, also while others read it.
+func TestCompact(t *testing.T) {
+	r, err := reader.Open(filepath.Join(testdata, "document-v2", "tiny.bin"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	frames := slices.Clone(r.Frames())
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			for range 20 {
+				r.Compact()
+				if got := r.Frames(); !slices.Equal(got, frames) {
+					t.Errorf("frames %v, want %v", got, frames)
+				}
+				n := uint64(0)
+				for _, err := range r.Samples() {
+					if err != nil {
+						t.Error(err)
+					}
+					n++
+				}
+				if n != r.Header().Samples {
+					t.Errorf("%d samples, want %d", n, r.Header().Samples)
+				}
+			}
+		})
+	}
+	group.Wait()
+	r.Compact()
+	r.Close()
+	if got := r.Frames(); len(got) != 0 {
+		t.Errorf("%d frames of a closed file", len(got))
+	}
+}

@@ -36,6 +36,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 
 	"github.com/gotach/profiler/internal/journal"
 	"github.com/gotach/profiler/internal/wire"
@@ -54,8 +55,7 @@ type Reader struct {
 	header tachyon.Header
 	footer wire.Footer
 	stats  *tachyon.Statistics
-	frames []tachyon.Frame
-	spare  []spareString // strings after the last one that a frame uses
+	tables atomic.Pointer[tables] // nil after Compact
 
 	section   tachyon.Section // the record section; its length is 0 if there is none, or of an unknown version
 	sectionAt int64           // offset of the string that names it
@@ -63,6 +63,12 @@ type Reader struct {
 	unfinished bool
 
 	close func() error
+}
+
+// tables are the parts of a file that a Reader keeps in memory.
+type tables struct {
+	frames []tachyon.Frame
+	spare  []spareString // strings after the last one that a frame uses
 }
 
 // Open opens a file. On Unix it maps the file into memory; on other systems it reads the
@@ -133,7 +139,36 @@ func (r *Reader) Statistics() *tachyon.Statistics { return r.stats }
 
 // Frames returns the frame table. The elements of [tachyon.Sample].Stack are indices into
 // it. The Reader owns the slice; the caller must not change it.
-func (r *Reader) Frames() []tachyon.Frame { return r.frames }
+func (r *Reader) Frames() []tachyon.Frame { return r.kept().frames }
+
+// Compact frees the memory of the file's tables. They are read again when they are needed. If that fails, for example
+// because the file was truncated or the Reader closed meanwhile, the file has no frames from then on. Compact is for programs that open very many
+// files. It does nothing if the file is unfinished.
+func (r *Reader) Compact() {
+	if !r.unfinished {
+		r.tables.Store(nil)
+	}
+}
+
+// kept returns the tables.
+func (r *Reader) kept() *tables {
+	if t := r.tables.Load(); t != nil {
+		return t
+	}
+	if r.src == nil { // of a Follower that has read nothing yet
+		return &tables{}
+	}
+	again := &Reader{name: r.name, src: r.src}
+	if err := again.openFinished(); err != nil {
+		again.tables.Store(&tables{})
+	}
+	t := again.tables.Load()
+	r.tables.Store(t)
+	return t
+}
+
+// setFrames sets the frame table of an unfinished file.
+func (r *Reader) setFrames(list []tachyon.Frame) { r.tables.Store(&tables{frames: list}) }
 
 // open reads everything except the samples. path is that of newReader.
 func (r *Reader) open(path string) error {

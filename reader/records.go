@@ -95,7 +95,7 @@ func (r *Reader) FirstWeights() ([]FirstWeight, error) {
 // oldGoroutines calls yield with the goroutines that are in a metadata string, as they were before there was
 // a record section. It returns yield's error errStop as it is.
 func (r *Reader) oldGoroutines(yield func(*tachyon.Goroutine) error) error {
-	for _, s := range r.spare {
+	for _, s := range r.kept().spare {
 		kind, ok := metadataKind(s.text)
 		if !ok || kind != tachyon.KindGoroutines {
 			continue

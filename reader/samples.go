@@ -259,7 +259,7 @@ func (d *decoder) kept(encoding wire.Encoding, depth int) (int, error) {
 
 // indices decodes len(dst) frame indices.
 func (d *decoder) indices(dst []uint32) error {
-	count := uint64(len(d.r.frames))
+	count := uint64(len(d.r.Frames()))
 	for len(dst) > 0 {
 		if d.end-d.pos < padding && !d.eof {
 			if err := d.fill(); err != nil {

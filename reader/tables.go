@@ -61,14 +61,14 @@ func (r *Reader) readTables(end int64) error {
 	} else {
 		b = b[frames-base : frameEnd-base]
 	}
-	n, used, err := r.readFrames(b, frames, strings)
+	list, n, used, err := r.readFrames(b, frames, strings)
 	if err != nil {
 		return err
 	}
 	if strict && n != len(b) {
 		return r.errorAt(frames+int64(n), "%d unexpected bytes between frame table and footer", len(b)-n)
 	}
-	r.spare = slices.Clone(strings[used:]) // frees the memory of the others
+	r.tables.Store(&tables{list, slices.Clone(strings[used:])}) // Clone frees the memory of the others
 	return nil
 }
 
@@ -96,21 +96,21 @@ func (r *Reader) readStrings(b []byte, base int64) (list []spareString, n int, e
 }
 
 // readFrames reads the frame table at the start of b. base is its offset in the file. It
-// returns the length n of the table in bytes and the number of strings up to the last one
+// returns the frames, the length n of the table in bytes and the number of strings up to the last one
 // that a frame uses.
-func (r *Reader) readFrames(b []byte, base int64, strings []spareString) (n, used int, err error) {
+func (r *Reader) readFrames(b []byte, base int64, strings []spareString) (list []tachyon.Frame, n, used int, err error) {
 	shortest := 3 // bytes of an entry
 	if r.header.Layout == tachyon.CPython315 {
 		shortest = 7
 	}
 	count := int(r.footer.Frames)
 	if uint64(r.footer.Frames) > uint64(len(b)/shortest) {
-		return 0, 0, r.errorAt(r.Size()-tachyon.FooterSize+4, "%d frames do not fit into %d bytes", r.footer.Frames, len(b))
+		return nil, 0, 0, r.errorAt(r.Size()-tachyon.FooterSize+4, "%d frames do not fit into %d bytes", r.footer.Frames, len(b))
 	}
-	r.frames = make([]tachyon.Frame, count)
-	for i := range r.frames {
+	list = make([]tachyon.Frame, count)
+	for i := range list {
 		e := entry{b: b, n: n}
-		f := &r.frames[i]
+		f := &list[i]
 		file, fn := e.index(len(strings)), e.index(len(strings))
 		f.Line = e.int32()
 		if r.header.Layout == tachyon.CPython315 {
@@ -118,13 +118,13 @@ func (r *Reader) readFrames(b []byte, base int64, strings []spareString) (n, use
 			f.Span = tachyon.Span{Lines: e.int32(), Column: e.int32() + 1, Columns: e.int32(), Opcode: int16(e.byte()+1) & 0xff}
 		}
 		if e.err != nil {
-			return 0, 0, r.errorAt(base+int64(e.n), "frame %d of %d: %w", i, count, e.err)
+			return nil, 0, 0, r.errorAt(base+int64(e.n), "frame %d of %d: %w", i, count, e.err)
 		}
 		f.File, f.Func = strings[file].text, strings[fn].text
 		used = max(used, file+1, fn+1)
 		n = e.n
 	}
-	return n, used, nil
+	return list, n, used, nil
 }
 
 // An entry decodes one entry of the frame table. After an error n does not change.

@@ -4,10 +4,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/gotach/profiler/internal/formats"
 	"github.com/spf13/cobra"
 )
+
+// analyses are the commands that read the files that they can read, and warn of others.
+var analyses = []string{"report", "html", "leaks", "locks", "waits", "requests"}
 
 // read opens files as one profile, calls use with it and closes it. It shows the progress of
 // use; commands call e.barDone before they print.
@@ -23,6 +27,14 @@ func (e *env) read(what string, paths []string, o formats.Options, use func(*for
 	if o.Warn == nil {
 		o.Warn = e.warn
 	}
+	left := 0
+	if slices.Contains(analyses, what) {
+		o.Samples = what != "report"
+		o.Damaged = func(err error) {
+			left++
+			o.Warn(fmt.Errorf("%w; the other files are read", err))
+		}
+	}
 	in, err := formats.OpenAll(paths, o)
 	if errors.Is(err, formats.ErrUnknownFormat) {
 		err = fmt.Errorf("%w; gotach formats lists the formats, --from FORMAT sets one", err)
@@ -36,9 +48,13 @@ func (e *env) read(what string, paths []string, o formats.Options, use func(*for
 	}
 	if err := use(in); errors.As(err, &usageError{}) {
 		return err
-	} else {
+	} else if err != nil {
 		return in.Named(err)
 	}
+	if left > 0 {
+		return fmt.Errorf("%d of %d files could not be read as a whole", left, len(paths))
+	}
+	return nil
 }
 
 // barDone removes the progress bar.

@@ -27,12 +27,14 @@ type bigSession struct {
 	last   map[uint64]uint64 // time of the last sample of goroutines that stay
 	labels bool              // short goroutines have a label of their own
 	frames []tachyon.Frame
+
+	process tachyon.Session // which process it is
 }
 
 const bigStay = 40 // goroutines that stay
 
 func newBigSession() *bigSession {
-	b := &bigSession{rnd: rand.New(rand.NewPCG(1, 2)), now: 1_800_000_000_000_000, start: time.Unix(1_800_000_000, 0).UTC(), next: 1000, last: map[uint64]uint64{}}
+	b := &bigSession{rnd: rand.New(rand.NewPCG(1, 2)), now: 1_800_000_000_000_000, start: time.Unix(1_800_000_000, 0).UTC(), next: 1000, last: map[uint64]uint64{}, process: tachyon.Session{Program: "app", Host: "host", PID: 100}}
 	for i := range 1500 {
 		b.frames = append(b.frames, tachyon.Frame{
 			File: fmt.Sprintf("/src/app/pkg%d/file%d.go", i%40, i%200), Func: fmt.Sprintf("example.com/app/pkg%d.(*Type%d).method%d", i%40, i%13, i%300), Line: int32(i%900 + 1),
@@ -124,10 +126,9 @@ func (b *bigSession) file(tb testing.TB, path string, part, seconds, perSecond i
 			}
 		}
 	}
-	session := tachyon.Session{
-		Program: "app", Host: "host", PID: 100, Start: time.UnixMicro(int64(from)).UTC(), Duration: time.Duration(b.now-from) * time.Microsecond,
-		Source: "native", Rate: 1000, Markers: true, Part: part, SessionStart: b.start, Counts: tachyon.Counts{Samples: int64(samples), NotSeen: 1234567},
-	}
+	session := b.process
+	session.Start, session.Duration, session.SessionStart, session.Part = time.UnixMicro(int64(from)).UTC(), time.Duration(b.now-from)*time.Microsecond, b.start, part
+	session.Source, session.Rate, session.Markers, session.Counts = "native", 1000, true, tachyon.Counts{Samples: int64(samples), NotSeen: 1234567}
 	check(w.AddMetadata(tachyon.KindSession, session))
 	check(w.Close())
 }

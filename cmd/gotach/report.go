@@ -74,7 +74,8 @@ goroutines too short for a sample is in [not seen].
 Several files, such as those of a session with rotation, are read as one profile. A wait
 across two files counts once. Goroutines of different processes are different rows: if
 two processes have the same id, 10^12 is added to the later one. Time for which a file is
-missing is shown as "[not recorded]".
+missing is shown as "[not recorded]". Of several files, one that is damaged or of another kind
+causes a warning, and the exit code 1; the others are read.
 
 If a NYTProf file is incomplete, report prints the complete part and then the error.
 CALLED is the number of calls of a function, from NYTProf and SPX files.`,

@@ -175,6 +175,11 @@ type Options struct {
 	Executable   string // pprof with CPU: the program, for the lines where functions begin; "": where it was
 	Prefix       bool   // nytprof: read what a truncated file has; see Input.CutOff
 
+	// Damaged, if not nil, is called once for each of several files that cannot be read, or of which only the begin can.
+	// The others are read, if there are any. A file that does not exist is an error all the same.
+	Damaged func(error)
+	Samples bool // files without samples count as damaged
+
 	// Context cancels long work on samples. Its cause is the error. May be nil.
 	Context context.Context
 	// Progress is called now and then during long work, with the amount done and

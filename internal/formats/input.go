@@ -260,7 +260,7 @@ func (in *Input) Source(o stream.Options) (*stream.Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Context, o.Select = in.options.Context, in.selection()
+	o.Context, o.Select, o.Damaged = in.options.Context, in.selection(), in.options.Damaged
 	if o.Progress == nil {
 		o.Progress = in.options.Progress
 	}

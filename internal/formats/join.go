@@ -3,11 +3,13 @@ package formats
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
 
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/stream"
 )
 
 // Join makes one profile of many, such as the files of a session that was rotated.
@@ -106,10 +108,12 @@ func (s summed) Profile() (*profile.Profile, error) {
 
 // OpenAll opens profiles and joins them. A file that is named twice counts once.
 // The path - is Options.Stdin, if that is set. Errors and warnings begin with the
-// file's name.
+// file's name. The tables of very many files are not kept in memory.
 func OpenAll(paths []string, o Options) (*Input, error) {
 	var list inputs
 	var seen []os.FileInfo
+	var damaged []error
+	o.Damaged = once(o.Damaged)
 	for _, path := range paths {
 		if fi, err := os.Stat(path); err == nil {
 			if slices.ContainsFunc(seen, func(other os.FileInfo) bool { return os.SameFile(fi, other) }) {
@@ -119,15 +123,45 @@ func OpenAll(paths []string, o Options) (*Input, error) {
 			seen = append(seen, fi)
 		}
 		in, err := openOne(path, o)
+		if err == nil && o.Samples && !in.HasSamples() {
+			err = errors.Join(Named(in.Name, in.OnlySums()), in.Close())
+		}
 		if err != nil {
-			return nil, errors.Join(err, list.Close())
+			if o.Damaged == nil || len(paths) == 1 || errors.Is(err, fs.ErrNotExist) {
+				return nil, errors.Join(err, list.Close())
+			}
+			damaged = append(damaged, err)
+			continue
+		}
+		if c, ok := in.content.(interface{ Compact() }); ok && len(paths) > stream.Many {
+			c.Compact()
 		}
 		list = append(list, in)
 	}
-	if len(list) == 0 {
+	switch {
+	case len(list) == 0 && len(damaged) == 0:
 		return nil, errors.New("no files")
+	case len(list) == 0:
+		return nil, errors.Join(damaged...)
+	}
+	for _, err := range damaged {
+		o.Damaged(err)
 	}
 	return Join(list, o), nil
+}
+
+// once returns a function that calls use once for each text of an error. use may be nil.
+func once(use func(error)) func(error) {
+	if use == nil {
+		return nil
+	}
+	said := map[string]bool{}
+	return func(err error) {
+		if !said[err.Error()] {
+			said[err.Error()] = true
+			use(err)
+		}
+	}
 }
 
 // stdinName is what standard input is called in messages.

@@ -27,6 +27,11 @@ func checkout(t *testing.T, module string) string {
 	if err := os.CopyFS(dir, os.DirFS(got.Dir)); err != nil {
 		t.Fatal(err)
 	}
+	// go test says what it downloads.
+	cmd = exec.Command("go", "list", "-C="+dir, "-deps", "-test", "./...")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
 	return dir
 }
 

@@ -49,8 +49,13 @@ func (s *Source) Objects() (map[int32]tachyon.Object, error) {
 	for _, p := range s.parts {
 		m, err := p.Stream.Metadata()
 		if err != nil {
-			return nil, named(p.File, err)
+			if err = named(p.File, err); s.o.Damaged == nil {
+				return nil, err
+			}
+			s.o.Damaged(err)
+			continue
 		}
+		s.compact(p.File)
 		for _, o := range m.Objects {
 			o.Members = slices.Clone(o.Members)
 			for i, member := range o.Members {

@@ -24,12 +24,21 @@ func (s *Source) Samples() iter.Seq2[*Sample, error] {
 		r := newRun(s)
 		defer r.pipes.close()
 		for i := range s.parts {
-			if err := r.read(i, yield); err != nil {
+			err := r.read(i, yield)
+			if d := (damage{}); errors.As(err, &d) {
+				if err = named(s.parts[i].File, d.error); s.o.Damaged != nil {
+					s.o.Damaged(err)
+					r.pipes.done(i)
+					err = nil
+				}
+			}
+			if err != nil {
 				if err != errStop {
 					yield(nil, err)
 				}
 				return
 			}
+			s.compact(s.parts[i].File)
 		}
 		s.metadata, s.end, s.count = s.join(), r.end, r.count
 		if m := s.metadata.Session; m != nil && m.NotSeen > 0 {
@@ -65,6 +74,9 @@ func (s *Source) notSeen(yield func(*Sample, error) bool) {
 
 // errStop says that the loop wants no more samples.
 var errStop = errors.New("stop")
+
+// A damage is an error of what is in a file.
+type damage struct{ error }
 
 // named puts a file's name before an error, if it has one.
 func named(f File, err error) error {
@@ -163,7 +175,7 @@ func (r *run) read(part int, yield func(*Sample, error) bool) error {
 	pipe := r.pipes.open(part)
 	facts := <-pipe.facts
 	if facts == nil {
-		return named(p.File, pipe.factsErr)
+		return damage{pipe.factsErr}
 	}
 	f := &file{Part: p, facts: facts, creators: r.creators.add(facts.creators)}
 	for _, frame := range p.Stream.Frames() {
@@ -195,7 +207,7 @@ func (r *run) read(part int, yield func(*Sample, error) bool) error {
 		}
 	}
 	if pipe.err != nil {
-		return named(p.File, pipe.err)
+		return damage{pipe.err}
 	}
 	r.pipes.done(part)
 	r.slots = f.slots
@@ -266,7 +278,7 @@ func (r *run) batch(f *file, b *reader.Batch, yield func(*Sample, error) bool) e
 		} else {
 			var err error
 			if out.Stack, err = r.stack(f, b.Stacks, s.Stack); err != nil {
-				return named(f.File, err)
+				return damage{err}
 			}
 		}
 		if since := int64(min(at, r.limit) - r.start); since > int64(r.end) {

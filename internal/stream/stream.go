@@ -17,6 +17,7 @@ package stream
 
 import (
 	"context"
+	"errors"
 	"math"
 	"time"
 
@@ -40,6 +41,10 @@ type Options struct {
 	Select *Selection // only these samples; nil: all
 	// Unselected says that of the selected time the other samples are yielded too, with Sample.Unselected.
 	Unselected bool
+
+	// Damaged, if not nil, is called with the error of one of several files that cannot be read, each time that it is
+	// found. Its samples up to there count, and those of the other files.
+	Damaged func(error)
 
 	Context  context.Context          // ends the iteration; its cause is the error. May be nil.
 	Progress func(done, total uint64) // is told the number of samples read now and then. May be nil.
@@ -85,6 +90,7 @@ type Stack = reader.Stack
 type Source struct {
 	parts []*Part
 	o     Options
+	many  bool // there are more than Many files
 
 	frames   frames.Table
 	stacks   []Stack
@@ -104,17 +110,42 @@ type Source struct {
 
 // New prepares the reading of files. It reads what they say about themselves and puts them in order.
 func New(files []File, o Options) (*Source, error) {
-	s := &Source{o: o}
+	s := &Source{o: o, many: len(files) > Many}
+	if len(files) < 2 {
+		o.Damaged, s.o.Damaged = nil, nil
+	}
+	var damaged []error
 	for _, f := range files {
 		p, err := NewPart(f)
 		if err != nil {
-			return nil, named(f, err)
+			if err = named(f, err); o.Damaged == nil {
+				return nil, err
+			}
+			damaged = append(damaged, err)
+			continue
 		}
+		s.compact(f)
 		s.parts = append(s.parts, p)
+	}
+	if len(s.parts) == 0 {
+		return nil, errors.Join(damaged...)
+	}
+	for _, err := range damaged {
+		o.Damaged(err)
 	}
 	Arrange(s.parts)
 	s.metadata = s.join()
 	return s, s.choose()
+}
+
+// Many is the number of files above which the tables of those that are not being read are not kept in memory.
+const Many = 32
+
+// compact frees the memory of a file that is not being read, if there are many.
+func (s *Source) compact(f File) {
+	if r, ok := f.Stream.(interface{ Compact() }); ok && s.many {
+		r.Compact()
+	}
 }
 
 // Header returns the header of the whole: the start of the first file, or of the time that is selected, and
