@@ -55,6 +55,7 @@ var (
 	moversPC      = entry(visitMovers)
 	youngPC       = entry(visitYoung)
 	newPC         = entry(visitNew)
+	addPC         = entry(addNew)
 )
 
 func entry(f func(a, b, c, d uintptr) uintptr) uintptr {
@@ -84,6 +85,7 @@ func callTurns(s, _, _, _ uintptr) uintptr
 func callMovers(s, n, whole, start uintptr) uintptr
 func callYoung(s, n, start, _ uintptr) uintptr
 func callNew(s, n, whole, start uintptr) uintptr
+func callAdd(s, _, _, _ uintptr) uintptr
 
 func cas64(addr uintptr, old, new uint64) bool
 func add64(addr uintptr, delta uint64)

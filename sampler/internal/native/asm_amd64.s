@@ -1,5 +1,6 @@
 //go:build linux
 
+#include "funcdata.h"
 #include "textflag.h"
 
 // The entry that the kernel calls, on the signal stack: DI is the signal, SI the siginfo, DX the
@@ -61,8 +62,11 @@ GLOBL ·restorerPC(SB), NOPTR|RODATA, $8
 // instrumented. They also split the chain of nosplit calls. The linker bounds such chains by the
 // room that a goroutine's stack has left, although the handler runs on a signal stack. Builds
 // without optimisation have long chains.
+//
+// Tests call stages on goroutines, whose stacks the collector scans.
 #define STAGE(caller, pc) \
 TEXT caller(SB), NOSPLIT, $40-40; \
+	NO_LOCAL_POINTERS; \
 	MOVQ a+0(FP), AX; \
 	MOVQ b+8(FP), BX; \
 	MOVQ c+16(FP), CX; \
@@ -95,6 +99,7 @@ STAGE(·callTurns, ·turnsPC)
 STAGE(·callMovers, ·moversPC)
 STAGE(·callYoung, ·youngPC)
 STAGE(·callNew, ·newPC)
+STAGE(·callAdd, ·addPC)
 
 // func getg() uintptr
 TEXT ·getg(SB), NOSPLIT, $0-8

@@ -1,5 +1,6 @@
 //go:build linux
 
+#include "funcdata.h"
 #include "textflag.h"
 
 // The entry that the kernel calls, on the signal stack: R0 is the signal, R1 the siginfo, R2 the
@@ -68,6 +69,7 @@ GLOBL ·restorerPC(SB), NOPTR|RODATA, $8
 // long chains.
 #define STAGE(caller, pc) \
 TEXT caller(SB), NOSPLIT, $48-40; \
+	NO_LOCAL_POINTERS; \
 	MOVD a+0(FP), R0; \
 	MOVD b+8(FP), R1; \
 	MOVD c+16(FP), R2; \
@@ -99,6 +101,7 @@ STAGE(·callTurns, ·turnsPC)
 STAGE(·callMovers, ·moversPC)
 STAGE(·callYoung, ·youngPC)
 STAGE(·callNew, ·newPC)
+STAGE(·callAdd, ·addPC)
 
 // func getg() uintptr
 TEXT ·getg(SB), NOSPLIT, $0-8

@@ -189,9 +189,6 @@ func (b *budget) set(now clocks) {
 	allowed := b.allowed(now.procs)
 	perPass, perTick, perVisit, wanted := c.onPasses/c.passes, c.onTicks/c.ticks, 100.0, 0.0
 	forPasses := allowed / 4
-	if c.news > c.ticks {
-		forPasses = allowed / 2 // ticks find a new g only after the pass that finds it in the runtime's list
-	}
 	b.every = time.Duration(min(max(perPass/forPasses, float64(drainEvery)), float64(drainRarest)))
 	left := max(allowed/20, allowed-c.onPasses/c.time+b.saved/float64(repayIn))
 	// What ticks that come later do not use, others may use.

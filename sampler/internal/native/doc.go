@@ -39,8 +39,8 @@
 //
 //   - runtime.g, m and p, at offsets from a generated table (layout.go). The runtime
 //     never frees a g or a P. An M is read only while a P has it, or on its own thread.
-//   - The lists of all gs and all Ps. Start finds them by their contents (find.go). The
-//     drain keeps a copy of them up to date (roster.go).
+//   - The lists of all gs and all Ps. Start finds them by their contents (find.go). Each tick copies
+//     the new gs (newgs.go), the drain the Ps (roster.go).
 //   - The counters of goroutines in runtime.sched and in the Ps, at each tick. Start finds
 //     runtime.sched by its contents too (census.go).
 //   - Goroutine stacks and system stacks, within the bounds in their g.

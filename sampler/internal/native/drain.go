@@ -110,8 +110,8 @@ func (d *drain) pass() {
 	// Refresh the roster first: the ring can have records of goroutines that it does not have
 	// yet.
 	head := loadAcquire(uintptr(unsafe.Pointer(&d.s.head)))
-	if d.unread = d.roster.refresh(); d.unread == nil && len(d.gs) < len(d.roster.index) {
-		d.gs = append(d.gs, make([]goroutine, len(d.roster.index)-len(d.gs))...)
+	if d.unread = d.roster.refresh(); d.unread == nil && len(d.gs) < int(d.roster.taken) {
+		d.gs = append(d.gs, make([]goroutine, int(d.roster.taken)-len(d.gs))...)
 	}
 	if d.stacks.table.grow() {
 		d.stacks.table.publish(d.s)
@@ -299,7 +299,7 @@ func (d *drain) goroutine(r record) *goroutine {
 	i, ok := d.roster.index[r[headG]]
 	if !ok && d.roster.left > 0 && d.roster.include(r[headG]) == nil {
 		i, ok = d.roster.index[r[headG]], true
-		d.gs = append(d.gs, make([]goroutine, len(d.roster.index)-len(d.gs))...)
+		d.gs = append(d.gs, make([]goroutine, int(d.roster.taken)-len(d.gs))...)
 	}
 	if !ok || int(i) >= len(d.gs) {
 		return nil

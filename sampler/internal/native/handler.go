@@ -122,6 +122,7 @@ func onTick(base, _, _, _ uintptr) uintptr {
 	s.write = s.head
 	callCensus(base, 0, 0, 0)
 	interruptAll(s)
+	callAdd(base, 0, 0, 0)
 	callTurns(base, 0, 0, 0)
 	storeRelease(uintptr(unsafe.Pointer(&s.head)), s.write)
 	next(s)

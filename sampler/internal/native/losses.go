@@ -37,6 +37,10 @@ func (n *Source) losses() error {
 	if n.s.unable != 0 {
 		return fmt.Errorf("futex: %w", unix.Errno(n.s.unable))
 	}
+	switch e := unix.Errno(n.s.unlisted); e {
+	case unix.EPERM, unix.ENOSYS, unix.EACCES:
+		return fmt.Errorf("process_vm_readv: %w: new goroutines cannot be sampled", e)
+	}
 	if err := n.drain.unread; errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EACCES) {
 		return fmt.Errorf("%w: new goroutines cannot be sampled", err)
 	}

@@ -109,8 +109,14 @@ func (n *Source) Start(cfg source.Config, out source.Out) (err error) {
 	d := n.newDrain(l, n.cfg, out)
 	d.roster, d.gs = n.drain.roster, n.drain.gs
 	clear(d.gs)
+	if err := d.roster.refresh(); err != nil {
+		return err
+	}
 	begun := monotonicNow()
 	d.roster.begin(begun)
+	if err := d.roster.handOver(begun); err != nil {
+		return err
+	}
 	n.drain = d
 	n.quit, n.done = make(chan struct{}), make(chan struct{})
 	n.rung, n.deaf = make(chan struct{}, 1), make(chan struct{})

@@ -41,10 +41,6 @@ func (n *Source) rest(idle bool) (goesOn bool) {
 	case <-n.rung:
 	}
 	storeRelease(uintptr(unsafe.Pointer(&n.s.asleep)), 0)
-	if d == drainIdle {
-		// New goroutines of the runtime's list have begun since nothing ran.
-		n.drain.roster.notBefore(loadAcquire(uintptr(unsafe.Pointer(&n.s.quietTo))))
-	}
 	return true
 }
 

@@ -14,13 +14,14 @@ import (
 // roster is the handler's own copy of runtime.allgs and runtime.allp. The runtime never frees
 // a g or a P and never moves one in its list, so copied entries stay valid. A refresh reads
 // only the entries that were added since. So the handler depends on no array that the runtime
-// may replace, and on no Go pointer.
+// may replace, and on no Go pointer. While a session samples, its ticks read the new entries of allgs
+// (newgs.go).
 type roster struct {
 	s           *shared
 	l           *layout
 	allgs, allp sliceAt
-	chunks      []mapping
 	index       map[uint64]uint32 // index of the entry, by g
+	taken       uint64            // entries of the roster that are in index
 	read        uint64            // entries of allgs that have been read
 	left        uint64            // of these, entries left out because of maxTracked
 	leftAlive   uint64            // of these, entries whose goroutine was alive when it was read
@@ -28,19 +29,18 @@ type roster struct {
 	cap         uint64
 	known       bool   // ptr and cap were read twice
 	at          uint64 // ns on the handler's clock: the last refresh that read all of allgs
-	born        uint64 // first samples of the goroutines that are added stand for the time since; 0: since at
+	chunks      []mapping
 }
-
-// notBefore notes that no goroutine has begun between the last refresh and t.
-func (r *roster) notBefore(t uint64) { r.at = max(r.at, t) }
 
 // refresh adds the goroutines and Ps that are new since the last call.
 func (r *roster) refresh() error {
 	if err := r.refreshProcs(); err != nil {
 		return err
 	}
+	if ok, err := r.follow(); ok || err != nil {
+		return err
+	}
 	have, now := r.read, monotonicNow()
-	defer func() { r.born = 0 }()
 	// The runtime writes the three words of allgs one by one. If two readings at different
 	// times give the same pointer and the same capacity, the two belong together.
 	ptr, n, c := r.allgs.header()
@@ -80,18 +80,6 @@ func (r *roster) refresh() error {
 		good, err := r.check(gs[:k], &living)
 		if err != nil {
 			return err
-		}
-		// These gs are new since the last refresh. If all their goroutines live, they began in the
-		// middle of that time on average. If some have ended already, the lives are short, and those
-		// that live stand for the others too.
-		live := uint64(0)
-		for _, lives := range living[:good] {
-			if lives {
-				live++
-			}
-		}
-		if good > 0 {
-			r.born = r.at + (now-r.at)*live/uint64(good)/2
 		}
 		for i, g := range gs[:good] {
 			if crowded && !living[i] {
@@ -139,14 +127,15 @@ func (r *roster) include(g uint64) error {
 	if _, ok := r.index[g]; ok {
 		return nil
 	}
-	i := len(r.index)
+	i := int(r.taken)
 	if i >= min(2*maxTracked, maxChunks*chunkSize) {
 		return errFull
 	}
 	if err := r.add(uint32(i), g); err != nil {
 		return err
 	}
-	storeRelease(uintptr(unsafe.Pointer(&r.s.goroutines)), uint64(i)+1)
+	r.taken = uint64(i) + 1
+	storeRelease(uintptr(unsafe.Pointer(&r.s.goroutines)), r.taken)
 	return nil
 }
 
@@ -211,17 +200,24 @@ func (r *roster) check(gs []uint64, living *[checked]bool) (int, error) {
 
 func (r *roster) add(i uint32, g uint64) error {
 	if i>>chunkBits == uint32(len(r.chunks)) {
-		m, err := mapMemory(chunkSize * entryWords * 8)
-		if err != nil {
+		if err := r.mapChunk(); err != nil {
 			return err
 		}
-		r.chunks = append(r.chunks, m)
-		store64(r.s.chunks+uintptr(i>>chunkBits)*8, uint64(m.addr()))
 	}
 	store64(r.s.entry(uint64(i))+entryG*8, g)
 	store64(r.s.entry(uint64(i))+entryLooked*8, r.at) // its goroutine began after r.at
-	store64(r.s.entry(uint64(i))+entryFrom*8, r.born)
 	r.index[g] = i
+	return nil
+}
+
+// mapChunk maps memory for the next entries.
+func (r *roster) mapChunk() error {
+	m, err := mapMemory(chunkSize * entryWords * 8)
+	if err != nil {
+		return err
+	}
+	store64(r.s.chunks+uintptr(len(r.chunks))*8, uint64(m.addr()))
+	r.chunks = append(r.chunks, m)
 	return nil
 }
 
@@ -253,7 +249,7 @@ func (r *roster) refreshProcs() error {
 func (r *roster) begin(now uint64) {
 	s := r.s
 	s.moving, s.active, s.still = circle{}, circle{}, circle{}
-	s.met, s.probe, s.outs = uint64(len(r.index)), 0, 0
+	s.met, s.probe, s.outs = r.taken, 0, 0
 	for i := range s.met {
 		takeIn(s, i)
 	}

@@ -61,9 +61,13 @@ type shared struct {
 
 	outside uintptr // a bit for each entry of the roster that is in no circle; see outside.go
 
+	goroutines uint64 // entries of the roster; the drain writes it before the session, ticks afterwards, see addNew
+
 	// Written by the drain, read by the handler.
-	goroutines uint64 // entries of the roster
 	nprocs     uint64
+	mapped     uint64 // roster entries that have memory
+	most       uint64 // roster entries that ticks may add up to
+	adds       uint64 // 1: ticks add new entries
 	quota      uint64 // goroutines to visit a tick, 48.16 bits
 	stillAfter uint64 // an active entry that has not moved for so many ns is still
 	moverAfter uint64 // the same for a mover
@@ -122,6 +126,10 @@ type shared struct {
 	watch    uint64 // number of ticks at which it will be read
 	cpuTime  [2]uint64
 	met      uint64 // entries of the roster that have been looked at, from the first
+	listed   uint64 // entries of runtime.allgs that ticks have read
+	listedAt uint64 // time of the latest tick that found no more of them
+	unlisted uint64 // errno with which the kernel refused to read that list
+	full     uint64 // 1: the roster has most entries, so the drain adds the ones that it needs
 	probe    uint64 // next entry to look at again
 	fraction uint64 // of a visit, left over
 	ticks    uint64
@@ -157,6 +165,10 @@ type shared struct {
 	clocks  [2]clock
 
 	info     [16]uint64 // siginfo for rt_tgsigqueueinfo
+	newGs    [newAtOnce]uint64
+	newWords [newAtOnce]uint64
+	newFrom  [newAtOnce][2]uint64 // struct iovec
+	newTo    [2]uint64            // struct iovec
 	timespec [2]uint64
 	until    [2]uint64 // timespec of the next tick
 	mask     uint64    // signals that are blocked until then

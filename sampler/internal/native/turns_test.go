@@ -196,10 +196,7 @@ func TestTurns(t *testing.T) {
 				}
 			}
 			if random.IntN(100) == 0 {
-				r := roster{s: s, index: map[uint64]uint32{}}
-				for i := range s.goroutines {
-					r.index[i] = uint32(i)
-				}
+				r := roster{s: s, taken: s.goroutines}
 				r.begin(s.now)
 				clear(seen)
 				for goid := range f.born {

@@ -1,0 +1,166 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// New entries of the runtime's list of gs. The runtime makes a g where it has no dead one left to reuse, so a
+// server that keeps goroutines has new gs all the time. Their goroutines can be as short as others. So
+// ticks read the list themselves and add what is new to the roster, and the drain only follows.
+
+// newAtOnce is the number of new entries that one call of the kernel reads.
+const newAtOnce = 32
+
+// addNew adds the gs that the runtime has made since the tick before to the roster. It takes no longer
+// than visits may take; a later tick reads the rest.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func addNew(base, _, _, _ uintptr) uintptr {
+	s := at(base)
+	if s.adds == 0 || s.full != 0 {
+		return 0
+	}
+	n, start := loadAcquire(s.allgs+8), cycles()
+	for s.listed < n {
+		if !readNew(s, n) || cycles()-start > load64(uintptr(unsafe.Pointer(&s.visitLimit))) {
+			return 0
+		}
+	}
+	s.listedAt = s.now
+	return 0
+}
+
+// readNew adds some entries of the runtime's list, which has n at least. It returns false if the next one
+// must wait for another tick.
+//
+// To append, the runtime makes room first, if it must, and stores the array's new address. Then it stores the
+// length, and the new entry last. n was read before the address, so the array has n entries if the address
+// is the same after it was read. An entry that is not stored yet is 0.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func readNew(s *shared, n uint64) bool {
+	index := s.goroutines
+	k := min(n-s.listed, newAtOnce, s.mapped-index, s.most-index)
+	if k == 0 {
+		if index >= s.most {
+			storeRelease(uintptr(unsafe.Pointer(&s.full)), 1)
+		}
+		return false
+	}
+	fence()
+	list, gs := uintptr(load64(s.allgs)), uintptr(unsafe.Pointer(&s.newGs))
+	s.newFrom[0] = [2]uint64{uint64(list) + s.listed*8, k * 8}
+	if copyMemory(s, gs, 1) != k*8 {
+		return false
+	}
+	fence()
+	if uintptr(load64(s.allgs)) != list {
+		return false
+	}
+	good := uint64(0)
+	for ; good < k; good++ {
+		g := load64(gs + uintptr(good)*8)
+		if g < 4096 || g&7 != 0 {
+			break
+		}
+		store64(uintptr(unsafe.Pointer(&s.newFrom))+uintptr(good)*16, g+uint64(s.off.gStatus))
+		store64(uintptr(unsafe.Pointer(&s.newFrom))+uintptr(good)*16+8, 8)
+	}
+	words := uintptr(unsafe.Pointer(&s.newWords))
+	good = min(good, copyMemory(s, words, good)/8) // the others are not mapped
+	born := s.listedAt + excess(s, s.listedAt)
+	added := uint64(0)
+	for ; added < good && load32(words+uintptr(added)*8)&^gScan <= gDeadExtra; added++ {
+		entry := s.entry(index + added)
+		store64(entry+entryG*8, load64(gs+uintptr(added)*8))
+		store64(entry+entryLooked*8, s.listedAt) // its goroutine began after that
+		store64(entry+entryFrom*8, born)
+	}
+	s.listed += added
+	storeRelease(uintptr(unsafe.Pointer(&s.goroutines)), index+added)
+	return added == k
+}
+
+// copyMemory copies from the first n places of s.newFrom to a place with room for so much. It returns the
+// number of bytes that it has copied.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func copyMemory(s *shared, to uintptr, n uint64) (copied uint64) {
+	if n == 0 {
+		return 0
+	}
+	from := uintptr(unsafe.Pointer(&s.newFrom))
+	for i := uintptr(0); i < uintptr(n); i++ {
+		place, size := uintptr(load64(from+i*16)), uintptr(load64(from+i*16+8))
+		for at := uintptr(0); at < size && s.plain != 0; at += 8 {
+			store64(to+uintptr(copied)+at, load64(place+at))
+		}
+		copied += uint64(size)
+	}
+	if s.plain != 0 {
+		return copied
+	}
+	s.newTo = [2]uint64{uint64(to), copied}
+	r := rawSyscall(unix.SYS_PROCESS_VM_READV, uintptr(s.pid), uintptr(unsafe.Pointer(&s.newTo)), 1, from, uintptr(n), 0)
+	if r > errnoFloor {
+		s.unlisted = uint64(-r)
+		return 0
+	}
+	return uint64(r)
+}
+
+// handOver makes ticks add new entries from now on. Goroutines of these have begun after the time now.
+func (r *roster) handOver(now uint64) error {
+	s := r.s
+	s.adds, s.full = 0, 0
+	if r.left > 0 || r.taken >= uint64(maxTracked) {
+		return nil
+	}
+	s.listed, s.listedAt, s.most = r.read, now, uint64(min(maxTracked, maxChunks*chunkSize))
+	s.adds = 1
+	return r.mapAhead()
+}
+
+// follow takes over the entries that ticks have added. It returns false if they add no more.
+func (r *roster) follow() (bool, error) {
+	s := r.s
+	if s.adds == 0 {
+		return false, nil
+	}
+	full := loadAcquire(uintptr(unsafe.Pointer(&s.full))) != 0
+	total := loadAcquire(uintptr(unsafe.Pointer(&s.goroutines)))
+	for i := r.taken; i < total; i++ {
+		r.index[load64(s.entry(i)+entryG*8)] = uint32(i)
+	}
+	r.taken, r.read = total, loadAcquire(uintptr(unsafe.Pointer(&s.listed)))
+	if full {
+		s.adds = 0
+		return false, nil
+	}
+	return true, r.mapAhead()
+}
+
+// aheadChunks is the number of chunks that are mapped ahead at least. Memory that is not used takes no room.
+const aheadChunks = 16
+
+// mapAhead maps memory for entries that ticks may add before the next call: for as many as there are.
+func (r *roster) mapAhead() error {
+	want := min(2*int(r.taken)+aheadChunks*chunkSize, int(r.s.most)+chunkSize-1, maxChunks*chunkSize)
+	for len(r.chunks) < want>>chunkBits {
+		if err := r.mapChunk(); err != nil {
+			return err
+		}
+	}
+	storeRelease(uintptr(unsafe.Pointer(&r.s.mapped)), uint64(len(r.chunks))<<chunkBits)
+	return nil
+}
