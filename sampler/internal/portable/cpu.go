@@ -16,6 +16,7 @@ type cpu struct {
 	base  time.Duration // at the session's start
 	own   time.Duration // CPU time of the last look that is not part of used yet
 	pool  time.Duration // CPU time that no sample has been given
+	keep  time.Duration // so much of pool is left for the samples of the next look
 	rows  source.Rows
 }
 
@@ -52,15 +53,17 @@ func (c *cpu) pay(weight time.Duration) bool {
 	return true
 }
 
-// settle gives the scheduler what goroutines have not used, and writes the rows. usual is the CPU
-// time of all cores between two looks: so much is left for the samples of the next look.
-func (c *cpu) settle(out source.Out, at, usual time.Duration, end bool) {
-	if end {
-		usual = 0
+// settle gives the scheduler what goroutines have not used, and writes the rows. passed is the CPU
+// time of all cores since the last look. As much is left for the samples of the next look. After a late look it
+// is as much for some looks: the goroutines of that look may have been given nothing, because less than half
+// of its time was paid for.
+func (c *cpu) settle(out source.Out, at, passed time.Duration, end bool) {
+	if c.keep = max(passed, c.keep-c.keep/16); end {
+		c.keep = 0
 	}
-	if c.pool > usual {
-		c.rows.Add(source.Scheduler, c.pool-usual)
-		c.pool = usual
+	if c.pool > c.keep {
+		c.rows.Add(source.Scheduler, c.pool-c.keep)
+		c.pool = c.keep
 	}
 	c.rows.Write(out, at, end)
 }

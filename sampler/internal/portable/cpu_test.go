@@ -66,6 +66,32 @@ func TestCPU(t *testing.T) {
 	}
 }
 
+// TestCPUOfLateLooks has a goroutine that runs all the time and gets a core for a part of it. Looks are late at
+// times. What it has used must be in its samples.
+func TestCPUOfLateLooks(t *testing.T) {
+	for _, share := range []float64{0.1, 0.4, 0.6, 0.9} {
+		c, r := cpu{known: true}, newRecorder()
+		var at, used, paid time.Duration
+		for i := range 1000 {
+			gap := 5 * time.Millisecond
+			if i%10 == 0 {
+				gap = 200 * time.Millisecond
+			}
+			at += gap
+			used += time.Duration(share * float64(gap))
+			c.pool += time.Duration(share * float64(gap))
+			if c.pay(gap) {
+				paid += gap
+			}
+			c.settle(r, at, 2*gap, false)
+		}
+		t.Logf("%v of %v", paid, used)
+		if paid < used*85/100 || paid > used+200*time.Millisecond {
+			t.Errorf("on a core for %v of the time: its samples on the CPU are %v, it has used %v", share, paid, used)
+		}
+	}
+}
+
 // longest returns the longest time between two looks.
 func longest(samples []source.Sample) (d time.Duration) {
 	last := samples[0].Time

@@ -208,9 +208,9 @@ func (s *Source) tick(procs int, last bool) time.Duration {
 		c := &s.snapshot.cpu
 		c.look(c.own)
 		c.own = 0
-		usual := time.Duration(procs) * (at - s.snapshot.before)
+		passed := time.Duration(procs) * (at - s.snapshot.before)
 		s.snapshot.emit(at, procs, rand.IntN)
-		c.settle(s.out, at, usual, last)
+		c.settle(s.out, at, passed, last)
 	})
 	s.used.Store(int64(s.snapshot.cpu.used - s.snapshot.cpu.base))
 	s.resize(n)
