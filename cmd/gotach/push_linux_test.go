@@ -21,6 +21,7 @@ import (
 	pb "go.opentelemetry.io/proto/otlp/profiles/v1development"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/gotach/profiler/internal/formats"
 	"github.com/gotach/profiler/internal/testenv"
 )
 
@@ -171,20 +172,71 @@ func TestPushRuns(t *testing.T) {
 	}
 }
 
+// Beside a program that rotates its files and is killed, all that it recorded is sent.
+func TestPushBeside(t *testing.T) {
+	dir := t.TempDir()
+	p := newPushed(t)
+	cmd := gotachCommand(t, "push", dir, "--to", "otlp+"+p.URL, "--every", "100ms")
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	requests := func() int {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return len(p.requests)
+	}
+	program := testCommand(t, "rotates", filepath.Join(dir, "app.tach"))
+	if err := program.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = program.Wait() // it kills itself
+	testenv.Await(func() bool { return requests() == 3 })
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	want := time.Duration(0)
+	for part := 1; part <= 3; part++ {
+		in, err := formats.Open(filepath.Join(dir, fmt.Sprintf("app.%d.tach", part)), formats.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer in.Close()
+		sums, err := in.Profile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		wall, _ := sums.Total()
+		want += wall
+	}
+	if p.wall != want || want < 2*time.Second {
+		t.Errorf("%v of goroutines arrived, the files have %v", p.wall, want)
+	}
+}
+
 // gotachCommand returns gotach as a process of its own.
 func gotachCommand(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := testCommand(t, "gotach", args...)
+	cmd.Env = append(os.Environ(), "GOGC=") // as users have it
+	return cmd
+}
+
+// testCommand returns one of the programs of TestMain as a process of its own.
+func testCommand(t *testing.T, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	test, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	program := filepath.Join(t.TempDir(), "gotach") // this name makes the test binary gotach
+	program := filepath.Join(t.TempDir(), name) // the name says what the test binary is
 	if err := os.Symlink(test, program); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(program, args...)
-	cmd.Env = append(os.Environ(), "GOGC=") // as users have it
-	return cmd
+	return exec.Command(program, args...)
 }
 
 // The memory of gotach push is at most 100 MB, also for files with goroutines and labels without number.
