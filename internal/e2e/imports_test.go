@@ -53,7 +53,7 @@ var rooms = []struct {
 	{"internal/analyze", "tachyon reader internal/stream internal/profile", "", "questions that samples answer: a file for each analysis"},
 	{"internal/page", "tachyon internal/stream internal/profile internal/analyze", "", "the HTML page of a profile: its data, its script, its server"},
 	{"internal/top", "tachyon reader internal/stream internal/profile internal/analyze", "", "what `gotach top` shows: the latest samples of a running program"},
-	{"internal/push", "tachyon reader internal/journal internal/stream internal/profile internal/formats", "", "sends the files of a directory to other programs: cursor, retries, targets"},
+	{"internal/push", "tachyon reader internal/journal internal/stream internal/profile internal/formats internal/formats/parquet", "", "sends the files of a directory to other programs: cursor, retries, targets"},
 	{"export", "internal/hook internal/formats", "", "blank import that lets a session write other formats"},
 	{"leaks", "tachyon internal/hook internal/own", "", "blank import that lets a session ask the runtime for leaks"},
 	{"httpprof", ". internal/hook internal/own internal/formats", "", "the handler for net/http"},
@@ -64,6 +64,7 @@ var rooms = []struct {
 
 	{"bench", ". tachyon reader internal/testenv", "github.com/felixge/fgprof github.com/google/pprof golang.org/x/sys", "the comparison with other profilers"},
 	{"internal/e2e", "", "", "tests across packages; the checks of this page"},
+	{"internal/fleet", "", "", "tests with databases: the statements of docs/fleet.md"},
 	{"internal/harmless", "", "", "tests that a profiled program does the same"},
 }
 

@@ -20,6 +20,7 @@ var Kinds = []Kind{
 	{"otlp+https", "otlp+https://HOST", "", NewOTLP},
 	{"pyroscope+http", "pyroscope+http://HOST:4040", "Grafana Pyroscope; pyroscope+https too", NewPyroscope},
 	{"pyroscope+https", "pyroscope+https://HOST", "", NewPyroscope},
+	{"parquet", "parquet:DIRECTORY", "tables for databases, as Parquet files", NewTables},
 }
 
 // Open returns the target with a name such as otlp+http://collector:4318. The name for people and for the cursor is without a

@@ -1,0 +1,124 @@
+package fleet
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write the results in docs/fleet.md")
+
+const page = "../../docs/fleet.md"
+
+// block is a statement of the page and the result below it, if it has one.
+var block = regexp.MustCompile("(?s)```sql\n(.*?)```\n(?:\n```text\n(.*?)```\n)?")
+
+// readPage returns the page's statements. The first two blocks make the views, in DuckDB and in ClickHouse.
+func readPage(t *testing.T) (text string, views [2][]string, statements, results []string) {
+	t.Helper()
+	b, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, m := range block.FindAllStringSubmatch(string(b), -1) {
+		switch {
+		case i >= 2:
+			statements, results = append(statements, m[1]), append(results, m[2])
+		default:
+			for s := range strings.SplitSeq(m[1], ";") {
+				if strings.TrimSpace(s) != "" {
+					views[i] = append(views[i], s)
+				}
+			}
+		}
+	}
+	if len(statements) < 5 {
+		t.Fatalf("%s has %d statements", page, len(statements))
+	}
+	return string(b), views, statements, results
+}
+
+// table returns a result as text in columns.
+func table(rows [][]string) string {
+	var out strings.Builder
+	for _, row := range rows {
+		for i, cell := range row {
+			width := 0
+			for _, r := range rows {
+				width = max(width, utf8.RuneCountInString(r[i]))
+			}
+			if i > 0 {
+				out.WriteString("  ")
+			}
+			out.WriteString(cell)
+			if i < len(row)-1 {
+				out.WriteString(strings.Repeat(" ", width-utf8.RuneCountInString(cell)))
+			}
+		}
+		out.WriteString("\n")
+	}
+	return out.String()
+}
+
+// tables returns the directory with the tables of the fleet. Every file is sent twice, which changes nothing.
+func tables(t *testing.T) string {
+	t.Helper()
+	dir, out := t.TempDir(), filepath.Join(t.TempDir(), "tables")
+	writeFleet(t, dir)
+	pushTables(t, dir, out)
+	cursors, err := filepath.Glob(filepath.Join(dir, ".push-*"))
+	if err != nil || len(cursors) == 0 {
+		t.Fatalf("cursors %v, %v", cursors, err)
+	}
+	for _, c := range cursors {
+		if err := os.RemoveAll(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pushTables(t, dir, out)
+	if list, err := filepath.Glob(filepath.Join(out, "*", "*")); err != nil || len(list) != 2*minutes*len(processes) {
+		t.Fatalf("files %q, %v", list, err)
+	}
+	return out
+}
+
+// in returns statements for tables in a directory.
+func in(dir string, list []string) (out []string) {
+	for _, s := range list {
+		out = append(out, strings.ReplaceAll(s, "'tables/", "'"+dir+"/"))
+	}
+	return out
+}
+
+// Each statement of the page gives the result that is printed below it. With -update the test writes the results.
+func TestPageDuckDB(t *testing.T) { testPage(t, &duckDB, 0) }
+
+func testPage(t *testing.T, e *engine, views int) {
+	text, make, statements, results := readPage(t)
+	dir := tables(t)
+	out := e.run(t, append(in(dir, make[views]), statements...)...)[len(make[views]):]
+	for i, rows := range out {
+		got := table(rows)
+		if *update && e == &duckDB {
+			text = strings.Replace(text, "```sql\n"+statements[i]+"```\n\n```text\n"+results[i]+"```\n", "```sql\n"+statements[i]+"```\n\n```text\n"+got+"```\n", 1)
+			continue
+		}
+		if len(rows) < 2 {
+			t.Errorf("no rows:\n%s", statements[i])
+		}
+		if d := cmp.Diff(results[i], got); d != "" {
+			t.Errorf("%s (-page +%s):\n%s", statements[i], e.name, d)
+		}
+	}
+	if *update && e == &duckDB {
+		if err := os.WriteFile(page, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,26 @@
+package testenv
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// DuckDB returns the path of node and the directory with the package @duckdb/node-api that duckdb.sh unpacked.
+func DuckDB(t testing.TB) (node, dir string) { return database(t, "duckdb", "DuckDB") }
+
+// Chdb returns the path of node and the directory with the package chdb that chdb.sh unpacked: ClickHouse in one process.
+func Chdb(t testing.TB) (node, dir string) { return database(t, "chdb", "ClickHouse (chdb)") }
+
+func database(t testing.TB, name, title string) (node, dir string) {
+	t.Helper()
+	node = Command(t, "node", "apt-get install nodejs")
+	if cache, err := os.UserCacheDir(); err == nil {
+		dir = filepath.Join(cache, "gotach-peers", name)
+		if _, err := os.Stat(filepath.Join(dir, "version")); err == nil {
+			return node, dir
+		}
+	}
+	Missing(t, title, "get it with internal/testenv/"+name+".sh")
+	return "", ""
+}
