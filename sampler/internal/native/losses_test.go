@@ -28,6 +28,11 @@ func TestSecrets(t *testing.T) {
 	for _, mode := range []string{"plain", "sampled"} {
 		t.Run(mode, func(t *testing.T) { run(t, bin, mode) })
 	}
+	// Without the runtime's own signals only the profiler's can make the runtime erase signal stacks.
+	t.Run("no preemption", func(t *testing.T) {
+		t.Setenv("GODEBUG", "asyncpreemptoff=1")
+		run(t, bin, "sampled")
+	})
 }
 
 // TestPlugin samples code of a plugin that is loaded before the session, and of one that is loaded during it.

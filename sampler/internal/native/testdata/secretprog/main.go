@@ -62,16 +62,14 @@ func mix(a, b, c, d, e, f, g, h, i, j, k, l uint64) uint64 {
 	return a ^ b ^ c ^ d ^ e ^ f ^ g ^ h ^ i ^ j ^ k ^ l
 }
 
-// work keeps the pattern at the end of its frame and in registers.
+// work keeps the pattern x at the end of its frame and, all the time, in a register.
 //
 //go:noinline
-func work(end time.Time) (n uint64) {
-	x := uint64(pattern)
+func work(x uint64, end time.Time) (n uint64) {
 	for i := uint64(0); i%64 != 0 || time.Now().Before(end); i++ {
 		n += mix(x, x, x, x, x, x, x, x, x, x, x, x)
-		for range 10000 {
-			x ^= i
-			x ^= i
+		for j := range 10000 {
+			n += x >> (j & 63)
 		}
 	}
 	return n - x
@@ -128,8 +126,11 @@ func main() {
 	done := make(chan uint64)
 	for range 2 {
 		go func() {
-			secret.Do(func() { work(time.Now().Add(time.Second)) })
+			// The thread then waits and gets no more signals, so its signal stack stays as it is.
+			runtime.LockOSThread()
+			secret.Do(func() { work(pattern, time.Now().Add(time.Second)) })
 			done <- 0
+			select {}
 		}()
 	}
 	<-done
