@@ -91,7 +91,7 @@ func TestViewLive(t *testing.T) {
 			continue
 		}
 		stop()
-		wait(`gotach.generations().growing === false`)
+		wait(`!gotach.generations().growing`)
 	}
 	seconds, err := chromedp.Run(ctx, chromedp.Evaluate[float64](`gotach.generations().duration / 1e9`))
 	if err != nil {

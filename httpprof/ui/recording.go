@@ -68,7 +68,8 @@ func (r *recording) open(ctx context.Context, q page.Request) (*page.Opened, err
 		return nil, err
 	}
 	open := func(o stream.Options) (*stream.Source, error) { return in.Source(o) }
-	return &page.Opened{Inputs: []page.Input{{Name: name(r.start), Open: open}}, Growing: !r.ended(), Close: in.Close}, nil
+	live := !r.ended()
+	return &page.Opened{Inputs: []page.Input{{Name: name(r.start), Open: open, Live: live}}, Growing: live, Close: in.Close}, nil
 }
 
 // version changes each second while the recording grows.

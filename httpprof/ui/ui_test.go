@@ -132,6 +132,7 @@ func TestPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	wait(`[...document.querySelectorAll('#functions tbody button')].some((b) => b.textContent.endsWith('httpprof/ui.work'))`)
+	wait(`!document.getElementById('fact-list').textContent.includes('not stopped')`)
 	wait(`document.getElementById('live-note').textContent.includes('is being recorded')`)
 	length := `document.getElementById('sums').textContent`
 	before, err := chromedp.Run(ctx, chromedp.Evaluate[string](`location.hash = 'r=0.' + 10 * gotach.width; `+length))

@@ -100,7 +100,7 @@ func (b *builder) describe(in Input, p *profile.Profile) (Side, error) {
 	if m.Throttled > 0 {
 		fact("throttled by the container's quota", "%v in %d periods", m.Throttled, m.ThrottledPeriods)
 	}
-	if m.Error != "" {
+	if m.Error != "" && !in.Live {
 		fact("error", "%s", m.Error)
 	}
 	return s, nil

@@ -27,6 +27,8 @@ type Input struct {
 	Name string
 	// Open returns the samples, and is called once for each reading.
 	Open func(stream.Options) (*stream.Source, error)
+	// Live says that a program is writing it, so it is no fault that it has no end.
+	Live bool
 }
 
 // Options say how to make a page. The zero value is the usual choice.
