@@ -72,8 +72,8 @@ goroutines too short for a sample is in [not seen].
 ` + selectHelp + `
 
 Several files, such as those of a session with rotation, are read as one profile. A wait
-across two files counts once. Goroutines of different processes are different rows: if
-two processes have the same id, 10^12 is added to the later one. Time for which a file is
+across two files counts once. Goroutines of different processes are different rows: 10^12 is
+added to the ids of the second process, twice that to those of the third, and so on. Time for which a file is
 missing is shown as "[not recorded]". Of several files, one that is damaged or of another kind
 causes a warning, and the exit code 1; the others are read.
 

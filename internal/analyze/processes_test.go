@@ -2,6 +2,7 @@ package analyze
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -78,6 +79,90 @@ func TestProcesses(t *testing.T) {
 		report, _ := reportOf(t, samplesOf(t, o, files...).src, ReportOptions{Idle: true}, profile.ReportOptions{})
 		if report.Total != c.want {
 			t.Errorf("%v: %v, want %v", o.Select, report.Total, c.want)
+		}
+	}
+}
+
+// Goroutines and objects of different processes that have the same numbers are different ones for each analysis.
+func TestProcessesDoNotMix(t *testing.T) {
+	const step = 100_000
+	var files []*reader.Reader
+	for n := range 2 {
+		r := record(t)
+		for at := uint64(step); at <= 100*step; at += step {
+			r.add(1, at, running, place("main.serve", 3), place("net/http.HandlerFunc.ServeHTTP", 9), place("net/http.(*conn).serve", 30))
+			r.add(2, at, 0, append(waitFor("sync.Mutex.Lock", 1), place("main.get", 4))...)
+			r.add(3, at, 0, append(waitFor("sync.WaitGroup.Wait", 2), place("main.all", 7))...)
+			r.add(4, at, 0, tachyon.Frame{Func: "[sleep]"}, place("main.one", 8))
+		}
+		for id := uint64(20); id < 28; id++ { // leaked
+			for at := (id - 18) * 4 * step; at <= 100*step; at += step {
+				r.add(id, at, 0, tachyon.Frame{Func: "[chan receive]"}, place("main.stuck", 90))
+			}
+			r.goroutine(tachyon.Goroutine{ID: id, First: (id - 18) * 4 * step, FirstWeight: 1, CreatedBy: "main.leak", CreatedAt: "/home/u/app/main.go:2"})
+		}
+		for id := uint64(1); id <= 4; id++ {
+			g := tachyon.Goroutine{ID: id, FirstWeight: step, CreatedBy: "main.main", CreatedAt: "/home/u/app/main.go:1"}
+			if id == 4 && n == 1 { // of the second process only
+				g.Parent = 3
+			}
+			r.goroutine(g)
+		}
+		if err := r.w.WriteRecords(&tachyon.Records{Objects: []tachyon.Object{
+			{Number: 1, Kind: tachyon.ObjectMutex, Addr: 0x5000, Static: 0x5000, Symbol: "main.mu"},
+			{Number: 2, Kind: tachyon.ObjectWaitGroup, Addr: 0xc000010000},
+		}}); err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, r.finish(tachyon.Session{
+			Source: "native", Markers: true, Host: fmt.Sprint("web-", n), PID: 7, Start: time.UnixMicro(start), Duration: 10 * time.Second, Objects: tachyon.AllObjects,
+		}))
+	}
+	o := stream.Options{Labels: true, Objects: true}
+	locks, err := FindLocks(samplesOf(t, o, files...), LockOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mutexes := 0
+	for _, l := range locks.Locks {
+		if l.Name == "main.mu" {
+			mutexes++
+			if l.Waited != 10*time.Second || l.Goroutines != 1 {
+				t.Errorf("a lock of two processes: %+v", l)
+			}
+		}
+	}
+	if mutexes != 2 {
+		t.Errorf("%d locks main.mu, want one of each process: %+v", mutexes, locks.Locks)
+	}
+	requests, err := FindRequests(samplesOf(t, o, files...), RequestOptions{Slowest: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if requests.Unfinished != 2 {
+		t.Errorf("requests of two processes: %+v", requests)
+	}
+	leaks, err := FindLeaks(samplesOf(t, o, files...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(leaks.Groups) != 1 || leaks.Groups[0].End != 16 {
+		t.Errorf("leaks of two processes: %+v, want 16 goroutines", leaks.Groups)
+	}
+	src := samplesOf(t, o, files...).src
+	_, rows := reportOf(t, src, ReportOptions{Goroutines: true, Idle: true}, profile.ReportOptions{By: profile.ByGoroutine})
+	if len(rows) != 24 || src.Goroutines() != 24 {
+		t.Errorf("%d goroutines, rows %v, want twelve of each process", src.Goroutines(), rows)
+	}
+	// The second process's goroutine 3 waits for its child, the first one's has none.
+	for id, want := range map[uint64]bool{3: false, 3 + 1_000_000_000_000: true} {
+		w, err := FindWaits(samplesOf(t, o, files...), WaitOptions{Goroutine: id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := fmt.Sprintf("%+v", w)
+		if strings.Contains(text, "main.one") != want {
+			t.Errorf("goroutine %d: %s", id, text)
 		}
 	}
 }

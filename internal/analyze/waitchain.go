@@ -3,7 +3,6 @@ package analyze
 import (
 	"slices"
 
-	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -38,7 +37,7 @@ type link struct {
 func (w *waitChains) begin(s *sweep) {
 	w.index, w.goroutines = map[uint64]int32{}, s.w.goroutines
 	for i, id := range s.w.goroutines {
-		w.index[stream.GoroutineInFile(id)] = int32(i)
+		w.index[id] = int32(i)
 	}
 	w.last = make([]uint64, len(s.w.goroutines))
 	w.end = 0
@@ -219,7 +218,7 @@ func (w *waitChains) lastChild(s *sweep, x *stretch, role string) (list []link) 
 	}
 	lasts := until+slack >= w.end
 	best, alive := int32(-1), 0
-	for _, id := range w.children[stream.GoroutineInFile(s.w.goroutines[x.goroutine])] {
+	for _, id := range w.children[s.w.goroutines[x.goroutine]] {
 		i, ok := w.index[id]
 		if !ok || s.now[i] == 0 || w.last[i] > until+slack {
 			continue

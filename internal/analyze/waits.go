@@ -131,7 +131,7 @@ func (w *waitChains) target(s *sample) bool {
 		return false
 	}
 	if w.o.Func == nil {
-		return stream.GoroutineInFile(s.Goroutine) == w.o.Goroutine || s.Goroutine == w.o.Goroutine
+		return s.Goroutine == w.o.Goroutine
 	}
 	if int(s.Stack) >= len(w.matches) {
 		w.matches = append(w.matches, make([]int8, w.lockSums.stacks()-len(w.matches))...)
@@ -159,7 +159,7 @@ func (w *waitChains) note(s *sample, site *siteSums) {
 	}
 	if site.kind == tachyon.ObjectWaitGroup || target && isChannel(site.kind) {
 		if len(w.parents) < maxParents {
-			w.parents[stream.GoroutineInFile(s.Goroutine)] = true
+			w.parents[s.Goroutine] = true
 		}
 	}
 }
@@ -215,7 +215,7 @@ func (w *waitChains) isOfInterest(s *sample) (target, other bool) {
 	if target = w.target(s); target && len(w.ids) < maxLockGoroutines {
 		w.ids[s.Goroutine] = struct{}{}
 	}
-	return target, w.isChild[stream.GoroutineInFile(s.Goroutine)]
+	return target, w.isChild[s.Goroutine]
 }
 
 // load reads who the children are in a file.
@@ -230,9 +230,12 @@ func (w *waitChains) load(file int) {
 			w.err = err
 			return
 		}
-		if w.parents[g.Parent] && !w.isChild[g.ID] && len(w.isChild) < maxParents {
-			w.isChild[g.ID] = true
-			w.children[g.Parent] = append(w.children[g.Parent], g.ID)
+		if g.Parent == 0 {
+			continue
+		}
+		if parent, id := w.src.Goroutine(g.Parent), w.src.Goroutine(g.ID); w.parents[parent] && !w.isChild[id] && len(w.isChild) < maxParents {
+			w.isChild[id] = true
+			w.children[parent] = append(w.children[parent], id)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package analyze
 
 import (
-	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -80,7 +79,7 @@ func (w *waitChains) listOf(key waitGroupKey) int {
 	switch site := w.site(key.stack); {
 	case key.object != 0:
 		return onLocks
-	case key.goroutine >= 0 && len(w.children[stream.GoroutineInFile(w.goroutines[key.goroutine])]) > 0,
+	case key.goroutine >= 0 && len(w.children[w.goroutines[key.goroutine]]) > 0,
 		isChannel(site.kind) && len(w.others(site)) > 0:
 		if isChannel(site.kind) || site.kind == tachyon.ObjectWaitGroup {
 			return onOthers

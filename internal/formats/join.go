@@ -18,7 +18,7 @@ import (
 // If all inputs keep their samples, the result does too. The files follow each other
 // in the order of their start times. A file whose clock is not the wall clock follows
 // the file before it. Equal ids in files of one process are one goroutine. Processes
-// never share a goroutine: if ids coincide, the later process's id is raised by 10^12.
+// never share a goroutine: the ids of the second process are raised by 10^12, those of the third by twice that.
 // If files of a session are missing, its goroutines were in "[not recorded]" during
 // that time. If any input has only sums, the result is the sum of all.
 func Join(list []*Input, o Options) *Input {

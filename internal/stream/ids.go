@@ -41,21 +41,28 @@ func (s *idSet) add(id uint64) bool {
 	return true
 }
 
-// Names give goroutines of different processes different ids.
+// Names give goroutines of different processes different ids. Those of the second process have apart added to
+// them, those of the third one twice that, and so on.
 type Names struct {
-	one  bool // all files are of one process
+	one    bool // all files are of one process
+	number map[Process]uint64
+
+	// Ids of other profilers may be as large as that. They are raised only as often as it takes.
 	used idSet
 	of   map[Process][]idSet // ids in the process's files, by how often apart was added to them
 }
 
-// apart is what is added to the id of a goroutine if another process has the same one.
+// apart is what the ids of two successive processes differ by. No program starts so many goroutines.
 const apart = 1_000_000_000_000
 
 // NewNames returns the names for the goroutines of files.
 func NewNames(parts []*Part) Names {
-	n := Names{one: true, of: map[Process][]idSet{}}
+	n := Names{one: true, number: map[Process]uint64{}, of: map[Process][]idSet{}}
 	for _, p := range parts {
 		n.one = n.one && p.Process == parts[0].Process
+		if _, ok := n.number[p.Process]; !ok {
+			n.number[p.Process] = uint64(len(n.number))
+		}
 	}
 	return n
 }
@@ -65,6 +72,9 @@ func NewNames(parts []*Part) Names {
 func (n *Names) ID(p Process, id uint64) uint64 {
 	if n.one {
 		return id
+	}
+	if id < apart {
+		return id + n.number[p]*apart
 	}
 	own := n.of[p]
 	for i := range own {

@@ -95,7 +95,6 @@ type run struct {
 	session bool // gotach recorded all files, so that Process is no goroutine
 	gap     uint32
 
-	names       Names
 	known       map[uint32]*idSet // counted goroutines, by interpreter; nil if there is one file
 	seams       *seams            // nil if there is one file
 	start       uint64            // µs
@@ -128,7 +127,7 @@ func newRun(s *Source) *run {
 	}
 	if len(s.parts) > 1 {
 		r.gap = s.push(0, s.frames.Intern(tachyon.Frame{Func: "[not recorded]"}))
-		r.known, r.seams, r.names = map[uint32]*idSet{}, newSeams(), NewNames(s.parts)
+		r.known, r.seams = map[uint32]*idSet{}, newSeams()
 	}
 	return r
 }
@@ -349,7 +348,7 @@ func (r *run) first(f *file, raw uint64, s *reader.BatchSample, sl *slot, at uin
 	if r.seams == nil {
 		return weight, before
 	}
-	sl.id = r.names.ID(f.Process, raw)
+	sl.id = r.Goroutine(raw)
 	seam := r.seams.find(sl.id, sl.interpreter)
 	if seam == nil {
 		return weight, before

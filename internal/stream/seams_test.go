@@ -64,7 +64,7 @@ func TestIDSet(t *testing.T) {
 	})
 }
 
-// Ids of two processes that are the same become different, and stay what they are.
+// Goroutines of different processes have different ids, which stay what they are. Large ids are those of other profilers.
 func TestNames(t *testing.T) {
 	a, b, c := Process{PID: 1}, Process{PID: 2}, Process{PID: 3}
 	n := NewNames([]*Part{{Process: a}, {Process: b}, {Process: c}})
@@ -72,7 +72,10 @@ func TestNames(t *testing.T) {
 		for _, w := range []struct {
 			p        Process
 			id, want uint64
-		}{{b, 5, 5}, {a, 5, 5 + apart}, {c, 5, 5 + 2*apart}, {a, 6, 6}, {b, 6, 6 + apart}, {c, 7, 7}} {
+		}{
+			{b, 5, 5 + apart}, {a, 5, 5}, {c, 5, 5 + 2*apart}, {a, 6, 6}, {c, 7, 7 + 2*apart},
+			{b, apart, apart}, {a, apart, 2 * apart}, {c, apart, 3 * apart}, {c, apart + 1, apart + 1},
+		} {
 			if got := n.ID(w.p, w.id); got != w.want {
 				t.Errorf("goroutine %d of process %d is %d, want %d", w.id, w.p.PID, got, w.want)
 			}

@@ -52,7 +52,7 @@ type Options struct {
 
 // A Sample is a sample that stands for time. It is valid until the next one.
 type Sample struct {
-	Goroutine   uint64 // id; if two processes have the same one, 10^12 is added to the later one's
+	Goroutine   uint64 // id; 10^12 is added to those of the second process, and so on; see Names
 	Interpreter uint32 // as in tachyon.Sample
 	Status      tachyon.Status
 	First       bool // the first one of its goroutine in this file
@@ -98,6 +98,7 @@ type Source struct {
 
 	creators creators
 	objects  ObjectNumbers
+	names    Names
 	present  int // index into parts
 
 	metadata  *tachyon.Metadata
@@ -134,6 +135,7 @@ func New(files []File, o Options) (*Source, error) {
 		o.Damaged(err)
 	}
 	Arrange(s.parts)
+	s.names = NewNames(s.parts)
 	s.metadata = s.join()
 	return s, s.choose()
 }
@@ -214,6 +216,14 @@ func (s *Source) Label(own *Labels, key string) (value string, ok bool) {
 		return session.Label(key)
 	}
 	return "", false
+}
+
+// Goroutine returns the id in the stream of a goroutine, given its id in the present file.
+func (s *Source) Goroutine(inFile uint64) uint64 {
+	if len(s.parts) == 1 {
+		return inFile
+	}
+	return s.names.ID(s.parts[s.present].Process, inFile)
 }
 
 // GoroutineInFile returns the id that a goroutine of the stream has in its file.
