@@ -122,6 +122,14 @@ func FindLeaks(s *Samples) (*Leaks, error) {
 	if !s.src.KnowsCreators() {
 		return nil, errNoCreators
 	}
+	if l, err := leaksOfProcesses(s); l != nil || err != nil {
+		return l, err
+	}
+	return findLeaks(s)
+}
+
+// findLeaks is FindLeaks for one process.
+func findLeaks(s *Samples) (*Leaks, error) {
 	l := newLeakCount(s)
 	for s, err := range s.all() {
 		if err != nil {
@@ -153,7 +161,13 @@ func (l *leakCount) result() *Leaks {
 		}
 	}
 	l.proven(out)
-	slices.SortStableFunc(out.Groups, func(a, b LeakGroup) int {
+	out.sort()
+	return out
+}
+
+// sort sorts the groups.
+func (l *Leaks) sort() {
+	slices.SortStableFunc(l.Groups, func(a, b LeakGroup) int {
 		if (a.Proven > 0) != (b.Proven > 0) {
 			if a.Proven > 0 {
 				return -1
@@ -168,7 +182,6 @@ func (l *leakCount) result() *Leaks {
 		}
 		return cmp.Or(cmp.Compare(b.PerMinute, a.PerMinute), cmp.Compare(b.Proven, a.Proven), cmp.Compare(b.End, a.End), cmp.Compare(a.Function, b.Function), cmp.Compare(a.Line, b.Line))
 	})
-	return out
 }
 
 // add adds a sample.

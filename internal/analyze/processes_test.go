@@ -2,6 +2,7 @@ package analyze
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
+	"github.com/gotach/profiler/writer"
 )
 
 // twoProcesses returns the files of two processes, whose goroutines and objects have the same numbers. Each has a
@@ -163,6 +165,52 @@ func TestProcessesDoNotMix(t *testing.T) {
 		text := fmt.Sprintf("%+v", w)
 		if strings.Contains(text, "main.one") != want {
 			t.Errorf("goroutine %d: %s", id, text)
+		}
+	}
+}
+
+// The end of a process, or of its files, ends no wait, and a process that begins is no growth.
+func TestLeaksOfProcesses(t *testing.T) {
+	for _, shift := range []uint64{0, 3_000_000, 20_000_000} { // µs between the starts of the processes
+		var files []*reader.Reader
+		for n := range uint64(3) {
+			const step = 100_000
+			r := &recording{t: t, path: filepath.Join(t.TempDir(), "x.tach")}
+			from := start + n*shift
+			var err error
+			if r.w, err = writer.Create(r.path, writer.Options{Start: from, Interval: 1000}); err != nil {
+				t.Fatal(err)
+			}
+			waits := func(id, begin uint64, function string) {
+				for at := begin; at <= 100*step; at += step {
+					r.add(id, n*shift+at, 0, tachyon.Frame{Func: "[chan receive]"}, place(function, 90))
+				}
+				r.goroutine(tachyon.Goroutine{ID: id, First: begin, FirstWeight: 1, CreatedBy: function, CreatedAt: "/home/u/app/main.go:2"})
+			}
+			for id := uint64(20); id < 28; id++ {
+				waits(id, (id-18)*4*step, "main.stuck")
+				waits(id+100, step, "main.pool")
+			}
+			files = append(files, r.finish(tachyon.Session{
+				Source: "native", Markers: true, Host: fmt.Sprint("web-", n), PID: 7, Start: time.UnixMicro(int64(from)), Duration: 10 * time.Second,
+			}))
+		}
+		s := samplesOf(t, ReportOptions{}.Stream(), files...)
+		found, err := FindLeaks(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		survey, err := NewSurvey(s.src, ReportOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range []*Leaks{found, survey.Leaks} {
+			if len(l.Groups) != 1 || l.Goroutines != 48 || l.Duration != 10*time.Second+2*time.Duration(shift)*time.Microsecond {
+				t.Fatalf("starts %d µs apart: %+v", shift, l)
+			}
+			if g := l.Groups[0]; g.Function != "main.stuck" || g.End != 24 || g.Stuck != 24 || g.Unstuck != 0 || !g.Suspect || g.PerMinute < 90 {
+				t.Errorf("starts %d µs apart: %+v", shift, g)
+			}
 		}
 	}
 }

@@ -66,13 +66,16 @@ type Survey struct {
 // NewSurvey is NewProfile, FindLeaks and most of FindLocks in one reading.
 func NewSurvey(src *stream.Source, o ReportOptions) (*Survey, error) {
 	s := NewSamples("", src)
+	several := src.Processes() != nil
 	leaks, locks := newLeakCount(s), newLockSums(s, LockOptions{})
 	all := func(yield func(*stream.Sample, error) bool) {
 		var out sample
 		for x, err := range src.Samples() {
 			if err == nil && !x.NotSeen {
 				s.set(&out, x)
-				leaks.add(&out)
+				if !several {
+					leaks.add(&out)
+				}
 				locks.add(&out)
 			}
 			if err == nil && x.Unselected {
@@ -90,7 +93,13 @@ func NewSurvey(src *stream.Source, o ReportOptions) (*Survey, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Survey{p, leaks.result(), locks}, nil
+	found := leaks.result()
+	if several {
+		if found, err = FindLeaks(NewSamples("", src)); err != nil {
+			return nil, err
+		}
+	}
+	return &Survey{p, found, locks}, nil
 }
 
 // Locks is FindLocks. It reads the samples once more if goroutines waited for locks.

@@ -18,6 +18,7 @@ package stream
 import (
 	"context"
 	"errors"
+	"iter"
 	"math"
 	"time"
 
@@ -138,6 +139,47 @@ func New(files []File, o Options) (*Source, error) {
 	s.names = NewNames(s.parts)
 	s.metadata = s.join()
 	return s, s.choose()
+}
+
+// Processes yields a source for each process, in the order of their first files. It returns nil if all files are of one
+// process. A source is valid until the next one.
+func (s *Source) Processes() iter.Seq2[*Source, error] {
+	var order []Process
+	files := map[Process][]File{}
+	for _, p := range s.parts {
+		if files[p.Process] == nil {
+			order = append(order, p.Process)
+		}
+		files[p.Process] = append(files[p.Process], p.File)
+	}
+	if len(order) < 2 {
+		return nil
+	}
+	return func(yield func(*Source, error) bool) {
+		o := s.o
+		o.Progress = nil // of one process, not of all
+		for _, process := range order {
+			one, err := New(files[process], o)
+			if err == nil {
+				one.many = s.many
+			}
+			if !yield(one, err) {
+				return
+			}
+			for _, f := range files[process] {
+				s.compact(f)
+			}
+		}
+	}
+}
+
+// Damage returns an error of one of several files, or nil if the error was passed to Options.Damaged.
+func (s *Source) Damage(err error) error {
+	if err == nil || s.o.Damaged == nil || s.o.Context != nil && s.o.Context.Err() != nil {
+		return err
+	}
+	s.o.Damaged(err)
+	return nil
 }
 
 // Many is the number of files above which the tables of those that are not being read are not kept in memory.
