@@ -12,6 +12,19 @@ func DuckDB(t testing.TB) (node, dir string) { return database(t, "duckdb", "Duc
 // Chdb returns the path of node and the directory with the package chdb that chdb.sh unpacked: ClickHouse in one process.
 func Chdb(t testing.TB) (node, dir string) { return database(t, "chdb", "ClickHouse (chdb)") }
 
+// ClickHouseServer returns the command that clickhouse.sh unpacked.
+func ClickHouseServer(t testing.TB) string {
+	t.Helper()
+	if cache, err := os.UserCacheDir(); err == nil {
+		path := filepath.Join(cache, "gotach-peers", "clickhouse", "clickhouse-server")
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+	}
+	Missing(t, "ClickHouse", "get it with internal/testenv/clickhouse.sh")
+	return ""
+}
+
 func database(t testing.TB, name, title string) (node, dir string) {
 	t.Helper()
 	node = Command(t, "node", "apt-get install nodejs")
