@@ -326,7 +326,9 @@ func (l *life) kill(path string) (state string, age time.Duration, err error) {
 	killed := monotonic()
 	cmd.Process.Kill()
 	cmd.Wait()
-	delayed := late()
+	// Three threads work on a sample, one after the other: the one that takes the tick, the sampled one, and
+	// the one that reads the record. Each of them may wait so long for a core.
+	delayed := 3 * late()
 	if said := stderr.String(); said != "" && !strings.Contains(said, "gotach: sampling with the portable source") {
 		return "", 0, fmt.Errorf("the program prints: %s", said)
 	}
@@ -399,7 +401,7 @@ func (l *life) kill(path string) (state string, age time.Duration, err error) {
 	}
 	last = max(last, d.word(started)) // there may be no sample yet
 	if ran := d.ran(last, end); ran > allowedAge()+delayed && !slowed {
-		return "", 0, fmt.Errorf("the program ran for %v after the last sample in the file", ran)
+		return "", 0, fmt.Errorf("the program ran for %v after the last sample in the file; threads waited up to %v for a core", ran, delayed/3)
 	}
 	return state, time.Duration(end-min(end, last)) * time.Microsecond, nil
 }
