@@ -58,8 +58,9 @@ func (e *engine) run(t *testing.T, statements ...string) (out [][][]string) {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(node, script)
-	cmd.Dir = temp // chdb makes a directory ":memory:"
-	cmd.Env = append(os.Environ(), "NODE_PATH="+filepath.Join(dir, "node_modules"), "TZ=America/New_York") // results do not depend on it
+	// chdb makes a directory ":memory:". Results do not depend on the time zone.
+	cmd.Dir = temp
+	cmd.Env = append(os.Environ(), "NODE_PATH="+filepath.Join(dir, "node_modules"), "TZ=America/New_York")
 	cmd.Stdin = bytes.NewReader(input)
 	var errors bytes.Buffer
 	cmd.Stderr = &errors
