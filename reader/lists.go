@@ -8,10 +8,10 @@ import (
 
 // A listCache has lists of frames, as records have them, and the stacks that they make on the stacks below
 // them. Threads have the same frames again and again, so most records take one look-up instead of one for
-// each frame. A list replaces the one that was in its place, so the memory is bounded.
+// each frame. A list replaces an older one in its place, so the memory is bounded.
 type listCache struct {
-	table []cachedList // nil before the first list
-	seed  uint64       // random, so that nobody can make a file with lists of equal hashes
+	table [][listWays]cachedList // nil before the first list; each element is a cache line
+	seed  uint64                 // random, so that nobody can make a file with lists of equal hashes
 }
 
 // A cachedList is a list of frames on a stack, identified by 96 bits of hashes of both. Among a billion
@@ -23,7 +23,8 @@ type cachedList struct {
 }
 
 const (
-	listTable = 1 << 16
+	listTable = 1 << 14
+	listWays  = 4 // lists whose hashes choose one place
 	minList   = 3 // frames; shorter lists are pushed as fast without the cache
 )
 
@@ -77,19 +78,24 @@ func (c *listCache) find(l *frameList) uint32 {
 	if l.size == 0 || c.table == nil {
 		return 0
 	}
-	if e := &c.table[l.hash%listTable]; e.hash == l.hash && e.check == l.check {
-		return e.stack
+	place := &c.table[l.hash%listTable]
+	for i := range place {
+		if e := &place[i]; e.hash == l.hash && e.check == l.check {
+			return e.stack
+		}
 	}
 	return 0
 }
 
-// add adds a list.
+// add adds a list. It replaces the oldest one in its place.
 func (c *listCache) add(l *frameList, stack uint32) {
 	if l.size == 0 {
 		return
 	}
 	if c.table == nil {
-		c.table = make([]cachedList, listTable)
+		c.table = make([][listWays]cachedList, listTable)
 	}
-	c.table[l.hash%listTable] = cachedList{l.hash, l.check, stack}
+	place := &c.table[l.hash%listTable]
+	copy(place[1:], place[:])
+	place[0] = cachedList{l.hash, l.check, stack}
 }

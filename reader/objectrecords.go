@@ -13,18 +13,17 @@ import (
 // ends the iteration.
 func (r *Reader) Objects() iter.Seq2[*tachyon.Object, error] {
 	return func(yield func(*tachyon.Object, error) bool) {
-		err := r.records(func(rec wire.Record) error {
-			if rec.Object == nil {
+		err := r.blocks(func(b []byte) (int, error) {
+			return wire.DecodeObjects(b, func(text []byte) error {
+				o := &tachyon.Object{}
+				if err := json.Unmarshal(text, o); err != nil {
+					return err
+				}
+				if !yield(o, nil) {
+					return errStop
+				}
 				return nil
-			}
-			o := &tachyon.Object{}
-			if err := json.Unmarshal(rec.Object, o); err != nil {
-				return err
-			}
-			if !yield(o, nil) {
-				return errStop
-			}
-			return nil
+			})
 		})
 		if err != nil && err != errStop {
 			yield(nil, err)

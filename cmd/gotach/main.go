@@ -8,16 +8,12 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 	"time"
 )
 
 func main() {
-	if os.Getenv("GOGC") == "" {
-		// Reading allocates little, but keeps much for a while. A smaller heap costs it no time.
-		debug.SetGCPercent(25)
-	}
+	collectLate()
 	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 

@@ -27,6 +27,7 @@ type series struct {
 	part     uint64          // the present one
 	from, to uint64          // of it, µs since start
 	known    []time.Duration // by sum: the part of its time that is in its series
+	sums     func() []sum    // returns the sums with all of their time
 }
 
 func newSeries(src *stream.Source) *series {
@@ -59,7 +60,8 @@ func (t *series) begin(part uint64) {
 }
 
 // settle adds the time that sums gained in the present part.
-func (t *series) settle(sums []sum) {
+func (t *series) settle() {
+	sums := t.sums()
 	t.room(min(len(sums), maxSeries))
 	for i := range min(len(sums), maxSeries) {
 		if gained := sums[i].wall - t.known[i]; gained > 0 {
@@ -86,7 +88,7 @@ func (t *series) list(sum int) []float32 {
 }
 
 // add adds the time of a sample to a sum's series, in ns. The sums have its time already.
-func (t *series) add(n uint32, s *stream.Sample, sums []sum) {
+func (t *series) add(n uint32, s *stream.Sample) {
 	if s.Wall <= 0 || n >= maxSeries {
 		return
 	}
@@ -96,21 +98,21 @@ func (t *series) add(n uint32, s *stream.Sample, sums []sum) {
 		t.end = max(t.end, end)
 		return
 	}
-	t.spread(n, s.Wall, end, length, sums)
+	t.spread(n, s.Wall, end, length)
 }
 
-// leaveOut leaves out the time that a sum has.
-func (t *series) leaveOut(n uint32, sums []sum) {
+// leaveOut leaves out all the time of a sum.
+func (t *series) leaveOut(n uint32, wall time.Duration) {
 	if n < maxSeries {
 		t.room(int(n) + 1)
-		t.known[n] = sums[n].wall
+		t.known[n] = wall
 	}
 }
 
 // spread is add for a sample that is not only in the present part.
-func (t *series) spread(n uint32, wall time.Duration, end, length uint64, sums []sum) {
+func (t *series) spread(n uint32, wall time.Duration, end, length uint64) {
 	t.end = max(t.end, end)
-	t.room(min(len(sums), maxSeries))
+	t.room(int(n) + 1)
 	t.known[n] = add(t.known[n], wall)
 	for end > t.limit {
 		t.double()
@@ -118,7 +120,7 @@ func (t *series) spread(n uint32, wall time.Duration, end, length uint64, sums [
 	begin := end - length
 	first, last := min(begin/t.width, seriesBins-1), min((end-1)/t.width, seriesBins-1)
 	if last > t.part {
-		t.settle(sums)
+		t.settle()
 		t.begin(last)
 	}
 	list := t.list(int(n))
@@ -152,8 +154,8 @@ func (t *series) double() {
 
 // finish makes all series end with the profile. The last part may be shorter than the others: its times are
 // made as if it were not. If it is shorter than half of them, it is left out.
-func (t *series) finish(sums []sum) {
-	t.settle(sums)
+func (t *series) finish() {
+	t.settle()
 	n := max(1, min(seriesBins, (t.end+t.width/2)/t.width))
 	last := min(t.width, max(1, t.end-min(t.end, (n-1)*t.width)))
 	for i, list := range t.lists {

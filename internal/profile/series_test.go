@@ -22,6 +22,7 @@ func TestSeries(t *testing.T) {
 			s.init(0)
 		}
 		sums := make([]sum, 3)
+		s.sums = func() []sum { return sums }
 		var list []stream.Sample
 		var of []uint32
 		now := uint64(1)
@@ -32,12 +33,12 @@ func TestSeries(t *testing.T) {
 			x := stream.Sample{Time: at, Wall: time.Duration(min(wall, at)) * time.Microsecond}
 			n := uint32(rapid.IntRange(0, len(sums)-1).Draw(t, "sum"))
 			sums[n].wall += x.Wall
-			s.add(n, &x, sums)
+			s.add(n, &x)
 			list, of = append(list, x), append(of, n)
 		}
 		sums = append(sums, sum{wall: time.Hour})
-		s.leaveOut(3, sums)
-		s.settle(sums)
+		s.leaveOut(3, time.Hour)
+		s.settle()
 		if s.of(3) != nil {
 			t.Fatal("time that is left out is in a series")
 		}

@@ -61,6 +61,7 @@ func Each(src *stream.Source, d Detail, most int, yield func(*Profile, *Record) 
 	p := &Profile{}
 	all := func() error {
 		p.Frames, p.Goroutines = src.Frames(), 1
+		a.settle()
 		for i := range a.sums {
 			r := a.record(&a.sums[i])
 			p.Samples += r.Count

@@ -12,11 +12,36 @@ import (
 // A pipe has the batches of one file, which a goroutine decodes.
 type pipe struct {
 	batches chan *reader.Batch
-	used    chan *reader.Batch // batches to fill again
+	used    spares             // batches to fill again
 	err     error              // after batches was closed
 
 	facts    chan *facts // closed without a value if there is an error
 	factsErr error
+}
+
+// spares are batches that may be filled again. The latest one is taken first: it is most likely in the caches.
+type spares struct {
+	lock sync.Mutex
+	list []*reader.Batch
+}
+
+func (s *spares) put(b *reader.Batch) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.list = append(s.list, b)
+}
+
+// take returns a new batch if there is none.
+func (s *spares) take() *reader.Batch {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	n := len(s.list) - 1
+	if n < 0 {
+		return &reader.Batch{}
+	}
+	b := s.list[n]
+	s.list = s.list[:n]
+	return b
 }
 
 // pipes decode files ahead of the loop that takes their samples.
@@ -31,7 +56,7 @@ type pipes struct {
 
 const (
 	// queue is the number of batches that wait for the loop, of each file. A batch takes 64 KB.
-	queue = 64
+	queue = 128
 	// maxAhead is how much memory files take that are decoded ahead, in bytes. One file is always
 	// decoded ahead.
 	maxAhead = 64 << 20
@@ -70,7 +95,7 @@ func (p *pipes) close() {
 
 // start begins to decode a part.
 func (p *pipes) start(part *Part) *pipe {
-	out := &pipe{batches: make(chan *reader.Batch, queue), used: make(chan *reader.Batch, queue), facts: make(chan *facts, 1)}
+	out := &pipe{batches: make(chan *reader.Batch, queue), facts: make(chan *facts, 1)}
 	p.group.Go(func() {
 		defer close(out.facts)
 		f, err := newFacts(part, p.o)
@@ -82,14 +107,7 @@ func (p *pipes) start(part *Part) *pipe {
 	})
 	p.group.Go(func() {
 		defer close(out.batches)
-		for b, err := range batches(part.Stream, func() *reader.Batch {
-			select {
-			case b := <-out.used:
-				return b
-			default:
-				return &reader.Batch{}
-			}
-		}) {
+		for b, err := range batches(part.Stream, out.used.take) {
 			if err != nil {
 				out.err = err
 				return

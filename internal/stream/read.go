@@ -197,10 +197,7 @@ func (r *run) read(part int, yield func(*Sample, error) bool) error {
 		if c := r.chooser; c != nil && c.err != nil {
 			return c.err
 		}
-		select {
-		case pipe.used <- b:
-		default:
-		}
+		pipe.used.put(b)
 		if r.o.Progress != nil {
 			r.o.Progress(r.done, max(r.done, r.total))
 		}

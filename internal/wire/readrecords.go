@@ -66,15 +66,25 @@ func DecodeWeights(b []byte, yield func(id, weight uint64) error) (at int, err e
 	return at, nil
 }
 
-// DecodeProgress calls yield with each record of progress in a block, as JSON. It returns as
+// DecodeProgress calls yield with each record of progress in a block, as JSON, which is part of b. It returns as
 // DecodeRecords does.
 func DecodeProgress(b []byte, yield func([]byte) error) (at int, err error) {
+	return decodeOnly(b, recordProgress, yield)
+}
+
+// DecodeObjects is DecodeProgress for objects.
+func DecodeObjects(b []byte, yield func([]byte) error) (at int, err error) {
+	return decodeOnly(b, recordObject, yield)
+}
+
+// decodeOnly calls yield with the content of each record of a kind.
+func decodeOnly(b []byte, kind byte, yield func([]byte) error) (at int, err error) {
 	for at < len(b) {
 		content, n := cutRecord(b[at:])
 		if n == 0 {
 			return at, errShortRecord
 		}
-		if content[0] == recordProgress {
+		if content[0] == kind {
 			if err := yield(content[1:]); err != nil {
 				return at, err
 			}
