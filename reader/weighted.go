@@ -71,12 +71,17 @@ func WithMarkers(s Stream) iter.Seq2[*WeightedSample, error] { return weighted(s
 
 func weighted(s Stream, markers bool) iter.Seq2[*WeightedSample, error] {
 	return func(yield func(*WeightedSample, error) bool) {
-		m, err := s.Metadata()
+		m, err := Overview(s)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
-		first, interval := m.FirstWeights(), s.Header().Interval
+		first, err := FirstWeights(s)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		interval := s.Header().Interval
 		has := m.Session != nil && m.Session.Markers
 		leaveOut := has && !markers
 		known := newThreads(0, math.MaxUint32) // only ids and times are used
@@ -101,11 +106,10 @@ func weighted(s Stream, markers bool) iter.Seq2[*WeightedSample, error] {
 			}
 			out.Sample, out.First, out.Index = sample, begins, known.last
 			if begins {
-				weight, ok := first[sample.Thread]
+				weight, ok := TakeWeight(first, sample.Thread)
 				if !ok {
 					weight = interval
 				}
-				delete(first, sample.Thread) // a thread of another interpreter may have the same id
 				out.Weight = weight
 			} else {
 				out.Weight = uint64(max(0, int64(sample.Time-th.time)))

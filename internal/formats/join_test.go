@@ -178,6 +178,45 @@ func TestJoinSamples(t *testing.T) {
 	})
 }
 
+// A joined stream tells once of each thread that it ended, after the thread's last sample and not long after it.
+func TestWhenEnded(t *testing.T) {
+	dir := t.TempDir()
+	var paths []string
+	for part := range uint64(3) {
+		start := joinStart + part*100_000
+		var samples []tachyon.Sample
+		for _, id := range []uint64{7, 10 + part, 20 + part/2} { // in all files, in one, in one or two
+			samples = append(samples, tachyon.Sample{Thread: id, Time: start + 500}, tachyon.Sample{Thread: id, Time: start + 900})
+		}
+		path := filepath.Join(dir, fmt.Sprint(part, ".tach"))
+		partFile(t, path, tachyon.Session{PID: 1, SessionStart: time.UnixMicro(joinStart), Part: int(part) + 1}, start, 1000, samples)
+		paths = append(paths, path)
+	}
+	in, err := OpenAll(paths, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	j, err := newJoined(in.content.(*joinedFiles).inputs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	j.WhenEnded(func(thread uint64, _ uint32) { got = append(got, fmt.Sprint("end ", thread)) })
+	for s, err := range j.Samples() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(got); n == 0 || got[n-1] != fmt.Sprint(s.Thread) {
+			got = append(got, fmt.Sprint(s.Thread))
+		}
+	}
+	want := []string{"7", "10", "20", "end 10", "7", "11", "20", "end 11", "end 20", "7", "12", "21", "end 7", "end 12", "end 21"}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
 // A joined stream can be read many times, also while it is being read, and written
 // as one file that has the same samples, weights and goroutines. It needs no
 // temporary files.

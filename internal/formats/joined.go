@@ -1,9 +1,9 @@
 package formats
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
-	"maps"
 	"slices"
 	"sync"
 
@@ -70,8 +70,11 @@ type joined struct {
 	names    stream.Names
 	header   tachyon.Header
 	frames   frames.Table
-	gap      uint32 // the frame of time that is in none of the files
-	metadata tachyon.Metadata
+	gap      uint32           // the frame of time that is in none of the files
+	overview tachyon.Metadata // without goroutines
+	ended    func(thread uint64, interpreter uint32)
+	weights  []reader.FirstWeight // of first samples, by ascending joined id, if that is not the interval
+	metadata func() (*tachyon.Metadata, error)
 }
 
 // thread is a thread of the joined stream.
@@ -86,22 +89,24 @@ type joinFile struct {
 	in   *Input
 	s    reader.Stream     // with the joined numbers of objects
 	gaps map[thread]uint64 // when the missing time of a joined thread ends, µs
+
+	ended []thread // joined threads whose last sample is in the file
 }
 
-// newPart returns an input as a part with all its metadata.
+// newPart returns an input as a part.
 func newPart(in *Input) (*stream.Part, error) {
 	s, err := in.Series()
 	if err != nil {
 		return nil, err
 	}
-	m, err := s.Metadata()
-	return &stream.Part{File: stream.File{Name: in.Name, Stream: s}, Header: s.Header(), Metadata: m}, err
+	return stream.NewPart(stream.File{Name: in.Name, Stream: s})
 }
 
 // newJoined reads all samples once, to find out which goroutines are in which file
 // and when each was first and last seen.
 func newJoined(list inputs) (*joined, error) {
 	j := &joined{}
+	j.metadata = sync.OnceValues(j.all)
 	var parts []*stream.Part
 	of := map[*stream.Part]*Input{}
 	for _, in := range list {
@@ -116,34 +121,43 @@ func newJoined(list inputs) (*joined, error) {
 	j.names = stream.NewNames(parts)
 	j.header = tachyon.Header{Layout: tachyon.Document, Start: parts[0].Header.Start, Interval: parts[0].Header.Interval}
 	j.gap = j.frames.Intern(tachyon.Frame{Func: "[not recorded]"})
-	sc := joinScan{
-		joined: j,
-		last:   map[thread]uint64{}, weights: map[uint64]uint64{}, known: map[uint64]*tachyon.Goroutine{},
-	}
+	sc := joinScan{joined: j, last: map[thread]lastSample{}}
+	sc.several = slices.ContainsFunc(parts, func(p *stream.Part) bool { return p.Process != parts[0].Process })
 	numbers := stream.ObjectNumbers{}
 	for i, p := range parts {
 		f := &joinFile{Part: p, in: of[p], gaps: map[thread]uint64{}}
 		j.files = append(j.files, f)
-		f.s = numbers.Stream(p)
+		var err error
+		if f.s, err = numbers.Stream(p); err != nil {
+			return nil, named(f.in, err)
+		}
 		var before *stream.Part
 		if i > 0 {
 			before = parts[i-1]
 		}
 		p.Begin(before)
-		if err := sc.file(f); err != nil {
+		if err := sc.file(i, f); err != nil {
 			return nil, named(f.in, err)
 		}
 	}
 	j.header.Threads = uint32(len(sc.last))
-	j.metadata = *stream.Join(parts)
-	j.metadata.Objects = numbers.List()
-	for id, weight := range sc.weights {
-		g, _ := sc.goroutine(id)
-		g.FirstWeight = weight
+	for t, last := range sc.last {
+		f := j.files[last.file]
+		f.ended = append(f.ended, t)
 	}
-	for _, id := range slices.Sorted(maps.Keys(sc.known)) {
-		j.metadata.Goroutines = append(j.metadata.Goroutines, *sc.known[id])
+	for _, f := range j.files { // so that equal files are converted to equal files
+		slices.SortFunc(f.ended, func(a, b thread) int {
+			return cmp.Or(cmp.Compare(a.id, b.id), cmp.Compare(a.interpreter, b.interpreter))
+		})
 	}
+	j.overview = *stream.Join(parts)
+	j.overview.Objects = numbers.List()
+	// If a goroutine has several, since threads of several interpreters have its id, the last one counts.
+	byID := func(a, b reader.FirstWeight) int { return cmp.Compare(a.Goroutine, b.Goroutine) }
+	slices.SortStableFunc(j.weights, byID)
+	slices.Reverse(j.weights)
+	j.weights = slices.CompactFunc(j.weights, func(a, b reader.FirstWeight) bool { return a.Goroutine == b.Goroutine })
+	slices.Reverse(j.weights)
 	return j, nil
 }
 
@@ -154,7 +168,25 @@ func (j *joined) Header() tachyon.Header { return j.header }
 func (j *joined) Frames() []tachyon.Frame { return j.frames.List() }
 
 // Metadata returns the metadata of all files together.
-func (j *joined) Metadata() (*tachyon.Metadata, error) { return &j.metadata, nil }
+func (j *joined) Metadata() (*tachyon.Metadata, error) { return j.metadata() }
+
+// Overview returns the metadata of all files together without goroutines.
+func (j *joined) Overview() (*tachyon.Metadata, error) { return &j.overview, nil }
+
+// Objects yields the objects of all files.
+func (j *joined) Objects() iter.Seq2[*tachyon.Object, error] {
+	return func(yield func(*tachyon.Object, error) bool) {
+		for i := range j.overview.Objects {
+			if !yield(&j.overview.Objects[i], nil) {
+				return
+			}
+		}
+	}
+}
+
+// WhenEnded sets what Samples tells that a thread has no further samples. It is told once per thread, after the file
+// with the last one. There may be millions of threads, most of them in one file.
+func (j *joined) WhenEnded(tell func(thread uint64, interpreter uint32)) { j.ended = tell }
 
 // Samples yields the samples of all files, one file after the other.
 func (j *joined) Samples() iter.Seq2[*tachyon.Sample, error] {
@@ -162,6 +194,12 @@ func (j *joined) Samples() iter.Seq2[*tachyon.Sample, error] {
 		for _, f := range j.files {
 			if !j.file(f, yield) {
 				return
+			}
+			if j.ended == nil {
+				continue
+			}
+			for _, t := range f.ended {
+				j.ended(t.id, t.interpreter)
 			}
 		}
 	}
@@ -203,13 +241,13 @@ func (j *joined) file(f *joinFile, yield func(*tachyon.Sample, error) bool) bool
 // Info returns what is known about all files together.
 func (j *joined) Info() ([]Field, error) {
 	var u *usage
-	if j.metadata.Session != nil {
+	if j.overview.Session != nil {
 		var err error
 		if u, err = readUsage(j, &Options{}); err != nil {
 			return nil, err
 		}
 	}
-	l := streamInfo(j.header, &j.metadata, u)
+	l := streamInfo(j.header, &j.overview, u)
 	l.number("frames", "frames", int64(len(j.Frames())))
 	l.number("files", "files", int64(len(j.files)))
 	return l, nil
@@ -229,25 +267,23 @@ func (j *joined) Verify() (string, error) {
 // A joinScan is the state of newJoined while it reads the files.
 type joinScan struct {
 	*joined
-	last    map[thread]uint64 // time of its last sample so far, µs
-	weights map[uint64]uint64 // of first samples, by joined id, if that is not the interval
-	known   map[uint64]*tachyon.Goroutine
+	last    map[thread]lastSample // so far
+	several bool                  // processes
 }
 
-// goroutine returns the joined metadata of a goroutine, given its joined id.
-func (sc *joinScan) goroutine(id uint64) (g *tachyon.Goroutine, fresh bool) {
-	if g = sc.known[id]; g == nil {
-		g, fresh = &tachyon.Goroutine{ID: id}, true
-		sc.known[id] = g
-	}
-	return g, fresh
+type lastSample struct {
+	time uint64 // µs
+	file int    // its number
 }
 
-// file reads the samples and the metadata of a file.
-func (sc *joinScan) file(f *joinFile) error {
+// file reads the samples of a file, given its number.
+func (sc *joinScan) file(number int, f *joinFile) error {
 	remap := frames.Remap{From: f.s.Frames(), To: &sc.frames}
 	remap.All()
-	said := f.Metadata.FirstWeights()
+	said, err := reader.FirstWeights(f.s)
+	if err != nil {
+		return err
+	}
 	var threads []thread
 	var last []uint64
 	for s, err := range reader.WithMarkers(f.s) {
@@ -258,9 +294,8 @@ func (sc *joinScan) file(f *joinFile) error {
 		if s.First {
 			t := thread{sc.names.ID(f.Process, s.Thread), f.Interpreter(s.Interpreter)}
 			threads, last = append(threads, t), append(last, at)
-			_, ok := said[s.Thread]
+			_, ok := reader.TakeWeight(said, s.Thread)
 			sc.seam(f, t, at-s.Weight, s.Weight, ok)
-			delete(said, s.Thread)
 		}
 		last[s.Index] = at
 		if int64(at-f.End) > 0 {
@@ -269,9 +304,20 @@ func (sc *joinScan) file(f *joinFile) error {
 		sc.header.Samples++
 	}
 	for i, t := range threads {
-		sc.last[t] = last[i]
+		sc.last[t] = lastSample{last[i], number}
 	}
-	sc.goroutines(f)
+	if !sc.several {
+		return nil
+	}
+	for g, err := range reader.Goroutines(f.s) { // names all, so that later readings only look names up
+		if err != nil {
+			return err
+		}
+		sc.names.ID(f.Process, g.ID)
+		if g.Parent != 0 {
+			sc.names.ID(f.Process, g.Parent)
+		}
+	}
 	return nil
 }
 
@@ -281,34 +327,12 @@ func (sc *joinScan) seam(f *joinFile, t thread, begin, weight uint64, said bool)
 	last, seen := sc.last[t]
 	if !seen {
 		if weight != sc.header.Interval {
-			sc.weights[t.id] = weight
+			sc.weights = append(sc.weights, reader.FirstWeight{Goroutine: t.id, Weight: weight})
 		}
 		return
 	}
-	if f.Missing(last, begin, said) > 0 {
+	if f.Missing(last.time, begin, said) > 0 {
 		f.gaps[t] = begin
 		sc.header.Samples++
-	}
-}
-
-// goroutines adds a file's metadata of goroutines.
-func (sc *joinScan) goroutines(f *joinFile) {
-	at := f.Header.Start + f.Shift - sc.header.Start
-	for _, g := range f.Metadata.Goroutines {
-		id := sc.names.ID(f.Process, g.ID)
-		k, fresh := sc.goroutine(id)
-		if fresh {
-			k.CreatedBy, k.CreatedAt, k.First = g.CreatedBy, g.CreatedAt, at+g.First
-			if g.Parent != 0 {
-				k.Parent = sc.names.ID(f.Process, g.Parent)
-			}
-		}
-		k.Last = max(k.Last, at+g.Last)
-		if n := len(k.Labels); n > 0 && len(k.Labels[n-1].Labels) > 0 && (len(g.Labels) == 0 || g.Labels[0].From > 0) {
-			k.Labels = append(k.Labels, tachyon.LabelSpan{From: at, Labels: map[string]string{}})
-		}
-		for _, l := range g.Labels {
-			k.Labels = append(k.Labels, tachyon.LabelSpan{From: at + l.From, Labels: l.Labels})
-		}
 	}
 }

@@ -12,8 +12,8 @@ import (
 // A pipe has the batches of one file, which a goroutine decodes.
 type pipe struct {
 	batches chan *reader.Batch
-	used    spares             // batches to fill again
-	err     error              // after batches was closed
+	used    spares // batches to fill again
+	err     error  // after batches was closed
 
 	facts    chan *facts // closed without a value if there is an error
 	factsErr error

@@ -51,35 +51,18 @@ func newFacts(p *Part, o *Options) (*facts, error) {
 	if o.Labels || o.Creators {
 		return f, f.readAll(s, o, most)
 	}
-	weights, err := firstWeights(s)
+	weights, err := reader.FirstWeights(s)
 	for _, w := range weights {
 		f.of(w.Goroutine).weight = w.Weight
 	}
 	return f, err
 }
 
-// firstWeights returns the weights of goroutines' first samples.
-func firstWeights(s reader.Stream) (list []reader.FirstWeight, err error) {
-	if r, ok := s.(interface {
-		FirstWeights() ([]reader.FirstWeight, error)
-	}); ok {
-		return r.FirstWeights()
-	}
-	m, err := s.Metadata()
-	if err != nil {
-		return nil, err
-	}
-	for id, weight := range m.FirstWeights() {
-		list = append(list, reader.FirstWeight{Goroutine: id, Weight: weight})
-	}
-	return list, nil
-}
-
 // readAll reads all that the file says of goroutines.
 func (f *facts) readAll(s reader.Stream, o *Options, most int) error {
 	l := &labelling{f: f, sets: map[string]*Labels{}, last: map[int32]int32{}, unordered: map[int32]bool{}}
 	c := &creatorNumbers{number: map[Creator]uint32{{}: 0}}
-	for g, err := range Goroutines(s) {
+	for g, err := range reader.Goroutines(s) {
 		if err != nil {
 			return err
 		}
@@ -201,23 +184,5 @@ func (f *facts) order(first int32) {
 	}
 }
 
-// Goroutines returns a stream's metadata of goroutines, perhaps in parts.
-func Goroutines(s reader.Stream) iter.Seq2[*tachyon.Goroutine, error] {
-	if r, ok := s.(interface {
-		Goroutines() iter.Seq2[*tachyon.Goroutine, error]
-	}); ok {
-		return r.Goroutines()
-	}
-	return func(yield func(*tachyon.Goroutine, error) bool) {
-		m, err := s.Metadata()
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		for i := range m.Goroutines {
-			if !yield(&m.Goroutines[i], nil) {
-				return
-			}
-		}
-	}
-}
+// Goroutines returns a stream's metadata of goroutines, perhaps in parts; see [reader.Goroutines].
+func Goroutines(s reader.Stream) iter.Seq2[*tachyon.Goroutine, error] { return reader.Goroutines(s) }

@@ -70,8 +70,12 @@ func (s *Source) Objects() (map[int32]tachyon.Object, error) {
 }
 
 // Stream adds a file's objects. It returns the file's stream with the joined numbers.
-func (n *ObjectNumbers) Stream(f *Part) reader.Stream {
-	for _, o := range f.Metadata.Objects {
+func (n *ObjectNumbers) Stream(f *Part) (reader.Stream, error) {
+	list, err := reader.Objects(f.File.Stream)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range list {
 		o.Number = n.Number(f.Process, o.Number)
 		o.Members = slices.Clone(o.Members)
 		for i, member := range o.Members {
@@ -82,7 +86,7 @@ func (n *ObjectNumbers) Stream(f *Part) reader.Stream {
 		}
 	}
 	s := f.File.Stream
-	return reader.WithObjects(s, func(number int32) int32 { return n.Number(f.Process, number) })
+	return reader.WithObjects(s, func(number int32) int32 { return n.Number(f.Process, number) }), nil
 }
 
 // EachObject calls use with what the files say of the objects, with their numbers in the stream. An

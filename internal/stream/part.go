@@ -30,21 +30,11 @@ type Process struct {
 
 // NewPart returns a file as a part. It has neither Process nor place yet.
 func NewPart(f File) (*Part, error) {
-	m, err := overview(f.Stream)
+	m, err := reader.Overview(f.Stream)
 	if err != nil {
 		return nil, err
 	}
 	return &Part{File: f, Header: f.Stream.Header(), Metadata: m}, nil
-}
-
-// overview returns a stream's metadata, without goroutines and objects if that is less work.
-func overview(s reader.Stream) (*tachyon.Metadata, error) {
-	if r, ok := s.(interface {
-		Overview() (*tachyon.Metadata, error)
-	}); ok {
-		return r.Overview()
-	}
-	return s.Metadata()
 }
 
 // Number returns the number of the file in its session, 0 if unknown.

@@ -28,7 +28,11 @@ type file struct {
 // appendMetadata appends the lines with a stream's metadata to b, and passes b on when it has become
 // large. It appends nothing if the stream has none.
 func appendMetadata(b []byte, s reader.Stream, write func([]byte) error) ([]byte, error) {
-	m, err := s.Metadata()
+	m, err := reader.Overview(s)
+	if err != nil {
+		return b, err
+	}
+	objects, err := reader.Objects(s)
 	if err != nil {
 		return b, err
 	}
@@ -36,28 +40,33 @@ func appendMetadata(b []byte, s reader.Stream, write func([]byte) error) ([]byte
 	if err != nil {
 		return b, err
 	}
-	if m.Session == nil && m.PCs == nil && len(m.Goroutines)+len(m.Objects)+len(others) == 0 {
-		return b, nil
-	}
-	add := func(kind string, v any) {
+	begun := false
+	var add func(kind string, v any)
+	add = func(kind string, v any) {
 		if err != nil {
 			return
+		}
+		if !begun { // not if there is nothing to add
+			begun = true
+			h := s.Header()
+			add(kindFile, file{h.Start, h.Interval})
 		}
 		if b, err = appendLine(b, kind, v); err == nil && len(b) > 64<<10 {
 			err = write(b)
 			b = b[:0]
 		}
 	}
-	h := s.Header()
-	add(kindFile, file{h.Start, h.Interval})
 	if m.Session != nil {
 		add(tachyon.KindSession, m.Session)
 	}
-	for i := range m.Objects {
-		add(kindObject, &m.Objects[i])
+	for i := range objects {
+		add(kindObject, &objects[i])
 	}
-	for i := range m.Goroutines {
-		for _, part := range split(m.Goroutines[i]) {
+	for g, gerr := range reader.Goroutines(s) {
+		if gerr != nil {
+			return b, gerr
+		}
+		for _, part := range split(*g) {
 			add(kindGoroutine, &part)
 		}
 	}

@@ -2,7 +2,9 @@ package tach
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
+	"iter"
 	"slices"
 	"strings"
 
@@ -37,7 +39,7 @@ func Write(f io.WriteSeeker, s reader.Stream, o Options) error {
 			wo.CPython.Stats = file.Statistics()
 		}
 	}
-	m, err := s.Metadata()
+	m, err := reader.Overview(s)
 	if err != nil {
 		return err
 	}
@@ -53,34 +55,18 @@ func Write(f io.WriteSeeker, s reader.Stream, o Options) error {
 	if err != nil {
 		return err
 	}
-	remap := frames.Remap{From: s.Frames(), To: w}
-	remap.All()
-	var out tachyon.Sample
-	for s, err := range samples {
-		if err == nil {
-			out = *s
-			out.Stack, err = remap.Stack(s.Stack)
-		}
-		if err == nil {
-			err = w.Write(&out)
-		}
-		if err != nil {
-			w.Close()
-			return err
-		}
+	var ends ending
+	if !evened {
+		ends = endingOf(s)
 	}
-	for i := range m.Goroutines {
-		g := m.Goroutines[i]
-		if evened {
-			g.Labels = slices.Clone(g.Labels)
-			evenGoroutine(&g, early)
-		}
-		if err == nil {
-			err = w.WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{g}})
-		}
-	}
-	if err == nil && o.Layout == tachyon.Document {
-		err = w.WriteRecords(&tachyon.Records{Objects: m.Objects})
+	err = writeSamples(w, s, samples, ends)
+	if err == nil {
+		err = writeRecords(w, s, o.Layout == tachyon.Document, func(g *tachyon.Goroutine) {
+			if evened {
+				g.Labels = slices.Clone(g.Labels)
+				evenGoroutine(g, early)
+			}
+		})
 	}
 	if err == nil && file != nil {
 		err = copyMetadata(w, file, m)
@@ -98,6 +84,73 @@ func Write(f io.WriteSeeker, s reader.Stream, o Options) error {
 		o.Warn(warning)
 	}
 	return nil
+}
+
+// writeSamples writes samples of a stream. ends tells when threads end; nil: nobody does.
+func writeSamples(w *writer.Writer, s reader.Stream, samples iter.Seq2[*tachyon.Sample, error], ends ending) error {
+	remap := frames.Remap{From: s.Frames(), To: w}
+	remap.All()
+	var forgot error
+	if ends != nil {
+		ends.WhenEnded(func(thread uint64, interpreter uint32) { forgot = errors.Join(forgot, w.Forget(thread, interpreter)) })
+		defer ends.WhenEnded(nil)
+	}
+	var out tachyon.Sample
+	for s, err := range samples {
+		if err == nil {
+			out = *s
+			out.Stack, err = remap.Stack(s.Stack)
+		}
+		if err == nil {
+			err = w.Write(&out)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return forgot
+}
+
+// An ending is a stream that tells when threads end, so that the writer need not keep them.
+type ending interface {
+	WhenEnded(func(thread uint64, interpreter uint32))
+}
+
+// endingOf returns the ending that a stream is made of, nil if there is none.
+func endingOf(s reader.Stream) ending {
+	for {
+		if e, ok := s.(ending); ok {
+			return e
+		}
+		u, ok := s.(interface{ Unwrap() reader.Stream })
+		if !ok {
+			return nil
+		}
+		s = u.Unwrap()
+	}
+}
+
+// writeRecords writes what a stream says of goroutines, after change, and of objects.
+func writeRecords(w *writer.Writer, s reader.Stream, objects bool, change func(*tachyon.Goroutine)) error {
+	one := make([]tachyon.Goroutine, 1)
+	for g, err := range reader.Goroutines(s) {
+		if err == nil {
+			one[0] = *g
+			change(&one[0])
+			err = w.WriteRecords(&tachyon.Records{Goroutines: one})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if !objects {
+		return nil
+	}
+	list, err := reader.Objects(s)
+	if err == nil {
+		err = w.WriteRecords(&tachyon.Records{Objects: list})
+	}
+	return err
 }
 
 // fileOf returns the file that a stream reads, nil if it is more than one file's.

@@ -1,0 +1,120 @@
+package reader
+
+import (
+	"cmp"
+	"errors"
+	"iter"
+	"math"
+	"slices"
+
+	"github.com/gotach/profiler/tachyon"
+)
+
+// Goroutines and objects can be most of a file, so streams may have methods like those of Reader with which they are
+// read without all being in memory. The functions of this file call such a method of a stream, or of the one that
+// it is made of. Otherwise they take what Metadata has.
+
+// as returns s, or a stream that it is made of, as a T.
+func as[T any](s Stream) (t T, ok bool) {
+	for {
+		if t, ok = s.(T); ok {
+			return t, true
+		}
+		u, wraps := s.(interface{ Unwrap() Stream })
+		if !wraps {
+			return t, false
+		}
+		s = u.Unwrap()
+	}
+}
+
+// Overview returns the metadata of a stream, perhaps without goroutines and objects.
+func Overview(s Stream) (*tachyon.Metadata, error) {
+	if r, ok := as[interface {
+		Overview() (*tachyon.Metadata, error)
+	}](s); ok {
+		return r.Overview()
+	}
+	return s.Metadata()
+}
+
+// Goroutines yields the metadata of a stream's goroutines, as [Reader.Goroutines] does.
+func Goroutines(s Stream) iter.Seq2[*tachyon.Goroutine, error] {
+	if r, ok := as[interface {
+		Goroutines() iter.Seq2[*tachyon.Goroutine, error]
+	}](s); ok {
+		return r.Goroutines()
+	}
+	return func(yield func(*tachyon.Goroutine, error) bool) {
+		m, err := s.Metadata()
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		for i := range m.Goroutines {
+			if !yield(&m.Goroutines[i], nil) {
+				return
+			}
+		}
+	}
+}
+
+// FirstWeights returns the weights of goroutines' first samples, by ascending goroutine id. The caller may change
+// the list.
+func FirstWeights(s Stream) ([]FirstWeight, error) {
+	if r, ok := as[interface {
+		FirstWeights() ([]FirstWeight, error)
+	}](s); ok {
+		return r.FirstWeights()
+	}
+	m, err := s.Metadata()
+	if err != nil {
+		return nil, err
+	}
+	var list []FirstWeight
+	for id, weight := range m.FirstWeights() {
+		list = append(list, FirstWeight{id, weight})
+	}
+	return sortWeights(list), nil
+}
+
+// TakeWeight returns the weight of a goroutine's first sample, given the list of FirstWeights, and whether it is
+// known. It is known only once: a thread of another interpreter may have the same id.
+func TakeWeight(list []FirstWeight, goroutine uint64) (weight uint64, ok bool) {
+	i, ok := slices.BinarySearchFunc(list, goroutine, func(w FirstWeight, id uint64) int { return cmp.Compare(w.Goroutine, id) })
+	if !ok || list[i].Weight == 0 {
+		return 0, false
+	}
+	weight, list[i].Weight = list[i].Weight, 0
+	return weight, true
+}
+
+// Objects returns a stream's objects in the order of their numbers. It does not read the goroutines if that can be
+// avoided.
+func Objects(s Stream) ([]tachyon.Object, error) {
+	r, ok := as[interface {
+		Objects() iter.Seq2[*tachyon.Object, error]
+	}](s)
+	if !ok {
+		m, err := s.Metadata()
+		if err != nil {
+			return nil, err
+		}
+		return m.Objects, nil
+	}
+	budget := int64(math.MaxInt64)
+	if f, ok := as[interface{ Size() int64 }](s); ok {
+		budget = 32<<20 + 128*min(f.Size(), 1<<48)
+	}
+	var list []tachyon.Object
+	for o, err := range r.Objects() {
+		if budget -= 200; err == nil && budget < 0 {
+			err = errors.New("too many objects for the size of the file")
+		}
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, *o)
+	}
+	return latest(list), nil
+}
