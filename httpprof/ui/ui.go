@@ -3,11 +3,13 @@
 //
 //	mux.Handle("/debug/gotach/", ui.Handler())
 //
-// Who opens the page starts a recording, which it shows as it grows. It ends after a minute, at 32 MB, or when no page has asked for
+// Who opens the page starts a recording, which it shows as it grows. It ends after a minute, at 8 MB, or when no page has asked for
 // it for 15 seconds. If a session is running in the program, the recording is taken from it: the session goes on and its own file
 // stays whole. Otherwise the handler runs a session, as httpprof.Handler does. What costs something is the sampling, which
 // costs what a session costs, and the reading. Of the latter there is one at a time, whatever the number of pages. After each the
-// handler rests four times as long, so it takes at most a fifth of a core while a page is open, and up to about 100 MB.
+// handler rests four times as long, so it takes at most about a fifth of the time while a page is open. Of the largest recordings, a reading
+// takes some 100 MB of the heap. The recording has the goroutines that read, too.
+//
 // The recording is a file in the temporary directory. It is removed ten minutes after the last page asked for it, at the next
 // recording, or by [UI.Close].
 //
@@ -58,7 +60,7 @@ type limits struct {
 	look    time.Duration // how often this is checked
 }
 
-var usual = limits{length: time.Minute, size: 32 << 20, unasked: 15 * time.Second, kept: 10 * time.Minute, look: 250 * time.Millisecond}
+var usual = limits{length: time.Minute, size: 8 << 20, unasked: 15 * time.Second, kept: 10 * time.Minute, look: 250 * time.Millisecond}
 
 // Handler returns a handler for a path that ends in a slash. The options and the environment apply to the sessions
 // that it runs, as with httpprof.Handler.
