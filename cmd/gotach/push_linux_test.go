@@ -245,13 +245,13 @@ func TestMemoryPush(t *testing.T) {
 	b := newBigSession()
 	b.labels = true
 	for i := range 2 {
-		b.file(t, filepath.Join(dir, fmt.Sprintf("app.%d.tach", i+1)), i+1, 8, 4550)
+		b.file(t, filepath.Join(dir, fmt.Sprintf("app.%d.tach", i+1)), i+1, 5, 4550)
 	}
 	p := newPushed(t)
 	p.light = true
 	most := memory(t, "push", dir, "--once", "--to", "otlp+"+p.URL)
 	t.Logf("%d MB, %d requests", most>>20, len(p.requests))
-	if most > 100<<20 || len(p.requests) < 8 {
+	if most > 100<<20 || len(p.requests) < 5 {
 		t.Errorf("%d bytes of memory, %d requests", most, len(p.requests))
 	}
 }

@@ -179,9 +179,25 @@ func TestBusy(t *testing.T) {
 	if _, err := Lock(path); !errors.Is(err, ErrBusy) {
 		t.Errorf("Lock: %v", err)
 	}
+	held := func() bool {
+		held, err := Held(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return held
+	}
+	if !held() {
+		t.Error("the journal of a writer is not held")
+	}
 	load(t, path)
 	if err := j.Close(); err != nil {
 		t.Fatal(err)
+	}
+	if held() {
+		t.Error("the journal of a writer that has gone is held")
+	}
+	if _, err := Held(path + "x"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("Held without a journal: %v", err)
 	}
 	f, err := Lock(path)
 	if err != nil {
