@@ -29,7 +29,7 @@ type pushFlags struct {
 const pushDrain = 10 * time.Second
 
 // pushMemory is the size of the heap from which on push collects garbage more often.
-const pushMemory = 48 << 20
+const pushMemory = 64 << 20
 
 func newPush(e *env) *cobra.Command {
 	fl := pushFlags{}

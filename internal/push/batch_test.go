@@ -188,3 +188,30 @@ func TestBatchAgain(t *testing.T) {
 		t.Errorf("%v; sent again: %q", err, third.tried)
 	}
 }
+
+// A large file at which the process ended, perhaps since there was too little memory, does not keep the next one from sending the others.
+func TestLargeFile(t *testing.T) {
+	dir := numbered(t, 3)
+	for range 2 {
+		target := &batcher{send: func(b *Batch) error {
+			if b.Files[0].Name == "1.tach" {
+				panic("killed")
+			}
+			return nil
+		}}
+		func() {
+			p, err := New(Options{Dir: dir, Target: target, Name: "x", Once: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.cursor.f.Close()
+			defer func() { _ = recover() }()
+			p.many = 1
+			_ = p.Run(t.Context())
+		}()
+	}
+	target := &batcher{}
+	if err := push(t, Options{Dir: dir, Target: target, Name: "x", Once: true}); err != nil || !slices.Equal(target.tried, []string{"1"}) {
+		t.Errorf("%v; left is %q, want 1", err, target.tried)
+	}
+}

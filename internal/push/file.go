@@ -33,6 +33,7 @@ type File struct {
 	End              time.Time        // not before Start
 	Session          *tachyon.Session // nil: gotach's sampler did not record it
 	Samples          uint64
+	Goroutines       uint32 // at most so many
 }
 
 // openFile reads what a file says about itself. The error is a *FileError.
@@ -80,7 +81,7 @@ func (f *File) describe(r *reader.Reader) error {
 		return err
 	}
 	h := r.Header()
-	f.Size, f.Samples = r.Size(), h.Samples
+	f.Size, f.Samples, f.Goroutines = r.Size(), h.Samples, h.Threads
 	f.Start = time.UnixMicro(int64(h.Start)).UTC()
 	f.End = f.Start
 	hash := sha256.New()

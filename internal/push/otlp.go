@@ -21,7 +21,7 @@ const otlpPath = "/v1development/profiles"
 // more.
 const (
 	maxMessage = 1 << 20
-	maxRecords = 1 << 14
+	maxRecords = 1 << 13
 )
 
 // otlpTarget sends files to an OTLP receiver, a file in one or several messages.

@@ -52,6 +52,8 @@ type Pusher struct {
 	metrics *Metrics
 	log     *slog.Logger
 	before  []ID                   // files of a batch that the process before this one may have sent
+	late    ID                     // a large file at which the process before this one ended, perhaps for lack of memory
+	many    uint32                 // number of goroutines from which on a file is large
 	tries   map[string]int         // by name: how often a batch with the file failed
 	parts   map[ID]map[string]bool // by batch: the parts that the target has
 	failed  int                    // batches, one after the other
@@ -91,10 +93,18 @@ func New(o Options) (*Pusher, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the cursor: %w", err)
 	}
-	return &Pusher{
-		o: o, cursor: c, before: c.batch, metrics: o.Metrics, log: o.Log, parts: map[ID]map[string]bool{}, strange: map[string]time.Time{},
-	}, nil
+	p := &Pusher{
+		o: o, cursor: c, many: manyGoroutines, metrics: o.Metrics, log: o.Log, parts: map[ID]map[string]bool{}, strange: map[string]time.Time{},
+	}
+	if p.before = c.batch; len(c.batch) == 1 {
+		p.before, p.late = nil, c.batch[0]
+	}
+	return p, nil
 }
+
+// manyGoroutines is the number of goroutines from which on the memory for a file may be more than there is: some 300
+// bytes for each.
+const manyGoroutines = 100_000
 
 // Run sends files until the context ends, or with Options.Once until there is no more. It finishes the present batch
 // then. The error is nil when it has done what it should.
@@ -253,6 +263,12 @@ func (p *Pusher) next(entries []entry) (b *Batch, of, rest []entry) {
 			later = append(later, e)
 			continue
 		}
+		if f.ID == p.late && len(entries) > 0 { // the others first
+			p.late = ID{}
+			p.tries[e.name]++
+			entries = append(entries, e)
+			continue
+		}
 		size += e.size
 		b.Files, of = append(b.Files, f), append(of, e)
 	}
@@ -287,7 +303,7 @@ func (p *Pusher) vanished(e entry) {
 // send sends a batch, in smaller ones if need be. It returns the files that are to be sent again later. The error is
 // that of a Pusher that gives up.
 func (p *Pusher) send(ctx context.Context, b *Batch, of []entry) (again []entry, err error) {
-	if len(b.Files) > 1 {
+	if len(b.Files) > 1 || b.Files[0].Goroutines >= p.many {
 		var ids []ID
 		for _, f := range b.Files {
 			ids = append(ids, f.ID)
