@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/gotach/profiler/internal/formats"
 	"github.com/gotach/profiler/internal/gotest"
@@ -32,6 +33,8 @@ TestMain or not. The goroutines have the labels "package" and "test". The label 
 the test, subtest, benchmark, fuzz target or example that a goroutine runs. Goroutines that
 a test starts have its label too, and so have those that they start. A test that ended between
 two samples has one with the frame [no sample], which stands for the time that it took.
+
+Ctrl-C ends the tests; the profile has what they did until then.
 
 The profile begins before TestMain and ends when the tests have ended. Programs that tests start are
 not in it. PROFILE_RATE, PROFILE_BUDGET and PROFILE_SOURCE apply, PROFILE_OUT does not.
@@ -125,7 +128,11 @@ type errGoTest int
 // Error is never printed.
 func (code errGoTest) Error() string { return fmt.Sprintf("go test: exit status %d", int(code)) }
 
+// testGrace is the time that interrupted tests have to end, with the making of their profile.
+const testGrace = 30 * time.Second
+
 func test(e *env, fl testFlags, args []string) error {
+	e.grace.Store(int64(testGrace))
 	res, err := gotest.Run(e.ctx, gotest.Options{Args: args, Output: fl.out, Stdin: e.stdin, Stdout: e.stdout, Stderr: e.stderr})
 	if errors.As(err, &gotest.UsageError{}) {
 		return usagef("test: %w", err)

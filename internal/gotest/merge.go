@@ -1,6 +1,7 @@
 package gotest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -55,12 +56,14 @@ func (r *run) merge(res *Result) error {
 	if len(files) == 0 {
 		return ErrNone
 	}
-	in, err := formats.OpenAll(files, formats.Options{Context: r.ctx})
+	// Who interrupts the tests wants to know what they did.
+	ctx := context.WithoutCancel(r.ctx)
+	in, err := formats.OpenAll(files, formats.Options{Context: ctx})
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	return in.Convert(r.o.Output, "tach", formats.Options{Context: r.ctx})
+	return in.Convert(r.o.Output, "tach", formats.Options{Context: ctx})
 }
 
 // rewrite writes the profile of a process with labels, and returns the path.

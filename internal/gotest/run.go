@@ -23,6 +23,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -254,17 +255,45 @@ func (r *run) execute(cmd *exec.Cmd) (int, error) {
 	if err := cmd.Start(); err != nil {
 		return 0, err
 	}
-	// A terminal has sent its interrupt to go test too. Other senders have not.
+	// A terminal has sent its interrupt to go test and its tests too. Other senders have not, and go test does not pass
+	// it on: it waits for the tests.
+	ended := make(chan struct{})
 	stop := context.AfterFunc(r.ctx, func() {
 		_ = cmd.Process.Signal(os.Interrupt)
-		cmd.WaitDelay = time.Second
+		select {
+		case <-ended:
+		case <-time.After(interruptTests):
+			for _, test := range children(cmd.Process.Pid) {
+				_ = test.Signal(os.Interrupt)
+			}
+		}
 	})
 	defer stop()
 	err := cmd.Wait()
+	close(ended)
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 		return max(1, exit.ExitCode()), nil // -1: a signal
 	}
 	return 0, err
+}
+
+// interruptTests is the time after which an interrupt is passed on to the tests.
+const interruptTests = time.Second
+
+// children returns the processes that a process has started, on Linux.
+func children(pid int) (list []*os.Process) {
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is right
+	for _, file := range files {
+		text, _ := os.ReadFile(file) // the thread may have ended
+		for field := range strings.FieldsSeq(string(text)) {
+			if id, err := strconv.Atoi(field); err == nil {
+				if p, err := os.FindProcess(id); err == nil {
+					list = append(list, p)
+				}
+			}
+		}
+	}
+	return list
 }
 
 // userFlags returns the user's flags for go list.

@@ -8,9 +8,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gotach/profiler/internal/formats"
 	"github.com/gotach/profiler/internal/stream"
@@ -215,5 +217,62 @@ func TestMixed(t *testing.T) {
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, "*", "*gotach*")); len(left) > 0 {
 		t.Errorf("left %v", left)
+	}
+}
+
+// An interrupt that only this process gets ends the tests, as Ctrl-C does, and what they did until then is in the profile.
+func TestInterrupt(t *testing.T) {
+	if testing.Short() {
+		return
+	}
+	if runtime.GOOS != "linux" {
+		return // go test does not pass interrupts on, and only there its tests are found
+	}
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod":      "module example.com/long\n\ngo 1.25.0\n",
+		"lon_test.go": "package long\n\nimport (\n\t\"os\"\n\t\"testing\"\n\t\"time\"\n)\n\nfunc TestLong(t *testing.T) {\n\tos.WriteFile(\"begun\", nil, 0o644)\n\ttime.Sleep(5 * time.Minute)\n}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		for !exists(filepath.Join(dir, "begun")) && ctx.Err() == nil {
+			time.Sleep(10 * time.Millisecond)
+		}
+		cancel()
+	}()
+	var out bytes.Buffer
+	file := filepath.Join(t.TempDir(), "x.tach")
+	begin := time.Now()
+	res, err := Run(ctx, Options{Args: []string{"-C=" + dir, "-v", "."}, Output: file, Stdout: &out, Stderr: &out})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	if took := time.Since(begin); res.Code != 1 || !strings.Contains(out.String(), "signal: interrupt\nFAIL\texample.com/long") || took > 4*time.Minute {
+		t.Errorf("code %d after %v: %s", res.Code, took, out.String())
+	}
+	if _, ok := labels(t, file, nil)[test{"example.com/long", "TestLong"}]; !ok {
+		t.Error("the test is not in the profile")
+	}
+}
+
+// Modules with a vendor directory, and workspaces.
+func TestVendorAndWorkspace(t *testing.T) {
+	if testing.Short() {
+		return
+	}
+	dir := unpack(t, "vendored")
+	for module, want := range map[string]test{
+		"vendored": {"example.com/vendored", "TestVendored"},
+		"work/one": {"example.com/one", "TestOne"},
+	} {
+		found := compare(t, filepath.Join(dir, filepath.FromSlash(module)), ".")
+		if _, ok := found[want]; !ok {
+			t.Errorf("%s: %v is not in the profile", module, want)
+		}
 	}
 }
