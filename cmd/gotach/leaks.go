@@ -30,7 +30,8 @@ the longest wait has lasted. STUCK counts the waits that have lasted for an eigh
 profile and have not ended. RAN AGAIN counts the waits at this place that ended.
 
 A group that grows is no suspect if its goroutines are used: waits as long as those of the
-stuck ones end there too. The native source notices it if a goroutine has run for a few µs
+stuck ones end there too. The goroutine with which net/http reads from a connection while
+a handler runs is left out, since it ends with the handler, whose goroutine is shown. The native source notices it if a goroutine has run for a few µs
 and waits at the same place again; with the portable source such goroutines look stuck. A
 longer profile tells more: a leak must add five goroutines at least. If the program was built with Go 1.27, imports
 github.com/gotach/profiler/leaks and ran with PROFILE_LEAKS=1, the runtime has said at the end which goroutines it can prove to wait forever. Files of a session with rotation are one profile.
@@ -80,6 +81,9 @@ func samples(in *formats.Input, o stream.Options) (*analyze.Samples, error) {
 	return analyze.NewSamples(in.Name, src), nil
 }
 
+// leastPlace is the least number of columns for a place beside the numbers of a group.
+const leastPlace = 40
+
 // leaksTable returns the groups as text:
 //
 //	app.tach: 30.0s, 150025 goroutines
@@ -107,7 +111,7 @@ func leaksTable(name string, l *analyze.Leaks, paint paint, width int) []byte {
 	}
 	switch {
 	case len(l.Groups) == 0:
-		fmt.Fprintln(&b, "No group of goroutines grows.")
+		fmt.Fprintln(&b, "No group of goroutines grows. A slow leak needs a longer profile.")
 		return b.Bytes()
 	case suspects == 0 && l.Proven > 0:
 	case suspects == 0:
@@ -117,28 +121,45 @@ func leaksTable(name string, l *analyze.Leaks, paint paint, width int) []byte {
 	}
 	fmt.Fprintln(&b)
 	head := fmt.Sprintf("%7s %7s  %10s  %6s  %6s  %9s  %-*s  ", "START", "END", "PER MINUTE", "OLDEST", "STUCK", "RAN AGAIN", sparkWidth, "")
-	fmt.Fprintln(&b, paint.bold(head+"WAITS AT"))
-	room := width - utf8.RuneCountInString(head)
+	at := utf8.RuneCountInString(head) // column of the places
+	narrow := width-at < leastPlace
+	if narrow { // they have lines of their own
+		fmt.Fprintln(&b, paint.bold(strings.TrimRight(head, " ")))
+		at = 8
+		fmt.Fprintf(&b, "%*s%s\n", at, "", paint.bold("WAITS AT"))
+	} else {
+		fmt.Fprintln(&b, paint.bold(head+"WAITS AT"))
+	}
+	room := width - at
 	for i := range l.Groups {
 		g := &l.Groups[i]
 		spark := paint.wait(sparkline(g.Alive))
 		if g.Suspect {
 			spark = paint.busy(sparkline(g.Alive))
 		}
-		fmt.Fprintf(&b, "%7d %7d  %10s  %6s  %6d  %9d  %s  %s\n", g.Start, g.End, fmt.Sprintf("%+.1f", g.PerMinute),
-			duration(g.Oldest), g.Stuck, g.RanAgain, spark, site(paint, g.Function, fmt.Sprintf("%s:%d", baseName(g.File), g.Line), room))
+		fmt.Fprintf(&b, "%7d %7d  %10s  %6s  %6d  %9d  %s", g.Start, g.End, fmt.Sprintf("%+.1f", g.PerMinute),
+			duration(g.Oldest), g.Stuck, g.RanAgain, spark)
+		if narrow {
+			fmt.Fprintf(&b, "\n%*s", at, "")
+		} else {
+			b.WriteString("  ")
+		}
+		fmt.Fprintln(&b, site(paint, g.Function, fmt.Sprintf("%s:%d", baseName(g.File), g.Line), room))
 		why := ""
 		if g.Proven > 0 {
-			fmt.Fprintf(&b, "%*s%s\n", width-room, "", paint.busy(fmt.Sprintf("%d proven by the runtime to wait forever", g.Proven)))
+			fmt.Fprintf(&b, "%*s%s\n", at, "", paint.busy(fmt.Sprintf("%d proven by the runtime to wait forever", g.Proven)))
 		}
 		if g.Reason != "" {
 			why = paint.wait(printable("["+g.Reason+"]")) + " "
+			if g.For != "" {
+				why += "for " + g.For + ", "
+			}
 		}
 		by := g.CreatedBy
 		if by == "" {
 			by = "unknown"
 		}
-		fmt.Fprintf(&b, "%*s%s\n", width-room, "", why+paint.dim("created by ")+site(paint, by, baseName(g.CreatedAt), room-len(g.Reason)-14))
+		fmt.Fprintf(&b, "%*s%s\n", at, "", why+paint.dim("created by ")+site(paint, by, baseName(g.CreatedAt), room-len(g.Reason)-len(g.For)-20))
 	}
 	return b.Bytes()
 }

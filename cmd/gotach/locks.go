@@ -3,12 +3,14 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/gotach/profiler/internal/analyze"
 	"github.com/gotach/profiler/internal/formats"
 	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/tachyon"
 	"github.com/spf13/cobra"
 )
 
@@ -31,12 +33,17 @@ holder had been seen waiting for the same lock just before, inferred that it was
 goroutine that could have it, unknown is the rest. What a profile shows of holds that are
 shorter than two ticks is right as a sum; which hold it was is too short to tell.
 
+A channel is held like a lock if the source takes a place in it and gives it back, as a
+semaphore does. Of other channels the other side is shown: the goroutines that could send or
+receive. That is seen if they were seen waiting for the same channel, inferred if they are in
+a function that does it. Several have an equal part of the time each.
+
 A lock has the name of the variable that it is, or that of the source line that locks it if
 the source is where the profile says, or that of the function. Locks of one name are told
 apart by their number in the profile. The profile knows which lock a goroutine waits for if
 the program was built with Go 1.26 or later, the native source sampled it, and two goroutines
-waited for the lock. Waits at other locks are added up by line. Idle waits at channels are not
-left out. If the program was built with -trimpath, the source is not found: then locks have the
+waited for the lock. Waits at other locks are added up by line. Idle waits of known libraries
+are left out, those of the program's own loops are not. If the program was built with -trimpath, the source is not found: then locks have the
 names of functions, and holders are found only from lines that were seen locking.
 
 ` + selectHelp + `
@@ -58,7 +65,7 @@ Here they select the waits that count. Any goroutine can be the holder.`,
 				if err != nil {
 					return err
 				}
-				l, err := analyze.FindLocks(s, analyze.LockOptions{})
+				l, err := analyze.FindLocks(s, analyze.LockOptions{Channels: true})
 				if err != nil {
 					return err
 				}
@@ -111,8 +118,14 @@ func (t *lockTable) render(name string, l *analyze.Locks) {
 	title := t.paint.bold(printable(name) + ":")
 	if len(locks) == 0 {
 		t.line("%s %s, no goroutine was seen waiting for a lock", title, duration(l.Duration))
+		if len(others) == 0 {
+			t.line("Nor for a channel, WaitGroup or Cond. gotach report shows where goroutines were.")
+		}
 	} else {
 		t.line("%s %s, goroutines waited %s for %s", title, duration(l.Duration), duration(l.Waited), plural(int64(len(locks)), "lock"))
+	}
+	if l.Idle > 0 {
+		t.line("left out: %s idle, in which libraries waited for the next thing to do", duration(l.Idle))
 	}
 	t.section("LOCK", locks)
 	t.section("CHANNEL OR GROUP", others)
@@ -156,7 +169,10 @@ func (t *lockTable) lock(x *analyze.Lock) {
 		t.line("%8s  %10s  %6d  %7s  %s%s", duration(s.Waited), "", s.Waits, "", t.paint.wait(reason),
 			site(t.paint, s.Func, fmt.Sprintf("%s:%d", baseName(s.File), s.Line), room))
 	}
-	if x.Holder != nil {
+	switch {
+	case x.Holder == nil && (x.Kind == tachyon.ObjectChannel || x.Kind == tachyon.ObjectSelect):
+		t.line("%*s%s", lockColumns, "", t.paint.dim("nobody was seen on the other side"))
+	case x.Holder != nil:
 		t.holder(x)
 	}
 }
@@ -164,8 +180,12 @@ func (t *lockTable) lock(x *analyze.Lock) {
 // holder shows who held a lock.
 func (t *lockTable) holder(x *analyze.Lock) {
 	h := x.Holder
-	t.line("%*sheld by (%s seen, %s inferred, %s unknown)", lockColumns, "",
-		percent(h.Seen, x.Waited), percent(h.Inferred, x.Waited), percent(h.Unknown, x.Waited))
+	what := "held by"
+	if h.Role == analyze.RoleOtherSide {
+		what = "on the other side"
+	}
+	t.line("%*s%s (%s seen, %s inferred, %s unknown)", lockColumns, "", what, strings.TrimSpace(percent(h.Seen, x.Waited)),
+		strings.TrimSpace(percent(h.Inferred, x.Waited)), strings.TrimSpace(percent(h.Unknown, x.Waited)))
 	for i, l := range h.Lines {
 		if i == mostSites || i > 0 && l.Time < h.Lines[0].Time/100 {
 			break

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gotach/profiler/internal/analyze"
 	"github.com/gotach/profiler/internal/formats"
+	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/spf13/cobra"
 )
@@ -76,7 +77,11 @@ that waited for a Mutex. convert --slowest makes a pprof profile of the slowest 
 				if asJSON {
 					return e.printJSON(r, " ")
 				}
-				_, err = e.stdout.Write(requestsTable(in.Name, r, newPaint(e.stdout), width(e.stdout)))
+				text := requestsTable(in.Name, r, newPaint(e.stdout), width(e.stdout))
+				if r.Count == 0 {
+					text = append(text, noRequests(r, ro, o.Select != nil)...)
+				}
+				_, err = e.stdout.Write(text)
 				return err
 			})
 		},
@@ -155,6 +160,9 @@ func requestsTable(name string, r *analyze.Requests, paint paint, width int) []b
 	if len(notes) > 0 {
 		fmt.Fprintln(&b, strings.Join(notes, "; "))
 	}
+	if r.Idle > 0 {
+		fmt.Fprintf(&b, "left out: %s idle of goroutines that have the label but work in the background\n", duration(r.Idle))
+	}
 	if r.Count == 0 {
 		return b.Bytes()
 	}
@@ -190,7 +198,13 @@ func requestsTable(name string, r *analyze.Requests, paint paint, width int) []b
 		if d.Line > 0 {
 			at += printable(fmt.Sprintf(" %s:%d", d.File[strings.LastIndexAny(d.File, `/\`)+1:], d.Line))
 		}
+		if d.In != "" {
+			at += " in " + printable(profile.FuncName(d.In))
+		}
 		room := width - 13 - utf8.RuneCountInString(d.State) - utf8.RuneCountInString(at)
+		if d.In != "" && room < minName {
+			at, room = at[:strings.LastIndex(at, " in ")], minName
+		}
 		fmt.Fprintf(&b, "%8s  %s %s%s\n", more(d.Time), paint.wait(printable("["+d.State+"]")), shorten(printable(d.Name), max(minName, room)), paint.dim(at))
 	}
 	fmt.Fprintf(&b, "\n%s\n", paint.bold(fmt.Sprintf("%8s %8s %10s  %-30s  %s", "TIME", "START", "GOROUTINE", "SLOWEST", "LABELS")))
@@ -205,6 +219,22 @@ func requestsTable(name string, r *analyze.Requests, paint paint, width int) []b
 		fmt.Fprintln(&b, strings.TrimRight(line, " "))
 	}
 	return b.Bytes()
+}
+
+// noRequests says what to do if there are no requests.
+func noRequests(r *analyze.Requests, o analyze.RequestOptions, selects bool) string {
+	switch {
+	case r.Unfinished > 0:
+		return "None of them has ended. Record for longer.\n"
+	case selects:
+		return "No request has a sample that the flags select. Try without them.\n"
+	case o.Func != nil:
+		return "No sample is in such a function. gotach report --by function --top 0 shows those that have samples.\n"
+	case o.Label != "":
+		return "No sample has this label. gotach report --by label:KEY shows the values of a label.\n"
+	}
+	return "With --func REGEXP, each call of a function that matches is a request; with --label KEY, the time in which\n" +
+		"goroutines have one value of a pprof label. gotach report names functions that may be worth a look.\n"
 }
 
 // length returns a length between two as text.
@@ -232,6 +262,11 @@ func states(r *analyze.Requests) []string {
 		}
 		return strings.Compare(a, b)
 	})
+}
+
+// funcFlag returns a function as the value of --func, quoted for a shell.
+func funcFlag(function string) string {
+	return "'" + strings.ReplaceAll(printable(regexp.QuoteMeta(function)), "'", `'\''`) + "$'"
 }
 
 // more returns a difference of times as text.

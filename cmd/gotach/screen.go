@@ -23,6 +23,7 @@ type screen struct {
 	locks   *analyze.Locks
 	blocked *profile.Report
 	cpu     *profile.Report
+	survey  *analyze.Survey
 }
 
 // The numbers of rows.
@@ -63,7 +64,7 @@ func (e *env) newScreen(in *formats.Input, paths []string, ao analyze.ReportOpti
 // reports makes the tables of a screen.
 func (s *screen) reports(e *env, in *formats.Input, survey *analyze.Survey, ao analyze.ReportOptions) error {
 	p := survey.Profile
-	s.leaks = survey.Leaks
+	s.leaks, s.survey = survey.Leaks, survey
 	ro := profile.ReportOptions{By: profile.ByState, Sort: profile.SortSelf}
 	states, err := profile.New(p, ro)
 	if err != nil {
@@ -220,9 +221,11 @@ func (s *screen) section(title string, r *profile.Report, most int, flag string)
 // contended prints the locks for which goroutines waited the most, and what held them.
 func (s *screen) contended() {
 	n := 0
-	for i := range s.locks.Locks {
-		x := &s.locks.Locks[i]
-		if !x.IsLock() || x.Waited < s.r.Duration/1000 || n == screenLocks {
+	list := slices.Clone(s.locks.Locks)
+	slices.SortStableFunc(list, func(a, b analyze.Lock) int { return cmp.Compare(b.Waited, a.Waited) })
+	for i := range list {
+		x := &list[i]
+		if !x.LikeLock() || x.Waited < s.r.Duration/1000 || n == screenLocks {
 			continue
 		}
 		if n++; n == 1 {
@@ -280,23 +283,28 @@ func (s *screen) next() {
 	if len(s.cpu.Rows) > 0 {
 		hints = append(hints, hint{"report %s --weight latency", "what to make faster, to be done sooner"})
 	}
-	if s.locks.Waited > s.r.Duration/1000 {
+	switch {
+	case slices.ContainsFunc(s.locks.Locks, func(x analyze.Lock) bool { return x.LikeLock() && x.Waited > s.r.Duration/1000 }):
 		hints = append(hints, hint{"locks %s", "locks, and who held them"})
+	case slices.ContainsFunc(s.locks.Locks, func(x analyze.Lock) bool {
+		return x.Sites[0].Reason == "chan send" && x.Waited > s.r.Duration/20
+	}):
+		hints = append(hints, hint{"locks %s", "channels, and who was on the other side"})
 	}
 	if len(s.leaks.Groups) > 0 {
 		hints = append(hints, hint{"leaks %s", "goroutines that grow in number"})
 	}
-	for i := range s.p.Frames {
-		if strings.HasSuffix(s.p.Frames[i].Func, ".ServeHTTP") {
-			hints = append(hints, hint{"requests %s", "how long requests take, and why"})
-			break
-		}
+	switch f := s.survey.RequestFunc; {
+	case s.survey.Requests:
+		hints = append(hints, hint{"requests %s", "how long requests take, and why"})
+	case f != "":
+		hints = append(hints, hint{"requests %s --func " + funcFlag(f), "how long its calls take, and why"})
 	}
 	hints = append(hints, hint{"view %s", "look at all of it in a browser"})
 	hints = append(hints, hint{"convert %s -o app.pb.gz", "for go tool pprof"})
 	width := 0
 	for i := range hints {
-		hints[i].command = fmt.Sprintf("gotach "+hints[i].command, printable(s.files))
+		hints[i].command = "gotach " + strings.Replace(hints[i].command, "%s", printable(s.files), 1)
 		width = max(width, len(hints[i].command))
 	}
 	var b bytes.Buffer

@@ -125,6 +125,7 @@ func (t *waitTable) render(name, who string, w *analyze.Waits) {
 	title := t.paint.bold(printable(name) + ":")
 	if w.Goroutines == 0 {
 		fmt.Fprintf(&t.b, "%s no goroutine has a sample in %s\n", title, printable(who))
+		fmt.Fprintln(&t.b, "gotach report --by goroutine shows the goroutines, --by function --top 0 the functions that have samples.")
 		return
 	}
 	fmt.Fprintf(&t.b, "%s %s in %s: %s, of which they waited %s\n\n", title, plural(int64(w.Goroutines), "goroutine"), printable(who), duration(w.Time), duration(w.Waited))

@@ -48,7 +48,3 @@ func stateName(s tachyon.Status, leaf *tachyon.Frame) string {
 	}
 	return profile.Waiting
 }
-
-// isOwn reports whether a frame is the program's own code: neither a wait nor the runtime nor the
-// standard library.
-func isOwn(f *tachyon.Frame) bool { return !profile.IsStandard(f) }

@@ -18,6 +18,10 @@ type life struct {
 	from   uint64 // its first sample stands for the time since
 	first  uint64 // time of the first tick that found it
 	last   uint64 // of its last sample
+
+	// When the handler has returned, the goroutine's read is stopped. On a busy machine it takes a while until it runs
+	// and ends. It was woken between these two times; 0: unknown.
+	waited, woken uint64
 }
 
 // lives know these goroutines.
@@ -54,7 +58,7 @@ func (l *lives) load(s *sample) error {
 			from, first := since(g.First-min(g.First, cmp.Or(g.FirstWeight, h.Interval))), since(g.First)
 			if n, ok = before[g.ID]; !ok || l.all[n].parent != g.Parent || l.all[n].last+2*h.Interval < from {
 				n = int32(len(l.all))
-				l.all = append(l.all, life{g.Parent, from, first, first})
+				l.all = append(l.all, life{parent: g.Parent, from: from, first: first, last: first})
 			}
 			l.number[g.ID] = n
 			l.ordered = append(l.ordered, n)
@@ -81,6 +85,10 @@ func (l *lives) exact() bool { return l.samples > 0 && float64(l.alive) >= 0.9*f
 
 // request returns the life as a request.
 func (x *life) request() request {
+	if x.woken != 0 {
+		last := max(x.first, min(x.last, x.waited))
+		return request{before: x.from, first: x.first, last: last, after: max(last, x.woken), goroutine: x.parent}
+	}
 	return request{before: x.from, first: x.first, last: x.last, after: x.last + x.first - x.from, goroutine: x.parent}
 }
 
@@ -115,11 +123,23 @@ func (c *connection) sample(l *lives, s *sample) (second bool, err error) {
 		}
 		return false, nil
 	}
+	if c.own != 0 {
+		l.all[c.own-1].note(l, s)
+	}
 	second, c.fresh = c.fresh, false
 	if second && c.own != 0 {
 		l.all[c.own-1].first = s.time
 	}
 	return second, nil
+}
+
+// note notes a sample of the goroutine.
+func (x *life) note(l *lives, s *sample) {
+	if waits(s.Status) {
+		x.waited = s.time
+	} else if f := l.function(s.Stack); x.woken == 0 && x.waited != 0 && f != nil && f.Func == "internal/poll.runtime_pollWait" {
+		x.woken = s.time
+	}
 }
 
 // request returns the number of the request that the goroutine of a sample serves, if it serves one. It

@@ -47,6 +47,44 @@ func TestReadsEndWithHandler(t *testing.T) {
 	}
 }
 
+// When the handler returns, the read is stopped. If the goroutine that reads has to wait for a core then, it lives longer
+// than the handler ran, and the connection's goroutine may have no sample meanwhile.
+func TestReadsEndWhenWoken(t *testing.T) {
+	r := record(t)
+	peek := []tachyon.Frame{{Func: "[IO wait]"}, place("bufio.(*Reader).Peek", 148), place("net/http.(*conn).serve", 7)}
+	handle := []tachyon.Frame{{Func: "[sleep]"}, place("main.handle", 4), place("net/http.serverHandler.ServeHTTP", 9), place("net/http.(*conn).serve", 7)}
+	poll := []tachyon.Frame{{File: "/usr/lib/go/src/runtime/netpoll.go", Func: "internal/poll.runtime_pollWait", Line: 3}, place("net/http.(*connReader).backgroundRead", 5)}
+	at := uint64(1000)
+	const n = 20
+	for i := range uint64(n) {
+		r.add(7, at, 0, peek...)
+		g := tachyon.Goroutine{ID: 100 + i, Parent: 7, CreatedBy: backgroundRead, First: at + 1000, FirstWeight: 1000}
+		for ms := range 16 {
+			at += 1000
+			if ms < 10 {
+				r.add(7, at, 0, handle...)
+				r.add(g.ID, at, 0, append([]tachyon.Frame{{Func: "[IO wait]"}}, poll...)...)
+			} else {
+				r.add(g.ID, at, tachyon.GILRequested, append([]tachyon.Frame{{Func: tachyon.FuncRunnable}}, poll...)...)
+			}
+			g.Last = at
+		}
+		at += 1000
+		r.goroutine(g)
+	}
+	r.add(7, at, 0, peek...)
+	r.add(7, at+second, 0, peek...)
+	out, f := readFinder(t, samplesOf(t, stream.Options{}, r.finish(tachyon.Session{Source: "native", Markers: true})))
+	if len(out) != n || f.reads.len != n {
+		t.Fatalf("%d requests, %d of them by what reads from the connection", len(out), f.reads.len)
+	}
+	for i, x := range out {
+		if x.last-x.first != 9000 || x.after-x.last != 1000 {
+			t.Fatalf("request %d: begins between %d and %d, ends between %d and %d", i, x.before, x.first, x.last, x.after)
+		}
+	}
+}
+
 // readFinder finds the requests of a profile and returns those of which the lengths are taken.
 func readFinder(t *testing.T, s *Samples) ([]*request, *finder) {
 	t.Helper()

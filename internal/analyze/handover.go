@@ -71,7 +71,7 @@ func (s *sweep) handOver(all []waitEnd) {
 			if e.at > st.end+slack {
 				break
 			}
-			if e.goroutine == st.goroutine || s.excluded(e.object, st) {
+			if e.goroutine == st.goroutine || s.objects[e.object].sides == nil && s.excluded(e.object, st) {
 				continue
 			}
 			if st.object != 0 && st.object != e.object {

@@ -18,6 +18,7 @@ import (
 	"github.com/gotach/profiler"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/tachyon"
 )
 
 // A lockLog is what a program says of its locks: who held them from when until when.
@@ -281,6 +282,9 @@ func compareHolders(t *testing.T, log *lockLog, path string, o LockOptions) (out
 	var short, long struct{ said, all int } // holds shorter than half a tick, and those longer than four
 	l := newLockSums(samplesOf(t, stream.Options{Objects: true}, f), o)
 	l.onCharge = func(c *charge) {
+		if o.Channels != isChannel(l.sums[c.object].kind) {
+			return
+		}
 		from, _ := slices.BinarySearch(ticks, c.from+1)
 		to, _ := slices.BinarySearch(ticks, c.to+1)
 		for _, at := range ticks[from:to] {
@@ -291,7 +295,7 @@ func compareHolders(t *testing.T, log *lockLog, path string, o LockOptions) (out
 			var held *hold
 			for lock, list := range log.holds {
 				// A wait of one goroutine only may have no number.
-				if c.object < 0 || l.objects[c.object].Addr == uint64(lock) {
+				if c.object < 0 || l.objects[c.object].Addr == uint64(lock) || l.sums[c.object].kind == tachyon.ObjectSelect {
 					held = cmp.Or(held, heldAt(list, c.goroutine, int64(at)+shift))
 				}
 			}

@@ -236,7 +236,7 @@ func TestHolderWindows(t *testing.T) {
 		if err := l.read(); err != nil {
 			t.Fatal(err)
 		}
-		find := newStayFinder(newHoldIndex(l, nil))
+		find := newStayFinder(newHoldIndex(l))
 		find.most = most
 		var last uint64
 		err := find.readAll(func(c *charge) {

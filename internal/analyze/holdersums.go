@@ -14,6 +14,9 @@ import (
 // those of the waiting goroutines. They are added up from what was seen and what was inferred; together with
 // what is unknown they are Lock.Waited.
 type LockHolder struct {
+	// Role is RoleHolds, of locks and of channels that goroutines use like one; or RoleOtherSide, of other channels:
+	// those that could send or receive.
+	Role string `json:"role"`
 	// Seen is time in which the holder was seen waiting for the lock before it had it. Inferred is
 	// time in which it was the only goroutine where the lock is held.
 	Seen     time.Duration `json:"seen_ns"`
@@ -27,6 +30,12 @@ type LockHolder struct {
 	Lines    []HolderLine             `json:"lines"`  // where it was, the most time first
 	Stacks   []HolderStack            `json:"stacks"` // of the holder, the most time first
 }
+
+// What somebody has to do with those that wait.
+const (
+	RoleHolds     = "holds"
+	RoleOtherSide = "other side"
+)
 
 // A HolderLine is the innermost line of the program's own code in which a holder was, and what it did.
 type HolderLine struct {
@@ -61,6 +70,8 @@ type holderSums struct {
 	seen, inferred uint64 // µs
 	short          uint64
 	stacks         map[holderStack]uint64
+	looked         bool // of a channel: somebody could be on its other side
+	places         bool // of a channel: it is used like a lock
 }
 
 type holderStack struct {
@@ -70,14 +81,26 @@ type holderStack struct {
 
 // holders finds the holders of locks. It reads the samples once more.
 func (l *lockSums) holders() error {
-	contended := false
+	contended, channels := false, false
 	for _, sums := range l.sums {
-		contended = contended || isLock(sums.kind)
+		contended, channels = contended || isLock(sums.kind), channels || l.waitsFor(sums)
 	}
-	if !contended {
+	if !contended && !channels {
 		return nil
 	}
-	f := newStayFinder(newHoldIndex(l, nil))
+	index := newHoldIndex(l)
+	for o, keys := range index.objects {
+		if sums := l.sums[o]; isChannel(sums.kind) {
+			h := &sums.holder
+			h.places = index.channels.taken && len(keys.exact) > 0
+			h.looked = h.places || l.o.Channels
+		}
+	}
+	if !contended && !index.channels.taken && !l.o.Channels {
+		return nil
+	}
+	f := newStayFinder(index)
+	f.channelWaits = true
 	count := 0
 	charge := func(c *charge) {
 		if l.onCharge != nil {
@@ -87,7 +110,7 @@ func (l *lockSums) holders() error {
 			return
 		}
 		h := &l.sums[c.object].holder
-		time := (c.to - c.from) * uint64(c.waiters)
+		time := c.time
 		if c.how == seen {
 			h.seen += time
 		} else {
@@ -137,10 +160,14 @@ func (f *stayFinder) readAll(charge func(*charge)) error {
 func (l *lockSums) holder(sums *objectSums) *LockHolder {
 	h := &sums.holder
 	out := &LockHolder{
+		Role: RoleHolds,
 		Seen: reader.Micros(h.seen), Inferred: reader.Micros(h.inferred),
 		Unknown: reader.Micros(sums.waited - min(sums.waited, h.seen+h.inferred)),
 		Short:   reader.Micros(h.short), TooShort: 2*h.short > h.seen+h.inferred,
 		States: map[string]time.Duration{}, Stacks: []HolderStack{},
+	}
+	if isChannel(sums.kind) && !h.places {
+		out.Role = RoleOtherSide
 	}
 	var list []holderStack
 	for key, time := range h.stacks {

@@ -24,6 +24,8 @@ type holdIndex struct {
 	users    map[string]bool               // functions of which it is of interest who is in them
 	objects  map[int32]*objectKeys
 	same     map[string]*objectKeys // by exact keys
+
+	channels channelKeys
 }
 
 // A frameHold is a lock that a frame holds.
@@ -39,7 +41,10 @@ type frameHold struct {
 }
 
 // objectKeys are the keys of an object, and those that may be its.
-type objectKeys struct{ exact, weak []int32 }
+type objectKeys struct {
+	exact, weak []int32
+	sides       *channelSides // nil unless it is a channel
+}
 
 // root kinds of keys of locks whose text is not here.
 const (
@@ -50,13 +55,14 @@ const (
 
 var noHolds = []frameHold{}
 
-// newHoldIndex returns the index for the waits of l. It also tells who is in some functions.
-func newHoldIndex(l *lockSums, users map[string]bool) *holdIndex {
+// newHoldIndex returns the index for the waits of l.
+func newHoldIndex(l *lockSums) *holdIndex {
 	h := &holdIndex{
 		lockSums: l, number: map[lockKey]int32{}, dirs: map[string]bool{}, regions: map[*sourceFunc][]*region{},
 		wrappers: map[string]map[string]*region{}, first: map[string]int{}, owner: map[string]bool{}, objects: map[int32]*objectKeys{},
-		same: map[string]*objectKeys{}, users: users,
+		same: map[string]*objectKeys{},
 	}
+	h.channels.find(h)
 	for _, sums := range l.sums {
 		if !isLock(sums.kind) {
 			continue
@@ -76,6 +82,7 @@ func newHoldIndex(l *lockSums, users map[string]bool) *holdIndex {
 		}
 	}
 	h.findWrappers()
+	h.users = h.channels.users(h)
 	// All keys are known only after all functions were read.
 	for id := range l.src.Frames() {
 		h.frame(uint32(id))
@@ -83,6 +90,8 @@ func newHoldIndex(l *lockSums, users map[string]bool) *holdIndex {
 	for o, sums := range l.sums {
 		if isLock(sums.kind) {
 			h.objects[o] = h.keysOf(sums)
+		} else if keys := h.channels.keysOf(h, o, sums); keys != nil {
+			h.objects[o] = keys
 		}
 	}
 	return h
@@ -133,8 +142,13 @@ func (h *holdIndex) findWrappers() {
 			if x.outer != nil || x.decl == nil || len(x.ops) == 0 {
 				continue
 			}
-			for _, r := range x.regions(nil) {
-				takes := slices.ContainsFunc(x.ops, func(op lockOp) bool { return op.does.takes() && x.key(op.on) == r.key })
+			for _, r := range x.regions(nil, h.channels.places) {
+				takes := r.takes
+				if r.key.op == doesNothing {
+					takes = slices.ContainsFunc(x.ops, func(op lockOp) bool { return op.does.takes() && x.key(op.on) == r.key })
+				} else if h.wrappers[file.dir][x.decl.Name.Name] != nil {
+					continue
+				}
 				if (r.escapes && takes || r.releases && !takes) && !strings.HasPrefix(r.key.root, "func ") {
 					if h.wrappers[file.dir] == nil {
 						h.wrappers[file.dir] = map[string]*region{}
@@ -146,9 +160,9 @@ func (h *holdIndex) findWrappers() {
 	}
 }
 
-// near returns a source file if it is in a folder in which functions lock.
+// near returns a source file if it is in a folder in which functions lock, or wait for channels.
 func (h *holdIndex) near(name string) *sourceFile {
-	if !h.dirs[path.Dir(strings.ReplaceAll(name, `\`, "/"))] {
+	if dir := path.Dir(strings.ReplaceAll(name, `\`, "/")); !h.dirs[dir] && !h.channels.dirs[dir] {
 		return nil
 	}
 	return h.sources.file(name)
@@ -196,14 +210,19 @@ func (h *holdIndex) holds(f *tachyon.Frame) (list []frameHold) {
 		}
 		regions, ok := h.regions[x]
 		if !ok {
-			regions = x.regions(h.wrappers[file.dir])
+			regions = x.regions(h.wrappers[file.dir], h.channels.places)
 			h.regions[x] = regions
 		}
+		list = append(list, h.channels.side(h, x)...)
 		for _, r := range regions {
+			if r.key.op == doesNothing && !h.dirs[file.dir] || r.key.op != doesNothing && !r.paired() {
+				continue
+			}
 			k := h.key(r.key)
 			if !r.holds(line) {
 				continue
 			}
+			h.channels.taken = h.channels.taken || r.key.op != doesNothing
 			hold := frameHold{key: k, read: r.read, text: r.text, defers: r.deferred, x: x}
 			for _, op := range x.ops {
 				if op.line == line && exprText(op.on) == r.text {

@@ -15,7 +15,8 @@ import (
 //     of them this holds with labels too.
 //   - A wait at home is idle. The home of a group, which is the goroutines that were created at one place, is
 //     the stack in which its members rest: they wait in the function that they began with, spend at least
-//     homeShare of the session there, and come back to it. If samples are selected by state, no home is known.
+//     homeShare of the session there, and come back to it. A group of at most fewMembers that waits in a select for
+//     homeShare of the session need not come back. If samples are selected by state, no home is known.
 //   - A select without cases is idle, and so are waits of the runtime's own goroutines.
 //
 // Whether a stack is a home is known when all samples were read. So Add gives each sample a WaitKey. Whoever
@@ -65,6 +66,9 @@ const (
 	homeShare = 0.9
 	// lifeShare is how much of the session its goroutines live at least, on average.
 	lifeShare = 0.5
+	// fewMembers is how many members a group has at most that is at home in a select to which it never came back: one
+	// that works in the background, but had nothing to do in the whole session.
+	fewMembers = 4
 	// maxWaits bounds the memory that keys take, and what sums by key take. Further waits are not idle.
 	maxWaits = 1 << 18
 	// maxIdleGroups bounds the memory of groups. The goroutines of further ones have no home.
@@ -86,6 +90,7 @@ type groupKey struct{ creator, entry uint32 }
 // An idleGroup is the goroutines that were created at one place and began with one function.
 type idleGroup struct {
 	main     bool
+	created  bool   // by a function that is known
 	time     uint64 // of all samples, µs
 	members  uint64
 	here     uint64 // members in the present file
@@ -104,6 +109,7 @@ type stackSite struct {
 type idleWait struct {
 	group  uint32
 	deep   bool   // not in the function that the goroutine began with, but in one that it calls
+	choice bool   // it is a select
 	time   uint64 // µs
 	shared uint64 // part of it with an object for which several goroutines wait
 	visits uint64
@@ -113,9 +119,11 @@ type idleWait struct {
 type idleStack struct {
 	kind   idleKind
 	deep   bool
-	shared bool   // the object that is waited for is one for which several goroutines waited
-	site   uint32 // the stack without the object
-	entry  uint32 // number of the function that the goroutine began with
+	choice bool       // it waits in a select
+	shared bool       // the object that is waited for is one for which several goroutines waited
+	site   uint32     // the stack without the object
+	entry  uint32     // number of the function that the goroutine began with
+	place  *idlePlace // that is known; nil: none
 }
 
 type idleKind uint8
@@ -218,7 +226,7 @@ func (f *Idle) join(st *idleState, entry uint32, s *stream.Sample, first bool) {
 		if len(f.groups) >= maxIdleGroups {
 			return
 		}
-		f.groups = append(f.groups, idleGroup{main: s.Status&tachyon.MainThread != 0})
+		f.groups = append(f.groups, idleGroup{main: s.Status&tachyon.MainThread != 0, created: s.Creator != 0})
 		n = uint32(len(f.groups))
 		f.group[key] = n
 	}
@@ -244,7 +252,7 @@ func (f *Idle) enter(group uint32, at *idleStack) WaitKey {
 			return NotIdle
 		}
 		key = firstWait + WaitKey(len(f.waits))
-		f.waits = append(f.waits, idleWait{group: group, deep: at.deep})
+		f.waits = append(f.waits, idleWait{group: group, deep: at.deep, choice: at.choice})
 		f.wait[of] = key
 	}
 	f.waits[key-firstWait].visits++
@@ -282,6 +290,8 @@ func (f *Idle) isHome(w *idleWait) bool {
 	case g.main:
 		// The main goroutine may wait for the program's end.
 		return !w.deep && (w.visits > 1 || float64(w.time) >= homeShare*float64(g.presence))
+	case w.choice && g.created && g.members <= fewMembers && float64(w.time) >= homeShare*float64(g.presence) && (!w.deep || w.visits <= g.members):
+		return true
 	case w.deep && float64(w.shared) < homeShare*float64(w.time):
 		return false
 	}

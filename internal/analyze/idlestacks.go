@@ -36,6 +36,7 @@ func (f *Idle) look(stack uint32) idleStack {
 	list := f.src.Stacks()
 	why := reason(f.leaf(stack))
 	x.site, x.shared = f.site(stack), why != "" && f.leaf(stack).Line > 0
+	x.choice = why == "select"
 	var (
 		entry   *idleFrame // the function with which the goroutine began
 		entryAt uint32
@@ -73,6 +74,7 @@ func (f *Idle) look(stack uint32) idleStack {
 	case idleReasons[why], known != nil && known.always:
 		x.kind = idleAlways
 	case request:
+		known = nil
 	case known != nil, why == idleForever:
 		x.kind = idlePlain
 	case homeReasons[why] && rest != nil && restAt == entryAt:
@@ -80,6 +82,7 @@ func (f *Idle) look(stack uint32) idleStack {
 	case homeReasons[why] && rest != nil && entry != nil && list[restAt].Caller == entryAt && entry.literal:
 		x.kind, x.deep = idleHome, true
 	}
+	x.place = known
 	return x
 }
 

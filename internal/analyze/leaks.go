@@ -31,10 +31,11 @@ type Leaks struct {
 //   - waits that have lasted for an eighth of the profile do not end: there are at least
 //     minStuck such waits, and at most a tenth as many that ended.
 type LeakGroup struct {
-	CreatedBy string        `json:"created_by"` // function; "" if unknown
-	CreatedAt string        `json:"created_at"` // file:line
-	Reason    string        `json:"reason"`     // such as "chan receive"
-	Function  string        `json:"function"`   // innermost one of the program's own code
+	CreatedBy string        `json:"created_by"`    // function; "" if unknown
+	CreatedAt string        `json:"created_at"`    // file:line
+	Reason    string        `json:"reason"`        // such as "chan receive"
+	For       string        `json:"for,omitempty"` // what the goroutines wait for, such as "the next request"; "" if unknown
+	Function  string        `json:"function"`      // innermost one of the program's own code
 	File      string        `json:"file"`
 	Line      int           `json:"line"`
 	Start     int           `json:"start"` // goroutines that wait there at the start
@@ -105,6 +106,8 @@ type leakCount struct {
 	stacks  []leakStack // by stack
 	sites   []waitSite
 	siteOf  map[waitSite]uint32
+	waitFor []string // by site: as LeakGroup.For
+	idle    *Idle
 	plain   map[stackSite]uint32
 	waiters states[waiter]
 	other   int32 // number of the group of what is beyond maxGroups
@@ -144,7 +147,7 @@ func newLeakCount(s *Samples) *leakCount {
 	return &leakCount{
 		Samples: s, clock: clock{width: max(s.interval(), 1000)}, number: map[leakKey]int32{},
 		waiters: states[waiter]{src: s.src, keep: func(w *waiter) bool { return w.group != 0 }}, plain: map[stackSite]uint32{},
-		sites: []waitSite{{}, {}, {reason: "other"}}, siteOf: map[waitSite]uint32{},
+		sites: []waitSite{{}, {}, {reason: "other"}}, siteOf: map[waitSite]uint32{}, waitFor: make([]string, 3), idle: NewIdle(s.src),
 	}
 }
 
@@ -262,6 +265,11 @@ func (l *leakCount) stack(stack uint32) *leakStack {
 		n = uint32(len(l.sites))
 		l.siteOf[site] = n
 		l.sites = append(l.sites, site)
+		what := ""
+		if p := l.idle.stack(stack).place; p != nil {
+			what = p.what
+		}
+		l.waitFor = append(l.waitFor, what)
 	}
 	x.site = n
 	if site.reason != "" {
@@ -334,6 +342,9 @@ func (l *leakCount) survivors() {
 func (l *leakCount) row(g *leakGroup) (LeakGroup, bool) {
 	alive := g.alive.average(&l.clock, l.end)
 	n := len(alive)
+	if l.src.Creators()[g.creator].Func == backgroundRead {
+		return LeakGroup{}, false // it ends with the handler, whose goroutine has a group too
+	}
 	if n < 8 || len(g.list) < 2 || sum(alive[n-n/4:])-sum(alive[:n/4]) < float64(n/4) {
 		return LeakGroup{}, false
 	}
@@ -354,7 +365,7 @@ func (l *leakCount) describe(g *leakGroup, alive []float64) LeakGroup {
 	by, site := l.src.Creators()[g.creator], l.sites[g.site]
 	row := LeakGroup{
 		CreatedBy: by.Func, CreatedAt: by.At,
-		Reason: site.reason, Function: site.function, File: site.file, Line: site.line, End: len(g.list),
+		Reason: site.reason, For: l.waitFor[g.site], Function: site.function, File: site.file, Line: site.line, End: len(g.list),
 	}
 	if len(alive) > 0 {
 		row.Start = int(math.Round(alive[0]))

@@ -224,3 +224,32 @@ func TestSeries(t *testing.T) {
 		t.Errorf("the width is %d", c.width)
 	}
 }
+
+// Handlers that never return are leaked. The goroutines that read from their connections end with them.
+func TestLeaksBackgroundRead(t *testing.T) {
+	r := record(t)
+	for at := uint64(1000); at < 20*second; at += 20_000 {
+		for i := range min(at/second, 15) {
+			r.add(100+i, at, 0, tachyon.Frame{Func: "[chan send]"}, place("main.(*h).ServeHTTP", 3), place("net/http.(*conn).serve", 9))
+			r.add(200+i, at, 0, tachyon.Frame{Func: "[IO wait]"}, place("internal/poll.(*FD).Read", 3), place("net/http.(*connReader).backgroundRead", 9))
+			r.add(300+i, at, 0, tachyon.Frame{Func: "[IO wait]"}, place("bufio.(*Reader).Peek", 3), place("net/http.(*conn).serve", 9))
+		}
+	}
+	for i := range uint64(15) {
+		for n, by := range []string{"net/http.(*Server).Serve", backgroundRead, "net/http.(*Server).Serve"} {
+			r.goroutine(tachyon.Goroutine{ID: 100*uint64(n+1) + i, CreatedBy: by, CreatedAt: "server.go:7", First: (i + 1) * second, Last: 20 * second, FirstWeight: 1000})
+		}
+	}
+	l, err := FindLeaks(r.close())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(l.Groups) != 2 || !l.Groups[0].Suspect || !l.Groups[1].Suspect {
+		t.Fatalf("%+v", l.Groups)
+	}
+	for _, g := range l.Groups {
+		if want := map[string]string{"chan send": "", "IO wait": "the next request"}[g.Reason]; g.For != want {
+			t.Errorf("%+v: want %q", g, want)
+		}
+	}
+}

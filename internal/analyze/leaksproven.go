@@ -24,15 +24,11 @@ func (l *leakCount) proven(out *Leaks) {
 	}
 	counts := map[line]int{}
 	for _, g := range m.Leaks.Groups {
-		at := line{}
-		for _, f := range g.Frames {
-			if isOwn(&tachyon.Frame{Func: f.Func, File: f.File, Line: f.Line}) {
-				at = line{f.Func, f.File, int(f.Line)}
-				break
+		at, best := line{}, ofUnknown
+		for _, f := range g.Frames { // as Samples.own
+			if of := codeOf(&tachyon.Frame{Func: f.Func, File: f.File, Line: f.Line}); of > best {
+				at, best = line{f.Func, f.File, int(f.Line)}, of
 			}
-		}
-		if f := g.Frames[0]; at == (line{}) {
-			at = line{f.Func, f.File, int(f.Line)}
 		}
 		counts[at] += g.Count
 	}

@@ -60,27 +60,6 @@ func (x *leakyServer) reload(id uint64) {
 	time.Sleep(300 * time.Millisecond)
 }
 
-// requestAll sends requests from six clients that keep their connections.
-func requestAll(t *testing.T, url string, length time.Duration) {
-	var clients sync.WaitGroup
-	for range 6 {
-		clients.Go(func() {
-			client := &http.Client{Transport: &http.Transport{}}
-			defer client.CloseIdleConnections()
-			for begin := time.Now(); time.Since(begin) < length; {
-				r, err := client.Get(url)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				_, _ = io.Copy(io.Discard, r.Body)
-				r.Body.Close()
-			}
-		})
-	}
-	clients.Wait()
-}
-
 // The goroutines that a server leaves behind do not take the visits from those that serve requests.
 func TestLeakyServer(t *testing.T) {
 	if url := os.Getenv("GOTACH_LEAKY_SERVER_URL"); url != "" {
@@ -88,7 +67,7 @@ func TestLeakyServer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		requestAll(t, url, length)
+		requestAll(t, 6, url, length)
 		return
 	}
 	length := 5 * time.Second
@@ -113,7 +92,7 @@ func TestLeakyServer(t *testing.T) {
 	}
 	x.p.goes(x.reload)
 	if os.Getenv("GOTACH_INSIDE") != "" {
-		requestAll(t, server.URL, length)
+		requestAll(t, 6, server.URL, length)
 	} else {
 		// In another process, like those of most servers.
 		clients := exec.Command(os.Args[0], "-test.run=^TestLeakyServer$")

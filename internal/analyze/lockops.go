@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// A lockOp is a call of a lock's method in source text.
+// A lockOp is a call of a lock's method in source text, or a send or receive.
 type lockOp struct {
-	line int
-	call *ast.CallExpr
-	on   ast.Expr // the lock
-	does lockDoes
+	line    int
+	selects int      // line of the select of which it is a case, 0: none
+	on      ast.Expr // the lock or channel
+	does    lockDoes
 }
 
 type lockDoes uint8
@@ -22,9 +22,27 @@ const (
 	doesRLock
 	doesUnlock
 	doesRUnlock
+	doesSend
+	doesReceive // range too, of whatever
+	sends       // of a lockKey: it is of functions that send to the channel, not of a place in it
+	receives
 )
 
 var lockMethods = map[string]lockDoes{"Lock": doesLock, "RLock": doesRLock, "Unlock": doesUnlock, "RUnlock": doesRUnlock}
+
+// isChannel reports whether it is an operation on a channel.
+func (d lockDoes) isChannel() bool { return d == doesSend || d == doesReceive }
+
+// opposite returns the operation on a channel that lets another one go on.
+func (d lockDoes) opposite() lockDoes {
+	if d == doesSend {
+		return doesReceive
+	}
+	return doesSend
+}
+
+// side returns what the keys have of functions that do it.
+func (d lockDoes) side() lockDoes { return d - doesSend + sends }
 
 // takes reports whether an operation takes a lock.
 func (d lockDoes) takes() bool { return d == doesLock || d == doesRLock }
@@ -36,14 +54,30 @@ func (f *sourceFile) op(call *ast.CallExpr) (lockOp, bool) {
 		return lockOp{}, false
 	}
 	does := lockMethods[method.Sel.Name]
-	return lockOp{line: f.line(method.Sel.Pos()), call: call, on: method.X, does: does}, does != doesNothing
+	return lockOp{line: f.line(method.Sel.Pos()), on: method.X, does: does}, does != doesNothing
+}
+
+// channelOp returns the operation on a channel that a node is.
+func (f *sourceFile) channelOp(n ast.Node) (lockOp, bool) {
+	switch n := n.(type) {
+	case *ast.SendStmt:
+		return lockOp{line: f.line(n.Pos()), on: n.Chan, does: doesSend}, true
+	case *ast.UnaryExpr:
+		if n.Op == token.ARROW {
+			return lockOp{line: f.line(n.Pos()), on: n.X, does: doesReceive}, true
+		}
+	case *ast.RangeStmt:
+		return lockOp{line: f.line(n.Pos()), on: n.X, does: doesReceive}, true
+	}
+	return lockOp{}, false
 }
 
 // A lockKey says which variable or field a lock is in, as far as the text of one function tells.
 type lockKey struct {
-	dir  string // of the file
-	root string // a type, or "var" for a variable of the package, or "func F" for a variable of F
-	path string // the variable's name unless root is a type, and fields
+	dir  string   // of the file
+	root string   // a type, or "var" for a variable of the package, or "func F" for a variable of F
+	path string   // the variable's name unless root is a type, and fields
+	op   lockDoes // of a channel: what takes a place in it, as if it were a lock; or sends or receives
 }
 
 // field returns the last name of a key's path.

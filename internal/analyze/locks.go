@@ -15,6 +15,8 @@ type LockOptions struct {
 	// Source reads a source file of the profiled program, by its name in the profile. It is for names
 	// and for the lines between Lock and Unlock. Nil: files are read where the profile says they are.
 	Source func(path string) ([]byte, error)
+	// Channels asks for the other sides of all channels. Otherwise only such are looked at that are used like locks.
+	Channels bool
 }
 
 // Locks are the locks, channels and the like that goroutines waited for.
@@ -22,7 +24,9 @@ type Locks struct {
 	Duration time.Duration `json:"duration_ns"`
 	Tick     time.Duration `json:"tick_ns"`   // between two samples of a goroutine that runs or waits for a lock, the median
 	Waited   time.Duration `json:"waited_ns"` // for locks, of all goroutines together
-	Locks    []Lock        `json:"locks"`     // locks first, then by waited time
+	// Idle is left out: time in which libraries waited for the next thing to do, at channels and the like.
+	Idle  time.Duration `json:"idle_ns"`
+	Locks []Lock        `json:"locks"` // locks first, then by waited time
 }
 
 // A Lock is an object that goroutines waited for: a Mutex or RWMutex, or a channel, WaitGroup or Cond.
@@ -38,7 +42,7 @@ type Lock struct {
 	Waits      int           `json:"waits"`                // waits that were seen, at least
 	Longest    time.Duration `json:"longest_ns"`
 	Sites      []LockSite    `json:"sites"`            // the most waited time first
-	Holder     *LockHolder   `json:"holder,omitempty"` // of a Mutex or RWMutex
+	Holder     *LockHolder   `json:"holder,omitempty"` // of a Mutex or RWMutex; the other side of a channel
 }
 
 // A LockSite is a line at which goroutines waited.
@@ -61,6 +65,7 @@ const (
 // FindLocks finds what goroutines waited for. The samples must have objects (stream.Options).
 func FindLocks(s *Samples, o LockOptions) (*Locks, error) {
 	l := newLockSums(s, o)
+	l.idle = NewIdle(s.src)
 	if err := l.read(); err != nil {
 		return nil, err
 	}
@@ -73,6 +78,7 @@ func FindLocks(s *Samples, o LockOptions) (*Locks, error) {
 // lockSums add up waits.
 type lockSums struct {
 	*Samples
+	o       LockOptions
 	sources *sources
 	points  []*siteSums           // by stack; nil: not known yet
 	sites   map[siteKey]*siteSums // those of waits
@@ -81,6 +87,8 @@ type lockSums struct {
 	seen    map[objectGoroutine]struct{}
 	current states[waitState]
 	none    siteSums // for stacks that wait for nothing
+	idle    *Idle    // nil: idle waits count too
+	idles   siteSums // for stacks that are idle
 	ticks   []uint64 // see noteTick
 
 	onCharge func(*charge)            // for tests
@@ -130,7 +138,7 @@ type waitState struct {
 
 func newLockSums(s *Samples, o LockOptions) *lockSums {
 	return &lockSums{
-		Samples: s, sources: newSources(o.Source), sites: map[siteKey]*siteSums{}, sums: map[int32]*objectSums{},
+		Samples: s, o: o, sources: newSources(o.Source), sites: map[siteKey]*siteSums{}, sums: map[int32]*objectSums{},
 		objects: map[int32]tachyon.Object{}, seen: map[objectGoroutine]struct{}{},
 		current: states[waitState]{src: s.src, keep: func(w *waitState) bool { return w.site != 0 }},
 	}
@@ -167,7 +175,10 @@ func (l *lockSums) add(s *sample) {
 	if waiting {
 		site = l.site(s.Stack)
 	}
-	if site == &l.none {
+	if site == &l.idles && !s.Unselected {
+		l.idles.waited += s.time - s.begin()
+	}
+	if site == &l.none || site == &l.idles {
 		if w := l.current.find(s); w != nil {
 			w.site = 0
 		}
@@ -215,7 +226,10 @@ func (l *lockSums) site(stack uint32) *siteSums {
 		return site
 	}
 	site := &l.none
-	if p := l.waitPoint(stack); p.kind != "" {
+	if p := l.waitPoint(stack); p.kind == "" {
+	} else if l.idle != nil && l.idle.stack(stack).place != nil {
+		site = &l.idles
+	} else {
 		key := siteKey{object: p.number, kind: p.kind, reason: p.reason}
 		if p.caller != 0 {
 			key.frame = *l.leaf(p.caller)
@@ -296,7 +310,7 @@ func (o *objectSums) main() (most *siteSums) {
 
 // result returns what was found.
 func (l *lockSums) result() *Locks {
-	out := &Locks{Duration: micros(l.end), Tick: micros(l.tick()), Locks: []Lock{}}
+	out := &Locks{Duration: micros(l.end), Tick: micros(l.tick()), Idle: reader.Micros(l.idles.waited), Locks: []Lock{}}
 	for key, sums := range l.sums {
 		if sums.waited == 0 {
 			continue
@@ -311,8 +325,10 @@ func (l *lockSums) result() *Locks {
 			x.Address = fmt.Sprintf("%#x", o.Addr)
 		}
 		x.Sites = sums.list()
-		if isLock(x.Kind) {
+		if isLock(x.Kind) || sums.holder.looked {
 			x.Holder = l.holder(sums)
+		}
+		if isLock(x.Kind) {
 			out.Waited += x.Waited
 		}
 		out.Locks = append(out.Locks, x)
@@ -358,3 +374,8 @@ func (o *objectSums) list() []LockSite {
 
 // IsLock reports whether it is a Mutex or RWMutex, which somebody holds.
 func (x *Lock) IsLock() bool { return isLock(x.Kind) }
+
+// LikeLock reports whether it is one, or a channel that is used like one.
+func (x *Lock) LikeLock() bool {
+	return isLock(x.Kind) || x.Holder != nil && x.Holder.Role == RoleHolds
+}

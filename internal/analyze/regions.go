@@ -3,6 +3,7 @@ package analyze
 import (
 	"go/ast"
 	"go/token"
+	"slices"
 )
 
 // A region is the lines of a function in which it holds a lock, by the function's text: from a call of
@@ -17,8 +18,15 @@ type region struct {
 	deferred bool
 	escapes  bool // the function may return with the lock
 	releases bool // it unlocks what it has not locked
+	takes    bool // it locks
+	gives    bool // it unlocks, perhaps in a deferred function
+	begins   bool // it is held at the beginning: the function around this one, which is a literal, locks it
 	wrapper  map[string]*region
 }
+
+// paired reports whether a channel is used like a lock: the function takes a place in it and gives it back, or the
+// function around it takes it.
+func (r *region) paired() bool { return r.gives && (r.takes || r.begins) }
 
 // holds reports whether the lock is held at a line.
 func (r *region) holds(line int) bool {
@@ -26,30 +34,50 @@ func (r *region) holds(line int) bool {
 }
 
 // regions returns the regions of a function. Functions of the package that lock or unlock for their
-// callers are in wrappers, by name.
-func (x *sourceFunc) regions(wrappers map[string]*region) (list []*region) {
+// callers are in wrappers, by name. channels says of which channels there are regions.
+func (x *sourceFunc) regions(wrappers map[string]*region, channels map[lockKey]bool) (list []*region) {
 	type id struct {
-		key  lockKey
-		text string
-		read bool
+		key    lockKey
+		text   string
+		read   bool
+		begins bool
 	}
 	seen := map[id]bool{}
 	add := func(i id) {
 		if !seen[i] && i.key != (lockKey{}) {
 			seen[i] = true
-			r := &region{key: i.key, text: i.text, read: i.read, x: x, first: x.from, lines: make([]bool, x.to-x.from+1), wrapper: wrappers}
+			r := &region{key: i.key, text: i.text, read: i.read, x: x, begins: i.begins, first: x.from, lines: make([]bool, x.to-x.from+1), wrapper: wrappers}
 			r.find()
 			list = append(list, r)
 		}
 	}
+	addChannel := func(op lockOp, takes lockDoes, begins bool) {
+		k := x.key(op.on)
+		k.op = takes
+		if k.root != "" && channels[k] {
+			add(id{key: k, text: exprText(op.on), begins: begins})
+		}
+	}
 	for _, op := range x.ops {
-		add(id{x.key(op.on), exprText(op.on), op.does == doesRLock || op.does == doesRUnlock})
+		if op.does.isChannel() {
+			addChannel(op, op.does, false)
+			addChannel(op, op.does.opposite(), false)
+			continue
+		}
+		add(id{key: x.key(op.on), text: exprText(op.on), read: op.does == doesRLock || op.does == doesRUnlock})
+	}
+	for outer := x.outer; outer != nil && len(channels) > 0; outer = outer.outer {
+		for _, op := range outer.ops {
+			if op.does.isChannel() && !slices.ContainsFunc(x.ops, func(o lockOp) bool { return o.does == op.does && exprText(o.on) == exprText(op.on) }) {
+				addChannel(op, op.does, true)
+			}
+		}
 	}
 	if len(wrappers) > 0 {
 		ast.Inspect(x.body, func(n ast.Node) bool {
 			if call, ok := n.(*ast.CallExpr); ok {
 				if w := wrappers[calledName(call)]; w != nil && w.x != x {
-					add(id{w.key, "", w.read})
+					add(id{key: w.key, read: w.read})
 				}
 			}
 			_, inner := n.(*ast.FuncLit)
@@ -72,7 +100,7 @@ func calledName(call *ast.CallExpr) string {
 
 // find finds the lines.
 func (r *region) find() {
-	held, ends := r.list(r.x.body.List, false)
+	held, ends := r.list(r.x.body.List, r.begins)
 	if held && !ends {
 		r.left()
 	}
@@ -83,6 +111,26 @@ func (r *region) find() {
 
 // left notes that the function returns with the lock.
 func (r *region) left() { r.escapes = r.escapes || !r.deferred }
+
+// node returns what a node does to the lock.
+func (r *region) node(n ast.Node) (does lockDoes) {
+	if call, ok := n.(*ast.CallExpr); ok {
+		does = r.does(call)
+	} else if op, ok := r.x.file.channelOp(n); ok && r.key.op != doesNothing {
+		k := r.x.key(op.on)
+		k.op = r.key.op
+		switch {
+		case k != r.key || exprText(op.on) != r.text:
+		case op.does == r.key.op:
+			does = doesLock
+		default:
+			does = doesUnlock
+		}
+	}
+	r.takes = r.takes || does == doesLock
+	r.gives = r.gives || does == doesUnlock
+	return does
+}
 
 // does returns what a call does to the lock.
 func (r *region) does(call *ast.CallExpr) lockDoes {
@@ -133,14 +181,12 @@ func (r *region) list(list []ast.Stmt, held bool) (after, ends bool) {
 func (r *region) stmt(s ast.Stmt, held bool) (after, ends bool) {
 	switch s := s.(type) {
 	case *ast.ExprStmt:
-		if call, ok := s.X.(*ast.CallExpr); ok {
-			switch r.does(call) {
-			case doesLock:
-				return true, false
-			case doesUnlock:
-				r.releases = r.releases || !held
-				return false, false
-			}
+		return r.simple(s, s.X, held), false
+	case *ast.SendStmt:
+		return r.simple(s, s, held), false
+	case *ast.AssignStmt:
+		if len(s.Rhs) == 1 {
+			return r.simple(s, s.Rhs[0], held), false
 		}
 		r.mark(s.Pos(), s.End(), held)
 	case *ast.DeferStmt:
@@ -185,18 +231,29 @@ func (r *region) stmt(s ast.Stmt, held bool) (after, ends bool) {
 	return held, false
 }
 
+// simple walks a statement that may lock or unlock in a node. It returns whether the lock is held after it.
+func (r *region) simple(s ast.Stmt, n ast.Node, held bool) bool {
+	switch r.node(n) {
+	case doesLock:
+		return true
+	case doesUnlock:
+		r.releases = r.releases || !held
+		return false
+	}
+	r.mark(s.Pos(), s.End(), held)
+	return held
+}
+
 // unlocksIn reports whether a deferred call unlocks, itself or in a function literal.
 func (r *region) unlocksIn(call *ast.CallExpr) (found bool) {
-	if r.does(call) == doesUnlock {
+	if r.node(call) == doesUnlock {
 		return true
 	}
 	if _, literal := call.Fun.(*ast.FuncLit); !literal {
 		return false
 	}
 	ast.Inspect(call.Fun, func(n ast.Node) bool {
-		if c, ok := n.(*ast.CallExpr); ok && r.does(c) == doesUnlock {
-			found = true
-		}
+		found = found || n != nil && r.node(n) == doesUnlock
 		return !found
 	})
 	return found
@@ -265,7 +322,7 @@ func (r *region) clauses(body *ast.BlockStmt, held bool) (after, ends bool) {
 	fallsPast := true
 	all := true
 	for _, c := range body.List {
-		list := []ast.Stmt(nil)
+		list, held := []ast.Stmt(nil), held
 		switch c := c.(type) {
 		case *ast.CaseClause:
 			r.mark(c.Pos(), c.Colon, held)
@@ -274,7 +331,9 @@ func (r *region) clauses(body *ast.BlockStmt, held bool) (after, ends bool) {
 		case *ast.CommClause:
 			r.mark(c.Pos(), c.Colon, held)
 			fallsPast = false
-			list = c.Body
+			if list = c.Body; c.Comm != nil && r.key.op != doesNothing {
+				held, _ = r.stmt(c.Comm, held)
+			}
 		}
 		end, ends := r.list(list, held)
 		if n := len(list); ends && n > 0 {

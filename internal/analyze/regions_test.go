@@ -146,7 +146,7 @@ func TestRegions(t *testing.T) {
 	}
 	wrappers := map[string]*region{}
 	for _, x := range file.funcs {
-		for _, r := range x.regions(nil) {
+		for _, r := range x.regions(nil, nil) {
 			if x.outer == nil && (x.decl.Name.Name == "lock" || x.decl.Name.Name == "unlock") {
 				if r.escapes != (x.decl.Name.Name == "lock") || r.releases != (x.decl.Name.Name == "unlock") {
 					t.Errorf("%s: escapes %v, releases %v", x.decl.Name.Name, r.escapes, r.releases)
@@ -164,7 +164,7 @@ func TestRegions(t *testing.T) {
 			continue
 		}
 		held := false
-		for _, r := range x.regions(wrappers) {
+		for _, r := range x.regions(wrappers, nil) {
 			held = held || r.holds(line)
 			want := lockKey{dir: "/app", root: "cache", path: "mu"}
 			if r.read {

@@ -60,7 +60,11 @@ func NewProfileEach(src *stream.Source, o ReportOptions, each func(*stream.Sampl
 type Survey struct {
 	Profile *profile.Profile
 	Leaks   *Leaks
-	locks   *lockSums
+	// Requests says whether FindRequests finds requests without being told what they are. If not, RequestFunc is a
+	// function whose calls may be them, "" if there is none.
+	Requests    bool
+	RequestFunc string
+	locks       *lockSums
 }
 
 // NewSurvey is NewProfile, FindLeaks and most of FindLocks in one reading.
@@ -68,6 +72,7 @@ func NewSurvey(src *stream.Source, o ReportOptions) (*Survey, error) {
 	s := NewSamples("", src)
 	several := src.Processes() != nil
 	leaks, locks := newLeakCount(s), newLockSums(s, LockOptions{})
+	locks.idle = NewIdle(src)
 	all := func(yield func(*stream.Sample, error) bool) {
 		var out sample
 		for x, err := range src.Samples() {
@@ -86,7 +91,7 @@ func NewSurvey(src *stream.Source, o ReportOptions) (*Survey, error) {
 			}
 		}
 	}
-	p, _, err := newProfile(src, all, o, nil)
+	p, idle, err := sumUp(src, all, o, nil)
 	if err == nil {
 		err = locks.finish()
 	}
@@ -99,7 +104,12 @@ func NewSurvey(src *stream.Source, o ReportOptions) (*Survey, error) {
 			return nil, err
 		}
 	}
-	return &Survey{p, found, locks}, nil
+	out := &Survey{Profile: p, Leaks: found, locks: locks}
+	if out.Requests = knowsRequests(p); !out.Requests {
+		out.RequestFunc = requestFunc(p, idle)
+	}
+	leaveOut(p, idle, o)
+	return out, nil
 }
 
 // Locks is FindLocks. It reads the samples once more if goroutines waited for locks.
@@ -112,6 +122,15 @@ func (s *Survey) Locks() (*Locks, error) {
 
 // newProfile adds up samples. It returns nil for what tells idle time if there is none. each may be nil.
 func newProfile(src *stream.Source, samples iter.Seq2[*stream.Sample, error], o ReportOptions, each func(*stream.Sample, WaitKey)) (*profile.Profile, *Idle, error) {
+	p, idle, err := sumUp(src, samples, o, each)
+	if err == nil {
+		leaveOut(p, idle, o)
+	}
+	return p, idle, err
+}
+
+// sumUp is newProfile with all idle records.
+func sumUp(src *stream.Source, samples iter.Seq2[*stream.Sample, error], o ReportOptions, each func(*stream.Sample, WaitKey)) (*profile.Profile, *Idle, error) {
 	if !src.KnowsCreators() {
 		return nil, nil, errNoCreators
 	}
@@ -147,10 +166,17 @@ func newProfile(src *stream.Source, samples iter.Seq2[*stream.Sample, error], o 
 			f.Line = 0 // the number of an object
 		}
 	}
-	if idle == nil {
-		return p, nil, nil
+	if idle != nil {
+		idle.Finish()
 	}
-	idle.Finish()
+	return p, idle, nil
+}
+
+// leaveOut leaves out the idle records of a profile.
+func leaveOut(p *profile.Profile, idle *Idle, o ReportOptions) {
+	if idle == nil {
+		return
+	}
 	p.HasIdle = o.Idle
 	p.Records = slices.DeleteFunc(p.Records, func(r profile.Record) bool {
 		if !idle.Is(WaitKey(r.Key)) {
@@ -160,7 +186,6 @@ func newProfile(src *stream.Source, samples iter.Seq2[*stream.Sample, error], o 
 		p.IdleSeries = profile.Plus(p.IdleSeries, r.Series)
 		return !o.Idle
 	})
-	return p, idle, nil
 }
 
 // telling returns samples, and a function that tells their keys, both of which call each. key may be nil.

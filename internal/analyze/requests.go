@@ -31,6 +31,9 @@ type Requests struct {
 	Estimated  int    `json:"estimated"`  // the same with those of at least Short that have no sample
 	TooShort   int    `json:"too_short"`  // seen at one tick only; such requests have mostly no sample at all
 	Unfinished int    `json:"unfinished"` // requests that last at the end of the profile; not counted
+	// Idle is the idle time of goroutines that have the label, but work in the background, such as those of a connection
+	// that was made for a request and outlives it. It is in no request.
+	Idle time.Duration `json:"idle_ns"`
 	RequestLengths
 	Short time.Duration `json:"short_ns"` // usual time between two samples: a shorter length is not known
 	// Lower is not nil if calls may have followed each other with no sample between them: then it has the
@@ -67,13 +70,17 @@ type RequestGroup struct {
 }
 
 // A RequestDifference is the time in one function and state. The function is the innermost one of the
-// program's own code. If the state is a wait, it is the time at one line.
+// program's own code, or of a module if the request has none. If the state is a wait, it is the time at one
+// line; else Line is the one with the most time.
 type RequestDifference struct {
 	Name  string        `json:"name"`
 	File  string        `json:"file,omitempty"`
 	Line  int32         `json:"line,omitempty"`
 	State string        `json:"state"`
 	Time  time.Duration `json:"ns"`
+	// In is the innermost function of modules, or of all on a CPU, that slow requests are in for at least half of
+	// this time. It is "" if that is the same function or there is none.
+	In string `json:"in,omitempty"`
 	// Object is the text of the lock or channel that the line waits for, such as "c.mu". Only the first
 	// rows have it, if the source is here.
 	Object string `json:"object,omitempty"`
@@ -138,7 +145,7 @@ func readRequests(s *Samples, o *RequestOptions) (*requestSums, *Requests, error
 	}
 	f.finish()
 	out := f.summary()
-	r := &requestSums{finder: f, rows: map[requestRow]*[2]uint64{}}
+	r := &requestSums{finder: f, rows: map[requestRow]*requestRowSums{}}
 	r.classify(out, o.Slowest)
 	f.parts, f.reads, f.calls, f.lives = requestList{}, requestList{}, states[call]{}, lives{} // for the second reading, that memory is needed
 	return r, out, nil
@@ -146,7 +153,7 @@ func readRequests(s *Samples, o *RequestOptions) (*requestSums, *Requests, error
 
 // summary returns the counts and the percentiles.
 func (f *finder) summary() *Requests {
-	out := &Requests{What: f.what(), Histogram: []RequestBucket{}, Difference: []RequestDifference{}, Slowest: []Request{}}
+	out := &Requests{What: f.what(), Histogram: []RequestBucket{}, Difference: []RequestDifference{}, Slowest: []Request{}, Idle: micros(f.behind)}
 	for r := range f.list.all() {
 		if r.open {
 			out.Unfinished++
@@ -194,7 +201,14 @@ type requestSums struct {
 	class []uint8 // by request: bits classMedian, classSlow
 	shown map[int32]int
 	lines [][timelineColumns][3]uint64
-	rows  map[requestRow]*[2]uint64 // µs
+	rows  map[requestRow]*requestRowSums
+}
+
+type requestRowSums struct {
+	time  [2]uint64 // of median and slow requests, µs
+	slow  uint64    // as lines and in have it
+	lines map[int32]uint64
+	in    map[string]uint64
 }
 
 type requestRow struct {
@@ -248,21 +262,30 @@ func (r *requestSums) add(s *sample, number int32, out *Requests) {
 		return
 	}
 	row := requestRow{state: stateName(s.Status, r.leaf(s.Stack))}
-	if f := r.own(s.Stack); f != nil {
-		row.name = f.Func
+	line, in := int32(0), ""
+	if f := r.ownAbove(s.Stack, r.below(s.Stack)); f != nil {
+		row.name, row.file, line = f.Func, f.File, f.Line
 		if waits(s.Status) {
-			row.file, row.line = f.File, f.Line
+			row.line = line
+		}
+		if in = r.inner(s.Stack, !waits(s.Status)); in == f.Func {
+			in = ""
 		}
 	}
 	sums := r.rows[row]
 	if sums == nil {
-		sums = new([2]uint64)
+		sums = &requestRowSums{lines: map[int32]uint64{}, in: map[string]uint64{}}
 		r.rows[row] = sums
 	}
 	for i, c := range []uint8{classMedian, classSlow} {
 		if class&c != 0 {
-			sums[i] += s.time - s.begin()
+			sums.time[i] += s.time - s.begin()
 		}
+	}
+	if class&classSlow != 0 {
+		sums.slow += s.time - s.begin()
+		sums.lines[line] += s.time - s.begin()
+		sums.in[in] += s.time - s.begin()
 	}
 	at, ok := r.shown[number]
 	if !ok {
@@ -292,6 +315,38 @@ func (r *requestSums) add(s *sample, number int32, out *Requests) {
 	}
 }
 
+// below returns the stack below the request's function.
+func (r *requestSums) below(stack uint32) uint32 {
+	if r.o.Label != "" {
+		return 0
+	}
+	return r.calledAs[r.anchor(stack)].below
+}
+
+// inner returns the innermost function of a stack, without the standard library unless all is set.
+func (r *requestSums) inner(stack uint32, all bool) string {
+	least := ofModule
+	if all {
+		least = ofStandard
+	}
+	for at := stack; at != 0; at = r.caller(at) {
+		if r.codeOf(at) >= least {
+			return r.leaf(at).Func
+		}
+	}
+	return ""
+}
+
+// most returns the key with the most time, and the time.
+func most[K cmp.Ordered](times map[K]uint64) (key K, time uint64) {
+	for k, t := range times {
+		if t > time || t == time && k < key {
+			key, time = k, t
+		}
+	}
+	return key, time
+}
+
 // result sets the averages, the difference and the timelines.
 func (r *requestSums) result(out *Requests) {
 	groups := [2]*RequestGroup{&out.Median, &out.Slow}
@@ -299,13 +354,21 @@ func (r *requestSums) result(out *Requests) {
 		var mean [2]time.Duration
 		for i, g := range groups {
 			if g.Count > 0 {
-				mean[i] = micros(sums[i]) / time.Duration(g.Count)
+				mean[i] = micros(sums.time[i]) / time.Duration(g.Count)
 			}
 			if mean[i] > 0 {
 				g.States[row.state] += mean[i]
 			}
 		}
-		out.Difference = append(out.Difference, RequestDifference{Name: row.name, File: row.file, Line: row.line, State: row.state, Time: mean[1] - mean[0]})
+		d := RequestDifference{Name: row.name, File: row.file, State: row.state, Time: mean[1] - mean[0]}
+		d.Line, _ = most(sums.lines)
+		if row.line > 0 {
+			d.Line = row.line
+		}
+		if in, time := most(sums.in); 2*time >= sums.slow {
+			d.In = in
+		}
+		out.Difference = append(out.Difference, d)
 	}
 	slices.SortFunc(out.Difference, func(a, b RequestDifference) int {
 		return cmp.Or(cmp.Compare(b.Time, a.Time), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Line, b.Line), cmp.Compare(a.State, b.State), cmp.Compare(a.File, b.File))

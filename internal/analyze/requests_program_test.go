@@ -61,23 +61,7 @@ func (x server) run(t *testing.T, length time.Duration) (r *Requests, log []serv
 	if err != nil {
 		t.Fatal(err)
 	}
-	var clients sync.WaitGroup
-	for range x.clients {
-		clients.Go(func() {
-			client := &http.Client{Transport: &http.Transport{}}
-			defer client.CloseIdleConnections()
-			for begin := time.Now(); time.Since(begin) < length; {
-				r, err := client.Get(server.URL)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				_, _ = io.Copy(io.Discard, r.Body)
-				r.Body.Close()
-			}
-		})
-	}
-	clients.Wait()
+	requestAll(t, x.clients, server.URL, length)
 	if err := session.Stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -97,6 +81,28 @@ func (x server) run(t *testing.T, length time.Duration) (r *Requests, log []serv
 	return r, log, all.Session
 }
 
+// requestAll sends requests from clients that keep their connections.
+func requestAll(t *testing.T, count int, url string, length time.Duration) {
+	t.Helper()
+	var clients sync.WaitGroup
+	for range count {
+		clients.Go(func() {
+			client := &http.Client{Transport: &http.Transport{}}
+			defer client.CloseIdleConnections()
+			for begin := time.Now(); time.Since(begin) < length; {
+				r, err := client.Get(url)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_, _ = io.Copy(io.Discard, r.Body)
+				r.Body.Close()
+			}
+		})
+	}
+	clients.Wait()
+}
+
 // slowest is the share of requests that are slow here. On a busy machine others than those of the longer path
 // are slow too.
 const slowest = 0.03
@@ -105,6 +111,7 @@ func TestRequestsOfProgram(t *testing.T) {
 	for name, x := range map[string]server{
 		"default budget": {25 * time.Millisecond, 5, 4, nil},
 		"all ticks":      {8 * time.Millisecond, 5, 4, []profiler.Option{profiler.Budget(10)}},
+		"one of 100":     {6 * time.Millisecond, 1, 4, []profiler.Option{profiler.Budget(10)}},
 	} {
 		r, log, m := x.run(t, 4*time.Second)
 		at := func(q float64) time.Duration { return micros(log[int(q*float64(len(log)-1))].all) }

@@ -172,3 +172,66 @@ func TestRequestsLock(t *testing.T) {
 		t.Errorf("%+v, want %+v", out.Difference, want)
 	}
 }
+
+// A goroutine that works for a connection has the label of the request for which the connection was made. It outlives
+// the request and is not part of it.
+func TestRequestsLabelOfBackground(t *testing.T) {
+	r := record(t)
+	for ms := uint64(1); ms <= 1000; ms++ {
+		if ms <= 40 {
+			r.add(7, 1000*ms, running, place("main.render", 40))
+		} else {
+			r.add(7, 1000*ms, running, place("main.other", 50))
+		}
+		if ms > 10 {
+			r.add(8, 1000*ms, 0, tachyon.Frame{Func: "[IO wait]"}, place("bufio.(*Reader).Peek", 3), place("net/http.(*persistConn).readLoop", 9))
+		}
+	}
+	labels := map[string]string{"request": "a"}
+	r.goroutine(tachyon.Goroutine{ID: 7, Labels: []tachyon.LabelSpan{{Labels: labels}, {From: 40_001, Labels: map[string]string{}}}})
+	r.goroutine(tachyon.Goroutine{ID: 8, Labels: []tachyon.LabelSpan{{Labels: labels}}})
+	s := samplesOf(t, stream.Options{Labels: true}, r.finish(tachyon.Session{Source: "native", Markers: true}))
+	out, err := FindRequests(s, RequestOptions{Label: "request"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out.Count != 1 || out.Max < 39*time.Millisecond || out.Max > 41*time.Millisecond || out.Idle < 980*time.Millisecond || out.Idle > 1000*time.Millisecond {
+		t.Errorf("%d requests, the longest took %v, idle %v", out.Count, out.Max, out.Idle)
+	}
+}
+
+// A row has the program's own line, and the function of the library that this calls.
+func TestRequestsOwnLine(t *testing.T) {
+	r := record(t)
+	serve := place("net/http.serverHandler.ServeHTTP", 9)
+	library := func(function string) tachyon.Frame {
+		return tachyon.Frame{File: "/root/go/pkg/mod/example.org/db@v1.2.3/x.go", Func: "example.org/db." + function, Line: 8}
+	}
+	at := uint64(0)
+	spend := func(ms int, status tachyon.Status, frames ...tachyon.Frame) {
+		for range ms {
+			at += 1000
+			r.add(7, at, status, append(frames, place("net/http.conn.serve", 7))...)
+		}
+	}
+	for i := range 100 {
+		spend(5, 0, tachyon.Frame{Func: "[IO wait]"}, place("net/http.readRequest", 3))
+		spend(10, running, place("main.render", 40), serve)
+		if i%50 == 0 {
+			spend(30, 0, tachyon.Frame{Func: "[sleep]"}, place("time.Sleep", 2), library("retry"), library("Get"), place("main.load", 21), serve)
+			spend(20, running, place("encoding/json.Marshal", 2), place("main.render", 44), serve)
+		}
+	}
+	spend(5, 0, tachyon.Frame{Func: "[IO wait]"}, place("net/http.readRequest", 3))
+	out, err := FindRequests(r.close(), RequestOptions{Slowest: 0.02})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []RequestDifference{
+		{Name: "main.load", File: place("main.load", 1).File, Line: 21, State: "sleep", Time: 30 * time.Millisecond, In: "example.org/db.retry"},
+		{Name: "main.render", Line: 44, File: place("main.render", 1).File, State: "running", Time: 20 * time.Millisecond, In: "encoding/json.Marshal"},
+	}
+	if !slices.Equal(out.Difference, want) {
+		t.Errorf("%+v, want %+v", out.Difference, want)
+	}
+}

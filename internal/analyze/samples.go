@@ -6,6 +6,7 @@ import (
 	"iter"
 	"strings"
 
+	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -19,6 +20,8 @@ type Samples struct {
 
 	end uint64 // time of the latest sample, µs since the start
 	to  uint64 // end of the selected time, µs since the start
+
+	code []code // by frame: what codeOf said
 }
 
 // NewSamples returns the samples of a source, for one analysis. The name is for errors. If the source selects
@@ -81,15 +84,54 @@ func (s *Samples) leaf(stack uint32) *tachyon.Frame {
 	return &s.src.Frames()[s.src.Stacks()[stack].Frame]
 }
 
-// own returns the innermost frame of a stack that is the program's own code; if there is none, the
-// innermost one that is a function; nil if there is none either.
-func (s *Samples) own(stack uint32) *tachyon.Frame {
-	for at := stack; at != 0; at = s.caller(at) {
-		if f := s.leaf(at); isOwn(f) {
-			return f
+// own returns the innermost frame of a stack that is the program's own code. If there is none, it is the
+// innermost one of a module; if there is none either, the innermost one that is a function; else nil.
+func (s *Samples) own(stack uint32) *tachyon.Frame { return s.ownAbove(stack, 0) }
+
+// ownAbove is own for the frames above another stack, which must be one of the callers.
+func (s *Samples) ownAbove(stack, below uint32) *tachyon.Frame {
+	best, found := ofWait, (*tachyon.Frame)(nil)
+	for at := stack; at != below && at != 0 && best < ofProgram; at = s.caller(at) {
+		if of := s.codeOf(at); of > best {
+			best, found = of, s.leaf(at)
 		}
 	}
-	return s.function(stack)
+	return found
+}
+
+// code says what a frame is of.
+type code uint8
+
+const (
+	ofUnknown code = iota
+	ofWait         // no function
+	ofStandard
+	ofModule
+	ofProgram
+)
+
+// codeOf says what the innermost frame of a stack is of.
+func (s *Samples) codeOf(stack uint32) code {
+	id := s.src.Stacks()[stack].Frame
+	if n := len(s.src.Frames()); len(s.code) < n {
+		s.code = append(s.code, make([]code, n-len(s.code))...)
+	}
+	if s.code[id] == ofUnknown {
+		s.code[id] = codeOf(&s.src.Frames()[id])
+	}
+	return s.code[id]
+}
+
+func codeOf(f *tachyon.Frame) code {
+	switch {
+	case f.File == "":
+		return ofWait
+	case profile.IsStandard(f):
+		return ofStandard
+	case profile.IsModule(f):
+		return ofModule
+	}
+	return ofProgram
 }
 
 // function returns the innermost frame of a stack that is a function, nil if there is none.

@@ -67,7 +67,7 @@ type sourceFunc struct {
 	body     *ast.BlockStmt
 	from, to int // lines
 	outer    *sourceFunc
-	ops      []lockOp // calls that lock and unlock, without those of inner functions
+	ops      []lockOp // calls that lock and unlock, sends and receives, without those of inner functions
 	locals   map[string]string
 }
 
@@ -105,10 +105,28 @@ func (s *sources) parse(name string) *sourceFile {
 // add adds the functions in a declaration.
 func (f *sourceFile) add(d ast.Decl, decl *ast.FuncDecl) {
 	var around []*sourceFunc
+	cases := map[ast.Stmt]int{} // of selects: the line of the select
 	var visit func(ast.Node) bool
 	visit = func(n ast.Node) bool {
 		x := &sourceFunc{file: f, decl: decl}
+		if op, ok := f.channelOp(n); ok && len(around) > 0 {
+			for s, line := range cases {
+				if s.Pos() <= n.Pos() && n.End() <= s.End() {
+					op.selects = line
+				}
+			}
+			in := around[len(around)-1]
+			in.ops = append(in.ops, op)
+		}
 		switch n := n.(type) {
+		case *ast.SelectStmt:
+			clear(cases)
+			for _, c := range n.Body.List {
+				if c := c.(*ast.CommClause); c.Comm != nil {
+					cases[c.Comm] = f.line(n.Pos())
+				}
+			}
+			return true
 		case *ast.FuncDecl:
 			x.typ, x.body = n.Type, n.Body
 		case *ast.FuncLit:

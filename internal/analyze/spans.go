@@ -43,6 +43,8 @@ type finder struct {
 	number map[string]int32         // of a value
 	spans  [][]int32                // by value: its requests
 	slack  uint64
+	idle   *Idle
+	behind uint64 // time of goroutines in the background, µs
 }
 
 // An anchor says which call of a request's function a stack is in: stacks with equal anchors are in
@@ -65,12 +67,15 @@ type call struct {
 	places  [4]uint32  // the latest stacks of its waits, the latest first
 	conn    connection // also outside of a call
 	span    int32      // of a label: number of the request + 1, 0: none
+	// behind is the number of the label's value + 1 for which the goroutine does not work although it has it: it
+	// works in the background and has inherited it.
+	behind int32
 }
 
 func newFinder(s *Samples, o RequestOptions) *finder {
 	return &finder{
-		Samples: s, o: o, splits: o.Func != nil, calls: states[call]{src: s.src, keep: func(c *call) bool { return c.in || c.span != 0 }}, lives: lives{Samples: s},
-		values: map[*stream.Labels]int32{}, number: map[string]int32{}, numberOf: map[anchor]uint32{},
+		Samples: s, o: o, splits: o.Func != nil, calls: states[call]{src: s.src, keep: func(c *call) bool { return c.in || c.span != 0 || c.behind != 0 }}, lives: lives{Samples: s},
+		values: map[*stream.Labels]int32{}, number: map[string]int32{}, numberOf: map[anchor]uint32{}, idle: NewIdle(s.src),
 	}
 }
 
@@ -97,7 +102,7 @@ func (f *finder) add(s *sample) (int32, error) {
 	}
 	c := f.calls.of(s)
 	if f.o.Label != "" {
-		n := f.labelled(s)
+		n := f.labelled(s, c)
 		if c.span != 0 && n != c.span-1 {
 			if r := f.list.at(c.span - 1); r.last >= s.begin() { // it was the request's last goroutine so far
 				r.ends(s.time)
@@ -212,8 +217,8 @@ func (f *finder) matches(function string) (kind uint8, ok bool) {
 	return 0, false
 }
 
-// labelled adds a sample if it has the label.
-func (f *finder) labelled(s *sample) int32 {
+// labelled adds a sample if it has the label. c is the state of its goroutine.
+func (f *finder) labelled(s *sample, c *call) int32 {
 	if s.Labels == nil {
 		return -1
 	}
@@ -229,6 +234,15 @@ func (f *finder) labelled(s *sample) int32 {
 		f.values[s.Labels] = v
 	}
 	if v == 0 {
+		return -1
+	}
+	if c.behind != v && waits(s.Status) && f.idle.stack(s.Stack).kind == idleAlways {
+		c.behind = v
+	}
+	if c.behind == v {
+		if waits(s.Status) && !s.Unselected {
+			f.behind += s.time - s.begin()
+		}
 		return -1
 	}
 	// Goroutines do not come in order of time, but nearly. Times that are near each other are one

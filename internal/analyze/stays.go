@@ -101,6 +101,8 @@ type stayFinder struct {
 	// locks: the targets, and those of other goroutines.
 	interest func(*sample) (target, other bool)
 	watch    watcher // may be nil
+
+	channelWaits bool // waits for channels are followed too
 }
 
 func newStayFinder(h *holdIndex) *stayFinder {
@@ -117,7 +119,7 @@ func (f *stayFinder) holdsOf(stack uint32) *stackHolds {
 		return x
 	}
 	x.known = true
-	if site := f.site(stack); site != &f.none && isLock(site.kind) {
+	if site := f.site(stack); site != &f.none && site != &f.idles && f.objects[site.object] != nil {
 		x.site = site
 	}
 	inner := (*tachyon.Frame)(nil) // what the frame calls
@@ -184,7 +186,7 @@ func (f *stayFinder) add(s *sample) {
 	u := f.users.of(s)
 	f.update(s, u)
 	object := int32(0)
-	if waiting {
+	if waiting && (isLock(x.site.kind) || f.channelWaits) {
 		object = x.site.object
 	}
 	changed := f.follow(u, x, waiting)
@@ -192,11 +194,21 @@ func (f *stayFinder) add(s *sample) {
 	switch {
 	case waiting:
 		u.waited, u.stack, u.in = x.site, s.Stack, x.inLock
+	case u.waited != nil && isChannel(u.waited.kind) && f.outOfRuntime(s.Stack) == f.outOfRuntime(u.stack):
+		// It may go on, but has not yet.
 	case u.waited != nil && x.inLock != 0 && x.inLock == u.in:
 		// It was given the lock, or tries to get it.
 	default:
 		u.waited = nil
 	}
+}
+
+// outOfRuntime returns a stack without waits and the runtime's functions.
+func (f *stayFinder) outOfRuntime(stack uint32) uint32 {
+	for stack != 0 && isSync(f.leaf(stack)) {
+		stack = f.caller(stack)
+	}
+	return stack
 }
 
 // update makes the state of a goroutine one of the present file and window.

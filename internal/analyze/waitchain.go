@@ -80,7 +80,7 @@ func (w *waitChains) follow(s *sweep, holders map[int32]link, parent *chainNode,
 	links := w.keeps(s, holders, x, site, at, len(path))
 	for _, l := range links {
 		now := s.now[l.goroutine]
-		if now == 0 {
+		if now == 0 || l.role == RoleOtherSide && slices.Contains(path, l.goroutine) { // that it could do it does not make a deadlock
 			n.unknown += time / l.share
 			continue
 		}
@@ -135,7 +135,7 @@ func (w *waitChains) keeps(s *sweep, holders map[int32]link, x *stretch, site *s
 			l.goroutine = -1
 			if c := s.waiting[site.object]; c != nil {
 				if n, how := s.holder(c); n >= 0 {
-					l = link{goroutine: s.w.stays[n].goroutine, role: "holds", how: how, share: 1}
+					l = link{goroutine: s.w.stays[n].goroutine, role: RoleHolds, how: how, share: 1}
 				}
 			}
 			holders[site.object] = l
@@ -146,7 +146,7 @@ func (w *waitChains) keeps(s *sweep, holders map[int32]link, x *stretch, site *s
 	case site.kind == tachyon.ObjectWaitGroup:
 		return w.lastChild(s, x, "last child")
 	case isChannel(site.kind):
-		if list := w.across(s, site, depth); len(list) > 0 {
+		if list := w.across(s, x.goroutine, site, depth); len(list) > 0 {
 			return list
 		}
 		return w.lastChild(s, x, "child")
@@ -154,29 +154,30 @@ func (w *waitChains) keeps(s *sweep, holders map[int32]link, x *stretch, site *s
 	return nil
 }
 
-// others returns the keys of the functions on the other side of a site's channel.
-func (w *waitChains) others(site *siteSums) []int32 {
-	keys, ok := w.opposite[site]
-	if ok {
-		return keys
+// others returns the keys of those that keep goroutines waiting at a site for a channel, and what they do so by.
+func (w *waitChains) others(site *siteSums) (keys []int32, role string) {
+	o := w.holdIndex.objects[site.object]
+	switch {
+	case o == nil || o.sides == nil:
+		return nil, ""
+	case len(o.exact) > 0 && w.holdIndex.channels.taken:
+		return o.exact, RoleHolds
 	}
-	for _, f := range w.otherSide(site) {
-		if key, ok := w.number[lockKey{root: rootUser, path: f}]; ok {
-			keys = append(keys, key)
-		}
+	side := o.sides.of[site.reason]
+	switch {
+	case side == nil:
+		return nil, ""
+	case len(side.keys) == 0:
+		return side.weak, RoleOtherSide
 	}
-	if w.opposite == nil {
-		w.opposite = map[*siteSums][]int32{}
-	}
-	w.opposite[site] = keys
-	return keys
+	return side.keys, RoleOtherSide
 }
 
 // across returns the goroutines on the other side of a channel. If there are many it returns some, others each
 // time: all together would take long if many goroutines wait for many others, which wait for many. depth is how many
 // goroutines are before this one in the chain.
-func (w *waitChains) across(s *sweep, site *siteSums, depth int) (list []link) {
-	keys := w.others(site)
+func (w *waitChains) across(s *sweep, waiter int32, site *siteSums, depth int) (list []link) {
+	keys, role := w.others(site)
 	all := 0
 	for _, key := range keys {
 		all += len(s.inside[key])
@@ -192,8 +193,8 @@ func (w *waitChains) across(s *sweep, site *siteSums, depth int) (list []link) {
 		stays := s.inside[key]
 		for ; skip < len(stays); skip += part {
 			g := s.w.stays[stays[skip]].goroutine
-			if !slices.ContainsFunc(list, func(l link) bool { return l.goroutine == g }) {
-				list = append(list, link{goroutine: g, role: "other side", how: inferred})
+			if g != waiter && !slices.ContainsFunc(list, func(l link) bool { return l.goroutine == g }) {
+				list = append(list, link{goroutine: g, role: role, how: inferred})
 			}
 		}
 		skip -= len(stays)

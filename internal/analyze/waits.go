@@ -55,20 +55,16 @@ type WaitNode struct {
 
 // FindWaits follows the waits of goroutines to what keeps them. It reads the samples twice.
 func FindWaits(s *Samples, o WaitOptions) (*Waits, error) {
+	o.Channels = true
 	w := &waitChains{
-		lockSums: newLockSums(s, o.LockOptions), o: o, parents: map[uint64]bool{}, users: map[string]bool{},
+		lockSums: newLockSums(s, o.LockOptions), o: o, parents: map[uint64]bool{},
 		groups: map[waitGroupKey]*targetGroup{}, holds: map[int32]link{}, ids: idCount{},
 	}
 	w.noteWait = w.note
 	if err := w.read(); err != nil {
 		return nil, err
 	}
-	for _, site := range w.targeted() {
-		for _, other := range w.otherSide(site) {
-			w.users[other] = true
-		}
-	}
-	w.stayFinder = newStayFinder(newHoldIndex(w.lockSums, w.users))
+	w.stayFinder = newStayFinder(newHoldIndex(w.lockSums))
 	w.interest, w.watch = w.isOfInterest, w
 	if err := cmp.Or(w.readAll(nil), w.err); err != nil {
 		return nil, err
@@ -85,16 +81,13 @@ func FindWaits(s *Samples, o WaitOptions) (*Waits, error) {
 type waitChains struct {
 	*lockSums
 	*stayFinder
-	o        WaitOptions
-	lines    []*tachyon.Frame // by stack: the innermost line of the program's own code
-	matches  []int8           // by stack: 1: has a function that matches, 2: has none
-	parents  map[uint64]bool  // goroutines, by their ids in the files, that wait for children
-	sites    map[*siteSums]bool
-	users    map[string]bool
-	ids      idCount
-	opposite map[*siteSums][]int32
-	waited   uint64
-	err      error
+	o       WaitOptions
+	lines   []*tachyon.Frame // by stack: the innermost line of the program's own code
+	matches []int8           // by stack: 1: has a function that matches, 2: has none
+	parents map[uint64]bool  // goroutines, by their ids in the files, that wait for children
+	ids     idCount
+	waited  uint64
+	err     error
 
 	file       int                 // number of the file + 1 whose children are in children
 	children   map[uint64][]uint64 // by parent, ids in the file
@@ -151,60 +144,11 @@ func (w *waitChains) target(s *sample) bool {
 // note notes a sample of a wait, at the first reading.
 func (w *waitChains) note(s *sample, site *siteSums) {
 	target := w.target(s)
-	if target {
-		if w.sites == nil {
-			w.sites = map[*siteSums]bool{}
-		}
-		w.sites[site] = true
-	}
 	if site.kind == tachyon.ObjectWaitGroup || target && isChannel(site.kind) {
 		if len(w.parents) < maxParents {
 			w.parents[s.Goroutine] = true
 		}
 	}
-}
-
-func isChannel(kind string) bool {
-	return kind == tachyon.ObjectChannel || kind == tachyon.ObjectSelect
-}
-
-// targeted returns the sites at which targets wait for channels that have numbers.
-func (w *waitChains) targeted() (list []*siteSums) {
-	for site := range w.sites {
-		if isChannel(site.kind) && site.object > 0 {
-			list = append(list, site)
-		}
-	}
-	return list
-}
-
-// otherSide returns the functions that were seen on the other side of a site's channels.
-func (w *waitChains) otherSide(site *siteSums) (list []string) {
-	mine := w.channels(site.object)
-	for _, other := range w.lockSums.sites {
-		if !isChannel(other.kind) || other.frame.Func == site.frame.Func || other.frame.File == "" {
-			continue
-		}
-		if site.reason == other.reason && site.reason != "select" {
-			continue
-		}
-		if slices.ContainsFunc(w.channels(other.object), func(n int32) bool { return slices.Contains(mine, n) }) {
-			list = append(list, other.frame.Func)
-		}
-	}
-	slices.Sort(list)
-	return slices.Compact(list)
-}
-
-// channels returns the numbers of the channels that an object is.
-func (w *waitChains) channels(object int32) []int32 {
-	if object <= 0 {
-		return nil
-	}
-	if members := w.lockSums.objects[object].Members; len(members) > 0 {
-		return members
-	}
-	return []int32{object}
 }
 
 // isOfInterest reports whether a sample is one of a target, or of a goroutine for which one may wait.

@@ -80,7 +80,7 @@ func (w *waitChains) listOf(key waitGroupKey) int {
 	case key.object != 0:
 		return onLocks
 	case key.goroutine >= 0 && len(w.children[w.goroutines[key.goroutine]]) > 0,
-		isChannel(site.kind) && len(w.others(site)) > 0:
+		isChannel(site.kind) && w.holdIndex.objects[site.object] != nil:
 		if isChannel(site.kind) || site.kind == tachyon.ObjectWaitGroup {
 			return onOthers
 		}

@@ -38,7 +38,7 @@ var questions = []question{
 	{"nats", `requests nats.tach --func 'main.answerPrice$'`, "", `MORE  AT$`, 1, `\[(sync\.Mutex\.Lock|sleep)\] main\.\(\*rates\)\.(current|load) `},
 	{"nats", `waits 'main.answerPrice$' nats.tach`, "", `for r\.mu`, 1, `held by .*\[sleep\] main\.\(\*rates\)\.load `},
 	{"sqlite", `report sqlite.tach`, `BLOCKED AT`, `BLOCKED AT`, 4, `\[sleep\] main\.fetchPage `},
-	{"sqlite", `requests sqlite.tach --func 'main.saveOrder$'`, "", `MORE  AT$`, 2, `\[syscall\] modernc\.org/libc\.sleepSyscall `},
+	{"sqlite", `requests sqlite.tach --func 'main.saveOrder$'`, "", `MORE  AT$`, 2, `\[syscall\] .*modernc\.org/libc\.sleepSyscall`},
 	{"sqlite", `report sqlite.tach --callers 'libc.sleepSyscall$' --top 1`, "", `FUNCTION, AND BELOW`, 1, `_sqlite3InvokeBusyHandler → .* → main\.saveOrder\b`},
 	{"sqlite", `report sqlite.tach --blocked WINDOW`, "", `BLOCKED AT`, 3, `\[sleep\] main\.fetchPage `},
 	{"prometheus", `requests prometheus.tach`, "", `MORE  AT$`, 5, `/promql\.\(\*evaluator\)\.`},

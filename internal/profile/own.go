@@ -37,9 +37,9 @@ func IsStandard(f *Frame) bool {
 	return standard[first]
 }
 
-// isModule reports whether a frame is of another module than the program's: its file is in the module
+// IsModule reports whether a frame is of another module than the program's: its file is in the module
 // cache or in a vendor folder.
-func isModule(f *Frame) bool {
+func IsModule(f *Frame) bool {
 	file := strings.ReplaceAll(f.File, `\`, "/")
 	dir := file[:strings.LastIndexByte(file, '/')+1]
 	return strings.Contains(dir, "@v") || strings.Contains(dir, "/vendor/") || strings.HasPrefix(dir, "vendor/")
@@ -85,7 +85,7 @@ func (o *ownCode) look(f *Frame) uint8 {
 		return askedCode
 	case IsStandard(f):
 		return standardCode
-	case isModule(f):
+	case IsModule(f):
 		return moduleCode
 	}
 	return programCode

@@ -178,7 +178,7 @@ func (n *Node) cut(most int, cpu bool) (left int) {
 // straighten leaves out what is beside a child that has nearly all the time. It returns the number of nodes
 // that it leaves out.
 func (n *Node) straighten(cpu bool) (left int) {
-	if len(n.Children) > 1 && n.Total > 0 && 100*n.Children[0].time(cpu) >= 99*n.time(cpu) {
+	if len(n.Children) > 1 && n.Total > 0 && n.Children[0].isWay(n, cpu) {
 		for _, c := range n.Children[1:] {
 			left += c.size()
 		}
@@ -198,11 +198,16 @@ func (n *Node) size() int {
 	return size
 }
 
+// isWay reports whether a child has so much of a node's time that what is beside it does not matter: 95 %.
+func (n *Node) isWay(parent *Node, cpu bool) bool {
+	return float64(n.time(cpu)) >= 0.95*float64(parent.time(cpu))
+}
+
 // Way returns the last node of the way from a node on which there is no choice, and all nodes on it. Less than
-// 1 % of the time is elsewhere.
+// 5 % of the time is elsewhere.
 func (n *Node) Way() (end *Node, way []*Node) {
 	way = append(way, n)
-	for len(n.Children) == 1 && n.Children[0].Total >= n.Total-n.Total/100 {
+	for len(n.Children) == 1 && n.Children[0].isWay(n, false) {
 		n = n.Children[0]
 		way = append(way, n)
 	}
