@@ -15,13 +15,25 @@ func Chdb(t testing.TB) (node, dir string) { return database(t, "chdb", "ClickHo
 // ClickHouseServer returns the command that clickhouse.sh unpacked.
 func ClickHouseServer(t testing.TB) string {
 	t.Helper()
+	return cached(t, "ClickHouse", "clickhouse", "clickhouse-server")
+}
+
+// Collector returns the OpenTelemetry Collector that collector.sh built.
+func Collector(t testing.TB) string {
+	t.Helper()
+	return cached(t, "an OpenTelemetry Collector", "collector", "otelcol")
+}
+
+// cached returns the path of a program that internal/testenv/NAME.sh makes.
+func cached(t testing.TB, title, name, program string) string {
+	t.Helper()
 	if cache, err := os.UserCacheDir(); err == nil {
-		path := filepath.Join(cache, "gotach-peers", "clickhouse", "clickhouse-server")
+		path := filepath.Join(cache, "gotach-peers", name, program)
 		if _, err := os.Stat(path); err == nil {
 			return path
 		}
 	}
-	Missing(t, "ClickHouse", "get it with internal/testenv/clickhouse.sh")
+	Missing(t, title, "get it with internal/testenv/"+name+".sh")
 	return ""
 }
 

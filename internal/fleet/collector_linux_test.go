@@ -1,0 +1,188 @@
+package fleet
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	common "go.opentelemetry.io/proto/otlp/common/v1"
+	pb "go.opentelemetry.io/proto/otlp/profiles/v1development"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/push"
+	"github.com/gotach/profiler/internal/testenv"
+)
+
+// The OpenTelemetry Collector takes what push sends and writes it to a file. That has the sums of the reports, the labels and the
+// traces. This is for the step night: building the Collector takes minutes.
+func TestCollector(t *testing.T) {
+	if os.Getenv("GOTACH_ENGINES") == "" {
+		t.Log("only with GOTACH_ENGINES=all")
+		return
+	}
+	dir, out := t.TempDir(), filepath.Join(t.TempDir(), "out.bin")
+	writeFleet(t, dir)
+	address, stop := collect(t, out)
+	target, name, err := push.Open("otlp+http://"+address, push.TargetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer target.Close()
+	p, err := push.New(push.Options{Dir: dir, Target: target, Name: name, Once: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Run(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+
+	states, functions := map[string][2]int64{}, map[string][2]int64{}
+	for _, p := range processes {
+		for part := 1; part <= minutes; part++ {
+			path := filepath.Join(dir, p.host, fmt.Sprintf("%s.%d.tach", p.service, part))
+			report(t, path, p.service, profile.ByState, states)
+			report(t, path, p.service, profile.ByFunction, functions)
+		}
+	}
+	b, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := collected{states: map[string][2]int64{}, functions: map[string][2]int64{}, traces: map[string]int64{}, labels: map[string]int64{}}
+	for len(b) > 4 { // each message follows its length
+		n := binary.BigEndian.Uint32(b)
+		var d pb.ProfilesData
+		if err := proto.Unmarshal(b[4:4+n], &d); err != nil {
+			t.Fatal(err)
+		}
+		got.add(&d)
+		b = b[4+n:]
+	}
+	if d := cmp.Diff(states, got.states); d != "" {
+		t.Errorf("states (-report +Collector):\n%s", d)
+	}
+	if d := cmp.Diff(functions, got.functions); d != "" {
+		t.Errorf("functions (-report +Collector):\n%s", d)
+	}
+	if d := cmp.Diff(map[string]int64{"shop " + traceID + " b7ad6b7169203331": 1e9, "stock " + traceID + " 00f067aa0ba902b7": 1e9}, got.traces); d != "" {
+		t.Errorf("wall time of traces (-want +Collector):\n%s", d)
+	}
+	if got.labels["shop /search"] == 0 || got.labels["stock /search"] == 0 {
+		t.Errorf("labels %v", got.labels)
+	}
+}
+
+// A collected is what the Collector wrote: wall and CPU time, by service and something else.
+type collected struct {
+	states, functions map[string][2]int64
+	traces, labels    map[string]int64 // wall time only
+}
+
+func (c *collected) add(d *pb.ProfilesData) {
+	dict := d.Dictionary
+	for _, r := range d.ResourceProfiles {
+		service := ""
+		for _, a := range r.Resource.Attributes {
+			// The Collector moves these texts to the dictionary.
+			if dict.StringTable[a.KeyStrindex]+a.Key == "service.name" {
+				service = dict.StringTable[a.Value.GetStringValueStrindex()] + a.Value.GetStringValue()
+			}
+		}
+		for _, scope := range r.ScopeProfiles {
+			for _, p := range scope.Profiles {
+				kind := 0
+				if dict.StringTable[p.SampleType.TypeStrindex] == "cpu" {
+					kind = 1
+				}
+				for _, s := range p.Samples {
+					c.sample(dict, service, kind, s)
+				}
+			}
+		}
+	}
+}
+
+func (c *collected) sample(dict *pb.ProfilesDictionary, service string, kind int, s *pb.Sample) {
+	location := dict.LocationTable[dict.StackTable[s.StackIndex].LocationIndices[0]]
+	function := dict.StringTable[dict.FunctionTable[location.Lines[0].FunctionIndex].NameStrindex]
+	attributes := map[string]*common.AnyValue{}
+	for _, i := range s.AttributeIndices {
+		a := dict.AttributeTable[i]
+		attributes[dict.StringTable[a.KeyStrindex]] = a.Value
+	}
+	state := attributes["go.goroutine.wait_reason"].GetStringValue()
+	if state == "" {
+		state = attributes["go.goroutine.state"].GetStringValue()
+	}
+	plus := func(to map[string][2]int64, key string) {
+		sum := to[service+" "+key]
+		sum[kind] += s.Values[0]
+		to[service+" "+key] = sum
+	}
+	plus(c.states, state)
+	plus(c.functions, function)
+	if kind == 1 {
+		return
+	}
+	if l := dict.LinkTable[s.LinkIndex]; s.LinkIndex > 0 {
+		c.traces[service+" "+hex.EncodeToString(l.TraceId)+" "+hex.EncodeToString(l.SpanId)] += s.Values[0]
+	}
+	if route := attributes["route"].GetStringValue(); route != "" {
+		c.labels[service+" "+route] += s.Values[0]
+	}
+}
+
+// collect starts a Collector that writes to a file. It returns its address; stop ends it, so that the file is complete.
+func collect(t *testing.T, out string) (address string, stop func()) {
+	t.Helper()
+	address = fmt.Sprintf("127.0.0.1:%d", freePorts(t, 1)[0])
+	config := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(config, fmt.Appendf(nil, `
+receivers: {otlp: {protocols: {http: {endpoint: %q}}}}
+exporters: {file: {path: %q, format: proto}}
+service:
+  telemetry: {metrics: {level: none}}
+  pipelines: {profiles: {receivers: [otlp], exporters: [file]}}
+`, address, out), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	cmd := exec.Command(testenv.Collector(t), "--config="+config, "--feature-gates=service.profilesSupport")
+	cmd.Stdout, cmd.Stderr = &log, &log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := false
+	stop = func() {
+		if !ended {
+			ended = true
+			cmd.Process.Signal(syscall.SIGTERM)
+			if err := cmd.Wait(); err != nil {
+				t.Errorf("the Collector: %v\n%s", err, log.Bytes())
+			}
+		}
+	}
+	t.Cleanup(stop)
+	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			conn.Close()
+			return address, stop
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+}
