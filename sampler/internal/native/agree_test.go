@@ -344,5 +344,7 @@ func TestMain(m *testing.M) {
 		children[name]()
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	removeBuilds()
+	os.Exit(code)
 }

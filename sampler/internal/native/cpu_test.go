@@ -143,7 +143,7 @@ func together(fs ...func()) {
 // function to its own.
 func TestCPU(t *testing.T) {
 	testenv.NotEmulated(t, "the CPU time of the emulator counts too, and signals come late")
-	long := 6 * time.Second
+	long := 4 * time.Second
 	if testing.Short() {
 		long = 2 * time.Second
 	}

@@ -11,6 +11,7 @@ import (
 // TestLosses runs programs in which, during a session, the kernel refuses a system call or C code changes the
 // signal's action. The session must end with the reason, or set its handler again and count that.
 func TestLosses(t *testing.T) {
+	t.Parallel()
 	bin := build(t, "prog")
 	for _, mode := range []string{"late seccomp rt_tgsigqueueinfo", "late seccomp process_vm_readv", "late handler", "late default", "late ignore"} {
 		t.Run(mode, func(t *testing.T) { run(t, bin, mode) })
@@ -23,8 +24,8 @@ func TestSecrets(t *testing.T) {
 	if version := strings.Split(runtime.Version(), "."); version[1] == "25" {
 		return // this version has no runtime/secret
 	}
-	t.Setenv("GOEXPERIMENT", "runtimesecret")
-	bin := build(t, "secretprog")
+	t.Parallel()
+	bin := buildIn(t, []string{"GOEXPERIMENT=runtimesecret"}, "secretprog")
 	for _, mode := range []string{"plain", "sampled"} {
 		t.Run(mode, func(t *testing.T) { run(t, bin, mode) })
 	}
@@ -37,6 +38,7 @@ func TestSecrets(t *testing.T) {
 
 // TestPlugin samples code of a plugin that is loaded before the session, and of one that is loaded during it.
 func TestPlugin(t *testing.T) {
+	t.Parallel()
 	// The packages of plugin and program must be built in the same way.
 	lib, bin := build(t, "plugin", "-buildmode=plugin"), build(t, "pluginprog")
 	for _, when := range []string{"early", "late"} {

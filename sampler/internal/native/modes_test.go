@@ -4,11 +4,13 @@ package native
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,24 +22,74 @@ import (
 
 // build builds a program of testdata. Under an emulator it skips the test: the kernel would have to
 // start a program for another processor. It also skips the test where that would only repeat it.
+// Tests that want the same program share it.
 func build(t *testing.T, prog string, flags ...string) string {
+	t.Helper()
+	return buildIn(t, nil, prog, flags...)
+}
+
+// buildIn is build with some environment variables.
+func buildIn(t *testing.T, env []string, prog string, flags ...string) string {
 	t.Helper()
 	testenv.NotEmulated(t, "it starts a program of testdata")
 	testenv.Again(t)
-	bin := filepath.Join(t.TempDir(), prog)
-	args := append([]string{"build", "-o", bin}, append(flags, "./testdata/"+prog)...)
-	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
-		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
+	key := fmt.Sprintf("%q %q %q", env, prog, flags)
+	builds.Lock()
+	b := builds.of[key]
+	if b == nil {
+		b = new(built)
+		builds.of[key] = b
 	}
-	return bin
+	builds.Unlock()
+	b.once.Do(func() {
+		if b.dir, b.err = os.MkdirTemp("", "gotach-native-"); b.err != nil {
+			return
+		}
+		args := append([]string{"build", "-o", filepath.Join(b.dir, prog)}, append(flags, "./testdata/"+prog)...)
+		cmd := exec.Command("go", args...)
+		cmd.Env = append(os.Environ(), env...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			b.err = fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, out)
+		}
+	})
+	if b.err != nil {
+		t.Fatal(b.err)
+	}
+	return filepath.Join(b.dir, prog)
+}
+
+// built is a program that several tests use. TestMain removes it.
+type built struct {
+	once sync.Once
+	dir  string
+	err  error
+}
+
+var builds = struct {
+	sync.Mutex
+	of map[string]*built
+}{of: map[string]*built{}}
+
+func removeBuilds() {
+	for _, b := range builds.of {
+		os.RemoveAll(b.dir)
+	}
 }
 
 // run runs a program that prints ok at its end.
 func run(t *testing.T, bin string, args ...string) {
 	t.Helper()
+	runIn(t, nil, bin, args...)
+}
+
+// runIn is run with some environment variables.
+func runIn(t *testing.T, env []string, bin string, args ...string) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // it must not hang
 	defer cancel()
-	out, err := exec.CommandContext(ctx, bin, args...).CombinedOutput()
+	cmd := exec.CommandContext(ctx, bin, args...)
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
 	text := strings.TrimSpace(string(out))
 	if err != nil || !strings.HasSuffix(text, "ok") {
 		if len(text) > 5000 {
@@ -50,6 +102,7 @@ func run(t *testing.T, bin string, args ...string) {
 
 // TestBuilds samples a program in several build modes.
 func TestBuilds(t *testing.T) {
+	t.Parallel()
 	for name, flags := range map[string][]string{
 		"stripped":         {"-ldflags=-s -w"},
 		"pie":              {"-buildmode=pie"},
@@ -66,6 +119,7 @@ func TestBuilds(t *testing.T) {
 
 // TestPrograms samples programs with behaviour that could conflict with the source.
 func TestPrograms(t *testing.T) {
+	t.Parallel()
 	bin := build(t, "prog")
 	for _, mode := range []string{"locked", "maxprocs", "setuid", "thread", "notify", "signals", "preempt", "exec", "profilers", "leaks"} {
 		t.Run(mode, func(t *testing.T) { run(t, bin, mode) })
@@ -74,24 +128,26 @@ func TestPrograms(t *testing.T) {
 
 // TestFallsBack refuses things that the native source needs.
 func TestFallsBack(t *testing.T) {
+	t.Parallel()
 	bin := build(t, "prog")
 	for _, mode := range []string{"seccomp clock_gettime", "seccomp timer_create", "seccomp timer_settime", "seccomp rt_tgsigqueueinfo", "seccomp process_vm_readv", "handler"} {
 		t.Run(mode, func(t *testing.T) {
+			var env []string
 			if mode == "handler" {
-				t.Setenv("GODEBUG", "asyncpreemptoff=1") // the runtime's handler is replaced, so it must get no signals
+				env = []string{"GODEBUG=asyncpreemptoff=1"} // the runtime's handler is replaced, so it must get no signals
 			}
-			run(t, bin, mode)
+			runIn(t, env, bin, mode)
 		})
 	}
 }
 
 // TestFallsBackFromSettings runs the program with settings that the native source does not support.
 func TestFallsBackFromSettings(t *testing.T) {
+	t.Parallel()
 	bin := build(t, "prog")
 	for _, setting := range []string{"efence=1", "harddecommit=1", "efence=0,harddecommit=0,harddecommit=2"} {
 		t.Run(setting, func(t *testing.T) {
-			t.Setenv("GODEBUG", setting)
-			run(t, bin, "unmaps")
+			runIn(t, []string{"GODEBUG=" + setting}, bin, "unmaps")
 		})
 	}
 	t.Run("race cover", func(t *testing.T) {
@@ -101,18 +157,22 @@ func TestFallsBackFromSettings(t *testing.T) {
 
 // TestNoRoom runs programs that cannot have more threads.
 func TestNoRoom(t *testing.T) {
+	t.Parallel()
 	bin := build(t, "prog")
 	if err := os.Chmod(filepath.Dir(bin), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("GOTACH_CGROUP", testenv.LimitTasks(t))
+	env := []string{"GOTACH_CGROUP=" + testenv.LimitTasks(t)}
 	for _, mode := range []string{"max threads", "max processes", "max tasks"} {
-		t.Run(mode, func(t *testing.T) { run(t, bin, mode) })
+		t.Run(mode, func(t *testing.T) { runIn(t, env, bin, mode) })
 	}
 }
 
 // TestManyVariables starts a session in a program with so many variables that the search takes long.
-func TestManyVariables(t *testing.T) { run(t, build(t, "globals")) }
+func TestManyVariables(t *testing.T) {
+	t.Parallel()
+	run(t, build(t, "globals"))
+}
 
 // TestGoDebug checks that goDebug reads settings as the runtime does.
 func TestGoDebug(t *testing.T) {
@@ -298,6 +358,7 @@ func TestNoStopTheWorld(t *testing.T) {
 
 // TestCgo samples a program with threads of C that call Go, some with all signals blocked.
 func TestCgo(t *testing.T) {
+	t.Parallel()
 	for name, flags := range map[string][]string{"plain": nil, "race": {"-race"}, "pie": {"-buildmode=pie"}, "static": {"-ldflags=-extldflags=-static"}} {
 		t.Run(name, func(t *testing.T) { run(t, build(t, "cgoprog", flags...)) })
 	}

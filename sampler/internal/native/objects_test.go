@@ -228,3 +228,50 @@ func testObjects(t *testing.T, l *layout, th *things, collected bool) {
 		t.Errorf("numbers %v", all)
 	}
 }
+
+// TestNilChannels checks that a goroutine that waits for a nil channel waits for no object.
+func TestNilChannels(t *testing.T) {
+	waits := map[string]func(){
+		"[chan receive (nil chan)]": func() { <-(chan int)(nil) },
+		"[chan send (nil chan)]":    func() { (chan int)(nil) <- 1 },
+		"[select (no cases)]":       func() { select {} },
+	}
+	var mu sync.Mutex
+	reason := map[uint64]string{} // these goroutines never end
+	for name, wait := range waits {
+		go func() {
+			mu.Lock()
+			reason[currentGoid()] = name
+			mu.Unlock()
+			wait()
+		}()
+	}
+	r, _ := session(t, source.Config{WaitFrames: true}, func() {
+		for range 1000 {
+			time.Sleep(time.Millisecond)
+			mu.Lock()
+			up := len(reason)
+			mu.Unlock()
+			if up == len(waits) {
+				break
+			}
+		}
+		time.Sleep(100 * time.Millisecond)
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	found := map[string]bool{}
+	for _, s := range r.samples {
+		name, ok := reason[s.goroutine]
+		if !ok || s.stack[0].Func != name {
+			continue // it has not begun to wait
+		}
+		found[name] = true
+		if s.object != nil || s.stack[0].Line != 0 {
+			t.Fatalf("%v has the object %+v", s.stack, s.object)
+		}
+	}
+	if len(found) != len(waits) {
+		t.Errorf("samples of %v, want %d kinds", found, len(waits))
+	}
+}

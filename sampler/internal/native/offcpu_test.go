@@ -100,11 +100,11 @@ func agreesWithFgprof(t *testing.T, waiters int, most time.Duration) {
 			all.Add(1)
 			go func() { defer all.Done(); waiter(uint64(i), most, &stop) }()
 		}
-		// In 10 s fgprof would take 990 ticks, but on a busy machine it is slower, because it stops
+		// In 6 s fgprof would take 590 ticks, but on a busy machine it is slower, because it stops
 		// the world twice a tick. Nothing else in this test stops the world.
 		enough := testenv.Pauses() + 2*250
 		begin := time.Now()
-		time.Sleep(10 * time.Second)
+		time.Sleep(6 * time.Second)
 		for testenv.Pauses() < enough && time.Since(begin) < 5*time.Minute {
 			time.Sleep(100 * time.Millisecond)
 		}

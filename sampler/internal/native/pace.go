@@ -25,7 +25,7 @@ const (
 	// From then on the mean time between two ticks is the time for which nothing has run, divided by
 	// idlePart, up to idlestTicks. So a wait, and the pause before it, are wrong by a fraction at most.
 	idlePart    = 8
-	idlestTicks = 100 * time.Millisecond
+	idlestTicks = 200 * time.Millisecond
 
 	// A process that has used less CPU time between two ticks has not run, in ns. To wake a thread
 	// alone takes more.

@@ -71,3 +71,39 @@ func TestOneStack(t *testing.T) {
 		}
 	}
 }
+
+// TestGrowsBeyondMaxTracked has more goroutines than maxTracked only during the session.
+func TestGrowsBeyondMaxTracked(t *testing.T) {
+	if !alone(t) {
+		return // there are gs that the tests before have left
+	}
+	maxTracked = 500
+	var running int
+	r, counts := session(t, source.Config{WaitFrames: true}, func() {
+		defer park(300)()
+		time.Sleep(50 * time.Millisecond)
+		defer park(1000)()
+		done := make(chan bool)
+		for range 4 {
+			go func() { untracked(time.Now().Add(300 * time.Millisecond)); done <- true }()
+		}
+		for range 4 {
+			<-done
+		}
+	})
+	all := map[uint64]bool{}
+	for _, s := range r.samples {
+		all[s.goroutine] = true
+		for _, f := range s.stack {
+			if strings.HasSuffix(f.Func, ".untracked") {
+				running++
+			}
+		}
+	}
+	if len(all) < 400 || len(all) > 600 || running < 50 {
+		t.Errorf("samples of %d goroutines, %d samples of the running ones", len(all), running)
+	}
+	if counts.GoroutinesUntracked < 700 {
+		t.Errorf("%d untracked", counts.GoroutinesUntracked)
+	}
+}

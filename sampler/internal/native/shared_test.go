@@ -81,6 +81,7 @@ func sampled(t *testing.T, mode string, said map[string]int) {
 // TestChainedHandler has a C library that replaces the handler of SIGURG by its own, which calls the
 // old handler as a C function.
 func TestChainedHandler(t *testing.T) {
+	t.Parallel()
 	bin := cc(t, "chain", build(t, "clib", "-buildmode=c-archive"))
 	for _, mode := range []string{"none", "before", "during", "after", "reporter before", "reporter during"} {
 		t.Run(mode, func(t *testing.T) { sampled(t, mode, survives(t, runs(10), bin, strings.Fields(mode)...)) })
@@ -92,24 +93,22 @@ func TestChainedHandlerArm64(t *testing.T) {
 	const install = "apt-get install gcc-aarch64-linux-gnu qemu-user-static"
 	gcc := testenv.Command(t, "aarch64-linux-gnu-gcc", install)
 	qemu := testenv.Command(t, "qemu-aarch64-static", install)
-	t.Setenv("GOARCH", "arm64")
-	t.Setenv("CGO_ENABLED", "1")
-	t.Setenv("CC", gcc)
-	t.Setenv("GOTACH_PLAIN_READS", "1")
+	t.Parallel()
 	bin := filepath.Join(t.TempDir(), "chain")
-	lib := build(t, "clib", "-buildmode=c-archive")
+	lib := buildIn(t, []string{"GOARCH=arm64", "CGO_ENABLED=1", "CC=" + gcc}, "clib", "-buildmode=c-archive")
 	if out, err := exec.Command(gcc, "-static", "-O2", "-o", bin, "testdata/c/chain.c", lib, "-lpthread").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, mode := range []string{"during", "after"} {
 		t.Run(mode, func(t *testing.T) {
-			sampled(t, mode, survives(t, runs(5), qemu, append([]string{bin}, strings.Fields(mode)...)...))
+			sampled(t, mode, survives(t, runs(5), qemu, append([]string{"-E", "GOTACH_PLAIN_READS=1", bin}, strings.Fields(mode)...)...))
 		})
 	}
 }
 
 // TestTwoLibraries runs two Go runtimes in one process, each with a profiler.
 func TestTwoLibraries(t *testing.T) {
+	t.Parallel()
 	lib := build(t, "clib", "-buildmode=c-shared")
 	other := filepath.Join(t.TempDir(), "other")
 	// The second library must be another file: dlopen loads the same inode only once.

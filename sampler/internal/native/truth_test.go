@@ -122,7 +122,7 @@ func TestNoLockstep(t *testing.T) {
 	testenv.NotEmulated(t, "signals come late, at ends of translated blocks")
 	rates := []int{1000, 100}
 	if testing.Short() {
-		rates = rates[:1] // the other rate takes 20 seconds
+		rates = rates[:1] // the other rate takes 14 seconds
 	}
 	for _, rate := range rates {
 		for _, every := range []time.Duration{time.Millisecond, 10 * time.Millisecond} {
@@ -138,7 +138,7 @@ func lockstep(t *testing.T, rate int, every time.Duration) {
 	var worked, total atomic.Int64
 	seconds := 4 * time.Second
 	if rate == 100 {
-		seconds = 10 * time.Second
+		seconds = 7 * time.Second
 	}
 	r, stats := session(t, source.Config{Rate: rate, Budget: 1}, func() {
 		var all sync.WaitGroup
