@@ -155,6 +155,7 @@ func (e *env) each(what string, list []slice, o formats.Options, choice selectFl
 			choice.since, choice.until = part.since, part.until
 		}
 		o := o
+		o.Many = len(list) > stream.Many
 		if err := choice.set(what, &o); err != nil {
 			return err
 		}

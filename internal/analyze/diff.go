@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -120,6 +121,9 @@ func FindDiff(a, b []*Samples, o DiffOptions) (*Diff, error) {
 		for _, s := range list {
 			if err := d.read(side, s); err != nil {
 				return nil, s.named(err)
+			}
+			if len(a)+len(b) > stream.Many {
+				s.src.Release()
 			}
 		}
 		out.Windows[side] = len(d.lengths[side])

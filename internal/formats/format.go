@@ -178,6 +178,7 @@ type Options struct {
 	// Damaged, if not nil, is called once for each of several files that cannot be read, or of which only the begin can.
 	// The others are read, if there are any. A file that does not exist is an error all the same.
 	Damaged func(error)
+	Many    bool // OpenAll: there are very many files together with those of other calls
 	Samples bool // files without samples count as damaged
 
 	// Context cancels long work on samples. Its cause is the error. May be nil.

@@ -260,6 +260,7 @@ func (in *Input) Source(o stream.Options) (*stream.Source, error) {
 	if err != nil {
 		return nil, err
 	}
+	o.Many = in.options.Many
 	o.Context, o.Select, o.Damaged = in.options.Context, in.selection(), in.options.Damaged
 	if o.Progress == nil {
 		o.Progress = in.options.Progress

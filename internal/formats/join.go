@@ -133,7 +133,7 @@ func OpenAll(paths []string, o Options) (*Input, error) {
 			damaged = append(damaged, err)
 			continue
 		}
-		if c, ok := in.content.(interface{ Compact() }); ok && len(paths) > stream.Many {
+		if c, ok := in.content.(interface{ Compact() }); ok && (o.Many || len(paths) > stream.Many) {
 			c.Compact()
 		}
 		list = append(list, in)

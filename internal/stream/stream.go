@@ -47,6 +47,8 @@ type Options struct {
 	// found. Its samples up to there count, and those of the other files.
 	Damaged func(error)
 
+	Many bool // there are more than Many files together with those of other sources
+
 	Context  context.Context          // ends the iteration; its cause is the error. May be nil.
 	Progress func(done, total uint64) // is told the number of samples read now and then. May be nil.
 }
@@ -112,7 +114,7 @@ type Source struct {
 
 // New prepares the reading of files. It reads what they say about themselves and puts them in order.
 func New(files []File, o Options) (*Source, error) {
-	s := &Source{o: o, many: len(files) > Many}
+	s := &Source{o: o, many: o.Many || len(files) > Many}
 	if len(files) < 2 {
 		o.Damaged, s.o.Damaged = nil, nil
 	}
@@ -189,6 +191,14 @@ const Many = 32
 func (s *Source) compact(f File) {
 	if r, ok := f.Stream.(interface{ Compact() }); ok && s.many {
 		r.Compact()
+	}
+}
+
+// Release frees the memory of what was read. Numbers of frames and stacks are not valid any more.
+func (s *Source) Release() {
+	s.frames, s.stacks, s.children = frames.Table{}, nil, nil
+	for _, p := range s.parts {
+		s.compact(p.File)
 	}
 }
 
