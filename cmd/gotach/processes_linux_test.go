@@ -92,7 +92,7 @@ func TestManyProcesses(t *testing.T) {
 		_, _, least := limited(t, 0, append(args, paths[:few]...)...)
 		out, _, most := limited(t, 0, append(args, paths...)...)
 		t.Logf("%v: %d MB for %d files, %d MB for %d", args, least>>20, few, most>>20, len(paths))
-		if most > 3*least/2+32<<20 {
+		if most > 2*least+64<<20 {
 			t.Errorf("%v: %d bytes of memory for %d files, %d for %d", args, least, few, most, len(paths))
 		}
 		if i == 0 {
