@@ -1,62 +1,31 @@
 package page
 
 import (
-	"strings"
-
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/stream"
 )
 
-// A class is a kind of states, which has a colour of its own.
-type class uint8
-
+// The page has two more classes of states than [stream.Class]. Each class has a colour of its own.
 const (
-	classRunning class = iota
-	classNoCore
-	classRunnable
-	classSyscall
-	classIO
-	classLock
-	classChannel
-	classSleep
-	classOther
-	classRuntime
+	classRuntime = stream.Classes + iota
 	classIdle
 	classes
 )
 
 // classNames are what the page calls them.
 var classNames = [classes]string{
-	"running", "no core", "runnable", "syscall or C", "I/O", "lock", "channel", "sleep", "other wait", "runtime on CPU", "idle",
+	stream.ClassOnCPU: "running", stream.ClassNoCore: "no core", stream.ClassRunnable: "runnable", stream.ClassSyscall: "syscall or C",
+	stream.ClassIO: "I/O", stream.ClassLock: "lock", stream.ClassChannel: "channel", stream.ClassSleep: "sleep", stream.ClassOther: "other wait",
+	classRuntime: "runtime on CPU", classIdle: "idle",
 }
 
 // classOf returns the class of a state. system says that it is not the program's goroutine.
-func classOf(state string, system bool) class {
-	switch state {
-	case profile.Running, profile.SyscallOnCPU, profile.OnCPUInC:
-		if system {
-			return classRuntime
-		}
-		return classRunning
-	case profile.NoCore:
-		return classNoCore
-	case profile.Runnable:
-		return classRunnable
-	case profile.Syscall, profile.InC:
-		return classSyscall
-	case "IO wait":
-		return classIO
-	case "sleep":
-		return classSleep
-	case "semacquire":
-		return classLock
+func classOf(state string, system bool) stream.Class {
+	class := stream.ClassOf(state)
+	if class == stream.ClassOnCPU && system {
+		return classRuntime
 	}
-	switch {
-	case strings.HasPrefix(state, "chan "), strings.HasPrefix(state, "select"):
-		return classChannel
-	case strings.HasPrefix(state, "sync."):
-		return classLock
-	}
-	return classOther
+	return class
 }
 
 // onCPU reports whether time in a state is CPU time.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/formats/runs"
+	"github.com/gotach/profiler/internal/stream"
 )
 
 // An encoder writes a session.
@@ -316,7 +317,7 @@ func (e *encoder) markers(t *runs.Track) (list []marker) {
 		return nil
 	}
 	for i := range t.Runs {
-		if r := &t.Runs[i]; r.Wall > 0 && runs.Waits(e.States[r.State]) {
+		if r := &t.Runs[i]; r.Wall > 0 && stream.Waits(e.States[r.State]) {
 			list = append(list, marker{e.text(e.States[r.State]), r.Begin, r.End(), e.tables.states[r.State].category, ""})
 		}
 	}

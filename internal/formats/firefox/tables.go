@@ -3,6 +3,7 @@ package firefox
 import (
 	"github.com/gotach/profiler/internal/formats/runs"
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/stream"
 )
 
 // tables are what all threads share.
@@ -55,9 +56,9 @@ type stack struct{ prefix, frame int }
 type sampleStack struct{ stack, state uint32 }
 
 // colors are the colors of the classes. Firefox Profiler knows only certain names.
-var colors = [runs.Classes]string{
-	runs.OnCPU: "green", runs.NoCore: "orange", runs.Runnable: "yellow", runs.Syscall: "brown", runs.IO: "blue",
-	runs.Lock: "red", runs.Channel: "purple", runs.Sleep: "darkgrey", runs.Other: "grey",
+var colors = [stream.Classes]string{
+	stream.ClassOnCPU: "green", stream.ClassNoCore: "orange", stream.ClassRunnable: "yellow", stream.ClassSyscall: "brown", stream.ClassIO: "blue",
+	stream.ClassLock: "red", stream.ClassChannel: "purple", stream.ClassSleep: "darkgrey", stream.ClassOther: "grey",
 }
 
 func newTables(s *runs.Session) tables {
@@ -66,14 +67,14 @@ func newTables(s *runs.Session) tables {
 		stackNum: map[stack]int{}, known: map[sampleStack]int{},
 	}
 	// The page needs a grey category "Other". It is the default one if it is the first.
-	of := [runs.Classes]int{}
-	for i := range runs.Classes {
-		class := (i + runs.Other) % runs.Classes
+	of := [stream.Classes]int{}
+	for i := range stream.Classes {
+		class := (i + stream.ClassOther) % stream.Classes
 		of[class] = int(i)
 		t.categories = append(t.categories, category{class.String(), colors[class], []string{"Other"}})
 	}
 	for _, state := range s.States {
-		number := of[runs.ClassOf(state)]
+		number := of[stream.ClassOf(state)]
 		c := &t.categories[number]
 		t.states = append(t.states, inCategory{number, len(c.States)})
 		c.States = append(c.States, state)

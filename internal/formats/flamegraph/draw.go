@@ -8,8 +8,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/gotach/profiler/internal/formats/runs"
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/stream"
 )
 
 // generator tells our pictures from other ones.
@@ -25,17 +25,17 @@ const (
 
 // fills are three shades of each class. They stay apart for people who see no red or green, and black text on
 // them is readable.
-var fills = [runs.Classes + 1][3]string{
-	runs.OnCPU:    {"#f5a860", "#f7b87d", "#f39a45"},
-	runs.NoCore:   {"#ea8468", "#ee987f", "#e87758"},
-	runs.Runnable: {"#f0de6c", "#f4e58a", "#ebd650"},
-	runs.Syscall:  {"#c8ad86", "#d2bb9a", "#bfa177"},
-	runs.IO:       {"#8fc7ef", "#a5d2f3", "#7abceb"},
-	runs.Lock:     {"#dc9dc5", "#e3b0d1", "#d58bb9"},
-	runs.Channel:  {"#7dcab1", "#95d4bf", "#67c0a3"},
-	runs.Sleep:    {"#b4bccb", "#c1c8d5", "#a8b1c2"},
-	runs.Other:    {"#c9c9c9", "#d4d4d4", "#bfbfbf"},
-	mixed:         {"#e6e2d8", "#ece9e1", "#dfdacd"},
+var fills = [stream.Classes + 1][3]string{
+	stream.ClassOnCPU:    {"#f5a860", "#f7b87d", "#f39a45"},
+	stream.ClassNoCore:   {"#ea8468", "#ee987f", "#e87758"},
+	stream.ClassRunnable: {"#f0de6c", "#f4e58a", "#ebd650"},
+	stream.ClassSyscall:  {"#c8ad86", "#d2bb9a", "#bfa177"},
+	stream.ClassIO:       {"#8fc7ef", "#a5d2f3", "#7abceb"},
+	stream.ClassLock:     {"#dc9dc5", "#e3b0d1", "#d58bb9"},
+	stream.ClassChannel:  {"#7dcab1", "#95d4bf", "#67c0a3"},
+	stream.ClassSleep:    {"#b4bccb", "#c1c8d5", "#a8b1c2"},
+	stream.ClassOther:    {"#c9c9c9", "#d4d4d4", "#bfbfbf"},
+	mixed:                {"#e6e2d8", "#ece9e1", "#dfdacd"},
 }
 
 // A drawing makes the text of a picture.
@@ -64,7 +64,7 @@ func (d *drawing) draw() {
 		"rect{stroke:#fff;stroke-width:.6}.n{stroke:none}g:hover rect{stroke:#000;stroke-width:1.2}\n")
 	for c := range fills {
 		for shade, fill := range fills[c] {
-			d.add(".", fillClass(runs.Class(c), shade), "{fill:", fill, "}")
+			d.add(".", fillClass(stream.Class(c), shade), "{fill:", fill, "}")
 		}
 	}
 	d.add("\n@media(prefers-color-scheme:dark){.p{fill:#0d1117}.h{fill:#f0f6fc}.s{fill:#a3acb6}rect{stroke:#0d1117}.n{stroke:none}g:hover rect{stroke:#fff}}\n</style>\n")
@@ -92,8 +92,8 @@ func (d *drawing) legend() {
 		if time == 0 {
 			continue
 		}
-		text := runs.Class(c).String() + " " + share(time, root.total)
-		d.add(`<rect class="`, fillClass(runs.Class(c), 0), `" x="`, number(x), `" y="62" width="13" height="13"/>`)
+		text := stream.Class(c).String() + " " + share(time, root.total)
+		d.add(`<rect class="`, fillClass(stream.Class(c), 0), `" x="`, number(x), `" y="62" width="13" height="13"/>`)
 		d.text("s", x+19, 73, text)
 		x += 19 + float64(len(text))*7.2 + 16
 	}
@@ -199,7 +199,7 @@ func (d *drawing) tooltip(n *node, name string) string {
 	}
 	for c, time := range n.classes {
 		if time > 0 && time < n.total {
-			text += "\n" + runs.Class(c).String() + " " + share(time, n.total)
+			text += "\n" + stream.Class(c).String() + " " + share(time, n.total)
 		}
 	}
 	return text
@@ -261,7 +261,7 @@ func thousands(n int64) string {
 	return text
 }
 
-func fillClass(c runs.Class, shade int) string {
+func fillClass(c stream.Class, shade int) string {
 	return string(rune('a'+c)) + strconv.Itoa(shade)
 }
 

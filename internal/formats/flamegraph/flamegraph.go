@@ -11,7 +11,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gotach/profiler/internal/formats/runs"
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/stream"
 )
@@ -31,7 +30,7 @@ const (
 )
 
 // mixed is the class of a function that has no class for most of its time.
-const mixed = runs.Classes
+const mixed = stream.Classes
 
 // Sniff reports whether a file is such a picture.
 func Sniff(head []byte) bool {
@@ -68,8 +67,8 @@ type node struct {
 	total     time.Duration // the root's is that of the profile
 	self      time.Duration
 	wall, cpu time.Duration
-	classes   [runs.Classes]time.Duration // of total
-	children  []uint32                    // by time, the largest first
+	classes   [stream.Classes]time.Duration // of total
+	children  []uint32                      // by time, the largest first
 }
 
 // A function is what a node shows. Lines of a function are one.
@@ -108,9 +107,9 @@ func (g *graph) add(r *profile.Record) {
 	if time <= 0 {
 		return
 	}
-	class := runs.ClassOf(r.State)
+	class := stream.ClassOf(r.State)
 	if r.State == "" {
-		class = runs.Other
+		class = stream.ClassOther
 	}
 	count := func(n uint32, self bool) {
 		x := &g.nodes[n]
@@ -161,10 +160,10 @@ func (g *graph) callee(caller uint32, f function) uint32 {
 }
 
 // class returns the class of most of a node's time.
-func (n *node) class() runs.Class {
+func (n *node) class() stream.Class {
 	for c, d := range n.classes {
 		if d > n.total/2 {
-			return runs.Class(c)
+			return stream.Class(c)
 		}
 	}
 	return mixed

@@ -1,25 +1,21 @@
-package runs
+package stream
 
-import (
-	"strings"
-
-	"github.com/gotach/profiler/internal/stream"
-)
+import "strings"
 
 // A Class is states that are shown alike.
 type Class int
 
 // The classes.
 const (
-	OnCPU Class = iota
-	NoCore
-	Runnable
-	Syscall // or C
-	IO
-	Lock
-	Channel
-	Sleep
-	Other
+	ClassOnCPU Class = iota
+	ClassNoCore
+	ClassRunnable
+	ClassSyscall // or C
+	ClassIO
+	ClassLock
+	ClassChannel
+	ClassSleep
+	ClassOther
 	Classes // their number
 )
 
@@ -31,30 +27,30 @@ func (c Class) String() string {
 // ClassOf returns the class of a state.
 func ClassOf(state string) Class {
 	switch state {
-	case stream.Running, stream.SyscallOnCPU, stream.OnCPUInC:
-		return OnCPU
-	case stream.NoCore:
-		return NoCore
-	case stream.Runnable:
-		return Runnable
-	case stream.Syscall, stream.InC:
-		return Syscall
+	case Running, SyscallOnCPU, OnCPUInC:
+		return ClassOnCPU
+	case NoCore:
+		return ClassNoCore
+	case Runnable:
+		return ClassRunnable
+	case Syscall, InC:
+		return ClassSyscall
 	case "IO wait":
-		return IO
+		return ClassIO
 	case "sleep":
-		return Sleep
+		return ClassSleep
 	}
 	switch {
 	case strings.HasPrefix(state, "sync."), strings.HasPrefix(state, "semacquire"):
-		return Lock
+		return ClassLock
 	case strings.HasPrefix(state, "chan "), strings.HasPrefix(state, "select"):
-		return Channel
+		return ClassChannel
 	}
-	return Other
+	return ClassOther
 }
 
 // Waits reports whether goroutines in a state wait: all but those on a CPU or without a core. Time without samples
 // is no wait.
 func Waits(state string) bool {
-	return ClassOf(state) != OnCPU && state != stream.NoCore && state != stream.NotSeen
+	return ClassOf(state) != ClassOnCPU && state != NoCore && state != NotSeen
 }
