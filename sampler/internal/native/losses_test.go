@@ -31,8 +31,7 @@ func TestSecrets(t *testing.T) {
 	}
 	// Without the runtime's own signals only the profiler's can make the runtime erase signal stacks.
 	t.Run("no preemption", func(t *testing.T) {
-		t.Setenv("GODEBUG", "asyncpreemptoff=1")
-		run(t, bin, "sampled")
+		runIn(t, []string{"GODEBUG=asyncpreemptoff=1"}, bin, "sampled")
 	})
 }
 
