@@ -104,10 +104,11 @@ function change(settings) {
 
 let waiting = false, drawn = 0, pause = 0, lastDraw = 0;
 
-// draw draws what changed at the next frame.
+// draw draws what changed at the next frame. Until then the page has the attribute data-pending.
 function draw() {
 	if (waiting) return;
 	waiting = true;
+	document.documentElement.setAttribute('data-pending', '');
 	requestAnimationFrame(() => {
 		waiting = false;
 		applyTheme();
@@ -120,7 +121,7 @@ function draw() {
 		if (late.length) {
 			pause = setTimeout(() => {
 				late.forEach(drawPanel);
-				document.documentElement.removeAttribute('data-pending');
+				document.documentElement.toggleAttribute('data-pending', waiting);
 			}, 120);
 		}
 		document.documentElement.dataset.drawn = ++drawn;
