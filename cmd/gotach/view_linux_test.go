@@ -78,6 +78,7 @@ func TestViewLive(t *testing.T) {
 		t.Fatal(err)
 	}
 	wait(`[...document.querySelectorAll('#functions tbody button')].some((b) => b.textContent.endsWith('gotach.busy'))`)
+	wait(`gotach.generations().duration > 1e8`) // the address may have a range only of what the page has
 	const sums, ranged = `document.getElementById('sums').textContent`, `JSON.stringify(gotach.settings().range) === '[10000,60000]'`
 	for n := range 2 { // a range is kept through each change
 		before, err := chromedp.Run(ctx, chromedp.Evaluate[string](`location.hash = 'r=10000.60000'; `+sums))

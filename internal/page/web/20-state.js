@@ -94,11 +94,20 @@ function sideRange(i) {
 	return [Math.floor(s.from_us / w) * w, Math.ceil(s.to_us / w) * w];
 }
 
-// change sets some of the settings and draws what depends on them.
+let known = ''; // the address that the settings are of
+
+function readHash() {
+	known = location.hash;
+	S = fromHash(known);
+}
+
+// change sets some of the settings and draws what depends on them. A new address of which the event has not come yet counts first.
 function change(settings) {
+	if (location.hash !== known) readHash();
 	Object.assign(S, settings);
 	const hash = toHash();
 	if (hash !== location.hash) history.replaceState(null, '', hash || location.pathname + location.search);
+	known = location.hash;
 	draw();
 }
 

@@ -8,7 +8,7 @@ async function main() {
 		return;
 	}
 	byId('loading').hidden = true;
-	S = fromHash(location.hash);
+	readHash();
 	showData();
 	const sum = ['range', 'second', 'idle', 'weight', 'group', 'goroutine', 'removed'];
 	panels.push(
@@ -24,7 +24,7 @@ async function main() {
 	flame.start();
 	goroutines.begin();
 	addEventListener('hashchange', () => {
-		S = fromHash(location.hash);
+		readHash();
 		draw();
 	});
 	addEventListener('resize', draw);
