@@ -10,6 +10,7 @@
 package proftest
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/gotach/profiler"
 	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/writer"
 )
 
 // Main calls m.Run and exits with its code. It profiles the run if PROFILE_OUT is set. A
@@ -63,7 +65,8 @@ func start(out string) *profiler.Session {
 			warn(out, path)
 			return s
 		}
-		if _, err := os.Stat(path); err != nil {
+		// Another process may have locked the file and not made it yet, so the error tells, not whether the file is there.
+		if _, there := os.Stat(path); there != nil && !errors.Is(err, writer.ErrBusy) {
 			return profiler.Start() // logs the error
 		}
 	}
