@@ -177,8 +177,12 @@ func runPush(e *env, fl *pushFlags) error {
 	err = p.Run(e.ctx)
 	e.barDone()
 	sent := m.Files("sent")
-	fmt.Fprintf(e.stdout, "%s (%.1f MB) sent to %s; refused: %d, damaged: %d, deleted before: %d\n",
-		plural(sent, "file"), float64(m.Bytes())/1e6, name, m.Files("refused"), m.Files("unreadable"), m.Files("vanished"))
+	size := fmt.Sprintf("%.1f MB", float64(m.Bytes())/1e6)
+	if m.Bytes() < 1e6 {
+		size = fmt.Sprintf("%.1f KB", float64(m.Bytes())/1e3)
+	}
+	fmt.Fprintf(e.stdout, "%s (%s) sent to %s; refused: %d, damaged: %d, deleted before: %d\n",
+		plural(sent, "file"), size, name, m.Files("refused"), m.Files("unreadable"), m.Files("vanished"))
 	if err != nil {
 		return fmt.Errorf("push: %w", err)
 	}

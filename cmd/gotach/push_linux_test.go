@@ -85,7 +85,7 @@ func TestPush(t *testing.T) {
 	}
 	to := "otlp+" + p.URL
 	code, out, errs := push("--to", to, "--header", "X-Scope-OrgID: shop", "--header-file", secret, "--resource", "service.name=cart", "--resource", "k8s.pod.name=x")
-	if want := "2 files ("; code != 0 || !strings.HasPrefix(out, want) || !strings.HasSuffix(out, " MB) sent to "+to+"; refused: 0, damaged: 0, deleted before: 0\n") || errs != "" {
+	if want := "2 files ("; code != 0 || !strings.HasPrefix(out, want) || !strings.HasSuffix(out, "B) sent to "+to+"; refused: 0, damaged: 0, deleted before: 0\n") || errs != "" {
 		t.Errorf("code %d, %q, %q", code, out, errs)
 	}
 	if len(p.requests) < 2 {

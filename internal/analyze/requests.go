@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -376,7 +377,7 @@ func (r *requestSums) result(out *Requests) {
 	source := newSources(r.o.Source)
 	for i := range out.Difference[:min(mostObjects, len(out.Difference))] {
 		d := &out.Difference[i]
-		if kind := waitKinds[d.State]; kind != "" {
+		if kind := stream.WaitKind(d.State); kind != "" {
 			d.Object = source.expression(&tachyon.Frame{File: d.File, Func: d.Name, Line: d.Line}, kind, d.State)
 		}
 	}

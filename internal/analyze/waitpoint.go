@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -17,19 +18,6 @@ type waitPoint struct {
 	read   bool   // it wants to read only: RLock
 }
 
-// waitKinds are the kinds of objects by the reason of a wait.
-var waitKinds = map[string]string{
-	"sync.Mutex.Lock":     tachyon.ObjectMutex,
-	"sync.RWMutex.Lock":   tachyon.ObjectRWMutex,
-	"sync.RWMutex.RLock":  tachyon.ObjectRWMutex,
-	"sync.WaitGroup.Wait": tachyon.ObjectWaitGroup,
-	"sync.Cond.Wait":      tachyon.ObjectCond,
-	"semacquire":          tachyon.ObjectSemaphore,
-	"chan receive":        tachyon.ObjectChannel,
-	"chan send":           tachyon.ObjectChannel,
-	"select":              tachyon.ObjectSelect,
-}
-
 // isLock reports whether objects of a kind have a holder.
 func isLock(kind string) bool { return kind == tachyon.ObjectMutex || kind == tachyon.ObjectRWMutex }
 
@@ -40,7 +28,7 @@ func (s *Samples) waitPoint(stack uint32) (w waitPoint) {
 	}
 	leaf := s.leaf(stack)
 	w.reason = strings.TrimSuffix(reason(leaf), " (durable)")
-	w.kind = waitKinds[w.reason]
+	w.kind = stream.WaitKind(w.reason)
 	if w.kind == "" {
 		return w
 	}

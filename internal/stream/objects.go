@@ -136,3 +136,18 @@ func objects(s reader.Stream) iter.Seq2[*tachyon.Object, error] {
 func (n *ObjectNumbers) List() []tachyon.Object {
 	return slices.SortedFunc(maps.Values(n.all), func(a, b tachyon.Object) int { return cmp.Compare(a.Number, b.Number) })
 }
+
+var waitKinds = map[string]string{
+	"sync.Mutex.Lock":     tachyon.ObjectMutex,
+	"sync.RWMutex.Lock":   tachyon.ObjectRWMutex,
+	"sync.RWMutex.RLock":  tachyon.ObjectRWMutex,
+	"sync.WaitGroup.Wait": tachyon.ObjectWaitGroup,
+	"sync.Cond.Wait":      tachyon.ObjectCond,
+	"semacquire":          tachyon.ObjectSemaphore,
+	"chan receive":        tachyon.ObjectChannel,
+	"chan send":           tachyon.ObjectChannel,
+	"select":              tachyon.ObjectSelect,
+}
+
+// WaitKind returns the kind of object for which goroutines wait with a reason, as in tachyon.Object, "" if they wait for none.
+func WaitKind(reason string) string { return waitKinds[reason] }

@@ -95,22 +95,9 @@ func (p *places) make(key placeKey) place {
 	return x
 }
 
-// kindOfWait is the kind of object by the reason of a wait.
-var kindOfWait = map[string]string{
-	"sync.Mutex.Lock":     tachyon.ObjectMutex,
-	"sync.RWMutex.Lock":   tachyon.ObjectRWMutex,
-	"sync.RWMutex.RLock":  tachyon.ObjectRWMutex,
-	"sync.WaitGroup.Wait": tachyon.ObjectWaitGroup,
-	"sync.Cond.Wait":      tachyon.ObjectCond,
-	"semacquire":          tachyon.ObjectSemaphore,
-	"chan receive":        tachyon.ObjectChannel,
-	"chan send":           tachyon.ObjectChannel,
-	"select":              tachyon.ObjectSelect,
-}
-
 // waits sets what a waiting goroutine waits for.
 func (p *places) waits(x *place) {
-	kind := kindOfWait[strings.TrimSuffix(x.reason, " (durable)")]
+	kind := stream.WaitKind(strings.TrimSuffix(x.reason, " (durable)"))
 	if kind == "" || x.stack == 0 {
 		return
 	}
