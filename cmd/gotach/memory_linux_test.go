@@ -193,6 +193,9 @@ func BenchmarkReport(b *testing.B) {
 	} else if many, err := strconv.Atoi(os.Getenv("GOTACH_BIG_FILES")); err == nil {
 		n = many
 	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		b.Fatal(err)
+	}
 	paths := newBigSession().files(b, dir, n, 60)
 	for _, n := range []int{1, n} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
