@@ -238,13 +238,16 @@ func TestNilChannels(t *testing.T) {
 	}
 	var mu sync.Mutex
 	reason := map[uint64]string{} // these goroutines never end
+	const each = 3 // an object has a number only if several goroutines wait for it
 	for name, wait := range waits {
-		go func() {
-			mu.Lock()
-			reason[currentGoid()] = name
-			mu.Unlock()
-			wait()
-		}()
+		for range each {
+			go func() {
+				mu.Lock()
+				reason[currentGoid()] = name
+				mu.Unlock()
+				wait()
+			}()
+		}
 	}
 	r, _ := session(t, source.Config{WaitFrames: true}, func() {
 		for range 1000 {
@@ -252,7 +255,7 @@ func TestNilChannels(t *testing.T) {
 			mu.Lock()
 			up := len(reason)
 			mu.Unlock()
-			if up == len(waits) {
+			if up == each*len(waits) {
 				break
 			}
 		}
