@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -26,6 +27,14 @@ import (
 // TestHarmTable runs each case without the profiler and with each source at 10 kHz. It compares the
 // results with the tables of docs/harm.md, or writes the tables with -update.
 func TestHarmTable(t *testing.T) {
+	// A program inherits signals that are ignored here, as under nohup. It does not inherit those that have a handler.
+	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGHUP} {
+		if signal.Ignored(s) {
+			caught := make(chan os.Signal, 1)
+			signal.Notify(caught, s)
+			defer signal.Stop(caught)
+		}
+	}
 	programs := map[bool]string{false: buildCase(t, false), true: buildCase(t, true)}
 	program := func(c harmCase) string {
 		if c.flags != nil {
