@@ -169,6 +169,7 @@ func leaksTable(name string, l *analyze.Leaks, paint paint, width int) []byte {
 func site(paint paint, function, at string, room int) string {
 	function = profile.FuncName(function)
 	function, at = printable(function), printable(at)
+	at = shortenPlace(at, function, room)
 	left := room - utf8.RuneCountInString(at) - 2
 	if at == "" || left < minName/2 {
 		return shorten(function, max(room, minName/2))

@@ -24,16 +24,43 @@ type screen struct {
 	blocked *profile.Report
 	cpu     *profile.Report
 	survey  *analyze.Survey
+	// requests are nil if nothing in the profile is known to be a request.
+	requests *analyze.Requests
+	most     screenRows
 }
 
-// The numbers of rows.
+// screenRows are the numbers of rows of a screen, at most.
+type screenRows struct{ blocked, cpu, locks, leaks, requests int }
+
+var mostScreenRows = screenRows{blocked: 7, cpu: 5, locks: 3, leaks: 3, requests: 2}
+
 const (
-	screenBlocked = 7
-	screenCPU     = 5
-	screenLocks   = 3
-	screenLeaks   = 3
-	statesWidth   = 40 // columns of a state over time
+	statesWidth = 40 // columns of a state over time
+	// What the screen says has at most so many lines if that is possible. What to type next comes after that.
+	screenLines = 40
+	// fewRequests is the number of requests below which slow ones say little.
+	fewRequests = 20
 )
+
+// fewer returns the rows of a screen with one row less, in the section that has the most to spare. It returns false if
+// none has.
+func (r screenRows) fewer() (screenRows, bool) {
+	switch {
+	case r.blocked > 4 && r.blocked > r.cpu:
+		r.blocked--
+	case r.cpu > 3:
+		r.cpu--
+	case r.requests > 1:
+		r.requests--
+	case r.locks > 2:
+		r.locks--
+	case r.leaks > 2:
+		r.leaks--
+	default:
+		return r, false
+	}
+	return r, true
+}
 
 // newScreen analyzes a profile.
 func (e *env) newScreen(in *formats.Input, paths []string, ao analyze.ReportOptions) (*screen, error) {
@@ -52,12 +79,16 @@ func (e *env) newScreen(in *formats.Input, paths []string, ao analyze.ReportOpti
 	if err != nil {
 		return nil, err
 	}
-	// Who held locks may take another reading.
-	var locks sync.WaitGroup
+	// Who held locks may take another reading, and what requests do takes two.
+	var readings sync.WaitGroup
 	var failed error
-	locks.Go(func() { s.locks, failed = survey.Locks() })
+	readings.Go(func() {
+		if s.locks, failed = survey.Locks(); failed == nil {
+			s.requests, failed = survey.FindRequests()
+		}
+	})
 	err = s.reports(e, in, survey, ao)
-	locks.Wait()
+	readings.Wait()
 	return s, cmp.Or(err, failed)
 }
 
@@ -95,10 +126,20 @@ func (s *screen) render() []byte {
 		return s.b.Bytes()
 	}
 	s.states()
-	s.section("BLOCKED AT", s.blocked, screenBlocked, "--blocked")
-	s.section("ON CPU IN", s.cpu, screenCPU, "--weight cpu")
-	s.contended()
-	s.growing()
+	head := s.b.Len()
+	s.most = mostScreenRows
+	for left := true; left; {
+		s.b.Truncate(head)
+		s.section("BLOCKED AT", s.blocked, s.most.blocked, "--blocked")
+		s.section("ON CPU IN", s.cpu, s.most.cpu, "--weight cpu")
+		s.contended()
+		s.growing()
+		s.slow()
+		if bytes.Count(s.b.Bytes(), []byte("\n")) <= screenLines {
+			break
+		}
+		s.most, left = s.most.fewer()
+	}
 	s.next()
 	return s.b.Bytes()
 }
@@ -198,18 +239,20 @@ func (s *screen) section(title string, r *profile.Report, most int, flag string)
 	room := s.width - 30
 	t := *s.reportTable
 	t.r, t.o.By = r, profile.ByFunction
+	left := time.Duration(0)
+	for i := range r.Rows {
+		left += r.Rows[i].Self
+	}
 	for i := range r.Rows {
 		row := &r.Rows[i]
-		if i == most || row.Self < r.Shown/200 {
-			left := time.Duration(0)
-			for _, row := range r.Rows[i:] {
-				left += row.Self
-			}
+		// A row that has nearly all of the time, such as that of leaked goroutines, does not hide what the others have.
+		if i == most || row.Self < r.Shown/200 && row.Self < max(left/10, r.Duration/500) {
 			if left > 0 {
 				s.line(s.paint.dim(fmt.Sprintf("%7s %7s  %-*s  in %s; %s shows all", duration(left), percent(left, r.Shown), sparkWidth, "", plural(int64(len(r.Rows)-i), "more row"), flag)))
 			}
 			return
 		}
+		left -= row.Self
 		colour := s.paint.wait
 		if row.SelfCPU > 0 {
 			colour = s.paint.busy
@@ -225,7 +268,7 @@ func (s *screen) contended() {
 	slices.SortStableFunc(list, func(a, b analyze.Lock) int { return cmp.Compare(b.Waited, a.Waited) })
 	for i := range list {
 		x := &list[i]
-		if !x.LikeLock() || x.Waited < s.r.Duration/1000 || n == screenLocks {
+		if !x.LikeLock() || x.Waited < s.r.Duration/1000 || n == s.most.locks {
 			continue
 		}
 		if n++; n == 1 {
@@ -237,16 +280,47 @@ func (s *screen) contended() {
 		fmt.Fprintf(&s.b, "%7s %7d  %*s  %s  %s\n", duration(x.Waited), x.Waits, sparkWidth, duration(x.Longest),
 			shorten(printable(x.Name), max(minName, room-len(kind)-2)), s.paint.dim(kind))
 		h := x.Holder
-		switch {
-		case h == nil || len(h.Lines) == 0:
-			continue
-		case h.TooShort:
-			fmt.Fprintf(&s.b, "%*sholds are too short to tell who had it\n", 30, "")
+		if h == nil || len(h.Lines) == 0 {
 			continue
 		}
 		l := &h.Lines[0]
 		how := fmt.Sprintf("%s held in [%s] ", strings.TrimSpace(percent(l.Time, x.Waited)), printable(l.State))
-		fmt.Fprintf(&s.b, "%*s%s%s\n", 30, "", s.paint.busy(how), site(s.paint, l.Func, fmt.Sprintf("%s:%d", baseName(l.File), l.Line), room-2-len(how)))
+		fmt.Fprintf(&s.b, "%*s%s%s\n", s.indent(), "", s.paint.busy(how), site(s.paint, l.Func, fmt.Sprintf("%s:%d", baseName(l.File), l.Line), s.width-s.indent()-len(how)))
+		if h.TooShort {
+			fmt.Fprintf(&s.b, "%*sholds are too short to tell one from the next\n", s.indent(), "")
+		}
+	}
+}
+
+// indent is the number of columns before a line that belongs to the one above. It is small on a narrow terminal.
+func (s *screen) indent() int {
+	if s.width < 100 {
+		return 10
+	}
+	return 30
+}
+
+// slow prints how long requests took, and what the slow ones did more.
+func (s *screen) slow() {
+	r := s.requests
+	if r == nil || r.Count < fewRequests {
+		return
+	}
+	s.line("")
+	s.line(s.paint.bold(fmt.Sprintf("%7s %7s  %*s  %s", "P50", "P90", sparkWidth, "P99", "REQUESTS")))
+	lower := cmp.Or(r.Lower, &r.RequestLengths)
+	fmt.Fprintf(&s.b, "%7s %7s  %*s  %d %s\n", length(lower.P50, r.P50, r.Short), length(lower.P90, r.P90, r.Short), sparkWidth, length(lower.P99, r.P99, r.Short),
+		r.Count, shorten(printable(r.What), max(minName, s.width-40)))
+	for i, d := range r.Difference {
+		if i == s.most.requests || d.Time <= 0 || d.Time < r.Difference[0].Time/4 {
+			break
+		}
+		how := fmt.Sprintf("%s in the slowest 1 %%: [%s] ", more(d.Time), printable(d.State))
+		at := ""
+		if d.Line > 0 {
+			at = fmt.Sprintf("%s:%d", baseName(d.File), d.Line)
+		}
+		fmt.Fprintf(&s.b, "%*s%s%s\n", s.indent(), "", s.paint.busy(how), site(s.paint, d.Name, at, s.width-s.indent()-len(how)))
 	}
 }
 
@@ -254,7 +328,7 @@ func (s *screen) contended() {
 func (s *screen) growing() {
 	// Suspects are first. If there are any, the others hardly matter.
 	n := 0
-	for n < min(screenLeaks, len(s.leaks.Groups)) && s.leaks.Groups[n].Suspect == s.leaks.Groups[0].Suspect {
+	for n < min(s.most.leaks, len(s.leaks.Groups)) && s.leaks.Groups[n].Suspect == s.leaks.Groups[0].Suspect {
 		n++
 	}
 	if n == 0 {

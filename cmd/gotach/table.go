@@ -359,6 +359,9 @@ func (t *reportTable) place(row *profile.Row, room int) string {
 			at = lines
 		}
 	}
+	if t.o.By != profile.ByLine {
+		at = shortenPlace(at, name, room)
+	}
 	left := room - utf8.RuneCountInString(at) - 2
 	switch {
 	case at == "":
@@ -371,7 +374,7 @@ func (t *reportTable) place(row *profile.Row, room int) string {
 		return shorten(at, room)
 	case t.o.By == profile.ByLine:
 		return at + "  " + t.paint.dim(shorten(name, left))
-	case left < minName:
+	case left < min(minName, least(name)):
 		return shorten(name, room)
 	}
 	return shorten(name, left) + "  " + t.paint.dim(at)

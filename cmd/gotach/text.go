@@ -27,19 +27,10 @@ func shorten(name string, room int) string {
 	if utf8.RuneCountInString(name) <= room {
 		return name
 	}
-	prefix := ""
-	if i := strings.LastIndexByte(name, ' '); i >= 0 && strings.HasPrefix(name, "goroutine ") {
-		prefix, name = name[:i+1], name[i+1:]
-	} else if i := strings.Index(name, "] "); i >= 0 && name[0] == '[' { // a wait and where it is
-		prefix, name = name[:i+2], name[i+2:]
-	}
+	prefix, name := cutPrefix(name)
 	room -= utf8.RuneCountInString(prefix)
 	for {
-		end := strings.IndexAny(name, "[(") // ignore slashes in type arguments
-		if end < 0 {
-			end = len(name)
-		}
-		i := strings.IndexByte(name[:end], '/')
+		i := slash(name)
 		if i < 0 {
 			break
 		}
@@ -56,7 +47,59 @@ func shorten(name string, room int) string {
 		return prefix + "…"
 	}
 	left := (room - 1) / 3
+	if prefix != "" && room < minName {
+		left = 0 // the end says most
+	}
 	return prefix + string(r[:left]) + "…" + string(r[len(r)-(room-1-left):])
+}
+
+// cutPrefix cuts from a name what stands before the function: a goroutine, or a wait.
+func cutPrefix(name string) (prefix, function string) {
+	if i := strings.LastIndexByte(name, ' '); i >= 0 && strings.HasPrefix(name, "goroutine ") {
+		return name[:i+1], name[i+1:]
+	}
+	if i := strings.Index(name, "] "); i >= 0 && name[0] == '[' {
+		return name[:i+2], name[i+2:]
+	}
+	return "", name
+}
+
+// slash returns the index of the first slash of a function's import path, -1 if there is none. Slashes in type
+// arguments do not count.
+func slash(function string) int {
+	end := strings.IndexAny(function, "[(")
+	if end < 0 {
+		end = len(function)
+	}
+	return strings.IndexByte(function[:end], '/')
+}
+
+// least returns the number of columns of a name without the leading elements of the import path.
+func least(name string) int {
+	prefix, name := cutPrefix(name)
+	for i := slash(name); i >= 0; i = slash(name) {
+		name = name[i+1:]
+	}
+	return utf8.RuneCountInString(prefix + name)
+}
+
+// minPlace is the number of columns to which a place in the source is shortened for the name before it.
+const minPlace = 14
+
+// shortenPlace makes a place such as cache_test.go:41 fit beside a name into room columns. It removes the end of the
+// file's name, never the line.
+func shortenPlace(at, name string, room int) string {
+	room = max(minPlace, room-2-least(name))
+	line := strings.LastIndexByte(at, ':')
+	if utf8.RuneCountInString(at) <= room || line < 0 {
+		return at
+	}
+	file := []rune(at[:line])
+	left := max(1, room-1-len(at[line:]))
+	if left+1 >= len(file) {
+		return at
+	}
+	return string(file[:left]) + "…" + at[line:]
 }
 
 // powers are the prefixes for powers of 1000.

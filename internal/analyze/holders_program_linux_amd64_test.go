@@ -165,35 +165,36 @@ func (s *store) nested(p *planted, other *store, id uint64) {
 // goroutine waits. With Go 1.25 it does not know which lock a goroutine waits for.
 func TestHoldersOfProgram(t *testing.T) {
 	cases := []struct {
-		name string
-		run  func(p *planted)
+		name   string
+		screen string // what the first screen of a report says of a lock and of the line of its holder
+		run    func(p *planted)
 	}{
-		{"sleeps", func(p *planted) {
+		{"sleeps", ` s\.mu  sync\.Mutex\n +[0-9.]+ % held in \[[a-z ]+\] \S*sleepy  holders\S*:\d+$`, func(p *planted) {
 			s := &store{}
 			for range 4 {
 				p.goes(func(id uint64) { s.sleepy(p, id) })
 			}
 		}},
-		{"computes", func(p *planted) {
+		{"computes", ` s\.mu  sync\.Mutex\n +[0-9.]+ % held in \[[a-z ]+\] \S*(spin|compute)  holders\S*:\d+$`, func(p *planted) {
 			s := &store{}
 			for range 4 {
 				p.goes(func(id uint64) { s.compute(p, id, time.Millisecond) })
 			}
 		}},
-		{"computes shortly", func(p *planted) {
+		{"computes shortly", ` s\.mu  sync\.Mutex\n.* held in .*(\n +holds are too short to tell one from the next)?$`, func(p *planted) {
 			s := &store{}
 			for range 4 {
 				p.goes(func(id uint64) { s.compute(p, id, 50*time.Microsecond) })
 			}
 		}},
-		{"refresher", func(p *planted) {
+		{"refresher", ` s\.mu  sync\.Mutex\n +[0-9.]+ % held in \[[a-z ]+\] \S*load  holders\S*:\d+$`, func(p *planted) {
 			s := &store{}
 			p.goes(func(id uint64) { s.refresh(p, id) })
 			for range 4 {
 				p.goes(func(id uint64) { s.lookUp(p, id) })
 			}
 		}},
-		{"two of one type", func(p *planted) {
+		{"two of one type", ` s\.mu  sync\.Mutex\n +[0-9.]+ % held in \[[a-z ]+\] \S*sleepy  holders\S*:\d+$(\n.*)?\n.* s\.mu  sync\.Mutex\n +[0-9.]+ % held in \[[a-z ]+\] \S*sleepy  holders\S*:\d+$`, func(p *planted) {
 			for range 2 {
 				s := &store{}
 				for range 3 {
@@ -201,14 +202,14 @@ func TestHoldersOfProgram(t *testing.T) {
 				}
 			}
 		}},
-		{"slow reader", func(p *planted) {
+		{"slow reader", ` s\.table  sync\.RWMutex\n +[0-9.]+ % held in \[[a-z ]+\] \S*load  holders\S*:\d+$`, func(p *planted) {
 			s := &store{}
 			p.goes(func(id uint64) { s.readSlowly(p, id) })
 			for range 3 {
 				p.goes(func(id uint64) { s.write(p, id) })
 			}
 		}},
-		{"nested", func(p *planted) {
+		{"nested", ` (other|s)\.mu  sync\.Mutex\n +[0-9.]+ % held in \[[a-z ]+\] \S*(sleepy|nested)  holders\S*:\d+$(\n.*)?\n.* s\.mu  sync\.Mutex\n +[0-9.]+ % held in \[[a-z ]+\] \S*(nested|sleepy)  holders\S*:\d+$`, func(p *planted) {
 			a, b := &store{}, &store{}
 			for range 2 {
 				p.goes(func(id uint64) { a.nested(p, b, id) })
@@ -231,6 +232,7 @@ func TestHoldersOfProgram(t *testing.T) {
 			for _, list := range p.log.holds {
 				slices.SortFunc(list, func(a, b hold) int { return cmp.Compare(a.begin, b.begin) })
 			}
+			onFirstScreen(t, path, c.screen)
 			x := compareHolders(t, p.log, path, LockOptions{})
 			if c.name == "computes shortly" { // too short to tell
 				return

@@ -45,6 +45,7 @@ func TestLeaksOfProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
+	onFirstScreen(t, path, `LEAK\? \[chan receive\] \S*Reply  leaks_\S*:\d+$`)
 	l, err := FindLeaks(samplesOf(t, stream.Options{}, f))
 	if err != nil {
 		t.Fatal(err)

@@ -120,6 +120,14 @@ func (s *Survey) Locks() (*Locks, error) {
 	return s.locks.result(), nil
 }
 
+// FindRequests is FindRequests without options. It returns nil if Requests is false.
+func (s *Survey) FindRequests() (*Requests, error) {
+	if !s.Requests {
+		return nil, nil
+	}
+	return FindRequests(NewSamples("", s.locks.src), RequestOptions{})
+}
+
 // newProfile adds up samples. It returns nil for what tells idle time if there is none. each may be nil.
 func newProfile(src *stream.Source, samples iter.Seq2[*stream.Sample, error], o ReportOptions, each func(*stream.Sample, WaitKey)) (*profile.Profile, *Idle, error) {
 	p, idle, err := sumUp(src, samples, o, each)

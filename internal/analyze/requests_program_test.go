@@ -29,7 +29,7 @@ type server struct {
 // A served is a request in the log: how long it took, and what of that was in the longer path.
 type served struct{ all, long uint64 } // µs
 
-func (x server) run(t *testing.T, length time.Duration) (r *Requests, log []served, m *tachyon.Session) {
+func (x server) run(t *testing.T, length time.Duration) (path string, r *Requests, log []served, m *tachyon.Session) {
 	t.Helper()
 	leaked := make(chan int)
 	defer close(leaked)
@@ -56,7 +56,7 @@ func (x server) run(t *testing.T, length time.Duration) (r *Requests, log []serv
 		mu.Unlock()
 	}))
 	defer server.Close()
-	path := filepath.Join(t.TempDir(), "server.tach")
+	path = filepath.Join(t.TempDir(), "server.tach")
 	session, err := profiler.Open(append(x.options, profiler.Output(path))...)
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +78,7 @@ func (x server) run(t *testing.T, length time.Duration) (r *Requests, log []serv
 		t.Fatal(err)
 	}
 	slices.SortFunc(log, func(a, b served) int { return cmp.Compare(a.all, b.all) })
-	return r, log, all.Session
+	return path, r, log, all.Session
 }
 
 // requestAll sends requests from clients that keep their connections.
@@ -113,7 +113,7 @@ func TestRequestsOfProgram(t *testing.T) {
 		"all ticks":      {8 * time.Millisecond, 5, 4, []profiler.Option{profiler.Budget(10)}},
 		"one of 100":     {6 * time.Millisecond, 1, 4, []profiler.Option{profiler.Budget(10)}},
 	} {
-		r, log, m := x.run(t, 4*time.Second)
+		path, r, log, m := x.run(t, 4*time.Second)
 		at := func(q float64) time.Duration { return micros(log[int(q*float64(len(log)-1))].all) }
 		// If the machine is busy, ticks are late and less is known.
 		gap := m.Duration / time.Duration(max(1, m.TicksReached))
@@ -137,11 +137,14 @@ func TestRequestsOfProgram(t *testing.T) {
 			t.Errorf("%s: %d requests, about %d; the log has %d", name, r.Count, r.Estimated, len(log))
 		}
 		// What the slow ones did more, by the log.
-		long, other := 0.0, 0.0
-		for _, x := range log[len(log)-int(slowest*float64(len(log))):] {
-			long += float64(x.long)
-			other += float64(x.all-x.long) - float64(at(0.5).Microseconds())
+		did := func(share float64) (long, other float64) {
+			for _, x := range log[len(log)-int(share*float64(len(log))):] {
+				long += float64(x.long)
+				other += float64(x.all-x.long) - float64(at(0.5).Microseconds())
+			}
+			return long, other
 		}
+		long, other := did(slowest)
 		t.Logf("%s: of the slowest, the longer path took %.0f µs, and the rest took %.0f µs more than usual; %+v", name, long, other, r.Difference)
 		const cause = "github.com/gotach/profiler/internal/analyze.longPath"
 		// With few ticks in a request, some that follow at once count as a slow one.
@@ -150,6 +153,11 @@ func TestRequestsOfProgram(t *testing.T) {
 		} else if long > other && !slices.ContainsFunc(r.Difference, func(d RequestDifference) bool { return d.Name == cause && d.Time > 0 }) {
 			t.Errorf("%s: the differences are %+v", name, r.Difference)
 		}
+		patterns := []string{`^ +P50 +P90 +P99  REQUESTS\n.* HTTP handlers \(ServeHTTP\)$`, `\[chan receive\] \S*run\.func1  requests\S*:\d+$`}
+		if long, other := did(0.01); long > 3*other && gap < x.usual/4 {
+			patterns = append(patterns, `\+\S+ in the slowest 1 %: \[sleep\] \S*longPath  requests\S*:\d+$`)
+		}
+		onFirstScreen(t, path, patterns...)
 	}
 }
 
