@@ -5,7 +5,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"syscall"
@@ -146,15 +145,7 @@ func (b *bigSession) files(tb testing.TB, dir string, n, seconds int) (paths []s
 // memory runs gotach in a process of its own and returns the most memory that it had, in bytes.
 func memory(t *testing.T, args ...string) int64 {
 	t.Helper()
-	test, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	program := filepath.Join(t.TempDir(), "gotach") // this name makes the test binary gotach
-	if err := os.Symlink(test, program); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(program, args...)
+	cmd := testCommand(t, "gotach", args...)
 	cmd.Env = append(os.Environ(), "GOGC=") // as users have it
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("gotach %v: %v\n%s", args[0], err, out)

@@ -36,15 +36,7 @@ func manyHosts(t testing.TB, dir string, processes, parts int) (paths []string) 
 // limited runs gotach in a process of its own that may have 64 open files. It returns the most memory that it had.
 func limited(t *testing.T, wantCode int, args ...string) (stdout, stderr string, memory int64) {
 	t.Helper()
-	test, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	program := filepath.Join(t.TempDir(), "gotach") // this name makes the test binary gotach
-	if err := os.Symlink(test, program); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command("sh", append([]string{"-c", `ulimit -n 64 && exec "$@"`, "sh", program}, args...)...)
+	cmd := exec.Command("sh", append([]string{"-c", `ulimit -n 64 && exec "$@"`, "sh", testProgram(t, "gotach")}, args...)...)
 	cmd.Env = append(os.Environ(), "GOGC=")
 	var out, errs strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &errs

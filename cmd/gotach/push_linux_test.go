@@ -225,20 +225,6 @@ func gotachCommand(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// testCommand returns one of the programs of TestMain as a process of its own.
-func testCommand(t *testing.T, name string, args ...string) *exec.Cmd {
-	t.Helper()
-	test, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	program := filepath.Join(t.TempDir(), name) // the name says what the test binary is
-	if err := os.Symlink(test, program); err != nil {
-		t.Fatal(err)
-	}
-	return exec.Command(program, args...)
-}
-
 // The memory of gotach push is at most 100 MB, also for files with goroutines and labels without number.
 func TestMemoryPush(t *testing.T) {
 	dir := t.TempDir()

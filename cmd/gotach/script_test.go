@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
@@ -27,6 +28,26 @@ func TestMain(m *testing.M) {
 		"contends": contends,
 		"watched":  watched,
 	})
+}
+
+// testProgram returns the path of one of the programs of TestMain: a link to the test binary, which is the program of that name.
+func testProgram(t *testing.T, name string) string {
+	t.Helper()
+	test, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.Symlink(test, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// testCommand returns one of the programs of TestMain as a process of its own.
+func testCommand(t *testing.T, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	return exec.Command(testProgram(t, name), args...)
 }
 
 // quota OUT writes the profile of a program that was throttled by a CPU quota.

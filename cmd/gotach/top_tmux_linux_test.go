@@ -87,14 +87,7 @@ func (x *tmux) shows(list ...string) string {
 
 // checkTop uses gotach top in a terminal of 80 columns, makes it larger, and quits.
 func checkTop(t *testing.T, what, status string, env ...string) {
-	gotach := filepath.Join(t.TempDir(), "gotach")
-	self, err := os.Executable()
-	if err == nil {
-		err = os.Symlink(self, gotach)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	gotach := testProgram(t, "gotach")
 	// The terminal stays after the end.
 	x := newTmux(t, 80, 24, gotach+" top "+what+"; echo code $?; stty -a; exec cat", env...)
 	if strings.HasSuffix(status, "PLAYING") { // a short file must not end before the test
@@ -157,16 +150,8 @@ func checkTop(t *testing.T, what, status string, env ...string) {
 // gotach top works in tmux, at 80×24 and at 200×60, on a program that runs, by its file, its id and its URL, and on
 // its file when it has ended.
 func TestTopLive(t *testing.T) {
-	dir := t.TempDir()
-	self, err := os.Executable()
-	if err == nil {
-		err = os.Symlink(self, filepath.Join(dir, "watched"))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(dir, "live.tach")
-	program := exec.Command(filepath.Join(dir, "watched"), file)
+	file := filepath.Join(t.TempDir(), "live.tach")
+	program := testCommand(t, "watched", file)
 	program.Stderr = os.Stderr
 	in, err := program.StdinPipe()
 	if err != nil {

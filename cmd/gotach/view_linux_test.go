@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -19,15 +18,7 @@ import (
 // startWatched starts a program that writes a profile. It ends when stop is called.
 func startWatched(t *testing.T, out string) (stop func()) {
 	t.Helper()
-	test, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	program := filepath.Join(t.TempDir(), "watched")
-	if err := os.Symlink(test, program); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(program, out)
+	cmd := testCommand(t, "watched", out)
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -55,15 +55,7 @@ type viewing struct {
 // startView runs gotach view until the test ends.
 func startView(t *testing.T, env []string, args ...string) *viewing {
 	t.Helper()
-	test, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	program := filepath.Join(t.TempDir(), "gotach") // this name makes the test binary gotach
-	if err := os.Symlink(test, program); err != nil {
-		t.Fatal(err)
-	}
-	v := &viewing{t: t, cmd: exec.Command(program, append([]string{"view"}, args...)...)}
+	v := &viewing{t: t, cmd: testCommand(t, "gotach", append([]string{"view"}, args...)...)}
 	v.cmd.Env = append(os.Environ(), env...)
 	v.cmd.Stderr = &v.stderr
 	out, err := v.cmd.StdoutPipe()
