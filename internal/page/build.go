@@ -37,6 +37,7 @@ type builder struct {
 	several bool     // there are two sides
 	omitted []string // what the page leaves out, as text
 	number  []uint32 // what became of the records, by their first numbers
+	moments moments
 }
 
 // A node is a frame on top of a stack.
@@ -106,6 +107,9 @@ type reading struct {
 	file    int // number of the file of parents + 1
 	parents map[uint64]uint64
 
+	counted int // number of the file whose ticks are counted + 1
+	ticks   *Ticks
+
 	some bool // not all samples are read, so slots do not know where a goroutine begins
 }
 
@@ -129,7 +133,7 @@ func (b *builder) read(in Input) error {
 	if err != nil {
 		return err
 	}
-	r := &reading{builder: b, side: uint8(len(b.sides)), src: src, start: src.Header().Start, groups: analyze.NewGroups(src)}
+	r := &reading{builder: b, side: uint8(len(b.sides)), src: src, start: src.Header().Start, groups: analyze.NewGroups(src), ticks: &Ticks{Counts: []TickCounts{}}}
 	p, idle, err := analyze.NewProfileEach(src, analyze.ReportOptions{Idle: true}, r.add)
 	if err != nil {
 		return err
@@ -168,6 +172,10 @@ func (b *builder) side(in Input, p *profile.Profile, r *reading) error {
 	side.StartUS = r.start
 	side.From = b.offset
 	side.To = b.offset + max(1, r.end, uint64(side.Duration.Microseconds()))
+	if !r.src.Selects() { // otherwise time without samples is nothing special
+		r.ticks.finish(r.src.Header().Interval, b.moments.count(b.width, side.From, side.To), side.To-side.From)
+		side.Ticks = r.ticks
+	}
 	b.sides = append(b.sides, side)
 	return nil
 }
@@ -202,10 +210,25 @@ func (r *reading) add(s *stream.Sample, key analyze.WaitKey) {
 		r.double()
 	}
 	x.course.add(r.width, r.offset+end-length, r.offset+end)
+	if s.Interpreter != tachyon.Process { // these are not taken at ticks
+		r.moments.add(r.width, r.offset+end)
+	}
+	r.countTicks()
 	r.lives.add(r, &r.slots[s.Slot], s, n, r.offset+end-length, r.offset+end, before)
 	if r.noted++; r.noted >= uint64(r.o.Events)/2 {
 		r.compact()
 	}
+}
+
+// countTicks adds the counts of a file when its first sample comes.
+func (r *reading) countTicks() {
+	n, f := r.src.File()
+	if r.counted == n+1 {
+		return
+	}
+	r.counted = n + 1
+	from := f.Stream.Header().Start
+	r.ticks.add(r.src.FileSession(), r.offset+from-min(from, r.start))
 }
 
 // addLatency adds a sample whose weight is its share of the time on the clock.
@@ -236,6 +259,7 @@ func (b *builder) double() {
 	for i := range b.records {
 		b.records[i].course.double(b.width)
 	}
+	b.moments.double(b.width)
 	b.width *= 2
 }
 

@@ -51,6 +51,7 @@ type Side struct {
 	NoCore     time.Duration `json:"no_core_ns"`
 	Idle       time.Duration `json:"idle_ns"`
 	Facts      []Fact        `json:"facts"` // about the recording
+	Ticks      *Ticks        `json:"ticks,omitempty"`
 }
 
 // A Fact is something to know about a recording, such as {"Go", "go1.26.8 linux/amd64"}.
@@ -249,6 +250,7 @@ func (b *builder) core() (Piece, error) {
 		column{"fnName", fnName}, column{"fnFile", fnFile}, column{"fnPackage", pkgs}, column{"fnStandard", standard},
 		column{"frameFn", frameFn}, column{"frameLine", frameLine}, column{"nodeCaller", nodeCaller}, column{"nodeFrame", nodeFrame},
 		column{"stateClass", stateClass}, column{"stateCPU", stateCPU})
+	r = append(r, b.gaps()...)
 	return newPiece("core", map[string]any{
 		"strings": b.strings.list, "states": states, "groups": b.groups.list, "classes": classNames[:],
 	}, r)

@@ -28,6 +28,7 @@ type recording struct {
 	path       string
 	goroutines []tachyon.Goroutine
 	objects    []tachyon.Object
+	counts     tachyon.Counts
 }
 
 func newRecording(t testing.TB) *recording {
@@ -50,9 +51,10 @@ func (r *recording) add(goroutine, at uint64, status tachyon.Status, frames ...t
 // input finishes the file and returns it as an input.
 func (r *recording) input(length time.Duration) Input {
 	r.t.Helper()
+	r.counts.NotSeen = 1234567 * time.Nanosecond
 	err := r.w.AddMetadata(tachyon.KindSession, tachyon.Session{
 		Program: "/srv/" + evil, GoVersion: "go1.26.8", GOOS: "linux", GOARCH: "amd64", Source: "native", Rate: 1000, RateReached: 1000,
-		Markers: true, Objects: tachyon.AllObjects, Start: time.UnixMicro(begin).UTC(), Duration: length, Counts: tachyon.Counts{NotSeen: 1234567 * time.Nanosecond},
+		Markers: true, Objects: tachyon.AllObjects, Start: time.UnixMicro(begin).UTC(), Duration: length, Counts: r.counts,
 	})
 	if err == nil {
 		err = r.w.WriteRecords(&tachyon.Records{Goroutines: r.goroutines, Objects: r.objects})

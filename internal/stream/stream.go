@@ -256,6 +256,9 @@ func (s *Source) SelectsStates() bool { return s.o.Select != nil && len(s.o.Sele
 // File returns the file of the present sample and its number, from 0 in order of time.
 func (s *Source) File() (int, File) { return s.present, s.parts[s.present].File }
 
+// FileSession returns what is known of the session in the present file, nil if nothing is. It must not be changed.
+func (s *Source) FileSession() *tachyon.Session { return s.parts[s.present].Metadata.Session }
+
 // Label returns the value of a label of the present sample's goroutine, and whether it has one: its own label, if
 // Options.Labels is set, or else that of its process. See tachyon.Session.Label.
 func (s *Source) Label(own *Labels, key string) (value string, ok bool) {

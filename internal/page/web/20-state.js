@@ -14,6 +14,7 @@ const defaults = () => ({
 	tab: 'functions', sort: 'self', theme: '',
 	folded: [], // groups of goroutines
 	goroutine: -1, lock: -1,
+	heat: false, heatKind: 'busy', // the heat map is open, and what it shows
 });
 
 let S = defaults();
@@ -29,7 +30,7 @@ function nudge(name) {
 }
 
 // names of the settings in the address
-const short = {range: 'r', second: 'r2', view: 'v', weight: 'w', colour: 'c', idle: 'i', invert: 'n', zoom: 'z', selected: 's', removed: 'x', group: 'g', query: 'q', hidden: 'h', tab: 't', sort: 'o', theme: 'm', folded: 'f', goroutine: 'gr', lock: 'l'};
+const short = {range: 'r', second: 'r2', view: 'v', weight: 'w', colour: 'c', idle: 'i', invert: 'n', zoom: 'z', selected: 's', removed: 'x', group: 'g', query: 'q', hidden: 'h', tab: 't', sort: 'o', theme: 'm', folded: 'f', goroutine: 'gr', lock: 'l', heat: 'hm', heatKind: 'hk'};
 
 function toHash() {
 	const parts = [], usual = start();
@@ -76,12 +77,14 @@ function fromHash(hash) {
 	out.folded = out.folded.filter((g) => g < D.groups.length);
 	if (!tables.names.some(([id]) => id === out.tab)) out.tab = 'functions';
 	if (!['', 'dark', 'light'].includes(out.theme)) out.theme = '';
+	if (!heat.kinds.some(([kind]) => kind === out.heatKind)) out.heatKind = 'busy';
 	return out;
 }
 
-// start returns the settings of a page that was just opened: two profiles are compared.
+// start returns the settings of a page that was just opened: two profiles are compared, a long one has a heat map.
 function start() {
 	const s = defaults();
+	s.heat = D.steps * D.width >= 6e7;
 	if (head.sides.length > 1) {
 		s.range = sideRange(0);
 		s.second = sideRange(1);

@@ -49,7 +49,7 @@ function el(tag, attributes, ...children) {
 		else if (k === 'class') e.className = v;
 		else if (v !== null && v !== undefined && v !== false) e.setAttribute(k, v === true ? '' : v);
 	}
-	e.append(...children.filter((c) => c !== null && c !== undefined));
+	e.append(...children.filter((c) => c !== null && c !== undefined && c !== false));
 	return e;
 }
 
@@ -77,7 +77,7 @@ const classColours = ['--running', '--nocore', '--runnable', '--syscall', '--io'
 // readColours reads the colours of the present theme.
 function readColours() {
 	const style = getComputedStyle(document.documentElement);
-	for (const name of ['--ground', '--panel', '--line', '--text', '--dim', '--accent', '--mark', '--less', '--more', '--same', ...classColours]) {
+	for (const name of ['--ground', '--panel', '--line', '--text', '--dim', '--accent', '--mark', '--less', '--more', '--same', '--heat1', '--heat2', '--heat3', ...classColours]) {
 		colours[name] = style.getPropertyValue(name).trim();
 	}
 }

@@ -3,28 +3,13 @@
 const strip = {
 	prefix: null, // by class: sums of µs up to each step
 	drag: null,
-	top: 14, bottom: 21,
+	top: 14, bottom: 26,
 
 	// prepare adds up all records once.
 	prepare() {
-		const n = D.steps, k = D.classes.length;
-		this.prefix = D.classes.map(() => new Float64Array(n + 1));
-		const diff = D.classes.map(() => new Float64Array(n + 1));
-		for (let r = 0; r < D.recNode.length; r++) {
-			const c = D.recClass[r];
-			for (let e = D.first[r]; e < D.first[r + 1]; e++) {
-				this.prefix[c][D.evStep[e] + 1] += D.evPart[e];
-				diff[c][D.evStep[e]] += D.evDiff[e];
-			}
-		}
-		for (let c = 0; c < k; c++) {
-			let count = 0;
-			for (let i = 0; i < n; i++) {
-				count += diff[c][i];
-				this.prefix[c][i + 1] += this.prefix[c][i] + count * D.width;
-			}
-		}
+		this.prefix = timesBySteps(D.classes.length, (r) => D.recClass[r]);
 		this.collector();
+		gaps.prepare();
 	},
 
 	// collector adds up the CPU time of the garbage collector, also that which other goroutines gave it.
@@ -32,17 +17,13 @@ const strip = {
 		const names = /^runtime\.(gcBgMarkWorker|gcAssistAlloc|gcMarkTermination|gcStart|bgsweep)$/, fn = D.fnName.map((s) => names.test(D.strings[s]));
 		const under = new Uint8Array(D.caller.length);
 		for (let n = 1; n < under.length; n++) under[n] = fn[D.fn[n]] || under[D.caller[n]];
-		this.gc = null;
-		const sum = new Float64Array(D.steps + 1), rise = new Float64Array(D.steps + 1);
-		for (let r = 0; r < D.recNode.length; r++) {
-			if (!under[D.recNode[r]] || !D.recCPU[r]) continue;
-			this.gc = sum;
-			for (let e = D.first[r]; e < D.first[r + 1]; e++) {
-				sum[D.evStep[e] + 1] += D.evPart[e];
-				rise[D.evStep[e]] += D.evDiff[e];
-			}
-		}
-		for (let i = 0, count = 0; i < D.steps; i++) sum[i + 1] += sum[i] + (count += rise[i]) * D.width;
+		let any = false;
+		const [sum] = timesBySteps(1, (r) => {
+			if (!under[D.recNode[r]] || !D.recCPU[r]) return -1;
+			any = true;
+			return 0;
+		});
+		this.gc = any ? sum : null;
 	},
 
 	// collected returns how many cores the garbage collector used between two times, on average.
@@ -91,6 +72,7 @@ const strip = {
 		this.most = most;
 		if (most) areas(g, 0, this.top + h, h / most, list.map((c, i) => [c, values[i]]));
 		this.marks(g, columns, height - this.bottom, from, to);
+		gaps.draw(g, height - this.bottom + 4, width);
 		this.axis(g, width, height, from, to);
 		for (const [range, name, colour] of [[S.range, S.second ? 'A' : '', '--accent'], [S.second, 'B', '--mark']]) {
 			if (range) this.range(g, range, name, colours[colour], width, height);
@@ -117,10 +99,10 @@ const strip = {
 			for (let t = Math.max(side.from_us, side.from_us + Math.ceil((from - side.from_us) / step) * step); t <= Math.min(to, side.to_us); t += step) {
 				const x = this.xAt(t), text = seconds(t - side.from_us);
 				g.fillStyle = colours['--line'];
-				g.fillRect(x, height - this.bottom + 3, 1, 5);
+				g.fillRect(x, height - this.bottom + 8, 1, 5);
 				if (x + g.measureText(text).width + 3 > width) continue;
 				g.fillStyle = colours['--dim'];
-				g.fillText(text, x + 3, height - this.bottom + 6);
+				g.fillText(text, x + 3, height - this.bottom + 11);
 			}
 		}
 		if (head.sides.length > 1) {
@@ -237,6 +219,8 @@ const strip = {
 		}
 		const gc = this.collected(t - half, t + half);
 		if (gc > 0) lines.push(`${digits(gc)} cores for the garbage collector`);
+		const pixel = Math.max(half, (to - from) / byId('strip').clientWidth);
+		for (const gap of gaps.within(t - pixel, t + pixel).slice(0, 1)) lines.push(...gaps.lines(gap));
 		tip(lines, e);
 	},
 
@@ -250,24 +234,43 @@ const strip = {
 				if (c === last) change({idle: !S.idle});
 				else change({hidden: shown ? [...S.hidden, c] : S.hidden.filter((h) => h !== c)});
 			}}, swatch, name);
-		}), this.gc && el('span', {id: 'gc', title: 'marks below the strip: the garbage collector used a core'}, el('span', {class: 'swatch tick'}), 'garbage collector'));
+		}), this.gc && el('span', {id: 'gc', title: 'marks below the strip: the garbage collector used a core'}, el('span', {class: 'swatch tick'}), 'garbage collector'), ...gaps.legend());
 	},
 
 	// twin is the strip as a table.
 	twin() {
 		const d = byId('strip-twin');
 		if (!d.open) return;
-		const [from, to] = this.view(), list = this.classes(), rows = 20;
+		const [from, to] = this.view(), list = this.classes(), rows = 20, lost = gaps.list.length > 0;
 		const body = [];
 		for (let i = 0; i < rows; i++) {
 			const range = this.atSteps(from + (to - from) * i / rows, from + (to - from) * (i + 1) / rows);
 			if (!range) continue;
 			body.push(el('tr', null, el('td', {class: 'name'}, el('button', {'data-key': 'time' + i, title: 'select this range', onclick: () => this.select(range, comparing)}, `${moment(range[0])} – ${moment(range[1])}`)),
-				...list.map((c) => el('td', null, digits(this.average(c, range[0], range[1])))), this.gc && el('td', null, digits(this.collected(range[0], range[1])))));
+				...list.map((c) => el('td', null, digits(this.average(c, range[0], range[1])))), this.gc && el('td', null, digits(this.collected(range[0], range[1]))), lost && el('td', null, gaps.longest(...range))));
 		}
-		put(d.querySelector('.scroll'), el('table', null, el('thead', null, el('tr', null, el('th', {class: 'name', scope: 'col'}, 'Goroutines on average'), ...list.map((c) => el('th', {scope: 'col'}, D.classes[c])), this.gc && el('th', {scope: 'col', title: 'cores'}, 'garbage collector'))), el('tbody', null, ...body)));
+		put(d.querySelector('.scroll'), el('table', null, el('thead', null, el('tr', null, el('th', {class: 'name', scope: 'col'}, 'Goroutines on average'), ...list.map((c) => el('th', {scope: 'col'}, D.classes[c])), this.gc && el('th', {scope: 'col', title: 'cores'}, 'garbage collector'),
+			lost && el('th', {scope: 'col', title: 'the longest time'}, 'no samples for'))), el('tbody', null, ...body)));
 	},
 };
+
+// timesBySteps adds up the time of records in some lists: of returns the number of a record's list, -1 if it is in none. A list
+// has the sum of µs up to each step.
+function timesBySteps(lists, of) {
+	const n = D.steps, out = Array.from({length: lists}, () => new Float64Array(n + 1)), rise = out.map(() => new Float64Array(n + 1));
+	for (let r = 0; r < D.recNode.length; r++) {
+		const i = of(r);
+		if (i < 0) continue;
+		for (let e = D.first[r]; e < D.first[r + 1]; e++) {
+			out[i][D.evStep[e] + 1] += D.evPart[e];
+			rise[i][D.evStep[e]] += D.evDiff[e];
+		}
+	}
+	out.forEach((sum, i) => {
+		for (let step = 0, count = 0; step < n; step++) sum[step + 1] += sum[step] + (count += rise[i][step]) * D.width;
+	});
+	return out;
+}
 
 // areas draws numbers for each column, a list for each class, on top of each other: [class, numbers].
 function areas(g, left, bottom, scale, list) {

@@ -12,6 +12,11 @@ const keys = [
 	['c', 'compare: the next range is the second one', () => setComparing(!comparing)],
 	['t', 'dark or light', () => toggleTheme()],
 	['s', 'go to the time strip', () => byId('strip').focus()],
+	['h', 'show or hide the heat map', () => {
+		change({heat: !S.heat});
+		byId('heat-scroll').hidden = !S.heat; // what is hidden cannot have the focus
+		byId(S.heat ? 'heat' : 'heat-open').focus({preventScroll: !S.heat});
+	}],
 	['f', 'go to the flame graph', () => byId('flame').focus()],
 	['l', 'go to the goroutines', () => byId('lives').focus()],
 	['g', 'fold or unfold all groups', () => goroutines.foldAll()],
@@ -24,6 +29,7 @@ const keys = [
 const localKeys = [
 	['← →', 'time strip: move the range; Shift: move its end; Alt: the second range'],
 	['+ −', 'time strip: zoom; PageUp and PageDown move; Enter: select what is drawn'],
+	['← → ↑ ↓', 'heat map: go from square to square; Shift: select a range; Enter: select this one'],
 	['← → ↑ ↓', 'flame graph: go from box to box'],
 	['Enter', 'flame graph: zoom; Backspace: zoom out; Home: all the way'],
 	['← → ↑ ↓', 'goroutines: go from row to row, fold, unfold; Enter: only this one'],

@@ -114,7 +114,7 @@ const functionNames = () => Array.from(D.fnName, (s, fn) => D.strings[s] + '\n' 
 
 // showData prepares what is worked out once of the data.
 function showData() {
-	sumsKey = groupSumsKey = flame.key = goroutines.binsKey = '';
+	sumsKey = groupSumsKey = flame.key = goroutines.binsKey = heat.key = '';
 	matchKey = null;
 	for (const p of panels) p.key = '';
 	strip.prepare();

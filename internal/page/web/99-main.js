@@ -15,12 +15,14 @@ async function main() {
 		{name: 'controls', needs: Object.keys(short), draw: () => controls.draw()},
 		{name: 'legend', needs: ['idle', 'hidden'], draw: () => strip.legend()},
 		{name: 'strip', needs: ['view', 'range', 'second', 'idle', 'hidden'], draw: () => { strip.draw(); strip.twin(); }},
+		{name: 'heat', needs: ['view', 'range', 'second', 'idle', 'query', 'heat', 'heatKind'], draw: () => heat.draw(), late: true},
 		{name: 'flame', needs: [...sum, 'query', 'zoom', 'selected', 'invert', 'colour'], draw: () => flame.draw()},
 		{name: 'lives', needs: [...sum, 'view', 'query', 'folded'], draw: () => goroutines.draw(), late: true},
 		{name: 'tables', needs: [...sum, 'query', 'selected', 'tab', 'sort', 'lock'], draw: () => tables.draw(), late: true},
 	);
 	controls.start();
 	strip.start();
+	heat.start();
 	flame.start();
 	goroutines.begin();
 	addEventListener('hashchange', () => {
@@ -31,6 +33,7 @@ async function main() {
 	matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw);
 	// What the page shows, for tests and for the console.
 	window.gotach = {generations: () => ({growing: !live.status || live.status.growing || live.status.generation !== head.generation, duration: head.sides[0].duration_ns}), times: () => panels.map((p) => { const begin = performance.now(); sumsKey = flame.key = ''; p.draw(); return `${p.name} ${Math.round(performance.now() - begin)}`; }).join(', '), width: D.width, settings: () => S, boxes: () => flame.boxes.map((b) => ({name: flame.name(b.box), x: b.x, y: b.y * flame.row, w: b.w, us: b.box.value})),
+		classes: (from, to) => Object.fromEntries(D.classes.map((name, c) => [name, strip.until(c, to) - strip.until(c, from)])), squares: () => heat.squares(),
 		rows: () => goroutines.rows.map((r, i) => ({name: r.goroutine < 0 ? groupName(r.group) : String(G.gId[r.goroutine]), y: i * goroutines.row, goroutine: r.goroutine}))};
 	draw();
 	requestAnimationFrame(() => { window.gotach.ready = performance.now(); });

@@ -1,0 +1,196 @@
+package page
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/gotach/profiler/tachyon"
+)
+
+// A square is a square of the heat map, with the place of its middle on the canvas.
+type square struct {
+	Row            int
+	From, To, X, Y float64
+	Us             map[string]float64
+	Found          float64
+}
+
+func (p *tab) squares() []square {
+	p.t.Helper()
+	return eval[[]square](p, `gotach.squares()`)
+}
+
+// at returns the middle of a square in the window.
+func (p *tab) at(s square) (x, y float64) {
+	p.t.Helper()
+	r := p.rect("heat")
+	return r.X + s.X, r.Y + s.Y
+}
+
+// data returns the time of the table of functions in µs.
+func (p *tab) data() float64 {
+	p.t.Helper()
+	p.wait(`document.documentElement.dataset.hash === location.hash`)
+	return eval[float64](p, `Number(document.getElementById('functions').dataset.all) / 1000`)
+}
+
+// TestPageHeat: the squares of the heat map have the sums of the strip and of the table; a click, a drag and a drag with Shift
+// select what is in them.
+func TestPageHeat(t *testing.T) {
+	p := open(t, pageOf(t, Options{}, server(t)), "", 1280, 800)
+	if eval[bool](p, `document.getElementById('heat').checkVisibility()`) {
+		t.Error("a page of two seconds begins with a heat map")
+	}
+	p.press("#heat-open")
+	p.setting("heat", "true")
+	list := p.squares()
+	if rows := list[len(list)-1].Row + 1; len(list) < 100 || rows < 2 {
+		t.Fatalf("%d squares in %d rows", len(list), rows)
+	}
+	sum, at := map[string]float64{}, 0.0
+	for _, s := range list {
+		if s.From != at {
+			t.Fatalf("a square begins at %v, the one before ended at %v", s.From, at)
+		}
+		at = s.To
+		if s.Us["busy"] != s.Us["cpu"]+s.Us["core"]+s.Us["blocked"] {
+			t.Errorf("square %+v: the kinds do not add up", s)
+		}
+		for kind, us := range s.Us {
+			sum[kind] += us
+		}
+	}
+	// A range of all has the time of the squares: without what is at no moment.
+	p.keys("s")
+	p.keys(enter)
+	p.wait(`gotach.settings().range`)
+	strip := eval[map[string]float64](p, `gotach.classes(...gotach.settings().range)`)
+	all := 0.0
+	for class, us := range strip {
+		if class != "idle" {
+			all += us
+		}
+	}
+	if sum["busy"] != all || sum["cpu"] != strip["running"] || sum["core"] != strip["runnable"]+strip["no core"] || all == 0 {
+		t.Errorf("the squares have %v, the strip %v", sum, strip)
+	}
+	p.keys("r")
+	p.setting("range", "null")
+	p.press("#heat-open")
+	p.setting("heat", "true")
+
+	x, y := p.at(list[30])
+	p.do(chromedp.MouseEvent(chromedp.MouseMoved, x, y))
+	p.wait(`!document.getElementById('tip').hidden && document.getElementById('tip').textContent.includes('wait for a core')`)
+	p.do(chromedp.MouseClickXY(x, y))
+	p.setting("range", fmt.Sprintf("[%.0f,%.0f]", list[30].From, list[30].To))
+	if got := p.data(); got != list[30].Us["busy"] {
+		t.Errorf("the table has %v µs, the square %v", got, list[30].Us["busy"])
+	}
+	x, y = p.at(list[30])
+	p.do(chromedp.MouseClickXY(x, y)) // again
+	p.setting("range", "null")
+
+	drag := func(a, b square, options ...chromedp.MouseOption) {
+		ax, ay := p.at(a)
+		bx, by := p.at(b)
+		left := append([]chromedp.MouseOption{chromedp.ButtonLeft, chromedp.ClickCount(1)}, options...)
+		p.do(chromedp.MouseEvent(chromedp.MousePressed, ax, ay, left...), chromedp.MouseEvent(chromedp.MouseMoved, bx, by, left...), chromedp.MouseEvent(chromedp.MouseReleased, bx, by, left...))
+	}
+	drag(list[60], list[40]) // backwards, over the end of a row
+	p.setting("range", fmt.Sprintf("[%.0f,%.0f]", list[40].From, list[60].To))
+	want := 0.0
+	for _, s := range list[40:61] {
+		want += s.Us["busy"]
+	}
+	if got := p.data(); got != want {
+		t.Errorf("the table has %v µs, the squares %v", got, want)
+	}
+	drag(list[70], list[80], chromedp.ButtonModifiers(chromedp.ModifierShift))
+	p.setting("second", fmt.Sprintf("[%.0f,%.0f]", list[70].From, list[80].To))
+	p.wait(`document.getElementById('flame-bar').textContent.includes('more in B')`)
+}
+
+// TestPageHeatSearch: the search marks squares, the address keeps what is shown, and the keyboard and the table do what the
+// pointer does.
+func TestPageHeatSearch(t *testing.T) {
+	in := gappy(t, tachyon.Counts{})
+	file := pageOf(t, Options{}, in)
+	p := open(t, file, "#hm=1&hk=blocked&q=main.pause", 1280, 800)
+	p.setting("heatKind", `"blocked"`)
+	for _, s := range p.squares() {
+		// 0 to 5 and 8 to 10 s: one goroutine is blocked; from 5 to 8 s the other one is too, in main.pause.
+		if pause := s.From >= 5e6 && s.To <= 8e6; pause != (s.Found == s.To-s.From) || s.To < 5e6 && s.Found != 0 {
+			t.Errorf("square %+v, main.pause from 5 to 8 s", s)
+		}
+	}
+	list := p.squares()
+	i := slices.IndexFunc(list, func(s square) bool { return s.From >= 6e6 })
+	var places []string
+	for _, s := range []square{list[i], list[i+60], list[20]} {
+		places = append(places, fmt.Sprintf("at(%f, %f)", s.X, s.Y))
+	}
+	colours := eval[[]string](p, `(() => { const c = document.getElementById('heat'), f = c.width / c.clientWidth, d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
+		const at = (x, y) => { const i = 4 * (Math.floor(y * f) * c.width + Math.floor(x * f)); return d.slice(i, i + 3).join(); }; return [`+strings.Join(places, ", ")+`]; })()`)
+	if colours[0] != colours[1] || colours[0] == colours[2] {
+		t.Errorf("two squares with the search and one without are %v", colours)
+	}
+	settings := eval[string](p, `JSON.stringify(gotach.settings())`)
+	if got := eval[string](open(t, file, eval[string](p, `location.hash`), 1280, 800), `JSON.stringify(gotach.settings())`); got != settings {
+		t.Errorf("the address gives %s, want %s", got, settings)
+	}
+
+	p.keys("h")
+	p.setting("heat", "false")
+	p.keys("h")
+	p.setting("heat", "true")
+	p.wait(`document.activeElement.id === 'heat'`)
+	p.keys(kb.ArrowDown + kb.ArrowDown + right)
+	p.wait(`document.getElementById('heat-status').textContent.startsWith('1.020s')`)
+	p.keys(enter)
+	p.setting("range", "[1020000,1040000]")
+	p.keys(kb.ArrowDown, chromedp.ModifierShift)
+	p.setting("range", "[1020000,2040000]")
+	p.keys("r")
+	p.setting("range", "null")
+	p.keys("h")
+	p.tabTo(`e.tagName === 'SUMMARY' && e.closest('#heat-twin')`)
+	p.keys(enter)
+	p.wait(`document.querySelectorAll('#heat-twin tbody tr').length === 10`)
+	cells := eval[[]string](p, `[...document.querySelectorAll('#heat-twin tbody tr')[6].cells].map((c) => c.textContent)`)
+	if want := []string{"6.000s – 7.000s", "2.00", "0.00", "0.00", "2.00", "2.00", "6.000s"}; !slices.Equal(cells, want) {
+		t.Errorf("the row of the seventh second is %q, want %q", cells, want)
+	}
+	p.tabTo(`e.dataset.key === 'heat6'`)
+	p.keys(enter)
+	p.setting("range", "[6000000,7000000]")
+}
+
+// TestPageHeatLong: a page of some minutes begins with a heat map of at most 100 rows, whose squares are whole steps.
+func TestPageHeatLong(t *testing.T) {
+	r := newRecording(t)
+	for s := uint64(1); s <= 1000; s++ {
+		r.add(1, s*1_000_000-s%7*1000, running, frame("main.work", 10))
+	}
+	p := open(t, pageOf(t, Options{}, r.input(1000e9)), "", 1280, 800)
+	p.setting("heat", "true")
+	list, width := p.squares(), eval[float64](p, `gotach.width`)
+	if rows := list[len(list)-1].Row + 1; rows != 100 {
+		t.Errorf("%d rows, want 100 of 10 s", rows)
+	}
+	sum := 0.0
+	for _, s := range list {
+		sum += s.Us["cpu"]
+		if int64(s.From)%int64(width) != 0 || int64(s.To)%int64(width) != 0 {
+			t.Fatalf("square %+v with steps of %v µs", s, width)
+		}
+	}
+	if got := p.data(); got != sum+1234.567 { // what was not seen is at no moment
+		t.Errorf("the squares have %v µs on CPU, the table %v", sum, got)
+	}
+}
