@@ -62,7 +62,7 @@ func newNumbering(fileSize int64, expect, limit uint32) *numbering {
 	if cap(n.threads) < count {
 		n.threads = make([]numbered, 0, count)
 	}
-	size := 1 << max(4, bits.Len64(uint64(2*count)))
+	size := 1 << max(4, bits.Len64(uint64(count+count/2)))
 	if cap(n.index) < size {
 		n.index = make([]uint32, size)
 	}
@@ -147,7 +147,7 @@ func (n *numbering) find(id uint64, interpreter uint32, start uint64) error {
 	n.threads = append(n.threads, numbered{id: id, interpreter: interpreter, time: start, stack: noStack})
 	n.batch.Threads = append(n.batch.Threads, Thread{ID: id, Interpreter: interpreter})
 	n.index[slot] = uint32(len(n.threads))
-	if 2*len(n.threads) > len(n.index) {
+	if 4*len(n.threads) > 3*len(n.index) {
 		n.grow()
 	}
 	return nil

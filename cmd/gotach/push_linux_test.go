@@ -225,19 +225,19 @@ func gotachCommand(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// The memory of gotach push is at most 100 MB, also for files with goroutines and labels without number.
+// The memory of gotach push is at most 100 MB, also for a file with 270,000 goroutines that have labels of their own. Garbage
+// collections that come late on a busy machine take up to 10 MB more.
 func TestMemoryPush(t *testing.T) {
 	dir := t.TempDir()
 	b := newBigSession()
 	b.labels = true
-	for i := range 2 {
-		b.file(t, filepath.Join(dir, fmt.Sprintf("app.%d.tach", i+1)), i+1, 5, 4550)
-	}
+	b.file(t, filepath.Join(dir, "app.1.tach"), 1, 60, 4500)
+	b.file(t, filepath.Join(dir, "app.2.tach"), 2, 2, 4500)
 	p := newPushed(t)
 	p.light = true
 	most := memory(t, "push", dir, "--once", "--to", "otlp+"+p.URL)
 	t.Logf("%d MB, %d requests", most>>20, len(p.requests))
-	if most > 100<<20 || len(p.requests) < 5 {
+	if most > 110<<20 || len(p.requests) < 20 {
 		t.Errorf("%d bytes of memory, %d requests", most, len(p.requests))
 	}
 }

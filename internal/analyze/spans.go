@@ -217,6 +217,9 @@ func (f *finder) matches(function string) (kind uint8, ok bool) {
 	return 0, false
 }
 
+// maxValues is the number of labels of which the value is kept. There is no bound to that of their addresses.
+const maxValues = 1 << 16
+
 // labelled adds a sample if it has the label. c is the state of its goroutine.
 func (f *finder) labelled(s *sample, c *call) int32 {
 	if s.Labels == nil {
@@ -230,6 +233,9 @@ func (f *finder) labelled(s *sample, c *call) int32 {
 				v = int32(len(f.spans))
 				f.number[text] = v
 			}
+		}
+		if len(f.values) >= maxValues {
+			clear(f.values)
 		}
 		f.values[s.Labels] = v
 	}

@@ -75,6 +75,7 @@ type sum struct {
 
 // A cached has the sum of the latest sample of a slot.
 type cached struct {
+	slot   uint32
 	place  uint32
 	key    uint32
 	sum    uint32 // number + 1; 0: none
@@ -216,15 +217,19 @@ func (a *adder) slotted() bool { return a.d.Goroutines || a.d.Labels || a.d.Grou
 
 // detail returns the number of the sum to which a sample at a place belongs.
 func (a *adder) detail(s *stream.Sample, place uint32) uint32 {
-	if int(s.Slot) >= len(a.slots) {
-		a.slots = append(a.slots, make([]cached, a.src.Slots()-len(a.slots))...)
+	slot, most := int(s.Slot), a.src.Slots()
+	if a.passing {
+		slot, most = slot%maxPassing, min(most, maxPassing)
+	}
+	if slot >= len(a.slots) {
+		a.slots = append(a.slots, make([]cached, most-len(a.slots))...)
 	}
 	to := sum{place: place}
 	if a.d.Key != nil {
 		to.key = a.d.Key(s)
 	}
-	c := &a.slots[s.Slot]
-	if !s.First && c.sum != 0 && c.place == place && c.key == to.key && c.labels == s.Labels {
+	c := &a.slots[slot]
+	if !s.First && c.sum != 0 && c.slot == s.Slot && c.place == place && c.key == to.key && c.labels == s.Labels {
 		return c.sum - 1
 	}
 	if a.d.Goroutines && !a.places[place].process { // Process has threads only because a core's worth of time has no room in one
@@ -242,9 +247,13 @@ func (a *adder) detail(s *stream.Sample, place uint32) uint32 {
 	} else {
 		n = a.sum(to)
 	}
-	*c = cached{place: place, key: to.key, sum: n + 1, labels: s.Labels}
+	*c = cached{slot: s.Slot, place: place, key: to.key, sum: n + 1, labels: s.Labels}
 	return n
 }
+
+// maxPassing is the number of slots whose sums are cached if records are not kept. Few goroutines have samples at the
+// same time, and memory is to depend on the number of goroutines as little as possible then.
+const maxPassing = 1 << 13
 
 // mostKeyed is the number of sums of a place that keyedSum looks at.
 const mostKeyed = 8
@@ -374,6 +383,9 @@ func (a *adder) record(s *sum) Record {
 		Goroutine: s.goroutine, Several: !a.d.Goroutines && !at.process && at.state != NotSeen,
 		System: at.system, State: at.state, Labels: a.labels[s.labels].get(!a.passing),
 		Stack: a.stacks[at.stack], Count: s.count, Wall: s.wall, CPU: s.cpu, Key: s.key,
+	}
+	if a.passing {
+		r.Set = a.labels[s.labels].from
 	}
 	if a.d.Group != nil {
 		r.Goroutine = 0

@@ -73,6 +73,7 @@ type Record struct {
 	// "chan receive". It is "" if the state is unknown.
 	State  string
 	Labels map[string]string // nil if there are none; shared between records
+	Set    *stream.Labels    // with Each: what Labels was made of, which takes less memory
 	Stack  []uint32          // indices into Frames, innermost first; shared between records
 	Count  int64             // samples
 	Wall   time.Duration

@@ -18,11 +18,14 @@ import (
 const otlpPath = "/v1development/profiles"
 
 // A message has at most about this many bytes, before compression, and this many records. Receivers take 4 MB or
-// more.
+// more, but memory grows with it.
 const (
-	maxMessage = 1 << 20
-	maxRecords = 1 << 13
+	maxMessage = 1 << 19
+	maxRecords = 1 << 12
 )
+
+// fewBatches is the number of batches of samples that are decoded ahead, for as little memory as possible.
+const fewBatches = 8
 
 // otlpTarget sends files to an OTLP receiver, a file in one or several messages.
 type otlpTarget struct {
@@ -55,7 +58,7 @@ func (t *otlpTarget) Close() error { t.close(); return nil }
 // Send implements Target.
 func (t *otlpTarget) Send(ctx context.Context, b *Batch) error {
 	for _, f := range b.Files {
-		if err := f.Read(stream.Options{Labels: true, Context: ctx}, func(src *stream.Source) error { return t.file(ctx, b, f, src) }); err != nil {
+		if err := f.Read(stream.Options{Labels: true, Context: ctx, Queue: fewBatches}, func(src *stream.Source) error { return t.file(ctx, b, f, src) }); err != nil {
 			return err
 		}
 	}
@@ -75,7 +78,9 @@ func (t *otlpTarget) file(ctx context.Context, b *Batch, f *File, src *stream.So
 	_, err := profile.Each(src, profile.Detail{Labels: true, Goroutines: t.o.Goroutines}, maxRecords, func(p *profile.Profile, r *profile.Record) error {
 		s.p = p
 		s.enc.Add(p, r)
-		s.records = append(s.records, *r)
+		keep := *r
+		keep.Labels = nil // made of Set again if need be
+		s.records = append(s.records, keep)
 		if s.enc.Size() < s.message {
 			return nil
 		}
@@ -97,7 +102,7 @@ type otlpFile struct {
 	p       *profile.Profile
 	about   otlp.About
 	enc     *otlp.Encoder
-	records []profile.Record // in enc
+	records []profile.Record // in enc, without Labels
 	part    int
 }
 
@@ -124,8 +129,11 @@ func (s *otlpFile) send(records []profile.Record, key string, encoded bool) erro
 	}
 	if !encoded {
 		s.enc.Reset()
-		for i := range records {
-			s.enc.Add(s.p, &records[i])
+		for _, r := range records {
+			if r.Set != nil {
+				r.Labels = r.Set.Map()
+			}
+			s.enc.Add(s.p, &r)
 		}
 	}
 	s.about.WallID, s.about.CPUID = s.f.ID.Part("otlp wall "+key), s.f.ID.Part("otlp cpu "+key)

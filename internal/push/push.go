@@ -102,7 +102,7 @@ func New(o Options) (*Pusher, error) {
 	return p, nil
 }
 
-// manyGoroutines is the number of goroutines from which on the memory for a file may be more than there is: some 300
+// manyGoroutines is the number of goroutines from which on the memory for a file may be more than there is: some 200
 // bytes for each.
 const manyGoroutines = 100_000
 

@@ -55,7 +55,7 @@ func (t *pyroscopeTarget) Send(ctx context.Context, b *Batch) error {
 		if err != nil {
 			return err
 		}
-		err = f.Read(stream.Options{Labels: true, Context: ctx}, func(src *stream.Source) error {
+		err = f.Read(stream.Options{Labels: true, Context: ctx, Queue: fewBatches}, func(src *stream.Source) error {
 			return pprof.WriteStream(part, src, t.o.Goroutines)
 		})
 		if err != nil {

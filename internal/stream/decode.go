@@ -55,27 +55,37 @@ type pipes struct {
 }
 
 const (
-	// queue is the number of batches that wait for the loop, of each file. A batch takes 64 KB.
+	// queue is the usual number of batches that wait for the loop, of each file. A batch takes 64 KB.
 	queue = 128
 	// maxAhead is how much memory files take that are decoded ahead, in bytes. One file is always
 	// decoded ahead.
 	maxAhead = 64 << 20
 )
 
-// memory returns about how much memory the decoding of a part takes, in bytes.
-func (p *Part) memory() int64 { return queue*64<<10 + 200*int64(p.Header.Threads) }
+// queue returns the number of batches that wait for the loop, of each file.
+func (o *Options) queue() int {
+	if o.Queue > 0 {
+		return o.Queue
+	}
+	return queue
+}
+
+// memoryOf returns about how much memory the decoding of a part takes, in bytes.
+func (p *pipes) memoryOf(part int) int64 {
+	return int64(p.o.queue())*64<<10 + 200*int64(p.parts[part].Header.Threads)
+}
 
 // open returns the pipe of a part. It starts the parts after it as far as there is room.
 func (p *pipes) open(part int) *pipe {
 	for n := len(p.list); n < len(p.parts); n = len(p.list) {
 		ahead := n - part
-		if ahead > runtime.GOMAXPROCS(0) || ahead > 1 && p.memory+p.parts[n].memory() > maxAhead {
+		if ahead > runtime.GOMAXPROCS(0) || ahead > 1 && p.memory+p.memoryOf(n) > maxAhead {
 			break
 		}
-		if ahead == 1 && p.parts[n].memory() > maxAhead {
+		if ahead == 1 && p.memoryOf(n) > maxAhead {
 			break
 		}
-		p.memory += p.parts[n].memory()
+		p.memory += p.memoryOf(n)
 		p.list = append(p.list, p.start(p.parts[n]))
 	}
 	return p.list[part]
@@ -83,7 +93,7 @@ func (p *pipes) open(part int) *pipe {
 
 // done says that a part was read.
 func (p *pipes) done(part int) {
-	p.memory -= p.parts[part].memory()
+	p.memory -= p.memoryOf(part)
 	p.list[part] = nil
 }
 
@@ -95,7 +105,7 @@ func (p *pipes) close() {
 
 // start begins to decode a part.
 func (p *pipes) start(part *Part) *pipe {
-	out := &pipe{batches: make(chan *reader.Batch, queue), facts: make(chan *facts, 1)}
+	out := &pipe{batches: make(chan *reader.Batch, p.o.queue()), facts: make(chan *facts, 1)}
 	p.group.Go(func() {
 		defer close(out.facts)
 		f, err := newFacts(part, p.o)

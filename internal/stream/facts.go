@@ -19,6 +19,7 @@ type facts struct {
 	seed  uint64
 
 	spans    []span
+	labels   labelTable
 	creators []Creator // of this file; 0 is the unknown one
 }
 
@@ -35,8 +36,8 @@ const noLabels = -1
 // A span says from when on a goroutine has which labels.
 type span struct {
 	from   uint64 // µs since the file's start
-	labels *Labels
-	next   int32 // number of the next span of the goroutine + 1
+	labels uint32 // number + 1; 0: none
+	next   int32  // number of the next span of the goroutine + 1
 }
 
 // newFacts reads the facts about a stream's goroutines: the weights, and what the options ask for.
@@ -60,7 +61,7 @@ func newFacts(p *Part, o *Options) (*facts, error) {
 
 // readAll reads all that the file says of goroutines.
 func (f *facts) readAll(s reader.Stream, o *Options, most int) error {
-	l := &labelling{f: f, sets: map[string]*Labels{}, last: map[int32]int32{}, unordered: map[int32]bool{}}
+	l := &labelling{f: f, last: map[int32]int32{}, unordered: map[int32]bool{}}
 	c := &creatorNumbers{number: map[Creator]uint32{{}: 0}}
 	for g, err := range reader.Goroutines(s) {
 		if err != nil {
@@ -135,7 +136,6 @@ func (f *facts) grow() {
 // A labelling collects the labels of goroutines.
 type labelling struct {
 	f         *facts
-	sets      map[string]*Labels
 	last      map[int32]int32 // of chains of several spans, by the number of the first one: the number of the last one
 	unordered map[int32]bool  // chains whose spans are not in order of time, by the number of the first one
 }
@@ -148,7 +148,7 @@ func (b *labelling) add(x *fact, labels []tachyon.LabelSpan) {
 	}
 	for _, l := range labels {
 		n := int32(len(f.spans) + 1)
-		f.spans = append(f.spans, span{from: l.From, labels: newLabels(b.sets, l.Labels)})
+		f.spans = append(f.spans, span{from: l.From, labels: f.labels.add(l.Labels)})
 		if x.labels == noLabels {
 			x.labels = n
 			continue
@@ -166,6 +166,7 @@ func (b *labelling) add(x *fact, labels []tachyon.LabelSpan) {
 }
 
 func (b *labelling) finish() {
+	b.f.labels.number, b.f.labels.nameOf = nil, nil
 	for first := range b.unordered {
 		b.f.order(first)
 	}

@@ -12,20 +12,24 @@ import (
 func TestLabels(t *testing.T) {
 	text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", "a", "\x00", "\xff"}), rapid.StringN(120, 400, -1))
 	rapid.Check(t, func(t *rapid.T) {
-		sets := map[string]*Labels{}
+		table := &labelTable{}
+		if rapid.Bool().Draw(t, "many") {
+			table.list = make([]*Labels, mostListed)
+		}
+		add := func(set map[string]string) *Labels { return table.get(table.add(set)) }
 		set := rapid.MapOfN(text, text, 0, 5).Draw(t, "labels")
-		l := newLabels(sets, set)
+		l := add(set)
 		if len(set) == 0 {
 			if l != nil {
 				t.Fatalf("%+v of no labels", l)
 			}
 			return
 		}
-		if !maps.Equal(l.Map(), set) || newLabels(sets, maps.Clone(set)) != l {
+		if !maps.Equal(l.Map(), set) || add(maps.Clone(set)) != l {
 			t.Fatalf("%q, want %q", l.Map(), set)
 		}
 		other := rapid.MapOfN(text, text, 1, 5).Draw(t, "other")
-		if (newLabels(sets, other) == l) != maps.Equal(set, other) {
+		if (add(other) == l) != maps.Equal(set, other) {
 			t.Fatalf("%q and %q", set, other)
 		}
 		keys := slices.Concat(slices.Collect(maps.Keys(set)), slices.Collect(maps.Keys(other)))

@@ -159,7 +159,7 @@ func (f *file) labels(sl *slot) *Labels {
 	if sl.labels == 0 {
 		return nil
 	}
-	return f.facts.spans[sl.labels-1].labels
+	return f.facts.labels.get(f.facts.spans[sl.labels-1].labels)
 }
 
 // read reads a part.
@@ -352,7 +352,7 @@ func (r *run) first(f *file, raw uint64, s *reader.BatchSample, sl *slot, at uin
 	}
 	carried := r.seams.carried(seam)
 	if carried != nil && !told { // the file says nothing about its labels
-		f.facts.spans = append(f.facts.spans, span{labels: carried})
+		f.facts.spans = append(f.facts.spans, span{labels: f.facts.labels.carry(carried)})
 		sl.labels = int32(len(f.facts.spans))
 	}
 	begin := at - weight

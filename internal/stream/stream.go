@@ -47,6 +47,10 @@ type Options struct {
 	// found. Its samples up to there count, and those of the other files.
 	Damaged func(error)
 
+	// Queue is the number of batches of samples that are decoded before they are needed, for each file that is being
+	// read. A batch takes 64 KB. 0: 128.
+	Queue int
+
 	Many bool // there are more than Many files together with those of other sources
 
 	Context  context.Context          // ends the iteration; its cause is the error. May be nil.
