@@ -169,13 +169,13 @@ func TestHoldersOfProgram(t *testing.T) {
 		screen string // what the first screen of a report says of a lock and of the line of its holder
 		run    func(p *planted)
 	}{
-		{"sleeps", ` s\.mu  sync\.Mutex\n +[0-9.]+ % held in \[[a-z ]+\] \S*sleepy  holders\S*:\d+$`, func(p *planted) {
+		{"sleeps", ` s\.mu  sync\.Mutex\n +[0-9.]+ % held in \[[A-Za-z. ]+\] \S*sleepy  holders\S*:\d+$`, func(p *planted) {
 			s := &store{}
 			for range 4 {
 				p.goes(func(id uint64) { s.sleepy(p, id) })
 			}
 		}},
-		{"computes", ` s\.mu  sync\.Mutex\n +[0-9.]+ % held in \[[a-z ]+\] \S*(spin|compute)  holders\S*:\d+$`, func(p *planted) {
+		{"computes", ` s\.mu  sync\.Mutex\n +[0-9.]+ % held in \[[A-Za-z. ]+\] \S*(spin|compute)  holders\S*:\d+$`, func(p *planted) {
 			s := &store{}
 			for range 4 {
 				p.goes(func(id uint64) { s.compute(p, id, time.Millisecond) })
@@ -187,14 +187,14 @@ func TestHoldersOfProgram(t *testing.T) {
 				p.goes(func(id uint64) { s.compute(p, id, 50*time.Microsecond) })
 			}
 		}},
-		{"refresher", ` s\.mu  sync\.Mutex\n +[0-9.]+ % held in \[[a-z ]+\] \S*load  holders\S*:\d+$`, func(p *planted) {
+		{"refresher", ` s\.mu  sync\.Mutex\n +[0-9.]+ % held in \[[A-Za-z. ]+\] \S*load  holders\S*:\d+$`, func(p *planted) {
 			s := &store{}
 			p.goes(func(id uint64) { s.refresh(p, id) })
 			for range 4 {
 				p.goes(func(id uint64) { s.lookUp(p, id) })
 			}
 		}},
-		{"two of one type", ` s\.mu  sync\.Mutex\n +[0-9.]+ % held in \[[a-z ]+\] \S*sleepy  holders\S*:\d+$(\n.*)?\n.* s\.mu  sync\.Mutex\n +[0-9.]+ % held in \[[a-z ]+\] \S*sleepy  holders\S*:\d+$`, func(p *planted) {
+		{"two of one type", ` s\.mu  sync\.Mutex\n +[0-9.]+ % held in \[[A-Za-z. ]+\] \S*sleepy  holders\S*:\d+$(\n.*)?\n.* s\.mu  sync\.Mutex\n +[0-9.]+ % held in \[[A-Za-z. ]+\] \S*sleepy  holders\S*:\d+$`, func(p *planted) {
 			for range 2 {
 				s := &store{}
 				for range 3 {
@@ -202,14 +202,14 @@ func TestHoldersOfProgram(t *testing.T) {
 				}
 			}
 		}},
-		{"slow reader", ` s\.table  sync\.RWMutex\n +[0-9.]+ % held in \[[a-z ]+\] \S*load  holders\S*:\d+$`, func(p *planted) {
+		{"slow reader", ` s\.table  sync\.RWMutex\n +[0-9.]+ % held in \[[A-Za-z. ]+\] \S*load  holders\S*:\d+$`, func(p *planted) {
 			s := &store{}
 			p.goes(func(id uint64) { s.readSlowly(p, id) })
 			for range 3 {
 				p.goes(func(id uint64) { s.write(p, id) })
 			}
 		}},
-		{"nested", ` (other|s)\.mu  sync\.Mutex\n +[0-9.]+ % held in \[[a-z ]+\] \S*(sleepy|nested)  holders\S*:\d+$(\n.*)?\n.* s\.mu  sync\.Mutex\n +[0-9.]+ % held in \[[a-z ]+\] \S*(nested|sleepy)  holders\S*:\d+$`, func(p *planted) {
+		{"nested", ` (other|s)\.mu  sync\.Mutex\n +[0-9.]+ % held in \[[A-Za-z. ]+\] \S*(sleepy|nested)  holders\S*:\d+$(\n.*)?\n.* s\.mu  sync\.Mutex\n +[0-9.]+ % held in \[[A-Za-z. ]+\] \S*(nested|sleepy)  holders\S*:\d+$`, func(p *planted) {
 			a, b := &store{}, &store{}
 			for range 2 {
 				p.goes(func(id uint64) { a.nested(p, b, id) })
