@@ -2,16 +2,26 @@ package main
 
 import (
 	"os"
+	"strconv"
 
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 )
 
-// contends OUT writes a profile of a lock that a goroutine holds for 30 ms, again and again, while two
-// others wait for it, and of a channel.
-func contends() { writeContended(os.Args[1]) }
+// contends OUT [CONNECTIONS] writes a profile of a lock that a goroutine holds for 30 ms, again and again, while two
+// others wait for it, and of a channel. Each connection has a channel too.
+func contends() {
+	connections := 0
+	if len(os.Args) > 2 {
+		var err error
+		if connections, err = strconv.Atoi(os.Args[2]); err != nil {
+			panic(err)
+		}
+	}
+	writeContended(os.Args[1], connections)
+}
 
-func writeContended(path string) {
+func writeContended(path string, connections int) {
 	const start = 1_795_234_224_000_000
 	w, err := writer.Create(path, writer.Options{Start: start, Interval: 1000})
 	if err != nil {
@@ -41,13 +51,20 @@ func writeContended(path string) {
 			}
 		}
 		add(10, ms, 0, tachyon.Frame{Func: "[chan receive]", Line: 2}, own("main.worker", 70))
+		for i := range connections {
+			add(uint64(20+i), ms, 0, tachyon.Frame{Func: "[chan receive]", Line: int32(20 + i)}, own("main.(*conn).read", 80))
+		}
+	}
+	objects := []tachyon.Object{
+		{Number: 1, Kind: tachyon.ObjectMutex, Addr: 0xc000010000},
+		{Number: 2, Kind: tachyon.ObjectChannel, Addr: 0x5c0100, Static: 0x5c0100, Symbol: "main.jobs"},
+	}
+	for i := range connections {
+		objects = append(objects, tachyon.Object{Number: int32(20 + i), Kind: tachyon.ObjectChannel, Addr: 0xc000020000 + 96*uint64(i)})
 	}
 	err = w.AddMetadata(tachyon.KindSession, tachyon.Session{Source: "native", Markers: true, Objects: tachyon.AllObjects})
 	if err == nil {
-		err = w.WriteRecords(&tachyon.Records{Objects: []tachyon.Object{
-			{Number: 1, Kind: tachyon.ObjectMutex, Addr: 0xc000010000},
-			{Number: 2, Kind: tachyon.ObjectChannel, Addr: 0x5c0100, Static: 0x5c0100, Symbol: "main.jobs"},
-		}})
+		err = w.WriteRecords(&tachyon.Records{Objects: objects})
 	}
 	if err == nil {
 		err = w.Close()

@@ -16,7 +16,7 @@ import (
 
 func newLocks(e *env) *cobra.Command {
 	var o formats.Options
-	var asJSON bool
+	var asJSON, each bool
 	var top int
 	var choice selectFlags
 	cmd := &cobra.Command{
@@ -40,7 +40,9 @@ a function that does it. Several have an equal part of the time each.
 
 A lock has the name of the variable that it is, or that of the source line that locks it if
 the source is where the profile says, or that of the function. Locks of one name are told
-apart by their number in the profile. The profile knows which lock a goroutine waits for if
+apart by their number in the profile. Three or more of the same kind and name for which
+goroutines waited mostly at the same line, such as those of connections, are one row; --each
+and --json show each of them. The profile knows which lock a goroutine waits for if
 the program was built with Go 1.26 or later, the native source sampled it, and two goroutines
 waited for the lock. Waits at other locks are added up by line. Idle waits of known libraries
 are left out, those of the program's own loops are not. If the program was built with -trimpath, the source is not found: then locks have the
@@ -73,6 +75,9 @@ Here they select the waits that count. Any goroutine can be the holder.`,
 				if asJSON {
 					return e.printJSON(l, " ")
 				}
+				if !each {
+					l = l.Group()
+				}
 				t := lockTable{paint: newPaint(e.stdout), width: width(e.stdout), top: top}
 				t.render(in.Name, l)
 				_, err = e.stdout.Write(t.b.Bytes())
@@ -82,6 +87,7 @@ Here they select the waits that count. Any goroutine can be the holder.`,
 	}
 	f := cmd.Flags()
 	f.IntVar(&top, "top", 10, "show the `N` locks, and the N channels, with the most waited time; 0: all")
+	f.BoolVar(&each, "each", false, "show each object, also if three or more are alike")
 	f.BoolVar(&asJSON, "json", false, "print one JSON object")
 	choice.add(cmd)
 	fromFlags(cmd, &o)
@@ -108,9 +114,11 @@ func (t *lockTable) line(format string, args ...any) { fmt.Fprintf(&t.b, format+
 func (t *lockTable) render(name string, l *analyze.Locks) {
 	t.tick = l.Tick
 	var locks, others []analyze.Lock
+	count := 0
 	for _, x := range l.Locks {
 		if x.IsLock() {
 			locks = append(locks, x)
+			count += max(1, x.Objects)
 		} else {
 			others = append(others, x)
 		}
@@ -122,7 +130,7 @@ func (t *lockTable) render(name string, l *analyze.Locks) {
 			t.line("Nor for a channel, WaitGroup or Cond. gotach report shows where goroutines were.")
 		}
 	} else {
-		t.line("%s %s, goroutines waited %s for %s", title, duration(l.Duration), duration(l.Waited), plural(int64(len(locks)), "lock"))
+		t.line("%s %s, goroutines waited %s for %s", title, duration(l.Duration), duration(l.Waited), plural(int64(count), "lock"))
 	}
 	if l.Idle > 0 {
 		t.line("left out: %s idle, in which libraries waited for the next thing to do", duration(l.Idle))
@@ -156,6 +164,9 @@ func (t *lockTable) lock(x *analyze.Lock) {
 	number := ""
 	if x.Object > 0 {
 		number = fmt.Sprintf(" %d", x.Object)
+	}
+	if x.Objects > 0 {
+		number = fmt.Sprintf(", %d objects", x.Objects)
 	}
 	kind := printable(x.Kind) + number
 	room := max(minName, t.width-lockColumns-utf8.RuneCountInString(kind)-2)

@@ -264,7 +264,7 @@ func (s *screen) section(title string, r *profile.Report, most int, flag string)
 // contended prints the locks for which goroutines waited the most, and what held them.
 func (s *screen) contended() {
 	n := 0
-	list := slices.Clone(s.locks.Locks)
+	list := s.locks.Group().Locks
 	slices.SortStableFunc(list, func(a, b analyze.Lock) int { return cmp.Compare(b.Waited, a.Waited) })
 	for i := range list {
 		x := &list[i]
@@ -277,6 +277,9 @@ func (s *screen) contended() {
 		}
 		room := s.width - 30
 		kind := printable(x.Kind)
+		if x.Objects > 0 {
+			kind += fmt.Sprintf(", %d objects", x.Objects)
+		}
 		fmt.Fprintf(&s.b, "%7s %7d  %*s  %s  %s\n", duration(x.Waited), x.Waits, sparkWidth, duration(x.Longest),
 			shorten(printable(x.Name), max(minName, room-len(kind)-2)), s.paint.dim(kind))
 		h := x.Holder

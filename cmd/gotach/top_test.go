@@ -22,7 +22,7 @@ type topScreen struct {
 func newTopScreen(t *testing.T, p paint, unicode bool) *topScreen {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "locks.tach")
-	writeContended(path)
+	writeContended(path, 0)
 	w, err := top.File(path)
 	if err != nil {
 		t.Fatal(err)

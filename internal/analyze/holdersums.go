@@ -206,10 +206,15 @@ func (l *lockSums) holderLines(list []holderStack, h *holderSums) []HolderLine {
 		x.Time = reader.Micros(time)
 		lines = append(lines, x)
 	}
+	sortLines(lines)
+	return lines[:min(len(lines), mostHolderStacks)]
+}
+
+// sortLines sorts lines, the most time first.
+func sortLines(lines []HolderLine) {
 	slices.SortFunc(lines, func(a, b HolderLine) int {
 		return cmp.Or(cmp.Compare(b.Time, a.Time), cmp.Compare(a.State, b.State), cmp.Compare(a.Func, b.Func), cmp.Compare(a.Line, b.Line))
 	})
-	return lines[:min(len(lines), mostHolderStacks)]
 }
 
 // tick returns the time between two samples of a goroutine that runs or waits for a lock, in µs: the

@@ -27,6 +27,8 @@ type Locks struct {
 	// Idle is left out: time in which libraries waited for the next thing to do, at channels and the like.
 	Idle  time.Duration `json:"idle_ns"`
 	Locks []Lock        `json:"locks"` // locks first, then by waited time
+
+	seen map[objectGoroutine]struct{} // see lockSums
 }
 
 // A Lock is an object that goroutines waited for: a Mutex or RWMutex, or a channel, WaitGroup or Cond.
@@ -41,8 +43,11 @@ type Lock struct {
 	Goroutines int           `json:"goroutines"`           // that waited; at least so many if there are more than maxLockGoroutines
 	Waits      int           `json:"waits"`                // waits that were seen, at least
 	Longest    time.Duration `json:"longest_ns"`
-	Sites      []LockSite    `json:"sites"`            // the most waited time first
-	Holder     *LockHolder   `json:"holder,omitempty"` // of a Mutex or RWMutex; the other side of a channel
+	Sites      []LockSite    `json:"sites"`             // the most waited time first
+	Holder     *LockHolder   `json:"holder,omitempty"`  // of a Mutex or RWMutex; the other side of a channel
+	Objects    int           `json:"objects,omitempty"` // how many objects it is the sum of, see Locks.Group; 0: one
+
+	key int32 // of lockSums.sums
 }
 
 // A LockSite is a line at which goroutines waited.
@@ -310,14 +315,14 @@ func (o *objectSums) main() (most *siteSums) {
 
 // result returns what was found.
 func (l *lockSums) result() *Locks {
-	out := &Locks{Duration: micros(l.end), Tick: micros(l.tick()), Idle: reader.Micros(l.idles.waited), Locks: []Lock{}}
+	out := &Locks{Duration: micros(l.end), Tick: micros(l.tick()), Idle: reader.Micros(l.idles.waited), Locks: []Lock{}, seen: l.seen}
 	for key, sums := range l.sums {
 		if sums.waited == 0 {
 			continue
 		}
 		o := l.objects[key]
 		x := Lock{
-			Object: max(0, key), Kind: sums.kind, Name: l.name(key, sums), Capacity: o.Capacity,
+			key: key, Object: max(0, key), Kind: sums.kind, Name: l.name(key, sums), Capacity: o.Capacity,
 			Waited: reader.Micros(sums.waited), BySite: reader.Micros(sums.bySite),
 			Goroutines: sums.goroutines, Waits: sums.waits, Longest: reader.Micros(sums.longest),
 		}
@@ -333,7 +338,13 @@ func (l *lockSums) result() *Locks {
 		}
 		out.Locks = append(out.Locks, x)
 	}
-	slices.SortFunc(out.Locks, func(a, b Lock) int {
+	sortLocks(out.Locks)
+	return out
+}
+
+// sortLocks sorts objects: locks first, then by waited time.
+func sortLocks(list []Lock) {
+	slices.SortFunc(list, func(a, b Lock) int {
 		if isLock(a.Kind) != isLock(b.Kind) {
 			if isLock(a.Kind) {
 				return -1
@@ -342,7 +353,6 @@ func (l *lockSums) result() *Locks {
 		}
 		return cmp.Or(cmp.Compare(b.Waited, a.Waited), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Object, b.Object))
 	})
-	return out
 }
 
 // list returns the sites of an object.
@@ -366,10 +376,15 @@ func (o *objectSums) list() []LockSite {
 	for _, x := range sums {
 		list = append(list, *x)
 	}
+	sortSites(list)
+	return list
+}
+
+// sortSites sorts sites, the most waited time first.
+func sortSites(list []LockSite) {
 	slices.SortFunc(list, func(a, b LockSite) int {
 		return cmp.Or(cmp.Compare(b.Waited, a.Waited), cmp.Compare(a.Func, b.Func), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Reason, b.Reason))
 	})
-	return list
 }
 
 // IsLock reports whether it is a Mutex or RWMutex, which somebody holds.

@@ -1,6 +1,7 @@
 package analyze
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/gotach/profiler/tachyon"
@@ -39,13 +40,17 @@ func (w *waitChains) begin(s *sweep) {
 	for i, id := range s.w.goroutines {
 		w.index[id] = int32(i)
 	}
-	w.last = make([]uint64, len(s.w.goroutines))
+	w.first, w.last = make([]uint64, len(s.w.goroutines)), make([]uint64, len(s.w.goroutines))
 	w.end = 0
 	for i := range s.w.stretches {
 		x := &s.w.stretches[i]
+		if w.last[x.goroutine] == 0 || x.begin < w.first[x.goroutine] {
+			w.first[x.goroutine] = x.begin
+		}
 		w.last[x.goroutine] = max(w.last[x.goroutine], x.end)
 		w.end = max(w.end, x.end)
 	}
+	w.families = map[uint64]*family{}
 	clear(w.groups)
 	w.lists, w.next = [2][]*targetGroup{}, 0
 }
@@ -144,12 +149,12 @@ func (w *waitChains) keeps(s *sweep, holders map[int32]link, x *stretch, site *s
 			return []link{l}
 		}
 	case site.kind == tachyon.ObjectWaitGroup:
-		return w.lastChild(s, x, "last child")
+		return w.lastChild(s, x, at, "last child")
 	case isChannel(site.kind):
 		if list := w.across(s, x.goroutine, site, depth); len(list) > 0 {
 			return list
 		}
-		return w.lastChild(s, x, "child")
+		return w.lastChild(s, x, at, "child")
 	}
 	return nil
 }
@@ -208,7 +213,7 @@ func (w *waitChains) across(s *sweep, waiter int32, site *siteSums, depth int) (
 // lastChild returns the child of a goroutine for which it waits: of those that live, and do not live on
 // after the wait, the one that lives the longest. If the wait has not ended, a group waits for all that
 // have not ended either.
-func (w *waitChains) lastChild(s *sweep, x *stretch, role string) (list []link) {
+func (w *waitChains) lastChild(s *sweep, x *stretch, at uint64, role string) (list []link) {
 	if x.goroutine < 0 {
 		return nil
 	}
@@ -219,9 +224,8 @@ func (w *waitChains) lastChild(s *sweep, x *stretch, role string) (list []link) 
 	}
 	lasts := until+slack >= w.end
 	best, alive := int32(-1), 0
-	for _, id := range w.children[s.w.goroutines[x.goroutine]] {
-		i, ok := w.index[id]
-		if !ok || s.now[i] == 0 || w.last[i] > until+slack {
+	for _, i := range w.alive(s.w.goroutines[x.goroutine], at) {
+		if s.now[i] == 0 || w.last[i] > until+slack {
 			continue
 		}
 		alive++
@@ -244,4 +248,32 @@ func (w *waitChains) lastChild(s *sweep, x *stretch, role string) (list []link) 
 		list[i].alone, list[i].share = alive == 1, uint64(len(list))
 	}
 	return list
+}
+
+// A family is the children of a goroutine that have stretches in a window.
+type family struct {
+	coming []int32 // goroutines of the window by their first stretches, that have not begun yet
+	alive  []int32 // in the order of their beginnings
+}
+
+// alive returns the children of a goroutine that have begun at a time, without those that have ended. Times must not go
+// back within a window. A goroutine can have very many children, most of which live for a short time.
+func (w *waitChains) alive(parent, at uint64) []int32 {
+	f := w.families[parent]
+	if f == nil {
+		f = &family{}
+		w.families[parent] = f
+		for _, id := range w.children[parent] {
+			if i, ok := w.index[id]; ok && w.last[i] > 0 {
+				f.coming = append(f.coming, i)
+			}
+		}
+		slices.SortStableFunc(f.coming, func(a, b int32) int { return cmp.Compare(w.first[a], w.first[b]) })
+	}
+	for len(f.coming) > 0 && w.first[f.coming[0]] <= at {
+		f.alive = append(f.alive, f.coming[0])
+		f.coming = f.coming[1:]
+	}
+	f.alive = slices.DeleteFunc(f.alive, func(i int32) bool { return w.last[i] < at })
+	return f.alive
 }

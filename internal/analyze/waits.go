@@ -94,8 +94,10 @@ type waitChains struct {
 	isChild    map[uint64]bool
 	index      map[uint64]int32 // by id in the file: in the window
 	goroutines []uint64         // of the window
-	last       []uint64         // by goroutine of the window: the end of its last stretch
-	end        uint64           // of the window
+	first      []uint64         // by goroutine of the window: the beginning of its first stretch
+	last       []uint64         // the same: the end of its last stretch
+	families   map[uint64]*family
+	end        uint64 // of the window
 
 	groups map[waitGroupKey]*targetGroup // present targets
 	lists  [2][]*targetGroup             // those on locks, and the others that are not alone

@@ -1,7 +1,9 @@
 package analyze
 
 import (
+	"math/rand/v2"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -184,5 +186,37 @@ func TestWaitsOfMany(t *testing.T) {
 		}
 	case <-time.After(time.Minute):
 		t.Fatal("it takes too long")
+	}
+}
+
+// A goroutine may have very many children, one after the other: those that live at a time are few.
+func TestAliveChildren(t *testing.T) {
+	const count = 2000
+	rng := rand.New(rand.NewPCG(3, 4))
+	w := &waitChains{index: map[uint64]int32{}, children: map[uint64][]uint64{}, families: map[uint64]*family{}}
+	for i := range int32(count) {
+		id := uint64(i + 100)
+		first := rng.Uint64N(count * 10)
+		w.index[id] = i
+		w.first, w.last = append(w.first, first), append(w.last, first+1+rng.Uint64N(40))
+		w.children[1] = append(w.children[1], id)
+	}
+	w.children[1] = append(w.children[1], 5) // not in the window
+	most := 0
+	for at := uint64(0); at < count*10+50; at += 1 + rng.Uint64N(9) {
+		got := slices.Sorted(slices.Values(w.alive(1, at)))
+		var want []int32
+		for i := range int32(count) {
+			if w.first[i] <= at && at <= w.last[i] {
+				want = append(want, i)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("at %d: %d live, want %d", at, got, want)
+		}
+		most = max(most, len(got))
+	}
+	if most > 30 || most == 0 {
+		t.Errorf("%d live at once", most)
 	}
 }

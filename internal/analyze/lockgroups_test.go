@@ -1,0 +1,73 @@
+package analyze
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gotach/profiler/tachyon"
+)
+
+// Three connections have a lock and a channel each. They are one lock and one channel, with the sums of all. Two locks of
+// another type stay two.
+func TestLockGroups(t *testing.T) {
+	r := record(t)
+	var objects []tachyon.Object
+	for n := range int32(3) {
+		objects = append(objects,
+			tachyon.Object{Number: 10 + n, Kind: tachyon.ObjectMutex, Addr: 0xc000010000 + 64*uint64(n)},
+			tachyon.Object{Number: 20 + n, Kind: tachyon.ObjectChannel, Addr: 0xc000020000 + 64*uint64(n)},
+			tachyon.Object{Number: 30 + n, Kind: tachyon.ObjectSelect, Members: []int32{40 + n, 50 + n}})
+	}
+	objects = append(objects, tachyon.Object{Number: 1, Kind: tachyon.ObjectMutex, Addr: 0xc000030000}, tachyon.Object{Number: 2, Kind: tachyon.ObjectMutex, Addr: 0xc000030040})
+	for at := uint64(1000); at <= 10_000; at += 1000 {
+		for n := range int32(3) {
+			r.add(uint64(10+n), at, 0, append(waitFor("sync.Mutex.Lock", 10+n), place("main.(*cache).get", 4))...)
+			r.add(uint64(20+n), at, 0, append(waitFor("chan receive", 20+n), place("main.(*cache).get", 5))...)
+			r.add(uint64(30+n), at, 0, append(waitFor("select", 30+n), place("main.loop", 7))...)
+			if n < 2 {
+				r.add(uint64(40+n), at, 0, append(waitFor("sync.Mutex.Lock", 1+n), place("main.twice", 9))...)
+			}
+		}
+	}
+	// One goroutine waits for each of the locks. It counts once.
+	for n := range int32(3) {
+		at := 20_000 + 2000*uint64(n)
+		r.add(60, at, running, place("main.f", 1))
+		r.add(60, at+1000, 0, append(waitFor("sync.Mutex.Lock", 10+n), place("main.f", 2))...)
+	}
+	l := r.locks(LockOptions{Source: readLockSource, Channels: true}, objects...)
+	g := l.Group()
+	if len(l.Locks) != 11 || len(g.Locks) != 5 {
+		t.Fatalf("%d objects, in groups %d: %+v", len(l.Locks), len(g.Locks), g.Locks)
+	}
+	var waited, sum time.Duration
+	for i := range l.Locks {
+		waited += l.Locks[i].Waited
+	}
+	for i := range g.Locks {
+		x := &g.Locks[i]
+		sum += x.Waited
+		if h := x.Holder; h != nil && h.Seen+h.Inferred+h.Unknown != x.Waited {
+			t.Errorf("%s waited %v: %+v", x.Name, x.Waited, h)
+		}
+	}
+	if waited != sum || g.Waited != l.Waited {
+		t.Errorf("waited %v, in groups %v", waited, sum)
+	}
+	if x := g.Locks[0]; x.Name != "c.mu" || x.Objects != 3 || x.Waited != 33*time.Millisecond || x.Goroutines != 4 || x.Waits != 6 || x.Object != 0 ||
+		len(x.Sites) != 2 || x.Sites[0].Waited != 30*time.Millisecond || x.Sites[0].Waits != 3 || x.Longest != 10*time.Millisecond {
+		t.Errorf("%+v", x)
+	}
+	if x := findLock(t, g, "c.jobs"); x.Objects != 3 || x.Waited != 30*time.Millisecond || x.Goroutines != 3 {
+		t.Errorf("%+v", x)
+	}
+	if x := findLock(t, g, "select of another channel, another channel"); x.Objects != 3 {
+		t.Errorf("%+v", x)
+	}
+	for _, n := range []int32{1, 2} {
+		if i := slices.IndexFunc(g.Locks, func(x Lock) bool { return x.Object == n }); i < 0 || g.Locks[i].Objects != 0 {
+			t.Errorf("lock %d is %d", n, i)
+		}
+	}
+}
