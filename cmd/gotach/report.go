@@ -66,6 +66,9 @@ on a CPU at an instant shares it; if nothing is, what waits and is not idle shar
 is [idle]. So the first row is what to make faster so that the program takes less time, also
 if it is not what uses the most CPU time.
 
+With no other flag the report is one screen. It has what slow requests do more than others if the
+profile has at most 50,000 goroutines and 5 million samples; gotach requests has no limit.
+
 CPU time that no goroutine used is in [scheduler], [C threads] and [profiler]. Time of
 goroutines too short for a sample is in [not seen].
 

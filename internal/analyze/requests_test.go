@@ -235,3 +235,37 @@ func TestRequestsOwnLine(t *testing.T) {
 		t.Errorf("%+v, want %+v", out.Difference, want)
 	}
 }
+
+// A survey has what FindRequests has, unless the profile is too large to answer at once.
+func TestSurveyRequests(t *testing.T) {
+	s, _, _ := serve(t)
+	want, err := FindRequests(s, RequestOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	survey, err := NewSurvey(s.src, ReportOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func(samples int64, goroutines int) {
+		mostSurveyed, mostSurveyedGoroutines = samples, goroutines
+	}(mostSurveyed, mostSurveyedGoroutines)
+	for less := range 3 {
+		mostSurveyed, mostSurveyedGoroutines = survey.Profile.Samples, survey.Profile.Goroutines
+		switch less {
+		case 1:
+			mostSurveyed--
+		case 2:
+			mostSurveyedGoroutines--
+		}
+		got, err := survey.FindRequests()
+		switch {
+		case err != nil || !survey.Requests:
+			t.Fatalf("%v, requests: %v", err, survey.Requests)
+		case less > 0 && got != nil:
+			t.Errorf("%+v of a profile that is too large", got)
+		case less == 0 && (got == nil || got.Count != want.Count || got.RequestLengths != want.RequestLengths):
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	}
+}
