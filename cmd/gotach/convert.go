@@ -24,7 +24,8 @@ format of several files, and - is standard output. An existing OUT is replaced w
 the new file is complete. "gotach formats" lists the formats.
 
 Several INs, such as the files of a session with rotation, are read as one profile,
-in the order of their start times; see "gotach report --help". The memory hardly grows
+in the order of their start times; see "gotach report --help". If they are of several processes, the
+goroutines in OUT have the labels host, pid, process, service and version. The memory hardly grows
 with their number. For tach, cpython315, jsonl and dcpi it does: some 800 bytes for each
 goroutine.
 

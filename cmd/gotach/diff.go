@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -57,7 +58,8 @@ time is reduced to as much as the other, and at least a twentieth of that differ
 
 A and B are files. With -- between the sides, each side can have many. FILE@FROM..TO is a
 part of a profile, such as app.tach@0s..30s; FROM and TO are times as those of --since, may be
-left out, and count in place of these flags. The files of a side are of one load; each has windows of its own. If the Go versions
+left out, and count in place of these flags. The files of a side are of one load; each has windows of its own. If a
+side has many, one that is damaged or of another kind causes a warning, and the exit code 1 in the end. If the Go versions
 differ, all function literals of a function are one row, as they are numbered differently.
 
 ` + selectHelp + `
@@ -138,37 +140,63 @@ func parseSlice(text string) (slice, error) {
 	return slice{path: text[:at], part: true, since: from, until: to}, nil
 }
 
-// each opens the files one by one and calls use with the samples of all, while all are open. It does not
-// put the name of a file before the error of use.
-func (e *env) each(what string, list []slice, o formats.Options, choice selectFlags, use func([]*analyze.Samples) error) error {
-	var opened []*analyze.Samples
+// each opens the files of both sides one by one and calls use with the samples of all, while all are open. It does not
+// put the name of a file before the error of use. If a side has several files, those that are damaged or of another kind
+// cause a warning, and in the end an error.
+func (e *env) each(what string, sides [2][]slice, o formats.Options, choice selectFlags, use func([2][]*analyze.Samples) error) error {
+	total := len(sides[0]) + len(sides[1])
+	left := 0
+	warn := func(err error) {
+		left++
+		e.warn(fmt.Errorf("%w; the other files are read", err))
+	}
+	var opened [2][]*analyze.Samples
 	var failed error
-	var next func() error
-	next = func() error {
-		if len(opened) == len(list) {
+	// next opens the file with a number, and those after it.
+	var next func(side, number int) error
+	next = func(side, number int) error {
+		if side < len(sides) && number == len(sides[side]) {
+			return next(side+1, 0)
+		}
+		if side == len(sides) {
 			failed = use(opened)
 			return nil
 		}
-		part := list[len(opened)]
+		part := sides[side][number]
 		choice := choice
 		if part.part {
 			choice.since, choice.until = part.since, part.until
 		}
 		o := o
-		o.Many = len(list) > stream.Many
+		o.Many = total > stream.Many
 		if err := choice.set(what, &o); err != nil {
 			return err
 		}
-		return e.read(what, []string{part.path}, o, func(in *formats.Input) error {
+		several, entered := len(sides[side]) > 1, false
+		err := e.read(what, []string{part.path}, o, func(in *formats.Input) error {
 			s, err := samples(in, stream.Options{})
 			if err != nil {
 				return err
 			}
-			opened = append(opened, s)
-			return next()
+			entered = true
+			if several {
+				s.Tolerate(warn)
+			}
+			opened[side] = append(opened[side], s)
+			return next(side, number+1)
 		})
+		last := number == len(sides[side])-1 && len(opened[side]) == 0
+		if err == nil || entered || !several || last || errors.As(err, &usageError{}) || errors.Is(err, fs.ErrNotExist) || e.ctx.Err() != nil {
+			return err
+		}
+		warn(err)
+		return next(side, number+1)
 	}
-	return errors.Join(next(), failed)
+	err := errors.Join(next(0, 0), failed)
+	if err == nil && left > 0 {
+		err = fmt.Errorf("%d of %d files could not be read as a whole", left, total)
+	}
+	return err
 }
 
 // errAbove says that --fail-above was exceeded.
@@ -190,19 +218,18 @@ func diff(e *env, sides [2][]string, o formats.Options, fl diffFlags) error {
 			return usagef("diff: --fail-above: %w", err)
 		}
 	}
-	var list []slice
-	for _, side := range sides {
+	var list [2][]slice
+	for i, side := range sides {
 		for _, text := range side {
 			s, err := parseSlice(text)
 			if err != nil {
 				return err
 			}
-			list = append(list, s)
+			list[i] = append(list[i], s)
 		}
 	}
-	n := len(sides[0])
-	return e.each("diff", list, o, fl.choice, func(all []*analyze.Samples) error {
-		d, err := analyze.FindDiff(all[:n], all[n:], do)
+	return e.each("diff", list, o, fl.choice, func(all [2][]*analyze.Samples) error {
+		d, err := analyze.FindDiff(all[0], all[1], do)
 		if err != nil {
 			return err
 		}

@@ -64,7 +64,8 @@ a test are a row with the test's name. object: the lock or channel that goroutin
 --weight cpu counts CPU time only. --weight latency divides the time on the wall clock: what is
 on a CPU at an instant shares it; if nothing is, what waits and is not idle shares it; else it
 is [idle]. So the first row is what to make faster so that the program takes less time, also
-if it is not what uses the most CPU time.
+if it is not what uses the most CPU time. Several files share one clock, also those of several
+processes: what one of them computes hides the waits of the others. So give the files of one.
 
 With no other flag the report is one screen. It has what slow requests do more than others if the
 profile has at most 50,000 goroutines and 5 million samples; gotach requests has no limit.

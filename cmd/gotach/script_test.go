@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -156,12 +157,24 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	caches, err := exec.Command("go", "env", "GOCACHE", "GOMODCACHE").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
 		Setup: func(env *testscript.Env) error {
+			// gotach test builds with the caches that there are.
+			env.Setenv("XDG_CACHE_HOME", cache)
+			env.Setenv("GOCACHE", strings.Fields(string(caches))[0])
+			env.Setenv("GOMODCACHE", strings.Fields(string(caches))[1])
 			env.Setenv("GOLDEN", golden+"/../../testdata/tachyon")
 			env.Setenv("SPX", golden+"/../../internal/formats/spx/testdata")
 			env.Setenv("DCPI", golden+"/../../internal/formats/dcpi/testdata")

@@ -81,6 +81,7 @@ type differ struct {
 	requests [2][]float64
 	took     [2]float64 // µs
 	cpu      [2]float64 // time on a CPU, µs
+	lost     [2]uint64  // time after the damage of profiles, µs
 }
 
 type diffRow struct {
@@ -114,7 +115,7 @@ func FindDiff(a, b []*Samples, o DiffOptions) (*Diff, error) {
 		out.Length[side] = time.Duration(length[side]) * time.Microsecond
 	}
 	if min(length[0], length[1]) == 0 {
-		return nil, errors.New("one side has no samples")
+		return nil, errNoSamples
 	}
 	d.width = max(d.width, max(length[0], length[1])/maxWindows, min(second, min(length[0], length[1])/minWindows))
 	for side, list := range sides {
@@ -126,7 +127,10 @@ func FindDiff(a, b []*Samples, o DiffOptions) (*Diff, error) {
 				s.src.Release()
 			}
 		}
-		out.Windows[side] = len(d.lengths[side])
+		out.Length[side] -= time.Duration(d.lost[side]) * time.Microsecond
+		if out.Windows[side] = len(d.lengths[side]); out.Windows[side] == 0 {
+			return nil, errNoSamples
+		}
 		if o.Per == "request" {
 			n := sum(d.requests[side])
 			if n == 0 {
@@ -153,6 +157,8 @@ func FindDiff(a, b []*Samples, o DiffOptions) (*Diff, error) {
 	return out, nil
 }
 
+var errNoSamples = errors.New("one side has no samples")
+
 // second is a second in µs.
 const second = 1_000_000
 
@@ -176,7 +182,10 @@ func (d *differ) read(side int, s *Samples) error {
 		return err
 	}
 	// A last window of less than half the width is left out, if it is not the only one.
-	n := max(1, (length+d.width/2)/d.width)
+	n := (length + d.width/2) / d.width
+	if !s.cut {
+		n = max(1, n)
+	}
 	offset := uint64(len(d.lengths[side]))
 	for i := range n {
 		d.lengths[side] = append(d.lengths[side], float64(min(length, (i+1)*d.width)-i*d.width))
@@ -223,6 +232,33 @@ func (d *differ) read(side int, s *Samples) error {
 			}
 			from = end
 		}
+	}
+	if s.cut {
+		return d.shorten(side, s, offset, length)
+	}
+	return nil
+}
+
+// shorten removes the windows of a profile after its damage. Its windows begin at offset, and it was said to have
+// length µs.
+func (d *differ) shorten(side int, s *Samples, offset, length uint64) error {
+	known, err := s.length()
+	if err != nil || known >= length {
+		return err
+	}
+	d.lost[side] += length - known
+	n := (known + d.width/2) / d.width // no window for less than half the width
+	end := offset + n
+	d.lengths[side], d.all[side] = d.lengths[side][:end], d.all[side][:end]
+	if n > 0 {
+		d.lengths[side][end-1] = float64(min(known, n*d.width) - (n-1)*d.width)
+	}
+	if d.o.Per == "request" {
+		d.requests[side] = d.requests[side][:end]
+	}
+	for i := range d.rows {
+		row := &d.rows[i]
+		row.time[side] = row.time[side][:min(end, uint64(len(row.time[side])))]
 	}
 	return nil
 }

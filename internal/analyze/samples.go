@@ -21,6 +21,9 @@ type Samples struct {
 	end uint64 // time of the latest sample, µs since the start
 	to  uint64 // end of the selected time, µs since the start
 
+	damaged func(error) // see Tolerate
+	cut     bool        // it was called
+
 	code []code // by frame: what codeOf said
 }
 
@@ -31,6 +34,10 @@ func NewSamples(name string, src *stream.Source) *Samples {
 	h := src.Header()
 	return &Samples{name: name, src: src, start: h.Start, tick: max(1, h.Interval), to: src.Limit()}
 }
+
+// Tolerate says that the samples of a damaged profile count up to the damage, instead of none. tell is called once with
+// the error.
+func (s *Samples) Tolerate(tell func(error)) { s.damaged = tell }
 
 // errNoCreators says that the caller forgot stream.Options.Creators.
 var errNoCreators = errors.New("the source was opened without creators")
@@ -160,6 +167,14 @@ func (s *Samples) all() iter.Seq2[*sample, error] {
 	return func(yield func(*sample, error) bool) {
 		var out sample
 		for x, err := range s.src.Samples() {
+			if err != nil && s.damaged != nil && stream.IsDamage(err) {
+				if !s.cut {
+					s.cut = true
+					s.damaged(s.named(err))
+				}
+				s.to = min(s.to, s.end) // nothing is known of later
+				return
+			}
 			if err != nil {
 				yield(nil, err)
 				return

@@ -162,6 +162,7 @@ type Input struct {
 	content content
 	options Options
 	profile *profile.Profile
+	warned  bool // see strange
 }
 
 // Open opens a profile. Its format is that of o.From or, if that is empty, what the
@@ -265,7 +266,24 @@ func (in *Input) Source(o stream.Options) (*stream.Source, error) {
 	if o.Progress == nil {
 		o.Progress = in.options.Progress
 	}
-	return stream.New(files, o)
+	src, err := stream.New(files, o)
+	if err == nil {
+		in.strange(src.Strange())
+	}
+	return src, err
+}
+
+// strange warns of files that say nothing of a session although others do.
+func (in *Input) strange(names []string) {
+	if len(names) == 0 || in.warned {
+		return
+	}
+	in.warned = true
+	others := ""
+	if len(names) > 1 {
+		others = fmt.Sprintf(" and %d more", len(names)-1)
+	}
+	in.options.warn(fmt.Errorf("%s%s: not recorded by gotach, so what sessions say is left out for all files: which waits are idle, which samples count for nothing, [not seen]", names[0], others))
 }
 
 func (in *Input) files() ([]stream.File, error) {
@@ -341,6 +359,9 @@ func (in *Input) Series() (reader.Stream, error) {
 	s, err := c.Series()
 	if err != nil {
 		return nil, err
+	}
+	if j, ok := s.(*joined); ok {
+		in.strange(j.strange)
 	}
 	return watchedStream{s, &in.options}, nil
 }

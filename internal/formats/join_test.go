@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
@@ -295,7 +296,7 @@ func TestJoinedStream(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("written and read again (-want +got):\n%s", d)
 	}
-	if d := cmp.Diff(m.Goroutines, written.Goroutines); d != "" || len(m.Goroutines) != 4 {
+	if d := cmp.Diff(m.Goroutines, written.Goroutines); d != "" || len(m.Goroutines) != 5 { // of goroutine 3 only the process is known, and of the first process nothing
 		t.Errorf("%d goroutines (-joined +written):\n%s", len(m.Goroutines), d)
 	}
 	found, err := in.Verify()
@@ -304,5 +305,65 @@ func TestJoinedStream(t *testing.T) {
 	}
 	if info, err := in.Info(); err != nil || len(info) < 10 {
 		t.Errorf("info %v, %v", info, err)
+	}
+}
+
+// Goroutines of several processes have labels in the joined file that say of which process they are, whatever labels they
+// have of their own.
+func TestJoinProcessLabels(t *testing.T) {
+	dir := t.TempDir()
+	paths := []string{filepath.Join(dir, "a.tach"), filepath.Join(dir, "b.tach")}
+	own := tachyon.Goroutine{ID: 2, First: 10_000, Last: 30_000, Labels: []tachyon.LabelSpan{
+		{From: 20_000, Labels: map[string]string{"route": "/", "version": "own"}}, {From: 30_000, Labels: map[string]string{}},
+	}}
+	for i, path := range paths {
+		start := uint64(joinStart + i*1_000_000)
+		var samples []tachyon.Sample
+		for at := uint64(10_000); at <= 30_000; at += 10_000 {
+			for id := uint64(1); id <= 3; id++ { // nothing is said of 3
+				samples = append(samples, tachyon.Sample{Thread: id, Time: start + at})
+			}
+		}
+		s := tachyon.Session{Program: "shop", Host: fmt.Sprint("web-", i), PID: 7, Version: "v1"}
+		partFile(t, path, s, start, 10_000, samples, tachyon.Goroutine{ID: 1, First: 10_000, Last: 30_000}, own)
+	}
+	// byLabel returns the wall time in ms by the value of a label.
+	byLabel := func(key string, paths ...string) map[string]int64 {
+		in, err := OpenAll(paths, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer in.Close()
+		src, err := in.Source(stream.Options{Labels: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sums := map[string]int64{}
+		for s, err := range src.Samples() {
+			if err != nil {
+				t.Fatal(err)
+			}
+			v, _ := src.Label(s.Labels, key)
+			sums[v] += s.Wall.Milliseconds()
+		}
+		return sums
+	}
+	all := filepath.Join(dir, "all.tach")
+	in, err := OpenAll(paths, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	if err := in.Convert(all, "tach", Options{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"host", "pid", "process", "service", "version", "route"} {
+		want := byLabel(key, paths...)
+		if d := cmp.Diff(want, byLabel(key, all)); d != "" {
+			t.Errorf("%s (-files +joined):\n%s", key, d)
+		}
+		if key == "host" && (want["web-0"] != 90 || want["web-1"] != 90) || key == "version" && want["own"] != 20 || key == "route" && want["/"] != 20 {
+			t.Errorf("%s: %v", key, want)
+		}
 	}
 }

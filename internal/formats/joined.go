@@ -72,6 +72,8 @@ type joined struct {
 	frames   frames.Table
 	gap      uint32           // the frame of time that is in none of the files
 	overview tachyon.Metadata // without goroutines
+	several  bool             // processes
+	strange  []string         // see stream.Strange
 	ended    func(thread uint64, interpreter uint32)
 	weights  []reader.FirstWeight // of first samples, by ascending joined id, if that is not the interval
 	metadata func() (*tachyon.Metadata, error)
@@ -122,7 +124,8 @@ func newJoined(list inputs) (*joined, error) {
 	j.header = tachyon.Header{Layout: tachyon.Document, Start: parts[0].Header.Start, Interval: parts[0].Header.Interval}
 	j.gap = j.frames.Intern(tachyon.Frame{Func: "[not recorded]"})
 	sc := joinScan{joined: j, last: map[thread]lastSample{}}
-	sc.several = slices.ContainsFunc(parts, func(p *stream.Part) bool { return p.Process != parts[0].Process })
+	j.strange = stream.Strange(parts)
+	j.several = slices.ContainsFunc(parts, func(p *stream.Part) bool { return p.Process != parts[0].Process })
 	numbers := stream.ObjectNumbers{}
 	for i, p := range parts {
 		f := &joinFile{Part: p, in: of[p], gaps: map[thread]uint64{}}
@@ -267,8 +270,7 @@ func (j *joined) Verify() (string, error) {
 // A joinScan is the state of newJoined while it reads the files.
 type joinScan struct {
 	*joined
-	last    map[thread]lastSample // so far
-	several bool                  // processes
+	last map[thread]lastSample // so far
 }
 
 type lastSample struct {

@@ -3,6 +3,7 @@ package formats
 import (
 	"cmp"
 	"iter"
+	"maps"
 	"slices"
 
 	"github.com/gotach/profiler/reader"
@@ -15,14 +16,47 @@ type joinedGoroutine struct {
 	labeled bool  // it has labels in what was yielded last
 }
 
+// processKeys are what a joined goroutine of several processes has as labels; see tachyon.Session.Label.
+var processKeys = []string{"host", "pid", "process", "service", "version"}
+
+// processLabels returns labels that say which process a goroutine of a file is of, nil if all files are of one or nothing is known. The
+// joined session cannot say it.
+func (j *joined) processLabels(f *joinFile) map[string]string {
+	s := f.Metadata.Session
+	if !j.several || s == nil {
+		return nil
+	}
+	set := map[string]string{}
+	for _, k := range processKeys {
+		if v, ok := s.Label(k); ok {
+			set[k] = v
+		}
+	}
+	if len(set) == 0 {
+		return nil
+	}
+	return set
+}
+
+// withLabels returns the labels of a goroutine with those of its process.
+func withLabels(process, own map[string]string) map[string]string {
+	if len(process) == 0 {
+		return own
+	}
+	set := maps.Clone(process)
+	maps.Copy(set, own)
+	return set
+}
+
 // Goroutines yields what the files say of the goroutines, file by file. A goroutine may come in several parts; see
-// [reader.Reader.Goroutines].
+// [reader.Reader.Goroutines]. If the files are of several processes, the labels say which.
 func (j *joined) Goroutines() iter.Seq2[*tachyon.Goroutine, error] {
 	return func(yield func(*tachyon.Goroutine, error) bool) {
 		weights, _ := j.FirstWeights()
 		known := map[uint64]joinedGoroutine{}
 		for i, f := range j.files {
 			at := f.Header.Start + f.Shift - j.header.Start
+			process := j.processLabels(f)
 			for g, err := range reader.Goroutines(f.s) {
 				if err != nil {
 					yield(nil, named(f.in, err))
@@ -38,19 +72,35 @@ func (j *joined) Goroutines() iter.Seq2[*tachyon.Goroutine, error] {
 					}
 					part.FirstWeight, _ = reader.TakeWeight(weights, id)
 				}
-				if k.labeled && int(k.file) != i && (len(g.Labels) == 0 || g.Labels[0].From > 0) {
+				if (k.labeled && int(k.file) != i || !again && process != nil) && (len(g.Labels) == 0 || g.Labels[0].From > 0) {
 					// The labels of the file before do not go on in this one.
-					part.Labels = append(part.Labels, tachyon.LabelSpan{From: at, Labels: map[string]string{}})
+					part.Labels = append(part.Labels, tachyon.LabelSpan{From: at, Labels: withLabels(process, map[string]string{})})
+					k.labeled = false
 				}
 				for _, l := range g.Labels {
-					part.Labels = append(part.Labels, tachyon.LabelSpan{From: at + l.From, Labels: l.Labels})
-				}
-				if n := len(part.Labels); n > 0 {
-					k.labeled = len(part.Labels[n-1].Labels) > 0
+					part.Labels = append(part.Labels, tachyon.LabelSpan{From: at + l.From, Labels: withLabels(process, l.Labels)})
+					k.labeled = len(l.Labels) > 0
 				}
 				k.file = int32(i)
 				known[id] = k
 				if !yield(&part, nil) {
+					return
+				}
+			}
+		}
+		for i, f := range j.files { // the files may say nothing of some goroutines
+			process := j.processLabels(f)
+			if process == nil {
+				continue
+			}
+			for _, t := range f.ended {
+				if _, ok := known[t.id]; ok || t.interpreter == tachyon.Process {
+					continue
+				}
+				known[t.id] = joinedGoroutine{file: int32(i)}
+				g := tachyon.Goroutine{ID: t.id, Labels: []tachyon.LabelSpan{{Labels: process}}}
+				g.FirstWeight, _ = reader.TakeWeight(weights, t.id)
+				if !yield(&g, nil) {
 					return
 				}
 			}

@@ -26,8 +26,9 @@ func (s *Source) Samples() iter.Seq2[*Sample, error] {
 		for i := range s.parts {
 			err := r.read(i, yield)
 			if d := (damage{}); errors.As(err, &d) {
-				if err = named(s.parts[i].File, d.error); s.o.Damaged != nil {
-					s.o.Damaged(err)
+				d.error = named(s.parts[i].File, d.error)
+				if err = d; s.o.Damaged != nil {
+					s.o.Damaged(d.error)
 					r.pipes.done(i)
 					err = nil
 				}
@@ -77,6 +78,12 @@ var errStop = errors.New("stop")
 
 // A damage is an error of what is in a file.
 type damage struct{ error }
+
+// Unwrap returns the error without the kind.
+func (d damage) Unwrap() error { return d.error }
+
+// IsDamage reports whether an error of Samples is about what is in a file. The samples before it are right.
+func IsDamage(err error) bool { return errors.As(err, &damage{}) }
 
 // named puts a file's name before an error, if it has one.
 func named(f File, err error) error {

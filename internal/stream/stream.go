@@ -188,6 +188,22 @@ func (s *Source) Damage(err error) error {
 	return nil
 }
 
+// Strange returns the names of the files that say nothing of a session although others do. Then Metadata has no session.
+func (s *Source) Strange() []string { return Strange(s.parts) }
+
+// Strange returns the names of the parts that say nothing of a session although others do.
+func Strange(parts []*Part) (names []string) {
+	for _, p := range parts {
+		if p.Metadata.Session == nil {
+			names = append(names, p.File.Name)
+		}
+	}
+	if len(names) == len(parts) {
+		return nil
+	}
+	return names
+}
+
 // Many is the number of files above which the tables of those that are not being read are not kept in memory.
 const Many = 32
 
