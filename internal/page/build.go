@@ -20,24 +20,25 @@ const (
 
 // A builder makes the data of a page.
 type builder struct {
-	o       Options
-	strings table[string]
-	frames  table[tachyon.Frame]
-	nodes   table[node] // 0 is the empty stack
-	states  table[state]
-	groups  table[string]
-	numbers map[recordKey]uint32
-	records []record
-	width   uint64 // µs of a step
-	noted   uint64 // samples since the events were counted
-	sides   []Side
-	offset  uint64 // µs: where the present side begins
-	lives   *lives
-	tables  []sideTables
-	several bool     // there are two sides
-	omitted []string // what the page leaves out, as text
-	number  []uint32 // what became of the records, by their first numbers
-	moments moments
+	o        Options
+	strings  table[string]
+	frames   table[tachyon.Frame]
+	nodes    table[node] // 0 is the empty stack
+	states   table[state]
+	groups   table[string]
+	numbers  map[recordKey]uint32
+	records  []record
+	width    uint64 // µs of a step
+	noted    uint64 // samples since the events were counted
+	sides    []Side
+	offset   uint64 // µs: where the present side begins
+	lives    *lives
+	tables   []sideTables
+	several  bool     // there are two sides
+	omitted  []string // what the page leaves out, as text
+	number   []uint32 // what became of the records, by their first numbers
+	moments  moments
+	overview *overview
 }
 
 // A node is a frame on top of a stack.
@@ -61,6 +62,7 @@ type recordKey struct {
 type record struct {
 	recordKey
 	first   uint32 // its number before merge
+	row     uint32 // of the overview
 	idle    bool
 	samples int64
 	rest    time.Duration // time that is at no moment of the session
@@ -88,7 +90,7 @@ func (t *table[T]) of(v T) uint32 {
 }
 
 func newBuilder(o Options) *builder {
-	b := &builder{o: o, numbers: map[recordKey]uint32{}, width: firstWidth, lives: newLives()}
+	b := &builder{o: o, numbers: map[recordKey]uint32{}, width: firstWidth, lives: newLives(), overview: newOverview()}
 	b.nodes.of(node{math.MaxUint32, math.MaxUint32})
 	return b
 }
@@ -134,6 +136,9 @@ func (b *builder) read(in Input) error {
 		return err
 	}
 	r := &reading{builder: b, side: uint8(len(b.sides)), src: src, start: src.Header().Start, groups: analyze.NewGroups(src), ticks: &Ticks{Counts: []TickCounts{}}}
+	if s := src.Metadata().Session; s != nil && s.Duration > 0 {
+		b.widen(uint64(s.Duration.Microseconds()))
+	}
 	p, idle, err := analyze.NewProfileEach(src, analyze.ReportOptions{Idle: true}, r.add)
 	if err != nil {
 		return err
@@ -143,6 +148,7 @@ func (b *builder) read(in Input) error {
 			x.idle = idle(x.key)
 		}
 	}
+	b.overview.settle(r.side, idle)
 	if b.o.noLatency {
 		return b.side(in, p, r)
 	}
@@ -210,6 +216,7 @@ func (r *reading) add(s *stream.Sample, key analyze.WaitKey) {
 		r.double()
 	}
 	x.course.add(r.width, r.offset+end-length, r.offset+end)
+	r.overview.add(x.row, r.offset+end-length, r.offset+end)
 	if s.Interpreter != tachyon.Process { // these are not taken at ticks
 		r.moments.add(r.width, r.offset+end)
 	}
@@ -298,7 +305,7 @@ func (r *reading) record(s *stream.Sample, key analyze.WaitKey) uint32 {
 	if !ok {
 		n = uint32(len(r.records))
 		r.numbers[k] = n
-		r.records = append(r.records, record{recordKey: k, first: n})
+		r.records = append(r.records, record{recordKey: k, first: n, row: r.overview.row(overviewKey{k.side, k.state, k.key})})
 	}
 	if last != nil {
 		last.stack, last.status, last.key, last.known, last.record = s.Stack, status, key, true, n

@@ -147,7 +147,11 @@ func (b *builder) finish(inputs []Input) (*Data, error) {
 		if err != nil {
 			return nil, err
 		}
-		d.Pieces = append([]Piece{core, goroutines}, rest...)
+		overview, err := b.overviewPiece()
+		if err != nil {
+			return nil, err
+		}
+		d.Pieces = append([]Piece{core, goroutines, overview}, rest...)
 		d.Head.LeftOut = b.leftOut()
 		size, err := d.size()
 		if err != nil {

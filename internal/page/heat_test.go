@@ -194,3 +194,43 @@ func TestPageHeatLong(t *testing.T) {
 		t.Errorf("the squares have %v µs on CPU, the table %v", sum, got)
 	}
 }
+
+// TestPageOverview: where the steps of the stacks are long, those of the strip and the heat map are not, and the sums of both agree.
+func TestPageOverview(t *testing.T) {
+	in := server(t)
+	o := Options{noLatency: true}
+	o.setDefaults()
+	b := newBuilder(o)
+	if err := b.read(in); err != nil {
+		t.Fatal(err)
+	}
+	for b.width < 100_000 {
+		b.double()
+	}
+	d, err := b.finish([]Input{in})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := open(t, writePage(t, d), "#hm=1", 1280, 800)
+	if width, fine := eval[float64](p, `gotach.width`), eval[float64](p, `gotach.fine`); width != 128_000 || fine != 1000 {
+		t.Fatalf("steps of %v µs, in the strip of %v µs; want 128,000 and 1,000", width, fine)
+	}
+	list := p.squares()
+	if len(list) < 100 {
+		t.Errorf("%d squares", len(list))
+	}
+	p.keys("d")
+	p.setting("idle", "true")
+	all := 0.0
+	for _, s := range p.squares() {
+		all += s.Us["busy"]
+	}
+	p.drag(0, 0.999)
+	p.wait(`gotach.settings().range`)
+	const rest = 9*1000 - 8*13.5*37 + 1234.567 // the first samples begin before the start, and some time was not seen
+	if got := p.data(); got != all+rest {
+		t.Errorf("the squares have %v µs, the table %v", all, got)
+	}
+	p.keys("r")
+	p.setting("range", "null")
+}

@@ -159,6 +159,11 @@ func pageOf(t testing.TB, o Options, inputs ...Input) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return writePage(t, d)
+}
+
+func writePage(t testing.TB, d *Data) string {
+	t.Helper()
 	var b bytes.Buffer
 	if err := d.WriteHTML(&b); err != nil {
 		t.Fatal(err)

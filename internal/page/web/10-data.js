@@ -70,11 +70,12 @@ let G = null;
 
 // loadData loads the data that belong to a head.
 async function loadData(next) {
-	const [core, lives, tables] = await Promise.all(['core', 'goroutines', ...(next.live ? [] : ['tables'])].map((name) => piece(name, next)));
+	const [core, lives, overview, tables] = await Promise.all(['core', 'goroutines', 'overview', ...(next.live ? [] : ['tables'])].map((name) => piece(name, next)));
 	head = next;
 	G = lives;
 	if (tables) findings.whole = tables;
 	D = core;
+	D.overview = overview.class.length ? overview : null;
 	D.width = head.width_us;
 	D.steps = head.steps;
 	const frames = D.nodeFrame.length + 1;

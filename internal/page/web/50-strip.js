@@ -7,7 +7,8 @@ const strip = {
 
 	// prepare adds up all records once.
 	prepare() {
-		this.prefix = timesBySteps(D.classes.length, (r) => D.recClass[r]);
+		this.prefix = D.overview ? overviewTimes(D.classes.length, (c) => c) : timesBySteps(D.classes.length, (r) => D.recClass[r]);
+		this.width = this.prefix[0].width;
 		this.collector();
 		gaps.prepare();
 	},
@@ -40,8 +41,8 @@ const strip = {
 
 	// sum returns a sum up to a time. p has it up to each step.
 	sum(p, us) {
-		const x = Math.max(0, Math.min(D.steps, us / D.width)), i = Math.floor(x);
-		return p[i] + (i < D.steps ? (x - i) * (p[i + 1] - p[i]) : 0);
+		const steps = p.length - 1, x = Math.max(0, Math.min(steps, us / p.width)), i = Math.floor(x);
+		return p[i] + (i < steps ? (x - i) * (p[i + 1] - p[i]) : 0);
 	},
 
 	timeAt(x) {
@@ -144,7 +145,7 @@ const strip = {
 	// zoom makes the drawn part larger or smaller around a time.
 	zoom(factor, around) {
 		const [from, to] = this.view(), all = D.steps * D.width;
-		const length = Math.max(Math.min(all, 10 * D.width), (to - from) * factor);
+		const length = Math.max(Math.min(all, 10 * this.width), (to - from) * factor);
 		if (length >= all) return change({view: null});
 		const begin = Math.max(0, Math.min(all - length, around - (around - from) * length / (to - from)));
 		change({view: [Math.round(begin), Math.round(begin + length)]});
@@ -211,7 +212,7 @@ const strip = {
 	},
 
 	hover(e) {
-		const t = this.timeAt(e.offsetX), [from, to] = this.view(), half = Math.max(D.width / 2, (to - from) / byId('strip').clientWidth / 2);
+		const t = this.timeAt(e.offsetX), [from, to] = this.view(), half = Math.max(this.width / 2, (to - from) / byId('strip').clientWidth / 2);
 		const lines = [moment(t)];
 		for (const c of this.classes().reverse()) {
 			const v = this.average(c, t - half, t + half);
@@ -255,21 +256,45 @@ const strip = {
 };
 
 // timesBySteps adds up the time of records in some lists: of returns the number of a record's list, -1 if it is in none. A list
-// has the sum of µs up to each step.
+// has the sum of µs up to each step, and the width of a step.
 function timesBySteps(lists, of) {
-	const n = D.steps, out = Array.from({length: lists}, () => new Float64Array(n + 1)), rise = out.map(() => new Float64Array(n + 1));
+	const sums = newSums(lists, D.width);
 	for (let r = 0; r < D.recNode.length; r++) {
 		const i = of(r);
-		if (i < 0) continue;
-		for (let e = D.first[r]; e < D.first[r + 1]; e++) {
-			out[i][D.evStep[e] + 1] += D.evPart[e];
-			rise[i][D.evStep[e]] += D.evDiff[e];
+		for (let e = D.first[r]; i >= 0 && e < D.first[r + 1]; e++) sums.add(i, D.evStep[e], D.evPart[e], D.evDiff[e]);
+	}
+	return sums.finish();
+}
+
+// overviewTimes does the same with the time of all goroutines by class: of has the class, and whether it is on a CPU. Its steps
+// are shorter where it is there.
+function overviewTimes(lists, of) {
+	const o = D.overview, sums = newSums(lists, o.width_us);
+	for (let k = 0, e = 0; k < o.class.length; k++) {
+		const i = of(o.class[k], o.cpu[k]);
+		for (let n = o.events[k], step = 0; n > 0; n--, e++) {
+			step += o.step[e];
+			if (i >= 0) sums.add(i, step, o.part[e], o.diff[e]);
 		}
 	}
-	out.forEach((sum, i) => {
-		for (let step = 0, count = 0; step < n; step++) sum[step + 1] += sum[step] + (count += rise[i][step]) * D.width;
-	});
-	return out;
+	return sums.finish();
+}
+
+function newSums(lists, width) {
+	const n = Math.ceil(D.steps * D.width / width), out = Array.from({length: lists}, () => new Float64Array(n + 1)), rise = out.map(() => new Float64Array(n + 1));
+	return {
+		add(i, step, part, diff) {
+			out[i][step + 1] += part;
+			rise[i][step] += diff;
+		},
+		finish() {
+			out.forEach((sum, i) => {
+				sum.width = width;
+				for (let step = 0, count = 0; step < n; step++) sum[step + 1] += sum[step] + (count += rise[i][step]) * width;
+			});
+			return out;
+		},
+	};
 }
 
 // areas draws numbers for each column, a list for each class, on top of each other: [class, numbers].

@@ -16,8 +16,9 @@ const heat = {
 		if (this.key !== String(S.idle)) {
 			this.key = String(S.idle);
 			this.queryKey = null;
-			const one = timesBySteps(3, (r) => this.kindOf(r));
+			const one = D.overview ? overviewTimes(3, (c, cpu) => this.kind(c, cpu)) : timesBySteps(3, (r) => this.kindOf(r));
 			this.prefix = {cpu: one[0], core: one[1], blocked: one[2], busy: one[0].map((v, i) => v + one[1][i] + one[2][i])};
+			this.prefix.busy.width = one[0].width;
 		}
 		const query = S.query && S.heatKind + S.query;
 		if (query === this.queryKey) return;
@@ -29,11 +30,13 @@ const heat = {
 		})[0] : null;
 	},
 
-	// kindOf returns 0 for a record on a CPU, 1 if it waits for a core, 2 for another wait, -1 if it is left out.
-	kindOf(r) {
-		if (D.recIdle[r] && !S.idle) return -1;
-		if (D.recCPU[r]) return 0;
-		return ['no core', 'runnable'].includes(D.classes[D.recClass[r]]) ? 1 : 2;
+	kindOf(r) { return this.kind(D.recClass[r], D.recCPU[r]); },
+
+	// kind returns 0 for what is on a CPU, 1 for what waits for a core, 2 for other waits, -1 for what is left out.
+	kind(c, cpu) {
+		if (c === D.classes.length - 1 && !S.idle) return -1;
+		if (cpu) return 0;
+		return ['no core', 'runnable'].includes(D.classes[c]) ? 1 : 2;
 	},
 
 	// layout chooses the length of a row, so that there are at most 100 for each side.
@@ -41,7 +44,7 @@ const heat = {
 		const [from, to] = strip.view();
 		const lengths = [1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 21600, 43200, 86400].map((s) => s * 1e6);
 		this.length = lengths.find((l) => (to - from) / l <= 100) || Math.ceil((to - from) / 8.64e12) * 8.64e10;
-		this.columns = Math.max(1, Math.min(this.length < 6e7 ? 50 : 60, Math.floor(this.length / D.width)));
+		this.columns = Math.max(1, Math.min(this.length < 6e7 ? 50 : 60, Math.floor(this.length / strip.width)));
 		this.rows = [];
 		for (const side of head.sides) {
 			const a = Math.max(from, side.from_us), b = Math.min(to, side.to_us);
@@ -53,7 +56,7 @@ const heat = {
 
 	// range returns the time of a square, in whole steps; null if the profile ends before it.
 	range(row, column) {
-		const r = this.rows[row], w = D.width;
+		const r = this.rows[row], w = strip.width;
 		const at = (c) => Math.round(Math.min(r.from + c / this.columns * this.length, Math.ceil(r.side.to_us / w) * w) / w) * w;
 		const from = at(column), to = at(column + 1);
 		return to > from ? [from, to] : null;
@@ -144,7 +147,7 @@ const heat = {
 		byId('heat-kind').options[0].textContent = this.name('busy');
 		byId('heat-most').textContent = `${digits(this.most)} goroutines on average`;
 		const square = this.length / this.columns;
-		byId('heat-note').textContent = `A row is ${duration(this.length)}, a square ${duration(square)}.` + (this.found ? mostFound > 0 ? ' Marked: stacks with the search.' : ' No square has the search.' : '');
+		byId('heat-note').textContent = `A row is ${duration(this.length)}, a square ${duration(square)}${D.width > square ? `, a range whole steps of ${duration(D.width)}` : ''}.` + (this.found ? mostFound > 0 ? ' Marked: stacks with the search.' : ' No square has the search.' : '');
 	},
 
 	name(kind) { return kind === 'busy' && S.idle ? 'in all' : this.kinds.find((k) => k[0] === kind)[1]; },
@@ -180,7 +183,7 @@ const heat = {
 
 	// select selects the time from one square to another, or nothing if that is selected already.
 	select(a, b, second) {
-		const range = this.span(a, b), old = second ? S.second : S.range;
+		const squares = this.span(a, b), range = squares && strip.atSteps(...squares), old = second ? S.second : S.range;
 		if (!range) return;
 		if (old && old[0] === range[0] && old[1] === range[1]) strip.select(null, second);
 		else strip.select(range, second);
@@ -207,7 +210,7 @@ const heat = {
 			drag.to = at;
 			drag.moved = true;
 			const range = this.span(drag.at, at);
-			if (range) strip.select(range, drag.second);
+			if (range) strip.select(strip.atSteps(...range), drag.second);
 		});
 		c.addEventListener('pointerup', () => {
 			const d = drag;
@@ -237,7 +240,7 @@ const heat = {
 			const scroll = byId('heat-scroll'), y = this.cursor[0] * this.high;
 			if (y < scroll.scrollTop || y + this.high > scroll.scrollTop + scroll.clientHeight) scroll.scrollTop = Math.max(0, y - 60);
 			const range = this.anchor && this.span(this.anchor, this.cursor);
-			if (range) strip.select(range, comparing);
+			if (range) strip.select(strip.atSteps(...range), comparing);
 			nudge('heat');
 		} else if (e.key === 'Enter' && this.cursor) this.select(this.anchor || this.cursor, this.cursor, comparing);
 		else return;
@@ -262,7 +265,7 @@ const heat = {
 				return el('tr', null, el('td', {class: 'name'}, el('button', {'data-key': 'heat' + row, title: 'select this range', onclick: () => this.select([row, -1], [row, -1], comparing)}, `${moment(range[0])} – ${moment(range[1])}`)),
 					...this.kinds.map(([kind]) => el('td', null, digits(this.average(this.prefix[kind], range)))),
 					this.found && el('td', null, digits(this.average(this.found, range))), el('td', null, digits(most)),
-					el('td', null, el('button', {class: 'plain', 'data-key': 'most' + row, title: 'select this square', onclick: () => strip.select(at, comparing)}, moment(at[0]))));
+					el('td', null, el('button', {class: 'plain', 'data-key': 'most' + row, title: 'select this square', onclick: () => strip.select(strip.atSteps(...at), comparing)}, moment(at[0]))));
 			}).filter((r) => r))));
 	},
 

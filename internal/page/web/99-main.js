@@ -32,7 +32,7 @@ async function main() {
 	addEventListener('resize', draw);
 	matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw);
 	// What the page shows, for tests and for the console.
-	window.gotach = {generations: () => ({growing: !live.status || live.status.growing || live.status.generation !== head.generation, duration: head.sides[0].duration_ns}), times: () => panels.map((p) => { const begin = performance.now(); sumsKey = flame.key = ''; p.draw(); return `${p.name} ${Math.round(performance.now() - begin)}`; }).join(', '), width: D.width, settings: () => S, boxes: () => flame.boxes.map((b) => ({name: flame.name(b.box), x: b.x, y: b.y * flame.row, w: b.w, us: b.box.value})),
+	window.gotach = {generations: () => ({growing: !live.status || live.status.growing || live.status.generation !== head.generation, duration: head.sides[0].duration_ns}), times: () => panels.map((p) => { const begin = performance.now(); sumsKey = flame.key = ''; p.draw(); return `${p.name} ${Math.round(performance.now() - begin)}`; }).join(', '), width: D.width, fine: strip.width, settings: () => S, boxes: () => flame.boxes.map((b) => ({name: flame.name(b.box), x: b.x, y: b.y * flame.row, w: b.w, us: b.box.value})),
 		classes: (from, to) => Object.fromEntries(D.classes.map((name, c) => [name, strip.until(c, to) - strip.until(c, from)])), squares: () => heat.squares(),
 		rows: () => goroutines.rows.map((r, i) => ({name: r.goroutine < 0 ? groupName(r.group) : String(G.gId[r.goroutine]), y: i * goroutines.row, goroutine: r.goroutine}))};
 	draw();
