@@ -27,6 +27,7 @@ func TestMain(m *testing.M) {
 		"differs":  differs,
 		"serves":   serves,
 		"contends": contends,
+		"crowded":  crowded,
 		"watched":  watched,
 	})
 }

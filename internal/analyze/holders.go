@@ -149,7 +149,12 @@ func (s *sweep) run() {
 		x := &s.w.stretches[i]
 		list = append(list, moment{x.begin, int32(i)}, moment{x.end, int32(-i - 1)})
 	}
-	slices.SortFunc(list, func(a, b moment) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.stretch, b.stretch)) })
+	slices.SortFunc(list, func(a, b moment) int {
+		if a.at != b.at { // nearly always
+			return cmp.Compare(a.at, b.at)
+		}
+		return cmp.Compare(a.stretch, b.stretch)
+	})
 	next := 0 // the first moment that is later
 	for i, m := range list {
 		if s.watch != nil && i == next {

@@ -41,6 +41,7 @@ var questions = []question{
 	{"sqlite", `requests sqlite.tach --func 'main.saveOrder$'`, "", `MORE  AT$`, 2, `\[syscall\] .*modernc\.org/libc\.sleepSyscall`},
 	{"sqlite", `report sqlite.tach --callers 'libc.sleepSyscall$' --top 1`, "", `FUNCTION, AND BELOW`, 1, `_sqlite3InvokeBusyHandler → .* → main\.saveOrder\b`},
 	{"sqlite", `report sqlite.tach --blocked WINDOW`, "", `BLOCKED AT`, 3, `\[sleep\] main\.fetchPage `},
+	{"prometheus", `report prometheus.tach`, `BLOCKED AT|ON CPU|REQUESTS`, `REQUESTS$`, 3, `in the slowest 1 %: \[(running|no core)\] .*/(promql|tsdb|storage)\.`},
 	{"prometheus", `requests prometheus.tach`, "", `MORE  AT$`, 5, `/promql\.\(\*evaluator\)\.`},
 	{"prometheus", `report prometheus.tach --weight cpu --tree --focus 'promql\.' --top 8`, "", `CALLS, FROM`, 4, `/promql\.\(\*evaluator\)\.evalSubquery`},
 }
