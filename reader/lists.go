@@ -94,6 +94,7 @@ func (c *listCache) add(l *frameList, stack uint32) {
 	}
 	if c.table == nil {
 		c.table = make([][listWays]cachedList, listTable)
+		clear(c.table) // a page that is read before it is written takes two faults
 	}
 	place := &c.table[l.hash%listTable]
 	copy(place[1:], place[:])

@@ -216,6 +216,7 @@ func (n *numbering) push(stack, frame uint32) (uint32, error) {
 func (n *numbering) growChildren() {
 	old := n.children
 	n.children = make([]child, 2*len(old))
+	clear(n.children) // a page that is read before it is written takes two faults
 	mask := uint64(len(n.children) - 1)
 	for _, c := range old {
 		if c.stack == 0 {

@@ -105,6 +105,7 @@ func (st *states[T]) extend(file, part int) {
 		return
 	}
 	st.slots[part] = make([]T, slotsPart)
+	clear(st.slots[part]) // a page that is read before it is written takes two faults
 	if several {
 		st.ids[part] = make([]goroutine, slotsPart)
 	}

@@ -23,6 +23,7 @@ type series struct {
 	limit        uint64 // later times make the parts longer, µs since start
 	end          uint64 // of the latest sample, µs since start
 	lists        [][]float32
+	free         []float32 // memory for further lists
 
 	part     uint64          // the present one
 	from, to uint64          // of it, µs since start
@@ -82,7 +83,11 @@ func (t *series) room(n int) {
 // list returns the series of a sum.
 func (t *series) list(sum int) []float32 {
 	if t.lists[sum] == nil {
-		t.lists[sum] = make([]float32, seriesBins)
+		if len(t.free) == 0 {
+			t.free = make([]float32, 64*seriesBins)
+			clear(t.free) // a page that is read before it is written takes two faults
+		}
+		t.lists[sum], t.free = t.free[:seriesBins:seriesBins], t.free[seriesBins:]
 	}
 	return t.lists[sum]
 }

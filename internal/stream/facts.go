@@ -49,6 +49,7 @@ func newFacts(p *Part, o *Options) (*facts, error) {
 	}
 	f.list = make([]fact, 0, expect)
 	f.index = make([]uint32, 1<<max(4, bits.Len(uint(expect+expect/2))))
+	clear(f.index) // a page that is read before it is written takes two faults
 	if o.Labels || o.Creators {
 		return f, f.readAll(s, o, most)
 	}

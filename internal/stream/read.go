@@ -143,8 +143,7 @@ func newRun(s *Source) *run {
 type slot struct {
 	id          uint64 // of the goroutine in the stream
 	last        uint64 // time of the latest sample, shifted, µs
-	labels      int32  // number of the span with the present labels + 1; 0: none
-	next        int32  // number of the next span of labels + 1; 0: no more
+	span        int32  // number of the span with the present labels + 1; 0: none; -n: span n-1 is the first and has not begun
 	creator     uint32
 	interpreter uint32
 	yielded     bool // has a sample that is no marker
@@ -163,10 +162,10 @@ type file struct {
 
 // labels returns the present labels of a slot, nil if it has none.
 func (f *file) labels(sl *slot) *Labels {
-	if sl.labels == 0 {
+	if sl.span <= 0 {
 		return nil
 	}
-	return f.facts.labels.get(f.facts.spans[sl.labels-1].labels)
+	return f.facts.labels.get(f.facts.spans[sl.span-1].labels)
 }
 
 // read reads a part.
@@ -265,17 +264,14 @@ func (r *run) batch(f *file, b *reader.Batch, yield func(*Sample, error) bool) e
 		if int64(at-f.End) > 0 {
 			f.End = at
 		}
-		if sl.next != 0 || s.First {
+		if sl.span != 0 {
 			f.label(sl, s.Time)
 		}
 		if r.marker(sl.interpreter, s.Status) {
 			continue
 		}
 		out.Goroutine, out.Interpreter, out.Slot, out.Status = sl.id, sl.interpreter, s.Thread, s.Status
-		out.Labels, out.Creator, out.Time, out.Wall = nil, sl.creator, at, reader.Micros(weight)
-		if sl.labels != 0 {
-			out.Labels = f.labels(sl)
-		}
+		out.Labels, out.Creator, out.Time, out.Wall = f.labels(sl), sl.creator, at, reader.Micros(weight)
 		if stack := f.stacks[s.Stack]; stack != 0 {
 			out.Stack = stack - 1
 		} else {
@@ -347,7 +343,7 @@ func (r *run) first(f *file, raw uint64, s *reader.BatchSample, sl *slot, at uin
 			fact.weight = 0 // a thread of another interpreter may have the same id
 		}
 		told = fact.labels != 0
-		sl.next, sl.creator = max(0, fact.labels), f.creators[fact.creator]
+		sl.span, sl.creator = -max(0, fact.labels), f.creators[fact.creator]
 	}
 	if r.seams == nil {
 		return weight, before
@@ -360,7 +356,7 @@ func (r *run) first(f *file, raw uint64, s *reader.BatchSample, sl *slot, at uin
 	carried := r.seams.carried(seam)
 	if carried != nil && !told { // the file says nothing about its labels
 		f.facts.spans = append(f.facts.spans, span{labels: f.facts.labels.carry(carried)})
-		sl.labels = int32(len(f.facts.spans))
+		sl.span = int32(len(f.facts.spans))
 	}
 	begin := at - weight
 	missing := f.Missing(seam.last, begin, said)
@@ -378,9 +374,13 @@ func (r *run) first(f *file, raw uint64, s *reader.BatchSample, sl *slot, at uin
 // label sets the labels that a slot has at a time of the file.
 func (f *file) label(sl *slot, at uint64) {
 	since := uint64(max(0, int64(at-f.Header.Start)))
-	for sl.next != 0 && f.facts.spans[sl.next-1].from <= since {
-		sl.labels = sl.next
-		sl.next = f.facts.spans[sl.next-1].next
+	next := -sl.span
+	if sl.span > 0 {
+		next = f.facts.spans[sl.span-1].next
+	}
+	for next != 0 && f.facts.spans[next-1].from <= since {
+		sl.span = next
+		next = f.facts.spans[next-1].next
 	}
 }
 
