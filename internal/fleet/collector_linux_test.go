@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
@@ -20,7 +19,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/gotach/profiler/internal/profile"
-	"github.com/gotach/profiler/internal/push"
 	"github.com/gotach/profiler/internal/testenv"
 )
 
@@ -34,28 +32,10 @@ func TestCollector(t *testing.T) {
 	dir, out := t.TempDir(), filepath.Join(t.TempDir(), "out.bin")
 	writeFleet(t, dir)
 	address, stop := collect(t, out)
-	target, name, err := push.Open("otlp+http://"+address, push.TargetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer target.Close()
-	p, err := push.New(push.Options{Dir: dir, Target: target, Name: name, Once: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Run(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	send(t, dir, "otlp+http://"+address)
 	stop()
 
-	states, functions := map[string][2]int64{}, map[string][2]int64{}
-	for _, p := range processes {
-		for part := 1; part <= minutes; part++ {
-			path := filepath.Join(dir, p.host, fmt.Sprintf("%s.%d.tach", p.service, part))
-			report(t, path, p.service, profile.ByState, states)
-			report(t, path, p.service, profile.ByFunction, functions)
-		}
-	}
+	states, functions := reports(t, dir, profile.ByState), reports(t, dir, profile.ByFunction)
 	b, err := os.ReadFile(out)
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/push"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
@@ -35,9 +36,14 @@ func writeFleet(t *testing.T, dir string) {
 	t.Helper()
 	for _, p := range processes {
 		for part := 1; part <= minutes; part++ {
-			p.write(t, filepath.Join(dir, p.host, fmt.Sprintf("%s.%d.tach", p.service, part)), part)
+			p.write(t, p.path(dir, part), part)
 		}
 	}
+}
+
+// path returns the path of a file, given the directory of all.
+func (p process) path(dir string, part int) string {
+	return filepath.Join(dir, p.host, fmt.Sprintf("%s.%d.tach", p.service, part))
 }
 
 // write writes a file. Its workers have 100 ticks of 10 ms in each second, in which they calculate, wait for the cache's lock and wait for
@@ -117,10 +123,22 @@ func (p process) write(t *testing.T, path string, part int) {
 	check(w.Close())
 }
 
-// pushTables sends all files below a directory into tables.
-func pushTables(t *testing.T, dir, tables string) {
+// reports returns the self times of the files of writeFleet, wall and CPU, by service and what a row is.
+func reports(t *testing.T, dir string, by profile.By) map[string][2]int64 {
 	t.Helper()
-	target, name, err := push.Open("parquet:"+tables, push.TargetOptions{})
+	sums := map[string][2]int64{}
+	for _, p := range processes {
+		for part := 1; part <= minutes; part++ {
+			report(t, p.path(dir, part), p.service, by, sums)
+		}
+	}
+	return sums
+}
+
+// send sends all files below a directory to a target.
+func send(t *testing.T, dir, to string) {
+	t.Helper()
+	target, name, err := push.Open(to, push.TargetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

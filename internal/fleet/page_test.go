@@ -71,7 +71,7 @@ func tables(t *testing.T) string {
 	t.Helper()
 	dir, out := t.TempDir(), filepath.Join(t.TempDir(), "tables")
 	writeFleet(t, dir)
-	pushTables(t, dir, out)
+	send(t, dir, "parquet:"+out)
 	cursors, err := filepath.Glob(filepath.Join(dir, ".push-*"))
 	if err != nil || len(cursors) == 0 {
 		t.Fatalf("cursors %v, %v", cursors, err)
@@ -81,7 +81,7 @@ func tables(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	pushTables(t, dir, out)
+	send(t, dir, "parquet:"+out)
 	if list, err := filepath.Glob(filepath.Join(out, "*", "*")); err != nil || len(list) != 2*minutes*len(processes) {
 		t.Fatalf("files %q, %v", list, err)
 	}

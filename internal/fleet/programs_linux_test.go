@@ -38,7 +38,7 @@ func TestTwoPrograms(t *testing.T) {
 		t.Fatalf("the shop printed %q", printed)
 	}
 	out := filepath.Join(dir, "tables")
-	pushTables(t, dir, out)
+	send(t, dir, "parquet:"+out)
 
 	text, views, statements, _ := readPage(t)
 	n := slices.IndexFunc(statements, func(s string) bool { return strings.Contains(s, traceID) })

@@ -24,6 +24,12 @@ func Collector(t testing.TB) string {
 	return cached(t, "an OpenTelemetry Collector", "collector", "otelcol")
 }
 
+// Parca returns the program that parca.sh built.
+func Parca(t testing.TB) string {
+	t.Helper()
+	return cached(t, "Parca", "parca", "parca")
+}
+
 // cached returns the path of a program that internal/testenv/NAME.sh makes.
 func cached(t testing.TB, title, name, program string) string {
 	t.Helper()
