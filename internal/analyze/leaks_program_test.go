@@ -1,7 +1,9 @@
 package analyze
 
 import (
+	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -85,4 +87,72 @@ func busyWorker(jobs chan int, done chan struct{}) {
 			return
 		}
 	}
+}
+
+// A leak of 50 a minute among 5,000 goroutines a second that end is the one suspect, and the first screen of a report
+// names it. It takes a minute: GOTACH_LEAK_SECONDS is how long; without it, or with -short, nothing is checked.
+func TestSlowLeakOfProgram(t *testing.T) {
+	seconds, _ := strconv.Atoi(os.Getenv("GOTACH_LEAK_SECONDS"))
+	if seconds == 0 {
+		return
+	}
+	path := filepath.Join(t.TempDir(), "leaky.tach")
+	session, err := profiler.Open(profiler.Output(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	never, jobs, done := make(chan int), make(chan int), make(chan struct{})
+	var group sync.WaitGroup
+	leaked, ended := 0, 0
+	begin := time.Now()
+	for tick := 0; time.Since(begin) < time.Duration(seconds)*time.Second; tick++ {
+		if tick%240 == 120 {
+			go leakyReply(never)
+			leaked++
+			group.Go(func() { busyWorker(jobs, done) }) // a pool that grows as fast and is used
+		}
+		if tick%40 == 0 {
+			for i := range leaked {
+				jobs <- i
+			}
+		}
+		for ; ended < int(5000*time.Since(begin).Seconds()); ended++ {
+			group.Go(func() { time.Sleep(2 * time.Millisecond) })
+		}
+		time.Sleep(time.Until(begin.Add(time.Duration(tick+1) * 5 * time.Millisecond)))
+	}
+	err = session.Stop()
+	took := time.Since(begin)
+	close(never)
+	close(done)
+	group.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := reader.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	l, err := FindLeaks(samplesOf(t, stream.Options{}, f))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d leaked and %d ended in %v", leaked, ended, took)
+	suspects := 0
+	for _, g := range l.Groups {
+		g.Alive = nil
+		t.Logf("%+v", g)
+		if !g.Suspect {
+			continue
+		}
+		suspects++
+		if g.Function != "github.com/gotach/profiler/internal/analyze.leakyReply" || g.End < leaked-1 || g.End > leaked {
+			t.Errorf("a suspect is %+v", g)
+		}
+	}
+	if suspects != 1 {
+		t.Errorf("%d suspects", suspects)
+	}
+	onFirstScreen(t, path, `LEAK\? \[chan receive\] \S*Reply  leaks_\S*:\d+$`)
 }
