@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/gotach/profiler/internal/formats/jsonl"
 	"github.com/gotach/profiler/internal/formats/runs"
 	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 var update = flag.Bool("update", false, "write testdata")
@@ -123,19 +123,7 @@ func TestWrite(t *testing.T) {
 		t.Error("Sniff is wrong")
 	}
 	verify(t, &d)
-	golden := "testdata/example.firefox.json"
-	if *update {
-		if err := os.WriteFile(golden, text, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(text)); diff != "" {
-		t.Errorf("not %s (-want +got):\n%s", golden, diff)
-	}
+	testenv.Golden(t, "testdata/example.firefox.json", string(text), *update)
 	th := &d.Threads[1]
 	var markers []string
 	for i := range th.Markers.Length {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 var update = flag.Bool("update", false, "write testdata")
@@ -139,19 +139,7 @@ func TestWrite(t *testing.T) {
 			t.Errorf("no text %q in\n%s", want, shown)
 		}
 	}
-	golden := "testdata/example.svg"
-	if *update {
-		if err := os.WriteFile(golden, out.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	b, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(string(b), out.String()); d != "" {
-		t.Errorf("not %s (-want +got):\n%s", golden, d)
-	}
+	testenv.Golden(t, "testdata/example.svg", out.String(), *update)
 	if !Sniff(out.Bytes()) || Sniff([]byte("<svg></svg>")) {
 		t.Error("Sniff is wrong")
 	}

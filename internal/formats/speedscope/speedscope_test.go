@@ -5,14 +5,13 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/gotach/profiler/internal/formats/jsonl"
 	"github.com/gotach/profiler/internal/formats/runs"
 	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 var update = flag.Bool("update", false, "write testdata")
@@ -49,19 +48,7 @@ func TestWrite(t *testing.T) {
 	if len(left) > 0 || !json.Valid(text) || !Sniff(text) || Sniff([]byte(`{"$schema":""}`)) {
 		t.Errorf("left %v, JSON %v, Sniff %v", left, json.Valid(text), Sniff(text))
 	}
-	golden := "testdata/example.speedscope.json"
-	if *update {
-		if err := os.WriteFile(golden, text, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(text)); diff != "" {
-		t.Errorf("not %s (-want +got):\n%s", golden, diff)
-	}
+	testenv.Golden(t, "testdata/example.speedscope.json", string(text), *update)
 }
 
 // Deep stacks make groups of goroutines, so that the file is not large. Their time is the same.

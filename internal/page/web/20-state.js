@@ -14,7 +14,7 @@ const defaults = () => ({
 	tab: 'functions', sort: 'self', theme: '',
 	folded: [], // groups of goroutines
 	goroutine: -1, lock: -1,
-	heat: false, heatKind: 'busy', // the heat map is open, and what it shows
+	heat: false, heatKind: 'cpu', // the heat map is open, and what it shows
 });
 
 let S = defaults();
@@ -77,7 +77,7 @@ function fromHash(hash) {
 	out.folded = out.folded.filter((g) => g < D.groups.length);
 	if (!tables.names.some(([id]) => id === out.tab)) out.tab = 'functions';
 	if (!['', 'dark', 'light'].includes(out.theme)) out.theme = '';
-	if (!heat.kinds.some(([kind]) => kind === out.heatKind)) out.heatKind = 'busy';
+	if (!heat.kinds.some(([kind]) => kind === out.heatKind)) out.heatKind = 'cpu';
 	return out;
 }
 

@@ -94,21 +94,26 @@ const strip = {
 		g.fillStyle = colours['--text'];
 		g.textBaseline = 'top';
 		g.textAlign = 'left';
-		g.fillText(`${digits(this.most)} goroutines`, 2, 0);
+		const title = `${digits(this.most)} goroutines`;
+		g.fillText(title, 2, 0);
+		this.titled = g.measureText(title).width + 10;
 		const step = niceStep((to - from) / Math.max(2, width / 90));
+		let free = 0; // up to there is text
 		for (const side of head.sides) {
 			for (let t = Math.max(side.from_us, side.from_us + Math.ceil((from - side.from_us) / step) * step); t <= Math.min(to, side.to_us); t += step) {
 				const x = this.xAt(t), text = seconds(t - side.from_us);
 				g.fillStyle = colours['--line'];
 				g.fillRect(x, height - this.bottom + 8, 1, 5);
-				if (x + g.measureText(text).width + 3 > width) continue;
+				const end = x + g.measureText(text).width + 3;
+				if (end > width || x < free) continue;
+				free = end;
 				g.fillStyle = colours['--dim'];
 				g.fillText(text, x + 3, height - this.bottom + 11);
 			}
 		}
 		if (head.sides.length > 1) {
 			g.fillStyle = colours['--text'];
-			g.fillRect(this.xAt((head.sides[0].to_us + head.sides[1].from_us) / 2), 0, 1, height);
+			g.fillRect(this.xAt((head.sides[0].to_us + head.sides[1].from_us) / 2), this.top, 1, height - this.top);
 		}
 	},
 
@@ -122,7 +127,7 @@ const strip = {
 		g.fillRect(a - 1, this.top, 2, height - this.top - this.bottom);
 		g.fillRect(b - 1, this.top, 2, height - this.top - this.bottom);
 		const text = (name ? name + ' ' : '') + duration(to - from), w = g.measureText(text).width + 8;
-		const x = Math.max(0, Math.min(width - w, (a + b - w) / 2));
+		const x = Math.max(Math.min(this.titled, width - w), Math.min(width - w, (a + b - w) / 2));
 		g.fillStyle = colours['--ground'];
 		g.fillRect(x, 0, w, 13);
 		g.fillStyle = colour;

@@ -126,13 +126,21 @@ const heat = {
 		}
 	},
 
-	// outline draws a range around its squares, row by row.
+	// outline draws a line around the squares of a range.
 	outline(g, [from, to], colour) {
-		for (let row = 0; row < this.rows.length; row++) {
-			const r = this.rows[row], a = Math.max(0, (from - r.from) / this.length), b = Math.min(1, (to - r.from) / this.length);
-			if (to <= r.side.from_us || from >= r.side.to_us || b <= 0 || a >= 1) continue;
-			this.box(g, row, a * this.columns, b * this.columns, colour);
-		}
+		const parts = this.rows.map((r) => {
+			const a = Math.max(0, (from - r.from) / this.length), b = Math.min(1, (to - r.from) / this.length);
+			return to <= r.side.from_us || from >= r.side.to_us || b <= a ? null : [a, b];
+		});
+		const at = (share) => this.label + share * this.columns * this.wide;
+		g.fillStyle = colour;
+		parts.forEach((part, row) => {
+			if (!part) return;
+			const [a, b] = part, y = row * this.high, over = parts[row - 1] || [b, b], under = parts[row + 1] || [a, a];
+			for (const x of [at(a) - 1, at(b) - 1]) g.fillRect(x, y, 2, this.high);
+			if (over[0] > a) g.fillRect(at(a), y - 1, at(Math.min(b, over[0])) - at(a), 2);
+			if (under[1] < b) g.fillRect(at(Math.max(a, under[1])), y + this.high - 1.5, at(b) - at(Math.max(a, under[1])), 2);
+		});
 	},
 
 	box(g, row, from, to, colour) {

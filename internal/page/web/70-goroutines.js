@@ -95,13 +95,17 @@ const goroutines = {
 		const [from, to] = strip.view(), step = niceStep((to - from) / Math.max(2, (width - this.label) / 90));
 		g.font = '11px system-ui, "DejaVu Sans", sans-serif';
 		g.textAlign = 'left';
+		let free = 0; // up to there is text
 		for (const side of head.sides) {
 			for (let t = Math.max(side.from_us, side.from_us + Math.ceil((from - side.from_us) / step) * step); t <= Math.min(to, side.to_us); t += step) {
 				const x = this.xAt(t), text = seconds(t - side.from_us);
 				g.fillStyle = colours['--line'];
 				g.fillRect(x, y, 1, 5);
 				g.fillStyle = colours['--dim'];
-				if (x + g.measureText(text).width + 4 <= width) g.fillText(text, x + 3, y + 10);
+				const end = x + g.measureText(text).width + 4;
+				if (end > width || x < free) continue;
+				free = end;
+				g.fillText(text, x + 3, y + 10);
 			}
 		}
 	},

@@ -1,0 +1,31 @@
+package testenv
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// Golden compares a text with that of a file in testdata. With update it writes the file first.
+func Golden(t testing.TB, name, got string, update bool) {
+	t.Helper()
+	if update {
+		if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(want) == got {
+		return
+	}
+	a, b := strings.Split(string(want), "\n"), strings.Split(got, "\n")
+	n := 0
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	line := func(list []string) string { return strings.Join(list[n:min(len(list), n+3)], "\n") }
+	t.Errorf("not %s: line %d of it is\n%s\nwant\n%s", name, n+1, line(b), line(a))
+}
