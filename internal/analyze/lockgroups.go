@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// fewestAlike is the number of objects from which on Group makes them one.
+// fewestAlike is the number of objects from which on Group makes them one. What goroutines waited for without a number
+// may be one of the others, so it does not count.
 const fewestAlike = 3
 
 // lockAlike is what objects have in common that Group makes one, such as the locks of many connections.
@@ -44,7 +45,7 @@ func (l *Locks) Group() *Locks {
 	}
 	of := map[int32]int32{} // by key of an object, the key of the first one of its group
 	for _, list := range groups {
-		if len(list) >= fewestAlike {
+		if numbered(list) >= fewestAlike {
 			for _, x := range list {
 				of[x.key] = list[0].key
 			}
@@ -70,6 +71,16 @@ func (l *Locks) Group() *Locks {
 	return &out
 }
 
+// numbered returns the number of those that are known to be different objects.
+func numbered(list []*Lock) (n int) {
+	for _, x := range list {
+		if x.Object > 0 {
+			n++
+		}
+	}
+	return n
+}
+
 // goroutines returns the number of goroutines that waited for the objects of groups, at least.
 func (l *Locks) goroutines(of map[int32]int32) map[int32]int {
 	counted := map[objectGoroutine]struct{}{}
@@ -90,7 +101,7 @@ func (l *Locks) goroutines(of map[int32]int32) map[int32]int {
 
 // sumLocks returns the sum of objects that are alike.
 func sumLocks(list []*Lock) Lock {
-	out := Lock{Kind: list[0].Kind, Objects: len(list), key: list[0].key}
+	out := Lock{Kind: list[0].Kind, Objects: numbered(list), key: list[0].key}
 	sites := map[LockSite]*LockSite{}
 	for _, x := range list {
 		out.Waited += x.Waited
