@@ -21,11 +21,11 @@ const (
 // A builder makes the data of a page.
 type builder struct {
 	o        Options
-	strings  table[string]
-	frames   table[tachyon.Frame]
-	nodes    table[node] // 0 is the empty stack
-	states   table[state]
-	groups   table[string]
+	strings  stream.Table[string]
+	frames   stream.Table[tachyon.Frame]
+	nodes    stream.Table[node] // 0 is the empty stack
+	states   stream.Table[state]
+	groups   stream.Table[string]
 	numbers  map[recordKey]uint32
 	records  []record
 	width    uint64 // µs of a step
@@ -70,28 +70,9 @@ type record struct {
 	course  course
 }
 
-// A table numbers different values from 0.
-type table[T comparable] struct {
-	list   []T
-	number map[T]uint32
-}
-
-func (t *table[T]) of(v T) uint32 {
-	n, ok := t.number[v]
-	if !ok {
-		if t.number == nil {
-			t.number = map[T]uint32{}
-		}
-		n = uint32(len(t.list))
-		t.number[v] = n
-		t.list = append(t.list, v)
-	}
-	return n
-}
-
 func newBuilder(o Options) *builder {
 	b := &builder{o: o, numbers: map[recordKey]uint32{}, width: firstWidth, lives: newLives(), overview: newOverview()}
-	b.nodes.of(node{math.MaxUint32, math.MaxUint32})
+	b.nodes.Of(node{math.MaxUint32, math.MaxUint32})
 	return b
 }
 
@@ -300,7 +281,7 @@ func (r *reading) record(s *stream.Sample, key analyze.WaitKey) uint32 {
 			name, _, _ = strings.Cut(name, "\t") // two builds may have their files at different places
 		}
 	}
-	k.state, k.group = uint16(r.states.of(st)), r.builder.groups.of(name)
+	k.state, k.group = uint16(r.states.Of(st)), r.builder.groups.Of(name)
 	n, ok := r.numbers[k]
 	if !ok {
 		n = uint32(len(r.records))
@@ -329,7 +310,7 @@ func (r *reading) node(stack uint32) uint32 {
 	if f.File == "" {
 		f.Line = 0
 	}
-	n := r.nodes.of(node{r.node(s.Caller), r.frames.of(f)})
+	n := r.nodes.Of(node{r.node(s.Caller), r.frames.Of(f)})
 	r.stacks[stack] = n + 1
 	return n
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/stream"
 )
 
 // Data is what a page shows. It is complete when Build returns it, and may be used by several goroutines at once.
@@ -216,12 +217,12 @@ func number(b bool) int64 {
 // core returns the piece with all stacks and the time of each.
 func (b *builder) core() (Piece, error) {
 	type function struct{ name, file string }
-	var functions table[function]
+	var functions stream.Table[function]
 	var pkgs, stateClass, stateCPU, standard []int64
 	var frameFn, frameLine []int64
 	var fnName, fnFile []int64
-	b.strings = table[string]{}
-	for _, f := range b.frames.list {
+	b.strings = stream.Table[string]{}
+	for _, f := range b.frames.List {
 		name := profile.FuncName(f.Func)
 		if name == "" {
 			name = "?"
@@ -230,22 +231,22 @@ func (b *builder) core() (Piece, error) {
 		if len(b.sides) > 1 {
 			key.file = "" // two builds may have their files at different places
 		}
-		n := functions.of(key)
+		n := functions.Of(key)
 		if int(n) == len(fnName) {
-			fnName = append(fnName, int64(b.strings.of(name)))
-			fnFile = append(fnFile, int64(b.strings.of(f.File)))
-			pkgs = append(pkgs, int64(b.strings.of(profile.Package(f.Func))))
+			fnName = append(fnName, int64(b.strings.Of(name)))
+			fnFile = append(fnFile, int64(b.strings.Of(f.File)))
+			pkgs = append(pkgs, int64(b.strings.Of(profile.Package(f.Func))))
 			standard = append(standard, number(profile.IsStandard(&f)))
 		}
 		frameFn, frameLine = append(frameFn, int64(n)), append(frameLine, int64(max(0, f.Line)))
 	}
 	var nodeCaller, nodeFrame []int64
-	for i, n := range b.nodes.list[1:] {
+	for i, n := range b.nodes.List[1:] {
 		nodeCaller = append(nodeCaller, int64(i+1)-int64(n.caller))
 		nodeFrame = append(nodeFrame, int64(n.frame))
 	}
 	states := []string{}
-	for _, s := range b.states.list {
+	for _, s := range b.states.List {
 		states = append(states, s.name)
 		stateClass, stateCPU = append(stateClass, int64(classOf(s.name, s.system))), append(stateCPU, number(onCPU(s.name)))
 	}
@@ -256,7 +257,7 @@ func (b *builder) core() (Piece, error) {
 		column{"stateClass", stateClass}, column{"stateCPU", stateCPU})
 	r = append(r, b.gaps()...)
 	return newPiece("core", map[string]any{
-		"strings": b.strings.list, "states": states, "groups": b.groups.list, "classes": classNames[:],
+		"strings": b.strings.List, "states": states, "groups": b.groups.List, "classes": classNames[:],
 	}, r)
 }
 

@@ -190,14 +190,14 @@ func (l *lives) piece(number []uint32) (Piece, error) {
 	slices.SortStableFunc(l.list, func(a, b *life) int {
 		return cmp.Or(cmp.Compare(a.side, b.side), cmp.Compare(a.start, b.start), cmp.Compare(a.id, b.id))
 	})
-	var labels table[string]
-	labels.of("")
+	var labels stream.Table[string]
+	labels.Of("")
 	var before, beforeRecord []int64
 	var ids, parents, sides, groups, label, starts, counts, records, lengths []int64
 	for _, x := range l.list {
 		ids, parents = append(ids, int64(x.id)), append(parents, int64(x.parent))
 		sides, groups = append(sides, int64(x.side)), append(groups, int64(x.group))
-		label, starts, counts = append(label, int64(labels.of(labelText(x.labels)))), append(starts, int64(x.start)), append(counts, int64(len(x.runs)))
+		label, starts, counts = append(label, int64(labels.Of(labelText(x.labels)))), append(starts, int64(x.start)), append(counts, int64(len(x.runs)))
 		before, beforeRecord = append(before, int64(x.before)), append(beforeRecord, int64(number[x.beforeRecord]))
 		for _, r := range x.runs {
 			n := int64(-1)
@@ -207,7 +207,7 @@ func (l *lives) piece(number []uint32) (Piece, error) {
 			records, lengths = append(records, n), append(lengths, int64(r.length))
 		}
 	}
-	return newPiece("goroutines", map[string]any{"labels": labels.list}, []column{
+	return newPiece("goroutines", map[string]any{"labels": labels.List}, []column{
 		{"gId", ids}, {"gParent", parents}, {"gSide", sides}, {"gGroup", groups}, {"gLabels", label}, {"gStart", starts}, {"gRuns", counts}, {"gBefore", before}, {"gBeforeRecord", beforeRecord},
 		{"runRecord", records}, {"runLength", lengths},
 	})

@@ -88,7 +88,7 @@ func (b *builder) overviewPiece() (Piece, error) {
 				break
 			}
 			r := &o.list[i]
-			st := b.states.list[r.state]
+			st := b.states.List[r.state]
 			k := class{int64(classOf(st.name, st.system)), number(onCPU(st.name))}
 			if r.idle {
 				k.number = int64(classIdle)

@@ -29,7 +29,7 @@ var sourceNames = map[string]bool{
 func (b *builder) sources() (Piece, error) {
 	lines := map[string][]int{}
 	var own, others []string
-	for _, f := range b.frames.list {
+	for _, f := range b.frames.List {
 		if f.File == "" || f.Line <= 0 {
 			continue
 		}

@@ -34,8 +34,7 @@ type places struct {
 	src     *stream.Source
 	stacks  *stacks
 	known   map[placeKey]uint32
-	number  map[place]uint32
-	list    []place
+	table   stream.Table[place]
 	objects map[int32]object
 	latest  placeKey
 	found   uint32
@@ -56,28 +55,15 @@ func (p *places) addObject(o *tachyon.Object) {
 // of returns the number of a sample's place.
 func (p *places) of(s *stream.Sample) uint32 {
 	key := placeKey{s.Stack, s.Status &^ tachyon.Moved}
-	if key == p.latest && len(p.list) > 0 {
+	if key == p.latest && len(p.table.List) > 0 {
 		return p.found
 	}
 	n, ok := p.known[key]
 	if !ok {
-		n = p.intern(p.make(key))
+		n = p.table.Of(p.make(key))
 		p.known[key] = n
 	}
 	p.latest, p.found = key, n
-	return n
-}
-
-func (p *places) intern(x place) uint32 {
-	n, ok := p.number[x]
-	if !ok {
-		if p.number == nil {
-			p.number = map[place]uint32{}
-		}
-		n = uint32(len(p.list))
-		p.number[x] = n
-		p.list = append(p.list, x)
-	}
 	return n
 }
 
@@ -144,7 +130,7 @@ func kindName(kind string) string {
 }
 
 // use notes that there is a run in a place.
-func (p *places) use(place uint32) { p.stacks.use(p.list[place].stack) }
+func (p *places) use(place uint32) { p.stacks.use(p.table.List[place].stack) }
 
 // stacks knows the hashes of a source's stacks.
 type stacks struct {

@@ -65,7 +65,7 @@ func (c *collector) writeRuns(w io.Writer) error {
 				l = set{m, m["trace_id"], m["span_id"]}
 				sets[r.labels] = l
 			}
-			f, p := &c.files[r.file], &c.places.list[r.place]
+			f, p := &c.files[r.file], &c.places.table.List[r.place]
 			run := Run{
 				Service: f.service, Host: f.host, PID: f.pid, Version: f.version, Instance: f.instance,
 				Start: r.start, End: r.start + (r.wall+999)/1000, Wall: r.wall, CPU: r.cpu,
