@@ -20,7 +20,7 @@ const defaults = () => ({
 let S = defaults();
 
 // panels are what the page draws: {name, needs, draw, late}. A panel is drawn again if what it needs changed: the settings with
-// these names, the theme, the width of the window, or that nudge named it. Late ones wait for a pause if drawing is slow.
+// these names, the theme, the width of the window, or that nudge named it. Late ones wait for a pause if drawing is slow, or while something moves and slow says so.
 const panels = [];
 const nudges = {};
 
@@ -127,7 +127,7 @@ function draw() {
 		const begin = performance.now();
 		const moving = begin - lastDraw < 250; // something is dragged
 		lastDraw = begin;
-		const late = panels.filter((p) => p.late && needed(p) && performance.now() - begin + (moving ? p.cost || 0 : 0) > 25 || !drawPanel(p));
+		const late = panels.filter((p) => p.late && needed(p) && performance.now() - begin + (moving ? p.slow?.() ? Infinity : p.cost || 0 : 0) > 25 || !drawPanel(p));
 		clearTimeout(pause);
 		document.documentElement.toggleAttribute('data-pending', late.length > 0);
 		if (late.length) {

@@ -10,6 +10,7 @@ const heat = {
 	label: 62, bottom: 16, most: 0,
 	cursor: null, anchor: null, // [row, column]
 	key: '', queryKey: null,
+	view: null, // what was drawn
 
 	// sums adds up all records once: of each kind, and of the searched stacks in each kind.
 	sums() {
@@ -67,6 +68,7 @@ const heat = {
 	draw() {
 		byId('heat-open').setAttribute('aria-expanded', String(S.heat));
 		for (const id of ['heat-controls', 'heat-scroll', 'heat-status', 'heat-twin']) byId(id).hidden = !S.heat;
+		this.view = S.view;
 		if (!S.heat) return;
 		this.sums();
 		this.layout();

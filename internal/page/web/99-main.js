@@ -15,7 +15,7 @@ async function main() {
 		{name: 'controls', needs: Object.keys(short), draw: () => controls.draw()},
 		{name: 'legend', needs: ['idle', 'hidden'], draw: () => strip.legend()},
 		{name: 'strip', needs: ['view', 'range', 'second', 'idle', 'hidden'], draw: () => { strip.draw(); strip.twin(); }},
-		{name: 'heat', needs: ['view', 'range', 'second', 'idle', 'query', 'heat', 'heatKind'], draw: () => heat.draw(), late: true},
+		{name: 'heat', needs: ['view', 'range', 'second', 'idle', 'query', 'heat', 'heatKind'], draw: () => heat.draw(), late: true, slow: () => heat.view !== S.view},
 		{name: 'flame', needs: [...sum, 'query', 'zoom', 'selected', 'invert', 'colour'], draw: () => flame.draw()},
 		{name: 'lives', needs: [...sum, 'view', 'query', 'folded'], draw: () => goroutines.draw(), late: true},
 		{name: 'tables', needs: [...sum, 'query', 'selected', 'tab', 'sort', 'lock'], draw: () => tables.draw(), late: true},
