@@ -163,6 +163,13 @@ func (l *lockSums) read() error {
 // finish says that all samples were added.
 func (l *lockSums) finish() error {
 	l.join()
+	numbered := false
+	for number := range l.sums {
+		numbered = numbered || number > 0
+	}
+	if !numbered {
+		return nil
+	}
 	return l.src.EachObject(func(o *tachyon.Object) {
 		if l.sums[o.Number] != nil {
 			l.objects[o.Number] = *o

@@ -72,7 +72,8 @@ func NewSurvey(src *stream.Source, o ReportOptions) (*Survey, error) {
 	s := NewSamples("", src)
 	several := src.Processes() != nil
 	leaks, locks := newLeakCount(s), newLockSums(s, LockOptions{})
-	locks.idle = NewIdle(src)
+	leaks.idle = NewIdle(src)
+	locks.idle = leaks.idle
 	all := func(yield func(*stream.Sample, error) bool) {
 		var out sample
 		for x, err := range src.Samples() {
@@ -91,7 +92,7 @@ func NewSurvey(src *stream.Source, o ReportOptions) (*Survey, error) {
 			}
 		}
 	}
-	p, idle, err := sumUp(src, all, o, nil)
+	p, idle, err := sumUp(src, all, o, leaks.idle, nil)
 	if err == nil {
 		err = locks.finish()
 	}
@@ -138,15 +139,15 @@ func (s *Survey) FindRequests() (*Requests, error) {
 
 // newProfile adds up samples. It returns nil for what tells idle time if there is none. each may be nil.
 func newProfile(src *stream.Source, samples iter.Seq2[*stream.Sample, error], o ReportOptions, each func(*stream.Sample, WaitKey)) (*profile.Profile, *Idle, error) {
-	p, idle, err := sumUp(src, samples, o, each)
+	p, idle, err := sumUp(src, samples, o, NewIdle(src), each)
 	if err == nil {
 		leaveOut(p, idle, o)
 	}
 	return p, idle, err
 }
 
-// sumUp is newProfile with all idle records.
-func sumUp(src *stream.Source, samples iter.Seq2[*stream.Sample, error], o ReportOptions, each func(*stream.Sample, WaitKey)) (*profile.Profile, *Idle, error) {
+// sumUp is newProfile with all idle records. It uses a new Idle, to which no samples were added.
+func sumUp(src *stream.Source, samples iter.Seq2[*stream.Sample, error], o ReportOptions, unused *Idle, each func(*stream.Sample, WaitKey)) (*profile.Profile, *Idle, error) {
 	if !src.KnowsCreators() {
 		return nil, nil, errNoCreators
 	}
@@ -162,7 +163,7 @@ func sumUp(src *stream.Source, samples iter.Seq2[*stream.Sample, error], o Repor
 		}
 		samples = l.samples()
 	case src.Metadata().Session != nil:
-		idle = NewIdle(src)
+		idle = unused
 		d.Key = func(s *stream.Sample) uint32 { return uint32(idle.Add(s)) }
 	}
 	if each != nil {
