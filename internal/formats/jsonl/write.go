@@ -18,8 +18,9 @@
 //	{"gotach":"goroutine","id":7,"created_by":"main.main", …}      a tachyon.Goroutine
 //	{"gotach":"pcs","text_start":4198400, …}                       one tachyon.LeafPCs
 //
-// The line of the kind "file" is the first one. A reader of these lines takes the others
-// at any place, and keeps those of unknown kinds.
+// The line of the kind "file" is the first one. A goroutine may come in several lines: each has a
+// part of what is known about it, which [tachyon.Goroutine.Add] puts together. A reader of these
+// lines takes the others at any place, and keeps those of unknown kinds.
 package jsonl
 
 import (
