@@ -174,6 +174,27 @@ func TestMemory(t *testing.T) {
 	}
 }
 
+// A file that is written again from others keeps what is known of all goroutines. With a label of their own for each of
+// 270,000, that takes at most 200 MB.
+func TestMemoryConvertLabels(t *testing.T) {
+	dir := t.TempDir()
+	b := newBigSession()
+	b.labels = true
+	paths := []string{filepath.Join(dir, "app.1.tach"), filepath.Join(dir, "app.2.tach")}
+	for i, path := range paths {
+		b.file(t, path, i+1, 30, 4550)
+	}
+	out := filepath.Join(dir, "out.tach")
+	most := memory(t, append([]string{"convert", "-o", out}, paths...)...)
+	t.Logf("%d MB", most>>20)
+	if most > 200<<20 {
+		t.Errorf("%d bytes of memory", most)
+	}
+	if info, err := os.Stat(out); err != nil || info.Size() < 8<<20 {
+		t.Errorf("the file is too small to have the labels: %v, %v", info, err)
+	}
+}
+
 // BenchmarkReport reports on a file of 60 s of an HTTP server under load, and on five of them. With
 // GOTACH_BIG the files are written to that folder, for measurements by hand; GOTACH_BIG_FILES is
 // their number.
