@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/formats"
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/push"
 	"github.com/gotach/profiler/tachyon"
@@ -121,6 +122,27 @@ func (p process) write(t *testing.T, path string, part int) {
 	session.NotSeen = 1500 * time.Microsecond
 	check(w.AddMetadata(tachyon.KindSession, session))
 	check(w.Close())
+}
+
+// report adds the self times of a report's rows to sums by service and row.
+func report(t *testing.T, path, service string, by profile.By, sums map[string][2]int64) {
+	t.Helper()
+	in, err := formats.Open(path, formats.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	r, err := in.Report(profile.ReportOptions{By: by})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range r.Rows {
+		if row.Self == 0 {
+			continue
+		}
+		key := service + " " + row.Name
+		sums[key] = [2]int64{sums[key][0] + int64(row.Self), sums[key][1] + int64(row.SelfCPU)}
+	}
 }
 
 // reports returns the self times of the files of writeFleet, wall and CPU, by service and what a row is.

@@ -15,7 +15,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/gotach/profiler/internal/formats"
 	"github.com/gotach/profiler/internal/profile"
 )
 
@@ -93,27 +92,6 @@ func TestTwoPrograms(t *testing.T) {
 	}
 	if d := cmp.Diff([][]string{{"service", "version"}, {"shop", "v1"}, {"stock", "v2"}}, results[2]); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
-	}
-}
-
-// report adds the self times of a report's rows to sums by service and row.
-func report(t *testing.T, path, service string, by profile.By, sums map[string][2]int64) {
-	t.Helper()
-	in, err := formats.Open(path, formats.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer in.Close()
-	r, err := in.Report(profile.ReportOptions{By: by})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, row := range r.Rows {
-		if row.Self == 0 {
-			continue
-		}
-		key := service + " " + row.Name
-		sums[key] = [2]int64{sums[key][0] + int64(row.Self), sums[key][1] + int64(row.SelfCPU)}
 	}
 }
 

@@ -238,7 +238,7 @@ func TestNilChannels(t *testing.T) {
 	}
 	var mu sync.Mutex
 	reason := map[uint64]string{} // these goroutines never end
-	const each = 3 // an object has a number only if several goroutines wait for it
+	const each = 3                // an object has a number only if several goroutines wait for it
 	for name, wait := range waits {
 		for range each {
 			go func() {
