@@ -122,7 +122,8 @@ func (s *Survey) Locks() (*Locks, error) {
 }
 
 // A survey finds what slow requests do if the profile has no more goroutines and samples than these. It takes two more
-// readings: 0.3 s of CPU at most, less than all else.
+// readings: 0.25 s of CPU for 3.3 million samples of 2,600 goroutines, where all else took 0.5 s, but 1.3 s for 1.3 million
+// samples of 273,000.
 var (
 	mostSurveyed           int64 = 5_000_000 // less in tests
 	mostSurveyedGoroutines       = 50_000
