@@ -220,11 +220,17 @@ func startFirefox(t *testing.T, node, dir, file string) *profilerCLI {
 		<-ended
 		os.RemoveAll(session)
 	})
+	// The daemon writes current.txt last, when it listens. A question before that would remove the daemon's socket and the
+	// description of its session, and no later question would be answered. Until the file is loaded, questions fail.
+	listens := filepath.Join(session, "current.txt")
 	begin := time.Now()
 	for {
-		_, err := f.run("thread", "list", "--session", "x", "--json")
+		name, err := os.ReadFile(listens)
+		if string(name) == "x" {
+			_, err = f.run("thread", "list", "--session", "x", "--json")
+		}
 		switch {
-		case err == nil:
+		case string(name) == "x" && err == nil:
 			return f
 		case time.Since(begin) > time.Minute:
 			t.Fatalf("no answer from profiler-cli: %v\n%s", err, log.String())
