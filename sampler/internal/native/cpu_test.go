@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"runtime"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -146,6 +147,15 @@ func TestCPU(t *testing.T) {
 	long := 4 * time.Second
 	if testing.Short() {
 		long = 2 * time.Second
+	}
+	// The errors of functions are random: they shrink with the window's length. GOTACH_CPU_SECONDS shows whether
+	// nothing but chance is behind them.
+	if v := os.Getenv("GOTACH_CPU_SECONDS"); v != "" {
+		seconds, err := strconv.Atoi(v)
+		if err != nil {
+			t.Fatalf("GOTACH_CPU_SECONDS: %v", err)
+		}
+		long = time.Duration(seconds) * time.Second
 	}
 	for name, load := range cpuLoads {
 		t.Run(name, func(t *testing.T) {

@@ -107,15 +107,14 @@ func (d *drain) pass() {
 	if d.account != nil {
 		d.account.read(d.end)
 	}
-	// Refresh the roster first: the ring can have records of goroutines that it does not have
-	// yet.
+	// Refresh roster and tables after head was read: the ring can have records of goroutines and of plugins'
+	// code that they do not have yet, and a record up to head is of code whose module the runtime has in its list.
 	head := loadAcquire(uintptr(unsafe.Pointer(&d.s.head)))
 	if d.unread = d.roster.refresh(); d.unread == nil && len(d.gs) < int(d.roster.taken) {
 		d.gs = append(d.gs, make([]goroutine, int(d.roster.taken)-len(d.gs))...)
 	}
 	if d.stacks.table.grow() {
 		d.stacks.table.publish(d.s)
-		clear(d.stacks.pcs) // PCs in the plugin's code may have been resolved as unknown before
 	}
 	d.objects.turn(d.now)
 	d.mature()

@@ -232,7 +232,7 @@ func runInvariant() {
 
 // TestInvariant samples a program at 10 kHz that makes wrong walks as likely as possible.
 func TestInvariant(t *testing.T) {
-	seconds := os.Getenv("GOTACH_INVARIANT_SECONDS") // .ci/run: 60
+	seconds := os.Getenv("GOTACH_INVARIANT_SECONDS") // .ci/run: 40
 	if seconds == "" {
 		seconds = "3"
 	}

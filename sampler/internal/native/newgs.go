@@ -123,7 +123,7 @@ func copyMemory(s *shared, to uintptr, n uint64) (copied uint64) {
 func (r *roster) handOver(now uint64) error {
 	s := r.s
 	s.adds, s.full = 0, 0
-	if r.left > 0 || r.taken >= uint64(maxTracked) {
+	if r.taken >= uint64(maxTracked) {
 		return nil
 	}
 	s.listed, s.listedAt, s.most = r.read, now, uint64(min(maxTracked, maxChunks*chunkSize))

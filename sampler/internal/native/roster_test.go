@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/sampler/internal/source"
 )
 
@@ -50,6 +51,46 @@ func TestMaxTracked(t *testing.T) {
 	}
 	if counts.GoroutinesUntracked < 2000 || len(warnings) != 1 {
 		t.Errorf("%d untracked, warnings %v", counts.GoroutinesUntracked, warnings)
+	}
+}
+
+// TestRosterIsBounded reads a list with few living goroutines and many that have ended. Neither the roster nor the
+// memory that refresh takes may follow the length of the list, and ticks may add nothing to a full roster.
+func TestRosterIsBounded(t *testing.T) {
+	if !alone(t) {
+		return // the tests before have left living goroutines
+	}
+	maxTracked = 500
+	park(20_000)()
+	defer park(300)()
+	n := New()
+	n.cfg, n.patience = source.Config{Rate: 100, Budget: 1, Start: time.Now()}, newPatience(time.Now(), false)
+	l, err := layoutOf(n.version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unlessFault(func() error { return n.prepare(l) }); err != nil {
+		t.Fatal(err)
+	}
+	defer n.release()
+	r := &roster{s: n.s, l: l, allgs: n.drain.roster.allgs, allp: n.drain.roster.allp}
+	n.s.goroutines = 0
+	defer r.free()
+	allocated := testenv.Allocated(func() { err = r.refresh() })
+	if most := uint64(maxTracked + checked); err != nil || r.taken < uint64(maxTracked) || r.taken > most || r.read < 20_000 || r.left != r.read-r.taken {
+		t.Fatalf("%d of %d entries taken, %d left out: %v", r.taken, r.read, r.left, err)
+	}
+	if allocated > 120_000 {
+		t.Errorf("refresh has allocated %d bytes", allocated)
+	}
+	for fake := uint64(1); err == nil; fake++ {
+		err = r.include(fake)
+	}
+	if err != errFull || r.taken != uint64(2*maxTracked) {
+		t.Errorf("%d entries: %v", r.taken, err)
+	}
+	if err := r.handOver(monotonicNow()); err != nil || r.s.adds != 0 {
+		t.Errorf("ticks add entries to a full roster: %v", err)
 	}
 }
 

@@ -196,7 +196,7 @@ func (n *Source) checkPreempt(l *layout, w *spinner) error {
 	pending := func() uint32 { return uint32(readWord(w.m + l.mSignalPending)) }
 	// A thread that the runtime has sent a signal answers when it has a core, which can take long beside other programs.
 	zero := func() bool {
-		for end := time.Now().Add(200 * time.Millisecond); time.Now().Before(end); {
+		for end := time.Now().Add(time.Second); time.Now().Before(end); {
 			if pending() == 0 {
 				return true
 			}

@@ -1,0 +1,129 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gotach/profiler/sampler/internal/deadlock"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// loop is the drain's goroutine.
+func (n *Source) loop(up chan struct{}) {
+	defer close(n.done)
+	defer n.caught()
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	storeRelease(uintptr(unsafe.Pointer(&n.s.drainG)), uint64(getg()))
+	close(up)
+	standstill := newStandstill(n)
+	ran := ^uint64(0)
+	for {
+		now := loadAcquire(uintptr(unsafe.Pointer(&n.s.ran)))
+		idle := now == ran
+		if ran = now; !n.rest(idle) {
+			return
+		}
+		if err := n.losses(); err != nil && !n.mute {
+			n.mute = true
+			n.s.quiet = 1
+			n.ticker.deleteTimer()
+			n.ticker.leave()
+			n.drain.out.Fail(fmt.Errorf("native: %w", err))
+		}
+		n.pass()
+		if standstill.look(time.Now()) && standstill.confirm() {
+			n.drain.out.Fail(deadlock.Err)
+			return
+		}
+	}
+}
+
+// caught recovers from a panic of the drain or of Out, so that it does not end the program.
+// It reports the panic to the sampler, which stops the source.
+func (n *Source) caught() {
+	if r := recover(); r != nil {
+		n.broken = true
+		n.drain.out.Fail(fmt.Errorf("native: %v", r))
+	}
+}
+
+// pass drains the ring once and sets the quota of visits for the next ticks.
+func (n *Source) pass() {
+	passes := uintptr(unsafe.Pointer(&n.s.passes))
+	storeRelease(passes, n.s.passes|1)
+	defer func() { storeRelease(passes, n.s.passes+1) }()
+	spent := n.timed(func() { n.drain.out.Batch(n.drain.pass) })
+	s := n.s
+	now := n.clocks()
+	now.pass = float64(spent)
+	n.budget.spend(now)
+	storeRelease(uintptr(unsafe.Pointer(&s.period)), uint64(n.budget.period))
+	s.limitVisits(uint64(n.budget.period))
+	allot(s, n.budget.quota)
+	if left := n.drain.roster.leftAlive; left > 0 && !n.warned && n.cfg.Warn != nil {
+		n.warned = true
+		n.cfg.Warn(fmt.Errorf("too many goroutines: %d are sampled in turns, %d more only while they run", maxTracked, left))
+	}
+	n.mu.Lock()
+	n.counts = tachyon.Counts{
+		TicksReached: int64(s.ticks),
+		Dropped:      int64(s.dropped+s.torn+s.unread+s.lost) + n.drain.torn + n.dropped,
+		Torn:         int64(s.torn) + n.drain.torn,
+		Cost:         n.budget.total,
+		SignalTaken:  n.taken,
+		NotSeen:      n.drain.lack(),
+
+		GoroutinesUntracked: int64(n.drain.roster.leftAlive),
+		ProcessCPU:          time.Duration(n.drain.account.used),
+	}
+	end := n.ended
+	if end.IsZero() {
+		end = time.Now()
+	}
+	n.counts.TicksAsked = int64(end.Sub(n.began).Seconds() * float64(n.cfg.Rate))
+	late := max(0, n.counts.TicksAsked-n.counts.TicksReached)
+	n.counts.TicksForBudget = min(int64(s.forCost/s.asked), late)
+	n.counts.TicksIdle = min(int64(s.forIdle/s.asked), late-n.counts.TicksForBudget)
+	n.mu.Unlock()
+	n.drain.out.Counted()
+}
+
+// clocks reads the clocks and counters that the cost is computed from.
+func (n *Source) clocks() clocks {
+	s := n.s
+	perCycle := 40e3 / float64(s.tornAfter) // ns
+	r := clocks{
+		at: time.Now(), procs: runtime.GOMAXPROCS(0),
+		process: float64(processCPU()), ticker: float64(threadCPU(n.ticker.tid)),
+		ticks: float64(s.ticks), running: float64(s.running),
+		answered: float64(s.answered), handling: float64(s.handling) * perCycle,
+		visiting: float64(s.visiting) * perCycle, visits: float64(s.visits) / sameVisits, news: float64(s.news), wanted: float64(s.wanted),
+		all: s.moving.n + s.active.n - min(s.active.dead, s.active.n) + s.still.n + s.goroutines - min(s.met, s.goroutines),
+	}
+	if n.drain != nil {
+		r.records = float64(n.drain.work)
+	}
+	return r
+}
+
+// timed calls f and returns the CPU time that it took, in ns.
+func (n *Source) timed(f func()) uint64 {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	tid := unix.Gettid()
+	before := threadCPU(tid)
+	readClock(n.s)
+	f()
+	spent := threadCPU(tid) - before
+	if a := n.drain.account; a != nil {
+		a.passed(tid, spent)
+	}
+	return spent
+}

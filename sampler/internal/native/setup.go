@@ -1,0 +1,180 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import (
+	"os"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// prepare finds the runtime's data and sets up shared memory, ticker, handler and timer.
+// release undoes it.
+func (n *Source) prepare(l *layout) error {
+	if err := checkClock(); err != nil {
+		return err
+	}
+	if err := checkSelf(l); err != nil {
+		return err
+	}
+	img, err := findImage()
+	if err != nil {
+		return err
+	}
+	table, err := findFuncTable(img, l)
+	if err != nil {
+		return err
+	}
+	variables := table.modules[0].variables
+	var known []uintptr
+	var free func()
+	n.patience.excuse(0, func() { known, free = parked(16) })
+	allgs, err := findAllgs(variables, append(known, getg()), n.patience)
+	free()
+	if err != nil {
+		return err
+	}
+	allp, err := findAllp(variables, l, n.patience)
+	if err != nil {
+		return err
+	}
+	if err := n.share(l); err != nil {
+		return err
+	}
+	n.image, n.table = img, table
+	table.publish(n.s)
+	n.drain = n.newDrain(l, n.cfg, nil)
+	n.drain.bias = uint64(img.bias)
+	n.drain.roster = &roster{s: n.s, l: l, allgs: allgs, allp: allp}
+	n.patience.excuse(0, func() { err = n.drain.roster.refresh() }) // bounded by maxTracked
+	if err != nil {
+		return err
+	}
+	n.s.allgs = uintptr(allgs)
+	n.patience.excuse(0, func() { n.s.sched = findSched(variables, l, n.s, n.patience) })
+	if n.ticker, err = startTicker(n.s, n.signal); err != nil {
+		return err
+	}
+	n.s.tid, n.s.tickM = uint64(n.ticker.tid), n.ticker.m
+	n.s.word = uint64(uintptr(unsafe.Pointer(&n.ticker.word)))
+	if n.old, err = takeSignal(n.signal); err != nil {
+		return err
+	}
+	n.memoryInUse(true)
+	return n.ticker.createTimer(n.signal, n.s.tag)
+}
+
+// sessions counts sessions. The number is part of a session's signals, so that a late
+// signal of an earlier session is recognised.
+var sessions atomic.Uint64
+
+// share sets up the memory that the handler works on.
+func (n *Source) share(l *layout) error {
+	sizes := []uintptr{
+		unsafe.Sizeof(shared{}),
+		ringWords * 8,
+		maxChunks * 8,
+		maxProcs * 8,
+		maxProcs * slotWords * 8,
+		pinSlots * 8,
+		maxChunks * chunkSize / 8,
+	}
+	total := uintptr(0)
+	for i, size := range sizes {
+		sizes[i] = total
+		total += (size + 4095) &^ 4095
+	}
+	m, err := mapMemory(total)
+	if err != nil {
+		return err
+	}
+	n.memory = m
+	base := m.addr()
+	s := *(**shared)(unsafe.Pointer(&base))
+	n.s = s
+	s.off, s.system, s.waits = l.offsets, l.system, l.waitSets()
+	s.ring, s.chunks, s.procs = base+sizes[1], base+sizes[2], base+sizes[3]
+	s.slots, s.pins, s.outside = base+sizes[4], base+sizes[5], base+sizes[6]
+	if plainReads {
+		s.plain = 1
+	}
+	if strings.Contains(runtime.Version(), "runtimesecret") {
+		// The kernel leaves registers on the signal stack. Go's handler notes that for a goroutine
+		// in secret.Do, and the collector then erases them.
+		s.secrets = 1
+	}
+	s.pid, s.signal = uint64(os.Getpid()), uint64(n.signal)
+	id := sessions.Add(1)
+	s.tag = 0x6774<<48 | id
+	s.random = uint64(time.Now().UnixNano())*0x9e3779b97f4a7c15 | 1
+	for i := uint64(0); i < maxProcs; i++ {
+		// Each session starts with other generations. Only slots of existing Ps are used
+		// later.
+		if i < uint64(runtime.NumCPU())*2+16 {
+			store64(s.slot(i), id<<20<<8&0xffffffff00) // slotFree
+		}
+	}
+	perSecond := cyclesPerSecond(monotonicNow, cycles)
+	if steadyCounter() {
+		scale := uint64(1e9 / float64(perSecond) * (1 << 32))
+		for i := range s.clocks {
+			s.clocks[i] = clock{scale: scale, most: 1 << 62 / scale}
+		}
+		readClock(s)
+	}
+	s.tornAfter = perSecond / 1e6 * 40 // 40 µs
+	s.visitLimit = perSecond           // a second; begin sets the real limit
+	return nil
+}
+
+// release undoes what prepare did, also if prepare failed halfway. It ends the tick thread
+// first. It frees the memory last, when no handler can use it any more.
+//
+// If a thread still uses the memory, release leaves it mapped and returns false. Then this
+// process can have no further native session.
+func (n *Source) release() (free bool) {
+	free = true
+	if n.ticker != nil {
+		n.ticker.deleteTimer()
+		free = n.ticker.stop()
+		n.ticker = nil
+	}
+	if n.memory != nil {
+		if loadState() != nil {
+			releaseSignal(n.signal, n.old)
+			free = n.memoryInUse(false) && free
+		}
+		if free {
+			if n.drain != nil && n.drain.roster != nil {
+				n.drain.roster.free()
+			}
+			unix.Munmap(n.memory)
+		}
+		n.memory, n.s = nil, nil
+	}
+	n.drain = nil
+	return free
+}
+
+//go:norace
+//go:nocheckptr
+func loadState() unsafe.Pointer { return state }
+
+// memoryInUse gives the memory to the handler and returns true, or takes it away and reports
+// whether no handler uses it any more.
+//
+//go:norace
+//go:nocheckptr
+func (n *Source) memoryInUse(yes bool) bool {
+	if yes {
+		storeRelease(uintptr(unsafe.Pointer(&state)), uint64(uintptr(unsafe.Pointer(n.s))))
+		return true
+	}
+	swap64(uintptr(unsafe.Pointer(&state)), 0) // complete before inHandler is read
+	return within(stopLimit, func() bool { return loadAcquire(uintptr(unsafe.Pointer(&inHandler))) == 0 })
+}
