@@ -1,0 +1,103 @@
+package reader
+
+import (
+	"encoding/binary"
+	"encoding/json"
+
+	"github.com/gotach/profiler/internal/journal"
+	"github.com/gotach/profiler/internal/wire"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// tables adds what is new in the tables of strings and frames.
+func (f *Follower) tables(st *journal.State) error {
+	text := string(st.Strings)
+	for at := 0; at < len(text); {
+		size, k := binary.Uvarint(st.Strings[at:])
+		f.strings = append(f.strings, text[at+k:at+k+int(size)]) // Load returns whole entries
+		at += k + int(size)
+	}
+	frames := f.r.Frames()
+	for n := 0; n < len(st.Frames); {
+		e := entry{b: st.Frames, n: n}
+		frame, err := f.frame(&e)
+		if err != nil {
+			return f.r.errorAt(0, "the journal's frame %d: %w", len(frames), err)
+		}
+		frames, n = append(frames, frame), e.n
+	}
+	f.r.setFrames(frames)
+	f.known.Strings += len(st.Strings)
+	f.known.NStrings += st.NStrings
+	f.known.Frames += len(st.Frames)
+	return nil
+}
+
+func (f *Follower) frame(e *entry) (out tachyon.Frame, err error) {
+	file, fn := e.index(len(f.strings)), e.index(len(f.strings))
+	out.Line = e.int32()
+	if f.r.header.Layout == tachyon.CPython315 {
+		out.Span = tachyon.Span{Lines: e.int32(), Column: e.int32() + 1, Columns: e.int32(), Opcode: int16(e.byte()+1) & 0xff}
+	}
+	if e.err == nil {
+		out.File, out.Func = f.strings[file], f.strings[fn]
+	}
+	return out, e.err
+}
+
+// facts reads what is new in the metadata.
+func (f *Follower) facts(st *journal.State, news News) error {
+	m := &tachyon.Metadata{}
+	for _, text := range st.Metadata {
+		if kind, ok := metadataKind(text); ok && kind == tachyon.KindSession {
+			if err := decodeMetadata(m, kind, text); err != nil {
+				return f.r.errorAt(0, "the journal's metadata: %w", err)
+			}
+		}
+	}
+	f.session = m.Session
+	var progress []byte
+	each := func(rec wire.Record) error {
+		switch {
+		case rec.Progress != nil:
+			progress = append(progress[:0], rec.Progress...)
+		case rec.Goroutine != nil && news.Goroutine != nil:
+			news.Goroutine(rec.Goroutine)
+		case rec.Object != nil && news.Object != nil:
+			o := &tachyon.Object{}
+			if err := json.Unmarshal(rec.Object, o); err != nil {
+				return err
+			}
+			news.Object(o)
+		}
+		return nil
+	}
+	for blocks := st.Blocks; len(blocks) > 0; {
+		h := wire.CutBlock(blocks)
+		b, err := f.blocks.Decode(h, blocks[wire.BlockHeader:][:h.Stored])
+		if err == nil {
+			_, err = wire.DecodeRecords(b, each)
+		}
+		if err != nil {
+			return f.r.errorAt(0, "the journal's records: %w", err)
+		}
+		f.known.Records += uint64(h.Records)
+		blocks = blocks[wire.BlockHeader+int(h.Stored):]
+	}
+	f.known.Blocks += len(st.Blocks)
+	if _, err := wire.DecodeRecords(st.Alone, each); err != nil {
+		return f.r.errorAt(0, "the journal's records: %w", err)
+	}
+	if st.Progress != nil {
+		progress = st.Progress
+	}
+	if f.session == nil || progress == nil {
+		return nil
+	}
+	var p tachyon.Progress
+	if err := json.Unmarshal(progress, &p); err != nil {
+		return f.r.errorAt(0, "the journal's progress: %w", err)
+	}
+	p.Describe(f.session)
+	return nil
+}

@@ -1,0 +1,83 @@
+package reader
+
+import (
+	"encoding/binary"
+
+	"github.com/gotach/profiler/tachyon"
+)
+
+// read decodes the records that the source has.
+func (f *Follower) read(news News) error {
+	f.d.eof = false
+	from := f.src.region.off
+	f.n.begin(f.batch)
+	f.n.yield = func() bool {
+		f.deliver(news)
+		f.n.begin(f.batch)
+		if news.Progress != nil {
+			news.Progress(f.src.region.off-from, f.src.region.limit-from)
+		}
+		return true
+	}
+	err := f.d.number(f.n)
+	f.deliver(news)
+	return err
+}
+
+// deliver passes on the batch without the samples that were passed on before.
+func (f *Follower) deliver(news News) {
+	b := f.n.batch
+	b.Stacks = f.n.stacks[:len(f.n.stacks):len(f.n.stacks)]
+	f.ahead = append(f.ahead, make([]uint64, len(f.n.threads)-len(f.ahead))...)
+	list := b.Samples[:0]
+	for _, s := range b.Samples {
+		if f.ahead[s.Thread] > 0 {
+			f.ahead[s.Thread]--
+			continue
+		}
+		list = append(list, s)
+	}
+	b.Samples = list
+	f.pass(b, news)
+}
+
+func (f *Follower) pass(b *Batch, news News) {
+	if (len(b.Samples) > 0 || len(b.Threads) > 0) && news.Batch != nil {
+		news.Batch(b)
+	}
+	b.Samples, b.Threads = b.Samples[:0], b.Threads[:0]
+}
+
+// pending passes on the repeats that the writer has not made records of. Later they come again, in
+// records.
+func (f *Follower) pending(b []byte, news News) error {
+	f.n.begin(f.batch)
+	out := f.n.batch
+	for len(b) > 0 {
+		id, interpreter := binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint32(b[8:])
+		count, k := binary.Uvarint(b[13:])
+		b = b[13+k:]
+		if err := f.n.find(id, interpreter, f.r.header.Start); err != nil {
+			return f.r.errorAt(0, "%w", err)
+		}
+		f.ahead = append(f.ahead, make([]uint64, len(f.n.threads)-len(f.ahead))...)
+		th := &f.n.threads[f.n.last]
+		begins := th.begin()
+		known, time := f.ahead[f.n.last], th.time
+		for i := range count {
+			since, k := binary.Uvarint(b)
+			status := tachyon.Status(b[k])
+			b = b[k+1:]
+			time += since
+			if i >= known {
+				out.Samples = append(out.Samples, BatchSample{
+					Time: time, Since: since, Thread: uint32(f.n.last), Stack: th.stack, Status: status, First: begins && i == 0,
+				})
+			}
+		}
+		f.ahead[f.n.last] = max(known, count)
+	}
+	out.Stacks = f.n.stacks[:len(f.n.stacks):len(f.n.stacks)]
+	f.pass(out, news)
+	return nil
+}
