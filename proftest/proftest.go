@@ -12,6 +12,8 @@ package proftest
 import (
 	"errors"
 	"fmt"
+	"hash/fnv"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -19,7 +21,6 @@ import (
 	"testing"
 
 	"github.com/gotach/profiler"
-	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/writer"
 )
 
@@ -43,7 +44,7 @@ func Run(m interface{ Run() int }) (code int) {
 
 const variable = "PROFILE_OUT"
 
-// start begins a session. If the file out has the profile of another package of this go test, or if another
+// start begins a session. If the file out is for the profile of another package of this go test, or if another
 // process is writing it, the session writes a file beside it.
 func start(out string) *profiler.Session {
 	if strings.Contains(out, "%") {
@@ -56,7 +57,7 @@ func start(out string) *profiler.Session {
 	ext := filepath.Ext(out)
 	base := strings.TrimSuffix(out, ext)
 	for _, path := range []string{out, base + "-" + name + ext} {
-		if ofOther(path, program) {
+		if !claim(path, program) {
 			continue
 		}
 		os.Setenv(variable, path)
@@ -82,18 +83,29 @@ func warn(out, path string) {
 	}
 }
 
-// ofOther reports whether a file has the profile of another test program of this run of go test. go test
-// builds the programs of a run below one directory, go-build and a number.
-func ofOther(path, program string) bool {
-	r, err := reader.Open(path)
-	if err != nil {
-		return false
+// claim reports whether a test program may write a file. The first program of a run of go test that asks may, and it may again;
+// the others may not. So they need not look at the file, which the first one may not have made yet, or may be finishing.
+//
+// go test builds the programs of a run below one directory, go-build and a number, which it deletes. A claim is a directory
+// there, with a file that is named after the program. Programs that go test did not build may write any file.
+func claim(path, program string) bool {
+	dir := filepath.Dir(program)
+	run := filepath.Dir(dir)
+	if !strings.HasPrefix(filepath.Base(run), "go-build") {
+		return true
 	}
-	defer r.Close()
-	m, err := r.Overview()
-	if err != nil || m.Session == nil || m.Session.Executable == program {
-		return false
+	if full, err := filepath.Abs(path); err == nil {
+		path = full
 	}
-	run := filepath.Dir(filepath.Dir(program))
-	return strings.HasPrefix(filepath.Base(run), "go-build") && filepath.Dir(filepath.Dir(m.Session.Executable)) == run
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(path))
+	claims := filepath.Join(run, fmt.Sprintf("gotach-%016x", h.Sum64()))
+	own := filepath.Join(claims, filepath.Base(dir)+"-"+filepath.Base(program))
+	if err := os.Mkdir(claims, 0o700); err == nil {
+		return os.WriteFile(own, nil, 0o600) == nil
+	} else if !errors.Is(err, fs.ErrExist) {
+		return true // claims are impossible
+	}
+	_, err := os.Stat(own)
+	return err == nil
 }

@@ -25,7 +25,7 @@ func newTest(e *env) *cobra.Command {
 		Use:   "test [-o FILE] [--diff OLD] [go test flags] [PACKAGES]",
 		Short: "Run go test and profile all packages into one file",
 		Long: `Run go test and profile all its packages into one file. go test prints what it always
-prints, and its exit code is the exit code. Tests are not taken from the cache: -count=1 is
+prints, and its exit code is the exit code; if the profile of tests cannot be written, it is not 0. Tests are not taken from the cache: -count=1 is
 added unless -count is given. At the end a line on standard error says where the profile is.
 
 The packages and their module are not changed and need not know gotach. A package may have a
@@ -149,7 +149,7 @@ func test(e *env, fl testFlags, args []string) error {
 	}
 	if err != nil {
 		fmt.Fprintf(e.stderr, "gotach: test: there is no profile: %v\n", err)
-		if code == nil {
+		if code == nil && (fl.diff != "" || !errors.Is(err, gotest.ErrNone)) {
 			code = errGoTest(exitError)
 		}
 		return code

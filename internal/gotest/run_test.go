@@ -209,6 +209,9 @@ func TestMixed(t *testing.T) {
 			t.Errorf("%v is not in the profile", want)
 		}
 	}
+	if _, ok := found[test{"example.com/mixed/exits", "Main"}]; ok {
+		t.Error("what runs the benchmarks is in the profile as a test")
+	}
 	// Each subtest waits 200 ms for a goroutine that one of its goroutines has started.
 	for _, name := range []string{"one", "two_words", `quo"te`} {
 		if ms := found[test{"example.com/mixed/plain", "TestSleep/" + name}]; ms < 350 {
@@ -256,6 +259,45 @@ func TestInterrupt(t *testing.T) {
 		t.Errorf("code %d after %v: %s", res.Code, took, out.String())
 	}
 	if _, ok := labels(t, file, nil)[test{"example.com/long", "TestLong"}]; !ok {
+		t.Error("the test is not in the profile")
+	}
+}
+
+// A test that ends after the time of -timeout, but before the profile is finished, fails as it does without the profile.
+func TestTimeout(t *testing.T) {
+	if testing.Short() {
+		return
+	}
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod": "module example.com/late\n\ngo 1.25.0\n",
+		// The test ends when package testing has begun to end the process.
+		"late_test.go": `package late
+
+import (
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestLate(t *testing.T) {
+	for b := make([]byte, 1<<20); !strings.Contains(string(b[:runtime.Stack(b, true)]), "testing.(*M).after("); {
+		time.Sleep(time.Millisecond)
+	}
+}
+`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "x.tach")
+	out, errs, res := profiled(t, file, "-C="+dir, "-timeout=300ms", ".")
+	if res.Code != 1 || !strings.Contains(out, "panic: test timed out after 300ms") {
+		t.Errorf("code %d: %s%s", res.Code, out, errs)
+	}
+	if _, ok := labels(t, file, nil)[test{"example.com/late", "TestLate"}]; !ok {
 		t.Error("the test is not in the profile")
 	}
 }

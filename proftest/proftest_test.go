@@ -1,0 +1,62 @@
+package proftest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// Of many packages that begin at once, one may write a file, before it has made it. It may also later, when the file is there.
+func TestClaim(t *testing.T) {
+	run := filepath.Join(t.TempDir(), "go-build12")
+	out := filepath.Join(t.TempDir(), "x.tach")
+	program := func(n int) string { return filepath.Join(run, fmt.Sprintf("b%03d", n), "same.test") }
+	if !claim(out, program(0)) {
+		t.Error("where go test did not make its directory, a file is refused")
+	}
+	mkdir(t, run)
+	var may, first atomic.Int64
+	var all sync.WaitGroup
+	for n := range 20 {
+		all.Go(func() {
+			if claim(out, program(n)) {
+				may.Add(1)
+				first.Store(int64(n))
+			}
+		})
+	}
+	all.Wait()
+	if may.Load() != 1 {
+		t.Fatalf("%d packages may write the file", may.Load())
+	}
+	for n := range 20 {
+		if got := claim(out, program(n)); got != (int64(n) == first.Load()) {
+			t.Errorf("package %d may write the file: %t; the first was %d", n, got, first.Load())
+		}
+	}
+	t.Chdir(filepath.Dir(out))
+	other := int(first.Load()+1) % 20
+	for path, want := range map[string]bool{filepath.Base(out): false, out + "2": true} {
+		if claim(path, program(other)) != want {
+			t.Errorf("package %d may write %s: %t", other, path, !want)
+		}
+	}
+	// Another go test replaces the file, and so does a program that somebody built.
+	next := filepath.Join(filepath.Dir(run), "go-build13")
+	mkdir(t, next)
+	for _, p := range []string{filepath.Join(next, "b001", "same.test"), filepath.Join(filepath.Dir(run), "a", "same.test")} {
+		if !claim(out, p) {
+			t.Errorf("%s may not write the file", p)
+		}
+	}
+}
+
+func mkdir(t *testing.T, dir string) {
+	t.Helper()
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
