@@ -30,6 +30,12 @@ func Parca(t testing.TB) string {
 	return cached(t, "Parca", "parca", "parca")
 }
 
+// KubectlValidate returns the program that kubectl-validate.sh built.
+func KubectlValidate(t testing.TB) string {
+	t.Helper()
+	return cached(t, "kubectl-validate", "kubectl-validate", "kubectl-validate")
+}
+
 // cached returns the path of a program that internal/testenv/NAME.sh makes.
 func cached(t testing.TB, title, name, program string) string {
 	t.Helper()

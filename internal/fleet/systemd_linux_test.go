@@ -1,0 +1,195 @@
+package fleet
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gotach/profiler/internal/testenv"
+)
+
+// A machine is systemd as process 1 of a container. It can read this machine's /usr. It has its own root, /etc, /tmp, /run, /var, /dev,
+// /proc, network and cgroups: when systemd starts, it deletes files in /tmp and /run and changes settings.
+type machine struct {
+	containers
+	lib string // its /var/lib
+	log *bytes.Buffer
+	end chan error
+}
+
+// startMachine makes a machine with programs in /usr/local/bin and files in /etc.
+func startMachine(t *testing.T, programs string, etc map[string]string) *machine {
+	t.Helper()
+	const systemd = "/usr/lib/systemd/systemd"
+	if _, err := os.Stat(systemd); err != nil {
+		testenv.Missing(t, "systemd", "get it with apt-get install systemd")
+	}
+	testenv.Limit(t, 0.5) // reports that it is missing where no cgroup can be made
+	dir := t.TempDir()
+	root, lib := filepath.Join(dir, "root"), filepath.Join(dir, "lib")
+	m := &machine{containers: containers{t: t, runc: testenv.Command(t, "runc", "apt-get install runc"), dir: dir}, lib: lib}
+	for _, d := range []string{"dev", "etc", "proc", "root", "run", "sys", "tmp", "usr", "var"} {
+		m.must(os.MkdirAll(filepath.Join(root, d), 0o755))
+	}
+	m.must(os.Mkdir(lib, 0o755))
+	for _, d := range []string{filepath.Dir(dir), dir, root} { // the services' user has to get there
+		m.must(os.Chmod(d, 0o755))
+	}
+	for _, d := range []string{"bin", "sbin", "lib", "lib64"} {
+		m.must(os.Symlink("usr/"+d, filepath.Join(root, d)))
+	}
+	for name, text := range etc {
+		path := filepath.Join(root, "etc", name)
+		m.must(os.MkdirAll(filepath.Dir(path), 0o755))
+		m.must(os.WriteFile(path, []byte(text), 0o644))
+	}
+	type object = map[string]any
+	tmpfs := func(path string) object {
+		return object{"destination": path, "type": "tmpfs", "source": "tmpfs", "options": []string{"nosuid", "nodev", "mode=755"}}
+	}
+	// It may not set the clock, load kernel modules or make device files.
+	may := []string{
+		"CAP_AUDIT_WRITE", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_DAC_READ_SEARCH", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_NET_ADMIN",
+		"CAP_NET_BIND_SERVICE", "CAP_SETFCAP", "CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID", "CAP_SYS_ADMIN", "CAP_SYS_CHROOT",
+		"CAP_SYS_NICE", "CAP_SYS_PTRACE",
+	}
+	config, err := json.Marshal(object{
+		"ociVersion": "1.0.2",
+		"hostname":   "web-1",
+		"root":       object{"path": root},
+		"process": object{
+			"args": []string{systemd, "--log-target=console", "--show-status=0"}, "env": []string{"container=runc", "PATH=/usr/sbin:/usr/bin"}, "cwd": "/",
+			"user": object{"uid": 0, "gid": 0}, "capabilities": object{"bounding": may, "effective": may, "permitted": may},
+		},
+		"mounts": []object{
+			{"destination": "/proc", "type": "proc", "source": "proc"},
+			{"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": []string{"nosuid", "mode=755"}},
+			{"destination": "/dev/pts", "type": "devpts", "source": "devpts", "options": []string{"newinstance", "ptmxmode=0666"}},
+			{"destination": "/dev/shm", "type": "tmpfs", "source": "shm"},
+			{"destination": "/sys", "type": "sysfs", "source": "sysfs", "options": []string{"ro", "nosuid", "noexec", "nodev"}},
+			{"destination": "/sys/fs/cgroup", "type": "cgroup", "source": "cgroup", "options": []string{"rw", "nosuid", "noexec", "nodev"}},
+			tmpfs("/run"), tmpfs("/tmp"), tmpfs("/var"),
+			{"destination": "/var/lib", "type": "bind", "source": lib, "options": []string{"bind", "rw"}},
+			{"destination": "/usr", "type": "bind", "source": "/usr", "options": []string{"bind", "ro"}},
+			{"destination": "/usr/local/bin", "type": "bind", "source": programs, "options": []string{"bind", "ro"}},
+		},
+		"linux": object{
+			"cgroupsPath":       "/" + m.id("machine"),
+			"namespaces":        []object{{"type": "pid"}, {"type": "mount"}, {"type": "ipc"}, {"type": "uts"}, {"type": "network"}, {"type": "cgroup"}},
+			"rootfsPropagation": "private",
+			"readonlyPaths":     []string{"/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus"},
+			"maskedPaths":       []string{"/proc/kcore", "/proc/keys"},
+		},
+	})
+	m.must(err)
+	bundle := filepath.Join(dir, "machine")
+	m.must(os.Mkdir(bundle, 0o700))
+	m.must(os.WriteFile(filepath.Join(bundle, "config.json"), config, 0o600))
+	m.log, m.end = &bytes.Buffer{}, make(chan error, 1)
+	cmd := exec.Command(m.runc, "--root", filepath.Join(dir, "state"), "run", "--bundle", bundle, m.id("machine"))
+	cmd.Stdout, cmd.Stderr = m.log, m.log
+	m.must(cmd.Start())
+	go func() { m.end <- cmd.Wait() }()
+	t.Cleanup(func() {
+		_ = exec.Command(m.runc, "--root", filepath.Join(dir, "state"), "delete", "--force", m.id("machine")).Run()
+		<-m.end
+		if t.Failed() {
+			t.Logf("systemd: %s", m.log)
+		}
+	})
+	m.await("systemd", func() bool {
+		out, _ := m.try("systemctl", "is-system-running")
+		return out == "running" || out == "degraded"
+	})
+	return m
+}
+
+func (m *machine) must(err error) {
+	m.t.Helper()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// await waits until a condition is true, at most two minutes.
+func (m *machine) await(what string, is func() bool) {
+	m.t.Helper()
+	for end := time.Now().Add(2 * time.Minute); !is(); time.Sleep(100 * time.Millisecond) {
+		select {
+		case err := <-m.end:
+			m.end <- err
+			m.t.Fatalf("the container ended: %v", err)
+		default:
+		}
+		if time.Now().After(end) {
+			out, _ := m.try("journalctl", "--no-pager", "-n", "50")
+			m.t.Fatalf("waited for %s too long\n%s", what, out)
+		}
+	}
+}
+
+// try runs a program in the machine and returns what it prints.
+func (m *machine) try(args ...string) (string, error) {
+	out, err := exec.Command(m.runc, append([]string{"--root", filepath.Join(m.dir, "state"), "exec", m.id("machine")}, args...)...).CombinedOutput()
+	return strings.TrimSpace(string(out)), err
+}
+
+// run runs a program in the machine that has to succeed.
+func (m *machine) run(args ...string) string {
+	m.t.Helper()
+	out, err := m.try(args...)
+	if err != nil {
+		m.t.Fatalf("%q: %v\n%s", args, err, out)
+	}
+	return out
+}
+
+// serve makes a server that is listening at an address of the machine.
+func (m *machine) serve(server *httptest.Server, address string) {
+	m.t.Helper()
+	out, err := exec.Command(m.runc, "--root", filepath.Join(m.dir, "state"), "state", m.id("machine")).Output()
+	m.must(err)
+	var state struct{ PID int }
+	m.must(json.Unmarshal(out, &state))
+	type listening struct {
+		net.Listener
+		err error
+	}
+	done := make(chan listening)
+	go func() {
+		runtime.LockOSThread() // and does not unlock it: the thread ends with the goroutine
+		l, err := listen(state.PID, address)
+		done <- listening{l, err}
+	}()
+	l := <-done
+	m.must(l.err)
+	server.Listener.Close()
+	server.Listener = l.Listener
+	server.Start()
+	m.t.Cleanup(server.Close)
+}
+
+// listen listens in the network of a process. The calling thread stays there.
+func listen(pid int, address string) (net.Listener, error) {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", pid))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if err := unix.Setns(int(f.Fd()), unix.CLONE_NEWNET); err != nil {
+		return nil, errors.Join(errors.New("setns"), err)
+	}
+	return net.Listen("tcp", address)
+}

@@ -1,0 +1,211 @@
+package fleet
+
+import (
+	"compress/gzip"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	pb "go.opentelemetry.io/proto/otlp/profiles/v1development"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/gotach/profiler/internal/formats"
+)
+
+// The units of docs/deploy, started by systemd: files rotate and arrive, and restarts, stops and crashes of both services lose
+// nothing. Only the time of a file is shorter than in the unit. This is for the step night.
+func TestSystemd(t *testing.T) {
+	if os.Getenv("GOTACH_ENGINES") == "" {
+		t.Log("only with GOTACH_ENGINES=all")
+		return
+	}
+	programs := t.TempDir()
+	for program, path := range map[string]string{"gotach": "../../cmd/gotach", "shop": "./testdata/service"} {
+		cmd := exec.Command("go", "build", "-o", filepath.Join(programs, program), path)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	if err := os.Chmod(programs, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	etc := map[string]string{
+		"passwd":     "root:x:0:0::/root:/bin/sh\nshop:x:10001:10001::/:/bin/false\nnobody:x:65534:65534::/:/bin/false\n",
+		"group":      "root:x:0:\nshop:x:10001:\nnogroup:x:65534:\n",
+		"hosts":      "127.0.0.1 localhost collector\n",
+		"machine-id": strings.Repeat("0123456789abcdef", 2) + "\n",
+		"systemd/system/shop.service.d/test.conf": "[Service]\nEnvironment=PROFILE_ROTATE=1s\n",
+	}
+	for name, to := range map[string]string{
+		"shop.service": "systemd/system/", "gotach-push.service": "systemd/system/", "gotach-profiles.conf": "tmpfiles.d/",
+	} {
+		b, err := os.ReadFile("../../docs/deploy/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		etc[to+name] = string(b)
+	}
+	m := startMachine(t, programs, etc)
+	r := &unitReceiver{walls: map[string]*pb.Profile{}}
+	m.serve(httptest.NewUnstartedServer(r), "127.0.0.1:4318")
+	m.run("systemctl", "daemon-reload")
+	m.run("systemctl", "enable", "--now", "shop", "gotach-push")
+	m.await("files", func() bool { return r.files() >= 3 })
+
+	m.run("systemctl", "restart", "shop")
+	before := m.show("gotach-push", "MainPID")
+	m.run("systemctl", "kill", "--signal=KILL", "gotach-push")
+	m.await("push to be started again", func() bool {
+		return m.show("gotach-push", "ActiveState") == "active" && m.show("gotach-push", "MainPID") != before
+	})
+	if n := m.show("gotach-push", "NRestarts"); n != "1" {
+		t.Errorf("push was started again %s times", n)
+	}
+	had := r.files()
+	m.await("files from the new push", func() bool { return r.files() >= had+3 })
+	m.run("systemctl", "kill", "--signal=KILL", "shop")
+	m.await("the program to be started again", func() bool { return m.show("shop", "NRestarts") == "1" && m.show("shop", "ActiveState") == "active" })
+	m.run("systemctl", "restart", "gotach-push")
+	had = r.files()
+	m.await("files of the third life", func() bool { return r.files() >= had+3 })
+	m.run("systemctl", "stop", "shop")
+	m.run("systemd-tmpfiles", "--create", "--clean", "/etc/tmpfiles.d/gotach-profiles.conf") // the files are too young for it
+
+	dir := filepath.Join(m.lib, "shop", "profiles")
+	want, lives := onDisk(t, dir)
+	m.await("the last file", func() bool { return r.files() >= len(want) })
+	m.run("systemctl", "stop", "gotach-push")
+	for _, unit := range []string{"shop", "gotach-push"} {
+		if result, state := m.show(unit, "Result"), m.show(unit, "ActiveState"); result != "success" || state != "inactive" {
+			t.Errorf("%s ended with %s, %s\n%s", unit, result, state, m.run("journalctl", "--no-pager", "-u", unit))
+		}
+	}
+	if d := cmp.Diff(want, r.sums()); d != "" {
+		t.Errorf("wall time by start of a file (-files +received):\n%s", d)
+	}
+	if list, _ := os.ReadDir(filepath.Join(dir, "refused")); len(list) > 0 {
+		t.Errorf("push refused %v", list)
+	}
+	checkLives(t, dir, lives)
+	t.Logf("%d files of %d processes; %d came twice", len(want), len(lives), r.twice)
+}
+
+// show returns a property of a unit.
+func (m *machine) show(unit, property string) string {
+	m.t.Helper()
+	return m.run("systemctl", "show", "--value", "--property="+property, unit)
+}
+
+// onDisk returns the wall time of the files in a directory by their start, and how long sessions were by pid.
+func onDisk(t *testing.T, dir string) (walls map[string]int64, lives map[int]time.Duration) {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(dir, "*.tach"))
+	if err != nil || len(paths) < 9 {
+		t.Fatalf("files %q, %v", paths, err)
+	}
+	walls, lives = map[string]int64{}, map[int]time.Duration{}
+	for _, path := range paths {
+		in, err := formats.Open(path, formats.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer in.Close()
+		p, err := in.Profile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := p.Metadata.Session
+		wall, _ := p.Total()
+		walls[fmt.Sprint(s.Start.UnixNano())] += int64(wall)
+		lives[s.PID] += s.Duration
+		if s.Service != "shop" || s.Host != "web-1" {
+			t.Errorf("%s: %+v", path, s)
+		}
+	}
+	return walls, lives
+}
+
+// checkLives compares the length of sessions with what the programs wrote about their lives.
+func checkLives(t *testing.T, dir string, lives map[int]time.Duration) {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(dir, "lives"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin, ended := map[int]int64{}, 0
+	for line := range strings.Lines(string(b)) {
+		var pid int
+		var at, late int64
+		if _, err := fmt.Sscan(line, &pid, &at, &late); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		from, ok := begin[pid]
+		if !ok {
+			begin[pid] = at
+			continue
+		}
+		ended++
+		// A file of a second would be missed. Between the last file's end and the program's is the time to write it.
+		if missing := time.Duration(at-from) - lives[pid]; missing > 500*time.Millisecond+2*time.Duration(late) {
+			t.Errorf("process %s lived for %v, its files have %v; the machine stopped it for %v", strconv.Itoa(pid), time.Duration(at-from), lives[pid], time.Duration(late))
+		}
+	}
+	if len(begin) != 3 || ended != 2 { // one was killed
+		t.Errorf("%d processes, %d ended:\n%s", len(begin), ended, b)
+	}
+}
+
+// A unitReceiver keeps the wall time profiles that it gets, by id.
+type unitReceiver struct {
+	lock  sync.Mutex
+	walls map[string]*pb.Profile
+	twice int
+}
+
+func (r *unitReceiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	var d pb.ProfilesData
+	z, err := gzip.NewReader(request.Body)
+	if err == nil {
+		var b []byte
+		if b, err = io.ReadAll(z); err == nil {
+			err = proto.Unmarshal(b, &d)
+		}
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	p := d.ResourceProfiles[0].ScopeProfiles[0].Profiles[0]
+	if r.walls[string(p.ProfileId)] != nil {
+		r.twice++
+	}
+	r.walls[string(p.ProfileId)] = p
+}
+
+// sums returns the wall time by the start of a profile.
+func (r *unitReceiver) sums() map[string]int64 {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	out := map[string]int64{}
+	for _, p := range r.walls {
+		for _, s := range p.Samples {
+			out[fmt.Sprint(p.TimeUnixNano)] += s.Values[0]
+		}
+	}
+	return out
+}
+
+func (r *unitReceiver) files() int { return len(r.sums()) }
