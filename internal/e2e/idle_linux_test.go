@@ -10,15 +10,21 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // TestIdleOfPeers runs testdata/peers and does with it what TestIdleRecordings does with its recordings. It takes
 // only the kinds of the standard library, since the others take minutes to build. GOTACH_PEERS=all takes all,
-// and with -update makes the recordings.
+// with PostgreSQL and Redis from Debian and a NATS server in the program, and with -update makes the recordings.
 func TestIdleOfPeers(t *testing.T) {
 	tags, kinds := "std", []string{"http1", "http2"}
 	if os.Getenv("GOTACH_PEERS") == "all" {
 		tags, kinds = "", append(kinds, "xhttp2", "grpc", "sql", "nats", "redis")
+	}
+	env := os.Environ()
+	if tags == "" {
+		env = append(env, "PEERS_POSTGRES="+testenv.Postgres(t), "PEERS_REDIS="+testenv.Redis(t))
 	}
 	dir := t.TempDir()
 	bin := filepath.Join(dir, "peers")
@@ -40,7 +46,9 @@ func TestIdleOfPeers(t *testing.T) {
 				if name == kind+"-none" {
 					how = "none"
 				}
-				if out, err := exec.Command(bin, kind, how, profile, log).CombinedOutput(); err != nil {
+				run := exec.Command(bin, kind, how, profile, log)
+				run.Env = env
+				if out, err := run.CombinedOutput(); err != nil {
 					t.Fatalf("%v\n%s", err, out)
 				}
 				checkIdle(t, profile, log, 0.05)

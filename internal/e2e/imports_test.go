@@ -42,7 +42,7 @@ var rooms = []struct {
 	{"auto", ". internal/own internal/hold", "", "blank import that starts a session from the environment"},
 
 	{"reader", "tachyon internal/prefetch internal/wire internal/journal", "github.com/klauspost/compress golang.org/x/sys", "a file to samples; what a sample stands for"},
-	{"proftest", ". reader writer", "", "the hook for `TestMain`"},
+	{"proftest", ". writer", "", "the hook for `TestMain`"},
 	{"internal/recovery", "tachyon internal/wire internal/journal reader", "", "finishes the file of a killed program"},
 	{"internal/stream", "tachyon internal/frames reader", "", "the samples of many files one by one, with weights and labels"},
 	{"internal/profile", "tachyon internal/frames reader internal/stream", "", "the profile added up"},

@@ -112,6 +112,9 @@ func TestReadmeCommands(t *testing.T) {
 	if err := os.Link(filepath.Join(dir, "app.tach"), filepath.Join(dir, "old.tach")); err != nil {
 		t.Fatal(err) // old.tach stands for the profile of earlier tests
 	}
+	if err := os.Link(filepath.Join(dir, "app.tach"), filepath.Join(dir, "demo.tach")); err != nil {
+		t.Fatal(err) // what the demo before it writes
+	}
 	if err := os.Mkdir(filepath.Join(dir, "profiles"), 0o755); err != nil {
 		t.Fatal(err)
 	}

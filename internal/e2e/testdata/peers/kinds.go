@@ -4,5 +4,4 @@ package main
 
 func init() {
 	kinds["xhttp2"], kinds["grpc"], kinds["sql"], kinds["nats"], kinds["redis"] = startXHTTP2, startGRPC, startSQL, startNATS, startRedis
-	servers["serve-postgres"], servers["serve-redis"] = servePostgres, serveRedis
 }

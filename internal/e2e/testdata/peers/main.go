@@ -9,13 +9,10 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"runtime"
 	"runtime/pprof"
 	"strconv"
@@ -36,15 +33,7 @@ type client func(ctx context.Context, n int) error
 // standard library.
 var kinds = map[string]func() []client{"http1": startHTTP1, "http2": startHTTP2}
 
-// servers start a server in a process of its own, which prints its address and ends with its standard input.
-var servers = map[string]func() string{}
-
 func main() {
-	if serve, ok := servers[os.Args[1]]; ok {
-		fmt.Println(serve())
-		_, _ = bufio.NewReader(os.Stdin).ReadByte()
-		return
-	}
 	kind, load, out, log := os.Args[1], os.Args[2], os.Args[3], os.Args[4]
 	clients := kinds[kind]()
 	warm(clients)
@@ -141,23 +130,6 @@ func goroutine() uint64 {
 	id, err := strconv.ParseUint(fields[1], 10, 64)
 	check(err)
 	return id
-}
-
-var inputs []io.Closer // of other processes; kept from the collector
-
-// other starts a server in a process of its own and returns its address.
-func other(kind string) string {
-	cmd := exec.Command(os.Args[0], kind)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe() // closed when this process ends
-	check(err)
-	inputs = append(inputs, in)
-	out, err := cmd.StdoutPipe()
-	check(err)
-	check(cmd.Start())
-	line, err := bufio.NewReader(out).ReadString('\n')
-	check(err)
-	return strings.TrimSpace(line)
 }
 
 func check(err error) {

@@ -8,22 +8,15 @@ import (
 	"os"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 )
 
-func serveRedis() string {
-	s := miniredis.NewMiniRedis()
-	check(s.Start())
-	return s.Addr()
-}
-
 // startRedis starts a client with few connections, so that requests wait for them too, and a subscriber.
-// PEERS_REDIS is the address of a server to use, if it is set.
+// PEERS_REDIS is the address of a Redis.
 func startRedis() []client {
 	addr := os.Getenv("PEERS_REDIS")
 	if addr == "" {
-		addr = other("serve-redis")
+		panic("PEERS_REDIS is not set")
 	}
 	c := redis.NewClient(&redis.Options{Addr: addr, PoolSize: 3, PoolTimeout: time.Minute})
 	sub := c.Subscribe(context.Background(), "news")
