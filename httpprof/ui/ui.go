@@ -5,10 +5,10 @@
 //
 // Who opens the page starts a recording, which it shows as it grows. It ends after a minute, at 8 MB, or when no page has asked for
 // it for 15 seconds. If a session is running in the program, the recording is taken from it: the session goes on and its own file
-// stays whole. Otherwise the handler runs a session, as httpprof.Handler does. What costs something is the sampling, which
-// costs what a session costs, and the reading. Of the latter there is one at a time, whatever the number of pages. After each the
-// handler rests four times as long, so it takes at most about a fifth of the time while a page is open. Of the largest recordings, a reading
-// takes some 100 MB of the heap. The recording has the goroutines that read, too.
+// stays whole. Otherwise the handler runs a session, as httpprof.Handler does. The cost is that of a session, and that of
+// reading the recording. There is one reading at a time, however many pages are open. After each the
+// handler rests four times as long, so readings take at most about a fifth of the time while a page is open. A reading of the largest
+// recordings takes some 100 MB of the heap. The recording has the goroutines that read, too.
 //
 // The recording is a file in the temporary directory. It is removed ten minutes after the last page asked for it, at the next
 // recording, or by [UI.Close].

@@ -183,6 +183,12 @@ func TestPageHeatLong(t *testing.T) {
 	if rows := list[len(list)-1].Row + 1; rows != 100 {
 		t.Errorf("%d rows, want 100 of 10 s", rows)
 	}
+	eval[bool](p, `(() => { location.hash = 'v=0.501000000'; return true; })()`)
+	p.setting("view", "[0,501000000]")
+	part := p.squares()
+	if rows := part[len(part)-1].Row + 1; rows != 51 {
+		t.Errorf("%d rows of 501 s, want 51: with rows of 5 s there are more than 100", rows)
+	}
 	sum := 0.0
 	for _, s := range list {
 		sum += s.Us["cpu"]

@@ -75,11 +75,23 @@ func TestPageLarge(t *testing.T) {
 	t.Logf("first paint after %.0f ms, all drawn after %.0f ms", eval[float64](p, `performance.getEntriesByName('first-contentful-paint')[0].startTime`), eval[float64](p, `gotach.ready`))
 	t.Logf("what the parts take, in ms: %s", eval[string](p, `gotach.times()`))
 	for _, what := range []struct{ name, step string }{
-		{"zoom and pan the strip", `document.getElementById('strip').dispatchEvent(new WheelEvent('wheel', i < 10 ? {deltaY: -100} : {deltaX: i % 2 ? 30 : 40}))`},
-		{"move a range", `location.hash = 'r=' + [Math.floor(i * 10) * gotach.width, Math.floor(i * 10 + 200) * gotach.width].join('.')`},
+		{"zoom and pan the strip", `strip.dispatchEvent(new WheelEvent('wheel', i < 10 ? {deltaY: -100} : {deltaX: i % 2 ? 30 : 40}))`},
+		{"move a range", `strip.dispatchEvent(new KeyboardEvent('keydown', {key: i % 40 < 20 ? 'ArrowRight' : 'ArrowLeft'}))`},
 	} {
-		eval[bool](p, `(() => { window.frames2 = []; let i = 0, last = 0; const step = (now) => { if (last) frames2.push(now - last); last = now; if (i++ < `+strconv.Itoa(frames)+`) { `+what.step+`; requestAnimationFrame(step); } else window.done = `+quote(what.name)+`; }; requestAnimationFrame(step); return true; })()`)
+		before := eval[string](p, `location.hash`)
+		eval[bool](p, `(() => { const strip = document.getElementById('strip'); window.frames2 = []; let i = 0, last = 0; const step = (now) => { if (last) frames2.push(now - last); last = now; if (i++ < `+strconv.Itoa(frames)+`) { `+what.step+`; requestAnimationFrame(step); } else window.done = `+quote(what.name)+`; }; requestAnimationFrame(step); return true; })()`)
 		p.wait(`window.done === ` + quote(what.name))
 		t.Logf("%s: the longest of %d frames took %.0f ms, the median %.0f ms", what.name, frames, eval[float64](p, `Math.max(...frames2)`), eval[float64](p, `frames2.sort((a, b) => a - b)[`+strconv.Itoa(frames/2)+`]`))
+		hash := eval[string](p, `location.hash`)
+		if hash == before {
+			t.Errorf("%s: the address is still %q", what.name, hash)
+		}
+		want := open(t, file, hash, 1280, 800)
+		for _, id := range []string{"strip", "heat", "flame", "lives"} {
+			pixels := `document.getElementById(` + quote(id) + `).toDataURL()`
+			if eval[string](p, pixels) != eval[string](want, pixels) {
+				t.Errorf("%s: %s does not look as in a page that begins with %s", what.name, id, hash)
+			}
+		}
 	}
 }

@@ -29,6 +29,7 @@ type recording struct {
 	goroutines []tachyon.Goroutine
 	objects    []tachyon.Object
 	counts     tachyon.Counts
+	empty      bool // it has no time at all
 }
 
 func newRecording(t testing.TB) *recording {
@@ -51,7 +52,9 @@ func (r *recording) add(goroutine, at uint64, status tachyon.Status, frames ...t
 // input finishes the file and returns it as an input.
 func (r *recording) input(length time.Duration) Input {
 	r.t.Helper()
-	r.counts.NotSeen = 1234567 * time.Nanosecond
+	if !r.empty {
+		r.counts.NotSeen = 1234567 * time.Nanosecond
+	}
 	err := r.w.AddMetadata(tachyon.KindSession, tachyon.Session{
 		Program: "/srv/" + evil, GoVersion: "go1.26.8", GOOS: "linux", GOARCH: "amd64", Source: "native", Rate: 1000, RateReached: 1000,
 		Markers: true, Objects: tachyon.AllObjects, Start: time.UnixMicro(begin).UTC(), Duration: length, Counts: r.counts,

@@ -54,7 +54,7 @@ func (t *sideTables) shorten() (omitted []string) {
 	if t.Locks != nil && len(t.Locks.Locks) > mostLocks {
 		n := len(t.Locks.Locks)
 		t.Locks.Locks = t.Locks.Locks[:mostLocks]
-		omitted = append(omitted, fmt.Sprintf("%d of %d locks and channels are left out", n-mostLocks, n))
+		omitted = append(omitted, fmt.Sprintf("%d of %d locks and channels, those with the least waiting, are left out", n-mostLocks, n))
 	}
 	if t.Leaks != nil && len(t.Leaks.Groups) > mostLocks {
 		n := len(t.Leaks.Groups)

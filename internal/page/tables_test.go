@@ -143,7 +143,7 @@ func TestPageGoroutines(t *testing.T) {
 	p.setting("goroutine", "-1")
 	r = p.rect("lives")
 	p.do(chromedp.MouseClickXY(r.X+100, r.Y+row("main.main  app.go:12").Y+8))
-	p.wait(`gotach.settings().group >= 0`)
+	p.wait(`gotach.settings().group >= 0 && document.getElementById('flame-bar').textContent.includes('of these goroutines in')`)
 	p.wait(`!gotach.boxes().some((b) => b.name === 'main.main')`)
 	p.keys(escape)
 	p.setting("group", "-1")
@@ -168,7 +168,7 @@ func TestPageGoroutines(t *testing.T) {
 	p.wait(count(0))
 	p.tabTo(`e.dataset.key && e.dataset.key.startsWith('row')`)
 	p.keys(enter)
-	p.wait(`gotach.settings().group >= 0`)
+	p.wait(`gotach.settings().group >= 0 && document.getElementById('flame-bar').textContent.includes('of these goroutines in')`)
 }
 
 // TestPageSource: the tooltip has the line of the source, but not with NoSource.

@@ -209,7 +209,13 @@ func TestPageHash(t *testing.T) {
 	p.search("hash & <b>")
 	p.setting("query", `"hash & <b>"`)
 	p.wait(`document.documentElement.dataset.hash === location.hash`)
-	settings, hash := eval[string](p, `JSON.stringify(gotach.settings())`), eval[string](p, `location.hash`)
+	hash := eval[string](p, `location.hash`)
+	if got := eval[string](p, `(() => { const s = document.getElementById('strip'); for (let i = 0; i < 401; i++) s.dispatchEvent(new WheelEvent('wheel', {deltaY: i % 2 ? 100 : -100})); return location.hash; })()`); got != hash {
+		t.Errorf("in the middle of a movement the address is %s, want it written once for a frame", got)
+	}
+	p.wait(`document.documentElement.dataset.hash === location.hash`)
+	settings := eval[string](p, `JSON.stringify(gotach.settings())`)
+	hash = eval[string](p, `location.hash`)
 	q := open(t, file, hash, 1280, 800)
 	if got := eval[string](q, `JSON.stringify(gotach.settings())`); got != settings {
 		t.Errorf("the settings of %s are %s, want %s", hash, got, settings)
@@ -261,24 +267,16 @@ const contrast = `(() => {
 	return low;
 })()`
 
-// TestPageNarrow: at 400 % zoom and on a phone nothing is wider than the window.
-func TestPageNarrow(t *testing.T) {
-	file := pageOf(t, Options{}, server(t))
-	for _, size := range [][2]int64{{320, 200}, {390, 844}} {
-		p := open(t, file, "", size[0], size[1])
-		if w := eval[int64](p, `document.scrollingElement.scrollWidth`); w > size[0] {
-			t.Errorf("the page is %d px wide in a window of %d px", w, size[0])
-		}
-		p.click("main.serve")
-		p.wait(`gotach.settings().zoom.length === 1`)
-	}
-}
-
 // TestPageKeyboard uses the page with the keyboard alone: the help, the strip, and the tables that stand for the graphs.
 func TestPageKeyboard(t *testing.T) {
 	p := open(t, pageOf(t, Options{}, server(t)), "", 1280, 800)
+	p.keys("c")
+	p.wait(`document.getElementById('chips').textContent.startsWith('Select a range first')`)
 	p.keys("?")
 	p.wait(`document.getElementById('help').open && document.getElementById('help-keys').rows.length > 15`)
+	if cut := eval[float64](p, `(() => { const d = document.getElementById('help'); return d.scrollTop + d.scrollHeight - d.clientHeight; })()`); cut != 0 {
+		t.Errorf("%v px of the help are not seen", cut)
+	}
 	p.keys(escape)
 	p.wait(`!document.getElementById('help').open`)
 	p.keys("s")
@@ -289,6 +287,7 @@ func TestPageKeyboard(t *testing.T) {
 	p.keys(right, chromedp.ModifierShift)
 	p.wait(`gotach.settings().range[1] > ` + fmt.Sprint(a[1]))
 	p.keys("c")
+	p.wait(`document.getElementById('chips').textContent.endsWith('compared with the selected one.')`)
 	p.keys(right)
 	p.wait(`gotach.settings().second`)
 	p.keys("r")
@@ -327,7 +326,7 @@ func TestPageKeyboard(t *testing.T) {
 	// The table of functions: callers of one.
 	p.tabTo(`e.textContent === 'main.pause' && e.closest('#functions')`)
 	p.keys(enter)
-	p.wait(`document.getElementById('flame-bar').textContent.includes('main.pause')`)
+	p.wait(`/main\.pause [0-9.]+s, [0-9.]+ %$/.test(document.getElementById('flame-bar').textContent)`)
 }
 
 // tabTo presses Tab until the focused element e fulfils a condition.
@@ -347,6 +346,11 @@ func TestPageText(t *testing.T) {
 	p := open(t, pageOf(t, Options{}, server(t)), "", 1280, 800)
 	if title := eval[string](p, `document.getElementById('title').textContent`); title != "x "+evil {
 		t.Errorf("the title is %q", title)
+	}
+	for us, want := range map[string]string{"0": "0", "0.999": "999ns", "45678": "45.7ms", "999e6": "999s", "1234e6": "20m34s", "-7290e6": "-2h01m", "360000e6": "100h"} {
+		if got := eval[string](p, `gotach.duration(`+us+`)`); got != want {
+			t.Errorf("%s µs are %q, gotach report prints %q", us, got, want)
+		}
 	}
 	p.press("#facts summary")
 	p.wait(`document.getElementById('fact-list').textContent.includes(` + quote(evil) + `)`)

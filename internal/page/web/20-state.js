@@ -19,16 +19,6 @@ const defaults = () => ({
 
 let S = defaults();
 
-// panels are what the page draws: {name, needs, draw, late}. A panel is drawn again if what it needs changed: the settings with
-// these names, the theme, the width of the window, or that nudge named it. Late ones wait for a pause if drawing is slow, or while something moves and slow says so.
-const panels = [];
-const nudges = {};
-
-function nudge(name) {
-	nudges[name] = (nudges[name] || 0) + 1;
-	draw();
-}
-
 // names of the settings in the address
 const short = {range: 'r', second: 'r2', view: 'v', weight: 'w', colour: 'c', idle: 'i', invert: 'n', zoom: 'z', selected: 's', removed: 'x', group: 'g', query: 'q', hidden: 'h', tab: 't', sort: 'o', theme: 'm', folded: 'f', goroutine: 'gr', lock: 'l', heat: 'hm', heatKind: 'hk'};
 
@@ -98,62 +88,43 @@ function sideRange(i) {
 }
 
 let known = ''; // the address that the settings are of
+let changed = false; // since then
 
 function readHash() {
 	known = location.hash;
 	S = fromHash(known);
+	changed = false;
 }
 
 // change sets some of the settings and draws what depends on them. A new address of which the event has not come yet counts first.
 function change(settings) {
 	if (location.hash !== known) readHash();
 	Object.assign(S, settings);
-	const hash = toHash();
-	if (hash !== location.hash) history.replaceState(null, '', hash || location.pathname + location.search);
-	known = location.hash;
+	changed = true;
 	draw();
 }
 
-let waiting = false, drawn = 0, pause = 0, lastDraw = 0;
+let credit = 10, credited = 0; // how many addresses may be written at once, and when this was so
 
-// draw draws what changed at the next frame. Until then the page has the attribute data-pending.
-function draw() {
-	if (waiting) return;
-	waiting = true;
-	document.documentElement.setAttribute('data-pending', '');
-	requestAnimationFrame(() => {
-		waiting = false;
-		applyTheme();
-		const begin = performance.now();
-		const moving = begin - lastDraw < 250; // something is dragged
-		lastDraw = begin;
-		const late = panels.filter((p) => p.late && needed(p) && performance.now() - begin + (moving ? p.slow?.() ? Infinity : p.cost || 0 : 0) > 25 || !drawPanel(p));
-		clearTimeout(pause);
-		document.documentElement.toggleAttribute('data-pending', late.length > 0);
-		if (late.length) {
-			pause = setTimeout(() => {
-				late.forEach(drawPanel);
-				document.documentElement.toggleAttribute('data-pending', waiting);
-			}, 120);
-		}
-		document.documentElement.dataset.drawn = ++drawn;
-		document.documentElement.dataset.hash = location.hash;
-	});
-}
-
-// needed returns what a panel depends on if that changed since it was drawn, else null.
-function needed(p) {
-	const key = JSON.stringify([p.needs.map((name) => S[name]), dark(), innerWidth, innerHeight, devicePixelRatio, nudges[p.name]]);
-	return key === p.key ? null : key;
-}
-
-// drawPanel draws a panel if it must be. It returns true.
-function drawPanel(p) {
-	const key = needed(p);
-	if (!key) return true;
-	const begin = performance.now();
-	p.key = key;
-	p.draw();
-	p.cost = performance.now() - begin;
+// writeHash writes the settings to the address. Browsers allow some 100 new addresses in 30 s, so those of a long movement are
+// left out: it returns false unless last is set.
+function writeHash(last) {
+	const hash = toHash(), now = performance.now();
+	if (!changed || location.hash !== known) return true; // a new address is read when its event comes
+	if (hash === location.hash) {
+		changed = false;
+		return true;
+	}
+	credit = Math.min(10, credit + (now - credited) / 400);
+	credited = now;
+	if (credit < 1 && !last) return false;
+	credit--;
+	try {
+		history.replaceState(null, '', hash || location.pathname + location.search);
+	} catch {
+		// There were too many. The next one has these settings, too.
+	}
+	known = location.hash;
+	changed = false;
 	return true;
 }

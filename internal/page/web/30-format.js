@@ -2,11 +2,15 @@
 
 // duration returns a time in µs with three digits, as the commands of gotach print it.
 function duration(us) {
-	const ns = Math.abs(us) * 1000, sign = us < 0 ? '-' : '';
+	const ns = Math.abs(us) * 1000, sign = us < 0 ? '-' : '', s = ns / 1e9;
 	if (ns < 0.5) return '0';
-	for (const [unit, size] of [['h', 3.6e12], ['m', 6e10], ['s', 1e9], ['ms', 1e6], ['µs', 1e3]]) {
-		if (ns < size * (unit === 'h' ? 10 : unit === 'm' ? 10 : 0.9995)) continue;
-		return sign + digits(ns / size) + unit;
+	if (s >= 3.6e7) return sign + Math.round(s / 86400) + 'd';
+	if (s >= 3.6e5) return sign + Math.round(s / 3600) + 'h';
+	for (const [from, unit, size, rest, part] of [[3600, 'h', 3600, 'm', 60], [1000, 'm', 60, 's', 1]]) {
+		if (s >= from) return sign + Math.floor(s / size) + unit + String(Math.floor(s % size / part)).padStart(2, '0') + rest;
+	}
+	for (const [unit, size] of [['s', 1e9], ['ms', 1e6], ['µs', 1e3]]) {
+		if (ns >= size * 0.9995) return sign + digits(ns / size) + unit;
 	}
 	return sign + Math.round(ns) + 'ns';
 }

@@ -25,6 +25,14 @@ function sideOverlaps(side, range) {
 	return !range || range[0] < s.to_us && range[1] > s.from_us;
 }
 
+// nothing says why there is nothing to draw. It is empty if there is something.
+function nothing() {
+	if (sums().some((s) => s && s.all > 0)) return '';
+	if (!head.sides.some((s) => s.samples)) return head.live ? 'There are no samples yet.' : 'There are no samples.';
+	const what = S.weight === 'cpu' ? 'No goroutine used CPU time' : 'No goroutine has time';
+	return `${what} in what is selected.` + (S.idle || S.weight !== 'wall' ? '' : ' Idle time is left out; the box “idle” shows it.');
+}
+
 // Sums of a range: of each node the time of stacks that end there and of all stacks through it, of each function the same.
 class Sums {
 	constructor(range) {

@@ -206,7 +206,8 @@ const strip = {
 			else if (e.shiftKey) next = [old[0], Math.max(old[0] + D.width, old[1] + by)];
 			else next = [old[0] + by, old[1] + by];
 			next = next[0] < 0 ? [0, next[1] - next[0]] : next;
-			this.select(this.atSteps(Math.round(next[0] / D.width) * D.width, Math.round(next[1] / D.width) * D.width), second);
+			if (old) next = next.map((t) => Math.round(t / D.width) * D.width);
+			this.select(this.atSteps(...next), second);
 		} else if (e.key === '+' || e.key === '=') this.zoom(0.5, S.range ? (S.range[0] + S.range[1]) / 2 : (from + to) / 2);
 		else if (e.key === '-') this.zoom(2, (from + to) / 2);
 		else if (e.key === 'Enter') this.select(this.atSteps(from, to), comparing);
@@ -338,9 +339,11 @@ function niceStep(us) {
 	return Math.ceil(us / 8.64e10) * 8.64e10;
 }
 
-let comparing = false;
+let comparing = false, refused = false; // refused: there is no range to compare with
 
 function setComparing(on) {
 	comparing = on && S.range !== null;
+	refused = on && !comparing;
 	byId('compare').setAttribute('aria-pressed', String(comparing));
+	nudge('controls');
 }

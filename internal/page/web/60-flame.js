@@ -69,10 +69,10 @@ const flame = {
 
 	// build makes the root of the tree that is asked for.
 	build() {
-		const key = JSON.stringify([sumsKey, S.invert, S.selected]);
+		const list = sums(), key = JSON.stringify([sumsKey, S.invert, S.selected]);
 		if (key === this.key) return;
 		this.key = key;
-		this.sums = sums();
+		this.sums = list;
 		this.focus = null;
 		this.root = this.above = null;
 		if (S.selected >= 0) {
@@ -164,7 +164,7 @@ const flame = {
 	draw() {
 		this.build();
 		const canvas = byId('flame');
-		this.boxes = this.layout(canvas.clientWidth);
+		this.boxes = nothing() ? [] : this.layout(canvas.clientWidth);
 		let rows = 1, wide = 1; // what is too narrow to read may be below the end of the panel, which scrolls
 		for (const b of this.boxes) {
 			rows = Math.max(rows, b.y + 1);
@@ -189,7 +189,7 @@ const flame = {
 		else if (found && !hit) fill = mix(fill, colours['--ground'], 0.65);
 		g.fillStyle = fill;
 		g.fillRect(x, y, w, h);
-		if (S.colour === 'state' && !this.sums[1] && w > 8) this.stripe(g, b.box, x, y + h - 3, w);
+		if (S.colour === 'state' && !this.sums[1] && w > 8 && !(found && !hit)) this.stripe(g, b.box, x, y + h - 3, w);
 		if (hit) {
 			g.fillStyle = colours['--mark'];
 			g.fillRect(x, y, w, 2.5);
@@ -208,7 +208,7 @@ const flame = {
 		g.fillText(text, x + 3, y + h / 2);
 	},
 
-	name(box) { return box.fn === null ? ({cpu: 'CPU time', latency: 'time on the clock'}[S.weight] || 'all goroutines') : fnName(box.fn); },
+	name(box) { return box.fn === null ? ({cpu: 'CPU time', latency: 'time on the clock'}[S.weight] || whose()) : fnName(box.fn); },
 
 	// shares returns the time of a box by class.
 	shares(box) {
@@ -301,10 +301,10 @@ const flame = {
 		const [a, b] = this.sums, list = [];
 		list.push(el('span', null, b ? `A ${duration(a.all)} of goroutines in ${duration(a.length)}, B ${duration(b.all)} in ${duration(b.length)}. Width: mean of both for each second.` :
 			S.weight === 'latency' ? `${duration(a.all)} on the clock, divided among what ran, or among what waited while nothing did. Of the whole profile, also if a range is selected.` :
-			`${duration(a.all)} ${S.weight === 'cpu' ? 'of CPU' : 'of all goroutines'} in ${duration(a.length)}`));
+			`${duration(a.all)} ${S.weight === 'cpu' ? 'of CPU' : 'of ' + whose()} in ${duration(a.length)}`));
 		if (b) list.push(el('span', {class: 'more'}, '■ more in B'), el('span', {class: 'less'}, '■ less in B'), el('span', {class: 'same'}, '■ about the same'));
-		if (S.selected >= 0) list.push(el('span', null, 'Callers above, callees below: ', el('b', null, fnName(S.selected))));
-		put(byId('flame-bar'), ...list);
+		if (S.selected >= 0) list.push(el('span', null, 'Callers above, callees below: ', el('b', null, fnName(S.selected)), b ? '' : ` ${duration(this.root.value)}, ${percent(this.root.value, a.all)}`));
+		put(byId('flame-bar'), ...(nothing() ? [el('span', null, nothing())] : list));
 	},
 
 	// twin is the graph as a table: the boxes that are drawn and not too narrow, in the order of the tree.
@@ -323,6 +323,9 @@ const flame = {
 			}))));
 	},
 };
+
+// whose says which goroutines the graph is of.
+const whose = () => S.goroutine >= 0 ? `goroutine ${G.gId[S.goroutine]}` : S.group >= 0 ? 'these goroutines' : 'all goroutines';
 
 // isSignificant reports whether a change of a function may be more than chance, as far as that is known.
 // Of two whole profiles gotach diff knows it; of two ranges nobody tested it.

@@ -81,7 +81,7 @@ const goroutines = {
 			for (const x of [a, b]) if (b > a) g.fillRect(x - 0.5, 0, 1.5, this.rows.length * this.row);
 		}
 		this.axis(g, width, this.rows.length * this.row);
-		byId('lives-note').textContent = this.left ? `${this.left.toLocaleString('en-US')} more goroutines are not drawn: fold groups, or zoom the time.` : '';
+		byId('lives-note').textContent = this.left ? `${this.left.toLocaleString('en-US')} more goroutines are not drawn: fold groups, or zoom the time.` : nothing();
 		this.describe();
 		this.twin();
 	},
@@ -127,7 +127,7 @@ const goroutines = {
 		g.font = '12px system-ui, "DejaVu Sans", sans-serif';
 		g.fillStyle = colours['--text'];
 		g.textAlign = 'left';
-		const count = n > 1 ? ' ×' + n.toLocaleString('en-US') : '', room = this.label - 22;
+		const count = n > 1 ? ' ×' + n.toLocaleString('en-US') : '', room = this.label - 26;
 		const w = g.measureText(count).width;
 		g.fillText(n ? this.isOpen(r.group) ? '▾' : '▸' : ' ', 4, y + this.row / 2);
 		this.text(g, shortName(groupName(r.group)), 16, y, room - w);
@@ -327,13 +327,13 @@ const goroutines = {
 		const d = byId('lives-twin');
 		if (!d.open) return;
 		put(d.querySelector('.scroll'), el('table', null,
-			el('thead', null, el('tr', null, ...[['Goroutines', 'name'], ['Rows', ''], ['First seen', ''], ['Last seen', ''], ['Time', '']].map(([t, c]) => el('th', {scope: 'col', class: c || null}, t)))),
+			el('thead', null, el('tr', null, ...[['Goroutines', 'name'], ['Rows', ''], ['Time', ''], ['First seen', ''], ['Last seen', ''], ['Seen for', '']].map(([t, c]) => el('th', {scope: 'col', class: c || null}, t)))),
 			el('tbody', null, ...this.rows.map((r) => {
 				const i = r.goroutine, n = this.byGroup[r.group].length;
 				const name = el('td', {class: 'name'}, el('button', {'data-key': `row${r.group}.${i}`, title: 'show only this', onclick: () => this.choose(r)}, i < 0 ? groupName(r.group) : `goroutine ${G.gId[i]} ${G.labels[G.gLabels[i]]}`));
 				if (i < 0 && n) name.append(' ', el('button', {class: 'plain', 'data-key': `fold${r.group}`, 'aria-expanded': String(this.isOpen(r.group)), onclick: () => this.fold(r.group)}, this.isOpen(r.group) ? 'fold' : 'unfold'));
-				return el('tr', {'aria-selected': String(i < 0 ? S.group === r.group : S.goroutine === i)}, name, el('td', null, i < 0 ? n.toLocaleString('en-US') : ''),
-					el('td', null, i < 0 ? '' : moment(G.gStart[i])), el('td', null, i < 0 ? '' : moment(this.end(i))), el('td', null, i < 0 ? duration(r.time) : duration(this.end(i) - G.gStart[i])));
+				return el('tr', {'aria-selected': String(i < 0 ? S.group === r.group : S.goroutine === i)}, name, ...(i < 0 ? [n.toLocaleString('en-US'), duration(r.time), '', '', ''] :
+					['', '', moment(G.gStart[i]), moment(this.end(i)), duration(this.end(i) - G.gStart[i])]).map((text) => el('td', null, text)));
 			}))));
 	},
 

@@ -46,6 +46,7 @@ const tables = {
 		});
 		const columns = b ? [['', 'A'], ['', 'B'], ['', 'Change'], ['', 'Function: goroutines in it on average', 'name']] :
 			[['self', 'Self'], ['', '%'], ['', '', 'extra'], ['total', 'Total'], ['', '%', 'extra'], ['cpu', 'CPU self', 'extra'], ['', 'Function', 'name']];
+		if (!count) return put(panel, el('p', null, nothing()));
 		put(panel, el('table', {id: 'functions', 'data-all': nanos(a.all)}, this.head(columns), el('tbody', null, ...body)), this.rest(list.length, count));
 	},
 

@@ -61,5 +61,6 @@ tables.lines = function (panel) {
 			el('span', {class: 'at'}, fnFile(fn) ? fnName(fn) : '')));
 	});
 	const columns = b ? [['', 'A'], ['', 'B'], ['', 'Line: goroutines at it on average', 'name']] : [['self', 'Self'], ['', '%'], ['', '', 'extra'], ['total', 'Total'], ['', '%', 'extra'], ['cpu', 'CPU self', 'extra'], ['', 'Line', 'name']];
+	if (!list.length) return put(panel, el('p', null, nothing() || 'No line matches the search.'));
 	put(panel, el('table', {id: 'lines'}, this.head(columns), el('tbody', null, ...body)), this.rest(list.length, list.length));
 };

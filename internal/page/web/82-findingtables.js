@@ -61,13 +61,14 @@ tables.lock = function (x, id) {
 tables.requests = function (panel) {
 	perSide(panel, 'requests', ({requests: r}, from) => {
 		if (!r.count) return [el('p', null, `No requests were found (${r.what}).`)];
-		const most = Math.max(...r.histogram.map((h) => h.count)), out = [];
+		const highest = Math.max(...r.histogram.map((h) => h.count)), out = [];
 		const short = (v) => v < r.short_ns ? '<' + ns(r.short_ns) : ns(v);
-		out.push(el('p', null, `${plural(r.count, 'request')}: ${r.what}. p50 ${short(r.p50_ns)}, p90 ${short(r.p90_ns)}, p99 ${short(r.p99_ns)}, max ${short(r.max_ns)}.` +
-			(r.too_short ? ` ${r.too_short} too short to tell.` : '') + (r.unfinished ? ` ${r.unfinished} not finished.` : '')));
+		const most = (v) => r.at_least && v >= r.short_ns ? '<' + ns(v) : short(v);
+		out.push(el('p', null, `${plural(r.count, 'request')}: ${r.what}. p50 ${most(r.p50_ns)}, p90 ${most(r.p90_ns)}, p99 ${most(r.p99_ns)}, max ${short(r.max_ns)}.` +
+			(r.at_least ? ` At least ${r.estimated - r.count} more have no sample.` : '') + (r.too_short ? ` ${r.too_short} too short to tell.` : '') + (r.unfinished ? ` ${r.unfinished} not finished.` : '')));
 		out.push(el('table', {id: 'histogram'}, headings('From', 'Requests', ''), el('tbody', null, ...r.histogram.map((h) => {
 			const bar = el('i');
-			bar.style.width = 100 * h.count / most + '%';
+			bar.style.width = 100 * h.count / highest + '%';
 			return el('tr', null, nsCell(h.from_ns), el('td', null, h.count.toLocaleString('en-US')), el('td', {class: 'name'}, el('span', {class: 'meter wide', 'aria-hidden': 'true'}, bar)));
 		}))));
 		const states = [...new Set([...Object.keys(r.median.states || {}), ...Object.keys(r.slow.states || {})])];

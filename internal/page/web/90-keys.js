@@ -72,10 +72,10 @@ const controls = {
 	describe() {
 		byId('title').textContent = head.title;
 		const s = head.sides;
-		byId('sums').textContent = s.map((x, i) => (s.length > 1 ? 'AB'[i] + ': ' : '') + `${duration(x.duration_ns / 1000)}, ${plural(x.goroutines, 'goroutine')}, ${duration(x.total_ns / 1000)} together, ${percent(x.cpu_ns, x.total_ns)} of it on CPU`).join(' · ');
+		byId('sums').textContent = s.map((x, i) => (s.length > 1 ? 'AB'[i] + ': ' : '') + `${duration(x.duration_ns / 1000)}, ` + (!x.samples ? 'no samples' : `${plural(x.goroutines, 'goroutine')}, ${duration(x.total_ns / 1000)} together, ${percent(x.cpu_ns, x.total_ns)} of it on CPU`)).join(' · ');
 		const facts = [];
 		for (const x of s) {
-			facts.push(el('dt', null, 'profile'), el('dd', null, x.name), el('dt', null, 'program'), el('dd', null, x.program || 'unknown'), el('dt', null, 'start'), el('dd', null, x.start), el('dt', null, 'samples'), el('dd', null, x.samples.toLocaleString('en-US')));
+			facts.push(el('dt', null, 'profile'), el('dd', null, x.name), el('dt', null, 'program'), el('dd', null, x.program || 'unknown'), el('dt', null, 'start'), el('dd', null, x.start.replace(/(\.\d{3})\d+/, '$1')), el('dt', null, 'samples'), el('dd', null, x.samples.toLocaleString('en-US')));
 			for (const f of x.facts) facts.push(el('dt', null, f.name), el('dd', null, f.value));
 		}
 		byId('fact-list').replaceChildren(...facts);
@@ -111,7 +111,7 @@ const controls = {
 		byId('reset').addEventListener('click', reset);
 		byId('theme').addEventListener('click', toggleTheme);
 		byId('help-open').addEventListener('click', () => byId('help').showModal());
-		byId('help-keys').replaceChildren(...[...keys, ...localKeys].map(([key, text]) => el('tr', null, el('td', null, el('kbd', null, key)), el('td', null, text))));
+		for (const [id, list] of [['help-keys', keys], ['help-panels', localKeys]]) byId(id).replaceChildren(...list.map(([key, text]) => el('tr', null, el('td', null, el('kbd', null, key)), el('td', null, text))));
 		addEventListener('keydown', (e) => {
 			if (e.ctrlKey || e.metaKey || e.altKey || e.defaultPrevented || byId('help').open || /^(INPUT|SELECT|TEXTAREA)$/.test(e.target.tagName) && e.target.type !== 'checkbox') return;
 			const k = keys.find(([key]) => key === e.key);
@@ -127,8 +127,6 @@ const controls = {
 		byId('idle').checked = S.idle;
 		byId('invert').checked = S.invert;
 		if (byId('query').value !== S.query) byId('query').value = S.query;
-		const share = matchedShare(sums()[0]);
-		byId('matched').value = share === null ? '' : percent(share, 1) + ' matched';
 		const chip = (key, text, off) => el('span', {class: 'chip'}, text, el('button', {'data-key': 'chip' + key, 'aria-label': 'remove: ' + text, onclick: off}, '×'));
 		const list = [];
 		if (S.range) list.push(chip('range', `${S.second ? 'A: ' : ''}${moment(S.range[0])} – ${moment(S.range[1])}`, () => change({range: null, second: null})));
@@ -137,7 +135,21 @@ const controls = {
 		if (S.goroutine >= 0) list.push(chip('goroutine', `goroutine ${G.gId[S.goroutine]}`, () => change({goroutine: -1})));
 		if (S.selected >= 0) list.push(chip('selected', `callers of ${fnName(S.selected)}`, () => change({selected: -1, zoom: []})));
 		for (const fn of S.removed) list.push(chip('x' + fn, `without ${fnName(fn)}`, () => change({removed: S.removed.filter((r) => r !== fn)})));
-		put(byId('chips'), ...list, ...live.chips());
+		const chips = [...list, ...live.chips()];
+		put(byId('chips'), ...chips, el('span', {class: 'hint'}, this.hint(chips.length > 0)));
+	},
+
+	// matched says how much of the time the search found.
+	matched() {
+		const share = S.query ? matchedShare(sums()[0]) : null;
+		byId('matched').value = share === null ? '' : percent(share, 1) + ' matched';
+	},
+
+	// hint says what to do next, or first.
+	hint(chosen) {
+		if (comparing) return 'Drag over the time: that range is compared with the selected one.';
+		if (refused && !S.range) return 'Select a range first: drag over the time.';
+		return chosen ? '' : 'A drag over the time selects a range. A click in the flame graph zooms. The key ? lists the rest.';
 	},
 };
 

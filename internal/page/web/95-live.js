@@ -26,7 +26,7 @@ const live = {
 			if (s.head) return s.head;
 			if (s.error) throw new Error(s.error);
 			byId('loading').textContent = `Reading the profile: ${s.progress} …`;
-			await sleep(500);
+			await sleep(100);
 		}
 	},
 
@@ -116,7 +116,10 @@ const functionNames = () => Array.from(D.fnName, (s, fn) => D.strings[s] + '\n' 
 function showData() {
 	sumsKey = groupSumsKey = flame.key = goroutines.binsKey = heat.key = '';
 	matchKey = null;
-	for (const p of panels) p.key = '';
+	for (const p of panels) {
+		p.key = '';
+		nudged.add(p.name); // nothing of the data before may stay
+	}
 	strip.prepare();
 	goroutines.prepare();
 	controls.describe();
