@@ -324,7 +324,7 @@ func TestJoinProcessLabels(t *testing.T) {
 				samples = append(samples, tachyon.Sample{Thread: id, Time: start + at})
 			}
 		}
-		s := tachyon.Session{Program: "shop", Host: fmt.Sprint("web-", i), PID: 7, Version: "v1"}
+		s := tachyon.Session{Program: "x", Host: fmt.Sprint("web-", i), PID: 7, Service: fmt.Sprint("shop-", i), ServiceVersion: fmt.Sprint("v", i)}
 		partFile(t, path, s, start, 10_000, samples, tachyon.Goroutine{ID: 1, First: 10_000, Last: 30_000}, own)
 	}
 	// byLabel returns the wall time in ms by the value of a label.
@@ -362,7 +362,8 @@ func TestJoinProcessLabels(t *testing.T) {
 		if d := cmp.Diff(want, byLabel(key, all)); d != "" {
 			t.Errorf("%s (-files +joined):\n%s", key, d)
 		}
-		if key == "host" && (want["web-0"] != 90 || want["web-1"] != 90) || key == "version" && want["own"] != 20 || key == "route" && want["/"] != 20 {
+		if key == "host" && (want["web-0"] != 90 || want["web-1"] != 90) || key == "service" && (want["shop-0"] != 90 || want["shop-1"] != 90) ||
+			key == "version" && (want["own"] != 20 || want["v0"] != 80 || want["v1"] != 80) || key == "route" && want["/"] != 20 {
 			t.Errorf("%s: %v", key, want)
 		}
 	}

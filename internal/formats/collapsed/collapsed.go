@@ -4,7 +4,7 @@
 //	main.main;main.serve;encoding/json.Marshal 41250
 //	goroutine 7;main.worker;[chan receive] 998000
 //
-// The second line has its goroutine, which is an option in writing. A last
+// The second line begins with its goroutine; writing that is an option. A last
 // element in brackets is what the goroutine waited for, or time that is of no function,
 // such as [scheduler].
 package collapsed

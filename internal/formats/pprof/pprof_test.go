@@ -221,9 +221,11 @@ var spun int // keeps spin's work from being optimised away
 //go:noinline
 func spin(d time.Duration) {
 	for end := time.Now().Add(d); time.Now().Before(end); {
-		for i := range 1000 {
-			spun += i
+		x := spun
+		for i := range 100_000 { // with -race, accesses of spun would take the time, in the race detector's C code
+			x += i * x
 		}
+		spun = x
 	}
 }
 
