@@ -2,18 +2,16 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
-	"maps"
 	"os"
-	"slices"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/gotach/profiler"
 	_ "github.com/gotach/profiler/export" // for PROFILE_EXPORT
+	"github.com/gotach/profiler/internal/analyze"
 	"github.com/gotach/profiler/internal/formats"
-	"github.com/gotach/profiler/internal/profile"
 	"github.com/spf13/cobra"
 )
 
@@ -26,7 +24,7 @@ func newDemo(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Profile a built-in workload and report on it",
-		Long: `Profile a built-in workload, print a report, and show what to try next. The workload
+		Long: `Profile a built-in workload and print what "gotach report" prints of it. The workload
 has hot CPU, mutex contention, a channel pipeline, sleep, file and loopback I/O, and
 garbage collection. The profile stays in FILE.`,
 		Example: `  gotach demo
@@ -51,11 +49,10 @@ func demo(e *env, out string, d time.Duration) error {
 			return err
 		}
 	}
-	goroutines := 0
+	fmt.Fprintf(e.stdout, "Profiling this for %s …\n\n", d)
 	for _, p := range workload {
-		goroutines += p.goroutines
+		fmt.Fprintf(e.stdout, "  %-9s %s\n", p.name, p.does)
 	}
-	fmt.Fprintf(e.stdout, "Profiling %d goroutines for %s …\n", goroutines, d)
 	s, err := profiler.Open(profiler.Output(out))
 	if err != nil {
 		return named(out, err)
@@ -72,92 +69,22 @@ func demo(e *env, out string, d time.Duration) error {
 		return named(out, err)
 	}
 	defer in.Close()
-	p, err := in.Profile()
-	if err != nil {
-		return named(out, err)
-	}
-	return showDemo(e, out, p)
-}
-
-// showDemo prints the report and a line for each part of the workload.
-func showDemo(e *env, out string, p *profile.Profile) error {
-	o := profile.ReportOptions{By: profile.ByFunction, Sort: profile.SortSelf, Top: 12}
-	r, err := profile.New(p, o)
+	screen, err := e.newScreen(in, []string{out}, analyze.ReportOptions{Weight: analyze.Weights[0]})
 	if err != nil {
 		return err
 	}
-	t := &reportTable{paint: newPaint(e.stdout), width: width(e.stdout), o: o, r: r, p: p, name: out, format: "tach"}
-	var b bytes.Buffer
-	b.WriteByte('\n')
-	b.Write(t.render())
-	fmt.Fprintf(&b, "\n%s\n", t.paint.bold("What each part did"))
-	for _, f := range findings(p) {
-		fmt.Fprintf(&b, "  %-9s %-40s %s\n", f.part.name, f.part.does, f.text())
+	b := bytes.NewBufferString("\n")
+	b.Write(screen.render())
+	fmt.Fprintf(b, "\ngotach report %[1]s prints this again, gotach view %[1]s opens it in a browser.\n", out)
+	if byGoRun() {
+		b.WriteString("For the command gotach: go install ./cmd/gotach, or type go run ./cmd/gotach instead.\n")
 	}
-	fmt.Fprintf(&b, `
-%s
-  gotach view %[2]s                         # look at all of it in a browser
-  gotach report %[2]s --by state            # what goroutines waited for
-  gotach report %[2]s --by goroutine        # the time of each goroutine
-  gotach report %[2]s --focus demoMutex     # one part of the workload
-  gotach convert %[2]s -o demo.pb.gz        # then: go tool pprof -http=: demo.pb.gz
-  gotach convert %[2]s -o demo.folded       # for flame graphs; gotach formats lists more
-
-  To profile your own program, add  defer profiler.Start().Stop()  to main and run it.
-`, t.paint.bold("What to try next"), out)
-	_, err = e.stdout.Write(b.Bytes())
-	return err
+	b.WriteString("To profile your own program, add  defer profiler.Start().Stop()  to main and run it.\n")
+	return e.print(b.Bytes())
 }
 
-// A finding is the profile of one part of the workload.
-type finding struct {
-	part   part
-	wall   time.Duration
-	states map[string]time.Duration
-}
-
-// findings adds up, for each part, the times of the stacks with the part's function.
-func findings(p *profile.Profile) []finding {
-	list := make([]finding, len(workload))
-	for i := range workload {
-		list[i] = finding{part: workload[i], states: map[string]time.Duration{}}
-	}
-	for i := range p.Records {
-		r := &p.Records[i]
-		for _, id := range r.Stack {
-			if f := findPart(list, p.Frames[id].Func); f != nil {
-				f.wall += r.Wall
-				f.states[r.State] += r.Wall
-				break
-			}
-		}
-	}
-	return list
-}
-
-// findPart returns the finding of the part that a function belongs to.
-func findPart(list []finding, function string) *finding {
-	for i := range list {
-		// The name of a function literal begins with its function: main.demoPipeline.func1.
-		_, name, ok := strings.Cut(function, "."+list[i].part.function)
-		if ok && (name == "" || name[0] == '.') {
-			return &list[i]
-		}
-	}
-	return nil
-}
-
-// text returns the two states with the most time and their shares.
-func (f *finding) text() string {
-	if f.wall == 0 {
-		return "no samples"
-	}
-	states := slices.SortedFunc(maps.Keys(f.states), func(a, b string) int {
-		return cmp.Or(cmp.Compare(f.states[b], f.states[a]), cmp.Compare(a, b))
-	})
-	var parts []string
-	for _, s := range states[:min(len(states), 2)] {
-		parts = append(parts, fmt.Sprintf("%.0f %% %s", 100*float64(f.states[s])/float64(f.wall), s))
-	}
-	return strings.Join(parts, ", ")
+// byGoRun reports whether "go run" made this program, so that there may be no command gotach.
+func byGoRun() bool {
+	path, err := os.Executable()
+	return err == nil && strings.Contains(filepath.ToSlash(path), "/go-build")
 }

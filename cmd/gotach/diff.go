@@ -299,7 +299,7 @@ func diffTable(sides [2][]string, d *analyze.Diff, top int, paint paint, width i
 			significant++
 		}
 	}
-	fmt.Fprintf(&b, "%d of %s significantly different\n\n", significant, plural(int64(len(d.Rows)), "row"))
+	fmt.Fprintf(&b, "%d of %s significantly different; ~ may be chance\n\n", significant, plural(int64(len(d.Rows)), "row"))
 	head := fmt.Sprintf("%7s %7s    %10s  %-19s %7s  ", "A", "B", "DIFFERENCE", "   95 % INTERVAL", "P")
 	fmt.Fprintln(&b, paint.bold(strings.TrimRight(head, " ")))
 	room := width - utf8.RuneCountInString(head)
@@ -346,6 +346,9 @@ func diffTable(sides [2][]string, d *analyze.Diff, top int, paint paint, width i
 			}
 		}
 		interval := fmt.Sprintf("%8s..%-8s", sign(r.Low), sign(r.High))
+		if !r.Tested() {
+			interval, p = "    not tested", ""
+		}
 		fmt.Fprintf(&b, "%7s %7s  %s %s  %-19s %7s  %s%s\n", plain(r.A), plain(r.B), mark, delta, interval, p,
 			shorten(printable(profile.FuncName(r.Name)), max(minName, room-len(note))), paint.dim(note))
 	}

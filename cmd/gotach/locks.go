@@ -30,8 +30,8 @@ A Mutex does not know its holder, so the holder is found from where goroutines w
 Lock and Unlock in the source, if that is where the profile says, else after the line that
 was seen locking. A line says how much of the waited time that leaves: seen means that the
 holder had been seen waiting for the same lock just before, inferred that it was the only
-goroutine that could have it, unknown is the rest. What a profile shows of holds that are
-shorter than two ticks is right as a sum; which hold it was is too short to tell.
+goroutine that could have it, unknown is the rest. Of holds that are
+shorter than two ticks only the sum is known, not the single ones.
 
 A channel is held like a lock if the source takes a place in it and gives it back, as a
 semaphore does. Of other channels the other side is shown: the goroutines that could send or
@@ -142,6 +142,14 @@ func (t *lockTable) render(name string, l *analyze.Locks) {
 // lockColumns is the width of the columns before the name.
 const lockColumns = 39
 
+// indent is the number of columns before a line that says more of a lock. On a narrow terminal it begins below LONGEST.
+func (t *lockTable) indent() int {
+	if t.width < 100 {
+		return lockColumns - 9
+	}
+	return lockColumns
+}
+
 func (t *lockTable) section(title string, list []analyze.Lock) {
 	if len(list) == 0 {
 		return
@@ -176,13 +184,13 @@ func (t *lockTable) lock(x *analyze.Lock) {
 			break
 		}
 		reason := "[" + printable(s.Reason) + "] "
-		room := t.width - lockColumns - utf8.RuneCountInString(reason)
-		t.line("%8s  %10s  %6d  %7s  %s%s", duration(s.Waited), "", s.Waits, "", t.paint.wait(reason),
+		room := t.width - t.indent() - utf8.RuneCountInString(reason)
+		t.line("%-*s%s%s", t.indent(), fmt.Sprintf("%8s  %10s  %6d", duration(s.Waited), "", s.Waits), t.paint.wait(reason),
 			site(t.paint, s.Func, fmt.Sprintf("%s:%d", baseName(s.File), s.Line), room))
 	}
 	switch {
 	case x.Holder == nil && (x.Kind == tachyon.ObjectChannel || x.Kind == tachyon.ObjectSelect):
-		t.line("%*s%s", lockColumns, "", t.paint.dim("nobody was seen on the other side"))
+		t.line("%*s%s", t.indent(), "", t.paint.dim("nobody was seen on the other side"))
 	case x.Holder != nil:
 		t.holder(x)
 	}
@@ -195,17 +203,24 @@ func (t *lockTable) holder(x *analyze.Lock) {
 	if h.Role == analyze.RoleOtherSide {
 		what = "on the other side"
 	}
-	t.line("%*s%s (%s seen, %s inferred, %s unknown)", lockColumns, "", what, strings.TrimSpace(percent(h.Seen, x.Waited)),
+	shares := fmt.Sprintf("(%s seen, %s inferred, %s unknown)", strings.TrimSpace(percent(h.Seen, x.Waited)),
 		strings.TrimSpace(percent(h.Inferred, x.Waited)), strings.TrimSpace(percent(h.Unknown, x.Waited)))
+	if t.indent()+len(what)+1+len(shares) > t.width {
+		shares = "\n" + strings.Repeat(" ", t.indent()) + shares
+	} else {
+		shares = " " + shares
+	}
+	t.line("%*s%s%s", t.indent(), "", what, shares)
 	for i, l := range h.Lines {
 		if i == mostSites || i > 0 && l.Time < h.Lines[0].Time/100 {
 			break
 		}
 		state := "[" + printable(l.State) + "] "
-		room := t.width - lockColumns - utf8.RuneCountInString(state)
-		t.line("%8s%*s%s%s", duration(l.Time), lockColumns-8, "", t.paint.busy(state), site(t.paint, l.Func, fmt.Sprintf("%s:%d", baseName(l.File), l.Line), room))
+		room := t.width - t.indent() - utf8.RuneCountInString(state)
+		t.line("%8s%*s%s%s", duration(l.Time), t.indent()-8, "", t.paint.busy(state), site(t.paint, l.Func, fmt.Sprintf("%s:%d", baseName(l.File), l.Line), room))
 	}
 	if h.TooShort {
-		t.line("%*smost holds are shorter than two ticks of %s: too short to tell one from the next", lockColumns, "", duration(t.tick))
+		t.line("%*smost holds are shorter than two ticks of %s:", t.indent(), "", duration(t.tick))
+		t.line("%*stoo short to tell one from the next", t.indent(), "")
 	}
 }

@@ -45,10 +45,10 @@ TARGET is one of
 A file beside the profiles, DIR/.push-….cursor, remembers what TARGET has. Each file is sent at least once. After a
 crash, some come again. The profiles in an OTLP message have ids that are the same then.
 
-If TARGET cannot be reached, is busy (429, 5xx) or does not want us (401, 403, 404), push waits and tries again, and
+If TARGET cannot be reached, is busy (429, 5xx) or denies access (401, 403, 404), push waits and tries again, and
 waits longer each time, up to a minute. Retry-After is honoured. If TARGET says that a message is too large (413), it is
 sent in parts. Profiles that TARGET refuses (other 4xx) or that are damaged are kept in DIR/refused, with the reason beside
-them. "gotach push DIR/refused" tries them again. A file that its program deletes first is counted and said.
+them. "gotach push DIR/refused" tries them again. A file that its program deletes before it is sent is counted and logged.
 
 SIGTERM ends push; it first finishes what it is sending, for at most ` + pushDrain.String() + `. With --once, push ends when all
 files that are finished are sent. The exit code is 1 if some could not be.`,

@@ -45,11 +45,12 @@ The bar shows the time on a CPU (█), the time in which
 goroutines ran but the kernel gave them no core (▒), and the other time (░). On a terminal
 there is a column that shows when the time was, from the start of the profile to its end.
 
-Idle time is left out: in it nobody would have been faster if a wait had been shorter, such
-as that for the next request or the next job. The header says how much it is; --idle shows it.
+Idle time is left out: waits that make nothing slower, such as those for the next request
+or the next job. The header says how much it is; --idle shows it.
 
 --blocked shows what goroutines waited for and where: the innermost line of the program's own
-code, which is neither in the standard library nor in another module. --own sets what that is.
+code, which is neither in the standard library nor in another module. --own sets what that is. In
+stacks that have none it is the innermost line of another module, else of the standard library.
 
 --tree shows which function calls which, from the function that a goroutine began with, --callers
 the other way round: what calls a function. The way with the most time is first; where there is

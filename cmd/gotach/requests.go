@@ -34,16 +34,19 @@ the function is an HTTP handler (ServeHTTP), else a gRPC handler, else a test.
 With --label KEY, a request is the time in which goroutines have one value of a pprof label.
 Goroutines inherit labels, so it has the time of all goroutines that work for it.
 
-Of one request the length is known only as exactly as the ticks are frequent. Percentiles are
-estimated from all requests together, and are more exact. A percentile below the usual time
-between two samples is not known: < stands before that time. Requests that one tick saw are
-too short to tell. Shorter ones have mostly no sample, and are not counted. Requests that last
-at the end of the profile are not finished, and are not counted either.
+The length of a single request is only as exact as the time between two of its samples. Percentiles
+are estimated from all requests together, and are more exact. A percentile below the usual time
+between two samples is not known: < stands before that time. If 1 % of the requests take much
+longer than all others, the 99th percentile lies between the two, and is not well defined.
+Requests with a single sample are too short to tell, and most shorter ones have no sample. Their number
+is estimated, or only a minimum is known, from how often the goroutines of connections ran between two
+samples. With a minimum, < stands before all percentiles: the requests without a sample would make
+them smaller. Requests that last at the end of the profile are not finished, and are not counted.
 
 Requests of net/http and of gRPC are told apart also if they follow at once. Other calls on one
-goroutine count as one if there is no sample between them. If that may be so, because the
-goroutine waits again where it has waited before, percentiles are ranges: from those if each such
-wait is another call to those if none is.
+goroutine count as one if there is no sample between them. Where that is possible, because
+a goroutine waits again at the place of its wait before, each percentile is a range. At one end each
+such wait is a call of its own, at the other none is.
 
 The lock or channel that a line waits for is named if the source files are on this machine.
 In the lines of the slowest requests, █ is running, ▒ could run but had no core, ░ waiting.
@@ -152,7 +155,11 @@ func requestsTable(name string, r *analyze.Requests, paint paint, width int) []b
 		notes = append(notes, fmt.Sprintf("%d too short to tell", r.TooShort))
 	}
 	if more := r.Estimated - r.Count; more > r.Count/50 {
-		notes = append(notes, fmt.Sprintf("about %d more have no sample", more))
+		about := "about"
+		if r.AtLeast {
+			about = "at least"
+		}
+		notes = append(notes, fmt.Sprintf("%s %d more have no sample", about, more))
 	}
 	if r.Unfinished > 0 {
 		notes = append(notes, fmt.Sprintf("%d not finished", r.Unfinished))
@@ -169,9 +176,9 @@ func requestsTable(name string, r *analyze.Requests, paint paint, width int) []b
 	if r.Lower != nil {
 		fmt.Fprintln(&b, paint.bold("Where a goroutine waits again at one place, another call may have begun. So percentiles are ranges."))
 	}
-	lower := cmp.Or(r.Lower, &r.RequestLengths)
-	fmt.Fprintf(&b, "\np50 %s   p90 %s   p99 %s   max %s\n", paint.bold(length(lower.P50, r.P50, r.Short)),
-		paint.bold(length(lower.P90, r.P90, r.Short)), paint.bold(length(lower.P99, r.P99, r.Short)), paint.bold(length(lower.Max, r.Max, r.Short)))
+	p50, p90, p99 := percentiles(r)
+	fmt.Fprintf(&b, "\np50 %s   p90 %s   p99 %s   max %s\n", paint.bold(p50), paint.bold(p90), paint.bold(p99),
+		paint.bold(length(cmp.Or(r.Lower, &r.RequestLengths).Max, r.Max, r.Short)))
 	most := 0
 	for _, bucket := range r.Histogram {
 		most = max(most, bucket.Count)
@@ -214,7 +221,7 @@ func requestsTable(name string, r *analyze.Requests, paint paint, width int) []b
 		for _, k := range slices.Sorted(maps.Keys(x.Labels)) {
 			labels = append(labels, k+"="+x.Labels[k])
 		}
-		text := shorten(printable(strings.Join(labels, " ")), max(minName, width-62))
+		text := cut(printable(strings.Join(labels, " ")), max(minName, width-62))
 		line := fmt.Sprintf("%8s %8s %10d  %s  %s", duration(x.Time), duration(time.Duration(x.Start)*time.Microsecond), x.Goroutine, bars.Replace(x.Timeline), text)
 		fmt.Fprintln(&b, strings.TrimRight(line, " "))
 	}
@@ -249,6 +256,20 @@ func length(low, high, short time.Duration) string {
 		return l + ".." + h
 	}
 	return text(high)
+}
+
+// percentiles returns the percentiles of requests as text. If there are more requests than are known, all of them short,
+// the percentiles are smaller than those that are known.
+func percentiles(r *analyze.Requests) (p50, p90, p99 string) {
+	lower := cmp.Or(r.Lower, &r.RequestLengths)
+	text := func(low, high time.Duration) string {
+		s := length(low, high, r.Short)
+		if r.AtLeast && s[0] != '<' {
+			s = "<" + s
+		}
+		return s
+	}
+	return text(lower.P50, r.P50), text(lower.P90, r.P90), text(lower.P99, r.P99)
 }
 
 // states returns the states of requests, what slow ones do more first.

@@ -311,9 +311,8 @@ func (s *screen) slow() {
 	}
 	s.line("")
 	s.line(s.paint.bold(fmt.Sprintf("%7s %7s  %*s  %s", "P50", "P90", sparkWidth, "P99", "REQUESTS")))
-	lower := cmp.Or(r.Lower, &r.RequestLengths)
-	fmt.Fprintf(&s.b, "%7s %7s  %*s  %d %s\n", length(lower.P50, r.P50, r.Short), length(lower.P90, r.P90, r.Short), sparkWidth, length(lower.P99, r.P99, r.Short),
-		r.Count, shorten(printable(r.What), max(minName, s.width-40)))
+	p50, p90, p99 := percentiles(r)
+	fmt.Fprintf(&s.b, "%7s %7s  %*s  %d %s\n", p50, p90, sparkWidth, p99, r.Count, shorten(printable(r.What), max(minName, s.width-40)))
 	for i, d := range r.Difference {
 		if i == s.most.requests || d.Time <= 0 || d.Time < r.Difference[0].Time/4 {
 			break

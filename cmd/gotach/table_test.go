@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/gotach/profiler/internal/analyze"
 	"github.com/gotach/profiler/internal/profile"
 )
 
@@ -53,6 +54,44 @@ func TestShorten(t *testing.T) {
 	} {
 		if got := shorten(c.name, c.room); got != c.want {
 			t.Errorf("shorten(%q, %d) = %q, want %q", c.name, c.room, got, c.want)
+		}
+	}
+}
+
+func TestCut(t *testing.T) {
+	for _, c := range []struct {
+		room int
+		want string
+	}{
+		{40, "handler=/suche kunde=Zoë Müller-日本"},
+		{36, "handler=/suche kunde=Zoë Müller-日本"},
+		{35, "handler=/suche kunde=Zoë Müller-日…"},
+		{20, "handler=/suche kund…"},
+	} {
+		if got := cut("handler=/suche kunde=Zoë Müller-日本", c.room); got != c.want {
+			t.Errorf("cut to %d columns: %q, want %q", c.room, got, c.want)
+		}
+	}
+}
+
+// In 80 columns the table of locks fits, and the lines that goroutines waited at are in it.
+func TestLocksFit(t *testing.T) {
+	lock := analyze.Lock{
+		Name: "c.mu", Kind: "sync.RWMutex", Object: 121, Goroutines: 48, Waits: 49, Waited: time.Second,
+		Sites:  []analyze.LockSite{{Reason: "sync.RWMutex.RLock", Func: "main.(*catalogue).lookup", File: "/src/main.go", Line: 27, Waits: 49, Waited: time.Second}},
+		Holder: &analyze.LockHolder{TooShort: true, Inferred: time.Second, Lines: []analyze.HolderLine{{State: "sleep", Time: time.Second, HolderFrame: analyze.HolderFrame{Func: "main.(*catalogue).reload", File: "/src/main.go", Line: 38}}}},
+	}
+	table := &lockTable{width: 80, top: 10}
+	table.render("x.tach", &analyze.Locks{Locks: []analyze.Lock{lock}, Tick: 1120 * time.Microsecond})
+	text := table.b.String()
+	for line := range strings.Lines(text) {
+		if n := utf8.RuneCountInString(line) - 1; n > 80 {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+	for _, want := range []string{"main.go:27", "main.go:38"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s in:\n%s", want, text)
 		}
 	}
 }
@@ -153,7 +192,7 @@ func TestInfoKeys(t *testing.T) {
 	}
 }
 
-// The demo's report shows what its workload does.
+// The demo prints what it runs, and then what report prints.
 func TestDemo(t *testing.T) {
 	out := t.TempDir() + "/demo.tach"
 	t.Setenv("PROFILE_OUT", "/elsewhere") // -o overrides it
@@ -162,10 +201,14 @@ func TestDemo(t *testing.T) {
 		t.Fatalf("exit %d: %s", code, stderr.String())
 	}
 	text := stdout.String()
-	for _, want := range []string{"hot CPU", "mutex", "pipeline", "sleep", "file", "network", "garbage", "What to try next", "gotach report " + out} {
+	for _, want := range []string{"hot CPU", "mutex", "pipeline", "sleep", "file", "network", "garbage", "gotach view " + out + " opens it", "defer profiler.Start().Stop()"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in:\n%s", want, text)
 		}
+	}
+	stdout.Reset()
+	if code := run([]string{"report", out}, nil, &stdout, &stderr); code != exitOK || !strings.Contains(text, stdout.String()) {
+		t.Errorf("report: exit %d: %s\n%s\nis not in what demo printed:\n%s", code, stderr.String(), stdout.String(), text)
 	}
 	stdout.Reset()
 	if code := run([]string{"verify", out}, nil, &stdout, &stderr); code != exitOK || !strings.Contains(stdout.String(), "checksum right") {
@@ -181,6 +224,20 @@ func TestHelpIndentation(t *testing.T) {
 			if strings.Contains(text, "\t") {
 				t.Errorf("%s of %s has a tab:\n%s", what, c.Name(), text)
 			}
+		}
+	}
+}
+
+// What depends on the machine is not tested: it has neither an interval nor a probability.
+func TestDiffUntested(t *testing.T) {
+	d := &analyze.Diff{Rows: []analyze.DiffRow{
+		{Name: "[runnable]", A: 1, B: 2, Delta: 1, Low: 1, High: 1, P: 1},
+		{Name: "main.work", A: 2, B: 2.5, Delta: 0.5, Low: 0.25, High: 0.75, P: 0.5},
+	}}
+	got := string(diffTable([2][]string{{"a"}, {"b"}}, d, 0, false, 100))
+	for _, want := range []string{"+100 %      not tested               [runnable]\n", "+25.0 %..+75.0 %      0.50  main.work\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
 		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"charm.land/lipgloss/v2"
 )
 
 // minName is the smallest width of a name in columns. If there is less room, the place is
@@ -51,6 +53,18 @@ func shorten(name string, room int) string {
 		left = 0 // the end says most
 	}
 	return prefix + string(r[:left]) + "…" + string(r[len(r)-(room-1-left):])
+}
+
+// cut makes a text that is no name fit into room columns. It removes the end.
+func cut(text string, room int) string {
+	if lipgloss.Width(text) <= room {
+		return text
+	}
+	r := []rune(text)
+	for r = r[:min(len(r), room)]; len(r) > 0 && lipgloss.Width(string(r)) >= room; {
+		r = r[:len(r)-1]
+	}
+	return string(r) + "…"
 }
 
 // cutPrefix cuts from a name what stands before the function: a goroutine, or a wait.

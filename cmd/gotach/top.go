@@ -42,8 +42,8 @@ blocked, the locks and what their holders do, and the goroutines by the place th
 
 FILE is a profile. If a program is writing it, top follows it; the program does nothing more
 for that, and needs no port. If the file is finished, top plays it. PID is a process that
-writes a profile. URL is that of httpprof.Handler in a program; its session is asked for one
-second after the other.
+writes a profile. URL is that of httpprof.Handler in a program; top asks it for profiles
+of one second each.
 
 The numbers are those of gotach report, locks and leaks for a window of time, the last 10
 seconds at first. Times are of all goroutines together; AVERAGE is how many goroutines that
@@ -52,8 +52,8 @@ were on average, TREND how that changed during the window.
 Keys:
   ` + strings.ReplaceAll(topKeys, "\n", "\n  ") + `
 
-What is older than the latest three million samples is forgotten. Of a running program the window ends
-two seconds ago: until then the file says which goroutines have ended. With many thousand
+What is older than the latest three million samples is forgotten. The window of a running program ends
+two seconds ago: the file does not say yet which goroutines have ended since. With many thousand
 goroutines each is sampled rarely, and a new one counts when it was sampled for the second time.`,
 		Example: `  gotach top app.tach
   gotach top $(pidof app)

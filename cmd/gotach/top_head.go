@@ -100,12 +100,19 @@ func (m *topModel) chosen() string {
 	return strings.Join(list, ", ")
 }
 
-// tabs returns the names of the tables.
+// tabs returns the names of the tables, in a narrow terminal only the name of the one that is seen.
 func (m *topModel) tabs() string {
+	room := m.width
+	for _, v := range topViews {
+		room -= len(v.name) + 5
+	}
 	var b strings.Builder
 	for i := range topViews {
 		n := (i + 1) % len(topViews)
 		text := fmt.Sprintf(" %d %s ", n, topViews[n].name)
+		if room < 0 && n != m.view {
+			text = fmt.Sprintf(" %d ", n)
+		}
 		if n == m.view {
 			b.WriteString(m.paint.with("1;7", "["+text[1:len(text)-1]+"]"))
 		} else {

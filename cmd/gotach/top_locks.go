@@ -11,6 +11,9 @@ import (
 	"github.com/gotach/profiler/internal/profile"
 )
 
+// lockIndent is the number of columns before a line that says more of a lock.
+const lockIndent = 23
+
 func (m *topModel) locks(l *analyze.Locks) (string, []string) {
 	head := fmt.Sprintf(" %7s  %6s  %7s  %10s  LOCK, CHANNEL OR GROUP", "WAITED", "WAITS", "LONGEST", "GOROUTINES")
 	list := slices.DeleteFunc(slices.Clone(l.Locks), func(x analyze.Lock) bool { return m.focus != nil && !m.matches(&x) })
@@ -24,6 +27,9 @@ func (m *topModel) locks(l *analyze.Locks) (string, []string) {
 	}
 	var lines []string
 	for i := range list {
+		if m.view == 3 && m.sorts[m.view] == 0 && i > 0 && list[i-1].IsLock() && !list[i].IsLock() {
+			lines = append(lines, "", m.paint.bold(fmt.Sprintf("%*s%s", lockIndent+13, "", "CHANNEL OR GROUP"))) // they have an order of their own
+		}
 		lines = append(lines, m.lock(&list[i], l.Tick)...)
 	}
 	if len(list) == 0 {
@@ -34,7 +40,7 @@ func (m *topModel) locks(l *analyze.Locks) (string, []string) {
 
 // lock returns the lines of a lock: where goroutines waited for it, and what those did that held it.
 func (m *topModel) lock(x *analyze.Lock, tick time.Duration) (lines []string) {
-	const indent = 23
+	const indent = lockIndent
 	kind := printable(x.Kind)
 	if x.Object > 0 {
 		kind += fmt.Sprintf(" %d", x.Object)

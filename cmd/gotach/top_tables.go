@@ -123,7 +123,7 @@ func (m *topModel) groups(r *profile.Report) (string, []string) {
 	if !m.narrow() {
 		head += fmt.Sprintf("%7s  ", "MOST")
 	}
-	head += fmt.Sprintf("%7s  %-*s  %-9s  ", "CPU", m.trendWidth(), "TREND", "GROWTH")
+	head += fmt.Sprintf("%7s  %-*s  %-*s  ", "CPU", m.trendWidth(), "TREND", m.growthWidth(), "GROWTH")
 	room := m.width - utf8.RuneCountInString(head)
 	window := m.look.To.Sub(m.look.From)
 	rows := slices.DeleteFunc(slices.Clone(r.Rows), func(row profile.Row) bool { return row.Total == 0 || noGoroutine(row.Name) })
@@ -146,7 +146,7 @@ func (m *topModel) groups(r *profile.Report) (string, []string) {
 			}
 			number += fmt.Sprintf("%7s  ", average(most, window))
 		}
-		growing := fmt.Sprintf("%-9s", m.growing(row))
+		growing := fmt.Sprintf("%-*s", m.growthWidth(), m.growing(row))
 		if strings.HasPrefix(growing, "LEAK") {
 			growing = m.paint.busy(growing)
 		}
@@ -167,6 +167,14 @@ func noGoroutine(name string) bool {
 	return false
 }
 
+// growthWidth is the number of columns of what growing returns.
+func (m *topModel) growthWidth() int {
+	if m.narrow() {
+		return 9
+	}
+	return 14
+}
+
 // growing says by how many goroutines a minute a group grows.
 func (m *topModel) growing(row *profile.Row) string {
 	if m.look.Leaks == nil {
@@ -183,8 +191,10 @@ func (m *topModel) growing(row *profile.Row) string {
 	switch {
 	case sum == 0:
 		return ""
-	case suspect:
+	case suspect && m.narrow():
 		return fmt.Sprintf("LEAK%+.0f", sum)
+	case suspect:
+		return fmt.Sprintf("LEAK %+.0f/min", sum)
 	}
 	return fmt.Sprintf("%+.0f/min", sum)
 }

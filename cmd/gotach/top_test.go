@@ -3,6 +3,7 @@ package main
 import (
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -130,10 +131,17 @@ func TestTopShows(t *testing.T) {
 	s.has(text, "1.20s  30.0 %    1.20s        0", "[sync.Mutex.Lock]", "800ms  20.0 %    2.00s    800ms")
 	s.has(s.press("2"), "[2 Blocked]", "1.20s  37.5 %", "[sync.Mutex.Lock] main.(*cache).get  cache.go:31")
 	s.has(s.press("3"), "[3 Locks]", "1.20s      42   30.0ms           2  Mutex in main.(*cache).get  sync.Mutex 1", "held  [sleep] main.load  cache.go:60")
+	if text := s.press("3"); !slices.ContainsFunc(strings.Split(text, "\n"), func(l string) bool { return strings.TrimSpace(l) == "CHANNEL OR GROUP" }) {
+		t.Errorf("what is no lock has no heading:\n%s", text)
+	}
 	s.has(s.press("4"), "[4 Goroutines]", "AVERAGE", "4.00", "[creator unknown]")
 	s.has(s.press("0"), "[0 All]", "FUNCTION", "BLOCKED AT", "LOCK, CHANNEL OR GROUP", "CREATED BY")
 	s.has(s.size(200, 60), "GOROUTINES DURING THE WINDOW", "on CPU", "blocked", "main.serve  cache.go:14 (12–14)")
 	s.has(s.press("?"), "scroll", "q           quit", "any key goes back")
+	s.has(s.size(60, 20), "1 2 3 4 ", "q           quit", "any key goes back")
+	s.press("?")
+	s.has(s.size(40, 12), "[0 All]")
+	s.has(s.press("4"), " 1   2   3  [4 Goroutines]  0 ")
 }
 
 // Each key does what the help says.

@@ -40,7 +40,9 @@ func (m *topModel) screen() []string {
 	switch {
 	case m.help:
 		table = append([]string{""}, strings.Split(topKeys, "\n")...)
-		if len(table) > room {
+		if len(table) > room { // without the tables' head
+			head = head[:1]
+			room = max(1, m.height-len(head)-1)
 			table = table[1:]
 		}
 	case m.look == nil:

@@ -33,10 +33,10 @@ address that is printed sees it. The command runs until Ctrl-C.
 Of files that take long to read, the page shows some first, spread over the time, and all when they are read;
 it says how far the reading is. Where it leaves something out, a selected range has a link to a page
 of that range in detail, which comes before everything else. Locks, requests and leaks are those of the
-selected range. If the profile is still being written, the page shows what is new every few seconds. DIR stands for all .tach files in it, those that
-are written later too.
+selected range. If the profile is still being written, the page shows what is new every few seconds. DIR means all .tach files in it, also those that
+are written later.
 
-With -- the page shows what is different between the profiles before it and those after it. Flags come first then.
+With -- the page compares the profiles before it with those after it. Flags must come first then.
 
 ` + selectHelp,
 		Example: `  gotach view app.tach

@@ -178,3 +178,25 @@ func TestViewLarge(t *testing.T) {
 		t.Errorf("the range has %d samples", got)
 	}
 }
+
+// TestViewChecks: also if only some of the files are shown first, a file that cannot be read is an error at the start.
+func TestViewChecks(t *testing.T) {
+	dir := t.TempDir()
+	for n := range 5 {
+		writeFile(t, filepath.Join(dir, fmt.Sprintf("x.%d.tach", n)), n, 900)
+	}
+	check := func() error {
+		v := &viewed{sides: [][]string{{dir}}, warn: func(err error) { t.Error(err) }, large: 1}
+		return v.check()
+	}
+	if err := check(); err != nil {
+		t.Fatal(err)
+	}
+	wrong := filepath.Join(dir, "x.2.tach")
+	if err := os.WriteFile(wrong, []byte("nothing"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := check(); err == nil || !strings.Contains(err.Error(), wrong) {
+		t.Errorf("with a wrong file: %v", err)
+	}
+}

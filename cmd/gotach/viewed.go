@@ -45,7 +45,7 @@ type fileTime struct {
 	stamp    string // size and time of the file when this was known
 	size     int64
 	from, to int64 // to is MaxInt64 if the file is still written
-	unknown  bool
+	unknown  bool  // it cannot be read
 }
 
 // files returns the files of a side. A folder stands for the .tach files in it, if there are any.
@@ -78,9 +78,9 @@ func (v *viewed) title() string {
 	return strings.Join(names, " – ")
 }
 
-// check opens all files once, so that a wrong name is an error of the command.
+// check opens each file once, so that a wrong name is an error of the command.
 func (v *viewed) check() error {
-	o, err := v.open(context.Background(), page.Request{})
+	o, err := v.open(context.Background(), page.Request{Sketch: true})
 	if err != nil {
 		return err
 	}
@@ -135,7 +135,9 @@ func (v *viewed) open(ctx context.Context, r page.Request) (_ *page.Opened, err 
 		list, size := v.timed(side, r.Span)
 		if size > large {
 			out.Large = true
-			if some := sketch(list, size, large*sketchFiles/largeFiles); r.Sketch && len(some) < len(list) {
+			some := sketch(list, size, large*sketchFiles/largeFiles)
+			wrong := slices.ContainsFunc(list, func(x fileTime) bool { return x.unknown }) // formats.OpenAll has the error
+			if r.Sketch && len(some) < len(list) && !wrong {
 				out.Sketch = fmt.Sprintf("%d of %d files", len(some), len(list))
 				list = some
 			}

@@ -19,20 +19,19 @@ import (
 type part struct {
 	name       string // also the value of the goroutines' label "part"
 	does       string // description
-	function   string // name of the function run in stacks
 	goroutines int
 	run        func(context.Context, *shared)
 }
 
 // workload is what the demo profiles.
 var workload = []part{
-	{"hot CPU", "hashes without a pause", "demoCPU", 1, demoCPU},
-	{"mutex", "four goroutines contend for a lock", "demoMutex", 4, demoMutex},
-	{"pipeline", "a producer, a channel, a slow consumer", "demoPipeline", 1, demoPipeline},
-	{"sleep", "sleeps, works a little, sleeps", "demoSleep", 1, demoSleep},
-	{"file", "writes, syncs and reads a file", "demoFile", 1, demoFile},
-	{"network", "sends requests over loopback", "demoNetwork", 1, demoNetwork},
-	{"garbage", "allocates and drops memory", "demoGarbage", 1, demoGarbage},
+	{"hot CPU", "hashes without a pause", 1, demoCPU},
+	{"mutex", "four goroutines contend for a lock", 4, demoMutex},
+	{"pipeline", "a producer, a channel, a slow consumer", 1, demoPipeline},
+	{"sleep", "sleeps, works a little, sleeps", 1, demoSleep},
+	{"file", "writes, syncs and reads a file", 1, demoFile},
+	{"network", "sends requests over loopback", 1, demoNetwork},
+	{"garbage", "allocates and drops memory", 1, demoGarbage},
 }
 
 // shared is the state that the parts share.

@@ -437,7 +437,7 @@ func (d *differ) row(r *diffRow) DiffRow {
 		}
 	}
 	out := DiffRow{Name: r.name, A: mean[0], B: mean[1], Delta: mean[1] - mean[0], P: 1, unit: unit}
-	if !out.tested() {
+	if !out.Tested() {
 		out.Low, out.High = out.Delta, out.Delta
 		return out
 	}

@@ -37,7 +37,7 @@ func judge(rows []DiffRow, core float64) {
 	var p []*float64
 	machine := 0.0
 	for i := range rows {
-		if rows[i].tested() {
+		if rows[i].Tested() {
 			p = append(p, &rows[i].P)
 		}
 		if rows[i].Name == rowNoCore || rows[i].Name == rowRunnable {
@@ -48,7 +48,7 @@ func judge(rows []DiffRow, core float64) {
 	for i := range rows {
 		r := &rows[i]
 		size, row := math.Abs(r.Delta), max(r.A, r.B)
-		r.Significant = r.tested() && r.P < 0.05 && (r.Low > 0 || r.High < 0) && size >= leastShare*r.unit &&
+		r.Significant = r.Tested() && r.P < 0.05 && (r.Low > 0 || r.High < 0) && size >= leastShare*r.unit &&
 			size >= leastChange*row && (size > machine || size > machine*machineShare && r.halves(1) && r.halves(core))
 	}
 }
@@ -63,9 +63,9 @@ func (r *DiffRow) halves(core float64) bool {
 // rowNoCore and rowRunnable have the time in which goroutines could run and did not.
 const rowNoCore, rowRunnable = "[no core]", "[runnable]"
 
-// tested reports whether a row is tested. What depends on the machine's load or is the profiler's own
+// Tested reports whether a row is tested. What depends on the machine's load or is the profiler's own
 // is not.
-func (r *DiffRow) tested() bool {
+func (r *DiffRow) Tested() bool {
 	switch r.Name {
 	case rowNoCore, rowRunnable, tachyon.FuncScheduler, tachyon.FuncProfiler:
 		return false

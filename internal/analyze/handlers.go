@@ -22,6 +22,8 @@ type life struct {
 	// When the handler has returned, the goroutine's read is stopped. On a busy machine it takes a while until it runs
 	// and ends. It was woken between these two times; 0: unknown.
 	waited, woken uint64
+
+	gone uint64 // time of the first tick that did not find it; 0: unknown
 }
 
 // lives know these goroutines.
@@ -34,6 +36,7 @@ type lives struct {
 	number  map[uint64]int32 // index into all, by id
 	ordered []int32          // by parent, then by time
 	rare    bool             // see isRare
+	ticks   tickList
 
 	samples, alive int // samples of requests that have such a goroutine, and those while it lived
 }
@@ -41,6 +44,7 @@ type lives struct {
 // load reads the lives of the file that a sample is in.
 func (l *lives) load(s *sample) error {
 	before := l.number
+	l.setGone()
 	l.file, l.number, l.ordered = s.file+1, map[uint64]int32{}, nil
 	_, f := l.src.File()
 	h := f.Stream.Header()
@@ -69,7 +73,32 @@ func (l *lives) load(s *sample) error {
 		x, y := &l.all[a], &l.all[b]
 		return cmp.Or(cmp.Compare(x.parent, y.parent), cmp.Compare(x.first, y.first))
 	})
+	var times []uint64
+	for _, n := range l.ordered {
+		times = append(times, l.all[n].from, l.all[n].last)
+	}
+	l.ticks = newTickList(times)
 	return nil
+}
+
+// setGone sets when the ticks of the present file did not find its goroutines any more. If ticks look at
+// some of the goroutines only, that is not known.
+func (l *lives) setGone() {
+	found := 0
+	for _, n := range l.ordered {
+		l.ticks.add(l.all[n].last)
+	}
+	for _, n := range l.ordered {
+		if x := &l.all[n]; l.ticks.after(x.from) >= x.first {
+			found++
+		}
+	}
+	if 10*found < 9*len(l.ordered) {
+		return
+	}
+	for _, n := range l.ordered {
+		l.all[n].gone = l.ticks.after(l.all[n].last)
+	}
 }
 
 // isRare reports whether ticks are so rare that the first sample of a goroutine is an additional one, at the
@@ -89,7 +118,7 @@ func (x *life) request() request {
 		last := max(x.first, min(x.last, x.waited))
 		return request{before: x.from, first: x.first, last: last, after: max(last, x.woken), goroutine: x.parent}
 	}
-	return request{before: x.from, first: x.first, last: x.last, after: x.last + x.first - x.from, goroutine: x.parent}
+	return request{before: x.from, first: x.first, last: x.last, after: cmp.Or(x.gone, x.last+x.first-x.from), goroutine: x.parent}
 }
 
 // A connection says which requests a goroutine serves.
@@ -97,8 +126,9 @@ type connection struct {
 	file  int     // number of the file + 1
 	lives []int32 // index into lives.all
 	at    int
-	own   int32 // if the goroutine is such a one: its index + 1
-	fresh bool  // it has a first sample, but no second one
+	own   int32  // if the goroutine is such a one: its index + 1
+	fresh bool   // it has a first sample, but no second one
+	wait  uint64 // time of the latest sample if it waited; 0: it did not, or that was no tick
 }
 
 // sample notes a sample of the goroutine. It returns whether it is that of the tick that found the
@@ -130,6 +160,15 @@ func (c *connection) sample(l *lives, s *sample) (second bool, err error) {
 	if second && c.own != 0 {
 		l.all[c.own-1].first = s.time
 	}
+	// A sample of a wait, just before one in which the goroutine runs, may be at the time when it began to run.
+	if c.wait != 0 && waits(s.Status) {
+		l.ticks.add(c.wait)
+	}
+	if c.wait = 0; waits(s.Status) {
+		c.wait = s.time
+	} else {
+		l.ticks.add(s.time)
+	}
 	return second, nil
 }
 
@@ -154,4 +193,38 @@ func (c *connection) request(l *lives, s *sample) int32 {
 		}
 	}
 	return c.lives[c.at] + 1
+}
+
+// A tickList knows the first tick after each of some times.
+type tickList struct {
+	times []uint64 // ascending
+	next  []uint64 // 0: unknown
+	last  uint64   // the latest tick that was added
+}
+
+func newTickList(times []uint64) tickList {
+	slices.Sort(times)
+	times = slices.Clip(slices.Compact(times))
+	return tickList{times: times, next: make([]uint64, len(times))}
+}
+
+// add adds a tick.
+func (l *tickList) add(t uint64) {
+	if t == l.last {
+		return
+	}
+	l.last = t
+	n, _ := slices.BinarySearch(l.times, t) // those before n are before t
+	if n > 0 && (l.next[n-1] == 0 || t < l.next[n-1]) {
+		l.next[n-1] = t
+	}
+}
+
+// after returns the first tick after one of the times, or 0.
+func (l *tickList) after(t uint64) uint64 {
+	n, ok := slices.BinarySearch(l.times, t)
+	if !ok {
+		return 0
+	}
+	return l.next[n]
 }

@@ -2,6 +2,7 @@ package analyze
 
 import (
 	"testing"
+	"time"
 
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/tachyon"
@@ -99,4 +100,49 @@ func readFinder(t *testing.T, s *Samples) ([]*request, *finder) {
 	}
 	f.finish()
 	return f.lengths(), f
+}
+
+// A connection that ran between two samples, and waits for the next request at both, served requests that nobody saw.
+// They are the shortest ones: percentiles count them.
+func TestRequestsUnseen(t *testing.T) {
+	peek := []tachyon.Frame{{Func: "[IO wait]"}, place("bufio.(*Reader).Peek", 148), place("net/http.(*conn).serve", 7)}
+	handle := []tachyon.Frame{{Func: "[sleep]"}, place("main.handle", 4), place("net/http.serverHandler.ServeHTTP", 9), place("net/http.(*conn).serve", 7)}
+	for _, c := range []struct {
+		status  tachyon.Status
+		atLeast bool
+		p50     time.Duration
+	}{
+		{0, false, 5 * time.Millisecond},
+		{tachyon.Moved, true, 0},
+	} {
+		r := record(t)
+		at := uint64(1000)
+		const n, unseen = 100, 3 // requests of 5 ms, and times between samples after each
+		for range n {
+			for range unseen {
+				at += 1000
+				r.add(7, at, c.status, peek...)
+			}
+			for range 5 {
+				at += 1000
+				r.add(7, at, 0, handle...)
+			}
+		}
+		r.add(7, at+second, 0, peek...)
+		out, err := FindRequests(samplesOf(t, stream.Options{}, r.finish(tachyon.Session{Source: "native", Markers: true})), RequestOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out.AtLeast != c.atLeast || out.Count != n || !near(out.P50, c.p50, 1, time.Millisecond) {
+			t.Errorf("status %#x: %d requests, %d estimated, at least: %t, p50 %v", c.status, out.Count, out.Estimated, out.AtLeast, out.P50)
+		}
+		// All but the first times between samples come after a request of that connection. The first sample after
+		// a request is at another place than the one before: nothing is known of that time.
+		if more := out.Estimated - out.Count; c.atLeast && (more < (unseen-1)*(n-1) || more > unseen*n) {
+			t.Errorf("%d requests have no sample, want %d", more, (unseen-1)*(n-1))
+		}
+		if want := 5 * time.Millisecond; !near(out.P99, want, 1, time.Millisecond) {
+			t.Errorf("p99 %v, want %v", out.P99, want)
+		}
+	}
 }

@@ -17,26 +17,26 @@ type waitEnd struct {
 func (s *sweep) waitEnds() (list []waitEnd) {
 	last := make([]int32, len(s.w.goroutines))
 	end := uint64(0)
-	for i := range s.w.stretches {
-		end = max(end, s.w.stretches[i].end)
+	for x := range s.w.stretches.all() {
+		end = max(end, x.end)
 	}
 	ended := func(x *stretch) {
 		if x.waits != 0 {
 			list = append(list, waitEnd{x.end, x.waits, x.goroutine})
 		}
 	}
-	for i := range s.w.stretches {
-		x := &s.w.stretches[i]
+	for i := range s.w.stretches.len {
+		x := s.w.stretches.at(i)
 		if n := last[x.goroutine]; n > 0 {
-			if before := &s.w.stretches[n-1]; before.waits != x.waits || before.end != x.begin || before.stack != x.stack || x.again {
+			if before := s.w.stretches.at(n - 1); before.waits != x.waits || before.end != x.begin || before.stack != x.stack || x.again {
 				ended(before)
 			}
 		}
-		last[x.goroutine] = int32(i + 1)
+		last[x.goroutine] = i + 1
 	}
 	for _, n := range last {
-		if n > 0 && s.w.stretches[n-1].end+s.tick < end {
-			ended(&s.w.stretches[n-1])
+		if n > 0 && s.w.stretches.at(n-1).end+s.tick < end {
+			ended(s.w.stretches.at(n - 1))
 		}
 	}
 	slices.SortFunc(list, func(a, b waitEnd) int { return cmp.Compare(a.at, b.at) })

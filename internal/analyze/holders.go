@@ -59,9 +59,9 @@ type contended struct {
 
 // middle returns a time before which about half of the stretches begin, MaxUint64 if there is none.
 func (w *window) middle() uint64 {
-	list := make([]uint64, len(w.stretches))
-	for i := range w.stretches {
-		list[i] = w.stretches[i].begin
+	list := make([]uint64, 0, w.stretches.len)
+	for x := range w.stretches.all() {
+		list = append(list, x.begin)
 	}
 	slices.Sort(list)
 	at := list[len(list)/2]
@@ -103,7 +103,7 @@ func (f *stayFinder) sweep(until uint64, charge func(*charge)) {
 }
 
 // keep begins a window with the stretches of another one from a time on. It returns the others.
-func (f *stayFinder) keep(w window, from uint64) (before []stretch) {
+func (f *stayFinder) keep(w window, from uint64) (before partList[stretch]) {
 	f.kept = make(keptStays, len(w.stays))
 	f.window.goroutines = w.goroutines
 	keep := func(n int32) int32 {
@@ -113,9 +113,9 @@ func (f *stayFinder) keep(w window, from uint64) (before []stretch) {
 		}
 		return f.kept[n] - 1
 	}
-	for _, x := range w.stretches {
+	for x := range w.stretches.all() {
 		if x.begin < from {
-			before = append(before, x)
+			before.add(*x)
 			continue
 		}
 		stays := make([]int32, len(x.stays))
@@ -123,7 +123,7 @@ func (f *stayFinder) keep(w window, from uint64) (before []stretch) {
 			stays[i] = keep(n)
 		}
 		x.stays = stays
-		f.window.stretches = append(f.window.stretches, x)
+		f.window.stretches.add(*x)
 	}
 	for n := range w.stays {
 		if w.stays[n].end >= from { // it may go on
@@ -144,10 +144,10 @@ func (m moment) number() int32 { return max(m.stretch, -m.stretch-1) }
 
 // run goes through all stretches.
 func (s *sweep) run() {
-	list := make([]moment, 0, 2*len(s.w.stretches))
-	for i := range s.w.stretches {
-		x := &s.w.stretches[i]
-		list = append(list, moment{x.begin, int32(i)}, moment{x.end, int32(-i - 1)})
+	list := make([]moment, 0, 2*s.w.stretches.len)
+	for i := range s.w.stretches.len {
+		x := s.w.stretches.at(i)
+		list = append(list, moment{x.begin, i}, moment{x.end, -i - 1})
 	}
 	slices.SortFunc(list, func(a, b moment) int {
 		if a.at != b.at { // nearly always
@@ -175,7 +175,7 @@ func (s *sweep) run() {
 
 // step begins or ends a stretch.
 func (s *sweep) step(at uint64, number int32, begins bool) {
-	x := &s.w.stretches[number]
+	x := s.w.stretches.at(number)
 	for _, n := range x.stays {
 		st := &s.w.stays[n]
 		if st.key < 0 {
@@ -293,7 +293,7 @@ func (s *sweep) settle(c *contended, at uint64) {
 		x.how, x.goroutine = how, s.w.goroutines[st.goroutine]
 		x.short = (st.end-st.begin)/uint64(st.handed+1) < 2*s.tick
 		if at := s.now[st.goroutine]; at > 0 {
-			stretch := &s.w.stretches[at-1]
+			stretch := s.w.stretches.at(at - 1)
 			x.stack, x.state = stretch.stack, stateName(stretch.status, s.leaf(stretch.stack))
 		}
 	}

@@ -147,7 +147,7 @@ func (f *stayFinder) readAll(charge func(*charge)) error {
 		case x.file != file:
 			f.sweep(math.MaxUint64, charge)
 			file = x.file
-		case len(f.window.stretches) >= f.most:
+		case int(f.window.stretches.len) >= f.most:
 			f.sweep(f.window.middle(), charge)
 		}
 		f.add(x)

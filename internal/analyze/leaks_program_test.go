@@ -35,27 +35,7 @@ func TestLeaksOfProgram(t *testing.T) {
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	err = session.Stop()
-	close(never)
-	close(done)
-	group.Wait()
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := reader.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	onFirstScreen(t, path, `LEAK\? \[chan receive\] \S*Reply  leaks_\S*:\d+$`)
-	l, err := FindLeaks(samplesOf(t, stream.Options{}, f))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, g := range l.Groups {
-		g.Alive = nil
-		t.Logf("%+v", g)
-	}
+	l := leaksOf(t, session, path, func() { close(never); close(done); group.Wait() })
 	const function = "github.com/gotach/profiler/internal/analyze.leakyReply"
 	g := find(l.Groups, function)
 	if g == nil {
@@ -121,11 +101,29 @@ func TestSlowLeakOfProgram(t *testing.T) {
 		}
 		time.Sleep(time.Until(begin.Add(time.Duration(tick+1) * 5 * time.Millisecond)))
 	}
-	err = session.Stop()
-	took := time.Since(begin)
-	close(never)
-	close(done)
-	group.Wait()
+	l := leaksOf(t, session, path, func() { close(never); close(done); group.Wait() })
+	t.Logf("%d leaked and %d ended in %v", leaked, ended, time.Since(begin))
+	suspects := 0
+	for _, g := range l.Groups {
+		if !g.Suspect {
+			continue
+		}
+		suspects++
+		if g.Function != "github.com/gotach/profiler/internal/analyze.leakyReply" || g.End < leaked-1 || g.End > leaked {
+			t.Errorf("a suspect is %+v", g)
+		}
+	}
+	if suspects != 1 {
+		t.Errorf("%d suspects", suspects)
+	}
+}
+
+// leaksOf stops a session, lets its goroutines end, and returns the leaks in its file. The first screen of a report must
+// name the one of leakyReply.
+func leaksOf(t *testing.T, session *profiler.Session, path string, end func()) *Leaks {
+	t.Helper()
+	err := session.Stop()
+	end()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,21 +136,11 @@ func TestSlowLeakOfProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d leaked and %d ended in %v", leaked, ended, took)
-	suspects := 0
-	for _, g := range l.Groups {
-		g.Alive = nil
+	for i := range l.Groups {
+		g := l.Groups[i]
+		g.Alive = nil // long
 		t.Logf("%+v", g)
-		if !g.Suspect {
-			continue
-		}
-		suspects++
-		if g.Function != "github.com/gotach/profiler/internal/analyze.leakyReply" || g.End < leaked-1 || g.End > leaked {
-			t.Errorf("a suspect is %+v", g)
-		}
-	}
-	if suspects != 1 {
-		t.Errorf("%d suspects", suspects)
 	}
 	onFirstScreen(t, path, `LEAK\? \[chan receive\] \S*Reply  leaks_\S*:\d+$`)
+	return l
 }

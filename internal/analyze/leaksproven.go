@@ -3,6 +3,7 @@ package analyze
 import (
 	"cmp"
 
+	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -24,9 +25,9 @@ func (l *leakCount) proven(out *Leaks) {
 	}
 	counts := map[line]int{}
 	for _, g := range m.Leaks.Groups {
-		at, best := line{}, ofUnknown
+		at, best := line{}, profile.UnknownCode
 		for _, f := range g.Frames { // as Samples.own
-			if of := codeOf(&tachyon.Frame{Func: f.Func, File: f.File, Line: f.Line}); of > best {
+			if of := profile.CodeOf(&tachyon.Frame{Func: f.Func, File: f.File, Line: f.Line}); of > best {
 				at, best = line{f.Func, f.File, int(f.Line)}, of
 			}
 		}

@@ -15,6 +15,7 @@ type lengths struct {
 	count []float64 // of requests with a length in each bin
 	short uint64    // µs; shorter requests are too short to tell
 	all   float64   // requests, with those of at least short that have no sample
+	more  float64   // further requests that have none
 }
 
 const (
@@ -23,10 +24,10 @@ const (
 	binsOfGap, binsOfLength = 8, 64
 	// maxLengths is the number of requests that the estimate uses. More make it no better.
 	maxLengths = 20_000
-	rounds     = 100
-	// A request shorter than half of the time between two samples counts as if it were as long: how many of
+	rounds     = 100 // further ones would fit chance
+	// A request shorter than about a third of the usual time between two samples counts as if it were as long: how many of
 	// those have no sample cannot be known.
-	leastSeen = 0.5
+	leastSeen = 0.35
 )
 
 // estimate returns the lengths of requests. There must be some.
@@ -53,41 +54,52 @@ func estimate(list []*request) *lengths {
 		}
 	}
 	l.count = make([]float64, len(l.edges)-1)
-	seen := make([]float64, len(l.count))
-	for i := range seen {
-		seen[i] = chance(gaps, (l.edges[i]+l.edges[i+1])/2)
-	}
-	l.fit(used, seen)
+	l.fit(used, l.missed(used))
 	for i := range l.count {
-		l.count[i] *= float64(every) / seen[i]
+		l.count[i] *= float64(every)
 		l.all += l.count[i]
 	}
 	return l
 }
 
-// chance returns the chance that a request of a length has a sample.
-func chance(gaps []uint64, length float64) float64 {
-	// The gaps are sorted.
-	sum := 0.0
-	step := 1 + len(gaps)/200
-	n := 0
-	for i := step / 2; i < len(gaps); i += step {
-		n++
-		if g := float64(gaps[i]); g > length {
-			sum += length / g
-		} else {
-			sum++
-		}
-	}
-	if n == 0 {
-		return 1
-	}
-	return max(leastSeen, sum/float64(n))
+// A gapClass is requests that began in a gap of about the same length between two samples.
+type gapClass struct {
+	requests float64
+	missed   []float64 // by bin: the chance that a request of this length, begun in such a gap, has no sample
 }
 
-// fit sets the counts to those that explain the requests best. seen is the chance that a request has a
-// sample, by bin.
-func (l *lengths) fit(list []*request, seen []float64) {
+// missed groups requests by the gap that they began in.
+//
+// A request that began in a gap has a sample if it lasted until the gap's end. So of short requests those in short
+// gaps are seen more often, and the gaps of the requests that have samples are shorter than those of all. The chance
+// must be that of each request's own gap.
+func (l *lengths) missed(list []*request) (out []gapClass) {
+	class := map[int]int{}
+	for _, x := range list {
+		gap := float64(x.first - x.before)
+		n, _ := slices.BinarySearch(l.edges, gap)
+		at, ok := class[n]
+		if !ok {
+			at = len(out)
+			class[n] = at
+			c := gapClass{}
+			gap = (l.edges[max(0, n-1)] + l.edges[n]) / 2
+			for i := range l.count {
+				length := max((l.edges[i]+l.edges[i+1])/2, leastSeen*float64(l.short))
+				if length >= gap {
+					break
+				}
+				c.missed = append(c.missed, 1-length/gap)
+			}
+			out = append(out, c)
+		}
+		out[at].requests++
+	}
+	return out
+}
+
+// fit sets the counts to those that explain the requests best, with those that have no sample.
+func (l *lengths) fit(list []*request, classes []gapClass) {
 	type row struct {
 		first   int
 		weights []float64
@@ -107,7 +119,7 @@ func (l *lengths) fit(list []*request, seen []float64) {
 		before := integral(l.edges[r.first])
 		for j := r.first; j < len(l.count) && (l.edges[j] <= high || j == r.first); j++ {
 			after := integral(l.edges[j+1])
-			r.weights = append(r.weights, max(0, after-before)/(l.edges[j+1]-l.edges[j])/seen[j])
+			r.weights = append(r.weights, max(0, after-before)/(l.edges[j+1]-l.edges[j]))
 			before = after
 		}
 		rows[i] = r
@@ -132,13 +144,31 @@ func (l *lengths) fit(list []*request, seen []float64) {
 				into[j] += w * count[j] / sum
 			}
 		}
+		// For each request that has a sample there are so many others that began in such a gap and have none.
+		all := 0.0
+		for _, n := range l.count {
+			all += n
+		}
+		for _, c := range classes {
+			seen := all
+			for j, m := range c.missed {
+				seen -= m * l.count[j]
+			}
+			for j, m := range c.missed {
+				next[j] += c.requests * m * l.count[j] / seen
+			}
+		}
 		l.count, next = next, l.count
 	}
 }
 
-// quantile returns the length in µs below which a share q of the requests is.
+// quantile returns the length in µs below which a share q of the requests is. Those of more are the shortest: each had
+// begun and ended between two samples.
 func (l *lengths) quantile(q float64) uint64 {
-	left := q * l.all
+	left := q*(l.all+l.more) - l.more
+	if left < 0 {
+		return 0
+	}
 	for i, n := range l.count {
 		if left <= n && n > 0 {
 			return uint64(math.Round(l.edges[i] + (l.edges[i+1]-l.edges[i])*left/n))

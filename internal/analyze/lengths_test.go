@@ -1,6 +1,7 @@
 package analyze
 
 import (
+	"math"
 	"math/rand/v2"
 	"regexp"
 	"slices"
@@ -42,7 +43,7 @@ func asTicksSee(rng *rand.Rand, tick float64, lengths []uint64) (list []*request
 
 // Percentiles are much more exact than the time between two ticks, which is 10 ms.
 func TestLengths(t *testing.T) {
-	rng := rand.New(rand.NewPCG(3, 4))
+	var rng *rand.Rand
 	for name, one := range map[string]func() uint64{
 		"all 23 ms":   func() uint64 { return 23_000 },
 		"10 to 40 ms": func() uint64 { return 10_000 + rng.Uint64N(30_000) },
@@ -53,7 +54,15 @@ func TestLengths(t *testing.T) {
 			return 12_000
 		},
 		"3 s": func() uint64 { return 3_000_000 + rng.Uint64N(100_000) },
+		// Of the usual ones 40 % have no sample, of the others all have one.
+		"6 ms, and 2 % 56 ms": func() uint64 {
+			if rng.IntN(50) == 0 {
+				return 56_000
+			}
+			return 5_800 + rng.Uint64N(400)
+		},
 	} {
+		rng = rand.New(rand.NewPCG(3, 4))
 		var lengths []uint64
 		for range 3000 {
 			lengths = append(lengths, one())
@@ -61,14 +70,14 @@ func TestLengths(t *testing.T) {
 		list := asTicksSee(rng, 10_000, lengths)
 		l := estimate(list)
 		slices.Sort(lengths)
-		for _, q := range []float64{0.25, 0.5, 0.9, 0.99} {
+		for _, q := range []float64{0.25, 0.5, 0.9, 0.97, 0.99} {
 			got, want := l.quantile(q), quantile(lengths, q)
 			t.Logf("%s: quantile %v is %d µs, want %d", name, q, got, want)
 			if off := max(got, want) - min(got, want); off > 2500 && off > want/20 {
 				t.Errorf("%s: quantile %v is %d µs, want %d", name, q, got, want)
 			}
 		}
-		if l.all < 2850 || l.all > 3150 {
+		if l.all < 2850 || l.all > 3180 {
 			t.Errorf("%s: about %.0f requests, want 3000; %d have samples", name, l.all, len(list))
 		}
 		if l.short < 8000 || l.short > 14_000 {
@@ -78,16 +87,21 @@ func TestLengths(t *testing.T) {
 }
 
 // handlersAtOnce records 20 s of two HTTP/1 connections with requests that follow at once, of 20 ms each. One of
-// 20 takes 60 ms. Ticks come every 10 ms. Between them the goroutine waits at one place.
-func handlersAtOnce(t *testing.T) (s *Samples, n int) {
+// 20 takes 60 ms. gap returns the times between two ticks. Between ticks the goroutine waits at one place.
+func handlersAtOnce(t *testing.T, gap func() uint64) (s *Samples, n int) {
 	r := record(t)
 	rng := rand.New(rand.NewPCG(5, 6))
 	serve := []tachyon.Frame{{Func: "[sleep]"}, place("time.Sleep", 1), place("main.handle", 12),
 		place("net/http.serverHandler.ServeHTTP", 9), place("net/http.conn.serve", 7)}
-	const tick, length = 10_000, 20 * second
+	const length = 20 * second
+	ticks := []uint64{0}
+	for last := uint64(0); last < length; {
+		last += gap()
+		ticks = append(ticks, last)
+	}
 	next := uint64(100)
 	for conn := uint64(10); conn < 12; conn++ {
-		at, number := rng.Uint64N(tick), -1
+		at, number := rng.Uint64N(10_000), -1
 		ends := at
 		var child *tachyon.Goroutine
 		done := func() {
@@ -95,7 +109,7 @@ func handlersAtOnce(t *testing.T) (s *Samples, n int) {
 				r.goroutine(*child)
 			}
 		}
-		for tick := uint64(tick); tick <= length; tick += 10_000 {
+		for i, tick := range ticks[1:] {
 			status := tachyon.Status(0)
 			for ends < tick { // the next request begins
 				if done(); number >= 0 {
@@ -111,24 +125,24 @@ func handlersAtOnce(t *testing.T) (s *Samples, n int) {
 			// The first sample of a goroutine stands for an interval. An additional one makes it the time since
 			// the tick before.
 			if child.First == 0 {
-				child.First = tick - 9000
+				child.First = ticks[i] + 1000
 				r.add(child.ID, child.First, 0, tachyon.Frame{Func: "[IO wait]"}, place("net/http.(*connReader).backgroundRead", 2))
 			}
 			child.Last = tick
 			r.add(child.ID, tick, 0, tachyon.Frame{Func: "[IO wait]"}, place("net/http.(*connReader).backgroundRead", 2))
 		}
 		done()
-		r.goroutine(tachyon.Goroutine{ID: conn, Last: length, FirstWeight: 10_000})
+		r.goroutine(tachyon.Goroutine{ID: conn, Last: ticks[len(ticks)-1], FirstWeight: ticks[1]})
 	}
 	session := tachyon.Session{Source: "native", Markers: true}
-	session.TicksAsked, session.TicksReached = length/1000, length/tick
+	session.TicksAsked, session.TicksReached = length/1000, int64(len(ticks)-1)
 	return samplesOf(t, stream.Options{}, r.finish(session)), n
 }
 
 // Requests of a connection that follow at once are told apart. Calls of another function are not, and so
 // percentiles are ranges.
 func TestRequestsAtOnce(t *testing.T) {
-	s, n := handlersAtOnce(t)
+	s, n := handlersAtOnce(t, func() uint64 { return 10_000 })
 	r, err := FindRequests(s, RequestOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -143,6 +157,34 @@ func TestRequestsAtOnce(t *testing.T) {
 	// Goroutines that tell requests apart tell calls of functions in them apart too.
 	if r, err = FindRequests(s, RequestOptions{Func: regexp.MustCompile(`^main\.handle$`)}); err != nil || r.Count < n-4 || r.Lower != nil {
 		t.Errorf("by function: %d requests of %d, %+v, %v", r.Count, n, r.Lower, err)
+	}
+}
+
+// Where the time between two ticks varies, the end of a request lies between the last tick that found it and the next
+// one, however long the time before its first one was.
+func TestRequestsRareTicks(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 8))
+	s, n := handlersAtOnce(t, func() uint64 { return 4000 + rng.Uint64N(14_000) })
+	f := newFinder(s, RequestOptions{})
+	for x, err := range s.all() {
+		if err == nil {
+			_, err = f.add(x)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.finish()
+	wrong := 0
+	for _, r := range f.lengths() {
+		if length := r.after - r.before; length < 20_000 {
+			wrong++
+		}
+	}
+	l := estimate(f.lengths())
+	t.Logf("%d requests, about %.0f; p10 %d µs, p90 %d µs; %d too short", n, l.all, l.quantile(0.1), l.quantile(0.9), wrong)
+	if wrong > n/100 || l.quantile(0.1) < 17_000 || l.quantile(0.9) > 22_500 || math.Abs(l.all/float64(n)-1) > 0.02 {
+		t.Errorf("%d requests, about %.0f; p10 %d µs, p90 %d µs; %d take less than they can", n, l.all, l.quantile(0.1), l.quantile(0.9), wrong)
 	}
 }
 

@@ -34,7 +34,7 @@ func requestFunc(p *profile.Profile, idle *Idle) (best string) {
 			case f.File == "":
 			case at.entry == "" && !wrappers[name]:
 				at.entry = name
-			case at.entry != "" && codeOf(f) == ofProgram:
+			case at.entry != "" && profile.CodeOf(f) == profile.ProgramCode:
 				at.function = f.Func
 			}
 		}

@@ -1,7 +1,5 @@
 package analyze
 
-import "iter"
-
 // A request is a request that a finder found. Times are in µs. It began after before, and at first at
 // the latest. At last it had not ended, but before after.
 type request struct {
@@ -31,34 +29,8 @@ func (r *request) ends(t uint64) { r.after = max(r.last, t) }
 // beginning.
 func (r *request) endsUnseen() { r.after = r.last + r.first - r.before }
 
-// A requestList is requests. It grows without copying, as there may be millions.
-type requestList struct {
-	parts [][]request
-	len   int32
-}
-
-const requestsPart = 1 << 12
-
-func (l *requestList) add(r request) {
-	if l.len%requestsPart == 0 {
-		l.parts = append(l.parts, make([]request, requestsPart))
-	}
-	*l.at(l.len) = r
-	l.len++
-}
-
-func (l *requestList) at(n int32) *request { return &l.parts[n/requestsPart][n%requestsPart] }
-
-// all yields all requests.
-func (l *requestList) all() iter.Seq[*request] {
-	return func(yield func(*request) bool) {
-		for n := range l.len {
-			if !yield(l.at(n)) {
-				return
-			}
-		}
-	}
-}
+// A requestList is requests.
+type requestList struct{ partList[request] }
 
 // ended returns the requests that have ended and are shown.
 func (l *requestList) ended() (out []*request) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -28,10 +29,11 @@ type RequestOptions struct {
 // no sample between them look like one.
 type Requests struct {
 	What       string `json:"what"`
-	Count      int    `json:"count"`      // requests that ended and have a sample, with those that are too short
-	Estimated  int    `json:"estimated"`  // the same with those of at least Short that have no sample
-	TooShort   int    `json:"too_short"`  // seen at one tick only; such requests have mostly no sample at all
-	Unfinished int    `json:"unfinished"` // requests that last at the end of the profile; not counted
+	Count      int    `json:"count"`              // requests that ended and have a sample, with those that are too short
+	Estimated  int    `json:"estimated"`          // the same with those that have no sample, as far as that can be known
+	AtLeast    bool   `json:"at_least,omitempty"` // there are more than Estimated: so short that their number is not known
+	TooShort   int    `json:"too_short"`          // seen at one tick only; such requests have mostly no sample at all
+	Unfinished int    `json:"unfinished"`         // requests that last at the end of the profile; not counted
 	// Idle is the idle time of goroutines that have the label, but work in the background, such as those of a connection
 	// that was made for a request and outlives it. It is in no request.
 	Idle time.Duration `json:"idle_ns"`
@@ -166,8 +168,12 @@ func (f *finder) summary() *Requests {
 		return out
 	}
 	l := estimate(list)
+	// What the lengths explain is fewer requests than there were if most are much shorter than a tick.
+	if more := float64(f.unseen) - float64(max(0, len(list)-len(f.list.ended()))) - (l.all - float64(len(list))); more > l.all/50 {
+		l.more, out.AtLeast = more, true
+	}
 	out.RequestLengths, out.Short = l.percentiles(list), micros(l.short)
-	out.Estimated = max(out.Count, int(math.Round(l.all)))
+	out.Estimated = max(out.Count, int(math.Round(l.all+l.more)))
 	if parts := f.parts.ended(); len(parts) > out.Count {
 		lower := estimate(parts).percentiles(parts)
 		for _, p := range [][2]time.Duration{{lower.P50, out.P50}, {lower.P90, out.P90}, {lower.P99, out.P99}} {
@@ -326,9 +332,9 @@ func (r *requestSums) below(stack uint32) uint32 {
 
 // inner returns the innermost function of a stack, without the standard library unless all is set.
 func (r *requestSums) inner(stack uint32, all bool) string {
-	least := ofModule
+	least := profile.ModuleCode
 	if all {
-		least = ofStandard
+		least = profile.LowestCode
 	}
 	for at := stack; at != 0; at = r.caller(at) {
 		if r.codeOf(at) >= least {

@@ -24,7 +24,7 @@ type Samples struct {
 	damaged func(error) // see Tolerate
 	cut     bool        // it was called
 
-	code []code // by frame: what codeOf said
+	code []profile.Code // by frame
 }
 
 // NewSamples returns the samples of a source, for one analysis. The name is for errors. If the source selects
@@ -92,13 +92,13 @@ func (s *Samples) leaf(stack uint32) *tachyon.Frame {
 }
 
 // own returns the innermost frame of a stack that is the program's own code. If there is none, it is the
-// innermost one of a module; if there is none either, the innermost one that is a function; else nil.
+// innermost one with the greatest profile.Code; nil if no frame is a function.
 func (s *Samples) own(stack uint32) *tachyon.Frame { return s.ownAbove(stack, 0) }
 
 // ownAbove is own for the frames above another stack, which must be one of the callers.
 func (s *Samples) ownAbove(stack, below uint32) *tachyon.Frame {
-	best, found := ofWait, (*tachyon.Frame)(nil)
-	for at := stack; at != below && at != 0 && best < ofProgram; at = s.caller(at) {
+	best, found := profile.WaitFrame, (*tachyon.Frame)(nil)
+	for at := stack; at != below && at != 0 && best < profile.ProgramCode; at = s.caller(at) {
 		if of := s.codeOf(at); of > best {
 			best, found = of, s.leaf(at)
 		}
@@ -106,39 +106,16 @@ func (s *Samples) ownAbove(stack, below uint32) *tachyon.Frame {
 	return found
 }
 
-// code says what a frame is of.
-type code uint8
-
-const (
-	ofUnknown code = iota
-	ofWait         // no function
-	ofStandard
-	ofModule
-	ofProgram
-)
-
-// codeOf says what the innermost frame of a stack is of.
-func (s *Samples) codeOf(stack uint32) code {
+// codeOf returns whose code the innermost frame of a stack is.
+func (s *Samples) codeOf(stack uint32) profile.Code {
 	id := s.src.Stacks()[stack].Frame
 	if n := len(s.src.Frames()); len(s.code) < n {
-		s.code = append(s.code, make([]code, n-len(s.code))...)
+		s.code = append(s.code, make([]profile.Code, n-len(s.code))...)
 	}
-	if s.code[id] == ofUnknown {
-		s.code[id] = codeOf(&s.src.Frames()[id])
+	if s.code[id] == profile.UnknownCode {
+		s.code[id] = profile.CodeOf(&s.src.Frames()[id])
 	}
 	return s.code[id]
-}
-
-func codeOf(f *tachyon.Frame) code {
-	switch {
-	case f.File == "":
-		return ofWait
-	case profile.IsStandard(f):
-		return ofStandard
-	case profile.IsModule(f):
-		return ofModule
-	}
-	return ofProgram
 }
 
 // function returns the innermost frame of a stack that is a function, nil if there is none.

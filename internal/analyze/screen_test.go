@@ -4,22 +4,16 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // gotach builds the command once, in a directory that TestMain removes, and returns its path.
-var gotach = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(built, "gotach")
-	out, err := exec.Command("go", "build", "-o", path, "github.com/gotach/profiler/cmd/gotach").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("%w\n%s", err, out)
-	}
-	return path, nil
-})
+var gotach = sync.OnceValues(func() (string, error) { return testenv.BuildGotach(built) })
 
 var built string
 

@@ -38,6 +38,7 @@ type finder struct {
 	numberOf map[anchor]uint32
 	calls    states[call]
 	lives    lives
+	unseen   uint64 // times between two samples in which an HTTP/1 connection served requests that have no sample
 
 	values map[*stream.Labels]int32 // number of the label's value + 1; 0: none
 	number map[string]int32         // of a value
@@ -59,6 +60,7 @@ type anchor struct {
 // A call is the request that a goroutine is in.
 type call struct {
 	in      bool
+	serves  bool   // it was in a call of requestKinds[0]
 	anchor  uint32 // index into finder.calledAs
 	served  int32  // connection.request
 	request int32
@@ -127,11 +129,14 @@ func (f *finder) add(s *sample) (int32, error) {
 		c.in = false
 	}
 	if called.function == "" {
+		if c.serves && !s.Unselected && s.Status&tachyon.Moved != 0 && f.idle.stack(s.Stack).kind == idleAlways {
+			f.unseen++
+		}
 		return -1, nil
 	}
 	began := request{before: s.begin(), first: s.time, goroutine: s.Goroutine, kind: called.kind}
 	if !c.in {
-		*c = call{in: true, anchor: a, served: served, request: f.list.len, part: f.parts.len, conn: c.conn}
+		*c = call{in: true, serves: f.o.Func == nil && called.kind == 0, anchor: a, served: served, request: f.list.len, part: f.parts.len, conn: c.conn}
 		f.list.add(began)
 		if f.splits {
 			f.parts.add(began)
@@ -276,6 +281,7 @@ func (f *finder) labelled(s *sample, c *call) int32 {
 
 // finish says which requests have not ended, and which are not of the kind that is shown.
 func (f *finder) finish() {
+	f.lives.setGone()
 	lasts := func(r *request, longest uint64) bool {
 		return f.end-min(f.end, r.last) <= max(20_000, 10*f.interval(), 3*longest/2)
 	}

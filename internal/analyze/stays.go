@@ -77,7 +77,7 @@ type openStay struct {
 // A window is a part of the time with all that goroutines had to do with locks.
 type window struct {
 	goroutines []uint64
-	stretches  []stretch
+	stretches  partList[stretch]
 	stays      []stay
 }
 
@@ -309,20 +309,20 @@ func (f *stayFinder) stretch(s *sample, u *lockUser, object int32, target, chang
 	status := s.Status &^ tachyon.Moved
 	again := object != 0 && s.Status&tachyon.Moved != 0
 	if u.last > 0 && !changed && !again {
-		if last := &w.stretches[u.last-1]; last.stack == s.Stack && last.status == status && last.waits == object && last.target == target && last.unselected == s.Unselected && last.end == begin {
+		if last := w.stretches.at(u.last - 1); last.stack == s.Stack && last.status == status && last.waits == object && last.target == target && last.unselected == s.Unselected && last.end == begin {
 			last.end = s.time
 			return
 		}
 	}
 	x := stretch{begin: begin, end: s.time, goroutine: u.number - 1, stack: s.Stack, status: status, waits: object, target: target, again: again, unselected: s.Unselected}
 	if u.last > 0 && !changed {
-		x.stays = w.stretches[u.last-1].stays
+		x.stays = w.stretches.at(u.last - 1).stays
 	} else if len(u.open) > 0 {
 		x.stays = make([]int32, len(u.open))
 		for i := range u.open {
 			x.stays[i] = u.open[i].index - 1
 		}
 	}
-	w.stretches = append(w.stretches, x)
-	u.last = int32(len(w.stretches))
+	w.stretches.add(x)
+	u.last = w.stretches.len
 }

@@ -42,8 +42,7 @@ func (w *waitChains) begin(s *sweep) {
 	}
 	w.first, w.last = make([]uint64, len(s.w.goroutines)), make([]uint64, len(s.w.goroutines))
 	w.end = 0
-	for i := range s.w.stretches {
-		x := &s.w.stretches[i]
+	for x := range s.w.stretches.all() {
 		if w.last[x.goroutine] == 0 || x.begin < w.first[x.goroutine] {
 			w.first[x.goroutine] = x.begin
 		}
@@ -90,7 +89,7 @@ func (w *waitChains) follow(s *sweep, holders map[int32]link, parent *chainNode,
 			continue
 		}
 		if part := time / l.share; part > 0 { // each of many may wait for many others
-			w.follow(s, holders, n, &s.w.stretches[now-1], l, part, at, path)
+			w.follow(s, holders, n, s.w.stretches.at(now-1), l, part, at, path)
 		}
 	}
 	if len(links) == 0 {
@@ -220,7 +219,7 @@ func (w *waitChains) lastChild(s *sweep, x *stretch, at uint64, role string) (li
 	slack := 2 * s.tick
 	until := uint64(0) // the end of the wait
 	if now := s.now[x.goroutine]; now > 0 {
-		until = s.w.stretches[now-1].end
+		until = s.w.stretches.at(now - 1).end
 	}
 	lasts := until+slack >= w.end
 	best, alive := int32(-1), 0

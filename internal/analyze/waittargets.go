@@ -92,7 +92,7 @@ func (w *waitChains) listOf(key waitGroupKey) int {
 func (w *waitChains) pass(s *sweep, to uint64, changes []moment) {
 	clear(w.holds)
 	for _, m := range changes {
-		if x := &s.w.stretches[m.number()]; x.target {
+		if x := s.w.stretches.at(m.number()); x.target {
 			if g := w.groups[targetKey(x)]; g != nil {
 				w.settle(s, g, to)
 			}

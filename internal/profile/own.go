@@ -45,29 +45,60 @@ func IsModule(f *Frame) bool {
 	return strings.Contains(dir, "@v") || strings.Contains(dir, "/vendor/") || strings.HasPrefix(dir, "vendor/")
 }
 
+// A Code says whose code a frame is. The greatest one in a stack says best what the goroutine does.
+type Code uint8
+
+const (
+	UnknownCode  Code = iota // not looked at
+	WaitFrame                // no function
+	LowestCode               // of the standard library: the last step of waits
+	CarrierCode              // of the standard library: reads, writes and waits for whoever calls it, such as package io
+	StandardCode             // of the rest of the standard library, such as net/http
+	ModuleCode               // of another module
+	ProgramCode
+	askedCode
+)
+
+// lowest is the first elements of the import paths of LowestCode, carriers the import paths of CarrierCode.
+var (
+	lowest   = map[string]bool{"runtime": true, "internal": true, "sync": true, "syscall": true}
+	carriers = map[string]bool{"bufio": true, "bytes": true, "context": true, "io": true, "net": true, "os": true, "time": true}
+)
+
+// CodeOf returns whose code a frame is, never UnknownCode.
+func CodeOf(f *Frame) Code {
+	switch {
+	case f.File == "":
+		return WaitFrame
+	case IsStandard(f):
+	case IsModule(f):
+		return ModuleCode
+	default:
+		return ProgramCode
+	}
+	path := Package(f.Func)
+	if first, _, _ := strings.Cut(path, "/"); lowest[first] {
+		return LowestCode
+	}
+	if carriers[path] {
+		return CarrierCode
+	}
+	return StandardCode
+}
+
 // An ownCode finds the program's own code in stacks.
 type ownCode struct {
 	p    *Profile
 	asks *regexp.Regexp // what is the program's own code; nil: what is neither in a module nor standard
-	kind []uint8        // by frame: how much its own it is
+	kind []Code         // by frame
 }
 
-// The kinds of frames. The greatest one counts.
-const (
-	unknownCode = iota
-	waitFrame
-	standardCode
-	moduleCode
-	programCode
-	askedCode
-)
-
-// frame returns the innermost frame of a stack that is the program's own code. If there is none, it is
-// the innermost one of a module, else the innermost function; false if there is none either.
+// frame returns the innermost frame of a stack that is the program's own code. If there is none, it is the innermost one
+// with the greatest Code; false if no frame is a function.
 func (o *ownCode) frame(stack []uint32) (id uint32, ok bool) {
-	best := uint8(waitFrame)
+	best := WaitFrame
 	for _, n := range stack {
-		if o.kind[n] == unknownCode {
+		if o.kind[n] == UnknownCode {
 			o.kind[n] = o.look(&o.p.Frames[n])
 		}
 		if k := o.kind[n]; k > best {
@@ -77,16 +108,9 @@ func (o *ownCode) frame(stack []uint32) (id uint32, ok bool) {
 	return id, ok
 }
 
-func (o *ownCode) look(f *Frame) uint8 {
-	switch {
-	case f.File == "":
-		return waitFrame
-	case o.asks != nil && (o.asks.MatchString(FuncName(f.Func)) || o.asks.MatchString(f.File)):
+func (o *ownCode) look(f *Frame) Code {
+	if f.File != "" && o.asks != nil && (o.asks.MatchString(FuncName(f.Func)) || o.asks.MatchString(f.File)) {
 		return askedCode
-	case IsStandard(f):
-		return standardCode
-	case IsModule(f):
-		return moduleCode
 	}
-	return programCode
+	return CodeOf(f)
 }
