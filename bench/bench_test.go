@@ -28,7 +28,7 @@ func hasNative() bool {
 // world.
 func TestTable(t *testing.T) {
 	var out, progress strings.Builder
-	args := []string{"-goroutines=200", "-pairs=1", "-settle=50ms", "-budget=100"}
+	args := []string{"-goroutines=200", "-pairs=1", "-settle=50ms"}
 	err := bench(&out, &progress, append(args, "-window=300ms"))
 	if err != nil && hasNative() {
 		t.Fatalf("%v\n%s", err, progress.String())
@@ -39,7 +39,7 @@ func TestTable(t *testing.T) {
 	}
 	found := parseTable(text)
 	for _, k := range profilers {
-		if k.name == "gotach native" && !hasNative() || k.bare && runtime.GOOS != "linux" {
+		if k.native() && !hasNative() || k.bare && runtime.GOOS != "linux" {
 			continue
 		}
 		row := found[k.name]
@@ -52,7 +52,7 @@ func TestTable(t *testing.T) {
 				t.Errorf("%s of %s is %q", column, k.name, row[column])
 			}
 		}
-		stopsWorld := k.name != "gotach native" && !k.inCPU && !k.bare
+		stopsWorld := !k.native() && !k.inCPU && !k.bare
 		if stopsWorld && row["stops/s"] == "0" {
 			// On a busy machine there may have been no tick yet.
 			var longer strings.Builder
@@ -92,7 +92,7 @@ func parseTable(text string) map[string]map[string]string {
 func noFigure(k profilerKind, column string) bool {
 	switch column {
 	case "tick time":
-		return k.stopsTwice || k.inCPU || k.name == "gotach portable" || (k.name == "gotach native" || k.bare) && !hasTimerThreads()
+		return k.stopsTwice || k.inCPU || k.name == "gotach portable" || (k.native() || k.bare) && !hasTimerThreads()
 	case "CPU":
 		return k.inCPU || runtime.GOOS != "linux"
 	case "ticks":
@@ -164,14 +164,14 @@ func TestCells(t *testing.T) {
 func BenchmarkProfilers(b *testing.B) {
 	for _, n := range []int{10, 1000, 10_000, 100_000} {
 		for _, k := range profilers {
-			if k.name == "gotach native" && !hasNative() || k.bare && runtime.GOOS != "linux" {
+			if k.native() && !hasNative() || k.bare && runtime.GOOS != "linux" {
 				continue
 			}
 			b.Run(fmt.Sprintf("%s/goroutines=%d", k.name, n), func(b *testing.B) {
 				var r row
 				for range b.N {
 					var err error
-					r, err = run(Setting{Profiler: k.name, Goroutines: n, Rate: 1000, Budget: 1, Pairs: 3, Window: time.Second, Settle: time.Second / 2})
+					r, err = run(Setting{Profiler: k.name, Goroutines: n, Rate: 1000, Pairs: 3, Window: time.Second, Settle: time.Second / 2})
 					if err != nil {
 						b.Fatal(err)
 					}

@@ -4,7 +4,7 @@
 // waiting goroutines. "timer alone" is a thread that a timer wakes at the same rate and that
 // does nothing: its row is the cost of ticks on this machine for any profiler.
 //
-//	go run ./bench                                  # all rows; about 35 minutes
+//	go run ./bench                                  # all rows; about 40 minutes
 //	go run ./bench -goroutines 1000 -pairs 3        # some rows
 //	go test -run - -bench . ./bench                 # shorter, in the form that benchstat reads
 //
@@ -26,8 +26,8 @@
 //     additional memory for each goroutine beyond 1,000, compared with 1,000 goroutines.
 //
 // The second measurement has a load that keeps every core busy. Windows with and without the
-// profiler take turns. The profiler has its usual rate, and gotach its default budget. Each
-// window begins some time after the session's start and ends before its end, so that start
+// profiler take turns. The profiler has its usual rate. gotach has its default budget of 1 %,
+// for which it leaves out most ticks, and in the row "all ticks" a budget of 10 %. Each window begins some time after the session's start and ends before its end, so that start
 // and end are not measured:
 //
 //   - ticks: share of the ticks that the rate asks for. For gotach these are the different

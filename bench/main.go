@@ -33,11 +33,11 @@ func bench(out, progress io.Writer, args []string) error {
 	counts := f.String("goroutines", "10,1000,10000,100000", "numbers of waiting goroutines, separated by commas")
 	names := f.String("profilers", "", "measure only profilers whose name contains one of these words, separated by commas")
 	f.IntVar(&s.Rate, "rate", 1000, "ticks a second, for profilers with a variable rate")
-	f.Float64Var(&s.Budget, "budget", 1, "gotach's budget with the load, in percent of the machine's CPU")
 	f.IntVar(&s.Pairs, "pairs", 20, "number of pairs of windows with and without the profiler")
 	f.DurationVar(&s.Window, "window", 500*time.Millisecond, "duration of each window")
 	f.DurationVar(&s.Settle, "settle", 500*time.Millisecond, "time from the start of a session to its window")
 	cost := f.Bool("cost", false, "measure gotach's cost from outside instead; 0 goroutines is an idle server")
+	budget := f.Float64("budget", 1, "with -cost: gotach's budget, in percent of the machine's CPU")
 	load := f.Float64("load", 0.4, "with -cost: the share of each core that the load uses")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -46,7 +46,7 @@ func bench(out, progress io.Writer, args []string) error {
 		return fmt.Errorf("-rate, -pairs and -window must be above 0, -settle must not be negative, and there must be no other arguments")
 	}
 	if *cost {
-		return costs(out, progress, *counts, CostSetting{Rate: s.Rate, Budget: s.Budget, Pairs: s.Pairs, Window: s.Window, Settle: s.Settle, Load: *load})
+		return costs(out, progress, *counts, CostSetting{Rate: s.Rate, Budget: *budget, Pairs: s.Pairs, Window: s.Window, Settle: s.Settle, Load: *load})
 	}
 	var settings []Setting
 	for _, count := range strings.Split(*counts, ",") {

@@ -23,7 +23,8 @@ type profilerKind struct {
 	name string
 	rate int // fixed rate in ticks a second; 0: variable
 	// start begins a session. Only gotach uses the budget.
-	start func(rate int, budget float64) (session, error)
+	start  func(rate int, budget float64) (session, error)
+	budget float64 // with the load, in percent of the machine's CPU
 	// stopsTwice is true if each tick stops the world twice. Ticks are counted from stops.
 	stopsTwice bool
 	// bare is true if the ticks take no samples. Only the cost of the ticks is measured.
@@ -33,8 +34,9 @@ type profilerKind struct {
 }
 
 var profilers = []profilerKind{
-	{name: "gotach native", start: startGotach("native")},
-	{name: "gotach portable", start: startGotach("portable")},
+	{name: "gotach native", start: startGotach("native"), budget: 1},
+	{name: "gotach native, all ticks", start: startGotach("native"), budget: 10},
+	{name: "gotach portable", start: startGotach("portable"), budget: 1},
 	{name: "fgprof", rate: 99, start: startFgprof, stopsTwice: true},
 	{name: "fgprof's loop", start: startLoop},
 	{name: "GoroutineProfile", start: startGoroutineProfile},
@@ -42,6 +44,11 @@ var profilers = []profilerKind{
 	{name: "CPU profile", rate: 100, start: startCPU, inCPU: true},
 	{name: "timer alone", start: startTimer, bare: true},
 }
+
+// native reports whether the profiler is gotach's native source.
+func (k profilerKind) native() bool { return strings.HasPrefix(k.name, nativeName) }
+
+const nativeName = "gotach native"
 
 // A session is a running profiler. stop ends the session and returns its trace.
 type session interface {

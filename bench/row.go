@@ -16,7 +16,6 @@ type Setting struct {
 	Profiler   string
 	Goroutines int
 	Rate       int           // ticks a second, for profilers with a variable rate
-	Budget     float64       // gotach's budget with the load, in percent
 	Pairs      int           // number of pairs of windows; one more window has no profiler
 	Window     time.Duration // duration of each window
 	Settle     time.Duration // time from the start of a session to its window
@@ -153,7 +152,7 @@ func (r *row) loaded(kind profilerKind, l *load) error {
 	for len(slowdown) < r.Pairs && (len(slowdown) < enough || time.Since(begin) < most) {
 		runtime.GC()
 		begin := time.Now()
-		s, err := kind.start(r.Asked, r.Budget)
+		s, err := kind.start(r.Asked, kind.budget)
 		if err != nil {
 			return err
 		}

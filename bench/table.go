@@ -31,7 +31,7 @@ func table(rows []row) string {
 func (r *row) cells(all []row) []string {
 	look := seconds(r.Look)
 	for _, other := range all {
-		if other.Profiler == "GoroutineProfile" && other.Goroutines == r.Goroutines && r.Profiler == "gotach native" && r.Look > 0 {
+		if other.Profiler == "GoroutineProfile" && other.Goroutines == r.Goroutines && strings.HasPrefix(r.Profiler, nativeName) && r.Look > 0 {
 			look += fmt.Sprintf(" (1/%.0f)", other.Look/r.Look)
 		}
 	}
