@@ -9,7 +9,7 @@ import (
 )
 
 // crowded OUT writes a profile of 4 s that has much of everything: waits at 12 places, 8 functions that use a CPU, four
-// locks, goroutines that leak, HTTP requests of which some are slow, and each kind of state.
+// locks, goroutines that leak, three that never move, HTTP requests of which some are slow, and each kind of state.
 func crowded() {
 	const start = 1_795_234_224_000_000
 	w, err := writer.Create(os.Args[1], writer.Options{Start: start, Interval: 1000})
@@ -52,9 +52,15 @@ func crowded() {
 		} else {
 			add(400, ms, 0, append([]tachyon.Frame{{Func: "[IO wait]"}, lib("bufio.(*Reader).Peek", "bufio/bufio.go")}, serve[1:]...)...)
 		}
+		for i := range uint64(3) {
+			add(600+i, ms, 0, tachyon.Frame{Func: "[chan receive]"}, own(fmt.Sprintf("watch%d", i), 80))
+		}
 		for i := range ms / 200 {
 			add(500+i, ms, 0, tachyon.Frame{Func: "[chan receive]"}, own("leak", 70))
 		}
+	}
+	for i := range uint64(3) {
+		goroutines = append(goroutines, tachyon.Goroutine{ID: 600 + i, CreatedBy: "main.main", CreatedAt: fmt.Sprint("/src/app/app.go:", 4+i), Last: 4_000_000})
 	}
 	for i := range uint64(20) {
 		goroutines = append(goroutines, tachyon.Goroutine{ID: 500 + i, CreatedBy: "main.serve", CreatedAt: "/src/app/app.go:9", First: (i + 1) * 200_000, Last: 4_000_000, FirstWeight: 1000})

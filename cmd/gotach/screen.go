@@ -22,6 +22,7 @@ type screen struct {
 	leaks   *analyze.Leaks
 	locks   *analyze.Locks
 	blocked *profile.Report
+	resting *profile.Report // what is not in blocked: goroutines that waited at one place in the whole session
 	cpu     *profile.Report
 	survey  *analyze.Survey
 	// requests are nil if nothing in the profile is known to be a request.
@@ -38,6 +39,8 @@ const (
 	statesWidth = 40 // columns of a state over time
 	// What the screen says has at most so many lines if that is possible. What to type next comes after that.
 	screenLines = 40
+	// leastResting is for how many rows of resting goroutines there is room.
+	leastResting = 2
 	// fewRequests is the number of requests below which slow ones say little.
 	fewRequests = 20
 )
@@ -102,11 +105,34 @@ func (s *screen) reports(e *env, in *formats.Input, survey *analyze.Survey, ao a
 		return err
 	}
 	s.reportTable = e.newTable(in, states, ro, ao)
-	if s.blocked, err = profile.New(p, profile.ReportOptions{By: profile.ByBlocked}); err != nil {
+	if err := s.blocks(p); err != nil {
 		return err
 	}
 	s.cpu, err = profile.New(p.Sums("", true), profile.ReportOptions{By: profile.ByFunction})
 	return err
+}
+
+// blocks makes the tables of where goroutines were blocked. Percentages refer to both together.
+func (s *screen) blocks(p *profile.Profile) (err error) {
+	moving, resting := *p, *p
+	moving.Records, resting.Records = nil, nil
+	for i := range p.Records {
+		to := &moving
+		if s.survey.Rests(&p.Records[i]) {
+			to = &resting
+		}
+		to.Records = append(to.Records, p.Records[i])
+	}
+	o := profile.ReportOptions{By: profile.ByBlocked}
+	if s.blocked, err = profile.New(&moving, o); err != nil {
+		return err
+	}
+	if s.resting, err = profile.New(&resting, o); err != nil {
+		return err
+	}
+	all := s.blocked.Shown + s.resting.Shown
+	s.blocked.Shown, s.resting.Shown = all, all
+	return nil
 }
 
 // render returns the screen:
@@ -130,7 +156,7 @@ func (s *screen) render() []byte {
 	s.most = mostScreenRows
 	for left := true; left; {
 		s.b.Truncate(head)
-		s.section("BLOCKED AT", s.blocked, s.most.blocked, "--blocked")
+		s.blockedAt()
 		s.section("ON CPU IN", s.cpu, s.most.cpu, "--weight cpu")
 		s.contended()
 		s.growing()
@@ -229,35 +255,70 @@ func number(f float64) string {
 	return fmt.Sprintf("%8.0f", f)
 }
 
+// blockedAt prints where goroutines were blocked. Those that waited at one place in the whole session come last: most of them
+// have nothing to do.
+func (s *screen) blockedAt() {
+	rest := len(s.resting.Rows)
+	if len(s.blocked.Rows) == 0 || rest == 0 {
+		all := s.blocked
+		if rest > 0 {
+			all = s.resting
+		}
+		s.section("BLOCKED AT", all, s.most.blocked, "--blocked")
+		return
+	}
+	s.title("BLOCKED AT")
+	n, left := s.rows(s.blocked, s.most.blocked-min(rest, leastResting))
+	s.line(s.paint.dim(fmt.Sprintf("%7s %7s  %-*s  at one place from begin to end:", "", "", sparkWidth, "")))
+	m, more := s.rows(s.resting, s.most.blocked-n)
+	s.others(left+more, s.blocked.Shown, len(s.blocked.Rows)-n+rest-m, "--blocked")
+}
+
 // section prints the first rows of a report.
 func (s *screen) section(title string, r *profile.Report, most int, flag string) {
 	if len(r.Rows) == 0 || r.Shown == 0 {
 		return
 	}
+	s.title(title)
+	n, left := s.rows(r, most)
+	s.others(left, r.Shown, len(r.Rows)-n, flag)
+}
+
+func (s *screen) title(title string) {
 	s.line("")
 	s.line(s.paint.bold(fmt.Sprintf("%7s %7s  %-*s  %s", "TIME", "", sparkWidth, "WHEN", title)))
+}
+
+// rows prints the first rows of a report. It returns how many, and the time of the others.
+func (s *screen) rows(r *profile.Report, most int) (n int, left time.Duration) {
 	room := s.width - 30
 	t := *s.reportTable
 	t.r, t.o.By = r, profile.ByFunction
-	left := time.Duration(0)
 	for i := range r.Rows {
 		left += r.Rows[i].Self
 	}
+	least := left / 200
 	for i := range r.Rows {
 		row := &r.Rows[i]
 		// A row that has nearly all of the time, such as that of leaked goroutines, does not hide what the others have.
-		if i == most || row.Self < r.Shown/200 && row.Self < max(left/10, r.Duration/500) {
-			if left > 0 {
-				s.line(s.paint.dim(fmt.Sprintf("%7s %7s  %-*s  in %s; %s shows all", duration(left), percent(left, r.Shown), sparkWidth, "", plural(int64(len(r.Rows)-i), "more row"), flag)))
-			}
-			return
+		if i == most || row.Self < least && row.Self < max(left/10, r.Duration/500) {
+			break
 		}
+		n++
 		left -= row.Self
 		colour := s.paint.wait
 		if row.SelfCPU > 0 {
 			colour = s.paint.busy
 		}
 		fmt.Fprintf(&s.b, "%7s %s  %s  %s\n", duration(row.Self), t.share(row.Self), colour(sparkline(row.Series)), t.place(row, room))
+	}
+	return n, left
+}
+
+// others prints the time of the rows that are not printed.
+func (s *screen) others(left, all time.Duration, rows int, flag string) {
+	if left > 0 {
+		s.line(s.paint.dim(fmt.Sprintf("%7s %7s  %-*s  in %s; %s shows all", duration(left), percent(left, all), sparkWidth, "", plural(int64(rows), "more row"), flag)))
 	}
 }
 

@@ -3,12 +3,14 @@ package main
 import (
 	"os"
 	"strconv"
+	"strings"
 
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 )
 
-// serves OUT writes a profile of 200 HTTP requests of 10 ms. Four of them sleep for 40 ms more.
+// serves OUT [N] writes a profile of 200 HTTP requests of 10 ms. Four of them sleep for 40 ms more. N goroutines wait beside
+// them in the whole session.
 func serves() {
 	const start = 1_795_234_224_000_000
 	w, err := writer.Create(os.Args[1], writer.Options{Start: start, Interval: 1000})
@@ -23,11 +25,17 @@ func serves() {
 	}
 	g := tachyon.Goroutine{ID: 7, CreatedBy: "net/http.(*Server).Serve", CreatedAt: "/usr/lib/go/src/net/http/server.go:3400", FirstWeight: 1000}
 	at := uint64(0)
+	rests, _ := strconv.Atoi(strings.Join(os.Args[2:], ""))
 	spend := func(ms uint64, s tachyon.Status, stack ...tachyon.Frame) {
 		for range ms {
 			at += 1000
 			if err := w.WriteFrames(&tachyon.Sample{Thread: 7, Time: start + at, Status: s}, stack); err != nil {
 				panic(err)
+			}
+			for i := range rests {
+				if err := w.WriteFrames(&tachyon.Sample{Thread: uint64(8 + i), Time: start + at}, []tachyon.Frame{{Func: "[chan receive]"}, own("main.watch"), own("main.start")}); err != nil {
+					panic(err)
+				}
 			}
 		}
 	}

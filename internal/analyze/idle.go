@@ -110,6 +110,7 @@ type idleWait struct {
 	group  uint32
 	deep   bool   // not in the function that the goroutine began with, but in one that it calls
 	choice bool   // it is a select
+	rest   bool   // it is no home, whatever comes
 	time   uint64 // µs
 	shared uint64 // part of it with an object for which several goroutines wait
 	visits uint64
@@ -134,6 +135,7 @@ const (
 	idlePlain  // a known place, unless the goroutine has labels
 	idleAlways // a known place, with labels too
 	idleHome   // may be a home
+	idleRest   // is no home, but a goroutine may spend a whole session there
 )
 
 // NewIdle returns an Idle for the samples of a source, which must have stream.Options.Labels and Creators.
@@ -192,7 +194,10 @@ func (f *Idle) Add(s *stream.Sample) WaitKey {
 			return NotIdle
 		}
 		return KnownIdle
-	case idleHome:
+	case idleHome, idleRest:
+		if at.kind == idleRest && (st.group == 0 || f.groups[st.group-1].members > fewMembers) {
+			break
+		}
 		if !same || st.key < firstWait {
 			st.key = f.enter(st.group, at)
 		}
@@ -252,7 +257,7 @@ func (f *Idle) enter(group uint32, at *idleStack) WaitKey {
 			return NotIdle
 		}
 		key = firstWait + WaitKey(len(f.waits))
-		f.waits = append(f.waits, idleWait{group: group, deep: at.deep, choice: at.choice})
+		f.waits = append(f.waits, idleWait{group: group, deep: at.deep, choice: at.choice, rest: at.kind == idleRest})
 		f.wait[of] = key
 	}
 	f.waits[key-firstWait].visits++
@@ -281,10 +286,24 @@ func (f *Idle) Finish() {
 // Is reports whether the waits with a key are idle.
 func (f *Idle) Is(key WaitKey) bool { return f.idle[key] }
 
+// Rests reports whether the waits with a key are not idle, but those of at most fewMembers goroutines that were created
+// at one place and waited there in the whole session, in a receive or the like. Most such goroutines wait for the end of
+// the program or for an error. But one that hangs looks the same.
+func (f *Idle) Rests(key WaitKey) bool {
+	if key < firstWait || f.idle[key] || f.src.SelectsStates() {
+		return false
+	}
+	w := &f.waits[key-firstWait]
+	g := &f.groups[w.group-1]
+	return (g.created || g.main) && g.members <= fewMembers && w.visits <= g.members && float64(w.time) >= homeShare*float64(g.presence)
+}
+
 // isHome reports whether a wait is the home of its group.
 func (f *Idle) isHome(w *idleWait) bool {
 	g := &f.groups[w.group-1]
 	switch {
+	case w.rest:
+		return false
 	case float64(w.time) < homeShare*float64(g.time), float64(g.time) < lifeShare*float64(g.presence):
 		return false
 	case g.main:

@@ -161,6 +161,12 @@ var homeReasons = map[string]bool{
 	"chan receive": true, "select": true, "sync.Cond.Wait": true, "sleep": true, "IO wait": true,
 }
 
+// restReasons are the waits in which goroutines may spend a whole session because nothing happens for which they are
+// there: the end of the program, an error, a change of settings.
+var restReasons = map[string]bool{
+	"chan receive": true, "select": true, "sync.Cond.Wait": true, "sync.WaitGroup.Wait": true,
+}
+
 // wrappers call the functions with which goroutines begin.
 var wrappers = map[string]bool{
 	"runtime.goexit": true, "runtime.main": true, "runtime/pprof.Do": true,

@@ -13,6 +13,13 @@ import (
 // by the function in which the goroutine began.
 func idleOf(t *testing.T, s *Samples) (idle, work map[string]int) {
 	t.Helper()
+	idle, work, _ = idleOrRest(t, s)
+	return idle, work
+}
+
+// idleOrRest is idleOf. It also returns the part of the time that is not idle in which goroutines rest, in ms.
+func idleOrRest(t *testing.T, s *Samples) (idle, work map[string]int, rest int) {
+	t.Helper()
 	f := NewIdle(s.src)
 	type place struct {
 		key   WaitKey
@@ -40,8 +47,11 @@ func idleOf(t *testing.T, s *Samples) (idle, work map[string]int) {
 		} else {
 			work[p.entry] += int(wall.Milliseconds())
 		}
+		if f.Rests(p.key) {
+			rest += int(wall.Milliseconds())
+		}
 	}
-	return idle, work
+	return idle, work, rest
 }
 
 // labelled returns the samples with labels.
@@ -163,6 +173,7 @@ type homeCase struct {
 	objects bool // they all wait for one object
 	bit     tachyon.Status
 	idle    bool
+	rests   bool
 }
 
 func homeCases() []homeCase {
@@ -173,6 +184,7 @@ func homeCases() []homeCase {
 	deep := append(receive[:2:2], literal)
 	deepWork := append(work[:4:4], literal)
 	call := []tachyon.Frame{wait("select"), place("example.org/rpc.(*Client).Call", 40), place("main.client", 7)}
+	answer := []tachyon.Frame{wait("chan receive"), call[1], call[2]}
 	return []homeCase{
 		{name: "workers", members: 8, rest: receive, work: work, share: 95, idle: true},
 		{name: "workers in a WaitGroup", members: 8, rest: append(receive[:2:2], place("sync.(*WaitGroup).Go.func1", 1)), work: append(work[:4:4], place("sync.(*WaitGroup).Go.func1", 1)), share: 95, idle: true},
@@ -189,7 +201,16 @@ func homeCases() []homeCase {
 		{name: "loop in the background", members: 2, rest: []tachyon.Frame{wait("select"), loop}, share: 100, idle: true},
 		{name: "loop in the background, called by a literal", members: 2, rest: []tachyon.Frame{wait("select"), loop, literal}, share: 100, idle: true},
 		{name: "many in a select", members: 8, rest: []tachyon.Frame{wait("select"), loop}, share: 100},
-		{name: "few that wait for one thing", members: 2, rest: receive, share: 100},
+		{name: "few that wait for one thing", members: 2, rest: receive, share: 100, rests: true},
+		{name: "few that wait for one thing, called by others", members: 4, rest: answer, share: 100, rests: true},
+		{name: "few that wait for one thing, with labels", members: 2, rest: receive, share: 100, labels: true},
+		{name: "few that came back", members: 2, rest: answer, share: 100, bit: tachyon.Moved},
+		{name: "more that wait for one thing", members: 5, rest: receive, share: 100},
+		{name: "few that wait for one thing for a while", members: 4, rest: receive, share: 100, short: true},
+		{name: "few that wait for a lock", members: 2, rest: []tachyon.Frame{wait("sync.Mutex.Lock"), place("sync.(*Mutex).Lock", 1), loop}, share: 100},
+		{name: "few in a handler", members: 2, rest: []tachyon.Frame{wait("chan receive"), place("main.(*h).ServeHTTP", 1)}, share: 100},
+		{name: "waits for others", members: 1, rest: []tachyon.Frame{wait("sync.WaitGroup.Wait"), place("sync.(*WaitGroup).Wait", 1), loop}, share: 100, rests: true},
+		{name: "main waits for others", members: 1, rest: []tachyon.Frame{wait("sync.WaitGroup.Wait"), place("sync.(*WaitGroup).Wait", 1), place("main.main", 20)}, share: 100, main: true, rests: true},
 		{name: "a goroutine for each request, in a select", members: 4, rest: []tachyon.Frame{wait("select"), loop}, share: 100, short: true},
 		{name: "HTTP client", members: 4, rest: []tachyon.Frame{wait("select"), place("net/http.(*persistConn).roundTrip", 1), place("net/http.Get", 1), loop}, work: work, share: 95},
 		{name: "HTTP handler", members: 4, rest: []tachyon.Frame{wait("select"), place("main.(*h).ServeHTTP", 1)}, work: []tachyon.Frame{place("main.job", 9), place("main.(*h).ServeHTTP", 2)}, share: 95},
@@ -201,7 +222,7 @@ func homeCases() []homeCase {
 		{name: "select without cases, with labels", members: 2, rest: []tachyon.Frame{wait(idleForever), loop}, share: 100, labels: true},
 		{name: "select without cases in a handler", members: 2, rest: []tachyon.Frame{wait(idleForever), place("main.(*h).ServeHTTP", 1)}, share: 100},
 		{name: "main waits for the end", members: 1, rest: []tachyon.Frame{wait("chan receive"), place("main.main", 20)}, share: 99, main: true, idle: true},
-		{name: "main waits for an answer", members: 1, rest: []tachyon.Frame{wait("chan receive"), place("main.ask", 20), place("main.main", 20)}, share: 99, main: true},
+		{name: "main waits for an answer", members: 1, rest: []tachyon.Frame{wait("chan receive"), place("main.ask", 20), place("main.main", 20)}, share: 99, main: true, rests: true},
 	}
 }
 
@@ -210,7 +231,7 @@ func TestIdleHome(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r := record(t)
 			c.add(r)
-			idle, work := idleOf(t, r.labelled())
+			idle, work, rest := idleOrRest(t, r.labelled())
 			got, all := 0, 0
 			for _, ms := range idle {
 				got += ms
@@ -221,6 +242,9 @@ func TestIdleHome(t *testing.T) {
 			all += got
 			if c.idle && got < all*c.share/100-20*c.members || !c.idle && got != 0 {
 				t.Errorf("%d of %d ms are idle: %v, not %v", got, all, idle, work)
+			}
+			if rest > 0 != c.rests || c.rests && rest != all {
+				t.Errorf("in %d of %d ms goroutines rest", rest, all)
 			}
 		})
 	}
@@ -244,6 +268,22 @@ func TestIdleOfSelection(t *testing.T) {
 		idle, work := idleOf(t, r.selected(sel))
 		if (idle["main.loop"] > 0) != want {
 			t.Errorf("selected state %q: %v ms idle, %v not", state, idle, work)
+		}
+	}
+}
+
+// Nor must it look as if they rested.
+func TestRestOfSelection(t *testing.T) {
+	for state, want := range map[string]bool{"": true, "chan receive": false} {
+		c := homeCase{members: 2, rest: []tachyon.Frame{wait("chan receive"), place("main.loop", 5)}, share: 100}
+		r := record(t)
+		c.add(r)
+		sel := &stream.Selection{Goroutines: []uint64{100, 101}}
+		if state != "" {
+			sel.States = []string{state}
+		}
+		if _, _, rest := idleOrRest(t, r.selected(sel)); (rest > 0) != want {
+			t.Errorf("selected state %q: goroutines rest in %d ms", state, rest)
 		}
 	}
 }

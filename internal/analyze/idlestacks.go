@@ -81,6 +81,8 @@ func (f *Idle) look(stack uint32) idleStack {
 		x.kind = idleHome
 	case homeReasons[why] && rest != nil && entry != nil && list[restAt].Caller == entryAt && entry.literal:
 		x.kind, x.deep = idleHome, true
+	case restReasons[why] && rest != nil:
+		x.kind = idleRest
 	}
 	x.place = known
 	return x

@@ -65,7 +65,12 @@ type Survey struct {
 	Requests    bool
 	RequestFunc string
 	locks       *lockSums
+	idle        *Idle // nil: nothing is known about idle time
 }
+
+// Rests reports whether a record of the profile is time in which a few goroutines waited at one place in the whole
+// session; see Idle.Rests.
+func (s *Survey) Rests(r *profile.Record) bool { return s.idle != nil && s.idle.Rests(WaitKey(r.Key)) }
 
 // NewSurvey is NewProfile, FindLeaks and most of FindLocks in one reading.
 func NewSurvey(src *stream.Source, o ReportOptions) (*Survey, error) {
@@ -105,7 +110,7 @@ func NewSurvey(src *stream.Source, o ReportOptions) (*Survey, error) {
 			return nil, err
 		}
 	}
-	out := &Survey{Profile: p, Leaks: found, locks: locks}
+	out := &Survey{Profile: p, Leaks: found, locks: locks, idle: idle}
 	if out.Requests = knowsRequests(p); !out.Requests {
 		out.RequestFunc = requestFunc(p, idle)
 	}
