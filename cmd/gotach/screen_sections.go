@@ -1,0 +1,170 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/profile"
+)
+
+// blockedAt prints where goroutines were blocked. Those that waited at one place in the whole session come last: most of them
+// have nothing to do.
+func (s *screen) blockedAt() {
+	rest := len(s.resting.Rows)
+	if len(s.blocked.Rows) == 0 || rest == 0 {
+		all := s.blocked
+		if rest > 0 {
+			all = s.resting
+		}
+		s.section("BLOCKED AT", all, s.most.blocked, "--blocked")
+		return
+	}
+	s.title("BLOCKED AT")
+	n, left := s.rows(s.blocked, s.most.blocked-min(rest, leastResting))
+	s.line(s.paint.dim(fmt.Sprintf("%7s %7s  %-*s  at one place from begin to end:", "", "", sparkWidth, "")))
+	m, more := s.rows(s.resting, s.most.blocked-n)
+	s.others(left+more, s.blocked.Shown, len(s.blocked.Rows)-n+rest-m, "--blocked")
+}
+
+// section prints the first rows of a report.
+func (s *screen) section(title string, r *profile.Report, most int, flag string) {
+	if len(r.Rows) == 0 || r.Shown == 0 {
+		return
+	}
+	s.title(title)
+	n, left := s.rows(r, most)
+	s.others(left, r.Shown, len(r.Rows)-n, flag)
+}
+
+func (s *screen) title(title string) {
+	s.line("")
+	s.line(s.paint.bold(fmt.Sprintf("%7s %7s  %-*s  %s", "TIME", "", sparkWidth, "WHEN", title)))
+}
+
+// rows prints the first rows of a report. It returns how many, and the time of the others.
+func (s *screen) rows(r *profile.Report, most int) (n int, left time.Duration) {
+	room := s.width - 30
+	t := *s.reportTable
+	t.r, t.o.By = r, profile.ByFunction
+	for i := range r.Rows {
+		left += r.Rows[i].Self
+	}
+	least := left / 200
+	for i := range r.Rows {
+		row := &r.Rows[i]
+		// A row that has nearly all of the time, such as that of leaked goroutines, does not hide what the others have.
+		if i == most || row.Self < least && row.Self < max(left/10, r.Duration/500) {
+			break
+		}
+		n++
+		left -= row.Self
+		colour := s.paint.wait
+		if row.SelfCPU > 0 {
+			colour = s.paint.busy
+		}
+		fmt.Fprintf(&s.b, "%7s %s  %s  %s\n", duration(row.Self), t.share(row.Self), colour(sparkline(row.Series)), t.place(row, room))
+	}
+	return n, left
+}
+
+// others prints the time of the rows that are not printed.
+func (s *screen) others(left, all time.Duration, rows int, flag string) {
+	if left > 0 {
+		s.line(s.paint.dim(fmt.Sprintf("%7s %7s  %-*s  in %s; %s shows all", duration(left), percent(left, all), sparkWidth, "", plural(int64(rows), "more row"), flag)))
+	}
+}
+
+// contended prints the locks for which goroutines waited the most, and what held them.
+func (s *screen) contended() {
+	n := 0
+	list := s.locks.Group().Locks
+	slices.SortStableFunc(list, func(a, b analyze.Lock) int { return cmp.Compare(b.Waited, a.Waited) })
+	for i := range list {
+		x := &list[i]
+		if !x.LikeLock() || x.Waited < s.r.Duration/1000 || n == s.most.locks {
+			continue
+		}
+		if n++; n == 1 {
+			s.line("")
+			s.line(s.paint.bold(fmt.Sprintf("%7s %7s  %-*s  %s", "WAITED", "WAITS", sparkWidth, "LONGEST", "LOCK")))
+		}
+		room := s.width - 30
+		kind := printable(x.Kind)
+		if x.Objects > 0 {
+			kind += fmt.Sprintf(", %d objects", x.Objects)
+		}
+		fmt.Fprintf(&s.b, "%7s %7d  %*s  %s  %s\n", duration(x.Waited), x.Waits, sparkWidth, duration(x.Longest),
+			shorten(printable(x.Name), max(minName, room-len(kind)-2)), s.paint.dim(kind))
+		h := x.Holder
+		if h == nil || len(h.Lines) == 0 {
+			continue
+		}
+		l := &h.Lines[0]
+		how := fmt.Sprintf("%s held in [%s] ", strings.TrimSpace(percent(l.Time, x.Waited)), printable(l.State))
+		fmt.Fprintf(&s.b, "%*s%s%s\n", s.indent(), "", s.paint.busy(how), site(s.paint, l.Func, fmt.Sprintf("%s:%d", baseName(l.File), l.Line), s.width-s.indent()-len(how)))
+		if h.TooShort {
+			fmt.Fprintf(&s.b, "%*sholds are too short to tell one from the next\n", s.indent(), "")
+		}
+	}
+}
+
+// indent is the number of columns before a line that belongs to the one above. It is small on a narrow terminal.
+func (s *screen) indent() int {
+	if s.width < 100 {
+		return 10
+	}
+	return 30
+}
+
+// slow prints how long requests took, and what the slow ones did more.
+func (s *screen) slow() {
+	r := s.requests
+	if r == nil || r.Count < fewRequests {
+		return
+	}
+	s.line("")
+	s.line(s.paint.bold(fmt.Sprintf("%7s %7s  %*s  %s", "P50", "P90", sparkWidth, "P99", "REQUESTS")))
+	p50, p90, p99 := percentiles(r)
+	fmt.Fprintf(&s.b, "%7s %7s  %*s  %d %s\n", p50, p90, sparkWidth, p99, r.Count, shorten(printable(r.What), max(minName, s.width-40)))
+	for i, d := range r.Difference {
+		if i == s.most.requests || d.Time <= 0 || d.Time < r.Difference[0].Time/4 {
+			break
+		}
+		how := fmt.Sprintf("%s in the slowest 1 %%: [%s] ", more(d.Time), printable(d.State))
+		at := ""
+		if d.Line > 0 {
+			at = fmt.Sprintf("%s:%d", baseName(d.File), d.Line)
+		}
+		fmt.Fprintf(&s.b, "%*s%s%s\n", s.indent(), "", s.paint.busy(how), site(s.paint, d.Name, at, s.width-s.indent()-len(how)))
+	}
+}
+
+// growing prints the groups of goroutines that grow.
+func (s *screen) growing() {
+	// Suspects are first. If there are any, the others hardly matter.
+	n := 0
+	for n < min(s.most.leaks, len(s.leaks.Groups)) && s.leaks.Groups[n].Suspect == s.leaks.Groups[0].Suspect {
+		n++
+	}
+	if n == 0 {
+		return
+	}
+	s.line("")
+	s.line(s.paint.bold(fmt.Sprintf("%7s %7s  %-*s  %s", "START", "END", sparkWidth, "WHEN", "GOROUTINES THAT GROW IN NUMBER, WHICH WAIT AT")))
+	for i := range n {
+		g := &s.leaks.Groups[i]
+		spark, note := s.paint.wait(sparkline(g.Alive)), ""
+		if g.Suspect {
+			spark, note = s.paint.busy(sparkline(g.Alive)), "LEAK? "
+		}
+		if g.Proven > 0 { // by the runtime
+			spark, note = s.paint.busy(sparkline(g.Alive)), "LEAK "
+		}
+		text := site(s.paint, g.Function, fmt.Sprintf("%s:%d", baseName(g.File), g.Line), s.width-30-len(note)-len(g.Reason)-3)
+		fmt.Fprintf(&s.b, "%7d %7d  %s  %s%s %s\n", g.Start, g.End, spark, s.paint.busy(note), s.paint.wait(printable("["+g.Reason+"]")), text)
+	}
+}
