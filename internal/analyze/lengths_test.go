@@ -165,23 +165,14 @@ func TestRequestsAtOnce(t *testing.T) {
 func TestRequestsRareTicks(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	s, n := handlersAtOnce(t, func() uint64 { return 4000 + rng.Uint64N(14_000) })
-	f := newFinder(s, RequestOptions{})
-	for x, err := range s.all() {
-		if err == nil {
-			_, err = f.add(x)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	f.finish()
+	list, _ := readFinder(t, s)
 	wrong := 0
-	for _, r := range f.lengths() {
+	for _, r := range list {
 		if length := r.after - r.before; length < 20_000 {
 			wrong++
 		}
 	}
-	l := estimate(f.lengths())
+	l := estimate(list)
 	t.Logf("%d requests, about %.0f; p10 %d µs, p90 %d µs; %d too short", n, l.all, l.quantile(0.1), l.quantile(0.9), wrong)
 	if wrong > n/100 || l.quantile(0.1) < 17_000 || l.quantile(0.9) > 22_500 || math.Abs(l.all/float64(n)-1) > 0.02 {
 		t.Errorf("%d requests, about %.0f; p10 %d µs, p90 %d µs; %d take less than they can", n, l.all, l.quantile(0.1), l.quantile(0.9), wrong)
