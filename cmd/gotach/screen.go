@@ -22,7 +22,7 @@ type screen struct {
 	leaks   *analyze.Leaks
 	locks   *analyze.Locks
 	blocked *profile.Report
-	resting *profile.Report // what is not in blocked: goroutines that waited at one place in the whole session
+	resting *profile.Report // the same of goroutines that waited at one place in the whole session, which blocked does not have
 	cpu     *profile.Report
 	survey  *analyze.Survey
 	// requests are nil if nothing in the profile is known to be a request.
@@ -39,8 +39,6 @@ const (
 	statesWidth = 40 // columns of a state over time
 	// What the screen says has at most so many lines if that is possible. What to type next comes after that.
 	screenLines = 40
-	// leastResting is for how many rows of resting goroutines there is room.
-	leastResting = 2
 	// fewRequests is the number of requests below which slow ones say little.
 	fewRequests = 20
 )
@@ -112,27 +110,21 @@ func (s *screen) reports(e *env, in *formats.Input, survey *analyze.Survey, ao a
 	return err
 }
 
-// blocks makes the tables of where goroutines were blocked. Percentages refer to both together.
+// blocks makes the tables of where goroutines were blocked, and where they rested.
 func (s *screen) blocks(p *profile.Profile) (err error) {
 	moving, resting := *p, *p
-	moving.Records, resting.Records = nil, nil
+	moving.Records, resting.Records = nil, s.survey.Resting
 	for i := range p.Records {
-		to := &moving
-		if s.survey.Rests(&p.Records[i]) {
-			to = &resting
+		if !s.survey.Rests(&p.Records[i]) {
+			moving.Records = append(moving.Records, p.Records[i])
 		}
-		to.Records = append(to.Records, p.Records[i])
 	}
 	o := profile.ReportOptions{By: profile.ByBlocked}
 	if s.blocked, err = profile.New(&moving, o); err != nil {
 		return err
 	}
-	if s.resting, err = profile.New(&resting, o); err != nil {
-		return err
-	}
-	all := s.blocked.Shown + s.resting.Shown
-	s.blocked.Shown, s.resting.Shown = all, all
-	return nil
+	s.resting, err = profile.New(&resting, o)
+	return err
 }
 
 // render returns the screen:

@@ -11,23 +11,21 @@ import (
 	"github.com/gotach/profiler/internal/profile"
 )
 
-// blockedAt prints where goroutines were blocked. Those that waited at one place in the whole session come last: most of them
-// have nothing to do.
+// blockedAt prints where goroutines were blocked. Those that waited at one place in the whole session come last, as far as
+// there is room: they have nothing to do, or hang.
 func (s *screen) blockedAt() {
-	rest := len(s.resting.Rows)
-	if len(s.blocked.Rows) == 0 || rest == 0 {
-		all := s.blocked
-		if rest > 0 {
-			all = s.resting
-		}
-		s.section("BLOCKED AT", all, s.most.blocked, "--blocked")
+	if len(s.blocked.Rows) == 0 && len(s.resting.Rows) == 0 {
 		return
 	}
 	s.title("BLOCKED AT")
-	n, left := s.rows(s.blocked, s.most.blocked-min(rest, leastResting))
+	n, left := s.rows(s.blocked, s.most.blocked, true)
+	s.others(left, s.blocked.Shown, len(s.blocked.Rows)-n, "--blocked")
+	if len(s.resting.Rows) == 0 {
+		return
+	}
 	s.line(s.paint.dim(fmt.Sprintf("%7s %7s  %-*s  at one place from begin to end:", "", "", sparkWidth, "")))
-	m, more := s.rows(s.resting, s.most.blocked-n)
-	s.others(left+more, s.blocked.Shown, len(s.blocked.Rows)-n+rest-m, "--blocked")
+	n, left = s.rows(s.resting, max(1, s.most.blocked-n), false)
+	s.others(left, 0, len(s.resting.Rows)-n, "--blocked --idle")
 }
 
 // section prints the first rows of a report.
@@ -36,7 +34,7 @@ func (s *screen) section(title string, r *profile.Report, most int, flag string)
 		return
 	}
 	s.title(title)
-	n, left := s.rows(r, most)
+	n, left := s.rows(r, most, true)
 	s.others(left, r.Shown, len(r.Rows)-n, flag)
 }
 
@@ -46,18 +44,17 @@ func (s *screen) title(title string) {
 }
 
 // rows prints the first rows of a report. It returns how many, and the time of the others.
-func (s *screen) rows(r *profile.Report, most int) (n int, left time.Duration) {
+func (s *screen) rows(r *profile.Report, most int, shares bool) (n int, left time.Duration) {
 	room := s.width - 30
 	t := *s.reportTable
 	t.r, t.o.By = r, profile.ByFunction
 	for i := range r.Rows {
 		left += r.Rows[i].Self
 	}
-	least := left / 200
 	for i := range r.Rows {
 		row := &r.Rows[i]
 		// A row that has nearly all of the time, such as that of leaked goroutines, does not hide what the others have.
-		if i == most || row.Self < least && row.Self < max(left/10, r.Duration/500) {
+		if i == most || row.Self < r.Shown/200 && row.Self < max(left/10, r.Duration/500) {
 			break
 		}
 		n++
@@ -66,16 +63,25 @@ func (s *screen) rows(r *profile.Report, most int) (n int, left time.Duration) {
 		if row.SelfCPU > 0 {
 			colour = s.paint.busy
 		}
-		fmt.Fprintf(&s.b, "%7s %s  %s  %s\n", duration(row.Self), t.share(row.Self), colour(sparkline(row.Series)), t.place(row, room))
+		share := fmt.Sprintf("%7s", "")
+		if shares {
+			share = t.share(row.Self)
+		}
+		fmt.Fprintf(&s.b, "%7s %s  %s  %s\n", duration(row.Self), share, colour(sparkline(row.Series)), t.place(row, room))
 	}
 	return n, left
 }
 
-// others prints the time of the rows that are not printed.
+// others prints the time of the rows that are not printed, and its share of all. If all is 0 it prints no share.
 func (s *screen) others(left, all time.Duration, rows int, flag string) {
-	if left > 0 {
-		s.line(s.paint.dim(fmt.Sprintf("%7s %7s  %-*s  in %s; %s shows all", duration(left), percent(left, all), sparkWidth, "", plural(int64(rows), "more row"), flag)))
+	if left <= 0 {
+		return
 	}
+	share := ""
+	if all > 0 {
+		share = percent(left, all)
+	}
+	s.line(s.paint.dim(fmt.Sprintf("%7s %7s  %-*s  in %s; %s shows all", duration(left), share, sparkWidth, "", plural(int64(rows), "more row"), flag)))
 }
 
 // contended prints the locks for which goroutines waited the most, and what held them.

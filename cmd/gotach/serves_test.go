@@ -10,7 +10,7 @@ import (
 )
 
 // serves OUT [N] writes a profile of 200 HTTP requests of 10 ms. Four of them sleep for 40 ms more. N goroutines wait beside
-// them in the whole session.
+// them in the whole session, which is 3 s longer then.
 func serves() {
 	const start = 1_795_234_224_000_000
 	w, err := writer.Create(os.Args[1], writer.Options{Start: start, Interval: 1000})
@@ -50,9 +50,16 @@ func serves() {
 		g.Labels = append(g.Labels, tachyon.LabelSpan{From: at + 1, Labels: map[string]string{}})
 	}
 	spend(5, 0, tachyon.Frame{Func: "[IO wait]"}, peek, conn)
+	if rests > 0 {
+		spend(3000, 0, tachyon.Frame{Func: "[IO wait]"}, peek, conn)
+	}
 	err = w.AddMetadata(tachyon.KindSession, tachyon.Session{Source: "native", Markers: true})
 	if err == nil {
-		err = w.WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{g}})
+		list := []tachyon.Goroutine{g}
+		for i := range rests {
+			list = append(list, tachyon.Goroutine{ID: uint64(8 + i), CreatedBy: "main.main", CreatedAt: "/src/app/main.go:9", FirstWeight: 1000})
+		}
+		err = w.WriteRecords(&tachyon.Records{Goroutines: list})
 	}
 	if err == nil {
 		err = w.Close()

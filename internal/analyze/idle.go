@@ -17,6 +17,8 @@ import (
 //     the stack in which its members rest: they wait in the function that they began with, spend at least
 //     homeShare of the session there, and come back to it. A group of at most fewMembers that waits in a select for
 //     homeShare of the session need not come back. If samples are selected by state, no home is known.
+//   - A group of at most fewMembers rests if each waits at one place in the whole session, in a receive or the like. In
+//     a session of at least restTime that is idle.
 //   - A select without cases is idle, and so are waits of the runtime's own goroutines.
 //
 // Whether a stack is a home is known when all samples were read. So Add gives each sample a WaitKey. Whoever
@@ -49,6 +51,7 @@ type Idle struct {
 	file       int    // number of the present file + 1
 	begin, end uint64 // of the file's samples, µs
 	idle       []bool // by WaitKey, after Finish
+	rests      []bool // likewise
 	sample     sample
 }
 
@@ -69,6 +72,9 @@ const (
 	// fewMembers is how many members a group has at most that is at home in a select to which it never came back: one
 	// that works in the background, but had nothing to do in the whole session.
 	fewMembers = 4
+	// restTime is the least time, in µs, after which a wait in the whole session is idle. In a shorter session, or a selection of
+	// a short time, goroutines may wait for an answer in all of it.
+	restTime = 5_000_000
 	// maxWaits bounds the memory that keys take, and what sums by key take. Further waits are not idle.
 	maxWaits = 1 << 18
 	// maxIdleGroups bounds the memory of groups. The goroutines of further ones have no home.
@@ -278,22 +284,29 @@ func (f *Idle) Finish() {
 	f.nextFile()
 	f.idle = make([]bool, firstWait+WaitKey(len(f.waits)))
 	f.idle[KnownIdle] = true
+	f.rests = make([]bool, len(f.idle))
+	if f.src.SelectsStates() {
+		return
+	}
 	for i := range f.waits {
-		f.idle[firstWait+WaitKey(i)] = !f.src.SelectsStates() && f.isHome(&f.waits[i])
+		w, key := &f.waits[i], firstWait+WaitKey(i)
+		if f.idle[key] = f.isHome(w); !f.idle[key] && f.isRest(w) {
+			f.rests[key] = true
+			g := &f.groups[w.group-1]
+			f.idle[key] = g.presence >= restTime*g.members
+		}
 	}
 }
 
 // Is reports whether the waits with a key are idle.
 func (f *Idle) Is(key WaitKey) bool { return f.idle[key] }
 
-// Rests reports whether the waits with a key are not idle, but those of at most fewMembers goroutines that were created
-// at one place and waited there in the whole session, in a receive or the like. Most such goroutines wait for the end of
-// the program or for an error. But one that hangs looks the same.
-func (f *Idle) Rests(key WaitKey) bool {
-	if key < firstWait || f.idle[key] || f.src.SelectsStates() {
-		return false
-	}
-	w := &f.waits[key-firstWait]
+// Rests reports whether the waits with a key are those of a group that rests. Most such goroutines wait for the end of the
+// program or for an error. One that hangs looks the same.
+func (f *Idle) Rests(key WaitKey) bool { return f.rests[key] }
+
+// isRest reports whether the members of a group wait there in the whole session.
+func (f *Idle) isRest(w *idleWait) bool {
 	g := &f.groups[w.group-1]
 	return (g.created || g.main) && g.members <= fewMembers && w.visits <= g.members && float64(w.time) >= homeShare*float64(g.presence)
 }

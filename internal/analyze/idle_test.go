@@ -172,6 +172,7 @@ type homeCase struct {
 	main    bool
 	objects bool // they all wait for one object
 	bit     tachyon.Status
+	longer  bool // a session of ten seconds, not of two
 	idle    bool
 	rests   bool
 }
@@ -204,6 +205,10 @@ func homeCases() []homeCase {
 		{name: "few that wait for one thing", members: 2, rest: receive, share: 100, rests: true},
 		{name: "few that wait for one thing, called by others", members: 4, rest: answer, share: 100, rests: true},
 		{name: "few that wait for one thing, with labels", members: 2, rest: receive, share: 100, labels: true},
+		{name: "few that wait for one thing for long", members: 2, rest: receive, share: 100, longer: true, idle: true, rests: true},
+		{name: "few that wait for one thing for long, with labels", members: 2, rest: receive, share: 100, longer: true, labels: true},
+		{name: "more that wait for one thing for long", members: 5, rest: receive, share: 100, longer: true},
+		{name: "main waits for others for long", members: 1, rest: []tachyon.Frame{wait("sync.WaitGroup.Wait"), place("sync.(*WaitGroup).Wait", 1), place("main.main", 20)}, share: 100, main: true, longer: true, idle: true, rests: true},
 		{name: "few that came back", members: 2, rest: answer, share: 100, bit: tachyon.Moved},
 		{name: "more that wait for one thing", members: 5, rest: receive, share: 100},
 		{name: "few that wait for one thing for a while", members: 4, rest: receive, share: 100, short: true},
@@ -300,9 +305,12 @@ func TestIdleMoved(t *testing.T) {
 	}
 }
 
-// add records the goroutines for two seconds.
+// add records the goroutines.
 func (c *homeCase) add(r *recording) {
-	const session = 2_000_000
+	session := uint64(2_000_000)
+	if c.longer {
+		session = 10_000_000
+	}
 	for g := range c.members {
 		id := uint64(100 + g)
 		rest := append([]tachyon.Frame{}, c.rest...)
@@ -320,7 +328,7 @@ func (c *homeCase) add(r *recording) {
 		if c.labels {
 			info.Labels = []tachyon.LabelSpan{{Labels: map[string]string{"request": "1"}}}
 		}
-		from, to := uint64(0), uint64(session)
+		from, to := uint64(0), session
 		if c.short {
 			from = uint64(g) * session / uint64(c.members)
 			to = from + session/10

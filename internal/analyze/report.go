@@ -65,11 +65,13 @@ type Survey struct {
 	Requests    bool
 	RequestFunc string
 	locks       *lockSums
-	idle        *Idle // nil: nothing is known about idle time
+	// Resting are the records of goroutines that waited at one place in the whole session; see Idle. If that is idle, and idle
+	// time is left out, they are not in Profile.
+	Resting []profile.Record
+	idle    *Idle // nil: nothing is known about idle time
 }
 
-// Rests reports whether a record of the profile is time in which a few goroutines waited at one place in the whole
-// session; see Idle.Rests.
+// Rests reports whether a record of the profile is one of Resting.
 func (s *Survey) Rests(r *profile.Record) bool { return s.idle != nil && s.idle.Rests(WaitKey(r.Key)) }
 
 // NewSurvey is NewProfile, FindLeaks and most of FindLocks in one reading.
@@ -113,6 +115,11 @@ func NewSurvey(src *stream.Source, o ReportOptions) (*Survey, error) {
 	out := &Survey{Profile: p, Leaks: found, locks: locks, idle: idle}
 	if out.Requests = knowsRequests(p); !out.Requests {
 		out.RequestFunc = requestFunc(p, idle)
+	}
+	for i := range p.Records {
+		if out.Rests(&p.Records[i]) {
+			out.Resting = append(out.Resting, p.Records[i])
+		}
 	}
 	leaveOut(p, idle, o)
 	return out, nil
