@@ -11,15 +11,15 @@
 // Each row is measured in a separate process, so that profilers do not affect each other. In
 // the process, goroutines wait 15 to 20 frames deep. There are two measurements.
 //
-// The first one has no other load. At each tick the profiler samples all goroutines (gotach
-// with a budget of 100 %). The rate is low enough for that:
+// The first one has no other load. At each tick the profiler samples all goroutines. gotach has
+// a budget of 100 %: it looks at all, and samples those that moved or have not been sampled for
+// some time. The rate is low enough for that:
 //
 //   - tick time: for GoroutineProfile, Stack and fgprof's loop, the median time of the call.
 //     The world is stopped for most of that time. For gotach's native source, which does not
 //     stop the world, and for the timer alone, the mean CPU time of the thread that ticks,
 //     with the kernel's part (only on Linux). The number in brackets is the ratio to
-//     GoroutineProfile's tick time. "of 50 %" means that a tick samples only half the
-//     goroutines.
+//     GoroutineProfile's tick time. "of 50 %" means that a tick samples half the goroutines.
 //   - CPU: CPU time of the whole process per tick, minus the CPU time without a session. It
 //     includes wake-ups, draining, encoding and writing.
 //   - memory: the most resident memory that the session added. The number in brackets is the
@@ -27,8 +27,9 @@
 //
 // The second measurement has a load that keeps every core busy. Windows with and without the
 // profiler take turns. The profiler has its usual rate. gotach has its default budget of 1 %,
-// for which it leaves out most ticks, and in the row "all ticks" a budget of 10 %. Each window begins some time after the session's start and ends before its end, so that start
-// and end are not measured:
+// for which it leaves out most ticks, and in a second row a budget of 10 %. Each window
+// begins some time after the session's start and ends before its end, so that start and end are
+// not measured:
 //
 //   - ticks: share of the ticks that the rate asks for. For gotach these are the different
 //     times of the samples in its file. If other programs take the cores, the session counts

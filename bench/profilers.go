@@ -35,7 +35,7 @@ type profilerKind struct {
 
 var profilers = []profilerKind{
 	{name: "gotach native", start: startGotach("native"), budget: 1},
-	{name: "gotach native, all ticks", start: startGotach("native"), budget: 10},
+	{name: "gotach native, budget 10 %", start: startGotach("native"), budget: 10},
 	{name: "gotach portable", start: startGotach("portable"), budget: 1},
 	{name: "fgprof", rate: 99, start: startFgprof, stopsTwice: true},
 	{name: "fgprof's loop", start: startLoop},
