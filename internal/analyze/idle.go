@@ -50,6 +50,7 @@ type Idle struct {
 
 	file       int    // number of the present file + 1
 	begin, end uint64 // of the file's samples, µs
+	processes  uint64
 	idle       []bool // by WaitKey, after Finish
 	rests      []bool // likewise
 	sample     sample
@@ -69,8 +70,8 @@ const (
 	homeShare = 0.9
 	// lifeShare is how much of the session its goroutines live at least, on average.
 	lifeShare = 0.5
-	// fewMembers is how many members a group has at most that is at home in a select to which it never came back: one
-	// that works in the background, but had nothing to do in the whole session.
+	// fewMembers is how many members a group has at most in a process that is at home in a select to which it never came back, or
+	// that rests: one that works in the background, but had nothing to do in the whole session.
 	fewMembers = 4
 	// restTime is the least time, in µs, after which a wait in the whole session is idle. In a shorter session, or a selection of
 	// a short time, goroutines may wait for an answer in all of it.
@@ -100,6 +101,7 @@ type idleGroup struct {
 	time     uint64 // of all samples, µs
 	members  uint64
 	here     uint64 // members in the present file
+	most     uint64 // members in a file, at most
 	presence uint64 // the time that the members would have if each lasted as long as the files that it is in, µs
 }
 
@@ -147,7 +149,7 @@ const (
 // NewIdle returns an Idle for the samples of a source, which must have stream.Options.Labels and Creators.
 func NewIdle(src *stream.Source) *Idle {
 	return &Idle{
-		src: src, entries: map[string]uint32{},
+		src: src, entries: map[string]uint32{}, processes: uint64(src.ProcessCount()),
 		states: states[idleState]{src: src, keep: func(s *idleState) bool { return s.waits && s.key != NotIdle }},
 		sites:  map[stackSite]uint32{}, group: map[groupKey]uint32{}, wait: map[waitOf]WaitKey{},
 	}
@@ -201,7 +203,7 @@ func (f *Idle) Add(s *stream.Sample) WaitKey {
 		}
 		return KnownIdle
 	case idleHome, idleRest:
-		if at.kind == idleRest && (st.group == 0 || f.groups[st.group-1].members > fewMembers) {
+		if at.kind == idleRest && (st.group == 0 || f.groups[st.group-1].here > fewMembers) {
 			break
 		}
 		if !same || st.key < firstWait {
@@ -275,6 +277,7 @@ func (f *Idle) nextFile() {
 	for i := range f.groups {
 		g := &f.groups[i]
 		g.presence += g.here * (f.end - f.begin)
+		g.most = max(g.most, g.here)
 		g.here = 0
 	}
 }
@@ -305,10 +308,15 @@ func (f *Idle) Is(key WaitKey) bool { return f.idle[key] }
 // program or for an error. One that hangs looks the same.
 func (f *Idle) Rests(key WaitKey) bool { return f.rests[key] }
 
+// few reports whether a group has few members in each process.
+func (f *Idle) few(g *idleGroup) bool {
+	return g.most <= fewMembers && g.members <= fewMembers*f.processes
+}
+
 // isRest reports whether the members of a group wait there in the whole session.
 func (f *Idle) isRest(w *idleWait) bool {
 	g := &f.groups[w.group-1]
-	return (g.created || g.main) && g.members <= fewMembers && w.visits <= g.members && float64(w.time) >= homeShare*float64(g.presence)
+	return (g.created || g.main) && f.few(g) && w.visits <= g.members && float64(w.time) >= homeShare*float64(g.presence)
 }
 
 // isHome reports whether a wait is the home of its group.
@@ -322,7 +330,7 @@ func (f *Idle) isHome(w *idleWait) bool {
 	case g.main:
 		// The main goroutine may wait for the program's end.
 		return !w.deep && (w.visits > 1 || float64(w.time) >= homeShare*float64(g.presence))
-	case w.choice && g.created && g.members <= fewMembers && float64(w.time) >= homeShare*float64(g.presence) && (!w.deep || w.visits <= g.members):
+	case w.choice && g.created && f.few(g) && float64(w.time) >= homeShare*float64(g.presence) && (!w.deep || w.visits <= g.members):
 		return true
 	case w.deep && float64(w.shared) < homeShare*float64(w.time):
 		return false

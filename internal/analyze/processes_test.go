@@ -214,3 +214,38 @@ func TestLeaksOfProcesses(t *testing.T) {
 		}
 	}
 }
+
+// A group may have a few members in each process and be at rest. Many in one process do not rest, at once or one after the other.
+func TestRestOfProcesses(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		one     bool      // all files are of one process
+		members [6]uint64 // by file
+		rests   bool
+	}{
+		{"two in each process", false, [6]uint64{2, 2, 2, 2, 2, 2}, true},
+		{"many in one of six processes", false, [6]uint64{12}, false},
+		{"two in each file of one process", true, [6]uint64{2, 2, 2, 2, 2, 2}, false},
+	} {
+		var files []*reader.Reader
+		for n, members := range c.members {
+			r := record(t)
+			r.add(1, 1000, running, place("main.main", 5))
+			for id := 10 * uint64(n+1); id < 10*uint64(n+1)+members; id++ {
+				for at := uint64(1000); at <= 6_000_000; at += 1000 {
+					r.add(100+id, at, 0, wait("chan receive"), place("main.watch", 5))
+				}
+				r.goroutine(tachyon.Goroutine{ID: 100 + id, CreatedBy: "main.main", CreatedAt: "main.go:12", FirstWeight: 1000})
+			}
+			begin := time.UnixMicro(start)
+			s := tachyon.Session{Host: "web-1", PID: 7, Source: "native", Markers: true, Start: begin, SessionStart: begin, Duration: 6 * time.Second}
+			if !c.one {
+				s.PID += n
+			}
+			files = append(files, r.finish(s))
+		}
+		if _, _, rest := idleOrRest(t, samplesOf(t, stream.Options{Labels: true, Creators: true}, files...)); (rest > 0) != c.rests {
+			t.Errorf("%s: goroutines rest in %d ms", c.name, rest)
+		}
+	}
+}

@@ -147,6 +147,15 @@ func New(files []File, o Options) (*Source, error) {
 	return s, s.choose()
 }
 
+// ProcessCount returns of how many processes the files are.
+func (s *Source) ProcessCount() int {
+	seen := map[Process]bool{}
+	for _, p := range s.parts {
+		seen[p.Process] = true
+	}
+	return len(seen)
+}
+
 // Processes yields a source for each process, in the order of their first files. It returns nil if all files are of one
 // process. A source is valid until the next one.
 func (s *Source) Processes() iter.Seq2[*Source, error] {
