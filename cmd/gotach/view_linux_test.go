@@ -85,12 +85,12 @@ func TestViewLive(t *testing.T) {
 		stop()
 		wait(`!gotach.generations().growing`)
 	}
-	seconds, err := chromedp.Run(ctx, chromedp.Evaluate[float64](`gotach.generations().duration / 1e9`))
+	ns, err := chromedp.Run(ctx, chromedp.Evaluate[int64](`gotach.generations().duration`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := waitFor(t, v.url, 0).Head.Sides[0].Duration.Seconds(); seconds != got || got < 1 {
-		t.Errorf("the page has %v s, the server %v s", seconds, got)
+	if got := waitFor(t, v.url, 0).Head.Sides[0].Duration; time.Duration(ns) != got || got < time.Second {
+		t.Errorf("the page has %v, the server %v", time.Duration(ns), got)
 	}
 	v.interrupt()
 }
