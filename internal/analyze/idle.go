@@ -51,6 +51,7 @@ type Idle struct {
 	file       int    // number of the present file + 1
 	begin, end uint64 // of the file's samples, µs
 	processes  uint64
+	window     bool   // the samples are of a part of a session
 	idle       []bool // by WaitKey, after Finish
 	rests      []bool // likewise
 	sample     sample
@@ -296,7 +297,7 @@ func (f *Idle) Finish() {
 		if f.idle[key] = f.isHome(w); !f.idle[key] && f.isRest(w) {
 			f.rests[key] = true
 			g := &f.groups[w.group-1]
-			f.idle[key] = g.presence >= restTime*g.members
+			f.idle[key] = !f.window && g.presence >= restTime*g.members
 		}
 	}
 }

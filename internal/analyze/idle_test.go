@@ -293,6 +293,19 @@ func TestRestOfSelection(t *testing.T) {
 	}
 }
 
+// A goroutine that rests in a part of a session may wait for an answer there.
+func TestRestOfWindow(t *testing.T) {
+	for window, want := range map[bool]time.Duration{false: 20 * time.Second, true: 0} {
+		c := homeCase{members: 2, rest: []tachyon.Frame{wait("chan receive"), place("main.loop", 5)}, share: 100, longer: true}
+		r := record(t)
+		c.add(r)
+		p, err := NewProfile(r.labelled().src, ReportOptions{Window: window})
+		if err != nil || p.Idle != want {
+			t.Errorf("window %v: %v idle, %v", window, p.Idle, err)
+		}
+	}
+}
+
 // The status bit Moved shows that goroutines come back, if what they do meanwhile is too short for a sample.
 func TestIdleMoved(t *testing.T) {
 	for bit, want := range map[tachyon.Status]bool{0: false, tachyon.Moved: true} {

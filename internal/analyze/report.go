@@ -19,6 +19,7 @@ type ReportOptions struct {
 	Weight     string // one of Weights; "" is wall
 	Idle       bool   // records have idle time; otherwise it is left out
 	Series     bool   // records have series
+	Window     bool   // the samples are of a part of a session: that a goroutine rests in it does not make it idle
 }
 
 // What a group can be.
@@ -177,6 +178,7 @@ func sumUp(src *stream.Source, samples iter.Seq2[*stream.Sample, error], o Repor
 		samples = l.samples()
 	case src.Metadata().Session != nil:
 		idle = unused
+		idle.window = o.Window
 		d.Key = func(s *stream.Sample) uint32 { return uint32(idle.Add(s)) }
 	}
 	if each != nil {

@@ -148,7 +148,7 @@ func (l *Look) analyze(files []stream.File, q Query) error {
 		if err != nil {
 			return nil, err
 		}
-		if o.Series = true; leaks {
+		if o.Series, o.Window = true, true; leaks {
 			survey, err := analyze.NewSurvey(src, o)
 			if err != nil {
 				return nil, err
