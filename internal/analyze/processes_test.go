@@ -220,19 +220,27 @@ func TestRestOfProcesses(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		one     bool      // all files are of one process
+		same    bool      // all files have the same goroutines
 		members [6]uint64 // by file
 		rests   bool
 	}{
-		{"two in each process", false, [6]uint64{2, 2, 2, 2, 2, 2}, true},
-		{"many in one of six processes", false, [6]uint64{12}, false},
-		{"two in each file of one process", true, [6]uint64{2, 2, 2, 2, 2, 2}, false},
+		{"two in each process", false, false, [6]uint64{2, 2, 2, 2, 2, 2}, true},
+		{"many in one of six processes", false, false, [6]uint64{12}, false},
+		{"two others in each file of one process", true, false, [6]uint64{2, 2, 2, 2, 2, 2}, false},
+		{"the same two in each file of one process", true, true, [6]uint64{2, 2, 2, 2, 2, 2}, true},
 	} {
 		var files []*reader.Reader
 		for n, members := range c.members {
 			r := record(t)
-			r.add(1, 1000, running, place("main.main", 5))
-			for id := 10 * uint64(n+1); id < 10*uint64(n+1)+members; id++ {
-				for at := uint64(1000); at <= 6_000_000; at += 1000 {
+			from := uint64(n) * 6_000_000
+			r.add(1, from+1000, running, place("main.main", 5))
+			r.add(1, from+6_000_000, running, place("main.main", 5))
+			for g := range members {
+				id := g
+				if !c.same {
+					id += 10 * uint64(n+1)
+				}
+				for at := from + 1000; at <= from+6_000_000; at += 1000 {
 					r.add(100+id, at, 0, wait("chan receive"), place("main.watch", 5))
 				}
 				r.goroutine(tachyon.Goroutine{ID: 100 + id, CreatedBy: "main.main", CreatedAt: "main.go:12", FirstWeight: 1000})

@@ -215,6 +215,21 @@ func TestFinished(t *testing.T) {
 	}
 }
 
+// A goroutine that waits at one place in the whole window is not idle for that: it may wait for an answer.
+func TestResting(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "app.tach")
+	f := create(t, path, start, 0)
+	for ms := uint64(10); ms <= 8000; ms += 10 {
+		f.check(f.w.WriteFrames(&tachyon.Sample{Thread: 5, Time: start + 1000*ms}, []tachyon.Frame{{Func: "[chan receive]"}, {File: "/src/app/main.go", Func: "main.watch", Line: 3}}))
+	}
+	f.check(f.w.WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{{ID: 5, CreatedBy: "main.main", CreatedAt: "/src/app/main.go:9", FirstWeight: 10_000}}}))
+	f.close(0, 0, 8)
+	l := look(t, open(t, path), Query{Window: time.Minute, Views: []View{Blocked}})
+	if len(l.Blocked.Rows) != 1 || l.Blocked.Rows[0].Self != 8*time.Second {
+		t.Errorf("blocked: %+v, want main.watch for 8 s", l.Blocked.Rows)
+	}
+}
+
 // The goroutines of a place are counted and found to grow.
 func TestGroups(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "app.tach")
