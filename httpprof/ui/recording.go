@@ -63,12 +63,12 @@ func (r *recording) open(ctx context.Context, q page.Request) (*page.Opened, err
 	if err != nil {
 		return nil, err
 	}
+	live := !r.ended() // before the file is opened: what is read after its end is final
 	in, err := formats.Open(r.path, formats.Options{Context: ctx, Select: sel})
 	if err != nil {
 		return nil, err
 	}
 	open := func(o stream.Options) (*stream.Source, error) { return in.Source(o) }
-	live := !r.ended()
 	return &page.Opened{Inputs: []page.Input{{Name: name(r.start), Open: open, Live: live}}, Growing: live, Close: in.Close}, nil
 }
 

@@ -51,6 +51,16 @@ func (p *patience) allow(d time.Duration) {
 	}
 }
 
+// wait returns until when a check waits for other threads or goroutines: at least for a second, and
+// as long as Start may take. On a busy machine they can be without a core for longer than a second.
+func (p *patience) wait() time.Time {
+	second := time.Now().Add(time.Second)
+	if p.end.Sub(p.begun) < onlyLimit || p.end.Before(second) {
+		return second
+	}
+	return p.end
+}
+
 // sleep waits for d. The time beyond d is time in which the goroutine waits for a core.
 func (p *patience) sleep(d time.Duration) {
 	p.excuse(d, func() { time.Sleep(d) })

@@ -36,7 +36,7 @@ func (n *Source) verifyOffsets(l *layout) error {
 func (n *Source) checkSyscall(l *layout) error {
 	m := uintptr(n.ticker.m)
 	var g uintptr
-	for end := time.Now().Add(time.Second); ; time.Sleep(50 * time.Microsecond) {
+	for end := n.patience.wait(); ; time.Sleep(50 * time.Microsecond) {
 		// Before the system call the goroutine may be parked, and then its thread has no goroutine.
 		if g = uintptr(readWord(m + l.mCurG)); g != 0 && uint32(readWord(g+l.gStatus))&^gScan == gSyscall {
 			break
@@ -195,8 +195,9 @@ func (n *Source) checkPreempt(l *layout, w *spinner) error {
 	s := n.s
 	pending := func() uint32 { return uint32(readWord(w.m + l.mSignalPending)) }
 	// A thread that the runtime has sent a signal answers when it has a core, which can take long beside other programs.
+	end := n.patience.wait()
 	zero := func() bool {
-		for end := time.Now().Add(time.Second); time.Now().Before(end); {
+		for time.Now().Before(end) {
 			if pending() == 0 {
 				return true
 			}
@@ -211,7 +212,7 @@ func (n *Source) checkPreempt(l *layout, w *spinner) error {
 	if asyncPreemptOff() {
 		return nil // the runtime sends no preemption signals
 	}
-	for end := time.Now().Add(time.Second); time.Now().Before(end); {
+	for time.Now().Before(end) {
 		if runtime.GOMAXPROCS(0) > 1 {
 			runtime.ReadMemStats(new(runtime.MemStats)) // stops the world and preempts the spinner
 		}
