@@ -45,9 +45,6 @@ var profilers = []profilerKind{
 	{name: "timer alone", start: startTimer, bare: true},
 }
 
-// native reports whether the profiler is gotach's native source.
-func (k profilerKind) native() bool { return strings.HasPrefix(k.name, nativeName) }
-
 const nativeName = "gotach native"
 
 // A session is a running profiler. stop ends the session and returns its trace.

@@ -1,3 +1,5 @@
+//go:build peers
+
 package testenv
 
 import (
@@ -7,14 +9,14 @@ import (
 	"time"
 )
 
-// TestRunLimited runs a program that needs the CPU, with a quota of 0.2 cores.
-func TestRunLimited(t *testing.T) {
+// TestPeerRunLimited runs a program that needs the CPU, with a quota of 0.2 cores.
+func TestPeerRunLimited(t *testing.T) {
 	if os.Getenv("GOTACH_LIMITED") != "" {
 		for end := time.Now().Add(time.Second); time.Now().Before(end); {
 		}
 		return
 	}
-	cmd := exec.Command(os.Args[0], "-test.run=TestRunLimited$")
+	cmd := exec.Command(os.Args[0], "-test.run=TestPeerRunLimited$")
 	cmd.Env = append(os.Environ(), "GOTACH_LIMITED=1")
 	out, err := RunLimited(t, 0.2, cmd)
 	if err != nil {

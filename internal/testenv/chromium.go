@@ -18,6 +18,6 @@ func Chromium(t testing.TB) string {
 			return path
 		}
 	}
-	Missing(t, "Chromium", "get it with apt-get install chromium")
+	Skip(t, "no Chromium: get it with apt-get install chromium")
 	return ""
 }

@@ -12,12 +12,6 @@ func DuckDB(t testing.TB) (node, dir string) { return database(t, "duckdb", "Duc
 // Chdb returns the path of node and the directory with the package chdb that chdb.sh unpacked: ClickHouse in one process.
 func Chdb(t testing.TB) (node, dir string) { return database(t, "chdb", "ClickHouse (chdb)") }
 
-// ClickHouseServer returns the command that clickhouse.sh unpacked.
-func ClickHouseServer(t testing.TB) string {
-	t.Helper()
-	return cached(t, "ClickHouse", "clickhouse", "clickhouse-server")
-}
-
 // Collector returns the OpenTelemetry Collector that collector.sh built.
 func Collector(t testing.TB) string {
 	t.Helper()
@@ -45,7 +39,7 @@ func cached(t testing.TB, title, name, program string) string {
 			return path
 		}
 	}
-	Missing(t, title, "get it with internal/testenv/"+name+".sh")
+	Skip(t, "no "+title+": get it with internal/testenv/"+name+".sh")
 	return ""
 }
 
@@ -58,6 +52,6 @@ func database(t testing.TB, name, title string) (node, dir string) {
 			return node, dir
 		}
 	}
-	Missing(t, title, "get it with internal/testenv/"+name+".sh")
+	Skip(t, "no "+title+": get it with internal/testenv/"+name+".sh")
 	return "", ""
 }

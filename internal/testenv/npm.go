@@ -16,6 +16,6 @@ func NPM(t testing.TB, name string) (node, dir string) {
 			return node, dir
 		}
 	}
-	Missing(t, "npm's package "+name, "get it with internal/testenv/npm.sh")
+	Skip(t, "no npm's package "+name+": get it with internal/testenv/npm.sh")
 	return "", ""
 }

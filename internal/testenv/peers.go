@@ -1,15 +1,15 @@
 package testenv
 
 // Some tests need things that not every machine has: the programs of other projects
-// that gotach is compared with, and the right to mount a small disk. These tests ask
-// here. If the thing is missing the test is skipped; with GOTACH_REQUIRE_PEERS=1, as
-// in CI, it fails.
+// that gotach is compared with, and the right to mount a small disk. These tests have
+// the build tag peers, and ask here.
 
 import (
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 )
 
 // Python315 returns the command of a CPython 3.15, the reference reader of
@@ -31,7 +31,7 @@ func Python315(t testing.TB) string {
 			return path
 		}
 	}
-	Missing(t, "CPython 3.15", "get it with internal/testenv/python315.sh")
+	Skip(t, "no CPython 3.15: get it with internal/testenv/python315.sh")
 	return ""
 }
 
@@ -41,19 +41,48 @@ func Command(t testing.TB, name, install string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil {
-		Missing(t, name, "get it with "+install)
+		Skip(t, "no "+name+": get it with "+install)
 	}
 	return path
 }
 
-// Missing skips a test that needs what, or fails it with GOTACH_REQUIRE_PEERS=1. why
-// gives the reason, or how to get what.
-func Missing(t testing.TB, what, why string) {
+// Skip skips a test that this machine cannot run. Every skip goes through this package. With
+// GOTACH_REQUIRE_PEERS=1, as in the steps of .ci/run, whose machine has all that tests need, the test
+// fails instead.
+func Skip(t testing.TB, why string) {
 	t.Helper()
 	if os.Getenv("GOTACH_REQUIRE_PEERS") == "1" {
-		t.Fatalf("%s is required and missing: %s", what, why)
+		t.Fatal("required and missing: " + why)
 	}
-	t.Skipf("no %s here: %s", what, why)
+	t.Skip(why)
+}
+
+// Night skips a peer test that only the step night of .ci/run runs, because it takes long or its peer is
+// large. why gives the reason.
+func Night(t testing.TB, why string) {
+	t.Helper()
+	if !night() {
+		t.Skip("only with GOTACH_NIGHT=1: " + why)
+	}
+}
+
+func night() bool { return os.Getenv("GOTACH_NIGHT") == "1" }
+
+// Long skips a test that takes seconds if the flag -short is set.
+func Long(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it takes seconds: not with -short")
+	}
+}
+
+// Times returns how often or how long a test does what it does: few times, or long in the step night
+// of .ci/run, which sets GOTACH_NIGHT=1.
+func Times[N int | time.Duration](few, long N) N {
+	if night() {
+		return long
+	}
+	return few
 }
 
 // Emulated reports whether the tests run under an emulator of another processor, as in the step

@@ -1,0 +1,50 @@
+package testenv
+
+import "strings"
+
+// Must returns v, and panics if there is an error. It is for the steps of a test that have to succeed
+// before there is something to check.
+func Must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// test is a test of package testing, or a check of package rapid.
+type test interface {
+	Helper()
+	Errorf(string, ...any)
+	Fatal(...any)
+}
+
+// OK ends the test if there is an error.
+func OK(t test, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Fails fails the test unless there is an error whose text contains want. With want "" there must be
+// no error.
+func Fails(t test, what string, err error, want string) {
+	t.Helper()
+	switch {
+	case want == "" && err != nil:
+		t.Errorf("%.80s: %v", what, err)
+	case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+		t.Errorf("%.80s: error %v, want %q", what, err, want)
+	}
+}
+
+// NoDiff fails the test if there is a difference, as that of cmp.Diff.
+func NoDiff(t test, what, diff string) {
+	t.Helper()
+	if diff != "" {
+		t.Errorf("%s", strings.TrimSpace(what+" (-want +got):\n"+diff))
+	}
+}
+
+// Err returns the error of a call.
+func Err[T any](_ T, err error) error { return err }
