@@ -4,47 +4,76 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/tachyon"
 )
 
-// A session begins a new file every second and keeps two finished files.
-func TestRotate(t *testing.T) {
-	dir := t.TempDir()
-	earlier := filepath.Join(dir, "x.3.tach")
-	if err := os.WriteFile(earlier, []byte("another's"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+// opened begins a session whose configuration differs from what options can set.
+func opened(t *testing.T, change func(*config), opts ...Option) (*Session, *testenv.Log) {
+	t.Helper()
 	log := &testenv.Log{}
-	s, err := Open(Output(filepath.Join(dir, "x.tach")), RotateEvery(time.Second), KeepFiles(2), Logger(log.Logger()))
+	c, err := newConfig(append(opts, Logger(log.Logger())), func(string) string { return "" })
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := filepath.Join(dir, "x.4.tach"); s.Path() != want {
-		t.Errorf("the first file is %s, want %s", s.Path(), want)
+	change(&c)
+	s, err := open(c)
+	if err != nil {
+		t.Fatal(err)
 	}
-	testenv.Await(func() bool { return fileNumber(s) >= 7 })
-	if err := s.Stop(); err != nil || len(log.Lines()) > 0 {
-		t.Fatal(err, log.Lines())
+	t.Cleanup(func() { _ = s.Stop() })
+	return s, log
+}
+
+// A session begins a new file after some time and keeps two finished files.
+func TestRotate(t *testing.T) {
+	for _, source := range sources() {
+		t.Run(string(source), func(t *testing.T) {
+			dir := t.TempDir()
+			earlier := filepath.Join(dir, "x.3.tach")
+			if err := os.WriteFile(earlier, []byte("another's"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			c := make(chan int)
+			defer close(c)
+			for range 5 {
+				go func() { <-c }()
+			}
+			// While files are finished and synced, more goroutines of the profiler run.
+			s, log := opened(t, func(c *config) { c.rotate.every = 20 * time.Millisecond },
+				Output(filepath.Join(dir, "x.tach")), KeepFiles(2), Source(source), SyncEvery(minSync), Budget(100), MaxPause(time.Minute))
+			if want := filepath.Join(dir, "x.4.tach"); s.Path() != want {
+				t.Errorf("the first file is %s, want %s", s.Path(), want)
+			}
+			testenv.Await(func() bool { return fileNumber(s) >= 7 })
+			if err := s.Stop(); err != nil || len(log.Lines()) > 0 {
+				t.Fatal(err, log.Lines())
+			}
+			last := fileNumber(s)
+			if last < 7 {
+				t.Fatalf("the last file is %s", s.Path())
+			}
+			want := []string{filepath.Join(dir, fmt.Sprintf("x.%d.tach", last-1)), filepath.Join(dir, fmt.Sprintf("x.%d.tach", last))}
+			if got := s.Files(); !slices.Equal(got, want) {
+				t.Fatalf("kept %q, want %q", got, want)
+			}
+			if list, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(list) != 3 {
+				t.Errorf("files in the directory: %q", list)
+			}
+			if b, err := os.ReadFile(earlier); err != nil || string(b) != "another's" {
+				t.Errorf("the file that was there: %q, %v", b, err)
+			}
+			if waits := checkFiles(t, s, last-4); waits == 0 && source == Native {
+				t.Error("no sample waits for the channel")
+			}
+		})
 	}
-	last := fileNumber(s)
-	if last < 7 {
-		t.Fatalf("the last file is %s", s.Path())
-	}
-	want := []string{filepath.Join(dir, fmt.Sprintf("x.%d.tach", last-1)), filepath.Join(dir, fmt.Sprintf("x.%d.tach", last))}
-	if got := s.Files(); fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Fatalf("kept %q, want %q", got, want)
-	}
-	if list, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(list) != 3 {
-		t.Errorf("files in the directory: %q", list)
-	}
-	if b, err := os.ReadFile(earlier); err != nil || string(b) != "another's" {
-		t.Errorf("the file that was there: %q, %v", b, err)
-	}
-	checkFiles(t, s, last-4)
 }
 
 // fileNumber returns 7 if the session writes x.7.tach, 0 if it writes x.tach.
@@ -56,44 +85,31 @@ func fileNumber(s *Session) (n int) {
 // A session without rotation begins a new file when the header of the old one cannot count
 // more samples. The files belong to one session, and each has its own metadata.
 func TestFileFull(t *testing.T) {
-	dir := t.TempDir()
-	log := &testenv.Log{}
-	c, err := newConfig([]Option{Output(filepath.Join(dir, "x.tach")), KeepFiles(1), KeepBytes(2_000_000), Logger(log.Logger())}, func(string) string { return "" })
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.fileSamples = 100
-	s, err := open(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := filepath.Join(t.TempDir(), "x.tach")
+	s, log := opened(t, func(c *config) { c.fileSamples = 100 }, Output(path), KeepFiles(1), KeepBytes(minKeepBytes), Source(Portable), Budget(100))
 	testenv.Await(func() bool { return fileNumber(s) >= 3 })
 	if err := s.Stop(); err != nil || len(log.Lines()) > 0 {
 		t.Fatal(err, log.Lines())
 	}
-	files := s.Files()
-	for i, path := range files {
-		want := filepath.Join(dir, "x.tach")
-		if i > 0 {
-			want = filepath.Join(dir, fmt.Sprintf("x.%d.tach", i+1))
-		}
-		if path != want {
-			t.Errorf("file %d is %s, want %s", i+1, path, want)
-		}
+	want := []string{path}
+	for i := 2; i <= max(3, fileNumber(s)); i++ {
+		want = append(want, strings.Replace(path, "x.tach", fmt.Sprintf("x.%d.tach", i), 1))
 	}
-	if len(files) < 3 || s.Path() != files[len(files)-1] {
-		t.Errorf("files %q, the last one %s", files, s.Path())
+	if files := s.Files(); !slices.Equal(files, want) || s.Path() != want[len(want)-1] {
+		t.Errorf("files %q, the last one %s, want %q", files, s.Path(), want)
 	}
 	checkFiles(t, s, 1)
 }
 
 // checkFiles checks that each of a session's files has samples, a checksum and the metadata
-// of its own part. Parts are numbered from first, and there is no gap in time between them.
-func checkFiles(t *testing.T, s *Session, first int) {
+// of its own part, and none of the profiler's own goroutines. Parts are numbered from first, and there is no
+// gap in time between them. checkFiles returns how many samples wait for a channel that their file describes.
+func checkFiles(t *testing.T, s *Session, first int) (waits int) {
 	t.Helper()
+	const module = "github.com/gotach/profiler"
 	var end time.Time
 	for i, path := range s.Files() {
-		if count(t, path) == 0 {
+		if count(t, path) == 0 && path != s.Path() {
 			t.Errorf("%s has no samples", path)
 		}
 		r, err := reader.Open(path)
@@ -101,31 +117,46 @@ func checkFiles(t *testing.T, s *Session, first int) {
 			t.Fatal(err)
 		}
 		defer r.Close()
-		if present, err := r.VerifyChecksum(); !present || err != nil {
-			t.Errorf("%s: checksum present: %v, error %v", path, present, err)
-		}
-		m, err := r.Metadata()
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := metadata(t, path)
 		d := m.Session
-		if d.Part != first+i || !d.SessionStart.Equal(s.start) || d.Start.UnixMicro() != int64(r.Header().Start) || d.Error != "" {
-			t.Errorf("%s: part %d of the session at %v, start %v, error %q", path, d.Part, d.SessionStart, d.Start, d.Error)
-		}
-		if d.Samples != int64(r.Header().Samples) {
-			t.Errorf("%s: %d of %d samples in %v", path, d.Samples, r.Header().Samples, d.Duration)
+		if d.Part != first+i || !d.SessionStart.Equal(s.start) || d.Start.UnixMicro() != int64(r.Header().Start) || d.Error != "" || d.Samples != int64(r.Header().Samples) {
+			t.Errorf("%s: part %d of the session at %v, start %v, error %q, %d of %d samples", path, d.Part, d.SessionStart, d.Start, d.Error, d.Samples, r.Header().Samples)
 		}
 		if i > 0 && end.UnixMicro() != d.Start.UnixMicro() {
 			t.Errorf("%s starts at %v, the one before ends at %v", path, d.Start, end)
 		}
 		end = d.Start.Add(d.Duration)
-		if len(m.Goroutines) == 0 {
+		if len(m.Goroutines) == 0 && d.Samples > 0 {
 			t.Errorf("%s has no goroutines in its metadata", path)
 		}
 		for _, g := range m.Goroutines {
-			if g.First > g.Last || g.Last > uint64(d.Duration.Microseconds()) {
-				t.Errorf("%s: goroutine %d from %d to %d", path, g.ID, g.First, g.Last)
+			if g.First > g.Last || g.Last > uint64(d.Duration.Microseconds()) || strings.HasPrefix(g.CreatedBy, module+"/internal/own.") {
+				t.Errorf("%s: goroutine %+v", path, g)
+			}
+		}
+		channels := map[int32]bool{}
+		for _, o := range m.Objects {
+			channels[o.Number] = o.Kind == tachyon.ObjectChannel
+		}
+		frames := r.Frames()
+		for sample, err := range r.Samples() {
+			if err != nil {
+				t.Fatal(err)
+			}
+			root := tachyon.Frame{}
+			for _, id := range sample.Stack {
+				root = frames[id]
+				if root.Func == "[chan receive]" && root.Line != 0 {
+					waits++
+					if !channels[root.Line] {
+						t.Fatalf("%s: a sample waits for object %d, which is not a channel of %+v", path, root.Line, m.Objects)
+					}
+				}
+			}
+			if strings.HasPrefix(root.Func, module) && !strings.HasSuffix(root.File, "_test.go") {
+				t.Fatalf("goroutine %d began in %s", sample.Thread, root.Func)
 			}
 		}
 	}
+	return waits
 }

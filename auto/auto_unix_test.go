@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -29,29 +30,26 @@ var _ = func() bool {
 	return true
 }()
 
-// children are programs that import auto. Each prints "ready" when it can take a
-// signal. Its later output and its exit status must be the same with and without
-// a profile.
+// children are programs that import auto. Each prints "ready" when it can take a signal. Its standard input ends when
+// the signal was sent.
 var children = map[string]func(){
-	"waits": func() { // waits for the signal and has no handler
+	"waits": func() { // has no handler
 		fmt.Println("ready")
-		time.Sleep(time.Minute)
+		time.Sleep(time.Hour)
 	},
 	"handles": func() {
 		c := make(chan os.Signal, 10)
-		signal.Notify(c, syscall.SIGTERM, syscall.SIGINT)
+		signal.Notify(c, syscall.SIGTERM, syscall.SIGINT, syscall.SIGWINCH)
 		fmt.Println("ready")
 		fmt.Println("got", <-c)
-		// Wait for the end of the session: auto would raise the signal again only after it.
-		for begin := time.Now(); session != nil && len(session.Files()) == 0 && time.Since(begin) < time.Minute; {
-			time.Sleep(time.Millisecond)
-		}
-		select {
-		case s := <-c:
+		endWatch() // if auto raises the signal again, it has done so then
+		_ = syscall.Kill(os.Getpid(), syscall.SIGWINCH)
+		for s := range c {
+			if s == syscall.SIGWINCH {
+				os.Exit(7)
+			}
 			fmt.Println("got again", s)
-		case <-time.After(500 * time.Millisecond):
 		}
-		os.Exit(7)
 	},
 	"exits": func() { // as servers do that have nothing to finish
 		c := make(chan os.Signal, 10)
@@ -64,13 +62,18 @@ var children = map[string]func(){
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM)
 		signal.Reset(syscall.SIGTERM)
 		fmt.Println("ready")
-		time.Sleep(time.Minute)
+		time.Sleep(time.Hour)
 	},
 	"ignores": func() {
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT)
 		fmt.Println("ready")
-		time.Sleep(500 * time.Millisecond)
+		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(9)
+	},
+	"ignoring": func() {
+		fmt.Println("ready")
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(6)
 	},
 	"returns": func() {
 		defer Stop()
@@ -85,10 +88,9 @@ var children = map[string]func(){
 			fmt.Printf("%s\n", stacks)
 		}
 		fmt.Println("ready")
-		time.Sleep(time.Minute)
+		time.Sleep(time.Hour)
 	},
 	"idle": func() {
-		fmt.Println("ready")
 		fmt.Println("goroutines", runtime.NumGoroutine(), "session", session != nil)
 	},
 }
@@ -101,40 +103,41 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-type result struct {
-	output string // after "ready"
-	state  syscall.WaitStatus
-	stderr string
-}
-
-// run starts a child, waits until it is ready, sends it sig (0 for none) and
-// waits until it has ended. wrap is a command that executes the child.
-func run(t *testing.T, name, out string, sig syscall.Signal, wrap ...string) result {
+// run starts a child, waits until it is ready, sends it sig (0 for none) and waits until it has ended. It returns
+// what the child prints beside "ready", also on stderr.
+func run(t *testing.T, name, out string, sig syscall.Signal) (output string, state syscall.WaitStatus) {
 	t.Helper()
-	args := append(wrap, os.Args[0])
-	cmd := exec.Command(args[0], args[1:]...)
+	cmd := exec.Command(os.Args[0])
+	if name == "ignoring" { // as with nohup, and for a background job of a shell
+		cmd = exec.Command("sh", "-c", `trap "" INT; exec "$0"`, os.Args[0])
+	}
 	cmd.Env = append(os.Environ(), "GOTACH_TEST_CHILD="+name, "PROFILE_OUT="+out, "PROFILE_SOURCE=portable", "GOCOVERDIR="+t.TempDir())
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
-	stdout, err := cmd.StdoutPipe()
+	stdout, err1 := cmd.StdoutPipe()
+	stdin, err2 := cmd.StdinPipe()
+	// The child must not inherit that a signal is ignored, as it is under nohup. A signal with a handler here has its default effect there.
+	handled := make(chan os.Signal, 1)
+	signal.Notify(handled, syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM)
+	err := errors.Join(err1, err2, cmd.Start())
+	signal.Stop(handled)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	var output strings.Builder
 	for lines := bufio.NewScanner(stdout); lines.Scan(); {
-		if lines.Text() == "ready" && sig != 0 {
+		if lines.Text() != "ready" {
+			output += lines.Text() + "\n"
+			continue
+		}
+		if sig != 0 {
 			if err := cmd.Process.Signal(sig); err != nil {
 				t.Fatal(err)
 			}
-			continue
 		}
-		output.WriteString(lines.Text() + "\n")
+		stdin.Close()
 	}
 	_ = cmd.Wait() // ProcessState has the result
-	return result{output.String(), cmd.ProcessState.Sys().(syscall.WaitStatus), stderr.String()}
+	return output + stderr.String(), cmd.ProcessState.Sys().(syscall.WaitStatus)
 }
 
 // readable checks that the file's samples can be read, and that the file is
@@ -165,74 +168,61 @@ func readable(t *testing.T, path string, finished bool) {
 // A signal finishes the file. Then it has the same effect on the program as
 // without the profiler.
 func TestSignals(t *testing.T) {
-	kept := runtime.GOOS == "linux" && (runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64")
-	t.Run("kept", func(t *testing.T) { testSignals(t, kept) })
-	// The same where the program gets the signal at the same time as auto.
-	t.Setenv("GOTACH_TEST_BESIDE", "1")
-	t.Run("beside", func(t *testing.T) { testSignals(t, false) })
-}
-
-func testSignals(t *testing.T, kept bool) {
-	for _, tc := range []struct {
-		child    string
-		sig      syscall.Signal
-		finished bool
-	}{
-		{"waits", syscall.SIGTERM, true},
-		{"waits", syscall.SIGINT, true},
-		{"handles", syscall.SIGTERM, true},
-		{"handles", syscall.SIGINT, true},
-		{"exits", syscall.SIGTERM, kept},
-		{"exits", syscall.SIGINT, kept},
-		{"resets", syscall.SIGTERM, kept}, // signal.Reset resets auto's signal.Notify too
-		{"ignores", syscall.SIGTERM, false},
-		{"waits", syscall.SIGHUP, false},
-		{"waits", syscall.SIGKILL, false},
-		{"stops", syscall.SIGTERM, true},
-		{"returns", 0, true},
-	} {
-		t.Run(fmt.Sprintf("%s %v", tc.child, tc.sig), func(t *testing.T) {
-			out := filepath.Join(t.TempDir(), "x.tach")
-			plain, profiled := run(t, tc.child, "", tc.sig), run(t, tc.child, out, tc.sig)
-			if plain.state != profiled.state || plain.output != profiled.output {
-				t.Errorf("plain: %#x, prints %q\nprofiled: %#x, prints %q\n%s", plain.state, plain.output, profiled.state, profiled.output, profiled.stderr)
-			}
-			if profiled.stderr != plain.stderr {
-				t.Errorf("on stderr: %s", profiled.stderr)
-			}
-			if _, err := os.Stat(out + ".journal"); err != nil && tc.child == "exits" {
-				tc.finished = true // without keeping the signal, this is a race
-			}
-			readable(t, out, tc.finished)
-			if !tc.finished {
-				if _, err := recovery.Finish(out); err != nil {
-					t.Fatal(err)
+	keeps := runtime.GOOS == "linux" && (runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64")
+	for _, beside := range []string{"", "beside"} {
+		t.Setenv("GOTACH_TEST_BESIDE", beside) // the program gets the signal at the same time as auto
+		kept := keeps && beside == ""
+		for _, tc := range []struct {
+			child    string
+			sig      syscall.Signal
+			finished bool
+			prints   string
+			exit     int // -1: ended by the signal
+		}{
+			{"waits", syscall.SIGTERM, true, "", -1},
+			{"waits", syscall.SIGINT, true, "", -1},
+			{"handles", syscall.SIGTERM, true, "got terminated\n", 7},
+			{"handles", syscall.SIGINT, true, "got interrupt\n", 7},
+			{"exits", syscall.SIGTERM, kept, "", 5},
+			{"exits", syscall.SIGINT, kept, "", 5},
+			{"resets", syscall.SIGTERM, kept, "", -1}, // signal.Reset resets auto's signal.Notify too
+			{"ignores", syscall.SIGTERM, false, "", 9},
+			{"ignoring", syscall.SIGINT, false, "", 6},
+			{"waits", syscall.SIGHUP, false, "", -1},
+			{"waits", syscall.SIGKILL, false, "", -1},
+			{"stops", syscall.SIGTERM, true, "", -1},
+			{"returns", 0, true, "", 0},
+		} {
+			t.Run(fmt.Sprintf("%s %s %v", beside, tc.child, tc.sig), func(t *testing.T) {
+				out := filepath.Join(t.TempDir(), "x.tach")
+				output, state := run(t, tc.child, out, tc.sig)
+				if output != tc.prints {
+					t.Errorf("prints %q, want %q", output, tc.prints)
 				}
-				readable(t, out, true)
-			}
-		})
+				if tc.exit < 0 && (!state.Signaled() || state.Signal() != tc.sig) || tc.exit >= 0 && state.ExitStatus() != tc.exit {
+					t.Errorf("ends with %#x, want exit status %d", state, tc.exit)
+				}
+				if _, err := os.Stat(out + ".journal"); err != nil && tc.child == "exits" {
+					tc.finished = true // without keeping the signal, this is a race
+				}
+				readable(t, out, tc.finished)
+				if !tc.finished {
+					if _, err := recovery.Finish(out); err != nil {
+						t.Fatal(err)
+					}
+					readable(t, out, true)
+				}
+			})
+		}
 	}
-}
-
-// A signal that the parent set to be ignored (SIGHUP by nohup, SIGINT for a
-// background job of a shell) stays ignored.
-func TestInheritedIgnore(t *testing.T) {
-	out := filepath.Join(t.TempDir(), "x.tach")
-	r := run(t, "handles", out, syscall.SIGTERM, "sh", "-c", `trap "" INT; exec "$0"`)
-	if r.state.ExitStatus() != 7 || r.output != "got terminated\n" {
-		t.Errorf("exit %d, prints %q", r.state.ExitStatus(), r.output)
-	}
-	readable(t, out, true)
 }
 
 // Without PROFILE_OUT no session starts and no file is created.
 func TestUnset(t *testing.T) {
-	r := run(t, "idle", "", 0)
-	if !strings.Contains(r.output, "session false") || !strings.Contains(r.output, "goroutines 1 ") {
-		t.Errorf("prints %q", r.output)
+	if output, _ := run(t, "idle", "", 0); output != "goroutines 1 session false\n" {
+		t.Errorf("prints %q", output)
 	}
-	made, _ := filepath.Glob("*.tach")
-	if len(made) != 0 {
+	if made, _ := filepath.Glob("*.tach"); len(made) != 0 {
 		t.Errorf("created %v", made)
 	}
 }

@@ -35,13 +35,6 @@ func TestExport(t *testing.T) {
 	written("export.test.nytprof")
 }
 
-func TestUnknownFormat(t *testing.T) {
-	_, err := profiler.Open(profiler.Output(filepath.Join(t.TempDir(), "x.tach")), profiler.Export("bmp", "x"))
-	if err == nil || !strings.Contains(err.Error(), `"bmp" is not a format; there are`) {
-		t.Errorf("error %v", err)
-	}
-}
-
 // Write a profile for go tool pprof beside gotach's own file.
 func Example() {
 	dir, err := os.MkdirTemp("", "example-")

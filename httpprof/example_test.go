@@ -1,10 +1,8 @@
 package httpprof_test
 
 import (
-	"fmt"
 	"log"
 	"net/http"
-	"net/http/httptest"
 
 	"github.com/gotach/profiler/httpprof"
 )
@@ -13,16 +11,6 @@ import (
 //
 //	go tool pprof 'http://localhost:6060/debug/profile?seconds=10'
 func ExampleHandler() {
-	mux := http.NewServeMux()
-	mux.Handle("/debug/profile", httpprof.Handler())
-
-	srv := httptest.NewServer(mux)
-	defer srv.Close()
-	res, err := http.Get(srv.URL + "/debug/profile?seconds=1&format=pprof")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer res.Body.Close()
-	fmt.Println(res.Status, res.Header.Get("Content-Disposition"))
-	// Output: 200 OK attachment; filename="profile.pb.gz"
+	http.Handle("/debug/profile", httpprof.Handler())
+	log.Fatal(http.ListenAndServe("localhost:6060", nil))
 }

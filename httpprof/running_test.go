@@ -1,38 +1,75 @@
-package httpprof_test
+package httpprof
 
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"runtime/pprof"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/pprof/profile"
+
 	"github.com/gotach/profiler"
-	"github.com/gotach/profiler/httpprof"
+	"github.com/gotach/profiler/internal/hook"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 )
 
-// While a session runs, a profile of the next seconds is taken from it. It has labels and creators
+// open begins a session, beside load with a label, and waits until its file has both goroutines of load.
+func open(t *testing.T, opts ...profiler.Option) (s *profiler.Session, path string) {
+	t.Helper()
+	pprof.Do(t.Context(), pprof.Labels("kind", "early"), func(context.Context) { load(t) })
+	path = filepath.Join(t.TempDir(), "x.tach")
+	s, err := profiler.Open(append(opts, profiler.Output(path), profiler.Budget(50), profiler.MaxPause(time.Minute))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Stop() })
+	await(s.Path())
+	return s, path
+}
+
+// await waits until a file that grows has both goroutines of load.
+func await(path string) {
+	testenv.Await(func() bool {
+		r, err := reader.Open(path)
+		if err != nil {
+			return false
+		}
+		defer r.Close()
+		known := 0
+		for g, err := range r.Goroutines() {
+			if err == nil && strings.HasSuffix(g.CreatedBy, "httpprof.load") {
+				known++
+			}
+		}
+		return known == 2
+	})
+}
+
+// While a session runs, a profile of the next seconds is taken from it, one at a time. It has labels and creators
 // of goroutines that began long before it, and only its own time. The session goes on as before.
 func TestRunningSession(t *testing.T) {
 	for _, kind := range []profiler.SourceKind{profiler.Auto, profiler.Portable} {
 		t.Run(string(kind), func(t *testing.T) {
-			pprof.Do(t.Context(), pprof.Labels("kind", "early"), func(context.Context) { load(t) })
-			out := filepath.Join(t.TempDir(), "x.tach")
-			s, err := profiler.Open(profiler.Output(out), profiler.Source(kind))
+			s, path := open(t, profiler.Source(kind))
+			end, err := hook.Follow(filepath.Join(t.TempDir(), "other.tach"), false)
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer s.Stop()
-			time.Sleep(300 * time.Millisecond)
-			labels := s.Stats().Source == "native"
-			begin := time.Now()
-			code, body, _ := get(t, httpprof.Handler(), "/?seconds=1&format=tach")
+			if code, body, _ := get(t, Handler(), "/"); code != http.StatusServiceUnavailable || !bytes.Contains(body, []byte("another reader follows")) {
+				t.Errorf("a second profile: status %d: %s", code, body)
+			}
+			if err := end(); err != nil {
+				t.Fatal(err)
+			}
+			labels, begin := s.Stats().Source == "native", time.Now()
+			code, body, _ := get(t, Handler(), "/?seconds=1&format=tach")
 			took := time.Since(begin)
 			if code != http.StatusOK {
 				t.Fatalf("status %d: %s", code, body)
@@ -41,45 +78,93 @@ func TestRunningSession(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer r.Close()
-			m, err := r.Metadata()
-			if err != nil || m.Session == nil {
-				t.Fatal("no session in the metadata: ", err)
-			}
-			// On a busy machine it may end later, and the last samples may be missing.
-			if d := m.Session.Duration; d < 500*time.Millisecond || d > took || m.Session.Start.Before(begin.Add(-time.Millisecond)) ||
-				m.Session.Samples != int64(r.Header().Samples) || m.Session.TicksReached == 0 || m.Session.TicksReached > m.Session.TicksAsked+100 {
-				t.Errorf("after %v the session is %+v, the header %+v", took, m.Session, r.Header())
-			}
-			for name, d := range checkLoad(t, r, m, labels, true) {
-				if d < m.Session.Duration*8/10 || d > m.Session.Duration+5*time.Millisecond {
-					t.Errorf("%s took %v of %v", name, d, m.Session.Duration)
-				}
+			d := checkLoad(t, r, labels, true).Session
+			if d.Duration > took || d.Start.Before(begin.Add(-time.Millisecond)) || d.TicksReached == 0 || d.TicksReached >= s.Stats().TicksReached {
+				t.Errorf("after %v the session is %+v", took, d)
 			}
 			if err := s.Stop(); err != nil {
 				t.Fatal(err)
 			}
-			whole, err := reader.Open(out)
+			whole, err := reader.Open(path)
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer whole.Close()
-			if m, err = whole.Metadata(); err != nil {
-				t.Fatal(err)
-			}
-			for name, d := range checkLoad(t, whole, m, labels, false) {
-				if d < m.Session.Duration*8/10 || d < took {
-					t.Errorf("in the session's own file %s took %v of %v", name, d, m.Session.Duration)
-				}
+			if d := checkLoad(t, whole, labels, false).Session; d.Duration < took {
+				t.Errorf("the session's own file has %v", d.Duration)
 			}
 		})
 	}
 }
 
-// checkLoad returns the times of load's two functions. It checks creators and labels of their goroutines.
-// part says that these began before the profile.
-func checkLoad(t *testing.T, r *reader.Reader, m *tachyon.Metadata, labels, part bool) map[string]time.Duration {
+// If the session ends meanwhile, the profile has the time until then.
+func TestRunningSessionStops(t *testing.T) {
+	s, _ := open(t)
+	path := filepath.Join(t.TempDir(), "other.tach")
+	end, err := hook.Follow(path, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(path)
+	if err := s.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := end(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := reader.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkLoad(t, r, s.Stats().Source == "native", true)
+}
+
+// With last, the profile is of the past of the session that runs, from one file and from several.
+func TestPast(t *testing.T) {
+	testenv.Long(t)
+	for name, opts := range map[string][]profiler.Option{"one file": nil, "rotation": {profiler.RotateEvery(time.Second), profiler.KeepFiles(3)}} {
+		t.Run(name, func(t *testing.T) {
+			s, _ := open(t, opts...)
+			if code, body, _ := get(t, Handler(), "/?last=1h"); code != http.StatusServiceUnavailable || !bytes.Contains(body, []byte("the session has run for ")) {
+				t.Errorf("status %d: %s", code, body)
+			}
+			if opts != nil {
+				testenv.Await(func() bool { return len(s.Files()) > 0 })
+				await(s.Path())
+			}
+			last := s.Stats().Duration
+			since := time.Now().Add(-last - time.Millisecond)
+			code, body, _ := get(t, Handler(), fmt.Sprintf("/?last=%v&format=tach", last))
+			if code != http.StatusOK {
+				t.Fatalf("status %d: %s", code, body)
+			}
+			r, err := reader.New(bytes.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := checkLoad(t, r, s.Stats().Source == "native", false).Session; d.Start.Before(since) || d.Error != "" {
+				t.Errorf("of the last %v the session is %+v", last, d)
+			}
+			_, body, header := get(t, Handler(), fmt.Sprintf("/?last=%v", last)) // for pprof
+			p, err := profile.ParseData(body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if i, err := p.SampleIndexByName(""); err != nil || p.SampleType[i].Unit != "nanoseconds" || p.DurationNanos <= 0 || len(p.Sample) < 2 || !strings.HasSuffix(header.Get("Content-Disposition"), `profile.pb.gz"`) {
+				t.Errorf("%v, pprof shows %+v of %v, %v", header, p.SampleType, p.DurationNanos, err)
+			}
+		})
+	}
+}
+
+// checkLoad checks the times of load's two functions, and creators and labels of their goroutines. It closes the
+// file. part says that the goroutines began before the profile.
+func checkLoad(t *testing.T, r *reader.Reader, labels, part bool) *tachyon.Metadata {
 	t.Helper()
+	defer r.Close()
+	m, err := r.Metadata()
+	if err != nil || m.Session == nil || m.Session.Samples != int64(r.Header().Samples) {
+		t.Fatalf("the session is %+v, the header %+v, %v", m.Session, r.Header(), err)
+	}
 	times, ids := map[string]time.Duration{}, map[uint64]bool{}
 	for s, err := range reader.Weighted(r) {
 		if err != nil {
@@ -92,75 +177,21 @@ func checkLoad(t *testing.T, r *reader.Reader, m *tachyon.Metadata, labels, part
 			}
 		}
 	}
-	if len(times) != 2 || len(ids) != 2 {
-		t.Errorf("goroutines %v, times %v", ids, times)
+	most := m.Session.Duration + 5*time.Millisecond
+	if len(times) != 2 || len(ids) != 2 || times["Nap"] <= 0 || times["Nap"] > most || times["Wait"] <= 0 || times["Wait"] > most {
+		t.Errorf("goroutines %v, times %v of %v", ids, times, m.Session.Duration)
 	}
 	for _, g := range m.Goroutines {
 		if !ids[g.ID] {
 			continue
 		}
 		delete(ids, g.ID)
-		if !strings.HasSuffix(g.CreatedBy, "httpprof_test.load") || labels && (len(g.Labels) != 1 || (part && g.Labels[0].From != 0) || g.Labels[0].Labels["kind"] != "early") {
+		if !strings.HasSuffix(g.CreatedBy, "httpprof.load") || labels && (len(g.Labels) != 1 || (part && g.Labels[0].From != 0) || g.Labels[0].Labels["kind"] != "early") {
 			t.Errorf("goroutine %+v", g)
 		}
 	}
 	if len(ids) > 0 {
 		t.Errorf("nothing is known of the goroutines %v", ids)
 	}
-	return times
-}
-
-// One profile at a time is taken of a session.
-func TestRunningSessionOnce(t *testing.T) {
-	s, err := profiler.Open(profiler.Output(filepath.Join(t.TempDir(), "x.tach")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Stop()
-	temp := t.TempDir()
-	t.Setenv("TMPDIR", temp)
-	h := httpprof.Handler()
-	ctx, cancel := context.WithCancel(t.Context())
-	first := make(chan struct{})
-	go func() {
-		defer close(first)
-		req, _ := http.NewRequestWithContext(ctx, "GET", "/", nil)
-		h.ServeHTTP(discard{}, req)
-	}()
-	for list := []string{}; len(list) == 0; list, _ = filepath.Glob(temp + "/*/*.tach") {
-		time.Sleep(time.Millisecond)
-	}
-	time.Sleep(50 * time.Millisecond)
-	code, body, _ := get(t, h, "/?seconds=1")
-	if code != http.StatusServiceUnavailable || !strings.Contains(string(body), "another reader follows") {
-		t.Errorf("a second profile: status %d: %s", code, body)
-	}
-	cancel() // as if the client had gone
-	<-first
-	if code, body, _ := get(t, h, "/?seconds=1"); code != http.StatusOK {
-		t.Errorf("after it: status %d: %s", code, body)
-	}
-	if left, _ := os.ReadDir(temp); len(left) != 0 {
-		t.Errorf("left in the temporary directory: %v", left)
-	}
-}
-
-type discard struct{}
-
-func (discard) Header() http.Header         { return http.Header{} }
-func (discard) Write(b []byte) (int, error) { return len(b), nil }
-func (discard) WriteHeader(int)             {}
-
-// If the session ends meanwhile, the profile has the time until then.
-func TestRunningSessionStops(t *testing.T) {
-	load(t)
-	s, err := profiler.Open(profiler.Output(filepath.Join(t.TempDir(), "x.tach")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	time.AfterFunc(300*time.Millisecond, func() { s.Stop() })
-	code, body, _ := get(t, httpprof.Handler(), "/?seconds=1&format=folded")
-	if code != http.StatusOK || !bytes.Contains(body, []byte("handlerTestNap")) {
-		t.Errorf("status %d: %s", code, body)
-	}
+	return m
 }

@@ -5,6 +5,8 @@ import (
 	"io"
 	"runtime"
 	"testing"
+
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // block encodes n chunks in the mix of a real file: time lines, some discounts
@@ -47,20 +49,15 @@ func (s *synthetic) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// A file of 100,000,000 events is read in constant memory.
+// A file of millions of events is read in constant memory.
 func TestConstantMemory(t *testing.T) {
 	const perBlock = 100_000
-	blocks := 1000
-	if raceEnabled || testing.Short() {
-		blocks = 20
-	}
+	blocks := testenv.Times(20, 1000)
 	r := NewReader(newSynthetic(block(perBlock), blocks))
 	var before, after runtime.MemStats
 	n := 0
 	for _, err := range r.Chunks() {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, err)
 		if n++; n == perBlock {
 			runtime.ReadMemStats(&before)
 		}
@@ -74,78 +71,58 @@ func TestConstantMemory(t *testing.T) {
 	}
 }
 
-func reportRate(b *testing.B, n int) {
-	b.ReportMetric(float64(n)*float64(b.N)/b.Elapsed().Seconds(), "records/s")
+// writeEvents writes n records, deflated or not.
+func writeEvents(to io.Writer, n int, deflate bool) error {
+	line := &TimeLine{FID: 2, Line: 333}
+	ret := &SubReturn{Depth: 3, Incl: 88, Excl: 7, Sub: String{Text: "main::work"}}
+	w := NewWriter(to)
+	_ = w.Write(&Version{Major: 5})
+	if deflate {
+		_ = w.Write(&StartDeflate{})
+	}
+	for i := range n {
+		if i%10 == 9 {
+			_ = w.Write(ret)
+			continue
+		}
+		line.Ticks = int32(i * 37 % 5000)
+		_ = w.Write(line)
+	}
+	return w.Close()
+}
+
+// benchmark runs once for files of a million records, deflated and not. once says how many it met.
+func benchmark(b *testing.B, once func(b *testing.B, file []byte, deflate bool) int) {
+	const n = 1_000_000
+	for _, deflate := range []bool{false, true} {
+		b.Run(map[bool]string{false: "raw", true: "deflated"}[deflate], func(b *testing.B) {
+			var file bytes.Buffer
+			testenv.OK(b, writeEvents(&file, n, deflate))
+			b.ReportAllocs()
+			for b.Loop() {
+				if got := once(b, file.Bytes(), deflate); got < n {
+					b.Fatal(got, "records")
+				}
+			}
+			b.ReportMetric(n*float64(b.N)/b.Elapsed().Seconds(), "records/s")
+		})
+	}
 }
 
 func BenchmarkReader(b *testing.B) {
-	const n = 1_000_000
-	file := append([]byte("NYTProf 5 0\n"), block(n)...)
-	var deflated bytes.Buffer
-	w := NewWriter(&deflated)
-	_ = w.Write(&Version{Major: 5})
-	_ = w.Write(&StartDeflate{})
-	for c, err := range NewReader(bytes.NewReader(file)).Chunks() {
-		if _, ok := c.(*Version); !ok && err == nil {
-			_ = w.Write(c)
+	benchmark(b, func(b *testing.B, file []byte, _ bool) (n int) {
+		b.SetBytes(int64(len(file)))
+		for _, err := range NewReader(bytes.NewReader(file)).Chunks() {
+			testenv.OK(b, err)
+			n++
 		}
-	}
-	if err := w.Close(); err != nil {
-		b.Fatal(err)
-	}
-	for _, c := range []struct {
-		name string
-		file []byte
-	}{{"raw", file}, {"deflated", deflated.Bytes()}} {
-		b.Run(c.name, func(b *testing.B) {
-			b.SetBytes(int64(len(c.file)))
-			b.ReportAllocs()
-			for b.Loop() {
-				got := 0
-				for _, err := range NewReader(bytes.NewReader(c.file)).Chunks() {
-					if err != nil {
-						b.Fatal(err)
-					}
-					got++
-				}
-				if got < n {
-					b.Fatal(got, "chunks")
-				}
-			}
-			reportRate(b, n)
-		})
-	}
+		return n
+	})
 }
 
 func BenchmarkWriter(b *testing.B) {
-	const n = 1_000_000
-	line := &TimeLine{FID: 2, Line: 333}
-	ret := &SubReturn{Depth: 3, Incl: 88, Excl: 7, Sub: String{Text: "main::work"}}
-	for _, c := range []struct {
-		name    string
-		deflate bool
-	}{{"raw", false}, {"deflated", true}} {
-		b.Run(c.name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				w := NewWriter(io.Discard)
-				_ = w.Write(&Version{Major: 5})
-				if c.deflate {
-					_ = w.Write(&StartDeflate{})
-				}
-				for i := range n {
-					if i%10 == 9 {
-						_ = w.Write(ret)
-						continue
-					}
-					line.Ticks = int32(i * 37 % 5000)
-					_ = w.Write(line)
-				}
-				if err := w.Close(); err != nil {
-					b.Fatal(err)
-				}
-			}
-			reportRate(b, n)
-		})
-	}
+	benchmark(b, func(b *testing.B, _ []byte, deflate bool) int {
+		testenv.OK(b, writeEvents(io.Discard, 1_000_000, deflate))
+		return 1_000_000
+	})
 }

@@ -12,10 +12,7 @@ import (
 // addGoldens seeds a fuzz target with the real files and hostile ones.
 func addGoldens(f *testing.F) {
 	for _, file := range goldens(f) {
-		b, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
+		b := testenv.Must(os.ReadFile(file))
 		f.Add(b[:min(len(b), 8<<10)])
 	}
 	f.Add([]byte("NYTProf 5 0\nS\x01\x01'\xff\x00\xff\xff\xff"))

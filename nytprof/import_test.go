@@ -11,20 +11,21 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/profile"
-	"pgregory.net/rapid"
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // figures are the sums of a profile, in nanoseconds.
 type figures struct {
 	self, total map[string]float64 // by function
 	line        map[profile.Frame]float64
-	records     map[string]int64 // by function: samples, for what rounding may do
+	counts      map[profile.Frame]int64 // samples
+	records     map[string]int64        // by function: samples, for what rounding may do
 	all         float64
 }
 
 // figuresOf sums p up. Goexit is left out, as it is in NYTProf files.
 func figuresOf(p *profile.Profile) figures {
-	f := figures{make(map[string]float64), make(map[string]float64), make(map[profile.Frame]float64), make(map[string]int64), 0}
+	f := figures{make(map[string]float64), make(map[string]float64), make(map[profile.Frame]float64), make(map[profile.Frame]int64), make(map[string]int64), 0}
 	for _, r := range p.Records {
 		f.all += float64(r.Wall)
 		seen := map[string]bool{"runtime.goexit": true}
@@ -39,6 +40,7 @@ func figuresOf(p *profile.Profile) figures {
 				f.self[fr.Func] += float64(r.Wall)
 				fr.Func = ""
 				f.line[fr] += float64(r.Wall)
+				f.counts[fr] += r.Count
 			}
 		}
 	}
@@ -48,14 +50,8 @@ func figuresOf(p *profile.Profile) figures {
 func roundTrip(t testing.TB, p *profile.Profile, o Options) *profile.Profile {
 	t.Helper()
 	var file bytes.Buffer
-	if err := Write(&file, p, o); err != nil {
-		t.Fatal(err)
-	}
-	got, err := Read(&file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return got
+	testenv.OK(t, Write(&file, p, o))
+	return testenv.Must(Read(&file))
 }
 
 func TestRoundTrip(t *testing.T) {
@@ -87,43 +83,22 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// Any profile keeps its times by function.
-func TestRoundTripOfAny(t *testing.T) {
-	name := rapid.OneOf(
-		rapid.StringMatching(`(main|a\.b/c|x/y%2ez)\.(\(\*T\)\.)?[A-Za-zé<>;]+(\[\.\.\.\])?(\.func[0-9])?`),
-		rapid.SampledFrom([]string{"[select]", "[IO wait]", "main.main", "runtime.goexit"}),
-	)
-	rapid.Check(t, func(t *rapid.T) {
-		m := newMaker()
-		stack := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) profile.Frame {
-			f := profile.Frame{Func: name.Draw(t, "func")}
-			if f.Func[0] != '[' {
-				f.File = rapid.SampledFrom([]string{"/a.go", "/b.go"}).Draw(t, "file")
-				f.Line = rapid.Int32Range(1, 200).Draw(t, "line")
-			}
-			return f
-		}), 1, 8)
-		for range rapid.IntRange(1, 20).Draw(t, "records") {
-			count := rapid.Int64Range(1, 50).Draw(t, "count")
-			wall := rapid.Int64Range(0, int64(time.Hour)).Draw(t, "wall")
-			m.add(1, count, time.Duration(wall), "", stack.Draw(t, "stack")...)
-		}
+// Without source Perl's tools look for the files themselves.
+func TestNoSource(t *testing.T) {
+	for _, none := range []bool{false, true} {
 		var file bytes.Buffer
-		if err := Write(&file, &m.Profile, Options{NoSource: true, Uncompressed: true}); err != nil {
-			t.Fatal(err)
-		}
-		got, err := Read(&file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		a, b := figuresOf(&m.Profile), figuresOf(got)
-		tolerance := 100 * float64(len(m.Records)+1)
-		for name := range a.total {
-			if math.Abs(a.self[name]-b.self[name]) > tolerance || math.Abs(a.total[name]-b.total[name]) > tolerance {
-				t.Errorf("%s: self %g, total %g, want %g, %g", name, b.self[name], b.total[name], a.self[name], a.total[name])
+		testenv.OK(t, Write(&file, workload(t), Options{NoSource: none}))
+		lines := 0
+		for c, err := range NewReader(&file).Chunks() {
+			testenv.OK(t, err)
+			if l, ok := c.(*SrcLine); ok && strings.Contains(l.Text.Text, "not markup") {
+				lines++
 			}
 		}
-	})
+		if lines != 1 && !none || lines != 0 && none {
+			t.Errorf("NoSource %v: the line is there %d times", none, lines)
+		}
+	}
 }
 
 // A perl program's profile has the times that Devel::NYTProf reports.
@@ -134,10 +109,7 @@ func TestPerlProfile(t *testing.T) {
 		}
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			d := load(t, file)
-			p, err := d.Profile()
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := testenv.Must(d.Profile())
 			f := figuresOf(p)
 			for _, s := range d.Subs {
 				// Returns have whole ticks, callers the exact time.
@@ -164,10 +136,7 @@ func TestPerlProfile(t *testing.T) {
 // the times of their statements.
 func TestPerlLines(t *testing.T) {
 	d := load(t, "testdata/c14-nosubs.nytprof")
-	p, err := d.Profile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := testenv.Must(d.Profile())
 	f := figuresOf(p)
 	n := 0
 	for _, file := range d.Files {
@@ -185,10 +154,7 @@ func TestPerlLines(t *testing.T) {
 }
 
 func TestReadErrors(t *testing.T) {
-	f, err := os.Open(cutOff)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testenv.Must(os.Open(cutOff))
 	defer f.Close()
 	if _, err := Read(f); err == nil {
 		t.Error("a cut off file makes a profile")
@@ -207,10 +173,7 @@ func TestDeepTree(t *testing.T) {
 		at.Calls = map[string]*Call{"": {Sub: "main::f" + strconv.Itoa(i), Excl: 10}}
 		at = at.Calls[""]
 	}
-	p, err := d.Profile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := testenv.Must(d.Profile())
 	deepest := p.Records[0]
 	for _, r := range p.Records {
 		if p.Frames[r.Stack[0]].Func == "main::f1999" {
@@ -223,9 +186,7 @@ func TestDeepTree(t *testing.T) {
 	}
 	defer func(was int) { maxFrameIDs = was }(maxFrameIDs)
 	maxFrameIDs = 100_000
-	if _, err := d.Profile(); err == nil || !strings.Contains(err.Error(), "more than 100000") {
-		t.Errorf("error %v", err)
-	}
+	testenv.Fails(t, "", testenv.Err(d.Profile()), "more than 100000")
 }
 
 // Weights of any size make a file of bounded size, with all the time.
@@ -242,17 +203,12 @@ func TestManyStatements(t *testing.T) {
 		},
 	}
 	var b bytes.Buffer
-	if err := Write(&b, p, Options{}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, Write(&b, p, Options{}))
 	c, err := Verify(bytes.NewReader(b.Bytes()))
 	if err != nil || c.Statements > 1000+3 || c.Statements < 990 {
 		t.Errorf("%d statements, %v", c.Statements, err)
 	}
-	back, err := Read(&b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	back := testenv.Must(Read(&b))
 	got, _ := back.Total()
 	if want, _ := p.Total(); got != want {
 		t.Errorf("took %v, want %v", got, want)

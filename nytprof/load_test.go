@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // seen is what Devel::NYTProf::Data sees in a file.
@@ -52,16 +54,9 @@ type seenCaller struct {
 }
 
 func load(t testing.TB, file string) *Data {
-	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testenv.Must(os.Open(file))
 	defer f.Close()
-	d, err := Load(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
+	return testenv.Must(Load(f))
 }
 
 // Files and subs must be as Devel::NYTProf::Data has them.
@@ -72,15 +67,11 @@ func TestLoadAgainstRealReader(t *testing.T) {
 		if file == cutOff {
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, err)
 		// Perl printed c20's largest double with 15 digits, which is more than it.
 		b = bytes.ReplaceAll(b, []byte("1.79769313486232e+308"), []byte("1.797693134862315e+308"))
 		var want seen
-		if err := json.Unmarshal(b, &want); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, json.Unmarshal(b, &want))
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			d := load(t, file)
 			for _, a := range d.Attributes {
@@ -92,9 +83,7 @@ func TestLoadAgainstRealReader(t *testing.T) {
 			for _, o := range d.Options {
 				got[o.Key] = o.Value
 			}
-			if diff := cmp.Diff(want.Options, got); diff != "" {
-				t.Error(diff)
-			}
+			testenv.NoDiff(t, "", cmp.Diff(want.Options, got))
 			compareFiles(t, d, want.Files)
 			compareSubs(t, d, want.Subs)
 		})
@@ -122,9 +111,7 @@ func compareFiles(t *testing.T, d *Data, want []seenFile) {
 		}
 		got = append(got, s)
 	}
-	if diff := cmp.Diff(want, got, near, cmpopts.EquateEmpty()); diff != "" {
-		t.Error(diff)
-	}
+	testenv.NoDiff(t, "", cmp.Diff(want, got, near, cmpopts.EquateEmpty()))
 }
 
 func compareSubs(t *testing.T, d *Data, want []seenSub) {
@@ -144,9 +131,7 @@ func compareSubs(t *testing.T, d *Data, want []seenSub) {
 		if s.FID != w.FID || s.First != w.First || s.Last != w.Last || s.Count() != w.Calls {
 			t.Errorf("%s: %+v, want %+v", w.Name, s, w)
 		}
-		if diff := cmp.Diff([]float64{w.Incl, w.Excl}, []float64{s.Incl(), s.Excl()}, near); diff != "" {
-			t.Errorf("%s: %s", w.Name, diff)
-		}
+		testenv.NoDiff(t, w.Name, cmp.Diff([]float64{w.Incl, w.Excl}, []float64{s.Incl(), s.Excl()}, near))
 		type place struct{ fid, line uint32 }
 		got := make(map[place]seenCaller)
 		for _, c := range s.Callers {
@@ -160,18 +145,13 @@ func compareSubs(t *testing.T, d *Data, want []seenSub) {
 			got[place{c.FID, c.Line}] = g
 		}
 		for _, c := range w.Callers {
-			if diff := cmp.Diff(c, got[place{c.FID, c.Line}], near, cmpopts.SortSlices(strings.Compare)); diff != "" {
-				t.Errorf("%s: %s", w.Name, diff)
-			}
+			testenv.NoDiff(t, w.Name, cmp.Diff(c, got[place{c.FID, c.Line}], near, cmpopts.SortSlices(strings.Compare)))
 		}
 	}
 }
 
 func TestLoadCutOff(t *testing.T) {
-	f, err := os.Open(cutOff)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testenv.Must(os.Open(cutOff))
 	defer f.Close()
 	d, err := Load(f)
 	var fe *FormatError
@@ -212,25 +192,17 @@ func TestCallTree(t *testing.T) {
 
 // A small file that inflates to a lot is refused before it fills the memory.
 func TestLoadBomb(t *testing.T) {
-	for _, c := range []Chunk{&Attribute{}, &PIDEnd{}, &NewFID{}} {
+	for name, chunk := range map[string]func(i uint32) Chunk{
+		"attributes": func(uint32) Chunk { return &Attribute{} },
+		"files":      func(i uint32) Chunk { return &NewFID{FID: i} },
+		"processes":  func(i uint32) Chunk { return &PIDStart{PID: i} },
+	} {
 		l := newLoader()
-		switch c := c.(type) {
-		case *Attribute:
-			for range 1000 {
-				l.chunk(c)
-			}
-		case *NewFID:
-			for i := range uint32(1000) {
-				c.FID = i
-				l.chunk(c)
-			}
-		case *PIDEnd:
-			for i := range uint32(1000) {
-				l.chunk(&PIDStart{PID: i})
-			}
+		for i := range uint32(1000) {
+			l.chunk(chunk(i))
 		}
 		if l.size < 64_000 {
-			t.Errorf("1000 of %s count as %d bytes", c.Tag(), l.size)
+			t.Errorf("1000 %s count as %d bytes", name, l.size)
 		}
 	}
 	file := "NYTProf 5 0\n:a=b\n:c=d\n:e=f\n"

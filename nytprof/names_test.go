@@ -3,6 +3,8 @@ package nytprof
 import (
 	"os"
 	"testing"
+
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 func TestNames(t *testing.T) {
@@ -35,10 +37,7 @@ func TestNames(t *testing.T) {
 
 // The extents of functions come from the source; of a closure its own.
 func TestExtents(t *testing.T) {
-	src, err := os.ReadFile("testdata/src/workload.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	src := testenv.Must(os.ReadFile("testdata/src/workload.go"))
 	f := parseFunctions(src)
 	for _, c := range []struct {
 		name        string

@@ -1,3 +1,5 @@
+//go:build peers
+
 package nytprof
 
 import (
@@ -11,12 +13,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/testenv"
 )
 
-// PerlData is what testdata/load.pl prints; exported for tests outside of the package.
-type PerlData struct {
+// perlData is what testdata/load.pl prints.
+type perlData struct {
 	Attributes map[string]string
 	Files      []struct {
 		FID    uint32
@@ -27,16 +30,18 @@ type PerlData struct {
 			Count   int64
 		}
 	}
-	Subs []struct {
-		Name, Package    string
-		FID, First, Last uint32
-		Calls            int64
-		Incl, Excl       float64
-	}
+	Subs []perlSub
+}
+
+type perlSub struct {
+	Name, Package    string
+	FID, First, Last uint32
+	Calls            int64
+	Incl, Excl       float64
 }
 
 // loadInPerl loads a file with the real Devel::NYTProf, which must not warn.
-func loadInPerl(t testing.TB, tools map[string]string, file string) (d PerlData) {
+func loadInPerl(t testing.TB, tools map[string]string, file string) (d perlData) {
 	t.Helper()
 	cmd := exec.Command(tools["perl"], "testdata/load.pl", file)
 	var stderr bytes.Buffer
@@ -45,9 +50,7 @@ func loadInPerl(t testing.TB, tools map[string]string, file string) (d PerlData)
 	if err != nil || stderr.Len() > 0 {
 		t.Fatalf("Devel::NYTProf: %v\n%s", err, stderr.String())
 	}
-	if err := json.Unmarshal(out, &d); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, json.Unmarshal(out, &d))
 	return d
 }
 
@@ -79,9 +82,7 @@ func runTools(t testing.TB, tools map[string]string, file string, expected *rege
 		if said := expected.ReplaceAllString(stderr.String(), ""); err != nil || said != "" {
 			t.Errorf("%v: %v\n%s", args, err, said)
 		}
-		if err := os.WriteFile(filepath.Join(dir, args[0]+".stdout"), out, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, os.WriteFile(filepath.Join(dir, args[0]+".stdout"), out, 0o600))
 	}
 	return dir
 }
@@ -89,20 +90,13 @@ func runTools(t testing.TB, tools map[string]string, file string, expected *rege
 func writeProfile(t testing.TB, p *profile.Profile, o Options) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "nytprof.out")
-	f, err := os.Create(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := Write(f, p, o); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	f := testenv.Must(os.Create(file))
+	testenv.OK(t, Write(f, p, o))
+	testenv.OK(t, f.Close())
 	return file
 }
 
-func TestPerlToolsOnGoProfile(t *testing.T) {
+func TestPeerPerlToolsOnGoProfile(t *testing.T) {
 	tools := testenv.NYTProf(t)
 	p := workload(t)
 	for _, o := range []Options{{}, {Uncompressed: true}, {NoSource: true}} {
@@ -114,10 +108,7 @@ func TestPerlToolsOnGoProfile(t *testing.T) {
 		}
 		dir := runTools(t, tools, file, expected)
 
-		calls, err := os.ReadFile(filepath.Join(dir, "nytprofcalls.stdout"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		calls := testenv.Must(os.ReadFile(filepath.Join(dir, "nytprofcalls.stdout")))
 		if want := "runtime::main;main::main;runtime::[chan receive] 9000000\n"; !strings.Contains(string(calls), want) {
 			t.Errorf("nytprofcalls has no %q in\n%s", want, calls)
 		}
@@ -138,7 +129,7 @@ func TestPerlToolsOnGoProfile(t *testing.T) {
 
 // Names and files of any kind, as in files that gotach did not write, do not make
 // Perl's tools fail or warn.
-func TestPerlToolsOnStrangeNames(t *testing.T) {
+func TestPeerPerlToolsOnStrangeNames(t *testing.T) {
 	tools := testenv.NYTProf(t)
 	m := newMaker()
 	for i, name := range []string{
@@ -155,120 +146,44 @@ func TestPerlToolsOnStrangeNames(t *testing.T) {
 	runTools(t, tools, file, progress)
 }
 
-// Without source Perl's tools look for the files themselves.
-func TestNoSource(t *testing.T) {
-	for _, none := range []bool{false, true} {
-		var file bytes.Buffer
-		if err := Write(&file, workload(t), Options{NoSource: none}); err != nil {
-			t.Fatal(err)
-		}
-		lines := 0
-		for c, err := range NewReader(&file).Chunks() {
-			if err != nil {
-				t.Fatal(err)
-			}
-			if l, ok := c.(*SrcLine); ok && strings.Contains(l.Text.Text, "not markup") {
-				lines++
-			}
-		}
-		if lines != 1 && !none || lines != 0 && none {
-			t.Errorf("NoSource %v: the line is there %d times", none, lines)
-		}
-	}
-}
-
 // compareWithProfile compares times per sub and per line with those of p.
-func compareWithProfile(t testing.TB, d PerlData, p *profile.Profile) {
+func compareWithProfile(t testing.TB, d perlData, p *profile.Profile) {
 	t.Helper()
-	type place struct {
-		file string
-		line uint32
+	want := figuresOf(p)
+	near := func(seconds, ns float64, samples int64) bool {
+		return math.Abs(seconds*1e9-ns) <= 100*float64(samples+1) // a tick each
 	}
-	type times struct {
-		incl, excl float64
-		samples    int64
-	}
-	subs, lines := make(map[string]*times), make(map[place]*times)
-	add := func(r *profile.Record) {
-		seconds := r.Wall.Seconds()
-		seen := make(map[string]bool)
-		stack := r.Stack
-		if n := len(stack); n > 1 && p.Frames[stack[n-1]].Func == "runtime.goexit" {
-			stack = stack[:n-1]
-		}
-		for i, id := range stack {
-			f := p.Frames[id]
-			name := perlName(f.Func)
-			if subs[name] == nil {
-				subs[name] = new(times)
-			}
-			if !seen[name] {
-				subs[name].incl += seconds
-				subs[name].samples += r.Count
-			}
-			seen[name] = true
-			if i > 0 {
-				continue
-			}
-			subs[name].excl += seconds
-			at := place{f.File, uint32(f.Line)}
-			if f.File == "" {
-				at.file = noFile + f.Func
-			}
-			if lines[at] == nil {
-				lines[at] = new(times)
-			}
-			lines[at].excl += seconds
-			lines[at].samples += r.Count
-		}
-	}
-	for i := range p.Records {
-		add(&p.Records[i])
-	}
-
-	const tick = 1.0 / ticksPerSecond
-	near := func(a, b float64, samples int64) bool { return math.Abs(a-b) <= tick*float64(samples+1) }
+	subs := map[string]perlSub{}
 	for _, s := range d.Subs {
-		want := subs[s.Name]
-		if want == nil {
-			if s.Incl != 0 || s.Excl != 0 {
-				t.Errorf("sub %s is not in the profile", s.Name)
-			}
-			continue
-		}
-		if !near(s.Incl, want.incl, want.samples) || !near(s.Excl, want.excl, want.samples) {
-			t.Errorf("%s: inclusive %g, exclusive %g, want %g, %g", s.Name, s.Incl, s.Excl, want.incl, want.excl)
-		}
-		if s.Package == "" || s.Calls == 0 || s.First == 0 {
-			t.Errorf("sub %+v", s)
+		subs[s.Name] = s
+	}
+	for name, total := range want.total {
+		s, n := subs[perlName(name)], want.records[name]
+		if !near(s.Incl, total, n) || !near(s.Excl, want.self[name], n) || s.Package == "" || s.Calls == 0 || s.First == 0 {
+			t.Errorf("%s: in Perl %+v, want inclusive %g ns, exclusive %g ns", name, s, total, want.self[name])
 		}
 		delete(subs, s.Name)
 	}
-	for name := range subs {
-		t.Errorf("Perl sees no sub %s", name)
-	}
-	for _, f := range d.Files {
-		for line, got := range f.Lines {
-			at := place{f.Name, line}
-			if f.Name == noFile { // one line a function
-				for where := range lines {
-					if strings.HasPrefix(where.file, noFile) && near(lines[where].excl, got.Seconds, got.Count) {
-						at = where
-					}
-				}
-			}
-			want := lines[at]
-			if want == nil {
-				t.Errorf("line %v is not in the profile", at)
-				continue
-			}
-			if !near(got.Seconds, want.excl, want.samples) || got.Count != want.samples {
-				t.Errorf("%v: %+v, want %+v", at, got, *want)
-			}
-			delete(lines, at)
+	for _, s := range subs {
+		if s.Incl != 0 || s.Excl != 0 {
+			t.Errorf("sub %s is not in the profile", s.Name)
 		}
 	}
-	for at := range lines {
-		t.Errorf("Perl sees no line %v", at)
+	seconds, counts := map[profile.Frame]float64{}, map[profile.Frame]int64{}
+	for _, f := range d.Files {
+		for line, l := range f.Lines {
+			at := profile.Frame{File: f.Name, Line: int32(line)}
+			if f.Name == noFile { // one line a function
+				at = profile.Frame{}
+			}
+			seconds[at] += l.Seconds
+			counts[at] += l.Count
+		}
+	}
+	testenv.NoDiff(t, "samples by line", cmp.Diff(want.counts, counts))
+	for at, ns := range want.line {
+		if !near(seconds[at], ns, counts[at]) {
+			t.Errorf("%v: %g s, want %g ns", at, seconds[at], ns)
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -51,10 +52,7 @@ func (m *maker) add(goroutine uint64, count int64, wall time.Duration, state str
 
 // workload is a profile of testdata/src/workload.go.
 func workload(t testing.TB) *profile.Profile {
-	file, err := filepath.Abs("testdata/src/workload.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := testenv.Must(filepath.Abs("testdata/src/workload.go"))
 	m := newMaker()
 	at := func(name string, line int32) profile.Frame { return profile.Frame{File: file, Func: name, Line: line} }
 	ms := time.Millisecond
@@ -71,7 +69,8 @@ func workload(t testing.TB) *profile.Profile {
 		at("main.(*tree[...]).walk", 19), at("main.(*tree[...]).walk", 18), at("main.main", 48), main, goexit)
 	m.add(2, 300, 300*ms+1, "running", at("main.fib", 28), at("main.fib", 28), at("main.fib", 28), at("main.produce", 33), goexit)
 	m.add(2, 120, 120*ms, "running", at("main.fib", 25), at("main.fib", 28), at("main.produce", 33), goexit)
-	m.add(2, 2, 430*time.Second, "chan send", sending, at("main.produce", 33), goexit) // more than 31 bits of ticks
+	m.add(4, 3, 3*ms, "running", at("main.fib", 26), at("main.fib", 28), at("main.produce", 33), goexit) // the same functions
+	m.add(2, 2, 430*time.Second, "chan send", sending, at("main.produce", 33), goexit)                   // more than 31 bits of ticks
 	m.add(3, 7, 7*ms, "running", profile.Frame{File: "/é/数;<x>.go", Func: "exämple.com/数.Send[chan<- int;]", Line: 7})
 	m.add(4, 1, 150, "runnable", profile.Frame{Func: "x_cgo_thread_start"}, at("main.produce", 31))
 	m.add(5, 1, 0, "running", at("main.produce", 31))

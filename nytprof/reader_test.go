@@ -13,6 +13,8 @@ import (
 	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // goldens returns the real files of testdata.
@@ -29,10 +31,7 @@ const cutOff = "testdata/c17-killed.nytprof"
 
 // wantChunks returns what the real reader handed to its callback for a golden.
 func wantChunks(t testing.TB, file string) []string {
-	want, err := os.ReadFile(file + ".jsonl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := testenv.Must(os.ReadFile(file + ".jsonl"))
 	return strings.Split(strings.TrimSuffix(string(want), "\n"), "\n")
 }
 
@@ -51,10 +50,7 @@ func unmarked(t testing.TB, line string) any {
 		if s, ok := m["utf8"].(string); ok {
 			v[i] = s
 		} else if s, ok := m["hex"].(string); ok {
-			b, err := hex.DecodeString(s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := testenv.Must(hex.DecodeString(s))
 			v[i] = string(b)
 		}
 	}
@@ -64,10 +60,7 @@ func unmarked(t testing.TB, line string) any {
 func TestChunksAreTheRealReaders(t *testing.T) {
 	for _, file := range goldens(t) {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			b, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := testenv.Must(os.ReadFile(file))
 			want := wantChunks(t, file)
 			n, marks := 0, 0
 			for c, err := range NewReader(bytes.NewReader(b)).Chunks() {
@@ -109,28 +102,19 @@ func reencode(t testing.TB, b []byte) ([]byte, error) {
 	w := NewWriter(&out)
 	for c, err := range NewReader(bytes.NewReader(b)).Chunks() {
 		if err != nil {
-			if err := w.Close(); err != nil {
-				t.Fatal(err)
-			}
+			testenv.OK(t, w.Close())
 			return out.Bytes(), err
 		}
-		if err := w.Write(c); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, w.Write(c))
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, w.Close())
 	return out.Bytes(), nil
 }
 
 func TestReencode(t *testing.T) {
 	for _, file := range goldens(t) {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			b, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := testenv.Must(os.ReadFile(file))
 			got, err := reencode(t, b)
 			if file == cutOff {
 				b = b[:len(b)-3]
@@ -154,9 +138,7 @@ func TestReencode(t *testing.T) {
 // chunksOf returns all chunks of a good file as JSON lines.
 func chunksOf(t testing.TB, b []byte) (lines []byte) {
 	for c, err := range NewReader(bytes.NewReader(b)).Chunks() {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, err)
 		lines = appendJSON(lines, c)
 	}
 	return lines
@@ -166,10 +148,7 @@ func chunksOf(t testing.TB, b []byte) (lines []byte) {
 // source comes in.
 func TestTruncation(t *testing.T) {
 	for _, file := range []string{"testdata/c12-utf8.nytprof", "testdata/c02-fib-z6.nytprof", "testdata/c20-integers.nytprof"} {
-		b, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := testenv.Must(os.ReadFile(file))
 		all := chunksOf(t, b)
 		most := 0
 		for cut := range b {
@@ -233,16 +212,14 @@ func TestBadFiles(t *testing.T) {
 		{"damaged zlib", head + "zx\x9c\xff\xff\xff\xff\xff\xff\xff", "inflated offset 13"},
 		{"no end", head + "P\x05\x01\x00\x00\x00\x00\x00\x00\x00\x00", "no PID_END of process 5"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			var last error
-			for _, err := range NewReader(strings.NewReader(c.file)).Chunks() {
-				last = err
-			}
-			var fe *FormatError
-			if !errors.As(last, &fe) || !strings.Contains(last.Error(), c.want) {
-				t.Errorf("error %v, want %q", last, c.want)
-			}
-		})
+		var last error
+		for _, err := range NewReader(strings.NewReader(c.file)).Chunks() {
+			last = err
+		}
+		var fe *FormatError
+		if !errors.As(last, &fe) || !strings.Contains(last.Error(), c.want) {
+			t.Errorf("%s: error %v, want %q", c.name, last, c.want)
+		}
 	}
 }
 
@@ -259,10 +236,7 @@ func TestTolerated(t *testing.T) {
 }
 
 func TestSourceError(t *testing.T) {
-	b, err := os.ReadFile("testdata/c01-fib.nytprof")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := testenv.Must(os.ReadFile("testdata/c01-fib.nytprof"))
 	broken := errors.New("the disk is gone")
 	var last error
 	for _, err := range NewReader(io.MultiReader(bytes.NewReader(b[:1001]), iotest.ErrReader(broken))).Chunks() {

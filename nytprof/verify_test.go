@@ -6,14 +6,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 func TestVerifyGoldens(t *testing.T) {
 	for _, file := range goldens(t) {
-		b, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := testenv.Must(os.ReadFile(file))
 		c, err := Verify(bytes.NewReader(b))
 		if file == cutOff {
 			if err == nil {
@@ -33,9 +32,7 @@ func TestVerifyGoldens(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	if err := Write(&out, workload(t), Options{}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, Write(&out, workload(t), Options{}))
 	if c, err := Verify(&out); err != nil || len(c.Warnings) > 0 {
 		t.Errorf("ours: %v %q", err, c.Warnings)
 	}
@@ -51,9 +48,7 @@ func TestVerifyRefuses(t *testing.T) {
 		{"sub's file", head + "s\x01'\x01a\x01\x01", "SUB_INFO names file 1 before its NEW_FID"},
 		{"hole", head + fid + strings.Replace(fid, "\x01", "\x03", 1), "to be consecutive"},
 	} {
-		if _, err := Verify(strings.NewReader(c.file)); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: error %v", c.name, err)
-		}
+		testenv.Fails(t, c.name, testenv.Err(Verify(strings.NewReader(c.file))), c.want)
 	}
 	for _, c := range []struct{ name, file, want string }{
 		{"discounts", head + "--", "two DISCOUNTs"},
@@ -70,17 +65,10 @@ func TestVerifyRefuses(t *testing.T) {
 }
 
 func TestRecode(t *testing.T) {
-	raw, err := os.ReadFile("testdata/c01-fib.nytprof")
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := testenv.Must(os.ReadFile("testdata/c01-fib.nytprof"))
 	var deflated, back bytes.Buffer
-	if err := Recode(&deflated, bytes.NewReader(raw), false); err != nil {
-		t.Fatal(err)
-	}
-	if err := Recode(&back, bytes.NewReader(deflated.Bytes()), true); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, Recode(&deflated, bytes.NewReader(raw), false))
+	testenv.OK(t, Recode(&back, bytes.NewReader(deflated.Bytes()), true))
 	if deflated.Len() > len(raw)/2 || !bytes.Equal(back.Bytes(), raw) {
 		t.Errorf("%d bytes became %d and %d", len(raw), deflated.Len(), back.Len())
 	}

@@ -1,6 +1,7 @@
 package proftest
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,13 +12,15 @@ import (
 
 // Of many packages that begin at once, one may write a file, before it has made it. It may also later, when the file is there.
 func TestClaim(t *testing.T) {
-	run := filepath.Join(t.TempDir(), "go-build12")
-	out := filepath.Join(t.TempDir(), "x.tach")
+	run, out := filepath.Join(t.TempDir(), "go-build12"), filepath.Join(t.TempDir(), "x.tach")
 	program := func(n int) string { return filepath.Join(run, fmt.Sprintf("b%03d", n), "same.test") }
 	if !claim(out, program(0)) {
 		t.Error("where go test did not make its directory, a file is refused")
 	}
-	mkdir(t, run)
+	next := filepath.Join(filepath.Dir(run), "go-build13")
+	if err := errors.Join(os.Mkdir(run, 0o700), os.Mkdir(next, 0o700)); err != nil {
+		t.Fatal(err)
+	}
 	var may, first atomic.Int64
 	var all sync.WaitGroup
 	for n := range 20 {
@@ -45,18 +48,9 @@ func TestClaim(t *testing.T) {
 		}
 	}
 	// Another go test replaces the file, and so does a program that somebody built.
-	next := filepath.Join(filepath.Dir(run), "go-build13")
-	mkdir(t, next)
 	for _, p := range []string{filepath.Join(next, "b001", "same.test"), filepath.Join(filepath.Dir(run), "a", "same.test")} {
 		if !claim(out, p) {
 			t.Errorf("%s may not write the file", p)
 		}
-	}
-}
-
-func mkdir(t *testing.T, dir string) {
-	t.Helper()
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
 	}
 }

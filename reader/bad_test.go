@@ -8,9 +8,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
 )
 
@@ -25,9 +27,7 @@ type verdict struct {
 func verdicts(t testing.TB) []verdict {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(testdata, "bad", "MANIFEST.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, err)
 	var list []verdict
 	for d := json.NewDecoder(bytes.NewReader(b)); ; {
 		var v verdict
@@ -41,7 +41,11 @@ func verdicts(t testing.TB) []verdict {
 }
 
 // drain reads a file to its end and counts the samples.
-func drain(r *reader.Reader) (n int, err error) {
+func drain(r *reader.Reader, err error) (n int, _ error) {
+	if err != nil {
+		return 0, err
+	}
+	defer r.Close()
 	for _, err := range r.Samples() {
 		if err != nil {
 			return n, err
@@ -51,15 +55,7 @@ func drain(r *reader.Reader) (n int, err error) {
 	return n, nil
 }
 
-// readFile calls all methods of a Reader for a file and returns the number of samples.
-func readFile(path string) (n int, err error) {
-	r, err := reader.Open(path)
-	if err != nil {
-		return 0, err
-	}
-	defer r.Close()
-	return drain(r)
-}
+func readBytes(b []byte) (n int, err error) { return drain(reader.New(bytes.NewReader(b))) }
 
 // wants has a part of the error for each bad file, or "" for no error.
 var wants = map[string]string{
@@ -124,15 +120,13 @@ func TestBad(t *testing.T) {
 			if (v.Verdict != "ok") != bad && v.File != "compression2.bin" {
 				t.Fatalf("CPython says %s (%s), we expect %q", v.Verdict, v.Message, want)
 			}
-			n, err := readFile(path)
+			n, err := drain(reader.Open(path))
 			check(t, err, path, want)
 			if !bad && n != v.Samples {
 				t.Errorf("%d samples, want %d", n, v.Samples)
 			}
 			b, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.OK(t, err)
 			m, err := readBytes(b)
 			check(t, err, "", want)
 			if m != n {
@@ -140,15 +134,6 @@ func TestBad(t *testing.T) {
 			}
 		})
 	}
-}
-
-func readBytes(b []byte) (n int, err error) {
-	r, err := reader.New(bytes.NewReader(b))
-	if err != nil {
-		return 0, err
-	}
-	defer r.Close()
-	return drain(r)
 }
 
 // check checks that err is a FormatError with the file's name and the wanted text.
@@ -192,20 +177,9 @@ func TestUnfinished(t *testing.T) {
 // TestSuffixKeepsOutermost reads a SUFFIX record without new frames. It keeps the outermost
 // frames, as the format's document says. CPython keeps the innermost ones.
 func TestSuffixKeepsOutermost(t *testing.T) {
-	r, err := reader.Open(filepath.Join(testdata, "bad", "suffix_new0_shared_lt_depth.bin"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	var stacks [][]uint32
-	for s, err := range r.Samples() {
-		if err != nil {
-			t.Fatal(err)
-		}
-		stacks = append(stacks, append([]uint32(nil), s.Stack...))
-	}
-	if len(stacks) != 2 || len(stacks[0]) != 3 || len(stacks[1]) != 2 || stacks[1][0] != stacks[0][1] || stacks[1][1] != stacks[0][2] {
-		t.Errorf("stacks %v", stacks)
+	list, err := collect(open(t, filepath.Join(testdata, "bad", "suffix_new0_shared_lt_depth.bin")))
+	if err != nil || len(list) != 2 || len(list[0].Stack) != 3 || !slices.Equal(list[1].Stack, list[0].Stack[1:]) {
+		t.Errorf("samples %v, %v", list, err)
 	}
 }
 
@@ -214,9 +188,7 @@ func TestSuffixKeepsOutermost(t *testing.T) {
 func TestTruncated(t *testing.T) {
 	for _, path := range []string{"cpython-3.15/tiny.bin", "cpython-3.15/tiny.zstd.bin", "cpython-3.15/meta.bin", "document-v2/tiny.bin", "document-v2/tiny.zstd.bin", "bad/ok_big_endian.bin"} {
 		b, err := os.ReadFile(filepath.Join(testdata, path))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, err)
 		for n := range b {
 			if _, err := readBytes(b[:n]); err == nil {
 				t.Errorf("%s: no error with %d of %d bytes", path, n, len(b))
@@ -253,9 +225,7 @@ func cutSamples(t *testing.T, path string, b []byte) {
 func TestFlipped(t *testing.T) {
 	for _, path := range []string{"cpython-3.15/meta.bin", "document-v2/tiny.bin", "bad/zstd_level1_19.bin"} {
 		b, err := os.ReadFile(filepath.Join(testdata, path))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, err)
 		for i, old := range b {
 			for _, v := range []byte{0, 1, 0x7f, 0x80, 0xff, old ^ 1, old + 1} {
 				b[i] = v

@@ -1,7 +1,6 @@
 package reader_test
 
 import (
-	"bytes"
 	"errors"
 	"math/rand/v2"
 	"os"
@@ -12,8 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
@@ -21,26 +19,24 @@ import (
 
 // TestClose closes the Reader during iterations and uses its strings afterwards.
 func TestClose(t *testing.T) {
-	r, err := reader.Open(filepath.Join(testdata, "cpython-3.15", "big.zstd.bin"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := open(t, filepath.Join(testdata, "cpython-3.15", "big.zstd.bin"))
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
-			if n, err := drain(r); err != nil && !errors.Is(err, os.ErrClosed) {
-				t.Errorf("after %d samples: %v", n, err)
+			n := 0
+			for _, err := range r.Samples() {
+				if n++; err != nil && !errors.Is(err, os.ErrClosed) {
+					t.Errorf("after %d samples: %v", n, err)
+				}
 			}
 		})
 	}
 	runtime.Gosched()
 	for range 2 {
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.OK(t, r.Close())
 	}
 	wg.Wait()
-	if _, err := drain(r); !errors.Is(err, os.ErrClosed) {
+	if _, err := collect(r); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("Samples after Close: %v", err)
 	}
 	names := 0
@@ -54,27 +50,23 @@ func TestClose(t *testing.T) {
 
 // TestBreak ends an iteration early and starts another one.
 func TestBreak(t *testing.T) {
-	r, err := reader.Open(filepath.Join(testdata, "document-v2", "rle.zstd.bin"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	all := collect(t, r)
+	r := open(t, filepath.Join(testdata, "document-v2", "rle.zstd.bin"))
+	all, err := collect(r)
+	testenv.OK(t, err)
 	for stop := range 50 {
-		var got []tachyon.Sample
+		n := 0
 		for s, err := range r.Samples() {
-			if err != nil {
-				t.Fatal(err)
-			}
-			if len(got) == stop {
+			testenv.OK(t, err)
+			if n == stop {
 				break
 			}
-			c := *s
-			c.Stack = slices.Clone(s.Stack)
-			got = append(got, c)
+			if w := all[n]; s.Thread != w.Thread || s.Time != w.Time || s.Status != w.Status || !slices.Equal(s.Stack, w.Stack) {
+				t.Fatalf("sample %d before a break at %d is %+v, want %+v", n, stop, s, w)
+			}
+			n++
 		}
-		if d := cmp.Diff(all[:stop], got, cmp.Transformer("nil", func(s []uint32) int { return len(s) })); stop > 0 && d != "" {
-			t.Fatalf("up to %d: %s", stop, d)
+		if n != stop {
+			t.Fatalf("%d samples, want %d", n, stop)
 		}
 	}
 }
@@ -83,34 +75,23 @@ func TestBreak(t *testing.T) {
 // error; a fault in a mapping must not kill the process.
 func TestTruncatedWhileOpen(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join(testdata, "document-v2", "big.zstd.bin"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, err)
 	path := filepath.Join(t.TempDir(), "cut.tach")
-	if err := os.WriteFile(path, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	r, err := reader.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
+	testenv.OK(t, os.WriteFile(path, b, 0o600))
+	r := open(t, path)
 	n := 0
 	for _, err = range r.Samples() {
 		if err != nil {
 			break
 		}
 		if n++; n == 10 {
-			if err := os.Truncate(path, 4096); err != nil {
-				t.Fatal(err)
-			}
+			testenv.OK(t, os.Truncate(path, 4096))
 		}
 	}
 	var format *reader.FormatError
 	if !errors.As(err, &format) || format.File != path {
 		t.Fatalf("after %d samples of %d: error %v", n, r.Header().Samples, err)
 	}
-	t.Log(err)
 	if _, err := r.Metadata(); err != nil {
 		t.Error(err) // the metadata are in memory
 	}
@@ -119,7 +100,7 @@ func TestTruncatedWhileOpen(t *testing.T) {
 // TestManyThreads reads samples of thousands of threads in random order, with different
 // thread or interpreter ids, so that each is found by its ids in the hash table.
 func TestManyThreads(t *testing.T) {
-	const threads, samples = 20_000, 200_000
+	const threads, samples = 5000, 50_000
 	b := builder{samples: samples, strings: []string{""}}
 	for i := range 100 {
 		b.frames = append(b.frames, [3]int64{0, 0, int64(i)})
@@ -155,15 +136,9 @@ func TestManyThreads(t *testing.T) {
 		want = append(want, tachyon.Sample{Thread: k[0], Interpreter: uint32(k[1]), Status: 1, Time: s.time, Stack: s.stack})
 	}
 	b.threads = uint32(len(states))
-	r, err := reader.New(bytes.NewReader(b.bytes()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	i := 0
+	i, r := 0, openBytes(t, b.bytes())
 	for s, err := range r.Samples() {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, err)
 		if w := want[i]; s.Thread != w.Thread || s.Interpreter != w.Interpreter || s.Time != w.Time || s.Status != w.Status || !slices.Equal(s.Stack, w.Stack) {
 			t.Fatalf("sample %d: %+v, want %+v", i, *s, w)
 		}
@@ -176,11 +151,7 @@ func TestManyThreads(t *testing.T) {
 
 // TestCompact checks that the tables of a file are read again after Compact, also while others read it.
 func TestCompact(t *testing.T) {
-	r, err := reader.Open(filepath.Join(testdata, "document-v2", "tiny.bin"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
+	r := open(t, filepath.Join(testdata, "document-v2", "tiny.bin"))
 	frames := slices.Clone(r.Frames())
 	var group sync.WaitGroup
 	for range 4 {
@@ -208,5 +179,80 @@ func TestCompact(t *testing.T) {
 	r.Close()
 	if got := r.Frames(); len(got) != 0 {
 		t.Errorf("%d frames of a closed file", len(got))
+	}
+}
+
+// Batches have the samples and the errors of Samples, for good files and bad ones.
+func TestBatches(t *testing.T) {
+	files := 0
+	for _, path := range slices.Concat(goldens(t, "document-v2"), goldens(t, "cpython-3.15"), goldens(t, "bad")) {
+		r, err := reader.Open(path)
+		if err != nil || r.Header().Samples == 200_000 { // big
+			continue
+		}
+		compareBatches(t, path, r)
+		r.Close()
+		files++
+	}
+	if files < 50 {
+		t.Errorf("only %d files", files)
+	}
+}
+
+func compareBatches(t *testing.T, name string, r *reader.Reader) {
+	t.Helper()
+	want, wantErr := collect(r)
+	var gotErr error
+	var threads []reader.Thread
+	last := map[uint32]uint64{}
+	n, used := 0, &reader.Batch{}
+	for b, err := range r.Batches(func() *reader.Batch { return used }) {
+		if err != nil {
+			gotErr = err
+			break
+		}
+		threads = append(threads, b.Threads...)
+		for _, s := range b.Samples {
+			if n == len(want) {
+				t.Fatalf("%s: more than %d samples", name, n)
+			}
+			w := &want[n]
+			n++
+			var stack []uint32
+			for at := s.Stack; at != 0; at = b.Stacks[at].Caller {
+				stack = append(stack, b.Stacks[at].Frame)
+			}
+			before, seen := last[s.Thread]
+			if !seen {
+				before = r.Header().Start
+			}
+			last[s.Thread] = s.Time
+			if th := threads[s.Thread]; th.ID != w.Thread || th.Interpreter != w.Interpreter || s.Time != w.Time || s.Status != w.Status ||
+				!slices.Equal(stack, w.Stack) || s.First == seen || s.Time-before != s.Since || int(b.Stacks[s.Stack].Depth) != len(stack) {
+				t.Fatalf("%s: sample %d is %+v of %+v with stack %v, want %+v", name, n, s, th, stack, w)
+			}
+		}
+	}
+	if n != len(want) || (gotErr == nil) != (wantErr == nil) || gotErr != nil && gotErr.Error() != wantErr.Error() {
+		t.Errorf("%s: %d samples and error %v, want %d and %v", name, n, gotErr, len(want), wantErr)
+	}
+}
+
+// An iteration over batches that is broken off leaves nothing behind, and others may run beside it.
+func TestBatchesBreak(t *testing.T) {
+	r := open(t, filepath.Join(testdata, "document-v2", "big.zstd.bin"))
+	for b, err := range r.Batches(nil) {
+		if err != nil || len(b.Samples) == 0 {
+			t.Fatal(err)
+		}
+		samples := 0
+		for b, err := range r.Batches(nil) {
+			testenv.OK(t, err)
+			samples += len(b.Samples)
+		}
+		if samples != 200_000 {
+			t.Errorf("%d samples", samples)
+		}
+		break
 	}
 }

@@ -4,157 +4,19 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"flag"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
-	"pgregory.net/rapid"
-
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// collect returns copies of all samples.
-func collect(t interface{ Fatal(...any) }, r *reader.Reader) []tachyon.Sample {
-	var list []tachyon.Sample
-	for s, err := range r.Samples() {
-		if err != nil {
-			t.Fatal(err)
-		}
-		c := *s
-		c.Stack = append([]uint32{}, s.Stack...)
-		list = append(list, c)
-	}
-	return list
-}
-
-// TestRoundTrip writes random samples and reads them back. The samples of each thread are
-// in the same order, and the tables are the same.
-func TestRoundTrip(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		o := writer.Options{
-			Layout:       rapid.SampledFrom([]tachyon.Layout{tachyon.Document, tachyon.CPython315}).Draw(t, "layout"),
-			Uncompressed: rapid.Bool().Draw(t, "uncompressed"),
-			Start:        rapid.Uint64().Draw(t, "start"),
-			Interval:     rapid.Uint64().Draw(t, "interval"),
-		}
-		f := &testenv.File{}
-		w, err := writer.New(f, o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		names := rapid.SliceOfN(rapid.String(), 1, 10).Draw(t, "names")
-		var ids []uint32
-		for range rapid.IntRange(1, 300).Draw(t, "frames") {
-			ids = append(ids, w.Intern(tachyon.Frame{
-				File: rapid.SampledFrom(names).Draw(t, "file"),
-				Func: rapid.SampledFrom(names).Draw(t, "func"),
-				Line: rapid.Int32().Draw(t, "line"),
-			}))
-		}
-		stack := rapid.SliceOfN(rapid.SampledFrom(ids), 0, 40)
-		type key struct {
-			thread      uint64
-			interpreter uint32
-		}
-		keys := []key{{1, 0}, {1, 1}, {2, 0}, {1 << 63, 1<<32 - 1}, {0, 0}}
-		want := map[key][]tachyon.Sample{}
-		latest := map[key][]uint32{}
-		for range rapid.IntRange(0, 200).Draw(t, "samples") {
-			k := rapid.SampledFrom(keys).Draw(t, "thread")
-			s := tachyon.Sample{Thread: k.thread, Interpreter: k.interpreter,
-				Status: tachyon.Status(rapid.Byte().Draw(t, "status")), Time: rapid.Uint64().Draw(t, "time")}
-			switch last := latest[k]; rapid.IntRange(0, 3).Draw(t, "change") {
-			case 0:
-				s.Stack = stack.Draw(t, "stack")
-			case 1: // the same stack
-				s.Stack = last
-			case 2: // one call
-				s.Stack = append(stack.Draw(t, "push"), last...)
-			case 3: // returns and calls
-				s.Stack = append(stack.Draw(t, "push"), last[min(len(last), rapid.IntRange(0, 9).Draw(t, "pop")):]...)
-			}
-			if err := w.Write(&s); err != nil {
-				t.Fatal(err)
-			}
-			s.Stack = append([]uint32{}, s.Stack[:min(len(s.Stack), tachyon.MaxDepth)]...)
-			latest[k] = s.Stack
-			want[k] = append(want[k], s)
-		}
-		// A file with metadata has a checksum.
-		if err := w.AddMetadata(tachyon.KindSession, tachyon.Session{}); err != nil {
-			t.Fatal(err)
-		}
-		r := testenv.Finish(t, f, w, reader.New)
-		defer r.Close()
-		got := map[key][]tachyon.Sample{}
-		for _, s := range collect(t, r) {
-			k := key{s.Thread, s.Interpreter}
-			got[k] = append(got[k], s)
-		}
-		if d := cmp.Diff(want, got); d != "" {
-			t.Fatalf("samples differ (-written +read):\n%s", d)
-		}
-		if h := r.Header(); h.Layout != o.Layout || h.Start != o.Start || h.Interval != o.Interval || int(h.Threads) != len(want) {
-			t.Fatalf("header %+v", h)
-		}
-		if present, err := r.VerifyChecksum(); !present || err != nil {
-			t.Fatalf("VerifyChecksum: %t, %v", present, err)
-		}
-	})
-}
-
-// TestConversion copies CPython's own files through a writer. The copies are equal to the
-// originals.
-func TestConversion(t *testing.T) {
-	for _, path := range goldens(t, "cpython-3.15") {
-		if strings.Contains(path, "zstd") {
-			continue
-		}
-		in, err := reader.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer in.Close()
-		h := in.Header()
-		f := &testenv.File{}
-		w, err := writer.New(f, writer.Options{Layout: h.Layout, Uncompressed: true, Start: h.Start, Interval: h.Interval,
-			CPython: &writer.CPythonInfo{Version: h.Python, Config: h.Config, Stats: in.Statistics()}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, f := range in.Frames() {
-			w.Intern(f)
-		}
-		for s, err := range in.Samples() {
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := w.Write(s); err != nil {
-				t.Fatal(err)
-			}
-		}
-		out := testenv.Finish(t, f, w, reader.New)
-		ho := out.Header()
-		ho.StringOffset, ho.FrameOffset = h.StringOffset, h.FrameOffset
-		if d := cmp.Diff(h, ho); d != "" {
-			t.Errorf("%s: header differs:\n%s", path, d)
-		}
-		if d := cmp.Diff(in.Statistics(), out.Statistics()); d != "" {
-			t.Errorf("%s: statistics differ:\n%s", path, d)
-		}
-		if d := cmp.Diff(in.Frames(), out.Frames()); d != "" {
-			t.Errorf("%s: frames differ:\n%s", path, d)
-		}
-	}
-}
 
 // TestByteOrder reads the same file in both layouts and both byte orders.
 func TestByteOrder(t *testing.T) {
@@ -172,12 +34,10 @@ func TestByteOrder(t *testing.T) {
 			b.record(1<<40, 7, wire.PopPush, 300, 1, 1, 0)
 			b.record(1<<40, 7, wire.Suffix, 1<<64-1, 1, 1, 2, 1, 1)
 			t.Run(fmt.Sprint(layout, order), func(t *testing.T) {
-				r, err := reader.New(bytes.NewReader(b.bytes()))
-				if err != nil {
-					t.Fatal(err)
-				}
-				if d := cmp.Diff(want, collect(t, r)); d != "" {
-					t.Errorf("samples differ (-want +got):\n%s", d)
+				r := openBytes(t, b.bytes())
+				got, err := collect(r)
+				if d := cmp.Diff(want, got); d != "" || err != nil {
+					t.Errorf("samples differ (-want +got):\n%s%v", d, err)
 				}
 				if d := cmp.Diff([]tachyon.Frame{{File: "a.go", Func: "f", Line: -1}, {File: "a.go", Func: "g", Line: 1 << 30}}, r.Frames()); d != "" {
 					t.Errorf("frames differ (-want +got):\n%s", d)
@@ -192,7 +52,7 @@ func TestByteOrder(t *testing.T) {
 
 // TestLongRecords reads records that are many times longer than the decoder's buffer.
 func TestLongRecords(t *testing.T) {
-	const n = 300_000
+	const n = 100_000
 	b := builder{samples: n + 1, threads: 1, strings: []string{""}}
 	for i := range 20_000 {
 		b.frames = append(b.frames, [3]int64{0, 0, int64(i)})
@@ -211,15 +71,9 @@ func TestLongRecords(t *testing.T) {
 		if compressed {
 			b.compress(t)
 		}
-		r, err := reader.New(bytes.NewReader(b.bytes()))
-		if err != nil {
-			t.Fatal(err)
-		}
 		i, time := 0, uint64(1005)
-		for s, err := range r.Samples() {
-			if err != nil {
-				t.Fatal(err)
-			}
+		for s, err := range openBytes(t, b.bytes()).Samples() {
+			testenv.OK(t, err)
 			if i > 0 {
 				time += uint64((i - 1) * (i - 1))
 				if s.Status != tachyon.Status((i-1)&0x7f) {
@@ -239,33 +93,25 @@ func TestLongRecords(t *testing.T) {
 
 // TestMetadata reads only gotach's objects from the strings that no frame uses.
 func TestMetadata(t *testing.T) {
-	f := &testenv.File{}
-	w, err := writer.New(f, writer.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.WriteFrames(&tachyon.Sample{Thread: 9}, []tachyon.Frame{{File: `{"gotach":"session","program":"not me"}`, Func: "f"}}); err != nil {
-		t.Fatal(err)
-	}
 	want := &tachyon.Metadata{
 		Session:    &tachyon.Session{Program: "app", PID: 7, VCS: map[string]string{"vcs": "git"}},
 		Goroutines: []tachyon.Goroutine{{ID: 1}, {ID: 9, Parent: 1, CreatedBy: "main.main", Labels: []tachyon.LabelSpan{{From: 3, Labels: map[string]string{"a": "b"}}}}},
 		PCs:        &tachyon.LeafPCs{TextStart: 4096, TextSize: 100, PCs: []tachyon.LeafPC{{Addr: 4100, CPU: 1, Wall: 2}}},
 	}
-	for _, add := range []struct {
-		kind string
-		v    any
-	}{{tachyon.KindSession, want.Session}, {tachyon.KindGoroutines, want.Goroutines[:1]}, {"future", map[string]int{"x": 1}},
-		{tachyon.KindGoroutines, want.Goroutines[1:]}, {tachyon.KindPCs, want.PCs}} {
-		if err := w.AddMetadata(add.kind, add.v); err != nil {
-			t.Fatal(err)
+	file := written(t, writer.Options{}, func(w *writer.Writer) error {
+		err := w.WriteFrames(&tachyon.Sample{Thread: 9}, []tachyon.Frame{{File: `{"gotach":"session","program":"not me"}`, Func: "f"}})
+		for _, add := range []struct {
+			kind string
+			v    any
+		}{{tachyon.KindSession, want.Session}, {tachyon.KindGoroutines, want.Goroutines[:1]}, {"future", map[string]int{"x": 1}},
+			{tachyon.KindGoroutines, want.Goroutines[1:]}, {tachyon.KindPCs, want.PCs}} {
+			err = errors.Join(err, w.AddMetadata(add.kind, add.v))
 		}
-	}
-	r := testenv.Finish(t, f, w, reader.New)
+		return err
+	})
+	r := openBytes(t, file)
 	got, err := r.Metadata()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, err)
 	if got.Checksum == nil {
 		t.Fatal("no checksum")
 	}
@@ -277,12 +123,8 @@ func TestMetadata(t *testing.T) {
 		t.Errorf("objects %q", list)
 	}
 
-	f.Bytes[70] ^= 1
-	r, err = reader.New(bytes.NewReader(f.Bytes))
-	if err != nil {
-		t.Fatal(err)
-	}
-	present, err := r.VerifyChecksum()
+	file[70] ^= 1
+	present, err := openBytes(t, file).VerifyChecksum()
 	if !present || !errors.Is(err, reader.ErrChecksum) {
 		t.Errorf("VerifyChecksum of a changed file: %t, %v", present, err)
 	}
@@ -300,11 +142,7 @@ func TestMetadataForeignOrBroken(t *testing.T) {
 		{`{"gotach":"later"`, `metadata of kind "later": not a JSON object`},
 	} {
 		b := builder{strings: []string{c.text}}
-		r, err := reader.New(bytes.NewReader(b.bytes()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		m, err := r.Metadata()
+		m, err := openBytes(t, b.bytes()).Metadata()
 		if c.want == "" {
 			if err != nil || m.Session != nil {
 				t.Errorf("%q: %+v, %v", c.text, m, err)
@@ -317,11 +155,43 @@ func TestMetadataForeignOrBroken(t *testing.T) {
 		}
 	}
 	b := builder{strings: []string{`{"gotach":"session"}`, `{"gotach":"session"}`}}
-	r, err := reader.New(bytes.NewReader(b.bytes()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.Metadata(); err == nil {
+	if _, err := openBytes(t, b.bytes()).Metadata(); err == nil {
 		t.Error("two sessions gave no error")
+	}
+}
+
+var update = flag.Bool("update", false, "write the file of Example_goroutines anew")
+
+// The file that Example_goroutines reads is up to date: the writer makes it from two
+// goroutines. Goroutine 1 computes; goroutine 7 serves two requests and waits most of the
+// time.
+func TestGoroutinesFile(t *testing.T) {
+	const start, want = 1_700_000_000_000_000, "testdata/goroutines/app.tach"
+	const running, queued = tachyon.HasGIL | tachyon.OnCPU, tachyon.GILRequested
+	got := written(t, writer.Options{Start: start, Interval: 1000, Uncompressed: true}, func(w *writer.Writer) (err error) {
+		work := w.Intern(tachyon.Frame{File: "main.go", Func: "main.work", Line: 30})
+		serve := w.Intern(tachyon.Frame{File: "main.go", Func: "main.serve", Line: 40})
+		wait := w.Intern(tachyon.Frame{Func: "[chan receive]"})
+		for _, s := range []tachyon.Sample{
+			{Thread: 1, Time: start + 1000, Status: running, Stack: []uint32{work}},
+			{Thread: 7, Time: start + 1000, Status: running, Stack: []uint32{serve}},
+			{Thread: 1, Time: start + 2000, Status: running, Stack: []uint32{work}},
+			{Thread: 1, Time: start + 3000, Status: running, Stack: []uint32{work}},
+			{Thread: 1, Time: start + 4000, Status: queued, Stack: []uint32{work}},
+			{Thread: 7, Time: start + 6000, Stack: []uint32{wait, serve}},
+		} {
+			err = errors.Join(err, w.Write(&s))
+		}
+		cart, pay := map[string]string{"endpoint": "/cart"}, map[string]string{"endpoint": "/pay"}
+		return errors.Join(err, w.AddMetadata(tachyon.KindGoroutines, map[string]any{"goroutines": []tachyon.Goroutine{
+			{ID: 1, First: 1000, Last: 4000},
+			{ID: 7, Parent: 1, First: 1000, Last: 6000, Labels: []tachyon.LabelSpan{{From: 1000, Labels: cart}, {From: 4000, Labels: pay}}},
+		}}))
+	})
+	if *update {
+		testenv.OK(t, os.WriteFile(want, got, 0o666))
+	}
+	if there, err := os.ReadFile(want); err != nil || !bytes.Equal(there, got) {
+		t.Errorf("%s differs from the writer's output (%v); run go test ./reader -run TestGoroutinesFile -update", want, err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -55,15 +56,9 @@ func someBlocks() []byte {
 // A goroutine's parts are one goroutine of the metadata.
 func TestSection(t *testing.T) {
 	data := sectionFile(someBlocks())
-	r, err := reader.New(bytes.NewReader(data))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
+	r := openBytes(t, data)
 	m, err := r.Metadata()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, err)
 	want := []tachyon.Goroutine{{ID: 2, First: 1, Last: 2}, {ID: 9, Parent: 1, CreatedBy: "main.main", CreatedAt: "m.go:1", First: 5, Last: 8, FirstWeight: 70,
 		Labels: []tachyon.LabelSpan{{From: 5, Labels: map[string]string{"a": "b"}}, {From: 7, Labels: map[string]string{}}}}}
 	if d := cmp.Diff(want, m.Goroutines); d != "" {
@@ -71,9 +66,7 @@ func TestSection(t *testing.T) {
 	}
 	var ids []uint64
 	for g, err := range r.Goroutines() {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, err)
 		ids = append(ids, g.ID)
 	}
 	if !slices.Equal(ids, []uint64{9, 2, 9}) {
@@ -99,11 +92,8 @@ func TestDamagedSection(t *testing.T) {
 	for i := range section {
 		changed := slices.Clone(data)
 		changed[start+i] ^= 0x10
-		r, err := reader.New(bytes.NewReader(changed))
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = r.VerifyChecksum()
+		r := openBytes(t, changed)
+		_, err := r.VerifyChecksum()
 		if want := fmt.Sprintf("offset %d: record section: wrong checksum", start); !errors.Is(err, reader.ErrChecksum) || !strings.Contains(err.Error(), want) {
 			t.Fatalf("byte %d: %v", i, err)
 		}
@@ -137,9 +127,7 @@ func TestSectionPlace(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, err)
 		if m, err := r.Metadata(); err != nil || len(m.Goroutines) > 0 {
 			t.Errorf("%s: %+v, %v", c.new, m, err)
 		}
@@ -148,33 +136,25 @@ func TestSectionPlace(t *testing.T) {
 
 // Both layouts have the section, also with many blocks; its size is small.
 func TestManyGoroutines(t *testing.T) {
-	testenv.Again(t)
-	const n = 50_000
+	const n = 8000
+	goroutine := func(i uint64) tachyon.Goroutine {
+		first := i*200 + testenv.Mix(i)%100
+		return tachyon.Goroutine{ID: 100 + i, Parent: 1, CreatedBy: "net/http.(*Server).Serve", CreatedAt: "server.go:1", First: first, Last: first + testenv.Mix(i+1)%30_000,
+			Labels: []tachyon.LabelSpan{{From: first, Labels: map[string]string{"n": fmt.Sprint(i)}}}}
+	}
 	for _, o := range []writer.Options{{}, {Uncompressed: true}, {Layout: tachyon.CPython315, CPython: &writer.CPythonInfo{Stats: &tachyon.Statistics{Rate: 1}}}} {
-		f := &testenv.File{}
-		w, err := writer.New(f, o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := w.WriteFrames(&tachyon.Sample{Thread: 9}, []tachyon.Frame{{Func: "f"}}); err != nil {
-			t.Fatal(err)
-		}
-		goroutine := func(i uint64) tachyon.Goroutine {
-			first := i*200 + testenv.Mix(i)%100
-			return tachyon.Goroutine{ID: 100 + i, Parent: 1, CreatedBy: "net/http.(*Server).Serve", CreatedAt: "server.go:1", First: first, Last: first + testenv.Mix(i+1)%30_000,
-				Labels: []tachyon.LabelSpan{{From: first, Labels: map[string]string{"n": fmt.Sprint(i)}}}}
-		}
-		for i := range uint64(n) {
-			if err := w.WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{goroutine(i)}}); err != nil {
-				t.Fatal(err)
+		file := written(t, o, func(w *writer.Writer) error {
+			err := w.WriteFrames(&tachyon.Sample{Thread: 9}, []tachyon.Frame{{Func: "f"}})
+			for i := range uint64(n) {
+				err = errors.Join(err, w.WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{goroutine(i)}}))
 			}
-		}
-		r := testenv.Finish(t, f, w, reader.New)
-		size := float64(len(f.Bytes)) / n
-		t.Logf("%+v: %.1f bytes a goroutine", o, size)
+			return err
+		})
+		size := float64(len(file)) / n
 		if most := map[bool]float64{false: 16, true: 32}[o.Uncompressed]; size > most {
 			t.Errorf("%.1f bytes a goroutine, want at most %.0f", size, most)
 		}
+		r := openBytes(t, file)
 		if present, err := r.VerifyChecksum(); !present || err != nil {
 			t.Errorf("checksum: %t, %v", present, err)
 		}
@@ -186,8 +166,8 @@ func TestManyGoroutines(t *testing.T) {
 			t.Fatalf("%v, %v", m, err)
 		}
 		for i := range uint64(n) {
-			if d := cmp.Diff(goroutine(i), m.Goroutines[i]); d != "" {
-				t.Fatal(d)
+			if want := goroutine(i); !reflect.DeepEqual(m.Goroutines[i], want) {
+				t.Fatalf("goroutine %d is %+v, want %+v", i, m.Goroutines[i], want)
 			}
 		}
 	}
@@ -212,9 +192,7 @@ func FuzzRecords(f *testing.F) {
 		data := sectionFile(section)
 		n := testenv.Allocated(func() {
 			r, err := reader.New(bytes.NewReader(data))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.OK(t, err)
 			defer r.Close()
 			m, err := r.Metadata()
 			var format *reader.FormatError

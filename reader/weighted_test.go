@@ -1,10 +1,11 @@
 package reader_test
 
 import (
-	"bytes"
 	"errors"
-	"os"
+	"fmt"
+	"iter"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,21 +17,80 @@ import (
 	"github.com/gotach/profiler/writer"
 )
 
+const weightStart = 1_000_000
+
+// A timed is a sample without a stack.
+type timed struct {
+	thread      uint64
+	interpreter uint32
+	at          uint64 // µs since the start
+	cpu         bool
+}
+
+// timedFile returns a file with samples, one each 1000 µs as asked for, and metadata.
+func timedFile(t *testing.T, samples []timed, session *tachyon.Session, goroutines []tachyon.Goroutine) *reader.Reader {
+	t.Helper()
+	return openBytes(t, written(t, writer.Options{Start: weightStart, Interval: 1000}, func(w *writer.Writer) error {
+		for _, s := range samples {
+			sample := tachyon.Sample{Thread: s.thread, Interpreter: s.interpreter, Time: weightStart + s.at}
+			if s.cpu {
+				sample.Status = tachyon.OnCPU
+			}
+			if err := w.Write(&sample); err != nil {
+				return err
+			}
+		}
+		if session != nil {
+			if err := w.AddMetadata(tachyon.KindSession, session); err != nil {
+				return err
+			}
+		}
+		return w.AddMetadata(tachyon.KindGoroutines, map[string]any{"goroutines": goroutines})
+	}))
+}
+
+// weights returns a line for each thread, in the order of ids: its weights in µs, with c for the CPU
+// and m for a marker. It checks that threads are numbered by their first samples.
+func weights(t *testing.T, list iter.Seq2[*reader.WeightedSample, error]) string {
+	t.Helper()
+	index, line := map[string]int{}, map[string]string{}
+	for s, err := range list {
+		testenv.OK(t, err)
+		key := fmt.Sprintf("%d/%d:", s.Thread, s.Interpreter)
+		n, seen := index[key]
+		if !seen {
+			n = len(index)
+			index[key] = n
+		}
+		if s.First == seen || s.Index != n {
+			t.Errorf("thread %s has index %d, first %v; want %d, %v", key, s.Index, s.First, n, !seen)
+		}
+		kind := map[bool]string{true: "m"}[s.Marker]
+		if s.Status&tachyon.OnCPU != 0 {
+			kind = "c"
+		}
+		if want := map[bool]time.Duration{true: s.Wall()}[kind == "c"]; s.CPU() != want {
+			t.Errorf("%v on CPU, want %v", s.CPU(), want)
+		}
+		line[key] += fmt.Sprint(" ", s.Weight, kind)
+	}
+	var b strings.Builder
+	for thread := range uint64(10) {
+		for interpreter := range 3 {
+			for _, id := range []uint64{thread, thread + tachyon.FirstPseudo} {
+				if key := fmt.Sprintf("%d/%d:", id, interpreter); line[key] != "" {
+					b.WriteString(key + line[key] + "\n")
+				}
+			}
+		}
+	}
+	return b.String()
+}
+
 // TestWeighted reads a file with every case that affects a weight.
 func TestWeighted(t *testing.T) {
-	const start = 1_000_000
-	var f testenv.File
-	w, err := writer.New(&f, writer.Options{Start: start, Interval: 1000})
-	if err != nil {
-		t.Fatal(err)
-	}
 	far := uint64(1) << 63
-	for _, s := range []struct {
-		thread      uint64
-		interpreter uint32
-		at          uint64 // µs since start
-		cpu         bool
-	}{
+	r := timedFile(t, []timed{
 		{1, 0, 500, true},             // a first sample: one interval, although that begins before the file
 		{1, 0, 2500, true},            // 2000 µs later
 		{2, 0, 3000, false},           // a first sample with a weight in the metadata
@@ -46,122 +106,113 @@ func TestWeighted(t *testing.T) {
 		{5, 0, far, true},             // just under 2^63 µs forward
 		{5, 0, 2*far - 1, false},      // the same difference
 		{5, 0, 2*far - 1 + far, true}, // 2^63 µs: that counts as back
-	} {
-		sample := tachyon.Sample{Thread: s.thread, Interpreter: s.interpreter, Time: start + s.at}
-		if s.cpu {
-			sample.Status = tachyon.OnCPU
-		}
-		if err := w.Write(&sample); err != nil {
-			t.Fatal(err)
-		}
-	}
-	list := []tachyon.Goroutine{{ID: 2, FirstWeight: 70}, {ID: 4}, {ID: 5, FirstWeight: 1 << 40}, {ID: 6, FirstWeight: 3}}
-	if err := w.AddMetadata(tachyon.KindGoroutines, map[string]any{"goroutines": list}); err != nil {
-		t.Fatal(err)
-	}
-	r := testenv.Finish(t, &f, w, reader.New)
-
-	type weight struct {
-		thread      uint64
-		interpreter uint32
-		weight      uint64
-		cpu         time.Duration
-		index       int
-		first       bool
-	}
-	const us = time.Microsecond
-	longest := time.Duration(1<<63-1) / us * us
-	byThread := map[[2]uint64][]weight{}
+	}, nil, []tachyon.Goroutine{{ID: 2, FirstWeight: 70}, {ID: 4}, {ID: 5, FirstWeight: 1 << 40}, {ID: 6, FirstWeight: 3}})
+	want := fmt.Sprintf("1/0: 1000c 2000c 0 0c 50c\n2/0: 70 1c\n2/1: 1000\n3/0: 1000 10\n4/0: 1000c\n5/0: %d %dc %d 0c\n", 1<<40, far-1, far-1)
 	for range 2 { // Weighted starts from the beginning each time
-		clear(byThread)
-		for s, err := range reader.Weighted(r) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			k := [2]uint64{s.Thread, uint64(s.Interpreter)}
-			byThread[k] = append(byThread[k], weight{s.Thread, s.Interpreter, s.Weight, s.CPU(), s.Index, s.First})
+		if d := cmp.Diff(want, weights(t, reader.Weighted(r))); d != "" {
+			t.Errorf("weights (-want +got):\n%s", d)
 		}
 	}
-	index := map[[2]uint64]int{}
-	for s, err := range r.Samples() { // threads are numbered by their first samples
-		if err != nil {
-			t.Fatal(err)
+	if got, want := (&reader.WeightedSample{Weight: far - 1}).Wall(), time.Duration(1<<63-1)/time.Microsecond*time.Microsecond; got != want {
+		t.Errorf("the longest weight is %v, want %v", got, want)
+	}
+}
+
+// Samples of the runtime's goroutines and of no goroutine count as the session says.
+func TestMarkers(t *testing.T) {
+	const pseudo = tachyon.FirstPseudo
+	samples := []timed{
+		{5, tachyon.Runtime, 1000, false}, // waits first
+		{1, 0, 1000, false},
+		{pseudo, tachyon.Process, 1000, false},
+		{5, tachyon.Runtime, 1400, false}, // still waits
+		{5, tachyon.Runtime, 1900, true},
+		{6, tachyon.Runtime, 2000, false}, // never uses a CPU
+		{1, 0, 2000, true},
+		{pseudo, tachyon.Process, 2300, true},
+		{pseudo, tachyon.Process, 2500, false},
+		{5, tachyon.Runtime, 2900, false},
+		{5, tachyon.Runtime, 3000, true},
+		{pseudo, tachyon.Process, 3100, true},
+	}
+	all := fmt.Sprintf("%d/2: 1000 1300c 200 600c\n1/0: 300 1000c\n5/1: 700 400 500c 1000 100c\n6/1: 1000\n", pseudo)
+	for name, c := range map[string]struct {
+		session         *tachyon.Session
+		counted, marked string
+	}{
+		"another program's file":     {nil, all, all},
+		"a file of an early version": {&tachyon.Session{Program: "x", System: true}, all, all},
+		"the runtime's CPU": {&tachyon.Session{Markers: true},
+			fmt.Sprintf("%d/2: 1300c 600c\n1/0: 300 1000c\n5/1: 500c 100c\n", pseudo),
+			fmt.Sprintf("%d/2: 1000m 1300c 200m 600c\n1/0: 300 1000c\n5/1: 700m 400m 500c 1000m 100c\n6/1: 1000m\n", pseudo)},
+		"the runtime's waits": {&tachyon.Session{Markers: true, System: true},
+			fmt.Sprintf("%d/2: 1300c 600c\n1/0: 300 1000c\n5/1: 700 400 500c 1000 100c\n6/1: 1000\n", pseudo),
+			fmt.Sprintf("%d/2: 1000m 1300c 200m 600c\n1/0: 300 1000c\n5/1: 700 400 500c 1000 100c\n6/1: 1000\n", pseudo)},
+	} {
+		r := timedFile(t, samples, c.session, []tachyon.Goroutine{{ID: 5, FirstWeight: 700}, {ID: 1, FirstWeight: 300}})
+		if d := cmp.Diff(c.counted, weights(t, reader.Weighted(r))); d != "" {
+			t.Errorf("%s: Weighted (-want +got):\n%s", name, d)
 		}
-		if k := [2]uint64{s.Thread, uint64(s.Interpreter)}; len(index) == index[k] || byThread[k][0].index == len(index) {
-			index[k] = byThread[k][0].index
+		if d := cmp.Diff(c.marked, weights(t, reader.WithMarkers(r))); d != "" {
+			t.Errorf("%s: WithMarkers (-want +got):\n%s", name, d)
 		}
-	}
-	if len(index) != 6 {
-		t.Errorf("%d threads in order, want 6", len(index))
-	}
-	at := func(thread uint64, interpreter uint32) int { return index[[2]uint64{thread, uint64(interpreter)}] }
-	want := map[[2]uint64][]weight{
-		{1, 0}: {
-			{1, 0, 1000, 1000 * us, at(1, 0), true}, {1, 0, 2000, 2000 * us, at(1, 0), false}, {1, 0, 0, 0, at(1, 0), false},
-			{1, 0, 0, 0, at(1, 0), false}, {1, 0, 50, 50 * us, at(1, 0), false},
-		},
-		{2, 0}: {{2, 0, 70, 0, at(2, 0), true}, {2, 0, 1, us, at(2, 0), false}},
-		{2, 1}: {{2, 1, 1000, 0, at(2, 1), true}},
-		{3, 0}: {{3, 0, 1000, 0, at(3, 0), true}, {3, 0, 10, 0, at(3, 0), false}},
-		{4, 0}: {{4, 0, 1000, 1000 * us, at(4, 0), true}},
-		{5, 0}: {
-			{5, 0, 1 << 40, 0, at(5, 0), true}, {5, 0, far - 1, longest, at(5, 0), false},
-			{5, 0, far - 1, 0, at(5, 0), false}, {5, 0, 0, 0, at(5, 0), false},
-		},
-	}
-	if d := cmp.Diff(want, byThread, cmp.AllowUnexported(weight{})); d != "" {
-		t.Errorf("weights (-want +got):\n%s", d)
 	}
 }
 
 // An error of Samples ends Weighted with the same error.
 func TestWeightedBroken(t *testing.T) {
-	b, err := os.ReadFile(filepath.Join(testdata, "bad", "delta_cut.bin"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := reader.New(bytes.NewReader(b))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	samples, weights := 0, 0
-	var plain, weighted error
-	for _, err := range r.Samples() {
-		if plain = err; err == nil {
-			samples++
-		}
-	}
+	r := open(t, filepath.Join(testdata, "bad", "delta_cut.bin"))
+	samples, plain := collect(r)
+	n, weighted := 0, error(nil)
 	for _, err := range reader.Weighted(r) {
 		if weighted = err; err == nil {
-			weights++
+			n++
 		}
 	}
 	var format *reader.FormatError
-	if !errors.As(weighted, &format) || weighted.Error() != plain.Error() || samples != weights {
-		t.Errorf("%d samples and then %v, weighted %d and then %v", samples, plain, weights, weighted)
+	if !errors.As(weighted, &format) || weighted.Error() != plain.Error() || len(samples) != n {
+		t.Errorf("%d samples and then %v, weighted %d and then %v", len(samples), plain, n, weighted)
 	}
 }
 
-// BenchmarkWeighted is BenchmarkBig with weights.
-func BenchmarkWeighted(b *testing.B) {
-	r, err := reader.Open(filepath.Join(testdata, "document-v2", "big.zstd.bin"))
-	if err != nil {
-		b.Fatal(err)
+// Numbers of objects become line 0, and stacks that differ in them alone become equal.
+func TestWithoutObjects(t *testing.T) {
+	caller := tachyon.Frame{File: "a.go", Func: "main.work", Line: 7}
+	stacks := []struct{ was, is tachyon.Frame }{
+		{tachyon.Frame{Func: "[sync.Mutex.Lock]", Line: 17}, tachyon.Frame{Func: "[sync.Mutex.Lock]"}},
+		{tachyon.Frame{Func: "[sync.Mutex.Lock]", Line: 18}, tachyon.Frame{Func: "[sync.Mutex.Lock]"}},
+		{tachyon.Frame{Func: "[sync.Mutex.Lock]"}, tachyon.Frame{Func: "[sync.Mutex.Lock]"}},
+		{tachyon.Frame{Func: "[select]", Line: 3}, tachyon.Frame{Func: "[select]"}},
+		{tachyon.Frame{Func: "odd", Line: 4}, tachyon.Frame{Func: "odd", Line: 4}},                                 // not a wait
+		{tachyon.Frame{File: "x.py", Func: "[odd]", Line: 5}, tachyon.Frame{File: "x.py", Func: "[odd]", Line: 5}}, // not a wait
 	}
-	defer r.Close()
-	samples, sum := 0, uint64(0)
-	for b.Loop() {
-		for s, err := range reader.Weighted(r) {
-			if err != nil {
-				b.Fatal(err)
-			}
-			samples++
-			sum += s.Weight
+	r := openBytes(t, written(t, writer.Options{}, func(w *writer.Writer) (err error) {
+		for i, s := range stacks {
+			err = errors.Join(err, w.WriteFrames(&tachyon.Sample{Thread: 1, Time: uint64(i)}, []tachyon.Frame{s.was, caller}))
+		}
+		return errors.Join(err, w.WriteFrames(&tachyon.Sample{Thread: 1, Time: 9}, []tachyon.Frame{caller}))
+	}))
+	s := reader.WithoutObjects(r)
+	frames, was := s.Frames(), r.Frames()
+	var tops []uint32
+	for sample, err := range s.Samples() {
+		if err != nil || frames[sample.Stack[len(sample.Stack)-1]] != caller {
+			t.Fatalf("stack %v, %v", sample.Stack, err)
+		}
+		tops = append(tops, sample.Stack[0])
+	}
+	for i, stack := range stacks {
+		if got := frames[tops[i]]; got != stack.is {
+			t.Errorf("%+v becomes %+v, want %+v", stack.was, got, stack.is)
 		}
 	}
-	if sum == 0 {
-		b.Fatal("no time")
+	if tops[0] != tops[1] || tops[0] != tops[2] || len(tops) != 7 || frames[tops[6]] != caller {
+		t.Errorf("equal stacks begin with %v", tops)
 	}
-	b.ReportMetric(float64(samples)/b.Elapsed().Seconds(), "samples/s")
+	if was[0].Line != 17 {
+		t.Error("the file's own frames changed")
+	}
+	if again := reader.WithoutObjects(s); again != s {
+		t.Error("a stream without numbers is wrapped")
+	}
 }

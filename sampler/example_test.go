@@ -32,7 +32,7 @@ func ExampleStart() {
 		fmt.Println(err)
 		return
 	}
-	for s.Stats().Samples == 0 {
+	for s.Stats().Samples == 0 { // at any time
 		time.Sleep(time.Millisecond) // the program's work
 	}
 	if err := s.Stop(); err != nil {
@@ -42,24 +42,9 @@ func ExampleStart() {
 	if err := w.WriteRecords(&tachyon.Records{Goroutines: s.Part().Goroutines}); err != nil {
 		fmt.Println(err)
 	}
-	fmt.Println(s.Stats().Samples > 0, s.Part().Goroutines[0].ID)
+	fmt.Println(s.Stats().Source, s.Stats().Samples > 0, s.Part().Goroutines[0].ID)
 	if err := w.Close(); err != nil {
 		fmt.Println(err)
 	}
-	// Output: true 1
-}
-
-// Stats can be called at any time.
-func ExampleSampler_Stats() {
-	s, err := sampler.Start(sampler.Config{Source: sampler.Portable, Budget: 50}, &count{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer s.Stop()
-	for s.Stats().TicksReached == 0 {
-		time.Sleep(time.Millisecond)
-	}
-	fmt.Println(s.Stats().Source)
-	// Output: portable
+	// Output: portable true 1
 }

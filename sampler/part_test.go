@@ -1,46 +1,78 @@
-package sampler_test
+package sampler
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/gotach/profiler/internal/profile"
-	"github.com/gotach/profiler/internal/rotate"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
-	"github.com/gotach/profiler/sampler"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 )
 
-// rotating is a sink that rotates its files. Like a session, it adds the goroutines to each file.
-type rotating struct{ *rotate.Writer }
-
-func (r rotating) Next(at time.Duration, cut func() sampler.Part) {
-	r.Writer.Next(uint64(sessionStart.UnixMicro()+at.Microseconds()), func() func(*writer.Writer) error {
-		p := cut()
-		return func(w *writer.Writer) error { return addGoroutines(w, p) }
+// TestParts ends a part of a session. What the second one has is of itself: counts, addresses, present labels, and the
+// time of goroutines that were waiting or began before it.
+func TestParts(t *testing.T) {
+	var m memory
+	s, out := session(t, Config{}, &m)
+	at := func(id uint64, t, gap float64) {
+		sample(out, source.Sample{Goroutine: id, Time: ms(t), Gap: ms(gap), Leaf: 0x40})
+	}
+	out.Batch(func() {
+		at(5, 1, 0)
+		at(6, 1, 0)
+		out.Labels(5, ms(4), request("a"))
+		out.Labels(5, ms(8), request("b"))
+		out.Labels(6, ms(8), request("a"))
+		out.Labels(6, ms(9), nil)
+		at(5, 10, 0)
+		at(7, 10.0005, 0)
+		out.Gone(7)
 	})
-	r.Settle() // wait until the last file is finished; otherwise no new file could begin
+	m.full = true
+	out.Batch(func() {
+		m.full = false
+		at(5, 40, 30)
+		at(8, 30, 25)
+		at(9, 41, 3)
+		out.Labels(9, ms(41), request("c"))
+		at(9, 52, 0)
+		at(6, 52, 0)
+	})
+	out.Counted()
+	stop(t, s)
+	m.end(0, s.Part())
+	goroutine := func(id, first, last, weight uint64, labels ...tachyon.LabelSpan) tachyon.Goroutine {
+		return tachyon.Goroutine{ID: id, Parent: 1, CreatedBy: "main.main", First: first, Last: last, FirstWeight: weight, Labels: labels}
+	}
+	one, two := m.ended[0], m.ended[1]
+	if one.at != ms(10) || one.part.Start != 0 || one.part.End != ms(10) || two.part.Start != ms(10) || two.part.End <= ms(10) || two.part.Stats.Duration != two.part.End-ms(10) || one.part.Stats.Duration != ms(10) {
+		t.Errorf("the parts are %+v and %+v", one, two)
+	}
+	equal(t, "counts of the first part", one.part.Stats.Counts, tachyon.Counts{TicksAsked: 5, TicksReached: 4, Samples: 4, Dropped: 3, Torn: 2, Cost: time.Second, MaxGoroutines: 3})
+	equal(t, "counts of the second part", two.part.Stats.Counts, tachyon.Counts{Samples: 6, MaxGoroutines: 4})
+	equal(t, "goroutines of the first part", one.goroutines(), []tachyon.Goroutine{
+		goroutine(5, 1000, 10_000, 0, tachyon.LabelSpan{From: 4000, Labels: request("a")}, tachyon.LabelSpan{From: 8000, Labels: request("b")}),
+		goroutine(6, 1000, 1000, 0, tachyon.LabelSpan{From: 8000, Labels: request("a")}, tachyon.LabelSpan{From: 9000, Labels: map[string]string{}}),
+		goroutine(7, 10_000, 10_000, 0),
+	})
+	equal(t, "goroutines of the second part", two.goroutines(), []tachyon.Goroutine{
+		goroutine(5, 30_000, 30_000, 30_000, tachyon.LabelSpan{Labels: request("b")}),
+		goroutine(6, 42_000, 42_000, 51_000),
+		goroutine(8, 20_000, 20_000, 25_000),
+		goroutine(9, 29_000, 42_000, 0, tachyon.LabelSpan{From: 31_000, Labels: request("c")}),
+	})
+	equal(t, "addresses of the first part", one.part.PCs.PCs, []tachyon.LeafPC{{Addr: 0x40, Wall: 4, WallTime: 12_000}})
+	equal(t, "addresses of the second part", two.part.PCs.PCs, []tachyon.LeafPC{{Addr: 0x40, Wall: 5, WallTime: 120_000}})
+	if n := len(m.progress); n != 1 || m.progress[n-1].Duration != ms(42) || m.progress[n-1].Samples != 6 {
+		t.Errorf("progress: %+v", m.progress)
+	}
 }
-
-// oneFile is a sink that does not rotate.
-type oneFile struct {
-	*writer.Writer
-	sampler.OnePart
-}
-
-func addGoroutines(w *writer.Writer, p sampler.Part) error {
-	return w.WriteRecords(&tachyon.Records{Goroutines: p.Goroutines})
-}
-
-var sessionStart = time.UnixMicro(1_700_000_000_000_000)
 
 // A tick has the calls of a source for one tick.
 type tick struct {
@@ -52,12 +84,13 @@ type tick struct {
 
 // aTick draws a tick that comes after another. Goroutines with ids below 4 belong to the runtime
 // and come again after their end.
-func aTick(t *rapid.T, before *tick, last map[uint64]time.Duration, ended map[uint64]bool) tick {
-	k := tick{at: before.at + time.Duration(rapid.IntRange(1, 400).Draw(t, "step"))*time.Millisecond, labels: map[uint64]string{}}
-	for id := range uint64(12) {
-		if id == 0 || ended[id] || rapid.IntRange(0, 2).Draw(t, "seen") == 0 {
+func aTick(t *rapid.T, before time.Duration, last map[uint64]time.Duration, ended map[uint64]bool) tick {
+	k := tick{at: before + time.Duration(rapid.IntRange(1, 400).Draw(t, "step"))*time.Millisecond, labels: map[uint64]string{}}
+	for id := uint64(1); id < 12; id++ {
+		if ended[id] || rapid.IntRange(0, 2).Draw(t, "seen") == 0 {
 			continue
 		}
+		_, seen := last[id]
 		// A source may be late with a sample, but the times of one goroutine increase. Metadata
 		// has no times before a file's start. So a late sample before a file's start may get
 		// labels that were set later. Therefore late samples here change no labels.
@@ -65,18 +98,20 @@ func aTick(t *rapid.T, before *tick, last map[uint64]time.Duration, ended map[ui
 		if id >= 4 {
 			late = time.Duration(rapid.IntRange(0, 30).Draw(t, "late")) * time.Millisecond
 		}
-		at := max(k.at-late, last[id]+time.Microsecond)
-		last[id] = at
+		last[id] = max(k.at-late, last[id]+time.Microsecond)
 		if late == 0 && rapid.IntRange(0, 9).Draw(t, "label") == 0 {
 			k.labels[id] = fmt.Sprint(rapid.IntRange(0, 2).Draw(t, "value"))
 		}
-		k.samples = append(k.samples, source.Sample{
+		s := source.Sample{
 			Goroutine: id,
 			Status:    rapid.SampledFrom([]tachyon.Status{tachyon.HasGIL | tachyon.OnCPU, 0, tachyon.GILRequested}).Draw(t, "status"),
-			Time:      at,
-			Gap:       time.Duration(rapid.IntRange(0, 40).Draw(t, "gap")) * time.Millisecond / 2,
+			Time:      last[id],
 			Stack:     []uint32{uint32(rapid.IntRange(0, 5).Draw(t, "leaf")), 6, 7}[rapid.IntRange(0, 1).Draw(t, "cut"):],
-		})
+		}
+		if !seen {
+			s.Gap = time.Duration(rapid.IntRange(0, 40).Draw(t, "gap")) * time.Millisecond / 2
+		}
+		k.samples = append(k.samples, s)
 		if rapid.IntRange(0, 19).Draw(t, "gone") == 0 {
 			k.gone = append(k.gone, id)
 			ended[id] = id >= 4
@@ -85,76 +120,78 @@ func aTick(t *rapid.T, before *tick, last map[uint64]time.Duration, ended map[ui
 	return k
 }
 
-func tell(ticks []tick) func(source.Out) {
-	return func(out source.Out) {
-		for f := range 8 {
-			out.Frame(tachyon.Frame{File: "a.go", Func: fmt.Sprint("f", f), Line: int32(f)})
-		}
-		seen := map[uint64]bool{}
-		for _, k := range ticks {
-			out.Batch(func() {
-				for _, s := range k.samples {
-					if seen[s.Goroutine] {
-						s.Gap = 0
-					}
-					seen[s.Goroutine] = true
-					by := "main.main"
-					if s.Goroutine < 4 {
-						by = "runtime.x"
-					}
-					out.Goroutine(source.Goroutine{ID: s.Goroutine, CreatedBy: by})
-					if v, ok := k.labels[s.Goroutine]; ok {
-						out.Labels(s.Goroutine, max(0, s.Time-s.Gap), map[string]string{"k": v})
-					}
-					out.Sample(&s)
-				}
-				for _, id := range k.gone {
-					out.Gone(id)
-				}
-			})
-		}
+// record passes all ticks to a recorder whose parts are so long, and returns the parts. 0 means one part.
+func record(t *rapid.T, ticks []tick, every time.Duration) []ended {
+	var m memory
+	rec := newRecorder(&m, sessionStart, 1000)
+	rec.stats = func() Stats { return Stats{} }
+	for f := range 8 {
+		rec.Frame(tachyon.Frame{File: "a.go", Func: fmt.Sprint("f", f), Line: int32(f)})
 	}
-}
-
-// sampleAll makes a fake source pass all ticks to a sink.
-func sampleAll(t *rapid.T, sink sampler.Sink, ticks []tick) sampler.Part {
-	f := &fake{name: "native", tell: tell(ticks), batches: true}
-	s, err := sampler.StartWith(sampler.Config{Start: sessionStart}, sink, native(f), nil)
-	if err != nil {
+	for _, k := range ticks {
+		m.full = every > 0 && rec.now-rec.part >= every
+		rec.Batch(func() {
+			for _, s := range k.samples {
+				by := "main.main"
+				if s.Goroutine < 4 {
+					by = "runtime.x"
+				}
+				rec.Goroutine(source.Goroutine{ID: s.Goroutine, CreatedBy: by})
+				if v, ok := k.labels[s.Goroutine]; ok {
+					rec.Labels(s.Goroutine, max(0, s.Time-s.Gap), request(v))
+				}
+				rec.Sample(&s)
+			}
+			for _, id := range k.gone {
+				rec.Gone(id)
+			}
+		})
+	}
+	m.end(0, rec.cut())
+	if err := rec.err(); err != nil {
 		t.Fatal(err)
 	}
-	<-f.told
-	if err := s.Stop(); err != nil {
-		t.Fatal(err)
+	return m.ended
+}
+
+// readAll writes each part to a file. It returns the samples of all files by goroutine, except those that the
+// source did not deliver: the recorder can write one more sample before a goroutine's first one. It also
+// returns the sums over all files of the time of each goroutine in each stack, state and label set.
+func readAll(t *rapid.T, parts []ended, ticks []tick) (samples map[uint64][]string, sums map[string]time.Duration) {
+	delivered := map[string]bool{}
+	for _, k := range ticks {
+		for _, s := range k.samples {
+			delivered[fmt.Sprint(s.Goroutine, us(s.Time))] = true
+		}
 	}
-	return s.Part()
-}
-
-// asRead is a sample as a reader returns it, with its frames.
-type asRead struct {
-	Sample tachyon.Sample
-	Frames []tachyon.Frame
-}
-
-// readAll returns the samples of all files. It also returns the sums over all files of the time of
-// each goroutine in each stack, state and label set.
-func readAll(t *rapid.T, paths []string) (list []asRead, sums map[string]time.Duration) {
-	sums = map[string]time.Duration{}
-	for _, path := range paths {
-		r, err := reader.Open(path)
+	samples, sums = map[uint64][]string{}, map[string]time.Duration{}
+	for _, part := range parts {
+		var f testenv.File
+		w, err := writer.New(&f, writer.Options{Start: us(part.part.Start), Interval: 1000, Uncompressed: true})
 		if err != nil {
 			t.Fatal(err)
 		}
+		for n := range 8 {
+			w.Intern(tachyon.Frame{File: "a.go", Func: fmt.Sprint("f", n), Line: int32(n)})
+		}
+		if _, err := w.WriteBatch(part.samples); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.WriteRecords(&tachyon.Records{Goroutines: part.goroutines()}); err != nil {
+			t.Fatal(err)
+		}
+		r := testenv.Finish(t, &f, w, reader.New)
 		for s, err := range r.Samples() {
 			if err != nil {
 				t.Fatal(err)
 			}
-			a := asRead{Sample: *s}
-			a.Sample.Stack = nil
-			for _, id := range s.Stack {
-				a.Frames = append(a.Frames, r.Frames()[id])
+			if delivered[fmt.Sprint(s.Thread, s.Time)] {
+				text := fmt.Sprint(s.Interpreter, s.Status, s.Time)
+				for _, id := range s.Stack {
+					text += r.Frames()[id].Func
+				}
+				samples[s.Thread] = append(samples[s.Thread], text)
 			}
-			list = append(list, a)
 		}
 		p, err := profile.FromTachyon(r)
 		if err != nil {
@@ -167,84 +204,24 @@ func readAll(t *rapid.T, paths []string) (list []asRead, sums map[string]time.Du
 			}
 			sums[key] += rec.Wall
 		}
-		if err := r.Close(); err != nil {
-			t.Fatal(err)
-		}
 	}
-	return list, sums
+	return samples, sums
 }
 
-// TestPartsAreTheWhole writes the same session once with and once without rotation. The samples of
-// all files, and the time of each stack, must be the same as those of the single file.
+// TestPartsAreTheWhole records the same session in one part and in several. The samples of all parts, and the
+// time of each stack as readers see it, must be the same.
 func TestPartsAreTheWhole(t *testing.T) {
-	dir := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
-		dir, err := os.MkdirTemp(dir, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer os.RemoveAll(dir)
 		var ticks []tick
-		last, ended := map[uint64]time.Duration{}, map[uint64]bool{}
-		before := tick{}
-		for range rapid.IntRange(1, 60).Draw(t, "ticks") {
-			before = aTick(t, &before, last, ended)
-			ticks = append(ticks, before)
+		last, gone, at := map[uint64]time.Duration{}, map[uint64]bool{}, time.Duration(0)
+		for range rapid.IntRange(1, 30).Draw(t, "ticks") {
+			k := aTick(t, at, last, gone)
+			ticks, at = append(ticks, k), k.at
 		}
-		o := writer.Options{Start: uint64(sessionStart.UnixMicro()), Interval: 1000, Uncompressed: true}
-
-		whole := filepath.Join(dir, "whole.tach")
-		w, err := writer.Create(whole, o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := addGoroutines(w, sampleAll(t, oneFile{Writer: w}, ticks)); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
-
-		m, err := rotate.Create(filepath.Join(dir, "x.tach"), rotate.Options{
-			Every: time.Duration(rapid.IntRange(1, 2000).Draw(t, "every")) * time.Millisecond, Keep: 1000, KeepBytes: 1 << 40,
-			Writer: o,
-			Begin:  func(*writer.Writer, uint64) error { return nil },
-			Failed: func(err error) { panic(err) },
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		part := sampleAll(t, rotating{m}, ticks)
-		if err := m.Close(func(w *writer.Writer) error { return addGoroutines(w, part) }); err != nil {
-			t.Fatal(err)
-		}
-
-		want, wantSums := readAll(t, []string{whole})
-		got, sums := readAll(t, m.Files())
-		// Files group repeated stacks of a goroutine; the samples of each goroutine keep their order.
-		if d := cmp.Diff(byGoroutine(want, ticks), byGoroutine(got, ticks)); d != "" {
-			t.Fatalf("samples of %d files (-want +got):\n%s", len(m.Files()), d)
-		}
-		if d := cmp.Diff(wantSums, sums); d != "" {
-			t.Errorf("time in stacks of %d files (-want +got):\n%s", len(m.Files()), d)
-		}
+		every := time.Duration(rapid.IntRange(1, 2000).Draw(t, "every")) * time.Millisecond
+		want, wantSums := readAll(t, record(t, ticks, 0), ticks)
+		got, sums := readAll(t, record(t, ticks, every), ticks)
+		equal(t, "samples", got, want)
+		equal(t, "time in stacks", sums, wantSums)
 	})
-}
-
-// byGoroutine groups samples by goroutine. It leaves out samples that the source did not deliver:
-// the recorder can write one more sample before a goroutine's first one.
-func byGoroutine(list []asRead, ticks []tick) map[uint64][]asRead {
-	told := map[[2]uint64]bool{}
-	for _, k := range ticks {
-		for _, s := range k.samples {
-			told[[2]uint64{s.Goroutine, uint64(sessionStart.Add(s.Time).UnixMicro())}] = true
-		}
-	}
-	m := map[uint64][]asRead{}
-	for _, a := range list {
-		if told[[2]uint64{a.Sample.Thread, a.Sample.Time}] {
-			m[a.Sample.Thread] = append(m[a.Sample.Thread], a)
-		}
-	}
-	return m
 }

@@ -1,15 +1,13 @@
 package sampler
 
 import (
-	"encoding/json"
+	"fmt"
 	"os"
-	"os/exec"
+	"path/filepath"
 	"reflect"
 	"testing"
+	"testing/synctest"
 	"time"
-
-	"github.com/gotach/profiler/internal/testenv"
-	"github.com/gotach/profiler/tachyon"
 )
 
 func TestCPUStat(t *testing.T) {
@@ -55,52 +53,42 @@ func TestReadCPUStat(t *testing.T) {
 	}
 }
 
-// TestThrottled runs this test again in a cgroup with a quota of 0.2 cores, in which it needs a whole core.
+// TestThrottled has a session whose cgroup is throttled. Its counts are those since its start. They are read once a
+// second at most while it runs, and stay the same after its end.
 func TestThrottled(t *testing.T) {
-	if os.Getenv("GOTACH_THROTTLED") != "" {
-		s, err := Start(Config{}, &forgetful{})
-		if err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "cpu.stat")
+		throttled := func(periods int, d time.Duration) {
+			text := fmt.Sprintf("nr_throttled %d\nthrottled_usec %d\n", periods, d.Microseconds())
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
 		}
-		for end := time.Now().Add(1500 * time.Millisecond); time.Now().Before(end); {
+		s := &Sampler{limits: &throttling{file: file, periods: 10, time: time.Second}, quit: make(chan struct{}), stopped: make(chan struct{})}
+		s.src, s.out = &scripted{}, newRecorder(&memory{}, time.Now(), 1000)
+		check := func(when string, periods int64, d time.Duration) {
+			t.Helper()
+			if c := s.Stats().Counts; c.ThrottledPeriods != periods || c.Throttled != d {
+				t.Errorf("%s: %d periods, %v", when, c.ThrottledPeriods, c.Throttled)
+			}
 		}
-		if err := s.Stop(); err != nil {
-			t.Fatal(err)
+		throttled(10, time.Second)
+		check("at the start", 0, 0)
+		throttled(12, 3*time.Second)
+		time.Sleep(keepReading)
+		check("after a second", 0, 0)
+		time.Sleep(time.Nanosecond)
+		check("after more than a second", 2, 2*time.Second)
+		throttled(13, 4*time.Second)
+		close(s.quit)
+		s.watch()
+		throttled(20, 9*time.Second)
+		time.Sleep(time.Hour)
+		check("at the end", 3, 3*time.Second)
+	})
+	for name, l := range map[string]*throttling{"no file": {}, "removed": {file: "/no/such/file"}, "counts that fell": {file: "/proc/self/status", periods: 9, time: 9}} {
+		if periods, d := l.since(); periods != 0 || d != 0 {
+			t.Errorf("%s: %d periods, %v", name, periods, d)
 		}
-		counts := s.Stats().Counts
-		time.Sleep(200 * time.Millisecond)
-		if s.Stats().Counts != counts {
-			t.Errorf("after Stop: %+v, then %+v", counts, s.Stats().Counts)
-		}
-		json.NewEncoder(os.Stderr).Encode(counts)
-		return
-	}
-	testenv.NotEmulated(t, "the test starts itself in a cgroup")
-	cmd := exec.Command(os.Args[0], "-test.run=TestThrottled$")
-	cmd.Env = append(os.Environ(), "GOTACH_THROTTLED=1")
-	out, err := testenv.RunLimited(t, 0.2, cmd)
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	var counts tachyon.Counts
-	if err := json.Unmarshal(out[:max(0, len(out)-len("PASS\n"))], &counts); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	// In a period of 100 ms the program may run for 20 ms. On a busy machine it may get less, and then it is
-	// not throttled.
-	t.Logf("%+v", counts)
-	if used := counts.ProcessCPU; used > 250*time.Millisecond && (counts.ThrottledPeriods < 1 || counts.Throttled < time.Millisecond) {
-		t.Errorf("throttled in %d periods for %v, with %v of CPU time", counts.ThrottledPeriods, counts.Throttled, used)
 	}
 }
-
-// forgetful is a sink that keeps nothing.
-type forgetful struct {
-	OnePart
-	frames uint32
-}
-
-func (f *forgetful) Intern(tachyon.Frame) uint32                { f.frames++; return f.frames - 1 }
-func (f *forgetful) WriteBatch(s []tachyon.Sample) (int, error) { return len(s), nil }
-func (f *forgetful) Forget(uint64, uint32) error                { return nil }
-func (f *forgetful) WriteRecords(*tachyon.Records) error        { return nil }

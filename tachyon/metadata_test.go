@@ -2,8 +2,10 @@ package tachyon
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"testing"
+	"time"
 )
 
 // numbered returns a Counts whose fields have the numbers n, n+1 and so on.
@@ -48,5 +50,58 @@ func TestSessionJSON(t *testing.T) {
 		`"blind_ns":24,"not_seen_ns":25,"throttled_periods":26,"throttled_ns":27,"process_cpu_ns":28,"error":"e"}`
 	if string(b) != want {
 		t.Errorf("%s\nwant\n%s", b, want)
+	}
+}
+
+// All of a progress goes into the session: each of its keys has the same value there.
+func TestProgress(t *testing.T) {
+	p := Progress{Duration: time.Hour, Source: "s", SourceReason: "why", RateReached: 3, Objects: "o", ObjectsUnnamed: "u", Counts: numbered(10)}
+	var s Session
+	p.Describe(&s)
+	var from, to map[string]any
+	for v, into := range map[any]*map[string]any{&p: &from, &s: &to} {
+		b, err := json.Marshal(v)
+		if err == nil {
+			err = json.Unmarshal(b, into)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := reflect.TypeFor[Progress]().NumField() + reflect.TypeFor[Counts]().NumField() - 1; len(from) != n {
+		t.Errorf("%d of %d fields are set here: %v", len(from), n, from)
+	}
+	for key, v := range from {
+		if to[key] != v {
+			t.Errorf("%s is %v, want %v", key, to[key], v)
+		}
+	}
+}
+
+// Parts of a goroutine's metadata are added up, in any order of their ends.
+func TestGoroutineAdd(t *testing.T) {
+	one, two := LabelSpan{From: 1}, LabelSpan{From: 2}
+	g := Goroutine{ID: 7, Last: 5, FirstWeight: 9, Labels: []LabelSpan{one}}
+	g.Add(&Goroutine{ID: 7, Last: 8, Labels: []LabelSpan{two}})
+	g.Add(&Goroutine{ID: 7, Last: 3})
+	if want := (Goroutine{ID: 7, Last: 8, FirstWeight: 9, Labels: []LabelSpan{one, two}}); !reflect.DeepEqual(g, want) {
+		t.Errorf("%+v, want %+v", g, want)
+	}
+	m := Metadata{Goroutines: []Goroutine{g, {ID: 8}, {ID: 9, FirstWeight: 1}}}
+	if got := m.FirstWeights(); !reflect.DeepEqual(got, map[uint64]uint64{7: 9, 9: 1}) {
+		t.Errorf("weights %v", got)
+	}
+}
+
+// The numbers of the format never change.
+func TestFormat(t *testing.T) {
+	got := fmt.Sprintf("%#x", []uint64{Magic, HeaderSize, FooterSize, CompressionNone, CompressionZstd, MaxDepth, uint64(CPython315), uint64(Document),
+		uint64(HasGIL), uint64(OnCPU), uint64(Unknown), uint64(GILRequested), uint64(HasException), uint64(MainThread), uint64(Moved),
+		User, Runtime, Process, FirstPseudo, RecordsVersion})
+	if want := "[0x54414348 0x40 0x20 0x0 0x1 0x100 0x1 0x2 0x1 0x2 0x4 0x8 0x10 0x20 0x40 0x0 0x1 0x2 0x4000000000000000 0x1]"; got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+	if got := fmt.Sprint(Layout(0), CPython315, Document, Layout(3)); got != "unknown cpython315 document unknown" {
+		t.Errorf("layouts %s", got)
 	}
 }

@@ -2,6 +2,7 @@ package writer_test
 
 import (
 	"fmt"
+	"log"
 	"os"
 	"path/filepath"
 
@@ -12,25 +13,21 @@ import (
 func ExampleCreate() {
 	dir, err := os.MkdirTemp("", "example")
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
 	start := uint64(1_700_000_000_000_000) // Unix time, µs
 	w, err := writer.Create(filepath.Join(dir, "app.tach"), writer.Options{Start: start, Interval: 1000})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	stack := []tachyon.Frame{
 		{File: "main.go", Func: "main.work", Line: 30},
 		{File: "main.go", Func: "main.main", Line: 12},
 	}
 	for tick := range uint64(3) {
-		err = w.WriteFrames(&tachyon.Sample{Thread: 1, Time: start + 1000*tick, Status: 3}, stack)
-		if err != nil {
-			fmt.Println(err)
-			return
+		if err := w.WriteFrames(&tachyon.Sample{Thread: 1, Time: start + 1000*tick, Status: 3}, stack); err != nil {
+			log.Fatal(err)
 		}
 	}
 	fmt.Println(w.Close())
@@ -40,32 +37,26 @@ func ExampleCreate() {
 func ExampleWriter_Write() {
 	f, err := os.CreateTemp("", "*.tach")
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	defer os.Remove(f.Name())
 	defer f.Close()
 	w, err := writer.New(f, writer.Options{Uncompressed: true})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	// Intern each frame once and use its id in all samples.
 	inner := w.Intern(tachyon.Frame{File: "main.go", Func: "main.work", Line: 30})
 	outer := w.Intern(tachyon.Frame{File: "main.go", Func: "main.main", Line: 12})
-	err = w.Write(&tachyon.Sample{Thread: 1, Time: 1000, Stack: []uint32{inner, outer}})
-	if err != nil {
-		fmt.Println(err)
-		return
+	if err := w.Write(&tachyon.Sample{Thread: 1, Time: 1000, Stack: []uint32{inner, outer}}); err != nil {
+		log.Fatal(err)
 	}
 	if err := w.Close(); err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	fi, err := f.Stat()
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	fmt.Println(fi.Size(), "bytes")
 	// Output: 149 bytes

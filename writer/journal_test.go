@@ -4,79 +4,18 @@ package writer
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/gotach/profiler/internal/journal"
 	"github.com/gotach/profiler/internal/recovery"
 	"github.com/gotach/profiler/internal/testenv"
-	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 )
-
-// numbered returns the nth sample of a workload in which some stacks change and some repeat.
-func numbered(n int, frames []tachyon.Frame) (tachyon.Sample, []tachyon.Frame) {
-	thread := n % 7
-	depth, from := n/7%50, n/7*7919%200
-	if thread > 3 {
-		depth, from = 20, thread
-	}
-	return tachyon.Sample{Thread: uint64(thread + 1), Time: uint64(n) * 100, Status: tachyon.Status(n & 3)}, frames[from : from+depth]
-}
-
-var numberedFrames = func() (list []tachyon.Frame) {
-	for i := range 300 {
-		list = append(list, tachyon.Frame{File: fmt.Sprintf("file%d.go", i), Func: fmt.Sprintf("f%d", i), Line: int32(i)})
-	}
-	return list
-}()
-
-// feed writes the samples from first to n-1 of the workload, up to the first error. It
-// returns the number of samples that the file has now.
-func feed(w *Writer, first, n int) (int, error) {
-	for i := first; i < n; i++ {
-		s, stack := numbered(i, numberedFrames)
-		if err := w.WriteFrames(&s, stack); err != nil {
-			return i, err
-		}
-	}
-	return n, nil
-}
-
-// holds checks that a file has the first n samples of the workload and returns n.
-func holds(t testing.TB, path string) (n int, finished bool) {
-	t.Helper()
-	r, err := reader.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	if _, err := r.VerifyChecksum(); err != nil {
-		t.Fatal(err)
-	}
-	seen := map[uint64]int{}
-	for s, err := range r.Samples() {
-		if err != nil {
-			t.Fatal(err)
-		}
-		want, stack := numbered(seen[s.Thread]*7+int(s.Thread)-1, numberedFrames)
-		seen[s.Thread]++
-		if s.Time != want.Time || s.Status != want.Status || !slices.EqualFunc(s.Stack, stack, func(id uint32, f tachyon.Frame) bool { return r.Frames()[id] == f }) {
-			t.Fatalf("sample %d of thread %d is %+v, want %+v", seen[s.Thread], s.Thread, *s, want)
-		}
-		n++
-	}
-	for k := range 7 {
-		if got, want := seen[uint64(k+1)], (n-k+6)/7; got != want {
-			t.Fatalf("%d of %d samples are of thread %d, want %d", got, n, k+1, want)
-		}
-	}
-	return n, !r.Unfinished()
-}
 
 // A faulty file returns an error from its nth write on, or only for that write.
 type faulty struct {
@@ -99,9 +38,7 @@ func (f *faulty) Write(p []byte) (int, error) {
 func createFaulty(t testing.TB, path string, o Options) (*Writer, *faulty) {
 	t.Helper()
 	w, err := Create(path, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, err)
 	f := &faulty{File: w.own}
 	w.f, w.out.f = f, f
 	return w, f
@@ -110,82 +47,66 @@ func createFaulty(t testing.TB, path string, o Options) (*Writer, *faulty) {
 // Each write in turn fails, once or from then on, with different errors. No accepted sample
 // is lost: Close finishes the file, or recovery finishes it when the disk works again.
 func TestEveryWriteFailsWithJournal(t *testing.T) {
-	testenv.Again(t)
-	const samples = 30_000
+	testenv.Long(t)
 	for _, uncompressed := range []bool{false, true} {
 		path := filepath.Join(t.TempDir(), "x.tach")
 		w, f := createFaulty(t, path, Options{Uncompressed: uncompressed})
-		if n, err := feed(w, 0, samples); n != samples {
+		if n, err := feed(w, 0, several); n != several {
 			t.Fatal(err)
 		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, w.Close())
 		writes := f.writes
-		if n, finished := holds(t, path); n != samples || !finished {
+		if n, finished := holds(t, path); n != several || !finished {
 			t.Fatal(n, finished)
 		}
-		for fail := 1; fail <= writes; fail++ {
-			for i, errno := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EIO} {
-				for _, once := range []bool{true, false} {
-					w, f := createFaulty(t, path, Options{Uncompressed: uncompressed})
-					f.err, f.fail, f.once = errno, fail, once
-					taken, err := feed(w, 0, samples)
-					if err != nil && !errors.Is(err, errno) {
-						t.Fatal(err)
-					}
-					if err := w.Close(); !errors.Is(err, errno) {
-						t.Fatalf("write %d of %d fails with %v: Close says %v", fail, writes, errno, err)
-					}
-					n, finished := holds(t, path)
-					if n != taken {
-						t.Fatalf("write %d of %d fails (once: %v): %d samples were accepted, the file has %d", fail, writes, once, taken, n)
-					}
-					if !finished {
-						if _, err := recovery.Finish(path); err != nil {
-							t.Fatal(err)
-						}
-						if n, finished = holds(t, path); n != taken || !finished {
-							t.Fatalf("write %d of %d fails: %d samples were accepted, %d recovered", fail, writes, taken, n)
-						}
-					}
-					if _, err := os.Stat(path + journal.Suffix); err == nil {
-						t.Fatal("the journal is still there")
-					}
+		errnos := []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EIO}
+		for i := range 2 * writes {
+			fail, once, errno := 1+i/2, i%2 == 0, errnos[i%3]
+			w, f := createFaulty(t, path, Options{Uncompressed: uncompressed})
+			f.err, f.fail, f.once = errno, fail, once
+			taken, err := feed(w, 0, several)
+			if err != nil && !errors.Is(err, errno) {
+				t.Fatal(err)
+			}
+			if err := w.Close(); !errors.Is(err, errno) {
+				t.Fatalf("write %d of %d fails with %v: Close says %v", fail, writes, errno, err)
+			}
+			n, finished := holds(t, path)
+			if n != taken {
+				t.Fatalf("write %d of %d fails (once: %v): %d samples were accepted, the file has %d", fail, writes, once, taken, n)
+			}
+			if !finished {
+				testenv.OK(t, second(recovery.Finish(path)))
+				if n, finished = holds(t, path); n != taken || !finished {
+					t.Fatalf("write %d of %d fails: %d samples were accepted, %d recovered", fail, writes, taken, n)
 				}
-				if i == 0 && fail > 3 && fail < writes-3 {
-					break // in the middle one errno is enough
-				}
+			}
+			if _, err := os.Stat(path + journal.Suffix); err == nil {
+				t.Fatal("the journal is still there")
 			}
 		}
 	}
 }
 
 // The writer follows a symbolic link of the user, and the journal is beside the link's
-// target. It does not follow links of other users.
+// target. Only the owner can read them. TestPeerForeignLink has another user's link.
 func TestLinks(t *testing.T) {
 	for name, there := range map[string]bool{"to a file": true, "to nothing": false} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			target, link := filepath.Join(dir, "target.tach"), filepath.Join(dir, "link.tach")
-			if err := os.Symlink("target.tach", link); err != nil {
-				t.Fatal(err)
-			}
+			testenv.OK(t, os.Symlink("target.tach", link))
 			if there {
-				if err := os.WriteFile(target, []byte("something longer than a header, and of no interest to us at all"), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				testenv.OK(t, os.WriteFile(target, []byte("something longer than a header, and of no interest to us at all"), 0o600))
 			}
 			w, err := Create(link, Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.OK(t, err)
 			n, err := feed(w, 0, 1000)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := os.Stat(target + journal.Suffix); err != nil {
-				t.Error(err)
+			testenv.OK(t, err)
+			for _, path := range []string{target, target + journal.Suffix} {
+				if fi, err := os.Stat(path); err != nil || fi.Mode() != 0o600 {
+					t.Errorf("%s: %v, %v", path, fi, err)
+				}
 			}
 			for _, path := range []string{link, target} {
 				if got, finished := holds(t, path); got != n || finished {
@@ -193,126 +114,115 @@ func TestLinks(t *testing.T) {
 				}
 			}
 			abandon(w)
-			if _, err := recovery.Finish(link); err != nil {
-				t.Fatal(err)
-			}
+			testenv.OK(t, second(recovery.Finish(link)))
 			if got, finished := holds(t, target); got != n || !finished {
-				t.Errorf("%d samples, want %d", got, n)
-			}
-			if err := os.Lchown(link, 12345, -1); err != nil {
-				testenv.Missing(t, "another user's link", "only root may make one: "+err.Error())
-			}
-			if _, err := Create(link, Options{}); err == nil {
-				t.Error("another user's link is followed")
-			}
-			if got, _ := holds(t, target); got != n {
 				t.Errorf("%d samples, want %d", got, n)
 			}
 		})
 	}
 }
 
-// Only the owner can read files and journals.
-func TestModes(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.tach")
-	w, err := Create(path, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Close()
-	for _, name := range []string{path, path + journal.Suffix} {
-		if fi, err := os.Stat(name); err != nil || fi.Mode() != 0o600 {
-			t.Errorf("%s: %v, %v", name, fi, err)
-		}
-	}
-}
-
 // A kill after any store into the journal leaves the accepted samples, each once, and at
-// most also the sample that is being written.
+// most also the sample that is being written: a reader sees what a kill would leave.
 func TestEveryInstant(t *testing.T) {
+	defer func() { journal.AfterStore = nil }()
 	for _, uncompressed := range []bool{false, true} {
-		dir := t.TempDir()
-		path, left := filepath.Join(dir, "x.tach"), filepath.Join(dir, "left.tach")
+		path := filepath.Join(t.TempDir(), "x.tach")
 		w, err := Create(path, Options{Uncompressed: uncompressed})
-		if err != nil {
-			t.Fatal(err)
+		testenv.OK(t, err)
+		for _, f := range numberedFrames[100:] { // a hundred new frames are enough
+			w.Intern(f)
 		}
-		taken, instants := 0, 0
-		defer func() { journal.AfterStore = nil }()
+		taken, instants, flushes := 0, 0, 0
 		look := func() {
 			instants++
-			for _, suffix := range []string{"", journal.Suffix} {
-				b, err := os.ReadFile(path + suffix)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(left+suffix, b, 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if n, _ := holds(t, left); n != taken && n != taken+1 {
+			if n, _ := holds(t, path); n != taken && n != taken+1 {
 				t.Fatalf("%d samples were accepted, a kill leaves %d", taken, n)
 			}
 		}
-		const samples = 25_000
-		flushes := 0
-		for ; taken < samples; taken++ {
+		for taken < several {
 			// Check at the start, where everything is new, and around flushes.
 			full := cap(w.out.buf)-len(w.out.buf) < maxRecord
 			if full {
 				flushes++
 			}
-			if journal.AfterStore = nil; taken < 150 || full || taken%3001 == 0 {
+			if journal.AfterStore = nil; taken < 50 || full || taken%1501 == 0 {
 				journal.AfterStore = look
 			}
-			if _, err := feed(w, taken, taken+1); err != nil {
-				t.Fatal(err)
-			}
-			if journal.AfterStore != nil {
-				taken++
+			testenv.OK(t, second(feed(w, taken, taken+1)))
+			if taken++; journal.AfterStore != nil {
 				look()
-				taken--
 			}
 		}
-		journal.AfterStore = nil
-		w.Forget(5, 0)
 		journal.AfterStore = look
-		if err := w.Close(); err != nil { // writes the repeats of all threads
-			t.Fatal(err)
-		}
+		err = errors.Join(w.Forget(5, 0), w.Close()) // Close writes the repeats of all threads
 		journal.AfterStore = nil
-		if instants < 200 || flushes == 0 {
+		testenv.OK(t, err)
+		if instants < 100 || flushes == 0 {
 			t.Errorf("%d instants, %d flushes", instants, flushes)
 		}
-		if n, finished := holds(t, path); n != samples || !finished {
+		if n, finished := holds(t, path); n != several || !finished {
 			t.Fatalf("%d samples", n)
 		}
 	}
 }
 
-// If a journal is truncated while a batch is written, WriteBatch returns an error. A memory
-// fault must not end the program.
-func TestTruncatedInBatch(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.tach")
-	w, err := Create(path, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	id := w.Intern(tachyon.Frame{Func: "f"})
-	batch := []tachyon.Sample{{Thread: 1, Stack: []uint32{id}}, {Thread: 2, Stack: []uint32{id}}}
-	if n, err := w.WriteBatch(batch); n != 2 || err != nil {
-		t.Fatalf("%d samples, %v", n, err)
-	}
-	if err := os.Truncate(path+journal.Suffix, 0); err != nil {
-		t.Fatal(err)
-	}
-	batch[0].Thread = 3
-	for range 2 {
-		if n, err := w.WriteBatch(batch); n != 0 || !errors.Is(err, errTruncated) {
-			t.Errorf("%d samples, %v", n, err)
-		}
-	}
-	if err := w.Close(); !errors.Is(err, errTruncated) {
-		t.Errorf("Close: %v", err)
+// Discard removes only the file that Create made and its journal.
+func TestDiscard(t *testing.T) {
+	for name, c := range map[string]struct {
+		before, during func(path string) error
+		left           []string
+	}{
+		"no file":    {},
+		"empty file": {before: func(path string) error { return os.WriteFile(path, nil, 0o600) }},
+		"a file":     {before: func(path string) error { return os.WriteFile(path, []byte("x"), 0o600) }, left: []string{"x.tach"}},
+		"removed":    {during: os.Remove},
+		"moved":      {during: func(path string) error { return os.Rename(path, path+".moved") }, left: []string{"x.tach.moved"}},
+		"replaced": {during: func(path string) error {
+			return errors.Join(os.Remove(path), os.WriteFile(path, []byte("another's"), 0o600))
+		}, left: []string{"x.tach"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			path := filepath.Join(dir, "x.tach")
+			var errs [3]error
+			if c.before != nil {
+				errs[0] = c.before(path)
+			}
+			w, err := Create(path, Options{Sync: time.Second})
+			testenv.OK(t, err)
+			n, err := feed(w, 0, 100)
+			if errs[1] = err; c.during != nil {
+				errs[2] = c.during(path)
+			}
+			testenv.OK(t, errors.Join(errs[:]...))
+			// If the file was removed or replaced, Discard returns the same error as Close.
+			if err := w.Discard(); (err != nil) != (c.during != nil) {
+				t.Errorf("Discard: %v", err)
+			}
+			if err := w.Write(&tachyon.Sample{}); err == nil {
+				t.Error("the writer is not closed")
+			}
+			if err := w.Discard(); (err != nil) != (c.during != nil) {
+				t.Errorf("Discard again: %v", err)
+			}
+			files, err := os.ReadDir(dir)
+			testenv.OK(t, err)
+			var left []string
+			for _, f := range files {
+				left = append(left, f.Name())
+			}
+			if !slices.Equal(left, c.left) {
+				t.Errorf("%q is left, not %q", left, c.left)
+			}
+			if b, err := os.ReadFile(path); name == "replaced" && (err != nil || string(b) != "another's") {
+				t.Errorf("the other file is now %q, %v", b, err)
+			}
+			if name == "a file" {
+				if got, finished := holds(t, path); got != n || !finished {
+					t.Errorf("%d samples of %d", got, n)
+				}
+			}
+		})
 	}
 }

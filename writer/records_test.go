@@ -7,44 +7,60 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/gotach/profiler/internal/journal"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 )
 
+// aGoroutine returns the ith goroutine. Its label is long, so that few goroutines fill a block.
 func aGoroutine(i int) tachyon.Goroutine {
 	return tachyon.Goroutine{ID: uint64(i + 1), CreatedBy: "main.main", First: uint64(i), Last: uint64(2 * i),
-		Labels: []tachyon.LabelSpan{{From: uint64(i), Labels: map[string]string{"n": fmt.Sprint("value ", i)}}}}
+		Labels: []tachyon.LabelSpan{{From: uint64(i), Labels: map[string]string{"n": fmt.Sprint(strings.Repeat("value ", 40), i)}}}}
 }
+
+// goroutines is a number of goroutines that fills several blocks.
+const goroutines = 2000
 
 func addGoroutine(w *Writer, i int) error {
 	return w.WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{aGoroutine(i)}})
+}
+
+func createRecords(t *testing.T, o Options) (w *Writer, path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "x.tach")
+	w, err := Create(path, o)
+	testenv.OK(t, err)
+	return w, path
+}
+
+func metadata(t *testing.T, path string) *tachyon.Metadata {
+	t.Helper()
+	r, err := reader.Open(path)
+	testenv.OK(t, err)
+	defer r.Close()
+	if present, err := r.VerifyChecksum(); !present || err != nil {
+		t.Fatalf("checksum: %t, %v", present, err)
+	}
+	m, err := r.Metadata()
+	testenv.OK(t, err)
+	return m
 }
 
 // goroutinesIn returns how many goroutines of aGoroutine a file has. It fails if one before the last
 // is missing or wrong.
 func goroutinesIn(t *testing.T, path string) (n int, progress time.Duration) {
 	t.Helper()
-	r, err := reader.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	if present, err := r.VerifyChecksum(); !present || err != nil {
-		t.Fatalf("checksum: %t, %v", present, err)
-	}
-	m, err := r.Metadata()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := metadata(t, path)
 	for i, g := range m.Goroutines {
-		want := aGoroutine(i)
-		if g.ID != want.ID || g.Last != want.Last || g.CreatedBy != want.CreatedBy || len(g.Labels) != 1 || g.Labels[0].Labels["n"] != want.Labels[0].Labels["n"] {
-			t.Fatalf("goroutine %d is %+v", i, g)
+		if want := aGoroutine(i); !reflect.DeepEqual(g, want) {
+			t.Fatalf("goroutine %d is %+v, want %+v", i, g, want)
 		}
 	}
 	if m.Session != nil {
@@ -56,65 +72,42 @@ func goroutinesIn(t *testing.T, path string) (n int, progress time.Duration) {
 // At no instant is a record in two places or in none, also where a block is full and where a sync
 // ends one. The latest progress or the one before it is there.
 func TestEveryInstantOfRecords(t *testing.T) {
+	testenv.Long(t)
+	defer func() { journal.AfterStore = nil }()
 	for _, o := range []Options{{}, {Uncompressed: true}, {Sync: time.Hour}} {
-		dir := t.TempDir()
-		path, left := filepath.Join(dir, "x.tach"), filepath.Join(dir, "left.tach")
-		w, err := Create(path, o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Provisional(tachyon.KindSession, tachyon.Session{PID: 1}); err != nil {
-			t.Fatal(err)
-		}
+		w, path := createRecords(t, o)
+		testenv.OK(t, w.Provisional(tachyon.KindSession, tachyon.Session{PID: 1}))
 		taken, instants, blocks := 0, 0, 0
-		defer func() { journal.AfterStore = nil }()
 		look := func() {
 			instants++
-			for _, suffix := range []string{"", journal.Suffix} {
-				b, err := os.ReadFile(path + suffix)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(left+suffix, b, 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			n, progress := goroutinesIn(t, left)
-			if n != taken && n != taken+1 {
-				t.Fatalf("%d goroutines were accepted, a kill leaves %d", taken, n)
-			}
-			if i := int(progress); i != taken && i != taken+1 {
-				t.Fatalf("the progress is %d of %d", i, taken)
+			n, progress := goroutinesIn(t, path)
+			if i := int(progress); n != taken && n != taken+1 || i != taken && i != taken+1 {
+				t.Fatalf("%d goroutines were accepted, a kill leaves %d and the progress %d", taken, n, i)
 			}
 		}
-		const goroutines = 22_000
 		for ; taken < goroutines; taken++ {
-			full := len(w.records.open) > wire.BlockSize-60
+			full := len(w.records.open) > wire.BlockSize-300
 			if full {
 				blocks++
 			}
-			if journal.AfterStore = nil; taken < 20 || full || taken%3001 == 0 {
+			if journal.AfterStore = nil; taken < 20 || full || taken%500 == 499 {
 				journal.AfterStore = look
 			}
-			if err := addGoroutine(w, taken); err != nil {
-				t.Fatal(err)
+			testenv.OK(t, addGoroutine(w, taken))
+			if n := len(w.records.open); n > wire.BlockSize {
+				t.Fatalf("a block of %d bytes", n)
 			}
-			if taken%10_000 == 9999 {
+			testenv.OK(t, w.WriteRecords(&tachyon.Records{Progress: &tachyon.Progress{Duration: time.Duration(taken + 1)}}))
+			if taken%1000 == 999 {
 				taken++
-				if err := w.records.seal(); err != nil { // as a sync does
-					t.Fatal(err)
-				}
+				testenv.OK(t, w.records.seal()) // as a sync does
 				taken--
-			}
-			if err := w.WriteRecords(&tachyon.Records{Progress: &tachyon.Progress{Duration: time.Duration(taken + 1)}}); err != nil {
-				t.Fatal(err)
 			}
 		}
 		journal.AfterStore = look
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		err := w.Close()
 		journal.AfterStore = nil
+		testenv.OK(t, err)
 		if instants < 60 || blocks < 3 {
 			t.Errorf("%d instants, %d full blocks", instants, blocks)
 		}
@@ -126,26 +119,18 @@ func TestEveryInstantOfRecords(t *testing.T) {
 
 // If the disk is full when the journal has to grow, the file still gets all records.
 func TestRecordsOnFullDisk(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.tach")
-	w, err := Create(path, Options{Uncompressed: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w, path := createRecords(t, Options{Uncompressed: true})
 	full := errors.New("the disk is full")
-	old := journal.Reserve
-	defer func() { journal.Reserve = old }()
-	journal.Reserve = func(*os.File, int64, int64) error { return full }
-	n := 0
-	for err = nil; err == nil && n < 1_000_000; n++ {
+	defer failReserve(full, func(int64) bool { return true })()
+	n, err := 0, error(nil)
+	for ; err == nil && n < 1_000_000; n++ {
 		err = addGoroutine(w, n)
 	}
 	if !errors.Is(err, full) {
 		t.Fatal(err)
 	}
-	for range 10_000 { // such as at the end of a session
-		if err := addGoroutine(w, n); err != nil {
-			t.Fatal(err)
-		}
+	for range 1000 { // such as at the end of a session
+		testenv.OK(t, addGoroutine(w, n))
 		n++
 	}
 	if err := w.Close(); !errors.Is(err, full) {
@@ -156,39 +141,48 @@ func TestRecordsOnFullDisk(t *testing.T) {
 	}
 }
 
-// A truncated journal costs the blocks that were in it, not the program.
-func TestRecordsOfTruncatedJournal(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.tach")
-	w, err := Create(path, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.AddMetadata("session", tachyon.Session{}); err != nil {
-		t.Fatal(err)
-	}
-	for i := range 20_000 {
-		if err := addGoroutine(w, i); err != nil {
-			t.Fatal(err)
+// A truncated journal costs what is in it, not the program: neither a batch of samples nor records
+// end it by a memory fault.
+func TestTruncatedJournal(t *testing.T) {
+	write := func(w *Writer) error { return second(w.WriteBatch([]tachyon.Sample{{Thread: 1, Stack: []uint32{0}}})) }
+	for name, use := range map[string]func(*Writer) error{"samples": write, "records": func(w *Writer) error { return addGoroutine(w, 0) }} {
+		w, path := createRecords(t, Options{})
+		w.Intern(tachyon.Frame{Func: "f"})
+		testenv.OK(t, errors.Join(write(w), w.AddMetadata("session", tachyon.Session{})))
+		for i := range goroutines {
+			testenv.OK(t, addGoroutine(w, i))
 		}
+		testenv.OK(t, os.Truncate(path+journal.Suffix, 0))
+		if err := use(w); !errors.Is(err, errTruncated) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := write(w); !errors.Is(err, errTruncated) {
+			t.Errorf("%s, then a sample: %v", name, err)
+		}
+		if err := w.Close(); !errors.Is(err, errTruncated) {
+			t.Errorf("%s: Close: %v", name, err)
+		}
+		metadata(t, path)
 	}
-	if err := os.Truncate(path+journal.Suffix, 0); err != nil {
-		t.Fatal(err)
+}
+
+// A file has the latest state of each object before it is finished, as after a kill, and afterwards.
+func TestObjectsKept(t *testing.T) {
+	w, path := createRecords(t, Options{Start: 1, Interval: 1000})
+	first := []tachyon.Object{{Number: 1, Kind: tachyon.ObjectMutex, Addr: 0xc000123456}, {Number: 3, Kind: tachyon.ObjectChannel, Capacity: -1}}
+	then := []tachyon.Object{
+		{Number: 2, Kind: tachyon.ObjectCond, Static: 0x5000, Symbol: "main.x", Offset: 8},
+		{Number: 1, Kind: tachyon.ObjectRWMutex, Addr: 0xc000123456},
+		{Number: 4, Kind: tachyon.ObjectSelect, Members: []int32{3, 5}},
 	}
-	if err := addGoroutine(w, 0); !errors.Is(err, errTruncated) {
-		t.Error(err)
+	want := []tachyon.Object{then[1], then[0], first[1], then[2]}
+	for _, list := range [][]tachyon.Object{first, then} {
+		testenv.OK(t, w.WriteRecords(&tachyon.Records{Objects: list}))
 	}
-	if err := w.Close(); !errors.Is(err, errTruncated) {
-		t.Error(err)
-	}
-	r, err := reader.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	if _, err := r.VerifyChecksum(); err != nil {
-		t.Error(err)
-	}
-	if m, err := r.Metadata(); err != nil || len(m.Goroutines) == 0 {
-		t.Errorf("%v, %v", m, err)
+	for range 2 {
+		if got := metadata(t, path).Objects; !reflect.DeepEqual(got, want) {
+			t.Errorf("%+v, want\n%+v", got, want)
+		}
+		testenv.OK(t, w.Close())
 	}
 }

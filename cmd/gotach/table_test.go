@@ -2,7 +2,7 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -13,26 +13,13 @@ import (
 )
 
 func TestDuration(t *testing.T) {
-	for _, c := range []struct {
-		d    time.Duration
-		want string
-	}{
-		{0, "0"},
-		{999, "999ns"},
-		{1234, "1.23µs"},
-		{45678, "45.7µs"},
-		{999999, "1000µs"},
-		{1500 * time.Microsecond, "1.50ms"},
-		{62 * time.Second, "62.0s"},
-		{999 * time.Second, "999s"},
-		{3000 * time.Second, "50m00s"},
-		{2 * time.Hour, "2h00m"},
-		{99*time.Hour + 59*time.Minute, "99h59m"},
-		{100 * time.Hour, "100h"},
-		{1<<63 - 1, "106752d"},
+	for d, want := range map[time.Duration]string{
+		0: "0", 999: "999ns", 1234: "1.23µs", 45678: "45.7µs", 999999: "1000µs", 1500 * time.Microsecond: "1.50ms", 62 * time.Second: "62.0s",
+		999 * time.Second: "999s", 3000 * time.Second: "50m00s", 2 * time.Hour: "2h00m", 99*time.Hour + 59*time.Minute: "99h59m",
+		100 * time.Hour: "100h", 1<<63 - 1: "106752d",
 	} {
-		if got := duration(c.d); got != c.want {
-			t.Errorf("duration(%d) = %q, want %q", c.d, got, c.want)
+		if got := duration(d); got != want {
+			t.Errorf("duration(%d) = %q, want %q", d, got, want)
 		}
 	}
 }
@@ -59,17 +46,10 @@ func TestShorten(t *testing.T) {
 }
 
 func TestCut(t *testing.T) {
-	for _, c := range []struct {
-		room int
-		want string
-	}{
-		{40, "handler=/suche kunde=Zoë Müller-日本"},
-		{36, "handler=/suche kunde=Zoë Müller-日本"},
-		{35, "handler=/suche kunde=Zoë Müller-日…"},
-		{20, "handler=/suche kund…"},
-	} {
-		if got := cut("handler=/suche kunde=Zoë Müller-日本", c.room); got != c.want {
-			t.Errorf("cut to %d columns: %q, want %q", c.room, got, c.want)
+	const text = "handler=/suche kunde=Zoë Müller-日本"
+	for room, want := range map[int]string{40: text, 36: text, 35: "handler=/suche kunde=Zoë Müller-日…", 20: "handler=/suche kund…"} {
+		if got := cut(text, room); got != want {
+			t.Errorf("cut to %d columns: %q, want %q", room, got, want)
 		}
 	}
 }
@@ -115,10 +95,7 @@ func TestTableFits(t *testing.T) {
 		for _, columns := range []int{minWidth, 100, maxWidth} {
 			for _, sort := range []profile.Sort{profile.SortSelf, profile.SortTotal} {
 				o := profile.ReportOptions{By: by, Sort: sort}
-				r, err := profile.New(p, o)
-				if err != nil {
-					t.Fatal(err)
-				}
+				r := have(profile.New(p, o))
 				table := &reportTable{width: columns, o: o, r: r, p: p, name: "x.tach", format: "tach", spark: columns == maxWidth}
 				for line := range strings.Lines(string(table.render())) {
 					line = strings.TrimSuffix(line, "\n")
@@ -156,64 +133,39 @@ func TestASCII(t *testing.T) {
 	}
 }
 
-// The command prints no colours if the output is no terminal.
-func TestNoColour(t *testing.T) {
-	var stdout, stderr bytes.Buffer
-	if code := run([]string{"report", "../../testdata/tachyon/document-v2/tiny.bin"}, nil, &stdout, &stderr); code != exitOK {
-		t.Fatalf("exit %d: %s", code, stderr.String())
-	}
-	if strings.Contains(stdout.String(), "\x1b") {
-		t.Errorf("escape sequences: %q", stdout.String())
-	}
-	if got := paint(true).bold("x"); got != "\x1b[1mx\x1b[0m" {
-		t.Errorf("bold is %q", got)
-	}
-}
-
-// info --json prints an object with at least these keys for files of all writers.
-func TestInfoKeys(t *testing.T) {
-	for _, file := range []string{"document-v2/tiny.bin", "cpython-3.15/meta.zstd.bin"} {
-		var stdout, stderr bytes.Buffer
-		if code := run([]string{"info", "--json", "../../testdata/tachyon/" + file}, nil, &stdout, &stderr); code != exitOK {
-			t.Fatalf("exit %d: %s", code, stderr.String())
-		}
-		var got map[string]any
-		if err := json.Unmarshal(stdout.Bytes(), &got); err != nil {
-			t.Fatal(err)
-		}
-		for _, key := range []string{"layout", "samples", "goroutines", "interval_us", "source", "ticks_asked", "ticks_reached", "dropped"} {
-			if _, ok := got[key]; !ok {
-				t.Errorf("%s: no %q", file, key)
-			}
-		}
-		if got["samples"] != 11.0 || got["goroutines"] != 2.0 || got["interval_us"] != 1000.0 {
-			t.Errorf("%s: %v", file, got)
-		}
-	}
-}
-
-// The demo prints what it runs, and then what report prints.
+// The demo prints what it runs, and then what report prints. Variables for the output and rotation have no effect on it. It
+// exports like a program that imports package export.
 func TestDemo(t *testing.T) {
-	out := t.TempDir() + "/demo.tach"
-	t.Setenv("PROFILE_OUT", "/elsewhere") // -o overrides it
-	var stdout, stderr bytes.Buffer
-	if code := run([]string{"demo", "-d", "1s", "-o", out}, nil, &stdout, &stderr); code != exitOK {
-		t.Fatalf("exit %d: %s", code, stderr.String())
-	}
-	text := stdout.String()
+	dir := t.TempDir()
+	out, folded := filepath.Join(dir, "demo.tach"), filepath.Join(dir, "x.folded")
+	t.Setenv("PROFILE_OUT", filepath.Join(dir, "elsewhere"))
+	t.Setenv("PROFILE_ROTATE", "60s")
+	t.Setenv("PROFILE_EXPORT", "collapsed="+folded)
+	text := ok(t, "demo", "-d", "300ms", "-o", out)
 	for _, want := range []string{"hot CPU", "mutex", "pipeline", "sleep", "file", "network", "garbage", "gotach view " + out + " opens it", "defer profiler.Start().Stop()"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in:\n%s", want, text)
 		}
 	}
-	stdout.Reset()
-	if code := run([]string{"report", out}, nil, &stdout, &stderr); code != exitOK || !strings.Contains(text, stdout.String()) {
-		t.Errorf("report: exit %d: %s\n%s\nis not in what demo printed:\n%s", code, stderr.String(), stdout.String(), text)
+	if report := ok(t, "report", out); !strings.Contains(text, report) {
+		t.Errorf("report:\n%s\nis not in what demo printed:\n%s", report, text)
 	}
-	stdout.Reset()
-	if code := run([]string{"verify", out}, nil, &stdout, &stderr); code != exitOK || !strings.Contains(stdout.String(), "checksum right") {
-		t.Errorf("verify: exit %d: %s%s", code, stdout.String(), stderr.String())
+	if text := ok(t, "verify", out, folded); strings.Count(text, "OK") != 2 || !strings.Contains(text, "checksum right") {
+		t.Error(text)
 	}
+	if names, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(names) != 2 {
+		t.Errorf("%q, %v", names, err)
+	}
+}
+
+// ok runs a command that must succeed and say nothing on standard error.
+func ok(t *testing.T, args ...string) string {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	if code := run(args, nil, &stdout, &stderr); code != exitOK || stderr.Len() > 0 {
+		t.Fatalf("%v: exit %d: %s", args, code, stderr.String())
+	}
+	return stdout.String()
 }
 
 // Help texts stand in raw strings, in which the source's indentation would show.

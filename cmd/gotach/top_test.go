@@ -23,11 +23,8 @@ type topScreen struct {
 func newTopScreen(t *testing.T, p paint, unicode bool) *topScreen {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "locks.tach")
-	writeContended(path, 0)
-	w, err := top.File(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	writeFixture(path, contends)
+	w := have(top.File(path))
 	t.Cleanup(func() { w.Close() })
 	s := &topScreen{t, newTopModel(t.Context(), w, 10*time.Second, p, unicode)}
 	s.m.after = func(time.Duration, func(time.Time) tea.Msg) tea.Cmd { return nil }
@@ -52,30 +49,20 @@ func (s *topScreen) do(cmd tea.Cmd) {
 	s.do(next)
 }
 
+var specialKeys = map[string]tea.KeyPressMsg{
+	"enter": {Code: tea.KeyEnter}, "esc": {Code: tea.KeyEscape}, "space": {Code: tea.KeySpace, Text: " "}, "down": {Code: tea.KeyDown},
+	"end": {Code: tea.KeyEnd}, "left": {Code: tea.KeyLeft}, "tab": {Code: tea.KeyTab},
+}
+
 // press presses keys, and returns the screen without colours.
 func (s *topScreen) press(keys ...string) string {
 	for _, k := range keys {
-		msg := tea.KeyPressMsg{Text: k}
-		switch k {
-		case "enter":
-			msg = tea.KeyPressMsg{Code: tea.KeyEnter}
-		case "esc":
-			msg = tea.KeyPressMsg{Code: tea.KeyEscape}
-		case "space":
-			msg = tea.KeyPressMsg{Code: tea.KeySpace, Text: " "}
-		case "down":
-			msg = tea.KeyPressMsg{Code: tea.KeyDown}
-		case "end":
-			msg = tea.KeyPressMsg{Code: tea.KeyEnd}
-		case "left":
-			msg = tea.KeyPressMsg{Code: tea.KeyLeft}
-		case "tab":
-			msg = tea.KeyPressMsg{Code: tea.KeyTab}
+		msg, ok := specialKeys[k]
+		if !ok {
+			msg = tea.KeyPressMsg{Text: k}
 		}
 		_, cmd := s.m.Update(msg)
-		if k != "q" {
-			s.do(cmd)
-		}
+		s.do(cmd)
 	}
 	return s.text()
 }
@@ -88,6 +75,15 @@ func (s *topScreen) size(w, h int) string {
 var escapes = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
 func (s *topScreen) text() string { return escapes.ReplaceAllString(s.m.View().Content, "") }
+
+func (s *topScreen) lacks(text string, list ...string) {
+	s.t.Helper()
+	for _, w := range list {
+		if strings.Contains(text, w) {
+			s.t.Errorf("the screen has %q:\n%s", w, text)
+		}
+	}
+}
 
 func (s *topScreen) has(text string, want ...string) {
 	s.t.Helper()
@@ -156,28 +152,24 @@ func TestTopKeys(t *testing.T) {
 	}
 	text = s.press("S", "S", "c")
 	s.has(text, "CPU time, by self", "800ms 100.0 %    800ms")
-	if strings.Contains(text, "[sleep]") {
-		t.Errorf("CPU time with [sleep]:\n%s", text)
-	}
+	s.lacks(text, "[sleep]")
 	s.press("c")
 	text = s.press("/", "l", "o", "a", "d", "enter")
 	s.has(text, "filter load", "main.load", "600ms 100.0 %")
-	if strings.Contains(text, "main.worker") {
-		t.Errorf("the filter load leaves main.worker:\n%s", text)
-	}
-	if text = s.press("3"); !strings.Contains(text, "sync.Mutex 1") || strings.Contains(text, "main.jobs") {
-		t.Errorf("the filter load does not leave its lock alone:\n%s", text)
-	}
+	s.lacks(text, "main.worker")
+	text = s.press("3")
+	s.has(text, "sync.Mutex 1")
+	s.lacks(text, "main.jobs")
 	s.has(s.press("/", "(", "enter"), "/load(", "missing closing )")
-	text = s.press("esc", "esc", "1")
-	s.has(text, "main.worker")
-	s.has(s.press("W"), "5") // a shorter window; the file has only one second
-	if w := s.m.windows[s.m.window]; w != 5*time.Second {
-		t.Errorf("W: window %v", w)
-	}
-	s.press("w", "w")
-	if w := s.m.windows[s.m.window]; w != 30*time.Second {
-		t.Errorf("w w: window %v", w)
+	s.has(s.press("esc", "esc", "1"), "main.worker")
+	for _, c := range []struct {
+		keys   []string
+		window time.Duration
+	}{{[]string{"W"}, 5 * time.Second}, {[]string{"w", "w"}, 30 * time.Second}} {
+		s.press(c.keys...)
+		if w := s.m.windows[s.m.window]; w != c.window {
+			t.Errorf("%q: window %v", c.keys, w)
+		}
 	}
 	s.press("left")
 	if s.m.at.After(s.m.look.Last) || s.m.at.Before(s.m.look.First) {
@@ -197,22 +189,15 @@ func TestTopKeys(t *testing.T) {
 	}
 	s.has(s.press("end"), "main.(*cache).refresh")
 	s.has(s.press("tab"), "[2 Blocked]")
-	if s.m.look.Functions == nil && s.m.look.Blocked == nil {
-		t.Error("nothing was looked at")
-	}
-	if _, cmd := s.m.Update(tea.KeyPressMsg{Text: "q"}); cmd == nil {
-		t.Error("q does not quit")
-	} else if _, ok := cmd().(tea.QuitMsg); !ok {
+	_, cmd := s.m.Update(tea.KeyPressMsg{Text: "q"})
+	if _, ok := cmd().(tea.QuitMsg); !ok {
 		t.Error("q does not quit")
 	}
 }
 
 // A file that cannot be read ends the program with the reason.
 func TestTopFails(t *testing.T) {
-	w, err := top.File("testdata/script/help.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := have(top.File("testdata/script/help.txtar"))
 	defer w.Close()
 	m := newTopModel(t.Context(), w, time.Second, false, true)
 	_, cmd := m.Update(m.poll()())
@@ -224,11 +209,7 @@ func TestTopFails(t *testing.T) {
 // TestTopSeen: the screen says that a session has more goroutines than it can show yet.
 func TestTopSeen(t *testing.T) {
 	s := newTopScreen(t, false, true)
-	if text := s.text(); strings.Contains(text, "at once") {
-		t.Errorf("all goroutines are seen:\n%s", text)
-	}
+	s.lacks(s.text(), "at once")
 	s.m.look.MostGoroutines = 15_000
-	if text := s.text(); !strings.Contains(text, "goroutines seen, up to 15000 at once so far") {
-		t.Errorf("few of 15,000 goroutines are seen:\n%s", text)
-	}
+	s.has(s.text(), "goroutines seen, up to 15000 at once so far")
 }

@@ -1,136 +1,69 @@
 package main
 
 import (
-	"context"
-	"fmt"
-	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/chromedp/chromedp"
 
 	"github.com/gotach/profiler/internal/testenv"
 )
 
-// startWatched starts a program that writes a profile. It ends when stop is called.
-func startWatched(t *testing.T, out string) (stop func()) {
-	t.Helper()
-	cmd := testCommand(t, "watched", out)
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	if _, err := stdout.Read(make([]byte, 1)); err != nil { // it runs
-		t.Fatal(err)
-	}
-	return func() {
-		t.Helper()
-		stdin.Close()
-		_, _ = io.Copy(io.Discard, stdout)
-		if err := cmd.Wait(); err != nil {
-			t.Fatal(err)
-		}
+// The program that opens a page is one of TestMain: it writes what it is to open to the file $OPENED.
+func init() {
+	programs["xdg-open"] = func() {
+		name := os.Getenv("OPENED")
+		must(os.WriteFile(name+".part", []byte(strings.Join(os.Args[1:], "\n")), 0o600))
+		must(os.Rename(name+".part", name))
 	}
 }
 
-// TestViewLive: while a program writes its file, the page shows what is new, and a selected range stays. When the program has
-// ended, the page has all.
-func TestViewLive(t *testing.T) {
-	chromium := testenv.Chromium(t)
-	out := filepath.Join(t.TempDir(), "live.tach")
-	stop := startWatched(t, out)
-	v := startView(t, nil, "--no-open", out)
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium), chromedp.NoSandbox, chromedp.Flag("headless", "new"), chromedp.Flag("disable-gpu", true))
-	allocator, end := chromedp.NewExecAllocator(context.Background(), options...)
-	defer end()
-	ctx, cancel := chromedp.NewContext(allocator)
-	defer cancel()
-	ctx, expire := context.WithTimeout(ctx, 2*time.Minute)
-	defer expire()
-	wait := func(expression string) {
-		t.Helper()
-		if _, err := chromedp.Run(ctx, chromedp.Poll[bool]("!!("+expression+")", chromedp.WithPollingTimeout(time.Minute))); err != nil {
-			text, _ := chromedp.Run(ctx, chromedp.Evaluate[string](`document.body.innerText`))
-			t.Fatalf("%s: %v\n%s", expression, err, text)
-		}
-	}
-	if err := chromedp.Do(ctx, chromedp.Navigate(v.url)); err != nil {
-		t.Fatal(err)
-	}
-	wait(`[...document.querySelectorAll('#functions tbody button')].some((b) => b.textContent.endsWith('gotach.busy'))`)
-	wait(`gotach.generations().duration > 1e8`) // the address may have a range only of what the page has
-	const sums, ranged = `document.getElementById('sums').textContent`, `JSON.stringify(gotach.settings().range) === '[10000,60000]'`
-	for n := range 2 { // a range is kept through each change
-		before, err := chromedp.Run(ctx, chromedp.Evaluate[string](`location.hash = 'r=10000.60000'; `+sums))
-		if err != nil {
-			t.Fatal(err)
-		}
-		wait(ranged)
-		wait(sums + ` !== ` + fmt.Sprintf("%q", before))
-		wait(ranged)
-		if n == 0 {
-			continue
-		}
-		stop()
-		wait(`!gotach.generations().growing`)
-	}
-	ns, err := chromedp.Run(ctx, chromedp.Evaluate[int64](`gotach.generations().duration`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := waitFor(t, v.url, 0).Head.Sides[0].Duration; time.Duration(ns) != got || got < time.Second {
-		t.Errorf("the page has %v, the server %v", time.Duration(ns), got)
-	}
-	v.interrupt()
-}
-
-// TestViewOpens: the command opens the page with xdg-open. Without a display, with --no-open, and if that fails it only prints
-// the address.
-func TestViewOpens(t *testing.T) {
-	dir := t.TempDir()
-	file, opened := filepath.Join(dir, "x.tach"), filepath.Join(dir, "opened")
-	writeFile(t, file, 1, 100)
-	if err := os.WriteFile(filepath.Join(dir, "xdg-open"), []byte("#!/bin/sh\nprintf '%s\\n' \"$@\" >"+opened+".part; mv "+opened+".part "+opened+"\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	path, none := "PATH="+dir+":"+os.Getenv("PATH"), t.TempDir()
+// TestView: the command shows the files of a folder, those that come later too, and opens the page with xdg-open. Without a
+// display, with --no-open, and if that fails it only prints the address. It ends at Ctrl-C with success.
+func TestView(t *testing.T) {
+	testenv.Long(t)
+	t.Parallel()
+	dir, opened := t.TempDir(), filepath.Join(t.TempDir(), "opened")
+	writeFile(t, filepath.Join(dir, "x.1.tach"), 1, 100)
+	path, none := "PATH="+filepath.Dir(testProgram(t, "xdg-open")), t.TempDir()
 	for _, c := range []struct {
-		name   string
-		env    []string
-		args   []string
-		opens  bool
-		stderr string
+		name    string
+		env     []string
+		args    []string
+		opens   bool
+		stderr  string
+		samples int64
 	}{
-		{"a display", []string{path, "DISPLAY=:7"}, nil, true, ""},
-		{"Wayland", []string{path, "DISPLAY=", "WAYLAND_DISPLAY=wayland-0"}, nil, true, ""},
-		{"no display", []string{path, "DISPLAY=", "WAYLAND_DISPLAY="}, nil, false, "there is no display"},
-		{"--no-open", []string{path, "DISPLAY=:7"}, []string{"--no-open"}, false, ""},
-		{"no xdg-open", []string{"PATH=" + none, "DISPLAY=:7"}, nil, false, "none was opened"},
+		{"a display", []string{path, "DISPLAY=:7"}, nil, true, "", 100},
+		{"Wayland", []string{path, "DISPLAY=", "WAYLAND_DISPLAY=wayland-0"}, nil, true, "", 100},
+		{"no display", []string{path, "DISPLAY=", "WAYLAND_DISPLAY="}, nil, false, "there is no display", 100},
+		{"--no-open", []string{path, "DISPLAY=:7"}, []string{"--no-open"}, false, "", 100},
+		{"no xdg-open", []string{"PATH=" + none, "DISPLAY=:7"}, nil, false, "none was opened", 100},
+		{"a file comes", nil, []string{"--no-open"}, false, "", 150},
 	} {
 		_ = os.Remove(opened)
-		v := startView(t, c.env, append(c.args, file)...)
-		waitFor(t, v.url, 0)
+		v := startView(t, append(c.env, "OPENED="+opened), append(c.args, dir)...)
+		if body, status := fetch(v.url); status != http.StatusOK || !strings.HasPrefix(body, "<!doctype html>") {
+			t.Fatalf("%s: %d %.100s", v.url, status, body)
+		}
+		if _, status := fetch(v.url[:len(v.url)-10] + "/"); status != http.StatusNotFound {
+			t.Errorf("a wrong token: %d", status)
+		}
+		page := getter(fetch).waitFor(t, v.url, "", 0)
 		if c.opens {
-			for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-				if _, err := os.Stat(opened); err == nil {
-					break
-				}
-			}
+			testenv.Await(func() bool { _, err := os.Stat(opened); return err == nil })
 		}
 		text, _ := os.ReadFile(opened)
-		if want := v.url + "\n"; c.opens && string(text) != want || !c.opens && len(text) > 0 {
+		if want := v.url; c.opens && string(text) != want || !c.opens && len(text) > 0 {
 			t.Errorf("%s: the browser was opened with %q", c.name, text)
+		}
+		if c.name == "a file comes" {
+			writeFile(t, filepath.Join(dir, "x.2.tach"), 2, 50)
+			page = getter(fetch).waitFor(t, v.url, "", page.Generation)
+		}
+		if got, want := page.Head.Sides[0].Samples, c.samples; got != want {
+			t.Errorf("%s: %d samples, want %d", c.name, got, want)
 		}
 		v.interrupt()
 		if got := v.stderr.String(); !strings.Contains(got, c.stderr) || (c.stderr == "") == strings.Contains(got, "none was opened") {

@@ -3,8 +3,6 @@ package ui
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -14,42 +12,44 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/chromedp"
-
 	"github.com/gotach/profiler"
 	"github.com/gotach/profiler/internal/page"
 	"github.com/gotach/profiler/internal/testenv"
-	"github.com/gotach/profiler/reader"
 )
 
-// program is a program that works, with the page in its mux. Recordings are in the folder that it returns.
-func program(t *testing.T, u *UI) (url, temp string) {
+// program is a program that works, until the test ends. It returns the folder of recordings, of which nothing may stay.
+func program(t *testing.T, u *UI) (temp string) {
 	t.Helper()
 	temp = t.TempDir()
 	t.Setenv("TMPDIR", temp)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); work(ctx) }()
-	mux := http.NewServeMux()
-	mux.Handle("/debug/gotach/", u)
-	server := httptest.NewServer(mux)
 	t.Cleanup(func() {
 		if err := u.Close(); err != nil {
 			t.Error(err)
 		}
-		server.Close()
 		stop()
 		<-ended
 		if left, err := filepath.Glob(filepath.Join(temp, "gotach-*")); err != nil || len(left) > 0 {
 			t.Errorf("the handler leaves %v (%v)", left, err)
 		}
-		all := make([]byte, 1<<20)
-		all = all[:runtime.Stack(all, true)]
-		if text := string(all); strings.Contains(text, "page.(*Server)") || strings.Contains(text, "ui.(*") || strings.Contains(text, "internal/stream.") {
+		testenv.Await(func() bool { return left() == "" })
+		if text := left(); text != "" {
 			t.Errorf("goroutines are left:\n%s", text)
 		}
 	})
-	return server.URL + "/debug/gotach/", temp
+	return temp
+}
+
+// left returns the stacks of goroutines if there are some of the handler.
+func left() string {
+	all := make([]byte, 1<<20)
+	text := string(all[:runtime.Stack(all, true)])
+	if strings.Contains(text, "page.(*Server)") || strings.Contains(text, "ui.(*") || strings.Contains(text, "internal/stream.") {
+		return text
+	}
+	return ""
 }
 
 // work computes and waits until the context ends.
@@ -61,144 +61,110 @@ func work(ctx context.Context) {
 	}
 }
 
-func get(t *testing.T, url string, header ...string) (int, string) {
-	t.Helper()
-	r, err := http.NewRequest(http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+// get asks the handler for a path below its own.
+func get(u *UI, path string, header ...string) (int, string) {
+	r, w := httptest.NewRequest(http.MethodGet, "http://localhost/debug/gotach/"+path, nil), httptest.NewRecorder()
 	for i := 0; i < len(header); i += 2 {
 		if header[i] == "Host" {
 			r.Host = header[i+1]
 		}
 		r.Header.Set(header[i], header[i+1])
 	}
-	a, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer a.Body.Close()
-	b, err := io.ReadAll(a.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a.StatusCode, string(b)
+	u.ServeHTTP(w, r)
+	return w.Code, w.Body.String()
 }
 
 // status asks for the status until it is as wanted.
-func status(t *testing.T, url string, than int64, is func(*page.Status) bool) (s page.Status) {
+func status(t *testing.T, u *UI, is func(*page.Status) bool) (s page.Status) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	testenv.Await(func() bool {
 		s = page.Status{}
-		code, body := get(t, fmt.Sprintf("%sdata/status?generation=%d", url, than))
+		code, body := get(u, "data/status?generation=0")
 		if err := json.Unmarshal([]byte(body), &s); err != nil || code != http.StatusOK {
 			t.Fatalf("%d %s", code, body)
 		}
-		if is(&s) {
-			return s
-		}
-		if time.Now().After(end) {
-			t.Fatalf("the status stays %s", body)
-		}
+		return is(&s)
+	})
+	if !is(&s) {
+		t.Fatalf("the status stays %+v", s)
 	}
+	return s
 }
 
-// TestPage: a browser shows the running program from its session, what is new too, and a selected range stays. The session's own
-// file is whole.
-func TestPage(t *testing.T) {
-	chromium := testenv.Chromium(t)
-	own := filepath.Join(t.TempDir(), "own.tach")
-	s, err := profiler.Open(profiler.Output(own))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Stop()
-	url, _ := program(t, Handler())
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium), chromedp.NoSandbox, chromedp.Flag("headless", "new"), chromedp.Flag("disable-gpu", true))
-	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
-	defer stop()
-	ctx, cancel := chromedp.NewContext(allocator)
-	defer cancel()
-	ctx, end := context.WithTimeout(ctx, 2*time.Minute)
-	defer end()
-	wait := func(expression string) {
-		t.Helper()
-		if _, err := chromedp.Run(ctx, chromedp.Poll[bool]("!!("+expression+")", chromedp.WithPollingTimeout(time.Minute))); err != nil {
-			text, _ := chromedp.Run(ctx, chromedp.Evaluate[string](`document.body.innerText`))
-			t.Fatalf("%s: %v\n%s", expression, err, text)
-		}
-	}
-	if err := chromedp.Do(ctx, chromedp.Navigate(url)); err != nil {
-		t.Fatal(err)
-	}
-	wait(`[...document.querySelectorAll('#functions tbody button')].some((b) => b.textContent.endsWith('httpprof/ui.work'))`)
-	wait(`!document.getElementById('fact-list').textContent.includes('not stopped')`)
-	wait(`document.getElementById('live-note').textContent.includes('is being recorded')`)
-	length := `document.getElementById('sums').textContent`
-	before, err := chromedp.Run(ctx, chromedp.Evaluate[string](`location.hash = 'r=0.' + 10 * gotach.width; `+length))
-	if err != nil {
-		t.Fatal(err)
-	}
-	wait(length + ` !== ` + fmt.Sprintf("%q", before))
-	wait(`gotach.settings().range && gotach.settings().range[0] === 0 && gotach.settings().range[1] === 10000`)
-	if err := s.Stop(); err != nil { // the recording ends with the session
-		t.Fatal(err)
-	}
-	r, err := reader.Open(own)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	if r.Unfinished() || r.Header().Samples == 0 {
-		t.Errorf("the session's own file: %+v", r.Header())
-	}
-}
-
-// TestRecording: without a session the handler runs one. It ends at its limit, can be started again, and is removed when
-// nobody asks.
+// TestRecording: without a session the handler runs one. It ends at its limit and can be started again.
 func TestRecording(t *testing.T) {
-	u := Handler(profiler.Source(profiler.Portable), profiler.Rate(100))
-	u.l = limits{length: 700 * time.Millisecond, size: 1 << 20, unasked: time.Minute, kept: 2 * time.Second, look: 10 * time.Millisecond}
-	url, temp := program(t, u)
-	if code, body := get(t, url+"data/status"); code != http.StatusGone {
+	u := Handler(profiler.Source(profiler.Portable), profiler.Budget(50))
+	u.l = limits{length: 100 * time.Millisecond, size: 1 << 20, unasked: time.Hour, kept: time.Hour, look: time.Millisecond}
+	program(t, u)
+	if code, body := get(u, "data/status"); code != http.StatusGone {
 		t.Errorf("before the page is opened: %d %s", code, body)
 	}
-	if code, body := get(t, url); code != http.StatusOK || !strings.HasPrefix(body, "<!doctype html>") {
+	if code, body := get(u, ""); code != http.StatusOK || !strings.HasPrefix(body, "<!doctype html>") {
 		t.Fatalf("the page: %d %.100s", code, body)
 	}
-	if _, err := profiler.Open(profiler.Output(filepath.Join(t.TempDir(), "x.tach"))); err == nil {
-		t.Error("there are two sessions")
+	first := status(t, u, func(s *page.Status) bool { return s.Again && s.Head != nil && !s.Growing && s.Progress == "" }).Head.Sides[0]
+	if first.Duration <= 0 || first.Samples == 0 || len(first.Facts) == 0 {
+		t.Errorf("the recording is %+v", first)
 	}
-	s := status(t, url, 0, func(s *page.Status) bool { return s.Again && s.Head != nil && !s.Growing && s.Progress == "" })
-	if d := s.Head.Sides[0].Duration; d < 600*time.Millisecond || s.Head.Sides[0].Samples == 0 || len(s.Head.Sides[0].Facts) == 0 {
-		t.Errorf("the recording is %+v", s.Head.Sides[0])
+	if code, _ := get(u, ""); code != http.StatusOK || !status(t, u, func(s *page.Status) bool { return true }).Again {
+		t.Fatal("loading the page again began a recording: ", code)
 	}
-	if code, _ := get(t, url); code != http.StatusOK {
-		t.Fatal("the page of a recording that has ended: ", code)
-	}
-	if !status(t, url, 0, func(s *page.Status) bool { return true }).Again {
-		t.Error("loading the page again began a recording")
-	}
-	if code, body := get(t, url+"?new=1"); code != http.StatusOK {
+	if code, body := get(u, "?new=1"); code != http.StatusSeeOther {
 		t.Fatalf("a new recording: %d %s", code, body)
 	}
-	if second := status(t, url, 0, func(s *page.Status) bool { return s.Head != nil }); !second.Head.Sides[0].Start.After(s.Head.Sides[0].Start) {
-		t.Errorf("the second recording began at %v, the first at %v", second.Head.Sides[0].Start, s.Head.Sides[0].Start)
-	}
-	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		left, err := os.ReadDir(temp)
-		if err == nil && len(left) == 0 {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("nobody asks for it, but it is there: %v, %v", left, err)
-		}
+	if second := status(t, u, func(s *page.Status) bool { return s.Head != nil }).Head.Sides[0]; !second.Start.After(first.Start) {
+		t.Errorf("the second recording began at %v, the first at %v", second.Start, first.Start)
 	}
 	if err := u.Close(); err != nil {
 		t.Error(err)
 	}
-	if code, _ := get(t, url); code != http.StatusServiceUnavailable {
+	if code, _ := get(u, ""); code != http.StatusServiceUnavailable {
 		t.Errorf("after Close: %d", code)
+	}
+}
+
+// TestLimits: a recording ends when nobody asks for it or its file is large, and is removed later. The session that it is
+// taken from goes on.
+func TestLimits(t *testing.T) {
+	s, err := profiler.Open(profiler.Output(filepath.Join(t.TempDir(), "own.tach")), profiler.Source(profiler.Portable), profiler.Budget(50))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Stop()
+	const soon = 10 * time.Millisecond
+	for name, l := range map[string]limits{
+		"ended, nobody asks": {time.Hour, 1 << 30, soon, time.Hour, time.Millisecond},
+		"ended, large":       {time.Hour, 1, time.Hour, time.Hour, time.Millisecond},
+		"removed":            {time.Hour, 1 << 30, time.Hour, soon, time.Millisecond},
+	} {
+		want, _, _ := strings.Cut(name, ",")
+		t.Run(name, func(t *testing.T) {
+			u := Handler()
+			u.l = l
+			temp := program(t, u)
+			if code, _ := get(u, ""); code != http.StatusOK {
+				t.Error("the page: ", code)
+			}
+			is := func() string {
+				u.mu.Lock()
+				defer u.mu.Unlock()
+				left, err := os.ReadDir(temp)
+				switch {
+				case err == nil && len(left) == 0 && u.rec == nil:
+					return "removed"
+				case u.rec != nil && u.rec.ended():
+					return "ended"
+				}
+				return "recording"
+			}
+			testenv.Await(func() bool { return is() == want })
+			if got := is(); got != want {
+				t.Errorf("the recording is %s, want %s", got, want)
+			}
+		})
+	}
+	if err := s.Stop(); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -206,7 +172,8 @@ func TestRecording(t *testing.T) {
 func TestRefused(t *testing.T) {
 	u := Handler(profiler.Source(profiler.Portable))
 	u.Hosts = []string{"debug.example.com"}
-	url, temp := program(t, u)
+	temp := program(t, u)
+	cross := []string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"}
 	for _, c := range []struct {
 		name, path string
 		header     []string
@@ -214,30 +181,29 @@ func TestRefused(t *testing.T) {
 	}{
 		{"a name that was made to point here", "", []string{"Host", "evil.example"}, 403},
 		{"data by that name", "data/status", []string{"Host", "evil.example:8080"}, 403},
-		{"a link of another site, without a recording", "", []string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"}, 410},
-		{"a frame of another site", "", []string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "iframe"}, 410},
-		{"another site's script", "?new=1", []string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "no-cors"}, 410},
+		{"a link of another site, without a recording", "", cross, 410},
+		{"a frame of another site", "", append(cross[:5:5], "iframe"), 410},
+		{"another site's script", "?new=1", append(cross[:3:3], "no-cors"), 410},
+		{"nobody", "", nil, 200}, // begins a recording
+		{"a port", "", []string{"Host", "localhost:80"}, 200},
+		{"capitals", "", []string{"Host", "LOCALHOST"}, 200},
+		{"an address", "", []string{"Host", "[::1]:6060"}, 200},
+		{"another address", "", []string{"Host", "10.1.2.3"}, 200},
+		{"a name in Hosts", "", []string{"Host", "debug.example.com:443"}, 200},
+		{"data for another site's script", "data/status", append(cross[:3:3], "no-cors"), 403},
+		{"data for another site", "data/status", []string{"Origin", "http://evil.example"}, 403},
 	} {
-		if code, body := get(t, url+c.path, c.header...); code != c.want {
+		code, body := get(u, c.path, c.header...)
+		if code != c.want {
 			t.Errorf("%s: %d %s, want %d", c.name, code, body, c.want)
 		}
-	}
-	if left, _ := os.ReadDir(temp); len(left) > 0 {
-		t.Errorf("somebody began %v", left)
-	}
-	for _, host := range []string{"localhost:80", "LOCALHOST", "[::1]:6060", "10.1.2.3", "debug.example.com:443"} {
-		if code, body := get(t, url, "Host", host); code != http.StatusOK {
-			t.Errorf("%s: %d %s", host, code, body)
+		if left, _ := os.ReadDir(temp); code != http.StatusOK && c.want != http.StatusForbidden && len(left) > 0 {
+			t.Errorf("%s began %v", c.name, left)
 		}
 	}
-	for _, c := range [][]string{{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "no-cors"}, {"Origin", "http://evil.example"}} {
-		if code, body := get(t, url+"data/status", c...); code != http.StatusForbidden {
-			t.Errorf("%v: %d %s", c, code, body)
-		}
+	w := httptest.NewRecorder()
+	u.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "http://localhost/debug/gotach/", nil))
+	if w.Code != http.StatusMethodNotAllowed {
+		t.Errorf("a write: %d", w.Code)
 	}
-	r, err := http.Post(url, "text/plain", strings.NewReader("x"))
-	if err != nil || r.StatusCode != http.StatusMethodNotAllowed {
-		t.Errorf("a write: %v, %v", r, err)
-	}
-	r.Body.Close()
 }

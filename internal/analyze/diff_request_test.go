@@ -7,12 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/tachyon"
 )
 
 // load records 20 s of a server with 4 connections. Between two requests a client waits for pause on average, in
-// µs. A tick comes every ms. Each request queries for 6 ms on average, and renders for 4. The first file has so many requests, and in
+// µs. A tick comes every ms. A batch job has phases that last seconds, so samples are far from independent. Each request queries for 6 ms on average, and renders for 4. The first file has so many requests, and in
 // each of them main.retry sleeps for wait.
 func load(t testing.TB, seed, pause, wait uint64) (s *Samples, requests int) {
 	r := record(t)
@@ -39,7 +38,11 @@ func load(t testing.TB, seed, pause, wait uint64) (s *Samples, requests int) {
 			requests++
 		}
 	}
-	return samplesOf(t, stream.Options{}, r.finish(tachyon.Session{Source: "native", Markers: true})), requests
+	for at, i := uint64(1), 0; at < length; i++ {
+		r.add(5, at, running, place([]string{"main.load", "main.sort", "main.store"}[i%3], 3), place("main.batch", 1))
+		at = min(length, at+uint64(rng.ExpFloat64()*1_500_000))
+	}
+	return r.close(), requests
 }
 
 // More load changes the time on the wall clock, but not the time of a request.
@@ -78,18 +81,26 @@ func TestDiffPerRequest(t *testing.T) {
 	}
 }
 
-// Two runs of the same program do not differ for each request either.
-func TestDiffPerRequestAA(t *testing.T) {
-	wrong := 0
-	for i := range uint64(20) {
+// Two runs of the same program do not differ, by whatever they are compared.
+func TestDiffAA(t *testing.T) {
+	options := []DiffOptions{{Per: "request"}, {Per: "share"}}
+	for _, by := range DiffBys {
+		options = append(options, DiffOptions{By: by})
+	}
+	wrong := map[DiffOptions]int{}
+	for i := range uint64(6) {
 		a, _ := load(t, 1100+2*i, 20_000, 500)
 		b, _ := load(t, 1101+2*i, 20_000, 500)
-		if names := significant(diff(t, a, b, DiffOptions{Per: "request"})); len(names) > 0 {
-			wrong++
-			t.Logf("%d: %q", i, names)
+		for _, o := range options {
+			d := diff(t, a, b, o)
+			if names := significant(d); len(names) > 0 {
+				if wrong[o]++; wrong[o] > 1 {
+					t.Errorf("%+v: differences in %d repetitions: %q", o, wrong[o], names)
+				}
+			}
+			if o.Per == "" && min(d.Windows[0], d.Windows[1]) < minWindows {
+				t.Fatalf("%d windows", d.Windows)
+			}
 		}
-	}
-	if wrong > 1 {
-		t.Errorf("differences in %d of 20 repetitions", wrong)
 	}
 }

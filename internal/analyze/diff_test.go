@@ -2,8 +2,6 @@ package analyze
 
 import (
 	"math"
-	"math/rand/v2"
-	"strings"
 	"testing"
 	"time"
 
@@ -11,64 +9,9 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// A change is what a run has that other runs have not.
-type change struct {
-	cpu  float64 // share of a core that main.extra uses
-	wait uint64  // µs that each request sleeps in main.retry
-}
-
-// run records 20 s of a server with 4 goroutines that handle requests, a batch job whose phases last
-// seconds, and an idle goroutine. The lengths of all calls are random. Each sample is a whole call.
-// The change's log says what the run did: extra and retried are times in µs.
-func run(t testing.TB, seed uint64, c change) (s *Samples, extra, retried uint64) {
-	r := record(t)
-	rng := rand.New(rand.NewPCG(seed, 7))
-	handler, read := place("main.handle", 20), tachyon.Frame{Func: "[IO wait]"}
-	const length = 20 * second
-	for g := uint64(10); g < 14; g++ {
-		at := uint64(0)
-		spend := func(mean float64, status tachyon.Status, frames ...tachyon.Frame) uint64 {
-			d := min(1+uint64(rng.ExpFloat64()*mean), length-at)
-			at += d
-			r.add(g, at, status, frames...)
-			return d
-		}
-		r.goroutine(tachyon.Goroutine{ID: g, Last: length, FirstWeight: 1})
-		r.add(g, 1, 0, read, place("net.Read", 3), place("main.serve", 11))
-		for at < length {
-			spend(40_000, 0, read, place("net.Read", 3), place("main.serve", 11))
-			spend(10_000, running, place("main.parse", 5), handler)
-			spend(3000, tachyon.HasGIL, place("main.parse", 5), handler)
-			spend(25_000, 0, tachyon.Frame{Func: "[sync.Mutex.Lock]"}, place("sync.Lock", 9), place("main.update", 31), handler)
-			spend(5000, running, place("main.render", 8), handler)
-			if c.cpu > 0 {
-				extra += spend(c.cpu*83_000/4, running, place("main.extra", 70), handler)
-			}
-			if c.wait > 0 && at+c.wait < length {
-				at += c.wait
-				r.add(g, at, 0, tachyon.Frame{Func: "[sleep]"}, place("time.Sleep", 2), place("main.retry", 44), handler)
-				retried += c.wait
-			}
-		}
-	}
-	phases := []string{"main.load", "main.sort", "main.store"}
-	r.add(5, 1, 0, place("main.batch", 1))
-	for at, i := uint64(1), 0; at < length; i++ {
-		at = min(length, at+uint64(rng.ExpFloat64()*1_500_000))
-		r.add(5, at, running, place(phases[i%3], 3), place("main.batch", 1))
-	}
-	for at := uint64(0); at <= length; at += 100_000 {
-		r.add(6, at, 0, tachyon.Frame{Func: "[select]"}, place("main.idle", 2))
-	}
-	return r.close(), extra, retried
-}
-
 func diff(t *testing.T, a, b *Samples, o DiffOptions) *Diff {
 	t.Helper()
-	d, err := FindDiff([]*Samples{a}, []*Samples{b}, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must(FindDiff([]*Samples{a}, []*Samples{b}, o))(t)
 	return d
 }
 
@@ -79,55 +22,6 @@ func significant(d *Diff) (names []string) {
 		}
 	}
 	return names
-}
-
-// Two runs of the same program do not differ, though its samples are far from independent.
-func TestDiffAA(t *testing.T) {
-	bys := DiffBys
-	if testing.Short() {
-		bys = bys[:1]
-	}
-	for _, by := range bys {
-		wrong := 0
-		for i := range uint64(20) {
-			a, _, _ := run(t, 2*i, change{})
-			b, _, _ := run(t, 2*i+1, change{})
-			d := diff(t, a, b, DiffOptions{By: by})
-			if names := significant(d); len(names) > 0 {
-				wrong++
-				t.Logf("by %s, %d: %q", by, i, names)
-			}
-			if d.Windows[0] < minWindows || d.Windows[1] < minWindows {
-				t.Fatalf("%d windows", d.Windows)
-			}
-		}
-		if wrong > 1 {
-			t.Errorf("by %s: differences in %d of 20 repetitions", by, wrong)
-		}
-	}
-}
-
-// What one run has more than the other is found, with the amount that the run's log has.
-func TestDiffPlanted(t *testing.T) {
-	a, _, _ := run(t, 100, change{})
-	for name, c := range map[string]change{"main.extra": {cpu: 0.02}, "[sleep] main.retry": {wait: 5000}} {
-		b, extra, retried := run(t, 101, c)
-		want := float64(extra+retried) / (20 * second)
-		d := diff(t, a, b, DiffOptions{})
-		names := significant(d)
-		if len(names) != 1 || names[0] != name {
-			t.Errorf("significant are %q, want %q", names, name)
-			continue
-		}
-		if r := d.Rows[0]; math.Abs(r.Delta-want) > 0.001 || r.Low > want || r.High < want || r.A != 0 || r.B != r.Delta {
-			t.Errorf("%+v, want %v more", r, want)
-		}
-		for _, r := range diff(t, b, a, DiffOptions{Per: "share", By: "total"}).Rows {
-			if r.Name == strings.TrimPrefix(name, "[sleep] ") && (!r.Significant || r.B != 0 || math.Abs(r.A*6-want) > 0.2*want) {
-				t.Errorf("the other way round, by share of 6 goroutines: %+v", r)
-			}
-		}
-	}
 }
 
 // If another program used the machine during one run, its rows are smaller there. Only what differs much more is

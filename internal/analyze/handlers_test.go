@@ -4,25 +4,28 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/tachyon"
+)
+
+// The stacks of a connection between two requests, and in one.
+var (
+	connIdle   = []tachyon.Frame{{Func: "[IO wait]"}, place("bufio.(*Reader).Peek", 148), place("net/http.(*conn).serve", 7)}
+	connServes = []tachyon.Frame{{Func: "[sleep]"}, place("main.handle", 4), place("net/http.serverHandler.ServeHTTP", 9), place("net/http.(*conn).serve", 7)}
 )
 
 // Ticks are late while the machine is busy. A handler has returned when its goroutine is seen elsewhere, however
 // long the tick before the request was late, and however long the goroutine lives that reads from the connection.
 func TestReadsEndWithHandler(t *testing.T) {
 	r := record(t)
-	peek := []tachyon.Frame{{Func: "[IO wait]"}, place("bufio.(*Reader).Peek", 148), place("net/http.(*conn).serve", 7)}
-	handle := []tachyon.Frame{{Func: "[sleep]"}, place("main.handle", 4), place("net/http.serverHandler.ServeHTTP", 9), place("net/http.(*conn).serve", 7)}
 	read := []tachyon.Frame{{Func: "[IO wait]"}, place("net/http.(*connReader).backgroundRead", 5)}
 	at := uint64(1000)
 	const n = 50
 	for i := range uint64(n) {
-		r.add(7, at, 0, peek...)
+		r.add(7, at, 0, connIdle...)
 		first := at + 8000 // late
 		g := tachyon.Goroutine{ID: 100 + i, Parent: 7, CreatedBy: backgroundRead, First: first, FirstWeight: 8000}
 		for at = first; at <= first+10_000; at += 1000 {
-			r.add(7, at, 0, handle...)
+			r.add(7, at, 0, connServes...)
 			r.add(g.ID, at, 0, read...)
 			g.Last = at
 		}
@@ -34,9 +37,9 @@ func TestReadsEndWithHandler(t *testing.T) {
 		}
 		r.goroutine(g)
 	}
-	r.add(7, at, 0, peek...)
-	r.add(7, at+second, 0, peek...)
-	s := samplesOf(t, stream.Options{}, r.finish(tachyon.Session{Source: "native", Markers: true}))
+	r.add(7, at, 0, connIdle...)
+	r.add(7, at+second, 0, connIdle...)
+	s := r.close()
 	out, f := readFinder(t, s)
 	if len(out) != n || f.reads.len != n {
 		t.Fatalf("%d requests, %d of them by what reads from the connection", len(out), f.reads.len)
@@ -52,18 +55,16 @@ func TestReadsEndWithHandler(t *testing.T) {
 // than the handler ran, and the connection's goroutine may have no sample meanwhile.
 func TestReadsEndWhenWoken(t *testing.T) {
 	r := record(t)
-	peek := []tachyon.Frame{{Func: "[IO wait]"}, place("bufio.(*Reader).Peek", 148), place("net/http.(*conn).serve", 7)}
-	handle := []tachyon.Frame{{Func: "[sleep]"}, place("main.handle", 4), place("net/http.serverHandler.ServeHTTP", 9), place("net/http.(*conn).serve", 7)}
 	poll := []tachyon.Frame{{File: "/usr/lib/go/src/runtime/netpoll.go", Func: "internal/poll.runtime_pollWait", Line: 3}, place("net/http.(*connReader).backgroundRead", 5)}
 	at := uint64(1000)
 	const n = 20
 	for i := range uint64(n) {
-		r.add(7, at, 0, peek...)
+		r.add(7, at, 0, connIdle...)
 		g := tachyon.Goroutine{ID: 100 + i, Parent: 7, CreatedBy: backgroundRead, First: at + 1000, FirstWeight: 1000}
 		for ms := range 16 {
 			at += 1000
 			if ms < 10 {
-				r.add(7, at, 0, handle...)
+				r.add(7, at, 0, connServes...)
 				r.add(g.ID, at, 0, append([]tachyon.Frame{{Func: "[IO wait]"}}, poll...)...)
 			} else {
 				r.add(g.ID, at, tachyon.GILRequested, append([]tachyon.Frame{{Func: tachyon.FuncRunnable}}, poll...)...)
@@ -73,9 +74,9 @@ func TestReadsEndWhenWoken(t *testing.T) {
 		at += 1000
 		r.goroutine(g)
 	}
-	r.add(7, at, 0, peek...)
-	r.add(7, at+second, 0, peek...)
-	out, f := readFinder(t, samplesOf(t, stream.Options{}, r.finish(tachyon.Session{Source: "native", Markers: true})))
+	r.add(7, at, 0, connIdle...)
+	r.add(7, at+second, 0, connIdle...)
+	out, f := readFinder(t, r.close())
 	if len(out) != n || f.reads.len != n {
 		t.Fatalf("%d requests, %d of them by what reads from the connection", len(out), f.reads.len)
 	}
@@ -105,8 +106,6 @@ func readFinder(t *testing.T, s *Samples) ([]*request, *finder) {
 // A connection that ran between two samples, and waits for the next request at both, served requests that nobody saw.
 // They are the shortest ones: percentiles count them.
 func TestRequestsUnseen(t *testing.T) {
-	peek := []tachyon.Frame{{Func: "[IO wait]"}, place("bufio.(*Reader).Peek", 148), place("net/http.(*conn).serve", 7)}
-	handle := []tachyon.Frame{{Func: "[sleep]"}, place("main.handle", 4), place("net/http.serverHandler.ServeHTTP", 9), place("net/http.(*conn).serve", 7)}
 	for _, c := range []struct {
 		status  tachyon.Status
 		atLeast bool
@@ -121,18 +120,15 @@ func TestRequestsUnseen(t *testing.T) {
 		for range n {
 			for range unseen {
 				at += 1000
-				r.add(7, at, c.status, peek...)
+				r.add(7, at, c.status, connIdle...)
 			}
 			for range 5 {
 				at += 1000
-				r.add(7, at, 0, handle...)
+				r.add(7, at, 0, connServes...)
 			}
 		}
-		r.add(7, at+second, 0, peek...)
-		out, err := FindRequests(samplesOf(t, stream.Options{}, r.finish(tachyon.Session{Source: "native", Markers: true})), RequestOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r.add(7, at+second, 0, connIdle...)
+		out := must(FindRequests(r.close(), RequestOptions{}))(t)
 		if out.AtLeast != c.atLeast || out.Count != n || !near(out.P50, c.p50, 1, time.Millisecond) {
 			t.Errorf("status %#x: %d requests, %d estimated, at least: %t, p50 %v", c.status, out.Count, out.Estimated, out.AtLeast, out.P50)
 		}

@@ -107,27 +107,6 @@ func checkHolder(t *testing.T, l *Locks, object int32, seen, inferred, unknown i
 	return nil
 }
 
-func TestHolderSeen(t *testing.T) {
-	s := stepper{recording: record(t)}
-	s.ticks(5, waitsFor(1, 1, in("(*cache).get", 4)), waitsFor(2, 1, in("(*cache).get", 4)))
-	s.ticks(5, sleeps(1, in("(*cache).work", 100), in("(*cache).get", 5)), waitsFor(2, 1, in("(*cache).get", 4)))
-	s.ticks(5, sleeps(1, in("rest", 200)), sleeps(2, in("(*cache).work", 100), in("(*cache).get", 5)))
-	l := s.locks(LockOptions{Source: readHolderText}, mutexes...)
-	h := checkHolder(t, l, 1, 5, 0, 10, "sleep")
-	if len(h.Lines) != 1 || h.Lines[0].Func != "main.(*cache).work" || h.Lines[0].Time != 5*time.Millisecond || len(h.Stacks) != 1 || len(h.Stacks[0].Frames) != 3 || h.TooShort {
-		t.Errorf("%+v", h)
-	}
-}
-
-// A goroutine that never waits itself is where it holds a lock of this type. After the lock it is not.
-func TestHolderInferred(t *testing.T) {
-	s := stepper{recording: record(t)}
-	s.ticks(3, sleeps(1, in("(*cache).refresh", 13)), waitsFor(2, 1, in("(*cache).get", 4)))
-	s.ticks(5, sleeps(1, in("(*cache).refresh", 11)), waitsFor(2, 1, in("(*cache).get", 4)))
-	s.ticks(2, sleeps(1, in("(*cache).refresh", 13)), waitsFor(2, 1, in("(*cache).get", 4)))
-	checkHolder(t, s.locks(LockOptions{Source: readHolderText}, mutexes...), 1, 0, 5, 5, "sleep")
-}
-
 // Of two goroutines, each where it holds a lock of the type, one gives its lock to a waiter at its end.
 // The other one's lock is the second one then.
 func TestHolderOfTwoLocks(t *testing.T) {
@@ -173,20 +152,6 @@ func TestHolderOfTwoTexts(t *testing.T) {
 	checkHolder(t, l, 2, 0, 6, 0, "sleep")
 }
 
-// Without source the lines after the one that locks count, and that line if it calls something else.
-func TestHolderWithoutSource(t *testing.T) {
-	lock, far := in("one", 50), in("two", 60)
-	for _, inside := range [][]tachyon.Frame{{place("time.Sleep", 300), lock}, {in("one", 51)}} {
-		s := stepper{recording: record(t)}
-		s.ticks(3, waitsFor(1, 1, lock), waitsFor(2, 1, lock), waitsFor(3, 2, far))
-		s.ticks(6, sleeps(1, inside...), waitsFor(2, 1, lock), did{3, running, []tachyon.Frame{far}})
-		s.ticks(3, sleeps(1, in("one", 49)), waitsFor(2, 1, lock), did{3, running, []tachyon.Frame{far}})
-		l := s.locks(LockOptions{Source: readLockSource}, mutexes...)
-		checkHolder(t, l, 1, 0, 6, 9, "sleep")
-		checkHolder(t, l, 2, 0, 0, 3, "")
-	}
-}
-
 // A goroutine that holds a lock does so in the next file of the session too.
 func TestHolderInTwoFiles(t *testing.T) {
 	get, inside := in("(*cache).get", 4), in("(*cache).get", 5)
@@ -199,18 +164,13 @@ func TestHolderInTwoFiles(t *testing.T) {
 		}
 		// 3 is inside too, where another lock is held.
 		s.ticks(6, sleeps(1, inside), waitsFor(2, 1, get), sleeps(3, in("(*cache).refresh", 11)))
-		if err := s.w.WriteRecords(&tachyon.Records{Objects: mutexes}); err != nil {
-			t.Fatal(err)
-		}
+		s.objects = mutexes
 		files = append(files, s.finish(tachyon.Session{
 			Source: "native", Markers: true, Objects: tachyon.AllObjects, Host: "h", PID: 7, Part: part + 1,
 			SessionStart: time.UnixMicro(start), Start: time.UnixMicro(start), Duration: 10 * time.Millisecond,
 		}))
 	}
-	l, err := FindLocks(samplesOf(t, stream.Options{Objects: true}, files...), LockOptions{Source: readHolderText})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(FindLocks(samplesOf(t, stream.Options{Objects: true}, files...), LockOptions{Source: readHolderText}))(t)
 	if len(l.Locks) != 1 {
 		t.Fatalf("%+v", l.Locks)
 	}
@@ -289,19 +249,5 @@ func TestHolderRunnable(t *testing.T) {
 	h := checkHolder(t, s.locks(LockOptions{Source: readHolderText}, mutexes...), 1, 4, 4, 6, "")
 	if h.States["runnable"] != 4*time.Millisecond {
 		t.Errorf("states %v", h.States)
-	}
-}
-
-// Waits that end while a goroutine stays inside show that it held the lock several times.
-func TestHolderTooShort(t *testing.T) {
-	s := stepper{recording: record(t)}
-	get, inside := in("(*cache).get", 4), in("(*cache).get", 5)
-	again := waitsFor(2, 1, get)
-	again.status = tachyon.Moved
-	s.ticks(1, waitsFor(1, 1, get), waitsFor(2, 1, get))
-	s.ticks(10, sleeps(1, inside), again)
-	h := checkHolder(t, s.locks(LockOptions{Source: readHolderText}, mutexes...), 1, 10, 0, 2, "sleep")
-	if !h.TooShort || h.Short != 10*time.Millisecond {
-		t.Errorf("%+v", h)
 	}
 }

@@ -8,17 +8,16 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/gotach/profiler/internal/testenv"
 )
 
-var update = flag.Bool("update", false, "write the table of docs/idle.md")
+var update = flag.Bool("update", false, "write the table of docs/idle.md and testdata/sessions/*.findings")
 
-// TestIdlePage holds the table of docs/idle.md.
+// TestIdlePage holds the table of docs/idle.md: go test ./internal/analyze -run TestIdlePage -update.
 func TestIdlePage(t *testing.T) {
 	const path, begin, end = "../../docs/idle.md", "<!-- places -->\n", "<!-- /places -->"
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must(os.ReadFile(path))(t)
 	before, rest, ok1 := strings.Cut(string(b), begin)
 	_, after, ok2 := strings.Cut(rest, end)
 	if !ok1 || !ok2 {
@@ -41,14 +40,5 @@ func TestIdlePage(t *testing.T) {
 		}
 		fmt.Fprintf(&table, "| `%s` | %s | %s | %s |\n", p.in, call, p.what, always)
 	}
-	want := before + begin + table.String() + end + after
-	if want == string(b) {
-		return
-	}
-	if !*update {
-		t.Fatalf("%s is not up to date: go test ./internal/analyze -run TestIdlePage -update", path)
-	}
-	if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Golden(t, path, before+begin+table.String()+end+after, *update)
 }

@@ -26,10 +26,7 @@ func idleOrRest(t *testing.T, s *Samples) (idle, work map[string]int, rest int) 
 		entry string
 	}
 	sums := map[place]time.Duration{}
-	for x, err := range s.src.Samples() {
-		if err != nil {
-			t.Fatal(err)
-		}
+	for x := range each(t, s.src.Samples()) {
 		key := f.Add(x)
 		entry := ""
 		for at := x.Stack; at != 0; at = s.caller(at) {
@@ -105,9 +102,7 @@ func TestIdlePlaces(t *testing.T) {
 				if g == 4 {
 					status = running
 				}
-				for at := uint64(1000); at <= 100_000; at += 1000 {
-					r.add(id, at, status, s...)
-				}
+				r.every(1000, 1000, 100_000, id, status, s...)
 				info := tachyon.Goroutine{ID: id, CreatedBy: "main.main", CreatedAt: "main.go:1", First: start, Last: start + 100_000}
 				if g == 1 {
 					info.Labels = []tachyon.LabelSpan{{Labels: map[string]string{"request": "1"}}}
@@ -255,40 +250,33 @@ func TestIdleHome(t *testing.T) {
 	}
 }
 
-// If only the samples of a wait are selected, it looks as if goroutines did nothing else. That must not make it a
-// home.
-func TestIdleOfSelection(t *testing.T) {
-	for state, want := range map[string]bool{"": true, "chan receive": false} {
-		c := homeCases()[0]
-		c.bit = tachyon.Moved
-		if c.name != "workers" || !c.idle {
-			t.Fatal(c.name)
-		}
+// If only the samples of a wait are selected, it looks as if goroutines did nothing else. That must not make it a home, nor a
+// place to rest. The status bit Moved shows that goroutines come back, if what they do meanwhile is too short for a sample.
+func TestIdleOfPart(t *testing.T) {
+	receive := []tachyon.Frame{wait("chan receive"), place("main.loop", 5)}
+	workers := homeCases()[0]
+	workers.bit = tachyon.Moved
+	for _, c := range []struct {
+		homeCase
+		state       string // the only one that is selected
+		idle, rests bool
+	}{
+		{workers, "", true, false},
+		{workers, "chan receive", false, false},
+		{homeCase{members: 2, rest: receive, share: 100}, "", false, true},
+		{homeCase{members: 2, rest: receive, share: 100}, "chan receive", false, false},
+		{homeCase{members: 4, rest: receive, share: 100}, "", false, true},
+		{homeCase{members: 4, rest: receive, share: 100, bit: tachyon.Moved}, "", true, false},
+	} {
 		r := record(t)
 		c.add(r)
-		sel := &stream.Selection{Goroutines: []uint64{100, 101, 102}}
-		if state != "" {
-			sel.States = []string{state}
+		sel := &stream.Selection{Goroutines: []uint64{100, 101, 102, 103}}
+		if c.state != "" {
+			sel.States = []string{c.state}
 		}
-		idle, work := idleOf(t, r.selected(sel))
-		if (idle["main.loop"] > 0) != want {
-			t.Errorf("selected state %q: %v ms idle, %v not", state, idle, work)
-		}
-	}
-}
-
-// Nor must it look as if they rested.
-func TestRestOfSelection(t *testing.T) {
-	for state, want := range map[string]bool{"": true, "chan receive": false} {
-		c := homeCase{members: 2, rest: []tachyon.Frame{wait("chan receive"), place("main.loop", 5)}, share: 100}
-		r := record(t)
-		c.add(r)
-		sel := &stream.Selection{Goroutines: []uint64{100, 101}}
-		if state != "" {
-			sel.States = []string{state}
-		}
-		if _, _, rest := idleOrRest(t, r.selected(sel)); (rest > 0) != want {
-			t.Errorf("selected state %q: goroutines rest in %d ms", state, rest)
+		idle, work, rest := idleOrRest(t, r.selected(sel))
+		if (idle["main.loop"] > 0) != c.idle || (rest > 0) != c.rests {
+			t.Errorf("%d with status %#x, selected state %q: %v ms idle, %v not, %d at rest", c.members, c.bit, c.state, idle, work, rest)
 		}
 	}
 }
@@ -302,18 +290,6 @@ func TestRestOfWindow(t *testing.T) {
 		p, err := NewProfile(r.labelled().src, ReportOptions{Window: window})
 		if err != nil || p.Idle != want {
 			t.Errorf("window %v: %v idle, %v", window, p.Idle, err)
-		}
-	}
-}
-
-// The status bit Moved shows that goroutines come back, if what they do meanwhile is too short for a sample.
-func TestIdleMoved(t *testing.T) {
-	for bit, want := range map[tachyon.Status]bool{0: false, tachyon.Moved: true} {
-		c := homeCase{members: 4, rest: []tachyon.Frame{wait("chan receive"), place("main.loop", 5)}, share: 100, bit: bit}
-		r := record(t)
-		c.add(r)
-		if idle, work := idleOf(t, r.labelled()); (idle["main.loop"] > 0) != want {
-			t.Errorf("status %#x: %v ms idle, %v not", bit, idle, work)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package analyze
 import (
 	"math"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,21 +12,31 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// A plant is what leakSession puts into a profile.
-type plant struct {
-	seconds uint64
-	leaked  []uint64 // when the leaked goroutines began to wait, µs
+// leakSession returns what recordLeaks has recorded, which several tests read, and when the leaked goroutines began to wait.
+func leakSession(t testing.TB, o stream.Options) (*Samples, []uint64) {
+	t.Helper()
+	leaking.once.Do(func() { leaking.file, leaking.leaked = recordLeaks(t) })
+	return samplesOf(t, o, leaking.file), leaking.leaked
 }
 
-// leakSession records a leak of 50 a minute among 5,000 goroutines a second that end. Beside them:
+var leaking struct {
+	once   sync.Once
+	file   *reader.Reader
+	leaked []uint64
+}
+
+const leakSeconds = 30
+
+// recordLeaks records a leak of 50 a minute among 5,000 goroutines a second that end. Beside them:
 // a pool that grows as fast, whose members work now and then; workers that begin and wait for good
 // in the first seconds; a place where every hundredth wait does not end.
-func leakSession(r *recording, p *plant) *Samples {
+func recordLeaks(t testing.TB) (f *reader.Reader, began []uint64) {
+	r := record(t)
 	rng := rand.New(rand.NewPCG(1, 2))
 	id := uint64(100)
 	created := func(at uint64, by string) uint64 {
 		id++
-		r.goroutine(tachyon.Goroutine{ID: id, Parent: 1, CreatedBy: by, CreatedAt: by + ".go:7", First: at, Last: p.seconds * second, FirstWeight: 100})
+		r.goroutine(tachyon.Goroutine{ID: id, Parent: 1, CreatedBy: by, CreatedAt: by + ".go:7", First: at, Last: leakSeconds * second, FirstWeight: 100})
 		return id
 	}
 	receive, send := tachyon.Frame{Func: "[chan receive]"}, tachyon.Frame{Func: "[chan send]"}
@@ -36,11 +47,11 @@ func leakSession(r *recording, p *plant) *Samples {
 	var leaked, sometimes []uint64
 	var pool []*member
 	var early []uint64
-	for at := uint64(100); at < p.seconds*second; at += 1000 {
+	for at := uint64(100); at < leakSeconds*second; at += 1000 {
 		tick := at / 1000
 		if tick%1200 == 600 {
 			leaked = append(leaked, created(at, "main.serve"))
-			p.leaked = append(p.leaked, at-100)
+			began = append(began, at-100)
 		}
 		if tick%1200 == 300 {
 			pool = append(pool, &member{created(at, "main.grow"), at + rng.Uint64N(second)})
@@ -81,7 +92,7 @@ func leakSession(r *recording, p *plant) *Samples {
 			r.add(m.id, at, 0, receive, place("main.worker", 41))
 		}
 	}
-	return r.close()
+	return r.finish(tachyon.Session{Source: "native", Markers: true}), began
 }
 
 func find(list []LeakGroup, function string) *LeakGroup {
@@ -94,11 +105,8 @@ func find(list []LeakGroup, function string) *LeakGroup {
 }
 
 func TestLeaks(t *testing.T) {
-	p := &plant{seconds: 30}
-	l, err := FindLeaks(leakSession(record(t), p))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, leaked := leakSession(t, stream.Options{})
+	l := must(FindLeaks(s))(t)
 	for _, g := range l.Groups {
 		t.Logf("%+v", g)
 	}
@@ -110,12 +118,12 @@ func TestLeaks(t *testing.T) {
 		t.Error("the leak is no suspect")
 	case g.CreatedBy != "main.serve" || g.CreatedAt != "main.serve.go:7" || g.Reason != "chan receive" || g.Line != 21:
 		t.Errorf("the leak is %+v", g)
-	case g.Start != 0 || g.End != len(p.leaked) || g.RanAgain != 0:
-		t.Errorf("%d to %d goroutines, %d ran again; want 0 to %d, 0", g.Start, g.End, g.RanAgain, len(p.leaked))
+	case g.Start != 0 || g.End != len(leaked) || g.RanAgain != 0:
+		t.Errorf("%d to %d goroutines, %d ran again; want 0 to %d, 0", g.Start, g.End, g.RanAgain, len(leaked))
 	case math.Abs(g.PerMinute-50) > 2.5 || g.Low > g.PerMinute || g.Low < 40:
 		t.Errorf("%.1f a minute, at least %.1f; want 50", g.PerMinute, g.Low)
 	}
-	if want := time.Duration(p.seconds*second-p.leaked[0]) * time.Microsecond; (g.Oldest - want).Abs() > 50*time.Millisecond {
+	if want := time.Duration(leakSeconds*second-leaked[0]) * time.Microsecond; (g.Oldest - want).Abs() > 50*time.Millisecond {
 		t.Errorf("the oldest is %v old, want %v", g.Oldest, want)
 	}
 	// Most of the waits at this place end, but some never do.
@@ -154,10 +162,7 @@ func TestLeaksOfFiles(t *testing.T) {
 		}))
 	}
 	for _, list := range [][]*reader.Reader{files, {files[1], files[0]}} {
-		l, err := FindLeaks(samplesOf(t, stream.Options{}, list...))
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must(FindLeaks(samplesOf(t, stream.Options{}, list...)))(t)
 		if len(l.Groups) != 1 || l.Goroutines != 20 {
 			t.Fatalf("%d goroutines, groups %+v", l.Goroutines, l.Groups)
 		}
@@ -240,10 +245,7 @@ func TestLeaksBackgroundRead(t *testing.T) {
 			r.goroutine(tachyon.Goroutine{ID: 100*uint64(n+1) + i, CreatedBy: by, CreatedAt: "server.go:7", First: (i + 1) * second, Last: 20 * second, FirstWeight: 1000})
 		}
 	}
-	l, err := FindLeaks(r.close())
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(FindLeaks(r.close()))(t)
 	if len(l.Groups) != 2 || !l.Groups[0].Suspect || !l.Groups[1].Suspect {
 		t.Fatalf("%+v", l.Groups)
 	}

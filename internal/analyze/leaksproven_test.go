@@ -28,10 +28,7 @@ func TestLeaksProven(t *testing.T) {
 			}
 		}
 		session.Source, session.Markers = "native", true
-		l, err := FindLeaks(samplesOf(t, stream.Options{Select: sel, Unselected: true}, r.finish(session)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must(FindLeaks(samplesOf(t, stream.Options{Select: sel, Unselected: true}, r.finish(session))))(t)
 		return l
 	}
 	l := leaks(nil, tachyon.Session{Leaks: &tachyon.ProvenLeaks{Count: 23, Groups: []tachyon.ProvenLeak{
@@ -62,29 +59,5 @@ func TestLeaksProven(t *testing.T) {
 	}
 	if l = leaks(nil, tachyon.Session{Leaks: &tachyon.ProvenLeaks{Unavailable: "too old"}}); l.ProvenUnknown != "too old" || l.Groups[0].Function != "main.watch" {
 		t.Errorf("%+v", l)
-	}
-}
-
-// Workers that run for less than a tick and wait again at the same place are no leak, if the status says so.
-func TestLeaksMoved(t *testing.T) {
-	for _, moved := range []tachyon.Status{tachyon.Moved, 0} {
-		r := record(t)
-		for i := range uint64(20) {
-			r.goroutine(tachyon.Goroutine{ID: 10 + i, CreatedBy: "main.serve", CreatedAt: "main.go:7", FirstWeight: 1000})
-			for n := uint64(0); i*second+n*10_000+1000 <= 20*second; n++ {
-				status := tachyon.Status(0)
-				if n > 0 && (n+i)%100 == 0 {
-					status = moved
-				}
-				r.add(10+i, i*second+n*10_000+1000, status, tachyon.Frame{Func: "[chan receive]"}, place("main.worker", 5))
-			}
-		}
-		l, err := FindLeaks(r.close())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if g := find(l.Groups, "main.worker"); g == nil || g.Suspect != (moved == 0) || (g.RanAgain > 100) != (moved != 0) || g.End != 20 {
-			t.Errorf("with status %#x: %+v", moved, g)
-		}
 	}
 }

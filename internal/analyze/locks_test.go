@@ -41,14 +41,9 @@ func readLockSource(name string) ([]byte, error) {
 
 func (r *recording) locks(o LockOptions, objects ...tachyon.Object) *Locks {
 	r.t.Helper()
-	if err := r.w.WriteRecords(&tachyon.Records{Objects: objects}); err != nil {
-		r.t.Fatal(err)
-	}
+	r.objects = objects
 	f := r.finish(tachyon.Session{Source: "native", Markers: true, Objects: tachyon.AllObjects})
-	l, err := FindLocks(samplesOf(r.t, stream.Options{Objects: true}, f), o)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	l := must(FindLocks(samplesOf(r.t, stream.Options{Objects: true}, f), o))(r.t)
 	return l
 }
 

@@ -2,7 +2,6 @@ package analyze
 
 import (
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +10,6 @@ import (
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
-	"github.com/gotach/profiler/writer"
 )
 
 // twoProcesses returns the files of two processes, whose goroutines and objects have the same numbers. Each has a
@@ -110,21 +108,16 @@ func TestProcessesDoNotMix(t *testing.T) {
 			}
 			r.goroutine(g)
 		}
-		if err := r.w.WriteRecords(&tachyon.Records{Objects: []tachyon.Object{
+		r.objects = []tachyon.Object{
 			{Number: 1, Kind: tachyon.ObjectMutex, Addr: 0x5000, Static: 0x5000, Symbol: "main.mu"},
 			{Number: 2, Kind: tachyon.ObjectWaitGroup, Addr: 0xc000010000},
-		}}); err != nil {
-			t.Fatal(err)
 		}
 		files = append(files, r.finish(tachyon.Session{
 			Source: "native", Markers: true, Host: fmt.Sprint("web-", n), PID: 7, Start: time.UnixMicro(start), Duration: 10 * time.Second, Objects: tachyon.AllObjects,
 		}))
 	}
 	o := stream.Options{Labels: true, Objects: true}
-	locks, err := FindLocks(samplesOf(t, o, files...), LockOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	locks := must(FindLocks(samplesOf(t, o, files...), LockOptions{}))(t)
 	mutexes := 0
 	for _, l := range locks.Locks {
 		if l.Name == "main.mu" {
@@ -137,17 +130,11 @@ func TestProcessesDoNotMix(t *testing.T) {
 	if mutexes != 2 {
 		t.Errorf("%d locks main.mu, want one of each process: %+v", mutexes, locks.Locks)
 	}
-	requests, err := FindRequests(samplesOf(t, o, files...), RequestOptions{Slowest: 5})
-	if err != nil {
-		t.Fatal(err)
-	}
+	requests := must(FindRequests(samplesOf(t, o, files...), RequestOptions{Slowest: 5}))(t)
 	if requests.Unfinished != 2 {
 		t.Errorf("requests of two processes: %+v", requests)
 	}
-	leaks, err := FindLeaks(samplesOf(t, o, files...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	leaks := must(FindLeaks(samplesOf(t, o, files...)))(t)
 	if len(leaks.Groups) != 1 || leaks.Groups[0].End != 16 {
 		t.Errorf("leaks of two processes: %+v, want 16 goroutines", leaks.Groups)
 	}
@@ -158,10 +145,7 @@ func TestProcessesDoNotMix(t *testing.T) {
 	}
 	// The second process's goroutine 3 waits for its child, the first one's has none.
 	for id, want := range map[uint64]bool{3: false, 3 + 1_000_000_000_000: true} {
-		w, err := FindWaits(samplesOf(t, o, files...), WaitOptions{Goroutine: id})
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := must(FindWaits(samplesOf(t, o, files...), WaitOptions{Goroutine: id}))(t)
 		text := fmt.Sprintf("%+v", w)
 		if strings.Contains(text, "main.one") != want {
 			t.Errorf("goroutine %d: %s", id, text)
@@ -175,12 +159,8 @@ func TestLeaksOfProcesses(t *testing.T) {
 		var files []*reader.Reader
 		for n := range uint64(3) {
 			const step = 100_000
-			r := &recording{t: t, path: filepath.Join(t.TempDir(), "x.tach")}
 			from := start + n*shift
-			var err error
-			if r.w, err = writer.Create(r.path, writer.Options{Start: from, Interval: 1000}); err != nil {
-				t.Fatal(err)
-			}
+			r := recordFrom(t, from)
 			waits := func(id, begin uint64, function string) {
 				for at := begin; at <= 100*step; at += step {
 					r.add(id, n*shift+at, 0, tachyon.Frame{Func: "[chan receive]"}, place(function, 90))
@@ -196,14 +176,8 @@ func TestLeaksOfProcesses(t *testing.T) {
 			}))
 		}
 		s := samplesOf(t, ReportOptions{}.Stream(), files...)
-		found, err := FindLeaks(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		survey, err := NewSurvey(s.src, ReportOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := must(FindLeaks(s))(t)
+		survey := must(NewSurvey(s.src, ReportOptions{}))(t)
 		for _, l := range []*Leaks{found, survey.Leaks} {
 			if len(l.Groups) != 1 || l.Goroutines != 48 || l.Duration != 10*time.Second+2*time.Duration(shift)*time.Microsecond {
 				t.Fatalf("starts %d µs apart: %+v", shift, l)

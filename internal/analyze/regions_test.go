@@ -138,44 +138,56 @@ func run(c *cache) {
 }
 `
 
-func TestRegions(t *testing.T) {
-	s := newSources(func(string) ([]byte, error) { return []byte(regionSource), nil })
-	file := s.file("/app/cache.go")
+// parsed returns the text of a file as the analyses have it.
+func parsed(t *testing.T, text string) *sourceFile {
+	t.Helper()
+	file := newSources(func(string) ([]byte, error) { return []byte(text), nil }).file("/app/cache.go")
 	if file == nil {
 		t.Fatal("the source was not parsed")
 	}
-	wrappers := map[string]*region{}
+	return file
+}
+
+// checkHeld checks in which lines a lock is held, or a place of a channel. Functions of the two names take and give back what
+// their callers hold.
+func checkHeld(t *testing.T, text string, places map[lockKey]bool, take, give string) (held []*region) {
+	t.Helper()
+	file, wrappers := parsed(t, text), map[string]*region{}
 	for _, x := range file.funcs {
-		for _, r := range x.regions(nil, nil) {
-			if x.outer == nil && (x.decl.Name.Name == "lock" || x.decl.Name.Name == "unlock") {
-				if r.escapes != (x.decl.Name.Name == "lock") || r.releases != (x.decl.Name.Name == "unlock") {
-					t.Errorf("%s: escapes %v, releases %v", x.decl.Name.Name, r.escapes, r.releases)
-				}
-				wrappers[x.decl.Name.Name] = r
-			} else if x.outer == nil && (r.escapes || r.releases) {
-				t.Errorf("line %d: escapes %v, releases %v", x.from, r.escapes, r.releases)
+		for _, r := range x.regions(nil, places) {
+			name := x.decl.Name.Name
+			if wraps := x.outer == nil && (name == take || name == give); wraps {
+				wrappers[name] = r
+			}
+			if x.outer == nil && (places == nil || r.paired()) && (r.escapes != (name == take) || r.releases != (name == give)) {
+				t.Errorf("%s: escapes %v, releases %v", name, r.escapes, r.releases)
 			}
 		}
 	}
-	for i, text := range strings.Split(regionSource, "\n") {
-		line := i + 1
-		x := file.at(line)
+	if len(wrappers) != 2 {
+		t.Fatalf("%s and %s: %v", take, give, wrappers)
+	}
+	for i, line := range strings.Split(text, "\n") {
+		x, holds := file.at(i+1), false
 		if x == nil {
 			continue
 		}
-		held := false
-		for _, r := range x.regions(wrappers, nil) {
-			held = held || r.holds(line)
-			want := lockKey{dir: "/app", root: "cache", path: "mu"}
-			if r.read {
-				want.path = "table"
-			}
-			if r.key != want {
-				t.Errorf("line %d: the key is %+v", line, r.key)
+		for _, r := range x.regions(wrappers, places) {
+			if (places == nil || r.paired()) && r.holds(i+1) {
+				holds, held = true, append(held, r)
 			}
 		}
-		if held != strings.HasSuffix(text, "// held") {
-			t.Errorf("line %d, held %v: %s", line, held, text)
+		if holds != strings.HasSuffix(line, "// held") {
+			t.Errorf("line %d, held %v: %s", i+1, holds, line)
+		}
+	}
+	return held
+}
+
+func TestRegions(t *testing.T) {
+	for _, r := range checkHeld(t, regionSource, nil, "lock", "unlock") {
+		if want := (lockKey{dir: "/app", root: "cache", path: map[bool]string{false: "mu", true: "table"}[r.read]}); r.key != want {
+			t.Errorf("the key is %+v", r.key)
 		}
 	}
 }
@@ -188,40 +200,31 @@ func f(p *pool, list []*pool, any other) {
 	var own sync.Mutex
 	made := &pool{}
 	got := find()
-	p.mu.Lock()
-	list[3].mu.Lock()
-	own.Lock()
-	made.mu.Lock()
-	got.mu.Lock()
-	mu.Lock()
-	cache.mu.Lock()
-	p.Lock()
-	p.sub.mu.Lock()
-	go func() { own.Lock() }()
-	find()().mu.Lock()
-	f.g(1)[2].mu.Lock()
+	p.mu.Lock() // pool mu
+	list[3].mu.Lock() // func f list.mu
+	own.Lock() // func f own
+	made.mu.Lock() // pool mu
+	got.mu.Lock() // func f got.mu
+	mu.Lock() // var mu
+	cache.mu.Lock() // var cache.mu
+	p.Lock() // pool
+	p.sub.mu.Lock() // pool sub.mu
+	go func() { own.Lock() }() // func f own
+	find()().mu.Lock() // var find.mu
+	f.g(1)[2].mu.Lock() // var f.g.mu
 }
 `
-	s := newSources(func(string) ([]byte, error) { return []byte(text), nil })
-	file := s.file("/app/x.go")
-	if file == nil {
-		t.Fatal("the source was not parsed")
-	}
-	want := map[int][2]string{
-		8: {"pool", "mu"}, 9: {"func f", "list.mu"}, 10: {"func f", "own"}, 11: {"pool", "mu"}, 12: {"func f", "got.mu"},
-		13: {"var", "mu"}, 14: {"var", "cache.mu"}, 15: {"pool", ""}, 16: {"pool", "sub.mu"}, 17: {"func f", "own"},
-		18: {"var", "find.mu"}, 19: {"var", "f.g.mu"},
-	}
-	found := 0
-	for _, x := range file.funcs {
+	lines, found := strings.Split(text, "\n"), 0
+	for _, x := range parsed(t, text).funcs {
 		for _, op := range x.ops {
 			found++
-			if k := x.key(op.on); k.root != want[op.line][0] || k.path != want[op.line][1] {
-				t.Errorf("line %d: %+v, want %v", op.line, k, want[op.line])
+			k := x.key(op.on)
+			if _, want, _ := strings.Cut(lines[op.line-1], "// "); strings.TrimSpace(k.root+" "+k.path) != want {
+				t.Errorf("line %d: %+v, want %s", op.line, k, want)
 			}
 		}
 	}
-	if found != len(want) {
-		t.Errorf("%d locks, want %d", found, len(want))
+	if found != strings.Count(text, "// ") {
+		t.Errorf("%d locks", found)
 	}
 }

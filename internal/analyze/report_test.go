@@ -14,14 +14,8 @@ import (
 // reportOf returns the rows of a report by name.
 func reportOf(t *testing.T, src *stream.Source, o ReportOptions, ro profile.ReportOptions) (*profile.Report, map[string]profile.Row) {
 	t.Helper()
-	p, err := NewProfile(src, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := profile.New(p, ro)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must(NewProfile(src, o))(t)
+	r := must(profile.New(p, ro))(t)
 	rows := map[string]profile.Row{}
 	for _, row := range r.Rows {
 		rows[row.Name] = row
@@ -81,24 +75,6 @@ func TestLatency(t *testing.T) {
 	}
 }
 
-// Partly used ticks, several goroutines that run one after the other in each, and a first sample before the start.
-func TestLatencyAddsUp(t *testing.T) {
-	r := record(t)
-	at := uint64(0)
-	for i := range uint64(3000) {
-		at += 300 + 37*(i%11)
-		r.add(1+i%3, at, []tachyon.Status{running, 0, tachyon.HasGIL, tachyon.GILRequested}[i%4], place("main.f", 1))
-		if i%7 == 0 {
-			r.add(10, at, 0, tachyon.Frame{Func: "[sleep]"}, place("main.g", 1))
-		}
-	}
-	src := samplesOf(t, ReportOptions{}.Stream(), r.finish(tachyon.Session{Markers: true, Duration: time.Duration(at) * time.Microsecond})).src
-	report, rows := reportOf(t, src, ReportOptions{Weight: "latency"}, profile.ReportOptions{})
-	if want := time.Duration(at) * time.Microsecond; !near(report.Total, want, 0.0001, want) {
-		t.Errorf("%v together, want %v: %v", report.Total, want, rows)
-	}
-}
-
 // Groups: by label, by creator, by test and by object.
 func TestGroups(t *testing.T) {
 	r := record(t)
@@ -121,11 +97,9 @@ func TestGroups(t *testing.T) {
 		}
 		r.goroutine(g)
 	}
-	if err := r.w.WriteRecords(&tachyon.Records{Objects: []tachyon.Object{
+	r.objects = []tachyon.Object{
 		{Number: 1, Kind: tachyon.ObjectMutex, Addr: 0x1000, Symbol: "main.cache", Offset: 8},
 		{Number: 2, Kind: tachyon.ObjectMutex, Addr: 0xc000},
-	}}); err != nil {
-		t.Fatal(err)
 	}
 	src := samplesOf(t, ReportOptions{}.Stream(), r.finish(tachyon.Session{Markers: true, Duration: 100 * time.Millisecond})).src
 	for group, want := range map[string]map[string]time.Duration{
@@ -150,36 +124,5 @@ func TestGroups(t *testing.T) {
 	_, rows := reportOf(t, src, ReportOptions{}, profile.ReportOptions{By: profile.ByLine})
 	if row := rows["[sync.Mutex.Lock]"]; row.Self != 200*time.Millisecond || row.Line != 0 {
 		t.Errorf("by line: %+v", row)
-	}
-}
-
-// Idle time is left out and said.
-func TestReportIdle(t *testing.T) {
-	r := record(t)
-	peek := []tachyon.Frame{{Func: "[IO wait]"}, place("bufio.(*Reader).Peek", 2), place("net/http.(*conn).serve", 1)}
-	for at := uint64(1000); at <= 1_000_000; at += 1000 {
-		r.add(1, at, 0, peek...)
-		r.add(2, at, 0, tachyon.Frame{Func: "[chan receive]"}, place("main.handle", 3), place("net/http.HandlerFunc.ServeHTTP", 1))
-	}
-	src := samplesOf(t, ReportOptions{}.Stream(), r.finish(tachyon.Session{Markers: true, Duration: time.Second})).src
-	for _, all := range []bool{false, true} {
-		report, rows := reportOf(t, src, ReportOptions{Idle: all, Series: true}, profile.ReportOptions{})
-		if report.Idle != time.Second || report.Total != 2*time.Second || (rows["[IO wait]"].Self != 0) != all || rows["[chan receive]"].Self != time.Second {
-			t.Errorf("idle %v of %v: %v", report.Idle, report.Total, rows)
-		}
-		series := rows["[chan receive]"].Series
-		if len(series) != 60 {
-			t.Fatalf("%d parts", len(series))
-		}
-		sum := float32(0)
-		for i, v := range series {
-			sum += v
-			if v < 15e6 || v > 18e6 {
-				t.Errorf("part %d has %v ns", i, v)
-			}
-		}
-		if math.Abs(float64(sum)/1e9-1) > 0.001 {
-			t.Errorf("the series is %v ns together", sum)
-		}
 	}
 }

@@ -3,22 +3,39 @@ package analyze
 import (
 	"math"
 	"math/rand/v2"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 )
 
-// serve records 20 s of a server with 8 connections that are kept open, beside 300 leaked goroutines in
-// handlers that never end. A tick comes every ms. One request of a hundred sleeps for 40 ms more. Each has
-// a label with its number, and starts a goroutine that has it too. serve returns the lengths of the requests
-// in µs and their number that are shorter than two ticks.
+// serve returns what recordServer has recorded, which several tests read.
 func serve(t testing.TB) (s *Samples, log []uint64, short int) {
+	t.Helper()
+	served.once.Do(func() { served.file, served.log, served.short = recordServer(t) })
+	return samplesOf(t, stream.Options{Labels: true}, served.file), slices.Clone(served.log), served.short
+}
+
+var served struct {
+	once  sync.Once
+	file  *reader.Reader
+	log   []uint64
+	short int
+}
+
+// recordServer records 20 s of a server with 8 connections that are kept open, beside 300 leaked goroutines in
+// handlers that never end. A tick comes every ms. One request of a hundred sleeps for 40 ms more. Each has
+// a label with its number, and starts a goroutine that has it too. It returns the lengths of the requests
+// in µs and their number that are shorter than two ticks.
+func recordServer(t testing.TB) (f *reader.Reader, log []uint64, short int) {
 	r := record(t)
 	rng := rand.New(rand.NewPCG(5, 6))
 	conn := []tachyon.Frame{place("net/http.serverHandler.ServeHTTP", 9), place("net/http.conn.serve", 7)}
@@ -79,7 +96,7 @@ func serve(t testing.TB) (s *Samples, log []uint64, short int) {
 			r.add(g, at, 0, stack(tachyon.Frame{Func: "[chan receive]"}, place("main.stuck", 90))...)
 		}
 	}
-	return samplesOf(t, stream.Options{Labels: true}, r.finish(tachyon.Session{Source: "native", Markers: true})), log, short
+	return r.finish(tachyon.Session{Source: "native", Markers: true}), log, short
 }
 
 // quantile returns a quantile of sorted values: the least one that a share q does not exceed.
@@ -93,10 +110,7 @@ func TestRequests(t *testing.T) {
 	for name, o := range map[string]RequestOptions{
 		"default": {}, "by function": {Func: regexp.MustCompile(`^main\.handle$`)}, "by label": {Label: "request"},
 	} {
-		r, err := FindRequests(s, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must(FindRequests(s, o))(t)
 		t.Logf("%s: %+v", name, r)
 		for _, p := range []struct {
 			q    float64
@@ -137,42 +151,6 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// Of a wait for a lock, the difference has the line and the text of the lock.
-func TestRequestsLock(t *testing.T) {
-	r := record(t)
-	serve := place("net/http.serverHandler.ServeHTTP", 9)
-	lock := tachyon.Frame{File: "/home/u/app/store.go", Func: "main.put", Line: 5}
-	at := uint64(0)
-	spend := func(ms int, status tachyon.Status, frames ...tachyon.Frame) {
-		for range ms {
-			at += 1000
-			r.add(7, at, status, append(frames, place("net/http.conn.serve", 7))...)
-		}
-	}
-	for i := range 200 {
-		spend(5, 0, tachyon.Frame{Func: "[IO wait]"}, place("net/http.readRequest", 3))
-		spend(10, running, place("main.render", 40), serve)
-		if i%50 == 0 {
-			spend(30, 0, tachyon.Frame{Func: "[sync.Mutex.Lock]", Line: 3}, place("sync.(*Mutex).Lock", 2), lock, serve)
-		}
-	}
-	spend(5, 0, tachyon.Frame{Func: "[IO wait]"}, place("net/http.readRequest", 3))
-	source := "package main\n\nfunc put(c *cache, n int) {\n\tn++\n\tc.mu.Lock()\n\tdefer c.mu.Unlock()\n}\n"
-	out, err := FindRequests(r.close(), RequestOptions{Slowest: 0.02, Source: func(path string) ([]byte, error) {
-		if path != lock.File {
-			t.Errorf("%s is read", path)
-		}
-		return []byte(source), nil
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := RequestDifference{Name: "main.put", File: lock.File, Line: 5, State: "sync.Mutex.Lock", Time: 30 * time.Millisecond, Object: "c.mu"}
-	if len(out.Difference) == 0 || out.Difference[0] != want {
-		t.Errorf("%+v, want %+v", out.Difference, want)
-	}
-}
-
 // A goroutine that works for a connection has the label of the request for which the connection was made. It outlives
 // the request and is not part of it.
 func TestRequestsLabelOfBackground(t *testing.T) {
@@ -190,23 +168,21 @@ func TestRequestsLabelOfBackground(t *testing.T) {
 	labels := map[string]string{"request": "a"}
 	r.goroutine(tachyon.Goroutine{ID: 7, Labels: []tachyon.LabelSpan{{Labels: labels}, {From: 40_001, Labels: map[string]string{}}}})
 	r.goroutine(tachyon.Goroutine{ID: 8, Labels: []tachyon.LabelSpan{{Labels: labels}}})
-	s := samplesOf(t, stream.Options{Labels: true}, r.finish(tachyon.Session{Source: "native", Markers: true}))
-	out, err := FindRequests(s, RequestOptions{Label: "request"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := r.labelled()
+	out := must(FindRequests(s, RequestOptions{Label: "request"}))(t)
 	if out.Count != 1 || out.Max < 39*time.Millisecond || out.Max > 41*time.Millisecond || out.Idle < 980*time.Millisecond || out.Idle > 1000*time.Millisecond {
 		t.Errorf("%d requests, the longest took %v, idle %v", out.Count, out.Max, out.Idle)
 	}
 }
 
-// A row has the program's own line, and the function of the library that this calls.
+// A row has the program's own line, and the function of the library that this calls; of a wait for a lock the text of the lock.
 func TestRequestsOwnLine(t *testing.T) {
 	r := record(t)
 	serve := place("net/http.serverHandler.ServeHTTP", 9)
 	library := func(function string) tachyon.Frame {
 		return tachyon.Frame{File: "/root/go/pkg/mod/example.org/db@v1.2.3/x.go", Func: "example.org/db." + function, Line: 8}
 	}
+	lock := tachyon.Frame{File: "/home/u/app/store.go", Func: "main.put", Line: 5}
 	at := uint64(0)
 	spend := func(ms int, status tachyon.Status, frames ...tachyon.Frame) {
 		for range ms {
@@ -218,16 +194,21 @@ func TestRequestsOwnLine(t *testing.T) {
 		spend(5, 0, tachyon.Frame{Func: "[IO wait]"}, place("net/http.readRequest", 3))
 		spend(10, running, place("main.render", 40), serve)
 		if i%50 == 0 {
+			spend(40, 0, tachyon.Frame{Func: "[sync.Mutex.Lock]", Line: 3}, place("sync.(*Mutex).Lock", 2), lock, serve)
 			spend(30, 0, tachyon.Frame{Func: "[sleep]"}, place("time.Sleep", 2), library("retry"), library("Get"), place("main.load", 21), serve)
 			spend(20, running, place("encoding/json.Marshal", 2), place("main.render", 44), serve)
 		}
 	}
 	spend(5, 0, tachyon.Frame{Func: "[IO wait]"}, place("net/http.readRequest", 3))
-	out, err := FindRequests(r.close(), RequestOptions{Slowest: 0.02})
-	if err != nil {
-		t.Fatal(err)
-	}
+	const source = "package main\n\nfunc put(c *cache, n int) {\n\tn++\n\tc.mu.Lock()\n\tdefer c.mu.Unlock()\n}\n"
+	out := must(FindRequests(r.close(), RequestOptions{Slowest: 0.02, Source: func(path string) ([]byte, error) {
+		if path != lock.File {
+			return nil, os.ErrNotExist
+		}
+		return []byte(source), nil
+	}}))(t)
 	want := []RequestDifference{
+		{Name: "main.put", File: lock.File, Line: 5, State: "sync.Mutex.Lock", Time: 40 * time.Millisecond, Object: "c.mu"},
 		{Name: "main.load", File: place("main.load", 1).File, Line: 21, State: "sleep", Time: 30 * time.Millisecond, In: "example.org/db.retry"},
 		{Name: "main.render", Line: 44, File: place("main.render", 1).File, State: "running", Time: 20 * time.Millisecond, In: "encoding/json.Marshal"},
 	}
@@ -239,14 +220,8 @@ func TestRequestsOwnLine(t *testing.T) {
 // A survey has what FindRequests has, unless the profile is too large to answer at once.
 func TestSurveyRequests(t *testing.T) {
 	s, _, _ := serve(t)
-	want, err := FindRequests(s, RequestOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	survey, err := NewSurvey(s.src, ReportOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must(FindRequests(s, RequestOptions{}))(t)
+	survey := must(NewSurvey(s.src, ReportOptions{}))(t)
 	defer func(samples int64, goroutines int) {
 		mostSurveyed, mostSurveyedGoroutines = samples, goroutines
 	}(mostSurveyed, mostSurveyedGoroutines)

@@ -17,14 +17,8 @@ func TestSelectRequests(t *testing.T) {
 	_, file := f.File()
 	find := func(sel stream.Selection, since, until string, o RequestOptions) *Requests {
 		t.Helper()
-		src, err := stream.New([]stream.File{file}, selection(t, sel, since, until))
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := FindRequests(NewSamples("x", src), o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		src := must(stream.New([]stream.File{file}, selection(t, sel, since, until)))(t)
+		r := must(FindRequests(NewSamples("x", src), o))(t)
 		return r
 	}
 	all := find(stream.Selection{}, "", "", RequestOptions{})
@@ -72,20 +66,11 @@ func TestPickSlowest(t *testing.T) {
 	for name, o := range map[string]RequestOptions{
 		"default": {}, "by function": {Func: regexp.MustCompile(`^main\.handle$`)}, "by label": {Label: "request"},
 	} {
-		r, err := FindSlowRequests(samplesIn(t, file, stream.Options{Labels: true, Unselected: true}), o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		src, err := stream.New([]stream.File{file}, stream.Options{Select: &stream.Selection{Pick: r.Pick}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must(FindSlowRequests(samplesIn(t, file, stream.Options{Labels: true, Unselected: true}), o))(t)
+		src := must(stream.New([]stream.File{file}, stream.Options{Select: &stream.Selection{Pick: r.Pick}}))(t)
 		for range 2 { // each reading begins anew
 			time, own := map[uint64]uint64{}, uint64(0)
-			for x, err := range src.Samples() {
-				if err != nil {
-					t.Fatal(err)
-				}
+			for x := range each(t, src.Samples()) {
 				time[x.Goroutine] += uint64(x.Wall.Microseconds())
 				if x.Goroutine < 18 {
 					own += uint64(x.Wall.Microseconds())
@@ -114,10 +99,7 @@ func TestPickSlowest(t *testing.T) {
 // samplesIn returns the samples of a file that is open already.
 func samplesIn(t *testing.T, file stream.File, o stream.Options) *Samples {
 	t.Helper()
-	src, err := stream.New([]stream.File{file}, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	src := must(stream.New([]stream.File{file}, o))(t)
 	return NewSamples("x", src)
 }
 
@@ -128,14 +110,9 @@ func TestSelectLocks(t *testing.T) {
 	s.ticks(5, waitsFor(1, 1, get), waitsFor(2, 1, get))
 	s.ticks(5, sleeps(1, work, in("(*cache).get", 5)), waitsFor(2, 1, get), waitsFor(3, 1, get))
 	s.ticks(5, sleeps(1, in("rest", 200)), sleeps(2, work, in("(*cache).get", 5)), waitsFor(3, 1, get))
-	if err := s.w.WriteRecords(&tachyon.Records{Objects: mutexes}); err != nil {
-		t.Fatal(err)
-	}
+	s.objects = mutexes
 	f := s.finish(tachyon.Session{Source: "native", Markers: true, Objects: tachyon.AllObjects})
-	l, err := FindLocks(samplesOf(t, selection(t, stream.Selection{Goroutines: []uint64{3}}, "", ""), f), LockOptions{Source: readHolderText})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(FindLocks(samplesOf(t, selection(t, stream.Selection{Goroutines: []uint64{3}}, "", ""), f), LockOptions{Source: readHolderText}))(t)
 	checkHolder(t, l, 1, 10, 0, 0, "sleep")
 	if x := l.Locks[0]; x.Waited != 10*time.Millisecond || x.Waits != 1 || x.Goroutines != 1 {
 		t.Errorf("%+v", x)
@@ -154,13 +131,8 @@ func TestSelectLocks(t *testing.T) {
 
 // Whether a wait ends is known also if what comes after it is not selected.
 func TestSelectLeaks(t *testing.T) {
-	p := &plant{seconds: 30}
-	s := leakSession(record(t), p)
-	_, file := s.src.File()
-	l, err := FindLeaks(samplesIn(t, file, selection(t, stream.Selection{States: []string{"chan receive"}}, "", "")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, _ := leakSession(t, selection(t, stream.Selection{States: []string{"chan receive"}}, "", ""))
+	l := must(FindLeaks(s))(t)
 	leak, pool := find(l.Groups, "main.serve.func1"), find(l.Groups, "main.worker")
 	if leak == nil || !leak.Suspect || pool == nil || pool.Suspect || pool.RanAgain == 0 || find(l.Groups, "main.reply") != nil {
 		t.Errorf("%+v, %+v", leak, pool)

@@ -41,10 +41,7 @@ func TestStates(t *testing.T) {
 	st := states[count]{src: s.src, keep: func(c *count) bool { return c.samples > 0 && c.id%7 != 0 }}
 	want := map[uint64]count{}
 	seen := 0
-	for x, err := range s.all() {
-		if err != nil {
-			t.Fatal(err)
-		}
+	for x := range each(t, s.all()) {
 		w := want[x.Goroutine]
 		if x.First && (x.Goroutine%7 == 0 || (x.Goroutine-1)%5 == 0) { // not kept, or no longer
 			w = count{}

@@ -1,11 +1,12 @@
 package analyze
 
 import (
-	"path/filepath"
+	"iter"
 	"testing"
 
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
@@ -20,15 +21,19 @@ const (
 type recording struct {
 	t          testing.TB
 	w          *writer.Writer
-	path       string
+	file       testenv.File
 	goroutines []tachyon.Goroutine
+	objects    []tachyon.Object
 }
 
-func record(t testing.TB) *recording {
+func record(t testing.TB) *recording { return recordFrom(t, start) }
+
+// recordFrom makes a recording that begins later. The times of its samples are still those since start.
+func recordFrom(t testing.TB, from uint64) *recording {
 	t.Helper()
-	r := &recording{t: t, path: filepath.Join(t.TempDir(), "x.tach")}
+	r := &recording{t: t}
 	var err error
-	if r.w, err = writer.Create(r.path, writer.Options{Start: start, Interval: 1000}); err != nil {
+	if r.w, err = writer.New(&r.file, writer.Options{Start: from, Interval: 1000, Uncompressed: true}); err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -48,6 +53,14 @@ func (r *recording) add(goroutine, at uint64, status tachyon.Status, frames ...t
 	r.t.Helper()
 	if err := r.w.WriteFrames(&tachyon.Sample{Thread: goroutine, Time: start + at, Status: status}, frames); err != nil {
 		r.t.Fatal(err)
+	}
+}
+
+// every adds samples of a goroutine at equal distances.
+func (r *recording) every(step, from, to, goroutine uint64, status tachyon.Status, frames ...tachyon.Frame) {
+	r.t.Helper()
+	for at := from; at <= to; at += step {
+		r.add(goroutine, at, status, frames...)
 	}
 }
 
@@ -73,6 +86,21 @@ func selection(t testing.TB, sel stream.Selection, since, until string) stream.O
 	return stream.Options{Labels: true, Creators: true, Objects: true, Select: &sel, Unselected: true}
 }
 
+// each yields what there is if there is no error.
+func each[T any](t testing.TB, list iter.Seq2[T, error]) iter.Seq[T] {
+	t.Helper()
+	return func(yield func(T) bool) {
+		for x, err := range list {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !yield(x) {
+				return
+			}
+		}
+	}
+}
+
 // samplesOf returns the samples of files.
 func samplesOf(t testing.TB, o stream.Options, list ...*reader.Reader) *Samples {
 	t.Helper()
@@ -81,10 +109,7 @@ func samplesOf(t testing.TB, o stream.Options, list ...*reader.Reader) *Samples 
 		files = append(files, stream.File{Stream: f})
 	}
 	o.Creators = true
-	src, err := stream.New(files, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	src := must(stream.New(files, o))(t)
 	return NewSamples("x", src)
 }
 
@@ -92,18 +117,10 @@ func (r *recording) finish(session tachyon.Session) *reader.Reader {
 	r.t.Helper()
 	err := r.w.AddMetadata(tachyon.KindSession, session)
 	if err == nil {
-		err = r.w.WriteRecords(&tachyon.Records{Goroutines: r.goroutines})
-	}
-	if err == nil {
-		err = r.w.Close()
+		err = r.w.WriteRecords(&tachyon.Records{Goroutines: r.goroutines, Objects: r.objects})
 	}
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	f, err := reader.Open(r.path)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	r.t.Cleanup(func() { f.Close() })
-	return f
+	return testenv.Finish(r.t, &r.file, r.w, reader.New)
 }

@@ -15,15 +15,10 @@ import (
 // waits returns the waits in a recording.
 func (s *stepper) waits(o WaitOptions, objects ...tachyon.Object) *Waits {
 	s.t.Helper()
-	if err := s.w.WriteRecords(&tachyon.Records{Objects: objects}); err != nil {
-		s.t.Fatal(err)
-	}
+	s.objects = objects
 	f := s.finish(tachyon.Session{Source: "native", Markers: true, Objects: tachyon.AllObjects})
 	o.Source = readHolderText
-	w, err := FindWaits(samplesOf(s.t, stream.Options{Objects: true}, f), o)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	w := must(FindWaits(samplesOf(s.t, stream.Options{Objects: true}, f), o))(s.t)
 	return w
 }
 
@@ -46,23 +41,6 @@ func checkChain(t *testing.T, w *Waits, ms int, want ...string) *WaitNode {
 		t.Errorf("%s has %v, want %d ms", want[len(want)-1], n.Time, ms)
 	}
 	return n
-}
-
-// Goroutine 1 waits for a lock that 2 holds while it waits for one that 3 holds.
-func TestWaitsOfLocks(t *testing.T) {
-	s := stepper{recording: record(t)}
-	get, inside := in("(*cache).get", 4), in("(*cache).get", 5)
-	s.ticks(3, waitsFor(2, 1, in("move", 17)), waitsFor(3, 2, get), sleeps(1, in("rest", 200)))
-	s.ticks(10, waitsFor(2, 2, in("move", 18)), sleeps(3, in("(*cache).work", 100), inside), waitsFor(1, 1, get))
-	s.ticks(5, sleeps(2, in("rest", 200)), sleeps(3, in("rest", 200)), did{1, running, []tachyon.Frame{inside}})
-	w := s.waits(WaitOptions{Goroutine: 1}, mutexes...)
-	checkChain(t, w, 10, "sync.Mutex.Lock (*cache).get", "holds sync.Mutex.Lock move", "holds sleep (*cache).work")
-	if w.Time != 18*time.Millisecond || w.Waited != 13*time.Millisecond || w.Goroutines != 1 || len(w.Chains) != 3 {
-		t.Errorf("%+v", w)
-	}
-	if n := w.Chains[0].Next[0]; n.Goroutine != 2 || n.Known != "seen" || n.Next[0].Goroutine != 3 || n.Next[0].Known != "seen" || w.Chains[0].Name != "c.mu" || w.Chains[0].Object != 1 {
-		t.Errorf("%+v", n)
-	}
 }
 
 // Two goroutines hold a lock each and wait for the other one's.
@@ -89,26 +67,6 @@ func TestWaitsOfDeadlock(t *testing.T) {
 	}
 }
 
-// Of the goroutines that 1 has started, 3 ends last. 4 lives on.
-func TestWaitsOfGroup(t *testing.T) {
-	s := stepper{recording: record(t)}
-	for id := uint64(2); id <= 4; id++ {
-		s.goroutine(tachyon.Goroutine{ID: id, Parent: 1, FirstWeight: 1000})
-	}
-	wait := did{1, 0, append(waitFor("sync.WaitGroup.Wait", 0), in("fan", 300))}
-	s.ticks(10, wait, sleeps(2, in("part", 310)), did{3, running, []tachyon.Frame{in("part", 311)}}, sleeps(4, in("serve", 320)))
-	s.ticks(20, wait, did{3, 0, []tachyon.Frame{{Func: "[IO wait]"}, in("part", 312)}}, sleeps(4, in("serve", 320)))
-	s.ticks(10, did{1, running, []tachyon.Frame{in("fan", 301)}}, sleeps(4, in("serve", 320)))
-	w := s.waits(WaitOptions{Goroutine: 1})
-	n := checkChain(t, w, 20, "sync.WaitGroup.Wait fan", "last child IO wait part")
-	if n.Alone != 20*time.Millisecond || n.Goroutine != 3 || n.Known != "inferred" {
-		t.Errorf("%+v", n)
-	}
-	if next := w.Chains[0].Next; len(next) != 2 || next[1].State != "running" || next[1].Time != 10*time.Millisecond || next[1].Alone != 0 || w.Chains[0].Unknown != 0 {
-		t.Errorf("%+v", next)
-	}
-}
-
 // A wait that has not ended is for all children that have not ended either.
 func TestWaitsOfGroupNow(t *testing.T) {
 	s := stepper{recording: record(t)}
@@ -121,22 +79,6 @@ func TestWaitsOfGroupNow(t *testing.T) {
 	n := checkChain(t, s.waits(WaitOptions{Goroutine: 1}), 30, "sync.WaitGroup.Wait fan", "last child sleep part")
 	if n.Others != 1 || n.Alone != 0 {
 		t.Errorf("%+v", n)
-	}
-}
-
-// The other side of a channel are the goroutines in functions that were seen there.
-func TestWaitsOfChannel(t *testing.T) {
-	s := stepper{recording: record(t)}
-	recv := func(g uint64) did { return did{g, 0, append(waitFor("chan receive", 5), in("worker", 400))} }
-	send := did{1, 0, append(waitFor("chan send", 5), in("produce", 410))}
-	s.ticks(3, recv(2), recv(3), sleeps(1, in("produce", 411)))
-	s.ticks(10, did{2, running, []tachyon.Frame{in("work", 500), in("worker", 401)}}, sleeps(3, in("worker", 402)), send)
-	s.ticks(3, recv(2), recv(3), sleeps(1, in("produce", 411)))
-	object := tachyon.Object{Number: 5, Kind: tachyon.ObjectChannel, Addr: 0xc000030000}
-	w := s.waits(WaitOptions{Goroutine: 1}, object)
-	n := checkChain(t, w, 5, "chan send produce", "other side running work")
-	if n.Goroutine != 2 || n.Known != "inferred" || len(w.Chains[0].Next) != 2 || w.Chains[0].Next[1].Goroutine != 3 || w.Chains[0].Time != 10*time.Millisecond {
-		t.Errorf("%+v", w)
 	}
 }
 

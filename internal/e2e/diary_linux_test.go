@@ -6,7 +6,6 @@ import (
 	"hash/fnv"
 	"os"
 	"path/filepath"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -17,12 +16,11 @@ import (
 )
 
 // A diary is memory that a program shares with the test that kills it. The program records what the
-// sampler passes to the writer, and when the program runs.
+// sampler passes to the writer, and when it starts and stops.
 //
 //	   0 words of 8 bytes, see below
-//	4096 times at which the program ran, µs on the monotonic clock
 //	 1 M samples: thread, interpreter, hash
-//	16 M times at which each worker set its labels, µs on the monotonic clock
+//	16 M parts of goroutines' metadata: hash
 type diary []byte
 
 const (
@@ -32,27 +30,22 @@ const (
 	epoch             // a sample's time minus epoch is the time on the monotonic clock
 	begun             // number of samples passed to the writer
 	done              // number of samples that the writer has taken
-	beats             // number of times at which the program ran
 	told              // number of parts of goroutines' metadata that the writer has taken
 	progressed        // the progress that the writer has taken: its time since the start, µs
 
-	beatsAt    = 4096
 	samplesAt  = 1 << 20
 	sampleSize = 24
-	labelsAt   = 16 << 20
-	maxLabels  = 2048 // of a worker
-	diarySize  = labelsAt + 64*maxLabels*8
+	partsAt    = 16 << 20
+	diarySize  = 17 << 20
 )
 
 func openDiary(path string) (diary, error) { return testenv.Share(path, diarySize) }
 
-func (d diary) at(i int) uint64            { return binary.NativeEndian.Uint64(d[i:]) }
-func (d diary) put(i int, v uint64)        { binary.NativeEndian.PutUint64(d[i:], v) }
-func (d diary) word(i int) uint64          { return d.at(8 * i) }
-func (d diary) set(i int, v uint64)        { d.put(8*i, v) }
-func (d diary) beat(i uint64) uint64       { return d.at(beatsAt + 8*int(i)) }
-func (d diary) label(worker, i int) uint64 { return d.at(labelsAt + 8*(worker*maxLabels+i)) }
-func (d diary) sample(i uint64) diary      { return d[samplesAt+sampleSize*int(i):] }
+func (d diary) at(i int) uint64       { return binary.NativeEndian.Uint64(d[i:]) }
+func (d diary) put(i int, v uint64)   { binary.NativeEndian.PutUint64(d[i:], v) }
+func (d diary) word(i int) uint64     { return d.at(8 * i) }
+func (d diary) set(i int, v uint64)   { d.put(8*i, v) }
+func (d diary) sample(i uint64) diary { return d[samplesAt+sampleSize*int(i):] }
 
 // monotonic returns the time of the monotonic clock in µs, which is the same for all processes.
 func monotonic() uint64 {
@@ -91,8 +84,12 @@ func (t *tee) WriteBatch(list []tachyon.Sample) (int, error) {
 }
 
 func (t *tee) WriteRecords(r *tachyon.Records) error {
+	before := t.d.word(told)
+	for i := range r.Goroutines {
+		t.d.put(partsAt+8*int(before+uint64(i)), hashPart(&r.Goroutines[i]))
+	}
 	err := t.Sink.WriteRecords(r)
-	t.d.set(told, t.d.word(told)+uint64(len(r.Goroutines)))
+	t.d.set(told, before+uint64(len(r.Goroutines)))
 	if r.Progress != nil {
 		t.d.set(progressed, uint64(r.Progress.Duration.Microseconds()))
 	}
@@ -105,6 +102,15 @@ func hashFrame(f *tachyon.Frame) uint64 {
 	return h.Sum64()
 }
 
+func hashPart(g *tachyon.Goroutine) uint64 {
+	h := fnv.New64a()
+	fmt.Fprint(h, g.ID, g.CreatedBy)
+	for _, l := range g.Labels {
+		fmt.Fprint(h, l.Labels)
+	}
+	return h.Sum64()
+}
+
 func hashSample(s *tachyon.Sample, frame func(uint32) uint64) uint64 {
 	h := testenv.Mix(s.Time ^ uint64(s.Status)<<56)
 	for _, id := range s.Stack {
@@ -113,28 +119,11 @@ func hashSample(s *tachyon.Sample, frame func(uint32) uint64) uint64 {
 	return h
 }
 
-// ran returns the time for which the program ran between two times. If it recorded nothing for more than
-// 5 ms, it had no core.
-func (d diary) ran(from, to uint64) (sum time.Duration) {
-	last := from
-	note := func(t uint64) {
-		if t > last && t <= to {
-			sum += min(time.Duration(t-last)*time.Microsecond, 5*time.Millisecond)
-			last = t
-		}
-	}
-	for i := range d.word(beats) {
-		note(d.beat(i))
-	}
-	note(to)
-	return sum
-}
-
 // check compares a session's files with the diary. It returns the time of the last sample.
 func (d diary) check(files []string) (last uint64, err error) {
 	type thread struct{ id, interpreter uint64 }
 	got := map[thread][]uint64{}
-	n, parts := uint64(0), uint64(0)
+	n, parts := uint64(0), map[uint64]int{}
 	for _, path := range files {
 		r, err := reader.Open(path)
 		if err != nil {
@@ -169,7 +158,7 @@ func (d diary) check(files []string) (last uint64, err error) {
 			if err != nil {
 				return 0, err
 			}
-			if parts++; g.Last < g.First {
+			if parts[hashPart(g)]++; g.Last < g.First {
 				return 0, fmt.Errorf("a part of goroutine %d is %+v", g.ID, g)
 			}
 		}
@@ -177,8 +166,12 @@ func (d diary) check(files []string) (last uint64, err error) {
 			return 0, fmt.Errorf("the session is %v long, but the progress was %d µs", m.Session.Duration, d.word(progressed))
 		}
 	}
-	if parts < d.word(told) {
-		return 0, fmt.Errorf("%d parts of goroutines, the writer took %d", parts, d.word(told))
+	for i := range d.word(told) {
+		if h := d.at(partsAt + 8*int(i)); parts[h] == 0 {
+			return 0, fmt.Errorf("part %d of %d of what is known about goroutines is missing", i, d.word(told))
+		} else {
+			parts[h]--
+		}
 	}
 	if n < d.word(done) || n > d.word(begun) {
 		return 0, fmt.Errorf("%d samples, want %d to %d", n, d.word(done), d.word(begun))

@@ -3,16 +3,13 @@
 package e2e
 
 import (
-	"bufio"
-	"encoding/json"
+	"context"
+	"errors"
 	"fmt"
-	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +17,7 @@ import (
 
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/tachyon"
 )
 
 // root returns the root directory of this module.
@@ -113,187 +111,46 @@ func module(t *testing.T, name, file string) string {
 	return dir
 }
 
-// near fails the test if the error of a duration is larger than 3 % of the whole plus doubt.
-func (d doubt) near(t *testing.T, what string, got, want, whole time.Duration) {
+// runFor runs a program that must end within limit. It returns its output and exit code.
+func runFor(t *testing.T, limit time.Duration, env []string, bin string, args ...string) (string, int) {
 	t.Helper()
-	points := 100 * float64(got-want) / float64(whole)
-	t.Logf("%-34s %6.2f %% of the time, want %6.2f %%", what, 100*float64(got)/float64(whole), 100*float64(want)/float64(whole))
-	if allowed := 3 + 100*float64(d)/float64(whole); math.Abs(points) > allowed {
-		t.Errorf("%s: %v, want %v: an error of %.1f points, allowed are %.1f", what, got, want, points, allowed)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, bin, args...)
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
+	if exit := (*exec.ExitError)(nil); err != nil && (!errors.As(err, &exit) || ctx.Err() != nil) {
+		t.Errorf("%v %q: %v, at most %v\n%s", env, args, err, limit, out)
+		return "", -1
 	}
+	return string(out), cmd.ProcessState.ExitCode()
 }
 
-// doubt is the sum of two times. In the first the program's threads were ready to run, but other programs
-// had the cores. A tick in that time is late, and its sample cannot show that time. In the second there are
-// no samples, and the program found a stall, perhaps because the whole machine was suspended; the kernel
-// does not count that as waiting. On an idle machine doubt is nearly 0.
-type doubt time.Duration
+// again is the command of a program of this test binary. env selects it.
+func again(t *testing.T, env ...string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), append(env, "GOCOVERDIR="+t.TempDir())...)
+	return cmd
+}
 
-// unseen adds up by how much gaps between samples are longer than the median gap, for gaps that overlap a
-// stall which the program found. Stalls and end are in µs. Other long gaps do not count: they are the
-// profiler's own fault.
-func unseen(t *testing.T, path string, stalls [][2]uint64, end uint64) (sum time.Duration) {
+// buildProgram builds a program of testdata without cgo.
+func buildProgram(t *testing.T, name string, flags ...string) (bin string) {
+	t.Helper()
+	bin = filepath.Join(t.TempDir(), name)
+	run(t, ".", []string{"CGO_ENABLED=0"}, "go", append(append([]string{"build", "-o", bin}, flags...), "./testdata/"+name)...)
+	return bin
+}
+
+// metadata returns the metadata of a file with a session, and whether the file is unfinished.
+func metadata(t *testing.T, path string) (m *tachyon.Metadata, unfinished bool) {
 	t.Helper()
 	r, err := reader.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	looks := []uint64{r.Header().Start, end}
-	for s, err := range r.Samples() {
-		if err != nil {
-			t.Fatal(err)
-		}
-		looks = append(looks, s.Time)
-	}
-	slices.Sort(looks)
-	looks = slices.Compact(looks)
-	var gaps []uint64
-	for i := range looks[1:] {
-		gaps = append(gaps, looks[i+1]-looks[i])
-	}
-	ordinary := slices.Sorted(slices.Values(gaps))[len(gaps)/2]
-	for i, gap := range gaps {
-		stalled := slices.ContainsFunc(stalls, func(s [2]uint64) bool { return looks[i] < s[1] && s[0] < looks[i+1] })
-		if stalled && gap > ordinary {
-			sum += time.Duration(gap-ordinary) * time.Microsecond
+	if err == nil {
+		defer r.Close()
+		if m, err = r.Metadata(); err == nil && m.Session != nil {
+			return m, r.Unfinished()
 		}
 	}
-	return sum
-}
-
-// A program spends 40 % of the time in a CPU loop, 40 % asleep and 20 % in a channel receive. gotach, go tool
-// pprof and CPython's profiler must report these shares, gotach also by goroutine.
-func TestShares(t *testing.T) {
-	python := testenv.Python315(t)
-	for _, source := range []string{"portable", "auto"} {
-		t.Run(source, func(t *testing.T) { testShares(t, source, python) })
-	}
-}
-
-func testShares(t *testing.T, source, python string) {
-	dir := module(t, "shares.go.txt", "main.go")
-	run(t, dir, moduleEnv, "go", "build", "-o", "program", ".")
-	truth := map[string]time.Duration{}
-	out := run(t, dir, []string{"PROFILE_OUT=x.tach", "PROFILE_SOURCE=" + source}, "./program")
-	var stalls [][2]uint64
-	for line := range strings.Lines(out) {
-		var name string
-		var ns int64
-		if _, err := fmt.Sscan(line, &name, &ns); err != nil {
-			t.Fatalf("%q: %v", line, err)
-		}
-		if name == "stall" {
-			var s [2]uint64
-			if _, err := fmt.Sscan(line, &name, &s[0], &s[1]); err != nil {
-				t.Fatalf("%q: %v", line, err)
-			}
-			stalls = append(stalls, s)
-			continue
-		}
-		truth[name] = time.Duration(ns)
-	}
-	stalled := unseen(t, filepath.Join(dir, "x.tach"), stalls, uint64(truth["end"]))
-	d := doubt(truth["delay"] + stalled)
-	t.Logf("threads waited %v for a core; in %d stalls nothing was seen for %v", truth["delay"], len(stalls), stalled)
-	functions := map[string]time.Duration{
-		"main.spin": truth["spin"] + truth["spinner"],
-		"main.nap":  truth["nap"] + truth["napper"],
-		"main.wait": truth["wait"] + truth["waiter"],
-	}
-	var whole time.Duration
-	for _, d := range functions {
-		whole += d
-	}
-	goroutines := truth["spinner"] + truth["napper"] + truth["waiter"]
-
-	t.Run("report", func(t *testing.T) {
-		rows := func(by string) map[string]time.Duration {
-			var r struct {
-				Rows []struct {
-					Name    string
-					TotalNS int64 `json:"total_ns"`
-				}
-			}
-			text := run(t, dir, nil, command(t), "report", "x.tach", "--json", "--top", "0", "--by", by)
-			if err := json.Unmarshal([]byte(text), &r); err != nil {
-				t.Fatal(err)
-			}
-			m := map[string]time.Duration{}
-			for _, row := range r.Rows {
-				m[row.Name] += time.Duration(row.TotalNS)
-			}
-			return m
-		}
-		got := rows("function")
-		for name, want := range functions {
-			d.near(t, name, got[name], want, whole)
-		}
-		// Each of the three goroutines lives as long as its function runs.
-		for name, want := range map[string]time.Duration{"main.spinner": truth["spinner"], "main.napper": truth["napper"], "main.waiter": truth["waiter"]} {
-			d.near(t, name, got[name], want, goroutines)
-		}
-		lives := rows("goroutine")
-		var matched int
-		for name, life := range lives {
-			for fn, want := range map[string]time.Duration{"spinner": truth["spinner"], "napper": truth["napper"], "waiter": truth["waiter"]} {
-				if strings.Contains(name, fn) {
-					d.near(t, "goroutine: "+name, life, want, goroutines)
-					matched++
-				}
-			}
-		}
-		if matched != 3 {
-			t.Errorf("by goroutine: found %d of three in %v", matched, lives)
-		}
-	})
-
-	t.Run("pprof", func(t *testing.T) {
-		run(t, dir, nil, command(t), "convert", "x.tach", "-o", "x.pb.gz")
-		text := run(t, dir, nil, "go", "tool", "pprof", "-top", "-cum", "-nodecount=0", "-unit=ns", "x.pb.gz")
-		got := map[string]time.Duration{}
-		for line := range strings.Lines(text) {
-			f := strings.Fields(line) // flat flat% sum% cum cum% name
-			if len(f) == 6 {
-				if ns, err := strconv.ParseInt(strings.TrimSuffix(f[3], "ns"), 10, 64); err == nil {
-					got[f[5]] += time.Duration(ns)
-				}
-			}
-		}
-		for name, want := range functions {
-			d.near(t, name, got[name], want, whole)
-		}
-		for name, want := range map[string]time.Duration{"main.spinner": truth["spinner"], "main.napper": truth["napper"], "main.waiter": truth["waiter"]} {
-			d.near(t, name, got[name], want, goroutines)
-		}
-	})
-
-	// CPython's reader counts samples and does not weight them, so these are shares of counts.
-	t.Run("cpython", func(t *testing.T) {
-		run(t, dir, nil, command(t), "convert", "x.tach", "-o", "x.bin", "--to", "cpython315")
-		run(t, dir, nil, python, "-m", "profiling.sampling", "replay", "x.bin", "--collapsed", "-o", "x.collapsed")
-		f, err := os.Open(filepath.Join(dir, "x.collapsed"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		got, sum := map[string]int{}, 0
-		lines := bufio.NewScanner(f)
-		for lines.Scan() {
-			i := strings.LastIndexByte(lines.Text(), ' ')
-			n, err := strconv.Atoi(lines.Text()[i+1:])
-			if err != nil {
-				t.Fatalf("%q: %v", lines.Text(), err)
-			}
-			for name := range functions {
-				if strings.Contains(lines.Text(), ":"+name+":") {
-					got[name] += n
-					sum += n
-				}
-			}
-		}
-		for name, want := range functions {
-			d.near(t, name, whole*time.Duration(got[name])/time.Duration(max(sum, 1)), want, whole)
-		}
-	})
+	t.Errorf("%s: %+v, %v", path, m, err)
+	return &tachyon.Metadata{Session: &tachyon.Session{}}, false
 }

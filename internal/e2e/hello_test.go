@@ -2,34 +2,53 @@ package e2e
 
 import (
 	"bytes"
-	"context"
-	"debug/elf"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/gotach/profiler/internal/testenv"
-	"github.com/gotach/profiler/reader"
 )
 
-// hello creates a module with the program in testdata/hello*.go.txt.
-func hello(t *testing.T) (dir string) {
+// helloModule creates the module with the programs in testdata/hello*.go.txt, once.
+var helloModule struct {
+	sync.Mutex
+	dir      string
+	programs map[string]string // by flags
+}
+
+// hello builds the program in testdata/hello*.go.txt with some flags, once.
+func hello(t *testing.T, flags ...string) (bin string) {
 	t.Helper()
-	dir = module(t, "hello.go.txt", "main.go")
-	for _, name := range []string{"profiled", "auto", "export", "code"} {
-		src, err := os.ReadFile(filepath.Join("testdata", "hello_"+name+".go.txt"))
-		if err != nil {
+	m := &helloModule
+	m.Lock()
+	defer m.Unlock()
+	if m.dir == "" {
+		m.dir, m.programs = filepath.Join(built, "hello"), map[string]string{}
+		if err := os.CopyFS(m.dir, os.DirFS(module(t, "hello.go.txt", "main.go"))); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(dir, name+".go"), src, 0o600); err != nil {
-			t.Fatal(err)
+		for _, name := range []string{"profiled", "auto", "export", "code"} {
+			src, err := os.ReadFile(filepath.Join("testdata", "hello_"+name+".go.txt"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(m.dir, name+".go"), src, 0o600); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
-	return dir
+	key := strings.Join(flags, " ")
+	if m.programs[key] == "" {
+		bin := filepath.Join(built, "hello"+string(rune('a'+len(m.programs))))
+		run(t, m.dir, moduleEnv, "go", append(append([]string{"build", "-o", bin}, flags...), ".")...)
+		m.programs[key] = bin
+	}
+	return m.programs[key]
 }
 
 // mostAdded bounds the bytes that Start adds to a stripped program. fgprof's Start adds 2.3 MB.
@@ -37,10 +56,11 @@ const mostAdded = 2_200_000
 
 // Start makes a program only a little larger.
 func TestSize(t *testing.T) {
-	dir := hello(t)
+	testenv.Long(t)
+	t.Setenv("GOOS", "linux")
+	t.Setenv("GOARCH", "amd64")
 	size := func(tags string) int64 {
-		run(t, dir, append(moduleEnv, "GOOS=linux", "GOARCH=amd64"), "go", "build", "-tags", tags, "-ldflags=-s -w", "-o", "program", ".")
-		fi, err := os.Stat(filepath.Join(dir, "program"))
+		fi, err := os.Stat(hello(t, "-tags="+tags, "-ldflags=-s -w"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,98 +76,33 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// A program that imports the profiler stays static, even if cgo is enabled and there is a C compiler. The
-// runtime still finds its deadlocks.
+// A program that imports the profiler stays static, because no package needs cgo, even if cgo is enabled and there is a
+// C compiler. The runtime still finds its deadlocks.
 func TestStatic(t *testing.T) {
-	testenv.Command(t, "gcc", "apt-get install gcc")
-	if runtime.GOOS != "linux" {
-		testenv.Missing(t, "linux", "ELF files are looked at")
-	}
-	dir := hello(t)
-	for _, tags := range []string{"profiled", "auto"} {
-		run(t, dir, append(moduleEnv, "CGO_ENABLED=1"), "go", "build", "-tags", tags, "-o", "program", ".")
-		f, err := elf.Open(filepath.Join(dir, "program"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		for _, p := range f.Progs {
-			if p.Type == elf.PT_INTERP || p.Type == elf.PT_DYNAMIC {
-				t.Errorf("%s: the program is linked dynamically: it has a %v", tags, p.Type)
-			}
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-		defer cancel()
-		out, err := exec.CommandContext(ctx, filepath.Join(dir, "program"), "deadlock").CombinedOutput()
-		if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != 2 || !strings.Contains(string(out), "all goroutines are asleep - deadlock!") {
-			t.Errorf("%s: a deadlock ends with %v:\n%s", tags, err, out)
+	testenv.Long(t)
+	t.Parallel()
+	for _, p := range list(t, "-deps", ".", "./auto") {
+		if p.ImportPath == "runtime/cgo" || p.ImportPath == "net" || p.ImportPath == "os/user" {
+			t.Errorf("a profiled program links %s", p.ImportPath)
 		}
 	}
-}
-
-// A program that says it was built with a later Go, or with its development version, is profiled by the
-// portable source, with the version as the reason. A patch release needs no new version of this module.
-func TestLaterGo(t *testing.T) {
-	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
-		return // only the portable source
-	}
-	dir := hello(t)
-	parts := strings.SplitN(runtime.Version(), ".", 3)
-	for version, source := range map[string]string{
-		"devel go1.28-abcdef0 Thu Jan 1 00:00:00 1970 +0000": "auto",
-		"go1.28-devel_abcdef0 Thu Jan 1 00:00:00 1970 +0000": "auto",
-		"go1.28rc1":                               "auto",
-		"go1.28.1-bigcorp X:jsonv2":               "auto",
-		parts[0] + "." + parts[1] + ".99":         "native",
-		parts[0] + "." + parts[1] + ".99-bigcorp": "native",
-	} {
-		t.Run(version, func(t *testing.T) {
-			run(t, dir, moduleEnv, "go", "build", "-tags", "profiled", "-ldflags", `-X "runtime.buildVersion=`+version+`"`, "-o", "program", ".")
-			cmd := exec.Command(filepath.Join(dir, "program"))
-			cmd.Dir = t.TempDir()
-			cmd.Env = append(os.Environ(), "PROFILE_OUT=x.tach", "PROFILE_SOURCE="+source)
-			text, err := cmd.CombinedOutput()
-			if err != nil {
-				t.Fatalf("%v\n%s", err, text)
-			}
-			r, err := reader.Open(filepath.Join(cmd.Dir, "x.tach"))
-			if err != nil {
-				t.Fatalf("%v\n%s", err, text)
-			}
-			defer r.Close()
-			m, err := r.Metadata()
-			if err != nil || m.Session == nil {
-				t.Fatal("no session in the metadata: ", err)
-			}
-			if m.Session.GoVersion != version {
-				t.Errorf("the program says that its version is %q", m.Session.GoVersion)
-			}
-			known := source == "native"
-			if native := m.Session.Source == "native"; native != known {
-				t.Errorf("the source is %s", m.Session.Source)
-			}
-			if strings.Contains(string(text), "is not known here") == known || strings.Contains(m.Session.SourceReason, version) == known {
-				t.Errorf("reason %q; the program prints\n%s", m.Session.SourceReason, text)
-			}
-		})
+	for _, tags := range []string{"profiled,code", "auto"} {
+		out, code := runFor(t, 2*time.Minute, nil, hello(t, "-tags="+tags), "deadlock")
+		if code != 2 || !strings.Contains(out, "all goroutines are asleep - deadlock!") {
+			t.Errorf("%s: a deadlock ends with %d:\n%s", tags, code, out)
+		}
 	}
 }
 
 // Package linked is initialized before the packages that the root needs, so long before package auto. Package
 // export, in this program, is initialized before auto only by chance.
 func TestExportLinkedEarly(t *testing.T) {
-	dir := hello(t)
-	run(t, dir, moduleEnv, "go", "build", "-tags", "auto,export", "-o", "program", ".")
-	cmd := exec.Command(filepath.Join(dir, "program"))
-	cmd.Env = append(os.Environ(), "GODEBUG=inittrace=1")
-	trace, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, trace)
-	}
+	testenv.Long(t)
+	trace, code := runFor(t, 2*time.Minute, []string{"GODEBUG=inittrace=1"}, hello(t, "-tags=auto,export"), "auto")
 	const module = "init github.com/gotach/profiler"
-	linked, writer, auto := bytes.Index(trace, []byte(module+"/internal/hook/linked @")), bytes.Index(trace, []byte(module+"/writer @")), bytes.Index(trace, []byte(module+"/auto @"))
-	if linked < 0 || writer < linked || auto < writer {
-		t.Errorf("package linked is initialized at byte %d of the trace, writer at %d, auto at %d:\n%s", linked, writer, auto, trace)
+	linked, writer, auto := strings.Index(trace, module+"/internal/hook/linked @"), strings.Index(trace, module+"/writer @"), strings.Index(trace, module+"/auto @")
+	if code != 0 || linked < 0 || writer < linked || auto < writer {
+		t.Errorf("exit code %d; package linked is initialized at byte %d of the trace, writer at %d, auto at %d:\n%s", code, linked, writer, auto, trace)
 	}
 }
 
@@ -155,38 +110,37 @@ func TestExportLinkedEarly(t *testing.T) {
 // and the rest of the profile is the same. PROFILE_EXPORT replaces the exports in the code. Package auto
 // starts its session before package export is initialized.
 func TestExportLinked(t *testing.T) {
-	dir := hello(t)
+	testenv.Long(t)
+	t.Parallel()
 	const missing, exported = "github.com/gotach/profiler/export", "nytprof=env.out"
 	for _, tc := range []struct {
-		tags     string
-		variable string // PROFILE_EXPORT
+		tags, how string
+		variable  string // PROFILE_EXPORT
 		// Which files there are, and whether a warning names the import.
 		tach, env, code, warns bool
 	}{
-		{tags: "profiled", variable: exported, tach: true, warns: true},
-		{tags: "auto", variable: exported, tach: true, warns: true},
-		{tags: "code", variable: exported, warns: true},
-		{tags: "profiled,export", variable: exported, tach: true, env: true},
-		{tags: "auto,export", variable: exported, tach: true, env: true},
-		{tags: "code,export", variable: exported, tach: true, env: true},
-		{tags: "code,export", variable: "", tach: true, code: true},
+		{"profiled,code", "profiled", exported, true, false, false, true},
+		{"profiled,code", "code", exported, false, false, false, true},
+		{"auto", "auto", exported, true, false, false, true},
+		{"profiled,code,export", "profiled", exported, true, true, false, false},
+		{"profiled,code,export", "code", exported, true, true, false, false},
+		{"profiled,code,export", "code", "", true, false, true, false},
+		{"auto,export", "auto", exported, true, true, false, false},
 	} {
-		t.Run(tc.tags+" "+tc.variable, func(t *testing.T) {
-			run(t, dir, moduleEnv, "go", "build", "-tags", tc.tags, "-o", "program", ".")
-			out := t.TempDir()
-			cmd := exec.Command(filepath.Join(dir, "program"))
-			cmd.Dir = out
+		t.Run(tc.tags+" "+tc.how+" "+tc.variable, func(t *testing.T) {
+			cmd := exec.Command(hello(t, "-tags="+tc.tags), tc.how)
+			cmd.Dir = t.TempDir()
 			cmd.Env = append(os.Environ(), "PROFILE_OUT=x.tach", "PROFILE_SOURCE=portable", "PROFILE_EXPORT="+tc.variable)
 			text, err := cmd.CombinedOutput()
-			if err != nil || !strings.Contains(string(text), "hello") {
+			if err != nil || !bytes.Contains(text, []byte("hello")) {
 				t.Fatalf("%v\n%s", err, text)
 			}
 			for name, want := range map[string]bool{"x.tach": tc.tach, "env.out": tc.env, "code.pb.gz": tc.code} {
-				if fi, err := os.Stat(filepath.Join(out, name)); (err == nil && fi.Size() > 0) != want {
+				if fi, err := os.Stat(filepath.Join(cmd.Dir, name)); (err == nil && fi.Size() > 0) != want {
 					t.Errorf("%s is there: %v, want %v", name, err == nil, want)
 				}
 			}
-			if n := strings.Count(string(text), "WARN"); strings.Contains(string(text), missing) != tc.warns || n > 1 {
+			if n := bytes.Count(text, []byte("WARN")); bytes.Contains(text, []byte(missing)) != tc.warns || n > 1 {
 				t.Errorf("%d warnings, want one that names the import: %v\n%s", n, tc.warns, text)
 			}
 		})

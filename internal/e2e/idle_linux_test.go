@@ -1,10 +1,11 @@
-//go:build amd64 || arm64
+//go:build (amd64 || arm64) && peers
 
 package e2e
 
 import (
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,16 +15,13 @@ import (
 	"github.com/gotach/profiler/internal/testenv"
 )
 
-// TestIdleOfPeers runs testdata/peers and does with it what TestIdleRecordings does with its recordings. It takes
-// only the kinds of the standard library, since the others take minutes to build. GOTACH_PEERS=all takes all,
+// TestPeerIdle runs testdata/peers and does with it what TestIdleRecordings does with its recordings. It takes
+// only the kinds of the standard library, since the others take minutes to build. The step night takes all,
 // with PostgreSQL and Redis from Debian and a NATS server in the program, and with -update makes the recordings.
-func TestIdleOfPeers(t *testing.T) {
-	tags, kinds := "std", []string{"http1", "http2"}
-	if os.Getenv("GOTACH_PEERS") == "all" {
+func TestPeerIdle(t *testing.T) {
+	env, tags, kinds := os.Environ(), "std", []string{"http1", "http2"}
+	if testenv.Times(0, 1) == 1 {
 		tags, kinds = "", append(kinds, "xhttp2", "grpc", "sql", "nats", "redis")
-	}
-	env := os.Environ()
-	if tags == "" {
 		env = append(env, "PEERS_POSTGRES="+testenv.Postgres(t), "PEERS_REDIS="+testenv.Redis(t))
 	}
 	dir := t.TempDir()
@@ -71,10 +69,8 @@ func keepRecording(t *testing.T, profile, log, dir string) {
 		if path == log {
 			var packed bytes.Buffer
 			w := gzip.NewWriter(&packed)
-			if _, err := w.Write(b); err != nil {
-				t.Fatal(err)
-			}
-			if err := w.Close(); err != nil {
+			_, err := w.Write(b)
+			if err := errors.Join(err, w.Close()); err != nil {
 				t.Fatal(err)
 			}
 			b, path = packed.Bytes(), path+".gz"

@@ -21,7 +21,7 @@ import (
 
 // TestIdleRecordings looks at recordings of real clients and servers, made by testdata/peers: net/http with HTTP/1
 // and HTTP/2, golang.org/x/net/http2, gRPC, database/sql with pgx, NATS and Redis, under load and without.
-// TestIdleOfPeers makes them.
+// TestPeerIdle makes them.
 func TestIdleRecordings(t *testing.T) {
 	list, err := filepath.Glob("testdata/idle/*.tach")
 	if err != nil || len(list) != 14 {
@@ -44,50 +44,35 @@ func TestIdleRecordings(t *testing.T) {
 func checkIdle(t *testing.T, profile, log string, share float64) {
 	t.Helper()
 	r := idleResultOf(t, profile, log)
-	t.Logf("idle %v, not idle %v; in requests, which took %v together: not idle %v, idle %v", r.idle, r.work, r.logged, r.served, r.wrong)
 	if strings.HasSuffix(strings.TrimSuffix(profile, ".tach"), "none") {
 		if r.others > r.idle/20 {
-			t.Errorf("%v is not idle though there are no requests", r.others)
-			r.print(t, func(s *idleSum) bool { return !s.idle && !s.own })
+			t.Errorf("%v is not idle though there are no requests: %v", r.others, r.stacks["others"])
 		}
 		return
 	}
 	if float64(r.wrong) > share*float64(r.wrong+r.served) {
-		t.Errorf("%v is idle in which requests are handled or wait", r.wrong)
-		r.print(t, func(s *idleSum) bool { return s.idle && s.serves })
+		t.Errorf("%v is idle in which requests are handled or wait: %v", r.wrong, r.stacks["wrong"])
 	}
 	if r.served < r.logged/20 {
 		t.Errorf("only %v are not idle in requests that took %v together", r.served, r.logged)
 	}
-	r.print(t, func(s *idleSum) bool {
-		if bad := s.idle && s.label && s.own; bad {
-			t.Errorf("a request with a label is idle")
-			return true
-		}
-		return false
-	})
+	if r.labelled > 0 {
+		t.Errorf("requests with a label are idle: %v", r.stacks["labelled"])
+	}
 }
 
 // A served is a time in which a goroutine handles a request or waits for the answer to one, µs since 1970.
 type served struct{ begin, end uint64 }
 
-// An idleSum is time that goroutines spent waiting at one place.
-type idleSum struct {
-	stack  string // functions, innermost first
-	idle   bool
-	label  bool // the goroutine has labels
-	own    bool // a function of the program itself is in the stack, besides main
-	serves bool // the log says that the goroutine serves a request
-}
-
-// An idleResult is what Idle says about a recording.
+// An idleResult is what Idle says about the waits of a recording.
 type idleResult struct {
-	idle, work time.Duration // of goroutines that wait
-	wrong      time.Duration // idle, though the goroutine serves a request
-	served     time.Duration // not idle, of the same
-	logged     time.Duration // what the log says of the same, and of goroutines that run
-	others     time.Duration // not idle, in stacks without functions of the program
-	sums       map[idleSum]time.Duration
+	idle     time.Duration
+	wrong    time.Duration // idle, though the goroutine serves a request
+	served   time.Duration // not idle, of the same
+	logged   time.Duration // what the log says of the same, and of goroutines that run
+	others   time.Duration // not idle, in stacks without functions of the program besides main
+	labelled time.Duration // idle, in stacks with such functions, though the goroutine has labels
+	stacks   map[string]map[string]time.Duration
 }
 
 func idleResultOf(t *testing.T, profile, log string) *idleResult {
@@ -101,7 +86,7 @@ func idleResultOf(t *testing.T, profile, log string) *idleResult {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &idleResult{sums: map[idleSum]time.Duration{}}
+	r := &idleResult{stacks: map[string]map[string]time.Duration{"others": {}, "wrong": {}, "labelled": {}}}
 	serves := r.read(t, log, f.Header().Start)
 	type place struct {
 		key    analyze.WaitKey
@@ -122,46 +107,35 @@ func idleResultOf(t *testing.T, profile, log string) *idleResult {
 	}
 	idle.Finish()
 	for p, wall := range sums {
-		sum := idleSum{idle: idle.Is(p.key), label: p.label, serves: p.serves}
 		var names []string
+		own := false // a function of the program itself is in the stack, besides main
 		for _, n := range src.AppendStack(nil, p.stack) {
 			name := src.Frames()[n].Func
 			names = append(names, name)
-			sum.own = sum.own || strings.HasPrefix(name, "main.")
+			own = own || strings.HasPrefix(name, "main.")
 		}
-		sum.stack = strings.Join(names, " < ")
-		r.sums[sum] += wall
-		if sum.idle {
-			r.idle += wall
-		} else {
-			r.work += wall
+		is, stack := idle.Is(p.key), strings.Join(names, " < ")
+		add := func(to *time.Duration, list string) {
+			*to += wall
+			if list != "" {
+				r.stacks[list][stack] += wall
+			}
 		}
-		switch {
-		case sum.idle && p.serves:
-			r.wrong += wall
-		case p.serves:
-			r.served += wall
+		if is {
+			add(&r.idle, "")
+		} else if !own {
+			add(&r.others, "others")
 		}
-		if !sum.idle && !sum.own {
-			r.others += wall
+		if p.serves && is {
+			add(&r.wrong, "wrong")
+		} else if p.serves {
+			add(&r.served, "")
+		}
+		if is && own && p.label {
+			add(&r.labelled, "labelled")
 		}
 	}
 	return r
-}
-
-// print logs the sums that are chosen, the greatest first.
-func (r *idleResult) print(t *testing.T, which func(*idleSum) bool) {
-	t.Helper()
-	var list []idleSum
-	for s := range r.sums {
-		if which(&s) {
-			list = append(list, s)
-		}
-	}
-	slices.SortFunc(list, func(a, b idleSum) int { return cmp.Compare(r.sums[b], r.sums[a]) })
-	for _, s := range list[:min(len(list), 20)] {
-		t.Logf("%v %s", r.sums[s], s.stack)
-	}
 }
 
 // during reports whether a time is in one of the times, and not at its edge.

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 const modulePath = "github.com/gotach/profiler"
@@ -29,7 +31,7 @@ var rooms = []struct {
 	{"internal/own", "", "", "the profiler's own goroutines and functions, which profiles leave out"},
 	{"internal/hold", "internal/own", "golang.org/x/sys", "keeps a signal from the program until the file is finished"},
 	{"internal/prefetch", "", "", "one instruction: memory that is needed soon"},
-	{"internal/testenv", "", "golang.org/x/sys", "what tests share"},
+	{"internal/testenv/...", "", "golang.org/x/sys", "what tests share; how measurements are judged"},
 	{"internal/syscalls", "", "golang.org/x/sys", "the system calls of a session, for the tests and for policies"},
 	{"internal/frames", "tachyon", "", "numbers frames; translates between two tables"},
 	{"internal/wire", "tachyon", "github.com/klauspost/compress", "bytes: header, footer, tables, checksum, zstd settings"},
@@ -62,7 +64,7 @@ var rooms = []struct {
 	{"internal/gotest", "tachyon reader internal/formats internal/gotest/hook", "", "runs `go test` with a profile of all packages"},
 	{"cmd/gotach", ". tachyon export internal/analyze internal/formats internal/formats/parquet internal/gotest internal/page internal/profile internal/push internal/recovery internal/stream internal/top", "github.com/spf13/cobra github.com/schollz/progressbar/v3 charm.land/bubbletea/v2 charm.land/lipgloss/v2 golang.org/x/term", "the command: a file for each subcommand"},
 
-	{"bench", ". tachyon reader internal/testenv", "github.com/felixge/fgprof github.com/google/pprof golang.org/x/sys", "the comparison with other profilers"},
+	{"bench", ". tachyon reader internal/testenv/...", "github.com/felixge/fgprof github.com/google/pprof golang.org/x/sys", "the comparison with other profilers"},
 	{"internal/e2e", "", "", "tests across packages; the checks of this page"},
 	{"internal/fleet", "", "", "tests with databases: the statements of docs/fleet.md"},
 	{"internal/harmless", "", "", "tests that a profiled program does the same"},
@@ -192,32 +194,14 @@ func TestImports(t *testing.T) {
 	slices.Sort(standard)
 	text := func(list []string) string { return strings.Join(list, "\n") + "\n" }
 	golden := filepath.Join("testdata", "imports.txt")
-	if *update {
-		if err := os.WriteFile(golden, []byte(text(ours)+"\n"+text(standard)), 0o644); err != nil {
+	got := text(ours) + "\n" + text(standard)
+	if !strings.HasPrefix(runtime.Version(), "go1.26") { // other versions have other internal packages
+		b, err := os.ReadFile(golden)
+		if err != nil {
 			t.Fatal(err)
 		}
+		_, of, _ := strings.Cut(string(b), "\n\n")
+		got = text(ours) + "\n" + of
 	}
-	b, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	wantOurs, wantStandard, _ := strings.Cut(string(b), "\n\n")
-	compare(t, strings.Split(wantOurs, "\n"), ours)
-	if strings.HasPrefix(runtime.Version(), "go1.26") { // other versions have other internal packages
-		compare(t, strings.Fields(wantStandard), standard)
-	}
-}
-
-func compare(t *testing.T, want, got []string) {
-	t.Helper()
-	for _, p := range got {
-		if !slices.Contains(want, p) {
-			t.Errorf("the root package links %s, which is not in testdata/imports.txt; if it has to: go test ./internal/e2e -run Imports -update", p)
-		}
-	}
-	for _, p := range want {
-		if !slices.Contains(got, p) {
-			t.Errorf("the root package no longer links %s; go test ./internal/e2e -run Imports -update", p)
-		}
-	}
+	testenv.Golden(t, golden, got, *update)
 }

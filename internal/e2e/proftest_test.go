@@ -8,40 +8,42 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
 )
 
-// The hook finishes the file and does not change the exit code of go test.
+// The hook finishes the file and does not change the exit code of the tests.
 func TestProftest(t *testing.T) {
+	testenv.Long(t)
+	t.Parallel()
 	dir := module(t, "hook_test.go.txt", "hook_test.go")
-	goTest := func(pattern, out string) (int, string) {
-		cmd := exec.Command("go", "test", "-count=1", "-run", pattern, ".")
+	run(t, dir, moduleEnv, "go", "test", "-c", "-vet=off", "-o", "hook.test", ".")
+	tests := func(pattern, out string) (int, string) {
+		cmd := exec.Command(filepath.Join(dir, "hook.test"), "-test.run=^"+pattern+"$")
 		cmd.Dir = dir
-		cmd.Env = append(append(os.Environ(), moduleEnv...), "PROFILE_OUT="+out)
+		cmd.Env = append(os.Environ(), "PROFILE_OUT="+out)
 		text, err := cmd.CombinedOutput()
-		var exit *exec.ExitError
-		if err != nil && !errors.As(err, &exit) {
+		if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 			t.Fatal(err)
 		}
 		return cmd.ProcessState.ExitCode(), string(text)
 	}
 	for _, tc := range []struct {
 		pattern  string
+		code     int
 		finished bool
 	}{
-		{"TestPass", true},
-		{"TestFail", true},
-		{"TestNone", true},
-		{"TestExit", false}, // os.Exit does not run Stop, but the file has the samples
+		{"TestPass", 0, true},
+		{"TestFail", 1, true},
+		{"TestNone", 0, true},  // replaces the file of the test before it
+		{"TestExit", 5, false}, // os.Exit does not run Stop, but the file has the samples
 	} {
 		t.Run(tc.pattern, func(t *testing.T) {
-			out := filepath.Join(dir, tc.pattern+".tach")
-			plain, _ := goTest("^"+tc.pattern+"$", "")
-			code, text := goTest("^"+tc.pattern+"$", tc.pattern+".tach") // relative to the package's directory
-			if code != plain {
-				t.Errorf("exit code %d, without a profile %d:\n%s", code, plain, text)
+			code, text := tests(tc.pattern, "x.tach") // relative to the package's directory
+			if code != tc.code {
+				t.Errorf("exit code %d, without a profile %d:\n%s", code, tc.code, text)
 			}
-			r, err := reader.Open(out)
+			r, err := reader.Open(filepath.Join(dir, "x.tach"))
 			if err != nil {
 				t.Fatalf("%v\n%s", err, text)
 			}
@@ -49,10 +51,7 @@ func TestProftest(t *testing.T) {
 			if r.Unfinished() == tc.finished {
 				t.Errorf("finished is %v, want %v", !tc.finished, tc.finished)
 			}
-			if !tc.finished {
-				return // the unfinished file can be read
-			}
-			var found bool
+			found := tc.pattern == "TestNone" || !tc.finished
 			for s, err := range r.Samples() {
 				if err != nil {
 					t.Fatal(err)
@@ -61,64 +60,51 @@ func TestProftest(t *testing.T) {
 					found = found || strings.HasSuffix(r.Frames()[id].Func, "."+tc.pattern)
 				}
 			}
-			if !found && tc.pattern != "TestNone" {
+			if !found {
 				t.Errorf("no sample of %s", tc.pattern)
 			}
 		})
 	}
 	// Without PROFILE_OUT there is no file.
-	before, _ := filepath.Glob(filepath.Join(dir, "*.tach"))
-	goTest("TestPass", "")
-	if after, _ := filepath.Glob(filepath.Join(dir, "*.tach")); len(after) != len(before) {
+	before, _ := filepath.Glob(filepath.Join(dir, "*"))
+	if code, text := tests("TestNone", ""); code != 0 {
+		t.Errorf("exit code %d without a profile:\n%s", code, text)
+	}
+	if after, _ := filepath.Glob(filepath.Join(dir, "*")); len(after) != len(before) {
 		t.Errorf("created %v without PROFILE_OUT", after)
 	}
 }
 
-// Several packages of a go test have one PROFILE_OUT: each has a file, whether they run at once or one after the other.
+// Several packages of a go test have one PROFILE_OUT: each has a file.
 func TestProftestTogether(t *testing.T) {
-	dir := module(t, "hook_test.go.txt", "hook_test.go")
+	testenv.Long(t)
+	t.Parallel()
+	dir, out := module(t, "hook_test.go.txt", "hook_test.go"), t.TempDir()
 	src, err := os.ReadFile(filepath.Join(dir, "hook_test.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	packages := []string{"a/same", "b/same", "c/other"}
-	for _, p := range packages {
-		path := filepath.Join(dir, p)
+	for _, p := range []string{"a", "b", "c"} {
+		path := filepath.Join(dir, p, "same")
 		if err := errors.Join(os.MkdirAll(path, 0o755), os.WriteFile(filepath.Join(path, "hook_test.go"), src, 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, parallel := range []string{"-p=1", "-p=3"} {
-		out := t.TempDir()
-		for range 2 { // the second time, a package that writes to the same file as before replaces it
-			cmd := exec.Command("go", "test", "-count=1", "-v", parallel, "-run=TestPass", "./a/...", "./b/...", "./c/...")
-			cmd.Dir = dir
-			cmd.Env = append(append(os.Environ(), moduleEnv...), "PROFILE_OUT="+filepath.Join(out, "x.tach"))
-			text, err := cmd.CombinedOutput()
-			if err != nil {
-				t.Fatalf("%v\n%s", err, text)
-			}
-			if n := strings.Count(string(text), "has the profile of another package"); n != 2 {
-				t.Errorf("%s: %d warnings, want 2\n%s", parallel, n, text)
-			}
-			files := map[string]bool{} // executables
-			names, _ := filepath.Glob(filepath.Join(out, "*.tach"))
-			for _, name := range names {
-				r, err := reader.Open(name)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer r.Close()
-				m, err := r.Overview()
-				if err != nil || r.Unfinished() {
-					t.Errorf("%s: %v", name, err)
-				} else {
-					files[m.Session.Executable] = true
-				}
-			}
-			if len(files) < len(packages) {
-				t.Errorf("%s: files %v have the profiles of %d packages, want %d\n%s", parallel, names, len(files), len(packages), text)
-			}
+	text := run(t, dir, append(moduleEnv, "PROFILE_OUT="+filepath.Join(out, "x.tach")),
+		"go", "test", "-count=1", "-vet=off", "-v", "-p=3", "-run=TestPass", "./a/...", "./b/...", "./c/...")
+	if n := strings.Count(text, "has the profile of another package"); n != 2 {
+		t.Errorf("%d warnings, want 2\n%s", n, text)
+	}
+	programs := map[string]bool{}
+	names, _ := filepath.Glob(filepath.Join(out, "*.tach"))
+	for _, name := range names {
+		m, unfinished := metadata(t, name)
+		if unfinished {
+			t.Errorf("%s is unfinished", name)
 		}
+		programs[m.Session.Executable] = true
+	}
+	if len(names) != 3 || len(programs) != 3 {
+		t.Errorf("files %v have the profiles of %d packages, want 3\n%s", names, len(programs), text)
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/gotach/profiler/internal/formats"
 	_ "github.com/gotach/profiler/internal/formats/parquet" // adds the format
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 var update = flag.Bool("update", false, "write the README's table of formats and testdata/imports.txt")
@@ -32,12 +33,6 @@ func readme(t *testing.T) string {
 
 // The README's table of formats is that of the code. With -update the test writes it.
 func TestReadmeFormats(t *testing.T) {
-	text := readme(t)
-	const begin, end = "<!-- formats -->\n", "<!-- /formats -->\n"
-	from, to := strings.Index(text, begin)+len(begin), strings.Index(text, end)
-	if from < len(begin) || to < from {
-		t.Fatal("no table of formats in README.md")
-	}
 	mark := map[bool]string{true: "yes", false: "–"}
 	keeps := func(f *formats.Format) string {
 		switch {
@@ -57,14 +52,30 @@ func TestReadmeFormats(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", f.Name, mark[f.CanRead()], mark[f.CanWrite()], keeps(f), files, f.Doc)
 	}
-	if text[from:to] == b.String() {
-		return
-	}
-	if !*update {
-		t.Fatal("README.md's table of formats differs from the code; run: go test ./internal/e2e -run ReadmeFormats -update")
-	}
-	if err := os.WriteFile(filepath.Join(root(t), "README.md"), []byte(text[:from]+b.String()+text[to:]), 0o644); err != nil {
+	marked(t, "README.md", "formats", b.String(), "ReadmeFormats")
+}
+
+// marked compares the text between the marks <!-- name --> and <!-- /name --> of a page with want, or writes it with -update.
+func marked(t *testing.T, page, name, want, test string) {
+	t.Helper()
+	file := filepath.Join(root(t), page)
+	b, err := os.ReadFile(file)
+	if err != nil {
 		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(b), "<!-- "+name+" -->\n")
+	got, after, closed := strings.Cut(rest, "<!-- /"+name+" -->\n")
+	switch {
+	case !ok || !closed:
+		t.Fatalf("no table of %s in %s", name, page)
+	case got == want:
+	case !*update:
+		t.Fatalf("the table of %s in %s differs from the code; run: go test ./internal/e2e -run %s -update", name, page, test)
+	default:
+		text := before + "<!-- " + name + " -->\n" + want + "<!-- /" + name + " -->\n" + after
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -96,30 +107,26 @@ func TestReadmeEnvironment(t *testing.T) {
 
 // Every gotach command that the README shows works as shown.
 func TestReadmeCommands(t *testing.T) {
+	testenv.Long(t)
+	t.Parallel()
 	dir := t.TempDir()
 	run(t, dir, nil, command(t), "demo", "-o", "app.tach", "-d", "300ms")
-	if err := os.Link(filepath.Join(dir, "app.tach"), filepath.Join(dir, "app.1.tach")); err != nil {
-		t.Fatal(err) // app.1.tach stands for a file of a session with rotation
+	if err := os.Mkdir(filepath.Join(dir, "profiles"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	// A file of a session with rotation, the profile of earlier tests, what the demo before it writes, and one to send.
+	for _, name := range []string{"app.1.tach", "old.tach", "demo.tach", "profiles/app.1.tach"} {
+		if err := os.Link(filepath.Join(dir, "app.tach"), filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for name, text := range map[string]string{
 		"go.mod":    "module example.com/m\n\ngo 1.25\n",
-		"m_test.go": "package m\n\nimport (\n\t\"testing\"\n\t\"time\"\n)\n\nfunc TestSearch(*testing.T) { time.Sleep(time.Second) }\n",
+		"m_test.go": "package m\n\nimport (\n\t\"testing\"\n\t\"time\"\n)\n\nfunc TestSearch(*testing.T) { time.Sleep(100 * time.Millisecond) }\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if err := os.Link(filepath.Join(dir, "app.tach"), filepath.Join(dir, "old.tach")); err != nil {
-		t.Fatal(err) // old.tach stands for the profile of earlier tests
-	}
-	if err := os.Link(filepath.Join(dir, "app.tach"), filepath.Join(dir, "demo.tach")); err != nil {
-		t.Fatal(err) // what the demo before it writes
-	}
-	if err := os.Mkdir(filepath.Join(dir, "profiles"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Link(filepath.Join(dir, "app.tach"), filepath.Join(dir, "profiles", "app.1.tach")); err != nil {
-		t.Fatal(err)
 	}
 	var received atomic.Int32
 	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { received.Add(1) }))

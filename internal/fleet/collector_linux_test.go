@@ -1,3 +1,5 @@
+//go:build peers
+
 package fleet
 
 import (
@@ -11,7 +13,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	common "go.opentelemetry.io/proto/otlp/common/v1"
@@ -23,12 +24,9 @@ import (
 )
 
 // The OpenTelemetry Collector takes what push sends and writes it to a file. That has the sums of the reports, the labels and the
-// traces. This is for the step night: building the Collector takes minutes.
-func TestCollector(t *testing.T) {
-	if os.Getenv("GOTACH_ENGINES") == "" {
-		t.Log("only with GOTACH_ENGINES=all")
-		return
-	}
+// traces.
+func TestPeerCollector(t *testing.T) {
+	testenv.Night(t, "building the Collector takes minutes")
 	dir, out := t.TempDir(), filepath.Join(t.TempDir(), "out.bin")
 	writeFleet(t, dir)
 	address, stop := collect(t, out)
@@ -127,7 +125,12 @@ func (c *collected) sample(dict *pb.ProfilesDictionary, service string, kind int
 // collect starts a Collector that writes to a file. It returns its address; stop ends it, so that the file is complete.
 func collect(t *testing.T, out string) (address string, stop func()) {
 	t.Helper()
-	address = fmt.Sprintf("127.0.0.1:%d", freePorts(t, 1)[0])
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address = l.Addr().String() // nobody listens there from now on
+	l.Close()
 	config := filepath.Join(t.TempDir(), "config.yaml")
 	if err := os.WriteFile(config, fmt.Appendf(nil, `
 receivers: {otlp: {protocols: {http: {endpoint: %q}}}}
@@ -155,14 +158,6 @@ service:
 		}
 	}
 	t.Cleanup(stop)
-	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		conn, err := net.Dial("tcp", address)
-		if err == nil {
-			conn.Close()
-			return address, stop
-		}
-		if time.Now().After(end) {
-			t.Fatal(err)
-		}
-	}
+	listens(t, address)
+	return address, stop
 }

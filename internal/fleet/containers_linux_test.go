@@ -1,11 +1,11 @@
+//go:build peers
+
 package fleet
 
 import (
 	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -18,20 +18,14 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	pb "go.opentelemetry.io/proto/otlp/profiles/v1development"
-	"google.golang.org/protobuf/proto"
 
-	"github.com/gotach/profiler/internal/formats"
 	"github.com/gotach/profiler/internal/testenv"
 )
 
 // Two containers with half a core each write profiles to one volume, and a third one sends them. Their images have nothing but
-// one static program, as that of docs/deploy/Containerfile. This is for the step night.
-func TestContainers(t *testing.T) {
-	if os.Getenv("GOTACH_ENGINES") == "" {
-		t.Log("only with GOTACH_ENGINES=all")
-		return
-	}
+// one static program, as that of docs/deploy/Containerfile.
+func TestPeerContainers(t *testing.T) {
+	testenv.Night(t, "containers take long")
 	runc := testenv.Command(t, "runc", "apt-get install runc")
 	testenv.Limit(t, 0.5) // reports that it is missing where no cgroup can be made
 	dir := t.TempDir()
@@ -49,38 +43,20 @@ func TestContainers(t *testing.T) {
 	if err := os.Chown(volume, containerUser, containerUser); err != nil {
 		t.Fatal(err)
 	}
-	for program, path := range map[string]string{"gotach": "../../cmd/gotach", "shop": "./testdata/shop"} {
-		cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s", "-o", filepath.Join(dir, "image", program), path)
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
-	}
+	build(t, filepath.Join(dir, "image"), map[string]string{"gotach": "../../cmd/gotach", "shop": "./testdata/shop"})
 	var lock sync.Mutex
 	sent, files := map[string]int64{}, map[string]bool{}
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		var d pb.ProfilesData
-		z, err := gzip.NewReader(r.Body)
-		if err == nil {
-			var b []byte
-			if b, err = io.ReadAll(z); err == nil {
-				err = proto.Unmarshal(b, &d)
-			}
-		}
+		wall, host, err := received(r)
 		if err != nil {
 			t.Error(err)
 			return
 		}
 		lock.Lock()
 		defer lock.Unlock()
-		for _, a := range d.ResourceProfiles[0].Resource.Attributes {
-			if a.Key == "host.name" {
-				wall := d.ResourceProfiles[0].ScopeProfiles[0].Profiles[0]
-				files[fmt.Sprint(wall.TimeUnixNano)] = true
-				for _, s := range wall.Samples {
-					sent[a.Value.GetStringValue()] += s.Values[0]
-				}
-			}
+		files[fmt.Sprint(wall.TimeUnixNano)] = true
+		for _, s := range wall.Samples {
+			sent[host] += s.Values[0]
 		}
 	}))
 	defer receiver.Close()
@@ -103,11 +79,8 @@ func TestContainers(t *testing.T) {
 		}
 		stopped = append(stopped, time.Duration(n))
 	}
-	paths, err := filepath.Glob(filepath.Join(volume, "*.tach"))
-	if err != nil || len(paths) < 4 {
-		t.Fatalf("the volume has %q, %v", paths, err)
-	}
-	testenv.Await(func() bool { lock.Lock(); defer lock.Unlock(); return len(files) == len(paths) })
+	written := profiles(t, volume, 4)
+	testenv.Await(func() bool { lock.Lock(); defer lock.Unlock(); return len(files) == len(written) })
 	if out, err := exec.Command(runc, "--root", filepath.Join(dir, "state"), "kill", c.id("push"), "TERM").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -116,26 +89,17 @@ func TestContainers(t *testing.T) {
 	}
 
 	want, throttled := map[string]int64{}, map[string]time.Duration{}
-	for _, path := range paths {
-		in, err := formats.Open(path, formats.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer in.Close()
-		p, err := in.Profile()
-		if err != nil {
-			t.Fatal(err)
-		}
+	for _, p := range written {
 		wall, cpu := p.Total()
 		s := p.Metadata.Session
 		want[s.Host] += int64(wall)
 		// A container that calculates gets half a core, with what was left over at the start.
 		if limit := s.Duration*6/10 + 100*time.Millisecond; cpu > limit {
-			t.Errorf("%s: %v of CPU time in %v", path, cpu, s.Duration)
+			t.Errorf("%s: %v of CPU time in %v", s.Host, cpu, s.Duration)
 		}
 		throttled[s.Host] += s.Throttled
 		if s.Service != "shop" || s.ServiceVersion != "1.4.2" {
-			t.Errorf("%s: %+v", path, s)
+			t.Errorf("%+v", s)
 		}
 	}
 	// Between two files is a little time that is in neither, and the last one ends later than the program looked.

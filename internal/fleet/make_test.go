@@ -1,3 +1,5 @@
+//go:build peers
+
 package fleet
 
 import (
@@ -124,34 +126,27 @@ func (p process) write(t *testing.T, path string, part int) {
 	check(w.Close())
 }
 
-// report adds the self times of a report's rows to sums by service and row.
-func report(t *testing.T, path, service string, by profile.By, sums map[string][2]int64) {
-	t.Helper()
-	in, err := formats.Open(path, formats.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer in.Close()
-	r, err := in.Report(profile.ReportOptions{By: by})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, row := range r.Rows {
-		if row.Self == 0 {
-			continue
-		}
-		key := service + " " + row.Name
-		sums[key] = [2]int64{sums[key][0] + int64(row.Self), sums[key][1] + int64(row.SelfCPU)}
-	}
-}
-
 // reports returns the self times of the files of writeFleet, wall and CPU, by service and what a row is.
 func reports(t *testing.T, dir string, by profile.By) map[string][2]int64 {
 	t.Helper()
 	sums := map[string][2]int64{}
 	for _, p := range processes {
 		for part := 1; part <= minutes; part++ {
-			report(t, p.path(dir, part), p.service, by, sums)
+			in, err := formats.Open(p.path(dir, part), formats.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer in.Close()
+			r, err := in.Report(profile.ReportOptions{By: by})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, row := range r.Rows {
+				if row.Self != 0 {
+					key := p.service + " " + row.Name
+					sums[key] = [2]int64{sums[key][0] + int64(row.Self), sums[key][1] + int64(row.SelfCPU)}
+				}
+			}
 		}
 	}
 	return sums

@@ -1,3 +1,5 @@
+//go:build peers
+
 package fleet
 
 import (
@@ -11,12 +13,9 @@ import (
 	"github.com/gotach/profiler/internal/testenv"
 )
 
-// kubectl-validate accepts the manifests of docs/deploy, and refuses copies with a mistake. This is for the step night.
-func TestManifests(t *testing.T) {
-	if os.Getenv("GOTACH_ENGINES") == "" {
-		t.Log("only with GOTACH_ENGINES=all")
-		return
-	}
+// kubectl-validate accepts the manifests of docs/deploy, and refuses copies with a mistake.
+func TestPeerManifests(t *testing.T) {
+	testenv.Night(t, "kubectl-validate is large")
 	validate := testenv.KubectlValidate(t)
 	manifests, err := os.ReadFile("../../docs/deploy/kubernetes.yaml")
 	if err != nil {

@@ -1,3 +1,5 @@
+//go:build peers
+
 package fleet
 
 import (
@@ -5,11 +7,15 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 var update = flag.Bool("update", false, "write the results in docs/fleet.md")
@@ -66,10 +72,11 @@ func table(rows [][]string) string {
 	return out.String()
 }
 
-// tables returns the directory with the tables of the fleet. Every file is sent twice, which changes nothing.
-func tables(t *testing.T) string {
+// tables returns the directories with the tables of the fleet and with the files. Every file is sent twice, which changes
+// nothing.
+func tables(t *testing.T) (out, dir string) {
 	t.Helper()
-	dir, out := t.TempDir(), filepath.Join(t.TempDir(), "tables")
+	dir, out = t.TempDir(), filepath.Join(t.TempDir(), "tables")
 	writeFleet(t, dir)
 	send(t, dir, "parquet:"+out)
 	cursors, err := filepath.Glob(filepath.Join(dir, ".push-*"))
@@ -85,7 +92,7 @@ func tables(t *testing.T) string {
 	if list, err := filepath.Glob(filepath.Join(out, "*", "*")); err != nil || len(list) != 2*minutes*len(processes) {
 		t.Fatalf("files %q, %v", list, err)
 	}
-	return out
+	return out, dir
 }
 
 // in returns statements for tables in a directory.
@@ -96,12 +103,18 @@ func in(dir string, list []string) (out []string) {
 	return out
 }
 
-// Each statement of the page gives the result that is printed below it. With -update the test writes the results.
-func TestPageDuckDB(t *testing.T) { testPage(t, &duckDB, 0) }
+// Each statement of the page gives the result that is printed below it, in both databases. With -update the test writes the results.
+func TestPeerPage(t *testing.T) {
+	dir, _ := tables(t)
+	t.Run(duckDB.name, func(t *testing.T) { testPage(t, dir, &duckDB, 0) })
+	t.Run(clickHouse.name, func(t *testing.T) {
+		testenv.Night(t, "the library is large")
+		testPage(t, dir, &clickHouse, 1)
+	})
+}
 
-func testPage(t *testing.T, e *engine, views int) {
+func testPage(t *testing.T, dir string, e *engine, views int) {
 	text, make, statements, results := readPage(t)
-	dir := tables(t)
 	out := e.run(t, append(in(dir, make[views]), statements...)...)[len(make[views]):]
 	for i, rows := range out {
 		got := table(rows)
@@ -119,6 +132,29 @@ func testPage(t *testing.T, e *engine, views int) {
 	if *update && e == &duckDB {
 		if err := os.WriteFile(page, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// The sums of the tables are those of the reports.
+func TestPeerSums(t *testing.T) {
+	out, dir := tables(t)
+	_, views, _, _ := readPage(t)
+	results := duckDB.run(t, append(in(out, views[0]),
+		"SELECT service, CASE WHEN reason = '' THEN state ELSE reason END AS did, sum(wall_ns), sum(cpu_ns) FROM runs GROUP BY service, did",
+		"SELECT service, frames[1].function AS function, sum(wall_ns), sum(cpu_ns) FROM runs JOIN stacks USING (stack) GROUP BY service, function")...)[len(views[0]):]
+	for i, by := range []profile.By{profile.ByState, profile.ByFunction} {
+		got := map[string][2]int64{}
+		for _, row := range results[i][1:] {
+			wall, e1 := strconv.ParseInt(row[2], 10, 64)
+			cpu, e2 := strconv.ParseInt(row[3], 10, 64)
+			if e1 != nil || e2 != nil {
+				t.Fatal(row)
+			}
+			got[row[0]+" "+row[1]] = [2]int64{wall, cpu}
+		}
+		if d := cmp.Diff(reports(t, dir, by), got); d != "" {
+			t.Errorf("by %s (-report +database):\n%s", by, d)
 		}
 	}
 }

@@ -1,3 +1,5 @@
+//go:build peers
+
 package fleet
 
 import (
@@ -18,12 +20,9 @@ import (
 )
 
 // What push sends is stored in Parca. Of what came as OTLP, its queries return the sums of the reports for each service and
-// state, and for a label of the program; of what came as pprof, those for each service and function. This is for the step night: building Parca takes minutes.
-func TestParca(t *testing.T) {
-	if os.Getenv("GOTACH_ENGINES") == "" {
-		t.Log("only with GOTACH_ENGINES=all")
-		return
-	}
+// state, and for a label of the program; of what came as pprof, those for each service and function.
+func TestPeerParca(t *testing.T) {
+	testenv.Night(t, "building Parca takes minutes")
 	dir := t.TempDir()
 	writeFleet(t, dir)
 	p := startParca(t)
@@ -145,7 +144,11 @@ func startParca(t *testing.T) *parca {
 			t.Errorf("Parca: %v", err)
 		}
 	})
-	return &parca{t: t, address: strings.TrimSpace(line(t, bufio.NewReader(out)))}
+	address, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatalf("Parca printed %q: %v", address, err)
+	}
+	return &parca{t: t, address: strings.TrimSpace(address)}
 }
 
 // get returns the answer to a request with one parameter.

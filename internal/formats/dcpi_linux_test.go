@@ -1,6 +1,7 @@
 package formats
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/gotach/profiler/internal/formats/dcpi"
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 )
@@ -17,15 +19,8 @@ import (
 // self is the running test, which is an ELF file here.
 func self(t *testing.T) *dcpi.Image {
 	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	image, err := dcpi.OpenImage(exe)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return image
+	exe := testenv.Must(os.Executable())
+	return testenv.Must(dcpi.OpenImage(exe))
 }
 
 // leafSession is a session of the running test, with leaf addresses of two of
@@ -55,11 +50,7 @@ func leafSession(t *testing.T) (path string, symbols [2]string) {
 
 func dcpiFiles(t *testing.T, db string) []string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(db, "*", "*", "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return files
+	return testenv.Must(filepath.Glob(filepath.Join(db, "*", "*", "*")))
 }
 
 func TestDCPIOfASession(t *testing.T) {
@@ -69,67 +60,47 @@ func TestDCPIOfASession(t *testing.T) {
 	}
 	db := filepath.Join(t.TempDir(), "db")
 	for n := uint64(1); n <= 2; n++ { // the second time adds
-		if err := convert(in, db, "dcpi", Options{}); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, convert(in, db, "dcpi", Options{}))
 		files := dcpiFiles(t, db)
 		if len(files) != 2 || !strings.HasSuffix(files[0], ".cpu_ns") || !strings.HasSuffix(files[1], ".wall_ns") {
 			t.Fatalf("files are %q", files)
 		}
 		for i, want := range []uint64{700, 2000} {
-			p, err := dcpi.ReadFile(files[i], dcpi.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := testenv.Must(dcpi.ReadFile(files[i], dcpi.Options{}))
 			if _, samples := p.Total(); samples != n*want {
 				t.Errorf("%s has %d samples, want %d", files[i], samples, n*want)
 			}
 		}
 	}
 
-	check := func(path string, samples int64, rows ...profile.Row) {
-		t.Helper()
-		o := Options{Warn: func(err error) { t.Errorf("%s: %v", path, err) }}
-		r, err := openInput(t, path, o).Report(profile.ReportOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if r.Samples != samples || len(r.Rows) != len(rows) {
-			t.Errorf("%s: %d samples, %d rows, want %d, %d", path, r.Samples, len(r.Rows), samples, len(rows))
-			return
-		}
-		for i, row := range rows {
-			got := r.Rows[i]
-			if got.Name != row.Name || got.Self != row.Self || got.SelfCPU != row.SelfCPU {
-				t.Errorf("%s: row %d is %s %v, %v on CPU, want %s %v, %v", path, i, got.Name, got.Self, got.SelfCPU, row.Name, row.Self, row.SelfCPU)
-			}
-		}
-	}
 	files := dcpiFiles(t, db)
-	const s = time.Second
-	check(files[0], 1400, profile.Row{Name: symbols[0], Self: 1400 * s / 1000, SelfCPU: 1400 * s / 1000})
-	first, second := profile.Row{Name: symbols[0], Self: 2 * s}, profile.Row{Name: symbols[1], Self: 2 * s}
-	if symbols[1] < symbols[0] {
-		first, second = second, first
-	}
-	check(files[1], 4000, first, second)
-	// Both events together: time on CPU is part of the time.
-	for _, r := range []*profile.Row{&first, &second} {
-		if r.Name == symbols[0] {
-			r.SelfCPU = 1400 * s / 1000
+	const cpu, wall = 1400 * time.Millisecond, 2 * time.Second // of each symbol, the first of which ran
+	for _, c := range []struct {
+		path    string
+		samples int64
+		want    map[string][2]time.Duration // wall and CPU
+	}{
+		{files[0], 1400, map[string][2]time.Duration{symbols[0]: {cpu, cpu}}},
+		{files[1], 4000, map[string][2]time.Duration{symbols[0]: {wall, 0}, symbols[1]: {wall, 0}}},
+		{db, 4000, map[string][2]time.Duration{symbols[0]: {wall, cpu}, symbols[1]: {wall, 0}}}, // time on CPU is part of the time
+	} {
+		o := Options{Warn: func(err error) { t.Errorf("%s: %v", c.path, err) }}
+		r := testenv.Must(openInput(t, c.path, o).Report(profile.ReportOptions{}))
+		got := map[string][2]time.Duration{}
+		for _, row := range r.Rows {
+			got[row.Name] = [2]time.Duration{row.Self, row.SelfCPU}
+		}
+		if !maps.Equal(got, c.want) || r.Samples != c.samples {
+			t.Errorf("%s: %d samples, %v, want %d, %v", c.path, r.Samples, got, c.samples, c.want)
 		}
 	}
-	check(db, 4000, first, second)
 }
 
 // A session whose source knew no addresses gets those of its lines.
 func TestDCPIOfASessionWithoutAddresses(t *testing.T) {
 	image := self(t)
 	path := filepath.Join(t.TempDir(), "app.tach")
-	w, err := writer.Create(path, writer.Options{Interval: 1000})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := testenv.Must(writer.Create(path, writer.Options{Interval: 1000}))
 	pc := make([]uintptr, 1)
 	runtime.Callers(1, pc)
 	here, _ := runtime.CallersFrames(pc).Next()
@@ -143,21 +114,13 @@ func TestDCPIOfASessionWithoutAddresses(t *testing.T) {
 			s.Status, stack = 0, []tachyon.Frame{{Func: "[select]"}, leaf}
 			s.Time += (i - 19) * 3000 // what waits is sampled less often
 		}
-		if err := w.WriteFrames(&s, stack); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, w.WriteFrames(&s, stack))
 	}
-	if err := w.AddMetadata(tachyon.KindSession, tachyon.Session{Executable: image.Path, BuildID: image.BuildID, Source: "portable"}); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, w.AddMetadata(tachyon.KindSession, tachyon.Session{Executable: image.Path, BuildID: image.BuildID, Source: "portable"}))
+	testenv.OK(t, w.Close())
 	var warnings []error
 	db := t.TempDir()
-	if err := convert(path, db, "dcpi", Options{Warn: func(err error) { warnings = append(warnings, err) }}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, convert(path, db, "dcpi", Options{Warn: func(err error) { warnings = append(warnings, err) }}))
 	if len(warnings) != 1 || !strings.HasPrefix(warnings[0].Error(), "1 samples are left out") {
 		t.Errorf("warnings are %v", warnings)
 	}

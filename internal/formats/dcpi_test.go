@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 const dcpiGoldens = "dcpi/testdata"
@@ -20,10 +21,7 @@ func TestDCPIWithoutItsExecutable(t *testing.T) {
 	if in.Format.Name != "dcpi" {
 		t.Errorf("taken for %s", in.Format.Name)
 	}
-	r, err := in.Report(profile.ReportOptions{Top: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testenv.Must(in.Report(profile.ReportOptions{Top: 1}))
 	if row := r.Rows[0]; row.Name != "server+0x40f0c1" || row.Self != 1200*time.Millisecond || r.Left != 5 || r.Samples != 134 {
 		t.Errorf("got %+v", r)
 	}
@@ -33,10 +31,7 @@ func TestDCPIWithoutItsExecutable(t *testing.T) {
 }
 
 func TestDCPICycles(t *testing.T) {
-	p, err := openInput(t, filepath.Join(dcpiGoldens, "2-unknown-lines.dcpi"), Options{}).Profile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := testenv.Must(openInput(t, filepath.Join(dcpiGoldens, "2-unknown-lines.dcpi"), Options{}).Profile())
 	// 47 samples of 63488 cycles at 333 MHz.
 	if wall, cpu := p.Total(); wall != 47*190654 || cpu != wall {
 		t.Errorf("%v, %v on CPU", wall, cpu)
@@ -46,9 +41,7 @@ func TestDCPICycles(t *testing.T) {
 func TestDumpDCPI(t *testing.T) {
 	in := openInput(t, filepath.Join(dcpiGoldens, "2-unknown-lines.dcpi"), Options{})
 	var b bytes.Buffer
-	if err := in.Dump(&b); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, in.Dump(&b))
 	lines := strings.Split(b.String(), "\n")
 	for i, want := range map[int]string{
 		0:  `{"word":"version","value":"pdb-0.06"}`,
@@ -69,13 +62,8 @@ func TestDumpDCPI(t *testing.T) {
 func TestDCPICat(t *testing.T) {
 	in := openInput(t, filepath.Join(dcpiGoldens, "1-go-sparse.dcpi"), Options{})
 	var got bytes.Buffer
-	if err := in.Write(&got, "dcpicat", Options{}); err != nil {
-		t.Fatal(err)
-	}
-	want, err := os.ReadFile(filepath.Join(dcpiGoldens, "1-go-sparse.cat"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, in.Write(&got, "dcpicat", Options{}))
+	want := testenv.Must(os.ReadFile(filepath.Join(dcpiGoldens, "1-go-sparse.cat")))
 	if got.String() != string(want) {
 		t.Errorf("got\n%s", got.String())
 	}
@@ -88,31 +76,20 @@ func TestDCPINeedsAddresses(t *testing.T) {
 	}
 	for in, want := range map[string]string{
 		sums:                              "needs the addresses of instructions, and a collapsed file names functions",
-		session(t, nil, nil):              "has no addresses of instructions, and names no executable",
+		session(t, nil):                   "has no addresses of instructions, and names no executable",
 		goldens + "/document-v2/tiny.bin": "was not recorded by gotach",
 	} {
 		err := convert(in, filepath.Join(t.TempDir(), "db"), "dcpi", Options{})
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: error %v, want %q", in, err, want)
-		}
+		testenv.Fails(t, in, err, want)
 	}
 	err := convert(filepath.Join(dcpiGoldens, "1-go-sparse.dcpi"), filepath.Join(t.TempDir(), "x.tach"), "", Options{})
-	if err == nil || !strings.Contains(err.Error(), "a dcpi file has only sums") {
-		t.Errorf("error is %v", err)
-	}
+	testenv.Fails(t, "", err, "a dcpi file has only sums")
 }
 
 func TestDCPILax(t *testing.T) {
-	b, err := os.ReadFile(filepath.Join(dcpiGoldens, "1-go-sparse.dcpi"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := testenv.Must(os.ReadFile(filepath.Join(dcpiGoldens, "1-go-sparse.dcpi")))
 	path := filepath.Join(t.TempDir(), "old")
-	if err := os.WriteFile(path, bytes.Replace(b, []byte("tstart\t401000\n"), nil, 1), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Open(path, Options{}); err == nil || !strings.Contains(err.Error(), "no tstart line") {
-		t.Errorf("error is %v", err)
-	}
+	testenv.OK(t, os.WriteFile(path, bytes.Replace(b, []byte("tstart\t401000\n"), nil, 1), 0o600))
+	testenv.Fails(t, "", testenv.Err(Open(path, Options{})), "no tstart line")
 	openInput(t, path, Options{Lax: true})
 }

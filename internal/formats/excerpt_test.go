@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
@@ -25,28 +26,23 @@ func TestExcerpt(t *testing.T) {
 		from   = begin + 1_300_000
 		end    = begin + 3_000_000
 	)
-	dir := t.TempDir()
+	dir, random := t.TempDir(), rand.New(rand.NewPCG(1, 2))
 	paths := []string{filepath.Join(dir, "x.1.tach"), filepath.Join(dir, "x.2.tach")}
 	want, last := map[string]uint64{}, map[uint64]uint64{}
 	set := func(i int) map[string]string { return map[string]string{"n": fmt.Sprint(i)} }
 	for i, start := range []uint64{begin, second} {
-		w, err := writer.Create(paths[i], writer.Options{Start: start, Interval: 1000})
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := testenv.Must(writer.Create(paths[i], writer.Options{Start: start, Interval: 1000}))
 		defer w.Close()
 		stop := []uint64{second, end}[i]
 		for now := start + 1000; now <= stop; now += 1000 {
 			for g := range uint64(20) {
 				// Some goroutines are sampled rarely, and some begin in the excerpt. All have a sample of
 				// the first file in it.
-				if g > 15 && now < from+100_000 || now != from+100_000 && rand.IntN(1+int(g)*5) != 0 {
+				if g > 15 && now < from+100_000 || now != from+100_000 && random.IntN(1+int(g)*5) != 0 {
 					continue
 				}
-				f := fmt.Sprintf("main.f%d", rand.IntN(5))
-				if err := w.WriteFrames(&tachyon.Sample{Thread: g + 1, Time: now}, []tachyon.Frame{{Func: f}, {Func: "main.main"}}); err != nil {
-					t.Fatal(err)
-				}
+				f := fmt.Sprintf("main.f%d", random.IntN(5))
+				testenv.OK(t, w.WriteFrames(&tachyon.Sample{Thread: g + 1, Time: now}, []tachyon.Frame{{Func: f}, {Func: "main.main"}}))
 				weight := uint64(1000)
 				if l, ok := last[g]; ok {
 					weight = now - max(l, from)
@@ -74,29 +70,18 @@ func TestExcerpt(t *testing.T) {
 		}
 		r.Goroutines = append(r.Goroutines, tachyon.Goroutine{ID: 99, CreatedBy: "main.gone"}) // not in the excerpt
 		r.Objects = []tachyon.Object{{Number: 3, Kind: "channel", Capacity: int64(i)}}
-		if err := errors.Join(w.WriteRecords(&r), w.Provisional(tachyon.KindSession, &tachyon.Session{PID: 7, Error: "the session was not stopped"})); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, errors.Join(w.WriteRecords(&r), w.Provisional(tachyon.KindSession, &tachyon.Session{PID: 7, Error: "the session was not stopped"})))
 		if i == 0 {
-			if err := w.Close(); err != nil {
-				t.Fatal(err)
-			}
+			testenv.OK(t, w.Close())
 		}
 	}
 	out := filepath.Join(dir, "out.tach")
-	if err := Excerpt(t.Context(), out, paths, time.UnixMicro(from)); err != nil {
-		t.Fatal(err)
-	}
-	r, err := reader.Open(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, Excerpt(t.Context(), out, paths, time.UnixMicro(from)))
+	r := testenv.Must(reader.Open(out))
 	defer r.Close()
 	got := map[string]uint64{}
 	for s, err := range reader.Weighted(r) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, err)
 		got[fmt.Sprint(s.Thread, r.Frames()[s.Stack[0]].Func)] += s.Weight
 		if s.Time <= from || s.Time-s.Weight < from {
 			t.Errorf("a sample at %d µs with a weight of %d µs", s.Time-from, s.Weight)
@@ -111,10 +96,7 @@ func TestExcerpt(t *testing.T) {
 	if len(got) != len(want) {
 		t.Errorf("%v, want %v", got, want)
 	}
-	m, err := r.Metadata()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := testenv.Must(r.Metadata())
 	if s := m.Session; s == nil || s.PID != 7 || s.Error != "" || s.Samples != int64(r.Header().Samples) || s.Duration != reader.Micros(end-from) || s.Start.UnixMicro() != from {
 		t.Errorf("the session is %+v", s)
 	}

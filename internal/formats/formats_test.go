@@ -2,8 +2,10 @@ package formats
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log"
@@ -12,25 +14,24 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/tachyon"
+	"github.com/gotach/profiler/writer"
+	"pgregory.net/rapid"
 )
 
 // Names and extensions are one format's only, and there is a line on each.
 func TestTable(t *testing.T) {
-	owner := map[string]string{}
-	claim := func(key, name string) {
-		t.Helper()
-		if o, ok := owner[key]; ok {
-			t.Errorf("%s is %s's and %s's", key, o, name)
-		}
-		owner[key] = name
-	}
+	owner := map[string]*Format{}
 	for _, f := range All() {
-		claim(f.Name, f.Name)
-		for _, e := range f.Extensions {
-			claim(e, f.Name)
+		for _, key := range append([]string{f.Name}, f.Extensions...) {
+			if o := owner[key]; o != nil {
+				t.Errorf("%s is %s's and %s's", key, o.Name, f.Name)
+			}
+			owner[key] = f
 		}
 		if f.Doc == "" || strings.ContainsAny(f.Doc, "\n\t") || len(f.Doc) > 70 {
 			t.Errorf("%s: doc %q", f.Name, f.Doc)
@@ -38,35 +39,25 @@ func TestTable(t *testing.T) {
 		if !f.CanRead() && !f.CanWrite() {
 			t.Errorf("%s is of no use", f.Name)
 		}
-		got, err := ByName(f.Name)
-		if err != nil || got != f {
-			t.Errorf("ByName(%q) = %v, %v", f.Name, got, err)
+		if got := testenv.Must(ByName(f.Name)); got != f {
+			t.Errorf("ByName(%q) = %v", f.Name, got)
 		}
 	}
-	for _, c := range []struct{ name, want string }{
-		{"folded", "collapsed"}, {"PPROF", "pprof"}, {"pb.gz", "pprof"}, {"bin", "cpython315"},
-	} {
-		if f, err := ByName(c.name); err != nil || f.Name != c.want {
-			t.Errorf("ByName(%q) = %v, %v", c.name, f, err)
+	for name, want := range map[string]*Format{"folded": folded, "PPROF": pprofFormat, "pb.gz": pprofFormat, "bin": cpython315} {
+		if f, err := ByName(name); err != nil || f != want {
+			t.Errorf("ByName(%q) = %v, %v", name, f, err)
 		}
 	}
-	if _, err := ByName("fortran"); err == nil || !strings.Contains(err.Error(), "there are tach, cpython315") {
-		t.Errorf("error %v", err)
-	}
-	for _, c := range []struct{ path, want string }{
-		{"a/app.tach", "tach"}, {"app.pb.gz", "pprof"}, {"X.FOLDED", "collapsed"}, {"a.jsonl", "jsonl"},
-	} {
-		if f, err := TargetFormat(c.path, ""); err != nil || f.Name != c.want {
-			t.Errorf("TargetFormat(%q) = %v, %v", c.path, f, err)
+	testenv.Fails(t, "", testenv.Err(ByName("fortran")), "there are tach, cpython315")
+	for path, want := range map[string]*Format{"a/app.tach": tachFormat, "app.pb.gz": pprofFormat, "X.FOLDED": folded, "a.jsonl": jsonLines, "app": nil} {
+		if f, err := TargetFormat(path, ""); f != want || (err != nil) != (want == nil) {
+			t.Errorf("TargetFormat(%q) = %v, %v", path, f, err)
 		}
-	}
-	if _, err := TargetFormat("app", ""); err == nil {
-		t.Error("a name without an extension tells a format")
 	}
 }
 
 // golden is the golden that the tests here make all other files from.
-const golden = goldens + "/document-v2/none.bin"
+const golden = goldens + "/document-v2/tiny.bin"
 
 // samples makes a file of each format that can be made of a Tachyon file and
 // is not a directory.
@@ -94,10 +85,7 @@ func samples(t testing.TB) map[string]string {
 // converts or says why it cannot.
 func TestConvertAll(t *testing.T) {
 	for name, path := range samples(t) {
-		f, err := ByName(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := testenv.Must(ByName(name))
 		if !f.CanRead() {
 			continue
 		}
@@ -119,13 +107,9 @@ func TestConvertAll(t *testing.T) {
 					t.Errorf("%s to %s: written, though it cannot be", name, to.Name)
 				}
 			case strings.HasPrefix(to.Name, "dcpi"):
-				if err == nil || !strings.Contains(err.Error(), "address") {
-					t.Errorf("%s to %s: error %v", name, to.Name, err)
-				}
+				testenv.Fails(t, name, err, "address")
 			case (to.Series || to.Runs) && !isSeries:
-				if err == nil || !strings.Contains(err.Error(), "has only sums") {
-					t.Errorf("%s to %s: error %v", name, to.Name, err)
-				}
+				testenv.Fails(t, name, err, "has only sums")
 				if _, err := os.Stat(out); err == nil {
 					t.Errorf("%s to %s: left a file", name, to.Name)
 				}
@@ -143,32 +127,94 @@ func TestConvertAll(t *testing.T) {
 	}
 }
 
-// The report of a profile is the same whatever format it went through.
+// Whatever a profile has, its report is the same in each format that it went through: the times of each function, and its
+// place where the format keeps places.
 func TestReportsAgree(t *testing.T) {
-	report := func(path string) *profile.Report {
-		t.Helper()
-		r, err := openInput(t, path, Options{}).Report(profile.ReportOptions{Top: 40})
-		if err != nil {
-			t.Fatal(err)
+	dir := t.TempDir()
+	path, out := filepath.Join(dir, "x.tach"), filepath.Join(dir, "out")
+	frame := rapid.SampledFrom([]tachyon.Frame{
+		{Func: "main.main", File: "/src/main.go", Line: 3}, {Func: "main.main", File: "/src/main.go", Line: 5},
+		{Func: "main.(*T[...]).f", File: "/src/t.go", Line: 7}, {Func: "a.b/c.g.func1", File: "/src/c.go", Line: 1},
+		{Func: "x/y%2ez.Map[go.shape.int,é<&>\"]", File: "/src/a b.go", Line: 9}, {Func: "runtime.goexit", File: "/go/asm.s", Line: 2},
+	})
+	type times struct{ Self, Total, SelfCPU, TotalCPU time.Duration }
+	report := func(path, format string) (map[string]times, map[string]string) {
+		in := testenv.Must(Open(path, Options{From: format}))
+		defer in.Close()
+		functions, places := map[string]times{}, map[string]string{}
+		for _, r := range testenv.Must(in.Report(profile.ReportOptions{})).Rows {
+			if r.Total > 0 {
+				functions[r.Name] = times{r.Self, r.Total, r.SelfCPU, r.TotalCPU}
+				places[r.Name] = fmt.Sprint(r.File, ":", r.Line)
+			}
 		}
-		return r
+		return functions, places
 	}
-	want := report(golden)
-	paths := samples(t)
-	for _, name := range []string{"tach", "cpython315", "pprof", "jsonl", "collapsed"} {
-		got := report(paths[name])
-		if len(got.Rows) != len(want.Rows) || got.Total != want.Total {
-			t.Errorf("%s: %d rows, %v; want %d, %v", name, len(got.Rows), got.Total, len(want.Rows), want.Total)
-			continue
+	rapid.Check(t, func(t *rapid.T) {
+		w := testenv.Must(writer.Create(path, writer.Options{Start: joinStart, Interval: 1000, NoJournal: true}))
+		now := uint64(joinStart)
+		for range rapid.IntRange(1, 40).Draw(t, "samples") {
+			now += rapid.Uint64Range(0, 5000).Draw(t, "step")
+			s := tachyon.Sample{Thread: rapid.Uint64Range(1, 3).Draw(t, "goroutine"), Time: now, Status: tachyon.HasGIL | tachyon.OnCPU}
+			stack := rapid.SliceOfN(frame, 1, 6).Draw(t, "stack")
+			if rapid.Bool().Draw(t, "waits") {
+				s.Status, stack = 0, append([]tachyon.Frame{{Func: "[select]"}}, stack...)
+			}
+			testenv.OK(t, w.WriteFrames(&s, stack))
 		}
-		for i, w := range want.Rows {
-			g := got.Rows[i]
-			if name == "collapsed" { // which has neither files nor CPU time
-				w.File, w.Line, w.SelfCPU, w.TotalCPU = "", 0, 0, 0
+		testenv.OK(t, w.AddMetadata(tachyon.KindSession, tachyon.Session{Program: "app", Start: time.UnixMicro(joinStart), Markers: true}))
+		testenv.OK(t, w.Close())
+		want, wantPlaces := report(path, "")
+		for _, f := range All() {
+			if !f.CanRead() || !f.CanWrite() || f == dcpiDatabase || f == cpython315 {
+				continue // the last one's samples stand for whole intervals
 			}
-			if g.Name != w.Name || g.File != w.File || g.Line != w.Line || g.Self != w.Self || g.Total != w.Total || g.SelfCPU != w.SelfCPU || g.TotalCPU != w.TotalCPU {
-				t.Errorf("%s: row %d is %+v, want %+v", name, i, g, w)
+			testenv.OK(t, os.RemoveAll(out))
+			testenv.OK(t, convert(path, out, f.Name, Options{NoSource: true, Uncompressed: true}))
+			got, places := report(out, f.Name)
+			for name, w := range want {
+				g := got[name]
+				switch f { // some have no CPU times, and one has no stacks
+				case pyNYTProf:
+					w.Total, g.Total = 0, 0
+					fallthrough
+				case folded, perlNYTProf:
+					w.SelfCPU, w.TotalCPU = 0, 0
+				}
+				if name == "runtime.goexit" && f == perlNYTProf {
+					continue // is the caller of all, not a sub
+				}
+				if g != w || (f == tachFormat || f == pprofFormat || f == jsonLines) && places[name] != wantPlaces[name] {
+					t.Errorf("%s: %s at %s has %+v, want %+v at %s", f.Name, name, places[name], g, w, wantPlaces[name])
+				}
 			}
+		}
+	})
+}
+
+// The first bytes of a file tell its format, whether whole lines or cut off.
+func TestSniff(t *testing.T) {
+	for head, want := range map[string]*Format{
+		"a;b 1\nc;d 2\n":                       folded,
+		"a;b 1\nc;d cut of":                    folded,
+		"a;b 1":                                folded,
+		"goroutine 1;main.main 5\r\n":          folded,
+		"main 1\n":                             nil,
+		"hello world\n":                        nil,
+		"a;b 1\nprose\n":                       nil,
+		"":                                     nil,
+		"a;b\x00 1\n":                          nil,
+		`{"thread_id":1,"timestamp":5}` + "\n": jsonLines,
+		`{"thread_id":1,"frames":[["cut off`:   jsonLines,
+		`{"gotach":"file","start_us":1,"interval_us":2}` + "\n": jsonLines,
+		`{"thread_id":1,` + "\n":                                nil,
+		`{"key":"spx"}` + "\n":                                  nil,
+		`{"meta":{}}`:                                           nil,
+		`{"$schema":""}`:                                        nil,
+		"<svg></svg>":                                           nil,
+	} {
+		if got, _ := testenv.Must(streamSource(strings.NewReader(head), "x")).format(); got != want {
+			t.Errorf("%q is taken for %v, want %v", head, got, want)
 		}
 	}
 }
@@ -184,7 +230,7 @@ func use(path string, o Options) {
 	_, _ = in.Verify()
 	_, _ = in.Report(profile.ReportOptions{By: profile.ByGoroutine, Focus: regexp.MustCompile("a")})
 	_ = in.Dump(io.Discard)
-	for _, to := range []string{"pprof", "flamegraph", "firefox", "speedscope"} {
+	for _, to := range []string{"pprof", "flamegraph", "firefox"} {
 		_ = in.Write(io.Discard, to, Options{Uncompressed: true})
 	}
 }
@@ -195,9 +241,7 @@ func TestHostile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x")
 	try := func(b []byte, o Options) {
 		t.Helper()
-		if err := os.WriteFile(path, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, os.WriteFile(path, b, 0o600))
 		use(path, o)
 	}
 	bad, err := filepath.Glob(goldens + "/bad/*.bin")
@@ -211,24 +255,17 @@ func TestHostile(t *testing.T) {
 		use(name, Options{})
 		use(name, Options{From: "pprof"})
 	}
-	if err := convert(goldens+"/document-v2/tiny.bin", path, "pprof", Options{}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, convert(goldens+"/document-v2/tiny.bin", path, "pprof", Options{}))
 	small := map[string][]byte{}
 	for _, f := range All() {
 		if f.CanWrite() && !f.Directory && f.Name != "dcpicat" {
-			if err := convert(goldens+"/document-v2/tiny.bin", path, f.Name, Options{Uncompressed: true}); err != nil {
-				t.Fatal(err)
-			}
-			b, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.OK(t, convert(goldens+"/document-v2/tiny.bin", path, f.Name, Options{Uncompressed: true}))
+			b := testenv.Must(os.ReadFile(path))
 			small[f.Name] = b
 		}
 	}
 	for name, b := range small {
-		for i := 0; i < len(b); i += 1 + len(b)/16 {
+		for i := 0; i < len(b); i += 1 + len(b)/6 {
 			try(b[:i], Options{From: name})
 			c := bytes.Clone(b)
 			c[i] ^= 0xff
@@ -245,13 +282,8 @@ func TestHostile(t *testing.T) {
 func FuzzOpen(f *testing.F) {
 	for _, name := range []string{"tach", "pprof", "collapsed", "jsonl", "nytprof", "pynytprof"} {
 		path := filepath.Join(f.TempDir(), "x")
-		if err := convert(goldens+"/document-v2/tiny.bin", path, name, Options{Uncompressed: true}); err != nil {
-			f.Fatal(err)
-		}
-		b, err := os.ReadFile(path)
-		if err != nil {
-			f.Fatal(err)
-		}
+		testenv.OK(f, convert(goldens+"/document-v2/tiny.bin", path, name, Options{Uncompressed: true}))
+		b := testenv.Must(os.ReadFile(path))
 		f.Add(b, "")
 		f.Add(b, name)
 	}
@@ -274,14 +306,13 @@ func FuzzOpen(f *testing.F) {
 
 // A file that unpacks to very much is refused before it has.
 func TestGzipBomb(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.pb.gz")
-	if err := os.WriteFile(path, bomb(t), 0o600); err != nil {
-		t.Fatal(err)
+	var b bytes.Buffer
+	z := testenv.Must(gzip.NewWriterLevel(&b, gzip.BestSpeed))
+	for range 24 {
+		testenv.Must(z.Write(make([]byte, 1<<20)))
 	}
-	_, err := Open(path, Options{})
-	if err == nil || !strings.Contains(err.Error(), "unpack to more than") {
-		t.Errorf("error %v", err)
-	}
+	testenv.OK(t, z.Close())
+	testenv.Fails(t, "24 MB of nothing", testenv.Err(OpenReader(&b, "x.pb.gz", Options{})), "unpack to more than")
 }
 
 // A temporary file of a series in another format is gone after Close, and after
@@ -289,16 +320,9 @@ func TestGzipBomb(t *testing.T) {
 func TestNothingLeft(t *testing.T) {
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)
-	in, err := OpenReader(strings.NewReader(`{"thread_id":1,"timestamp":5,"frames":[]}`), "x", Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := in.Write(io.Discard, "tach", Options{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := in.Close(); err != nil {
-		t.Fatal(err)
-	}
+	in := testenv.Must(OpenReader(strings.NewReader(`{"thread_id":1,"timestamp":5,"frames":[]}`), "x", Options{}))
+	testenv.OK(t, in.Write(io.Discard, "tach", Options{}))
+	testenv.OK(t, in.Close())
 	if _, err := OpenReader(strings.NewReader(`{"thread_id":1,"timestamp":5,"frames":[]}`+"\nprose"), "x", Options{}); err == nil {
 		t.Error("no error")
 	}
@@ -317,64 +341,24 @@ func convert(in, out, to string, o Options) error {
 	return i.Convert(out, to, o)
 }
 
-func ExampleInput_Convert() {
-	dir, err := os.MkdirTemp("", "gotach-example")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
+// Files are written in each check, so there are few.
+func init() { _ = flag.Set("rapid.checks", fmt.Sprint(testenv.Times(10, 1000))) }
+
+func ExampleInput_Write() {
 	in, err := Open("../../testdata/tachyon/document-v2/tiny.bin", Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer in.Close()
-	out := filepath.Join(dir, "tiny.folded")
-	if err := in.Convert(out, "", Options{}); err != nil {
+	if err := in.Write(os.Stdout, "collapsed", Options{}); err != nil {
 		log.Fatal(err)
 	}
-	b, err := os.ReadFile(out)
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Print(string(b))
 	// Output:
 	// main.main;main.run 1000
 	// main.main;main.run;main.(*Worker).step 5000
 	// main.main;main.run;main.(*Worker).step;strings.(*Builder).WriteString 1000
 	// runtime.gopark 4000
 	// runtime.gopark;strings.(*Builder).WriteString 1000
-}
-
-func ExampleOpen() {
-	in, err := Open("../../testdata/tachyon/document-v2/tiny.bin", Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer in.Close()
-	r, err := in.Report(profile.ReportOptions{By: profile.ByGoroutine})
-	if err != nil {
-		log.Fatal(err)
-	}
-	for _, row := range r.Rows {
-		fmt.Println(row.Name, row.Total)
-	}
-	// Output:
-	// goroutine 1 main.main 9ms
-	// goroutine 2 runtime.gopark 3ms
-}
-
-func ExampleInput_Write() {
-	in, err := OpenReader(strings.NewReader("main.main;main.work 60\n"), "stacks", Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer in.Close()
-	fmt.Println(in.Write(os.Stdout, "collapsed", Options{}))
-	fmt.Println(in.Write(os.Stdout, "tach", Options{}))
-	// Output:
-	// main.main;main.work 60
-	// <nil>
-	// cannot make a tach file of it: that needs each sample and its time, and a collapsed file has only sums
 }
 
 // Work that is called off leaves nothing behind.

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
@@ -22,48 +23,14 @@ const joinStart = 1_700_000_000_000_000
 // partFile writes a file of a session.
 func partFile(t rapid.TB, path string, s tachyon.Session, start, interval uint64, samples []tachyon.Sample, goroutines ...tachyon.Goroutine) {
 	t.Helper()
-	w, err := writer.Create(path, writer.Options{Start: start, Interval: interval, NoJournal: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := testenv.Must(writer.Create(path, writer.Options{Start: start, Interval: interval, NoJournal: true}))
 	for _, s := range samples {
-		if err := w.WriteFrames(&s, []tachyon.Frame{{File: "a.go", Func: fmt.Sprint("f", s.Time%3)}, {File: "a.go", Func: "main"}}); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, w.WriteFrames(&s, []tachyon.Frame{{File: "a.go", Func: fmt.Sprint("f", s.Time%3)}, {File: "a.go", Func: "main"}}))
 	}
 	s.Start = time.UnixMicro(int64(start))
-	if err := w.AddMetadata(tachyon.KindSession, s); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.AddMetadata(tachyon.KindGoroutines, map[string]any{"goroutines": goroutines}); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// times is how long each goroutine was seen in all, and how long nobody looked.
-func times(t *testing.T, paths ...string) (seen map[uint64]time.Duration, gap time.Duration) {
-	t.Helper()
-	in, err := OpenAll(paths, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer in.Close()
-	p, err := in.Profile()
-	if err != nil {
-		t.Fatal(err)
-	}
-	seen = map[uint64]time.Duration{}
-	for _, r := range p.Records {
-		if r.State == "not recorded" {
-			gap += r.Wall
-			continue
-		}
-		seen[r.Goroutine] += r.Wall
-	}
-	return seen, gap
+	testenv.OK(t, w.AddMetadata(tachyon.KindSession, s))
+	testenv.OK(t, w.AddMetadata(tachyon.KindGoroutines, map[string]any{"goroutines": goroutines}))
+	testenv.OK(t, w.Close())
 }
 
 // Three files of one session, and one of another process.
@@ -104,79 +71,26 @@ func TestJoinTimes(t *testing.T) {
 		{"1 1 1", map[uint64]time.Duration{5: 90}, 0},
 		{"1 other", map[uint64]time.Duration{5: 90, 1_000_000_000_005: 20}, 0},
 	} {
-		t.Run(tc.files, func(t *testing.T) {
-			var paths []string
-			for _, f := range strings.Fields(tc.files) {
-				paths = append(paths, name(f))
-			}
-			for id := range tc.seen {
-				tc.seen[id] *= time.Millisecond
-			}
-			seen, gap := times(t, paths...)
-			if d := cmp.Diff(tc.seen, seen); d != "" || gap != tc.gap*time.Millisecond {
-				t.Errorf("not recorded %v, want %d ms; else (-want +got):\n%s", gap, tc.gap, d)
-			}
-			in, err := OpenAll(paths, Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer in.Close()
-			p, err := in.Profile()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if rate := p.Metadata.Session.RateReached; rate != 900 {
-				t.Errorf("%v ticks a second, want 900 as in each file", rate)
-			}
-		})
-	}
-}
-
-// What is joined has the samples of all files, and their sessions added up.
-func TestJoinSamples(t *testing.T) {
-	dir := t.TempDir()
-	rapid.Check(t, func(t *rapid.T) {
 		var paths []string
-		var want []tachyon.Sample
-		now := uint64(joinStart)
-		for part := range rapid.IntRange(2, 5).Draw(t, "files") {
-			start := now
-			var samples []tachyon.Sample
-			for range rapid.IntRange(0, 20).Draw(t, "samples") {
-				now += uint64(rapid.IntRange(1, 5000).Draw(t, "step"))
-				samples = append(samples, tachyon.Sample{Thread: rapid.Uint64Range(1, 4).Draw(t, "thread"), Time: now})
-			}
-			path := filepath.Join(dir, fmt.Sprint(part))
-			partFile(t, path, tachyon.Session{PID: 1, SessionStart: time.UnixMicro(joinStart), Part: part + 1, Counts: tachyon.Counts{Samples: int64(len(samples))}}, start, 1000, samples)
-			paths, want = append(paths, path), append(want, samples...)
+		for _, f := range strings.Fields(tc.files) {
+			paths = append(paths, name(f))
 		}
-		in, err := OpenAll(rapid.Permutation(paths).Draw(t, "order"), Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		in := testenv.Must(OpenAll(paths, Options{}))
 		defer in.Close()
-		r, err := in.Series()
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got []tachyon.Sample
-		for s, err := range r.Samples() {
-			if err != nil {
-				t.Fatal(err)
+		p := testenv.Must(in.Profile())
+		seen, gap := map[uint64]time.Duration{}, time.Duration(0)
+		for _, r := range p.Records {
+			if r.State == "not recorded" {
+				gap += r.Wall
+			} else {
+				seen[r.Goroutine] += r.Wall / time.Millisecond
 			}
-			if f := r.Frames()[s.Stack[0]].Func; f != fmt.Sprint("f", s.Time%3) {
-				t.Fatalf("the sample of %d is in %s", s.Time, f)
-			}
-			got = append(got, tachyon.Sample{Thread: s.Thread, Time: s.Time})
 		}
-		slices.SortFunc(got, func(a, b tachyon.Sample) int { return int(a.Time) - int(b.Time) })
-		if d := cmp.Diff(want, got); d != "" {
-			t.Errorf("samples (-want +got):\n%s", d)
+		if rate := p.Metadata.Session.RateReached; gap != tc.gap*time.Millisecond || rate != 900 {
+			t.Errorf("%s: not recorded %v, want %d ms; %v ticks a second, want 900 as in each file", tc.files, gap, tc.gap, rate)
 		}
-		if m, err := r.Metadata(); err != nil || m.Session.Samples != int64(len(want)) {
-			t.Errorf("the session says %+v, %v", m.Session, err)
-		}
-	})
+		testenv.NoDiff(t, tc.files, cmp.Diff(tc.seen, seen))
+	}
 }
 
 // A joined stream tells once of each thread that it ended, after the thread's last sample and not long after it.
@@ -193,29 +107,19 @@ func TestWhenEnded(t *testing.T) {
 		partFile(t, path, tachyon.Session{PID: 1, SessionStart: time.UnixMicro(joinStart), Part: int(part) + 1}, start, 1000, samples)
 		paths = append(paths, path)
 	}
-	in, err := OpenAll(paths, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	in := testenv.Must(OpenAll(paths, Options{}))
 	defer in.Close()
-	j, err := newJoined(in.content.(*joinedFiles).inputs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	j := testenv.Must(newJoined(in.content.(*joinedFiles).inputs))
 	var got []string
 	j.WhenEnded(func(thread uint64, _ uint32) { got = append(got, fmt.Sprint("end ", thread)) })
 	for s, err := range j.Samples() {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, err)
 		if n := len(got); n == 0 || got[n-1] != fmt.Sprint(s.Thread) {
 			got = append(got, fmt.Sprint(s.Thread))
 		}
 	}
 	want := []string{"7", "10", "20", "end 10", "7", "11", "20", "end 11", "end 20", "7", "12", "21", "end 7", "end 12", "end 21"}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
+	testenv.NoDiff(t, "", cmp.Diff(want, got))
 }
 
 // A joined stream can be read many times, also while it is being read, and written
@@ -238,21 +142,13 @@ func TestJoinedStream(t *testing.T) {
 			tachyon.Goroutine{ID: 1, FirstWeight: 12_345, Labels: labels}, tachyon.Goroutine{ID: 2, Parent: 1, FirstWeight: 77})
 		paths = append(paths, path)
 	}
-	in, err := OpenAll(paths, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	in := testenv.Must(OpenAll(paths, Options{}))
 	defer in.Close()
 	list := func(in *Input) (all []string, m *tachyon.Metadata) {
 		t.Helper()
-		s, err := in.Series()
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := testenv.Must(in.Series())
 		for w, err := range reader.Weighted(s) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.OK(t, err)
 			var frames []tachyon.Frame
 			for _, id := range w.Stack {
 				frames = append(frames, s.Frames()[id])
@@ -260,22 +156,13 @@ func TestJoinedStream(t *testing.T) {
 			all = append(all, fmt.Sprint(w.Thread, w.Interpreter, w.Time, w.Status, frames, w.Weight))
 		}
 		slices.Sort(all) // a file keeps order within a thread only
-		m, err = s.Metadata()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return all, m
+		return all, testenv.Must(s.Metadata())
 	}
 	want, m := list(in)
-	s, err := in.Series()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testenv.Must(in.Series())
 	gaps := 0
 	for sample, err := range s.Samples() { // one reading inside another
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, err)
 		if f := s.Frames()[sample.Stack[0]]; f.Func == "[not recorded]" {
 			gaps++
 		}
@@ -289,22 +176,17 @@ func TestJoinedStream(t *testing.T) {
 		t.Errorf("%d samples, %d of them gaps, the header says %d of %d threads", len(want), gaps, h.Samples, h.Threads)
 	}
 	out := filepath.Join(dir, "all.tach")
-	if err := in.Convert(out, "", Options{}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, in.Convert(out, "", Options{}))
 	got, written := list(openInput(t, out, Options{}))
-	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("written and read again (-want +got):\n%s", d)
-	}
+	testenv.NoDiff(t, "written and read again", cmp.Diff(want, got))
 	if d := cmp.Diff(m.Goroutines, written.Goroutines); d != "" || len(m.Goroutines) != 5 { // of goroutine 3 only the process is known, and of the first process nothing
 		t.Errorf("%d goroutines (-joined +written):\n%s", len(m.Goroutines), d)
 	}
-	found, err := in.Verify()
-	if err != nil || !strings.HasPrefix(found, fmt.Sprintf("3 files, %d samples of 6 goroutines", len(want))) {
-		t.Errorf("verified %q, %v", found, err)
+	if found := testenv.Must(in.Verify()); !strings.HasPrefix(found, fmt.Sprintf("3 files, %d samples of 6 goroutines", len(want))) {
+		t.Errorf("verified %q", found)
 	}
-	if info, err := in.Info(); err != nil || len(info) < 10 {
-		t.Errorf("info %v, %v", info, err)
+	if info := testenv.Must(in.Info()); len(info) < 10 {
+		t.Errorf("info %v", info)
 	}
 }
 
@@ -329,39 +211,24 @@ func TestJoinProcessLabels(t *testing.T) {
 	}
 	// byLabel returns the wall time in ms by the value of a label.
 	byLabel := func(key string, paths ...string) map[string]int64 {
-		in, err := OpenAll(paths, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		in := testenv.Must(OpenAll(paths, Options{}))
 		defer in.Close()
-		src, err := in.Source(stream.Options{Labels: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		src := testenv.Must(in.Source(stream.Options{Labels: true}))
 		sums := map[string]int64{}
 		for s, err := range src.Samples() {
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.OK(t, err)
 			v, _ := src.Label(s.Labels, key)
 			sums[v] += s.Wall.Milliseconds()
 		}
 		return sums
 	}
 	all := filepath.Join(dir, "all.tach")
-	in, err := OpenAll(paths, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	in := testenv.Must(OpenAll(paths, Options{}))
 	defer in.Close()
-	if err := in.Convert(all, "tach", Options{}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, in.Convert(all, "tach", Options{}))
 	for _, key := range []string{"host", "pid", "process", "service", "version", "route"} {
 		want := byLabel(key, paths...)
-		if d := cmp.Diff(want, byLabel(key, all)); d != "" {
-			t.Errorf("%s (-files +joined):\n%s", key, d)
-		}
+		testenv.NoDiff(t, key, cmp.Diff(want, byLabel(key, all)))
 		if key == "host" && (want["web-0"] != 90 || want["web-1"] != 90) || key == "service" && (want["shop-0"] != 90 || want["shop-1"] != 90) ||
 			key == "version" && (want["own"] != 20 || want["v0"] != 80 || want["v1"] != 80) || key == "route" && want["/"] != 20 {
 			t.Errorf("%s: %v", key, want)

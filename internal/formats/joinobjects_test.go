@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/formats/tach"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
@@ -18,36 +19,22 @@ import (
 // objectFile writes a file in which one goroutine waits for each of the objects.
 func objectFile(t *testing.T, path string, s tachyon.Session, start uint64, objects ...tachyon.Object) {
 	t.Helper()
-	w, err := writer.Create(path, writer.Options{Start: start, Interval: 1000, NoJournal: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := testenv.Must(writer.Create(path, writer.Options{Start: start, Interval: 1000, NoJournal: true}))
 	for i, o := range objects {
 		stack := []tachyon.Frame{{Func: "[select]", Line: o.Number}, {File: "a.go", Func: "main." + o.Symbol, Line: 7}}
-		if err := w.WriteFrames(&tachyon.Sample{Thread: 5, Time: start + uint64(i+1)*1000}, stack); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, w.WriteFrames(&tachyon.Sample{Thread: 5, Time: start + uint64(i+1)*1000}, stack))
 	}
-	if err := w.WriteRecords(&tachyon.Records{Objects: objects}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, w.WriteRecords(&tachyon.Records{Objects: objects}))
 	s.Start = time.UnixMicro(int64(start))
-	if err := w.AddMetadata(tachyon.KindSession, s); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, w.AddMetadata(tachyon.KindSession, s))
+	testenv.OK(t, w.Close())
 }
 
 // waitedFor returns what the samples of a stream say that goroutines wait for: the function of the
 // second frame, and the object's symbol, with those of its members.
 func waitedFor(t *testing.T, s reader.Stream) (list []string) {
 	t.Helper()
-	m, err := s.Metadata()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := testenv.Must(s.Metadata())
 	objects := map[int32]tachyon.Object{}
 	for _, o := range m.Objects {
 		if _, ok := objects[o.Number]; ok {
@@ -57,9 +44,7 @@ func waitedFor(t *testing.T, s reader.Stream) (list []string) {
 	}
 	frames := s.Frames()
 	for sample, err := range s.Samples() {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, err)
 		o := objects[frames[sample.Stack[0]].Line]
 		text := fmt.Sprintf("%s %s", frames[sample.Stack[1]].Func, o.Symbol)
 		for _, member := range o.Members {
@@ -86,42 +71,23 @@ func TestJoinObjects(t *testing.T) {
 	objectFile(t, name("1"), session(7, 1), joinStart, a, b)
 	objectFile(t, name("2"), session(7, 2), joinStart+100_000, a, b, set)
 	objectFile(t, name("other"), session(8, 1), joinStart+50_000, d, c)
-	in, err := OpenAll([]string{name("1"), name("2"), name("other")}, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	in := testenv.Must(OpenAll([]string{name("1"), name("2"), name("other")}, Options{}))
 	defer in.Close()
-	s, err := in.Series()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testenv.Must(in.Series())
 	want := []string{"main.a a", "main.a a", "main.b b", "main.b b", "main.c c", "main.d d", "main.set set+a+b"}
 	if got := waitedFor(t, s); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	m, err := s.Metadata()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := testenv.Must(s.Metadata())
 	if len(m.Objects) != 5 {
 		t.Errorf("%d objects: %+v", len(m.Objects), m.Objects)
 	}
 
 	// A file of the joined stream says the same. In CPython's layout there are no numbers.
-	out, err := os.Create(name("joined"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := tach.Write(out, s, tach.Options{Layout: tachyon.Document}); err != nil {
-		t.Fatal(err)
-	}
-	if err := out.Close(); err != nil {
-		t.Fatal(err)
-	}
-	r, err := reader.Open(name("joined"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := testenv.Must(os.Create(name("joined")))
+	testenv.OK(t, tach.Write(out, s, tach.Options{Layout: tachyon.Document}))
+	testenv.OK(t, out.Close())
+	r := testenv.Must(reader.Open(name("joined")))
 	defer r.Close()
 	if got := waitedFor(t, r); strings.Join(got, ",") != strings.Join(want, ",") {
 		t.Errorf("written: %q, want %q", got, want)

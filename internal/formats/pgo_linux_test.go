@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 )
@@ -42,16 +43,11 @@ func cpuSession(t *testing.T, executable, id string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "x.tach")
 	const start = 1_795_234_224_000_000
-	w, err := writer.Create(path, writer.Options{Start: start, Interval: 1000})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := testenv.Must(writer.Create(path, writer.Options{Start: start, Interval: 1000}))
 	stack := hot()
 	wait := func(name string) []tachyon.Frame { return append([]tachyon.Frame{{Func: name}}, stack...) }
 	add := func(at uint64, interpreter uint32, s tachyon.Status, frames ...tachyon.Frame) {
-		if err := w.WriteFrames(&tachyon.Sample{Thread: 1, Interpreter: interpreter, Time: start + at, Status: s}, frames); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, w.WriteFrames(&tachyon.Sample{Thread: 1, Interpreter: interpreter, Time: start + at, Status: s}, frames))
 	}
 	add(0, 0, 0, wait("[sleep]")...)
 	add(9_000_000, 0, 0, wait("[sleep]")...)
@@ -59,13 +55,8 @@ func cpuSession(t *testing.T, executable, id string) string {
 	add(10_500_000, 0, tachyon.Unknown|tachyon.OnCPU, wait("[syscall]")...)
 	add(0, tachyon.Process, 0, tachyon.Frame{Func: tachyon.FuncScheduler})
 	add(1_000_000, tachyon.Process, tachyon.OnCPU, tachyon.Frame{Func: tachyon.FuncScheduler})
-	err = w.AddMetadata(tachyon.KindSession, tachyon.Session{Markers: true, Executable: executable, BuildID: id, Duration: 11 * time.Second})
-	if err == nil {
-		err = w.Close()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, w.AddMetadata(tachyon.KindSession, tachyon.Session{Markers: true, Executable: executable, BuildID: id, Duration: 11 * time.Second}))
+	testenv.OK(t, w.Close())
 	return path
 }
 
@@ -76,9 +67,7 @@ func TestPGO(t *testing.T) {
 	path := cpuSession(t, image.Path, image.BuildID)
 	out := filepath.Join(t.TempDir(), "default.pgo")
 	warn := func(err error) { t.Error(err) }
-	if err := convert(path, out, "pprof", Options{CPU: true, Warn: warn}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, convert(path, out, "pprof", Options{CPU: true, Warn: warn}))
 	got, err := exec.Command("go", "tool", "preprofile", "-i", out).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, got)
@@ -87,10 +76,7 @@ func TestPGO(t *testing.T) {
 	if !strings.Contains(string(got), want) {
 		t.Errorf("the compiler would read\n%s, want\n%s", got, want)
 	}
-	r, err := openInput(t, out, Options{}).Report(profile.ReportOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testenv.Must(openInput(t, out, Options{}).Report(profile.ReportOptions{}))
 	if r.Total != 1500*time.Millisecond || r.TotalCPU != r.Total || len(r.Rows) != 2 {
 		t.Errorf("%v, %v on CPU, %+v", r.Total, r.TotalCPU, r.Rows)
 	}
@@ -99,17 +85,13 @@ func TestPGO(t *testing.T) {
 	path = cpuSession(t, image.Path, "other")
 	var warned bytes.Buffer
 	o := Options{CPU: true, Warn: func(err error) { fmt.Fprintln(&warned, err) }}
-	if err := convert(path, out, "pprof", o); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, convert(path, out, "pprof", o))
 	if !strings.Contains(warned.String(), "its build ID is another one") {
 		t.Errorf("warned of %q", warned.String())
 	}
 	// A file that go build reads is not written then.
 	refused := filepath.Join(t.TempDir(), "default.pgo")
-	if err := convert(path, refused, "pprof", Options{CPU: true, PGO: true, Warn: warn}); err == nil || !strings.Contains(err.Error(), "its build ID is another one") {
-		t.Errorf("without the executable: %v", err)
-	}
+	testenv.Fails(t, "without the executable", convert(path, refused, "pprof", Options{CPU: true, PGO: true, Warn: warn}), "its build ID is another one")
 	if _, err := os.Stat(refused); !os.IsNotExist(err) {
 		t.Errorf("the file that go build would refuse is there: %v", err)
 	}
@@ -118,10 +100,6 @@ func TestPGO(t *testing.T) {
 	if err == nil {
 		err = os.WriteFile(copied, b, 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := convert(path, out, "pprof", Options{CPU: true, Warn: warn, Executable: copied}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, err)
+	testenv.OK(t, convert(path, out, "pprof", Options{CPU: true, Warn: warn, Executable: copied}))
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 )
@@ -17,14 +18,11 @@ import (
 // wholeFile writes part of a session with all that a source records: goroutines in every
 // state, the runtime's, CPU time of no goroutine, numbers of objects, and time not seen. The
 // profile has the rows of wholeRows for each part.
-func wholeFile(t *testing.T, path string, part int, edit func(*tachyon.Session)) {
+func wholeFile(t *testing.T, path string, part int, edit func(*tachyon.Session), pcs ...*tachyon.LeafPCs) {
 	t.Helper()
 	const ms = 1000
 	start := uint64(joinStart + (part-1)*100*ms)
-	w, err := writer.Create(path, writer.Options{Start: start, Interval: ms, NoJournal: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := testenv.Must(writer.Create(path, writer.Options{Start: start, Interval: ms, NoJournal: true}))
 	const (
 		on     = tachyon.HasGIL | tachyon.OnCPU
 		pseudo = tachyon.FirstPseudo
@@ -36,9 +34,7 @@ func wholeFile(t *testing.T, path string, part int, edit func(*tachyon.Session))
 	wait := func(reason string, object int32) tachyon.Frame { return tachyon.Frame{Func: reason, Line: object} }
 	add := func(id uint64, interpreter uint32, at uint64, s tachyon.Status, stack ...tachyon.Frame) {
 		t.Helper()
-		if err := w.WriteFrames(&tachyon.Sample{Thread: id, Interpreter: interpreter, Time: start + at*ms, Status: s}, stack); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, w.WriteFrames(&tachyon.Sample{Thread: id, Interpreter: interpreter, Time: start + at*ms, Status: s}, stack))
 	}
 	// One thread after the other, as writers do with repeats.
 	for i, s := range []struct {
@@ -74,16 +70,13 @@ func wholeFile(t *testing.T, path string, part int, edit func(*tachyon.Session))
 	if edit != nil {
 		edit(&session)
 	}
-	if err := w.AddMetadata(tachyon.KindSession, session); err != nil {
-		t.Fatal(err)
+	testenv.OK(t, w.AddMetadata(tachyon.KindSession, session))
+	for _, p := range pcs {
+		testenv.OK(t, w.AddMetadata(tachyon.KindPCs, p))
 	}
 	goroutines := []tachyon.Goroutine{{ID: 1, FirstWeight: 10 * ms}, {ID: 2, FirstWeight: 2 * ms}, {ID: 3, FirstWeight: 9 * ms}}
-	if err := w.AddMetadata(tachyon.KindGoroutines, map[string]any{"goroutines": goroutines}); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, w.AddMetadata(tachyon.KindGoroutines, map[string]any{"goroutines": goroutines}))
+	testenv.OK(t, w.Close())
 }
 
 // A selfTime is a row's self time in ms.
@@ -100,10 +93,7 @@ var wholeRows = map[string]selfTime{
 // are left out.
 func selfTimes(t *testing.T, in *Input, by profile.By) map[string]selfTime {
 	t.Helper()
-	r, err := in.Report(profile.ReportOptions{By: by})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testenv.Must(in.Report(profile.ReportOptions{By: by}))
 	out := map[string]selfTime{}
 	for _, row := range r.Rows {
 		if row.Self == 0 {
@@ -123,9 +113,7 @@ func TestWholeSession(t *testing.T) {
 	wholeFile(t, path, 1, nil)
 	in := openInput(t, path, Options{})
 	sameSums(t, in)
-	if d := cmp.Diff(wholeRows, selfTimes(t, in, profile.ByFunction), cmp.AllowUnexported(selfTime{})); d != "" {
-		t.Errorf("by function (-want +got):\n%s", d)
-	}
+	testenv.NoDiff(t, "by function", cmp.Diff(wholeRows, selfTimes(t, in, profile.ByFunction), cmp.AllowUnexported(selfTime{})))
 	for by, want := range map[profile.By]map[string]selfTime{
 		profile.ByState: {
 			"running": {58, 58}, "no core": {10, 0}, "runnable": {12, 0}, "syscall on CPU": {10, 10}, "syscall": {10, 0},
@@ -147,14 +135,9 @@ func TestWholeSession(t *testing.T) {
 		},
 		profile.ByLine: wholeRows,
 	} {
-		if d := cmp.Diff(want, selfTimes(t, in, by), cmp.AllowUnexported(selfTime{})); d != "" {
-			t.Errorf("by %s (-want +got):\n%s", by, d)
-		}
+		testenv.NoDiff(t, fmt.Sprintf("by %s", by), cmp.Diff(want, selfTimes(t, in, by), cmp.AllowUnexported(selfTime{})))
 	}
-	p, err := in.Profile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := testenv.Must(in.Profile())
 	if p.Goroutines != 3 {
 		t.Errorf("%d goroutines, want 3", p.Goroutines)
 	}
@@ -167,46 +150,37 @@ func TestWholeSession(t *testing.T) {
 		if !f.CanWrite() || !f.CanRead() || f == dcpiDatabase {
 			continue
 		}
-		t.Run(f.Name, func(t *testing.T) {
-			out := filepath.Join(t.TempDir(), "out")
-			if err := in.Convert(out, f.Name, Options{NoSource: true}); err != nil {
-				t.Fatal(err)
-			}
-			back := openInput(t, out, Options{From: f.Name})
-			want := map[string]selfTime{}
-			for name, times := range wholeRows {
-				switch f {
-				case folded, pyNYTProf, perlNYTProf: // have no CPU times
-					times.cpu = 0
-				}
-				want[name] = times
-			}
-			got := selfTimes(t, back, profile.ByFunction)
-			if f == spxReport { // keeps µs of each stretch
-				for name, w := range want {
-					if g := got[name]; g.wall >= w.wall-1 && g.wall <= w.wall+1 && g.cpu >= w.cpu-1 && g.cpu <= w.cpu+1 {
-						got[name] = w
-					}
-				}
-			}
-			if d := cmp.Diff(want, got, cmp.AllowUnexported(selfTime{})); d != "" {
-				t.Errorf("(-want +got):\n%s", d)
-			}
-			p, err := back.Profile()
-			if err != nil {
-				t.Fatal(err)
-			}
-			goroutines := 3
+		out := filepath.Join(t.TempDir(), "out")
+		testenv.OK(t, in.Convert(out, f.Name, Options{NoSource: true}))
+		back := openInput(t, out, Options{From: f.Name})
+		want := map[string]selfTime{}
+		for name, times := range wholeRows {
 			switch f {
-			case folded: // has none
-				goroutines = 0
-			case spxReport: // has the runtime's as functions
-				goroutines = 2
+			case folded, pyNYTProf, perlNYTProf: // have no CPU times
+				times.cpu = 0
 			}
-			if p.Goroutines != goroutines {
-				t.Errorf("%d goroutines, want %d", p.Goroutines, goroutines)
+			want[name] = times
+		}
+		got := selfTimes(t, back, profile.ByFunction)
+		if f == spxReport { // keeps µs of each stretch
+			for name, w := range want {
+				if g := got[name]; g.wall >= w.wall-1 && g.wall <= w.wall+1 && g.cpu >= w.cpu-1 && g.cpu <= w.cpu+1 {
+					got[name] = w
+				}
 			}
-		})
+		}
+		testenv.NoDiff(t, f.Name, cmp.Diff(want, got, cmp.AllowUnexported(selfTime{})))
+		p := testenv.Must(back.Profile())
+		goroutines := 3
+		switch f {
+		case folded: // has none
+			goroutines = 0
+		case spxReport: // has the runtime's as functions
+			goroutines = 2
+		}
+		if p.Goroutines != goroutines {
+			t.Errorf("%s: %d goroutines, want %d", f.Name, p.Goroutines, goroutines)
+		}
 	}
 }
 
@@ -219,10 +193,7 @@ func TestWholeSessionJoined(t *testing.T) {
 		paths = append(paths, filepath.Join(dir, fmt.Sprint(part, ".tach")))
 		wholeFile(t, paths[part-1], part, nil)
 	}
-	in, err := OpenAll(paths, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	in := testenv.Must(OpenAll(paths, Options{}))
 	defer in.Close()
 	sameSums(t, in)
 	want := map[string]selfTime{}
@@ -235,13 +206,8 @@ func TestWholeSessionJoined(t *testing.T) {
 		delete(want, name)
 		delete(got, name)
 	}
-	if d := cmp.Diff(want, got, cmp.AllowUnexported(selfTime{})); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
-	p, err := in.Profile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.NoDiff(t, "", cmp.Diff(want, got, cmp.AllowUnexported(selfTime{})))
+	p := testenv.Must(in.Profile())
 	if p.Goroutines != 3 {
 		t.Errorf("%d goroutines, want 3", p.Goroutines)
 	}
@@ -268,10 +234,7 @@ func TestJoinSystem(t *testing.T) {
 	}
 	waits := func(paths ...string) (ms int64) {
 		t.Helper()
-		in, err := OpenAll(paths, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		in := testenv.Must(OpenAll(paths, Options{}))
 		defer in.Close()
 		return selfTimes(t, in, profile.ByFunction)["[GC worker (idle)]"].wall
 	}
@@ -293,27 +256,17 @@ func TestJoinSystem(t *testing.T) {
 // In a Tachyon file of another program an interpreter is one of its own.
 func TestInterpretersOfOthers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.bin")
-	w, err := writer.Create(path, writer.Options{Layout: tachyon.CPython315, Start: joinStart, Interval: 1000, NoJournal: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := testenv.Must(writer.Create(path, writer.Options{Layout: tachyon.CPython315, Start: joinStart, Interval: 1000, NoJournal: true}))
 	for i := range uint64(10) {
 		for interpreter := range uint32(3) {
 			s := tachyon.Sample{Thread: 7, Interpreter: interpreter, Time: joinStart + 1000*(i+1)}
-			if err := w.WriteFrames(&s, []tachyon.Frame{{File: "x.py", Func: "wait", Line: 3}}); err != nil {
-				t.Fatal(err)
-			}
+			testenv.OK(t, w.WriteFrames(&s, []tachyon.Frame{{File: "x.py", Func: "wait", Line: 3}}))
 		}
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, w.Close())
 	in := openInput(t, path, Options{})
 	sameSums(t, in)
-	p, err := in.Profile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := testenv.Must(in.Profile())
 	if wall, _ := p.Total(); wall != 30*time.Millisecond || p.Goroutines != 3 {
 		t.Errorf("%v of %d threads, want 30ms of 3", wall, p.Goroutines)
 	}
@@ -325,10 +278,7 @@ func TestInfoOfDamagedSamples(t *testing.T) {
 	wholeFile(t, path, 1, nil)
 	info := func() (texts map[string]string, warning error) {
 		t.Helper()
-		list, err := openInput(t, path, Options{Warn: func(err error) { warning = err }}).Info()
-		if err != nil {
-			t.Fatal(err)
-		}
+		list := testenv.Must(openInput(t, path, Options{Warn: func(err error) { warning = err }}).Info())
 		texts = map[string]string{}
 		for _, f := range list {
 			texts[f.Label] = f.Text
@@ -340,16 +290,11 @@ func TestInfoOfDamagedSamples(t *testing.T) {
 		whole["goroutines"] != "3" || whole["waited for"] != "0 objects that more than one goroutine waited for (channels)" || whole["no core"] == "" {
 		t.Errorf("%q, warning %v", whole, warning)
 	}
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := testenv.Must(os.ReadFile(path))
 	for i := range 16 {
 		b[tachyon.HeaderSize+8+i] ^= 0x55
 	}
-	if err := os.WriteFile(path, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, os.WriteFile(path, b, 0o600))
 	damaged, warning := info()
 	if warning == nil || damaged["CPU time"] != "" || damaged["program"] != "app" || damaged["not seen"] != whole["not seen"] {
 		t.Errorf("%q, warning %v", damaged, warning)

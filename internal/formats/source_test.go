@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -32,10 +34,7 @@ type sourceSum struct {
 // plainSums adds up a stream by reader.Weighted and the metadata, which keep everything in memory.
 func plainSums(t rapid.TB, s reader.Stream) (map[sourceKey]sourceSum, int) {
 	t.Helper()
-	m, err := s.Metadata()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := testenv.Must(s.Metadata())
 	spans := map[uint64][]tachyon.LabelSpan{}
 	for _, g := range m.Goroutines {
 		spans[g.ID] = g.Labels
@@ -43,9 +42,7 @@ func plainSums(t rapid.TB, s reader.Stream) (map[sourceKey]sourceSum, int) {
 	frames := s.Frames()
 	sums, goroutines := map[sourceKey]sourceSum{}, 0
 	for w, err := range reader.Weighted(s) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, err)
 		k := sourceKey{goroutine: w.Thread, interpreter: w.Interpreter, status: w.Status}
 		for _, id := range w.Stack {
 			k.stack += fmt.Sprint(frames[id].Func, ";")
@@ -73,9 +70,7 @@ func sourceSums(t rapid.TB, src *stream.Source) (map[sourceKey]sourceSum, int) {
 	sums := map[sourceKey]sourceSum{}
 	slots := map[uint32]uint64{} // whose they are
 	for s, err := range src.Samples() {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, err)
 		if s.NotSeen { // one for each process
 			k := sourceKey{interpreter: tachyon.Process, stack: tachyon.FuncNotSeen + ";"}
 			sums[k] = sourceSum{1, sums[k].wall + s.Wall}
@@ -100,13 +95,14 @@ func sourceSums(t rapid.TB, src *stream.Source) (map[sourceKey]sourceSum, int) {
 	return sums, src.Goroutines()
 }
 
-// The samples of a Source are those of the joined stream, with its weights and labels: of files in any
-// order, of one process or of two, with files missing, and with files that say nothing about their
+// What is joined has the samples of all files, and their sessions added up. The samples of a Source are those of the
+// joined stream, with its weights and labels: of files in any order, of one process or of two, with files missing, and with files that say nothing about their
 // goroutines.
 func TestSource(t *testing.T) {
 	dir := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
 		var paths []string
+		var wrote []uint64 // times
 		for pid := range rapid.IntRange(1, 2).Draw(t, "processes") {
 			session := tachyon.Session{Host: "h", PID: pid, SessionStart: time.UnixMicro(joinStart).UTC(), Duration: time.Second, Markers: true}
 			start := uint64(joinStart)
@@ -149,10 +145,14 @@ func TestSource(t *testing.T) {
 					}
 				}
 				path := filepath.Join(dir, fmt.Sprintf("%d.%d.tach", pid, part+1))
+				session.Samples = int64(len(samples))
 				partFile(t, path, session, start, 1000, samples, goroutines...)
 				start = now + rapid.Uint64Range(1, 2000).Draw(t, "pause")
 				if rapid.IntRange(0, 4).Draw(t, "keep") > 0 {
 					paths = append(paths, path)
+					for _, s := range samples {
+						wrote = append(wrote, s.Time)
+					}
 				} else {
 					os.Remove(path)
 				}
@@ -161,19 +161,26 @@ func TestSource(t *testing.T) {
 		if len(paths) == 0 {
 			return
 		}
-		in, err := OpenAll(rapid.Permutation(paths).Draw(t, "order"), Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		in := testenv.Must(OpenAll(rapid.Permutation(paths).Draw(t, "order"), Options{}))
 		defer in.Close()
-		s, err := in.Series()
-		if err != nil {
-			t.Fatal(err)
+		s := testenv.Must(in.Series())
+		var got []uint64
+		for sample, err := range s.Samples() {
+			testenv.OK(t, err)
+			switch f := s.Frames()[sample.Stack[0]].Func; f {
+			case "[not recorded]":
+			case fmt.Sprint("f", sample.Time%3):
+				got = append(got, sample.Time)
+			default:
+				t.Fatalf("the sample of %d is in %s", sample.Time, f)
+			}
 		}
-		src, err := in.Source(stream.Options{Labels: true})
-		if err != nil {
-			t.Fatal(err)
+		slices.Sort(wrote)
+		slices.Sort(got)
+		if m := testenv.Must(s.Metadata()); !slices.Equal(got, wrote) || m.Session.Samples != int64(len(wrote)) {
+			t.Fatalf("samples at %d, want %d; the session says %d", got, wrote, m.Session.Samples)
 		}
+		src := testenv.Must(in.Source(stream.Options{Labels: true}))
 		want, goroutines := plainSums(t, s)
 		for range 2 { // it can be read again
 			got, count := sourceSums(t, src)

@@ -1,3 +1,5 @@
+//go:build peers
+
 package gotest
 
 import (
@@ -21,7 +23,7 @@ func checkout(t *testing.T, module string) string {
 	cmd.Dir = t.TempDir()
 	out, err := cmd.Output()
 	if err := errors.Join(json.Unmarshal(out, &got), err); err != nil {
-		testenv.Missing(t, "module proxy", got.Error)
+		testenv.Skip(t, "no module proxy: "+got.Error)
 	}
 	dir := filepath.Join(t.TempDir(), "module")
 	if err := os.CopyFS(dir, os.DirFS(got.Dir)); err != nil {
@@ -49,26 +51,20 @@ func verdicts(out string) string {
 }
 
 // Modules of other people: go test prints the same, ends with the same code, and all tests that ran are in the profile.
-// Without the switch GOTACH_GOTEST it is a small one.
-func TestModules(t *testing.T) {
-	list := []struct {
-		module string
-		args   string
-		all    bool // only with the switch
-	}{
-		{"golang.org/x/sync@v0.24.0", "./errgroup", false},
-		{"golang.org/x/sync@v0.24.0", "-race ./...", true},
-		{"golang.org/x/sync@v0.24.0", "-run=Group ./...", true},
-		{"go.uber.org/goleak@v1.3.0", "./...", true}, // looks for leaks, has a TestMain
-		{"go.uber.org/zap@v1.28.0", "-short ./...", true},
-		{"github.com/prometheus/common@v0.67.1", "-short ./...", true},
-	}
-	for _, m := range list {
-		if m.all && os.Getenv("GOTACH_GOTEST") == "" || !m.all && testing.Short() {
-			continue
-		}
+func TestPeerModules(t *testing.T) {
+	for i, m := range []struct{ module, args string }{
+		{"golang.org/x/sync@v0.24.0", "./errgroup"},
+		{"golang.org/x/sync@v0.24.0", "-race ./..."},
+		{"golang.org/x/sync@v0.24.0", "-run=Group ./..."},
+		{"go.uber.org/goleak@v1.3.0", "./..."}, // looks for leaks, has a TestMain
+		{"go.uber.org/zap@v1.28.0", "-short ./..."},
+		{"github.com/prometheus/common@v0.67.1", "-short ./..."},
+	} {
 		t.Run(strings.ReplaceAll(m.module+" "+m.args, "/", "_"), func(t *testing.T) {
-			compareLines(t, checkout(t, m.module), verdicts, strings.Fields(m.args)...)
+			if i > 0 {
+				testenv.Night(t, "a small module is enough")
+			}
+			compare(t, checkout(t, m.module), verdicts, strings.Fields(m.args)...)
 		})
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -16,10 +15,11 @@ import (
 
 	"github.com/gotach/profiler/internal/formats"
 	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// unpack writes the files of an archive in testdata to a new directory.
+// unpack writes the files of an archive in testdata to a new directory and returns it.
 func unpack(t *testing.T, name string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -126,8 +126,8 @@ func ran(out string) map[test]bool {
 	return found
 }
 
-// labels returns the time of each test in a profile, in ms.
-func labels(t *testing.T, file string, each func(*stream.Source, *stream.Sample)) map[test]float64 {
+// labels returns the time of each test in a profile. It also returns the tests that have a function's time.
+func labels(t *testing.T, file, function string) (found, of map[test]time.Duration) {
 	t.Helper()
 	in, err := formats.OpenAll([]string{file}, formats.Options{})
 	if err != nil {
@@ -138,34 +138,32 @@ func labels(t *testing.T, file string, each func(*stream.Source, *stream.Sample)
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := map[test]float64{}
+	found, of = map[test]time.Duration{}, map[test]time.Duration{}
 	for s, err := range src.Samples() {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.Labels != nil {
-			pkg, _ := s.Labels.Get("package")
-			name, _ := s.Labels.Get("test")
-			found[test{pkg, name}] += s.Wall.Seconds() * 1000
+		if s.Labels == nil {
+			continue
 		}
-		if each != nil {
-			each(src, s)
+		pkg, _ := s.Labels.Get("package")
+		name, _ := s.Labels.Get("test")
+		found[test{pkg, name}] += s.Wall
+		for _, n := range src.AppendStack(nil, s.Stack) {
+			if src.Frames()[n].Func == function {
+				of[test{pkg, name}] += s.Wall
+			}
 		}
 	}
-	return found
+	return found, of
 }
 
-// compare runs the tests of a module with and without a profile.
-func compare(t *testing.T, dir string, args ...string) map[test]float64 {
-	t.Helper()
-	return compareLines(t, dir, func(text string) string { return text }, args...)
-}
-
-// compareLines compares what keep leaves of standard output.
-func compareLines(t *testing.T, dir string, keep func(string) string, args ...string) map[test]float64 {
+// compare runs the tests of a module with and without a profile, and compares what keep leaves of standard output. All
+// tests that ran must be in the profile, whose file it returns.
+func compare(t *testing.T, dir string, keep func(string) string, args ...string) (file string) {
 	t.Helper()
 	args = append([]string{"-C=" + dir, "-count=1", "-v", "-p=1"}, args...)
-	file := filepath.Join(t.TempDir(), "test.tach")
+	file = filepath.Join(t.TempDir(), "test.tach")
 	out, errs, res := profiled(t, file, args...)
 	plainOut, plainErrs, code := goTest(t, args...)
 	same(t, "stdout", keep(out), keep(plainOut))
@@ -176,7 +174,7 @@ func compareLines(t *testing.T, dir string, keep func(string) string, args ...st
 	if len(res.Without) > 0 {
 		t.Errorf("not in the profile: %q", res.Without)
 	}
-	found := labels(t, file, nil)
+	found, _ := labels(t, file, "")
 	all := ran(out)
 	for want := range all {
 		if _, ok := found[want]; !ok {
@@ -186,9 +184,10 @@ func compareLines(t *testing.T, dir string, keep func(string) string, args ...st
 	if len(all) == 0 {
 		t.Error("no test ran")
 	}
-	t.Logf("%d tests of %d packages", len(all), res.Packages)
-	return found
+	return file
 }
+
+func whole(text string) string { return text }
 
 // A module with packages of all kinds, some of which fail: go test does the same, and all tests are in the profile.
 func TestMixed(t *testing.T) {
@@ -197,7 +196,7 @@ func TestMixed(t *testing.T) {
 	if testing.Short() {
 		packages = []string{"./plain", "./exits", "./panics", "./stops"}
 	}
-	found := compare(t, dir, append([]string{"-bench=.", "-benchtime=1x"}, packages...)...)
+	found, slept := labels(t, compare(t, dir, whole, append([]string{"-bench=.", "-benchtime=1x"}, packages...)...), "example.com/mixed/plain.sleep")
 	for _, want := range []test{
 		{"example.com/mixed/plain", "ExampleDouble"},
 		{"example.com/mixed/exits", "BenchmarkNothing/sub"},
@@ -212,10 +211,14 @@ func TestMixed(t *testing.T) {
 	if _, ok := found[test{"example.com/mixed/exits", "Main"}]; ok {
 		t.Error("what runs the benchmarks is in the profile as a test")
 	}
-	// Each subtest waits 200 ms for a goroutine that one of its goroutines has started.
-	for _, name := range []string{"one", "two_words", `quo"te`} {
-		if ms := found[test{"example.com/mixed/plain", "TestSleep/" + name}]; ms < 350 {
-			t.Errorf("TestSleep/%s: %.0f ms of goroutines, want 400", name, ms)
+	// Each of these waits for a goroutine that sleeps.
+	if len(slept) != 3 {
+		t.Errorf("the sleeps are of %v", slept)
+	}
+	for _, name := range []string{"TestSleep/one", "TestSleep/two_words", `TestSleep/quo"te`} {
+		one := test{"example.com/mixed/plain", name}
+		if slept[one] == 0 || found[one] <= slept[one] {
+			t.Errorf("%v has %v, of which %v are the sleep", one, found[one], slept[one])
 		}
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, "*", "*gotach*")); len(left) > 0 {
@@ -223,96 +226,28 @@ func TestMixed(t *testing.T) {
 	}
 }
 
-// An interrupt that only this process gets ends the tests, as Ctrl-C does, and what they did until then is in the profile.
-func TestInterrupt(t *testing.T) {
-	if testing.Short() {
-		return
-	}
-	if runtime.GOOS != "linux" {
-		return // go test does not pass interrupts on, and only there its tests are found
-	}
-	dir := t.TempDir()
-	for name, text := range map[string]string{
-		"go.mod":      "module example.com/long\n\ngo 1.25.0\n",
-		"lon_test.go": "package long\n\nimport (\n\t\"os\"\n\t\"testing\"\n\t\"time\"\n)\n\nfunc TestLong(t *testing.T) {\n\tos.WriteFile(\"begun\", nil, 0o644)\n\ttime.Sleep(5 * time.Minute)\n}\n",
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go func() {
-		for !exists(filepath.Join(dir, "begun")) && ctx.Err() == nil {
-			time.Sleep(10 * time.Millisecond)
-		}
-		cancel()
-	}()
-	var out bytes.Buffer
-	file := filepath.Join(t.TempDir(), "x.tach")
-	begin := time.Now()
-	res, err := Run(ctx, Options{Args: []string{"-C=" + dir, "-v", "."}, Output: file, Stdout: &out, Stderr: &out})
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out.String())
-	}
-	if took := time.Since(begin); res.Code != 1 || !strings.Contains(out.String(), "signal: interrupt\nFAIL\texample.com/long") || took > 4*time.Minute {
-		t.Errorf("code %d after %v: %s", res.Code, took, out.String())
-	}
-	if _, ok := labels(t, file, nil)[test{"example.com/long", "TestLong"}]; !ok {
-		t.Error("the test is not in the profile")
-	}
-}
-
 // A test that ends after the time of -timeout, but before the profile is finished, fails as it does without the profile.
 func TestTimeout(t *testing.T) {
-	if testing.Short() {
-		return
-	}
-	dir := t.TempDir()
-	for name, text := range map[string]string{
-		"go.mod": "module example.com/late\n\ngo 1.25.0\n",
-		// The test ends when package testing has begun to end the process.
-		"late_test.go": `package late
-
-import (
-	"runtime"
-	"strings"
-	"testing"
-	"time"
-)
-
-func TestLate(t *testing.T) {
-	for b := make([]byte, 1<<20); !strings.Contains(string(b[:runtime.Stack(b, true)]), "testing.(*M).after("); {
-		time.Sleep(time.Millisecond)
-	}
-}
-`,
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	testenv.Long(t)
 	file := filepath.Join(t.TempDir(), "x.tach")
-	out, errs, res := profiled(t, file, "-C="+dir, "-timeout=300ms", ".")
+	out, errs, res := profiled(t, file, "-C="+filepath.Join(unpack(t, "ends"), "late"), "-timeout=300ms", ".")
 	if res.Code != 1 || !strings.Contains(out, "panic: test timed out after 300ms") {
 		t.Errorf("code %d: %s%s", res.Code, out, errs)
 	}
-	if _, ok := labels(t, file, nil)[test{"example.com/late", "TestLate"}]; !ok {
-		t.Error("the test is not in the profile")
+	if found, _ := labels(t, file, ""); found[test{"example.com/late", "TestLate"}] == 0 {
+		t.Errorf("the test is not in the profile: %v", found)
 	}
 }
 
 // Modules with a vendor directory, and workspaces.
 func TestVendorAndWorkspace(t *testing.T) {
-	if testing.Short() {
-		return
-	}
+	testenv.Long(t)
 	dir := unpack(t, "vendored")
 	for module, want := range map[string]test{
 		"vendored": {"example.com/vendored", "TestVendored"},
 		"work/one": {"example.com/one", "TestOne"},
 	} {
-		found := compare(t, filepath.Join(dir, filepath.FromSlash(module)), ".")
+		found, _ := labels(t, compare(t, filepath.Join(dir, filepath.FromSlash(module)), whole, "."), "")
 		if _, ok := found[want]; !ok {
 			t.Errorf("%s: %v is not in the profile", module, want)
 		}

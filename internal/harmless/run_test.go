@@ -1,4 +1,4 @@
-//go:build linux && (amd64 || arm64)
+//go:build linux && (amd64 || arm64) && peers
 
 package harmless
 
@@ -10,7 +10,6 @@ import (
 	"maps"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -192,22 +191,4 @@ func tail(log string) string {
 		}
 	}
 	return out + string(b[max(0, len(b)-most):])
-}
-
-// logDir returns the directory for the output of runs.
-func logDir(t *testing.T) string {
-	if d := os.Getenv("GOTACH_HARMLESS_LOGS"); d != "" {
-		if err := os.MkdirAll(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		return d
-	}
-	return t.TempDir()
-}
-
-func clean(dir string) {
-	left, _ := filepath.Glob(filepath.Join(dir, "*.tach*"))
-	for _, f := range left {
-		_ = os.Remove(f)
-	}
 }

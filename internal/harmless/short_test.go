@@ -4,11 +4,12 @@ package harmless
 
 import (
 	"fmt"
-	"os"
 	"runtime"
-	"strconv"
+	"slices"
 	"sync"
 	"testing"
+
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // shortCases are the names of eight cases that end in different ways.
@@ -17,56 +18,39 @@ var shortCases = []string{
 }
 
 // TestShortPrograms checks that programs end in the same way with a session, if they end while it
-// begins or a few ticks later. It runs 500 programs, or GOTACH_PROGRAMS, at 10 kHz. Every fifth has
-// the portable source.
+// begins or a few ticks later. The sessions have 10 kHz. Every fifth has the portable source.
 func TestShortPrograms(t *testing.T) {
-	programs := 500
-	if v := os.Getenv("GOTACH_PROGRAMS"); v != "" {
-		var err error
-		if programs, err = strconv.Atoi(v); err != nil || programs < 1 {
-			t.Fatalf("GOTACH_PROGRAMS=%s is not a positive number", v)
+	testenv.Long(t)
+	programs := testenv.Times(40, 20_000)
+	bin, rows := buildCase(t, false), harmRows(t)
+	var cases []harmCase
+	for _, c := range harmSections[0].cases {
+		if slices.Contains(shortCases, c.name) && c.env == nil {
+			c.env, c.racy = []string{"GOTACH_SHORT=1"}, true
+			cases = append(cases, c)
 		}
 	}
-	bin := buildCase(t, false)
-	short := []string{"GOTACH_SHORT=1"}
-	want := map[string]harmRun{}
-	for _, name := range shortCases {
-		want[name] = harmCase{what: name, name: name, env: short, racy: true}.run(t, bin, "")
+	if len(cases) != len(shortCases) {
+		t.Fatalf("%d cases, want %d", len(cases), len(shortCases))
 	}
-	var (
-		all   sync.WaitGroup
-		mu    sync.Mutex
-		wrong = map[string]int{}
-		next  = make(chan int)
-	)
-	for range runtime.NumCPU() {
+	var all sync.WaitGroup
+	var wrong sync.Map // what differs
+	free := make(chan bool, runtime.NumCPU())
+	for i := range programs {
+		free <- true
 		all.Go(func() {
-			for i := range next {
-				name, source := shortCases[i%len(shortCases)], "native"
-				if i/len(shortCases)%5 == 4 {
-					source = "portable"
-				}
-				got := harmCase{what: name, name: name, env: short, racy: true}.run(t, bin, source)
-				if w := want[name]; got.end != w.end || got.said != w.said || got.stdout != w.stdout {
-					mu.Lock()
-					what := fmt.Sprintf("%q with the %s source: %s, without the profiler: %s", name, source, got, w)
-					if wrong[what]++; wrong[what] == 1 {
-						t.Errorf("%s\n%s", what, got.stderr)
-					}
-					mu.Unlock()
+			defer func() { <-free }()
+			c, source := &cases[i%len(cases)], "native"
+			if i/len(cases)%5 == 4 {
+				source = "portable"
+			}
+			if got, want := c.run(t, bin, source), rows[c.what][0]; got.String() != want {
+				what := fmt.Sprintf("%s with the %s source: %s, without the profiler: %s", c.what, source, got, want)
+				if _, known := wrong.LoadOrStore(what, true); !known { // once of thousands
+					t.Errorf("%s\n%s", what, got.stderr)
 				}
 			}
 		})
 	}
-	for i := range programs {
-		next <- i
-	}
-	close(next)
 	all.Wait()
-	n := 0
-	for what, times := range wrong {
-		t.Errorf("%d times: %s", times, what)
-		n += times
-	}
-	t.Logf("%d of %d programs ended differently", n, programs)
 }

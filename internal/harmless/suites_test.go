@@ -14,15 +14,8 @@ type suite struct {
 	hook    string   // statements to run before the tests
 	imports []string // for hook
 	timeout time.Duration
-	when    int
+	night   bool // only the step night runs it
 }
-
-// The values of suite.when: the runs of doc.go that include the suite.
-const (
-	always = iota
-	quick
-	all
-)
 
 // suites are pinned to versions that Go 1.25 builds.
 var suites = []suite{
@@ -30,7 +23,6 @@ var suites = []suite{
 		name:    "std",
 		pkgs:    []string{"os/signal"}, // few packages import it, so few have to be built again
 		timeout: 2 * time.Minute,
-		when:    always,
 	},
 	{
 		name: "std-more",
@@ -39,7 +31,7 @@ var suites = []suite{
 		// auto. TestUnmarshalTextAllocations of time allows no allocations in the whole program.
 		skip:    "^(TestProcessLiteral|TestUnmarshalTextAllocations)$",
 		timeout: 5 * time.Minute,
-		when:    all,
+		night:   true,
 	},
 	{
 		name: "std-runtime", // scheduler, collector, signals and stacks
@@ -50,9 +42,9 @@ var suites = []suite{
 		// labels takes longer than a walk may take.
 		skip:    "^TestUsingVDSO$",
 		timeout: 10 * time.Minute,
-		when:    all,
+		night:   true,
 	},
-	{name: "std-pprof", pkgs: []string{"runtime/pprof"}, timeout: 10 * time.Minute, when: all},
+	{name: "std-pprof", pkgs: []string{"runtime/pprof"}, timeout: 10 * time.Minute, night: true},
 	{
 		name:   "yamux",
 		module: "github.com/hashicorp/yamux@v0.1.2",
@@ -61,7 +53,7 @@ var suites = []suite{
 		// time. Each failed in one of three runs without the profiler.
 		skip:    "^(TestHalfCloseSessionShutdown|TestManyStreams_PingPong)$",
 		timeout: 3 * time.Minute,
-		when:    all,
+		night:   true,
 	},
 	{
 		name:    "websocket",
@@ -69,20 +61,19 @@ var suites = []suite{
 		pkgs:    []string{"."},
 		skip:    "^TestPreparedMessage$", // needs rand.Seed, which does nothing since Go 1.24
 		timeout: 2 * time.Minute,
-		when:    quick,
 	},
-	{name: "zap", module: "go.uber.org/zap@v1.28.0", pkgs: []string{".", "./zapcore"}, timeout: 2 * time.Minute, when: quick},
-	{name: "x-net", module: "golang.org/x/net@v0.55.0", pkgs: []string{"./http2/h2c", "./netutil", "./websocket", "./nettest"}, timeout: 2 * time.Minute, when: quick},
-	{name: "compress", module: "github.com/klauspost/compress@v1.20.3", pkgs: []string{"./zstd", "./s2", "./flate", "./gzip", "./huff0"}, timeout: 8 * time.Minute, when: all},
-	{name: "bbolt", module: "go.etcd.io/bbolt@v1.5.0", pkgs: []string{".", "./internal/..."}, timeout: 8 * time.Minute, when: all},
-	{name: "badger", module: "github.com/dgraph-io/badger/v4@v4.9.6", pkgs: []string{"./skl", "./table", "./y", "./trie"}, timeout: 5 * time.Minute, when: all},
+	{name: "zap", module: "go.uber.org/zap@v1.28.0", pkgs: []string{".", "./zapcore"}, timeout: 2 * time.Minute, night: true},
+	{name: "x-net", module: "golang.org/x/net@v0.55.0", pkgs: []string{"./http2/h2c", "./netutil", "./websocket", "./nettest"}, timeout: 2 * time.Minute},
+	{name: "compress", module: "github.com/klauspost/compress@v1.20.3", pkgs: []string{"./zstd", "./s2", "./flate", "./gzip", "./huff0"}, timeout: 8 * time.Minute, night: true},
+	{name: "bbolt", module: "go.etcd.io/bbolt@v1.5.0", pkgs: []string{".", "./internal/..."}, timeout: 8 * time.Minute, night: true},
+	{name: "badger", module: "github.com/dgraph-io/badger/v4@v4.9.6", pkgs: []string{"./skl", "./table", "./y", "./trie"}, timeout: 5 * time.Minute, night: true},
 	{
 		name:    "pebble",
 		module:  "github.com/cockroachdb/pebble@v1.1.5",
 		pkgs:    []string{"./record", "./internal/arenaskl", "./internal/cache", "./vfs", "./sstable", "."},
 		skip:    "^TestLittleEndianGetPut$", // a subtest has a random number as its name
 		timeout: 10 * time.Minute,
-		when:    all,
+		night:   true,
 	},
 	{
 		name:   "raft",
@@ -92,9 +83,9 @@ var suites = []suite{
 		// busy machine three of them failed in the first run without the profiler.
 		run:     "^Test(Inm|File|Net|TCP|Commit|Config|Future|Log|Obs|Peer|Discard|Raft_(StartStop|AfterShutdown|SingleNode|TripleNode|ApplyNonLeader|ApplyConcurrent|Barrier))",
 		timeout: 4 * time.Minute,
-		when:    all,
+		night:   true,
 	},
-	{name: "http2", module: "golang.org/x/net@v0.55.0", pkgs: []string{"./http2", "./http2/hpack"}, timeout: 5 * time.Minute, when: all},
+	{name: "http2", module: "golang.org/x/net@v0.55.0", pkgs: []string{"./http2", "./http2/hpack"}, timeout: 5 * time.Minute, night: true},
 	{
 		name:   "grpc",
 		module: "google.golang.org/grpc@v1.81.1",
@@ -104,7 +95,7 @@ var suites = []suite{
 		hook:    `leakcheck.RegisterIgnoreGoroutine("github.com/gotach/profiler")`,
 		imports: []string{"google.golang.org/grpc/internal/leakcheck"},
 		timeout: 8 * time.Minute,
-		when:    all,
+		night:   true,
 	},
 	{
 		name:   "nats",
@@ -116,7 +107,7 @@ var suites = []suite{
 		// the profiler the third failed in 4 of 110.
 		skip:    "^(TestAccountTrackLatencyRemoteLeaks|TestGatewaySendsToNonLocalSubs|TestGatewaySendReplyAcrossGateways)$",
 		timeout: 6 * time.Minute,
-		when:    all,
+		night:   true,
 	},
 	{
 		name:   "nats-parts",
@@ -126,7 +117,7 @@ var suites = []suite{
 		// in one of three runs without the profiler.
 		skip:    "^TestNoRace",
 		timeout: 3 * time.Minute,
-		when:    all,
+		night:   true,
 	},
 	{
 		// What is left out beside clusters: file stores, JWT and MQTT take more than six
@@ -138,8 +129,8 @@ var suites = []suite{
 		// On a loaded machine it failed in 4 runs of 50 without the profiler, in none of 50 with it.
 		skip:    "^TestServerEventsHealthZClustered_NoReplicas$",
 		timeout: 4 * time.Minute,
-		when:    all,
+		night:   true,
 	},
-	{name: "xsync", module: "github.com/puzpuzpuz/xsync/v4@v4.5.0", pkgs: []string{"."}, timeout: 5 * time.Minute, when: all},
-	{name: "fasthttp", module: "github.com/valyala/fasthttp@v1.70.0", pkgs: []string{".", "./fasthttputil", "./reuseport"}, timeout: 5 * time.Minute, when: all},
+	{name: "xsync", module: "github.com/puzpuzpuz/xsync/v4@v4.5.0", pkgs: []string{"."}, timeout: 5 * time.Minute, night: true},
+	{name: "fasthttp", module: "github.com/valyala/fasthttp@v1.70.0", pkgs: []string{".", "./fasthttputil", "./reuseport"}, timeout: 5 * time.Minute, night: true},
 }

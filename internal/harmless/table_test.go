@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -24,9 +25,25 @@ import (
 	"github.com/gotach/profiler/reader"
 )
 
-// TestHarmTable runs each case without the profiler and with each source at 10 kHz. It compares the
-// results with the tables of docs/harm.md, or writes the tables with -update.
+// TestHarmTable runs the cases with the native source, and the ways to end with the portable source too. It takes the programs
+// that are written in Go alone. TestPeerHarmTable has the other cells of the tables of docs/harm.md, and writes all of them with
+// -update.
 func TestHarmTable(t *testing.T) {
+	harmTable(t, func(s *harmSection, c *harmCase, source string) bool {
+		return cellOfTest(s, c, source) && (!testing.Short() || s.heading == ends || s.heading == "Signals")
+	})
+}
+
+// cellOfTest reports whether a cell is for TestHarmTable. What a program does without a session is on the page.
+func cellOfTest(s *harmSection, c *harmCase, source string) bool {
+	return !c.c && c.flags == nil && !c.long && (source == "native" || source == "portable" && s.heading == ends)
+}
+
+// harmSources are the columns of the tables.
+var harmSources = []string{"", "native", "portable"}
+
+// harmTable runs the cells that are chosen at 10 kHz, a few at once, and compares them with docs/harm.md.
+func harmTable(t *testing.T, chosen func(s *harmSection, c *harmCase, source string) bool) {
 	// A program inherits signals that are ignored here, as under nohup. It does not inherit those that have a handler.
 	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGHUP} {
 		if signal.Ignored(s) {
@@ -35,13 +52,95 @@ func TestHarmTable(t *testing.T) {
 			defer signal.Stop(caught)
 		}
 	}
-	programs := map[bool]string{false: buildCase(t, false), true: buildCase(t, true)}
-	program := func(c harmCase) string {
-		if c.flags != nil {
-			return buildCase(t, c.c, c.flags...)
+	programs := map[string]string{}
+	program := func(c *harmCase) string {
+		key := fmt.Sprint(c.c, c.flags)
+		if programs[key] == "" {
+			programs[key] = buildCase(t, c.c, c.flags...)
 		}
-		return programs[c.c]
+		return programs[key]
 	}
+	rows, ran := harmRows(t), 0
+	var all sync.WaitGroup
+	free := make(chan bool, 4) // programs that run at once
+	for i := range harmSections {
+		s := &harmSections[i]
+		for j := range s.cases {
+			c := &s.cases[j]
+			row := rows[c.what]
+			if row == nil {
+				row = make([]string, len(harmSources))
+				rows[c.what] = row
+			}
+			for column, source := range harmSources {
+				if !chosen(s, c, source) {
+					continue
+				}
+				ran++
+				bin := program(c)
+				free <- true
+				work := func() {
+					defer func() { <-free }()
+					c.cell(t, bin, source, &row[column], row[0])
+				}
+				if source == "" {
+					work() // the others compare with it
+				} else {
+					all.Go(work)
+				}
+			}
+		}
+	}
+	all.Wait()
+	if ran < 20 {
+		t.Errorf("only %d runs", ran)
+	}
+	written(t, "tables", harmText(rows))
+}
+
+// cell runs a case and compares it with a cell of the page, or replaces that with -update.
+func (c *harmCase) cell(t *testing.T, bin, source string, cell *string, plain string) {
+	got := c.run(t, bin, source)
+	text := got.String()
+	if why := c.harm[source]; source == "" {
+		// nothing to compare with
+	} else if text != plain {
+		if why == "" {
+			t.Errorf("%s, %s: %s, without the profiler %s\n%s", c.what, source, text, plain, got.stderr)
+		}
+		text = fmt.Sprintf("**%s**: %s", got, why)
+	} else {
+		if why != "" {
+			t.Errorf("%s, %s: no harm, but the case gives %q as its reason", c.what, source, why)
+		}
+		text = "same; " + got.profile
+	}
+	if *update {
+		*cell = text
+		return
+	}
+	// The page names the source where it must be the portable one, and gaps where there must be some. Elsewhere both are
+	// allowed: a session takes the portable source if its threads get no core when it starts.
+	if rest, ok := strings.CutPrefix(text, *cell); !ok || rest != "" && rest != tooMany && !strings.HasPrefix(rest, ", by the portable source: ") {
+		t.Errorf("%s, %s: %s, but %s has %s\n%s", c.what, source, text, harmPage, *cell, got.stderr)
+	}
+}
+
+// harmRows returns the cells of docs/harm.md by the first column.
+func harmRows(t *testing.T) map[string][]string {
+	t.Helper()
+	_, text, _ := part(t, "tables")
+	rows := map[string][]string{}
+	for line := range strings.Lines(text) {
+		if cells := strings.Split(strings.Trim(line, "| \n"), " | "); len(cells) == 1+len(harmSources) {
+			rows[cells[0]] = cells[1:]
+		}
+	}
+	return rows
+}
+
+// harmText returns the tables.
+func harmText(rows map[string][]string) string {
 	var b strings.Builder
 	for _, s := range harmSections {
 		fmt.Fprintf(&b, "\n### %s\n\n", s.heading)
@@ -50,40 +149,11 @@ func TestHarmTable(t *testing.T) {
 		}
 		b.WriteString("| case | without profiler | native | portable |\n|---|---|---|---|\n")
 		for _, c := range s.cases {
-			bin := program(c)
-			plain := c.run(t, bin, "")
-			fmt.Fprintf(&b, "| %s | %s |", c.what, plain)
-			for _, source := range []string{"native", "portable"} {
-				got := c.run(t, bin, source)
-				// On a busy machine Start can give up the native source, for a reason that differs from
-				// try to try, and a stop by the portable source can take long.
-				for range 5 {
-					if !strings.Contains(got.profile, " source: ") && !strings.Contains(got.profile, tooMany) {
-						break
-					}
-					before := got.profile
-					if got = c.run(t, bin, source); got.profile == before {
-						break
-					}
-				}
-				if why := c.harm[source]; got.end != plain.end || got.stdout != plain.stdout {
-					if why == "" {
-						t.Errorf("%s, %s:\n%+v\nwithout the profiler:\n%+v", c.what, source, got, plain)
-					}
-					fmt.Fprintf(&b, " **%s**: %s |", got, why)
-				} else {
-					if why != "" {
-						t.Errorf("%s, %s: no harm, but the case gives %q as its reason", c.what, source, why)
-					}
-					fmt.Fprintf(&b, " same; %s |", got.profile)
-				}
-			}
-			b.WriteByte('\n')
+			fmt.Fprintf(&b, "| %s | %s |\n", c.what, strings.Join(rows[c.what], " | "))
 		}
 	}
-	fmt.Fprintf(&b, "\n### Waits in C\n\n%s\n", interruptions(t, programs[true]))
-
-	written(t, "tables", b.String())
+	b.WriteByte('\n')
+	return b.String()
 }
 
 // A harmRun is the result of one run of a case.

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -16,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 const long = time.Hour // a bound that is not reached
@@ -29,42 +30,42 @@ func first(bound time.Duration, f func()) (end func()) {
 	return end
 }
 
-// programs get a signal after they have printed "ready".
+// finished takes some time, in which the program must not get the signal.
+func finished() {
+	time.Sleep(10 * time.Millisecond)
+	fmt.Println("finished")
+}
+
+// notified returns a channel that gets the signals.
+func notified() chan os.Signal {
+	c := make(chan os.Signal, 10)
+	signal.Notify(c, syscall.SIGINT, syscall.SIGTERM)
+	return c
+}
+
+// programs get a signal after they have printed "ready". Then their standard input ends.
 var programs = map[string]func(){
-	"dies": func() {
-		first(long, func() {
-			time.Sleep(50 * time.Millisecond)
-			fmt.Println("finished")
-		})
-		ready()
-	},
-	"too slow": func() {
-		first(50*time.Millisecond, func() { select {} })
-		ready()
-	},
+	"dies":     func() { first(long, finished); ready() },
+	"too slow": func() { first(10*time.Millisecond, func() { select {} }); ready() },
+	"ended":    func() { first(long, finished)(); ready() },
 	"stuck": func() { // f cannot run: with GODEBUG=asyncpreemptoff=1 nothing interrupts the loop
 		runtime.GOMAXPROCS(1)
-		first(300*time.Millisecond, func() { fmt.Println("finished") })
+		first(20*time.Millisecond, finished)
 		fmt.Println("ready")
 		for n := 0; n >= 0; n++ {
 		}
 	},
 	"handles": func() {
-		c := make(chan os.Signal, 10)
-		signal.Notify(c, syscall.SIGINT, syscall.SIGTERM)
-		first(long, func() {
-			time.Sleep(50 * time.Millisecond)
-			fmt.Println("finished", len(c))
-		})
+		c := notified()
+		first(long, func() { finished(); fmt.Println(len(c)) })
 		fmt.Println("ready")
 		fmt.Println("got", <-c)
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond)
 		fmt.Println(len(c), "more")
 		os.Exit(7)
 	},
 	"twice": func() {
-		c := make(chan os.Signal, 10)
-		signal.Notify(c, syscall.SIGINT, syscall.SIGTERM)
+		c := notified()
 		second := make(chan struct{})
 		first(long, func() {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGINT)
@@ -77,10 +78,10 @@ var programs = map[string]func(){
 		os.Exit(8)
 	},
 	"ignores": func() {
-		first(long, func() { fmt.Println("finished") })
+		first(long, finished)
 		signal.Ignore(syscall.SIGINT, syscall.SIGTERM)
 		fmt.Println("ready")
-		time.Sleep(100 * time.Millisecond)
+		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(9)
 	},
 	"ignores meanwhile": func() {
@@ -93,20 +94,16 @@ var programs = map[string]func(){
 		os.Exit(10)
 	},
 	"resets": func() {
-		signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGTERM)
-		first(long, func() { fmt.Println("finished") })
+		notified()
+		first(long, finished)
 		signal.Reset(syscall.SIGINT, syscall.SIGTERM)
-		ready()
-	},
-	"ended": func() {
-		first(long, func() { fmt.Println("finished") })()
 		ready()
 	},
 }
 
 func ready() {
 	fmt.Println("ready")
-	time.Sleep(time.Minute)
+	time.Sleep(time.Hour)
 }
 
 func TestMain(m *testing.M) {
@@ -119,14 +116,13 @@ func TestMain(m *testing.M) {
 
 func TestFirst(t *testing.T) {
 	for _, tc := range []struct {
-		program string
-		prints  string
-		exit    int // -1: ended by the signal
+		program, prints string
+		exit            int // -1: ended by the signal
 	}{
 		{"dies", "finished\n", -1},
 		{"too slow", "", -1},
 		{"stuck", "*", -1}, // f may run before the loop begins
-		{"handles", "finished 0\ngot SIGNAL\n0 more\n", 7},
+		{"handles", "finished\n0\ngot SIGNAL\n0 more\n", 7},
 		{"twice", "got interrupt and 0\ngot SIGNAL\n", 8},
 		{"ignores", "", 9},
 		{"ignores meanwhile", "", 10},
@@ -141,20 +137,21 @@ func TestFirst(t *testing.T) {
 				}
 				cmd.Env = append(os.Environ(), "GOTACH_TEST_HOLD="+tc.program, "GODEBUG=asyncpreemptoff=1", "GOCOVERDIR="+t.TempDir())
 				cmd.Stderr = os.Stderr
-				out, err := cmd.StdoutPipe()
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := cmd.Start(); err != nil {
+				out, err1 := cmd.StdoutPipe()
+				in, err2 := cmd.StdinPipe()
+				if err := errors.Join(err1, err2, cmd.Start()); err != nil {
 					t.Fatal(err)
 				}
 				printed := ""
 				for lines := bufio.NewScanner(out); lines.Scan(); {
 					if lines.Text() != "ready" {
 						printed += lines.Text() + "\n"
-					} else if err := cmd.Process.Signal(sig); err != nil {
+						continue
+					}
+					if err := cmd.Process.Signal(sig); err != nil {
 						t.Fatal(err)
 					}
+					in.Close()
 				}
 				_ = cmd.Wait() // ProcessState has the result
 				if want := strings.ReplaceAll(tc.prints, "SIGNAL", sig.String()); printed != want && want != "*" {
@@ -171,12 +168,11 @@ func TestFirst(t *testing.T) {
 
 // The program gets the signal exactly once, also if the time bound passes just when f returns.
 func TestOnce(t *testing.T) {
-	c := make(chan os.Signal, 10)
-	signal.Notify(c, syscall.SIGTERM)
+	c := notified()
 	defer signal.Stop(c)
 	before := handlers(t)
 	const bound = time.Millisecond
-	for i := range 300 {
+	for i := range testenv.Times(60, 3000) {
 		ran := make(chan bool, 2)
 		end := first(bound, func() {
 			for begin, d := time.Now(), time.Duration(rand.Int64N(int64(2*bound))); time.Since(begin) < d; {
@@ -186,11 +182,7 @@ func TestOnce(t *testing.T) {
 		if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
-		select {
-		case <-c:
-		case <-time.After(time.Minute):
-			t.Fatalf("round %d: the signal did not come", i)
-		}
+		<-c
 		end()
 		end()
 		if len(ran) != 1 {
@@ -233,11 +225,8 @@ func TestForeign(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := handlers(t)
-	if _, err := First(long, func() {}, syscall.SIGINT, syscall.SIGTERM); !errors.Is(err, errForeign) {
-		t.Errorf("First: %v", err)
-	}
-	if after := handlers(t); after != before {
-		t.Errorf("the actions were %+v, now they are %+v", before, after)
+	if _, err := First(long, func() {}, syscall.SIGINT, syscall.SIGTERM); !errors.Is(err, errForeign) || handlers(t) != before {
+		t.Errorf("First: %v; the actions were %+v, now they are %+v", err, before, handlers(t))
 	}
 	_, _ = action(syscall.SIGTERM, &old)
 	first(long, func() {})() // the failure has left nothing behind
@@ -250,7 +239,7 @@ func TestInUse(t *testing.T) {
 		t.Error("First succeeds twice")
 	}
 	cmd := exec.Command("sh", "-c", "kill -TERM $$; echo survived")
-	if out, err := cmd.CombinedOutput(); err == nil || cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != unix.SIGTERM {
+	if out, err := cmd.CombinedOutput(); err == nil || cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGTERM {
 		t.Errorf("a child: %v, %s", err, out)
 	}
 	end()

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -23,18 +24,14 @@ var head = Head{Layout: uint32(tachyon.Document), Start: 1_000_000, Interval: 10
 func create(t *testing.T, path string) *Writer {
 	t.Helper()
 	j, err := Create(path, head)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, err)
 	return j
 }
 
 func load(t *testing.T, path string) *State {
 	t.Helper()
 	s, err := Load(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, err)
 	return s
 }
 
@@ -49,29 +46,21 @@ func TestGrow(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.tach")
 	j := create(t, path)
 	var strings, frames []byte
-	const n = 100_000
+	const n = 60_000
 	for i := range n {
 		strings = append(strings, entry(i)...)
-		if err := j.String(entry(i)); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, j.String(entry(i)))
 		frame := binary.AppendUvarint(binary.AppendUvarint(binary.AppendUvarint(nil, uint64(i)), uint64(i)), 7)
 		frames = append(frames, frame...)
-		if err := j.Frame(frame); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, j.Frame(frame))
 	}
 	if len(j.chunks) < 3 {
 		t.Fatalf("the journal grew only to %d MB", len(j.chunks))
 	}
-	if err := errors.Join(j.Metadata([]byte(`{"gotach":"a","n":1}`), true), j.Metadata([]byte(`{"gotach":"b"}`), false), j.Metadata([]byte(`{"gotach":"a","n":2}`), true)); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, errors.Join(j.Metadata([]byte(`{"gotach":"a","n":1}`), true), j.Metadata([]byte(`{"gotach":"b"}`), false), j.Metadata([]byte(`{"gotach":"a","n":2}`), true)))
 	for _, closed := range []bool{false, true} {
 		if closed {
-			if err := j.Close(); err != nil {
-				t.Fatal(err)
-			}
+			testenv.OK(t, j.Close())
 		}
 		s := load(t, path)
 		if s.NStrings != n || s.NFrames != n || !bytes.Equal(s.Strings, strings) || !bytes.Equal(s.Frames, frames) {
@@ -84,13 +73,22 @@ func TestGrow(t *testing.T) {
 			t.Errorf("%+v, %+v", s.Head, s.Point)
 		}
 	}
+	half, whole := load(t, path), n/2
+	known := Known{NStrings: uint32(whole)}
+	for range whole {
+		_, size := cutString(half.Strings[known.Strings:])
+		known.Strings += size
+	}
+	for known.Frames = len(frames) / 2; frames[known.Frames-1] != 7; known.Frames++ {
+	}
+	if s, err := LoadNew(path, known); err != nil || !bytes.Equal(s.Strings, strings[known.Strings:]) || !bytes.Equal(s.Frames, frames[known.Frames:]) || int(s.NStrings) != n-whole {
+		t.Errorf("%d new strings, %v", s.NStrings, err)
+	}
 	j = create(t, path) // replaces a journal that is not in use
 	if s := load(t, path); s.NStrings != 0 {
 		t.Errorf("the new journal has %d strings", s.NStrings)
 	}
-	if err := j.Remove(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, j.Remove())
 	if _, err := os.Lstat(path + Suffix); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the journal still exists: %v", err)
 	}
@@ -112,9 +110,7 @@ func TestSlots(t *testing.T) {
 		}
 	}
 	small, err := j.Slot(32)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, err)
 	if n := len(small.Data()); n != 32 || cap(small.Data()) != n {
 		t.Errorf("a slot of 32 bytes has %d bytes", n)
 	}
@@ -127,9 +123,7 @@ func TestSlots(t *testing.T) {
 	want("two", record(2, 5, 1, 6, 2))
 
 	large, err := j.Slot(64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, err)
 	copy(large.Data(), small.Data()[:4])
 	large.Data()[4], large.Data()[5] = 7, 3
 	j.Move(&small, &large, 4)
@@ -154,9 +148,7 @@ func TestSlots(t *testing.T) {
 		var slots []Slot
 		for range 50 {
 			s, err := j.Slot(16384)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.OK(t, err)
 			slots = append(slots, s)
 		}
 		for _, s := range slots {
@@ -181,18 +173,14 @@ func TestBusy(t *testing.T) {
 	}
 	held := func() bool {
 		held, err := Held(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, err)
 		return held
 	}
 	if !held() {
 		t.Error("the journal of a writer is not held")
 	}
 	load(t, path)
-	if err := j.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, j.Close())
 	if held() {
 		t.Error("the journal of a writer that has gone is held")
 	}
@@ -200,9 +188,7 @@ func TestBusy(t *testing.T) {
 		t.Errorf("Held without a journal: %v", err)
 	}
 	f, err := Lock(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, err)
 	defer f.Close()
 	if _, err := Create(path, head); !errors.Is(err, ErrBusy) {
 		t.Errorf("Create during a recovery: %v", err)
@@ -220,13 +206,9 @@ func TestInTheWay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			path, victim := filepath.Join(dir, "x.tach"), filepath.Join(dir, "victim")
-			if err := errors.Join(os.WriteFile(victim, []byte("precious"), 0o644), put(dir, path+Suffix)); err != nil {
-				t.Fatal(err)
-			}
+			testenv.OK(t, errors.Join(os.WriteFile(victim, []byte("precious"), 0o644), put(dir, path+Suffix)))
 			before, err := os.Lstat(path + Suffix)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.OK(t, err)
 			if _, err := Create(path, head); err == nil {
 				t.Error("no error")
 			}
@@ -285,17 +267,18 @@ func testFull(t *testing.T, path string) {
 }
 
 func TestFullWhenReserving(t *testing.T) {
-	old := Reserve
-	defer func() { Reserve = old }()
-	Reserve = func(f *os.File, off, size int64) error {
-		if off >= 2*chunkSize {
-			return os.NewSyscallError("fallocate", syscall.ENOSPC)
-		}
-		return old(f, off, size)
-	}
-	testFull(t, filepath.Join(t.TempDir(), "x.tach"))
-	Reserve = func(*os.File, int64, int64) error { return syscall.ENOSPC }
+	defer func() { Reserve = reserve }()
 	path := filepath.Join(t.TempDir(), "x.tach")
+	for _, method := range []func(*os.File, int64, int64) error{reserve, reserveByWriting} {
+		Reserve = func(f *os.File, off, size int64) error {
+			if off >= 2*chunkSize {
+				return os.NewSyscallError("fallocate", syscall.ENOSPC)
+			}
+			return method(f, off, size)
+		}
+		testFull(t, path)
+	}
+	Reserve = func(*os.File, int64, int64) error { return syscall.ENOSPC }
 	if _, err := Create(path, head); !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("error %v", err)
 	}

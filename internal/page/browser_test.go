@@ -1,8 +1,11 @@
+//go:build peers
+
 package page
 
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -45,9 +48,7 @@ func open(t *testing.T, file, hash string, width, height int64) *tab {
 	t.Helper()
 	p := openURL(t, "file://"+filepath.ToSlash(file), hash, width, height)
 	t.Cleanup(func() {
-		if n := eval[int](p, `performance.getEntriesByType('resource').length`); n != 0 {
-			t.Errorf("the page fetched %d resources", n)
-		}
+		same(t, eval[int](p, `performance.getEntriesByType('resource').length`), 0)
 	})
 	return p
 }
@@ -63,9 +64,7 @@ func openURL(t *testing.T, url, hash string, width, height int64) *tab {
 		allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
 		ctx, cancel := chromedp.NewContext(allocator)
 		browser.ctx, browser.stop = ctx, func() { cancel(); stop() }
-		if err := chromedp.Do(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must(chromedp.Do(ctx))
 	}
 	ctx, cancel := chromedp.NewContext(browser.ctx)
 	ctx, stop := context.WithTimeout(ctx, 2*time.Minute)
@@ -116,9 +115,7 @@ func openURL(t *testing.T, url, hash string, width, height int64) *tab {
 
 func (p *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	p.t.Helper()
-	if err := chromedp.Do(p.ctx, actions...); err != nil {
-		p.t.Fatal(err)
-	}
+	must(chromedp.Do(p.ctx, actions...))
 }
 
 // eval returns the value of an expression.
@@ -140,11 +137,16 @@ func (p *tab) wait(expression string) {
 	}
 }
 
-// keys presses keys. Each may wait until the page was drawn.
+// keys presses keys.
 func (p *tab) keys(text string, modifiers ...chromedp.Modifier) {
 	p.t.Helper()
 	p.do(chromedp.KeyEvent(text, chromedp.KeyModifiers(modifiers...)))
 }
+
+// key presses a key and waits until an expression is true, and sets until a setting has a value.
+func (p *tab) key(text, expression string) { p.t.Helper(); p.keys(text); p.wait(expression) }
+
+func (p *tab) sets(text, name, value string) { p.t.Helper(); p.keys(text); p.setting(name, value) }
 
 // setting waits until a setting has a value, given as JSON.
 func (p *tab) setting(name, value string) {
@@ -160,9 +162,9 @@ func quote(text string) string {
 // A rect is where an element is.
 type rect struct{ X, Y, Width, Height float64 }
 
-func (p *tab) rect(id string) rect {
+func (p *tab) rect(selector string) rect {
 	p.t.Helper()
-	return eval[rect](p, `(() => { document.getElementById(`+quote(id)+`).scrollIntoView({block: 'center', behavior: 'instant'}); const r = document.getElementById(`+quote(id)+`).getBoundingClientRect(); return {X: r.x, Y: r.y, Width: r.width, Height: r.height}; })()`)
+	return eval[rect](p, `(() => { const e = document.querySelector(`+quote(selector)+`); e.scrollIntoView({block: 'center', behavior: 'instant'}); const r = e.getBoundingClientRect(); return {X: r.x, Y: r.y, Width: r.width, Height: r.height}; })()`)
 }
 
 // A box is a box of the flame graph, in pixels of the canvas.
@@ -178,37 +180,85 @@ func (p *tab) boxes(name string) []box {
 	return eval[[]box](p, `gotach.boxes().filter((b) => b.name === `+quote(name)+`)`)
 }
 
-// click clicks on a box of the flame graph.
-func (p *tab) click(name string, options ...chromedp.MouseOption) {
+// click clicks on a box of the flame graph and waits until an expression is true.
+func (p *tab) click(name, expression string, options ...chromedp.MouseOption) {
 	p.t.Helper()
 	list := p.boxes(name)
 	if len(list) == 0 {
 		p.t.Fatalf("no box %q in %v", name, eval[[]string](p, `gotach.boxes().map((b) => b.name)`))
 	}
 	eval[bool](p, `(() => { document.getElementById('flame-scroll').scrollTop = 0; return true; })()`)
-	r, b := p.rect("flame"), list[0]
+	r, b := p.rect("#flame"), list[0]
 	p.do(chromedp.MouseClickXY(r.X+b.X+b.W/2, r.Y+b.Y+9, options...))
+	p.wait(expression)
 }
 
-// press clicks on an element.
-func (p *tab) press(selector string) {
+// press clicks on an element and waits until an expression is true.
+func (p *tab) press(selector, expression string) {
 	p.t.Helper()
-	r := eval[rect](p, `(() => { const e = document.querySelector(`+quote(selector)+`); e.scrollIntoView({block: 'center', behavior: 'instant'}); const r = e.getBoundingClientRect(); return {X: r.x, Y: r.y, Width: r.width, Height: r.height}; })()`)
+	r := p.rect(selector)
 	p.do(chromedp.MouseClickXY(r.X+r.Width/2, r.Y+r.Height/2))
+	p.wait(expression)
 }
 
-// drag drags over the time strip, between two shares of its width.
-func (p *tab) drag(from, to float64, options ...chromedp.MouseOption) {
+// drag drags from one point to another.
+func (p *tab) drag(ax, ay, bx, by float64, options ...chromedp.MouseOption) {
 	p.t.Helper()
-	r := p.rect("strip")
-	y := r.Y + r.Height/2
 	left := append([]chromedp.MouseOption{chromedp.ButtonLeft, chromedp.ClickCount(1)}, options...)
 	p.do(
-		chromedp.MouseEvent(chromedp.MousePressed, r.X+from*r.Width, y, left...),
-		chromedp.MouseEvent(chromedp.MouseMoved, r.X+(from+to)/2*r.Width, y, left...),
-		chromedp.MouseEvent(chromedp.MouseMoved, r.X+to*r.Width, y, left...),
-		chromedp.MouseEvent(chromedp.MouseReleased, r.X+to*r.Width, y, left...),
+		chromedp.MouseEvent(chromedp.MousePressed, ax, ay, left...),
+		chromedp.MouseEvent(chromedp.MouseMoved, (ax+bx)/2, (ay+by)/2, left...),
+		chromedp.MouseEvent(chromedp.MouseMoved, bx, by, left...),
+		chromedp.MouseEvent(chromedp.MouseReleased, bx, by, left...),
 	)
+}
+
+// selects drags over the time strip, between two shares of its width, and returns the range that is then selected.
+func (p *tab) selects(from, to float64, options ...chromedp.MouseOption) []int64 {
+	p.t.Helper()
+	r := p.rect("#strip")
+	p.drag(r.X+from*r.Width, r.Y+r.Height/2, r.X+to*r.Width, r.Y+r.Height/2, options...)
+	p.wait(`gotach.settings().range`)
+	return eval[[]int64](p, `gotach.settings().range`)
+}
+
+// search types a search and waits for it. The driver also types the key that goes to the field, which a keyboard does not.
+func (p *tab) search(text string) {
+	p.t.Helper()
+	p.key("/", `document.activeElement.id === 'query'`)
+	eval[bool](p, `(() => { document.activeElement.value = ''; return true; })()`)
+	p.key(text, `gotach.settings().query === `+quote(text))
+}
+
+// tabTo presses Tab until the focused element e fulfils a condition.
+func (p *tab) tabTo(condition string) {
+	p.t.Helper()
+	for range 200 {
+		p.keys(kb.Tab)
+		if eval[bool](p, `!!((e) => `+condition+`)(document.activeElement)`) {
+			return
+		}
+	}
+	p.t.Fatalf("Tab never comes to %s", condition)
+}
+
+// enter presses Enter on the element that Tab comes to, and waits until an expression is true.
+func (p *tab) enter(condition, expression string) {
+	p.t.Helper()
+	p.tabTo(condition)
+	p.key(enter, expression)
+}
+
+// twin opens the table that stands for a graph and waits until it has rows.
+func (p *tab) twin(id string, rows int) {
+	p.t.Helper()
+	p.enter(`e.tagName === 'SUMMARY' && e.closest('`+id+`')`, fmt.Sprintf(`document.querySelectorAll('%s tbody tr').length >= %d`, id, rows))
+}
+
+// text returns the text of an element.
+func (p *tab) text(selector string) string {
+	p.t.Helper()
+	return eval[string](p, `document.querySelector(`+quote(selector)+`).textContent`)
 }
 
 const enter, escape, right = kb.Enter, kb.Escape, kb.ArrowRight

@@ -1,3 +1,5 @@
+//go:build peers
+
 package page
 
 import (
@@ -28,7 +30,7 @@ func (p *tab) squares() []square {
 // at returns the middle of a square in the window.
 func (p *tab) at(s square) (x, y float64) {
 	p.t.Helper()
-	r := p.rect("heat")
+	r := p.rect("#heat")
 	return r.X + s.X, r.Y + s.Y
 }
 
@@ -39,15 +41,12 @@ func (p *tab) data() float64 {
 	return eval[float64](p, `Number(document.getElementById('functions').dataset.all) / 1000`)
 }
 
-// TestPageHeat: the squares of the heat map have the sums of the strip and of the table; a click, a drag and a drag with Shift
+// TestPeerPageHeat: the squares of the heat map have the sums of the strip and of the table; a click, a drag and a drag with Shift
 // select what is in them.
-func TestPageHeat(t *testing.T) {
+func TestPeerPageHeat(t *testing.T) {
 	p := open(t, pageOf(t, Options{}, server(t)), "", 1280, 800)
-	if eval[bool](p, `document.getElementById('heat').checkVisibility()`) {
-		t.Error("a page of two seconds begins with a heat map")
-	}
-	p.press("#heat-open")
-	p.setting("heat", "true")
+	same(t, eval[bool](p, `document.getElementById('heat').checkVisibility()`), false) // of two seconds
+	p.press("#heat-open", `gotach.settings().heat`)
 	list := p.squares()
 	if rows := list[len(list)-1].Row + 1; len(list) < 100 || rows < 2 {
 		t.Fatalf("%d squares in %d rows", len(list), rows)
@@ -67,8 +66,7 @@ func TestPageHeat(t *testing.T) {
 	}
 	// A range of all has the time of the squares: without what is at no moment.
 	p.keys("s")
-	p.keys(enter)
-	p.wait(`gotach.settings().range`)
+	p.key(enter, `gotach.settings().range`)
 	strip := eval[map[string]float64](p, `gotach.classes(...gotach.settings().range)`)
 	all := 0.0
 	for class, us := range strip {
@@ -79,19 +77,15 @@ func TestPageHeat(t *testing.T) {
 	if sum["busy"] != all || sum["cpu"] != strip["running"] || sum["core"] != strip["runnable"]+strip["no core"] || all == 0 {
 		t.Errorf("the squares have %v, the strip %v", sum, strip)
 	}
-	p.keys("r")
-	p.setting("range", "null")
-	p.press("#heat-open")
-	p.setting("heat", "true")
+	p.sets("r", "range", "null")
+	p.press("#heat-open", `gotach.settings().heat`)
 
 	x, y := p.at(list[30])
 	p.do(chromedp.MouseEvent(chromedp.MouseMoved, x, y))
 	p.wait(`!document.getElementById('tip').hidden && document.getElementById('tip').textContent.includes('wait for a core')`)
 	p.do(chromedp.MouseClickXY(x, y))
 	p.setting("range", fmt.Sprintf("[%.0f,%.0f]", list[30].From, list[30].To))
-	if got := p.data(); got != list[30].Us["busy"] {
-		t.Errorf("the table has %v µs, the square %v", got, list[30].Us["busy"])
-	}
+	same(t, p.data(), list[30].Us["busy"])
 	x, y = p.at(list[30])
 	p.do(chromedp.MouseClickXY(x, y)) // again
 	p.setting("range", "null")
@@ -99,8 +93,7 @@ func TestPageHeat(t *testing.T) {
 	drag := func(a, b square, options ...chromedp.MouseOption) {
 		ax, ay := p.at(a)
 		bx, by := p.at(b)
-		left := append([]chromedp.MouseOption{chromedp.ButtonLeft, chromedp.ClickCount(1)}, options...)
-		p.do(chromedp.MouseEvent(chromedp.MousePressed, ax, ay, left...), chromedp.MouseEvent(chromedp.MouseMoved, bx, by, left...), chromedp.MouseEvent(chromedp.MouseReleased, bx, by, left...))
+		p.drag(ax, ay, bx, by, options...)
 	}
 	drag(list[60], list[40]) // backwards, over the end of a row
 	p.setting("range", fmt.Sprintf("[%.0f,%.0f]", list[40].From, list[60].To))
@@ -108,17 +101,15 @@ func TestPageHeat(t *testing.T) {
 	for _, s := range list[40:61] {
 		want += s.Us["busy"]
 	}
-	if got := p.data(); got != want {
-		t.Errorf("the table has %v µs, the squares %v", got, want)
-	}
+	same(t, p.data(), want)
 	drag(list[70], list[80], chromedp.ButtonModifiers(chromedp.ModifierShift))
 	p.setting("second", fmt.Sprintf("[%.0f,%.0f]", list[70].From, list[80].To))
 	p.wait(`document.getElementById('flame-bar').textContent.includes('more in B')`)
 }
 
-// TestPageHeatSearch: the search marks squares, the address keeps what is shown, and the keyboard and the table do what the
+// TestPeerPageHeatSearch: the search marks squares, the address keeps what is shown, and the keyboard and the table do what the
 // pointer does.
-func TestPageHeatSearch(t *testing.T) {
+func TestPeerPageHeatSearch(t *testing.T) {
 	in := gappy(t, tachyon.Counts{})
 	file := pageOf(t, Options{}, in)
 	p := open(t, file, "#hm=1&hk=blocked&q=main.pause", 1280, 800)
@@ -141,38 +132,28 @@ func TestPageHeatSearch(t *testing.T) {
 		t.Errorf("two squares with the search and one without are %v", colours)
 	}
 	settings := eval[string](p, `JSON.stringify(gotach.settings())`)
-	if got := eval[string](open(t, file, eval[string](p, `location.hash`), 1280, 800), `JSON.stringify(gotach.settings())`); got != settings {
-		t.Errorf("the address gives %s, want %s", got, settings)
-	}
+	same(t, eval[string](open(t, file, eval[string](p, `location.hash`), 1280, 800), `JSON.stringify(gotach.settings())`), settings)
 
-	p.keys("h")
-	p.setting("heat", "false")
-	p.keys("h")
-	p.setting("heat", "true")
+	p.sets("h", "heat", "false")
+	p.sets("h", "heat", "true")
 	p.wait(`document.activeElement.id === 'heat'`)
-	p.keys(kb.ArrowDown + kb.ArrowDown + right)
-	p.wait(`document.getElementById('heat-status').textContent.startsWith('1.020s')`)
-	p.keys(enter)
-	p.setting("range", "[1020000,1040000]")
+	p.key(kb.ArrowDown+kb.ArrowDown+right, `document.getElementById('heat-status').textContent.startsWith('1.020s')`)
+	p.sets(enter, "range", "[1020000,1040000]")
 	p.keys(kb.ArrowDown, chromedp.ModifierShift)
 	p.setting("range", "[1020000,2040000]")
-	p.keys("r")
-	p.setting("range", "null")
+	p.sets("r", "range", "null")
 	p.keys("h")
-	p.tabTo(`e.tagName === 'SUMMARY' && e.closest('#heat-twin')`)
-	p.keys(enter)
-	p.wait(`document.querySelectorAll('#heat-twin tbody tr').length === 10`)
+	p.twin("#heat-twin", 10)
 	cells := eval[[]string](p, `[...document.querySelectorAll('#heat-twin tbody tr')[6].cells].map((c) => c.textContent)`)
 	if want := []string{"6.000s – 7.000s", "2.00", "0.00", "0.00", "2.00", "0.00", "6.000s"}; !slices.Equal(cells, want) {
 		t.Errorf("the row of the seventh second is %q, want %q", cells, want)
 	}
 	p.tabTo(`e.dataset.key === 'heat6'`)
-	p.keys(enter)
-	p.setting("range", "[6000000,7000000]")
+	p.sets(enter, "range", "[6000000,7000000]")
 }
 
-// TestPageHeatLong: a page of some minutes begins with a heat map of at most 100 rows, whose squares are whole steps.
-func TestPageHeatLong(t *testing.T) {
+// TestPeerPageHeatLong: a page of some minutes begins with a heat map of at most 100 rows, whose squares are whole steps.
+func TestPeerPageHeatLong(t *testing.T) {
 	r := newRecording(t)
 	for s := uint64(1); s <= 1000; s++ {
 		r.add(1, s*1_000_000-s%7*1000, running, frame("main.work", 10))
@@ -180,15 +161,11 @@ func TestPageHeatLong(t *testing.T) {
 	p := open(t, pageOf(t, Options{}, r.input(1000e9)), "", 1280, 800)
 	p.setting("heat", "true")
 	list, width := p.squares(), eval[float64](p, `gotach.width`)
-	if rows := list[len(list)-1].Row + 1; rows != 100 {
-		t.Errorf("%d rows, want 100 of 10 s", rows)
-	}
+	same(t, list[len(list)-1].Row+1, 100)
 	eval[bool](p, `(() => { location.hash = 'v=0.501000000'; return true; })()`)
 	p.setting("view", "[0,501000000]")
 	part := p.squares()
-	if rows := part[len(part)-1].Row + 1; rows != 51 {
-		t.Errorf("%d rows of 501 s, want 51: with rows of 5 s there are more than 100", rows)
-	}
+	same(t, part[len(part)-1].Row+1, 51)
 	sum := 0.0
 	for _, s := range list {
 		sum += s.Us["cpu"]
@@ -201,22 +178,17 @@ func TestPageHeatLong(t *testing.T) {
 	}
 }
 
-// TestPageOverview: where the steps of the stacks are long, those of the strip and the heat map are not, and the sums of both agree.
-func TestPageOverview(t *testing.T) {
+// TestPeerPageOverview: where the steps of the stacks are long, those of the strip and the heat map are not, and the sums of both agree.
+func TestPeerPageOverview(t *testing.T) {
 	in := server(t)
 	o := Options{noLatency: true}
 	o.setDefaults()
 	b := newBuilder(o)
-	if err := b.read(in); err != nil {
-		t.Fatal(err)
-	}
+	must(b.read(in))
 	for b.width < 100_000 {
 		b.double()
 	}
-	d, err := b.finish([]Input{in})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := have(b.finish([]Input{in}))
 	p := open(t, writePage(t, d), "#hm=1", 1280, 800)
 	if width, fine := eval[float64](p, `gotach.width`), eval[float64](p, `gotach.fine`); width != 128_000 || fine != 1000 {
 		t.Fatalf("steps of %v µs, in the strip of %v µs; want 128,000 and 1,000", width, fine)
@@ -225,18 +197,13 @@ func TestPageOverview(t *testing.T) {
 	if len(list) < 100 {
 		t.Errorf("%d squares", len(list))
 	}
-	p.keys("d")
-	p.setting("idle", "true")
+	p.sets("d", "idle", "true")
 	all := 0.0
 	for _, s := range p.squares() {
 		all += s.Us["busy"]
 	}
-	p.drag(0, 0.999)
-	p.wait(`gotach.settings().range`)
+	p.selects(0, 0.999)
 	const rest = 9*1000 - 8*13.5*37 + 1234.567 // the first samples begin before the start, and some time was not seen
-	if got := p.data(); got != all+rest {
-		t.Errorf("the squares have %v µs, the table %v", all, got)
-	}
-	p.keys("r")
-	p.setting("range", "null")
+	same(t, p.data(), all+rest)
+	p.sets("r", "range", "null")
 }

@@ -1,3 +1,5 @@
+//go:build peers
+
 package page
 
 import (
@@ -8,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -48,32 +51,21 @@ func crowd(t testing.TB, seconds int) Input {
 	return r.input(time.Duration(seconds) * time.Second)
 }
 
-// TestPageLarge makes the page of many goroutines, and measures it in the browser. GOTACH_PAGE_SECONDS=600 is a session of ten
-// minutes with three million goroutines.
-func TestPageLarge(t *testing.T) {
-	seconds, frames := 1, 5
-	if s := os.Getenv("GOTACH_PAGE_SECONDS"); s != "" {
-		var err error
-		if seconds, err = strconv.Atoi(s); err != nil {
-			t.Fatal(err)
-		}
-		frames = 40
-	}
+// TestPeerPageLarge makes the page of many goroutines, and measures it in the browser. With GOTACH_NIGHT=1 it is of a session of ten minutes
+// with three million goroutines.
+func TestPeerPageLarge(t *testing.T) {
+	seconds, frames := testenv.Times(1, 600), testenv.Times(5, 40)
 	in := crowd(t, seconds)
 	begin := time.Now()
 	file := pageOf(t, Options{}, in)
 	built := time.Since(begin)
-	fi, err := os.Stat(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fi := have(os.Stat(file))
 	if fi.Size() > DefaultMaxSize {
 		t.Errorf("the page has %d bytes, want at most %d", fi.Size(), DefaultMaxSize)
 	}
 	p := open(t, file, "", 1280, 800)
 	t.Logf("%d s of 5,000 goroutines a second: built in %v, %d bytes; %s", seconds, built.Round(time.Millisecond), fi.Size(), eval[string](p, `document.getElementById('left-out').textContent`))
 	t.Logf("first paint after %.0f ms, all drawn after %.0f ms", eval[float64](p, `performance.getEntriesByName('first-contentful-paint')[0].startTime`), eval[float64](p, `gotach.ready`))
-	t.Logf("what the parts take, in ms: %s", eval[string](p, `gotach.times()`))
 	for _, what := range []struct{ name, step string }{
 		{"zoom and pan the strip", `strip.dispatchEvent(new WheelEvent('wheel', i < 10 ? {deltaY: -100} : {deltaX: i % 2 ? 30 : 40}))`},
 		{"move a range", `strip.dispatchEvent(new KeyboardEvent('keydown', {key: i % 40 < 20 ? 'ArrowRight' : 'ArrowLeft'}))`},

@@ -1,3 +1,5 @@
+//go:build peers
+
 package page
 
 import (
@@ -6,29 +8,24 @@ import (
 	"time"
 )
 
-// TestPageNarrow: at 400 % zoom and on a phone nothing is wider than the window.
-func TestPageNarrow(t *testing.T) {
+// TestPeerPageNarrow: at 400 % zoom and on a phone nothing is wider than the window.
+func TestPeerPageNarrow(t *testing.T) {
 	file, locks := pageOf(t, Options{}, server(t)), pageOf(t, Options{}, contended(t))
 	for _, size := range [][2]int64{{320, 200}, {390, 844}} {
-		q := open(t, locks, "#t=locks&l=0", size[0], size[1])
+		p, q := open(t, file, "", size[0], size[1]), open(t, locks, "#t=locks&l=0", size[0], size[1])
 		// What is said of the holders wraps, however long it is.
-		if w := eval[int64](q, `(() => { const e = document.getElementById('table'); e.querySelector('.detail p').textContent = 'too short to tell one from the next '.repeat(9); return e.scrollWidth - e.clientWidth; })()`); w > 0 {
-			t.Errorf("the table of locks is %d px wider than a window of %d px", w, size[0])
+		eval[bool](q, `(() => { document.querySelector('#table .detail p').textContent = 'too short to tell one from the next '.repeat(9); return true; })()`)
+		for _, page := range []*tab{p, q} {
+			if wider := eval[[]int64](page, `[document.scrollingElement, document.getElementById('table')].map((e) => e.scrollWidth - e.clientWidth)`); wider[0] > 0 || wider[1] > 0 {
+				t.Errorf("in a window of %d px the page and its table are wider by %v px", size[0], wider)
+			}
 		}
-		p := open(t, file, "", size[0], size[1])
-		if w := eval[int64](p, `document.scrollingElement.scrollWidth`); w > size[0] {
-			t.Errorf("the page is %d px wide in a window of %d px", w, size[0])
-		}
-		if w := eval[int64](p, `(() => { const e = document.getElementById('table'); return e.scrollWidth - e.clientWidth; })()`); w > 0 {
-			t.Errorf("the table of functions is %d px wider than a window of %d px", w, size[0])
-		}
-		p.click("main.serve")
-		p.wait(`gotach.settings().zoom.length === 1`)
+		p.click("main.serve", `gotach.settings().zoom.length === 1`)
 	}
 }
 
-// TestPageEmpty: where there is nothing to draw the page says why.
-func TestPageEmpty(t *testing.T) {
+// TestPeerPageEmpty: where there is nothing to draw the page says why.
+func TestPeerPageEmpty(t *testing.T) {
 	none := newRecording(t)
 	none.empty = true
 	asleep := newRecording(t)
@@ -46,10 +43,9 @@ func TestPageEmpty(t *testing.T) {
 		for _, id := range []string{"flame-bar", "lives-note", "table"} {
 			p.wait(`document.getElementById('` + id + `').textContent === ` + quote(x.want))
 		}
-		if sums := eval[string](p, `document.getElementById('sums').textContent`); strings.Contains(sums, "no samples") != (x.hash == "") {
+		if sums := p.text("#sums"); strings.Contains(sums, "no samples") != (x.hash == "") {
 			t.Errorf("%s: the sums are %q", x.want, sums)
 		}
-		p.keys("]")
-		p.wait(`document.getElementById('tab-lines').getAttribute('aria-selected') === 'true' && document.getElementById('table').textContent === ` + quote(x.want))
+		p.key("]", `document.getElementById('tab-lines').getAttribute('aria-selected') === 'true' && document.getElementById('table').textContent === `+quote(x.want))
 	}
 }

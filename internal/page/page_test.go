@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -59,10 +60,7 @@ func TestCourse(t *testing.T) {
 
 // TestUserText: names and labels cannot end the script element or begin an element.
 func TestUserText(t *testing.T) {
-	text, err := os.ReadFile(pageOf(t, Options{}, server(t)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := have(os.ReadFile(pageOf(t, Options{}, server(t))))
 	if bytes.Contains(text, []byte("<img")) || bytes.Count(text, []byte("</script>")) != bytes.Count(text, []byte("<script")) {
 		t.Error("a name of the profile is markup in the page")
 	}
@@ -76,28 +74,10 @@ func TestUserText(t *testing.T) {
 
 // TestMaxSize: the page becomes as small as asked for, says how, and has the same sums.
 func TestMaxSize(t *testing.T) {
-	r, rng := newRecording(t), rand.New(rand.NewPCG(1, 2))
-	for at := uint64(0); at < 2_000_000; at += 1 + rng.Uint64N(400) {
-		f := frame("main.work", int32(rng.IntN(4)))
-		if rng.IntN(2) == 0 {
-			r.add(1+rng.Uint64N(4), at, 0, wait("sleep"), f)
-		} else {
-			r.add(1+rng.Uint64N(4), at, running, f)
-		}
-	}
-	in := r.input(2 * time.Second)
-	large, err := Build([]Input{in}, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	size, err := large.size()
-	if err != nil {
-		t.Fatal(err)
-	}
-	small, err := Build([]Input{in}, Options{MaxSize: size - 1000})
-	if err != nil {
-		t.Fatal(err)
-	}
+	in := busy(t)
+	large := have(Build([]Input{in}, Options{}))
+	size := have(large.size())
+	small := have(Build([]Input{in}, Options{MaxSize: size - 1000}))
 	if n, err := small.size(); err != nil || n > size-1000 {
 		t.Errorf("%d bytes, want at most %d (%v)", n, size-1000, err)
 	}
@@ -109,10 +89,7 @@ func TestMaxSize(t *testing.T) {
 	for _, p := range large.Pieces {
 		bytes += int64(len(p.Bytes)) * 4 / 3
 	}
-	least, err := Build([]Input{in}, Options{MaxSize: size - bytes/2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	least := have(Build([]Input{in}, Options{MaxSize: size - bytes/2}))
 	if least.Head.Width <= large.Head.Width || len(least.Head.LeftOut) < 2 {
 		t.Errorf("steps of %d and %d µs; left out: %q", large.Head.Width, least.Head.Width, least.Head.LeftOut)
 	}
@@ -120,12 +97,48 @@ func TestMaxSize(t *testing.T) {
 		t.Errorf("a page of 1,000 bytes: %v", err)
 	}
 	var out strings.Builder
-	if err := small.WriteHTML(&out); err != nil {
-		t.Fatal(err)
-	}
+	must(small.WriteHTML(&out))
 	head, _, _ := strings.Cut(out.String()[strings.Index(out.String(), `id="head">`)+len(`id="head">`):], "</script>")
 	var h Head
 	if err := json.Unmarshal([]byte(head), &h); err != nil || h.Sides[0].Duration != 2*time.Second || h.Sides[0].Total != large.Head.Sides[0].Total {
 		t.Errorf("head %s: %v", head, err)
+	}
+}
+
+// TestMoments adds random times while steps become longer, and compares the gaps with those of the sorted times.
+func TestMoments(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	for range 300 {
+		width, m, end := uint64(4), moments{}, 500+rng.Uint64N(3000)
+		var times []uint64
+		for range 1 + rng.IntN(60) {
+			at := rng.Uint64N(end)
+			if rng.IntN(2) == 0 && len(times) > 0 {
+				at = min(end-1, times[rng.IntN(len(times))]+rng.Uint64N(5))
+			}
+			times = append(times, at)
+			m.add(width, at)
+			if rng.IntN(20) == 0 {
+				m.double(width)
+				width *= 2
+			}
+		}
+		long := 2*width + rng.Uint64N(100)
+		slices.Sort(times)
+		var want []gap
+		last := uint64(0)
+		for _, at := range append(times, end) {
+			if at-last >= long {
+				want = append(want, gap{last, at, 1, at - last})
+			}
+			last = at
+		}
+		if got := m.find(width, 0, end, long); !slices.Equal(got, want) {
+			t.Fatalf("steps of %d, from %d on: gaps %v, want %v; times %v", width, long, got, want, times)
+		}
+	}
+	list := []gap{{0, 10, 1, 10}, {12, 32, 1, 20}, {40, 50, 1, 10}}
+	if got, want := joinGaps(list, 2), []gap{{0, 32, 2, 20}, {40, 50, 1, 10}}; !slices.Equal(got, want) {
+		t.Errorf("joined: %v, want %v", got, want)
 	}
 }

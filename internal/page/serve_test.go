@@ -8,42 +8,49 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/chromedp/chromedp"
 
 	"github.com/gotach/profiler/internal/analyze"
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/stream"
 )
 
+// restricted returns what is selected of an input, and during what is of a span of time.
+func restricted(in Input, sel *stream.Selection) Input {
+	return Input{Name: in.Name, Open: func(o stream.Options) (*stream.Source, error) {
+		o.Select = sel
+		return in.Open(o)
+	}}
+}
+
+func during(in Input, span Span) Input { return restricted(in, have(span.Select(nil))) }
+
+// report returns what gotach report prints of an input.
+func report(in Input, o analyze.ReportOptions, by profile.By) *profile.Report {
+	p := have(analyze.NewProfile(have(in.Open(o.Stream())), o))
+	return have(profile.New(p, profile.ReportOptions{By: by}))
+}
+
 // selecting returns what a Server reads: the input, of the time that is asked for.
 func selecting(in Input) func(context.Context, Request) (*Opened, error) {
 	return func(_ context.Context, r Request) (*Opened, error) {
 		sel, err := r.Select(nil)
-		open := func(o stream.Options) (*stream.Source, error) {
-			o.Select = sel
-			return in.Open(o)
-		}
-		return &Opened{Inputs: []Input{{Name: in.Name, Open: open}}, Close: func() error { return nil }}, err
+		return &Opened{Inputs: []Input{restricted(in, sel)}, Close: func() error { return nil }}, err
 	}
 }
 
 // serve starts a server on this computer and returns its address.
 func serve(t *testing.T, o ServerOptions) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := have(net.Listen("tcp", "127.0.0.1:0"))
 	if o.Version == nil {
 		o.Version = func() string { return "one" }
 	}
@@ -59,10 +66,7 @@ func serve(t *testing.T, o ServerOptions) string {
 
 func get(t *testing.T, url string) []byte {
 	t.Helper()
-	r, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := have(http.Get(url))
 	defer r.Body.Close()
 	b, err := io.ReadAll(r.Body)
 	if err != nil || r.StatusCode != http.StatusOK {
@@ -76,9 +80,7 @@ func ready(t *testing.T, url, query string, than int64) (s Status) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		s = Status{}
-		if err := json.Unmarshal(get(t, fmt.Sprintf("%sdata/status?%s&generation=%d", url, query, than)), &s); err != nil {
-			t.Fatal(err)
-		}
+		must(json.Unmarshal(get(t, fmt.Sprintf("%sdata/status?%s&generation=%d", url, query, than)), &s))
 		if s.Error != "" {
 			t.Fatal(s.Error)
 		}
@@ -90,23 +92,19 @@ func ready(t *testing.T, url, query string, than int64) (s Status) {
 	return s
 }
 
+// unpack reads the JSON at the begin of a piece, and returns the rest.
+func unpack(piece []byte, into any) (rest []byte) {
+	all := have(io.ReadAll(have(gzip.NewReader(bytes.NewReader(piece)))))
+	n := 4 + binary.LittleEndian.Uint32(all)
+	must(json.Unmarshal(all[4:n], into))
+	return all[n:]
+}
+
 // sums returns the time of a page's records in µs without that which is at no moment, that on CPU, and the number of samples.
-func sums(t *testing.T, piece []byte, h *Head) (wall, cpu, samples int64) {
-	t.Helper()
-	z, err := gzip.NewReader(bytes.NewReader(piece))
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := binary.LittleEndian.Uint32(all)
+func sums(piece []byte, h *Head) (wall, cpu, samples int64) {
 	var about struct{ Columns [][]any }
-	if err := json.Unmarshal(all[4:4+n], &about); err != nil {
-		t.Fatal(err)
-	}
-	c, at := map[string][]int64{}, all[4+n:]
+	rest := unpack(piece, &about)
+	c, at := map[string][]int64{}, rest
 	for _, x := range about.Columns {
 		list := []int64{}
 		for range int(x[1].(float64)) {
@@ -143,25 +141,8 @@ func TestServerSums(t *testing.T) {
 			query = fmt.Sprintf("from=%d&to=%d", span.From, span.To)
 		}
 		s := ready(t, url, query, 0)
-		wall, cpu, samples := sums(t, get(t, fmt.Sprintf("%sdata/core?%s&generation=%d", url, query, s.Generation)), s.Head)
-		sel, err := span.Select(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		so := analyze.ReportOptions{Idle: true}.Stream()
-		so.Select = sel
-		src, err := in.Open(so)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := analyze.NewProfile(src, analyze.ReportOptions{Idle: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		want, err := profile.New(p, profile.ReportOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		wall, cpu, samples := sums(get(t, fmt.Sprintf("%sdata/core?%s&generation=%d", url, query, s.Generation)), s.Head)
+		want := report(during(in, span), analyze.ReportOptions{Idle: true}, profile.ByFunction)
 		if wall != want.Total.Microseconds() || cpu != want.TotalCPU.Microseconds() || samples != want.Samples || samples == 0 {
 			t.Errorf("%v: %d µs, %d on CPU, %d samples; the report has %v, %v, %d", span, wall, cpu, samples, want.Total, want.TotalCPU, want.Samples)
 		}
@@ -208,19 +189,13 @@ func TestServerSecurity(t *testing.T) {
 		{"an old generation", "GET", url + "data/core?generation=99", [2]string{}, 410},
 		{"a bad range", "GET", url + "data/status?from=9&to=1", [2]string{}, 400},
 	} {
-		r, err := http.NewRequest(c.method, c.url, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := have(http.NewRequest(c.method, c.url, nil))
 		if c.header[0] == "Host" {
 			r.Host = c.header[1]
 		} else if c.header[0] != "" {
 			r.Header.Set(c.header[0], c.header[1])
 		}
-		a, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := have(http.DefaultClient.Do(r))
 		body, _ := io.ReadAll(a.Body)
 		a.Body.Close()
 		if a.StatusCode != c.want {
@@ -244,63 +219,10 @@ func TestServerViews(t *testing.T) {
 		ready(t, url, fmt.Sprintf("from=%d&to=%d", begin+i*1000, begin+i*1000+100_000), 0)
 	}
 	get(t, fmt.Sprintf("%sdata/core?generation=%d", url, whole.Generation))
-	r, err := http.Get(fmt.Sprintf("%sdata/core?from=%d&to=%d&generation=%d", url, begin, begin+100_000, whole.Generation+1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := have(http.Get(fmt.Sprintf("%sdata/core?from=%d&to=%d&generation=%d", url, begin, begin+100_000, whole.Generation+1)))
 	r.Body.Close()
 	if r.StatusCode != http.StatusGone {
 		t.Errorf("the first of too many parts: %s", r.Status)
-	}
-}
-
-// TestServedPage: the page that a server sends shows the same as gotach report, for the whole and, after a click, for a selected range in detail.
-// When the profile has changed, the page shows that. It fetches only its data.
-func TestServedPage(t *testing.T) {
-	in, newer := busy(t), contended(t)
-	var changed atomic.Bool
-	url := serve(t, ServerOptions{Options: Options{MaxSize: smallPage(t, in)}, Title: "x", Version: func() string { return fmt.Sprint(changed.Load()) },
-		Open: func(ctx context.Context, r Request) (*Opened, error) {
-			now := in
-			if changed.Load() {
-				now = newer
-			}
-			o, err := selecting(now)(ctx, r)
-			o.Growing = true
-			return o, err
-		}})
-	p := openURL(t, url, "", 1280, 800)
-	p.compare("the whole", in, stream.Options{}, analyze.ReportOptions{})
-	if n := eval[int](p, `performance.getEntriesByType('resource').filter((r) => r.name.includes('/data/core')).length`); n != 1 {
-		t.Errorf("the page fetched its stacks %d times", n)
-	}
-	if n := eval[float64](p, `gotach.width`); n <= firstWidth {
-		t.Fatalf("steps of %v µs; the page leaves nothing out", n)
-	}
-	p.drag(0.25, 0.3)
-	p.wait(`document.getElementById('detail')`)
-	a := eval[[]int64](p, `gotach.settings().range`)
-	drawn := `document.documentElement.dataset.drawn > 0`
-	p.do(chromedp.Navigate(eval[string](p, `document.getElementById('detail').href`)))
-	p.wait(`document.getElementById('whole') && ` + drawn)
-	if n := eval[float64](p, `gotach.width`); n != firstWidth {
-		t.Errorf("the range has steps of %v µs", n)
-	}
-	sel, err := Span{begin + a[0], begin + a[1]}.Select(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.compare("a range", in, stream.Options{Select: sel}, analyze.ReportOptions{})
-	p.do(chromedp.Navigate(eval[string](p, `document.getElementById('whole').href`)))
-	p.wait(`!document.getElementById('whole') && ` + drawn)
-	eval[bool](p, `(() => { [...document.querySelectorAll('#functions tbody button')].find((b) => b.textContent === 'main.serve').click(); return true; })()`)
-	p.wait(`gotach.settings().selected >= 0`)
-	changed.Store(true)
-	p.wait(`[...document.querySelectorAll('#functions tbody button')].some((b) => b.textContent === 'main.parse')`)
-	p.compare("newer data", newer, stream.Options{}, analyze.ReportOptions{})
-	// A function that was selected still is, though its number is another one and its file the same.
-	if chips := eval[string](p, `document.getElementById('chips').textContent`); !strings.Contains(chips, "callers of main.serve") {
-		t.Errorf("chips %q", chips)
 	}
 }
 
@@ -316,28 +238,6 @@ func busy(t *testing.T) Input {
 		}
 	}
 	return r.input(2 * time.Second)
-}
-
-// smallPage returns a size for which the steps of time of an input's page must be longer.
-func smallPage(t *testing.T, in Input) int64 {
-	t.Helper()
-	d, err := Build([]Input{in}, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	size, err := d.size()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for step := size / 30; ; {
-		size -= step
-		if d, err = Build([]Input{in}, Options{MaxSize: size}); err != nil {
-			t.Fatal(err)
-		}
-		if d.Head.Width > firstWidth {
-			return size
-		}
-	}
 }
 
 // TestServerPartFirst: a part of the time that a page asks for while the whole is being read is there before the whole.
@@ -371,5 +271,34 @@ func TestServerPartFirst(t *testing.T) {
 	first := ready(t, url, part, 0)
 	if whole := ready(t, url, "", 0); whole.Generation < first.Generation {
 		t.Errorf("the whole was read as number %d, the part as number %d", whole.Generation, first.Generation)
+	}
+}
+
+// TestServerFindings: the tables of a range are those of the analyses of that range.
+func TestServerFindings(t *testing.T) {
+	in := contended(t)
+	url := serve(t, ServerOptions{Open: selecting(in)})
+	span := Span{begin + 200_000, begin + 500_000}
+	for _, part := range []Span{{}, span} {
+		query := ""
+		if part != (Span{}) {
+			query = fmt.Sprintf("&from=%d&to=%d", part.From, part.To)
+		}
+		for _, what := range findingNames {
+			var want sideTables
+			must(want.find(what, during(in, part), func(string) ([]byte, error) { return nil, fs.ErrNotExist }))
+			s := ready(t, url, "what="+what+query, 0)
+			var got struct{ Sides []json.RawMessage }
+			unpack(get(t, fmt.Sprintf("%sdata/tables?what=%s%s&generation=%d", url, what, query, s.Generation)), &got)
+			text, err := json.Marshal(want)
+			if err != nil || len(got.Sides) != 1 || string(got.Sides[0]) != string(text) || len(text) < 100 {
+				t.Errorf("%s of %v: %s, want %s (%v)", what, part, got.Sides, text, err)
+			}
+		}
+	}
+	if r, err := http.Get(url + "data/status?what=else"); err != nil || r.StatusCode != http.StatusBadRequest {
+		t.Errorf("an unknown table: %v, %v", r, err)
+	} else {
+		r.Body.Close()
 	}
 }

@@ -35,18 +35,13 @@ type recording struct {
 func newRecording(t testing.TB) *recording {
 	t.Helper()
 	r := &recording{t: t, path: filepath.Join(t.TempDir(), "x.tach")}
-	var err error
-	if r.w, err = writer.Create(r.path, writer.Options{Start: begin, Interval: 1000}); err != nil {
-		t.Fatal(err)
-	}
+	r.w = have(writer.Create(r.path, writer.Options{Start: begin, Interval: 1000}))
 	return r
 }
 
 func (r *recording) add(goroutine, at uint64, status tachyon.Status, frames ...tachyon.Frame) {
 	r.t.Helper()
-	if err := r.w.WriteFrames(&tachyon.Sample{Thread: goroutine, Time: begin + at, Status: status}, frames); err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.w.WriteFrames(&tachyon.Sample{Thread: goroutine, Time: begin + at, Status: status}, frames))
 }
 
 // input finishes the file and returns it as an input.
@@ -55,29 +50,19 @@ func (r *recording) input(length time.Duration) Input {
 	if !r.empty {
 		r.counts.NotSeen = 1234567 * time.Nanosecond
 	}
-	err := r.w.AddMetadata(tachyon.KindSession, tachyon.Session{
+	must(r.w.AddMetadata(tachyon.KindSession, tachyon.Session{
 		Program: "/srv/" + evil, GoVersion: "go1.26.8", GOOS: "linux", GOARCH: "amd64", Source: "native", Rate: 1000, RateReached: 1000,
 		Markers: true, Objects: tachyon.AllObjects, Start: time.UnixMicro(begin).UTC(), Duration: length, Counts: r.counts,
-	})
-	if err == nil {
-		err = r.w.WriteRecords(&tachyon.Records{Goroutines: r.goroutines, Objects: r.objects})
-	}
-	if err == nil {
-		err = r.w.Close()
-	}
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	}))
+	must(r.w.WriteRecords(&tachyon.Records{Goroutines: r.goroutines, Objects: r.objects}))
+	must(r.w.Close())
 	return fileInput(r.t, r.path)
 }
 
 // fileInput returns a file as an input.
 func fileInput(t testing.TB, path string) Input {
 	t.Helper()
-	f, err := reader.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := have(reader.Open(path))
 	t.Cleanup(func() { f.Close() })
 	return Input{Name: "x " + evil, Open: func(o stream.Options) (*stream.Source, error) {
 		return stream.New([]stream.File{{Stream: f}}, o)
@@ -158,22 +143,35 @@ func contended(t testing.TB) Input {
 // pageOf writes the page of inputs to a file and returns its name.
 func pageOf(t testing.TB, o Options, inputs ...Input) string {
 	t.Helper()
-	d, err := Build(inputs, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := have(Build(inputs, o))
 	return writePage(t, d)
 }
 
 func writePage(t testing.TB, d *Data) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := d.WriteHTML(&b); err != nil {
-		t.Fatal(err)
-	}
+	must(d.WriteHTML(&b))
 	name := filepath.Join(t.TempDir(), "page.html")
-	if err := os.WriteFile(name, b.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(os.WriteFile(name, b.Bytes(), 0o600))
 	return name
+}
+
+// must and have end the tests at an error that none of them expects.
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+func have[T any](v T, err error) T {
+	must(err)
+	return v
+}
+
+// same says so if something is not as it should be.
+func same[T comparable](t testing.TB, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%#v, want %#v", got, want)
+	}
 }

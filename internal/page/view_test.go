@@ -1,112 +1,77 @@
+//go:build peers
+
 package page
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/gotach/profiler/internal/analyze"
 	"github.com/gotach/profiler/internal/profile"
-	"github.com/gotach/profiler/internal/stream"
 )
 
-// A tableRow is a row of the page's table of functions.
-type tableRow struct {
-	Name, File       string
-	Self, Total, CPU string
-}
-
-// functions returns the rows of the table of functions, all of them.
-func (p *tab) functions() []tableRow {
+// compare compares the page's table of functions or of lines with the rows that gotach report --json prints.
+func (p *tab) compare(table string, in Input, o analyze.ReportOptions) {
 	p.t.Helper()
+	by, name := profile.ByFunction, `r.querySelector('button').textContent, r.dataset.file`
+	if table == "lines" {
+		by, name = profile.ByLine, `r.dataset.file, r.dataset.line`
+	}
+	r := report(in, o, by)
+	var want []string
+	for _, row := range r.Rows {
+		if by == profile.ByFunction && row.Total != 0 { // with latency: nobody was faster without it
+			want = append(want, fmt.Sprintf("%s|%s|%d|%d|%d", row.Name, row.File, row.Self, row.Total, row.SelfCPU))
+		} else if by == profile.ByLine {
+			want = append(want, fmt.Sprintf("%s|%d|%d|%d|%d", row.File, row.Line, row.Self, row.Total, row.SelfCPU))
+		}
+	}
 	p.wait(`document.documentElement.dataset.hash === location.hash`)
 	eval[bool](p, `(() => { document.querySelector('[data-key=more]')?.click(); return true; })()`)
 	p.wait(`!document.querySelector('[data-key=more]')`)
-	return eval[[]tableRow](p, `[...document.querySelectorAll('#functions tbody tr')].map((r) => { const n = [...r.querySelectorAll('[data-ns]')].map((c) => c.dataset.ns);
-		return {Name: r.querySelector('button').textContent, File: r.dataset.file, Self: n[0], Total: n[1], CPU: n[2]}; })`)
-}
-
-// compare compares the table of functions with the rows that gotach report --json prints.
-func (p *tab) compare(what string, in Input, so stream.Options, ro analyze.ReportOptions) {
-	p.t.Helper()
-	sel := so.Select
-	so = ro.Stream()
-	so.Select = sel
-	src, err := in.Open(so)
-	if err != nil {
-		p.t.Fatal(err)
+	got := eval[[]string](p, `[...document.querySelectorAll('#`+table+` tbody tr')].map((r) => [`+name+`, ...[...r.querySelectorAll('[data-ns]')].slice(0, 3).map((c) => c.dataset.ns)].join('|'))`)
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) || len(got) == 0 {
+		p.t.Errorf("the table of %s has\n%s\nthe report has\n%s", table, strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	pr, err := analyze.NewProfile(src, ro)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	r, err := profile.New(pr, profile.ReportOptions{})
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	want := map[string]bool{}
-	for _, row := range r.Rows {
-		if row.Total == 0 {
-			continue // with latency: nobody was faster without it
-		}
-		want[fmt.Sprintf("%s|%s|%d|%d|%d", row.Name, row.File, row.Self, row.Total, row.SelfCPU)] = true
-	}
-	got := p.functions()
-	for _, row := range got {
-		if !want[fmt.Sprintf("%s|%s|%s|%s|%s", row.Name, row.File, row.Self, row.Total, row.CPU)] {
-			p.t.Errorf("%s: row %+v is not in the report", what, row)
-		}
-	}
-	if len(got) != len(want) || len(got) == 0 {
-		p.t.Errorf("%s: %d rows, the report has %d", what, len(got), len(want))
-	}
-	if all := eval[string](p, `document.getElementById('functions').dataset.all`); all != fmt.Sprint(int64(r.Shown)) {
-		p.t.Errorf("%s: all time is %s ns, the report has %d", what, all, int64(r.Shown))
+	if all := eval[string](p, `document.getElementById('functions')?.dataset.all ?? ''`); table == "functions" && all != fmt.Sprint(int64(r.Shown)) {
+		p.t.Errorf("all time is %s ns, the report has %d", all, int64(r.Shown))
 	}
 }
 
-// TestPageNumbers: the page shows the same as gotach report --json, to the nanosecond.
-func TestPageNumbers(t *testing.T) {
+// TestPeerPageNumbers: the page shows the same as gotach report --json, to the nanosecond.
+func TestPeerPageNumbers(t *testing.T) {
 	in := server(t)
-	p := open(t, pageOf(t, Options{}, in), "", 1280, 800)
-	p.compare("wall", in, stream.Options{}, analyze.ReportOptions{})
-	p.keys("d")
-	p.setting("idle", "true")
-	p.compare("with idle time", in, stream.Options{}, analyze.ReportOptions{Idle: true})
-	p.keys("w")
-	p.setting("weight", `"cpu"`)
-	p.compare("CPU", in, stream.Options{}, analyze.ReportOptions{Weight: "cpu"})
-	p.keys("w")
-	p.setting("weight", `"latency"`)
-	p.compare("latency", in, stream.Options{}, analyze.ReportOptions{Weight: "latency"})
+	file := pageOf(t, Options{}, in)
+	p := open(t, file, "", 1280, 800)
+	p.compare("functions", in, analyze.ReportOptions{})
+	p.sets("d", "idle", "true")
+	p.compare("functions", in, analyze.ReportOptions{Idle: true})
+	p.sets("w", "weight", `"cpu"`)
+	p.compare("functions", in, analyze.ReportOptions{Weight: "cpu"})
+	p.sets("w", "weight", `"latency"`)
+	p.compare("functions", in, analyze.ReportOptions{Weight: "latency"})
+	open(t, file, "#t=lines", 1280, 800).compare("lines", in, analyze.ReportOptions{})
 }
 
-// TestPageRange: a drag selects a range, whose numbers are those of report --since --until. A second one is compared with
+// TestPeerPageRange: a drag selects a range, whose numbers are those of report --since --until. A second one is compared with
 // it.
-func TestPageRange(t *testing.T) {
+func TestPeerPageRange(t *testing.T) {
 	in := server(t)
 	p := open(t, pageOf(t, Options{}, in), "#i=1", 1280, 800)
-	p.drag(0.25, 0.4)
-	p.wait(`gotach.settings().range`)
-	a := eval[[]int64](p, `gotach.settings().range`)
+	a := p.selects(0.25, 0.4)
 	if share := float64(a[0]) / 2e6; share < 0.22 || share > 0.28 {
 		t.Errorf("the range is %v of 2 s, want it from a quarter on", a)
 	}
-	sel := &stream.Selection{}
-	var err error
-	if sel.Since, err = stream.ParseMoment(time.Duration(a[0] * 1000).String()); err == nil {
-		sel.Until, err = stream.ParseMoment(time.Duration(a[1] * 1000).String())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.compare("a range", in, stream.Options{Select: sel}, analyze.ReportOptions{Idle: true})
+	p.compare("functions", during(in, Span{begin + a[0], begin + a[1]}), analyze.ReportOptions{Idle: true})
 
-	p.drag(0.6, 0.75, chromedp.ButtonModifiers(chromedp.ModifierShift))
+	p.selects(0.6, 0.75, chromedp.ButtonModifiers(chromedp.ModifierShift))
 	p.wait(`gotach.settings().second`)
 	p.wait(`document.getElementById('flame-bar').textContent.includes('more in B')`)
 	// Hashing became more, waiting for the lock did not.
@@ -119,95 +84,65 @@ func TestPageRange(t *testing.T) {
 	if got := change("main.pause"); !strings.HasPrefix(got, "−") {
 		t.Errorf("main.pause: %q, want less in the second range", got)
 	}
-	p.keys(escape)
-	p.setting("second", "null")
-	p.keys(escape)
-	p.setting("range", "null")
+	p.sets(escape, "second", "null")
+	p.sets(escape, "range", "null")
 }
 
-// TestPageFlame: zoom, invert, search with share and next match, callers, removal.
-func TestPageFlame(t *testing.T) {
+// TestPeerPageFlame: zoom, invert, search with share and next match, callers, removal.
+func TestPeerPageFlame(t *testing.T) {
 	in := server(t)
 	p := open(t, pageOf(t, Options{}, in), "", 1280, 800)
-	width := p.rect("flame").Width
+	width := p.rect("#flame").Width
 	whole := p.boxes("main.hash")
-	p.click(generic)
-	p.wait(`gotach.settings().zoom.length === 2`)
+	p.click(generic, `gotach.settings().zoom.length === 2`)
 	p.wait(`gotach.boxes().some((b) => b.name === ` + quote(generic) + ` && b.w > ` + fmt.Sprint(width-2) + `)`)
 	if n := p.boxes("main.pause"); len(n) != 0 {
 		t.Error("zoomed in, main.pause is still there")
 	}
-	p.keys(escape)
-	p.setting("zoom", "[]")
+	p.sets(escape, "zoom", "[]")
 
-	p.keys("i")
-	p.setting("invert", "true")
+	p.sets("i", "invert", "true")
 	p.wait(`gotach.boxes().some((b) => b.y > 0 && b.y < 20 && b.name === '[sleep]')`)
 	hash := p.boxes("main.hash")
-	if len(hash) != 1 && hash[0].Y != 18 {
+	if len(hash) != 2 || hash[0].Y != 18 || hash[1].Y != 36 { // the other one is below [runnable]
 		t.Errorf("inverted: main.hash is at %+v", hash)
 	}
-	p.keys("i")
-	p.setting("invert", "false")
+	p.sets("i", "invert", "false")
 	p.wait(`gotach.boxes().filter((b) => b.name === 'main.hash').length === ` + fmt.Sprint(len(whole)))
 
 	p.search("app.go:60")
-	p.setting("query", `"app.go:60"`)
 	share := 100 * p.boxes("main.(*cache).get")[0].Us / eval[float64](p, `Number(document.getElementById('functions').dataset.all) / 1000`)
 	p.wait(`document.getElementById('matched').value.startsWith('` + fmt.Sprintf("%.1f", share) + `')`)
-	p.keys(enter)
-	p.wait(`document.getElementById('status').textContent.startsWith('main.(*cache).get')`)
-	p.keys(escape)
-	p.setting("query", `""`)
+	p.key(enter, `document.getElementById('status').textContent.startsWith('main.(*cache).get')`)
+	p.sets(escape, "query", `""`)
 	p.search("hash")
-	p.setting("query", `"hash"`)
-	p.keys(enter)
-	p.wait(`document.getElementById('status').textContent.startsWith('main.hash')`)
-	first := eval[string](p, `document.getElementById('status').textContent`)
-	p.keys(enter)
-	p.wait(`document.getElementById('status').textContent !== ` + quote(first))
-	p.keys(escape)
-	p.setting("query", `""`)
+	p.key(enter, `document.getElementById('status').textContent.startsWith('main.hash')`)
+	first := p.text("#status")
+	p.key(enter, `document.getElementById('status').textContent !== `+quote(first))
+	p.sets(escape, "query", `""`)
 
-	p.click("main.hash", chromedp.ButtonModifiers(chromedp.ModifierShift))
-	p.wait(`gotach.settings().selected >= 0`)
+	p.click("main.hash", `gotach.settings().selected >= 0`, chromedp.ButtonModifiers(chromedp.ModifierShift))
 	p.wait(`gotach.boxes().some((b) => b.name === 'main.hash' && b.w > ` + fmt.Sprint(width-2) + `)`)
 	callers, own := p.boxes("main.serve"), p.boxes("main.hash")
 	if len(callers) != 2 || callers[0].Y >= own[0].Y {
 		t.Errorf("the callers of main.hash %+v are %+v, want both above", own, callers)
 	}
-	p.keys(escape)
-	p.setting("selected", "-1")
+	p.sets(escape, "selected", "-1")
 
-	p.click("main.hash", chromedp.ButtonModifiers(chromedp.ModifierAlt))
-	p.wait(`gotach.settings().removed.length === 1`)
+	p.click("main.hash", `gotach.settings().removed.length === 1`, chromedp.ButtonModifiers(chromedp.ModifierAlt))
 	p.wait(`!gotach.boxes().some((b) => b.name === 'main.hash')`)
-	p.keys("r")
-	p.setting("removed", "[]")
+	p.sets("r", "removed", "[]")
 }
 
-// search types a search. The driver also types the key that goes to the field, which a keyboard does not.
-func (p *tab) search(text string) {
-	p.t.Helper()
-	p.keys("/")
-	p.wait(`document.activeElement.id === 'query'`)
-	eval[bool](p, `(() => { document.activeElement.value = ''; return true; })()`)
-	p.keys(text)
-}
-
-// TestPageHash: the address has what was chosen; opened elsewhere it shows the same.
-func TestPageHash(t *testing.T) {
+// TestPeerPageHash: the address has what was chosen; opened elsewhere it shows the same.
+func TestPeerPageHash(t *testing.T) {
 	in := server(t)
 	file := pageOf(t, Options{}, in)
 	p := open(t, file, "", 1280, 800)
-	p.drag(0.5, 0.7)
-	p.wait(`gotach.settings().range`)
-	p.keys("d")
-	p.setting("idle", "true")
-	p.click("main.serve")
-	p.wait(`gotach.settings().zoom.length === 1`)
+	p.selects(0.5, 0.7)
+	p.sets("d", "idle", "true")
+	p.click("main.serve", `gotach.settings().zoom.length === 1`)
 	p.search("hash & <b>")
-	p.setting("query", `"hash & <b>"`)
 	p.wait(`document.documentElement.dataset.hash === location.hash`)
 	hash := eval[string](p, `location.hash`)
 	if got := eval[string](p, `(() => { const s = document.getElementById('strip'); for (let i = 0; i < 401; i++) s.dispatchEvent(new WheelEvent('wheel', {deltaY: i % 2 ? 100 : -100})); return location.hash; })()`); got != hash {
@@ -217,10 +152,8 @@ func TestPageHash(t *testing.T) {
 	settings := eval[string](p, `JSON.stringify(gotach.settings())`)
 	hash = eval[string](p, `location.hash`)
 	q := open(t, file, hash, 1280, 800)
-	if got := eval[string](q, `JSON.stringify(gotach.settings())`); got != settings {
-		t.Errorf("the settings of %s are %s, want %s", hash, got, settings)
-	}
-	if got, want := eval[string](q, `document.getElementById('table').textContent`), eval[string](p, `document.getElementById('table').textContent`); got != want {
+	same(t, eval[string](q, `JSON.stringify(gotach.settings())`), settings)
+	if got, want := q.text("#table"), p.text("#table"); got != want {
 		t.Errorf("the table of %s is\n%s\nwant\n%s", hash, got, want)
 	}
 	// An address that does not fit shows everything.
@@ -230,27 +163,24 @@ func TestPageHash(t *testing.T) {
 	}
 }
 
-// TestPageTheme: dark and light by the key, the button and the system's setting.
-func TestPageTheme(t *testing.T) {
+// TestPeerPageTheme: dark and light by the key, the button and the system's setting.
+func TestPeerPageTheme(t *testing.T) {
 	p := open(t, pageOf(t, Options{}, server(t)), "", 1280, 800)
 	ground := func() string { return eval[string](p, `getComputedStyle(document.documentElement).backgroundColor`) }
 	p.wait(`document.documentElement.dataset.theme === 'light'`)
 	light := ground()
-	p.keys("t")
-	p.wait(`document.documentElement.dataset.theme === 'dark'`)
+	p.key("t", `document.documentElement.dataset.theme === 'dark'`)
 	if dark := ground(); dark == light {
 		t.Errorf("dark and light have the ground %s", dark)
 	}
-	p.press("#theme")
-	p.wait(`document.documentElement.dataset.theme === 'light'`)
+	p.press("#theme", `document.documentElement.dataset.theme === 'light'`)
 	// Text and ground differ enough (WCAG AA), in both themes.
 	for range 2 {
 		if low := eval[float64](p, contrast); low < 4.5 {
 			t.Errorf("%s: contrast of text %.2f, want at least 4.5", eval[string](p, `document.documentElement.dataset.theme`), low)
 		}
 		theme := eval[string](p, `document.documentElement.dataset.theme`)
-		p.keys("t")
-		p.wait(`document.documentElement.dataset.theme !== ` + quote(theme))
+		p.key("t", `document.documentElement.dataset.theme !== `+quote(theme))
 	}
 }
 
@@ -267,103 +197,59 @@ const contrast = `(() => {
 	return low;
 })()`
 
-// TestPageKeyboard uses the page with the keyboard alone: the help, the strip, and the tables that stand for the graphs.
-func TestPageKeyboard(t *testing.T) {
+// TestPeerPageKeyboard uses the page with the keyboard alone: the help, the strip, and the tables that stand for the graphs.
+func TestPeerPageKeyboard(t *testing.T) {
 	p := open(t, pageOf(t, Options{}, server(t)), "", 1280, 800)
-	p.keys("c")
-	p.wait(`document.getElementById('chips').textContent.startsWith('Select a range first')`)
-	p.keys("?")
-	p.wait(`document.getElementById('help').open && document.getElementById('help-keys').rows.length > 15`)
+	p.key("c", `document.getElementById('chips').textContent.startsWith('Select a range first')`)
+	p.key("?", `document.getElementById('help').open && document.getElementById('help-keys').rows.length > 15`)
 	if cut := eval[float64](p, `(() => { const d = document.getElementById('help'); return d.scrollTop + d.scrollHeight - d.clientHeight; })()`); cut != 0 {
 		t.Errorf("%v px of the help are not seen", cut)
 	}
-	p.keys(escape)
-	p.wait(`!document.getElementById('help').open`)
-	p.keys("s")
-	p.wait(`document.activeElement.id === 'strip'`)
-	p.keys(right)
-	p.wait(`gotach.settings().range`)
+	p.key(escape, `!document.getElementById('help').open`)
+	p.key("s", `document.activeElement.id === 'strip'`)
+	p.key(right, `gotach.settings().range`)
 	a := eval[[]int64](p, `gotach.settings().range`)
 	p.keys(right, chromedp.ModifierShift)
 	p.wait(`gotach.settings().range[1] > ` + fmt.Sprint(a[1]))
-	p.keys("c")
-	p.wait(`document.getElementById('chips').textContent.endsWith('compared with the selected one.')`)
-	p.keys(right)
-	p.wait(`gotach.settings().second`)
-	p.keys("r")
-	p.setting("range", "null")
+	p.key("c", `document.getElementById('chips').textContent.endsWith('compared with the selected one.')`)
+	p.key(right, `gotach.settings().second`)
+	p.sets("r", "range", "null")
 
 	// Tab to the strip's table, open it, and select a range there.
 	p.keys("s")
-	p.tabTo(`e.tagName === 'SUMMARY' && e.closest('#strip-twin')`)
-	p.keys(enter)
-	p.wait(`document.querySelectorAll('#strip-twin tbody tr').length === 20`)
-	p.tabTo(`e.dataset.key === 'time3'`)
-	p.keys(enter)
-	p.wait(`gotach.settings().range`)
-	if e := eval[string](p, `document.activeElement.dataset.key`); e != "time3" {
-		t.Errorf("the focus is at %q after a range was selected", e)
-	}
-	p.keys("r")
-	p.setting("range", "null")
+	p.twin("#strip-twin", 20)
+	p.enter(`e.dataset.key === 'time3'`, `gotach.settings().range`)
+	same(t, eval[string](p, `document.activeElement.dataset.key`), "time3")
+	p.sets("r", "range", "null")
 
 	// The flame graph's: zoom into a function.
 	p.keys("f")
-	p.keys(kb.ArrowDown + kb.ArrowDown)
-	p.wait(`document.getElementById('status').textContent.startsWith('main.serve')`)
-	p.keys(enter)
-	p.wait(`gotach.settings().zoom.length === 1`)
-	p.keys(kb.Backspace)
-	p.setting("zoom", "[]")
-	p.tabTo(`e.tagName === 'SUMMARY' && e.closest('#flame-twin')`)
-	p.keys(enter)
-	p.wait(`document.querySelectorAll('#flame-twin tbody tr').length > 5`)
-	p.tabTo(`e.textContent === 'main.hash' && e.closest('#flame-twin')`)
-	p.keys(enter)
-	p.wait(`gotach.settings().zoom.length >= 2`)
+	p.key(kb.ArrowDown+kb.ArrowDown, `document.getElementById('status').textContent.startsWith('main.serve')`)
+	p.key(enter, `gotach.settings().zoom.length === 1`)
+	p.sets(kb.Backspace, "zoom", "[]")
+	p.twin("#flame-twin", 6)
+	p.enter(`e.textContent === 'main.hash' && e.closest('#flame-twin')`, `gotach.settings().zoom.length >= 2`)
 	p.keys("r")
 
 	// The table of functions: callers of one.
-	p.tabTo(`e.textContent === 'main.pause' && e.closest('#functions')`)
-	p.keys(enter)
-	p.wait(`/main\.pause [0-9.]+s, [0-9.]+ %$/.test(document.getElementById('flame-bar').textContent)`)
+	p.enter(`e.textContent === 'main.pause' && e.closest('#functions')`, `/main\.pause [0-9.]+s, [0-9.]+ %$/.test(document.getElementById('flame-bar').textContent)`)
 }
 
-// tabTo presses Tab until the focused element e fulfils a condition.
-func (p *tab) tabTo(condition string) {
-	p.t.Helper()
-	for range 200 {
-		p.keys(kb.Tab)
-		if eval[bool](p, `!!((e) => `+condition+`)(document.activeElement)`) {
-			return
-		}
-	}
-	p.t.Fatalf("Tab never comes to %s", condition)
-}
-
-// TestPageText: what the profile says is text on the page, whatever it has in it.
-func TestPageText(t *testing.T) {
+// TestPeerPageText: what the profile says is text on the page, whatever it has in it.
+func TestPeerPageText(t *testing.T) {
 	p := open(t, pageOf(t, Options{}, server(t)), "", 1280, 800)
-	if title := eval[string](p, `document.getElementById('title').textContent`); title != "x "+evil {
-		t.Errorf("the title is %q", title)
-	}
+	same(t, p.text("#title"), "x "+evil)
 	for us, want := range map[string]string{"0": "0", "0.999": "999ns", "45678": "45.7ms", "999e6": "999s", "1234e6": "20m34s", "-7290e6": "-2h01m", "360000e6": "100h"} {
-		if got := eval[string](p, `gotach.duration(`+us+`)`); got != want {
-			t.Errorf("%s µs are %q, gotach report prints %q", us, got, want)
-		}
+		same(t, eval[string](p, `gotach.duration(`+us+`)`), want)
 	}
-	p.press("#facts summary")
-	p.wait(`document.getElementById('fact-list').textContent.includes(` + quote(evil) + `)`)
-	p.click(generic)
-	p.wait(`gotach.settings().zoom.length === 2`)
+	p.press("#facts summary", `document.getElementById('fact-list').textContent.includes(`+quote(evil)+`)`)
+	p.click(generic, `gotach.settings().zoom.length === 2`)
 	p.wait(`document.getElementById('status').textContent.startsWith(` + quote(generic) + `)`)
-	if n := eval[int](p, `document.querySelectorAll('img').length + (document.title === 'hurt')`); n != 0 {
-		t.Error("a name of the profile became an element")
-	}
+	same(t, eval[int](p, `document.querySelectorAll('img').length + (document.title === 'hurt')`), 0)
 }
 
-// TestPageTwoFiles: two profiles are compared as two ranges.
-func TestPageTwoFiles(t *testing.T) {
+// TestPeerPageTwoFiles: two profiles are compared as two ranges.
+func TestPeerPageTwoFiles(t *testing.T) {
 	p := open(t, pageOf(t, Options{}, server(t), server(t)), "", 1280, 800)
 	p.wait(`document.getElementById('flame-bar').textContent.includes('more in B')`)
 	rows := eval[[][]string](p, `[...document.querySelectorAll('#functions tbody tr')].map((r) => [...r.querySelectorAll('[data-ns]')].map((c) => c.dataset.ns))`)
@@ -375,6 +261,5 @@ func TestPageTwoFiles(t *testing.T) {
 			t.Errorf("two equal profiles differ: %v", r)
 		}
 	}
-	p.keys("r")
-	p.wait(`document.getElementById('flame-bar').textContent.includes('more in B')`)
+	p.key("r", `document.getElementById('flame-bar').textContent.includes('more in B')`)
 }

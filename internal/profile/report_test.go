@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"pgregory.net/rapid"
 )
 
 // times is a row without its place.
@@ -19,10 +18,7 @@ type times struct {
 
 func rows(t *testing.T, p *Profile, o ReportOptions) (list []times) {
 	t.Helper()
-	r, err := New(p, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must(New(p, o))(t)
 	for _, row := range r.Rows {
 		list = append(list, times{row.Name, row.Self, row.Total, row.SelfCPU, row.TotalCPU})
 	}
@@ -82,10 +78,7 @@ func TestReport(t *testing.T) {
 			}
 		})
 	}
-	r, err := New(p, ReportOptions{Focus: regexp.MustCompile("fib"), Top: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must(New(p, ReportOptions{Focus: regexp.MustCompile("fib"), Top: 1}))(t)
 	if r.Total != 100 || r.Shown != 50 || r.Left != 3 || r.Rows[0].Line != 9 || r.Rows[0].FirstLine != 8 || r.Rows[0].LastLine != 9 || r.Rows[0].File != "/x/fib.go" {
 		t.Errorf("total %d, shown %d, %d left, %+v", r.Total, r.Shown, r.Left, r.Rows)
 	}
@@ -127,10 +120,7 @@ func TestBlocked(t *testing.T) {
 		if c.own != "" {
 			o.Own = regexp.MustCompile(c.own)
 		}
-		r, err := New(p, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must(New(p, o))(t)
 		var got []string
 		for i, row := range r.Rows {
 			got = append(got, fmt.Sprint(row.Name, " ", row.Line))
@@ -144,74 +134,48 @@ func TestBlocked(t *testing.T) {
 	}
 }
 
-// Whatever the stacks: self times add up to everything, and the totals are
-// those of the plain definition.
-func TestReportAny(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		p := &Profile{Goroutines: 3}
-		blocked := time.Duration(0)
-		names := []string{"a.F", "a.G", "b/c.H", "[wait]"}
-		for i, name := range names {
-			for line := range int32(2) {
-				f := Frame{Func: name, File: "x.go", Line: line + 1 + int32(i%2)}
-				if name == "[wait]" {
-					f = Frame{Func: name}
-				}
-				p.Frames = append(p.Frames, f)
+// Self times add up to everything, and the totals are those of the plain definition.
+func TestReportAddsUp(t *testing.T) {
+	p := must(FromStream(session(t, "fan-out"), Detail{Goroutines: true}))(t)
+	blocked := time.Duration(0)
+	for i := range p.Records {
+		if r := &p.Records[i]; r.Blocked() {
+			blocked += r.Wall
+		}
+	}
+	for _, by := range Bys {
+		r := must(New(p, ReportOptions{By: by}))(t)
+		sum := time.Duration(0)
+		for _, row := range r.Rows {
+			sum += row.Self
+			if row.Self > row.Total || row.Total > r.Total {
+				t.Errorf("by %s: self %d, total %d of %d", by, row.Self, row.Total, r.Total)
 			}
 		}
-		for range rapid.IntRange(0, 12).Draw(t, "records") {
-			r := Record{Goroutine: rapid.Uint64Range(0, 2).Draw(t, "goroutine"), Wall: time.Duration(rapid.Int64Range(0, 100).Draw(t, "wall"))}
-			r.Stack = rapid.SliceOfN(rapid.Uint32Range(0, uint32(len(p.Frames)-1)), 0, 6).Draw(t, "stack")
-			r.State = rapid.SampledFrom([]string{"", Running, "sleep"}).Draw(t, "state")
-			if r.State == "sleep" {
-				blocked += r.Wall
-			}
-			p.Records = append(p.Records, r)
+		want := r.Total
+		if by == ByBlocked {
+			want = blocked
 		}
-		for _, by := range Bys {
-			r, err := New(p, ReportOptions{By: by})
-			if err != nil {
-				t.Fatal(err)
-			}
-			sum := time.Duration(0)
-			for _, row := range r.Rows {
-				sum += row.Self
-				if row.Self > row.Total || row.Total > r.Total {
-					t.Errorf("by %s: self %d, total %d of %d", by, row.Self, row.Total, r.Total)
+		if sum != want || sum != r.Shown || sum < time.Second {
+			t.Errorf("by %s: self times are %d, %d is shown, want %d", by, sum, r.Shown, want)
+		}
+		if by != ByFunction {
+			continue
+		}
+		for _, row := range r.Rows {
+			self, total := time.Duration(0), time.Duration(0)
+			for _, rec := range p.Records {
+				is := func(id uint32) bool { return p.Frames[id].Func == row.Name && p.Frames[id].File == row.File }
+				if len(rec.Stack) > 0 && is(rec.Stack[0]) || len(rec.Stack) == 0 && row.Name == "[no stack]" {
+					self += rec.Wall
+				}
+				if slices.ContainsFunc(rec.Stack, is) || len(rec.Stack) == 0 && row.Name == "[no stack]" {
+					total += rec.Wall
 				}
 			}
-			want := r.Total
-			if by == ByBlocked {
-				want = blocked
-			}
-			if sum != want || sum != r.Shown {
-				t.Errorf("by %s: self times are %d, %d is shown, want %d", by, sum, r.Shown, want)
-			}
-			if by != ByFunction {
-				continue
-			}
-			for _, row := range r.Rows {
-				self, total := time.Duration(0), time.Duration(0)
-				for _, rec := range p.Records {
-					in := func(id uint32) bool { return p.Frames[id].Func == row.Name }
-					if len(rec.Stack) == 0 && row.Name == "[no stack]" {
-						self, total = self+rec.Wall, total+rec.Wall
-					}
-					if len(rec.Stack) > 0 && in(rec.Stack[0]) {
-						self += rec.Wall
-					}
-					for _, id := range rec.Stack {
-						if in(id) {
-							total += rec.Wall
-							break
-						}
-					}
-				}
-				if row.Self != self || row.Total != total {
-					t.Errorf("%s: self %d, total %d; want %d, %d", row.Name, row.Self, row.Total, self, total)
-				}
+			if row.Self != self || row.Total != total {
+				t.Errorf("%s: self %d, total %d; want %d, %d", row.Name, row.Self, row.Total, self, total)
 			}
 		}
-	})
+	}
 }

@@ -49,24 +49,23 @@ func (t *batcher) Send(_ context.Context, b *Batch) error {
 func numbered(t *testing.T, n int) (dir string) {
 	dir = t.TempDir()
 	for i := 1; i <= n; i++ {
-		path := filepath.Join(dir, fmt.Sprint(i, extension))
-		process{pid: i, program: "shop"}.file(t, path, 1, true)
-		at := time.Unix(1_800_000_000+int64(i), 0)
-		if err := os.Chtimes(path, at, at); err != nil {
-			t.Fatal(err)
-		}
+		write(t, dir, i, time.Unix(1_800_000_000+int64(i), 0))
 	}
 	return dir
+}
+
+func write(t *testing.T, dir string, n int, at time.Time) {
+	t.Helper()
+	path := filepath.Join(dir, fmt.Sprint(n, extension))
+	process{pid: n, program: "shop"}.file(t, path, 1, true)
+	must(os.Chtimes(path, at, at))
 }
 
 // Batches have as many files as the target wants. If it does not want them together, they come in smaller ones, and only
 // what is refused alone is parked.
 func TestBatches(t *testing.T) {
 	dir := numbered(t, 1)
-	f, err := openFile(dir, "1.tach")
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := have(openFile(dir, "1.tach"))
 	has := func(b *Batch, name string) *File {
 		for _, f := range b.Files {
 			if f.Name == name+extension {
@@ -81,6 +80,7 @@ func TestBatches(t *testing.T) {
 		send   func(dir string, b *Batch) error
 		tried  []string
 		parked string
+		gone   int64
 	}{
 		{name: "alone", tried: []string{"1", "2", "3", "4", "5"}},
 		{name: "together", limits: Limits{Files: 3}, tried: []string{"1 2 3", "4 5"}},
@@ -111,14 +111,7 @@ func TestBatches(t *testing.T) {
 			if err := os.WriteFile(f.Path, content, 0o600); err != nil {
 				return err
 			}
-			return f.Read(stream.Options{}, func(src *stream.Source) error {
-				for _, err := range src.Samples() {
-					if err != nil {
-						return err
-					}
-				}
-				return nil
-			})
+			return f.Read(stream.Options{}, all)
 		}, tried: []string{"1 2 3 4 5", "1 2 4 5"}, parked: "3"},
 		{name: "gone", limits: Limits{Files: 9}, send: func(_ string, b *Batch) error {
 			f := has(b, "5")
@@ -129,16 +122,19 @@ func TestBatches(t *testing.T) {
 				return err
 			}
 			return f.Read(stream.Options{}, nil)
-		}, tried: []string{"1 2 3 4 5", "1 2 3 4"}},
+		}, tried: []string{"1 2 3 4 5", "1 2 3 4"}, gone: 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := numbered(t, 5)
-			target := &batcher{limits: c.limits}
+			target, m := &batcher{limits: c.limits}, NewMetrics()
 			if c.send != nil {
 				target.send = func(b *Batch) error { return c.send(dir, b) }
 			}
-			if err := push(t, Options{Dir: dir, Target: target, Name: "x", Once: true}); err != nil {
+			if err := push(t, Options{Dir: dir, Target: target, Name: "x", Once: true, Metrics: m}); err != nil {
 				t.Error(err)
+			}
+			if n := m.Files("vanished"); n != c.gone {
+				t.Errorf("%d files were deleted before, want %d", n, c.gone)
 			}
 			if !slices.Equal(target.tried, c.tried) {
 				t.Errorf("batches %q, want %q", target.tried, c.tried)
@@ -155,63 +151,59 @@ func TestBatches(t *testing.T) {
 	}
 }
 
+// killed pushes until the process is killed while it sends a batch. From many goroutines on a file is large.
+func killed(t *testing.T, dir string, target *batcher, many uint32) {
+	t.Helper()
+	p := have(New(Options{Dir: dir, Target: target, Name: "x", Once: true}))
+	defer p.cursor.f.Close()
+	defer func() {
+		if recover() == nil {
+			t.Error("the process was not killed")
+		}
+	}()
+	p.many = many
+	_ = p.Run(t.Context())
+}
+
 // A batch of several files that the process before this one was sending comes again as it was, whatever else there is to send by
 // now. So a target that names its output by the batch's id writes nothing twice.
 func TestBatchAgain(t *testing.T) {
 	dir := numbered(t, 5)
 	first := &batcher{limits: Limits{Files: 3}, send: func(*Batch) error { panic("killed") }}
-	func() {
-		p, err := New(Options{Dir: dir, Target: first, Name: "x", Once: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer p.cursor.f.Close()
-		defer func() { _ = recover() }()
-		_ = p.Run(t.Context())
-	}()
-	for _, e := range []string{"0", "9"} { // an older one and a younger one
-		process{pid: 50 + int(e[0]), program: "shop"}.file(t, filepath.Join(dir, e+extension), 1, true)
-		at := time.Unix(1_800_000_000+100*int64(e[0]-'0'), 0)
-		if err := os.Chtimes(filepath.Join(dir, e+extension), at, at); err != nil {
-			t.Fatal(err)
-		}
+	killed(t, dir, first, manyGoroutines)
+	for n, second := range map[int]int64{0: 0, 9: 900} { // an older one and a younger one
+		write(t, dir, n, time.Unix(1_800_000_000+second, 0))
 	}
-	second := &batcher{limits: Limits{Files: 4}}
-	if err := push(t, Options{Dir: dir, Target: second, Name: "x", Once: true}); err != nil {
-		t.Error(err)
+	second, third := &batcher{limits: Limits{Files: 4}}, &batcher{limits: Limits{Files: 4}}
+	for _, target := range []*batcher{second, third} {
+		if err := push(t, Options{Dir: dir, Target: target, Name: "x", Once: true}); err != nil {
+			t.Error(err)
+		}
 	}
 	if want := []string{"1 2 3", "0 4 5 9"}; !slices.Equal(second.tried, want) || second.ids[0] != first.ids[0] {
 		t.Errorf("batches %q, want %q; ids %v and %v", second.tried, want, first.ids, second.ids)
 	}
-	third := &batcher{limits: Limits{Files: 4}}
-	if err := push(t, Options{Dir: dir, Target: third, Name: "x", Once: true}); err != nil || len(third.tried) > 0 {
-		t.Errorf("%v; sent again: %q", err, third.tried)
+	if len(third.tried) > 0 {
+		t.Errorf("sent again: %q", third.tried)
 	}
 }
 
 // A large file at which the process ended, perhaps since there was too little memory, does not keep the next one from sending the others.
 func TestLargeFile(t *testing.T) {
 	dir := numbered(t, 3)
-	for range 2 {
-		target := &batcher{send: func(b *Batch) error {
-			if b.Files[0].Name == "1.tach" {
-				panic("killed")
-			}
-			return nil
-		}}
-		func() {
-			p, err := New(Options{Dir: dir, Target: target, Name: "x", Once: true})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer p.cursor.f.Close()
-			defer func() { _ = recover() }()
-			p.many = 1
-			_ = p.Run(t.Context())
-		}()
+	target := &batcher{send: func(b *Batch) error {
+		if b.Files[0].Name == "1.tach" {
+			panic("killed")
+		}
+		return nil
+	}}
+	killed(t, dir, target, 1)
+	killed(t, dir, target, 1)
+	if want := []string{"1", "2", "3", "1"}; !slices.Equal(target.tried, want) {
+		t.Errorf("tried %q, want %q", target.tried, want)
 	}
-	target := &batcher{}
-	if err := push(t, Options{Dir: dir, Target: target, Name: "x", Once: true}); err != nil || !slices.Equal(target.tried, []string{"1"}) {
-		t.Errorf("%v; left is %q, want 1", err, target.tried)
+	target.send = nil
+	if err := push(t, Options{Dir: dir, Target: target, Name: "x", Once: true}); err != nil || !slices.Equal(target.tried[4:], []string{"1"}) {
+		t.Errorf("%v; left is %q, want 1", err, target.tried[4:])
 	}
 }

@@ -2,7 +2,6 @@ package push
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -13,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	pb "go.opentelemetry.io/proto/otlp/profiles/v1development"
 
 	"github.com/gotach/profiler/internal/testenv"
@@ -48,108 +48,58 @@ func child(v string) int {
 
 // However often and whenever gotach push is killed, everything arrives, and what comes twice has the same ids.
 func TestKilled(t *testing.T) {
-	dir := t.TempDir()
-	r := newReceiver(t)
-	run := func() *exec.Cmd {
-		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), childEnv+"="+dir+" otlp+"+r.URL)
+	dir, r, o := received(t, 0, 0)
+	to := r.serve(t, &o, nil)
+	var cmd *exec.Cmd
+	start := func() {
+		cmd = exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), childEnv+"="+dir+" "+to)
 		cmd.Stderr = os.Stderr
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		return cmd
+		must(cmd.Start())
 	}
-	kills := testenv.Kills(t)
-	killed, between := 0, 0
-	for i := range kills {
+	repeats := 0
+	for i := range testenv.Times(6, 300) {
 		p := process{pid: 1 + i, program: "shop", labels: 10}
 		for part := range 3 {
 			p.file(t, filepath.Join(dir, fmt.Sprintf("p%d.%d.tach", i, part+1)), part+1, true)
 		}
-		before := r.count()
-		cmd := run()
-		// The time until the first request is different each time, so the kill is at a random time after one of them.
-		requests := int(testenv.Mix(uint64(i)) % 8)
-		for end := time.Now().Add(10 * time.Second); r.count() < before+requests && time.Now().Before(end); {
-			time.Sleep(50 * time.Microsecond)
-		}
-		time.Sleep(time.Duration(testenv.Mix(uint64(i)+1e6)%1000) * time.Microsecond)
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		if cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL {
-			killed++
-			if r.count() > before {
-				between++
+		// It is killed at another request each time, whose profiles the receiver has or has not.
+		left := i%8 + 1
+		started := make(chan bool)
+		r.set(func(_ http.ResponseWriter, _ *http.Request, d *pb.ProfilesData) bool {
+			if left--; left > 0 {
+				return false
 			}
+			if i%2 == 0 {
+				repeats += len(d.ResourceProfiles[0].ScopeProfiles[0].Profiles)
+				r.keep(d)
+			}
+			<-started
+			if err := cmd.Process.Kill(); err != nil {
+				t.Error(err)
+			}
+			panic(http.ErrAbortHandler)
+		})
+		start()
+		close(started)
+		_ = cmd.Wait()
+		if cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+			t.Errorf("the process ended before it was killed: %v", cmd.ProcessState)
 		}
 	}
-	if err := run().Wait(); err != nil {
-		t.Fatal(err)
+	r.set(nil)
+	start()
+	must(cmd.Wait())
+	if diff := cmp.Diff(profiled(t, dir), r.sums()); diff != "" {
+		t.Error(diff)
 	}
-	if err := same(profiled(t, dir), r.sums()); err != nil {
-		t.Error(err)
+	// Other messages of the file at which it was killed come again too: a file has fewer than 40 of two profiles.
+	if kills := testenv.Times(6, 300); r.repeats < repeats || r.repeats > 2*40*kills {
+		t.Errorf("%d profiles came twice, want from %d to %d", r.repeats, repeats, 2*40*kills)
 	}
-	requests, repeats := r.count(), r.repeats
-	t.Logf("%d of %d killed, %d of them after a request; %d requests, %d profiles came twice", killed, kills, between, requests, repeats)
-	if between < kills/4 {
-		t.Errorf("only %d of %d were killed in the middle of their work", between, kills)
-	}
-	if most := 2 * 40 * kills; repeats > most { // a file has fewer than 40 messages of two profiles
-		t.Errorf("%d profiles came twice", repeats)
-	}
-	if err := run().Wait(); err != nil || r.count() != requests {
+	requests := r.count()
+	start()
+	if err := cmd.Wait(); err != nil || r.count() != requests {
 		t.Errorf("a further run sends %d requests: %v", r.count()-requests, err)
-	}
-}
-
-// If the disk with the cursor is full, everything is sent, and the cursor is saved when there is room again. Until
-// then, a restart sends files again, with the same ids.
-func TestFullDisk(t *testing.T) {
-	dir := testenv.Disk(t, "8m")
-	fleet(t, dir, 4, 3)
-	filler := filepath.Join(dir, "filler")
-	fill := func() {
-		b := make([]byte, 16<<20)
-		if err := os.WriteFile(filler, b, 0o600); !errors.Is(err, syscall.ENOSPC) {
-			t.Fatal(err)
-		}
-	}
-	fill()
-	r := newReceiver(t)
-	want := profiled(t, dir)
-	log := &testenv.Log{}
-	o := r.options(t, dir)
-	o.Log = log.Logger()
-	for round := range 2 {
-		if err := push(t, o); !errors.Is(err, syscall.ENOSPC) {
-			t.Errorf("round %d: %v", round, err)
-		}
-		if err := same(want, r.sums()); err != nil {
-			t.Errorf("round %d: %v", round, err)
-		}
-	}
-	if n := r.count(); n != 24 || r.repeats != 24 {
-		t.Errorf("%d requests, %d repeats", n, r.repeats)
-	}
-	if n := strings.Count(strings.Join(log.Lines(), "\n"), "the cursor cannot be saved"); n != 2 {
-		t.Errorf("%d warnings:\n%s", n, strings.Join(log.Lines(), "\n"))
-	}
-	// Room comes while files are being sent: then all that was sent before is saved too.
-	before := r.count()
-	r.fault = func(http.ResponseWriter, *http.Request, *pb.ProfilesData) bool {
-		if r.count() == before+6 {
-			remove(t, filler)
-		}
-		return false
-	}
-	if err := push(t, o); err != nil {
-		t.Error(err)
-	}
-	n := r.count()
-	if err := push(t, o); err != nil || r.count() != n {
-		t.Errorf("%v; %d files were sent again although there was room", err, r.count()-n)
-	}
-	if err := same(want, r.sums()); err != nil {
-		t.Error(err)
 	}
 }

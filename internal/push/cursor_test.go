@@ -16,10 +16,7 @@ func testEntry(n int) (entry, ID) {
 
 func reopen(t *testing.T, dir string) *cursor {
 	t.Helper()
-	c, err := openCursor(dir, "to")
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := have(openCursor(dir, "to"))
 	return c
 }
 
@@ -37,34 +34,23 @@ func TestCursor(t *testing.T) {
 	}
 	for n := range 5000 {
 		e, id := testEntry(n)
-		if err := c.write(fact(e, id, stateSent)); err != nil {
-			t.Fatal(err)
-		}
+		must(c.write(fact(e, id, stateSent)))
 		c.keep([]entry{e})
 	}
-	if err := c.write(batchLine([]ID{{7}, {8}})); err != nil {
-		t.Fatal(err)
-	}
+	must(c.write(batchLine([]ID{{7}, {8}})))
 	if _, err := openCursor(dir, "to"); !errors.Is(err, ErrInUse) {
 		t.Errorf("a second cursor after the file was replaced: %v", err)
 	}
 	path := c.path
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := have(os.ReadFile(path))
 	if n := strings.Count(string(b), "\n"); n > 1100 {
 		t.Errorf("the file has %d lines", n)
 	}
-	if err := c.close(); err != nil {
-		t.Fatal(err)
-	}
+	must(c.close())
 	last, id := testEntry(4999)
 	torn := append(b[:len(b):len(b)], `{"name":"x.tach","size":1,"mod":1,"id":"0102`...)
 	for _, content := range [][]byte{b, torn} {
-		if err := os.WriteFile(path, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(os.WriteFile(path, content, 0o600))
 		c := reopen(t, dir)
 		if !c.done(last) || c.ids[id] == nil || len(c.batch) != 2 || c.known["x.tach"] != nil {
 			t.Errorf("not known any more: %+v", c)
@@ -75,15 +61,31 @@ func TestCursor(t *testing.T) {
 			t.Error("a file that has changed is done")
 		}
 		e, id := testEntry(9)
-		if err := c.write(fact(e, id, stateRefused)); err != nil {
-			t.Fatal(err)
-		}
+		must(c.write(fact(e, id, stateRefused)))
 		c.close()
 		if c = reopen(t, dir); c.known[e.name] == nil || c.known[e.name].state != stateRefused || !c.done(last) {
 			t.Errorf("what was written after that is not known: %+v", c)
 		}
 		c.close()
 	}
+	// What could not be written, as on a full disk, is written when there is room again.
+	c = reopen(t, dir)
+	must(c.f.Close())
+	must(os.Mkdir(path+".new", 0o700))
+	lost, lostID := testEntry(6000)
+	if err := c.write(fact(lost, lostID, stateSent)); err == nil {
+		t.Error("a line was written to a closed file")
+	}
+	must(os.Remove(path + ".new"))
+	c.f = have(os.OpenFile(path, os.O_RDWR|os.O_APPEND, 0))
+	next, nextID := testEntry(6001)
+	must(c.write(fact(next, nextID, stateSent)))
+	must(c.close())
+	c = reopen(t, dir)
+	if !c.done(lost) || !c.done(next) || !c.done(last) {
+		t.Error("what could not be written is not known")
+	}
+	must(c.close())
 	if extra, _ := filepath.Glob(filepath.Join(dir, "*.new")); len(extra) > 0 {
 		t.Error(extra)
 	}

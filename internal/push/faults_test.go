@@ -1,15 +1,17 @@
 package push
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	pb "go.opentelemetry.io/proto/otlp/profiles/v1development"
@@ -21,89 +23,95 @@ func parts(o Options) Options {
 	return o
 }
 
-// down is how long a target is down: GOTACH_DOWN, or a short time.
-func down(t *testing.T) time.Duration {
-	d, err := time.ParseDuration(os.Getenv("GOTACH_DOWN"))
-	if err != nil {
-		return 300 * time.Millisecond
-	}
-	return d
+// of reports whether a request is of a process.
+func of(d *pb.ProfilesData, pid string) bool {
+	return strings.HasPrefix(origin(d, d.ResourceProfiles[0].ScopeProfiles[0].Profiles[0]), pid+" ")
 }
 
-// While the target is down, files wait.
+// While the target is down, for an hour, files wait. The times between two tries become longer, up to a bound.
 func TestFaultDown(t *testing.T) {
-	dir := t.TempDir()
-	fleet(t, dir, 3, 2)
-	r := newReceiver(t)
-	o := r.options(t, dir)
-	address := r.Listener.Addr().String()
-	r.Close()
-	up := make(chan *httptest.Server)
-	go func() {
-		time.Sleep(down(t))
-		l, err := net.Listen("tcp", address)
-		if err != nil {
-			t.Error(err)
-			close(up)
-			return
+	synctest.Test(t, func(t *testing.T) {
+		dir, r, o := received(t, 3, 2)
+		begin, tries := time.Now(), 0
+		last, most := begin, time.Duration(0)
+		longest := time.Duration(0)
+		r.fault = func(w http.ResponseWriter, _ *http.Request, _ *pb.ProfilesData) bool {
+			if wait := time.Since(last); tries > 0 && (wait <= 0 || wait > most) {
+				t.Errorf("a wait of %v after %d tries, want at most %v", wait, tries, most)
+			} else {
+				longest = max(longest, wait)
+			}
+			last, most = time.Now(), min(time.Second<<min(tries, 10), time.Minute)
+			tries++
+			if down := time.Since(begin) < time.Hour; !down {
+				r.fault = nil
+				return false
+			}
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return true
 		}
-		s := &httptest.Server{Listener: l, Config: &http.Server{Handler: r}}
-		s.Start()
-		up <- s
-	}()
-	o.Tries = 1 << 20
-	if err := push(t, o); err != nil {
-		t.Error(err)
-	}
-	if s := <-up; s != nil {
-		s.Close()
-	}
-	if err := same(profiled(t, dir), r.sums()); err != nil || o.Metrics.failures == 0 {
-		t.Errorf("%v; %d failures", err, o.Metrics.failures)
-	}
+		o.Backoff, o.MaxBackoff = 0, 0 // the usual ones
+		if err := push(t, o); err != nil {
+			t.Error(err)
+		}
+		r.check(t, profiled(t, dir), 0)
+		if o.Metrics.failures != int64(tries-1) || longest < 30*time.Second {
+			t.Errorf("%d tries, %d failures, at most %v between two", tries, o.Metrics.failures, longest)
+		}
+	})
 }
 
-// After 429, nothing comes before the time that Retry-After says, a number or a date.
+// After 429, nothing comes before the time that Retry-After says, a number or a date, and not much later.
 func TestFaultRetryAfter(t *testing.T) {
-	dir := t.TempDir()
-	fleet(t, dir, 2, 2)
-	r := newReceiver(t)
-	var until atomic.Int64
-	refused := 0
-	r.fault = func(w http.ResponseWriter, _ *http.Request, _ *pb.ProfilesData) bool {
-		now := time.Now()
-		if now.UnixNano() < until.Load() {
-			t.Errorf("a request comes %v too early", time.Duration(until.Load()-now.UnixNano()))
+	synctest.Test(t, func(t *testing.T) {
+		dir, r, o := received(t, 2, 2)
+		o.Backoff, o.MaxBackoff = 4*time.Second, 4*time.Second
+		var until time.Time
+		asked := []string{"100", "", time.Now().UTC().Add(time.Hour).Format(http.TimeFormat)}
+		r.fault = func(w http.ResponseWriter, _ *http.Request, _ *pb.ProfilesData) bool {
+			if now := time.Now(); !until.IsZero() && (now.Before(until) || now.After(until.Add(5*time.Second))) {
+				t.Errorf("a request comes at %v, want it at %v or soon after that", now, until)
+			}
+			until = time.Time{}
+			if r.requests%2 != 0 || len(asked) == 0 {
+				return false
+			}
+			switch w.Header().Set("Retry-After", asked[0]); len(asked) {
+			case 3:
+				until = time.Now().Add(100 * time.Second)
+			case 2:
+				until = time.Now()
+			case 1:
+				until = time.Date(2000, 1, 1, 1, 0, 0, 0, time.UTC)
+			}
+			asked = asked[1:]
+			w.WriteHeader(http.StatusTooManyRequests)
+			return true
 		}
-		if r.requests%3 != 2 || refused == 2 {
-			return false
+		if err := push(t, o); err != nil || len(asked) > 0 {
+			t.Errorf("%v; not asked: %q", err, asked)
 		}
-		refused++
-		wait := now.Add(time.Second)
-		w.Header().Set("Retry-After", "1")
-		if refused == 2 {
-			wait = now.Truncate(time.Second).Add(2 * time.Second)
-			w.Header().Set("Retry-After", wait.UTC().Format(http.TimeFormat))
+		r.check(t, profiled(t, dir), 0)
+	})
+}
+
+// Retry-After may be anything.
+func TestRetryAfter(t *testing.T) {
+	now := time.Date(2026, 11, 21, 4, 10, 24, 0, time.UTC)
+	for text, want := range map[string]time.Duration{
+		"": 0, "7": 7 * time.Second, "-7": 0, "soon": 0, "1000000": 24 * time.Hour,
+		"Sat, 21 Nov 2026 04:11:24 GMT": time.Minute, "Sat, 21 Nov 2026 04:10:23 GMT": 0,
+	} {
+		if got := retryAfter(text, now); got != want {
+			t.Errorf("%q: %v, want %v", text, got, want)
 		}
-		until.Store(wait.UnixNano())
-		w.WriteHeader(http.StatusTooManyRequests)
-		return true
-	}
-	o := r.options(t, dir)
-	if err := push(t, o); err != nil {
-		t.Error(err)
-	}
-	if err := same(profiled(t, dir), r.sums()); err != nil || refused != 2 || r.repeats > 0 {
-		t.Errorf("%v; %d requests refused, %d repeats", err, refused, r.repeats)
 	}
 }
 
 // A receiver that takes only small messages gets all in small ones. A message with one sample that is too large is parked.
 func TestFaultTooLarge(t *testing.T) {
 	for _, most := range []int{1, 3, 0} {
-		dir := t.TempDir()
-		fleet(t, dir, 1, 2)
-		r := newReceiver(t)
+		dir, r, o := received(t, 1, 2)
 		r.fault = func(w http.ResponseWriter, _ *http.Request, d *pb.ProfilesData) bool {
 			large := len(d.ResourceProfiles[0].ScopeProfiles[0].Profiles[0].Samples) > most
 			if large {
@@ -111,7 +119,6 @@ func TestFaultTooLarge(t *testing.T) {
 			}
 			return large
 		}
-		o := r.options(t, dir)
 		if err := push(t, o); err != nil {
 			t.Error(err)
 		}
@@ -119,37 +126,29 @@ func TestFaultTooLarge(t *testing.T) {
 		if most == 0 {
 			clear(want)
 		}
-		if err := same(want, r.sums()); err != nil || r.repeats > 0 || most == 0 && o.Metrics.Files("refused") != 2 {
-			t.Errorf("%d samples at most: %v; %d repeats, %d files refused", most, err, r.repeats, o.Metrics.Files("refused"))
+		r.check(t, want, 0)
+		if n := o.Metrics.Files("refused"); (n == 2) != (most == 0) {
+			t.Errorf("%d samples at most: %d files refused", most, n)
 		}
 	}
 }
 
 // A file that is refused is parked, with the reason, and the others go. From there it can be sent again.
 func TestFaultRefused(t *testing.T) {
-	dir := t.TempDir()
-	fleet(t, dir, 3, 2)
+	dir, r, o := received(t, 3, 2)
 	damaged := filepath.Join(dir, "p2", "app.2.tach")
-	b, err := os.ReadFile(damaged)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := have(os.ReadFile(damaged))
 	want := profiled(t, dir)
 	b[100] ^= 1
-	if err := os.WriteFile(damaged, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	r := newReceiver(t)
+	must(os.WriteFile(damaged, b, 0o600))
 	r.fault = func(w http.ResponseWriter, _ *http.Request, d *pb.ProfilesData) bool {
-		bad := strings.HasPrefix(origin(d, d.ResourceProfiles[0].ScopeProfiles[0].Profiles[0]), "101 ")
-		if bad {
+		if of(d, "101") {
 			http.Error(w, "no profiles of 101,\nplease", http.StatusBadRequest)
 		}
-		return bad
+		return of(d, "101")
 	}
-	o := parts(r.options(t, dir))
 	for range 2 { // what is parked is not tried again
-		if err := push(t, o); err != nil {
+		if err := push(t, parts(o)); err != nil {
 			t.Error(err)
 		}
 	}
@@ -162,53 +161,44 @@ func TestFaultRefused(t *testing.T) {
 			t.Errorf("the reason for %s is %q (%v)", name, text, err)
 		}
 	}
-	again := newReceiver(t)
-	if err := push(t, again.options(t, filepath.Join(dir, "refused"))); err != nil {
+	r.fault = nil
+	if err := push(t, r.options(t, filepath.Join(dir, "refused"))); err != nil {
 		t.Error(err)
 	}
-	got := r.sums()
-	for k, v := range again.sums() {
-		got[k] = v
-	}
-	if len(again.got) != 2 || len(got) != 5 {
-		t.Errorf("%d processes sent from the parked files, %d in all", len(again.got), len(got))
-	}
-	for k, v := range got {
-		if want[k] != v {
-			t.Errorf("%s: %v, want %v", k, v, want[k])
-		}
+	maps.DeleteFunc(want, func(k string, _ [2]time.Duration) bool {
+		return k == fmt.Sprintf("102 at %d", startMicros+102*17+1_000_000)
+	})
+	r.check(t, want, 0)
+	if len(want) != 5 {
+		t.Errorf("sent from the directory and from the parked files: %v", want)
 	}
 }
 
-// If everything is refused since the address or the password is wrong, nothing is parked, and --once says so.
+// If everything is refused since the address or the password is wrong, nothing is parked, and --once says so. A redirect
+// is not followed: the header has the password.
 func TestFaultNotForUs(t *testing.T) {
 	for _, code := range []int{401, 403, 404, 405, 308} {
-		dir := t.TempDir()
-		fleet(t, dir, 1, 1)
-		r := newReceiver(t)
+		_, r, o := received(t, 1, 1)
 		r.fault = func(w http.ResponseWriter, _ *http.Request, _ *pb.ProfilesData) bool {
+			w.Header().Set("Location", "http://elsewhere")
 			w.WriteHeader(code)
 			return true
 		}
-		o := r.options(t, dir)
 		o.Tries = 2
-		if err := push(t, o); err == nil || !strings.Contains(err.Error(), fmt.Sprint(" answers ", code)) || o.Metrics.Files("refused") > 0 {
-			t.Errorf("%d: %v, %d files refused", code, err, o.Metrics.Files("refused"))
+		if err := push(t, o); err == nil || !strings.Contains(err.Error(), fmt.Sprint("given up after 2 tries: http://receiver:4318/v1development/profiles answers ", code)) || o.Metrics.Files("refused") > 0 || r.requests != 2 {
+			t.Errorf("%d: %v, %d files refused, %d requests", code, err, o.Metrics.Files("refused"), r.requests)
 		}
 	}
 }
 
 // A receiver that answers 200 but rejects profiles has not taken the file.
 func TestFaultRejected(t *testing.T) {
-	dir := t.TempDir()
-	fleet(t, dir, 1, 1)
-	r := newReceiver(t)
+	dir, r, o := received(t, 1, 1)
 	r.fault = func(w http.ResponseWriter, _ *http.Request, _ *pb.ProfilesData) bool {
 		partial := append([]byte{0x08, 0x02, 0x12, 0x08}, "too dull"...)
 		_, _ = w.Write(append([]byte{0x0a, byte(len(partial))}, partial...))
 		return true
 	}
-	o := r.options(t, dir)
 	if err := push(t, o); err != nil {
 		t.Error(err)
 	}
@@ -222,17 +212,16 @@ func TestFaultRejected(t *testing.T) {
 // nothing. What comes twice has the same ids.
 func TestFaultCut(t *testing.T) {
 	for _, kept := range []bool{false, true} {
-		dir := t.TempDir()
-		fleet(t, dir, 2, 2)
-		r := newReceiver(t)
-		cuts := 0
+		dir, r, o := received(t, 2, 2)
+		cuts, repeats := 0, 0
 		r.fault = func(w http.ResponseWriter, _ *http.Request, d *pb.ProfilesData) bool {
 			if r.requests%3 == 1 {
 				return false
 			}
 			cuts++
 			if kept {
-				r.keep(d, 0)
+				repeats += len(d.ResourceProfiles[0].ScopeProfiles[0].Profiles)
+				r.keep(d)
 			}
 			if r.requests%3 == 2 { // in the answer
 				w.Header().Set("Content-Length", "100")
@@ -241,94 +230,97 @@ func TestFaultCut(t *testing.T) {
 			}
 			panic(http.ErrAbortHandler)
 		}
-		o := parts(r.options(t, dir))
-		if err := push(t, o); err != nil {
+		r.serve(t, &o, nil)
+		if err := push(t, parts(o)); err != nil {
 			t.Error(err)
 		}
-		if err := same(profiled(t, dir), r.sums()); err != nil || cuts < 4 || (r.repeats > 0) != kept {
-			t.Errorf("%v; %d cuts, %d repeats", err, cuts, r.repeats)
+		r.check(t, profiled(t, dir), repeats)
+		if cuts < 4 {
+			t.Errorf("%d cuts", cuts)
 		}
-		t.Logf("kept %v: %d requests, %d cuts, %d repeats", kept, r.requests, cuts, r.repeats)
+	}
+}
+
+// A cutter resets its first connections in the middle of a request.
+type cutter struct {
+	net.Listener
+	cuts int
+}
+
+func (l *cutter) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil || l.cuts == 0 {
+			return c, err
+		}
+		l.cuts--
+		_, _ = c.Read(make([]byte, 100))
+		_ = c.(*net.TCPConn).SetLinger(0)
+		c.Close()
 	}
 }
 
 // A server that goes away in the middle of a request's body.
 func TestFaultCutInBody(t *testing.T) {
-	dir := t.TempDir()
-	fleet(t, dir, 2, 2)
-	r := newReceiver(t)
-	cuts := atomic.Int64{}
-	proxy, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer proxy.Close()
-	go func() {
-		for {
-			c, err := proxy.Accept()
-			if err != nil {
-				return
-			}
-			if cuts.Add(1) <= 3 {
-				_, _ = c.Read(make([]byte, 100))
-				_ = c.(*net.TCPConn).SetLinger(0)
-				c.Close()
-				continue
-			}
-			go relay(c, r.Listener.Addr().String())
-		}
-	}()
-	direct := r.URL
-	r.URL = "http://" + proxy.Addr().String()
-	o := r.options(t, dir)
-	r.URL = direct
+	dir, r, o := received(t, 2, 2)
+	r.serve(t, &o, func(l net.Listener) net.Listener { return &cutter{l, 3} })
 	if err := push(t, o); err != nil {
 		t.Error(err)
 	}
-	if err := same(profiled(t, dir), r.sums()); err != nil || o.Metrics.failures != 3 || r.repeats > 0 {
-		t.Errorf("%v; %d failures, %d repeats", err, o.Metrics.failures, r.repeats)
+	r.check(t, profiled(t, dir), 0)
+	if o.Metrics.failures != 3 {
+		t.Errorf("%d failures, want 3", o.Metrics.failures)
 	}
-}
-
-// relay connects a connection with a server.
-func relay(c net.Conn, to string) {
-	defer c.Close()
-	s, err := net.Dial("tcp", to)
-	if err != nil {
-		return
-	}
-	defer s.Close()
-	go func() {
-		_, _ = c.(*net.TCPConn).ReadFrom(s)
-		c.Close()
-	}()
-	_, _ = s.(*net.TCPConn).ReadFrom(c)
 }
 
 // A file that the receiver cannot handle does not hold up the others.
 func TestFaultPoison(t *testing.T) {
-	dir := t.TempDir()
-	fleet(t, dir, 3, 2)
-	r := newReceiver(t)
+	dir, r, o := received(t, 3, 2)
 	r.fault = func(w http.ResponseWriter, _ *http.Request, d *pb.ProfilesData) bool {
-		bad := strings.HasPrefix(origin(d, d.ResourceProfiles[0].ScopeProfiles[0].Profiles[0]), "100 ")
-		if bad {
+		if of(d, "100") {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
-		return bad
+		return of(d, "100")
 	}
-	o := r.options(t, dir)
 	o.Tries = 5
 	if err := push(t, o); err == nil || o.Metrics.Files("sent") != 4 || o.Metrics.Files("refused") != 0 {
 		t.Errorf("%v; %d files sent, %d refused", err, o.Metrics.Files("sent"), o.Metrics.Files("refused"))
 	}
 	want := profiled(t, dir)
-	for k := range want {
-		if strings.HasPrefix(k, "100 ") {
-			delete(want, k)
+	maps.DeleteFunc(want, func(k string, _ [2]time.Duration) bool { return strings.HasPrefix(k, "100 ") })
+	r.check(t, want, 0)
+}
+
+// While the cursor cannot be saved, as on a full disk, everything is sent. It is saved when there is room again. Until then,
+// a restart sends files again, with the same ids.
+func TestCursorNotSaved(t *testing.T) {
+	dir, r, o := received(t, 4, 3)
+	want := profiled(t, dir)
+	p := have(New(o))
+	blocked := p.cursor.path + ".new" // a directory where the cursor's new file would be
+	must(errors.Join(p.cursor.f.Close(), os.Mkdir(blocked, 0o700)))
+	for round := range 2 {
+		if err := push(t, o); !errors.Is(err, syscall.EISDIR) {
+			t.Errorf("round %d: %v", round, err)
+		}
+		r.check(t, want, 24*round)
+	}
+	if o.Metrics.cursor != 24 {
+		t.Errorf("%d errors were counted, want 24", o.Metrics.cursor)
+	}
+	// Room comes while files are being sent: then all that was sent before is saved too.
+	r.fault = func(http.ResponseWriter, *http.Request, *pb.ProfilesData) bool {
+		if r.requests == 24+6 {
+			if err := os.Remove(blocked); err != nil {
+				t.Error(err)
+			}
+		}
+		return false
+	}
+	for range 2 {
+		if err := push(t, o); err != nil || r.requests != 36 {
+			t.Errorf("%v; %d requests, want 36: each file three times", err, r.requests)
 		}
 	}
-	if err := same(want, r.sums()); err != nil {
-		t.Error(err)
-	}
+	r.check(t, want, 48)
 }

@@ -2,12 +2,12 @@ package push
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/journal"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 )
@@ -16,13 +16,13 @@ import (
 type process struct {
 	pid     int
 	program string
-	seconds int // of each file; 0: one
 	labels  int // different values of a label; 0: no labels
 }
 
 const startMicros = 1_800_000_000_000_000
 
-// file writes the file with a number, from 1. If it is not to be finished, it is as a killed program leaves it, with its
+// file writes the file with a number, from 1. It has a second. If it is not to be finished, it is as a killed program
+// leaves it, with its journal.
 func (p process) file(t testing.TB, path string, part int, finish bool) {
 	t.Helper()
 	check := func(err error) {
@@ -32,8 +32,7 @@ func (p process) file(t testing.TB, path string, part int, finish bool) {
 		}
 	}
 	check(os.MkdirAll(filepath.Dir(path), 0o700))
-	seconds := max(1, p.seconds)
-	from := uint64(startMicros + p.pid*17 + (part-1)*seconds*1e6)
+	from := uint64(startMicros + p.pid*17 + (part-1)*1e6)
 	w, err := writer.Create(path, writer.Options{Start: from, Interval: 1000})
 	check(err)
 	session := tachyon.Session{
@@ -50,76 +49,64 @@ func (p process) file(t testing.TB, path string, part int, finish bool) {
 	root, work, wait := frame("main", 10), frame("work", 20), frame("wait", 30)
 	const running = tachyon.HasGIL | tachyon.OnCPU
 	samples := 0
-	for second := range seconds {
-		for g := range uint64(10) {
-			id := 1 + g
-			if second == 0 {
-				info := tachyon.Goroutine{ID: id, CreatedBy: "main.main"}
-				if p.labels > 0 {
-					info.Labels = []tachyon.LabelSpan{{Labels: map[string]string{"tenant": fmt.Sprint("t", int(g)%p.labels)}}}
-				}
-				if g == 3 {
-					info.Labels = []tachyon.LabelSpan{{Labels: map[string]string{
-						"trace_id": "0af7651916cd43dd8448eb211c80319c", "span_id": "b7ad6b7169203331", "route": "/search"}}}
-				}
-				check(w.WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{info}}))
+	for g := range uint64(10) {
+		info := tachyon.Goroutine{ID: 1 + g, CreatedBy: "main.main"}
+		if p.labels > 0 {
+			info.Labels = []tachyon.LabelSpan{{Labels: map[string]string{"tenant": fmt.Sprint("t", int(g)%p.labels)}}}
+		}
+		if g == 3 {
+			info.Labels = []tachyon.LabelSpan{{Labels: map[string]string{
+				"trace_id": "0af7651916cd43dd8448eb211c80319c", "span_id": "b7ad6b7169203331", "route": "/search"}}}
+		}
+		check(w.WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{info}}))
+		for i := range uint64(20) {
+			s := tachyon.Sample{Thread: info.ID, Time: from + (i+1)*50_000 - 1000 + g, Stack: []uint32{receive, wait, root}}
+			switch (i + g) % 4 {
+			case 0:
+				s.Status, s.Stack = running, []uint32{work, root}
+			case 1:
+				s.Status, s.Stack = tachyon.GILRequested, []uint32{runnable, work, root}
 			}
-			for i := range uint64(20) {
-				s := tachyon.Sample{Thread: id, Time: from + uint64(second)*1e6 + (i+1)*50_000 - 1000 + g, Stack: []uint32{receive, wait, root}}
-				switch (i + g) % 4 {
-				case 0:
-					s.Status, s.Stack = running, []uint32{work, root}
-				case 1:
-					s.Status, s.Stack = tachyon.GILRequested, []uint32{runnable, work, root}
-				}
-				samples++
-				check(w.Write(&s))
-			}
+			samples++
+			check(w.Write(&s))
 		}
 	}
-	if !finish {
-		abandon(t, path)
+	if !finish { // as a program leaves its file and the journal that is killed
+		names := []string{path, path + journal.Suffix}
+		for _, name := range names {
+			copyFile(t, name, name+".kept")
+		}
 		check(w.Close())
-		restore(t, path)
+		for _, name := range names {
+			check(os.Rename(name+".kept", name))
+		}
 		return
 	}
-	session.Duration = time.Duration(seconds) * time.Second
+	session.Duration = time.Second
 	session.Counts = tachyon.Counts{Samples: int64(samples), NotSeen: 12345 * time.Microsecond}
 	check(w.AddMetadata(tachyon.KindSession, session))
 	check(w.Close())
 }
 
-// abandon keeps copies of an unfinished file and its journal, and restore puts them where they were: so they are as a
-// program leaves them that is killed.
-func abandon(t testing.TB, path string) {
-	for _, name := range []string{path, path + ".journal"} {
-		copyFile(t, name, name+".kept")
-	}
-}
-
-func restore(t testing.TB, path string) {
-	for _, name := range []string{path, path + ".journal"} {
-		if err := os.Rename(name+".kept", name); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 func copyFile(t testing.TB, from, to string) {
 	t.Helper()
-	in, err := os.Open(from)
+	b, err := os.ReadFile(from)
+	if err == nil {
+		err = os.WriteFile(to, b, 0o600)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer in.Close()
-	out, err := os.Create(to)
+}
+
+// must and have end the tests at an error that none of them expects.
+func must(err error) {
 	if err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
-	if _, err := io.Copy(out, in); err != nil {
-		t.Fatal(err)
-	}
-	if err := out.Close(); err != nil {
-		t.Fatal(err)
-	}
+}
+
+func have[T any](v T, err error) T {
+	must(err)
+	return v
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	pb "go.opentelemetry.io/proto/otlp/profiles/v1development"
@@ -20,153 +21,113 @@ import (
 
 // All finished files and those of killed programs are sent, each once, and files that a program writes are not.
 func TestPush(t *testing.T) {
-	dir := t.TempDir()
-	fleet(t, dir, 3, 2)
-	killed := filepath.Join(dir, "killed.tach")
+	dir, r, o := received(t, 3, 2)
+	r.serve(t, &o, nil)
+	killed, live := filepath.Join(dir, "killed.tach"), filepath.Join(dir, "live.tach")
 	process{pid: 7, program: "gone"}.file(t, killed, 1, false)
 	want := profiled(t, dir)
-	w, err := writer.Create(filepath.Join(dir, "live.tach"), writer.Options{Start: startMicros, Interval: 1000})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := have(writer.Create(live, writer.Options{Start: startMicros, Interval: 1000}))
 	defer w.Close()
 	for _, name := range []string{"empty.tach", ".hidden.tach", "notes.txt"} {
-		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 	}
 	long := time.Now().Add(-time.Hour)
-	for _, name := range []string{killed, killed + ".journal", filepath.Join(dir, "live.tach"), filepath.Join(dir, "live.tach.journal")} {
-		if err := os.Chtimes(name, long, long); err != nil {
-			t.Fatal(err)
-		}
+	for _, name := range []string{killed, killed + ".journal", live, live + ".journal"} {
+		must(os.Chtimes(name, long, long))
 	}
-	r := newReceiver(t)
-	o := r.options(t, dir)
 	for round := range 3 {
-		if err := push(t, o); err != nil {
-			t.Fatal(err)
-		}
-		if err := same(want, r.sums()); err != nil {
-			t.Error(err)
-		}
-		if n := o.Metrics.Files("sent"); r.repeats > 0 || r.requests != 7 || n != 7 {
-			t.Errorf("round %d: %d repeats, %d requests, %d files sent", round, r.repeats, r.requests, n)
+		must(push(t, o))
+		r.check(t, want, 0)
+		if n := o.Metrics.Files("sent"); r.requests != 7 || n != 7 {
+			t.Errorf("round %d: %d requests, %d files sent", round, r.requests, n)
 		}
 		switch round {
 		case 0: // the same file under another name, and with another time
-			if err := os.Rename(filepath.Join(dir, "p0", "app.1.tach"), filepath.Join(dir, "moved.tach")); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Chtimes(filepath.Join(dir, "p1", "app.1.tach"), long, long); err != nil {
-				t.Fatal(err)
-			}
+			must(os.Rename(filepath.Join(dir, "p0", "app.1.tach"), filepath.Join(dir, "moved.tach")))
+			must(os.Chtimes(filepath.Join(dir, "p1", "app.1.tach"), long, long))
 		case 1:
-			if _, err := recovery.Finish(killed); err != nil {
-				t.Fatal(err)
+			have(recovery.Finish(killed))
+		}
+	}
+	must(errors.Join(w.Close(), push(t, o)))
+	if n := o.Metrics.Files("sent"); n != 8 {
+		t.Errorf("after the live file was finished: %d files sent", n)
+	}
+}
+
+// A Pusher that runs sends what comes, goes on when a file is deleted under it, and ends when it is told to.
+func TestPushRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir, r, o := received(t, 2, 2)
+		var down atomic.Bool
+		r.fault = func(w http.ResponseWriter, _ *http.Request, _ *pb.ProfilesData) bool {
+			if down.Load() {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+			return down.Load()
+		}
+		log := &testenv.Log{}
+		o.Once, o.Log, o.MaxBackoff = false, log.Logger(), 0
+		p := have(New(o))
+		if _, err := New(o); !errors.Is(err, ErrInUse) {
+			t.Errorf("a second Pusher: %v", err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- p.Run(ctx) }()
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		r.check(t, profiled(t, dir), 0)
+		down.Store(true)
+		gone := filepath.Join(dir, "gone.tach")
+		process{pid: 7, program: "gone"}.file(t, gone, 1, true)
+		process{pid: 8, program: "stays"}.file(t, filepath.Join(dir, "stays.tach"), 1, true)
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if n := r.requests; n < 4+10 || o.Metrics.Files("sent") != 4 {
+			t.Errorf("%d requests, %d files sent while the target was down", n, o.Metrics.Files("sent"))
+		}
+		must(os.Remove(gone))
+		down.Store(false)
+		time.Sleep(2 * time.Minute)
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		r.check(t, profiled(t, dir), 0)
+		text := strings.Join(log.Lines(), "\n")
+		for line, most := range map[string]int{"sends again": 1, "cannot send now": 11} {
+			if n := strings.Count(text, line); n == 0 || n > most {
+				t.Errorf("%q was logged %d times, want at most one a minute:\n%s", line, n, text)
 			}
 		}
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := push(t, o); err != nil || o.Metrics.Files("sent") != 8 {
-		t.Errorf("after the live file was finished: %v, %d files sent", err, o.Metrics.Files("sent"))
-	}
-}
-
-// A Pusher that runs sends what comes, notes what is deleted under it, and ends when it is told to.
-func TestPushRuns(t *testing.T) {
-	dir := t.TempDir()
-	r := newReceiver(t)
-	down := atomic.Bool{}
-	r.fault = func(w http.ResponseWriter, _ *http.Request, _ *pb.ProfilesData) bool {
-		if down.Load() {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
-		return down.Load()
-	}
-	o := r.options(t, dir)
-	o.Once = false
-	log := &testenv.Log{}
-	o.Log = log.Logger()
-	p, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := New(o); !errors.Is(err, ErrInUse) {
-		t.Errorf("a second Pusher: %v", err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- p.Run(ctx) }()
-	fleet(t, dir, 2, 2)
-	want := profiled(t, dir)
-	testenv.Await(func() bool { return o.Metrics.Files("sent") == 4 })
-	if err := same(want, r.sums()); err != nil {
-		t.Error(err)
-	}
-	down.Store(true)
-	gone := filepath.Join(dir, "gone.tach")
-	process{pid: 7, program: "gone"}.file(t, gone, 1, true)
-	process{pid: 8, program: "stays"}.file(t, filepath.Join(dir, "stays.tach"), 1, true)
-	before := r.count()
-	testenv.Await(func() bool { return r.count() > before+5 })
-	remove(t, gone)
-	down.Store(false)
-	testenv.Await(func() bool { return o.Metrics.Files("sent") == 5 })
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-	if err := same(profiled(t, dir), r.sums()); err != nil {
-		t.Error(err)
-	}
-	if text := strings.Join(log.Lines(), "\n"); !strings.Contains(text, "sends again") || strings.Count(text, "cannot send now") != 1 {
-		t.Errorf("logged:\n%s", text)
-	}
-}
-
-func (r *receiver) count() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.requests
+	})
 }
 
 // When a Pusher is told to end, it finishes the present batch if that takes not too long.
 func TestPushDrains(t *testing.T) {
 	for _, c := range []struct {
-		name string
-		slow time.Duration
-		sent int64
-	}{{"soon", 300 * time.Millisecond, 1}, {"never", time.Hour, 0}} {
-		t.Run(c.name, func(t *testing.T) {
-			dir := t.TempDir()
-			fleet(t, dir, 1, 1)
-			r := newReceiver(t)
-			entered, over := make(chan bool, 1), make(chan bool)
-			t.Cleanup(func() { close(over) })
-			r.fault = func(http.ResponseWriter, *http.Request, *pb.ProfilesData) bool {
-				entered <- true
+		slow, took time.Duration
+		sent       int64
+	}{{1999 * time.Millisecond, 1999 * time.Millisecond, 1}, {time.Hour, 2 * time.Second, 0}} {
+		synctest.Test(t, func(t *testing.T) {
+			_, r, o := received(t, 1, 1)
+			ctx, cancel := context.WithCancel(t.Context())
+			var told time.Time
+			r.fault = func(_ http.ResponseWriter, req *http.Request, _ *pb.ProfilesData) bool {
+				told = time.Now()
+				cancel()
 				select {
 				case <-time.After(c.slow):
-				case <-over:
+				case <-req.Context().Done():
 				}
 				return false
 			}
-			o := r.options(t, dir)
-			if o.Drain = 10 * time.Second; c.sent == 0 {
-				o.Drain = 100 * time.Millisecond
-			}
-			p, err := New(o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			ctx, cancel := context.WithCancel(t.Context())
-			go func() { <-entered; cancel() }()
-			err = p.Run(ctx)
-			if n := o.Metrics.Files("sent"); n != c.sent || (err == nil) != (c.sent == 1) {
-				t.Errorf("%d files sent, want %d; %v", n, c.sent, err)
+			o.Target.(*otlpTarget).client.Timeout = 0
+			p := have(New(o))
+			err := p.Run(ctx)
+			if n, took := o.Metrics.Files("sent"), time.Since(told); n != c.sent || (err == nil) != (c.sent == 1) || took != c.took {
+				t.Errorf("a batch of %v: %d files sent after %v, want %d after %v; %v", c.slow, n, took, c.sent, c.took, err)
 			}
 		})
 	}

@@ -2,7 +2,6 @@ package push
 
 import (
 	"encoding/json"
-	"io"
 	"maps"
 	"mime/multipart"
 	"net/http"
@@ -14,14 +13,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	pprof "github.com/google/pprof/profile"
 )
 
 // Pyroscope gets each file as a pprof profile in a form, with a name, its labels and its time. The sums are the file's.
 func TestPyroscope(t *testing.T) {
-	dir := t.TempDir()
-	fleet(t, dir, 2, 2)
-	got := map[string][2]time.Duration{}
+	dir, _, _ := received(t, 2, 2)
+	got := sums{}
 	var refused atomic.Bool
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
@@ -32,27 +31,11 @@ func TestPyroscope(t *testing.T) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
 		}
-		if err := r.ParseMultipartForm(1 << 20); err != nil {
-			t.Error(err)
-			return
-		}
-		part := func(name string) multipart.File {
-			f, err := r.MultipartForm.File[name][0].Open()
-			if err != nil {
-				t.Error(err)
-			}
-			return f
-		}
-		p, err := pprof.Parse(part("profile"))
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		text, _ := io.ReadAll(part("sample_type_config"))
+		must(r.ParseMultipartForm(1 << 20))
+		part := func(name string) multipart.File { return have(r.MultipartForm.File[name][0].Open()) }
+		p := have(pprof.Parse(part("profile")))
 		types := map[string]struct{ Units string }{}
-		if err := json.Unmarshal(text, &types); err != nil {
-			t.Error(err)
-		}
+		must(json.NewDecoder(part("sample_type_config")).Decode(&types))
 		var sum [2]time.Duration
 		for i, st := range p.SampleType {
 			if types[st.Type].Units != st.Unit {
@@ -85,9 +68,7 @@ func TestPyroscope(t *testing.T) {
 	target, name, err := Open("pyroscope+"+strings.Replace(server.URL, "//", "//ann:secret@", 1)+"/tenant/", TargetOptions{
 		Header: http.Header{"X-Scope-Orgid": {"a"}}, Resource: [][2]string{{"service.name", "my/shop!"}, {"deployment.environment.name", "prod{x}"}}, Metrics: m,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(err)
 	defer target.Close()
 	if strings.Contains(name, "secret") {
 		t.Errorf("the password is in the name %s", name)
@@ -96,7 +77,7 @@ func TestPyroscope(t *testing.T) {
 	if err != nil || m.Files("sent") != 4 {
 		t.Errorf("%v, %d files sent", err, m.Files("sent"))
 	}
-	if err := same(profiled(t, dir), got); err != nil {
-		t.Error(err)
+	if diff := cmp.Diff(profiled(t, dir), got); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -3,101 +3,138 @@ package push
 import (
 	"compress/gzip"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
-	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	pb "go.opentelemetry.io/proto/otlp/profiles/v1development"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/gotach/profiler/internal/stream"
 )
 
-// A receiver is an OTLP receiver. It recognises profiles that come twice by their ids.
+// A receiver is an OTLP receiver. It recognises profiles that come twice by their ids. It needs no network: it is a
+// transport, so a test can run in the time of testing/synctest.
 type receiver struct {
-	*httptest.Server
 	// fault may answer a request itself; then it returns true. It is called before the profiles are kept.
 	fault func(w http.ResponseWriter, r *http.Request, d *pb.ProfilesData) bool
 
 	mu       sync.Mutex
 	requests int
 	repeats  int
-	got      map[string]map[string]time.Duration // by process and start, and by type and id: the sum
-	largest  int                                 // bytes of a message
-	header   http.Header
+	got      map[[3]string]time.Duration // by process and start, type, and id: the sum
 }
 
-func newReceiver(t testing.TB) *receiver {
-	r := &receiver{got: map[string]map[string]time.Duration{}}
-	r.Server = httptest.NewServer(r)
-	r.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
-	t.Cleanup(r.Close)
-	return r
+// received writes the files of some processes. It returns them, a receiver, and options to push them to it.
+func received(t testing.TB, processes, files int) (dir string, r *receiver, o Options) {
+	t.Helper()
+	dir, r = t.TempDir(), &receiver{got: map[[3]string]time.Duration{}}
+	for n := range processes {
+		p := process{pid: 100 + n, program: "shop", labels: 3}
+		for part := range files {
+			p.file(t, filepath.Join(dir, fmt.Sprintf("p%d", n), fmt.Sprintf("app.%d.tach", part+1)), part+1, true)
+		}
+	}
+	return dir, r, r.options(t, dir)
+}
+
+// options returns options for a directory. The receiver is without a network.
+func (r *receiver) options(t testing.TB, dir string) Options {
+	t.Helper()
+	m := NewMetrics()
+	target, name, err := Open("otlp+http://receiver:4318", TargetOptions{Metrics: m})
+	must(err)
+	target.(*otlpTarget).client.Transport = r
+	return Options{Dir: dir, Target: target, Name: name, Once: true, Metrics: m, Backoff: time.Millisecond, MaxBackoff: 5 * time.Millisecond, Tries: 1000}
+}
+
+// serve starts a server on this computer until the test ends, and lets options send to it.
+func (r *receiver) serve(t testing.TB, o *Options, wrap func(net.Listener) net.Listener) (url string) {
+	t.Helper()
+	s := httptest.NewUnstartedServer(r)
+	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
+	if wrap != nil {
+		s.Listener = wrap(s.Listener)
+	}
+	s.Start()
+	t.Cleanup(s.Close)
+	var err error
+	o.Target, o.Name, err = Open("otlp+"+s.URL, TargetOptions{Metrics: o.Metrics})
+	must(err)
+	t.Cleanup(func() { o.Target.Close() })
+	return "otlp+" + s.URL
+}
+
+// RoundTrip implements http.RoundTripper.
+func (r *receiver) RoundTrip(req *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	r.ServeHTTP(w, req)
+	if err := req.Context().Err(); err != nil {
+		return nil, err
+	}
+	resp := w.Result()
+	resp.Request = req
+	return resp, nil
+}
+
+// check compares what the receiver has with the profiles in a directory.
+func (r *receiver) check(t testing.TB, want sums, repeats int) {
+	t.Helper()
+	if diff := cmp.Diff(want, r.sums()); diff != "" || r.repeats != repeats {
+		t.Errorf("%d profiles came twice, want %d; what they have is not that of the files:\n%s", r.repeats, repeats, diff)
+	}
 }
 
 // ServeHTTP takes a request.
 func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	bad := func(err error) { http.Error(w, err.Error(), http.StatusTeapot) }
 	if req.Method != http.MethodPost || req.URL.Path != otlpPath || req.Header.Get("Content-Type") != "application/x-protobuf" {
-		bad(fmt.Errorf("%s %s of %s", req.Method, req.URL, req.Header.Get("Content-Type")))
-		return
+		panic(fmt.Sprintf("%s %s of %s", req.Method, req.URL, req.Header.Get("Content-Type")))
 	}
-	z, err := gzip.NewReader(req.Body)
-	if err != nil {
-		bad(err)
-		return
-	}
-	b, err := io.ReadAll(z)
 	var d pb.ProfilesData
-	if err = errors.Join(err, proto.Unmarshal(b, &d)); err != nil {
-		bad(err)
-		return
-	}
+	must(proto.Unmarshal(have(io.ReadAll(have(gzip.NewReader(req.Body)))), &d))
 	r.mu.Lock()
 	r.requests++
-	r.header = req.Header
+	fault := r.fault
 	r.mu.Unlock()
-	if r.fault != nil && r.fault(w, req, &d) {
-		return
+	if fault == nil || !fault(w, req, &d) {
+		r.keep(&d)
 	}
-	r.keep(&d, len(b))
+}
+
+// set sets fault while a server runs.
+func (r *receiver) set(fault func(http.ResponseWriter, *http.Request, *pb.ProfilesData) bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.fault = fault
 }
 
 // keep keeps the profiles of a request.
-func (r *receiver) keep(d *pb.ProfilesData, size int) {
+func (r *receiver) keep(d *pb.ProfilesData) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.largest = max(r.largest, size)
 	for _, p := range d.ResourceProfiles[0].ScopeProfiles[0].Profiles {
-		name := origin(d, p)
-		if r.got[name] == nil {
-			r.got[name] = map[string]time.Duration{}
-		}
-		id := fmt.Sprintf("%s %x", d.Dictionary.StringTable[p.SampleType.TypeStrindex], p.ProfileId)
 		if len(p.ProfileId) != 16 {
 			panic("a profile without an id")
 		}
+		key := [3]string{origin(d, p), d.Dictionary.StringTable[p.SampleType.TypeStrindex], string(p.ProfileId)}
 		sum := time.Duration(0)
 		for _, s := range p.Samples {
 			sum += time.Duration(s.Values[0])
 		}
-		if before, ok := r.got[name][id]; ok {
-			r.repeats++
-			if before != sum {
-				panic(fmt.Sprintf("profile %s came with %v and with %v", id, before, sum))
+		if before, ok := r.got[key]; ok {
+			if r.repeats++; before != sum {
+				panic(fmt.Sprintf("profile %q came with %v and with %v", key, before, sum))
 			}
 		}
-		r.got[name][id] = sum
+		r.got[key] = sum
 	}
 }
 
@@ -111,117 +148,57 @@ func origin(d *pb.ProfilesData, p *pb.Profile) string {
 	return fmt.Sprintf("%d at %d", pid, p.TimeUnixNano/1000)
 }
 
-// sums returns what the receiver has, by process and start: wall time and CPU time, each profile once.
-func (r *receiver) sums() map[string][2]time.Duration {
+// sums are wall time and CPU time, by process and start.
+type sums map[string][2]time.Duration
+
+// sums returns what the receiver has, each profile once.
+func (r *receiver) sums() sums {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := map[string][2]time.Duration{}
-	for name, list := range r.got {
-		var sum [2]time.Duration
-		for id, v := range list {
-			if strings.HasPrefix(id, "wall ") {
-				sum[0] += v
-			} else {
-				sum[1] += v
-			}
+	out := sums{}
+	for key, v := range r.got {
+		sum := out[key[0]]
+		if key[1] == "wall" {
+			sum[0] += v
+		} else {
+			sum[1] += v
 		}
-		out[name] = sum
+		out[key[0]] = sum
 	}
 	return out
 }
 
-// profiled returns what the profiles in a directory have, as sums does.
-func profiled(t testing.TB, dir string) map[string][2]time.Duration {
+// profiled returns what the profiles in a directory have.
+func profiled(t testing.TB, dir string) sums {
 	t.Helper()
 	entries, _, err := list(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := map[string][2]time.Duration{}
+	must(err)
+	out := sums{}
 	for _, e := range entries {
-		f, err := openFile(dir, filepath.FromSlash(e.name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := have(openFile(dir, filepath.FromSlash(e.name)))
 		var sum [2]time.Duration
-		err = f.Read(stream.Options{}, func(src *stream.Source) error {
+		must(f.Read(stream.Options{}, func(src *stream.Source) error {
 			for s, err := range src.Samples() {
-				if err != nil {
-					return err
-				}
+				must(err)
 				sum[0] += s.Wall
 				sum[1] += s.CPU()
 			}
 			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 		out[fmt.Sprintf("%d at %d", f.PID, f.Start.UnixMicro())] = sum
 	}
 	return out
 }
 
-// options returns options for a directory and a receiver whose times are short.
-func (r *receiver) options(t testing.TB, dir string) Options {
-	t.Helper()
-	u, err := url.Parse(r.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := NewMetrics()
-	target, err := NewOTLP(u, TargetOptions{Metrics: m, Timeout: 20 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { target.Close() })
-	return Options{
-		Dir: dir, Target: target, Name: "otlp+" + r.URL, Once: true, Metrics: m,
-		Interval: 20 * time.Millisecond, Backoff: 5 * time.Millisecond, MaxBackoff: 50 * time.Millisecond, Tries: 1000,
-	}
-}
-
 // push pushes a directory.
 func push(t testing.TB, o Options) error {
 	t.Helper()
-	p, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
-	return p.Run(ctx)
+	p := have(New(o))
+	return p.Run(context.Background())
 }
 
-// fleet writes the files of some processes.
-func fleet(t testing.TB, dir string, processes, files int) {
-	t.Helper()
-	for n := range processes {
-		p := process{pid: 100 + n, program: "shop", labels: 3}
-		for part := range files {
-			p.file(t, filepath.Join(dir, fmt.Sprintf("p%d", n), fmt.Sprintf("app.%d.tach", part+1)), part+1, true)
-		}
-	}
-}
-
-func same(a, b map[string][2]time.Duration) error {
-	var errs []error
-	for k, v := range a {
-		if b[k] != v {
-			errs = append(errs, fmt.Errorf("%s: %v and %v", k, v, b[k]))
-		}
-	}
-	for k := range b {
-		if _, ok := a[k]; !ok {
-			errs = append(errs, fmt.Errorf("%s is too much", k))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-func remove(t testing.TB, path string) {
-	t.Helper()
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+func (r *receiver) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.requests
 }

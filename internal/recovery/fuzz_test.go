@@ -18,24 +18,16 @@ import (
 func left(t testing.TB) (file, journal []byte) {
 	path := filepath.Join(t.TempDir(), "x.tach")
 	w, err := writer.Create(path, writer.Options{Start: start})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, err)
 	defer w.Close()
-	if err := w.Provisional("session", map[string]int{"pid": 1}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, w.Provisional("session", map[string]int{"pid": 1}))
 	l := load{Threads: 5, Same: 2, Seed: 1}
 	var stack []tachyon.Frame
 	var s tachyon.Sample
-	for i := range uint64(12_000) { // more than one buffer
+	for i := range uint64(5000) { // more than one buffer
 		s, stack = l.sample(i, stack)
-		if err := w.WriteFrames(&s, stack); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{goroutine(i)}, Progress: &tachyon.Progress{Duration: 1}}); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, w.WriteFrames(&s, stack))
+		testenv.OK(t, w.WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{goroutine(i)}, Progress: &tachyon.Progress{Duration: 1}}))
 	}
 	if file, err = os.ReadFile(path); err != nil {
 		t.Fatal(err)
@@ -47,17 +39,6 @@ func left(t testing.TB) (file, journal []byte) {
 		t.Fatal(err)
 	}
 	return file, journal
-}
-
-// memoryDir returns a directory on a file system in memory, where syncing takes no time. If
-// there is none, it returns a temporary directory.
-func memoryDir(t *testing.T) string {
-	dir, err := os.MkdirTemp("/dev/shm", "gotach-")
-	if err != nil {
-		return t.TempDir()
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	return dir
 }
 
 // FuzzRecover changes a good journal. Recovery must return an error or make a file that can
@@ -85,16 +66,14 @@ func FuzzRecover(f *testing.F) {
 		f.Add(change(page+24, 50))
 	}
 	f.Fuzz(func(t *testing.T, changes []byte) {
-		path := filepath.Join(memoryDir(t), "x.tach")
+		path := filepath.Join(t.TempDir(), "x.tach")
 		journal := append([]byte(nil), good...)
 		for ; len(changes) >= 12; changes = changes[12:] {
 			at := uint64(binary.LittleEndian.Uint32(changes)) % uint64(len(journal)-8)
 			copy(journal[at:], changes[4:12])
 		}
 		for name, b := range map[string][]byte{path: file, path + ".journal": journal} {
-			if err := os.WriteFile(name, b, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testenv.OK(t, os.WriteFile(name, b, 0o600))
 		}
 		size := len(file) + len(journal)
 		if n := testenv.Allocated(func() { recoverAndRead(t, path) }); n > uint64(64<<20+50*size) {

@@ -4,8 +4,10 @@ package recovery
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,7 +23,6 @@ import (
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 	"golang.org/x/sys/unix"
-	"pgregory.net/rapid"
 )
 
 func TestMain(m *testing.M) {
@@ -41,7 +42,6 @@ type load struct {
 	Threads      uint64
 	Samples      uint64 // the child closes the file after this number
 	Same         uint64 // every Same-th sample of a thread has a different stack
-	Tick         time.Duration
 	Layout       tachyon.Layout
 	Uncompressed bool
 	Each         uint64 // after so many samples there is a goroutine, and progress
@@ -72,7 +72,7 @@ func (l *load) sample(i uint64, stack []tachyon.Frame) (tachyon.Sample, []tachyo
 	tick, thread := i/l.Threads, i%l.Threads
 	h := testenv.Mix(l.Seed ^ testenv.Mix(thread)<<1 ^ testenv.Mix(tick/max(1, l.Same)))
 	stack = stack[:0]
-	for d := range h % 60 {
+	for d := range h % 200 {
 		stack = append(stack, frames[testenv.Mix(h>>8^d*7919)%uint64(len(frames))])
 	}
 	return tachyon.Sample{
@@ -81,9 +81,9 @@ func (l *load) sample(i uint64, stack []tachyon.Frame) (tachyon.Sample, []tachyo
 	}, stack
 }
 
-// pace is the number of samples after which a child without ticks writes slowly. It goes on
-// writing while the file is checked, and the check holds all goroutines in memory: on a busy
-// machine these were tens of millions.
+// pace is the number of samples after which a child writes slowly. It goes on writing while the file
+// is checked, and the check holds all goroutines in memory: on a busy machine these were tens of
+// millions.
 const pace = 100_000
 
 // writeUntilKilled is the main function of the child.
@@ -94,7 +94,8 @@ func writeUntilKilled() {
 			os.Exit(1)
 		}
 	}
-	l := parse(os.Getenv("GOTACH_TEST_WRITE"))
+	var l load
+	fail(json.Unmarshal([]byte(os.Getenv("GOTACH_TEST_WRITE")), &l))
 	count, err := testenv.Share(l.Count, countSize)
 	fail(err)
 	w, err := writer.Create(l.Path, writer.Options{Layout: l.Layout, Uncompressed: l.Uncompressed, Start: start, Interval: 1000})
@@ -111,10 +112,7 @@ func writeUntilKilled() {
 			fail(w.WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{goroutine(n)}, Progress: &tachyon.Progress{Duration: time.Duration(n + 1)}}))
 			binary.NativeEndian.PutUint64(count[24:], n+1)
 		}
-		switch {
-		case l.Tick > 0 && i%l.Threads == 0:
-			time.Sleep(l.Tick)
-		case i > pace && i%10 == 0:
+		if i > pace && i%10 == 0 {
 			time.Sleep(time.Millisecond)
 		}
 	}
@@ -124,197 +122,99 @@ func writeUntilKilled() {
 	time.Sleep(time.Hour)
 }
 
-func (l *load) String() string {
-	return fmt.Sprintf("%s|%s|%d|%d|%d|%d|%d|%d|%v|%d", l.Path, l.Count, l.Seed, l.Threads, l.Samples, l.Same, l.Tick, l.Layout, l.Uncompressed, l.Each)
-}
-
-func parse(s string) *load {
-	p := strings.Split(s, "|")
-	n := func(i int) uint64 { v, _ := strconv.ParseUint(p[i], 10, 64); return v }
-	return &load{p[0], p[1], n(2), n(3), n(4), n(5), time.Duration(n(6)), tachyon.Layout(n(7)), p[8] == "true", n(9)}
-}
-
 // TestKilled kills programs at random times, from their start on, during flushes and while
 // they finish the file. No sample, goroutine or label that the program had written is missing,
-// doubled or changed, and the progress is the last one.
-//
-// The switches GOTACH_KILLS (more kills) and GOTACH_KILLED_FILES (keep the files) are in
-// package testenv.
+// doubled or changed, and the progress is the last one. Some files are read while they are written.
 func TestKilled(t *testing.T) {
-	count := testenv.Kills(t)
-	seen := map[string]int{}
-	dir := t.TempDir()
-	n := 0
-	for begin := time.Now(); n < count && (count != 40 || time.Since(begin) < 40*time.Second); {
-		gen := rapid.Custom(func(t *rapid.T) *load {
-			l := &load{
-				Seed:         rapid.Uint64().Draw(t, "seed"),
-				Threads:      rapid.SampledFrom([]uint64{1, 3, 20, 300, 9000}).Draw(t, "threads"),
-				Same:         rapid.SampledFrom([]uint64{1, 5, 1000}).Draw(t, "same"),
-				Layout:       rapid.SampledFrom([]tachyon.Layout{tachyon.Document, tachyon.CPython315}).Draw(t, "layout"),
-				Uncompressed: rapid.Bool().Draw(t, "uncompressed"),
-				Each:         rapid.SampledFrom([]uint64{1, 20, 1000}).Draw(t, "each"),
-				Samples:      rapid.SampledFrom([]uint64{1, 500, 20_000, 1 << 40, 1 << 40}).Draw(t, "samples"),
-			}
-			if rapid.Bool().Draw(t, "1 kHz") {
-				l.Tick = time.Millisecond
-			}
-			return l
-		})
-		instant := rapid.Custom(func(t *rapid.T) int {
-			most := rapid.SampledFrom([]uint64{3000, 300_000}).Draw(t, "at most")
-			return int(testenv.Mix(rapid.Uint64().Draw(t, "instant")) % most)
-		})
-		l, µs := gen.Example(int(time.Now().UnixNano()>>10)), instant.Example(int(time.Now().UnixNano()>>9))
-		l.Path = filepath.Join(dir, fmt.Sprintf("%d.tach", n))
+	testenv.Long(t)
+	seed := uint64(time.Now().UnixNano())
+	r := rand.New(rand.NewPCG(seed, 0))
+	pick := func(list ...uint64) uint64 { return list[r.IntN(len(list))] }
+	for n := range testenv.Times(8, 300) {
+		l := load{
+			Path: filepath.Join(t.TempDir(), "x.tach"), Seed: r.Uint64(), Threads: pick(1, 3, 20, 300, 9000), Same: pick(1, 5, 1000),
+			Layout: tachyon.Layout(pick(1, 2)), Uncompressed: pick(0, 1) == 1, Each: pick(1, 20, 1000),
+			Samples: pick(1, 500, 20_000, 1<<40, 1<<40),
+		}
 		l.Count = l.Path + ".count"
-		name := fmt.Sprintf("kill %d after %d µs of %v", n, µs, l)
-		state, err := killOne(t, l, time.Duration(µs)*time.Microsecond, n%4 != 0)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
+		after := time.Duration(r.Uint64N(pick(3000, uint64(testenv.Times(30_000, 300_000))))) * time.Microsecond
+		if err := killOne(t, &l, after, n%4 != 0, n%2 == 1); err != nil {
+			t.Fatalf("seed %d, kill %d after %v of %+v: %v", seed, n, after, l, err)
 		}
-		seen[state]++
-		n++
-		if l.Layout == tachyon.Document {
-			testenv.KeepKilled(t, l.Path)
-		}
-		os.Remove(l.Path)
-		os.Remove(l.Count)
 	}
-	t.Logf("%d kills: %v", n, seen)
 }
 
-// killOne runs a child, kills it after d and checks what is left.
-func killOne(t *testing.T, l *load, d time.Duration, afterReady bool) (state string, err error) {
+// killOne runs a child, kills it some time after its start, or after it made the file, and checks what
+// is left. With live it also reads the file before.
+func killOne(t *testing.T, l *load, after time.Duration, made, live bool) error {
 	count, err := testenv.Share(l.Count, countSize)
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer unix.Munmap(count)
 	word := func(i int) uint64 { return binary.NativeEndian.Uint64(count[8*i:]) }
-
+	env, err := json.Marshal(l)
+	if err != nil {
+		return err
+	}
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "GOTACH_TEST_WRITE="+l.String(), "GOCOVERDIR="+t.TempDir())
+	cmd.Env = append(os.Environ(), "GOTACH_TEST_WRITE="+string(env), "GOCOVERDIR="+t.TempDir())
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	if err := cmd.Start(); err != nil {
-		return "", err
+		return err
 	}
-	for begin := time.Now(); afterReady && word(1) == 0; {
-		if time.Since(begin) > time.Minute {
-			cmd.Process.Kill()
-			cmd.Wait()
-			return "", fmt.Errorf("the child does not start: %s", &stderr)
-		}
-		time.Sleep(50 * time.Microsecond)
+	if made {
+		testenv.Await(func() bool { return word(1) == 1 })
 	}
-	time.Sleep(d)
-	live, liveErr := "", error(nil)
-	if d > 100*time.Millisecond && word(1) == 1 && word(2) == 0 {
-		// Read it while it is being written.
-		live = " read live"
-		liveErr = l.check(l.Path, 0, l.Samples)
-		if liveErr == nil {
-			liveErr = l.checkRecords(0, l.Samples)
-		}
+	time.Sleep(after)
+	var liveErr error
+	if live && word(1) == 1 && word(2) == 0 {
+		liveErr = l.check(0, l.Samples, 0, l.Samples)
 	}
 	cmd.Process.Kill()
 	cmd.Wait()
-	if liveErr != nil {
-		return "", fmt.Errorf("while it is written: %w", liveErr)
-	}
-	if stderr.Len() > 0 {
-		return "", fmt.Errorf("the child failed: %s", &stderr)
-	}
-	handed := word(0)
-	if word(1) == 0 {
-		// The child may not have made the file yet.
+	switch {
+	case liveErr != nil:
+		return fmt.Errorf("while it is written: %w", liveErr)
+	case stderr.Len() > 0:
+		return fmt.Errorf("the child failed: %s", &stderr)
+	case made && word(1) == 0:
+		return errors.New("the child does not start")
+	case word(1) == 0: // the child may not have made the file yet
 		if _, err := os.Stat(l.Path); err != nil {
-			return "killed before the file", nil
+			return nil
 		}
 		if _, err := Finish(l.Path); err != nil {
-			return "", fmt.Errorf("killed in Create: %w", err)
+			return fmt.Errorf("killed in Create: %w", err)
 		}
-		return "killed in Create", l.check(l.Path, 0, 1)
+		return l.check(0, 1, 0, 1)
 	}
-	most := min(handed+1, l.Samples)
-	if err := l.check(l.Path, handed, most); err != nil {
-		return "", fmt.Errorf("%d samples were written, before recovery: %w", handed, err)
+	samples, goroutines := word(0), word(3)
+	if err := l.check(samples, min(samples+1, l.Samples), goroutines, goroutines+1); err != nil {
+		return fmt.Errorf("%d samples and %d goroutines were written, before recovery: %w", samples, goroutines, err)
 	}
-	if err := l.checkRecords(word(3), word(3)+1); err != nil {
-		return "", fmt.Errorf("%d goroutines were written, before recovery: %w", word(3), err)
-	}
-	res, err := Finish(l.Path)
-	if err != nil {
-		return "", fmt.Errorf("%d samples were written, recovery: %w", handed, err)
-	}
-	if err := l.check(l.Path, handed, most); err != nil {
-		return "", fmt.Errorf("%d samples were written, after recovery: %w", handed, err)
-	}
-	if err := l.checkRecords(word(3), word(3)+1); err != nil {
-		return "", fmt.Errorf("%d goroutines were written, after recovery: %w", word(3), err)
+	if _, err := Finish(l.Path); err != nil {
+		return fmt.Errorf("%d samples were written, recovery: %w", samples, err)
 	}
 	if _, err := os.Stat(l.Path + ".journal"); !errors.Is(err, os.ErrNotExist) {
-		return "", fmt.Errorf("the journal still exists: %v", err)
+		return fmt.Errorf("the journal still exists: %v", err)
 	}
-	switch {
-	case word(2) == 1:
-		state = "closed"
-	case handed == l.Samples && res.Finished:
-		state = "killed after the header"
-	case handed == l.Samples:
-		state = "killed in Close"
-	case res.Restored < res.Samples:
-		state = "killed with some in the file"
-	default:
-		state = "killed with all in the journal"
+	if err := l.check(samples, min(samples+1, l.Samples), goroutines, goroutines+1); err != nil {
+		return fmt.Errorf("%d samples and %d goroutines were written, after recovery: %w", samples, goroutines, err)
 	}
-	return state + live, nil
+	return nil
 }
 
-// checkRecords checks that a file has the first n goroutines, with n between least and most, and the
-// latest progress if it was not finished by its writer. For a file that is being written, most is more
-// than least+1.
-func (l *load) checkRecords(least, most uint64) error {
+// check checks that a file has the first samples and goroutines of the load, so many as the limits say,
+// and the latest progress if it was not finished by its writer. If least is 0, it checks samples for
+// each thread alone. A file that is being written may have any number.
+func (l *load) check(least, most, leastGoroutines, mostGoroutines uint64) error {
 	r, err := reader.Open(l.Path)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	m, err := r.Metadata()
-	if err != nil {
-		return err
-	}
-	n := uint64(len(m.Goroutines))
-	if n < least || n > most {
-		return fmt.Errorf("%d goroutines, want %d to %d", n, least, most)
-	}
-	for i, g := range m.Goroutines {
-		if want := goroutine(uint64(i)); !reflect.DeepEqual(g, want) {
-			return fmt.Errorf("goroutine %d is %+v, want %+v", i, g, want)
-		}
-	}
-	if m.Session == nil || most > least+1 {
-		return nil // the file is being written, and the goroutines were read before the progress
-	}
-	if d := uint64(m.Session.Duration); d > n || d+1 < n && (r.Unfinished() || d > 0) {
-		return fmt.Errorf("the progress is %d of %d", d, n)
-	}
-	return nil
-}
-
-// check reads a file and checks that it has the first n samples of the load, with n between
-// least and most. If least is 0, it checks this for each thread alone.
-func (l *load) check(path string, least, most uint64) error {
-	r, err := reader.Open(path)
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	h := r.Header()
-	if h.Samples < least || h.Samples > most {
-		return fmt.Errorf("%d samples, want %d to %d", h.Samples, least, most)
-	}
 	if _, err := r.VerifyChecksum(); err != nil {
 		return err
 	}
@@ -322,8 +222,22 @@ func (l *load) check(path string, least, most uint64) error {
 	if err != nil {
 		return err
 	}
+	h, n := r.Header(), uint64(len(m.Goroutines))
+	if h.Samples < least || h.Samples > most || n < leastGoroutines || n > mostGoroutines {
+		return fmt.Errorf("%d samples, want %d to %d; %d goroutines, want %d to %d", h.Samples, least, most, n, leastGoroutines, mostGoroutines)
+	}
+	for i, g := range m.Goroutines {
+		if want := goroutine(uint64(i)); !reflect.DeepEqual(g, want) {
+			return fmt.Errorf("goroutine %d is %+v, want %+v", i, g, want)
+		}
+	}
 	if m.Session == nil && most > 1 || m.Session != nil && m.Session.PID == 0 {
 		return fmt.Errorf("the session is %+v", m.Session)
+	}
+	if m.Session != nil && mostGoroutines <= leastGoroutines+1 { // otherwise the goroutines were read before the progress
+		if d := uint64(m.Session.Duration); d > n || d+1 < n && (r.Unfinished() || d > 0) {
+			return fmt.Errorf("the progress is %d of %d", d, n)
+		}
 	}
 	ticks := make(map[uint64]uint64) // number of samples of each thread
 	var stack []tachyon.Frame

@@ -15,7 +15,7 @@ import (
 
 	"github.com/gotach/profiler/internal/journal"
 	"github.com/gotach/profiler/internal/recovery"
-	"github.com/gotach/profiler/tachyon"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/writer"
 )
 
@@ -31,6 +31,14 @@ func noJournals(err error) (undo func()) {
 	return func() { journal.Reserve = old }
 }
 
+// must panics after an error: then the fault was not made.
+func must(err error) (undo func()) {
+	if err != nil {
+		panic(err)
+	}
+	return func() {}
+}
+
 // Each fault lasts from just before the second file begins, after 1 s of samples, until one
 // second later.
 var faults = []struct {
@@ -42,16 +50,10 @@ var faults = []struct {
 	{"quota used up", "the next file is made", func(string) func() { return noJournals(syscall.EDQUOT) }, nothing},
 	{"I/O error", "the next file is made", func(string) func() { return noJournals(syscall.EIO) }, nothing},
 	{"the next file's name is taken", "it is made", func(dir string) func() {
-		if err := os.Symlink("victim", filepath.Join(dir, "x.2.tach")); err != nil {
-			panic(err)
-		}
-		return func() {}
+		return must(os.Symlink("victim", filepath.Join(dir, "x.2.tach")))
 	}, nothing},
 	{"the old file is removed", "it is written", func(dir string) func() {
-		if err := os.Remove(filepath.Join(dir, "x.1.tach")); err != nil {
-			panic(err)
-		}
-		return func() {}
+		return must(os.Remove(filepath.Join(dir, "x.1.tach")))
 	}, nothing},
 	{"the old file's metadata cannot be added", "it is finished", func(string) func() { return func() {} },
 		func(*writer.Writer) error { return errors.New("the metadata error") }},
@@ -66,40 +68,58 @@ func TestFaultTable(t *testing.T) {
 		"`go test ./internal/rotate -run TestFaultTable -update`.\n\n" +
 		"| fault | while | result |\n|---|---|---|\n")
 	for _, f := range faults {
-		dir := t.TempDir()
-		var failed []error
-		o := options(t)
-		o.Failed = func(err error) { failed = append(failed, err) }
-		w, err := Create(filepath.Join(dir, "x.tach"), o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		fill(t, w, 5, f.finish)
-		undo := f.begin(dir)
-		fill(t, w, 15, f.finish)
-		w.Settle()
-		undo()
-		fill(t, w, 130, nothing)
-		if err := w.Close(nothing); err != nil {
-			t.Errorf("%s: %v", f.fault, err)
-		}
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", f.fault, f.moment, outcome(t, w, failed))
+		result := try(t, func(*writer.Writer, uint64) error { return nil }, f.begin, f.finish)
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", f.fault, f.moment, result)
 	}
 	fmt.Fprintf(&b, "| the program is killed | the old file is finished | no error; `gotach recover` finishes both files with all samples up to the fault |\n")
 
 	const path = "../../docs/faults.md"
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, err)
 	before, part, _ := strings.Cut(string(text), heading)
 	if *update {
-		if err := os.WriteFile(path, []byte(before+b.String()), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, os.WriteFile(path, []byte(before+b.String()), 0o666))
 	} else if b.String() != heading+part {
 		t.Errorf("the table is now:\n%s", b.String())
 	}
+}
+
+// If Begin fails for a new file, the session goes on as with the faults of the table.
+func TestBeginFails(t *testing.T) {
+	broken, begun := false, 0
+	result := try(t, func(*writer.Writer, uint64) error {
+		if begun++; broken {
+			return errors.New("no")
+		}
+		return nil
+	}, func(string) func() {
+		broken = true
+		return func() { broken = false }
+	}, nothing)
+	const want = "session error: rotation cannot make a new file and continues the old one: no; the session continues in the old file, and no sample is lost"
+	if result != want || begun < 3 {
+		t.Errorf("%s, want %s; Begin was called %d times", result, want, begun)
+	}
+}
+
+// try runs a session of 150 samples with a fault and describes the outcome.
+func try(t *testing.T, began func(*writer.Writer, uint64) error, fault func(dir string) (undo func()), finish func(*writer.Writer) error) string {
+	var failed []error
+	o := options(t)
+	o.Begin = began
+	o.Failed = func(err error) { failed = append(failed, err) }
+	w, dir := begin(t, o)
+	fill(t, w, 5, finish)
+	undo := fault(dir)
+	fill(t, w, 15, finish)
+	w.Settle()
+	undo()
+	fill(t, w, 130, nothing)
+	end(t, w, nothing)
+	if rest := slices.DeleteFunc(inside(t, dir), func(name string) bool { return slices.Contains(names(w.Files()), name) }); len(rest) > 1 || len(rest) == 1 && rest[0] != "x.2.tach" {
+		t.Errorf("also in the directory: %q", rest)
+	}
+	return outcome(t, w, failed)
 }
 
 // outcome describes the error and the state of a session of 150 samples in words.
@@ -142,11 +162,7 @@ func outcome(t *testing.T, w *Writer, failed []error) string {
 // A program is killed while one file is being finished and the next one is being written.
 // Both files can be recovered.
 func TestKilledBetweenFiles(t *testing.T) {
-	dir := t.TempDir()
-	w, err := Create(filepath.Join(dir, "x.tach"), options(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	w, dir := begin(t, options(t))
 	hold, goOn := make(chan bool), make(chan bool)
 	fill(t, w, 10, nil)
 	w.Next(w.last, func() func(*writer.Writer) error {
@@ -154,22 +170,16 @@ func TestKilledBetweenFiles(t *testing.T) {
 	})
 	<-hold
 	for range 3 {
-		if _, err := w.WriteBatch([]tachyon.Sample{{Thread: 1, Time: w.last + 100_000, Stack: []uint32{0}}}); err != nil {
-			t.Fatal(err)
-		}
+		write(t, w, 100_000, 0)
 	}
 	if w.last = start + 100_000_000; w.Full() {
 		t.Error("Full asks for a third file before the first one is finished")
 	}
 	// A kill would leave the files in their present state.
 	dead := t.TempDir()
-	if err := os.CopyFS(dead, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, os.CopyFS(dead, os.DirFS(dir)))
 	goOn <- true
-	if err := w.Close(nothing); err != nil {
-		t.Fatal(err)
-	}
+	end(t, w, nothing)
 	for file, want := range map[string][]int{"x.1.tach": upTo(1, 10), "x.2.tach": upTo(11, 13)} {
 		for _, path := range []string{filepath.Join(dir, file), filepath.Join(dead, file)} {
 			if got := times(t, path); !slices.Equal(got, want) {

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 )
@@ -18,9 +18,7 @@ func TestFull(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "x.tach")
 	for _, name := range []string{"x.tach", "x.3.tach", "x.9.tach"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("of an earlier session"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, os.WriteFile(filepath.Join(dir, name), []byte("of an earlier session"), 0o600))
 	}
 	o := options(t)
 	o.Every, o.Keep, o.KeepBytes, o.Samples = 0, 1, 1, 40
@@ -34,27 +32,19 @@ func TestFull(t *testing.T) {
 		return w.AddMetadata("part", ended)
 	}
 	w, err := Create(path, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, err)
 	if w.Path() != path {
 		t.Errorf("the first file is %s", w.Path())
 	}
 	fill(t, w, 100, finish)
-	if err := w.Close(finish); err != nil {
-		t.Fatal(err)
-	}
+	end(t, w, finish)
 	if got, want := names(w.Files()), []string{"x.tach", "x.2.tach", "x.4.tach"}; !slices.Equal(got, want) {
 		t.Fatalf("files %q, want %q", got, want)
 	}
 	var all []int
 	for i, path := range w.Files() {
 		all = append(all, times(t, path)...)
-		r, err := reader.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer r.Close()
+		r := open(t, path)
 		if present, err := r.VerifyChecksum(); !present || err != nil {
 			t.Errorf("%s: checksum present: %v, error %v", path, present, err)
 		}
@@ -81,10 +71,7 @@ func TestFull(t *testing.T) {
 func TestFrames(t *testing.T) {
 	o := options(t)
 	o.Every, o.Samples = 0, 5
-	w, err := Create(filepath.Join(t.TempDir(), "x.tach"), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w, _ := begin(t, o)
 	var stack []uint32
 	want := []string{"a", "bad\uFFFD", "bad\uFFFD", "b", "c"}
 	for i, name := range []string{"a", "bad\xff", "bad\xfe", "b", "c"} {
@@ -94,32 +81,19 @@ func TestFrames(t *testing.T) {
 		}
 		stack = append(stack, id)
 		for range 3 {
-			if w.Full() {
-				w.Next(w.last, func() func(*writer.Writer) error { return nothing })
-				w.Settle()
-			}
-			if _, err := w.WriteBatch([]tachyon.Sample{{Thread: 1, Time: w.last + 1, Stack: stack}}); err != nil {
-				t.Fatal(err)
-			}
+			turn(w, nothing)
+			write(t, w, 1, stack...)
 		}
 		if _, err := w.WriteBatch([]tachyon.Sample{{Thread: 1, Time: w.last + 1, Stack: []uint32{id + 1}}}); err == nil {
 			t.Errorf("frame id %d of a table with %d frames is accepted", id+1, id+1)
 		}
 	}
-	if err := w.Close(nothing); err != nil {
-		t.Fatal(err)
-	}
+	end(t, w, nothing)
 	n := 0
 	for _, path := range w.Files() {
-		r, err := reader.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer r.Close()
+		r := open(t, path)
 		for s, err := range r.Samples() {
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.OK(t, err)
 			var got []string
 			for _, id := range s.Stack {
 				got = append(got, r.Frames()[id].Func)
@@ -140,9 +114,7 @@ func TestDevice(t *testing.T) {
 	o := options(t)
 	o.Samples = 10
 	w, err := Create(os.DevNull, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, err)
 	fill(t, w, 100, nothing)
 	if w.number != 1 {
 		t.Errorf("%d files", w.number)

@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
@@ -32,33 +33,59 @@ func options(t *testing.T) Options {
 
 func nothing(*writer.Writer) error { return nil }
 
+// begin begins a session in a new directory.
+func begin(t *testing.T, o Options) (w *Writer, dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	w, err := Create(filepath.Join(dir, "x.tach"), o)
+	testenv.OK(t, err)
+	return w, dir
+}
+
+// turn begins a new file if the present one is full.
+func turn(w *Writer, finish func(*writer.Writer) error) {
+	if w.Full() {
+		w.Next(w.last, func() func(*writer.Writer) error { return finish })
+		w.Settle()
+	}
+}
+
+// write writes a sample of thread 1.
+func write(t *testing.T, w *Writer, later uint64, stack ...uint32) {
+	t.Helper()
+	if _, err := w.WriteBatch([]tachyon.Sample{{Thread: 1, Time: w.last + later, Stack: stack}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// end ends a session.
+func end(t *testing.T, w *Writer, finish func(*writer.Writer) error) {
+	t.Helper()
+	testenv.OK(t, w.Close(finish))
+}
+
 // fill writes n samples at intervals of 100 ms and begins a new file when Full says so.
 func fill(t *testing.T, w *Writer, n int, finish func(*writer.Writer) error) {
 	t.Helper()
 	for range n {
-		if w.Full() {
-			w.Next(w.last, func() func(*writer.Writer) error { return finish })
-			w.Settle()
-		}
-		id := w.Intern(tachyon.Frame{Func: fmt.Sprint("f", w.last%7)})
-		if _, err := w.WriteBatch([]tachyon.Sample{{Thread: 1, Time: w.last + 100_000, Stack: []uint32{id}}}); err != nil {
-			t.Fatal(err)
-		}
+		turn(w, finish)
+		write(t, w, 100_000, w.Intern(tachyon.Frame{Func: fmt.Sprint("f", w.last%7)}))
 	}
+}
+
+func open(t *testing.T, path string) *reader.Reader {
+	t.Helper()
+	r, err := reader.Open(path)
+	testenv.OK(t, err)
+	t.Cleanup(func() { r.Close() })
+	return r
 }
 
 // times returns the times of a file's samples, in tenths of a second since the start.
 func times(t *testing.T, path string) (list []int) {
 	t.Helper()
-	r, err := reader.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	for s, err := range r.Samples() {
-		if err != nil {
-			t.Fatal(err)
-		}
+	for s, err := range open(t, path).Samples() {
+		testenv.OK(t, err)
 		list = append(list, int(s.Time-start)/100_000)
 	}
 	return list
@@ -76,6 +103,14 @@ func names(paths []string) (list []string) {
 		list = append(list, filepath.Base(p))
 	}
 	return list
+}
+
+// inside returns the names of a directory's files.
+func inside(t *testing.T, dir string) []string {
+	t.Helper()
+	list, err := filepath.Glob(filepath.Join(dir, "*"))
+	testenv.OK(t, err)
+	return names(list)
 }
 
 // Only the latest files are kept, and only files of the session are deleted.
@@ -100,115 +135,50 @@ func TestKeep(t *testing.T) {
 		"and not ours": {keep: 1, meddle: func(p string) error { return os.WriteFile(filepath.Dir(p)+"/x.0.tach", nil, 0o600) }, kept: []string{"x.4.tach"}, present: []string{"x.0.tach"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
 			o := options(t)
 			o.Keep = tc.keep
 			if tc.bytes > 0 {
 				o.KeepBytes = tc.bytes
 			}
-			w, err := Create(filepath.Join(dir, "x.tach"), o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			w, dir := begin(t, o)
 			fill(t, w, 11, nothing)
 			if tc.meddle != nil {
-				if err := tc.meddle(filepath.Join(dir, "x.1.tach")); err != nil {
-					t.Fatal(err)
-				}
+				testenv.OK(t, tc.meddle(filepath.Join(dir, "x.1.tach")))
 			}
 			fill(t, w, 25, nothing)
-			if err := w.Close(nothing); err != nil {
-				t.Fatal(err)
-			}
+			end(t, w, nothing)
 			if got := names(w.Files()); !slices.Equal(got, tc.kept) {
 				t.Errorf("kept %q, want %q", got, tc.kept)
 			}
 			want := append(slices.Clone(tc.kept), tc.present...)
 			slices.Sort(want)
-			list, err := filepath.Glob(filepath.Join(dir, "*"))
-			if got := names(list); err != nil || !slices.Equal(got, want) {
+			if got := inside(t, dir); !slices.Equal(got, want) {
 				t.Errorf("the directory has %q, want %q", got, want)
 			}
 		})
 	}
 }
 
-// If a new file cannot be made, the writer continues the old one and tries again later.
-func TestNoNewFile(t *testing.T) {
-	dir := t.TempDir()
-	full := errors.New("no space")
-	var failed []error
-	broken := true
-	o := options(t)
-	begun := 0
-	o.Begin = func(*writer.Writer, uint64) error {
-		if begun++; begun > 1 && broken {
-			return full
-		}
-		return nil
-	}
-	o.Failed = func(err error) { failed = append(failed, err) }
-	w, err := Create(filepath.Join(dir, "x.tach"), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	fill(t, w, 50, nothing)
-	if len(failed) != 1 || !errors.Is(failed[0], full) {
-		t.Errorf("errors %v", failed)
-	}
-	broken = false
-	fill(t, w, 100, nothing)
-	if err := w.Close(nothing); err != nil {
-		t.Fatal(err)
-	}
-	if list, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(list) != len(w.Files()) {
-		t.Errorf("the directory has %q, the session has %q", list, w.Files())
-	}
-	var all []int
-	for i, path := range w.Files() {
-		list := times(t, path)
-		if all = append(all, list...); i == 0 && len(list) < 100 {
-			t.Errorf("the first file ends after %d samples", len(list))
-		}
-	}
-	if !slices.Equal(all, upTo(1, 150)) {
-		t.Errorf("samples of %v", all)
-	}
-}
-
 // A file ends at a size.
 func TestBytes(t *testing.T) {
 	o := options(t)
-	o.Every, o.Bytes, o.Writer.Uncompressed = 0, 2<<20, true
-	w, err := Create(filepath.Join(t.TempDir(), "x.tach"), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range 1000 {
-		w.Intern(tachyon.Frame{Func: fmt.Sprint("f", i)})
-	}
+	o.Every, o.Bytes, o.Writer.Uncompressed = 0, 1<<20, true
+	w, _ := begin(t, o)
 	stack := make([]uint32, 200)
-	for i := range 20_000 { // about 400 bytes each
-		if w.Full() {
-			w.Next(w.last, func() func(*writer.Writer) error { return nothing })
-			w.Settle()
-		}
-		for k := range stack {
-			stack[k] = uint32((i*7 + k*13) % 1000)
-		}
-		if _, err := w.WriteBatch([]tachyon.Sample{{Thread: 1, Time: w.last + 1000, Stack: stack}}); err != nil {
-			t.Fatal(err)
-		}
+	for i := range stack {
+		stack[i] = w.Intern(tachyon.Frame{Func: fmt.Sprint("f", i)})
 	}
-	if err := w.Close(nothing); err != nil {
-		t.Fatal(err)
+	for i := range uint32(12_000) { // about 300 bytes each
+		turn(w, nothing)
+		stack[199] = i % 200
+		write(t, w, 1000, stack...)
 	}
-	files := w.Files()
-	if len(files) < 3 {
-		t.Fatalf("files: %q", files)
+	end(t, w, nothing)
+	if n := len(w.Files()); n < 3 {
+		t.Fatalf("%d files", n)
 	}
-	for _, path := range files {
-		if fi, err := os.Stat(path); err != nil || fi.Size() > 3<<20 || fi.Mode().Perm() != 0o600 {
+	for _, path := range w.Files() {
+		if fi, err := os.Stat(path); err != nil || fi.Size() > 2<<20 || fi.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v, %v", path, fi, err)
 		}
 	}

@@ -1,11 +1,11 @@
 package stream_test
 
 import (
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
@@ -20,8 +20,8 @@ var begin = time.Date(2026, 11, 21, 14, 30, 24, 0, time.UTC)
 func plant(t *testing.T, part, from, seconds int, stopped bool) stream.File {
 	t.Helper()
 	start := uint64(begin.UnixMicro()) + uint64(from)*1_000_000
-	path := filepath.Join(t.TempDir(), "x.tach")
-	w, err := writer.Create(path, writer.Options{Start: start, Interval: 1000})
+	var f testenv.File
+	w, err := writer.New(&f, writer.Options{Start: start, Interval: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,36 +54,27 @@ func plant(t *testing.T, part, from, seconds int, stopped bool) stream.File {
 	if err == nil {
 		err = w.WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{g, {ID: 8, FirstWeight: 4_000_000}}})
 	}
-	if err == nil {
-		err = w.Close()
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := reader.Open(path)
-	if err != nil {
-		t.Fatal(err)
+	return stream.File{Stream: testenv.Finish(t, &f, w, reader.New)}
+}
+
+// must returns what there is if there is no error.
+func must[T any](x T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return x
 	}
-	t.Cleanup(func() { r.Close() })
-	return stream.File{Stream: r}
 }
 
 // A selection has the time of the samples that it says, also where a sample is partly in it.
 func TestSelect(t *testing.T) {
-	label := func(text string) stream.Label {
-		l, err := stream.ParseLabel(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return l
-	}
-	moment := func(text string) stream.Moment {
-		m, err := stream.ParseMoment(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return m
-	}
+	label := func(text string) stream.Label { return must(stream.ParseLabel(text))(t) }
+	moment := func(text string) stream.Moment { return must(stream.ParseMoment(text))(t) }
 	second := time.Second
 	for _, c := range []struct {
 		sel        stream.Selection
@@ -107,10 +98,7 @@ func TestSelect(t *testing.T) {
 	} {
 		// One file, and two of which the second was not stopped.
 		for _, files := range [][]stream.File{{plant(t, 0, 0, 8, true)}, {plant(t, 1, 0, 4, true), plant(t, 2, 4, 4, false)}} {
-			src, err := stream.New(files, stream.Options{Select: &c.sel})
-			if err != nil {
-				t.Fatal(err)
-			}
+			src := must(stream.New(files, stream.Options{Select: &c.sel}))(t)
 			if got := time.UnixMicro(int64(src.Header().Start)).Sub(begin); got != c.start {
 				t.Errorf("%v of %d files begins at %v, want %v", &c.sel, len(files), got, c.start)
 			}
@@ -162,10 +150,7 @@ func TestSelectErrors(t *testing.T) {
 
 // With Unselected, the other samples of the selected time are yielded too, but do not count.
 func TestUnselected(t *testing.T) {
-	since, err := stream.ParseMoment("4s")
-	if err != nil {
-		t.Fatal(err)
-	}
+	since := must(stream.ParseMoment("4s"))(t)
 	src, err := stream.New([]stream.File{plant(t, 1, 0, 8, true)}, stream.Options{
 		Unselected: true, Select: &stream.Selection{States: []string{"running"}, Since: since},
 	})

@@ -7,8 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
-
+	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
@@ -29,12 +28,9 @@ type in struct {
 	stack  string
 }
 
-func file(t interface{ Fatal(...any) }, samples []in) *reader.Reader {
+func file(t testing.TB, samples []in) *reader.Reader {
 	var f testenv.File
-	w, err := writer.New(&f, writer.Options{Start: start, Interval: interval, Uncompressed: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must(writer.New(&f, writer.Options{Start: start, Interval: interval, Uncompressed: true}))(t)
 	for _, s := range samples {
 		sample := tachyon.Sample{Thread: s.thread, Interpreter: s.interp, Time: start + s.at}
 		if s.cpu {
@@ -124,117 +120,107 @@ func TestRunsAndWeights(t *testing.T) {
 	}
 }
 
+// Whatever the file, its samples are in the runs of their goroutines, in order, with their weights.
 func TestNothingIsLost(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		words := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c"}), 0, 6)
-		samples := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) in {
-			return in{
-				thread: rapid.Uint64Range(1, 4).Draw(t, "thread"),
-				interp: rapid.Uint32Range(0, 1).Draw(t, "interpreter"),
-				at:     rapid.Uint64Range(0, 50_000).Draw(t, "at"),
-				cpu:    rapid.Bool().Draw(t, "cpu"),
-				stack:  strings.Join(words.Draw(t, "stack"), " "),
-			}
-		}), 0, 60).Draw(t, "samples")
-		slices.SortStableFunc(samples, func(x, y in) int { return int(x.at) - int(y.at) })
+	files, err := filepath.Glob("../../testdata/tachyon/*/*.bin")
+	if err != nil || len(files) < 10 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	for _, name := range append(files, "../analyze/testdata/sessions/fan-out.tach") {
+		if filepath.Base(filepath.Dir(name)) == "bad" || strings.HasPrefix(filepath.Base(name), "big") { // slow
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			r := must(reader.Open(name))(t)
+			defer r.Close()
+			compare(t, r)
+		})
+	}
+}
 
-		tl, err := FromTachyon(file(t, samples))
+// must returns what there is if there is no error.
+func must[T any](x T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
 		if err != nil {
 			t.Fatal(err)
 		}
-		// What each goroutine did, sample by sample.
-		type step struct {
-			stack     string
-			wall, cpu time.Duration
+		return x
+	}
+}
+
+// compare compares the timeline of a file with its samples.
+func compare(t *testing.T, r *reader.Reader) {
+	t.Helper()
+	tl := must(FromTachyon(r))(t)
+	type thread struct {
+		id          uint64
+		interpreter uint32
+	}
+	type step struct {
+		stack     []tachyon.Frame
+		wall, cpu time.Duration
+	}
+	src := must(stream.New([]stream.File{{Stream: r}}, stream.Options{}))(t)
+	want, others, notSeen := map[thread][]step{}, 0, time.Duration(0)
+	for s, err := range src.Samples() {
+		if err != nil {
+			t.Fatal(err)
 		}
-		type key struct {
-			thread      uint64
-			interpreter uint32
+		if s.NotSeen { // is a goroutine of its own, without samples
+			others, notSeen = others+1, notSeen+s.Wall
+			continue
 		}
-		want := map[key][]step{}
-		last := map[key]uint64{}
-		for _, s := range samples {
-			k := key{s.thread, s.interp}
-			x := step{stack: s.stack, wall: interval * time.Microsecond}
-			if prev, ok := last[k]; ok {
-				x.wall = time.Duration(s.at-prev) * time.Microsecond
+		x := step{wall: s.Wall, cpu: s.CPU()}
+		for _, id := range slices.Backward(src.AppendStack(nil, s.Stack)) {
+			x.stack = append(x.stack, src.Frames()[id])
+		}
+		k := thread{s.Goroutine, s.Interpreter}
+		want[k] = append(want[k], x)
+	}
+	if len(tl.Goroutines) != len(want)+others {
+		t.Fatalf("%d goroutines, want %d and %d", len(tl.Goroutines), len(want), others)
+	}
+	var sum time.Duration
+	for _, g := range tl.Goroutines {
+		if g.Runs[0].Samples == 0 {
+			sum, notSeen = sum+g.Runs[0].Wall, notSeen-g.Runs[0].Wall
+			continue
+		}
+		steps := want[thread{g.ID, g.Interpreter}]
+		for i, run := range g.Runs {
+			if i > 0 && run.Node == g.Runs[i-1].Node {
+				t.Fatal("two successive runs have the same stack")
 			}
-			last[k] = s.at
-			if s.cpu {
-				x.cpu = x.wall
+			var stack []tachyon.Frame
+			for _, n := range tl.Path(nil, run.Node) {
+				stack = append(stack, tl.Frames[tl.Nodes[n].Frame])
 			}
-			want[k] = append(want[k], x)
-		}
-		if len(tl.Goroutines) != len(want) {
-			t.Fatalf("%d goroutines, want %d", len(tl.Goroutines), len(want))
-		}
-		var wall time.Duration
-		for _, g := range tl.Goroutines {
-			steps := want[key{g.ID, g.Interpreter}]
-			for i, r := range g.Runs {
-				if i > 0 && r.Node == g.Runs[i-1].Node {
-					t.Fatal("two successive runs have the same stack")
+			var wall, cpu time.Duration
+			for _, x := range steps[:run.Samples] {
+				if !slices.Equal(x.stack, stack) {
+					t.Fatalf("a run of %v has a sample of %v", stack, x.stack)
 				}
-				got := step{stack: tl.words(r.Node)}
-				for _, s := range steps[:r.Samples] {
-					if s.stack != got.stack {
-						t.Fatalf("run of %q has a sample of %q", got.stack, s.stack)
-					}
-					got.wall += s.wall
-					got.cpu += s.cpu
-				}
-				steps = steps[r.Samples:]
-				if got.wall != r.Wall || got.cpu != r.CPU {
-					t.Fatalf("run weighs %v, %v on CPU, its samples %v, %v", r.Wall, r.CPU, got.wall, got.cpu)
-				}
-				wall += r.Wall
+				wall, cpu = wall+x.wall, cpu+x.cpu
 			}
-			if len(steps) > 0 {
-				t.Fatalf("%d samples are in no run", len(steps))
+			if steps = steps[run.Samples:]; wall != run.Wall || cpu != run.CPU {
+				t.Fatalf("a run has %v, %v on CPU, its samples %v, %v", run.Wall, run.CPU, wall, cpu)
 			}
+			sum += wall
 		}
-		if tl.Wall != wall {
-			t.Fatalf("in all %v, the runs %v", tl.Wall, wall)
+		if len(steps) > 0 {
+			t.Fatalf("%d samples of goroutine %d are in no run", len(steps), g.ID)
 		}
-	})
+	}
+	if tl.Wall != sum || notSeen != 0 {
+		t.Fatalf("%v in all, the runs %v; %v not seen is in no run", tl.Wall, sum, notSeen)
+	}
 }
 
 func TestTimesThatOverflow(t *testing.T) {
 	_, err := FromTachyon(file(t, []in{{1, 0, 0, true, "a"}, {1, 0, 1 << 62, true, "a"}, {1, 0, 1<<63 - 1, true, "a"}}))
 	if err == nil || !strings.Contains(err.Error(), "add up to more than") {
 		t.Errorf("error is %v", err)
-	}
-}
-
-func TestGoldens(t *testing.T) {
-	files, err := filepath.Glob("../../testdata/tachyon/*/*.bin")
-	if err != nil || len(files) < 10 {
-		t.Fatalf("%d files, %v", len(files), err)
-	}
-	for _, name := range files {
-		if filepath.Base(filepath.Dir(name)) == "bad" {
-			continue
-		}
-		r, err := reader.Open(name)
-		if err != nil {
-			t.Error(err)
-			continue
-		}
-		tl, err := FromTachyon(r)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		samples := uint64(0)
-		for _, g := range tl.Goroutines {
-			for _, run := range g.Runs {
-				samples += uint64(run.Samples)
-			}
-		}
-		if h := r.Header(); samples != h.Samples || len(tl.Goroutines) != int(h.Threads) {
-			t.Errorf("%s: %d samples of %d goroutines, the header says %d of %d", name, samples, len(tl.Goroutines), h.Samples, h.Threads)
-		}
-		r.Close()
 	}
 }
 
@@ -259,18 +245,12 @@ func BenchmarkFromTachyon(b *testing.B) {
 func TestStart(t *testing.T) {
 	began := time.Date(2026, 11, 21, 4, 10, 24, 500, time.UTC)
 	var f testenv.File
-	w, err := writer.New(&f, writer.Options{Start: 5, Interval: interval})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must(writer.New(&f, writer.Options{Start: 5, Interval: interval}))(t)
 	if err := w.AddMetadata(tachyon.KindSession, tachyon.Session{Program: "app", Start: began}); err != nil {
 		t.Fatal(err)
 	}
 	r := testenv.Finish(t, &f, w, reader.New)
-	tl, err := FromTachyon(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tl := must(FromTachyon(r))(t)
 	if !tl.Start.Equal(began) || tl.Metadata.Session.Program != "app" {
 		t.Errorf("start is %v of %v", tl.Start, tl.Metadata.Session)
 	}

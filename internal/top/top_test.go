@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,6 +20,7 @@ import (
 	"github.com/gotach/profiler/internal/analyze"
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
@@ -38,15 +40,12 @@ type file struct {
 
 func create(t *testing.T, path string, at uint64, part int) *file {
 	t.Helper()
-	w, err := writer.Create(path, writer.Options{Start: at, Interval: 1000})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := have(writer.Create(path, writer.Options{Start: at, Interval: 1000}))
 	f := &file{t, w, start}
 	if part == 0 {
 		f.begin = at
 	}
-	f.check(w.Provisional(tachyon.KindSession, f.session(part)))
+	must(w.Provisional(tachyon.KindSession, f.session(part)))
 	return f
 }
 
@@ -54,37 +53,57 @@ func (f *file) session(part int) *tachyon.Session {
 	return &tachyon.Session{Program: "/srv/app", PID: os.Getpid(), Host: "h", Start: time.UnixMicro(start), SessionStart: time.UnixMicro(int64(f.begin)), Part: part, Source: "native", Rate: 1000, Markers: true, Objects: tachyon.AllObjects}
 }
 
-func (f *file) check(err error) {
-	f.t.Helper()
-	if err != nil {
-		f.t.Fatal(err)
+const onCPU = tachyon.HasGIL | tachyon.OnCPU
+
+// add writes a sample some ms after the start. A frame is a function, or a reason in brackets, with a line or an object.
+func (f *file) add(id uint64, ms int, s tachyon.Status, stack ...string) {
+	var list []tachyon.Frame
+	for _, text := range stack {
+		name, line, _ := strings.Cut(text, ":")
+		n, _ := strconv.Atoi(line)
+		frame := tachyon.Frame{Func: name, Line: int32(n)}
+		switch {
+		case strings.HasPrefix(name, "main."):
+			frame.File = "/src/app/cache.go"
+		case name[0] != '[':
+			frame.File = "/usr/lib/go/src/sync/mutex.go"
+		}
+		list = append(list, frame)
 	}
+	must(f.w.WriteFrames(&tachyon.Sample{Thread: id, Time: start + 1000*uint64(ms), Status: s}, list))
+}
+
+// totals returns the time of the program's functions.
+func totals(r *profile.Report) map[string]time.Duration {
+	out := map[string]time.Duration{}
+	for _, row := range r.Rows {
+		if row.Name[0] != '[' {
+			out[row.Name] = row.Total
+		}
+	}
+	return out
 }
 
 // seconds writes what happens between two times in seconds since start: goroutine 7 holds a lock for 30 ms of
 // each 50, and 8 and 9 wait for it; from 4 s on there is one more waiting goroutine each second.
 func (f *file) seconds(from, to int) {
-	f.t.Helper()
-	own := func(function string, line int32) tachyon.Frame {
-		return tachyon.Frame{File: "/src/app/cache.go", Func: function, Line: line}
-	}
-	lock := []tachyon.Frame{{Func: "[sync.Mutex.Lock]", Line: 1}, {File: "/usr/lib/go/src/sync/mutex.go", Func: "sync.(*Mutex).Lock", Line: 46}, own("main.(*cache).get", 31), own("main.serve", 12)}
-	add := func(id uint64, ms int, s tachyon.Status, stack ...tachyon.Frame) {
-		f.check(f.w.WriteFrames(&tachyon.Sample{Thread: id, Time: start + 1000*uint64(ms), Status: s}, stack))
-	}
 	for ms := 1000*from + 1; ms <= 1000*to; ms++ {
-		if ms%50 < 30 {
-			add(7, ms, 0, tachyon.Frame{Func: "[sleep]"}, own("main.load", 60), own("main.(*cache).refresh", 42))
-			add(8, ms, 0, lock...)
-			add(9, ms, 0, lock...)
+		held := ms%50 < 30
+		if held {
+			f.add(7, ms, 0, "[sleep]", "main.load:60", "main.(*cache).refresh:42")
 		} else {
-			add(7, ms, 0, tachyon.Frame{Func: "[sleep]"}, own("main.(*cache).refresh", 45))
-			add(8, ms, tachyon.HasGIL|tachyon.OnCPU, own("main.serve", 14))
-			add(9, ms, tachyon.HasGIL|tachyon.OnCPU, own("main.serve", 14))
+			f.add(7, ms, 0, "[sleep]", "main.(*cache).refresh:45")
+		}
+		for id := uint64(8); id <= 9; id++ {
+			if held {
+				f.add(id, ms, 0, "[sync.Mutex.Lock]:1", "sync.(*Mutex).Lock:46", "main.(*cache).get:31", "main.serve:12")
+			} else {
+				f.add(id, ms, onCPU, "main.serve:14")
+			}
 		}
 		if ms%10 == 0 {
 			for n := range max(0, ms/1000-3) {
-				add(uint64(20+n), ms, 0, tachyon.Frame{Func: "[chan receive]"}, own("main.leaks", 80))
+				f.add(uint64(20+n), ms, 0, "[chan receive]", "main.leaks:80")
 			}
 		}
 	}
@@ -96,41 +115,41 @@ func (f *file) seconds(from, to int) {
 		r.Goroutines = append(r.Goroutines, tachyon.Goroutine{ID: uint64(20 + n), CreatedBy: "main.spawn", CreatedAt: "/src/app/main.go:70", FirstWeight: 10_000})
 	}
 	r.Objects = []tachyon.Object{{Number: 1, Kind: tachyon.ObjectMutex, Addr: 0xc000010000}}
-	f.check(f.w.WriteRecords(&r))
+	must(f.w.WriteRecords(&r))
 }
 
 func (f *file) close(part int, from, to int) {
 	f.t.Helper()
 	s := f.session(part)
 	s.Start, s.Duration = time.UnixMicro(start+int64(from)*1e6), time.Duration(to-from)*time.Second
-	f.check(f.w.AddMetadata(tachyon.KindSession, s))
-	f.check(f.w.Close())
+	must(f.w.AddMetadata(tachyon.KindSession, s))
+	must(f.w.Close())
+}
+
+// finished writes a file of some seconds.
+func finished(t *testing.T, path string, seconds int) {
+	t.Helper()
+	f := create(t, path, start, 0)
+	f.seconds(0, seconds)
+	f.close(0, 0, seconds)
 }
 
 func open(t *testing.T, path string) *Watch {
 	t.Helper()
-	w, err := File(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := have(File(path))
 	t.Cleanup(func() { w.Close() })
 	return w
 }
 
 func look(t *testing.T, w *Watch, q Query) *Look {
 	t.Helper()
-	if err := w.Poll(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must(w.Poll(context.Background()))
 	return lookOnly(t, w, q)
 }
 
 func lookOnly(t *testing.T, w *Watch, q Query) *Look {
 	t.Helper()
-	l, err := w.Look(q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := have(w.Look(q))
 	if l == nil {
 		t.Fatal("no samples")
 	}
@@ -140,34 +159,23 @@ func lookOnly(t *testing.T, w *Watch, q Query) *Look {
 // samplesOf returns the samples of a file as the other commands read them.
 func samplesOf(t *testing.T, path, since, until string) *stream.Source {
 	t.Helper()
-	r, err := reader.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := have(reader.Open(path))
 	t.Cleanup(func() { r.Close() })
 	o := stream.Options{Creators: true, Objects: true}
 	if since != "" {
 		o.Select = &stream.Selection{}
 		for text, into := range map[string]*stream.Moment{since: &o.Select.Since, until: &o.Select.Until} {
-			if *into, err = stream.ParseMoment(text); err != nil {
-				t.Fatal(err)
-			}
+			*into = have(stream.ParseMoment(text))
 		}
 	}
-	src, err := stream.New([]stream.File{{Stream: r}}, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	src := have(stream.New([]stream.File{{Stream: r}}, o))
 	return src
 }
 
 // compare compares a window with the same time of a file. since and until are empty for all of it.
 func compare(t *testing.T, path, since, until string, l *Look, idle bool) {
 	t.Helper()
-	p, err := analyze.NewProfile(samplesOf(t, path, since, until), analyze.ReportOptions{Idle: idle})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := have(analyze.NewProfile(samplesOf(t, path, since, until), analyze.ReportOptions{Idle: idle}))
 	for _, x := range []struct {
 		by  profile.By
 		got *profile.Report
@@ -175,19 +183,13 @@ func compare(t *testing.T, path, since, until string, l *Look, idle bool) {
 		if x.by == profile.ByState && idle {
 			continue
 		}
-		want, err := profile.New(p, profile.ReportOptions{By: x.by})
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := have(profile.New(p, profile.ReportOptions{By: x.by}))
 		if diff := cmp.Diff(want.Rows, x.got.Rows, cmpopts.IgnoreFields(profile.Row{}, "Series")); diff != "" {
 			t.Errorf("by %s, file and window: %s", x.by, diff)
 		}
 	}
 	src := samplesOf(t, path, since, until)
-	locks, err := analyze.FindLocks(analyze.NewSamples("", src), analyze.LockOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	locks := have(analyze.FindLocks(analyze.NewSamples("", src), analyze.LockOptions{}))
 	if diff := cmp.Diff(locks, l.Locks, cmpopts.IgnoreUnexported(analyze.Locks{}, analyze.Lock{})); diff != "" {
 		t.Errorf("locks, file and window: %s", diff)
 	}
@@ -196,9 +198,7 @@ func compare(t *testing.T, path, since, until string, l *Look, idle bool) {
 // A window of a finished file has the numbers that gotach report and locks have for that time.
 func TestFinished(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "app.tach")
-	f := create(t, path, start, 0)
-	f.seconds(0, 12)
-	f.close(0, 0, 12)
+	finished(t, path, 12)
 	w := open(t, path)
 	l := look(t, w, Query{Window: time.Hour, Views: all})
 	if l.Live || l.Ended != "" || l.To.Sub(l.From) != 12*time.Second {
@@ -219,10 +219,10 @@ func TestFinished(t *testing.T) {
 func TestResting(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "app.tach")
 	f := create(t, path, start, 0)
-	for ms := uint64(10); ms <= 8000; ms += 10 {
-		f.check(f.w.WriteFrames(&tachyon.Sample{Thread: 5, Time: start + 1000*ms}, []tachyon.Frame{{Func: "[chan receive]"}, {File: "/src/app/main.go", Func: "main.watch", Line: 3}}))
+	for ms := 10; ms <= 8000; ms += 10 {
+		f.add(5, ms, 0, "[chan receive]", "main.watch:3")
 	}
-	f.check(f.w.WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{{ID: 5, CreatedBy: "main.main", CreatedAt: "/src/app/main.go:9", FirstWeight: 10_000}}}))
+	must(f.w.WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{{ID: 5, CreatedBy: "main.main", CreatedAt: "/src/app/main.go:9", FirstWeight: 10_000}}}))
 	f.close(0, 0, 8)
 	l := look(t, open(t, path), Query{Window: time.Minute, Views: []View{Blocked}})
 	if len(l.Blocked.Rows) != 1 || l.Blocked.Rows[0].Self != 8*time.Second {
@@ -233,9 +233,7 @@ func TestResting(t *testing.T) {
 // The goroutines of a place are counted and found to grow.
 func TestGroups(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "app.tach")
-	f := create(t, path, start, 0)
-	f.seconds(0, 20)
-	f.close(0, 0, 20)
+	finished(t, path, 20)
 	w := open(t, path)
 	l := look(t, w, Query{Window: 10 * time.Second, Views: []View{Groups}})
 	byName := map[string]profile.Row{}
@@ -288,17 +286,15 @@ func TestRotation(t *testing.T) {
 	}
 	// The same session in one file.
 	whole := filepath.Join(dir, "whole.tach")
-	f = create(t, whole, start, 0)
-	f.seconds(0, 6)
-	f.close(0, 0, 6)
+	finished(t, whole, 6)
 	compare(t, whole, "", "", l, false)
 	// The program is started again.
 	f = create(t, filepath.Join(dir, "app.2.tach"), start+60e6, 0)
-	f.check(f.w.WriteFrames(&tachyon.Sample{Thread: 3, Time: start + 61e6}, []tachyon.Frame{{Func: "[sleep]"}}))
+	f.add(3, 61_000, 0, "[sleep]")
 	if l = look(t, w, Query{Window: time.Minute}); !l.Live || l.First.UnixMicro() < start+60e6 {
 		t.Errorf("live %v, first %v after the program was started again", l.Live, l.First)
 	}
-	f.check(f.w.Close())
+	must(f.w.Close())
 }
 
 // Goroutines of a running program that wait count until the end of the window, though they are sampled rarely. Those
@@ -306,30 +302,18 @@ func TestRotation(t *testing.T) {
 func TestWaiting(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "app.tach")
 	f := create(t, path, start, 0)
-	add := func(id uint64, ms int, s tachyon.Status, stack ...string) {
-		t.Helper()
-		var list []tachyon.Frame
-		for _, name := range stack {
-			frame := tachyon.Frame{Func: name, File: "/src/main.go", Line: 1}
-			if name[0] == '[' {
-				frame = tachyon.Frame{Func: name}
-			}
-			list = append(list, frame)
-		}
-		f.check(f.w.WriteFrames(&tachyon.Sample{Thread: id, Time: start + 1000*uint64(ms), Status: s}, list))
-	}
 	for ms := 1; ms <= 20_000; ms++ {
-		add(1, ms, tachyon.HasGIL|tachyon.OnCPU, "main.runs")
+		f.add(1, ms, onCPU, "main.runs")
 		switch ms {
 		case 1, 9000:
-			add(2, ms, 0, "[select]", "main.waits")
-			add(3, ms, 0, "[select]", "main.ended")
-			add(4, ms, tachyon.HasGIL|tachyon.OnCPU, "main.ran")
+			f.add(2, ms, 0, "[select]", "main.waits")
+			f.add(3, ms, 0, "[select]", "main.ended")
+			f.add(4, ms, onCPU, "main.ran")
 		case 15_000:
-			add(5, ms, 0, "[select]", "main.fresh")
+			f.add(5, ms, 0, "[select]", "main.fresh")
 		}
 	}
-	f.check(f.w.WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{
+	must(f.w.WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{
 		{ID: 2, Last: 1000}, {ID: 3, Last: 1000}, {ID: 4, Last: 1000}, {ID: 5, Last: 15e6}, {ID: 3, Last: 9e6},
 	}, Progress: &tachyon.Progress{Duration: 20 * time.Second, Counts: tachyon.Counts{MaxGoroutines: 12}}}))
 	w := open(t, path)
@@ -340,33 +324,23 @@ func TestWaiting(t *testing.T) {
 	if behind := start + 20e6 - l.To.UnixMicro(); behind != 2_100_000 {
 		t.Errorf("the window is %d µs behind", behind)
 	}
-	got := map[string]time.Duration{}
-	for _, row := range l.Functions.Rows {
-		if row.Name[0] != '[' {
-			got[row.Name] = row.Total
-		}
-	}
 	// The window is from 7.9 s to 17.9 s.
 	want := map[string]time.Duration{"main.runs": 10 * time.Second, "main.waits": 10 * time.Second, "main.ended": 1100 * time.Millisecond, "main.ran": 1100 * time.Millisecond, "main.fresh": time.Millisecond}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, totals(l.Functions)); diff != "" {
 		t.Error(diff)
 	}
-	add(2, 20_001, 0, "[select]", "main.waits") // then the file has the time itself
+	f.add(2, 20_001, 0, "[select]", "main.waits") // then the file has the time itself
 	f.close(0, 0, 20)
 	l = look(t, w, Query{At: l.To, Window: 10 * time.Second, Views: []View{Functions}})
-	for _, row := range l.Functions.Rows {
-		if row.Name == "main.waits" && row.Total != 10*time.Second {
-			t.Errorf("main.waits has %v in the finished file", row.Total)
-		}
+	if got := totals(l.Functions)["main.waits"]; got != 10*time.Second {
+		t.Errorf("main.waits has %v in the finished file", got)
 	}
 }
 
 // Memory is bounded: the oldest samples are forgotten.
 func TestForget(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "app.tach")
-	f := create(t, path, start, 0)
-	f.seconds(0, 40)
-	f.close(0, 0, 40)
+	finished(t, path, 40)
 	w := open(t, path)
 	w.recent.most = 50_000
 	l := look(t, w, Query{Window: time.Hour, Views: []View{Functions}})
@@ -374,10 +348,8 @@ func TestForget(t *testing.T) {
 	if w.recent.count > 50_000 || kept < 5*time.Second || kept > 20*time.Second {
 		t.Errorf("%d samples, %v are kept", w.recent.count, kept)
 	}
-	for _, row := range l.Functions.Rows {
-		if row.Name == "main.serve" && (row.Total < 2*kept-100*time.Millisecond || row.Total > 2*kept) {
-			t.Errorf("main.serve has %v in %v, want twice as much", row.Total, kept)
-		}
+	if got := totals(l.Functions)["main.serve"]; got < 2*kept-100*time.Millisecond || got > 2*kept {
+		t.Errorf("main.serve has %v in %v, want twice as much", got, kept)
 	}
 }
 
@@ -386,6 +358,7 @@ func worker(stop chan struct{}) { <-stop }
 
 // A session that runs in this process is found by the process's id, and at a URL.
 func TestSession(t *testing.T) {
+	testenv.Long(t)
 	if _, err := Process(os.Getpid()); err == nil || !strings.Contains(err.Error(), "is writing no profile") {
 		t.Errorf("before the session: %v", err)
 	}
@@ -395,50 +368,34 @@ func TestSession(t *testing.T) {
 	}
 	defer close(stop)
 	path := filepath.Join(t.TempDir(), "self.tach")
-	s, err := profiler.Open(profiler.Output(path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := have(profiler.Open(profiler.Output(path)))
 	defer s.Stop()
 	server := httptest.NewServer(httpprof.Handler())
 	defer server.Close()
-	url, err := URL(server.URL + "/?format=pprof")
-	if err != nil {
-		t.Fatal(err)
-	}
+	url := have(URL(server.URL + "/?format=pprof"))
 	defer url.Close()
-	process, err := Process(os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
+	process := have(Process(os.Getpid()))
 	defer process.Close()
 	has := func(w *Watch) {
 		t.Helper()
-		for begin := time.Now(); ; {
-			if err := w.Poll(t.Context()); err != nil {
-				t.Fatal(err)
+		var l *Look
+		found := false
+		testenv.Await(func() bool {
+			must(w.Poll(t.Context()))
+			if l = have(w.Look(Query{Window: 10 * time.Second, Views: all, Idle: true})); l != nil {
+				found = slices.ContainsFunc(l.Groups.Rows, func(row profile.Row) bool {
+					return strings.HasSuffix(row.Name, "TestSession") && row.Total > l.To.Sub(l.From)
+				})
 			}
-			l, err := w.Look(Query{Window: 10 * time.Second, Views: all, Idle: true})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if l != nil {
-				for _, row := range l.Groups.Rows {
-					if strings.HasSuffix(row.Name, "TestSession") && row.Total > l.To.Sub(l.From) {
-						return
-					}
-				}
-			}
-			if time.Since(begin) > time.Minute {
-				t.Fatalf("the goroutines are not there: %+v", l)
-			}
+			return found
+		})
+		if !found {
+			t.Fatalf("the goroutines are not there: %+v", l)
 		}
 	}
 	has(process)
 	has(url)
-	if err := s.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	must(s.Stop())
 	l := look(t, process, Query{Window: time.Hour, Views: all})
 	if l.Live || l.Ended == "" {
 		t.Errorf("after Stop: live %v, ended %q", l.Live, l.Ended)
@@ -454,9 +411,7 @@ func TestErrors(t *testing.T) {
 		t.Error("a file that is not there")
 	}
 	junk := filepath.Join(t.TempDir(), "junk")
-	if err := os.WriteFile(junk, []byte(strings.Repeat("junk", 100)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(os.WriteFile(junk, []byte(strings.Repeat("junk", 100)), 0o600))
 	if err := open(t, junk).Poll(t.Context()); err == nil || !strings.Contains(err.Error(), "not a Tachyon file") {
 		t.Errorf("junk: %v", err)
 	}
@@ -467,20 +422,14 @@ func TestErrors(t *testing.T) {
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("<html>")) }))
 	defer server.Close()
-	u, err := URL(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := have(URL(server.URL))
 	if err := u.Poll(t.Context()); err == nil || !strings.Contains(err.Error(), "httpprof.Handler") {
 		t.Errorf("no profile: %v", err)
 	}
 }
 
 func TestSilence(t *testing.T) {
-	host, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
+	host := have(os.Hostname())
 	now := time.UnixMicro(start).Add(time.Minute)
 	for _, x := range []struct {
 		host   string
@@ -498,4 +447,16 @@ func TestSilence(t *testing.T) {
 			t.Errorf("%+v: %q", x, got)
 		}
 	}
+}
+
+// must and have end the tests at an error that none of them expects.
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+func have[T any](v T, err error) T {
+	must(err)
+	return v
 }

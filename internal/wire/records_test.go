@@ -2,6 +2,8 @@ package wire
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -40,6 +42,16 @@ func decode(t rapid.TB, block []byte) (list []tachyon.Goroutine) {
 	}
 	if at, err := DecodeRecords(b, func(r Record) error { list = append(list, *r.Goroutine); return nil }); err != nil {
 		t.Fatalf("at %d: %v", at, err)
+	}
+	i := 0
+	if at, err := DecodeWeights(b, func(id, weight uint64) error {
+		if g := list[i]; g.ID != id || g.FirstWeight != weight {
+			t.Errorf("weight %d of %d, want %d of %d", weight, id, g.FirstWeight, g.ID)
+		}
+		i++
+		return nil
+	}); err != nil || i != len(list) {
+		t.Errorf("%d of %d weights, at %d: %v", i, len(list), at, err)
 	}
 	return list
 }
@@ -83,6 +95,41 @@ func TestRecords(t *testing.T) {
 	later[n+m] += 4                             // the third record, after the strings f and a
 	if d := cmp.Diff([]tachyon.Goroutine{g}, decode(t, AppendBlock(nil, later, nil))); d != "" {
 		t.Errorf("with more fields (-want +got):\n%s", d)
+	}
+}
+
+// Each kind of record is found among the others, and an error of yield ends with its place.
+func TestKinds(t *testing.T) {
+	var e RecordEncoder
+	b := AppendProgress(nil, []byte(`{"p":1}`))
+	b = AppendObject(e.AppendGoroutine(b, &tachyon.Goroutine{ID: 1, CreatedBy: "f"}), []byte(`{"o":1}`))
+	last := len(b)
+	b = AppendObject(AppendProgress(b, []byte(`{"p":2}`)), []byte(`{"o":2}`))
+	stop := errors.New("stop")
+	for want, decode := range map[string]func([]byte, func([]byte) error) (int, error){`{"p":1}{"p":2}`: DecodeProgress, `{"o":1}{"o":2}`: DecodeObjects} {
+		got := ""
+		if at, err := decode(b, func(json []byte) error { got += string(json); return nil }); got != want || err != nil {
+			t.Errorf("%s, want %s; %d, %v", got, want, at, err)
+		}
+		if at, err := decode(b[last:], func([]byte) error { return stop }); err != stop || at != strings.Index(string(b[last:]), want[len(want)/2:])-2 {
+			t.Errorf("%s: stopped at %d, %v", want, at, err)
+		}
+		if at, err := decode(b[:len(b)-1], func([]byte) error { return nil }); err == nil || at != len(b)-9 {
+			t.Errorf("%s: a truncated record at %d, %v", want, at, err)
+		}
+	}
+	var got []string
+	at, err := DecodeRecords(b, func(r Record) error {
+		if got = append(got, fmt.Sprintf("%s%s%t", r.Progress, r.Object, r.Goroutine != nil)); len(got) == 4 {
+			return stop
+		}
+		return nil
+	})
+	if want := []string{`{"p":1}false`, "true", `{"o":1}false`, `{"p":2}false`}; !slices.Equal(got, want) || err != stop || at != last {
+		t.Errorf("records %q, want %q; stopped at %d, %v", got, want, at, err)
+	}
+	if at, err := DecodeWeights(b, func(uint64, uint64) error { return stop }); err != stop || at != 9+3 {
+		t.Errorf("weights: stopped at %d, %v", at, err)
 	}
 }
 

@@ -3,8 +3,11 @@ package wire
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"math"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -12,27 +15,6 @@ import (
 
 	"github.com/gotach/profiler/tachyon"
 )
-
-func TestHeader(t *testing.T) {
-	for _, h := range []tachyon.Header{
-		{Layout: tachyon.Document, Start: 1, Interval: 2, Samples: 3, Threads: 4, StringOffset: 5, FrameOffset: 6, Compression: 1},
-		{Layout: tachyon.CPython315, Start: 1 << 40, Interval: 2, Samples: 3 << 40, Threads: 4, StringOffset: 5, FrameOffset: 6,
-			Compression: 1, Python: [3]uint8{3, 15, 1}, Config: 9},
-	} {
-		b := EncodeHeader(&h)
-		got, err := DecodeHeader(b[:])
-		if err != nil || got != h {
-			t.Errorf("%+v becomes %+v, %v", h, got, err)
-		}
-		if _, err := DecodeHeader(b[:63]); err == nil {
-			t.Error("63 bytes are accepted as a header")
-		}
-		b[4] = 7
-		if _, err := DecodeHeader(b[:]); err == nil {
-			t.Error("version 7 is accepted")
-		}
-	}
-}
 
 func TestStatistics(t *testing.T) {
 	one, two, nan := 1.0, 2.0, math.NaN()
@@ -56,6 +38,28 @@ func TestStatistics(t *testing.T) {
 		binary.LittleEndian.PutUint64(b[8:], math.Float64bits(nan))
 		if _, _, before, err := DecodeStatistics(b, binary.LittleEndian); err == nil || before != len(b)-8 {
 			t.Errorf("a rate that is no number: %v, %d bytes before the end", err, before)
+		}
+	}
+	old := "\x00\x00\x00\x00\x00\x00\xf0\x3f\x00\x00\x00\x00\x00\x00\x00\x40TACHSTAT\x01\x00\x00\x00\x20\x00\x00\x00"
+	for _, c := range []struct {
+		b            string
+		want         *tachyon.Statistics
+		size, before int
+		fails        bool
+	}{
+		{old, &tachyon.Statistics{Duration: 1, Rate: 2}, 32, 0, false},
+		{"frames" + old, &tachyon.Statistics{Duration: 1, Rate: 2}, 32, 0, false},
+		{old[1:], nil, 0, 0, false},                          // no block
+		{old[:16] + "tachstat" + old[24:], nil, 0, 0, false}, // nor here
+		{old[:24] + "\x02" + old[25:], nil, 0, 0, false},     // another version
+		{old[:28] + "\x1f\x00\x00\x00", nil, 0, 4, true},     // too small
+		{old[:28] + "\x21\x00\x00\x00", nil, 0, 4, true},     // larger than the file
+		{old[:6] + "\xf0\x7f" + old[8:], nil, 0, 32, true},   // infinite
+		{old[:8] + old[:6] + "\xf0\x7f" + old[16:], nil, 0, 24, true},
+	} {
+		got, size, before, err := DecodeStatistics([]byte(c.b), binary.LittleEndian)
+		if d := cmp.Diff(c.want, got); d != "" || size != c.size || before != c.before || (err != nil) != c.fails {
+			t.Errorf("% x: %+v, %d, %d, %v", c.b, got, size, before, err)
 		}
 	}
 	if _, err := EncodeStatistics(&tachyon.Statistics{Missed: &nan}); err == nil {
@@ -87,12 +91,25 @@ func TestTail(t *testing.T) {
 			t.Errorf("footer %+v, want %+v", foot, want)
 		}
 		text := b.String()
-		const strings = "\x04file\x08function\x08metadata" + "\x20" + `{"gotach":"checksum","crc32c":7}`
-		if got := text[h.StringOffset:h.FrameOffset]; got != strings {
+		const table = "\x04file\x08function\x08metadata" + "\x20" + `{"gotach":"checksum","crc32c":7}`
+		if got := text[h.StringOffset:h.FrameOffset]; got != table {
 			t.Errorf("strings %q", got)
 		}
 		if got, want := text[h.FrameOffset:size-tachyon.FooterSize], "\x00\x01\x80\x01\x01\x00\x01"+string(statistics); got != want {
 			t.Errorf("frames %q, want %q", got, want)
+		}
+	}
+	// The place of the record section is behind the strings that tell it and the frame table.
+	for _, offset := range []int64{64, 9_850, 1e9} {
+		var b bytes.Buffer
+		section := tachyon.Section{Length: 7}
+		tail := NewTail(&b, &tachyon.Header{}, offset)
+		tail.Checksum(7, &section, 5)
+		tail.Frames([]byte("frame"), 1)
+		tail.Records([]byte("records"))
+		_, err := tail.End(nil)
+		if at := offset + int64(bytes.Index(b.Bytes(), []byte("framerecords"))) + 5; section.Offset != at || !strings.Contains(b.String(), fmt.Sprintf(`"version":1,"offset":%d,"length":7,`, at)) || err != nil {
+			t.Errorf("the section is at %d, want %d; %v", section.Offset, at, err)
 		}
 	}
 	// A tail without frames has an empty frame table.
@@ -139,5 +156,71 @@ func TestRegions(t *testing.T) {
 	}
 	if b := EndRegion(tachyon.CompressionNone, start, false); len(b) > 0 {
 		t.Errorf("an uncompressed region ends with %x", b)
+	}
+}
+
+// The bytes of the parts of a file are those that package tachyon describes.
+func TestBytes(t *testing.T) {
+	documents := tachyon.Header{Layout: tachyon.Document, Start: 1, Interval: 2, Samples: 3, Threads: 4, StringOffset: 5, FrameOffset: 6, Compression: 1}
+	pythons := documents
+	pythons.Layout, pythons.Python, pythons.Config = tachyon.CPython315, [3]uint8{3, 15, 7}, 9
+	document, cpython := EncodeHeader(&documents), EncodeHeader(&pythons)
+	for want, b := range map[tachyon.Header][]byte{documents: document[:], pythons: cpython[:]} {
+		if got, err := DecodeHeader(b); got != want || err != nil {
+			t.Errorf("%+v becomes %+v, %v", want, got, err)
+		}
+		if _, err := DecodeHeader(b[:63]); err == nil {
+			t.Error("63 bytes are accepted as a header")
+		}
+		other := slices.Clone(b)
+		other[4] = 7
+		if _, err := DecodeHeader(other); err == nil {
+			t.Error("version 7 is accepted")
+		}
+	}
+	foot := EncodeFooter(&Footer{Strings: 1, Frames: 2, Size: 3})
+	missed := 2.0
+	statistics, err := EncodeStatistics(&tachyon.Statistics{Duration: 1, Rate: 1, Missed: &missed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var e RecordEncoder
+	span := tachyon.LabelSpan{From: 14, Labels: map[string]string{"k": "v"}}
+	goroutine := e.AppendGoroutine(nil, &tachyon.Goroutine{ID: 3, Parent: 2, CreatedBy: "f", CreatedAt: "g", First: 10, Last: 12, FirstWeight: 5, Labels: []tachyon.LabelSpan{span, span}})
+	again := e.AppendGoroutine(nil, &tachyon.Goroutine{ID: 4, Last: 13})
+	object := func(v any) []byte {
+		b, err := EncodeMetadata("kind", v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	const zeros = "\x00\x00\x00\x00\x00\x00\x00\x00"
+	for name, c := range map[string]struct {
+		got  []byte
+		want string
+	}{
+		"header": {document[:], "HCAT\x02\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x02\x00\x00\x00\x00\x00\x00\x00\x03\x00\x00\x00\x04\x00\x00\x00" +
+			"\x05\x00\x00\x00\x00\x00\x00\x00\x06\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00" + zeros},
+		"header of CPython": {cpython[:], "HCAT\x01\x00\x00\x00\x03\x0f\x07\x00\x01\x00\x00\x00\x00\x00\x00\x00\x02\x00\x00\x00\x00\x00\x00\x00" +
+			"\x03\x00\x00\x00\x00\x00\x00\x00\x04\x00\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00\x06\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x09\x00\x00\x00"},
+		"footer": {foot[:], "\x01\x00\x00\x00\x02\x00\x00\x00\x03\x00\x00\x00\x00\x00\x00\x00" + zeros + zeros},
+		"statistics": {statistics, "\x00\x00\x00\x00\x00\x00\xf0\x3f\x00\x00\x00\x00\x00\x00\xf0\x3f" + zeros + "\x00\x00\x00\x00\x00\x00\x00\x40" +
+			"\x02\x00\x00\x00\x00\x00\x00\x00TACHSTAT\x01\x00\x00\x00\x38\x00\x00\x00"},
+		"frame":             {AppendFrame(nil, tachyon.Document, 1, 200, -1, nil), "\x01\xc8\x01\x01"},
+		"frame of CPython":  {AppendFrame(nil, tachyon.CPython315, 1, 2, 3, &tachyon.Span{Lines: 1, Column: 5, Columns: 2, Opcode: 9}), "\x01\x02\x06\x02\x08\x04\x08"},
+		"goroutine":         {goroutine, "\x02\x01f\x02\x01g\x02\x01k\x02\x01v\x14\x02\x06\x3f\x04\x01\x02\x14\x04\x05\x02\x08\x01\x03\x00\x01v\x00\x01\x03\x04"},
+		"another goroutine": {again, "\x04\x02\x02\x00\x06"},
+		"progress":          {AppendProgress(nil, []byte("{}")), "\x03\x03{}"},
+		"object":            {AppendObject(nil, []byte("{}")), "\x03\x04{}"},
+		"block":             {AppendBlock([]byte("x"), []byte("ab"), nil), "x\x02\x00\x00\x00\x02\x00\x00\x00\x36\x29\xa2\xe2ab"},
+		"metadata":          {object(map[string]int{"n": 1}), `{"gotach":"kind","n":1}`},
+		"empty metadata":    {object(struct{}{}), `{"gotach":"kind"}`},
+		"a list":            {object([]int{1}), `{"gotach":"kind","kind":[1]}`},
+		"encodings":         {[]byte{Repeat, Full, Suffix, PopPush}, "\x00\x01\x02\x03"},
+	} {
+		if string(c.got) != c.want {
+			t.Errorf("%s: % x, want % x", name, c.got, c.want)
+		}
 	}
 }

@@ -3,8 +3,6 @@ package collapsed
 import (
 	"bytes"
 	"fmt"
-	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/testenv"
-	"pgregory.net/rapid"
 )
 
 const us = time.Microsecond
@@ -46,20 +43,13 @@ func TestWrite(t *testing.T) {
 		{Options{CPU: true}, "?;only.go;odd:name here;main.work 1\n"},
 	} {
 		var b bytes.Buffer
-		if err := Write(&b, sample(), c.o); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(c.want, b.String()); diff != "" {
-			t.Errorf("%+v: %s", c.o, diff)
-		}
+		testenv.OK(t, Write(&b, sample(), c.o))
+		testenv.NoDiff(t, fmt.Sprintf("%+v", c.o), cmp.Diff(c.want, b.String()))
 	}
 }
 
 func TestRead(t *testing.T) {
-	p, err := Read(strings.NewReader("main;work with space 3\r\n\nmain;work with space 4\ngoroutine 7;main;[sleep] 2.5\nmain;work with space;main 1\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := testenv.Must(Read(strings.NewReader("main;work with space 3\r\n\nmain;work with space 4\ngoroutine 7;main;[sleep] 2.5\nmain;work with space;main 1\n")))
 	want := &profile.Profile{
 		Unitless: true, Samples: 11, Goroutines: 1,
 		Frames: []profile.Frame{{Func: "work with space"}, {Func: "main"}, {Func: "[sleep]"}},
@@ -69,9 +59,7 @@ func TestRead(t *testing.T) {
 			{Stack: []uint32{1, 0, 1}, Count: 1, Wall: us},
 		},
 	}
-	if diff := cmp.Diff(want, p); diff != "" {
-		t.Error(diff)
-	}
+	testenv.NoDiff(t, "", cmp.Diff(want, p))
 }
 
 func TestReadErrors(t *testing.T) {
@@ -87,72 +75,8 @@ func TestReadErrors(t *testing.T) {
 		{"a 9000000000000000\na 9000000000000000\n", "line 2: the sum of the weights is too large"},
 		{"a;b 1\n" + strings.Repeat("x", maxLine+1), "line 2: longer than 16 MB"},
 	} {
-		_, err := Read(strings.NewReader(c.in))
-		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%.30q: error %v, want %q", c.in, err, c.want)
-		}
+		testenv.Fails(t, c.in, testenv.Err(Read(strings.NewReader(c.in))), c.want)
 	}
-}
-
-func TestSniff(t *testing.T) {
-	for _, c := range []struct {
-		head string
-		want bool
-	}{
-		{"a;b 1\nc;d 2\n", true},
-		{"a;b 1\nc;d cut of", true},
-		{"a;b 1", true},
-		{"goroutine 1;main.main 5\r\n", true},
-		{"main 1\n", false},
-		{"hello world\n", false},
-		{"a;b 1\nprose\n", false},
-		{"", false},
-		{"a;b\x00 1\n", false},
-	} {
-		if got := Sniff([]byte(c.head)); got != c.want {
-			t.Errorf("%q: %v", c.head, got)
-		}
-	}
-}
-
-// What is written reads back as the same stacks and weights.
-func TestRoundTrip(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		p := &profile.Profile{Goroutines: 1}
-		for i := range 5 {
-			p.Frames = append(p.Frames, profile.Frame{Func: rapid.StringMatching(`[a-z][a-z.()\[\]*]{0,8}`).Draw(t, "func") + fmt.Sprint(i)})
-		}
-		want := map[string]time.Duration{}
-		for range rapid.IntRange(1, 10).Draw(t, "records") {
-			r := profile.Record{Goroutine: rapid.Uint64Range(0, 2).Draw(t, "goroutine"), Wall: us * time.Duration(rapid.Int64Range(1, 1e9).Draw(t, "wall"))}
-			r.Stack = rapid.SliceOfN(rapid.Uint32Range(0, 4), 1, 6).Draw(t, "stack")
-			p.Records = append(p.Records, r)
-			want[key(p, r)] += r.Wall
-		}
-		var b bytes.Buffer
-		if err := Write(&b, p, Options{Goroutines: true}); err != nil {
-			t.Fatal(err)
-		}
-		q, err := Read(&b)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := map[string]time.Duration{}
-		for _, r := range q.Records {
-			got[key(q, r)] += r.Wall
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Error(diff)
-		}
-	})
-}
-
-func key(p *profile.Profile, r profile.Record) string {
-	names := []string{fmt.Sprint(r.Goroutine)}
-	for _, id := range slices.Backward(r.Stack) {
-		names = append(names, p.Frames[id].Func)
-	}
-	return strings.Join(names, ";")
 }
 
 func FuzzRead(f *testing.F) {
@@ -169,34 +93,7 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		var out bytes.Buffer
-		if err := Write(&out, p, Options{Goroutines: true}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := profile.New(p, profile.ReportOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, Write(&out, p, Options{Goroutines: true}))
+		testenv.Must(profile.New(p, profile.ReportOptions{}))
 	})
-}
-
-func ExampleWrite() {
-	p := &profile.Profile{
-		Frames:  []profile.Frame{{Func: "[sleep]"}, {Func: "time.Sleep"}, {Func: "main.main"}},
-		Records: []profile.Record{{Stack: []uint32{0, 1, 2}, Wall: 40 * time.Millisecond}},
-	}
-	_ = Write(os.Stdout, p, Options{})
-	// Output: main.main;time.Sleep;[sleep] 40000
-}
-
-func ExampleRead() {
-	p, err := Read(strings.NewReader("main.main;main.work 60\nmain.main;[sleep] 40\n"))
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	for _, r := range p.Records {
-		fmt.Println(p.Frames[r.Stack[0]].Func, r.Count)
-	}
-	// Output:
-	// main.work 60
-	// [sleep] 40
 }

@@ -5,6 +5,8 @@ import (
 	"io"
 	"slices"
 	"testing"
+
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // big is a profile of a million addresses, every third one beside the last.
@@ -14,18 +16,14 @@ func big(b *testing.B) *Profile {
 	for i := range counts {
 		counts[i] = addrCount{0x401000 + uint64(i*3+i%3), uint32(i%100 + 1)}
 	}
-	if err := p.Add(slices.Values(counts)); err != nil {
-		b.Fatal(err)
-	}
+	testenv.OK(b, p.Add(slices.Values(counts)))
 	return p
 }
 
 func BenchmarkWrite(b *testing.B) {
 	p := big(b)
 	for b.Loop() {
-		if err := p.Write(io.Discard); err != nil {
-			b.Fatal(err)
-		}
+		testenv.OK(b, p.Write(io.Discard))
 	}
 	b.ReportMetric(float64(b.N)*1e6/b.Elapsed().Seconds(), "addresses/s")
 }
@@ -34,9 +32,7 @@ func BenchmarkRead(b *testing.B) {
 	file := write(b, big(b))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := Read(bytes.NewReader(file), "x", Options{}); err != nil {
-			b.Fatal(err)
-		}
+		testenv.Must(Read(bytes.NewReader(file), "x", Options{}))
 	}
 	b.ReportMetric(float64(b.N)*1e6/b.Elapsed().Seconds(), "addresses/s")
 }

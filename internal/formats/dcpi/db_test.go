@@ -8,15 +8,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 func TestFlush(t *testing.T) {
 	db := t.TempDir()
 	want := filepath.Join(db, "2611210334", "devbox", "server.20261121033416a1b2c3.cpu_ns")
-	p, err := ReadFile("testdata/1-go-sparse.dcpi", Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := testenv.Must(ReadFile("testdata/1-go-sparse.dcpi", Options{}))
 	file, err := p.Flush(db)
 	if err != nil || file != want {
 		t.Fatalf("flushed to %s, %v, want %s", file, err, want)
@@ -26,22 +25,12 @@ func TestFlush(t *testing.T) {
 	}
 
 	// Another tool adds a line of its own; it and what was there stay.
-	old, err := ReadFile(file, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := testenv.Must(ReadFile(file, Options{}))
 	old.Lines = slices.Insert(old.Lines, 1, "label\tbaseline")
 	old.Terminator = ""
-	if err := old.WriteFile(file); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.Flush(db); err != nil {
-		t.Fatal(err)
-	}
-	got, err := ReadFile(file, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, old.WriteFile(file))
+	testenv.Must(p.Flush(db))
+	got := testenv.Must(ReadFile(file, Options{}))
 	if !slices.Equal(got.Lines, old.Lines) {
 		t.Errorf("lines are %q, want %q", got.Lines, old.Lines)
 	}
@@ -74,10 +63,7 @@ func TestFlushAtTheSameTimeLosesNothing(t *testing.T) {
 	}
 	wg.Wait()
 	h := header()
-	p, err := ReadFile(filepath.Join(db, h.Path()), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := testenv.Must(ReadFile(filepath.Join(db, h.Path()), Options{}))
 	if _, got := p.Total(); got != 3*n {
 		t.Errorf("%d samples, want %d", got, 3*n)
 	}
@@ -88,23 +74,15 @@ func TestFlushLeavesWhatItCannotAddTo(t *testing.T) {
 		"broken":       []byte("not a profile"),
 		"other period": func() []byte { p := &Profile{Header: header("event cycles", "period 5")}; return write(t, p) }(),
 	} {
-		t.Run(name, func(t *testing.T) {
-			db := t.TempDir()
-			p := &Profile{Header: header("event cycles")}
-			file := filepath.Join(db, p.Path())
-			if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(file, old, 0o644); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := p.Flush(db); err == nil || !strings.Contains(err.Error(), file) {
-				t.Errorf("error %v does not name %s", err, file)
-			}
-			if !bytes.Equal(read(t, file), old) {
-				t.Error("the file was changed")
-			}
-		})
+		db := t.TempDir()
+		p := &Profile{Header: header("event cycles")}
+		file := filepath.Join(db, p.Path())
+		testenv.OK(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		testenv.OK(t, os.WriteFile(file, old, 0o644))
+		testenv.Fails(t, name, testenv.Err(p.Flush(db)), file)
+		if !bytes.Equal(read(t, file), old) {
+			t.Error("the file was changed")
+		}
 	}
 }
 
@@ -149,39 +127,25 @@ func TestReadDatabase(t *testing.T) {
 	if IsDatabase(db) {
 		t.Error("an empty directory is a database")
 	}
-	if _, err := ReadDatabase(db, Options{}); err == nil || !strings.Contains(err.Error(), "no DCPI profile") {
-		t.Errorf("error is %v", err)
-	}
+	testenv.Fails(t, "", testenv.Err(ReadDatabase(db, Options{})), "no DCPI profile")
 	for _, event := range []string{"event cpu_ns", "event wall_ns"} {
 		p := &Profile{Header: header(event)}
-		if _, err := p.Flush(db); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(p.Flush(db))
 	}
 	if !IsDatabase(db) {
 		t.Error("the directory is no database")
 	}
 	for _, other := range []string{"README", ".dcpi-123", "2611210334/devbox/a/b"} {
 		file := filepath.Join(db, other)
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, read(t, "testdata/bad/overlap.dcpi"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		testenv.OK(t, os.WriteFile(file, read(t, "testdata/bad/overlap.dcpi"), 0o644))
 	}
-	if err := os.WriteFile(filepath.Join(db, "README"), []byte("not a profile\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, os.WriteFile(filepath.Join(db, "README"), []byte("not a profile\n"), 0o644))
 	ps, err := ReadDatabase(db, Options{})
 	if err != nil || len(ps) != 2 {
 		t.Fatalf("%d profiles, %v", len(ps), err)
 	}
 	broken := filepath.Join(db, "2611210334", "devbox", "broken")
-	if err := os.WriteFile(broken, read(t, "testdata/bad/overlap.dcpi"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := ReadDatabase(db, Options{}); err == nil || !strings.Contains(err.Error(), broken) {
-		t.Errorf("error %v does not name %s", err, broken)
-	}
+	testenv.OK(t, os.WriteFile(broken, read(t, "testdata/bad/overlap.dcpi"), 0o644))
+	testenv.Fails(t, "", testenv.Err(ReadDatabase(db, Options{})), broken)
 }

@@ -11,7 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -19,18 +21,9 @@ import (
 // that recorded it.
 func self(t *testing.T) (*Image, *tachyon.Metadata) {
 	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := OpenImage(exe)
-	if err != nil {
-		t.Fatal(err)
-	}
-	host, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
+	exe := testenv.Must(os.Executable())
+	m := testenv.Must(OpenImage(exe))
+	host := testenv.Must(os.Hostname())
 	return m, &tachyon.Metadata{
 		Session: &tachyon.Session{
 			Executable: exe, BuildID: m.BuildID, Host: host, Source: "native",
@@ -64,11 +57,10 @@ func TestProcedures(t *testing.T) {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 	}
-	if p, ok := m.Frame(m.TextStart - 1); ok {
-		t.Errorf("the address before the text section is in %v", p)
-	}
-	if p, ok := m.Frame(m.TextStart + m.TextSize + 1<<20); ok {
-		t.Errorf("an address far behind the text section is in %v", p)
+	for _, outside := range []uint64{m.TextStart - 1, m.TextStart + m.TextSize + 1<<20} {
+		if p, ok := m.Frame(outside); ok {
+			t.Errorf("%#x, outside of the text section, is in %v", outside, p)
+		}
 	}
 }
 
@@ -93,21 +85,16 @@ func TestFromSession(t *testing.T) {
 			"version": "pdb-0.07", "epoch": "2611210234", "event": wants[i].event, "period": "1000000",
 			"platform": meta.Session.Host, "path": m.Path, "x-buildid": m.BuildID,
 		}
-		for word, v := range want {
-			if got[word] != v {
-				t.Errorf("%s is %q, want %q", word, got[word], v)
-			}
-		}
 		if !strings.HasPrefix(got["image"], m.ModTime.UTC().Format("20060102150405")) || len(got["image"]) != 20 {
 			t.Errorf("image is %s", got["image"])
 		}
+		maps.DeleteFunc(got, func(word, _ string) bool { return want[word] == "" })
+		testenv.NoDiff(t, "lines", cmp.Diff(want, got))
 		if _, n := p.Total(); n != wants[i].n {
 			t.Errorf("%s: %d samples, want %d", wants[i].event, n, wants[i].n)
 		}
 		write(t, p)
-		if _, err := p.Image(); err != nil {
-			t.Errorf("the image is not found again: %v", err)
-		}
+		testenv.Must(p.Image())
 	}
 
 	meta.PCs.PCs[0].CPU = 0 // nothing ran
@@ -153,18 +140,13 @@ func TestFromSessionSharesSamplesByTime(t *testing.T) {
 func TestImageIsTheVerySame(t *testing.T) {
 	m, meta := self(t)
 	meta.PCs.PCs = []tachyon.LeafPC{{Addr: m.TextStart, Wall: 1}}
-	ps, err := FromSession(meta, time.Millisecond)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ps := testenv.Must(FromSession(meta, time.Millisecond))
 	lines := map[string]string{}
 	for _, l := range ps[0].Lines {
 		lines[l.Word()] = string(l)
 	}
 	notELF := filepath.Join(t.TempDir(), "script")
-	if err := os.WriteFile(notELF, []byte("#!/bin/sh\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, os.WriteFile(notELF, []byte("#!/bin/sh\n"), 0o755))
 	for want, change := range map[string]map[string]string{
 		"":                                   {"cpuspeed": "cpuspeed 1"},
 		"is gone":                            {"path": "path /nonexistent/server"},
@@ -182,17 +164,9 @@ func TestImageIsTheVerySame(t *testing.T) {
 				h.Lines = append(h.Lines, Line(l))
 			}
 		}
-		_, err := h.Image()
-		if want == "" && err != nil {
-			t.Error(err)
-		}
-		if want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-			t.Errorf("error %v, want %q", err, want)
-		}
+		testenv.Fails(t, "", testenv.Err(h.Image()), want)
 	}
 	// A profile of a tool that knows no build IDs still finds its executable.
 	h := Header{Lines: []Line{Line(lines["path"]), Line(lines["tstart"]), Line(lines["tsize"])}}
-	if _, err := h.Image(); err != nil {
-		t.Error(err)
-	}
+	testenv.Must(h.Image())
 }

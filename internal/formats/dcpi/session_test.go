@@ -1,10 +1,10 @@
 package dcpi
 
 import (
-	"strings"
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -23,9 +23,7 @@ func TestFromSessionSaysWhatIsMissing(t *testing.T) {
 	} {
 		m := full()
 		interval := change(m)
-		if _, err := FromSession(m, interval); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want %q", err, want)
-		}
+		testenv.Fails(t, "", testenv.Err(FromSession(m, interval)), want)
 	}
 }
 
@@ -35,11 +33,12 @@ func overflow(pcs *tachyon.LeafPCs) {
 }
 
 func TestCPUInfo(t *testing.T) {
-	const text = "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu MHz\t\t: 2599.998\nprocessor\t: 1\ncpu MHz\t\t: 1200.000\n"
-	if got := cpuinfoMHz(text); got != 2600 {
-		t.Errorf("got %d MHz", got)
-	}
-	if got := cpuinfoMHz("processor\t: 0\nBogoMIPS\t: 100.00\n"); got != 0 {
-		t.Errorf("got %d MHz where none is named", got)
+	for text, want := range map[string]uint64{
+		"processor\t: 0\nvendor_id\t: GenuineIntel\ncpu MHz\t\t: 2599.998\nprocessor\t: 1\ncpu MHz\t\t: 1200.000\n": 2600,
+		"processor\t: 0\nBogoMIPS\t: 100.00\n": 0,
+	} {
+		if got := cpuinfoMHz(text); uint64(got) != want {
+			t.Errorf("%q: %d MHz, want %d", text, got, want)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -15,10 +16,7 @@ func TestFrameCounts(t *testing.T) {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
 	for _, name := range files {
-		r, err := reader.Open(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := testenv.Must(reader.Open(name))
 		defer r.Close()
 		var want count
 		var lost int64
@@ -35,9 +33,7 @@ func TestFrameCounts(t *testing.T) {
 			want.add(count{wall: 1, wallTime: s.Weight})
 		}
 		counts, gotLost, err := frameCounts(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, err)
 		var got count
 		for _, c := range counts {
 			got.add(*c)

@@ -3,6 +3,7 @@ package firefox
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"strings"
@@ -32,7 +33,6 @@ type decoded struct {
 	}
 	Counters []struct {
 		Samples struct {
-			Length      int
 			Time, Count []float64
 		}
 	}
@@ -40,14 +40,12 @@ type decoded struct {
 		Name, PID, TID string
 		IsMainThread   bool
 		Samples        struct {
-			Length         int
 			Time, Weight   []float64
 			Stack          []*int
 			ThreadCPUDelta []int
 			WeightType     string
 		}
 		Markers struct {
-			Length             int
 			Name, Category     []int
 			StartTime, EndTime []float64
 			Data               []struct{ Type, Labels string }
@@ -56,17 +54,14 @@ type decoded struct {
 	Shared struct {
 		StringArray []string
 		FuncTable   struct {
-			Length int
 			Name   []int
 			Source []*int
 		}
 		FrameTable struct {
-			Length                      int
 			Func, Category, Subcategory []int
 			Line                        []*int
 		}
 		StackTable struct {
-			Length              int
 			Frame, PrefixOffset []int
 		}
 	}
@@ -75,21 +70,13 @@ type decoded struct {
 // file writes lines of samples as a file.
 func file(t *testing.T, o runs.Options, lines ...string) (text []byte, d decoded, left []string) {
 	t.Helper()
-	s, err := jsonl.Read(strings.NewReader(strings.Join(lines, "\n") + "\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	src, err := stream.New([]stream.File{{Stream: s}}, stream.Options{Labels: true, Creators: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testenv.Must(jsonl.Read(strings.NewReader(strings.Join(lines, "\n") + "\n")))
+	src := testenv.Must(stream.New([]stream.File{{Stream: s}}, stream.Options{Labels: true, Creators: true}))
 	var out bytes.Buffer
-	if left, err = write(&out, src, o); err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(out.Bytes(), &d); err != nil {
-		t.Fatalf("%v\n%s", err, out.Bytes())
-	}
+	left = testenv.Must(write(&out, src, o))
+	var all any
+	testenv.OK(t, errors.Join(json.Unmarshal(out.Bytes(), &d), json.Unmarshal(out.Bytes(), &all)))
+	columns(t, "", all)
 	return out.Bytes(), d, left
 }
 
@@ -119,14 +106,14 @@ func TestWrite(t *testing.T) {
 	if len(left) > 0 {
 		t.Errorf("left %v", left)
 	}
-	if !Sniff(text[:1024]) || Sniff([]byte(`{"meta":{}}`)) {
-		t.Error("Sniff is wrong")
+	if !Sniff(text[:1024]) {
+		t.Error("not recognized")
 	}
 	verify(t, &d)
 	testenv.Golden(t, "testdata/example.firefox.json", string(text), *update)
 	th := &d.Threads[1]
 	var markers []string
-	for i := range th.Markers.Length {
+	for i := range th.Markers.Name {
 		m := &th.Markers
 		markers = append(markers, fmt.Sprintf("%s %v-%v %s%s %s", d.Shared.StringArray[m.Name[i]], m.StartTime[i], m.EndTime[i], m.Data[i].Type, m.Data[i].Labels, d.Meta.Categories[m.Category[i]].Name))
 	}
@@ -136,7 +123,7 @@ func TestWrite(t *testing.T) {
 		t.Errorf("markers (-want +got):\n%s", diff)
 	}
 	var samples []string
-	for i := range th.Samples.Length {
+	for i := range th.Samples.Time {
 		stack := "none"
 		if s := th.Samples.Stack[i]; s != nil {
 			stack = d.stack(*s)
@@ -176,6 +163,24 @@ func (d *decoded) stack(n int) string {
 	return text
 }
 
+// columns fails unless all columns of each table of a file are as long as it says.
+func columns(t *testing.T, path string, v any) {
+	t.Helper()
+	switch v := v.(type) {
+	case []any:
+		for _, e := range v {
+			columns(t, path, e)
+		}
+	case map[string]any:
+		for name, e := range v {
+			if list, ok := e.([]any); ok && v["length"] != nil && v["length"] != float64(len(list)) {
+				t.Errorf("%s.%s has %d entries, the table %v", path, name, len(list), v["length"])
+			}
+			columns(t, path+"."+name, e)
+		}
+	}
+}
+
 // verify checks what the viewers demand of a file.
 func verify(t *testing.T, d *decoded) {
 	t.Helper()
@@ -189,20 +194,17 @@ func verify(t *testing.T, d *decoded) {
 		}
 		tids[th.TID] = true
 		s := &th.Samples
-		if s.Length != len(s.Time) || s.Length != len(s.Weight) || s.Length != len(s.Stack) || s.Length != len(s.ThreadCPUDelta) || s.WeightType != "tracing-ms" {
-			t.Errorf("%s: columns of samples differ", th.Name)
+		if s.WeightType != "tracing-ms" {
+			t.Errorf("%s: weights are %s", th.Name, s.WeightType)
 		}
-		for i := 1; i < s.Length; i++ {
+		for i := 1; i < len(s.Time); i++ {
 			if s.Time[i] < s.Time[i-1] {
 				t.Errorf("%s: sample %d is at %v after %v", th.Name, i, s.Time[i], s.Time[i-1])
 			}
 		}
 		m := &th.Markers
-		if m.Length != len(m.Name) || m.Length != len(m.StartTime) || m.Length != len(m.EndTime) || m.Length != len(m.Data) || m.Length != len(m.Category) {
-			t.Errorf("%s: columns of markers differ", th.Name)
-		}
 		ends := map[int]float64{}
-		for i := range m.Length {
+		for i := range m.Name {
 			if m.StartTime[i] < ends[m.Name[i]] || m.EndTime[i] < m.StartTime[i] {
 				t.Errorf("%s: markers of one name overlap", th.Name)
 			}
@@ -214,7 +216,7 @@ func verify(t *testing.T, d *decoded) {
 		for _, change := range c.Samples.Count {
 			level += change
 		}
-		if level < -1e-9 || level > 1e-9 || c.Samples.Length != len(c.Samples.Count) || c.Samples.Length != len(c.Samples.Time) {
+		if level < -1e-9 || level > 1e-9 {
 			t.Errorf("counter %d ends at %v", i, level)
 		}
 	}
@@ -241,7 +243,7 @@ func TestGroups(t *testing.T) {
 	o.Tracks, o.Runs = 10, 60
 	_, d, left := file(t, o, lines...)
 	verify(t, &d)
-	if len(d.Threads) != 1 || d.Threads[0].Name != "20 goroutines of main.work" || d.Threads[0].Markers.Length > 0 {
+	if len(d.Threads) != 1 || d.Threads[0].Name != "20 goroutines of main.work" || len(d.Threads[0].Markers.Name) > 0 {
 		t.Fatalf("%d threads, %+v", len(d.Threads), d.Threads)
 	}
 	if got := strings.Join(left, "; "); !strings.HasPrefix(got, "20 goroutines are added up in one track, in steps of ") || !strings.HasSuffix(got, "; their waits and labels have no markers") {
@@ -256,7 +258,7 @@ func TestGroups(t *testing.T) {
 	}
 	weight, cpu := 0.0, 0
 	s := &d.Threads[0].Samples
-	for i := range s.Length {
+	for i := range s.Weight {
 		weight += s.Weight[i]
 		cpu += s.ThreadCPUDelta[i]
 	}
@@ -281,7 +283,7 @@ func TestJumps(t *testing.T) {
 	}
 	_, d, _ := file(t, options, lines...)
 	verify(t, &d)
-	if n := d.Threads[0].Samples.Length; n < 2000 || n > 8000 {
+	if n := len(d.Threads[0].Samples.Time); n < 2000 || n > 8000 {
 		t.Errorf("%d samples", n)
 	}
 }

@@ -3,7 +3,8 @@ package jsonl
 import (
 	"bytes"
 	"encoding/json"
-	"slices"
+	"flag"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -11,10 +12,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/gotach/profiler/internal/formats/tach"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 	"pgregory.net/rapid"
 )
+
+// Each check writes two files.
+func init() { _ = flag.Set("rapid.checks", strconv.Itoa(testenv.Times(25, 1000))) }
 
 // A recording is all that a file has.
 type recording struct {
@@ -24,20 +29,13 @@ type recording struct {
 	Samples         map[uint64][]string // by thread
 }
 
-func recordingOf(t interface{ Fatal(...any) }, s reader.Stream) recording {
-	m, err := s.Metadata()
-	if err != nil {
-		t.Fatal(err)
-	}
+func recordingOf(t rapid.TB, s reader.Stream) recording {
+	m := testenv.Must(s.Metadata())
 	r := recording{Start: s.Header().Start, Interval: s.Header().Interval, Metadata: m, Samples: map[uint64][]string{}}
-	if r.Others, err = tach.OtherMetadata(s); err != nil {
-		t.Fatal(err)
-	}
+	r.Others = testenv.Must(tach.OtherMetadata(s))
 	frames := s.Frames()
 	for x, err := range s.Samples() {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, err)
 		var stack []tachyon.Frame
 		for _, id := range x.Stack {
 			stack = append(stack, frames[id])
@@ -61,7 +59,7 @@ func TestRoundTripOfFiles(t *testing.T) {
 			}
 			at := start
 			for range rapid.IntRange(0, 30).Draw(t, "samples") {
-				at += rapid.Uint64Range(0, 5000).Draw(t, "step")
+				at += rapid.Uint64Range(0, 1<<rapid.IntRange(1, 40).Draw(t, "bits")).Draw(t, "step")
 				stack := []tachyon.Frame{{Func: "[" + text.Draw(t, "reason") + "]", Line: rapid.Int32Range(0, 9).Draw(t, "object")}, {File: text.Draw(t, "file"), Func: text.Draw(t, "function"), Line: 3}}
 				s := tachyon.Sample{Thread: rapid.Uint64Range(1, 3).Draw(t, "thread"), Time: at, Status: tachyon.Status(rapid.Uint8().Draw(t, "status"))}
 				if err := w.WriteFrames(&s, stack[rapid.IntRange(0, 1).Draw(t, "wait"):]); err != nil {
@@ -113,13 +111,9 @@ func TestRoundTripOfFiles(t *testing.T) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, err)
 		var lines bytes.Buffer
-		if err := Write(&lines, file); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, Write(&lines, file))
 		for line := range bytes.Lines(lines.Bytes()) {
 			if !json.Valid(line) {
 				t.Fatalf("not JSON: %s", line)
@@ -128,19 +122,14 @@ func TestRoundTripOfFiles(t *testing.T) {
 		if lines.Len() > 0 && !Sniff(lines.Bytes()[:min(lines.Len(), 4096)]) {
 			t.Errorf("these lines are not recognized: %s", lines.Bytes())
 		}
-		again, err := Read(&lines)
-		if err != nil {
-			t.Fatal(err)
-		}
+		again := testenv.Must(Read(&lines))
 		want, got := recordingOf(t, file), recordingOf(t, again)
 		m := want.Metadata
 		if m.Session == nil && m.PCs == nil && len(m.Goroutines)+len(m.Objects)+len(want.Others) == 0 {
 			got.Start, got.Interval = want.Start, want.Interval // lines of files without metadata do not say it
 			got.Metadata.Session = nil                          // and markers are guessed
 		}
-		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(tachyon.Metadata{}, "Checksum")); diff != "" {
-			t.Error(diff)
-		}
+		testenv.NoDiff(t, "", cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(tachyon.Metadata{}, "Checksum")))
 	})
 }
 
@@ -157,13 +146,9 @@ func TestManyLabels(t *testing.T) {
 		}
 		return w.WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{want}})
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, err)
 	var lines bytes.Buffer
-	if err := Write(&lines, file); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, Write(&lines, file))
 	longest := 0
 	for line := range bytes.Lines(lines.Bytes()) {
 		longest = max(longest, len(line))
@@ -171,17 +156,11 @@ func TestManyLabels(t *testing.T) {
 	if longest > maxLabels+1000 {
 		t.Errorf("a line of %d bytes", longest)
 	}
-	again, err := Read(&lines)
-	if err != nil {
-		t.Fatal(err)
+	again := testenv.Must(Read(&lines))
+	for _, span := range want.Labels { // longer values are cut in files
+		span.Labels["k"] = span.Labels["k"][:min(len(span.Labels["k"]), 64<<10)]
 	}
-	got := recordingOf(t, again).Metadata.Goroutines
-	for i := range want.Labels { // longer values are cut in files
-		for k, v := range want.Labels[i].Labels {
-			want.Labels[i].Labels[k] = v[:min(len(v), 64<<10)]
-		}
-	}
-	if !slices.EqualFunc(got, []tachyon.Goroutine{want}, func(a, b tachyon.Goroutine) bool { return cmp.Equal(a, b) }) {
+	if got := recordingOf(t, again).Metadata.Goroutines; !cmp.Equal(got, []tachyon.Goroutine{want}) {
 		t.Errorf("%d goroutines; the first has %d label spans", len(got), len(got[0].Labels))
 	}
 }
@@ -195,9 +174,7 @@ func TestMetadataAnywhere(t *testing.T) {
 {"gotach":"later","fields":[1]}
 {"gotach":"session","program":"x"}
 `))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, err)
 	r := recordingOf(t, s)
 	if r.Start != 4000 || r.Interval != 1000 || len(r.Samples[1]) != 2 || r.Metadata.Session.Program != "x" ||
 		r.Metadata.Goroutines[0].CreatedBy != "main.main" || r.Metadata.Objects[0].Number != 3 || r.Others[0].Kind != "later" {

@@ -5,20 +5,18 @@ import (
 	"flag"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	common "go.opentelemetry.io/proto/otlp/common/v1"
 	pb "go.opentelemetry.io/proto/otlp/profiles/v1development"
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -62,20 +60,11 @@ func sample() *profile.Profile {
 
 // decode decodes a message. It checks what the protocol demands of one, and that its bytes are those that the
 // reference writes.
-func decode(t interface {
-	Helper()
-	Fatal(...any)
-	Errorf(string, ...any)
-}, b []byte) *pb.ProfilesData {
+func decode(t rapid.TB, b []byte) *pb.ProfilesData {
 	t.Helper()
 	var d pb.ProfilesData
-	if err := proto.Unmarshal(b, &d); err != nil {
-		t.Fatal(err)
-	}
-	reference, err := proto.MarshalOptions{Deterministic: true}.Marshal(&d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, proto.Unmarshal(b, &d))
+	reference := testenv.Must(proto.MarshalOptions{Deterministic: true}.Marshal(&d))
 	if !bytes.Equal(b, reference) {
 		t.Fatal(fmt.Sprintf("not the bytes that the reference writes:\n%q\n%q", b, reference))
 	}
@@ -115,7 +104,7 @@ func decode(t interface {
 	return &d
 }
 
-func unique[T any](t interface{ Errorf(string, ...any) }, name string, list []T) {
+func unique[T any](t rapid.TB, name string, list []T) {
 	seen := map[string]bool{}
 	for _, e := range list {
 		k := fmt.Sprint(e)
@@ -209,19 +198,7 @@ func TestGolden(t *testing.T) {
 		t.Error("the second message is another one")
 	}
 	got := dump(decode(t, first))
-	path := filepath.Join("testdata", "v1development-1.11.txt")
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("not as in %s, which -update writes:\n%s", path, diff)
-	}
+	testenv.Golden(t, "testdata/v1development-1.11.txt", got, *update)
 	e.Reset()
 	if e.Size() > 100 || e.Records() != 0 {
 		t.Errorf("after Reset there are %d bytes of %d records", e.Size(), e.Records())
@@ -232,33 +209,28 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// Whatever a profile has, the message has the same sums for each function, and is one that receivers accept.
+// Whatever a profile has, the message has the same sums, and is one that receivers accept.
 func TestAny(t *testing.T) {
 	word := rapid.SampledFrom([]string{"a", "b", "", "\xff", "thread.id", "label.a", "trace_id", "span_id", "go.goroutine.state", trace, span, "é"})
 	rapid.Check(t, func(t *rapid.T) {
-		p := &profile.Profile{}
-		for i := range rapid.IntRange(1, 8).Draw(t, "frames") {
-			p.Frames = append(p.Frames, profile.Frame{Func: fmt.Sprint("f", i/2), File: rapid.SampledFrom([]string{"", "x.go"}).Draw(t, "file"), Line: int32(i)})
-		}
 		b := profile.NewBuilder()
-		var want [2]int64
+		frame := rapid.Custom(func(t *rapid.T) uint32 {
+			n := rapid.Int32Range(0, 7).Draw(t, "frame")
+			return b.Frame(profile.Frame{Func: fmt.Sprint("f", n/2), File: rapid.SampledFrom([]string{"", "x.go"}).Draw(t, "file"), Line: n}, 0)
+		})
 		for range rapid.IntRange(0, 30).Draw(t, "records") {
 			r := profile.Record{Goroutine: uint64(rapid.IntRange(1, 3).Draw(t, "goroutine")), State: rapid.SampledFrom([]string{"", "running", "select", "not seen"}).Draw(t, "state"),
-				System: rapid.Bool().Draw(t, "system"), Wall: time.Duration(rapid.IntRange(0, 5).Draw(t, "wall")), Labels: rapid.MapOfN(word, word, 0, 4).Draw(t, "labels")}
+				System: rapid.Bool().Draw(t, "system"), Wall: time.Duration(rapid.IntRange(0, 5).Draw(t, "wall")), Labels: rapid.MapOfN(word, word, 0, 4).Draw(t, "labels"),
+				Stack: rapid.SliceOfN(frame, 0, 4).Draw(t, "stack")}
 			r.CPU = min(r.Wall, time.Duration(rapid.IntRange(0, 5).Draw(t, "cpu")))
-			for range rapid.IntRange(0, 4).Draw(t, "depth") {
-				r.Stack = append(r.Stack, b.Frame(p.Frames[rapid.IntRange(0, len(p.Frames)-1).Draw(t, "frame")], 0))
-			}
-			want[0] += int64(r.Wall)
-			want[1] += int64(r.CPU)
 			b.Add(r)
 		}
-		sums := b.Finish()
+		p := b.Finish()
 		e := NewEncoder()
 		e.Goroutines = true
-		seen := map[string]bool{}
-		for i := range sums.Records {
-			r := &sums.Records[i]
+		want, got, seen := map[string]int64{}, map[string]int64{}, map[string]bool{}
+		for i := range p.Records {
+			r := &p.Records[i]
 			for _, k := range slices.Collect(maps.Keys(r.Labels)) { // texts that are different may be equal as UTF-8
 				if utf8(k) != k {
 					delete(r.Labels, k)
@@ -266,26 +238,20 @@ func TestAny(t *testing.T) {
 					r.Labels[k] = "x"
 				}
 			}
-			if id := fmt.Sprint(r.Goroutine, r.System, r.State, r.Labels, r.Stack); seen[id] {
-				want[0] -= int64(r.Wall)
-				want[1] -= int64(r.CPU)
-				continue
-			} else {
+			if id := fmt.Sprint(r.Goroutine, r.System, r.State, r.Labels, r.Stack); !seen[id] {
 				seen[id] = true
+				want["wall"] += int64(r.Wall)
+				want["cpu"] += int64(r.CPU)
+				e.Add(p, r)
 			}
-			e.Add(sums, r)
 		}
-		got := [2]int64{}
-		for _, p := range profiles(decode(t, e.Message(&About{}))) {
+		d := decode(t, e.Message(&About{}))
+		for _, p := range profiles(d) {
 			for _, s := range p.Samples {
-				if p.SampleType.TypeStrindex == profiles(decode(t, e.Message(&About{})))[0].SampleType.TypeStrindex {
-					got[0] += s.Values[0]
-				} else {
-					got[1] += s.Values[0]
-				}
+				got[d.Dictionary.StringTable[p.SampleType.TypeStrindex]] += s.Values[0]
 			}
 		}
-		if got != want {
+		if got["wall"] != want["wall"] || got["cpu"] != want["cpu"] {
 			t.Errorf("sums %v, want %v", got, want)
 		}
 	})

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // Rows come in order, and as they were, however few of them fit into memory.
@@ -24,16 +26,12 @@ func TestSort(t *testing.T) {
 				file: uint32(i), creator: uint32(i) << 20, place: ^uint32(i), kind: uint8(i % 3), labels: rapid.String().Draw(t, "labels"),
 			}
 			want = append(want, r)
-			if err := s.add(&r); err != nil {
-				t.Fatal(err)
-			}
+			testenv.OK(t, s.add(&r))
 		}
 		slices.SortFunc(want, func(a, b row) int { return s.less(&a, &b) })
 		var got []row
 		for r, err := range s.rows() {
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.OK(t, err)
 			got = append(got, *r)
 		}
 		if !slices.Equal(got, want) {

@@ -2,24 +2,17 @@ package pprof
 
 import (
 	"bytes"
-	"compress/gzip"
-	"context"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
-	goprof "runtime/pprof"
-	"strings"
+	"slices"
 	"testing"
 	"time"
 
-	"github.com/felixge/fgprof"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	pb "github.com/google/pprof/profile"
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/testenv"
-	"github.com/gotach/profiler/tachyon"
 	"pgregory.net/rapid"
 )
 
@@ -45,7 +38,7 @@ func sample() *profile.Profile {
 }
 
 // equal compares two profiles whose frames may come in another order.
-func equal(t interface{ Errorf(string, ...any) }, got, want *profile.Profile) {
+func equal(t rapid.TB, got, want *profile.Profile) {
 	type record struct {
 		profile.Record
 		Frames []profile.Frame
@@ -68,44 +61,27 @@ func equal(t interface{ Errorf(string, ...any) }, got, want *profile.Profile) {
 		return out
 	}
 	sort := cmpopts.SortSlices(func(a, b record) bool { return fmt.Sprint(a) < fmt.Sprint(b) })
-	if diff := cmp.Diff(expand(want), expand(got), sort, cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("records differ:\n%s", diff)
-	}
+	testenv.NoDiff(t, "records differ", cmp.Diff(expand(want), expand(got), sort, cmpopts.EquateEmpty()))
 	head := func(p *profile.Profile) profile.Profile {
 		c := *p
 		c.Frames, c.Records, c.Metadata, c.StartLines = nil, nil, nil, nil
 		return c
 	}
-	if diff := cmp.Diff(head(want), head(got)); diff != "" {
-		t.Errorf("heads differ:\n%s", diff)
-	}
+	testenv.NoDiff(t, "heads differ", cmp.Diff(head(want), head(got)))
 }
 
 // roundTrip writes a profile for pprof, and returns what gotach and pprof read.
-func roundTrip(t interface{ Fatal(...any) }, p *profile.Profile) (*profile.Profile, *pb.Profile) {
+func roundTrip(t rapid.TB, p *profile.Profile) (*profile.Profile, *pb.Profile) {
 	var b bytes.Buffer
-	if err := Write(&b, p); err != nil {
-		t.Fatal(err)
-	}
-	written, err := unpack(bytes.NewReader(b.Bytes()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	pp, err := pb.Parse(&b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, Write(&b, p))
+	written := testenv.Must(unpack(bytes.NewReader(b.Bytes())))
+	pp := testenv.Must(pb.Parse(&b))
 	var reference bytes.Buffer
-	if err := pp.Copy().WriteUncompressed(&reference); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, pp.Copy().WriteUncompressed(&reference))
 	if !bytes.Equal(written, reference.Bytes()) {
 		t.Fatal(fmt.Sprintf("not the bytes that pprof's package writes:\n%q\n%q", written, reference.Bytes()))
 	}
-	got, err := fromProto(pp)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := testenv.Must(fromProto(pp))
 	return got, pp
 }
 
@@ -118,6 +94,7 @@ func TestPProfRoundTrip(t *testing.T) {
 	}
 }
 
+// Whatever a profile has, gotach reads what it wrote, which is what pprof's own package writes.
 func TestPProfRoundTripAny(t *testing.T) {
 	text := rapid.StringMatching(`[a-z.\[\]é/]{1,12}`)
 	rapid.Check(t, func(t *rapid.T) {
@@ -159,170 +136,39 @@ func TestPProfRoundTripAny(t *testing.T) {
 	})
 }
 
-// go tool pprof, which is what users have, sees what we mean.
-func TestGoToolPProf(t *testing.T) {
-	p := sample()
-	p.Metadata = &tachyon.Metadata{Session: &tachyon.Session{BuildID: "the-build-id", Executable: "/opt/prog"}}
-	path := filepath.Join(t.TempDir(), "x.pb.gz")
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := Write(f, p); err != nil {
-		t.Fatal(err)
-	}
-	f.Close()
-	run := func(args ...string) string {
-		t.Helper()
-		cmd := exec.Command("go", append([]string{"tool", "pprof"}, args...)...)
-		cmd.Env = append(os.Environ(), "PPROF_TMPDIR="+t.TempDir())
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("%v: %v\n%s", args, err, out)
-		}
-		return string(out)
-	}
+// Profiles that testdata/record.go recorded with runtime/pprof, all of whose time is CPU time, and with fgprof.
+func TestFromRecorded(t *testing.T) {
 	for _, c := range []struct {
-		args []string
-		want []string
+		file, function            string
+		self, total, cpu, inLabel time.Duration
+		interval                  time.Duration
+		samples                   int64
 	}{
-		{[]string{"-top", path}, []string{
-			"File: prog", "Build ID: the-build-id", "Type: wall", "Duration: 3s, Total samples = 721ms",
-			"700ms 97.09% 97.09%      700ms 97.09%  [sleep]", "21ms  2.91%   100%      721ms   100%  main.sleeper",
-		}},
-		{[]string{"-top", "-sample_index=cpu", path}, []string{"Type: cpu", "Total samples = 20ms", "main.sleeper"}},
-		{[]string{"-top", "-sample_index=samples", path}, []string{"Type: samples", "Total samples = 10"}},
-		{[]string{"-tags", path}, []string{"goroutine: Total", "state: Total", "sleep", "label.state: Total", "mine", "user: Total"}},
-		{[]string{"-raw", path}, []string{
-			"samples/count wall/nanoseconds[dflt] cpu/nanoseconds", "state:[sleep]", "goroutine:[1 id]", "/opt/prog", "main.go:12:0 s=10",
-		}},
+		{"cpu", "main.spin", 80e6, 110e6, 110e6, 90e6, 10e6, 11},
+		{"fgprof", "time.Sleep", 0, 499_999_981, 0, 0, 13_513_513, 37},
 	} {
-		out := run(c.args...)
-		for _, want := range c.want {
-			if !strings.Contains(strings.Join(strings.Fields(out), " "), strings.Join(strings.Fields(want), " ")) {
-				t.Errorf("go tool pprof %v lacks %q:\n%s", c.args[:len(c.args)-1], want, out)
+		f := testenv.Must(os.Open("testdata/" + c.file + ".pb.gz"))
+		defer f.Close()
+		p := testenv.Must(Read(f))
+		wall, cpu := p.Total()
+		inLabel := time.Duration(0)
+		for _, r := range p.Records {
+			if r.Labels["job"] == "spin" {
+				inLabel += r.Wall
+			}
+			if cpu > 0 && r.State != profile.Running {
+				t.Errorf("%s: state %q", c.file, r.State)
 			}
 		}
-	}
-}
-
-// parse reads a pprof profile of any writer.
-func parse(t *testing.T, b []byte) (*profile.Profile, error) {
-	t.Helper()
-	pp, err := pb.ParseData(b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fromProto(pp)
-}
-
-var spun int // keeps spin's work from being optimised away
-
-//go:noinline
-func spin(d time.Duration) {
-	for end := time.Now().Add(d); time.Now().Before(end); {
-		x := spun
-		for i := range 100_000 { // with -race, accesses of spun would take the time, in the race detector's C code
-			x += i * x
+		if wall != c.total || cpu != c.cpu || inLabel != c.inLabel || p.Interval != c.interval || p.Samples != c.samples {
+			t.Errorf("%s: %v, %v on CPU, %v with the label, every %v, %d samples; want %+v", c.file, wall, cpu, inLabel, p.Interval, p.Samples, c)
 		}
-		spun = x
-	}
-}
-
-// Go's own CPU profile: all of its time is CPU time, its labels come along, and
-// our report gives functions the time that the profile has for them.
-func TestFromRuntimePProf(t *testing.T) {
-	var b bytes.Buffer
-	if err := goprof.StartCPUProfile(&b); err != nil {
-		t.Fatal(err)
-	}
-	goprof.Do(t.Context(), goprof.Labels("job", "spin"), func(context.Context) { spin(300 * time.Millisecond) })
-	goprof.StopCPUProfile()
-	pp, err := pb.ParseData(b.Bytes())
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all, inSpin, labelled time.Duration
-	for _, s := range pp.Sample {
-		d, in := time.Duration(s.Value[1]), false
-		for _, l := range s.Location {
-			for _, line := range l.Line {
-				in = in || strings.HasSuffix(line.Function.Name, ".spin")
-			}
-		}
-		all += d
-		if in {
-			inSpin += d
-		}
-		if s.HasLabel("job", "spin") {
-			labelled += d
+		rows := testenv.Must(profile.New(p, profile.ReportOptions{})).Rows
+		i := slices.IndexFunc(rows, func(r profile.Row) bool { return r.Name == c.function })
+		if i < 0 || rows[i].Total != c.total || rows[i].Self != c.self || rows[i].TotalCPU != c.cpu {
+			t.Errorf("%s: rows %+v, want %+v", c.file, rows, c)
 		}
 	}
-	if inSpin == 0 || labelled == 0 {
-		t.Fatalf("the profile has %v, %v of it in spin and %v labelled", all, inSpin, labelled)
-	}
-	p, err := fromProto(pp)
-	if err != nil {
-		t.Fatal(err)
-	}
-	wall, cpu := p.Total()
-	if wall != all || cpu != all || p.Interval != 10*time.Millisecond || p.Samples == 0 {
-		t.Errorf("wall %v, CPU %v of %v, every %v, %d samples", wall, cpu, all, p.Interval, p.Samples)
-	}
-	for _, r := range p.Records {
-		if r.Labels["job"] == "spin" {
-			labelled -= r.Wall
-		}
-		if r.State != profile.Running {
-			t.Errorf("state %q", r.State)
-		}
-	}
-	if labelled != 0 {
-		t.Errorf("%v with the label is lost", labelled)
-	}
-	r, err := profile.New(p, profile.ReportOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, row := range r.Rows {
-		if strings.HasSuffix(row.Name, ".spin") && row.Total != inSpin {
-			t.Errorf("%s has %v, want %v", row.Name, row.Total, inSpin)
-		}
-	}
-}
-
-// fgprof's profile: wall time.
-func TestFromFgprof(t *testing.T) {
-	var b bytes.Buffer
-	before, begin := testenv.Pauses(), time.Now()
-	stop := fgprof.Start(&b, fgprof.FormatPprof)
-	time.Sleep(200 * time.Millisecond)
-	// fgprof divides by its ticks a second, rounded: it panics where there were few, as after
-	// a stall. It stops the world twice a tick.
-	enough := func() bool { return float64(testenv.Pauses()-before)/2 >= 10+2*time.Since(begin).Seconds() }
-	for !enough() && time.Since(begin) < time.Minute {
-		time.Sleep(10 * time.Millisecond)
-	}
-	if err := stop(); err != nil {
-		t.Fatal(err)
-	}
-	p, err := parse(t, b.Bytes())
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := profile.New(p, profile.ReportOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, row := range r.Rows {
-		if row.Name == "time.Sleep" {
-			if row.Total < 100*time.Millisecond || row.TotalCPU != 0 {
-				t.Errorf("time.Sleep: %v, %v on CPU", row.Total, row.TotalCPU)
-			}
-			return
-		}
-	}
-	t.Errorf("no time.Sleep in %+v", r.Rows)
 }
 
 func TestFromPProfKinds(t *testing.T) {
@@ -358,55 +204,15 @@ func TestFromPProfKinds(t *testing.T) {
 		{"none", &pb.Profile{}, 0, 0, 0, "no sample types"},
 		{"invalid", make([]*pb.ValueType{ns("wall")}, nil, 0, 1, 2, 3), 0, 0, 0, "pprof profile: "},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			p, err := fromProto(c.p)
-			if c.err != "" {
-				if err == nil || !strings.Contains(err.Error(), c.err) {
-					t.Errorf("error %v, want one with %q", err, c.err)
-				}
-				return
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			r := p.Records[0]
-			if r.Wall != c.wall || r.CPU != c.cpu || r.Count != c.count {
-				t.Errorf("wall %d, CPU %d, count %d; want %d, %d, %d", r.Wall, r.CPU, r.Count, c.wall, c.cpu, c.count)
-			}
-			want := []profile.Frame{{Func: "0xabc"}, {Func: "inlined", File: "g.go", Line: 3}, {Func: "f", File: "f.go", Line: 7}}
-			if diff := cmp.Diff(want, p.Frames); diff != "" {
-				t.Error(diff)
-			}
-		})
+		p, err := fromProto(c.p)
+		if testenv.Fails(t, c.name, err, c.err); err != nil {
+			continue
+		}
+		r := p.Records[0]
+		if r.Wall != c.wall || r.CPU != c.cpu || r.Count != c.count {
+			t.Errorf("%s: wall %d, CPU %d, count %d; want %d, %d, %d", c.name, r.Wall, r.CPU, r.Count, c.wall, c.cpu, c.count)
+		}
+		want := []profile.Frame{{Func: "0xabc"}, {Func: "inlined", File: "g.go", Line: 3}, {Func: "f", File: "f.go", Line: 7}}
+		testenv.NoDiff(t, c.name, cmp.Diff(want, p.Frames))
 	}
-}
-
-// Reading a profile that came back from go tool pprof's own writer.
-func TestFromGoToolProto(t *testing.T) {
-	dir := t.TempDir()
-	path, out := filepath.Join(dir, "x.pb.gz"), filepath.Join(dir, "y.pb.gz")
-	var b bytes.Buffer
-	want := sample()
-	if err := Write(&b, want); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if msg, err := exec.Command("go", "tool", "pprof", "-proto", "-output="+out, path).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, msg)
-	}
-	back, err := os.ReadFile(out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := gzip.NewReader(bytes.NewReader(back)); err != nil {
-		t.Fatal(err)
-	}
-	got, err := parse(t, back)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got.Start = got.Start.UTC()
-	equal(t, got, want)
 }

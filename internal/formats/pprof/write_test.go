@@ -9,16 +9,17 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/testenv"
 )
 
-// many makes a profile of n records with a label of their own, of 1 KB.
-func many(n int) *profile.Profile {
+// many makes a profile of n records with a label of their own, of so many bytes.
+func many(n, size int) *profile.Profile {
 	b := profile.NewBuilder()
 	f := b.Frame(profile.Frame{Func: "main.f", File: "f.go", Line: 3}, 1)
 	for i := range n {
 		b.Add(profile.Record{
 			Goroutine: uint64(i + 1), State: profile.Running, Stack: []uint32{f}, Count: 1, Wall: time.Second, CPU: time.Second,
-			Labels: map[string]string{"request": fmt.Sprint(strings.Repeat("x", 1000), i)},
+			Labels: map[string]string{"request": fmt.Sprint(strings.Repeat("x", size), i)},
 		})
 	}
 	return b.Finish()
@@ -27,16 +28,11 @@ func many(n int) *profile.Profile {
 // The values of labels may take more than the memory that there is for them; then they are in a
 // temporary file for a while.
 func TestManyLabels(t *testing.T) {
-	const n = maxInMemory/1000 + 100
-	p := many(n)
+	const n, size = 110, maxInMemory / 100
+	p := many(n, size)
 	var b bytes.Buffer
-	if err := Write(&b, p); err != nil {
-		t.Fatal(err)
-	}
-	got, err := Read(&b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, Write(&b, p))
+	got := testenv.Must(Read(&b))
 	if len(got.Records) != n {
 		t.Fatalf("%d records, want %d", len(got.Records), n)
 	}
@@ -77,7 +73,7 @@ func (fails) Write([]byte) (int, error) { return 0, errFails }
 
 func TestWriteFails(t *testing.T) {
 	for _, n := range []int{0, 5000} {
-		if err := Write(fails{}, many(n)); !errors.Is(err, errFails) {
+		if err := Write(fails{}, many(n, 1000)); !errors.Is(err, errFails) {
 			t.Errorf("with %d records the error is %v", n, err)
 		}
 	}

@@ -23,13 +23,8 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		var again bytes.Buffer
-		if err := file.Encode(&again); err != nil {
-			t.Fatal(err)
-		}
-		third, err := decode(bytes.NewReader(again.Bytes()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, file.Encode(&again))
+		third := testenv.Must(decode(bytes.NewReader(again.Bytes())))
 		var b3 bytes.Buffer
 		if err := third.Encode(&b3); err != nil || !bytes.Equal(b3.Bytes(), again.Bytes()) {
 			t.Errorf("reads differently: %q, then %q, %v", again.Bytes(), b3.Bytes(), err)
@@ -38,9 +33,7 @@ func FuzzDecode(f *testing.F) {
 		if grown := testenv.Allocated(func() { p, err = file.Profile() }); grown > uint64(4<<20+5000*len(b)) {
 			t.Errorf("the profile of %d bytes allocated %d", len(b), grown)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, err)
 		for _, r := range p.Records {
 			if r.Wall < 0 || r.Count < 0 {
 				t.Errorf("record %+v", r)

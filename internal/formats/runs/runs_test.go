@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/gotach/profiler/internal/formats/jsonl"
 	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -17,15 +18,8 @@ const ms = time.Millisecond
 // source makes a source of JSON lines.
 func source(t *testing.T, lines ...string) *stream.Source {
 	t.Helper()
-	s, err := jsonl.Read(strings.NewReader(strings.Join(lines, "\n") + "\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	src, err := stream.New([]stream.File{{Stream: s}}, stream.Options{Labels: true, Creators: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return src
+	s := testenv.Must(jsonl.Read(strings.NewReader(strings.Join(lines, "\n") + "\n")))
+	return testenv.Must(stream.New([]stream.File{{Stream: s}}, stream.Options{Labels: true, Creators: true}))
 }
 
 const (
@@ -90,10 +84,7 @@ func TestRuns(t *testing.T) {
 	session := func(o Options) string {
 		t.Helper()
 		o.Limits = Limits{Tracks: 10, Runs: 100}
-		s, err := New(source(t, lines...), o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := testenv.Must(New(source(t, lines...), o))
 		if len(s.Tracks) != 1 || len(s.Left) > 0 {
 			t.Fatalf("%d tracks, left %v", len(s.Tracks), s.Left)
 		}
@@ -155,10 +146,7 @@ func TestGroups(t *testing.T) {
 		{Limits{Tracks: 5, Runs: 100, Frames: 30}, []string{"goroutine 5 main.work"}, "3 goroutines are added up in one track, in steps of "},
 		{Limits{Tracks: 5, Runs: 5}, []string{"goroutine 1 main.main"}, "4 goroutines are added up in 2 tracks, by the place where they were created, in steps of "},
 	} {
-		s, err := New(source(t, crowd()...), Options{Limits: c.limits})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := testenv.Must(New(source(t, crowd()...), Options{Limits: c.limits}))
 		names := map[string]bool{}
 		var wall, cpu time.Duration
 		n, grouped := 0, 0
@@ -200,10 +188,7 @@ func TestGroups(t *testing.T) {
 
 // Steps have the time of their goroutines, and the numbers of goroutines are those at each time.
 func TestSteps(t *testing.T) {
-	s, err := New(source(t, crowd()...), Options{Limits: Limits{Tracks: 4, Runs: 18}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testenv.Must(New(source(t, crowd()...), Options{Limits: Limits{Tracks: 4, Runs: 18}}))
 	var got string
 	for i := range s.Tracks {
 		if s.Tracks[i].Step != 0 {
@@ -228,7 +213,5 @@ func TestLevel(t *testing.T) {
 	l := newLevel(levelParts*ms - 1)
 	l.add(0, ms/2)
 	l.add(ms/4, 3*ms+ms/4)
-	if d := cmp.Diff([]float64{1.25, 1, 1, 0.25, 0}, l.means()[:5]); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
+	testenv.NoDiff(t, "", cmp.Diff([]float64{1.25, 1, 1, 0.25, 0}, l.means()[:5]))
 }

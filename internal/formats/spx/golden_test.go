@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // flatGolden is what SPX's own pages make of a report.
@@ -41,26 +43,16 @@ func goldens(t testing.TB) (keys []string) {
 
 func golden(t testing.TB, key string) (g flatGolden) {
 	t.Helper()
-	b, err := os.ReadFile(key + ".flat.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(b, &g); err != nil {
-		t.Fatal(err)
-	}
+	b := testenv.Must(os.ReadFile(key + ".flat.json"))
+	testenv.OK(t, json.Unmarshal(b, &g))
 	return g
 }
 
 // flat returns what each function of a report took.
-func flat(t interface {
-	Helper()
-	Fatal(...any)
-}, r *Reader) []FunctionTotals {
+func flat(t testing.TB, r *Reader) []FunctionTotals {
 	t.Helper()
 	_, functions, err := r.Profile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, err)
 	return functions
 }
 
@@ -109,19 +101,11 @@ func TestGoldens(t *testing.T) {
 
 func TestGoldenMetadataIsRewritten(t *testing.T) {
 	for _, key := range goldens(t) {
-		r, err := Open(key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := testenv.Must(Open(key))
 		defer r.Close()
 		var b bytes.Buffer
-		if err := r.Metadata().Write(&b); err != nil {
-			t.Fatal(err)
-		}
-		want, err := os.ReadFile(key + ".json")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, r.Metadata().Write(&b))
+		want := testenv.Must(os.ReadFile(key + ".json"))
 		// Keys and values in the same order; white space may differ.
 		if got, want := tokens(t, b.Bytes()), tokens(t, want); !slices.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", key, got, want)
@@ -145,20 +129,10 @@ func tokens(t *testing.T, b []byte) (out []string) {
 
 func gunzip(t testing.TB, name string) []byte {
 	t.Helper()
-	f, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testenv.Must(os.Open(name))
 	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	z := testenv.Must(gzip.NewReader(f))
+	return testenv.Must(io.ReadAll(z))
 }
 
 // compact rewrites events in the notation of SPX 0.5, as its page reads it:
@@ -216,25 +190,12 @@ func compact(text []byte, buffer int) []byte {
 func TestGoldensInTheNotationOfSPX05(t *testing.T) {
 	dir := t.TempDir()
 	for _, key := range goldens(t) {
-		meta, err := os.ReadFile(key + ".json")
-		if err != nil {
-			t.Fatal(err)
-		}
-		z, err := zstd.NewWriter(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		meta := testenv.Must(os.ReadFile(key + ".json"))
+		z := testenv.Must(zstd.NewWriter(nil))
 		path := filepath.Join(dir, filepath.Base(key))
-		if err := os.WriteFile(path+".json", meta, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path+".txt.zst", z.EncodeAll(compact(gunzip(t, key+".txt.gz"), 256), nil), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		r, err := Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, os.WriteFile(path+".json", meta, 0o600))
+		testenv.OK(t, os.WriteFile(path+".txt.zst", z.EncodeAll(compact(gunzip(t, key+".txt.gz"), 256), nil), 0o600))
+		r := testenv.Must(Open(path))
 		g := golden(t, key)
 		g.compare(t, path, r)
 		for i, f := range r.Functions() {
@@ -245,15 +206,10 @@ func TestGoldensInTheNotationOfSPX05(t *testing.T) {
 		if err := r.Close(); err != nil {
 			t.Error(err)
 		}
-		r, err = Open(path + ".txt.zst")
-		if err != nil {
-			t.Fatal(err)
-		}
+		r = testenv.Must(Open(path + ".txt.zst"))
 		n := 0
 		for e, err := range r.Events() {
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.OK(t, err)
 			if n++; e.Enter && e.Line != uint32(n) || !e.Enter && e.Line != 0 {
 				t.Errorf("event %d is called from line %d", n, e.Line)
 			}

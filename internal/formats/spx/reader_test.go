@@ -112,10 +112,7 @@ func TestBadMetadata(t *testing.T) {
 func TestEveryMetricIsRead(t *testing.T) {
 	metrics := append(slices.Clone(knownMetrics), "mu", "pmu")
 	line := strings.Repeat(" 0", len(metrics)) + "\n"
-	r, err := readerOf(t, "[events]\n0 1"+line+"0 0"+strings.ReplaceAll(line, "0", "7")+"[functions]\nf\n", metrics...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testenv.Must(readerOf(t, "[events]\n0 1"+line+"0 0"+strings.ReplaceAll(line, "0", "7")+"[functions]\nf\n", metrics...))
 	flat := flat(t, r)
 	if len(flat) != 1 || len(flat[0].Inc) != 24 {
 		t.Fatalf("%+v", flat)
@@ -138,14 +135,10 @@ func TestDecimals(t *testing.T) {
 main
 PDO::__construct
 `, "wt", "ct", "mu")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, err)
 	var got [][]float64
 	for e, err := range r.Events() {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, err)
 		got = append(got, slices.Clone(e.Values))
 	}
 	want := [][]float64{{0, 0, 1024}, {50.1234, 45.2341, 2048}, {125.4567, 120.3456, 0.5}, {200.789, 195.6789, -1592}}
@@ -163,17 +156,9 @@ func TestMetadataCountsAreChecked(t *testing.T) {
 		`{"enabled_metrics":["wt"],"called_function_count":1,"recorded_call_count":2}`: "there are 1 calls, the metadata says 2",
 		`{"enabled_metrics":["wt"]}`: "", // as a hand that follows the format's description writes it
 	} {
-		m, err := readMetadata(strings.NewReader(meta), "x.json")
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := newReader(m, strings.NewReader(events), "x.txt")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err = drain(r); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-			t.Errorf("%s: error %v, want %q", meta, err, want)
-		}
+		m := testenv.Must(readMetadata(strings.NewReader(meta), "x.json"))
+		r := testenv.Must(newReader(m, strings.NewReader(events), "x.txt"))
+		testenv.Fails(t, meta, drain(r), want)
 	}
 }
 
@@ -182,29 +167,18 @@ func TestOpenSaysWhatIsMissing(t *testing.T) {
 	if _, err := Open(filepath.Join(dir, "k")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("error is %v", err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "k.json"), []byte(`{"enabled_metrics":["wt"]}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Open(filepath.Join(dir, "k.json")); err == nil || !strings.Contains(err.Error(), "no events beside it") {
-		t.Errorf("error is %v", err)
-	}
+	testenv.OK(t, os.WriteFile(filepath.Join(dir, "k.json"), []byte(`{"enabled_metrics":["wt"]}`), 0o600))
+	testenv.Fails(t, "", testenv.Err(Open(filepath.Join(dir, "k.json"))), "no events beside it")
 }
 
 func TestEventsCanBeReadOnce(t *testing.T) {
-	r, err := Open(goldens(t)[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testenv.Must(Open(goldens(t)[0]))
 	defer r.Close()
 	if r.Functions() != nil {
 		t.Error("there are functions before the events")
 	}
-	if err := drain(r); err != nil {
-		t.Fatal(err)
-	}
-	if err := drain(r); err == nil || !strings.Contains(err.Error(), "once") {
-		t.Errorf("error is %v", err)
-	}
+	testenv.OK(t, drain(r))
+	testenv.Fails(t, "", drain(r), "once")
 }
 
 // calls is a report of n calls of two functions inside a third, as a stream.
@@ -240,17 +214,10 @@ func TestBombIsStreamed(t *testing.T) {
 		t.Helper()
 		var file bytes.Buffer
 		z := pack(&file)
-		if _, err := io.Copy(z, &calls{n: n}); err != nil {
-			t.Fatal(err)
-		}
-		if err := z.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(io.Copy(z, &calls{n: n}))
+		testenv.OK(t, z.Close())
 		return testenv.Allocated(func() {
-			r, err := newReader(&Metadata{EnabledMetrics: []string{"wt"}}, &file, "bomb")
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := testenv.Must(newReader(&Metadata{EnabledMetrics: []string{"wt"}}, &file, "bomb"))
 			defer r.Close()
 			flat := flat(t, r)
 			if len(flat) != 3 || flat[1].Called != int64(n) {
@@ -261,11 +228,7 @@ func TestBombIsStreamed(t *testing.T) {
 	for name, pack := range map[string]func(io.Writer) io.WriteCloser{
 		"gzip": func(w io.Writer) io.WriteCloser { return gzip.NewWriter(w) },
 		"zstd": func(w io.Writer) io.WriteCloser {
-			z, err := zstd.NewWriter(w, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(1<<20))
-			if err != nil {
-				t.Fatal(err)
-			}
-			return z
+			return testenv.Must(zstd.NewWriter(w, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(1<<20)))
 		},
 	} {
 		// Both are larger than any window or buffer, by 3.4 MB.
@@ -278,26 +241,16 @@ func TestBombIsStreamed(t *testing.T) {
 
 func TestDepthIsLimited(t *testing.T) {
 	deep := "[events]\n" + strings.Repeat("0 1 0\n", maxDepth+1)
-	r, err := readerOf(t, deep, "wt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := drain(r); err == nil || !strings.Contains(err.Error(), "calls are open") {
-		t.Errorf("error is %v", err)
-	}
+	r := testenv.Must(readerOf(t, deep, "wt"))
+	testenv.Fails(t, "", drain(r), "calls are open")
 }
 
 func TestDeepRecursionIsAddedUp(t *testing.T) {
-	const depth = 100_000
+	const depth = 5000 // whose stacks would take more than what is allowed if they did not share memory
 	in, out := strings.Repeat("0 1 0\n", depth), strings.Repeat("0 0 7\n", depth)
-	r, err := readerOf(t, "[events]\n"+in+out+"[functions]\nf\n", "wt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testenv.Must(readerOf(t, "[events]\n"+in+out+"[functions]\nf\n", "wt"))
 	p, totals, err := r.Profile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, err)
 	if wall, _ := p.Total(); wall != 7 || len(p.Records) != depth || totals[0].Called != depth || totals[0].Inc[0] != 7 {
 		t.Errorf("%v in %d records, %+v", wall, len(p.Records), totals[0])
 	}
@@ -308,10 +261,7 @@ func TestDeepRecursionIsAddedUp(t *testing.T) {
 	}
 
 	// A comb has as many different stacks, which share nothing.
-	r, err = readerOf(t, "[events]\n"+strings.Repeat("0 1 0\n1 1 0\n1 0 0\n", depth)+out+"[functions]\nf\ng\n", "wt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	r = testenv.Must(readerOf(t, "[events]\n"+strings.Repeat("0 1 0\n1 1 0\n1 0 0\n", depth)+out+"[functions]\nf\ng\n", "wt"))
 	if _, _, err := r.Profile(); err == nil || !strings.Contains(err.Error(), "nested too deeply") {
 		t.Errorf("error is %v", err)
 	}
@@ -320,14 +270,8 @@ func TestDeepRecursionIsAddedUp(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	for _, key := range goldens(f) {
 		text := gunzip(f, key+".txt.gz")
-		meta, err := os.ReadFile(key + ".json")
-		if err != nil {
-			f.Fatal(err)
-		}
-		gz, err := os.ReadFile(key + ".txt.gz")
-		if err != nil {
-			f.Fatal(err)
-		}
+		meta := testenv.Must(os.ReadFile(key + ".json"))
+		gz := testenv.Must(os.ReadFile(key + ".txt.gz"))
 		if len(text) < 1<<14 {
 			f.Add(meta, text)
 			f.Add(meta, compact(text, 16))
@@ -378,22 +322,14 @@ func FuzzRead(f *testing.F) {
 
 func BenchmarkReadEvents(b *testing.B) {
 	const n = 200_000
-	text, err := io.ReadAll(&calls{n: n})
-	if err != nil {
-		b.Fatal(err)
-	}
+	text := testenv.Must(io.ReadAll(&calls{n: n}))
 	b.ReportAllocs()
 	b.SetBytes(int64(len(text)))
 	events := 0
 	for b.Loop() {
-		r, err := newReader(&Metadata{EnabledMetrics: []string{"wt"}}, bytes.NewReader(text), "x")
-		if err != nil {
-			b.Fatal(err)
-		}
+		r := testenv.Must(newReader(&Metadata{EnabledMetrics: []string{"wt"}}, bytes.NewReader(text), "x"))
 		for _, err := range r.Events() {
-			if err != nil {
-				b.Fatal(err)
-			}
+			testenv.OK(b, err)
 			events++
 		}
 	}
@@ -404,10 +340,7 @@ func BenchmarkWriteEvents(b *testing.B) {
 	b.ReportAllocs()
 	events := 0
 	for b.Loop() {
-		w, err := create(b.TempDir(), Metadata{Key: "k"})
-		if err != nil {
-			b.Fatal(err)
-		}
+		w := testenv.Must(create(b.TempDir(), Metadata{Key: "k"}))
 		w.enter("f")
 		const n = 100_000
 		for range n {
@@ -417,9 +350,7 @@ func BenchmarkWriteEvents(b *testing.B) {
 			w.cpu += 5e5
 		}
 		w.leave(0)
-		if err := w.close(); err != nil {
-			b.Fatal(err)
-		}
+		testenv.OK(b, w.close())
 		events += 2*n + 2
 	}
 	b.ReportMetric(float64(events)/b.Elapsed().Seconds(), "events/s")

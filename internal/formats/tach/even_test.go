@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
@@ -13,48 +14,41 @@ import (
 
 // evened writes samples (thread, time since the start in µs, frame) into a file
 // with an interval of 1 ms and counts what even makes of it: samples by thread
-// and frame.
-func evened(t *testing.T, samples [][3]uint64) (count map[[2]uint64]int, interval uint64) {
+// and frame. Each thread has as much time as its weights say, but for an interval.
+func evened(t *testing.T, samples [][3]uint64) (count [100][3]int, interval uint64) {
 	t.Helper()
 	const start = 1_000_000_000
-	f, err := os.Create(filepath.Join(t.TempDir(), "x.tach"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testenv.Must(os.Create(filepath.Join(t.TempDir(), "x.tach")))
 	defer f.Close()
-	w, err := writer.New(f, writer.Options{Start: start, Interval: 1000})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := testenv.Must(writer.New(f, writer.Options{Start: start, Interval: 1000}))
 	for _, s := range samples {
 		id := w.Intern(tachyon.Frame{Func: string(rune('a' + s[2]))})
-		if err := w.Write(&tachyon.Sample{Thread: s[0], Time: start + s[1], Stack: []uint32{id}}); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, w.Write(&tachyon.Sample{Thread: s[0], Time: start + s[1], Stack: []uint32{id}}))
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	r, err := reader.Open(f.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, w.Close())
+	r := testenv.Must(reader.Open(f.Name()))
 	defer r.Close()
 	out, begin, interval, err := even(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	count = map[[2]uint64]int{}
-	last := map[uint64]uint64{}
+	testenv.OK(t, err)
+	var last [len(count)]uint64
 	for s, err := range out {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, err)
 		if (s.Time-begin)%interval != 0 || s.Time <= last[s.Thread] {
 			t.Fatalf("thread %d has a sample at %d after %d", s.Thread, s.Time-begin, last[s.Thread])
 		}
 		last[s.Thread] = s.Time
-		count[[2]uint64{s.Thread, uint64(r.Frames()[s.Stack[0]].Func[0] - 'a')}]++
+		count[s.Thread][r.Frames()[s.Stack[0]].Func[0]-'a']++
+	}
+	var weights [len(count)]uint64
+	for s, err := range reader.Weighted(r) {
+		testenv.OK(t, err)
+		weights[s.Thread] += s.Weight
+	}
+	for id, weight := range weights {
+		n := count[id][0] + count[id][1] + count[id][2]
+		if got := uint64(n) * interval; got+interval < weight || got > weight+interval {
+			t.Errorf("thread %d: %d even samples of %d µs, its weights are %d µs", id, n, interval, weight)
+		}
 	}
 	return count, interval
 }
@@ -78,13 +72,13 @@ func TestEven(t *testing.T) {
 	if interval != 1000 {
 		t.Errorf("interval %d", interval)
 	}
-	if n := count[[2]uint64{1, 0}]; n < 3900 || n > 4200 {
+	if n := count[1][0]; n < 3900 || n > 4200 {
 		t.Errorf("%d samples of 4 s running", n)
 	}
-	if n := count[[2]uint64{1, 1}]; n < 5900 || n > 6200 {
+	if n := count[1][1]; n < 5900 || n > 6200 {
 		t.Errorf("%d samples of 6 s waiting", n)
 	}
-	if n := count[[2]uint64{2, 2}]; n != 1 {
+	if n := count[2][2]; n != 1 {
 		t.Errorf("%d samples of a goroutine seen once", n)
 	}
 }
@@ -92,7 +86,7 @@ func TestEven(t *testing.T) {
 // A clock that goes back gives no weight, and no two samples at one time.
 func TestEvenBack(t *testing.T) {
 	count, _ := evened(t, [][3]uint64{{1, 1000, 0}, {1, 5000, 0}, {1, 3000, 0}, {1, 9000, 0}})
-	if n := count[[2]uint64{1, 0}]; n != 1+4+6 {
+	if n := count[1][0]; n != 1+4+6 {
 		t.Errorf("%d samples of 11 ms", n)
 	}
 }
@@ -106,51 +100,9 @@ func TestEvenBound(t *testing.T) {
 	count, interval := evened(t, samples)
 	var n int
 	for _, c := range count {
-		n += c
+		n += c[0]
 	}
 	if n > mostEvenSamples || n < mostEvenSamples/2 || interval <= 1000 {
 		t.Errorf("%d samples at %d µs", n, interval)
-	}
-}
-
-// Even samples are as much time as the weights of the samples they replace, but for
-// an interval of each thread.
-func TestEvenSums(t *testing.T) {
-	files, err := filepath.Glob("../../../testdata/tachyon/[cd]*/*.bin")
-	if err != nil || len(files) < 10 {
-		t.Fatalf("%d files, %v", len(files), err)
-	}
-	for _, name := range files {
-		r, err := reader.Open(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer r.Close()
-		type thread struct {
-			id          uint64
-			interpreter uint32
-		}
-		weights, times := map[thread]uint64{}, map[thread]uint64{}
-		for s, err := range reader.Weighted(r) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			weights[thread{s.Thread, s.Interpreter}] += s.Weight
-		}
-		samples, _, interval, err := even(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for s, err := range samples {
-			if err != nil {
-				t.Fatal(err)
-			}
-			times[thread{s.Thread, s.Interpreter}] += interval
-		}
-		for id, weight := range weights {
-			if got := times[id]; got+interval < weight || got > weight+interval {
-				t.Errorf("%s: thread %v has %d µs of even samples, its weights are %d µs", name, id, got, weight)
-			}
-		}
 	}
 }

@@ -2,47 +2,45 @@ package deadlock
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
 // TestWatch makes a look every 200 ms.
 func TestWatch(t *testing.T) {
-	var w Watch
-	now := time.Now()
-	look := func(stuck bool, mark uint64) bool {
-		now = now.Add(200 * time.Millisecond)
-		return w.Look(now, stuck, mark)
-	}
-	for range 10 {
-		if look(false, 0) {
-			t.Error("Look = true although a goroutine is not stuck")
+	synctest.Test(t, func(t *testing.T) {
+		var w Watch
+		looks := func(name string, n int, stuck bool, mark func(i int) uint64, want int) {
+			t.Helper()
+			for i := range n {
+				time.Sleep(200 * time.Millisecond)
+				if got := w.Look(time.Now(), stuck, mark(i)); got != (i == want) {
+					t.Errorf("%s: Look = %v at look %d", name, got, i)
+				}
+			}
 		}
-	}
-	for mark := range uint64(10) {
-		if look(true, mark) {
-			t.Error("Look = true although a goroutine has run since the last look")
+		same := func(int) uint64 { return 9 }
+		looks("a goroutine is not stuck", 10, false, same, -1)
+		looks("a goroutine has run since the last look", 10, true, func(i int) uint64 { return uint64(i) }, -1)
+		looks("with the same mark", 5, true, same, 4)
+		if w.Conclude(Dead, true, 8) || w.Conclude(Dead, false, 9) || w.Conclude(Unclear, true, 9) {
+			t.Error("Conclude = true without all its conditions")
 		}
-	}
-	for i := range 10 {
-		if look(true, 9) != (i == 4) {
-			t.Errorf("Look = %v at look %d with the same mark, want true only at look 4", i != 4, i)
+		looks("a second after Conclude", 5, true, same, 4)
+		for wait := 2 * time.Second; wait <= 2*maxPatience; wait *= 2 {
+			if w.Conclude(Alive, true, 9) {
+				t.Error("Conclude = true although a timer is set")
+			}
+			wait := min(wait, maxPatience)
+			if time.Sleep(wait - 1); w.Look(time.Now(), true, 9) {
+				t.Errorf("Look = true before %v have passed", wait)
+			}
+			if time.Sleep(time.Nanosecond); !w.Look(time.Now(), true, 9) {
+				t.Errorf("Look = false after %v", wait)
+			}
 		}
-		if i == 4 {
-			break
+		if !w.Conclude(Dead, true, 9) {
+			t.Error("Conclude = false for a deadlock")
 		}
-	}
-	if w.Conclude(Dead, true, 8) || w.Conclude(Dead, false, 9) || w.Conclude(Unclear, true, 9) || w.Conclude(Alive, true, 9) {
-		t.Error("Conclude = true without all its conditions")
-	}
-	now = time.Now()
-	if look(true, 9) {
-		t.Error("Look = true right after Conclude")
-	}
-	now = now.Add(5 * time.Second)
-	if !look(true, 9) {
-		t.Error("Look = false 5 s after Conclude")
-	}
-	if !w.Conclude(Dead, true, 9) {
-		t.Error("Conclude = false for a deadlock")
-	}
+	})
 }

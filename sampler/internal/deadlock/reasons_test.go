@@ -30,53 +30,47 @@ func TestReasons(t *testing.T) {
 	if len(versions) < 3 {
 		t.Fatalf("found the reasons of %d versions", len(versions))
 	}
-	for version, list := range versions {
+	for i, list := range versions {
 		for _, reason := range list {
-			if Stuck(reason) == slices.Contains(others, reason) {
-				t.Errorf("%s: the reason %q is stuck: %v, and it is among the others: %v", version, reason, Stuck(reason), slices.Contains(others, reason))
+			if other := slices.Contains(others, reason); Stuck(reason) == other {
+				t.Errorf("the reason %q is stuck: %v, and it is among the others: %v", reason, !other, other)
 			}
 		}
 		for reason := range stuck {
 			if !slices.Contains(list, reason) {
-				t.Errorf("%s has no reason %q", version, reason)
+				t.Errorf("version %d has no reason %q", i, reason)
 			}
 		}
 	}
 }
 
-// reasons reads the wait reasons by Go version from the source of the generated table.
-func reasons(t *testing.T, file string) map[string][]string {
+// reasons reads the wait reasons of each Go version from the source of the generated table.
+func reasons(t *testing.T, file string) (all [][]string) {
 	f, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := map[string][]string{}
-	version := ""
 	ast.Inspect(f, func(n ast.Node) bool {
 		kv, ok := n.(*ast.KeyValueExpr)
 		if !ok {
 			return true
 		}
-		switch key := kv.Key.(type) {
-		case *ast.BasicLit: // of layouts
-			version, _ = strconv.Unquote(key.Value)
-		case *ast.Ident:
-			if key.Name != "reasons" {
-				return true
-			}
-			for _, element := range kv.Value.(*ast.CompositeLit).Elts {
-				if indexed, ok := element.(*ast.KeyValueExpr); ok {
-					element = indexed.Value
-				}
-				reason, err := strconv.Unquote(element.(*ast.BasicLit).Value)
+		if key, ok := kv.Key.(*ast.Ident); !ok || key.Name != "reasons" {
+			return true
+		}
+		var list []string
+		ast.Inspect(kv.Value, func(n ast.Node) bool {
+			if text, ok := n.(*ast.BasicLit); ok && text.Kind == token.STRING {
+				reason, err := strconv.Unquote(text.Value)
 				if err != nil {
 					t.Fatal(err)
 				}
-				all[version] = append(all[version], reason)
+				list = append(list, reason)
 			}
-			return false
-		}
-		return true
+			return true
+		})
+		all = append(all, list)
+		return false
 	})
 	return all
 }

@@ -8,7 +8,6 @@ import (
 	"iter"
 	"maps"
 	"net"
-	"os"
 	"regexp"
 	"runtime"
 	"runtime/pprof"
@@ -30,12 +29,10 @@ import (
 // is closed.
 var waits = map[string]func(up func(), stop chan struct{}){
 	"chan receive": func(up func(), stop chan struct{}) { up(); <-stop },
-	"chan send": func(up func(), stop chan struct{}) {
+	"chan send": ended(func() (wait, end func()) {
 		c := make(chan int)
-		go func() { <-stop; <-c }()
-		up()
-		c <- 1
-	},
+		return func() { c <- 1 }, func() { <-c }
+	}),
 	"select": func(up func(), stop chan struct{}) {
 		up()
 		select {
@@ -43,46 +40,31 @@ var waits = map[string]func(up func(), stop chan struct{}){
 		case <-make(chan int):
 		}
 	},
-	"sync.Mutex.Lock": func(up func(), stop chan struct{}) {
-		var m sync.Mutex
+	"sync.Mutex.Lock": ended(func() (wait, end func()) {
+		m := new(sync.Mutex)
 		m.Lock()
-		go func() { <-stop; m.Unlock() }()
-		up()
+		return func() { m.Lock() }, m.Unlock
+	}),
+	"sync.RWMutex.RLock": ended(func() (wait, end func()) {
+		m := new(sync.RWMutex)
 		m.Lock()
-	},
-	"sync.RWMutex.RLock": func(up func(), stop chan struct{}) {
-		var m sync.RWMutex
-		m.Lock()
-		go func() { <-stop; m.Unlock() }()
-		up()
+		return func() { m.RLock() }, m.Unlock
+	}),
+	"sync.RWMutex.Lock": ended(func() (wait, end func()) {
+		m := new(sync.RWMutex)
 		m.RLock()
-	},
-	"sync.RWMutex.Lock": func(up func(), stop chan struct{}) {
-		var m sync.RWMutex
-		m.RLock()
-		go func() { <-stop; m.RUnlock() }()
-		up()
-		m.Lock()
-	},
-	"sync.WaitGroup.Wait": func(up func(), stop chan struct{}) {
-		var w sync.WaitGroup
+		return func() { m.Lock() }, m.RUnlock
+	}),
+	"sync.WaitGroup.Wait": ended(func() (wait, end func()) {
+		w := new(sync.WaitGroup)
 		w.Add(1)
-		go func() { <-stop; w.Done() }()
-		up()
-		w.Wait()
-	},
-	"sync.Cond.Wait": func(up func(), stop chan struct{}) {
-		var m sync.Mutex
-		c := sync.NewCond(&m)
-		done := false
-		go func() { <-stop; m.Lock(); done = true; m.Unlock(); c.Signal() }()
-		m.Lock()
-		defer m.Unlock()
-		up()
-		for !done {
-			c.Wait()
-		}
-	},
+		return func() { w.Wait() }, w.Done
+	}),
+	"sync.Cond.Wait": ended(func() (wait, end func()) {
+		c := sync.NewCond(new(sync.Mutex))
+		c.L.Lock() // Wait unlocks it
+		return func() { c.Wait() }, func() { c.L.Lock(); c.Signal(); c.L.Unlock() }
+	}),
 	"sleep": func(up func(), stop chan struct{}) {
 		up()
 		for {
@@ -94,31 +76,36 @@ var waits = map[string]func(up func(), stop chan struct{}){
 			}
 		}
 	},
-	"IO wait": func(up func(), stop chan struct{}) {
+	"IO wait": ended(func() (wait, end func()) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			panic(err)
 		}
-		go func() { <-stop; l.Close() }()
-		up()
-		l.Accept()
-	},
-	"syscall": func(up func(), stop chan struct{}) {
+		return func() { l.Accept() }, func() { l.Close() }
+	}),
+	"syscall": ended(func() (wait, end func()) {
 		var p [2]int
 		if err := syscall.Pipe(p[:]); err != nil {
 			panic(err)
 		}
-		go func() { <-stop; syscall.Close(p[1]) }()
-		up()
-		syscall.Read(p[0], make([]byte, 1))
-		syscall.Close(p[0])
-	},
+		return func() { syscall.Read(p[0], make([]byte, 1)); syscall.Close(p[0]) }, func() { syscall.Close(p[1]) }
+	}),
 	"coroutine": func(up func(), stop chan struct{}) {
 		next, done := iter.Pull(func(yield func(int) bool) { <-stop })
 		defer done()
 		up()
 		next()
 	},
+}
+
+// ended makes a way to wait of one that another goroutine ends.
+func ended(way func() (wait, end func())) func(up func(), stop chan struct{}) {
+	return func(up func(), stop chan struct{}) {
+		wait, end := way()
+		go func() { <-stop; end() }()
+		up()
+		wait()
+	}
 }
 
 // forever are ways to wait that never end.
@@ -169,9 +156,6 @@ func parseStacks(text string) map[uint64]*printed {
 	for _, block := range strings.Split(strings.TrimSpace(text), "\n\n") {
 		lines := strings.Split(block, "\n")
 		m := headerPattern.FindStringSubmatch(lines[0])
-		if m == nil {
-			continue
-		}
 		id, _ := strconv.ParseUint(m[1], 10, 64)
 		p := &printed{}
 		p.state, _, _ = strings.Cut(m[2], " labels:")
@@ -192,74 +176,60 @@ func parseStacks(text string) map[uint64]*printed {
 	return all
 }
 
-// TestAgreesWithStack parks a thousand goroutines in many ways and compares their samples with the
+// TestAgreesWithStack parks some hundred goroutines in many ways and compares their samples with the
 // text of runtime.Stack.
 func TestAgreesWithStack(t *testing.T) {
 	stop := make(chan struct{})
 	var all, started sync.WaitGroup
 	var mu sync.Mutex
-	mine := map[uint64]string{}
-	begin := func(kind string, depth int, f func(up func())) {
-		all.Add(1)
+	type way struct{ kind, depth string }
+	mine := map[uint64]way{}
+	// start starts a goroutine that waits at some depth. f calls its argument just before it waits.
+	start := func(kind string, depth int, f func(up func())) {
 		started.Add(1)
-		labels := pprof.Labels("kind", kind, "depth", strconv.Itoa(depth))
-		go func() {
-			defer all.Done()
-			pprof.Do(context.Background(), labels, func(context.Context) {
-				deeper(depth, func() {
-					f(func() {
-						mu.Lock()
-						mine[currentGoid()] = fmt.Sprint(kind, "/", depth)
-						mu.Unlock()
-						started.Done()
-					})
+		w := way{kind, strconv.Itoa(depth)}
+		go pprof.Do(context.Background(), pprof.Labels("kind", w.kind, "depth", w.depth), func(context.Context) {
+			deeper(depth, func() {
+				f(func() {
+					mu.Lock()
+					mine[currentGoid()] = w
+					mu.Unlock()
+					started.Done()
 				})
-			})
-		}()
-	}
-	kinds := slices.Sorted(maps.Keys(waits))
-	for i := range 1000 {
-		kind := kinds[i%len(kinds)]
-		if kind == "syscall" && i > 300 {
-			kind = "select" // fewer of the kind that needs a thread for each goroutine
-		}
-		begin(kind, i/len(kinds)%40, func(up func()) { waits[kind](up, stop) })
-	}
-	started.Wait()
-	for kind, f := range forever {
-		started.Add(1)
-		go deeper(7, func() {
-			f(func() {
-				mu.Lock()
-				mine[currentGoid()] = kind + "/7"
-				mu.Unlock()
-				started.Done()
 			})
 		})
 	}
+	kinds := slices.Sorted(maps.Keys(waits))
+	for i := range 25 * len(kinds) {
+		kind := kinds[i%len(kinds)]
+		all.Add(1)
+		start(kind, i/len(kinds)*8/5, func(up func()) { defer all.Done(); waits[kind](up, stop) })
+	}
+	for kind, f := range forever {
+		start(kind, 7, f)
+	}
 	started.Wait()
 
-	buf := make([]byte, 64<<20)
+	buf := make([]byte, 16<<20)
 	stacks := func() map[uint64]*printed { return parseStacks(string(buf[:runtime.Stack(buf, true)])) }
 	testenv.Await(func() bool { // all of them wait
 		now := stacks()
-		for id, kind := range mine {
-			if state, _, _ := strings.Cut(kind, "/"); now[id].state != state && state != "sleep" {
+		for id, w := range mine {
+			if now[id].state != w.kind && w.kind != "sleep" {
 				return false
 			}
 		}
 		return true
 	})
 
-	var before, after map[uint64]*printed
-	r := newRecorder()
-	const enough = 20
+	const enough = 5
 	var round, seen atomic.Int64 // seen: how many of them had enough samples in a round, both rounds added up
 	type key struct {
 		goroutine uint64
 		round     int64
 	}
 	samples := map[key]int{}
+	r := newRecorder()
 	r.keep = func(s *taken) bool {
 		if _, ok := mine[s.goroutine]; !ok {
 			return false
@@ -270,7 +240,8 @@ func TestAgreesWithStack(t *testing.T) {
 		}
 		return samples[k] <= enough
 	}
-	r, stats := sessionWith(t, source.Config{WaitFrames: true}, r, func() {
+	var before, after map[uint64]*printed
+	sessionWith(t, source.Config{WaitFrames: true}, r, func() {
 		before = stacks()
 		testenv.Await(func() bool { return seen.Load() == int64(len(mine)) })
 		runtime.GC() // from here on, goroutines that do not run are not walked again
@@ -280,24 +251,22 @@ func TestAgreesWithStack(t *testing.T) {
 	})
 	close(stop)
 	all.Wait()
-	t.Logf("%d goroutines, %d samples, %+v", len(mine), len(r.samples), stats)
+	if got, want := seen.Load(), 2*int64(len(mine)); got != want {
+		t.Fatalf("%d goroutines have enough samples, want %d", got, want)
+	}
 
-	checked := map[string]int{}
+	compared := map[string]bool{}
 	for _, s := range r.samples {
-		kind := mine[s.goroutine]
-		p := before[s.goroutine]
-		if q := after[s.goroutine]; p == nil || q == nil || p.state != q.state || !slices.Equal(p.places, q.places) {
-			continue // sleeping goroutines wake up
+		w, p, q := mine[s.goroutine], before[s.goroutine], after[s.goroutine]
+		if w.kind == "sleep" && (p.state != w.kind || q.state != w.kind || s.status&^tachyon.Moved != 0 || s.stack[0].Func != "[sleep]") {
+			continue // it wakes up now and then
 		}
-		state, _, _ := strings.Cut(kind, "/")
-		if state == "sleep" && (s.status&^tachyon.Moved != 0 || s.stack[0].Func != "[sleep]") {
-			continue // the goroutine wakes up
+		compared[w.kind] = true
+		if p.state != w.kind || p.state != q.state || !slices.Equal(p.places, q.places) {
+			t.Fatalf("%v: runtime.Stack says %+v, then %+v", w, p, q)
 		}
-		if p.state != state {
-			t.Fatalf("%s: runtime.Stack says %q", kind, p.state)
-		}
-		if got := s.stack[0]; got != (tachyon.Frame{Func: "[" + p.state + "]", Line: got.Line}) {
-			t.Fatalf("%s: wait frame is %+v, runtime.Stack says %q", kind, got, p.state)
+		if got := s.stack[0]; got != (tachyon.Frame{Func: "[" + w.kind + "]", Line: got.Line}) {
+			t.Fatalf("%v: wait frame is %+v, runtime.Stack says %q", w, got, p.state)
 		}
 		var funcs, places []string
 		for _, f := range s.stack[1:] {
@@ -307,44 +276,19 @@ func TestAgreesWithStack(t *testing.T) {
 			}
 		}
 		if !slices.Equal(funcs, p.funcs) || !slices.Equal(places, p.places) {
-			t.Fatalf("%s: sampled\n%s\nprinted\n%s", kind, strings.Join(places, "\n"), strings.Join(p.places, "\n"))
+			t.Fatalf("%v: sampled\n%s\nprinted\n%s", w, strings.Join(places, "\n"), strings.Join(p.places, "\n"))
 		}
 		told := r.told[s.goroutine]
 		if told.CreatedBy != p.createdBy || told.CreatedAt != p.created || told.Parent != p.parent {
-			t.Fatalf("%s: created by %+v, runtime.Stack says %s in %d at %s", kind, told, p.createdBy, p.parent, p.created)
-		}
-		checked[state]++
-	}
-	for kind := range waits {
-		if checked[kind] < 100 {
-			t.Errorf("only %d samples of %s could be compared", checked[kind], kind)
+			t.Fatalf("%v: created by %+v, runtime.Stack says %s in %d at %s", w, told, p.createdBy, p.parent, p.created)
 		}
 	}
-	for kind := range forever {
-		if checked[kind] < enough {
-			t.Errorf("no sample of %s could be compared", kind)
+	if len(compared) != len(waits)+len(forever) {
+		t.Errorf("samples of only these could be compared: %v", compared)
+	}
+	for id, w := range mine {
+		if l := r.labels[id]; len(l) != 1 || l[0]["kind"] != w.kind || l[0]["depth"] != w.depth {
+			t.Fatalf("%v: labels are %v", w, l)
 		}
 	}
-	for id, kind := range mine {
-		state, depth, _ := strings.Cut(kind, "/")
-		if _, ok := forever[state]; ok {
-			continue
-		}
-		l := r.labels[id]
-		if len(l) != 1 || l[0]["kind"] != state || l[0]["depth"] != depth {
-			t.Fatalf("%s: labels are %v", kind, l)
-		}
-	}
-}
-
-func TestMain(m *testing.M) {
-	// qemu-user does not have process_vm_readv, so tests under it read memory with plain loads.
-	plainReads = os.Getenv("GOTACH_PLAIN_READS") == "1"
-	if name := os.Getenv("GOTACH_NATIVE_CHILD"); name != "" {
-		children[name]()
-		os.Exit(0)
-	}
-	code := m.Run()
-	removeBuilds()
-	os.Exit(code)
 }

@@ -5,12 +5,14 @@ package native
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -59,64 +61,67 @@ func startCrowd(c *crowded, b busier) {
 // the function that the go statement calls, those that have run with their stack.
 func TestNotStarted(t *testing.T) {
 	for _, waitFrames := range []bool{true, false} {
-		var c crowded
-		r, _ := session(t, source.Config{WaitFrames: waitFrames}, func() {
-			for range 5 {
+		const in = "github.com/gotach/profiler/sampler/internal/native."
+		var mu sync.Mutex
+		seen := map[string]int{} // by function, or "" if the goroutine has run
+		r := newRecorder()
+		r.keep = func(s *taken) bool {
+			if s.status != tachyon.GILRequested || !strings.HasPrefix(r.told[s.goroutine].CreatedBy, in) {
+				return false
+			}
+			name := ""
+			if s.stack[0].Func == "[runnable, not started]" {
+				name = strings.TrimPrefix(s.stack[len(s.stack)-1].Func, in)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			seen[name]++
+			return true
+		}
+		want := []string{"", "(*crowded).Plain", "(*crowded).method", "(*crowded).inlined", "startCrowd", "startCrowd.func1", "startCrowd.func3"}
+		if !waitFrames {
+			want = want[:1]
+		}
+		missing := func() string {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, name := range want {
+				if seen[name] == 0 {
+					return "no goroutine was seen that waited for a P with " + name
+				}
+			}
+			return ""
+		}
+		sessionWith(t, source.Config{WaitFrames: waitFrames}, r, func() {
+			testenv.Await(func() bool {
+				var c crowded
 				startCrowd(&c, &c)
 				c.left.Wait()
-			}
+				return missing() == ""
+			})
 		})
-		const in = "github.com/gotach/profiler/sampler/internal/native."
-		seen := map[string]int{}
-		runnable := 0
+		if why := missing(); why != "" {
+			t.Error(why)
+		}
 		for _, s := range r.samples {
-			if s.status != tachyon.GILRequested || !strings.HasPrefix(r.told[s.goroutine].CreatedBy, in) {
-				continue
-			}
 			stack := names(s.stack)
-			if !waitFrames {
-				if stack[0][0] == '[' {
+			switch first := stack[0]; {
+			case !waitFrames:
+				if first[0] == '[' {
 					t.Fatalf("%q has a frame that was turned off", stack)
 				}
-				continue
-			}
-			switch stack[0] {
-			case "[runnable, not started]":
+			case first == "[runnable, not started]":
 				f := s.stack[1]
-				if len(stack) != 2 || f.Line == 0 || !strings.HasSuffix(f.File, "_test.go") {
+				if len(stack) != 2 || f.Line == 0 || !strings.HasSuffix(f.File, "_test.go") || !slices.Contains(want, strings.TrimPrefix(f.Func, in)) {
 					t.Fatalf("%q at %s:%d", stack, f.File, f.Line)
 				}
-				seen[strings.TrimPrefix(f.Func, in)]++
-			case "[runnable]":
-				runnable++
-				if len(stack) == 2 && stack[1] == "runtime.goexit1" {
-					break // the function has returned: the goroutine was preempted where goexit1 begins
-				}
-				if n := len(stack); n < 3 || strings.Contains(fmt.Sprint(stack), "gowrap") {
-					t.Fatalf("%q", stack)
-				}
-			default:
+			case first != "[runnable]":
 				t.Fatalf("a runnable goroutine's stack is %q", stack)
+			case len(stack) == 2 && stack[1] == "runtime.goexit1":
+				// The function has returned: the goroutine was preempted where goexit1 begins.
+			case len(stack) < 3 || strings.Contains(fmt.Sprint(stack), "gowrap"):
+				t.Fatalf("%q", stack)
 			}
-		}
-		t.Log(seen, runnable)
-		if !waitFrames {
-			continue
-		}
-		want := map[string]bool{"(*crowded).Plain": true, "(*crowded).method": true, "(*crowded).inlined": true,
-			"startCrowd": true, "startCrowd.func1": true, "startCrowd.func3": true}
-		for name := range want {
-			if seen[name] == 0 {
-				t.Errorf("no goroutine was seen that waited to begin with %s: %v", name, seen)
-			}
-		}
-		for name := range seen {
-			if !want[name] {
-				t.Errorf("a goroutine begins with %s", name)
-			}
-		}
-		if runnable == 0 && runtime.GOMAXPROCS(0) > 1 {
-			t.Error("no goroutine was seen that had run and waited for a P")
 		}
 	}
 }

@@ -97,31 +97,8 @@ func tickCosts(t testing.TB, n int) (walk, tick, profile time.Duration) {
 	return walk, tick, profile
 }
 
-// threadCosts returns the CPU time of the tick thread per tick, in an idle program, with ticks that
-// visit every goroutine. It includes the kernel's time for the wait and for waking up.
-func threadCosts(t testing.TB, n int) time.Duration {
-	defer park(n)()
-	runtime.GC()
-	s := New()
-	rate := max(1, min(1000, 1_000_000/n))
-	if err := s.Start(source.Config{Rate: rate, Budget: 100, Start: time.Now()}, discard{newRecorder()}); err != nil {
-		t.Fatal(err)
-	}
-	defer s.Stop()
-	// The first ticks visit few goroutines. Each tick adds more.
-	time.Sleep(time.Second + 40*time.Second/time.Duration(rate))
-	cpu, ticks := threadCPU(s.ticker.tid), s.Stats().TicksReached
-	for begin := time.Now(); time.Since(begin) < time.Second || s.Stats().TicksReached < ticks+20; {
-		time.Sleep(10 * time.Millisecond)
-	}
-	return time.Duration(threadCPU(s.ticker.tid)-cpu) / time.Duration(s.Stats().TicksReached-ticks)
-}
-
-// BenchmarkTick measures a tick that visits every goroutine: its work alone, and the CPU time of its
-// thread. For comparison it measures a goroutine profile of the same program. The difference between
-// thread and work is the kernel's: a timer expires, and a thread wakes up and sleeps again. A
-// profiler that takes goroutine profiles at a rate has this cost too, but it is not part of the time
-// of a profile here.
+// BenchmarkTick measures the work of a tick that visits every goroutine. For comparison it measures a goroutine
+// profile of the same program.
 func BenchmarkTick(b *testing.B) {
 	for _, n := range []int{10, 1000, 10000, 100000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -130,10 +107,7 @@ func BenchmarkTick(b *testing.B) {
 				b.ReportMetric(float64(walk), "walk-ns")
 				b.ReportMetric(float64(spare), "tick-ns")
 				b.ReportMetric(float64(profile), "goroutineprofile-ns")
-				thread := threadCosts(b, n)
-				b.ReportMetric(float64(thread), "thread-ns")
 				b.ReportMetric(float64(profile)/float64(spare), "profiles/tick")
-				b.ReportMetric(float64(profile)/float64(thread), "profiles/thread")
 			}
 		})
 	}

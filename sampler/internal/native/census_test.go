@@ -3,86 +3,59 @@
 package native
 
 import (
-	"math/rand/v2"
-	"runtime"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/gotach/profiler/sampler/internal/source"
-	"github.com/gotach/profiler/tachyon"
+	"golang.org/x/sys/unix"
 )
 
-// TestCensus starts thousands of goroutines a second, beside some that stay. The integral of their number,
-// as ticks read it, must be the sum of the times that they lived. The samples and the time that was not seen must
-// add up to it.
-func TestCensus(t *testing.T) {
-	defer park(200)()
-	var lived atomic.Int64
-	var during, stalled time.Duration
-	stay := 0
-	began := time.Now()
-	r, stats := session(t, source.Config{Budget: 1}, func() {
-		random := rand.New(rand.NewPCG(5, 6))
-		var all sync.WaitGroup
-		begin := time.Now()
-		for last := begin; time.Since(begin) < 3*time.Second; {
-			stalled += max(0, time.Since(last)-5*time.Millisecond)
-			last = time.Now()
-			for range 5 {
-				life := time.Duration(random.Int64N(int64(20 * time.Millisecond)))
-				all.Add(1)
-				born := time.Now()
-				go func() {
-					defer all.Done()
-					time.Sleep(life)
-					lived.Add(int64(time.Since(born)))
-				}()
-			}
-			time.Sleep(time.Millisecond)
-		}
-		all.Wait()
-		during = time.Since(begin)
-		stay = runtime.NumGoroutine()
-	})
-	least := time.Duration(stay)*during + time.Duration(lived.Load())
-	most := time.Duration(stay)*time.Since(began) + time.Duration(lived.Load())
-	k := r.lacks
-	var weights time.Duration
-	for _, s := range r.samples {
-		if !s.system && s.goroutine < tachyon.FirstPseudo {
-			weights += s.weight
-		}
+// TestCountUp counts goroutines in made-up counters of the runtime, and adds up their number over some ticks.
+func TestCountUp(t *testing.T) {
+	f := newFakes(t)
+	defer unix.Munmap(f.memory)
+	s := f.s
+	s.allgs, s.sched, s.procs, s.nprocs = f.g(0), f.g(1), f.g(2), 2
+	s.off.schedFree, s.off.schedFreeBare, s.off.schedSystem, s.off.pFree = 0, 8, 16, 24
+	all := func(n uint64) { store64(s.allgs+8, n) }
+	for i, n := range []uint32{10, 5, 4} {
+		store32(s.sched+uintptr(i)*8, n)
 	}
-	t.Logf("%d goroutines stay, the others lived for %v; the integral is %v, want %v to %v; samples have %v, the profiler's goroutines %v, not seen %v; %+v",
-		stay, time.Duration(lived.Load()), k.area, least, most, weights, k.owned, stats.NotSeen, stats)
-	// When the process gets no core, ticks are late, and goroutines begin and end at the same moments.
-	doubt := 0.01 + float64(stalled)/float64(during)/4
-	t.Logf("stalled for %v", stalled)
-	if float64(k.area) < (1-doubt)*float64(least) || float64(k.area) > (1+doubt)*float64(most) {
-		t.Errorf("the integral of the number of goroutines is %v, they lived for %v to %v", k.area, least, most)
+	for i, n := range []uint32{3, 2} {
+		store64(s.procs+uintptr(i)*8, uint64(f.g(3+uint64(i))))
+		store32(f.g(3+uint64(i))+24, n)
 	}
-	if sum := weights + k.owned + stats.NotSeen; float64(sum) < (1-doubt)*float64(k.area) || float64(sum) > (1+doubt)*float64(k.area) {
-		t.Errorf("samples and what was not seen add up to %v, the integral of the number of goroutines is %v", sum, k.area)
+	if all(20); s.count() != 0 {
+		t.Errorf("%d goroutines, although fewer than none are left", s.count())
+	}
+	if all(100); s.count() != 76 {
+		t.Errorf("%d goroutines, want 76", s.count())
+	}
+	s.living = s.count()
+	for _, tick := range []struct{ all, stalled, shift, area uint64 }{
+		{104, 0, 0, 78_000}, // 76 and then 80 goroutines: 78 in the mean, for 1000 µs
+		{100, 400_000, 100_000, 78_000 + 80*100 + 76*300 + 78*600},
+		{100, 1_000_000, 1_000_000, 78_000 + 77_600 + 76_000},
+	} {
+		s.before, s.now, s.stalled, s.shift = s.now, s.now+1e6, tick.stalled, tick.shift
+		all(tick.all)
+		if s.countUp(); s.area != tick.area || s.living != tick.all-24 {
+			t.Errorf("%+v: the integral is %d, of %d goroutines at last", tick, s.area, s.living)
+		}
 	}
 }
 
 // TestLackBesideOthers has ten thousand goroutines that are there all the time. The error of the integral
 // does not grow with their number.
 func TestLackBesideOthers(t *testing.T) {
-	const stay = 10_000
+	const stay, period = 10_000, 10 * time.Millisecond
 	for _, missing := range []time.Duration{0, time.Second} {
 		d := &drain{s: new(shared), end: true}
-		for now, area := 10*time.Millisecond, time.Duration(0); now <= 3*time.Second; now += 10 * time.Millisecond {
-			begins := time.Duration(now/(10*time.Millisecond)%7) * 10
-			area += (stay + begins) * 10 * time.Millisecond
-			d.lacks.ticked(area, now, d.now)
-			d.now = now
+		for area := time.Duration(0); d.now < 3*time.Second; d.now += period {
+			area += (stay + d.now/period%7*10) * period
+			d.lacks.ticked(area, d.now+period, d.now)
 		}
 		d.lacks.weights = d.lacks.area - missing
-		d.notSeen = 0 // no look has found any of it
-		if got := d.lack(); got != missing {
+		if got := d.lack(); got != missing { // no look has found any of it
 			t.Errorf("%v not seen, want %v", got, missing)
 		}
 	}

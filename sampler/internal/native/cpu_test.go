@@ -1,17 +1,15 @@
 // Not with -race: most of the running code is then the race detector, C code without frame pointers.
 
-//go:build !race && linux && (amd64 || arm64)
+//go:build measure && !race && linux && (amd64 || arm64)
 
 package native
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 	"os"
 	"os/exec"
 	"runtime"
-	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,11 +20,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/internal/testenv/measure"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )
 
-// The workers of TestCPU. Each kind has its own function, so that its CPU time can be found in samples,
+var burnt atomic.Int64 // keeps work from being optimised away, and calls from being tail calls
+
+// The workers of TestMeasureCPU. Each kind has its own function, so that its CPU time can be found in samples,
 // and measures its own CPU time.
 
 //go:noinline
@@ -47,8 +48,10 @@ func work(n int) {
 	burnt.Add(int64(x & 1))
 }
 
+var works = []func(*atomic.Int64, func()){workA, workB, workC}
+
 // knownCPU has the CPU time of each kind of worker, as the workers measured it.
-type knownCPU struct{ a, b, c atomic.Int64 }
+type knownCPU [3]atomic.Int64
 
 // ownCPU calls f on a thread of its own and adds the CPU time of that thread to sum.
 func ownCPU(sum *atomic.Int64, f func()) {
@@ -63,20 +66,18 @@ func ownCPU(sum *atomic.Int64, f func()) {
 // it out of k if other goroutines use its thread too.
 var cpuLoads = map[string]func(k *knownCPU, until time.Time){
 	"three that never wait": func(k *knownCPU, until time.Time) {
-		spin := func(f func(*atomic.Int64, func()), sum *atomic.Int64) func() {
+		spin := func(kind int) func() {
 			return func() {
-				f(sum, func() {
+				works[kind](&k[kind], func() {
 					for time.Now().Before(until) {
 						work(100)
 					}
 				})
 			}
 		}
-		together(spin(workA, &k.a), spin(workB, &k.b), spin(workC, &k.c))
+		together(spin(0), spin(1), spin(2))
 	},
-	"10 that wait often":     many(10, 2*time.Millisecond),
-	"1000 that wait":         many(1000, 300*time.Millisecond),
-	"10 that use few cycles": many(10, 20*time.Millisecond),
+	"10 that wait often": many(10, 2*time.Millisecond),
 	"system calls": func(k *knownCPU, until time.Time) {
 		zero, err := os.Open("/dev/zero")
 		if err != nil {
@@ -85,29 +86,18 @@ var cpuLoads = map[string]func(k *knownCPU, until time.Time){
 		defer zero.Close()
 		b := make([]byte, 100_000)
 		together(func() {
-			workA(&k.a, func() {
+			workA(&k[0], func() {
 				for time.Now().Before(until) {
 					zero.Read(b)
 				}
 			})
 		}, func() {
-			workB(&k.b, func() {
+			workB(&k[1], func() {
 				for time.Now().Before(until) {
 					work(100)
 				}
 			})
 		})
-	},
-	"collections": func(k *knownCPU, until time.Time) {
-		defer debug.SetGCPercent(debug.SetGCPercent(20))
-		allocate := func() {
-			var keep [1000][]byte
-			for i := 0; time.Now().Before(until); i++ {
-				keep[i%1000] = make([]byte, 1000+i%5000)
-				work(1)
-			}
-		}
-		together(allocate, allocate, allocate)
 	},
 }
 
@@ -116,13 +106,9 @@ func many(n int, pause time.Duration) func(k *knownCPU, until time.Time) {
 	return func(k *knownCPU, until time.Time) {
 		var fs []func()
 		for i := range n {
-			kind := []struct {
-				f   func(*atomic.Int64, func())
-				sum *atomic.Int64
-			}{{workA, &k.a}, {workB, &k.b}, {workC, &k.c}}[i%3]
 			fs = append(fs, func() {
 				for time.Now().Before(until) {
-					kind.f(kind.sum, func() { work(100 * (1 + i%3)) })
+					works[i%3](&k[i%3], func() { work(100 * (1 + i%3)) })
 					time.Sleep(pause)
 				}
 			})
@@ -140,158 +126,139 @@ func together(fs ...func()) {
 	all.Wait()
 }
 
-// TestCPU checks that the samples on the CPU add up to the CPU time of the process, and those of each
-// function to its own.
-func TestCPU(t *testing.T) {
-	testenv.NotEmulated(t, "the CPU time of the emulator counts too, and signals come late")
-	long := 4 * time.Second
-	if testing.Short() {
-		long = 2 * time.Second
-	}
-	// The errors of functions are random: they shrink with the window's length. GOTACH_CPU_SECONDS shows whether
-	// nothing but chance is behind them.
-	if v := os.Getenv("GOTACH_CPU_SECONDS"); v != "" {
-		seconds, err := strconv.Atoi(v)
-		if err != nil {
-			t.Fatalf("GOTACH_CPU_SECONDS: %v", err)
-		}
-		long = time.Duration(seconds) * time.Second
-	}
-	for name, load := range cpuLoads {
-		t.Run(name, func(t *testing.T) {
-			var k knownCPU
-			began := time.Now()
-			// The session begins some time after the call of Start, and ends before Stop returns.
-			most, least := cpuTime(t), time.Duration(0)
-			r, stats := session(t, source.Config{Budget: 1}, func() {
-				least = cpuTime(t)
-				load(&k, time.Now().Add(long))
-				least = cpuTime(t) - least
-			})
-			most = cpuTime(t) - most
-			wall := time.Since(began)
-			all, parts, even := cpuShares(r.samples)
-			t.Logf("%v, of the process %v to %v; %v; %+v", all, least, most, parts, stats)
-			// CPU time is paid in whole samples: each thread can be up to half of a sample ahead or behind. On
-			// a busy machine samples are few and heavy.
-			heaviest := time.Duration(0)
-			for _, s := range r.samples {
-				if s.status&tachyon.OnCPU != 0 {
-					heaviest = max(heaviest, s.weight)
-				}
-			}
-			if all < least-max(least/50, heaviest) || all > most+max(most/50, heaviest) {
-				t.Errorf("the samples on the CPU add up to %v, the process used %v to %v", all, least, most)
-			}
-			if name == "three that never wait" {
-				// All Ps run goroutines all the time, with a core or without. When ticks are late, some of
-				// that time counts as that of goroutines that wait for a P.
-				var held time.Duration
-				for _, s := range r.samples {
-					if s.status&tachyon.HasGIL != 0 {
-						held += s.weight
-					}
-				}
-				want := time.Duration(runtime.GOMAXPROCS(0)) * long
-				t.Logf("Ps were held for %v, want %v", held, want)
-				// Of ticks that are missed nothing is known.
-				reached := float64(stats.TicksReached) / float64(stats.TicksAsked)
-				if float64(held) < 0.7*reached*float64(want) || held > want*11/10+time.Duration(runtime.GOMAXPROCS(0))*(wall-long) {
-					t.Errorf("Ps were held for %v, want %v", held, want)
-				}
-			}
-			if name == "collections" && runtime.GOMAXPROCS(0) > 1 && parts["runtime"] < all/50 {
-				t.Errorf("%v of the collector", parts["runtime"])
-			}
-			if name == "system calls" && stats.Torn > stats.TicksReached/8 {
-				t.Errorf("%d visits to a goroutine in short system calls were torn, in %d ticks", stats.Torn, stats.TicksReached)
-			}
-			for f, sum := range map[string]*atomic.Int64{"workA": &k.a, "workB": &k.b, "workC": &k.c} {
-				got, want := float64(parts[f])/float64(all), float64(sum.Load())/float64(all)
-				// Samples come at random times. In fewer than one of 10,000 comparisons the error is larger.
-				chance := 4 * math.Sqrt(want*(1-want)/even)
-				t.Logf("%s %.2f %%, want %.2f %%", f, 100*got, 100*want)
-				if sum.Load() > 0 && !near(got, want, max(0.03, chance)) {
-					t.Errorf("%s used the CPU for %v, its samples say %v", f, time.Duration(sum.Load()), parts[f])
-				}
-			}
-		})
-	}
-}
+func init() { children["cpu"] = measureCPU }
 
-// TestCPUInC does the same in a program with C code that spins, on goroutines and on a thread of its own.
-func TestCPUInC(t *testing.T) { run(t, build(t, "cgoprog"), "cpu") }
-
-// TestCPUWithout runs TestCPU in processes to which the kernel gives less CPU time than they want.
-func TestCPUWithout(t *testing.T) {
-	testenv.NotEmulated(t, "the test starts itself again")
-	loads := "^TestCPU$/^(three_that_never_wait|10_that_wait_often|collections)$"
-	again := func() *exec.Cmd { return exec.Command(os.Args[0], "-test.short", "-test.v", "-test.run="+loads) }
-	check := func(t *testing.T, out []byte, err error) {
-		t.Logf("%s", out)
-		if err != nil || !bytes.Contains(out, []byte("--- PASS: TestCPU/collections")) {
-			t.Error(err)
-		}
+// measureCPU samples a load. It prints by how many percent the samples on the CPU and the process's CPU time differ, by
+// how many points of it a kind of worker differs from its own clock, and how many visits of 100 ticks were torn.
+func measureCPU() {
+	// At night a session at the default budget. It has few ticks, so its errors are larger, but the window is long.
+	cfg, long := source.Config{Rate: 1000, Budget: float64(testenv.Times(50, 1)), Start: time.Now()}, testenv.Times(time.Second, 40*time.Second)
+	var k knownCPU
+	// The session begins some time after the call of Start, and ends before Stop returns.
+	most, least := processTime(), time.Duration(0)
+	r, n := newRecorder(), New()
+	if err := n.Start(cfg, r); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
 	}
-	for _, cores := range []float64{0.3, 1.5} {
-		t.Run(fmt.Sprint(cores, " cores"), func(t *testing.T) {
-			out, err := testenv.RunLimited(t, cores, again())
-			check(t, out, err)
-		})
-	}
-	t.Run("beside another", func(t *testing.T) {
-		// A process begins on the cores of the thread that starts it.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		var all, one unix.CPUSet
-		if err := unix.SchedGetaffinity(0, &all); err != nil {
-			t.Fatal(err)
-		}
-		for core := 0; one.Count() == 0; core++ {
-			if all.IsSet(core) {
-				one.Set(core)
-			}
-		}
-		if err := unix.SchedSetaffinity(0, &one); err != nil {
-			t.Fatal(err)
-		}
-		defer unix.SchedSetaffinity(0, &all)
-		other := exec.Command("sh", "-c", "while :; do :; done")
-		if err := other.Start(); err != nil {
-			t.Fatal(err)
-		}
-		defer func() {
-			other.Process.Kill()
-			other.Wait()
-		}()
-		out, err := again().CombinedOutput()
-		check(t, out, err)
-	})
-}
-
-// cpuShares adds up the samples on the CPU: all, and by worker or pseudo thread. even is the number of samples
-// of goroutines with equal weights that would have the same random error.
-func cpuShares(list []taken) (all time.Duration, parts map[string]time.Duration, even float64) {
-	parts = map[string]time.Duration{}
-	sum, squares := 0.0, 0.0
-	for _, s := range list {
+	least = processTime()
+	cpuLoads[os.Getenv("GOTACH_CPU_LOAD")](&k, time.Now().Add(long))
+	least = processTime() - least
+	n.Stop()
+	most = processTime() - most
+	var all time.Duration
+	parts := map[string]time.Duration{}
+	for _, s := range r.samples {
 		if s.status&tachyon.OnCPU == 0 {
 			continue
 		}
 		all += s.weight
-		switch {
-		case s.goroutine >= tachyon.FirstPseudo:
-			parts[s.stack[0].Func] += s.weight
-			continue
-		case s.system:
-			parts["runtime"] += s.weight
-		}
-		sum, squares = sum+float64(s.weight), squares+float64(s.weight)*float64(s.weight)
 		for _, f := range s.stack {
-			if _, kind, _ := strings.Cut(f.Func, "native.work"); len(kind) == 1 {
-				parts["work"+kind] += s.weight
+			if name, ok := strings.CutPrefix(f.Func, "github.com/gotach/profiler/sampler/internal/native.work"); ok {
+				parts[name] += s.weight
 			}
 		}
 	}
-	return all, parts, sum * sum / max(1, squares)
+	apart := 0.0
+	for i, name := range []string{"A", "B", "C"} {
+		if own := k[i].Load(); own > 0 {
+			apart = max(apart, 100*math.Abs(float64(parts[name])-float64(own))/float64(all))
+		}
+	}
+	stats := n.Stats()
+	fmt.Println(100*float64(max(least-all, all-most, 0))/float64(most), apart, 100*float64(stats.Torn)/float64(stats.TicksReached))
+}
+
+func processTime() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &ts); err != nil {
+		panic(err)
+	}
+	return time.Duration(ts.Nano())
+}
+
+// TestMeasureCPU compares the samples on the CPU with the kernel's clocks: all of them with that of the process, those of
+// each kind of worker with those of its threads. Some processes have less CPU time than they want.
+func TestMeasureCPU(t *testing.T) {
+	self := os.Args[:1]
+	for _, c := range []struct {
+		load, among string
+		cores       float64
+		args        []string // of the command
+	}{
+		{"three that never wait", "", 0, self},
+		{"10 that wait often", "", 0, self},
+		{"system calls", "", 0, self},
+		{"10 that wait often", ", 0.3 cores", 0.3, self},
+		{"three that never wait", ", one core beside a program that spins", 0,
+			[]string{"taskset", "-c", "0", "sh", "-c", `while :; do :; done & "$0"; kill $!`, os.Args[0]}},
+	} {
+		t.Run(c.load+c.among, func(t *testing.T) {
+			start := (*exec.Cmd).CombinedOutput
+			if c.cores > 0 {
+				start = func(cmd *exec.Cmd) (out []byte, err error) {
+					t.Run("", func(t *testing.T) { out, err = testenv.RunLimited(t, c.cores, cmd) }) // a cgroup is removed with its test
+					if cmd.Process == nil {
+						testenv.Skip(t, "no cgroup")
+					}
+					return out, err
+				}
+			}
+			compare(t, c.load+c.among, func() (f figures) {
+				cmd := exec.Command(c.args[0], c.args[1:]...)
+				cmd.Env = append(os.Environ(), "GOTACH_NATIVE_CHILD=cpu", "GOTACH_CPU_LOAD="+c.load)
+				out, err := start(cmd)
+				if _, e := fmt.Sscan(string(out), &f.process, &f.worker, &f.torn); err != nil || e != nil {
+					t.Fatalf("%v %v\n%s", err, e, out)
+				}
+				return f
+			})
+		})
+	}
+}
+
+// TestMeasureCPUInC does the same in a program with C code that spins, on goroutines and on a thread of its own.
+func TestMeasureCPUInC(t *testing.T) {
+	testenv.Command(t, "cc", "apt-get install gcc")
+	bin := build(t, "cgoprog")
+	compare(t, "C", func() (f figures) {
+		out, err := exec.Command(bin, "cpu").CombinedOutput()
+		if _, e := fmt.Sscan(string(out), &f.process, &f.worker, &f.torn); err != nil || e != nil {
+			t.Fatalf("%v %v\n%s", err, e, out)
+		}
+		return f
+	})
+}
+
+type figures struct{ process, worker, torn float64 }
+
+// compare judges the figures of runs of once. Each run gives all of them.
+func compare(t *testing.T, what string, once func() figures) {
+	var list []figures
+	figure := func(name, unit string, bound float64, get func(figures) float64) {
+		n := 0
+		measure.AtMost(t, what+": "+name, unit, bound, func() float64 {
+			if n++; n > len(list) {
+				list = append(list, once())
+			}
+			return get(list[n-1])
+		})
+	}
+	figure("the process's CPU time", "%", 2, func(f figures) float64 { return f.process })
+	figure("the share of a kind of worker", "points", 5, func(f figures) float64 { return f.worker })
+	figure("torn visits, of the ticks", "%", 12, func(f figures) float64 { return f.torn })
+}
+
+// TestMeasureManyVariables starts a session in a program with so many variables that the search for the runtime's takes
+// long.
+func TestMeasureManyVariables(t *testing.T) {
+	bin := build(t, "globals")
+	measure.AtMost(t, "Start in a program with two million slices", "s", 3, func() float64 {
+		out, err := exec.Command(bin).Output()
+		seconds, e := strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
+		if err != nil || e != nil {
+			t.Fatalf("%v %v: %s", err, e, out)
+		}
+		return seconds
+	})
 }

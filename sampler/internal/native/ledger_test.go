@@ -2,10 +2,7 @@
 
 package native
 
-import (
-	"math/rand/v2"
-	"testing"
-)
+import "testing"
 
 // TestPay pays the intervals of one thread.
 func TestPay(t *testing.T) {
@@ -57,42 +54,5 @@ func TestPayOrder(t *testing.T) {
 	}
 	if on := l.pay(8, 0, ms, true, false); on != ms {
 		t.Errorf("without a clock %d ns are on the CPU, want all", on)
-	}
-}
-
-// TestPayShares simulates two goroutines on one thread that run for 0.3 ms and 2 ms, with waits between
-// them, and ticks at random. Their shares must be right, and so must the sum.
-func TestPayShares(t *testing.T) {
-	const ms = 1_000_000
-	l := newLedger(ms)
-	r := rand.New(rand.NewPCG(1, 2))
-	var paid, used [2]int64
-	clock, now, tick := uint64(0), int64(0), int64(0)
-	before := tick
-	last := [2]int64{-1, -1} // the tick before, if the goroutine ran then
-	for range 30_000 {
-		for g, run := range []int64{ms * 3 / 10, 2 * ms} {
-			begin, end := now, now+run
-			for tick < end+3*ms {
-				if tick >= begin && tick < end {
-					on := l.pay(7, clock+uint64(tick-begin), tick-before, true, last[g] != before)
-					paid[g] += on
-					last[g] = tick
-				}
-				before, tick = tick, tick+ms/2+r.Int64N(ms)
-			}
-			used[g] += run
-			clock += uint64(run)
-			now = end + 3*ms // waits
-		}
-	}
-	want := float64(used[0]) / float64(used[0]+used[1])
-	got := float64(paid[0]) / float64(paid[0]+paid[1])
-	t.Logf("share %.4f, want %.4f; paid %d of %d", got, want, paid[0]+paid[1], used[0]+used[1])
-	if !near(got, want, 0.005) {
-		t.Errorf("the short goroutine has %.2f %% of the CPU time, want %.2f %%", 100*got, 100*want)
-	}
-	if sum := float64(paid[0]+paid[1]) / float64(used[0]+used[1]); !near(sum, 1, 0.015) {
-		t.Errorf("%.2f %% of the CPU time is paid", 100*sum)
 	}
 }

@@ -3,69 +3,48 @@
 package native
 
 import (
-	"math/rand/v2"
-	"os"
-	"slices"
-	"strconv"
-	"strings"
-	"sync"
 	"testing"
-	"time"
 
-	"github.com/gotach/profiler/sampler/internal/source"
+	"golang.org/x/sys/unix"
 )
 
-// mover waits for a short time, again and again.
-//
-//go:noinline
-func mover(seed uint64, until time.Time) {
-	random := rand.New(rand.NewPCG(seed, 3))
-	for time.Now().Before(until) {
-		time.Sleep(time.Duration(random.Int64N(int64(20 * time.Millisecond))))
-	}
+// move lets a waiting goroutine run and wait again.
+func (f *fakes) move(i uint64) {
+	seq := f.g(i) + f.s.off.gTrackingSeq
+	store32(seq&^3, load32(seq&^3)+1<<(8*(seq&3)))
+	store64(f.g(i)+f.s.off.gWaitSince, 0)
 }
 
-// TestMovers checks that goroutines that move are sampled at nearly every tick, beside thousands that do
-// not move. GOTACH_PARKED sets their number.
+// TestMovers checks that goroutines that move are visited at every tick, beside many that do not move, and
+// that these are visited too.
 func TestMovers(t *testing.T) {
-	parked := 3000
-	if v := os.Getenv("GOTACH_PARKED"); v != "" {
-		var err error
-		if parked, err = strconv.Atoi(v); err != nil {
-			t.Fatal(err)
-		}
+	const goroutines, movers, visits = 640, 10, 20
+	f := newFakes(t)
+	defer unix.Munmap(f.memory)
+	allot(f.s, visits<<16)
+	f.add(goroutines)
+	for i := range uint64(goroutines) {
+		f.start(i)
 	}
-	defer park(parked)()
-	const movers = 10
-	// 1 % is too little for that on a busy machine.
-	r, stats := session(t, source.Config{Budget: 10}, func() {
-		until := time.Now().Add(3 * time.Second)
-		var all sync.WaitGroup
-		for i := range movers {
-			all.Add(1)
-			go func() { defer all.Done(); mover(uint64(i), until) }()
+	const usual = 300 // ticks until it is known which goroutines move
+	others := map[uint64]bool{}
+	for tick := range 2 * usual {
+		for i := range uint64(movers) {
+			f.move(i * goroutines / movers)
 		}
-		all.Wait()
-	})
-	var gaps, still []time.Duration
-	for _, s := range r.samples {
-		switch last := s.stack[len(s.stack)-1].Func; {
-		case slices.ContainsFunc(names(s.stack), func(f string) bool { return strings.HasSuffix(f, ".mover") }):
-			gaps = append(gaps, s.weight)
-		case strings.Contains(last, ".park."):
-			still = append(still, s.weight)
+		told := f.tick(t)
+		for i := range uint64(goroutines) {
+			goid := load64(f.g(i) + f.s.off.gID)
+			_, visited := told[goid]
+			if moves := i%(goroutines/movers) == 0; !moves && visited {
+				others[goid] = true
+			} else if moves && !visited && tick >= usual {
+				t.Fatalf("tick %d does not visit goroutine %d, which moves", tick, goid)
+			}
 		}
+		f.check(t)
 	}
-	slices.Sort(gaps)
-	slices.Sort(still)
-	if len(gaps) == 0 || len(still) == 0 {
-		t.Fatalf("%d samples of goroutines that move, %d of others", len(gaps), len(still))
-	}
-	at := func(list []time.Duration, share float64) time.Duration { return list[int(share*float64(len(list)-1))] }
-	t.Logf("between samples of goroutines that move beside %d: median %v, p99 %v; of the others: %v, %v; %+v",
-		parked, at(gaps, 0.5), at(gaps, 0.99), at(still, 0.5), at(still, 0.99), stats)
-	// Of all samples that could be, most must be there.
-	if most := movers * int(stats.TicksReached); len(gaps) < most/2 {
-		t.Errorf("%d samples of %d goroutines at %d ticks", len(gaps), movers, stats.TicksReached)
+	if len(others) != goroutines-movers {
+		t.Errorf("%d of %d goroutines that do not move were visited", len(others), goroutines-movers)
 	}
 }

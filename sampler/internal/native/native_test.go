@@ -3,13 +3,16 @@
 package native
 
 import (
-	"fmt"
 	"maps"
+	"math"
 	"os"
-	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 
 	"github.com/gotach/profiler/internal/own"
 	"github.com/gotach/profiler/internal/testenv"
@@ -37,12 +40,9 @@ type recorder struct {
 	samples []taken
 	told    map[uint64]source.Goroutine
 	labels  map[uint64][]map[string]string
-	gone    map[uint64]bool
 	last    map[uint64]time.Duration
-	leaves  map[uint64]int
 	err     error
 	start   time.Time
-	late    time.Duration // mean time for which a tick waited for a core
 	lacks   lacks
 	torn    int64             // stacks that do not end where they must; without walks that took too long
 	keep    func(*taken) bool // nil: keep all samples
@@ -54,9 +54,7 @@ func newRecorder() *recorder {
 		stacks: map[*uint32][]tachyon.Frame{},
 		told:   map[uint64]source.Goroutine{},
 		labels: map[uint64][]map[string]string{},
-		gone:   map[uint64]bool{},
 		last:   map[uint64]time.Duration{},
-		leaves: map[uint64]int{},
 	}
 }
 
@@ -77,7 +75,7 @@ func (r *recorder) Goroutine(g source.Goroutine) bool {
 	r.told[g.ID] = g
 	return true
 }
-func (r *recorder) Gone(id uint64) { r.gone[id] = true }
+func (*recorder) Gone(uint64)      {}
 func (r *recorder) Fail(err error) { r.err = err }
 func (*recorder) Counted()         {}
 
@@ -88,9 +86,6 @@ func (r *recorder) Labels(id uint64, _ time.Duration, labels map[string]string) 
 }
 
 func (r *recorder) Sample(s *source.Sample) {
-	if s.Leaf != 0 {
-		r.leaves[s.Leaf]++
-	}
 	key := &s.Stack[0]
 	stack := r.stacks[key]
 	if stack == nil {
@@ -117,13 +112,9 @@ func names(stack []tachyon.Frame) (n []string) {
 	return n
 }
 
-// budgetHere is the default budget. Under an emulator a tick costs ten times as much, and so may a session.
-func budgetHere() float64 {
-	if testenv.Emulated() {
-		return 10
-	}
-	return 1
-}
+// near reports whether two shares differ by at most most. It returns false for a share that is NaN,
+// which has no samples.
+func near(a, b, most float64) bool { return math.Abs(a-b) <= most }
 
 // session samples while f runs.
 func session(t testing.TB, cfg source.Config, f func()) (*recorder, tachyon.Counts) {
@@ -145,49 +136,96 @@ func sessionWith(t testing.TB, cfg source.Config, r *recorder, f func()) (*recor
 	if err := n.Start(cfg, r); err != nil {
 		t.Fatal(err)
 	}
-	late := waited(n.ticker.tid)
 	f()
-	late = waited(n.ticker.tid) - late
 	d := n.drain
 	n.Stop()
 	r.torn, r.lacks = d.torn, d.lacks
 	if r.err != nil {
 		t.Fatal(r.err)
 	}
-	stats := n.Stats()
-	r.late = late / time.Duration(max(1, stats.TicksReached))
-	return r, stats
+	return r, n.Stats()
 }
 
-// waited returns the time for which a thread has waited for a core so far.
-func waited(tid int) time.Duration {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/schedstat", tid))
-	if err != nil {
-		return 0 // the kernel may be built without it
+func TestMain(m *testing.M) {
+	// qemu-user does not have process_vm_readv, so tests under it read memory with plain loads.
+	plainReads = os.Getenv("GOTACH_PLAIN_READS") == "1"
+	if name := os.Getenv("GOTACH_NATIVE_CHILD"); name != "" {
+		children[name]()
+		os.Exit(0)
 	}
-	var ran, waited time.Duration
-	fmt.Sscan(string(b), &ran, &waited)
-	return waited
+	os.Exit(m.Run())
 }
 
-func TestSmoke(t *testing.T) {
-	stop := make(chan bool)
-	for range 10 {
-		go func() { <-stop }()
-	}
-	defer close(stop)
-	r, stats := session(t, source.Config{WaitFrames: true}, func() {
-		end := time.Now().Add(time.Second)
-		for time.Now().Before(end) {
+// TestTwice starts a source while another one runs, and one after its end.
+func TestTwice(t *testing.T) {
+	others := goleak.IgnoreCurrent()
+	session(t, source.Config{}, func() {
+		if err := New().Start(source.Config{Rate: 100, Budget: 1, Start: time.Now()}, newRecorder()); err == nil {
+			t.Error("a second source could start")
 		}
 	})
-	count := map[string]int{}
+	session(t, source.Config{}, func() {})
+	goleak.VerifyNone(t, others)
+}
+
+// TestPanicDownstream has an Out that panics.
+func TestPanicDownstream(t *testing.T) {
+	others := goleak.IgnoreCurrent()
+	r, panics := newRecorder(), make(chan bool, 1)
+	r.keep = func(*taken) bool { panics <- true; panic("no room") }
+	s := New()
+	if err := s.Start(source.Config{Rate: 1000, Budget: 50, WaitFrames: true, Start: time.Now()}, r); err != nil {
+		t.Fatal(err)
+	}
+	<-panics
+	s.Stop()
+	if r.err == nil || !strings.Contains(r.err.Error(), "no room") {
+		t.Errorf("Fail got %v", r.err)
+	}
+	goleak.VerifyNone(t, others)
+}
+
+// TestNoStopTheWorld checks that a session does not stop the world while it takes some thousands of samples.
+func TestNoStopTheWorld(t *testing.T) {
+	defer park(1000)()
+	var samples atomic.Int64
+	r := newRecorder()
+	r.keep = func(*taken) bool { samples.Add(1); return false }
+	sessionWith(t, source.Config{WaitFrames: true}, r, func() {
+		before := testenv.Pauses()
+		testenv.Await(func() bool { return samples.Load() > 5000 })
+		if after := testenv.Pauses(); after != before || samples.Load() <= 5000 {
+			t.Errorf("%d pauses in %d samples", after-before, samples.Load())
+		}
+	})
+}
+
+// TestWholeSession runs a session that is too short for a visit of every goroutine in turn. The samples of
+// each goroutine must cover the time from Start to Stop.
+func TestWholeSession(t *testing.T) {
+	const crowd = 2000
+	free := park(5000)
+	defer park(crowd)()
+	free()
+	var lasted time.Duration
+	r, stats := session(t, source.Config{Budget: 0.01}, func() {
+		begin := time.Now()
+		time.Sleep(50 * time.Millisecond)
+		lasted = time.Since(begin)
+	})
+	covered, last := map[uint64]time.Duration{}, time.Duration(0)
 	for _, s := range r.samples {
-		count[s.stack[0].Func+" < "+s.stack[min(1, len(s.stack)-1)].Func]++
+		if strings.Contains(s.stack[len(s.stack)-1].Func, ".park.") {
+			covered[s.goroutine] += s.weight
+			last = max(last, s.time)
+		}
 	}
-	for _, k := range slices.Sorted(maps.Keys(count)) {
-		t.Log(count[k], k)
+	for id, d := range covered {
+		if d < lasted || d > last {
+			t.Errorf("goroutine %d was sampled for %v, want %v to %v", id, d, lasted, last)
+		}
 	}
-	t.Logf("%+v", stats)
-	t.Logf("%v", names(r.samples[len(r.samples)-1].stack))
+	if n := len(covered); n > crowd || n+int(stats.Torn) < crowd {
+		t.Errorf("%d goroutines were sampled, want %d; %+v", n, crowd, stats)
+	}
 }

@@ -4,13 +4,11 @@ package native
 
 import (
 	"runtime"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 	"unsafe"
 
-	"github.com/gotach/profiler/sampler/internal/source"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -58,18 +56,21 @@ func (s *sightings) number(i uint64) int32 {
 
 func (s *sightings) wakes(i uint64) { s.gs[i].wait, s.gs[i].waits = 0, s.gs[i].waits[:0] }
 
-const heap = 0xc000_1000
-
-// TestNumbers gives numbers to objects and checks that an address that is used again is another object.
-func TestNumbers(t *testing.T) {
-	const mutex, channel = tachyon.ObjectMutex, tachyon.ObjectChannel
-	check := func(what string, got, want int32) {
+func numberCheck(t *testing.T) func(what string, got, want int32) {
+	return func(what string, got, want int32) {
 		t.Helper()
 		if got != want {
 			t.Errorf("%s: number %d, want %d", what, got, want)
 		}
 	}
-	s := newSightings()
+}
+
+const heap = 0xc000_1000
+
+// TestNumbers gives numbers to objects and checks that an address that is used again is another object.
+func TestNumbers(t *testing.T) {
+	const mutex, channel = tachyon.ObjectMutex, tachyon.ObjectChannel
+	s, check := newSightings(), numberCheck(t)
 	check("the first goroutine", s.waits(0, heap, mutex, "a"), 0)
 	check("the first goroutine again", s.waits(0, heap, mutex, "a"), 0)
 	check("the second goroutine", s.waits(1, heap, mutex, "b"), 1)
@@ -120,13 +121,29 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
+// TestTurnAfterCollection has a collection between turns. In the turn that finds it nothing is known about the order.
+func TestTurnAfterCollection(t *testing.T) {
+	o := newSightings().objects
+	next := func() uint64 { o.turn(o.now + time.Second); return o.cycle }
+	testenv.Await(func() bool { next(); return next() != 0 }) // no collection by another cause between two turns
+	before := o.cycle
+	runtime.GC()
+	if next() != 0 || o.sameCycle(before) {
+		t.Error("the turn after a collection counts as one before it")
+	}
+	testenv.Await(func() bool { return next() != 0 })
+	if o.sameCycle(before) || !o.sameCycle(o.cycle) {
+		t.Errorf("cycle %d before the collection, %d after it", before, o.cycle)
+	}
+}
+
 // reused stays at its address. A local variable could be on the stack, which moves.
 var reused [512]uint64
 
 // TestChannelReused uses the memory of a channel for another channel after a collection. That the same
 // function waits for it says nothing, but another capacity does.
 func TestChannelReused(t *testing.T) {
-	s := newSightings()
+	s, check := newSightings(), numberCheck(t)
 	word := func(base uint64, offset uintptr) *uint64 { return &reused[base+uint64(offset)/8] }
 	at := func(p *uint64) uint64 { return uint64(uintptr(unsafe.Pointer(p))) }
 	const g, sudog, channel = 0, 128, 256
@@ -135,29 +152,19 @@ func TestChannelReused(t *testing.T) {
 	*word(g, s.l.gWaiting) = at(word(sudog, 0))
 	*word(sudog, s.l.sudogC) = c
 	*word(channel, s.l.hchanSize) = 3
-	for i, want := range []int32{0, 1, 1} {
-		if n := s.waits(uint64(i), c, tachyon.ObjectChannel, "a"); n != want {
-			t.Errorf("goroutine %d: number %d, want %d", i, n, want)
-		}
-	}
-	if got := s.objects.known[c].Capacity; got != 3 {
-		t.Errorf("capacity %d", got)
-	}
-	for i := range uint64(3) {
-		s.wakes(i)
-	}
+	waits := func(i uint64) int32 { return s.waits(i, c, tachyon.ObjectChannel, "a") }
+	check("the first goroutine", waits(0), 0)
+	check("the second one", waits(1), 1)
+	check("its capacity", int32(s.objects.known[c].Capacity), 3)
+	s.wakes(0)
+	s.wakes(1)
 	s.objects.cycle = 2
-	if n := s.waits(3, c, tachyon.ObjectChannel, "a"); n != 1 {
-		t.Errorf("the same channel after a collection: number %d", n)
-	}
+	check("the same channel after a collection", waits(3), 1)
 	s.wakes(3)
 	s.objects.cycle = 3
 	*word(channel, s.l.hchanSize) = 4
-	for i, want := range []int32{0, 2} {
-		if n := s.waits(uint64(4+i), c, tachyon.ObjectChannel, "a"); n != want {
-			t.Errorf("the other channel: number %d, want %d", n, want)
-		}
-	}
+	check("the other channel", waits(4), 0)
+	check("the other channel, the second goroutine", waits(5), 2)
 }
 
 // TestNumbersBounded lets goroutines wait for a million objects.
@@ -211,126 +218,17 @@ func TestNumbersBounded(t *testing.T) {
 	}
 
 	// A thousand channels at a time for ten minutes, each for three seconds.
-	for i := range uint64(3_000_000) {
-		if i%100 == 0 {
+	for i := range uint64(600_000) {
+		if i%20 == 0 {
 			s.objects.turn(s.objects.now + 20*time.Millisecond)
 			s.objects.cycle = 1
 			s.drain.stacks.forget(func(func(*stack)) {})
 		}
 		g := 100 + i/1000%2
-		last = max(last, s.waits(g, heap+1<<32+(i/15_000*1000+i%1000)*64, tachyon.ObjectChannel, "a"))
+		last = max(last, s.waits(g, heap+1<<32+(i/3000*1000+i%1000)*64, tachyon.ObjectChannel, "a"))
 		s.wakes(g)
 	}
 	if most := int32(5000); last < 1000 || last > most || len(s.objects.known) > int(most) {
 		t.Errorf("after %v the highest number is %d, and %d objects are kept", s.objects.now, last, len(s.objects.known))
-	}
-}
-
-//go:noinline
-func passing(f func()) { f() }
-
-// TestObjectReused uses the memory of a Mutex for a WaitGroup.
-func TestObjectReused(t *testing.T) {
-	if l, err := layoutOf(runtime.Version()); err != nil || !l.semaphores {
-		return // nothing is known about these kinds
-	}
-	memory := new([1024]uint64)
-	addr := uintptr(unsafe.Pointer(memory))
-	mutex, group := (*sync.Mutex)(unsafe.Pointer(memory)), (*sync.WaitGroup)(unsafe.Pointer(memory))
-	var locking, waiting atomic.Int64 // samples with an object
-	r := newRecorder()
-	r.keep = func(s *taken) bool {
-		if s.object == nil || s.object.Addr != uint64(addr) {
-			return false
-		}
-		if s.object.Kind == tachyon.ObjectWaitGroup {
-			waiting.Add(1)
-		} else {
-			locking.Add(1)
-		}
-		return true
-	}
-	until := func(n *atomic.Int64) {
-		for end := time.Now().Add(time.Minute); n.Load() < 10; time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Error("too few samples have objects")
-				return
-			}
-		}
-	}
-	sessionWith(t, source.Config{WaitFrames: true}, r, func() {
-		const n = 3
-		var ended sync.WaitGroup
-		mutex.Lock()
-		for range n {
-			ended.Go(func() { passing(func() { mutex.Lock(); mutex.Unlock() }) })
-		}
-		until(&locking)
-		mutex.Unlock()
-		ended.Wait()
-		runtime.GC()
-		*memory = [1024]uint64{}
-		group.Add(1)
-		for range n {
-			ended.Go(func() { passing(group.Wait) })
-		}
-		until(&waiting)
-		group.Done()
-		ended.Wait()
-	})
-	seen := map[string]int32{}
-	for _, s := range r.samples {
-		if old, ok := seen[s.object.Kind]; ok && old != s.object.Number {
-			t.Errorf("a %s has the numbers %d and %d", s.object.Kind, old, s.object.Number)
-		}
-		seen[s.object.Kind] = s.object.Number
-	}
-	m, g := seen[tachyon.ObjectMutex], seen[tachyon.ObjectWaitGroup]
-	if m == 0 || g == 0 || m == g || len(seen) != 2 {
-		t.Errorf("objects at the address: %v", seen)
-	}
-}
-
-// TestChannelPerRequest makes a channel for each of many requests. They get no numbers, although their
-// memory is used again and again.
-func TestChannelPerRequest(t *testing.T) {
-	var channels sync.Map
-	var all sync.WaitGroup
-	requests := 0
-	r, _ := session(t, source.Config{WaitFrames: true}, func() {
-		for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
-			requests += 50
-			for range 50 {
-				all.Go(func() {
-					answer := make(chan [64]uint64)
-					channels.Store(*(*uintptr)(unsafe.Pointer(&answer)), true)
-					go func() { time.Sleep(3 * time.Millisecond); answer <- [64]uint64{} }()
-					<-answer
-				})
-			}
-			all.Wait()
-			time.Sleep(3 * drainEvery) // until the source has seen that they have ended
-			runtime.GC()
-		}
-	})
-	made := 0
-	channels.Range(func(any, any) bool { made++; return true })
-	numbered, waited := map[int32]bool{}, 0
-	for _, s := range r.samples {
-		if s.stack[0].Func != "[chan receive]" {
-			continue
-		}
-		waited++
-		if s.object != nil {
-			numbered[s.object.Number] = true
-		}
-	}
-	t.Logf("%d requests, %d addresses, %d samples of waiting goroutines, %d numbers", requests, made, waited, len(numbered))
-	if waited < 1000 || made < 50 {
-		t.Errorf("only %d samples of goroutines that wait for %d channels", waited, made)
-	}
-	// If the ticks are late, a request may end and its memory be used again between two of them.
-	if len(numbered) > made/4 {
-		t.Errorf("%d channels have numbers", len(numbered))
 	}
 }

@@ -6,275 +6,176 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
-	"time"
 	"unsafe"
 
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )
 
 // things has one object of each kind, inside a bigger struct.
 type things struct {
-	_     [3]uint64
-	mutex sync.Mutex
-	_     byte
-	rw    sync.RWMutex
-	rw2   sync.RWMutex
-	group sync.WaitGroup
-	_     [5]uint32
-	cond  sync.Cond
-	c, d  chan int
-	full  chan string
+	_       [3]uint64
+	mutex   sync.Mutex
+	_       byte
+	rw, rw2 sync.RWMutex
+	group   sync.WaitGroup
+	_       [5]uint32
+	cond    sync.Cond
 }
 
 var global things
 
-// blocked starts goroutines that wait for the objects of t. It returns the object of each goroutine,
-// as the sampler should see it, and a function that ends the goroutines.
-func (t *things) block(test testing.TB, n int) (want map[uint64]tachyon.Object, free func()) {
-	t.c, t.d, t.full = make(chan int), make(chan int, 7), make(chan string, 3)
+// objectText returns what identifies an object, without its number.
+func objectText(o *source.Object) string {
+	if o == nil {
+		return ""
+	}
+	addrs := []uint64{o.Addr}
+	for _, member := range o.Of {
+		addrs = append(addrs, member.Addr)
+	}
+	slices.Sort(addrs)
+	return fmt.Sprintf("%s %#x, capacity %d, static %v", o.Kind, addrs, o.Capacity, o.Static != 0)
+}
+
+// wait starts goroutines that wait for the objects of t to the end of the process, some for each. It notes in want what
+// each goroutine waits for.
+func (t *things) wait(want map[uint64]string) {
+	c, d, full := make(chan int), make(chan int, 7), make(chan string, 1)
+	full <- ""
 	t.cond.L = new(sync.Mutex)
 	t.mutex.Lock()
 	t.rw.Lock()
 	t.rw2.RLock()
 	t.group.Add(1)
-	for range 3 {
-		t.full <- ""
-	}
-	at := func(kind string, p unsafe.Pointer, capacity int64) tachyon.Object {
+	object := func(kind string, p unsafe.Pointer, capacity int64) *source.Object {
 		o := tachyon.Object{Kind: kind, Addr: uint64(uintptr(p)), Capacity: capacity}
-		if t == &global {
+		if t == &global && kind != tachyon.ObjectChannel {
 			o.Static = 1 // some
 		}
-		if kind == tachyon.ObjectChannel {
-			o.Static = 0
-		}
-		return o
+		return &source.Object{Object: o}
 	}
-	c := at(tachyon.ObjectChannel, *(*unsafe.Pointer)(unsafe.Pointer(&t.c)), 0)
-	d := at(tachyon.ObjectChannel, *(*unsafe.Pointer)(unsafe.Pointer(&t.d)), 7)
-	full := at(tachyon.ObjectChannel, *(*unsafe.Pointer)(unsafe.Pointer(&t.full)), 3)
-	kinds := []struct {
-		object tachyon.Object
-		wait   func()
-	}{
-		{at(tachyon.ObjectMutex, unsafe.Pointer(&t.mutex), 0), func() { t.mutex.Lock(); t.mutex.Unlock() }},
-		{at(tachyon.ObjectRWMutex, unsafe.Pointer(&t.rw), 0), func() { t.rw.Lock(); t.rw.Unlock() }},
-		{at(tachyon.ObjectRWMutex, unsafe.Pointer(&t.rw), 0), func() { t.rw.RLock(); t.rw.RUnlock() }},
-		{at(tachyon.ObjectRWMutex, unsafe.Pointer(&t.rw2), 0), func() { t.rw2.Lock(); t.rw2.Unlock() }},
-		{at(tachyon.ObjectWaitGroup, unsafe.Pointer(&t.group), 0), func() { t.group.Wait() }},
-		{at(tachyon.ObjectCond, unsafe.Pointer(&t.cond), 0), func() { t.cond.L.Lock(); t.cond.Wait(); t.cond.L.Unlock() }},
-		{c, func() { <-t.c }},
-		{d, func() { <-t.d }},
-		{full, func() { t.full <- "" }},
-		{tachyon.Object{Kind: tachyon.ObjectSelect}, func() {
-			select {
-			case <-t.c:
-			case <-t.d:
-			case <-t.d:
-			case <-make(chan int):
-			case <-(chan int)(nil):
-			}
-		}},
-		{c, func() { // of its channels only one has another goroutine
-			select {
-			case <-make(chan bool):
-			case <-t.c:
-			}
-		}},
-	}
-	want = map[uint64]tachyon.Object{}
-	var mu sync.Mutex
-	var up, ended sync.WaitGroup
-	for _, k := range kinds {
-		for range n {
-			up.Add(1)
-			ended.Add(1)
-			go func() {
-				defer ended.Done()
-				mu.Lock()
-				want[currentGoid()] = k.object
-				mu.Unlock()
-				up.Done()
-				k.wait()
-			}()
+	first := object(tachyon.ObjectChannel, *(*unsafe.Pointer)(unsafe.Pointer(&c)), 0)
+	second := object(tachyon.ObjectChannel, *(*unsafe.Pointer)(unsafe.Pointer(&d)), 7)
+	both := &source.Object{Object: tachyon.Object{Kind: tachyon.ObjectSelect}, Of: []*source.Object{first, second}}
+	some(want, object(tachyon.ObjectMutex, unsafe.Pointer(&t.mutex), 0), t.mutex.Lock)
+	some(want, object(tachyon.ObjectRWMutex, unsafe.Pointer(&t.rw), 0), t.rw.Lock)
+	some(want, object(tachyon.ObjectRWMutex, unsafe.Pointer(&t.rw), 0), t.rw.RLock)
+	some(want, object(tachyon.ObjectRWMutex, unsafe.Pointer(&t.rw2), 0), t.rw2.Lock)
+	some(want, object(tachyon.ObjectWaitGroup, unsafe.Pointer(&t.group), 0), t.group.Wait)
+	some(want, object(tachyon.ObjectCond, unsafe.Pointer(&t.cond), 0), func() { t.cond.L.Lock(); t.cond.Wait() })
+	some(want, first, func() { <-c })
+	some(want, second, func() { <-d })
+	some(want, object(tachyon.ObjectChannel, *(*unsafe.Pointer)(unsafe.Pointer(&full)), 1), func() { full <- "" })
+	some(want, both, func() {
+		select {
+		case <-c:
+		case <-d:
+		case <-d:
+		case <-make(chan int):
+		case <-(chan int)(nil):
 		}
-	}
-	up.Wait()
-	waitUntilBlocked(test, want)
-	return want, func() {
-		t.mutex.Unlock()
-		t.rw.Unlock()
-		t.rw2.RUnlock()
-		t.group.Done()
-		t.cond.L.Lock()
-		t.cond.Broadcast()
-		t.cond.L.Unlock()
-		close(t.c)
-		close(t.d)
-		for range n {
-			<-t.full
+	})
+	some(want, first, func() { // of its channels only one has another goroutine
+		select {
+		case <-make(chan bool):
+		case <-c:
 		}
-		ended.Wait()
+	})
+	some(want, nil, func() { <-(chan int)(nil) })
+	some(want, nil, func() { (chan int)(nil) <- 1 })
+	some(want, nil, func() { select {} })
+}
+
+// some starts four goroutines that wait for an object.
+func some(want map[uint64]string, object *source.Object, wait func()) {
+	id := make(chan uint64)
+	for range 4 {
+		go func() {
+			id <- currentGoid()
+			wait()
+		}()
+		want[<-id] = objectText(object)
 	}
 }
 
-// waitUntilBlocked waits until runtime.Stack says of all goroutines that they wait.
-func waitUntilBlocked(t testing.TB, all map[uint64]tachyon.Object) {
-	buf := make([]byte, 8<<20)
-	for range 1000 {
-		state := parseStacks(string(buf[:runtime.Stack(buf, true)]))
-		blocked := 0
-		for id := range all {
-			if p := state[id]; p != nil && p.state != "runnable" && p.state != "running" {
-				blocked++
-			}
-		}
-		if blocked == len(all) {
-			return
-		}
-		time.Sleep(time.Millisecond)
-	}
-	t.Fatal("the goroutines do not wait")
-}
-
-// TestObjects compares what goroutines wait for with the real objects: in a variable of the program
-// and in the heap.
+// TestObjects compares what goroutines wait for with the real objects: in a variable of the program and in the heap.
+// The second session walks the goroutines only once, because a collection has stamped them. Equal objects have
+// equal numbers and different ones different numbers. Who waits for a nil channel waits for no object.
 func TestObjects(t *testing.T) {
+	if !alone(t) {
+		return // the goroutines do not end
+	}
 	l, err := layoutOf(runtime.Version())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, th := range map[string]*things{"static": &global, "heap": new(things)} {
-		for _, collected := range []bool{false, true} {
-			t.Run(fmt.Sprint(name, collected), func(t *testing.T) {
-				testObjects(t, l, th, collected)
-			})
-		}
-	}
-}
-
-func testObjects(t *testing.T, l *layout, th *things, collected bool) {
-	want, free := th.block(t, 4)
-	defer free()
-	if collected {
-		runtime.GC() // goroutines are walked only once
-	}
-	r, _ := session(t, source.Config{WaitFrames: true}, func() { time.Sleep(300 * time.Millisecond) })
-	numbers := map[string]int32{}
-	latest := map[uint64]*taken{}
-	for i := range r.samples {
-		s := &r.samples[i]
-		if _, ok := want[s.goroutine]; ok {
-			latest[s.goroutine] = s
-		}
-		if s.object == nil && s.stack[0].Line > 0 && s.stack[0].File == "" || s.object != nil && s.stack[0].Line != s.object.Number {
-			t.Fatalf("%v has the object %+v", s.stack, s.object)
-		}
-	}
-	if len(latest) != len(want) {
-		t.Fatalf("%d of %d goroutines have samples", len(latest), len(want))
-	}
-	members := map[string]int32{}
-	for id, s := range latest {
-		w := want[id]
-		if !l.semaphores && w.Kind != tachyon.ObjectChannel && w.Kind != tachyon.ObjectSelect {
-			if s.object != nil {
-				t.Errorf("Go %s knows the object of %v", runtime.Version(), s.stack)
+	want := map[uint64]string{}
+	global.wait(want)
+	new(things).wait(want)
+	if !l.semaphores { // this version says it only of channels
+		for id, object := range want {
+			if !strings.HasPrefix(object, tachyon.ObjectChannel+" ") && !strings.HasPrefix(object, tachyon.ObjectSelect+" ") {
+				want[id] = ""
 			}
-			continue
-		}
-		if s.object == nil {
-			t.Errorf("%v has no object, want %+v", s.stack, w)
-			continue
-		}
-		got := s.object.Object
-		number := got.Number
-		got.Number = 0
-		if got.Static != 0 && w.Static != 0 {
-			w.Static = got.Static
-		}
-		if got.Kind == tachyon.ObjectSelect {
-			if len(got.Members) != 2 || len(s.object.Of) != 2 {
-				t.Fatalf("a select has %+v", got)
-			}
-			for _, m := range s.object.Of {
-				members[fmt.Sprintf("%#x", m.Addr)] = m.Number
-			}
-			got.Members = nil
-		}
-		if fmt.Sprint(got) != fmt.Sprint(w) {
-			t.Errorf("%v waits for %+v, want %+v", s.stack, got, w)
-		}
-		key := fmt.Sprintf("%#x", got.Addr)
-		if n, ok := numbers[key]; ok && n != number {
-			t.Errorf("%s %s has the numbers %d and %d", got.Kind, key, n, number)
-		}
-		numbers[key] = number
-	}
-	for addr, n := range members {
-		if numbers[addr] != n {
-			t.Errorf("the channel at %s has number %d in a set, and number %d", addr, n, numbers[addr])
 		}
 	}
-	all := []int32{}
-	for _, n := range numbers {
-		all = append(all, n)
-	}
-	slices.Sort(all)
-	if kinds := 9; l.semaphores && !slices.Equal(all, slices.Compact(slices.Clone(all))) || len(all) < 4 || l.semaphores && len(all) != kinds {
-		t.Errorf("numbers %v", all)
-	}
-}
-
-// TestNilChannels checks that a goroutine that waits for a nil channel waits for no object.
-func TestNilChannels(t *testing.T) {
-	waits := map[string]func(){
-		"[chan receive (nil chan)]": func() { <-(chan int)(nil) },
-		"[chan send (nil chan)]":    func() { (chan int)(nil) <- 1 },
-		"[select (no cases)]":       func() { select {} },
-	}
-	var mu sync.Mutex
-	reason := map[uint64]string{} // these goroutines never end
-	const each = 3                // an object has a number only if several goroutines wait for it
-	for name, wait := range waits {
-		for range each {
-			go func() {
-				mu.Lock()
-				reason[currentGoid()] = name
-				mu.Unlock()
-				wait()
-			}()
-		}
-	}
-	r, _ := session(t, source.Config{WaitFrames: true}, func() {
-		for range 1000 {
-			time.Sleep(time.Millisecond)
+	for range 2 {
+		var mu sync.Mutex
+		latest := map[uint64]taken{}
+		r := newRecorder()
+		r.keep = func(s *taken) bool {
 			mu.Lock()
-			up := len(reason)
-			mu.Unlock()
-			if up == each*len(waits) {
-				break
+			defer mu.Unlock()
+			latest[s.goroutine] = *s
+			if s.object == nil && s.stack[0].Line > 0 && s.stack[0].File == "" || s.object != nil && s.stack[0].Line != s.object.Number {
+				t.Errorf("%v has the object %+v", s.stack, s.object)
+			}
+			return false
+		}
+		var wrong []string
+		sessionWith(t, source.Config{WaitFrames: true}, r, func() {
+			testenv.Await(func() bool {
+				mu.Lock()
+				defer mu.Unlock()
+				wrong = wrongObjects(want, latest)
+				return len(wrong) == 0
+			})
+		})
+		if len(wrong) > 0 {
+			t.Errorf("%s: %s", runtime.Version(), strings.Join(wrong, "\n"))
+		}
+		runtime.GC()
+	}
+}
+
+// wrongObjects says which objects and numbers are not as they should be.
+func wrongObjects(want map[uint64]string, latest map[uint64]taken) (wrong []string) {
+	numbers, objects := map[string]int32{}, map[int32]string{}
+	note := func(o *source.Object) {
+		d := objectText(o)
+		if n, ok := numbers[d]; ok && n != o.Number {
+			wrong = append(wrong, fmt.Sprintf("%s has the numbers %d and %d", d, n, o.Number))
+		}
+		if other, ok := objects[o.Number]; ok && other != d {
+			wrong = append(wrong, fmt.Sprintf("%s and %s have the number %d", d, other, o.Number))
+		}
+		numbers[d], objects[o.Number] = o.Number, d
+	}
+	for id, object := range want {
+		s, ok := latest[id]
+		if got := objectText(s.object); !ok || got != object || s.stack[0].Func[0] != '[' {
+			wrong = append(wrong, fmt.Sprintf("%v waits for %q, want %q", s.stack, got, object))
+		} else if s.object != nil {
+			note(s.object)
+			for _, member := range s.object.Of {
+				note(member)
 			}
 		}
-		time.Sleep(100 * time.Millisecond)
-	})
-	mu.Lock()
-	defer mu.Unlock()
-	found := map[string]bool{}
-	for _, s := range r.samples {
-		name, ok := reason[s.goroutine]
-		if !ok || s.stack[0].Func != name {
-			continue // it has not begun to wait
-		}
-		found[name] = true
-		if s.object != nil || s.stack[0].Line != 0 {
-			t.Fatalf("%v has the object %+v", s.stack, s.object)
-		}
 	}
-	if len(found) != len(waits) {
-		t.Errorf("samples of %v, want %d kinds", found, len(waits))
-	}
+	return wrong
 }

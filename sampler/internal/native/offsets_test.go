@@ -8,89 +8,105 @@ import (
 	"reflect"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/sampler/internal/source"
 )
 
-// unseen has the wrong offsets that Start does not find: the name of the field and the error in bytes.
-// The value says what a wrong offset does, or why it does no harm.
+// unseen has the wrong offsets that Start does not find: the name of the field, and +8 or -8 if only this error is not
+// found. The value says what a wrong offset does, or why it does no harm.
 var unseen = map[string]string{
-	"gBubble+8":    bubble,
-	"gBubble-8":    bubble,
-	"gSchedLR+8":   register,
-	"gSchedLR-8":   register,
-	"gWaitSince-8": "that field is 0 while a goroutine waits, so every visit is a walk",
-	"mAllp+8":      snapshot,
-	"mAllp-8":      snapshot,
-	"modEText+8":   "the code after Go's code has no functions in the tables",
-	"modNext+8":    "there is no plugin",
-	"modNext-8":    "there is no plugin",
-	"modData+8":    bounds,
-	"modData-8":    bounds,
-	"modEData+8":   bounds,
-	"modEData-8":   bounds,
-	"modEBSS+8":    bounds,
-
-	"pFree+8":         count,
-	"pFree-8":         count,
-	"schedThreads+8":  count,
-	"schedThreads-8":  count,
-	"schedSystem+8":   count,
-	"schedSystem-8":   count,
-	"schedFree+8":     count,
-	"schedFree-8":     count,
-	"schedFreeBare+8": count,
-	"schedFreeBare-8": count,
+	"gBubble":       "it is used only for the word (durable) in wait reasons, and no goroutine is in a bubble at Start",
+	"gSchedLR":      "amd64 has no link register, and on arm64 it only adds a caller if it is a return address",
+	"gWaitSince-8":  "that field is 0 while a goroutine waits, so every visit is a walk",
+	"sudogElem-8":   pointer,
+	"sudogC-8":      pointer,
+	"mAllp":         "it distinguishes the list of Ps from a short-lived copy; if there are both, Start fails",
+	"mVDSOSP":       probes,
+	"mVDSOPC":       probes,
+	"modEText+8":    "the code after Go's code has no functions in the tables",
+	"modNext":       "there is no plugin",
+	"modData":       bounds,
+	"modEData":      bounds,
+	"modEBSS+8":     bounds,
+	"pFree":         count,
+	"schedThreads":  count,
+	"schedSystem":   count,
+	"schedFree":     count,
+	"schedFreeBare": count,
 }
 
 const (
-	bubble   = "it is used only for the word (durable) in wait reasons, and no goroutine is in a bubble at Start"
-	register = "amd64 has no link register, and on arm64 it only adds a caller if it is a return address"
-	snapshot = "it distinguishes the list of Ps from a short-lived copy; if there are both, Start fails"
-	count    = "the number of goroutines is then not known, and [not seen] has only what looks have found"
-	// With Go 1.25.
-	noSemaphores = "this version does not say for which semaphore a goroutine waits"
-
-	bounds = "they bound a search, and its result is checked"
+	pointer = "the word before is the same address as a pointer, since Go 1.26"
+	probes  = "only a thread that has a core shows it, and the field is not read where there is a link register"
+	count   = "the number of goroutines is then not known, and [not seen] has only what looks have found"
+	bounds  = "they bound a search, and its result is checked"
 )
 
 func init() {
 	children["shifted"] = shifted
-	if l, err := layoutOf(runtime.Version()); err == nil && !l.semaphores {
+	if l, err := layoutOf(runtime.Version()); err == nil && !l.semaphores { // Go 1.25
 		for _, name := range []string{"sudogElem", "mutexSema", "rwWriterSema", "rwReaderSema", "groupSema", "condNotify"} {
-			unseen[name+"+8"], unseen[name+"-8"] = noSemaphores, noSemaphores
-		}
-	}
-	if ctxLR != 0 {
-		for _, name := range []string{"mVDSOSP+8", "mVDSOSP-8", "mVDSOPC+8", "mVDSOPC-8"} {
-			unseen[name] = "it is read only on processors without a link register"
+			unseen[name] = "this version does not say for which semaphore a goroutine waits"
 		}
 	}
 }
 
-// shifted runs a source with one wrong offset in the layout.
+// shift is an error of by bytes in a field of the layout's offsets.
+type shift struct {
+	name string
+	at   uintptr // of the field
+	by   int
+}
+
+// shifts returns the errors to try: none at first, then each offset too high by a word; at night also too low.
+func shifts() []shift {
+	list := []shift{{"none", 0, 0}}
+	fields := reflect.TypeFor[offsets]()
+	for _, by := range []int{8, -8}[:testenv.Times(1, 2)] {
+		for i := range fields.NumField() {
+			f := fields.Field(i)
+			list = append(list, shift{fmt.Sprintf("%s%+d", f.Name, by), f.Offset, by})
+		}
+	}
+	return list
+}
+
+const shiftChildren = 10 // some checks wait for a second until they give up
+
+// shifted runs sources with one wrong offset in the layout each, beginning with the shift of the given number and leaving
+// out those of other children. It prints a line for each, and ends early if a source could not give back its memory.
 func shifted() {
-	var index, by int
-	fmt.Sscan(os.Getenv("GOTACH_SHIFT"), &index, &by)
+	var from int
+	fmt.Sscan(os.Getenv("GOTACH_SHIFT"), &from)
 	right, err := layoutOf(runtime.Version())
 	if err != nil {
 		panic(err)
 	}
-	bad := *right
-	field := (*uintptr)(unsafe.Add(unsafe.Pointer(&bad.offsets), index*8))
-	*field += uintptr(by)
-	layouts["go0.0"] = &bad
+	for list := shifts(); from < len(list) && !busy.Load(); from += shiftChildren {
+		bad := *right
+		*(*uintptr)(unsafe.Add(unsafe.Pointer(&bad.offsets), list[from].at)) += uintptr(list[from].by)
+		layouts["go0.0"] = &bad
+		fmt.Println(tryLayout(list[from].by != 0))
+	}
+}
+
+// tryLayout says whether Start refuses the layout of go0.0. If not, it samples some ticks and collections, which stop
+// the world.
+func tryLayout(fallback bool) string {
 	s := New()
 	s.version = "go0.0"
 	r := newRecorder()
-	if err := s.Start(source.Config{Rate: 1000, Budget: 20, Start: time.Now(), Fallback: by != 0}, r); err != nil {
-		fmt.Println("refused:", err)
-		return
+	if err := s.Start(source.Config{Rate: 1000, Budget: 20, Start: time.Now(), Fallback: fallback}, r); err != nil {
+		return "refused: " + err.Error()
 	}
 	var stop atomic.Bool
 	go func() {
@@ -99,50 +115,82 @@ func shifted() {
 			runtime.Gosched()
 		}
 	}()
-	// Each collection stops the world.
-	for end := time.Now().Add(100 * time.Millisecond); time.Now().Before(end); {
+	for end := time.Now().Add(time.Second); s.Stats().TicksReached < 10 && time.Now().Before(end); {
 		runtime.GC()
 		time.Sleep(time.Millisecond)
 	}
 	s.Stop()
 	stop.Store(true)
-	fmt.Println("sampled", len(r.samples), r.err)
+	return fmt.Sprint("sampled ", len(r.samples), r.err)
 }
 
-// TestShiftedLayout makes each offset wrong by one word; up, and at night down as well. Start must find that, or unseen
-// must have the field. The program must not hang or end.
+// TestShiftedLayout makes each offset wrong by one word. Start must find that, or unseen must have the field. The program
+// must not hang or end.
 func TestShiftedLayout(t *testing.T) {
-	testenv.Again(t)
-	if out, err := child(t, "shifted", "GOTACH_SHIFT=0 0"); err != nil || !strings.Contains(out, "sampled") {
-		t.Fatalf("nothing shifted: %v\n%s", err, out)
+	testenv.Long(t)
+	var all sync.WaitGroup
+	for from := range shiftChildren {
+		all.Go(func() { testShifts(t, shifts(), from) })
 	}
-	shifts := []int{8}
-	if os.Getenv("GOTACH_NIGHT") != "" {
-		shifts = []int{8, -8}
-	}
-	fields := reflect.TypeFor[offsets]()
-	for i := range fields.NumField() {
-		for _, by := range shifts {
-			name := fmt.Sprintf("%s%+d", fields.Field(i).Name, by)
-			var out, last string
-			var err error
-			// The check of the vDSO's fields needs a thread that has a core. Where all cores
-			// are busy it can pass without having seen anything.
-			for try := 0; try == 0 || try < 10 && strings.HasPrefix(name, "mVDSO") && strings.HasPrefix(last, "sampled"); try++ {
-				out, err = child(t, "shifted", fmt.Sprintf("GOTACH_SHIFT=%d %d", i, by))
-				last = out[strings.LastIndexByte(out, '\n')+1:]
-			}
-			why, listed := unseen[name]
-			switch {
-			case err != nil:
-				t.Errorf("%s: %v\n%s", name, err, out)
-			case strings.HasPrefix(last, "refused:"):
-				t.Logf("%-18s %s", name, last)
-			case !listed:
-				t.Errorf("%s: %s", name, last)
-			default:
-				t.Logf("%-18s not noticed: %s; %s", name, why, last)
-			}
+	all.Wait()
+}
+
+func testShifts(t *testing.T, list []shift, from int) {
+	for from < len(list) {
+		out, err := child(t, "shifted", "GOMAXPROCS=2", fmt.Sprint("GOTACH_SHIFT=", from))
+		if err != nil || out == "" {
+			t.Errorf("from %s on: %v\n%s", list[from].name, err, out)
+			return
 		}
+		for result := range strings.Lines(out) {
+			name := list[from].name
+			listed := unseen[name]+unseen[name[:len(name)-2]] != ""
+			sampled, refused := strings.HasPrefix(result, "sampled "), strings.HasPrefix(result, "refused: ")
+			if name == "none" && !sampled || name != "none" && !refused && !(sampled && listed) {
+				t.Errorf("%s: %s", name, result)
+			}
+			from += shiftChildren
+		}
+	}
+}
+
+// TestProbeVDSO has signals to a thread in the vDSO and elsewhere, and checks what follows from their counts.
+func TestProbeVDSO(t *testing.T) {
+	f := newFakes(t)
+	defer unix.Munmap(f.memory)
+	s := f.s
+	f.start(1)
+	inside := uint64(f.stack + 512)
+	store64(uintptr(inside)-8, 77) // a return address
+	s.pid, s.probeM = uint64(unix.Getpid()), uint64(f.g(0))
+	s.off.mCurG, s.off.mSignalPending, s.off.mVDSOSP, s.off.mVDSOPC = 0, 8, 16, 24
+	for _, c := range []struct{ g, pending, vdsoSP, vdsoPC, sp, outside, vdso uint64 }{
+		{uint64(f.g(1)), 0, inside, 77, inside, 0, 0},
+		{uint64(f.g(1)), 1, 0, 0, 1, 1, 0},
+		{uint64(f.g(1)), 0, inside, 77, 1, 2, 1},
+		{uint64(f.g(1)), 1, inside, 78, 1, 3, 1},
+		{0, 0, inside, 77, 1, 3, 1}, // the scheduler is at work
+	} {
+		for i, word := range []uint64{c.g, c.pending, c.vdsoSP, c.vdsoPC} {
+			store64(f.g(0)+uintptr(i)*8, word)
+		}
+		store64(f.g(2)+ctxSP, c.sp)
+		before := [2]uint64{s.probeOther, s.probeAsked}
+		noteProbe(s.base(), f.g(2), 0, 0)
+		if before[c.pending]++; s.probeOutside != c.outside || s.probeVDSO != c.vdso || before != [2]uint64{s.probeOther, s.probeAsked} {
+			t.Errorf("%+v: %d outside, %d in the vDSO, %d asked, %d others", c, s.probeOutside, s.probeVDSO, s.probeAsked, s.probeOther)
+		}
+	}
+	n := &Source{s: s} // its signal is 0, which is not sent
+	for _, c := range []struct {
+		outside, vdso uint64
+		wrong         bool
+	}{{1000, 0, true}, {10, 0, false}, {10, 1, false}} {
+		s.probeOutside, s.probeVDSO = c.outside, c.vdso
+		synctest.Test(t, func(t *testing.T) {
+			if err := n.checkVDSO(&spinner{tid: uintptr(unix.Gettid())}); (err != nil) != c.wrong {
+				t.Errorf("%+v: %v", c, err)
+			}
+		})
 	}
 }

@@ -4,32 +4,37 @@ package native
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
-// TestPatience has Starts that began some time ago.
+// TestPatience checks when Start gives up.
 func TestPatience(t *testing.T) {
-	ago := func(d time.Duration) time.Time { return time.Now().Add(-d) }
-	if newPatience(ago(300*time.Millisecond), true).over("") == nil {
-		t.Error("Start goes on after 300 ms although another source could take over")
-	}
-	if err := newPatience(ago(3*time.Second), false).over(""); err != nil {
-		t.Errorf("no other source can take over: %v", err)
-	}
-	p := newPatience(ago(0), true)
-	before := p.until
-	const waited = 20 * time.Millisecond
-	p.excuse(waited, func() { time.Sleep(3 * waited) })
-	if more := p.until.Sub(before); more < 2*waited {
-		t.Errorf("waiting for a core for %v gives %v", 2*waited, more)
-	}
-	for name, more := range map[string]func(*patience){
-		"allow":  func(p *patience) { p.allow(time.Hour) },
-		"excuse": func(p *patience) { p.excuse(-time.Hour, func() {}) },
+	const ms = time.Millisecond
+	for name, c := range map[string]struct {
+		fallback bool
+		do       func(p *patience)
+		over     time.Duration // since the begin
+	}{
+		"usual":                         {true, func(*patience) {}, startLimit},
+		"no other source can take over": {false, func(*patience) {}, onlyLimit},
+		"waits for a core":              {true, func(p *patience) { p.excuse(20*ms, func() { time.Sleep(60 * ms) }) }, startLimit + 40*ms},
+		"has a core":                    {true, func(p *patience) { p.excuse(20*ms, func() { time.Sleep(10 * ms) }) }, startLimit},
+		"is allowed more":               {true, func(p *patience) { time.Sleep(100 * ms); p.allow(startLimit) }, startLimit + 100*ms},
+		"is allowed less":               {true, func(p *patience) { p.allow(100 * ms) }, startLimit},
+		"is allowed an hour":            {true, func(p *patience) { p.allow(time.Hour) }, busyLimit},
+		"waits for an hour":             {true, func(p *patience) { p.excuse(-time.Hour, func() {}) }, busyLimit},
 	} {
-		p := newPatience(ago(2*time.Second), true)
-		if more(p); p.over("") == nil {
-			t.Errorf("Start goes on after two seconds with %s", name)
-		}
+		synctest.Test(t, func(t *testing.T) {
+			begin := time.Now()
+			p := newPatience(begin, c.fallback)
+			c.do(p)
+			if time.Sleep(c.over - time.Since(begin) - 1); p.over("") != nil {
+				t.Errorf("%s: Start gives up before %v", name, c.over)
+			}
+			if time.Sleep(time.Nanosecond); p.over("") == nil {
+				t.Errorf("%s: Start goes on after %v", name, c.over)
+			}
+		})
 	}
 }

@@ -4,6 +4,8 @@ package native
 
 import (
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,58 +13,73 @@ import (
 	"github.com/gotach/profiler/sampler/internal/source"
 )
 
-//go:noinline
-func untracked(end time.Time) {
-	for time.Now().Before(end) {
-	}
-}
-
-// TestMaxTracked has more goroutines than maxTracked. Only a part of the waiting ones is sampled, but
-// the running one is.
+// TestMaxTracked has more goroutines than maxTracked.
 func TestMaxTracked(t *testing.T) {
-	defer func(n int) { maxTracked = n }(maxTracked)
-	maxTracked = 500
-	end := park(600)
-	defer park(3000)()
-	end() // the beginning of the list has goroutines that have ended: they do not count
-	var warnings []error
-	done := make(chan bool)
-	r, counts := session(t, source.Config{WaitFrames: true, Warn: func(err error) { warnings = append(warnings, err) }}, func() {
-		for range 8 {
-			go func() { untracked(time.Now().Add(300 * time.Millisecond)); done <- true }()
-		}
-		for range 8 {
-			<-done
-		}
-	})
-	var seen, running int
-	all := map[uint64]bool{}
-	for _, s := range r.samples {
-		all[s.goroutine] = true
-		for _, f := range s.stack {
-			if strings.HasSuffix(f.Func, ".untracked") {
-				running++
-			}
-		}
-	}
-	seen = len(all)
-	if seen < 100 || seen > 1000 || running < 50 {
-		t.Errorf("samples of %d goroutines, %d samples of the running one", seen, running)
-	}
-	if counts.GoroutinesUntracked < 2000 || len(warnings) != 1 {
-		t.Errorf("%d untracked, warnings %v", counts.GoroutinesUntracked, warnings)
-	}
-}
-
-// TestRosterIsBounded reads a list with few living goroutines and many that have ended. Neither the roster nor the
-// memory that refresh takes may follow the length of the list, and ticks may add nothing to a full roster.
-func TestRosterIsBounded(t *testing.T) {
 	if !alone(t) {
-		return // the tests before have left living goroutines
+		return // there are gs that the tests before have left
 	}
 	maxTracked = 500
+	var free []func()
+	parks := func(n int) func() { return func() { free = append(free, park(n)) } }
+	parks(300)()
+	t.Run("during the session only", func(t *testing.T) { testMaxTracked(t, 700, parks(1000)) })
+	park(2000)() // the list has goroutines that have ended: they do not count
+	parks(3000)()
+	t.Run("all the time", func(t *testing.T) { testMaxTracked(t, 3700, func() {}) })
+	for _, f := range free {
+		f()
+	}
 	park(20_000)()
 	defer park(300)()
+	t.Run("in the list only", testRosterIsBounded)
+}
+
+//go:noinline
+func untracked(stop *atomic.Bool) {
+	for !stop.Load() {
+	}
+}
+
+// testMaxTracked samples some of the goroutines that wait, and all that run.
+func testMaxTracked(t *testing.T, left int64, more func()) {
+	var seen, running atomic.Int64
+	all := map[uint64]bool{}
+	r := newRecorder()
+	r.keep = func(s *taken) bool {
+		if !all[s.goroutine] {
+			all[s.goroutine] = true
+			seen.Add(1)
+		}
+		for _, f := range s.stack {
+			if strings.HasSuffix(f.Func, ".untracked") {
+				running.Add(1)
+			}
+		}
+		return false
+	}
+	var warnings []error
+	_, counts := sessionWith(t, source.Config{WaitFrames: true, Warn: func(err error) { warnings = append(warnings, err) }}, r, func() {
+		more()
+		var stop atomic.Bool
+		var ended sync.WaitGroup
+		for range 2 {
+			ended.Go(func() { untracked(&stop) })
+		}
+		testenv.Await(func() bool { return seen.Load() >= 400 && running.Load() >= 50 })
+		stop.Store(true)
+		ended.Wait()
+	})
+	if n := seen.Load(); n < 400 || n > 600 || running.Load() < 50 {
+		t.Errorf("samples of %d goroutines, %d samples of the running ones", n, running.Load())
+	}
+	if n := counts.GoroutinesUntracked; n < left || n > left+200 || len(warnings) != 1 {
+		t.Errorf("%d untracked, want %d at least; warnings %v", n, left, warnings)
+	}
+}
+
+// testRosterIsBounded reads a list with few living goroutines and many that have ended. Neither the roster nor the
+// memory that refresh takes may follow the length of the list, and ticks may add nothing to a full roster.
+func testRosterIsBounded(t *testing.T) {
 	n := New()
 	n.cfg, n.patience = source.Config{Rate: 100, Budget: 1, Start: time.Now()}, newPatience(time.Now(), false)
 	l, err := layoutOf(n.version)
@@ -110,41 +127,5 @@ func TestOneStack(t *testing.T) {
 		if got := oneStack(c.lo, c.hi); got != c.want {
 			t.Errorf("%#x to %#x: %v", c.lo, c.hi, got)
 		}
-	}
-}
-
-// TestGrowsBeyondMaxTracked has more goroutines than maxTracked only during the session.
-func TestGrowsBeyondMaxTracked(t *testing.T) {
-	if !alone(t) {
-		return // there are gs that the tests before have left
-	}
-	maxTracked = 500
-	var running int
-	r, counts := session(t, source.Config{WaitFrames: true}, func() {
-		defer park(300)()
-		time.Sleep(50 * time.Millisecond)
-		defer park(1000)()
-		done := make(chan bool)
-		for range 4 {
-			go func() { untracked(time.Now().Add(300 * time.Millisecond)); done <- true }()
-		}
-		for range 4 {
-			<-done
-		}
-	})
-	all := map[uint64]bool{}
-	for _, s := range r.samples {
-		all[s.goroutine] = true
-		for _, f := range s.stack {
-			if strings.HasSuffix(f.Func, ".untracked") {
-				running++
-			}
-		}
-	}
-	if len(all) < 400 || len(all) > 600 || running < 50 {
-		t.Errorf("samples of %d goroutines, %d samples of the running ones", len(all), running)
-	}
-	if counts.GoroutinesUntracked < 700 {
-		t.Errorf("%d untracked", counts.GoroutinesUntracked)
 	}
 }

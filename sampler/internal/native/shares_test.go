@@ -1,4 +1,4 @@
-//go:build linux && (amd64 || arm64)
+//go:build measure && !race && linux && (amd64 || arm64)
 
 package native
 
@@ -45,9 +45,20 @@ func (s *shares) add(stack []string, weight float64) {
 	s.all += weight
 }
 
-// near reports whether two shares differ by at most most. It returns false for a share that is NaN,
-// which has no samples.
-func near(a, b, most float64) bool { return math.Abs(a-b) <= most }
+// apart returns by how many points the shares of functions in s and other differ at most, among those that have at
+// least a share of least in one of them.
+func (s *shares) apart(other *shares, least float64) (points float64) {
+	compare := func(a, b map[string]float64) {
+		for name := range b {
+			if g, w := a[name]/s.all, b[name]/other.all; max(g, w) >= least && !hidden(name) && name != "[scheduler]" {
+				points = max(points, 100*math.Abs(g-w))
+			}
+		}
+	}
+	compare(s.flat, other.flat)
+	compare(s.cum, other.cum)
+	return points
+}
 
 // pprofShares counts the first values of a profile in pprof's format, without the drain's.
 func pprofShares(t *testing.T, file []byte, of string) *shares {
@@ -58,7 +69,12 @@ func pprofShares(t *testing.T, file []byte, of string) *shares {
 	}
 	s := newShares(of)
 	for _, sample := range p.Sample {
-		stack := pprofNames(sample)
+		var stack []string // innermost first
+		for _, l := range sample.Location {
+			for _, line := range l.Line {
+				stack = append(stack, line.Function.Name)
+			}
+		}
 		if slices.Contains(stack, "runtime.schedule") {
 			stack = []string{"[scheduler]"} // the native source does not show its functions
 		}
@@ -67,14 +83,4 @@ func pprofShares(t *testing.T, file []byte, of string) *shares {
 		}
 	}
 	return s
-}
-
-// pprofNames returns the functions of a sample's stack, innermost first.
-func pprofNames(s *profile.Sample) (stack []string) {
-	for _, l := range s.Location {
-		for _, line := range l.Line {
-			stack = append(stack, line.Function.Name)
-		}
-	}
-	return stack
 }

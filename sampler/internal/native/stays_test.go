@@ -24,29 +24,18 @@ func TestStays(t *testing.T) {
 		// tick returns the time that recStay has for the first goroutine, 0 if there is none, and whether its
 		// stack is recorded.
 		tick := func() (until uint64, walked bool) {
-			s.before, s.now = s.now, s.now+s.period
-			s.write = s.head
-			visitSome(s)
-			for at := s.head; at < s.write; {
-				w := s.words(at)
-				switch head := load64(w); {
-				case head&0xff == recStay && load64(w+8) == 0:
+			f.records(func(kind uint64, w uintptr) {
+				switch {
+				case kind == recStay && load64(w+8) == 0:
 					until = load64(w + 16)
-				case head&0xff == recStack && load64(w+headG*8) == uint64(f.g(0)):
+				case kind == recStack && load64(w+headG*8) == uint64(f.g(0)):
 					walked = true
 				}
-				at += load64(w) >> 8 & 0xffffff
-			}
-			s.head, s.tail = s.write, s.write
+			})
 			return until, walked
 		}
 		for range 60 {
 			tick()
-		}
-		seq := f.g(0) + s.off.gTrackingSeq
-		move := func() {
-			store32(seq&^3, load32(seq&^3)+1<<(8*(seq&3)))
-			store64(f.g(0)+s.off.gWaitSince, 0)
 		}
 		for range rapid.IntRange(1, 10).Draw(t, "still for") {
 			if until, walked := tick(); until != 0 || walked {
@@ -54,7 +43,7 @@ func TestStays(t *testing.T) {
 			}
 		}
 		looked := load64(s.entry(0) + entryLooked*8)
-		move()
+		f.move(0)
 		for range 100 {
 			until, walked := tick()
 			if !walked {
@@ -67,7 +56,7 @@ func TestStays(t *testing.T) {
 			if until != looked {
 				t.Fatalf("it moved after the look at %d; the visit at %d says that it stayed until %d", looked, s.now, until)
 			}
-			move()
+			f.move(0)
 			if until, walked = tick(); !walked || until != 0 {
 				t.Fatalf("it moved right after a visit: walked %v, stayed until %d", walked, until)
 			}

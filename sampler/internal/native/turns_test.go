@@ -23,12 +23,18 @@ type fakes struct {
 	born   map[uint64]uint64 // the same, or a later time at which it has run
 }
 
+// fataler is a test, or one of rapid's runs of it.
+type fataler interface {
+	Fatal(...any)
+	Fatalf(string, ...any)
+}
+
 const (
 	mostFakes = 700
 	fakeSize  = 1024
 )
 
-func newFakes(t *rapid.T) *fakes {
+func newFakes(t fataler) *fakes {
 	l, err := layoutOf(runtime.Version())
 	if err != nil {
 		t.Fatal(err)
@@ -83,41 +89,44 @@ func (f *fakes) start(i uint64) {
 	store32(g+off.gStatus, gWaiting)
 }
 
-// tick simulates a tick, one period later. It returns the visited goroutines, with the beginning of the
-// time that a walked one's sample stands for.
-func (f *fakes) tick(t *rapid.T) (told map[uint64]uint64) {
+// records simulates a tick, one period later, and calls each with its records.
+func (f *fakes) records(each func(kind uint64, w uintptr)) {
 	s := f.s
 	s.before, s.now = s.now, s.now+s.period
 	s.write = s.head
 	visitSome(s)
-	told = map[uint64]uint64{}
 	for at := s.head; at < s.write; {
 		w := s.words(at)
-		head := load64(w)
-		switch head & 0xff {
-		case recStack:
-			goid, before := load64(w+headGoid*8), load64(w+headBefore*8)
-			if _, twice := told[goid]; twice {
-				t.Fatalf("goroutine %d was visited twice in a tick", goid)
-			}
-			told[goid] = s.now - before
-		case recSame:
-			i := load64(w + 8)
-			goid := load64(f.g(i) + s.off.gID)
-			if _, twice := told[goid]; twice {
-				t.Fatalf("goroutine %d was visited twice in a tick", goid)
-			}
-			told[goid] = 0
-		}
-		at += head >> 8 & 0xffffff
+		each(load64(w)&0xff, w)
+		at += load64(w) >> 8 & 0xffffff
 	}
 	s.head, s.tail = s.write, s.write
+}
+
+// tick simulates a tick. It returns the visited goroutines, with the beginning of the time that a walked one's
+// sample stands for.
+func (f *fakes) tick(t fataler) (told map[uint64]uint64) {
+	told = map[uint64]uint64{}
+	f.records(func(kind uint64, w uintptr) {
+		goid, gap := load64(w+headGoid*8), f.s.now-load64(w+headBefore*8)
+		switch kind {
+		case recSame:
+			goid, gap = load64(f.g(load64(w+8))+f.s.off.gID), 0
+		case recStack:
+		default:
+			return
+		}
+		if _, twice := told[goid]; twice {
+			t.Fatalf("goroutine %d was visited twice in a tick", goid)
+		}
+		told[goid] = gap
+	})
 	return told
 }
 
 // check checks the structure of the circles.
-func (f *fakes) check(t *rapid.T) {
-	s, in := f.s, map[uint64]bool{}
+func (f *fakes) check(t fataler) {
+	s, in := f.s, make([]bool, f.s.goroutines)
 	for name, c := range map[string]*circle{"moving": &s.moving, "active": &s.active, "still": &s.still} {
 		dead := uint64(0)
 		for i, n := c.cursor, uint64(0); n < c.n; n++ {

@@ -1,5 +1,3 @@
-// Not with -race: most of the running code is then the race detector, C code without frame pointers.
-
 //go:build !race && linux && (amd64 || arm64)
 
 package native
@@ -19,21 +17,17 @@ import (
 	"hash/crc32"
 	"hash/crc64"
 	"math/big"
-	"slices"
+	"reflect"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )
-
-//go:noinline
-func repeat(until time.Time, f func()) {
-	for time.Now().Before(until) {
-		f()
-	}
-}
 
 // TestAssembly samples assembly of the standard library. Some of it uses the frame pointer register for
 // other things. Its stacks must have the callers anyway.
@@ -49,65 +43,59 @@ func TestAssembly(t *testing.T) {
 	x, y := new(big.Int).SetBytes(data[:4096]), new(big.Int).SetBytes(data[4096:8192])
 	product, sealed := new(big.Int), make([]byte, 0, len(data)+16) // reused, so that the collector has no work
 	table := crc32.MakeTable(crc32.Castagnoli)
-	for name, f := range map[string]func(){
-		"sha256":  func() { sha256.Sum256(data) },
-		"sha512":  func() { sha512.Sum512(data) },
-		"sha1":    func() { sha1.Sum(data) },
-		"md5":     func() { md5.Sum(data) },
-		"crc32":   func() { crc32.ChecksumIEEE(data); crc32.Checksum(data, table) },
-		"others":  func() { adler32.Checksum(data); crc64.Checksum(data, crc64.MakeTable(crc64.ISO)) },
-		"aes-ctr": func() { cipher.NewCTR(block, data[:16]).XORKeyStream(data, data) },
-		"aes-gcm": func() { gcm.Seal(sealed[:0], data[:12], data[16:], nil) },
-		"rsa":     func() { rsa.SignPKCS1v15(nil, key, 0, sum[:]) },
-		"ed25519": func() { ed25519.Sign(signer, data[:100]) },
-		"p256":    func() { curve.ECDH(curve.PublicKey()) },
-		"big":     func() { product.Mul(x, y) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			// On a busy machine one of several tries may have too many torn stacks. An error of the
-			// source is in all of them.
-			for try := 1; ; try++ {
-				whole, total := withCallers(t, f)
-				// Not all samples: some code of AES aligns SP, which the tables do not have.
-				if lost := total - whole; lost <= 1+total/20 && whole > 0 {
-					return
-				}
-				if try == 5 {
-					t.Fatalf("of %d samples only %d have their callers", total, whole)
-				}
+	kinds := []func(){
+		func() { sha256.Sum256(data) },
+		func() { sha512.Sum512(data) },
+		func() { sha1.Sum(data) },
+		func() { md5.Sum(data) },
+		func() { crc32.ChecksumIEEE(data); crc32.Checksum(data, table) },
+		func() { adler32.Checksum(data); crc64.Checksum(data, crc64.MakeTable(crc64.ISO)) },
+		func() { cipher.NewCTR(block, data[:16]).XORKeyStream(data, data) },
+		func() { gcm.Seal(sealed[:0], data[:12], data[16:], nil) },
+		func() { rsa.SignPKCS1v15(nil, key, 0, sum[:]) },
+		func() { ed25519.Sign(signer, data[:100]) },
+		func() { curve.ECDH(curve.PublicKey()) },
+		func() { product.Mul(x, y) },
+		func() { _ = time.Now() }, // in the vDSO
+	}
+	id, own := currentGoid(), runtime.FuncForPC(reflect.ValueOf(kinds[0]).Pointer()).Name()
+	own = strings.TrimRight(own, "0123456789") // the names of the functions above but for their number
+	var mu sync.Mutex
+	seen := map[string]int{} // whole stacks, by function of kinds
+	r := newRecorder()
+	r.keep = func(s *taken) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, f := range s.stack {
+			if strings.HasPrefix(f.Func, own) {
+				seen[f.Func]++
 			}
-		})
+		}
+		return s.goroutine == id && s.status&tachyon.OnCPU != 0
 	}
-}
-
-// withCallers samples f for some time. It returns how many samples there are and how many of them have
-// f's callers.
-func withCallers(t *testing.T, f func()) (whole, total int) {
-	t.Helper()
-	var begin, end time.Time
-	r, stats := session(t, source.Config{Rate: 5000, Budget: 1}, func() {
-		begin = time.Now()
-		repeat(begin.Add(400*time.Millisecond), f)
-		end = time.Now()
+	sessionWith(t, source.Config{Rate: 5000}, r, func() {
+		for i, f := range kinds {
+			name := runtime.FuncForPC(reflect.ValueOf(f).Pointer()).Name()
+			enough := func() bool {
+				for begin := time.Now(); time.Since(begin) < 5*time.Millisecond; {
+					f()
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				return seen[name] >= 20
+			}
+			if testenv.Await(enough); !enough() {
+				t.Errorf("kind %d has too few samples with callers: %v", i, seen)
+			}
+		}
 	})
-	id := currentGoid()
-	cut := map[string]int{}
 	for _, s := range r.samples {
-		stack := names(s.stack)
-		if at := r.start.Add(s.time); at.Before(begin) || at.After(end) || s.goroutine != id || s.status&tachyon.OnCPU == 0 || slices.ContainsFunc(stack, func(n string) bool { return strings.Contains(n, "native.(*") }) {
-			continue
-		}
-		if slices.ContainsFunc(stack, func(n string) bool { return strings.HasSuffix(n, ".repeat") }) {
-			whole++
-		} else {
-			cut[strings.Join(stack, " < ")]++
+		if stack := names(s.stack); stack[len(stack)-1] != "testing.tRunner" {
+			t.Errorf("its callers are missing: %q", stack)
 		}
 	}
-	total = whole + int(r.torn)
-	for stack, n := range cut {
-		t.Logf("%d %s", n, stack)
-		total += n
+	// Some code of AES aligns SP, which the tables do not have.
+	if r.torn > int64(1+len(r.samples)/50) {
+		t.Errorf("%d stacks are torn, %d are whole", r.torn, len(r.samples))
 	}
-	t.Logf("%d of %d samples have their callers; %+v", whole, total, stats)
-	return whole, total
 }

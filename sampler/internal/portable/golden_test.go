@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/own"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -30,8 +31,8 @@ func readText(text []byte) (*recorder, lost) {
 }
 
 // describe prints the calls of Out.
-func describe(r *recorder, l lost) []byte {
-	var b bytes.Buffer
+func describe(r *recorder, l lost) string {
+	var b strings.Builder
 	fmt.Fprintf(&b, "dropped %d torn %d\n", l.dropped, l.torn)
 	for i := range r.samples {
 		p := &r.samples[i]
@@ -46,7 +47,7 @@ func describe(r *recorder, l lost) []byte {
 			fmt.Fprintf(&b, "  %s %s:%d\n", f.Func, f.File, f.Line)
 		}
 	}
-	return b.Bytes()
+	return b.String()
 }
 
 // TestGolden reads texts of all supported Go versions, which testdata/stacks/gen.go has printed.
@@ -56,118 +57,14 @@ func TestGolden(t *testing.T) {
 		t.Fatal(files, err)
 	}
 	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			r, l := readText(text)
-			got := describe(r, l)
-			name := strings.TrimSuffix(file, ".txt") + ".want"
-			if *update {
-				if err := os.WriteFile(name, got, 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !bytes.Equal(got, want) {
-				t.Errorf("differs from %s:\n%s", name, got)
-			}
-			checkKinds(t, file, r)
-			if n := bytes.Count(text, []byte("\n\ngoroutine ")); n != len(r.samples) || l != (lost{}) {
-				t.Errorf("%d samples of %d goroutines, %+v", len(r.samples), n, l)
-			}
-		})
-	}
-}
-
-// checkKinds compares the samples with the goroutines of gen.go, independently of the .want files.
-func checkKinds(t *testing.T, file string, r *recorder) {
-	const running = tachyon.HasGIL | tachyon.OnCPU
-	kinds := map[string]struct {
-		wait   string
-		status tachyon.Status
-		depth  int
-	}{
-		"chanReceive":            {"chan receive", 0, 2},
-		"chanSend":               {"chan send", 0, 2},
-		"nilChanReceive":         {"chan receive (nil chan)", 0, 2},
-		"nilChanSend":            {"chan send (nil chan)", 0, 2},
-		"selectTwo":              {"select", 0, 2},
-		"selectNone":             {"select (no cases)", 0, 2},
-		"mutexLock":              {"sync.Mutex.Lock", 0, 6},
-		"rwLock":                 {"sync.Mutex.Lock", 0, 7}, // of the RWMutex's own mutex: see rwRLock
-		"rwRLock":                {"sync.RWMutex.RLock", 0, 4},
-		"groupWait":              {"sync.WaitGroup.Wait", 0, 4},
-		"condWait":               {"sync.Cond.Wait", 0, 4},
-		"sleep":                  {"sleep", 0, 3},
-		"ioWait":                 {"IO wait", 0, 9},
-		"readSyscall":            {"syscall", tachyon.Unknown, 5},
-		"threadLocked":           {"chan receive", 0, 2},
-		"spin":                   {"", running, 1},
-		"deep":                   {"chan receive", 0, 102}, // 50 + 50 frames, the mark and the wait frame
-		"panicking":              {"chan receive", tachyon.HasException, 4},
-		"inlined":                {"chan receive", 0, 3},
-		"thing.valueMethod":      {"chan receive", 0, 2},
-		"(*thing).pointerMethod": {"chan receive", 0, 3},
-	}
-	seen := make(map[string]int)
-	for i := range r.samples {
-		p := &r.samples[i]
-		st := r.stack(p)
-		for _, f := range st {
-			name, ok := strings.CutPrefix(f.Func, "main.")
-			k, known := kinds[name]
-			if !ok || !known || len(r.goroutines[p.Goroutine].CreatedBy) == 0 {
-				continue
-			}
-			seen[name]++
-			if k.wait != "" && st[0].Func != "["+k.wait+"]" {
-				t.Errorf("%s waits for %s, want %s", name, st[0].Func, k.wait)
-			}
-			if p.Status != k.status && k.wait != "" || k.wait == "" && p.Status&^running&^tachyon.GILRequested != 0 {
-				t.Errorf("%s has status %b, want %b", name, p.Status, k.status)
-			}
-			if len(st) != k.depth {
-				t.Errorf("%s has %d frames, want %d: %v", name, len(st), k.depth, st)
-			}
-			if g := r.goroutines[p.Goroutine]; g.CreatedBy != "main.main" || g.Parent != 1 || !strings.HasPrefix(g.CreatedAt, "./gen.go:") {
-				t.Errorf("%s: %+v", name, g)
-			}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	for name := range kinds {
-		if seen[name] == 0 {
-			t.Errorf("no sample of %s", name)
-		}
-	}
-
-	var labels []map[string]string
-	for _, sets := range r.labels {
-		labels = append(labels, sets...)
-	}
-	bytes := " \xfd\xff" // Go 1.26 prints U+FFFD for bytes that are not UTF-8
-	switch filepath.Base(file) {
-	case "go1.26-labels.txt":
-		bytes = " \ufffd\ufffd"
-	case "go1.27.txt":
-	default:
-		if len(labels) != 0 {
-			t.Errorf("labels %q", labels)
-		}
-		return
-	}
-	want := []map[string]string{
-		{"simple": "value"},
-		{"b": "2", "a/b_c.d": "1", "with space": "x:y, {z}]\n"},
-		{"quo\"te": "back\\slash\ttab\r\x00\x1b\x7f", "uni\u03a3": "\U0001f600" + bytes, "": ""},
-	}
-	for _, w := range want {
-		if !slices.ContainsFunc(labels, func(m map[string]string) bool { return maps.Equal(m, w) }) {
-			t.Errorf("no labels %q in %q", w, labels)
+		r, l := readText(text)
+		testenv.Golden(t, strings.TrimSuffix(file, ".txt")+".want", describe(r, l), *update)
+		if n := bytes.Count(text, []byte("\n\ngoroutine ")); n != len(r.samples) || l != (lost{}) {
+			t.Errorf("%s: %d samples of %d goroutines, %+v", file, len(r.samples), n, l)
 		}
 	}
 }
@@ -216,6 +113,35 @@ func TestNotStarted(t *testing.T) {
 					t.Errorf("%s, %s: %q with status %b, want %s", state, tt.name, got, r.samples[0].Status, want)
 				}
 			}
+		}
+	}
+}
+
+// TestLabelChanges has a goroutine with other labels at some looks. Out gets only changes.
+func TestLabelChanges(t *testing.T) {
+	r := newRecorder()
+	var s snapshot
+	s.init(r, true)
+	for _, labels := range []string{"", ` {a: b}`, ` {a: b}`, ` {c: d, "e f": }`, ` {a: b}`, "", ""} {
+		s.read(stackText(strings.Replace(goroutineText(4, "select", "main.f"), "]:", "]"+labels+":", 1)), true)
+		s.emit(time.Second, 1, nil)
+	}
+	ab := map[string]string{"a": "b"}
+	if got, want := fmt.Sprint(r.labels[4]), fmt.Sprint([]map[string]string{ab, {"c": "d", "e f": ""}, ab, nil}); got != want {
+		t.Errorf("labels are %s, want %s", got, want)
+	}
+}
+
+// TestPanicEnds has a goroutine that panics at one look only.
+func TestPanicEnds(t *testing.T) {
+	r := newRecorder()
+	var s snapshot
+	s.init(r, true)
+	for i, fn := range []string{"main.f", "panic", "main.f"} {
+		s.read(stackText(goroutineText(4, "select", fn)), true)
+		s.emit(time.Second, 1, nil)
+		if got := r.samples[i].Status == tachyon.HasException; got != (fn == "panic") {
+			t.Errorf("in %s: status %b", fn, r.samples[i].Status)
 		}
 	}
 }
@@ -269,7 +195,7 @@ func TestGarbageIsNoEnd(t *testing.T) {
 	}
 	s.read(stackText(a, b), true)
 	s.emit(0, 1, nil)
-	if len(r.samples) != 2 {
+	if len(r.samples) != 2 || len(r.stack(&r.samples[1])) != 2 {
 		t.Errorf("samples %v", r.samples)
 	}
 	// If every text is cut off, the memory for goroutines must stay bounded.

@@ -2,7 +2,6 @@ package portable
 
 import (
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/gotach/profiler/internal/own"
@@ -12,7 +11,6 @@ import (
 
 // recorder is an Out that keeps everything.
 type recorder struct {
-	mu         sync.Mutex
 	ids        map[tachyon.Frame]uint32
 	frames     []tachyon.Frame
 	goroutines map[uint64]source.Goroutine
@@ -20,7 +18,6 @@ type recorder struct {
 	gone       []uint64
 	samples    []source.Sample
 	process    []source.Sample // of pseudo threads
-	asked      int             // calls of Frame
 	failed     error
 	onSample   func()
 }
@@ -34,7 +31,6 @@ func newRecorder() *recorder {
 }
 
 func (r *recorder) Frame(f tachyon.Frame) uint32 {
-	r.asked++
 	id, ok := r.ids[f]
 	if !ok {
 		id = uint32(len(r.frames))
@@ -77,26 +73,14 @@ func (r *recorder) Sample(s *source.Sample) {
 	}
 	c := *s
 	c.Stack = append([]uint32(nil), s.Stack...)
-	r.mu.Lock()
 	r.samples = append(r.samples, c)
-	r.mu.Unlock()
 }
 
 func (*recorder) Counted() {}
 
 func (r *recorder) Batch(f func()) { f() }
 
-func (r *recorder) Fail(err error) {
-	r.mu.Lock()
-	r.failed = err
-	r.mu.Unlock()
-}
-
-func (r *recorder) count() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.samples)
-}
+func (r *recorder) Fail(err error) { r.failed = err }
 
 // stack returns a sample's frames.
 func (r *recorder) stack(s *source.Sample) []tachyon.Frame {

@@ -63,9 +63,9 @@ func main() {
 		all.Add(1)
 		go func() {
 			defer all.Done()
-			for end := time.Now().Add(300 * time.Millisecond); time.Now().Before(end); {
+			for end := time.Now().Add(50 * time.Millisecond); time.Now().Before(end); {
 			}
-			time.Sleep(300 * time.Millisecond)
+			time.Sleep(50 * time.Millisecond)
 		}()
 	}
 	c := make(chan bool)

@@ -1,4 +1,4 @@
-// Command shop is the profiled program of TestContainers. It calculates on two cores until the quota has kept it from running
+// Command shop is the profiled program of TestPeerContainers. It calculates on two cores until the quota has kept it from running
 // for a second, however long that takes on a busy machine. Then it prints for how many ns that was.
 package main
 

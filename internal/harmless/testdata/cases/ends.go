@@ -87,7 +87,15 @@ var _ = add(map[string]func(){
 	"alone deadlock":      func() { select {} },
 	"alone deadlock lock": func() { var mu sync.Mutex; mu.Lock(); mu.Lock() },
 	"alone Goexit":        func() { runtime.Goexit() },
-	"Goexit, then exits":  func() { go func() { time.Sleep(300 * time.Millisecond); os.Exit(3) }(); runtime.Goexit() },
+	"Goexit, then exits": func() {
+		go func() {
+			for !stopped.Load() {
+				time.Sleep(time.Millisecond)
+			}
+			os.Exit(3)
+		}()
+		runtime.Goexit()
+	},
 })
 
 var pointer *int

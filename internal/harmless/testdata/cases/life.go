@@ -265,7 +265,7 @@ func storm() {
 			}
 			select {
 			case <-channels[s]:
-			case <-time.After(5 * time.Second):
+			case <-time.After(time.Minute):
 				lost++
 			}
 		}
@@ -306,7 +306,7 @@ func notice() {
 	if current == nil {
 		return
 	}
-	within := 10 * time.Second
+	within := time.Minute
 	if current.Stats().Source == "portable" {
 		within = 300 * time.Millisecond
 	}

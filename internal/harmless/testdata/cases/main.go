@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	profiler "github.com/gotach/profiler"
@@ -49,16 +50,22 @@ func main() {
 	do()
 }
 
-// current is the session, nil if there is none.
-var current *profiler.Session
+// current is the session, nil if there is none. stopped is true when the session has been stopped, or would have been.
+var (
+	current *profiler.Session
+	stopped atomic.Bool
+)
 
 // session starts a session if PROFILE_OUT is set. It returns a function that stops it.
 func session() (stop func()) {
 	if os.Getenv("PROFILE_OUT") == "" {
-		return func() {}
+		return func() { stopped.Store(true) }
 	}
 	current = profiler.Start()
-	return func() { _ = current.Stop() } // Stop logs its error
+	return func() {
+		_ = current.Stop() // Stop logs its error
+		stopped.Store(true)
+	}
 }
 
 // beside starts goroutines that run and wait while the case runs.

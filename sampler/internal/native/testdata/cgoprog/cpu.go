@@ -28,6 +28,7 @@ import "C"
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"runtime"
 	"strings"
@@ -94,18 +95,19 @@ func spin(until time.Time, f func()) time.Duration {
 	return used(unix.CLOCK_THREAD_CPUTIME_ID) - before
 }
 
-// cpu compares the CPU time of samples with what C and Go code has used.
+// cpu compares the CPU time of samples with what C and Go code has used. It prints by how many percent that of the process
+// differs, by how many points of it one kind of code, and how many visits of 100 ticks were torn.
 func cpu() {
 	w := &weights{last: map[uint64]time.Duration{}}
 	before := used(unix.CLOCK_PROCESS_CPUTIME_ID)
 	s := native.New()
-	if err := s.Start(source.Config{Rate: 1000, Budget: 1, WaitFrames: true, Start: time.Now()}, w); err != nil {
+	if err := s.Start(source.Config{Rate: 1000, Budget: 50, WaitFrames: true, Start: time.Now()}, w); err != nil {
 		fmt.Println("Start:", err)
 		os.Exit(1)
 	}
 	started := used(unix.CLOCK_PROCESS_CPUTIME_ID)
 	C.startSpinner()
-	until := time.Now().Add(3 * time.Second)
+	until := time.Now().Add(time.Second)
 	inC, inGo := make(chan time.Duration), make(chan time.Duration)
 	go func() { inC <- spin(until, burnInC) }()
 	go func() { inGo <- spin(until, func() { callGo() }) }()
@@ -114,14 +116,12 @@ func cpu() {
 	least := used(unix.CLOCK_PROCESS_CPUTIME_ID) - started
 	s.Stop()
 	most := used(unix.CLOCK_PROCESS_CPUTIME_ID) - before
-	fmt.Printf("%v of %v to %v; in C %v of %v; in Go %v of %v; threads of C %v of %v; %v in a wrong state; %+v\n",
-		w.all, least, most, w.inC, c, w.inGo, g, w.threads, threads, w.wrong, s.Stats())
-	near := func(a, b time.Duration) bool { return max(a-b, b-a) <= w.all*3/100 }
-	if w.all < least*98/100 || w.all > most*102/100 || !near(w.inC, c) || !near(w.inGo, g) ||
-		!near(w.threads, threads) || w.wrong > w.inC/20 {
-		os.Exit(1)
+	apart := 0.0
+	for _, d := range []time.Duration{w.inC - c, w.inGo - g, w.threads - threads, w.wrong} {
+		apart = max(apart, 100*math.Abs(float64(d))/float64(w.all))
 	}
-	fmt.Println("ok")
+	stats := s.Stats()
+	fmt.Println(100*float64(max(least-w.all, w.all-most, 0))/float64(most), apart, 100*float64(stats.Torn)/float64(stats.TicksReached))
 }
 
 var sum int

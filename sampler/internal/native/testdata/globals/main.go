@@ -1,5 +1,5 @@
 // Command globals has two million slices among its variables. By its length each of them could be the
-// runtime's list of goroutines. The program prints how long Start took.
+// runtime's list of goroutines. The program prints how long Start took, in seconds.
 package main
 
 import (
@@ -36,10 +36,9 @@ func main() {
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	fmt.Println(took, s.Stats().Source, s.Stats().Reason)
-	if err := s.Stop(); err != nil || took > 3*time.Second {
-		fmt.Println("Start took too long, or Stop failed:", err)
+	if err := s.Stop(); err != nil {
+		fmt.Println(err)
 		os.Exit(1)
 	}
-	fmt.Println("ok")
+	fmt.Println(took.Seconds())
 }

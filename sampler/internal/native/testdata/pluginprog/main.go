@@ -17,7 +17,8 @@ type sink struct {
 	sampler.OnePart
 	names []string
 	seen  map[string]int
-	spins int
+	spins atomic.Int64
+	waits atomic.Int64
 }
 
 func (k *sink) Intern(f tachyon.Frame) uint32 {
@@ -33,7 +34,10 @@ func (k *sink) WriteBatch(list []tachyon.Sample) (int, error) {
 		}
 		text := strings.Join(stack, " ")
 		if strings.Contains(" "+text, " Spin ") {
-			k.spins++
+			k.spins.Add(1)
+		}
+		if strings.HasPrefix(text, "[chan receive] Wait waits ") {
+			k.waits.Add(1)
 		}
 		k.seen[text]++
 	}
@@ -88,7 +92,9 @@ func main() {
 	c, done := make(chan bool), make(chan bool)
 	go func() { spins(spin, &stop); done <- true }()
 	go func() { waits(wait, c); done <- true }()
-	time.Sleep(time.Second)
+	for end := time.Now().Add(time.Minute); (k.spins.Load() < 100 || k.waits.Load() < 5) && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
 	before := s.Stats()
 	err = s.Stop()
 	stop.Store(true)
@@ -109,8 +115,8 @@ func main() {
 			}
 		}
 	}
-	fmt.Printf("%d spinning, %d of them in inlined calls, %d waiting, %d odd, %+v\n", k.spins, inlined, waited, odd, before.Counts)
-	if err != nil || k.spins < 20 || waited < 5 || inlined == 0 || odd > 0 {
+	fmt.Printf("%d spinning, %d of them in inlined calls, %d waiting, %d odd, %+v\n", k.spins.Load(), inlined, waited, odd, before.Counts)
+	if err != nil || k.spins.Load() < 20 || waited < 5 || inlined == 0 || odd > 0 {
 		fail("Stop: %v", err)
 	}
 	fmt.Println("ok")

@@ -4,7 +4,9 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -101,6 +103,26 @@ func wait(stop chan bool) { <-stop }
 //go:noinline
 func waiter(stop chan bool) { wait(stop) }
 
+// rounds returns how often a mode does what it does: few times, or night in the step night of .ci/run.
+func rounds(few, night int) int {
+	if os.Getenv("GOTACH_NIGHT") == "1" {
+		return night
+	}
+	return few
+}
+
+// await waits until a condition holds, for a minute at most.
+func await(what string, cond func() bool) {
+	for begin := time.Now(); !cond(); time.Sleep(time.Millisecond) {
+		if time.Since(begin) > time.Minute {
+			fail("never: %s", what)
+		}
+	}
+}
+
+// more waits for twenty more samples of both kinds of goroutines of sampled.
+var more func()
+
 // sampled runs f under the source, together with a running goroutine and some waiting ones. It ends when both
 // kinds have enough samples: on a busy machine that can be long after f.
 func sampled(rate int, f func()) {
@@ -117,17 +139,18 @@ func sampled(rate int, f func()) {
 	if err := s.Start(source.Config{Rate: rate, Budget: 20, WaitFrames: true, Start: time.Now()}, c); err != nil {
 		fail("Start: %v", err)
 	}
-	f()
-	enough := func() bool { return c.spinning.Load() >= 20 && c.waiting.Load() >= 20 }
-	for begin := time.Now(); !enough() && time.Since(begin) < time.Minute; {
-		time.Sleep(time.Millisecond)
+	more = func() {
+		spinning, waiting := c.spinning.Load()+20, c.waiting.Load()+20
+		await("more samples", func() bool { return c.spinning.Load() >= spinning && c.waiting.Load() >= waiting })
 	}
+	f()
+	more()
 	s.Stop()
 	stop.Store(true)
 	close(ch)
 	all.Wait()
-	if !enough() || c.wrong > 0 {
-		fail("%d spinning, %d waiting, %d wrong of %d samples, %+v", c.spinning.Load(), c.waiting.Load(), c.wrong, c.samples, s.Stats())
+	if c.wrong > 0 {
+		fail("%d wrong of %d samples, %+v", c.wrong, c.samples, s.Stats())
 	}
 	fmt.Printf("%d samples, %+v\n", c.samples, s.Stats())
 }
@@ -214,7 +237,7 @@ func preempt(rounds int) {
 }
 
 var modes = map[string]func(){
-	"plain": func() { sampled(1000, func() { time.Sleep(500 * time.Millisecond) }) },
+	"plain": func() { sampled(1000, func() {}) },
 	"locked": func() {
 		sampled(1000, func() {
 			var all sync.WaitGroup
@@ -223,7 +246,7 @@ var modes = map[string]func(){
 				go func() {
 					defer all.Done()
 					runtime.LockOSThread() // the thread ends with the goroutine
-					for range 50 {
+					for range 20 {
 						time.Sleep(time.Duration(i) * 100 * time.Microsecond)
 						for n := range 10000 {
 							_ = n
@@ -236,7 +259,7 @@ var modes = map[string]func(){
 	},
 	"maxprocs": func() {
 		sampled(1000, func() {
-			for i := range 200 {
+			for i := range 60 {
 				runtime.GOMAXPROCS(1 + i*7%13)
 				time.Sleep(3 * time.Millisecond)
 			}
@@ -244,7 +267,8 @@ var modes = map[string]func(){
 	},
 	"setuid": func() { // runs on every thread in turn, also on the tick thread
 		sampled(1000, func() {
-			for end := time.Now().Add(200 * time.Millisecond); time.Now().Before(end); time.Sleep(time.Millisecond) {
+			for range 100 {
+				time.Sleep(time.Millisecond)
 				if err := syscall.Setuid(os.Getuid()); err != nil {
 					fail("setuid: %v", err)
 				}
@@ -267,53 +291,55 @@ var modes = map[string]func(){
 				}
 				<-c
 			}
-			for end := time.Now().Add(100 * time.Millisecond); time.Now().Before(end); {
-			}
 		})
 	},
 	"notify": func() {
+		// With asyncpreemptoff=1 the runtime sends no SIGURG. It cannot preempt the running goroutine then.
+		debug.SetGCPercent(-1)
+		runtime.GOMAXPROCS(4)
 		c := make(chan os.Signal, 1000)
 		signal.Notify(c)
-		sampled(1000, func() {
-			time.Sleep(200 * time.Millisecond)
-			syscall.Kill(os.Getpid(), syscall.SIGWINCH)
-			syscall.Kill(os.Getpid(), syscall.SIGUSR1)
-			time.Sleep(200 * time.Millisecond)
-		})
 		n := map[os.Signal]int{}
+		sampled(1000, func() {
+			for _, sig := range []syscall.Signal{syscall.SIGWINCH, syscall.SIGUSR1} {
+				syscall.Kill(os.Getpid(), sig)
+				for n[sig] == 0 {
+					n[<-c]++
+				}
+			}
+		})
 		for len(c) > 0 {
 			n[<-c]++
 		}
-		// The runtime's own SIGURG signals count too: one per 10 ms and thread, and a few at each stop
-		// of the world.
-		if n[syscall.SIGWINCH] != 1 || n[syscall.SIGUSR1] != 1 || n[syscall.SIGURG] > 200 || len(n) > 3 {
+		// The program also gets signals of the profiler that come late. How many depends on the machine's load.
+		delete(n, syscall.SIGURG)
+		if n[syscall.SIGWINCH] != 1 || n[syscall.SIGUSR1] != 1 || len(n) > 2 {
 			fail("received %v", n)
 		}
 		signal.Reset()
 		sampled(1000, func() {
-			time.Sleep(100 * time.Millisecond)
+			more()
 			signal.Ignore()
-			time.Sleep(300 * time.Millisecond)
+			more()
 			signal.Reset()
-			time.Sleep(300 * time.Millisecond)
 		})
 	},
 	"signals": func() {
 		for _, rate := range []int{1000, 10000} {
-			sampled(rate, func() { ownSignals(300) })
+			sampled(rate, func() { ownSignals(rounds(30, 300)) })
 		}
 	},
-	"preempt": func() { sampled(10000, func() { preempt(100) }) },
+	"preempt": func() { sampled(10000, func() { preempt(rounds(5, 100)) }) },
 	"exec": func() {
 		// Each generation runs a session, starts other programs, and then executes the next one.
 		n, _ := strconv.Atoi(os.Getenv("GENERATION"))
-		if n == 15 {
+		if n == rounds(3, 15) {
 			return
 		}
 		sampled(10000, func() {
-			for range 30 {
-				if out, err := exec.Command("/bin/true").CombinedOutput(); err != nil {
-					fail("/bin/true: %v %s", err, out)
+			for range 10 {
+				if out, err := exec.Command("true").CombinedOutput(); err != nil {
+					fail("true: %v %s", err, out)
 				}
 			}
 		})
@@ -321,14 +347,14 @@ var modes = map[string]func(){
 		if err := s.Start(source.Config{Rate: 10000, Budget: 20, Start: time.Now()}, &counter{}); err != nil {
 			fail("Start: %v", err)
 		}
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond)
 		os.Setenv("GENERATION", strconv.Itoa(n+1))
 		err := syscall.Exec(os.Args[0], os.Args, os.Environ())
 		fail("exec: %v", err)
 	},
 	"profilers": func() {
+		var cpu, wall, tr bytes.Buffer
 		sampled(1000, func() {
-			var cpu, wall, tr bytes.Buffer
 			if err := pprof.StartCPUProfile(&cpu); err != nil {
 				fail("%v", err)
 			}
@@ -336,16 +362,25 @@ var modes = map[string]func(){
 				fail("%v", err)
 			}
 			stop := fgprof.Start(&wall, fgprof.FormatPprof)
-			time.Sleep(2 * time.Second)
+			burn(300 * time.Millisecond) // 30 ticks of both
 			if err := stop(); err != nil {
 				fail("%v", err)
 			}
 			trace.Stop()
 			pprof.StopCPUProfile()
-			if cpu.Len() < 500 || wall.Len() < 500 || tr.Len() < 1000 {
-				fail("profiles of %d, %d and %d bytes", cpu.Len(), wall.Len(), tr.Len())
-			}
 		})
+		for _, b := range []*bytes.Buffer{&cpu, &wall} {
+			z, err := gzip.NewReader(b)
+			if err != nil {
+				fail("%v", err)
+			}
+			if text, err := io.ReadAll(z); err != nil || !bytes.Contains(text, []byte("main.spin")) {
+				fail("a profile of %d bytes: %v", len(text), err)
+			}
+		}
+		if !bytes.HasPrefix(tr.Bytes(), []byte("go 1.")) {
+			fail("a trace of %d bytes", tr.Len())
+		}
 	},
 	"seccomp timer_create":      func() { fallsBack(unix.SYS_TIMER_CREATE, "timer_create") },
 	"seccomp rt_tgsigqueueinfo": func() { fallsBack(unix.SYS_RT_TGSIGQUEUEINFO, "rt_tgsigqueueinfo") },
@@ -390,7 +425,7 @@ var modes = map[string]func(){
 			refused("pids.max")
 		}
 		set("pids.max", "max")
-		sampled(1000, func() { time.Sleep(100 * time.Millisecond) })
+		sampled(1000, func() {})
 	},
 	"handler": func() {
 		action := [4]uint64{uint64(reflect.ValueOf(fail).Pointer())}
@@ -406,10 +441,9 @@ var modes = map[string]func(){
 		}
 	},
 	"leaks": func() {
-		sampled(1000, func() { time.Sleep(200 * time.Millisecond) })
-		time.Sleep(50 * time.Millisecond)
+		sampled(1000, func() {})
 		fds, threads, maps, goroutines := inventory()
-		for range 50 {
+		for range rounds(10, 50) {
 			s := native.New()
 			if err := s.Start(source.Config{Rate: 10000, Budget: 20, Start: time.Now()}, &counter{}); err != nil {
 				fail("Start: %v", err)
@@ -417,12 +451,11 @@ var modes = map[string]func(){
 			time.Sleep(5 * time.Millisecond)
 			s.Stop()
 		}
-		time.Sleep(100 * time.Millisecond)
-		fds2, threads2, maps2, goroutines2 := inventory()
 		// The runtime may start a thread or map an arena meanwhile.
-		if fds2 > fds || threads2 > threads+3 || maps2 > maps+12 || goroutines2 > goroutines {
-			fail("before: %d fds, %d threads, %d mappings, %d goroutines; after: %d, %d, %d, %d", fds, threads, maps, goroutines, fds2, threads2, maps2, goroutines2)
-		}
+		await("all given back", func() bool {
+			fds2, threads2, maps2, goroutines2 := inventory()
+			return fds2 <= fds && threads2 <= threads+3 && maps2 <= maps+12 && goroutines2 <= goroutines
+		})
 	},
 }
 
@@ -455,15 +488,12 @@ func fallsBack(call int, why string) {
 	}
 	start(&sink{}).Stop() // for the first session the runtime starts threads and maps memory, which stay
 	_, _, maps, goroutines := inventory()
-	for range 5 {
+	for range 3 {
 		start(&sink{}).Stop()
 	}
 	k := &sink{}
 	s := start(k)
-	time.Sleep(200 * time.Millisecond)
-	for begin := time.Now(); s.Stats().Samples == 0 && time.Since(begin) < time.Minute; {
-		time.Sleep(time.Millisecond)
-	}
+	await("a sample", func() bool { return s.Stats().Samples > 0 })
 	if err := s.Stop(); err != nil {
 		fail("Stop: %v", err)
 	}
@@ -472,10 +502,10 @@ func fallsBack(call int, why string) {
 		fail("%s because %q, %d samples", st.Source, st.Reason, k.samples)
 	}
 	fmt.Println(st.Source, "because", st.Reason)
-	time.Sleep(20 * time.Millisecond)
-	if _, _, maps2, goroutines2 := inventory(); maps2 > maps+12 || goroutines2 > goroutines {
-		fail("before: %d mappings, %d goroutines; after: %d, %d", maps, goroutines, maps2, goroutines2)
-	}
+	await("all given back", func() bool {
+		_, _, maps2, goroutines2 := inventory()
+		return maps2 <= maps+12 && goroutines2 <= goroutines
+	})
 }
 
 // spareThreads makes the runtime start more threads than the program needs.
@@ -507,6 +537,19 @@ func inventory() (fds, threads, maps, goroutines int) {
 	t, _ := os.ReadDir("/proc/self/task")
 	m, _ := os.ReadFile("/proc/self/maps")
 	return len(f), len(t), strings.Count(string(m), "\n"), runtime.NumGoroutine()
+}
+
+// burn returns when the process has used the CPU for some more time.
+func burn(d time.Duration) {
+	used := func() time.Duration {
+		var u unix.Rusage
+		if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+			fail("getrusage: %v", err)
+		}
+		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	until := used() + d
+	await("CPU time", func() bool { return used() >= until })
 }
 
 func main() {

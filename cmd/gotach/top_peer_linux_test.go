@@ -1,0 +1,138 @@
+//go:build peers
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/gotach/profiler/internal/testenv"
+)
+
+// A tmux is a terminal that a test looks at.
+type tmux struct {
+	t      *testing.T
+	socket string
+}
+
+// newTmux runs a shell script in a terminal of a size.
+func newTmux(t *testing.T, width, height int, script string, env ...string) *tmux {
+	t.Helper()
+	testenv.Command(t, "tmux", "apt-get install tmux")
+	dir := have(os.MkdirTemp("", "tmux")) // the path of a socket must be short
+	x := &tmux{t, filepath.Join(dir, "s")}
+	t.Cleanup(func() {
+		_ = exec.Command("tmux", "-S", x.socket, "kill-server").Run() // it has ended if the test failed early
+		os.RemoveAll(dir)
+	})
+	args := []string{"-f", "/dev/null", "new-session", "-d", "-x", fmt.Sprint(width), "-y", fmt.Sprint(height)}
+	for _, v := range append(env, "LC_ALL=C.UTF-8", "COLUMNS=") {
+		args = append(args, "-e", v)
+	}
+	x.run(append(args, script)...)
+	return x
+}
+
+func (x *tmux) run(args ...string) string {
+	x.t.Helper()
+	out, err := exec.Command("tmux", append([]string{"-u", "-S", x.socket}, args...)...).CombinedOutput()
+	if err != nil {
+		x.t.Fatalf("tmux %v: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+func (x *tmux) keys(keys ...string) { x.run(append([]string{"send-keys", "-t", "0"}, keys...)...) }
+
+// press presses a key and waits until the screen has all of these.
+func (x *tmux) press(key string, want ...string) { x.t.Helper(); x.keys(key); x.shows(want) }
+
+// shows waits until the screen has all of these and none of those.
+func (x *tmux) shows(want []string, lacks ...string) (screen string) {
+	x.t.Helper()
+	shown := false
+	testenv.Await(func() bool {
+		screen, shown = x.run("capture-pane", "-p"), true
+		for _, text := range want {
+			shown = shown && strings.Contains(screen, text)
+		}
+		for _, text := range lacks {
+			shown = shown && !strings.Contains(screen, text)
+		}
+		return shown
+	})
+	if !shown {
+		x.t.Fatalf("not %q without %q:\n%s", want, lacks, screen)
+	}
+	return screen
+}
+
+// checkTop uses gotach top in a terminal of 80 columns, makes it larger, and quits.
+func checkTop(t *testing.T, what, status string, env ...string) {
+	gotach := testProgram(t, "gotach")
+	// The terminal stays after the end.
+	x := newTmux(t, 80, 24, gotach+" top "+what+"; echo code $?; stty -a; exec cat", env...)
+	if strings.HasSuffix(status, "PLAYING") { // a short file must not end before the test
+		x.shows([]string{status})
+		x.keys("<", "<", "<", "<")
+		status += " 0.0625x"
+	}
+	for _, size := range [][2]int{{80, 24}, {200, 60}} {
+		if size[0] != 80 {
+			x.run("resize-window", "-x", fmt.Sprint(size[0]), "-y", fmt.Sprint(size[1]))
+			x.shows([]string{"GOROUTINES DURING THE WINDOW", "l latest"})
+		}
+		s := x.shows([]string{"gotach top", status, " until ", "on CPU", "FUNCTION", "q quit", "? keys", "space pause", "/ filter", "s sort"})
+		lines := strings.Split(strings.TrimRight(s, "\n"), "\n")
+		if len(lines) != size[1] {
+			t.Errorf("%d lines, want %d:\n%s", len(lines), size[1], s)
+		}
+		for _, line := range lines {
+			if utf8.RuneCountInString(line) > size[0] {
+				t.Errorf("a line of more than %d columns: %q", size[0], line)
+			}
+		}
+		if !strings.Contains(lines[0], status) || !strings.Contains(lines[len(lines)-1], "q quit") {
+			t.Errorf("the first line lacks the state, or the last one the keys:\n%s", s)
+		}
+		x.press("s", "by total")
+		x.press("S", "by self")
+		x.keys("/", "hash", "Enter")
+		x.shows([]string{"filter hash, by self", ".hash"}, "[IO wait]")
+		x.keys("Escape")
+		x.shows(nil, "filter hash")
+		x.press("2", "[2 Blocked]", "BLOCKED AT", "gotach.busy")
+		x.press("3", "[3 Locks]", "LONGEST", "chan")
+		x.press("4", "[4 Goroutines]", "CREATED BY", "gotach.watched")
+		x.press("?", "any key goes back")
+		x.keys("?")
+		x.press("1", "FUNCTION")
+	}
+	x.press("Space", "‖ PAUSED")
+	x.keys("l")
+	x.shows(nil, "PAUSED")
+	x.keys("q")
+	x.shows([]string{"code 0", "echoe"}, "FUNCTION", "-echo ", "-icanon") // the terminal is as before
+}
+
+// gotach top works in tmux, at 80×24 and at 200×60, on a program that runs, by its file, its id and its URL, and on
+// its file when it has ended.
+func TestPeerTop(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "live.tach")
+	pid, address, stop := startWatched(t, file)
+	t.Run("live", func(t *testing.T) {
+		for name, what := range map[string]string{"file": file, "process": fmt.Sprint(pid), "URL": "http://" + address + "/"} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				checkTop(t, what, "● LIVE")
+			})
+		}
+	})
+	stop()
+	checkTop(t, file, "► PLAYING", "NO_COLOR=1")
+}

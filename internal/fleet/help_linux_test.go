@@ -1,0 +1,95 @@
+//go:build peers
+
+package fleet
+
+import (
+	"compress/gzip"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	pb "go.opentelemetry.io/proto/otlp/profiles/v1development"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/gotach/profiler/internal/formats"
+	"github.com/gotach/profiler/internal/profile"
+)
+
+// build builds static programs into a directory that every user can read.
+func build(t *testing.T, dir string, packages map[string]string) {
+	t.Helper()
+	for program, path := range packages {
+		cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s", "-o", filepath.Join(dir, program), path)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// listens waits until somebody listens at an address, at most a minute.
+func listens(t *testing.T, address string) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			conn.Close()
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// received reads the first profile, that of wall time, of a message of push. host is its attribute host.name.
+func received(r *http.Request) (wall *pb.Profile, host string, err error) {
+	z, err := gzip.NewReader(r.Body)
+	if err != nil {
+		return nil, "", err
+	}
+	b, err := io.ReadAll(z)
+	if err != nil {
+		return nil, "", err
+	}
+	var d pb.ProfilesData
+	if err := proto.Unmarshal(b, &d); err != nil {
+		return nil, "", err
+	}
+	for _, a := range d.ResourceProfiles[0].Resource.Attributes {
+		if a.Key == "host.name" {
+			host = a.Value.GetStringValue()
+		}
+	}
+	return d.ResourceProfiles[0].ScopeProfiles[0].Profiles[0], host, nil
+}
+
+// profiles returns what the files of a directory have added up.
+func profiles(t *testing.T, dir string, atLeast int) (list []*profile.Profile) {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(dir, "*.tach"))
+	if err != nil || len(paths) < atLeast {
+		t.Fatalf("files %q, %v", paths, err)
+	}
+	for _, path := range paths {
+		in, err := formats.Open(path, formats.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer in.Close()
+		p, err := in.Profile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, p)
+	}
+	return list
+}

@@ -1,3 +1,0 @@
-module harmed
-
-go 1.25.0

@@ -1,0 +1,198 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd
+
+package journal
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/internal/wire"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// The places of a journal's numbers are those of the package comment.
+func TestLayout(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.tach")
+	h := Head{Layout: 2, Start: 3, Interval: 4, Compression: 5, Config: 6, Python: [3]uint8{7, 8, 9}, Stats: []byte("statistics")}
+	j, err := Create(path, h)
+	testenv.OK(t, err)
+	defer j.Remove()
+	point := Point{Offset: 1000, Samples: 11, Raw: 12, Threads: 13, CRC: 14, Open: true}
+	s, err := j.Slot(32)
+	testenv.OK(t, err)
+	j.Advance(point, 0)
+	j.Begin(&s, 9, 1)
+	copy(s.Data(), "\x05\x01")
+	s.Used(2)
+	copy(j.Buffer()[:2], "ab")
+	j.Commit(2, nil)
+	if err := errors.Join(j.Durable(Point{Offset: 64}), j.Durable(point), j.String([]byte("\x01a")), j.Frame([]byte("frame")),
+		j.Metadata([]byte("{}"), true), j.Records([]byte("\x03\x04{}")), j.Progress([]byte("{}")), j.Progress([]byte("{2}"))); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(path + Suffix)
+	testenv.OK(t, err)
+	const first, page = 576 << 10, 64 << 10
+	for at, want := range map[int]uint64{
+		0: 0x4c4e524a48434154, 8: 2<<32 | 1, 16: 3, 24: 4, 32: 6<<32 | 5, 40: 10<<24 | 9<<16 | 8<<8 | 7, // head
+		64: 1<<56 | 2, 128: 64, 192: 1000, 200: 11, 208: 12, 216: 14<<32 | 13, 224: 1, // commit word and points
+		384: 1000, 384 + 48: 2, 448: 64, 448 + 48: 1, // durable points
+		first: 32, first + 16: 1, first + 64: 9, first + 72: 1, first + 80: 12, first + 88: 2, // a slot
+		first + page: 1, first + page + 8: 2, first + page + 16: 2, // strings
+		first + 2*page: 2, first + 2*page + 8: 5, first + 3*page: 3, first + 3*page + 8: 4, // frames, metadata
+		first + 4*page: 4, first + 4*page + 8: 4, first + 4*page + 24: 0, // records
+		first + 5*page: 6, first + 5*page + 64: 2, first + 5*page + 64 + page/4: 1, // progress
+	} {
+		if got := binary.NativeEndian.Uint64(b[at:]); got != want {
+			t.Errorf("at %d is %#x, want %#x", at, got, want)
+		}
+	}
+	for at, want := range map[int]string{256: "statistics\x00", page: "ab", first + 96: "\x05\x01", first + page + 64: "\x01a", first + 3*page + 64: "P\x02{}",
+		first + 5*page + 64 + 16: "{2}", first + 5*page + 64 + page/4 + 16: "{}"} {
+		if got := string(b[at : at+len(want)]); got != want {
+			t.Errorf("at %d is %q, want %q", at, got, want)
+		}
+	}
+	if len(b) != 1<<20 {
+		t.Errorf("%d bytes", len(b))
+	}
+	// After a reboot the durable point counts, and no slot and no buffer.
+	got := load(t, path)
+	if got.Point != point || string(got.Records) != "ab\x09\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x01\x05\x01" || got.Pending != 16 {
+		t.Errorf("%+v, records %q", got.Point, got.Records)
+	}
+	id := boot()
+	changed := bytes.Replace(b, id[:], make([]byte, bootSize), 1)
+	changed[384] = 99 // damages the latest durable point
+	if id == [bootSize]byte{} {
+		return // a system without a boot ID
+	}
+	testenv.OK(t, os.WriteFile(path+Suffix, changed, 0o600))
+	if got := load(t, path); got.Point != (Point{Offset: 64}) || len(got.Records) > 0 || len(got.Alone) > 0 || string(got.Strings) != "\x01a" || string(got.Progress) != "{2}" {
+		t.Errorf("after a reboot: %+v", got)
+	}
+}
+
+// Files that are no journals are refused, with the reason.
+func TestNotJournal(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.tach")
+	defer create(t, path).Remove()
+	good, err := os.ReadFile(path + Suffix)
+	testenv.OK(t, err)
+	change := func(at int, b byte) []byte { c := bytes.Clone(good); c[at] = b; return c }
+	for want, b := range map[string][]byte{
+		ErrNotJournal.Error():                             change(0, 0),
+		"incomplete":                                      good[:len(good)-1],
+		"unknown journal version 2, want 1":               change(8, 2),
+		"damaged control page: 8388608 bytes":             change(64+2, 0x80),
+		"damaged control page: 0 bytes in the buffer, pr": change(128, 63),
+	} {
+		testenv.OK(t, os.WriteFile(path+Suffix, b, 0o600))
+		if _, err := Load(path); err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), path+Suffix) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+// At any time the records are in blocks or alone, whole and once, and the latest progress that is
+// whole counts. What is known already is not loaded again.
+func TestRecordSection(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.tach")
+	j := create(t, path)
+	defer j.Remove()
+	var alone, blocks []byte
+	known := Known{}
+	for round := range 3 {
+		alone = nil
+		for i := range 5 { // more than a page
+			r := wire.AppendObject(nil, bytes.Repeat([]byte{byte(round), byte(i)}, 10_000))
+			testenv.OK(t, errors.Join(j.Records(r), j.Progress(fmt.Append(nil, round, i))))
+			alone = append(alone, r...)
+			s := load(t, path)
+			if !bytes.Equal(s.Alone, alone) || !bytes.Equal(s.Blocks, blocks) || string(s.Progress) != fmt.Sprint(round, i) {
+				t.Fatalf("round %d, record %d: %d bytes alone, %d in blocks, progress %s; want %d, %d", round, i, len(s.Alone), len(s.Blocks), s.Progress, len(alone), len(blocks))
+			}
+		}
+		block := wire.AppendBlock(nil, alone, nil)
+		testenv.OK(t, j.Block(block))
+		blocks = append(blocks, block...)
+		s, err := LoadNew(path, known)
+		if err != nil || len(s.Alone) > 0 || !bytes.Equal(s.Blocks, block) {
+			t.Fatalf("%d bytes alone, %d new in blocks, want %d; %v", len(s.Alone), len(s.Blocks), len(block), err)
+		}
+		known.Blocks, known.Records = len(blocks), known.Records+uint64(len(alone))
+	}
+	if n := len(j.free); n < 4 { // the pages of alone records
+		t.Errorf("%d pages are free", n)
+	}
+	var got []byte
+	j.Blocks(int64(len(blocks))-1, func(b []byte) { got = append(got, b...) })
+	if !bytes.Equal(got, blocks[:len(blocks)-1]) {
+		t.Errorf("%d bytes of blocks, want %d", len(got), len(blocks)-1)
+	}
+	testenv.OK(t, j.Records([]byte("\x04\x04{")))
+	latest := j.records.progress.b[pageHead+int(j.records.seq&1)*place:]
+	latest[placeHead]++ // damaged
+	if s := load(t, path); len(s.Alone) > 0 || string(s.Progress) != "2 3" {
+		t.Errorf("%q alone, progress %q", s.Alone, s.Progress)
+	}
+	known.Blocks++
+	if _, err := LoadNew(path, known); !errors.Is(err, ErrLess) {
+		t.Errorf("more is known than there is: %v", err)
+	}
+	testenv.OK(t, j.Progress(make([]byte, place-placeHead)))
+	if err := j.Progress(make([]byte, place-placeHead+1)); err == nil {
+		t.Error("a progress that does not fit is accepted")
+	}
+}
+
+// Finish makes the rest of the file, also if the region ends inside a zstd frame.
+func TestFinish(t *testing.T) {
+	compress := func(b []byte) []byte { return append([]byte("Z"), b...) }
+	for _, c := range []struct {
+		point   Point
+		records string
+		zstd    bool
+		region  string // what Finish adds to it
+	}{
+		{Point{Offset: 70}, "records", false, "records"},
+		{Point{Offset: 70}, "", false, ""},
+		{Point{Offset: 70, Open: true}, "records", true, "\x01\x00\x00Zrecords"},
+		{Point{Offset: 70, Open: true}, "", true, "\x01\x00\x00"},
+		{Point{Offset: 70}, "records", true, "Zrecords"},
+		{Point{Offset: 64}, "", true, string(wire.EndRegion(1, 64, false))},
+	} {
+		c.point.CRC = 5
+		s := State{Head: Head{Layout: 2, Start: 1, Interval: 2, Python: [3]uint8{3}, Config: 4}, Point: c.point, Records: []byte(c.records),
+			Strings: []byte("\x01f"), NStrings: 1, Frames: []byte("\x00\x00\x02"), NFrames: 1, Metadata: []string{"{}"}, Blocks: []byte("blocks"), Alone: []byte("alone"), Progress: []byte("{}")}
+		want := tachyon.Header{Layout: 2, Start: 1, Interval: 2, Python: [3]uint8{3}, Config: 4, Samples: 8, Threads: 9, StringOffset: uint64(c.point.Offset) + uint64(len(c.region))}
+		section := wire.AppendBlock([]byte("blocks"), []byte("alone\x03\x03{}"), nil)
+		if c.zstd {
+			s.Compression, want.Compression = 1, 1
+			section = wire.AppendBlock([]byte("blocks"), []byte("alone\x03\x03{}"), compress)
+		}
+		h, tail, err := s.Finish(8, 9, compress)
+		want.FrameOffset = h.FrameOffset
+		if h != want || err != nil {
+			t.Errorf("header %+v, want %+v; %v", h, want, err)
+		}
+		text := string(tail)
+		crc := fmt.Sprintf(`{"gotach":"checksum","crc32c":%d}`, wire.CRC(5, []byte(c.region)))
+		place := fmt.Sprintf(`"offset":%d,"length":%d,"crc32c":%d}`, len(text)+int(c.point.Offset)-tachyon.FooterSize-len(section), len(section), wire.CRC(0, section))
+		if !strings.HasPrefix(text, c.region+"\x01f\x02{}") || !strings.Contains(text, crc+"\x00\x00\x02"+string(section)) || !strings.Contains(text, place) {
+			t.Errorf("%q, want %q, checksum %s, section at %s", text, c.region, crc, place)
+		}
+	}
+	s := State{Head: Head{Layout: 2}, Point: Point{Offset: 64}, Blocks: []byte("blocks")}
+	if _, tail, err := s.Finish(0, 0, nil); err != nil || !bytes.Contains(tail, []byte("blocks")) || !reflect.DeepEqual(s.Blocks, []byte("blocks")) {
+		t.Errorf("%q, %v", tail, err)
+	}
+}

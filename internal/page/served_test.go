@@ -1,0 +1,91 @@
+//go:build peers
+
+package page
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/stream"
+)
+
+// TestPeerServedPage: the page that a server sends shows the same as gotach report, for the whole and, after a click, for a selected range in detail.
+// When the profile has changed, the page shows that. It fetches only its data.
+func TestPeerServedPage(t *testing.T) {
+	in, newer := busy(t), contended(t)
+	var changed atomic.Bool
+	url := serve(t, ServerOptions{Options: Options{MaxSize: smallPage(t, in)}, Title: "x", Version: func() string { return fmt.Sprint(changed.Load()) },
+		Open: func(ctx context.Context, r Request) (*Opened, error) {
+			now := in
+			if changed.Load() {
+				now = newer
+			}
+			o, err := selecting(now)(ctx, r)
+			o.Growing = true
+			return o, err
+		}})
+	p := openURL(t, url, "", 1280, 800)
+	p.compare("functions", in, analyze.ReportOptions{})
+	same(t, eval[int](p, `performance.getEntriesByType('resource').filter((r) => r.name.includes('/data/core')).length`), 1)
+	if n := eval[float64](p, `gotach.width`); n <= firstWidth {
+		t.Fatalf("steps of %v µs; the page leaves nothing out", n)
+	}
+	a := p.selects(0.25, 0.3)
+	p.wait(`document.getElementById('detail')`)
+	drawn := `document.documentElement.dataset.drawn > 0`
+	p.do(chromedp.Navigate(eval[string](p, `document.getElementById('detail').href`)))
+	p.wait(`document.getElementById('whole') && ` + drawn)
+	same(t, eval[float64](p, `gotach.width`), firstWidth)
+	p.compare("functions", during(in, Span{begin + a[0], begin + a[1]}), analyze.ReportOptions{})
+	p.do(chromedp.Navigate(eval[string](p, `document.getElementById('whole').href`)))
+	p.wait(`!document.getElementById('whole') && ` + drawn)
+	eval[bool](p, `(() => { [...document.querySelectorAll('#functions tbody button')].find((b) => b.textContent === 'main.serve').click(); return true; })()`)
+	p.wait(`gotach.settings().selected >= 0`)
+	changed.Store(true)
+	p.wait(`[...document.querySelectorAll('#functions tbody button')].some((b) => b.textContent === 'main.parse')`)
+	p.compare("functions", newer, analyze.ReportOptions{})
+	// A function that was selected still is, though its number is another one and its file the same.
+	if chips := p.text("#chips"); !strings.Contains(chips, "callers of main.serve") {
+		t.Errorf("chips %q", chips)
+	}
+}
+
+// smallPage returns a size for which the steps of time of an input's page must be longer.
+func smallPage(t *testing.T, in Input) int64 {
+	t.Helper()
+	d := have(Build([]Input{in}, Options{}))
+	size := have(d.size())
+	for step := size / 30; ; {
+		size -= step
+		if d = have(Build([]Input{in}, Options{MaxSize: size})); d.Head.Width > firstWidth {
+			return size
+		}
+	}
+}
+
+// TestPeerServedFindings: on a served page, locks, requests and leaks are of the selected range.
+func TestPeerServedFindings(t *testing.T) {
+	in := contended(t)
+	url := serve(t, ServerOptions{Title: "x", Open: selecting(in)})
+	p := openURL(t, url, "#t=locks", 1280, 800)
+	const waited = `(() => { const c = document.querySelector('.locks tbody td'); return c ? c.dataset.ns : ''; })()`
+	check := func(what string, span Span) {
+		t.Helper()
+		locks := have(analyze.FindLocks(samplesOf(during(in, span), stream.Options{Objects: true}), analyze.LockOptions{}))
+		want := fmt.Sprint(int64(locks.Locks[0].Waited))
+		p.wait(waited + ` !== ''`)
+		same(t, eval[string](p, waited), want)
+	}
+	check("the whole", Span{})
+	a := p.selects(0.3, 0.6)
+	p.wait(`document.getElementById('findings-note').textContent.startsWith('Of the selected range')`)
+	check("a range", Span{begin + a[0], begin + a[1]})
+	p.key(escape, `document.getElementById('findings-note').textContent.startsWith('Of the whole')`) // takes the range back
+	check("the whole again", Span{})
+}

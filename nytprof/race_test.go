@@ -1,5 +1,0 @@
-//go:build race
-
-package nytprof
-
-const raceEnabled = true

@@ -1,0 +1,212 @@
+package sampler
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/sampler/internal/source"
+	"github.com/gotach/profiler/tachyon"
+	"github.com/gotach/profiler/writer"
+)
+
+// oneFile is a sink that writes one file.
+type oneFile struct {
+	*writer.Writer
+	OnePart
+}
+
+// TestCrowd checks that the memory of recorder and writer for ended goroutines is bounded, also in
+// a service that never stops starting goroutines, each with a label of its own. The file has what is
+// known of all of them, in few bytes. The ten million of the long form are those of a busy day.
+func TestCrowd(t *testing.T) {
+	n := testenv.Times(50_000, 10_000_000)
+	const alive, warmUp = 100, 20_000
+	path := filepath.Join(t.TempDir(), "x.tach")
+	w, err := writer.Create(path, writer.Options{Start: us(0), Interval: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec := newRecorder(oneFile{Writer: w}, sessionStart, 1000)
+	rec.grace = 50 * time.Microsecond // short, because the simulated session is short
+	stack := []uint32{rec.Frame(tachyon.Frame{Func: "serve"}), rec.Frame(tachyon.Frame{Func: "read"})}
+	var warm, warmJournal int64
+	for i := range n + alive {
+		now := time.Duration(i) * time.Microsecond
+		rec.Batch(func() {
+			if i < n {
+				rec.Goroutine(source.Goroutine{ID: uint64(i), Parent: 1, CreatedBy: "net/http.(*Server).Serve", CreatedAt: "server.go:1"})
+				rec.Labels(uint64(i), now, request(strconv.Itoa(i)))
+				for k := range time.Duration(3) {
+					rec.Sample(&source.Sample{Goroutine: uint64(i), Time: now + k*time.Microsecond, Stack: stack})
+				}
+			}
+			if i >= alive {
+				rec.Gone(uint64(i - alive))
+			}
+		})
+		if i == warmUp {
+			warm, warmJournal = heapInUse(), size(t, path+".journal")
+		}
+	}
+	// If all of them stayed it would be more than 300 bytes for each.
+	if grown := heapInUse() - warm; grown > 4<<20 {
+		t.Errorf("the heap grew by %d bytes", grown)
+	}
+	if journal := size(t, path+".journal"); journal > warmJournal+int64(n-warmUp)*8+(1<<20) {
+		t.Errorf("the journal grew from %d bytes to %d", warmJournal, journal)
+	}
+	if len(rec.known) > 2*alive || len(rec.leaving) > 2*alive || len(rec.queue) > 2*alive {
+		t.Errorf("%d goroutines are known, %d are leaving, %d have news", len(rec.known), len(rec.leaving), len(rec.queue))
+	}
+	if err := rec.err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.WriteRecords(&tachyon.Records{Goroutines: rec.rest()}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := reader.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	samples := 0
+	for s, err := range r.Samples() {
+		if late := s.Time - rec.base - s.Thread; err != nil || late > 2 || len(s.Stack) != len(stack) {
+			t.Fatalf("sample %+v of goroutine %d: %v", *s, s.Thread, err)
+		}
+		samples++
+	}
+	next := 0
+	for g, err := range r.Goroutines() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if int(g.ID) != next || g.CreatedAt != "server.go:1" || g.First != g.ID || g.Last != g.ID+2 || len(g.Labels) != 1 || g.Labels[0].Labels["request"] != strconv.Itoa(next) {
+			t.Fatalf("goroutine %d is %+v", next, g)
+		}
+		next++
+	}
+	if next != n || samples != 3*n {
+		t.Errorf("%d goroutines of %d, %d samples", next, n, samples)
+	}
+}
+
+func heapInUse() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+func size(t *testing.T, path string) int64 {
+	fi, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fi.Size()
+}
+
+// TestForgetsNoneThatComeAgain checks which goroutines may be forgotten: the runtime's own ones come
+// again under the same ids.
+func TestForgetsNoneThatComeAgain(t *testing.T) {
+	for by, want := range map[string]bool{"": false, "runtime.createfing": false, "main.main": true, "runtimes.Go": true} {
+		if once(by) != want {
+			t.Errorf("once(%q) is %v", by, !want)
+		}
+	}
+}
+
+// TestLateSample has samples that come after their goroutine's end. Those that come after the goroutine
+// was forgotten are left out, and those of a goroutine that has begun again are not.
+func TestLateSample(t *testing.T) {
+	var m memory
+	s, out := session(t, Config{}, &m)
+	out.Batch(func() {
+		at := func(id uint64, t float64) { sample(out, source.Sample{Goroutine: id, Time: ms(t)}) }
+		at(7, 1000)
+		out.Gone(7)
+		at(7, 1100) // late
+		out.Gone(7)
+		at(8, 3099)
+		out.Gone(8) // 7 is kept for 2 s
+		at(7, 3099)
+		out.Gone(7)
+		at(9, 6000)
+		out.Gone(9)
+		at(7, 6001)
+		out.Sample(&source.Sample{Goroutine: 10, Time: ms(6002)}) // of no known goroutine
+	})
+	stop(t, s)
+	var got []tachyon.Sample
+	for _, c := range []struct {
+		id uint64
+		at float64
+	}{{7, 1000}, {7, 1100}, {8, 3099}, {7, 3099}, {9, 6000}, {10, 6002}} {
+		got = append(got, tachyon.Sample{Thread: c.id, Time: us(ms(c.at))})
+	}
+	equal(t, "samples", m.samples, got)
+	equal(t, "forgotten", m.forgot, []uint64{7, 8})
+	equal(t, "samples that the sink had then", m.before, []int{5, 5})
+}
+
+// Goroutines that have ended are kept for two seconds if they are few, and for a quarter of a second if
+// they are many. A sample that is 100 ms late counts in both cases.
+func TestManyLeaving(t *testing.T) {
+	for _, c := range []struct {
+		perSecond, n uint64
+		kept         int
+	}{{400, 1200, 800}, {5000, 5000, 1250}, {500_000, 130_000, maxLeaving}} {
+		var m memory
+		s, out := session(t, Config{}, &m)
+		rec := s.out
+		before := c.perSecond / 10
+		out.Batch(func() {
+			for id := uint64(1); id <= c.n; id++ {
+				at := time.Duration(id) * time.Second / time.Duration(c.perSecond)
+				sample(out, source.Sample{Goroutine: id, Time: at})
+				out.Gone(id)
+				if id > before {
+					out.Sample(&source.Sample{Goroutine: id - before, Time: at})
+				}
+			}
+		})
+		if n := len(rec.known); n != c.kept {
+			t.Errorf("%d goroutines a second: %d are kept, want %d", c.perSecond, n, c.kept)
+		}
+		if got, want := rec.samples.Load(), int64(2*c.n-before); got != want {
+			t.Errorf("%d goroutines a second: %d samples, want %d", c.perSecond, got, want)
+		}
+	}
+}
+
+// The ids of at least half of maxForgotten goroutines are known, and of maxForgotten at most.
+func TestForgotten(t *testing.T) {
+	var f forgotten
+	const n = 5 * maxForgotten
+	for id := uint64(1); id <= n; id++ {
+		f.add(7 * id)
+	}
+	known := 0
+	for id := uint64(1); id <= n; id++ {
+		is := f.has(7 * id)
+		if is {
+			known++
+		}
+		if recent := id > n-maxForgotten/2; recent && !is || f.has(7*id+1) {
+			t.Fatalf("goroutine %d of %d: known %v, the next id %v", id, n, is, f.has(7*id+1))
+		}
+	}
+	if known != maxForgotten {
+		t.Errorf("%d ids are known", known)
+	}
+}

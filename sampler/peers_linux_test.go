@@ -1,0 +1,42 @@
+//go:build peers
+
+package sampler
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// TestPeerThrottled runs this test again in a cgroup with a quota of 0.2 cores, in which it needs a whole core until
+// it has been throttled. It needs root.
+func TestPeerThrottled(t *testing.T) {
+	if os.Getenv("GOTACH_THROTTLED") != "" {
+		s, err := Start(Config{Source: Portable}, &memory{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for begin := time.Now(); s.Stats().ThrottledPeriods == 0 && time.Since(begin) < time.Minute; {
+		}
+		stop(t, s)
+		if err := json.NewEncoder(os.Stderr).Encode(s.Stats().Counts); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=TestPeerThrottled$")
+	cmd.Env = append(os.Environ(), "GOTACH_THROTTLED=1")
+	out, err := testenv.RunLimited(t, 0.2, cmd)
+	var counts tachyon.Counts
+	if err := json.Unmarshal(out[:max(0, len(out)-len("PASS\n"))], &counts); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if err != nil || counts.ThrottledPeriods < 1 || counts.Throttled <= 0 {
+		t.Errorf("%v, %+v", err, counts)
+	}
+}

@@ -1,0 +1,138 @@
+package writer
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// A writer leaves no goroutines, also none of zstd.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var errDisk = errors.New("no space left")
+
+// A disk is a file in memory with a limited size. A write beyond the limit writes the bytes
+// that fit and returns an error. In addition, a write with a given number can fail.
+type disk struct {
+	b      []byte
+	off    int
+	size   int // 0: no limit
+	fail   int // which write fails, counting from 1; 0: none
+	writes int
+}
+
+func (d *disk) Write(p []byte) (int, error) {
+	d.writes++
+	var err error
+	if d.writes == d.fail {
+		p, err = p[:len(p)/2], errDisk
+	}
+	if d.size > 0 && d.off+len(p) > d.size {
+		p, err = p[:max(0, d.size-d.off)], errDisk
+	}
+	if end := d.off + len(p); end > len(d.b) {
+		d.b = append(d.b, make([]byte, end-len(d.b))...)
+	}
+	d.off += copy(d.b[d.off:], p)
+	return len(p), err
+}
+
+func (d *disk) Seek(off int64, whence int) (int64, error) {
+	if whence != io.SeekStart {
+		return 0, fmt.Errorf("whence %d", whence)
+	}
+	d.off = int(off)
+	return off, nil
+}
+
+func (d *disk) Truncate(n int64) error {
+	d.b = d.b[:n]
+	return nil
+}
+
+// read opens the file in memory and checks its checksum.
+func (d *disk) read(t testing.TB) *reader.Reader {
+	t.Helper()
+	r, err := reader.New(bytes.NewReader(d.b))
+	testenv.OK(t, err)
+	testenv.OK(t, second(r.VerifyChecksum()))
+	return r
+}
+
+// numbered returns the nth sample of a workload of 7 threads. The stacks of some change, those of
+// others repeat. The stacks are deep, so that a few thousand samples fill a buffer.
+func numbered(n int, frames []tachyon.Frame) (tachyon.Sample, []tachyon.Frame) {
+	thread := n % 7
+	depth, from := 200-n/7%150, n/7*7919%800
+	if thread > 4 {
+		depth, from = 20, thread
+	}
+	return tachyon.Sample{Thread: uint64(thread + 1), Interpreter: uint32(thread & 1), Time: uint64(n) * 100, Status: tachyon.Status(n & 3)}, frames[from : from+depth]
+}
+
+var numberedFrames = func() (list []tachyon.Frame) {
+	for i := range 1000 {
+		list = append(list, tachyon.Frame{File: fmt.Sprintf("file%d.go", i), Func: fmt.Sprintf("f%d", i), Line: int32(i)})
+	}
+	return list
+}()
+
+// feed writes the samples from first to n-1 of the workload, up to the first error. It
+// returns the number of samples that the file has now.
+func feed(w *Writer, first, n int) (int, error) {
+	for i := first; i < n; i++ {
+		s, stack := numbered(i, numberedFrames)
+		if err := w.WriteFrames(&s, stack); err != nil {
+			return i, err
+		}
+	}
+	return n, nil
+}
+
+// perThread checks that a file has the first samples of each thread of the workload, and returns how
+// many of each.
+func perThread(t testing.TB, r *reader.Reader) map[uint64]int {
+	t.Helper()
+	seen := map[uint64]int{}
+	for s, err := range r.Samples() {
+		testenv.OK(t, err)
+		want, stack := numbered(seen[s.Thread]*7+int(s.Thread)-1, numberedFrames)
+		seen[s.Thread]++
+		if s.Time != want.Time || s.Status != want.Status || s.Interpreter != want.Interpreter ||
+			!slices.EqualFunc(s.Stack, stack, func(id uint32, f tachyon.Frame) bool { return r.Frames()[id] == f }) {
+			t.Fatalf("sample %d of thread %d is %+v, want %+v", seen[s.Thread], s.Thread, *s, want)
+		}
+	}
+	return seen
+}
+
+// holds checks that a file has the first n samples of the workload and returns n.
+func holds(t testing.TB, path string) (n int, finished bool) {
+	t.Helper()
+	r, err := reader.Open(path)
+	testenv.OK(t, err)
+	defer r.Close()
+	testenv.OK(t, second(r.VerifyChecksum()))
+	seen := perThread(t, r)
+	for _, count := range seen {
+		n += count
+	}
+	for k := range 7 {
+		if got, want := seen[uint64(k+1)], (n-k+6)/7; got != want {
+			t.Fatalf("%d of %d samples are of thread %d, want %d", got, n, k+1, want)
+		}
+	}
+	return n, !r.Unfinished()
+}
+
+// second returns the error of a call with another result.
+func second[T any](_ T, err error) error { return err }
