@@ -106,6 +106,8 @@ func (*spinSink) WriteRecords(*tachyon.Records) error { return nil }
 
 // during runs f while a session samples a goroutine that spins.
 func during(onError func(error), f func(*sampler.Sampler, *spinSink)) error {
+	// Without SIGURG the runtime cannot preempt the spinner. With one P nothing else would run again.
+	runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0)))
 	var stop atomic.Bool
 	done := make(chan bool)
 	go func() { spinner(&stop); close(done) }()
