@@ -18,7 +18,7 @@ func TestFirstScreens(t *testing.T) {
 		"refresher":       `sync\.Mutex\n +[0-9.]+ % held in \[sleep\] main\.\(\*store\)\.load  locks\.go:\d+$`,
 		"two-of-one-type": `(sync\.Mutex\n +[0-9.]+ % held in \[sleep\] main\.\(\*store\)\.sleepy  locks\.go:\d+\n(.*\n)?.*){2}`,
 		"slow-reader":     `sync\.RWMutex\n +[0-9.]+ % held in \[sleep\] main\.\(\*store\)\.load  locks\.go:\d+$`,
-		"after":           `\[sleep\] main\.plantedRetry  others\.go:\d+$(?s:.*)main\.plantedWork  others\.go:\d+ `,
+		"after":           `\[sleep\] main\.plantedRetry  others\.go:\d+$(?s:.*)main\.plantedWork  others\.go:\d+`,
 		"requests":        `^ +P50 +P90 +P99  REQUESTS\n.* HTTP handlers \(ServeHTTP\)\n(?s:.*)in the slowest 1 %: \[sleep\] main\.longPath  others\.go:\d+$`,
 		"leaks":           `LEAK\? \[chan receive\] main\S*eakyReply  others\.go:\d+$`,
 	} {

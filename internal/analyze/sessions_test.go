@@ -166,44 +166,48 @@ func must[T any](x T, err error) func(testing.TB) T {
 // Whom a profile shows as the holder of a lock, or of a place in a channel, is who the program's log says it was. Without
 // source the lines between Lock and Unlock are a guess. Holds of up to a tick are said to be too short to tell.
 func TestHoldersOfSessions(t *testing.T) {
+	var text strings.Builder
 	for _, c := range []struct {
-		name          string
-		channels      bool
-		role          string
-		with, without holderCounts // source
+		name     string
+		channels bool
+		role     string
 	}{
-		{"sleeps", false, RoleHolds, holderCounts{963, 0, 1}, holderCounts{964, 0, 0}},
-		{"computes", false, RoleHolds, holderCounts{964, 0, 3}, holderCounts{964, 0, 3}},
-		{"computes-shortly", false, RoleHolds, holderCounts{172, 17, 11}, holderCounts{172, 17, 11}},
-		{"refresher", false, RoleHolds, holderCounts{730, 0, 0}, holderCounts{669, 4, 57}},
-		{"two-of-one-type", false, RoleHolds, holderCounts{1950, 0, 8}, holderCounts{1951, 0, 7}},
-		{"slow-reader", false, RoleHolds, holderCounts{956, 0, 1}, holderCounts{956, 0, 1}},
-		{"nested", false, RoleHolds, holderCounts{1868, 0, 0}, holderCounts{1437, 69, 362}},
-		{"leaky-server", false, RoleHolds, holderCounts{80, 0, 0}, holderCounts{0, 0, 80}},
-		{"places", true, RoleHolds, holderCounts{1925, 0, 0}, holderCounts{}},
-		{"places-in-select", true, RoleHolds, holderCounts{1934, 0, 0}, holderCounts{}},
-		{"places-wrapped", true, RoleHolds, holderCounts{964, 0, 0}, holderCounts{}},
-		{"places-of-goroutines", true, RoleHolds, holderCounts{1961, 37, 0}, holderCounts{}},
-		{"rendezvous", true, RoleOtherSide, holderCounts{949, 0, 0}, holderCounts{}},
+		{"sleeps", false, RoleHolds},
+		{"computes", false, RoleHolds},
+		{"computes-shortly", false, RoleHolds},
+		{"refresher", false, RoleHolds},
+		{"two-of-one-type", false, RoleHolds},
+		{"slow-reader", false, RoleHolds},
+		{"nested", false, RoleHolds},
+		{"leaky-server", false, RoleHolds},
+		{"places", true, RoleHolds},
+		{"places-in-select", true, RoleHolds},
+		{"places-wrapped", true, RoleHolds},
+		{"places-of-goroutines", true, RoleHolds},
+		{"rendezvous", true, RoleOtherSide},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := openSession(t, "testdata/sessions", c.name)
 			got, most := s.compareHolders(t, LockOptions{Channels: c.channels, Source: sourceOfSessions})
-			if got != c.with || got.right < 19*got.wrong && c.name != "computes-shortly" || got.unknown > got.all()/10 {
-				t.Errorf("holders %+v, want %+v", got, c.with)
+			fmt.Fprintf(&text, "%s %+v", c.name, got)
+			if got.right < 19*got.wrong && c.name != "computes-shortly" || got.right < 5*got.wrong || got.unknown > got.all()/10 {
+				t.Errorf("holders %+v", got)
 			}
 			if h := most.Holder; h.Role != c.role || h.TooShort != strings.HasPrefix(c.name, "computes") {
 				t.Errorf("role %s, too short: %v", h.Role, h.TooShort)
 			}
 			if c.channels { // are like locks only where the source says so
+				text.WriteByte('\n')
 				return
 			}
 			got, _ = s.compareHolders(t, LockOptions{Source: func(string) ([]byte, error) { return nil, os.ErrNotExist }})
-			if got != c.without || got.right < 5*got.wrong {
-				t.Errorf("without source %+v, want %+v", got, c.without)
+			fmt.Fprintf(&text, ", without source %+v\n", got)
+			if got.right < 5*got.wrong {
+				t.Errorf("without source %+v", got)
 			}
 		})
 	}
+	testenv.Golden(t, "testdata/sessions/holders.txt", text.String(), *update)
 }
 
 // holderCounts counts the ticks at which goroutines waited for a lock.
