@@ -3,7 +3,7 @@
 // out), runs the package's tests, and counts the changes that make a test fail. Places are taken at
 // even distances, so two runs on the same code change the same places.
 //
-//	go run ./internal/testenv/mutate [-n 60] [-v] PACKAGE...
+//	go run ./internal/testenv/mutate [-n 60] [-idle] PACKAGE...
 package main
 
 import (
@@ -18,22 +18,24 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 )
 
 func main() {
 	most := flag.Int("n", 60, "how many places of a package to change")
 	timeout := flag.String("timeout", "5m", "a change under which the tests take longer counts as noticed")
+	idle := flag.Bool("idle", false, "run all tests for each change, and print those that no change made fail")
 	flag.Parse()
 	for _, pkg := range flag.Args() {
-		if err := mutate(pkg, *most, *timeout); err != nil {
+		if err := mutate(pkg, *most, *timeout, *idle); err != nil {
 			fmt.Fprintln(os.Stderr, "mutate:", err)
 			os.Exit(1)
 		}
 	}
 }
 
-func mutate(pkg string, most int, timeout string) error {
+func mutate(pkg string, most int, timeout string, idle bool) error {
 	out, err := exec.Command("go", "list", "-f", "{{.Dir}}\n{{range .GoFiles}}{{.}}\n{{end}}", pkg).Output()
 	if err != nil {
 		return fmt.Errorf("go list %s: %w", pkg, err)
@@ -47,10 +49,18 @@ func mutate(pkg string, most int, timeout string) error {
 		}
 		sites = append(sites, more...)
 	}
-	noticed, survived := 0, 0
+	flags := []string{"-failfast"}
+	if idle {
+		flags = nil
+	}
+	noticed, survived, failed := 0, 0, map[string]bool{}
 	for n := range min(most, len(sites)) {
 		s := sites[n*len(sites)/min(most, len(sites))]
-		switch verdict, err := s.try(pkg, timeout); {
+		verdict, tests, err := s.try(pkg, timeout, flags)
+		for _, t := range tests {
+			failed[t] = true
+		}
+		switch {
 		case err != nil:
 			return err
 		case verdict == "noticed":
@@ -61,6 +71,18 @@ func mutate(pkg string, most int, timeout string) error {
 		}
 	}
 	fmt.Printf("%s: %d of %d noticed, %.0f %%\n", pkg, noticed, noticed+survived, 100*float64(noticed)/float64(noticed+survived))
+	if !idle {
+		return nil
+	}
+	out, err = exec.Command("go", "test", "-list", ".", pkg).Output()
+	if err != nil {
+		return fmt.Errorf("go test -list: %w", err)
+	}
+	for name := range strings.FieldsSeq(string(out)) {
+		if (strings.HasPrefix(name, "Test") || strings.HasPrefix(name, "Example")) && !failed[name] {
+			fmt.Printf("never failed: %s\n", name)
+		}
+	}
 	return nil
 }
 
@@ -135,11 +157,13 @@ func sitesOf(file string) (sites []site, err error) {
 	return sites, nil
 }
 
-// try makes the change and runs the tests of the package. A change that does not compile is no change.
-func (s site) try(pkg, timeout string) (verdict string, err error) {
+var failure = regexp.MustCompile(`(?m)^--- FAIL: (\w+)`)
+
+// try makes the change and runs the tests of the package. It returns those that failed. A change that does not compile is no change.
+func (s site) try(pkg, timeout string, flags []string) (verdict string, failed []string, err error) {
 	dir, err := os.MkdirTemp("", "mutate")
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	defer os.RemoveAll(dir)
 	var text bytes.Buffer
@@ -147,25 +171,29 @@ func (s site) try(pkg, timeout string) (verdict string, err error) {
 	err = format.Node(&text, s.set, s.tree)
 	undo()
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	changed, overlay := filepath.Join(dir, "changed.go"), filepath.Join(dir, "overlay.json")
 	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{s.file: changed}})
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	if err := os.WriteFile(changed, text.Bytes(), 0o644); err != nil {
-		return "", err
+		return "", nil, err
 	}
 	if err := os.WriteFile(overlay, replace, 0o644); err != nil {
-		return "", err
+		return "", nil, err
 	}
 	if exec.Command("go", "build", "-overlay", overlay, pkg).Run() != nil {
-		return "does not compile", nil
+		return "does not compile", nil, nil
 	}
-	test := exec.Command("go", "test", "-vet=off", "-count=1", "-failfast", "-timeout", timeout, "-overlay", overlay, pkg)
-	if test.Run() != nil {
-		return "noticed", nil
+	test := exec.Command("go", append([]string{"test", "-vet=off", "-count=1", "-timeout", timeout, "-overlay", overlay, pkg}, flags...)...)
+	out, err := test.CombinedOutput()
+	for _, m := range failure.FindAllSubmatch(out, -1) {
+		failed = append(failed, string(m[1]))
 	}
-	return "survived", nil
+	if err != nil {
+		return "noticed", failed, nil
+	}
+	return "survived", nil, nil
 }

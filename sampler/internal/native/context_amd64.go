@@ -11,6 +11,8 @@ const (
 	ctxLR = 0 // none
 
 	ctxCall, ctxArg = 144, 104 // RAX and RDI: a system call's number and first argument
+
+	ctxMask = 296 // the signals that were blocked: after 256 bytes of registers
 )
 
 // frameSlack is how far below its SP a function's frame pointer may point.

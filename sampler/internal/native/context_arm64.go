@@ -11,6 +11,8 @@ const (
 	ctxLR = 184 + 30*8
 
 	ctxCall, ctxArg = 184 + 8*8, 184 // X8 and X0: a system call's number and first argument
+
+	ctxMask = 40 // the signals that were blocked
 )
 
 // frameSlack is how far below its SP a function's frame pointer may point: Go

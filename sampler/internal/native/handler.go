@@ -52,7 +52,7 @@ func handle(info, ctx uintptr) uintptr {
 	switch {
 	case code == siTimer && value == s.tag && uint64(rawSyscall(unix.SYS_GETTID, 0, 0, 0, 0, 0, 0)) == s.tid:
 		if load64(ctx+ctxCall) == unix.SYS_FUTEX && load64(ctx+ctxArg) == s.word {
-			callStay(s.base(), 0, 0, 0)
+			callStay(s.base(), ctx, 0, 0)
 		}
 		if load32(uintptr(s.tickM)+s.off.mSignalPending) == 0 {
 			return 0
@@ -78,16 +78,17 @@ func handle(info, ctx uintptr) uintptr {
 // would cost more than the visits to a small program's goroutines.
 //
 // The thread takes other signals meanwhile, as in any system call: a sender may want this
-// thread, or wait until every thread has handled a signal, as setuid does. SIGPROF stays
-// blocked: Go's handler would walk this stack, and the program has no code on it.
+// thread, or wait until every thread has handled a signal, as setuid does. What the thread
+// has blocked stays blocked: the program can mean it for a signalfd. So does SIGPROF: Go's
+// handler would walk this stack, and the program has no code on it.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func stay(base, _, _, _ uintptr) uintptr {
+func stay(base, ctx, _, _ uintptr) uintptr {
 	s := at(base)
 	swap64(uintptr(unsafe.Pointer(&s.staying)), 1) // complete before leave is read
-	s.mask = 1<<(s.signal-1) | 1<<(unix.SIGPROF-1)
+	s.mask = load64(ctx+ctxMask) | 1<<(s.signal-1) | 1<<(unix.SIGPROF-1)
 	rawSyscall(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&s.mask)), 0, 8, 0, 0)
 	due := true
 	for loadAcquire(uintptr(unsafe.Pointer(&s.leave))) == 0 {

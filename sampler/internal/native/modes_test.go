@@ -77,7 +77,7 @@ func TestPrograms(t *testing.T) {
 	}
 	for _, c := range []struct{ mode, debug string }{
 		// Behaviour that could conflict with the source.
-		{"locked", ""}, {"maxprocs", ""}, {"setuid", ""}, {"thread", ""}, {"notify", "asyncpreemptoff=1"}, {"signals", ""},
+		{"locked", ""}, {"maxprocs", ""}, {"setuid", ""}, {"thread", ""}, {"notify", "asyncpreemptoff=1"}, {"signals", ""}, {"blocked", ""},
 		{"preempt", ""}, {"exec", ""}, {"profilers", ""}, {"leaks", ""},
 		// Things that the source needs are refused, and the portable source takes over.
 		{"seccomp clock_gettime", ""}, {"seccomp timer_create", ""}, {"seccomp timer_settime", ""},

@@ -326,8 +326,43 @@ var modes = map[string]func(){
 	},
 	"signals": func() {
 		for _, rate := range []int{1000, 10000} {
-			sampled(rate, func() { ownSignals(rounds(30, 300)) })
+			sampled(rate, func() { ownSignals(rounds(10, 300)) })
 		}
+	},
+	// A signal that all threads block is for a signalfd. The program that executed this one has blocked it.
+	"blocked": func() {
+		blocked := unix.Sigset_t{Val: [16]uint64{1 << (unix.SIGUSR1 - 1)}}
+		if os.Getenv("GENERATION") == "" {
+			runtime.LockOSThread()
+			if err := unix.PthreadSigmask(unix.SIG_BLOCK, &blocked, nil); err != nil {
+				fail("%v", err)
+			}
+			os.Setenv("GENERATION", "1")
+			fail("exec: %v", syscall.Exec(os.Args[0], os.Args, os.Environ()))
+		}
+		fd, err := unix.Signalfd(-1, &blocked, unix.SFD_CLOEXEC)
+		if err != nil {
+			fail("%v", err)
+		}
+		sampled(1000, func() {
+			for range 20 {
+				if err := unix.Kill(os.Getpid(), unix.SIGUSR1); err != nil {
+					fail("%v", err)
+				}
+				n, err := 0, error(unix.EINTR)
+				for err == unix.EINTR {
+					n, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 10_000)
+				}
+				var info [128]byte
+				if n != 1 || err != nil {
+					fail("the signal did not reach the signalfd: %d, %v", n, err)
+				}
+				if n, err := unix.Read(fd, info[:]); n != len(info) || info[0] != byte(unix.SIGUSR1) {
+					fail("%d bytes, signal %d, %v", n, info[0], err)
+				}
+				time.Sleep(time.Millisecond)
+			}
+		})
 	},
 	"preempt": func() { sampled(10000, func() { preempt(rounds(5, 100)) }) },
 	"exec": func() {
