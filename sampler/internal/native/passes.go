@@ -34,7 +34,7 @@ func (n *Source) loop(up chan struct{}) {
 			n.mute = true
 			n.s.quiet = 1
 			n.ticker.deleteTimer()
-			n.ticker.leave()
+			n.ticker.leave() // if a tick is still under way, it ends as usual
 			n.drain.out.Fail(fmt.Errorf("native: %w", err))
 		}
 		n.pass()

@@ -15,9 +15,11 @@ import (
 func (n *Source) Stop() {
 	n.endWaits()
 	n.lookOnce()
-	n.silence()
+	ended := n.silence()
 	if !n.broken {
-		n.finishRing()
+		if ended {
+			n.finishRing()
+		}
 		n.drain.end = true
 		func() {
 			defer n.caught()
@@ -75,13 +77,15 @@ func (n *Source) hurry() {
 	wake(unsafe.Pointer(&n.s.leave))
 }
 
-// silence ends the ticks. Then it waits up to answerLimit for threads that have not answered.
-func (n *Source) silence() {
+// silence ends the ticks. Then it waits up to answerLimit for threads that have not answered. It
+// returns false if a tick may still be under way: then only that tick may write to the ring.
+func (n *Source) silence() (ended bool) {
 	storeRelease(uintptr(unsafe.Pointer(&n.s.quiet)), 1)
 	n.ended = time.Now()
 	n.ticker.deleteTimer()
-	n.ticker.stop()
+	ended = n.ticker.stop()
 	within(answerLimit, func() bool { return !n.pending() })
+	return ended
 }
 
 // answerLimit bounds how long Stop waits for threads that were sent a signal and have not got

@@ -151,17 +151,13 @@ func (t *ticker) leave() bool {
 }
 
 // stop ends the ticks, the wait and the thread's goroutine. If it returns true, no tick is under
-// way or pending, because the thread has left its system call.
+// way or pending, because the thread has left its system call. If it returns false, the thread has
+// got no core for stopLimit; the goroutine ends when it gets one.
 func (t *ticker) stop() bool {
+	atomic.StoreUint32(&t.word, 1) // before leave: when the handler leaves, the system call ends too
+	wake(unsafe.Pointer(&t.word))
 	if !t.leave() {
 		return false
-	}
-	atomic.StoreUint32(&t.word, 1)
-	wake(unsafe.Pointer(&t.word))
-	select {
-	case <-t.done:
-		return true
-	default:
 	}
 	late := time.NewTimer(stopLimit)
 	defer late.Stop()

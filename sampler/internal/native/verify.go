@@ -161,7 +161,9 @@ func (n *Source) verify(l *layout) error {
 		return fmt.Errorf("a running goroutine's stack was not found in %d ticks, %d signals, %d answers", n.s.ticks, n.s.sent, n.s.answered)
 	}
 	// No tick may be under way while the source is made ready to sample.
-	n.ticker.leave()
+	if !n.ticker.leave() {
+		return fmt.Errorf("the thread of the ticks got no core for %v", stopLimit)
+	}
 	if n.s.refused != 0 {
 		return fmt.Errorf("rt_tgsigqueueinfo: %w", unix.Errno(n.s.refused))
 	}
