@@ -49,16 +49,11 @@ func writeFixture(path string, fill func(*fixture, []string), args ...string) {
 	must(w.Close())
 }
 
-// must and have end the tests at an error that none of them expects.
+// must ends the tests at an error that none of them expects.
 func must(err error) {
 	if err != nil {
 		panic(err)
 	}
-}
-
-func have[T any](v T, err error) T {
-	must(err)
-	return v
 }
 
 func (f *fixture) add(id, ms uint64, s tachyon.Status, stack ...tachyon.Frame) {

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/internal/testenv/measure"
 )
 
@@ -112,7 +113,7 @@ func TestMeasureFleet(t *testing.T) {
 // copies writes copies of a profile as files of processes with ten files each. It returns the size of a file.
 func copies(t *testing.T, source, dir string, files int) (size int) {
 	t.Helper()
-	b := have(os.ReadFile(source))
+	b := testenv.Must(os.ReadFile(source))
 	// The session's start is not in the part of the file that the checksum covers.
 	_, after, ok := bytes.Cut(b, []byte(`"start":"`))
 	dot := bytes.IndexByte(after, '.')

@@ -75,7 +75,7 @@ func TestManyProcesses(t *testing.T) {
 		}
 	}
 
-	whole := have(os.ReadFile(paths[0]))
+	whole := testenv.Must(os.ReadFile(paths[0]))
 	torn := bytes.Clone(whole)
 	for i := range torn[100:200] {
 		torn[len(torn)/4+i] ^= 0x55

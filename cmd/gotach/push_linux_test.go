@@ -31,7 +31,7 @@ type pushed struct {
 func newPushed(t *testing.T) *pushed {
 	p := &pushed{answer: http.StatusOK}
 	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body := have(io.ReadAll(have(gzip.NewReader(r.Body))))
+		body := testenv.Must(io.ReadAll(testenv.Must(gzip.NewReader(r.Body))))
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.requests, p.bodies = append(p.requests, r), append(p.bodies, string(body))
@@ -108,7 +108,7 @@ func TestPushBeside(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	p := newPushed(t)
-	l := have(net.Listen("tcp", "127.0.0.1:0"))
+	l := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))
 	address := l.Addr().String()
 	must(l.Close())
 	cmd := testCommand(t, "gotach", "push", dir, "--to", "otlp+"+p.URL, "--listen", address, "--every", "50ms")

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { testscript.Main(m, programs) }
 // testProgram returns the path of one of the programs of TestMain: a link to the test binary, which is the program of that name.
 func testProgram(t *testing.T, name string) string {
 	t.Helper()
-	test := have(os.Executable())
+	test := testenv.Must(os.Executable())
 	path := filepath.Join(t.TempDir(), name)
 	must(os.Symlink(test, path))
 	return path
@@ -65,7 +65,7 @@ func written(path string) uint64 {
 // die kills the process. os.Exit is different: with -race it takes a second, during which
 // the session continues.
 func die() {
-	self := have(os.FindProcess(os.Getpid()))
+	self := testenv.Must(os.FindProcess(os.Getpid()))
 	must(self.Kill())
 	select {}
 }
@@ -88,9 +88,9 @@ func rotates() {
 // $GOLDEN, $SPX and $DCPI are the folders of golden files of Tachyon, SPX and DCPI.
 func TestScripts(t *testing.T) {
 	t.Parallel()
-	golden := have(os.Getwd())
-	cache := have(os.UserCacheDir())
-	caches := have(exec.Command("go", "env", "GOCACHE", "GOMODCACHE").Output())
+	golden := testenv.Must(os.Getwd())
+	cache := testenv.Must(os.UserCacheDir())
+	caches := testenv.Must(exec.Command("go", "env", "GOCACHE", "GOMODCACHE").Output())
 	commands := map[string]func(*testscript.TestScript, bool, []string){"code": code}
 	for name, fill := range fixtures {
 		commands[name] = fixtureCommand(fill)

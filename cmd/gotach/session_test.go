@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 )
@@ -44,7 +45,7 @@ func newBigSession() *bigSession {
 // file writes a file of some seconds. Each second has perSecond short goroutines.
 func (b *bigSession) file(path string, part, seconds, perSecond int) {
 	from := b.now
-	w := have(writer.Create(path, writer.Options{Start: from, Interval: 1000}))
+	w := testenv.Must(writer.Create(path, writer.Options{Start: from, Interval: 1000}))
 	waits := w.Intern(tachyon.Frame{Func: "[IO wait]"})
 	selects := w.Intern(tachyon.Frame{Func: "[select]"})
 	ids := make([]uint32, len(b.frames))

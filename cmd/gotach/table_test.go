@@ -10,6 +10,7 @@ import (
 
 	"github.com/gotach/profiler/internal/analyze"
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 func TestDuration(t *testing.T) {
@@ -95,7 +96,7 @@ func TestTableFits(t *testing.T) {
 		for _, columns := range []int{minWidth, 100, maxWidth} {
 			for _, sort := range []profile.Sort{profile.SortSelf, profile.SortTotal} {
 				o := profile.ReportOptions{By: by, Sort: sort}
-				r := have(profile.New(p, o))
+				r := testenv.Must(profile.New(p, o))
 				table := &reportTable{width: columns, o: o, r: r, p: p, name: "x.tach", format: "tach", spark: columns == maxWidth}
 				for line := range strings.Lines(string(table.render())) {
 					line = strings.TrimSuffix(line, "\n")

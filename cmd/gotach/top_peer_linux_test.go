@@ -24,7 +24,7 @@ type tmux struct {
 func newTmux(t *testing.T, width, height int, script string, env ...string) *tmux {
 	t.Helper()
 	testenv.Command(t, "tmux", "apt-get install tmux")
-	dir := have(os.MkdirTemp("", "tmux")) // the path of a socket must be short
+	dir := testenv.Must(os.MkdirTemp("", "tmux")) // the path of a socket must be short
 	x := &tmux{t, filepath.Join(dir, "s")}
 	t.Cleanup(func() {
 		_ = exec.Command("tmux", "-S", x.socket, "kill-server").Run() // it has ended if the test failed early

@@ -10,6 +10,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 	"charm.land/lipgloss/v2"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/internal/top"
 )
 
@@ -24,7 +25,7 @@ func newTopScreen(t *testing.T, p paint, unicode bool) *topScreen {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "locks.tach")
 	writeFixture(path, contends)
-	w := have(top.File(path))
+	w := testenv.Must(top.File(path))
 	t.Cleanup(func() { w.Close() })
 	s := &topScreen{t, newTopModel(t.Context(), w, 10*time.Second, p, unicode)}
 	s.m.after = func(time.Duration, func(time.Time) tea.Msg) tea.Cmd { return nil }
@@ -197,7 +198,7 @@ func TestTopKeys(t *testing.T) {
 
 // A file that cannot be read ends the program with the reason.
 func TestTopFails(t *testing.T) {
-	w := have(top.File("testdata/script/help.txtar"))
+	w := testenv.Must(top.File("testdata/script/help.txtar"))
 	defer w.Close()
 	m := newTopModel(t.Context(), w, time.Second, false, true)
 	_, cmd := m.Update(m.poll()())

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/page"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 )
@@ -36,7 +37,7 @@ func startView(t *testing.T, env []string, args ...string) *viewing {
 	v := &viewing{t: t, cmd: testCommand(t, "gotach", append([]string{"view"}, args...)...)}
 	v.cmd.Env = append(v.cmd.Env, env...)
 	v.cmd.Stderr = &v.stderr
-	out := have(v.cmd.StdoutPipe())
+	out := testenv.Must(v.cmd.StdoutPipe())
 	must(v.cmd.Start())
 	t.Cleanup(func() { _ = v.cmd.Process.Kill() })
 	v.out = bufio.NewReader(out)
@@ -62,9 +63,9 @@ func (v *viewing) interrupt() {
 type getter func(address string) (body string, status int)
 
 func fetch(address string) (string, int) {
-	r := have(http.Get(address))
+	r := testenv.Must(http.Get(address))
 	defer r.Body.Close()
-	return string(have(io.ReadAll(r.Body))), r.StatusCode
+	return string(testenv.Must(io.ReadAll(r.Body))), r.StatusCode
 }
 
 // waitFor waits until the server has newer data of a range than a generation.
@@ -139,7 +140,7 @@ func TestViewLarge(t *testing.T) {
 // TestViewGrows: while a program writes its file, what it wrote since then is shown too, and all when it is finished.
 func TestViewGrows(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.tach")
-	w := have(writer.Create(path, writer.Options{Start: fixtureStart, Interval: 1000}))
+	w := testenv.Must(writer.Create(path, writer.Options{Start: fixtureStart, Interval: 1000}))
 	session := tachyon.Session{Program: "app", Source: "native", Rate: 1000, Start: time.UnixMicro(fixtureStart).UTC()}
 	must(w.Provisional(tachyon.KindSession, session))
 	f := &fixture{w: w}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gotach/profiler"
 	"github.com/gotach/profiler/httpprof"
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 func init() { programs["watched"] = watched }
@@ -24,7 +25,7 @@ func watched() {
 	for range 3 {
 		go busy(lock)
 	}
-	l := have(net.Listen("tcp", "127.0.0.1:0"))
+	l := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))
 	fmt.Println(l.Addr())
 	go http.Serve(l, httpprof.Handler())
 	var b [1]byte
@@ -45,10 +46,10 @@ func startWatched(t *testing.T, out string) (pid int, address string, stop func(
 	t.Helper()
 	cmd := testCommand(t, "watched", out)
 	cmd.Stderr = os.Stderr
-	stdin, stdout := have(cmd.StdinPipe()), have(cmd.StdoutPipe())
+	stdin, stdout := testenv.Must(cmd.StdinPipe()), testenv.Must(cmd.StdoutPipe())
 	must(cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	have(fmt.Fscan(stdout, &address))
+	testenv.Must(fmt.Fscan(stdout, &address))
 	return cmd.Process.Pid, address, func() {
 		t.Helper()
 		stdin.Close()

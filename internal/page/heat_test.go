@@ -11,6 +11,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -188,7 +189,7 @@ func TestPeerPageOverview(t *testing.T) {
 	for b.width < 100_000 {
 		b.double()
 	}
-	d := have(b.finish([]Input{in}))
+	d := testenv.Must(b.finish([]Input{in}))
 	p := open(t, writePage(t, d), "#hm=1", 1280, 800)
 	if width, fine := eval[float64](p, `gotach.width`), eval[float64](p, `gotach.fine`); width != 128_000 || fine != 1000 {
 		t.Fatalf("steps of %v µs, in the strip of %v µs; want 128,000 and 1,000", width, fine)

@@ -59,7 +59,7 @@ func TestPeerPageLarge(t *testing.T) {
 	begin := time.Now()
 	file := pageOf(t, Options{}, in)
 	built := time.Since(begin)
-	fi := have(os.Stat(file))
+	fi := testenv.Must(os.Stat(file))
 	if fi.Size() > DefaultMaxSize {
 		t.Errorf("the page has %d bytes, want at most %d", fi.Size(), DefaultMaxSize)
 	}

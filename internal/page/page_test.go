@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // TestCourse adds random times, with longer and longer steps, and compares the sum in each step with a plain array.
@@ -60,7 +62,7 @@ func TestCourse(t *testing.T) {
 
 // TestUserText: names and labels cannot end the script element or begin an element.
 func TestUserText(t *testing.T) {
-	text := have(os.ReadFile(pageOf(t, Options{}, server(t))))
+	text := testenv.Must(os.ReadFile(pageOf(t, Options{}, server(t))))
 	if bytes.Contains(text, []byte("<img")) || bytes.Count(text, []byte("</script>")) != bytes.Count(text, []byte("<script")) {
 		t.Error("a name of the profile is markup in the page")
 	}
@@ -75,9 +77,9 @@ func TestUserText(t *testing.T) {
 // TestMaxSize: the page becomes as small as asked for, says how, and has the same sums.
 func TestMaxSize(t *testing.T) {
 	in := busy(t)
-	large := have(Build([]Input{in}, Options{}))
-	size := have(large.size())
-	small := have(Build([]Input{in}, Options{MaxSize: size - 1000}))
+	large := testenv.Must(Build([]Input{in}, Options{}))
+	size := testenv.Must(large.size())
+	small := testenv.Must(Build([]Input{in}, Options{MaxSize: size - 1000}))
 	if n, err := small.size(); err != nil || n > size-1000 {
 		t.Errorf("%d bytes, want at most %d (%v)", n, size-1000, err)
 	}
@@ -89,7 +91,7 @@ func TestMaxSize(t *testing.T) {
 	for _, p := range large.Pieces {
 		bytes += int64(len(p.Bytes)) * 4 / 3
 	}
-	least := have(Build([]Input{in}, Options{MaxSize: size - bytes/2}))
+	least := testenv.Must(Build([]Input{in}, Options{MaxSize: size - bytes/2}))
 	if least.Head.Width <= large.Head.Width || len(least.Head.LeftOut) < 2 {
 		t.Errorf("steps of %d and %d µs; left out: %q", large.Head.Width, least.Head.Width, least.Head.LeftOut)
 	}

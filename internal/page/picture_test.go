@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 var update = flag.Bool("update", false, "make docs/page.png")
@@ -31,13 +33,13 @@ func TestPeerPicture(t *testing.T) {
 	}
 	p := open(t, pageOf(t, Options{}, in), "#m=light", 1280, 800)
 	p.wait(`true`)
-	shot := have(chromedp.Run(p.ctx, chromedp.CaptureScreenshot()))
+	shot := testenv.Must(chromedp.Run(p.ctx, chromedp.CaptureScreenshot()))
 	const name = "../../docs/page.png"
 	if *update {
 		must(os.WriteFile(name, shot, 0o644))
 	}
-	for _, b := range [][]byte{shot, have(os.ReadFile(name))} {
-		m := have(png.Decode(bytes.NewReader(b)))
+	for _, b := range [][]byte{shot, testenv.Must(os.ReadFile(name))} {
+		m := testenv.Must(png.Decode(bytes.NewReader(b)))
 		counts := map[color.Color]int{}
 		for i := range m.Bounds().Dx() * m.Bounds().Dy() {
 			counts[color.RGBAModel.Convert(m.At(i%m.Bounds().Dx(), i/m.Bounds().Dx()))]++

@@ -21,6 +21,7 @@ import (
 	"github.com/gotach/profiler/internal/analyze"
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // restricted returns what is selected of an input, and during what is of a span of time.
@@ -31,12 +32,12 @@ func restricted(in Input, sel *stream.Selection) Input {
 	}}
 }
 
-func during(in Input, span Span) Input { return restricted(in, have(span.Select(nil))) }
+func during(in Input, span Span) Input { return restricted(in, testenv.Must(span.Select(nil))) }
 
 // report returns what gotach report prints of an input.
 func report(in Input, o analyze.ReportOptions, by profile.By) *profile.Report {
-	p := have(analyze.NewProfile(have(in.Open(o.Stream())), o))
-	return have(profile.New(p, profile.ReportOptions{By: by}))
+	p := testenv.Must(analyze.NewProfile(testenv.Must(in.Open(o.Stream())), o))
+	return testenv.Must(profile.New(p, profile.ReportOptions{By: by}))
 }
 
 // selecting returns what a Server reads: the input, of the time that is asked for.
@@ -50,7 +51,7 @@ func selecting(in Input) func(context.Context, Request) (*Opened, error) {
 // serve starts a server on this computer and returns its address.
 func serve(t *testing.T, o ServerOptions) string {
 	t.Helper()
-	l := have(net.Listen("tcp", "127.0.0.1:0"))
+	l := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))
 	if o.Version == nil {
 		o.Version = func() string { return "one" }
 	}
@@ -66,7 +67,7 @@ func serve(t *testing.T, o ServerOptions) string {
 
 func get(t *testing.T, url string) []byte {
 	t.Helper()
-	r := have(http.Get(url))
+	r := testenv.Must(http.Get(url))
 	defer r.Body.Close()
 	b, err := io.ReadAll(r.Body)
 	if err != nil || r.StatusCode != http.StatusOK {
@@ -94,7 +95,7 @@ func ready(t *testing.T, url, query string, than int64) (s Status) {
 
 // unpack reads the JSON at the begin of a piece, and returns the rest.
 func unpack(piece []byte, into any) (rest []byte) {
-	all := have(io.ReadAll(have(gzip.NewReader(bytes.NewReader(piece)))))
+	all := testenv.Must(io.ReadAll(testenv.Must(gzip.NewReader(bytes.NewReader(piece)))))
 	n := 4 + binary.LittleEndian.Uint32(all)
 	must(json.Unmarshal(all[4:n], into))
 	return all[n:]
@@ -189,13 +190,13 @@ func TestServerSecurity(t *testing.T) {
 		{"an old generation", "GET", url + "data/core?generation=99", [2]string{}, 410},
 		{"a bad range", "GET", url + "data/status?from=9&to=1", [2]string{}, 400},
 	} {
-		r := have(http.NewRequest(c.method, c.url, nil))
+		r := testenv.Must(http.NewRequest(c.method, c.url, nil))
 		if c.header[0] == "Host" {
 			r.Host = c.header[1]
 		} else if c.header[0] != "" {
 			r.Header.Set(c.header[0], c.header[1])
 		}
-		a := have(http.DefaultClient.Do(r))
+		a := testenv.Must(http.DefaultClient.Do(r))
 		body, _ := io.ReadAll(a.Body)
 		a.Body.Close()
 		if a.StatusCode != c.want {
@@ -219,7 +220,7 @@ func TestServerViews(t *testing.T) {
 		ready(t, url, fmt.Sprintf("from=%d&to=%d", begin+i*1000, begin+i*1000+100_000), 0)
 	}
 	get(t, fmt.Sprintf("%sdata/core?generation=%d", url, whole.Generation))
-	r := have(http.Get(fmt.Sprintf("%sdata/core?from=%d&to=%d&generation=%d", url, begin, begin+100_000, whole.Generation+1)))
+	r := testenv.Must(http.Get(fmt.Sprintf("%sdata/core?from=%d&to=%d&generation=%d", url, begin, begin+100_000, whole.Generation+1)))
 	r.Body.Close()
 	if r.StatusCode != http.StatusGone {
 		t.Errorf("the first of too many parts: %s", r.Status)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gotach/profiler/internal/analyze"
 	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // TestPeerServedPage: the page that a server sends shows the same as gotach report, for the whole and, after a click, for a selected range in detail.
@@ -59,11 +60,11 @@ func TestPeerServedPage(t *testing.T) {
 // smallPage returns a size for which the steps of time of an input's page must be longer.
 func smallPage(t *testing.T, in Input) int64 {
 	t.Helper()
-	d := have(Build([]Input{in}, Options{}))
-	size := have(d.size())
+	d := testenv.Must(Build([]Input{in}, Options{}))
+	size := testenv.Must(d.size())
 	for step := size / 30; ; {
 		size -= step
-		if d = have(Build([]Input{in}, Options{MaxSize: size})); d.Head.Width > firstWidth {
+		if d = testenv.Must(Build([]Input{in}, Options{MaxSize: size})); d.Head.Width > firstWidth {
 			return size
 		}
 	}
@@ -77,7 +78,7 @@ func TestPeerServedFindings(t *testing.T) {
 	const waited = `(() => { const c = document.querySelector('.locks tbody td'); return c ? c.dataset.ns : ''; })()`
 	check := func(what string, span Span) {
 		t.Helper()
-		locks := have(analyze.FindLocks(samplesOf(during(in, span), stream.Options{Objects: true}), analyze.LockOptions{}))
+		locks := testenv.Must(analyze.FindLocks(samplesOf(during(in, span), stream.Options{Objects: true}), analyze.LockOptions{}))
 		want := fmt.Sprint(int64(locks.Locks[0].Waited))
 		p.wait(waited + ` !== ''`)
 		same(t, eval[string](p, waited), want)

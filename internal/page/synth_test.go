@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
@@ -35,7 +36,7 @@ type recording struct {
 func newRecording(t testing.TB) *recording {
 	t.Helper()
 	r := &recording{t: t, path: filepath.Join(t.TempDir(), "x.tach")}
-	r.w = have(writer.Create(r.path, writer.Options{Start: begin, Interval: 1000}))
+	r.w = testenv.Must(writer.Create(r.path, writer.Options{Start: begin, Interval: 1000}))
 	return r
 }
 
@@ -62,7 +63,7 @@ func (r *recording) input(length time.Duration) Input {
 // fileInput returns a file as an input.
 func fileInput(t testing.TB, path string) Input {
 	t.Helper()
-	f := have(reader.Open(path))
+	f := testenv.Must(reader.Open(path))
 	t.Cleanup(func() { f.Close() })
 	return Input{Name: "x " + evil, Open: func(o stream.Options) (*stream.Source, error) {
 		return stream.New([]stream.File{{Stream: f}}, o)
@@ -143,7 +144,7 @@ func contended(t testing.TB) Input {
 // pageOf writes the page of inputs to a file and returns its name.
 func pageOf(t testing.TB, o Options, inputs ...Input) string {
 	t.Helper()
-	d := have(Build(inputs, o))
+	d := testenv.Must(Build(inputs, o))
 	return writePage(t, d)
 }
 
@@ -156,16 +157,11 @@ func writePage(t testing.TB, d *Data) string {
 	return name
 }
 
-// must and have end the tests at an error that none of them expects.
+// must ends the tests at an error that none of them expects.
 func must(err error) {
 	if err != nil {
 		panic(err)
 	}
-}
-
-func have[T any](v T, err error) T {
-	must(err)
-	return v
 }
 
 // same says so if something is not as it should be.

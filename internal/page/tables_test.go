@@ -13,15 +13,16 @@ import (
 
 	"github.com/gotach/profiler/internal/analyze"
 	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // samplesOf returns the samples of an input as the commands read them.
-func samplesOf(in Input, o stream.Options) *analyze.Samples { return have(in.samples(o)) }
+func samplesOf(in Input, o stream.Options) *analyze.Samples { return testenv.Must(in.samples(o)) }
 
 // TestPeerPageLocks: a lock that is selected shows its holders, with the numbers of gotach locks.
 func TestPeerPageLocks(t *testing.T) {
 	in := contended(t)
-	want := have(analyze.FindLocks(samplesOf(in, stream.Options{Objects: true}), analyze.LockOptions{}))
+	want := testenv.Must(analyze.FindLocks(samplesOf(in, stream.Options{Objects: true}), analyze.LockOptions{}))
 	lock := want.Locks[0]
 	if lock.Holder == nil || len(lock.Holder.Lines) == 0 {
 		t.Fatalf("no holder: %+v", lock)
@@ -43,8 +44,8 @@ func TestPeerPageLocks(t *testing.T) {
 // TestPeerPageFindings: requests and leaks are those of the commands, and labels are text.
 func TestPeerPageFindings(t *testing.T) {
 	in := contended(t)
-	requests := have(analyze.FindRequests(samplesOf(in, stream.Options{Labels: true}), analyze.RequestOptions{}))
-	leaks := have(analyze.FindLeaks(samplesOf(in, stream.Options{Creators: true})))
+	requests := testenv.Must(analyze.FindRequests(samplesOf(in, stream.Options{Labels: true}), analyze.RequestOptions{}))
+	leaks := testenv.Must(analyze.FindLeaks(samplesOf(in, stream.Options{Creators: true})))
 	if requests.Count == 0 || len(leaks.Groups) == 0 {
 		t.Fatalf("the profile has %d requests and %d groups that grow", requests.Count, len(leaks.Groups))
 	}

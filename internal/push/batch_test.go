@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // A batcher is a target that takes several files at once. It notes the batches that it was given.
@@ -65,7 +66,7 @@ func write(t *testing.T, dir string, n int, at time.Time) {
 // what is refused alone is parked.
 func TestBatches(t *testing.T) {
 	dir := numbered(t, 1)
-	f := have(openFile(dir, "1.tach"))
+	f := testenv.Must(openFile(dir, "1.tach"))
 	has := func(b *Batch, name string) *File {
 		for _, f := range b.Files {
 			if f.Name == name+extension {
@@ -154,7 +155,7 @@ func TestBatches(t *testing.T) {
 // killed pushes until the process is killed while it sends a batch. From many goroutines on a file is large.
 func killed(t *testing.T, dir string, target *batcher, many uint32) {
 	t.Helper()
-	p := have(New(Options{Dir: dir, Target: target, Name: "x", Once: true}))
+	p := testenv.Must(New(Options{Dir: dir, Target: target, Name: "x", Once: true}))
 	defer p.cursor.f.Close()
 	defer func() {
 		if recover() == nil {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 func testEntry(n int) (entry, ID) {
@@ -16,7 +18,7 @@ func testEntry(n int) (entry, ID) {
 
 func reopen(t *testing.T, dir string) *cursor {
 	t.Helper()
-	c := have(openCursor(dir, "to"))
+	c := testenv.Must(openCursor(dir, "to"))
 	return c
 }
 
@@ -42,7 +44,7 @@ func TestCursor(t *testing.T) {
 		t.Errorf("a second cursor after the file was replaced: %v", err)
 	}
 	path := c.path
-	b := have(os.ReadFile(path))
+	b := testenv.Must(os.ReadFile(path))
 	if n := strings.Count(string(b), "\n"); n > 1100 {
 		t.Errorf("the file has %d lines", n)
 	}
@@ -77,7 +79,7 @@ func TestCursor(t *testing.T) {
 		t.Error("a line was written to a closed file")
 	}
 	must(os.Remove(path + ".new"))
-	c.f = have(os.OpenFile(path, os.O_RDWR|os.O_APPEND, 0))
+	c.f = testenv.Must(os.OpenFile(path, os.O_RDWR|os.O_APPEND, 0))
 	next, nextID := testEntry(6001)
 	must(c.write(fact(next, nextID, stateSent)))
 	must(c.close())

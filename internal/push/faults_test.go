@@ -15,6 +15,8 @@ import (
 	"time"
 
 	pb "go.opentelemetry.io/proto/otlp/profiles/v1development"
+
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // parts makes a target cut files into many messages.
@@ -137,7 +139,7 @@ func TestFaultTooLarge(t *testing.T) {
 func TestFaultRefused(t *testing.T) {
 	dir, r, o := received(t, 3, 2)
 	damaged := filepath.Join(dir, "p2", "app.2.tach")
-	b := have(os.ReadFile(damaged))
+	b := testenv.Must(os.ReadFile(damaged))
 	want := profiled(t, dir)
 	b[100] ^= 1
 	must(os.WriteFile(damaged, b, 0o600))
@@ -296,7 +298,7 @@ func TestFaultPoison(t *testing.T) {
 func TestCursorNotSaved(t *testing.T) {
 	dir, r, o := received(t, 4, 3)
 	want := profiled(t, dir)
-	p := have(New(o))
+	p := testenv.Must(New(o))
 	blocked := p.cursor.path + ".new" // a directory where the cursor's new file would be
 	must(errors.Join(p.cursor.f.Close(), os.Mkdir(blocked, 0o700)))
 	for round := range 2 {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gotach/profiler/internal/recovery"
 	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // A file has one id: as the program left it when it was killed, and after recovery. Other files have others.
@@ -17,7 +18,7 @@ func TestFileID(t *testing.T) {
 	process{pid: 8, program: "shop"}.file(t, filepath.Join(dir, "b.1.tach"), 1, true)
 	copyFile(t, filepath.Join(dir, "a.1.tach"), filepath.Join(dir, "copy.tach"))
 	open := func(name string) *File {
-		f := have(openFile(dir, name))
+		f := testenv.Must(openFile(dir, name))
 		return f
 	}
 	a, b, killed, other := open("a.1.tach"), open("copy.tach"), open("a.2.tach"), open("b.1.tach")

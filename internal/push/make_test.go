@@ -99,14 +99,9 @@ func copyFile(t testing.TB, from, to string) {
 	}
 }
 
-// must and have end the tests at an error that none of them expects.
+// must ends the tests at an error that none of them expects.
 func must(err error) {
 	if err != nil {
 		panic(err)
 	}
-}
-
-func have[T any](v T, err error) T {
-	must(err)
-	return v
 }

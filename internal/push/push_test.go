@@ -26,7 +26,7 @@ func TestPush(t *testing.T) {
 	killed, live := filepath.Join(dir, "killed.tach"), filepath.Join(dir, "live.tach")
 	process{pid: 7, program: "gone"}.file(t, killed, 1, false)
 	want := profiled(t, dir)
-	w := have(writer.Create(live, writer.Options{Start: startMicros, Interval: 1000}))
+	w := testenv.Must(writer.Create(live, writer.Options{Start: startMicros, Interval: 1000}))
 	defer w.Close()
 	for _, name := range []string{"empty.tach", ".hidden.tach", "notes.txt"} {
 		must(os.WriteFile(filepath.Join(dir, name), nil, 0o600))
@@ -46,7 +46,7 @@ func TestPush(t *testing.T) {
 			must(os.Rename(filepath.Join(dir, "p0", "app.1.tach"), filepath.Join(dir, "moved.tach")))
 			must(os.Chtimes(filepath.Join(dir, "p1", "app.1.tach"), long, long))
 		case 1:
-			have(recovery.Finish(killed))
+			testenv.Must(recovery.Finish(killed))
 		}
 	}
 	must(errors.Join(w.Close(), push(t, o)))
@@ -68,7 +68,7 @@ func TestPushRuns(t *testing.T) {
 		}
 		log := &testenv.Log{}
 		o.Once, o.Log, o.MaxBackoff = false, log.Logger(), 0
-		p := have(New(o))
+		p := testenv.Must(New(o))
 		if _, err := New(o); !errors.Is(err, ErrInUse) {
 			t.Errorf("a second Pusher: %v", err)
 		}
@@ -124,7 +124,7 @@ func TestPushDrains(t *testing.T) {
 				return false
 			}
 			o.Target.(*otlpTarget).client.Timeout = 0
-			p := have(New(o))
+			p := testenv.Must(New(o))
 			err := p.Run(ctx)
 			if n, took := o.Metrics.Files("sent"), time.Since(told); n != c.sent || (err == nil) != (c.sent == 1) || took != c.took {
 				t.Errorf("a batch of %v: %d files sent after %v, want %d after %v; %v", c.slow, n, took, c.sent, c.took, err)

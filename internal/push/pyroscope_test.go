@@ -15,6 +15,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	pprof "github.com/google/pprof/profile"
+
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // Pyroscope gets each file as a pprof profile in a form, with a name, its labels and its time. The sums are the file's.
@@ -32,8 +34,8 @@ func TestPyroscope(t *testing.T) {
 			return
 		}
 		must(r.ParseMultipartForm(1 << 20))
-		part := func(name string) multipart.File { return have(r.MultipartForm.File[name][0].Open()) }
-		p := have(pprof.Parse(part("profile")))
+		part := func(name string) multipart.File { return testenv.Must(r.MultipartForm.File[name][0].Open()) }
+		p := testenv.Must(pprof.Parse(part("profile")))
 		types := map[string]struct{ Units string }{}
 		must(json.NewDecoder(part("sample_type_config")).Decode(&types))
 		var sum [2]time.Duration

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // A receiver is an OTLP receiver. It recognises profiles that come twice by their ids. It needs no network: it is a
@@ -99,7 +100,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		panic(fmt.Sprintf("%s %s of %s", req.Method, req.URL, req.Header.Get("Content-Type")))
 	}
 	var d pb.ProfilesData
-	must(proto.Unmarshal(have(io.ReadAll(have(gzip.NewReader(req.Body)))), &d))
+	must(proto.Unmarshal(testenv.Must(io.ReadAll(testenv.Must(gzip.NewReader(req.Body)))), &d))
 	r.mu.Lock()
 	r.requests++
 	fault := r.fault
@@ -175,7 +176,7 @@ func profiled(t testing.TB, dir string) sums {
 	must(err)
 	out := sums{}
 	for _, e := range entries {
-		f := have(openFile(dir, filepath.FromSlash(e.name)))
+		f := testenv.Must(openFile(dir, filepath.FromSlash(e.name)))
 		var sum [2]time.Duration
 		must(f.Read(stream.Options{}, func(src *stream.Source) error {
 			for s, err := range src.Samples() {
@@ -193,7 +194,7 @@ func profiled(t testing.TB, dir string) sums {
 // push pushes a directory.
 func push(t testing.TB, o Options) error {
 	t.Helper()
-	p := have(New(o))
+	p := testenv.Must(New(o))
 	return p.Run(context.Background())
 }
 
