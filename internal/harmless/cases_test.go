@@ -66,7 +66,6 @@ var harmSections = []harmSection{
 		{what: "deadlock: `select {}`", name: "alone deadlock", long: true},
 		{what: "deadlock: a mutex locked twice", name: "alone deadlock lock", long: true},
 		{what: "deadlock: `select {}` with `GOMAXPROCS=1`", name: "alone deadlock", long: true, env: []string{"GOMAXPROCS=1"}, within: 6 * time.Second, harm: map[string]string{
-			"native":   "a session cannot tell that no timer is set",
 			"portable": "a session cannot tell that no timer is set",
 		}},
 	}},

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -28,17 +27,17 @@ func Possible() bool {
 	return err == nil
 }
 
-// Confirm finds out whether no thread of the program runs and no timer is set. It leaves out the
-// caller's thread and the given threads. With GOMAXPROCS=1 this cannot be found out, and the
+// Confirm finds out whether no thread of the program runs and no timer is set, besides the caller's
+// thread. With GOMAXPROCS=1 this cannot be found out, and the
 // verdict is Alive. The caller must have no timer of its own set, and must check that all
 // goroutines are stuck, before and after. Confirm takes some 100 ms, most of it asleep.
-func Confirm(threads ...int) Verdict {
+func Confirm() Verdict {
 	if runtime.NumCgoCall() > 0 || runtime.GOMAXPROCS(0) < 2 {
 		return Alive
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	threads = append(threads, unix.Gettid())
+	self := unix.Gettid()
 
 	// A thread needs a P to run a timer that is due. Without a free P it sleeps on a futex, like
 	// a thread that has nothing to do. So there must be a P besides this thread's. That P may be
@@ -48,7 +47,7 @@ func Confirm(threads ...int) Verdict {
 		if !settle() {
 			return Unclear
 		}
-		switch v = asleep(threads); v {
+		switch v = asleep(self); v {
 		case Dead:
 			good++
 		case Alive:
@@ -85,9 +84,9 @@ func doze(d time.Duration) {
 	_ = unix.Nanosleep(&ts, nil)
 }
 
-// asleep returns Dead if all threads except the given ones sleep in the way of idle threads of the
+// asleep returns Dead if all threads except self sleep in the way of idle threads of the
 // runtime, and Alive if one waits for something.
-func asleep(but []int) Verdict {
+func asleep(self int) Verdict {
 	f, err := os.Open("/proc/self/task")
 	if err != nil {
 		return Unclear
@@ -97,17 +96,22 @@ func asleep(but []int) Verdict {
 	if err != nil {
 		return Unclear
 	}
-	for _, name := range names {
+	for i, name := range names {
+		if i == 1 {
+			// The runtime's monitor (sysmon): the kernel lists threads in the order in which they began, and it is the first one
+			// that the runtime starts. It never runs a goroutine, and it wakes up so often that it seems to run all the time.
+			continue
+		}
 		tid, err := strconv.Atoi(name)
 		if err != nil {
 			return Unclear
 		}
-		if slices.Contains(but, tid) {
+		if tid == self {
 			continue
 		}
 		call, ok := threadCall(tid)
 		for tries := 0; !ok; tries++ {
-			// The runtime's monitor (sysmon) wakes up often, and may have to wait for a core.
+			// It may have to wait for a core before it goes to sleep.
 			if tries == 100 {
 				return Unclear
 			}
@@ -116,7 +120,6 @@ func asleep(but []int) Verdict {
 		}
 		switch call {
 		case unix.SYS_FUTEX:
-		case unix.SYS_NANOSLEEP: // sysmon
 		default:
 			return Alive
 		}

@@ -6,4 +6,4 @@ package deadlock
 func Possible() bool { return false }
 
 // Confirm is not called.
-func Confirm(...int) Verdict { return Unclear }
+func Confirm() Verdict { return Unclear }

@@ -47,6 +47,7 @@ type offsets struct {
 	mVDSOSP, mVDSOPC                   uintptr
 	pID, pStatus, pSyscallTick, pM     uintptr
 	pFree                              uintptr // int32: dead goroutines that the P keeps for reuse
+	pTimers, pStoppedTimers            uintptr // uint32: timers in the P's heap; those of them that have been stopped
 	schedThreads, schedSystem          uintptr // int32: limit of threads; number of the runtime's goroutines
 	schedFree, schedFreeBare           uintptr // int32: dead goroutines, with stack and without
 
@@ -75,6 +76,7 @@ const (
 const (
 	pRunning = 1
 	pSyscall = 2
+	pGCStop  = 3
 )
 
 // layoutOf returns the layout for a version string as runtime.Version returns it. Patch releases,

@@ -158,7 +158,7 @@ func TestRest(t *testing.T) {
 		check := func(idle bool, want time.Duration) {
 			t.Helper()
 			begin := time.Now()
-			if goesOn, d := n.rest(idle), time.Since(begin); !goesOn || d != want || n.s.asleep != 0 {
+			if goesOn, d := n.rest(idle, false), time.Since(begin); !goesOn || d != want || n.s.asleep != 0 {
 				t.Errorf("goes on %v after %v, want %v; counts as asleep: %d", goesOn, d, want, n.s.asleep)
 			}
 		}
@@ -175,7 +175,7 @@ func TestRest(t *testing.T) {
 		close(n.deaf)
 		check(true, drainEvery)
 		close(n.quit)
-		if n.rest(true) || n.rest(false) {
+		if n.rest(true, false) || n.rest(false, false) {
 			t.Error("it goes on after Stop")
 		}
 	})
@@ -197,7 +197,7 @@ func TestRest(t *testing.T) {
 		t.Fatal("the bell is not heard")
 	}
 	go func() {
-		for n.rest(true) {
+		for n.rest(true, false) {
 		}
 		close(n.done)
 	}()

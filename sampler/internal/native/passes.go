@@ -27,7 +27,7 @@ func (n *Source) loop(up chan struct{}) {
 	for {
 		now := loadAcquire(uintptr(unsafe.Pointer(&n.s.ran)))
 		idle := now == ran
-		if ran = now; !n.rest(idle) {
+		if ran = now; !n.rest(idle, standstill.soon) {
 			return
 		}
 		if err := n.losses(); err != nil && !n.mute {
@@ -38,7 +38,7 @@ func (n *Source) loop(up chan struct{}) {
 			n.drain.out.Fail(fmt.Errorf("native: %w", err))
 		}
 		n.pass()
-		if standstill.look(time.Now()) && standstill.confirm() {
+		if standstill.look(time.Now()) {
 			n.drain.out.Fail(deadlock.Err)
 			return
 		}

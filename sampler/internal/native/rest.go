@@ -23,12 +23,14 @@ const (
 	drainIdle = time.Second
 )
 
-// rest waits until the next pass is due. idle says that nothing has run since the last pass. rest
-// returns false if the session has ended. It leaves no timer behind.
-func (n *Source) rest(idle bool) (goesOn bool) {
+// rest waits until the next pass is due. idle says that nothing has run since the last pass, soon that
+// there may be a deadlock. rest returns false if the session has ended. It leaves no timer behind.
+func (n *Source) rest(idle, soon bool) (goesOn bool) {
 	d := n.budget.every
 	if idle && n.hears() {
-		d = drainIdle
+		if d = drainIdle; soon {
+			d = looksEvery
+		}
 		storeRelease(uintptr(unsafe.Pointer(&n.s.asleep)), 1)
 	}
 	storeRelease(uintptr(unsafe.Pointer(&n.s.passDue)), monotonicNow()+uint64(d))
@@ -50,6 +52,7 @@ func (n *Source) rest(idle bool) (goesOn bool) {
 // all the time.
 func (n *Source) listen() {
 	defer close(n.deaf)
+	storeRelease(uintptr(unsafe.Pointer(&n.s.listenG)), uint64(getg()))
 	bell := unsafe.Pointer(&n.s.bell)
 	for {
 		_, _, e := unix.Syscall6(unix.SYS_FUTEX, uintptr(bell), futexWait|futexPrivate, 0, 0, 0, 0)

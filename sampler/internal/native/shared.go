@@ -76,6 +76,7 @@ type shared struct {
 	period     uint64 // ns, mean time between two ticks that the budget allows while something runs
 	hurry      uint64 // 1: ticks come as often as asked, and do not come later while nothing runs
 	drainG     uint64 // the drain's g
+	listenG    uint64 // that of listen
 	passes     uint64 // begins and ends of the drain's passes; odd: one is under way
 	passDue    uint64 // time of the next pass
 	asleep     uint64 // 1: the drain waits for long, and the handler may ring

@@ -3,6 +3,7 @@
 package native
 
 import (
+	"runtime"
 	"time"
 	"unsafe"
 
@@ -10,14 +11,17 @@ import (
 	"github.com/gotach/profiler/sampler/internal/deadlock"
 )
 
-// standstill finds deadlocks that the session hides; see package deadlock.
+// standstill finds deadlocks that the session hides; see package deadlock. It asks what the runtime
+// itself asks before it reports a deadlock (runtime.checkdead): does nothing run, and does no P have
+// a timer?
 type standstill struct {
 	n     *Source
-	off   bool
 	stuck []bool // by wait reason
 	watch deadlock.Watch
 	next  time.Time
 	awake uint64 // roster index of a goroutine that was not stuck
+	soon  bool   // all were stuck at the latest look, and no timer was found: the next look is urgent
+	timed bool   // a timer was found, and all have been stuck since
 }
 
 // looksEvery is the time between two looks at all goroutines. A look ends at the first
@@ -26,28 +30,108 @@ type standstill struct {
 const looksEvery = 200 * time.Millisecond
 
 func newStandstill(n *Source) *standstill {
-	s := &standstill{n: n, off: !deadlock.Possible(), stuck: make([]bool, len(n.drain.l.reasons))}
+	s := &standstill{n: n, stuck: make([]bool, len(n.drain.l.reasons))}
 	for i, reason := range n.drain.l.reasons {
 		s.stuck[i] = deadlock.Stuck(reason)
 	}
 	return s
 }
 
-// look reports whether it is time to confirm a deadlock.
+// look reports whether there is a deadlock. Only the drain's goroutine calls it.
 func (s *standstill) look(now time.Time) bool {
-	if s.off || now.Before(s.next) {
+	if now.Before(s.next) || runtime.NumCgoCall() > 0 { // C code can call Go, so the runtime reports no deadlock
 		return false
 	}
+	if s.n.drain.roster.behind() {
+		return false // it has the new goroutines after the next pass
+	}
 	stuck, mark := s.all()
+	s.timed = s.timed && stuck
+	dead := s.watch.Look(now, stuck, mark) && s.confirm(mark)
+	s.soon = stuck && !s.timed
 	s.next = now.Add(max(looksEvery, 200*time.Since(now))) // looks take half a percent of the time at most
-	return s.watch.Look(now, stuck, mark)
+	return dead
 }
 
-// confirm is called while the caller waits for no timer.
-func (s *standstill) confirm() bool {
-	v := deadlock.Confirm(s.n.ticker.tid)
-	stuck, mark := s.all()
-	return s.watch.Conclude(v, stuck, mark)
+// confirm reports whether the program can still not go on. mark is that of the look before: if
+// nothing has run since, no P but this one runs and no timer is set, then nothing ever will.
+func (s *standstill) confirm(mark uint64) bool {
+	for try := 0; !s.nothingRuns() || !s.ownRest(); try++ {
+		if s.timed = s.timers() != 0; s.timed {
+			return s.watch.Conclude(deadlock.Unclear, true, mark)
+		}
+		if try == 8 {
+			return false // until the next look
+		}
+		time.Sleep(5 * time.Millisecond) // a thread that has begun to wait keeps its P for a while
+	}
+	stuck, now := s.all()
+	return s.watch.Conclude(deadlock.Dead, stuck, now)
+}
+
+// timers returns the number of timers of all Ps.
+//
+//go:norace
+//go:nocheckptr
+func (s *standstill) timers() (sum int32) {
+	n := s.n.s
+	for i := range n.nprocs {
+		sum += timersOf(uintptr(load64(n.procs+uintptr(i)*8)), &n.off)
+	}
+	return sum
+}
+
+// nothingRuns reports whether no P has a timer, and none but the caller's runs. A thread that takes a
+// timer out of its P's heap keeps the P until it has made the timer's goroutine runnable. So the Ps
+// are looked at after the timers.
+//
+//go:norace
+//go:nocheckptr
+func (s *standstill) nothingRuns() bool {
+	n, off := s.n.s, &s.n.s.off
+	if n.nprocs < uint64(runtime.GOMAXPROCS(0)) {
+		return false // there are Ps that the roster does not have
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	here := ownP(s.n.drain.l)
+	if s.timers() != 0 {
+		return false
+	}
+	fence()
+	for i := range n.nprocs {
+		p := uintptr(load64(n.procs + uintptr(i)*8))
+		if status := load32(p + off.pStatus); p != here && (status == pRunning || status == pGCStop) {
+			return false
+		}
+	}
+	return ownP(s.n.drain.l) == here
+}
+
+// ownRest reports whether the profiler's goroutines wait, except those that always run or are in a
+// system call. The program can wait for the others, while one writes the file for example.
+//
+//go:norace
+//go:nocheckptr
+func (s *standstill) ownRest() bool {
+	n, off := s.n.s, &s.n.s.off
+	for i := range loadAcquire(uintptr(unsafe.Pointer(&n.goroutines))) {
+		g := uintptr(load64(n.entry(i) + entryG*8))
+		m, status := load64(g+off.gM), load32(g+off.gStatus)
+		if alive(status) && own.Created(s.n.drain.creation(load64(g+off.gGoPC)).by) && (status != gWaiting || m != 0) &&
+			uint64(g) != n.drainG && uint64(g) != n.listenG && m != n.tickM {
+			return false
+		}
+	}
+	return true
+}
+
+// timersOf returns the number of timers of a P that have not been stopped.
+//
+//go:norace
+//go:nocheckptr
+func timersOf(p uintptr, off *offsets) int32 {
+	return int32(load32(p+off.pTimers)) - int32(load32(p+off.pStoppedTimers))
 }
 
 // all looks at every goroutine, one after the other. If two calls of all return the same mark,
@@ -69,7 +153,9 @@ func (s *standstill) all() (stuck bool, mark uint64) {
 			s.awake = i
 			return false, 0
 		}
-		mark = mark*0x9e3779b97f4a7c15 + m
+		if m != 0 {
+			mark = mark*0x9e3779b97f4a7c15 + m
+		}
 	}
 	return true, mark
 }
@@ -85,14 +171,14 @@ func (s *standstill) one(i uint64) (stuck bool, mark uint64) {
 	if !alive(status) {
 		return true, 0
 	}
-	if own.Created(d.creation(load64(g + off.gGoPC)).by) {
-		return true, 0
+	if own.Created(d.creation(load64(g+off.gGoPC)).by) || d.kind(load64(g+off.gStartPC)) == systemGoroutine {
+		return true, 0 // confirm sees if one runs
 	}
 	if status != gWaiting && status != gLeaked || load64(g+off.gM) != 0 {
 		return false, 0
 	}
 	reason := load8(g + off.gWaitReason)
-	if int(reason) >= len(s.stuck) || !s.stuck[reason] && d.kind(load64(g+off.gStartPC)) != systemGoroutine {
+	if int(reason) >= len(s.stuck) || !s.stuck[reason] {
 		return false, 0
 	}
 	return true, (load64(g+off.gID)<<8 | uint64(load8(g+off.gTrackingSeq))) + 1

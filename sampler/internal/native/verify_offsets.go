@@ -23,7 +23,7 @@ import (
 // verifyOffsets makes these checks. If there is more than one P it stops the world for some
 // 50 µs.
 func (n *Source) verifyOffsets(l *layout) error {
-	for _, check := range [...]func(*layout) error{n.checkTables, n.checkSyscall, n.checkRuns, n.checkIdle, n.checkObjects, n.checkBusy} {
+	for _, check := range [...]func(*layout) error{n.checkTables, n.checkSyscall, n.checkRuns, n.checkTimers, n.checkIdle, n.checkObjects, n.checkBusy} {
 		if err := check(l); err != nil {
 			return err
 		}
@@ -112,6 +112,25 @@ func (n *Source) checkRuns(l *layout) error {
 		}
 	}
 	return nil
+}
+
+// checkTimers checks the numbers of a P's timers, with one that is started and stopped.
+func (n *Source) checkTimers(l *layout) error {
+	for range 50 { // the program's timers come and go meanwhile
+		runtime.LockOSThread() // so that nothing else runs with this P, unless the goroutine is preempted
+		p := ownP(l)
+		before := timersOf(p, &l.offsets)
+		t := time.AfterFunc(time.Hour, func() {})
+		set := timersOf(p, &l.offsets)
+		t.Stop()
+		after := timersOf(p, &l.offsets)
+		same := ownP(l) == p
+		runtime.UnlockOSThread()
+		if same && before >= 0 && set == before+1 && after == before {
+			return nil
+		}
+	}
+	return errors.New("the number of a P's timers is not where it should be")
 }
 
 // checkIdle checks g.waitsince: it is 0, or the start of the collector's cycle that found the

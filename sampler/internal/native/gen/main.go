@@ -74,6 +74,8 @@ var fields = []field{
 	{"pSyscallTick", "runtime.p", "syscalltick"},
 	{"pM", "runtime.p", "m"},
 	{"pFree", "runtime.p", "gFree.size"},
+	{"pTimers", "runtime.p", "timers.len"},
+	{"pStoppedTimers", "runtime.p", "timers.zombies"},
 	{"schedThreads", "runtime.schedt", "maxmcount"},
 	{"schedSystem", "runtime.schedt", "ngsys"},
 	{"schedFree", "runtime.schedt", "gFree.stack.size"},
