@@ -43,6 +43,7 @@
 //     the new gs (newgs.go), the drain the Ps (roster.go).
 //   - The counters of goroutines in runtime.sched and in the Ps, at each tick. Start finds
 //     runtime.sched by its contents too (census.go).
+//   - The number of timers of each P, to find deadlocks of the program (standstill.go).
 //   - Goroutine stacks and system stacks, within the bounds in their g.
 //   - runtime.moduledata and the tables that it points to, for inlined calls and for
 //     frame sizes (functab.go, unwind.go).
@@ -72,7 +73,7 @@
 // right.
 //
 // Before the first tick (verify_offsets.go): the PC, SP and BP that a system call saves in the
-// g, the counts of stops and of system calls, m.signalPending before and after a real
+// g, the counts of stops, of system calls and of timers, m.signalPending before and after a real
 // preemption signal, and the place from which a thread calls the vDSO.
 //
 // During a session (losses.go): that the signal still has our handler, and that the kernel
