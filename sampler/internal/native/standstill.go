@@ -108,8 +108,8 @@ func (s *standstill) nothingRuns() bool {
 	return ownP(s.n.drain.l) == here
 }
 
-// ownRest reports whether the profiler's goroutines wait, except those that always run or are in a
-// system call. The program can wait for the others, while one writes the file for example.
+// ownRest reports whether the profiler's goroutines wait for the program, except those that always run or are in
+// a system call. The program can wait for the others, while one writes the file for example.
 //
 //go:norace
 //go:nocheckptr
@@ -118,12 +118,24 @@ func (s *standstill) ownRest() bool {
 	for i := range loadAcquire(uintptr(unsafe.Pointer(&n.goroutines))) {
 		g := uintptr(load64(n.entry(i) + entryG*8))
 		m, status := load64(g+off.gM), load32(g+off.gStatus)
-		if alive(status) && own.Created(s.n.drain.creation(load64(g+off.gGoPC)).by) && (status != gWaiting || m != 0) &&
-			uint64(g) != n.drainG && uint64(g) != n.listenG && m != n.tickM {
+		if !alive(status) || uint64(g) == n.drainG || uint64(g) == n.listenG || m == n.tickM ||
+			!own.Created(s.n.drain.creation(load64(g+off.gGoPC)).by) {
+			continue
+		}
+		if status != gWaiting || m != 0 || !s.waits(g) {
 			return false
 		}
 	}
 	return true
+}
+
+// waits reports whether the reason for which a goroutine waits is one that can be part of a deadlock.
+//
+//go:norace
+//go:nocheckptr
+func (s *standstill) waits(g uintptr) bool {
+	reason := load8(g + s.n.s.off.gWaitReason)
+	return int(reason) < len(s.stuck) && s.stuck[reason]
 }
 
 // timersOf returns the number of timers of a P that have not been stopped.
@@ -177,9 +189,5 @@ func (s *standstill) one(i uint64) (stuck bool, mark uint64) {
 	if status != gWaiting && status != gLeaked || load64(g+off.gM) != 0 {
 		return false, 0
 	}
-	reason := load8(g + off.gWaitReason)
-	if int(reason) >= len(s.stuck) || !s.stuck[reason] {
-		return false, 0
-	}
-	return true, (load64(g+off.gID)<<8 | uint64(load8(g+off.gTrackingSeq))) + 1
+	return s.waits(g), (load64(g+off.gID)<<8 | uint64(load8(g+off.gTrackingSeq))) + 1
 }
