@@ -3,6 +3,7 @@
 package native
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -120,9 +121,9 @@ func (n *Source) checkTimers(l *layout) error {
 		runtime.LockOSThread() // so that nothing else runs with this P, unless the goroutine is preempted
 		p := ownP(l)
 		before := timersOf(p, &l.offsets)
-		t := time.AfterFunc(time.Hour, func() {})
+		_, cancel := context.WithTimeout(context.Background(), time.Hour) // a channel's timer counts only while a goroutine waits for it
 		set := timersOf(p, &l.offsets)
-		t.Stop()
+		cancel()
 		after := timersOf(p, &l.offsets)
 		same := ownP(l) == p
 		runtime.UnlockOSThread()
