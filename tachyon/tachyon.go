@@ -221,8 +221,8 @@ type Sample struct {
 const (
 	User    = 0 // goroutines of the program
 	Runtime = 1 // goroutines of the Go runtime, such as those of its garbage collector
-	// Process has CPU time that no goroutine used. Its threads are no goroutines. A stack is
-	// one frame: [scheduler], [C threads] or [profiler]. There is one thread for each core's
+	// Process has CPU time that no known goroutine used. Its threads are no goroutines. The outermost frame of a
+	// stack is [scheduler], [C threads], [profiler] or [unknown goroutine]. There is one thread for each core's
 	// worth of a kind.
 	Process = 2
 
@@ -236,5 +236,6 @@ const (
 	FuncScheduler  = "[scheduler]"             // CPU time of the runtime outside goroutines
 	FuncC          = "[C threads]"             // CPU time of threads that C started
 	FuncProfiler   = "[profiler]"              // CPU time of the profiler itself
+	FuncUnknown    = "[unknown goroutine]"     // CPU time of goroutines that had ended, or are not known
 	FuncNotSeen    = "[not seen]"              // time of Counts.NotSeen
 )

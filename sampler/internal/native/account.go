@@ -16,7 +16,7 @@ import (
 // account compares the CPU time of the process with that of its goroutines. The rest goes to the
 // rows: the profiler's own, that of C threads, and the scheduler's. All times are in ns.
 type account struct {
-	l    *ledger
+	ts   *threads
 	rows source.Rows
 	base uint64 // CPU time of the process at the session's start
 	used int64  // since then, at the last settlement
@@ -30,7 +30,7 @@ type account struct {
 	rest     int64  // what the scheduler's row has been given
 
 	cgo     bool   // the program can have C threads
-	monitor uint64 // the thread of the runtime's monitor, which never has a goroutine
+	monitor uint64 // the thread of the runtime's monitor, if it has no timer
 	next    time.Time
 	clocks  map[uint64]uint64 // the CPU time of each thread at this look; empty: it is too early for a look
 }
@@ -41,14 +41,18 @@ type account struct {
 const lookEvery = 200 * time.Millisecond
 
 // newAccount begins to count. Threads that exist now have used CPU time before the session.
-func newAccount(l *ledger, tick int, cgo bool, now time.Duration) *account {
-	a := &account{l: l, tick: tick, cgo: cgo, clocks: make(map[uint64]uint64)}
+func newAccount(ts *threads, tick int, cgo bool, now time.Duration) *account {
+	a := &account{ts: ts, tick: tick, cgo: cgo, clocks: make(map[uint64]uint64)}
 	a.rows.Begin(now)
 	for i, tid := range threadIDs() {
-		if i == 1 {
-			a.monitor = tid // the first thread that the runtime starts
+		ts.of(tid).clock = threadCPU(int(tid))
+		switch { // the first thread that the runtime starts is its monitor
+		case i != 1:
+		case cgo:
+			a.monitor = tid // or C has started one before
+		default:
+			ts.hit(tid)
 		}
-		l.thread(tid).clock = threadCPU(int(tid))
 	}
 	a.next = time.Now().Add(lookEvery)
 	a.tickBase, a.base = threadCPU(tick), processCPU()
@@ -58,7 +62,7 @@ func newAccount(l *ledger, tick int, cgo bool, now time.Duration) *account {
 // passed adds a pass of the drain on a thread.
 func (a *account) passed(tid int, cpu uint64) {
 	a.passes += int64(cpu)
-	a.l.thread(uint64(tid)).passes += cpu // the goroutines of that thread have not used it
+	a.ts.of(uint64(tid)).passes += cpu // the goroutines of that thread have not used it
 }
 
 // read reads the clocks, before a pass takes records out of the ring. A pass can take long on a busy
@@ -79,9 +83,9 @@ func (a *account) read(end bool) {
 	tid := unix.Gettid()
 	before := threadCPU(tid)
 	for _, tid := range threadIDs() {
-		a.l.thread(tid)
+		a.ts.of(tid)
 	}
-	for tid := range a.l.threads {
+	for tid := range a.ts.list {
 		a.clocks[tid] = threadCPU(int(tid))
 	}
 	a.next = now.Add(max(lookEvery, 500*time.Duration(threadCPU(tid)-before)))
@@ -92,7 +96,7 @@ func (a *account) settle(out source.Out, t time.Duration, end bool) {
 	if a.used == 0 {
 		return
 	}
-	a.rows.Add(source.Profiler, time.Duration(a.tickCPU+a.passes-a.own))
+	a.rows.Add(source.Profiler, nil, time.Duration(a.tickCPU+a.passes-a.own))
 	a.own = a.tickCPU + a.passes
 	if len(a.clocks) > 0 {
 		a.look(end)
@@ -101,51 +105,43 @@ func (a *account) settle(out source.Out, t time.Duration, end bool) {
 }
 
 // look goes through the clocks of all threads. It gives C threads what they have used, and the
-// scheduler what no goroutine can be given any more.
+// scheduler what threads have used that have ended.
 func (a *account) look(end bool) {
-	waiting, idle := int64(0), int64(0) // what threads have used since they were hit, and all of it if they were not
+	waiting := int64(0) // what threads have used since their latest visits
 	for tid, cpu := range a.clocks {
-		t := a.l.thread(tid)
+		t := a.ts.of(tid)
+		t.tried = false
 		if cpu == 0 {
 			if t.ended {
-				delete(a.l.threads, tid)
+				a.ts.stop(t)
+				delete(a.ts.list, tid)
 			}
 			t.ended = true // its last record may come with the next tick
 			continue
 		}
-		switch since := t.carried + max(0, int64(cpu-t.clock-t.passes)); {
+		switch since := max(0, int64(cpu-t.clock-t.passes)); {
 		case int(tid) == a.tick || cpu < t.clock || tid == a.monitor:
-		case t.hit:
-			waiting += since
-		case t.ran:
-			// Goroutines have used it, and others were hit instead.
-			idle += t.carried + t.read(cpu)
-			t.carried = 0
-		case t.c || a.cgo && since > unlikely*a.l.interval:
+		case !t.ran && (t.c || a.cgo && since > unlikely):
 			t.c = true
 			used := t.read(cpu)
 			a.c += used
-			a.rows.Add(source.CThreads, time.Duration(used))
-		default:
-			waiting += since // it may have goroutines
+			a.rows.Add(source.CThreads, nil, time.Duration(used))
+		case end && t.last != nil:
+			used := t.read(cpu)
+			a.ts.paid += used
+			a.rows.Add(source.Unknown, t.last.ids, time.Duration(used))
+		case !end:
+			waiting += since
 		}
-		t.hit = false
 	}
-	a.l.pool, a.l.coming = a.l.pool+idle, idle
-	keep := a.l.debt() + idle
-	if end {
-		keep, waiting = 0, 0
-	}
-	a.l.pool = min(a.l.pool, keep) // the rest is a surplus that no sample lacks
-	if more := a.used - a.own - a.c - a.rest - a.l.paid - waiting - max(0, a.l.pool); more > 0 {
-		a.rows.Add(source.Scheduler, time.Duration(more))
+	if more := a.used - a.own - a.c - a.rest - a.ts.paid - waiting; more > 0 {
+		a.rows.Add(source.Scheduler, nil, time.Duration(more))
 		a.rest += more
 	}
 }
 
-// A thread that has used so many intervals of CPU time, and was never hit by a tick while it had a
-// goroutine, is one of C.
-const unlikely = 20
+// A thread that has used so much CPU time, in ns, and was never found with a goroutine is one of C.
+const unlikely = 50e6
 
 // threadIDs lists the threads of the process, in order of their ids; nil if that is not possible.
 func threadIDs() (ids []uint64) {

@@ -3,69 +3,147 @@
 package native
 
 import (
+	"slices"
 	"time"
 
+	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )
 
-// Samples of goroutines that run or are in a system call. The ledger says how much of a sample's
-// interval its thread was on the CPU. If that is only a part, the interval is divided: the first
-// part has a sample without OnCPU.
+// Samples of goroutines that run or are in a system call. There are two kinds of records of them:
+//
+//   - A visit to the thread says where CPU time was used (cpu.go). The goroutine is owed that time, with its
+//     stack. A sample needs a place in the goroutine's time. What has none before the visit takes the beginning of
+//     the goroutine's next intervals, whatever it did then. The visits to a goroutine that runs for a tenth of
+//     the time are rare, but each stands for the time between two ticks of the kernel, so on average that is right.
+//   - A tick that finds the goroutine running only says that its wait has ended. The time since then
+//     is left open until the next visit, or until a tick finds it waiting.
+//
+// A thread that does not answer the tick's signal at once has no core. If a goroutine has not stopped between
+// two records of its thread, and the thread has used less time than has passed, it had none either.
+
+// A debt is CPU time that a goroutine is owed.
+type debt struct {
+	stack  *stack
+	status tachyon.Status
+	cpu    time.Duration
+}
+
+// maxDebts bounds the debts to a goroutine. More of them become one with the latest.
+const maxDebts = 16
+
+// aheadMost bounds the CPU time that samples of a goroutine have in advance, so that a lack of little time needs no
+// sample.
+const aheadMost = 100 * time.Microsecond
+
+// owe adds CPU time that a goroutine has used.
+func (g *goroutine) owe(s *stack, status tachyon.Status, cpu time.Duration) {
+	advance := min(g.ahead, cpu)
+	g.ahead -= advance
+	if cpu -= advance; cpu <= 0 {
+		return
+	}
+	g.owes += cpu
+	if last := len(g.debts) - 1; last >= 0 && (g.debts[last].stack == s || last+1 == maxDebts) {
+		g.debts[last].cpu += cpu
+		return
+	}
+	g.debts = append(g.debts, debt{s, status | tachyon.OnCPU, cpu})
+}
+
+// repay makes samples of what a goroutine is owed, up to time t. Those of a goroutine without a sample begin
+// at gap before t.
+func (d *drain) repay(g *goroutine, t, gap time.Duration) {
+	from := t - gap
+	if g.seen {
+		from = g.last
+	}
+	for len(g.debts) > 0 && t-from >= time.Microsecond { // a file has times in µs
+		debt := &g.debts[0]
+		on := min(debt.cpu, t-from)
+		if on >= time.Microsecond {
+			from += on
+			d.sampled(g, debt.stack, debt.status, from, on)
+		}
+		g.owes -= on
+		if debt.cpu -= on; debt.cpu < time.Microsecond {
+			g.owes -= debt.cpu
+			g.debts = slices.Delete(g.debts, 0, 1)
+		}
+	}
+}
 
 // active makes samples of a record of a goroutine that runs or is in a system call. s is its
 // stack, t the record's time, and before the time of the tick before, or of the goroutine's visit
 // before.
 func (d *drain) active(g *goroutine, r record, s *stack, t, before time.Duration) {
+	timer, inTurn := r.flags()&flagCPUTimer != 0, r[headIndex] != ^uint64(0)
+	thread := d.threads.hit(r[headTID])
+	cpu := time.Duration(d.threads.visit(thread, r[headClock], timer))
+	status := statusOf(r, g, s)
+	if cpu > 0 {
+		thread.last = s
+		g.owe(s, status, cpu)
+	}
 	if g.seen && t <= g.last {
 		return // a thread may answer a signal after the goroutine was visited
 	}
-	inTurn := r[headIndex] != ^uint64(0)
-	known := g.parked != nil && g.parked.valid
-	// A goroutine that ran at the tick before has run since. But if it was in a system call, it
-	// may have blocked there, and then no tick showed it.
-	goesOn := g.ran && (!g.called || g.last >= before)
-	from, fresh := before, !inTurn
-	if g.seen && (inTurn || goesOn || g.last >= before || !known && !g.quiet) {
-		from, fresh = g.last, false
-	}
-	// If it is fresh, the time before from belongs to the stack of its last visit in turn.
-	interval := t - from
-	on := time.Duration(d.ledger.pay(r[headTID], r[headClock], int64(interval), !inTurn, fresh))
-	switch { // a file has times in µs
-	case on < time.Microsecond:
-		on = 0
-	case interval-on < time.Microsecond:
-		on = interval
-	}
-	status := statusOf(r, g, s)
-	if g.quiet {
-		if g.ran = on > 0; g.ran {
-			d.mark(g, s, t-on)
-			d.emit(g, s, status|tachyon.OnCPU, t, on)
+	switch {
+	case r.status() == gSyscall && !timer && !g.quiet:
+		d.endWait(g, before, inTurn)
+		d.emit(g, s, status, t, t-before)
+		g.runs = 0
+		if g.ran = !inTurn; inTurn {
+			g.parked, g.status = s, status
 		}
 		return
-	}
-	if fresh && g.seen {
-		if on > 0 && int64(interval) <= d.ledger.usual() {
-			from = t - on // it began to run after the tick before
+	case timer || cpu > 0:
+		d.visited(g, r, s, status, t, before)
+	case !g.quiet:
+		d.endWait(g, before, inTurn)
+		if sent := d.time(r[headSent]); r[headSent] != 0 && t-sent >= time.Microsecond && g.seen {
+			if sent-g.last >= time.Microsecond && g.parked != nil && g.parked.valid && !g.ran {
+				d.emit(g, g.parked, g.status, sent, 0)
+			}
+			d.emit(g, s, status, t, 0) // it had no core
 		}
-		if from-g.last >= time.Microsecond {
-			d.emit(g, g.parked, g.status, from, 0)
-		}
 	}
+	g.ran, g.runs = true, r[headRuns]
+}
+
+// endWait ends the wait of a goroutine that a tick has found active, without its being its turn, and not the one
+// before. The time up to that tick belongs to the stack of its last visit in turn.
+func (d *drain) endWait(g *goroutine, before time.Duration, inTurn bool) {
+	if !inTurn && !g.ran && g.seen && g.parked != nil && g.parked.valid && before-g.last >= time.Microsecond {
+		d.emit(g, g.parked, g.status, before, 0)
+	}
+}
+
+// visited makes samples up to a visit to the goroutine's thread.
+func (d *drain) visited(g *goroutine, r record, s *stack, status tachyon.Status, t, before time.Duration) {
+	from := g.last
+	if !g.seen {
+		from = t - min(g.owes, t-before) // the ticks give it the rest of its time
+	}
+	on := min(g.owes, t-from)
+	rest := t - from - on
+	ran := g.ran && g.runs != 0 && g.runs == r[headRuns]
+	known := g.parked != nil && g.parked.valid
 	switch {
-	case on == 0:
-		d.emit(g, s, status, t, interval)
-	case from+on < t:
-		d.emit(g, s, status, t-on, interval-on)
-		fallthrough
+	case rest < time.Microsecond:
+	case g.quiet:
+		if on >= time.Microsecond {
+			d.mark(g, s, t-on)
+		}
+	case ran && g.ahead+rest <= aheadMost:
+		g.ahead += rest
+		g.debts, g.owes = append(g.debts, debt{s, status | tachyon.OnCPU, rest}), g.owes+rest
+	case !ran && known:
+		d.sampled(g, g.parked, g.status, t-on, 0)
 	default:
-		d.emit(g, s, status|tachyon.OnCPU, t, on)
+		d.sampled(g, s, status, t-on, rest)
 	}
-	g.called = r.status() == gSyscall
-	if g.ran = !inTurn || !g.called; !g.ran {
-		g.parked, g.status = s, status
-	}
+	d.repay(g, t, t-from)
 }
 
 // mark ends the wait of a runtime's goroutine, whose waits are not sampled, at time t.
@@ -76,5 +154,23 @@ func (d *drain) mark(g *goroutine, s *stack, t time.Duration) {
 	if g.parked != nil && g.parked.valid {
 		s = g.parked
 	}
-	d.emit(g, s, 0, t, 0)
+	d.sampled(g, s, 0, t, 0)
+}
+
+// scheduling handles a record of a thread that a tick has found in the scheduler.
+func (d *drain) scheduling(w []uint64) {
+	if t := d.threads.hit(w[1]); d.account != nil {
+		d.account.rows.Add(source.Scheduler, nil, time.Duration(d.threads.visit(t, w[2], false)))
+	}
+}
+
+// thread handles a visit to a thread that runs no goroutine.
+func (d *drain) thread(r record) {
+	t := d.threads.hit(r[headTID])
+	cpu := d.threads.visit(t, r[headClock], true)
+	s := d.stacks.find(r)
+	t.last = nil
+	if d.account != nil {
+		d.account.rows.Add(source.Scheduler, s.ids, time.Duration(cpu))
+	}
 }

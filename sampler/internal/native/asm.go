@@ -38,6 +38,9 @@ var (
 	interruptPC   = entry(interrupt)
 	interruptedPC = entry(onInterrupt)
 	otherPC       = entry(onOther)
+	cpuTimerPC    = entry(onCPUTimer)
+	harvestPC     = entry(harvestVisits)
+	threadPC      = entry(recordThread)
 	probePC       = entry(noteProbe)
 	recordPC      = entry(recordRunning)
 	syscallPC     = entry(recordSyscall)
@@ -68,6 +71,9 @@ func callTick(s, _, _, _ uintptr) uintptr
 func callInterrupt(s, i, _, _ uintptr) uintptr
 func callInterrupted(s, value, ctx, _ uintptr) uintptr
 func callOther(s, ctx, _, _ uintptr) uintptr
+func callCPUTimer(s, value, ctx, _ uintptr) uintptr
+func callHarvest(s, _, _, _ uintptr) uintptr
+func callThread(s, slot, ctx, _ uintptr) uintptr
 func callProbe(s, ctx, _, _ uintptr) uintptr
 func callRecord(s, slot, ctx, _ uintptr) uintptr
 func callSyscall(s, slot, g, _ uintptr) uintptr

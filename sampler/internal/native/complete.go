@@ -25,7 +25,7 @@ func (st *stacks) complete(r record) ([]uint64, bool) {
 	if !ok || len(c.out) == 0 {
 		return nil, false
 	}
-	return c.out, flags&flagCut != 0 || roots[c.last()]
+	return c.out, flags&(flagCut|flagThread) != 0 || roots[c.last()]
 }
 
 // completion is the state of complete for one stack.

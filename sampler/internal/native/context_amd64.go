@@ -35,3 +35,15 @@ const (
 	firstOfSigtramp = 1
 	frameOfSigtramp = 8
 )
+
+// interruptedM returns the M of this thread, 0 if C started the thread and it runs no Go code.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func interruptedM(s *shared, _, _ uintptr) uintptr {
+	if g := getg(); g != 0 {
+		return uintptr(load64(g + s.off.gM))
+	}
+	return 0
+}

@@ -12,6 +12,8 @@ const (
 
 	ctxCall, ctxArg = 184 + 8*8, 184 // X8 and X0: a system call's number and first argument
 
+	ctxG = 184 + 28*8 // R28, which is g in Go code
+
 	ctxMask = 40 // the signals that were blocked
 )
 
@@ -32,3 +34,18 @@ const (
 	firstOfSigtramp = 4
 	frameOfSigtramp = 240
 )
+
+// interruptedM returns the M of this thread, 0 if it is not known. C code and the vDSO use the register that has g for
+// something else. So the M is remembered at the address last.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func interruptedM(s *shared, ctx, last uintptr) uintptr {
+	if s.isCode(load64(ctx + ctxPC)) {
+		if g := uintptr(load64(ctx + ctxG)); g != 0 {
+			store64(last, load64(g+s.off.gM))
+		}
+	}
+	return uintptr(load64(last))
+}

@@ -37,12 +37,13 @@ type drain struct {
 	start   uint64                // Config.Start on the handler's clock
 	now     time.Duration         // of the tick whose records follow
 	before  time.Duration         // of the tick before it
-	ledger  *ledger
-	account *account // nil: the self-check
-	end     bool     // this is the last pass
-	torn    int64    // stacks that do not end where they must
-	work    int64    // stack records so far, recSame and recStack
-	unread  error    // of the latest refresh of the roster
+	threads *threads
+	estates map[uint64]*estate // by gopc
+	account *account           // nil: the self-check
+	end     bool               // this is the last pass
+	torn    int64              // stacks that do not end where they must
+	work    int64              // stack records so far, recSame and recStack
+	unread  error              // of the latest refresh of the roster
 	sample  source.Sample
 }
 
@@ -54,7 +55,6 @@ type goroutine struct {
 	status  tachyon.Status // of parked, without Moved
 	seq     uint8          // trackingSeq at the visit that found parked
 	ran     bool           // it ran at its last sample, or was in a system call with its P
-	called  bool           // it was in a system call at its last sample
 	seen    bool           // it has a sample
 	skip    bool           // Out does not want samples of it
 	quiet   bool           // only its CPU time is sampled
@@ -65,6 +65,12 @@ type goroutine struct {
 	wait    uint64   // address of the object that it waits for, with the stack parked; 0: none
 	waits   []uint64 // addresses of a select's other channels
 	numbers int32    // objectList.numbers when the numbers of these objects were last looked up
+
+	created uint64        // its gopc
+	runs    uint64        // headRuns of its last record while it ran
+	debts   []debt        // what it is owed
+	owes    time.Duration // the sum
+	ahead   time.Duration // CPU time that its samples have in advance
 }
 
 // systemKind distinguishes the runtime's goroutines from the program's, by the function that
@@ -137,6 +143,7 @@ func (d *drain) pass() {
 			d.gone(&g)
 		}
 	}
+	d.settleEstates()
 	if d.account != nil {
 		d.account.settle(d.out, d.now, d.end)
 	}
@@ -156,7 +163,6 @@ func (d *drain) record(w []uint64) {
 		d.before, d.now = d.now, d.time(w[1])
 		d.lacks.ticked(time.Duration(w[2])*time.Microsecond, d.now, d.before)
 		if d.before > 0 {
-			d.ledger.ticked(d.now - d.before)
 			d.lacks.owned += time.Duration(d.lacks.own) * (d.now - d.before)
 		}
 	case recSame:
@@ -220,6 +226,7 @@ func (d *drain) ended(w []uint64) {
 }
 
 func (d *drain) gone(g *goroutine) {
+	d.leave(g)
 	d.lacks.ended(g)
 	if g.told {
 		d.out.Gone(g.id)
@@ -229,8 +236,19 @@ func (d *drain) gone(g *goroutine) {
 
 // stack handles a recStack record.
 func (d *drain) stack(r record) {
+	if r.flags()&flagThread != 0 {
+		d.thread(r)
+		return
+	}
 	g := d.goroutine(r)
-	if g == nil || g.skip {
+	if g == nil {
+		return
+	}
+	if g.skip {
+		if r[headTID] != 0 && r[headG] != d.s.drainG && d.account != nil {
+			t := d.threads.hit(r[headTID])
+			d.account.rows.Add(source.Profiler, nil, time.Duration(d.threads.visit(t, r[headClock], r.flags()&flagCPUTimer != 0)))
+		}
 		return
 	}
 	s := d.stacks.find(r)
@@ -338,6 +356,8 @@ func statusOf(r record, g *goroutine, s *stack) (status tachyon.Status) {
 func (d *drain) meet(g *goroutine, r record) {
 	*g = goroutine{id: r[headGoid], system: d.kind(r[headStartPC])}
 	g.quiet = g.system == systemGoroutine && !d.cfg.System
+	g.created = r[headGoPC]
+	d.inherit(g)
 }
 
 // tell reports a goroutine to Out before its first sample. It returns false if Out does not want
@@ -406,10 +426,21 @@ func (d *drain) relabel(g *goroutine, r record, t time.Duration) {
 	}
 }
 
-// emit passes a sample to Out. It drops a sample that is not later than the goroutine's last
-// one: a thread may answer a signal after the goroutine was visited. The goroutine's first
+// emit passes a sample to Out, after those of what the goroutine is owed. It drops a sample that is not later than the
+// goroutine's last one: a thread may answer a signal after the goroutine was visited. The goroutine's first
 // sample stands for gap.
 func (d *drain) emit(g *goroutine, s *stack, status tachyon.Status, t, gap time.Duration) {
+	if g.owes >= time.Microsecond && (!g.seen || t > g.last) {
+		d.repay(g, t, gap)
+		if g.seen && t-g.last < time.Microsecond {
+			return
+		}
+	}
+	d.sampled(g, s, status, t, gap)
+}
+
+// sampled passes a sample to Out, as emit, but without what the goroutine is owed.
+func (d *drain) sampled(g *goroutine, s *stack, status tachyon.Status, t, gap time.Duration) {
 	if g.seen && t <= g.last || len(s.ids) == 0 {
 		return
 	}

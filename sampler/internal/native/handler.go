@@ -57,6 +57,10 @@ func handle(info, ctx uintptr) uintptr {
 		if load32(uintptr(s.tickM)+s.off.mSignalPending) == 0 {
 			return 0
 		}
+	case code == siTimer && s.isCPUTimer(value):
+		if callCPUTimer(s.base(), uintptr(value), ctx, 0) == 0 && s.secrets == 0 {
+			return 0
+		}
 	case code == siQueue && value>>48 == s.tag>>48 && uint64(load32(info+16)) == s.pid:
 		if callInterrupted(s.base(), uintptr(value), ctx, 0) == 0 && s.secrets == 0 {
 			return 0
@@ -121,6 +125,7 @@ func onTick(base, _, _, _ uintptr) uintptr {
 	s.ticks++
 	s.found = 0
 	s.write = s.head
+	callHarvest(base, 0, 0, 0)
 	callCensus(base, 0, 0, 0)
 	interruptAll(s)
 	callAdd(base, 0, 0, 0)
@@ -179,17 +184,20 @@ func keepsP(s *shared, g uintptr, i uint64) bool {
 //go:norace
 //go:nocheckptr
 func monotonic(s *shared) uint64 {
+	return max(s.timeNow(uintptr(unsafe.Pointer(&s.timespec))), s.now+1)
+}
+
+// timeNow returns the time on CLOCK_MONOTONIC. at is memory for a timespec. It returns 0 if the kernel refuses to say.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func (s *shared) timeNow(at uintptr) uint64 {
 	c := uintptr(unsafe.Pointer(&s.clocks)) + uintptr(loadAcquire(uintptr(unsafe.Pointer(&s.clockAt)))&1)*unsafe.Sizeof(clock{})
 	if passed := cycles() - load64(c+8); passed < load64(c+24) {
-		if now := load64(c) + passed*load64(c+16)>>32; now > s.now {
-			return now
-		}
-		return s.now + 1
+		return load64(c) + passed*load64(c+16)>>32
 	}
-	if rawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_MONOTONIC, uintptr(unsafe.Pointer(&s.timespec)), 0, 0, 0, 0) != 0 {
-		return s.now + 1
-	}
-	return s.timespec[0]*1e9 + s.timespec[1]
+	return cpuClock(unix.CLOCK_MONOTONIC, at)
 }
 
 // room makes n contiguous words of the ring available. It returns false if the drain is too
@@ -299,6 +307,7 @@ func interrupt(base, index, _, _ uintptr) uintptr {
 	store64(slot+slotM*8, uint64(m))
 	store64(slot+slotTID*8, tid)
 	store64(slot+slotTime*8, s.now)
+	store64(slot+slotFirst*8, s.now)
 	store64(slot+slotBefore*8, s.before)
 	store64(slot+slotSince*8, s.ticks)
 	storeRelease(slot, state&^0xff|slotSent)

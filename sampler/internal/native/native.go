@@ -117,7 +117,8 @@ func (n *Source) Start(cfg source.Config, out source.Out) (err error) {
 	n.began = time.Now()
 	first := n.begin(uint64(time.Second) / uint64(max(cfg.Rate, 1)))
 	n.s.area = n.s.living * (n.s.now - begun) / 1000 // the first samples stand for the time since then
-	d.account = newAccount(d.ledger, n.ticker.tid, usesC(n.old), d.time(n.s.now))
+	d.threads.off = false
+	d.account = newAccount(d.threads, n.ticker.tid, usesC(n.old), d.time(n.s.now))
 	up := make(chan struct{})
 	own.Go(func() { n.loop(up) })
 	own.Go(n.listen)
@@ -156,7 +157,8 @@ func (n *Source) newDrain(l *layout, cfg source.Config, out source.Out) *drain {
 		out:     out,
 		cfg:     cfg,
 		stacks:  newStacks(out, l, n.table, cfg.WaitFrames),
-		ledger:  newLedger(uint64(time.Second) / uint64(max(cfg.Rate, 1))),
+		threads: newThreads(n.s),
+		estates: make(map[uint64]*estate),
 		objects: newObjectList(n.image),
 		labels:  &labelSets{s: n.s, sets: make(map[uintptr]labelSet)},
 		system:  make(map[uint64]systemKind),

@@ -33,6 +33,7 @@ func (n *Source) loop(up chan struct{}) {
 		if err := n.losses(); err != nil && !n.mute {
 			n.mute = true
 			n.s.quiet = 1
+			n.drain.threads.stopAll()
 			n.ticker.deleteTimer()
 			n.ticker.leave() // if a tick is still under way, it ends as usual
 			n.drain.out.Fail(fmt.Errorf("native: %w", err))

@@ -83,6 +83,8 @@ func (n *Source) share(l *layout) error {
 		maxProcs * slotWords * 8,
 		pinSlots * 8,
 		maxChunks * chunkSize / 8,
+		maxVisits * slotWords * 8,
+		maxTimers * 8,
 	}
 	total := uintptr(0)
 	for i, size := range sizes {
@@ -100,6 +102,7 @@ func (n *Source) share(l *layout) error {
 	s.off, s.system, s.waits = l.offsets, l.system, l.waitSets()
 	s.ring, s.chunks, s.procs = base+sizes[1], base+sizes[2], base+sizes[3]
 	s.slots, s.pins, s.outside = base+sizes[4], base+sizes[5], base+sizes[6]
+	s.visitSlots, s.timerMs = base+sizes[7], base+sizes[8]
 	if plainReads {
 		s.plain = 1
 	}
@@ -111,6 +114,7 @@ func (n *Source) share(l *layout) error {
 	s.pid, s.signal = uint64(os.Getpid()), uint64(n.signal)
 	id := sessions.Add(1)
 	s.tag = 0x6774<<48 | id
+	s.cpuTag = 0x6774<<48 | cpuTimerTag | id&0x7fff<<32
 	s.random = uint64(time.Now().UnixNano())*0x9e3779b97f4a7c15 | 1
 	for i := uint64(0); i < maxProcs; i++ {
 		// Each session starts with other generations. Only slots of existing Ps are used
@@ -139,6 +143,9 @@ func (n *Source) share(l *layout) error {
 // process can have no further native session.
 func (n *Source) release() (free bool) {
 	free = true
+	if n.drain != nil {
+		n.drain.threads.stopAll()
+	}
 	if n.ticker != nil {
 		n.ticker.deleteTimer()
 		free = n.ticker.stop()

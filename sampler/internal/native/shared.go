@@ -59,6 +59,10 @@ type shared struct {
 	slots  uintptr // maxProcs
 	pins   uintptr // pinSlots
 
+	visitSlots uintptr // maxVisits slots, for CPU timers
+	timerMs    uintptr // maxTimers: the M of the thread
+	cpuTag     uint64  // marks the signals of CPU timers
+
 	outside uintptr // a bit for each entry of the roster that is in no circle; see outside.go
 
 	goroutines uint64 // entries of the roster; the drain writes it before the session, ticks afterwards, see addNew
@@ -146,9 +150,11 @@ type shared struct {
 
 	_ [64]byte
 
-	answered uint64 // interruptions that were handled
+	answered uint64 // interruptions that were handled, those of CPU timers too
 	handling uint64 // cycles they took
 	unread   uint64 // interruptions at which no stack could be read
+
+	visitsFilled uint64 // slots of CPU timers that the next tick reads
 
 	// For verifyOffsets: the probed thread, 0 for none, and its M.
 	probeTID, probeM uint64
@@ -228,18 +234,22 @@ const (
 	headIndex  // roster index, or ^0
 	headTID    // the thread, if the goroutine runs or is in a system call; otherwise 0
 	headClock  // the CPU time that the thread has used, ns; 0: not known
+	headSent   // if the thread has not answered the signals of several ticks, the time of the first of these; otherwise 0
+	headRuns   // changes when a goroutine that runs has stopped or made a system call; 0: not known
 	headWords
 )
 
 // Flags of a recStack.
 const (
-	flagRunning = 1 << iota // interrupted: the first PC is an instruction's own address
-	flagTaken               // recorded by the goroutine's own thread
-	flagSaved               // PCs after those of the system stack come from g.sched
-	flagVDSO                // interrupted in the vDSO: the first PC is a return address
-	flagCut                 // deeper than maxDepth
-	flagBubble              // in a synctest bubble
-	flagUnwound             // unwind has added the caller to the PCs
+	flagRunning  = 1 << iota // interrupted: the first PC is an instruction's own address
+	flagTaken                // recorded by the goroutine's own thread
+	flagSaved                // PCs after those of the system stack come from g.sched
+	flagVDSO                 // interrupted in the vDSO: the first PC is a return address
+	flagCut                  // deeper than maxDepth
+	flagBubble               // in a synctest bubble
+	flagUnwound              // unwind has added the caller to the PCs
+	flagCPUTimer             // recorded at the signal of a CPU timer
+	flagThread               // of a thread that runs no goroutine; the head has nothing of a goroutine
 )
 
 // Words of a slot, one for each P.
@@ -247,7 +257,8 @@ const (
 	slotState = iota // slotFree and so on | generation<<8
 	slotM
 	slotTID
-	slotTime
+	slotTime  // of the latest tick that asked
+	slotFirst // of the first one
 	slotBefore
 	slotCount // words of the record; 0: there is none
 	slotLast  // g that ran, or was in a system call, with this P at the tick before

@@ -82,6 +82,7 @@ func (n *Source) hurry() {
 func (n *Source) silence() (ended bool) {
 	storeRelease(uintptr(unsafe.Pointer(&n.s.quiet)), 1)
 	n.ended = time.Now()
+	n.drain.threads.stopAll()
 	n.ticker.deleteTimer()
 	ended = n.ticker.stop()
 	within(answerLimit, func() bool { return !n.pending() })

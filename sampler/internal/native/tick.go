@@ -93,9 +93,11 @@ type sigevent struct {
 	_      [44]byte
 }
 
+// sigevThreadID is SIGEV_THREAD_ID: the signal goes to one thread.
+const sigevThreadID = 4
+
 // createTimer makes the timer that sends the signal to the thread.
 func (t *ticker) createTimer(signal int, value uint64) error {
-	const sigevThreadID = 4
 	ev := sigevent{value: value, signal: int32(signal), notify: sigevThreadID, tid: int32(t.tid)}
 	_, _, e := unix.RawSyscall(unix.SYS_TIMER_CREATE, unix.CLOCK_MONOTONIC, uintptr(unsafe.Pointer(&ev)), uintptr(unsafe.Pointer(&t.timer)))
 	if e != 0 {

@@ -247,6 +247,8 @@ func walkParked(base, g, index, _ uintptr) uintptr {
 	store64(rec+headTime*8, s.now)
 	store64(rec+headBefore*8, s.seenBefore)
 	store64(rec+headCounts*8, 0)
+	store64(rec+headSent*8, 0)
+	store64(rec+headRuns*8, 0)
 	store64(rec+headTID*8, tid)
 	store64(rec+headClock*8, clock)
 	store64(rec, status<<32|reason<<40|uint64(callDescribe(base, rec, g, index))<<48)

@@ -172,10 +172,18 @@ func recordRunning(base, slot, ctx, _ uintptr) uintptr {
 		return 0 // the scheduler was running on this thread
 	}
 	rec := slot + slotRecord*8
+	store64(rec+headSent*8, 0)
+	store64(rec+headRuns*8, 0)
 	store64(rec+headTID*8, tid)
 	store64(rec+headClock*8, cpuClock(unix.CLOCK_THREAD_CPUTIME_ID, rec+maxRecord*8))
 	store64(rec+headTime*8, load64(slot+slotTime*8))
 	store64(rec+headBefore*8, load64(slot+slotBefore*8))
+	if sent := load64(slot + slotFirst*8); sent != load64(slot+slotTime*8) {
+		store64(rec+headSent*8, sent)
+	}
+	if p := uintptr(load64(m + s.off.mP)); p != 0 {
+		store64(rec+headRuns*8, uint64(load8(g+s.off.gTrackingSeq))|uint64(load32(p+s.off.pSyscallTick))<<8|uint64(p)<<34)
+	}
 	n := uintptr(0)
 	switch {
 	case onCPU(s, g, m):
@@ -258,21 +266,9 @@ func recordStack(base, rec, ctx, _ uintptr) uintptr {
 		n, _ = walk(s, pcs, 1, bp, sp-frameSlack, hi)
 	} else {
 		m := uintptr(load64(g + s.off.gM))
-		g0 := uintptr(load64(m + s.off.mG0))
-		lo0, hi0 := uintptr(load64(g0+s.off.gStackLo)), uintptr(load64(g0+s.off.gStackHi))
-		if sp < lo0 || sp >= hi0 {
+		if n, bp = walkSystem(s, rec, m, ctx); n == 0 {
 			return 0
 		}
-		beside(s, rec, sp, bp, sp-frameSlack, hi0)
-		if ctxLR == 0 && !s.isCode(load64(pcs)) && inVDSO(s, m, lo0, hi0) {
-			// The runtime has called the vDSO on the system stack, see below.
-			vsp := uintptr(load64(m + s.off.mVDSOSP))
-			store64(rec, load64(rec)|flagVDSO<<48)
-			store64(pcs, load64(vsp-8))
-			bp = uintptr(load64(vsp - 16))
-		}
-		n, bp = walk(nil, pcs, 1, bp, sp-frameSlack, hi0)
-		store64(rec+headCounts*8, n<<16)
 		if bp >= lo && bp < hi {
 			// With systemstack the frame pointer chain goes on from one stack to the other.
 			n, _ = walk(s, pcs, n, bp, lo, hi)
@@ -296,11 +292,20 @@ func recordStack(base, rec, ctx, _ uintptr) uintptr {
 			n, _ = walk(s, pcs, n+1, uintptr(load64(g+s.off.gSchedBP)), lo, hi)
 		}
 	}
+	link(s, rec, ctx)
+	return uintptr(n)
+}
+
+// link puts the link register, on processors that have one, before the words at SP in a record.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func link(s *shared, rec, ctx uintptr) {
 	if ctxLR != 0 {
 		store64(rec+headSP1*8, load64(rec+headSP0*8))
 		store64(rec+headSP0*8, s.onlyCode(load64(ctx+ctxLR)))
 	}
-	return uintptr(n)
 }
 
 // inVDSO reports whether a thread has called the vDSO from the stack [lo, hi): m.vdsoSP

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"slices"
 	"time"
 
 	"github.com/gotach/profiler/tachyon"
@@ -22,17 +23,25 @@ const (
 	Scheduler RowKind = iota // the runtime outside of goroutines, and signal handlers
 	CThreads                 // threads that never ran a goroutine
 	Profiler                 // the source
+	Unknown                  // goroutines that had ended, or are not known
 	rowKinds
 )
 
-var rowNames = [rowKinds]string{"[scheduler]", "[C threads]", "[profiler]"}
+var rowNames = [rowKinds]string{tachyon.FuncScheduler, tachyon.FuncC, tachyon.FuncProfiler, tachyon.FuncUnknown}
 
 // row is one kind.
 type row struct {
-	owed  time.Duration   // CPU time that no sample stands for yet
+	owed  []owed          // no sample stands for it yet
+	sum   time.Duration   // of owed
 	since time.Duration   // when it was last written
 	last  []time.Duration // the time of the last sample, by pseudo thread
+	name  []uint32        // its frame
+}
+
+// owed is CPU time with a stack.
+type owed struct {
 	stack []uint32
+	cpu   time.Duration
 }
 
 // A row is written when it has so much CPU time, or after so long.
@@ -52,30 +61,43 @@ func (r *Rows) Begin(t time.Duration) {
 	}
 }
 
-// Add gives CPU time to a kind.
-func (r *Rows) Add(kind RowKind, cpu time.Duration) { r.kind[kind].owed += cpu }
+// Add gives CPU time to a kind. The row's frame is the outermost one of its stacks; a stack may have no other. Add
+// keeps the stack.
+func (r *Rows) Add(kind RowKind, stack []uint32, cpu time.Duration) {
+	if cpu <= 0 {
+		return
+	}
+	k := &r.kind[kind]
+	k.sum += cpu
+	for i := range k.owed {
+		if slices.Equal(k.owed[i].stack, stack) {
+			k.owed[i].cpu += cpu
+			return
+		}
+	}
+	k.owed = append(k.owed, owed{stack, cpu})
+}
 
 // Write passes what the rows have been given to Out, as of time t. At the end of the session it
 // passes all, otherwise only what is worth a sample. It is called only within Batch.
 func (r *Rows) Write(out Out, t time.Duration, end bool) {
 	for kind := range r.kind {
 		k := &r.kind[kind]
-		owed := k.owed
-		if owed < time.Microsecond || !end && owed < rowWorth && t-k.since < rowEvery {
+		if k.sum < time.Microsecond || !end && k.sum < rowWorth && t-k.since < rowEvery {
 			continue
 		}
-		if k.stack == nil {
-			k.stack = []uint32{out.Frame(tachyon.Frame{Func: rowNames[kind]})}
+		if k.name == nil {
+			k.name = []uint32{out.Frame(tachyon.Frame{Func: rowNames[kind]})}
 		}
-		for i := 0; i < maxRow && (i == 0 || end || owed >= time.Millisecond); i++ {
+		for i := 0; i < maxRow && (i == 0 || end || k.sum >= time.Millisecond); i++ {
 			if i == len(k.last) {
 				k.last = append(k.last, r.began)
 			}
 			// A file may begin here. So the CPU time always follows a sample without it, whose time
 			// is later than that of the sample before.
-			on := min(owed, t-k.last[i]-2*time.Microsecond)
+			on := min(k.sum, t-k.last[i]-2*time.Microsecond)
 			if on < time.Microsecond {
-				if t-r.began < 3*time.Microsecond || owed < time.Microsecond {
+				if t-r.began < 3*time.Microsecond || k.sum < time.Microsecond {
 					break // there is no room on any pseudo thread, or nothing left
 				}
 				continue
@@ -84,14 +106,25 @@ func (r *Rows) Write(out Out, t time.Duration, end bool) {
 				Goroutine: tachyon.FirstPseudo + uint64(kind)<<16 + uint64(i),
 				Process:   true,
 				Time:      t - on,
-				Stack:     k.stack,
+				Stack:     k.name,
 			}
 			out.Sample(&r.sample)
-			r.sample.Time, r.sample.Status = t, tachyon.OnCPU
-			out.Sample(&r.sample)
-			k.last[i] = t
-			owed -= on
+			r.sample.Status = tachyon.OnCPU
+			for since := r.sample.Time; on > 0 && len(k.owed) > 0; {
+				o := &k.owed[0]
+				part := min(o.cpu, on)
+				o.cpu, k.sum, on = o.cpu-part, k.sum-part, on-part
+				if r.sample.Time += part; r.sample.Time-since >= time.Microsecond { // a file has times in µs
+					since = r.sample.Time
+					r.sample.Stack = append(slices.Clip(o.stack), k.name...)
+					out.Sample(&r.sample)
+				}
+				if o.cpu == 0 {
+					k.owed = slices.Delete(k.owed, 0, 1)
+				}
+			}
+			k.last[i] = r.sample.Time
 		}
-		k.owed, k.since = owed, t
+		k.since = t
 	}
 }

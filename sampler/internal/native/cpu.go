@@ -1,0 +1,151 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import (
+	"math/rand/v2"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// threads is what the drain knows of the threads of the process. Each visit to a thread stands for
+// the CPU time since the visit before, so all visits add up to the CPU time of the process.
+//
+// The visits are those of CPU timers (cputimer.go). If a thread has no timer, each record of it is a
+// visit: there are limits for timers (RLIMIT_SIGPENDING), and a thread has none before the
+// first record.
+type threads struct {
+	s       *shared
+	list    map[uint64]*thread // by thread id
+	made    uint64             // numbers of timers that threads have or have had
+	free    []uint64           // of these, those that no thread has
+	refused error              // of the latest timer that could not be made
+	paid    int64              // CPU time that visits stand for, ns
+	without int64              // of this, that of threads without a timer
+	off     bool               // no timers: Start's check
+}
+
+// thread is what is known of a thread. Times are in ns.
+type thread struct {
+	clock  uint64 // its CPU time as of its latest visit
+	passes uint64 // CPU time since then that passes of the drain took
+	timer  int32  // the kernel's id of its CPU timer
+	number uint64 // of the timer
+	timed  bool   // it has one
+	tried  bool   // a timer was tried since the latest look at all threads
+	ran    bool   // it has had a goroutine
+	c      bool   // it is a thread of C
+	ended  bool   // at the latest look it had ended
+	last   *stack // of its latest visit
+}
+
+// A timer's interval is less than a tick of the kernel. So there is a signal at each tick at which the thread runs. Its
+// first one comes at a random time.
+const timerEvery, timerFirst = 1e6, 4e6 // ns
+
+// overdue is the CPU time after which a timer should have had a signal, in ns, with the slowest ticks of
+// the kernel that there are. If there was none, the thread blocks the signal.
+const overdue = 50e6
+
+func newThreads(s *shared) *threads {
+	return &threads{s: s, off: true, list: make(map[uint64]*thread)}
+}
+
+// of returns the state of a thread. A thread that is new here began after the session, so all
+// its CPU time counts.
+func (ts *threads) of(tid uint64) *thread {
+	t := ts.list[tid]
+	if t == nil {
+		t = new(thread)
+		ts.list[tid] = t
+	}
+	return t
+}
+
+// hit notes a record of a goroutine on a thread. It makes the thread's timer if there is none.
+func (ts *threads) hit(tid uint64) *thread {
+	t := ts.of(tid)
+	t.ran = true
+	if !t.timed && !t.tried && !ts.off {
+		t.tried = true
+		ts.refused = ts.start(t, tid)
+	}
+	return t
+}
+
+// start makes a thread's timer.
+func (ts *threads) start(t *thread, tid uint64) error {
+	n := ts.made
+	if last := len(ts.free) - 1; last >= 0 {
+		n, ts.free = ts.free[last], ts.free[:last]
+	} else if ts.made++; n >= maxTimers {
+		ts.made--
+		return unix.EAGAIN
+	}
+	ev := sigevent{value: ts.s.cpuTag | n, signal: int32(ts.s.signal), notify: sigevThreadID, tid: int32(tid)}
+	if _, _, e := unix.RawSyscall(unix.SYS_TIMER_CREATE, uintptr(threadClock(tid)), uintptr(unsafe.Pointer(&ev)), uintptr(unsafe.Pointer(&t.timer))); e != 0 {
+		ts.free = append(ts.free, n)
+		return e
+	}
+	t.timed, t.number = true, n
+	spec := [4]uint64{1: timerEvery, 3: 1 + rand.Uint64N(timerFirst)}
+	if _, _, e := unix.RawSyscall6(unix.SYS_TIMER_SETTIME, uintptr(t.timer), 0, uintptr(unsafe.Pointer(&spec)), 0, 0, 0); e != 0 {
+		ts.stop(t)
+		return e
+	}
+	return nil
+}
+
+// stop deletes a thread's timer, if it has one.
+func (ts *threads) stop(t *thread) {
+	if t.timed {
+		t.timed = false
+		unix.RawSyscall(unix.SYS_TIMER_DELETE, uintptr(t.timer), 0, 0)
+		ts.free = append(ts.free, t.number)
+	}
+}
+
+// stopAll deletes all timers.
+func (ts *threads) stopAll() {
+	for _, t := range ts.list {
+		ts.stop(t)
+	}
+	ts.off = true
+}
+
+// visit takes a reading of a thread's clock. It returns the CPU time that the visit stands for, 0
+// if the record is no visit.
+func (ts *threads) visit(t *thread, clock uint64, timer bool) int64 {
+	if clock < t.clock {
+		return 0 // the records of a thread need not be in order
+	}
+	if t.timed && !timer && clock-t.clock < overdue {
+		return 0
+	}
+	since := t.read(clock)
+	ts.paid += since
+	if !timer {
+		ts.without += since
+	}
+	return since
+}
+
+// read takes a reading of the thread's clock, and returns the CPU time since the one before
+// without that of the drain's passes.
+func (t *thread) read(clock uint64) int64 {
+	since := clock - min(t.clock, clock)
+	passes := min(t.passes, since)
+	t.clock = max(t.clock, clock)
+	t.passes -= passes // a record may be older than the pass that it is in
+	return int64(since - passes)
+}
+
+// processCPU returns the CPU time that the process has used, 0 if the kernel refuses to say.
+func processCPU() uint64 {
+	var ts unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &ts) != nil {
+		return 0
+	}
+	return uint64(ts.Nano())
+}

@@ -1,0 +1,178 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Ticks say where goroutines are. They do not say where the cores go: a tick finds a thread where it
+// sleeps, and on a busy machine a tick comes when a thread has stopped. So each thread that runs
+// goroutines has a timer on its own CPU clock, as for runtime/pprof (runtime.setThreadCPUProfiler).
+// Its signal comes while the thread uses a core, at most once a tick of the kernel (CONFIG_HZ, 100 to
+// 1000 a second). The handler records what the thread does, with the thread's clock: a visit. It
+// stands for the CPU time since the thread's visit before.
+//
+// Another thread of the process can make such a timer, and needs no privilege for it. The drain makes
+// one when a tick first finds a goroutine on a thread. So threads of C have none.
+
+const (
+	maxTimers = 1 << 12 // threads with a timer
+	maxVisits = 1 << 9  // visits between two ticks; the CPU time of those that find no room belongs to the thread's next
+
+	cpuTimerTag = 1 << 47 // in the value of a CPU timer's signal: the number of the timer follows, in the lowest bits
+	cpuTimerID  = 1<<32 - 1
+)
+
+// isCPUTimer reports whether a timer's signal with this value is that of a CPU timer of this session.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func (s *shared) isCPUTimer(value uint64) bool {
+	return value&^cpuTimerID == s.cpuTag
+}
+
+// visitOf returns the address of a slot for visits.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func (s *shared) visitOf(i uint64) uintptr { return s.visitSlots + uintptr(i)*slotWords*8 }
+
+// onCPUTimer records what this thread does. It returns 0 if the runtime has not asked this thread for
+// preemption, as onInterrupt.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func onCPUTimer(base, value, ctx, _ uintptr) uintptr {
+	s := at(base)
+	begin := cycles()
+	asked := uintptr(1)
+	for i := uint64(0); i < maxVisits; i++ {
+		slot := s.visitOf(i)
+		if load64(slot) != slotFree || !cas64(slot, slotFree, slotFilling) {
+			continue
+		}
+		m := interruptedM(s, ctx, s.timerMs+uintptr(value&(maxTimers-1))*8)
+		store64(slot+slotM*8, uint64(m))
+		store64(slot+slotTID*8, uint64(rawSyscall(unix.SYS_GETTID, 0, 0, 0, 0, 0, 0)))
+		now := s.timeNow(slot + slotRecord*8)
+		store64(slot+slotTime*8, now)
+		store64(slot+slotFirst*8, now)
+		store64(slot+slotBefore*8, load64(uintptr(unsafe.Pointer(&s.now))))
+		store64(slot+slotAsked*8, 1)
+		n := uint64(0)
+		if m != 0 {
+			if n = uint64(callRecord(base, slot, ctx, 0)); n == 0 {
+				n = uint64(callThread(base, slot, ctx, 0))
+			}
+		}
+		if n != 0 {
+			store64(slot+slotRecord*8, load64(slot+slotRecord*8)|flagCPUTimer<<48)
+		}
+		store64(slot+slotCount*8, n)
+		asked = uintptr(load64(slot + slotAsked*8))
+		add64(uintptr(unsafe.Pointer(&s.visitsFilled)), 1)
+		storeRelease(slot, slotFilled)
+		break
+	}
+	callOther(base, ctx, 0, 0) // a signal of a tick may have been lost while this one was pending
+	add64(uintptr(unsafe.Pointer(&s.answered)), 1)
+	add64(uintptr(unsafe.Pointer(&s.handling)), min(cycles()-begin, s.tornAfter/4))
+	return asked
+}
+
+// harvestVisits copies the visits since the last tick to the ring.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func harvestVisits(base, _, _, _ uintptr) uintptr {
+	s := at(base)
+	filled := uintptr(unsafe.Pointer(&s.visitsFilled))
+	for i := uint64(0); i < maxVisits && loadAcquire(filled) != 0; i++ {
+		if slot := s.visitOf(i); loadAcquire(slot) == slotFilled {
+			harvest(s, slot)
+			add64(filled, ^uint64(0))
+			storeRelease(slot, slotFree)
+		}
+	}
+	return 0
+}
+
+// recordThread records a thread that runs no goroutine: it is in the scheduler. If it is on its system stack, the
+// record has that stack's PCs.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func recordThread(base, slot, ctx, _ uintptr) uintptr {
+	s, rec := at(base), slot+slotRecord*8
+	m, tid := uintptr(load64(slot+slotM*8)), load64(slot+slotTID*8)
+	if load64(m+s.off.mProcID) != tid {
+		return 0
+	}
+	for i := uintptr(0); i < headWords; i++ {
+		store64(rec+i*8, 0)
+	}
+	store64(rec, gRunning<<32|(flagRunning|flagTaken|flagThread)<<48)
+	store64(rec+headTime*8, load64(slot+slotTime*8))
+	store64(rec+headBefore*8, load64(slot+slotBefore*8))
+	store64(rec+headIndex*8, ^uint64(0))
+	store64(rec+headTID*8, tid)
+	store64(rec+headClock*8, cpuClock(unix.CLOCK_THREAD_CPUTIME_ID, rec+maxRecord*8))
+	n, _ := walkSystem(s, rec, m, ctx)
+	link(s, rec, ctx)
+	return callFinish(base, rec, uintptr(n), rec+maxRecord*8)
+}
+
+// walkSystem writes the PCs of a thread that is on its system stack to a record. It returns their number, and the frame
+// pointer at which the walk ended. The number is 0 if the thread is on another stack.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func walkSystem(s *shared, rec, m, ctx uintptr) (n uint64, up uintptr) {
+	pcs := rec + headWords*8
+	sp, bp := uintptr(load64(ctx+ctxSP)), uintptr(load64(ctx+ctxBP))
+	g0 := uintptr(load64(m + s.off.mG0))
+	lo, hi := uintptr(load64(g0+s.off.gStackLo)), uintptr(load64(g0+s.off.gStackHi))
+	if sp < lo || sp >= hi {
+		return 0, 0
+	}
+	store64(pcs, load64(ctx+ctxPC))
+	beside(s, rec, sp, bp, sp-frameSlack, hi)
+	if ctxLR == 0 && !s.isCode(load64(pcs)) && inVDSO(s, m, lo, hi) {
+		// The runtime has called the vDSO on the system stack.
+		vsp := uintptr(load64(m + s.off.mVDSOSP))
+		store64(rec, load64(rec)|flagVDSO<<48)
+		store64(pcs, load64(vsp-8))
+		bp = uintptr(load64(vsp - 16))
+	}
+	n, up = walk(nil, pcs, 1, bp, sp-frameSlack, hi)
+	store64(rec+headCounts*8, n<<16)
+	return n, up
+}
+
+// scheduling records a thread that a tick finds in the scheduler: it has a P and runs no goroutine.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func scheduling(base, tid, _, _ uintptr) uintptr {
+	s := at(base)
+	clock := cpuClock(threadClock(uint64(tid)), uintptr(unsafe.Pointer(&s.timespec)))
+	if clock == 0 || !room(s, 3) {
+		return 0
+	}
+	w := s.words(s.write)
+	store64(w, recScheduler|3<<8)
+	store64(w+8, uint64(tid))
+	store64(w+16, clock)
+	s.write += 3
+	return 0
+}
