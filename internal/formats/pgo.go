@@ -19,10 +19,10 @@ func writeCPU(t *target, in *Input, o *Options) error {
 	out := *p
 	out.Records = nil
 	for _, r := range p.Records {
-		if r.CPU == 0 || !r.OfGoroutine() {
-			continue // a wait, or time of no goroutine
+		if r.CPU == 0 {
+			continue // a wait
 		}
-		if len(r.Stack) > 0 {
+		if len(r.Stack) > 0 && r.OfGoroutine() {
 			if _, ok := profile.WaitReason(p.Frames[r.Stack[0]]); ok { // [syscall]
 				r.Stack = r.Stack[1:]
 			}

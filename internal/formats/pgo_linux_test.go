@@ -77,7 +77,7 @@ func TestPGO(t *testing.T) {
 		t.Errorf("the compiler would read\n%s, want\n%s", got, want)
 	}
 	r := testenv.Must(openInput(t, out, Options{}).Report(profile.ReportOptions{}))
-	if r.Total != 1500*time.Millisecond || r.TotalCPU != r.Total || len(r.Rows) != 2 {
+	if r.Total != 2500*time.Millisecond || r.TotalCPU != r.Total || len(r.Rows) != 3 {
 		t.Errorf("%v, %v on CPU, %+v", r.Total, r.TotalCPU, r.Rows)
 	}
 

@@ -3,7 +3,6 @@
 package native
 
 import (
-	"math/rand/v2"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -89,7 +88,7 @@ func (ts *threads) start(t *thread, tid uint64) error {
 		return e
 	}
 	t.timed, t.number = true, n
-	spec := [4]uint64{1: timerEvery, 3: 1 + rand.Uint64N(timerFirst)}
+	spec := [4]uint64{1: timerEvery, 3: 1 + cycles()%timerFirst}
 	if _, _, e := unix.RawSyscall6(unix.SYS_TIMER_SETTIME, uintptr(t.timer), 0, uintptr(unsafe.Pointer(&spec)), 0, 0, 0); e != 0 {
 		ts.stop(t)
 		return e

@@ -23,7 +23,7 @@ func TestScheduler(t *testing.T) {
 		case s.status&tachyon.OnCPU == 0 || s.weight <= 0:
 		case s.goroutine < tachyon.FirstPseudo && !s.system:
 			working.Add(1)
-		case s.goroutine >= tachyon.FirstPseudo && s.stack[0].Func == "[scheduler]":
+		case s.goroutine >= tachyon.FirstPseudo && s.stack[len(s.stack)-1].Func == tachyon.FuncScheduler:
 			scheduling.Add(1)
 		}
 		return false
