@@ -236,7 +236,7 @@ func (d *drain) gone(g *goroutine) {
 
 // stack handles a recStack record.
 func (d *drain) stack(r record) {
-	if r.flags()&flagThread != 0 {
+	if r.flags()&flagThread != 0 || r.flags()&flagCPUTimer != 0 && d.stacks.scheduling(r) {
 		d.thread(r)
 		return
 	}
@@ -255,6 +255,12 @@ func (d *drain) stack(r record) {
 	inTurn, running := r[headIndex] != ^uint64(0), r.status() == gRunning
 	if !s.valid {
 		d.torn++
+		if r.flags()&flagCPUTimer != 0 { // DEBUG
+			println("torn", r.flags(), r.system(), len(r.pcs()), r.status())
+			for _, pc := range r.pcs() {
+				println("   ", d.stacks.pc(pc).name)
+			}
+		}
 		if inTurn && !running {
 			g.parked = s
 		}

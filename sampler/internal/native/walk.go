@@ -190,8 +190,16 @@ func recordRunning(base, slot, ctx, _ uintptr) uintptr {
 		store64(rec, gRunning<<32|(uint64(callDescribe(base, rec, g, ^uintptr(0)))|flagRunning|flagTaken)<<48)
 		n = callStack(base, rec, ctx, 0)
 	case load32(g+s.off.gStatus)&^gScan == gSyscall:
-		store64(rec, gSyscall<<32|(uint64(callDescribe(base, rec, g, ^uintptr(0)))|flagTaken)<<48)
-		n = callSyscall(base, rec, g, 0)
+		flags := gSyscall<<32 | (uint64(callDescribe(base, rec, g, ^uintptr(0)))|flagTaken)<<48
+		sp := uintptr(load64(ctx + ctxSP))
+		if sp >= uintptr(load64(g+s.off.gStackLo)) && sp < uintptr(load64(g+s.off.gStackHi)) {
+			store64(rec, flags|flagRunning<<48)
+			n = callStack(base, rec, ctx, 0)
+		}
+		if n == 0 {
+			store64(rec, flags)
+			n = callSyscall(base, rec, g, 0)
+		}
 	}
 	if n == 0 {
 		return 0

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"path/filepath"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+)
+
+// natsServer has a stream in JetStream, with publishers and a consumer.
+func natsServer(stop <-chan struct{}, folder string) error {
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: filepath.Join(folder, "jetstream"), NoSigs: true})
+	if err != nil {
+		return err
+	}
+	go s.Start()
+	s.ReadyForConnections(10 * time.Second)
+	c, err := nats.Connect(s.ClientURL())
+	if err != nil {
+		return err
+	}
+	js, err := c.JetStream()
+	if err != nil {
+		return err
+	}
+	if _, err := js.AddStream(&nats.StreamConfig{Name: "s", Subjects: []string{"s.*"}, MaxBytes: 64 << 20}); err != nil {
+		return err
+	}
+	if _, err := js.Subscribe("s.*", func(m *nats.Msg) { m.Ack() }); err != nil {
+		return err
+	}
+	for range 4 {
+		p, err := nats.Connect(s.ClientURL())
+		if err != nil {
+			return err
+		}
+		js, err := p.JetStream()
+		if err != nil {
+			return err
+		}
+		payload := make([]byte, 256)
+		go until(stop, func() { js.Publish("s.a", payload) })
+	}
+	return nil
+}
