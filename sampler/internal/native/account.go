@@ -30,7 +30,6 @@ type account struct {
 	rest     int64  // what the scheduler's row has been given
 
 	cgo     bool   // the program can have C threads
-	monitor uint64 // the thread of the runtime's monitor, if it has no timer
 	next    time.Time
 	clocks  map[uint64]uint64 // the CPU time of each thread at this look; empty: it is too early for a look
 }
@@ -41,18 +40,14 @@ type account struct {
 const lookEvery = 200 * time.Millisecond
 
 // newAccount begins to count. Threads that exist now have used CPU time before the session.
-func newAccount(ts *threads, tick int, cgo bool, now time.Duration) *account {
+func newAccount(ts *threads, tick int, monitor uint64, cgo bool, now time.Duration) *account {
 	a := &account{ts: ts, tick: tick, cgo: cgo, clocks: make(map[uint64]uint64)}
 	a.rows.Begin(now)
-	for i, tid := range threadIDs() {
+	for _, tid := range threadIDs() {
 		ts.of(tid).clock = threadCPU(int(tid))
-		switch { // the first thread that the runtime starts is its monitor
-		case i != 1:
-		case cgo:
-			a.monitor = tid // or C has started one before
-		default:
-			ts.hit(tid)
-		}
+	}
+	if monitor != 0 {
+		ts.hit(monitor) // it never has a goroutine
 	}
 	a.next = time.Now().Add(lookEvery)
 	a.tickBase, a.base = threadCPU(tick), processCPU()
@@ -120,7 +115,7 @@ func (a *account) look(end bool) {
 			continue
 		}
 		switch since := max(0, int64(cpu-t.clock-t.passes)); {
-		case int(tid) == a.tick || cpu < t.clock || tid == a.monitor:
+		case int(tid) == a.tick || cpu < t.clock:
 		case !t.ran && (t.c || a.cgo && since > unlikely):
 			t.c = true
 			used := t.read(cpu)

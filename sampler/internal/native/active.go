@@ -29,7 +29,7 @@ type debt struct {
 	cpu    time.Duration
 }
 
-// maxDebts bounds the debts to a goroutine. More of them become one with the latest.
+// maxDebts bounds the debts to a goroutine. More of them are those of an unknown one.
 const maxDebts = 16
 
 // aheadMost bounds the CPU time that samples of a goroutine have in advance, so that a lack of little time needs no
@@ -37,18 +37,22 @@ const maxDebts = 16
 const aheadMost = 100 * time.Microsecond
 
 // owe adds CPU time that a goroutine has used.
-func (g *goroutine) owe(s *stack, status tachyon.Status, cpu time.Duration) {
+func (d *drain) owe(g *goroutine, s *stack, status tachyon.Status, cpu time.Duration) {
 	advance := min(g.ahead, cpu)
 	g.ahead -= advance
 	if cpu -= advance; cpu <= 0 {
 		return
 	}
-	g.owes += cpu
-	if last := len(g.debts) - 1; last >= 0 && (g.debts[last].stack == s || last+1 == maxDebts) {
+	switch last := len(g.debts) - 1; {
+	case last >= 0 && g.debts[last].stack == s:
 		g.debts[last].cpu += cpu
+	case last+1 == maxDebts:
+		d.unknown(debt{s, status, cpu})
 		return
+	default:
+		g.debts = append(g.debts, debt{s, status | tachyon.OnCPU, cpu})
 	}
-	g.debts = append(g.debts, debt{s, status | tachyon.OnCPU, cpu})
+	g.owes += cpu
 }
 
 // repay makes samples of what a goroutine is owed, up to time t. Those of a goroutine without a sample begin
@@ -83,7 +87,7 @@ func (d *drain) active(g *goroutine, r record, s *stack, t, before time.Duration
 	status := statusOf(r, g, s)
 	if cpu > 0 {
 		thread.last = s
-		g.owe(s, status, cpu)
+		d.owe(g, s, status, cpu)
 	}
 	if g.seen && t <= g.last {
 		return // a thread may answer a signal after the goroutine was visited
@@ -99,9 +103,12 @@ func (d *drain) active(g *goroutine, r record, s *stack, t, before time.Duration
 		return
 	case timer || cpu > 0:
 		d.visited(g, r, s, status, t, before)
-	case !g.quiet:
+	case g.quiet:
+	case !g.seen:
+		d.repay(g, t, t-before) // what it has inherited
+	default:
 		d.endWait(g, before, inTurn)
-		if sent := d.time(r[headSent]); r[headSent] != 0 && t-sent >= time.Microsecond && g.seen {
+		if sent := d.time(r[headSent]); r[headSent] != 0 && t-sent >= time.Microsecond {
 			if sent-g.last >= time.Microsecond && g.parked != nil && g.parked.valid && !g.ran {
 				d.emit(g, g.parked, g.status, sent, 0)
 			}

@@ -28,7 +28,7 @@ func find(s *shared, c *circle, entry, g uintptr) {
 //go:norace
 //go:nocheckptr
 func wants(s *shared, g uintptr) bool {
-	if !s.was.lives || load32(g+s.off.gStatus)&^gScan == gRunning {
+	if status := load32(g+s.off.gStatus) &^ gScan; !s.was.lives || status == gRunning || status == gCopying {
 		return false
 	}
 	m := mark(s, g)

@@ -148,3 +148,28 @@ func processCPU() uint64 {
 	}
 	return uint64(ts.Nano())
 }
+
+// monitor returns the thread of the runtime's monitor (runtime.sysmon), 0 if it is not known. Each M has a link to the one
+// that was made before. The first is m0. Programs with cgo make one for threads of C then
+// (runtime.mstartm0), and the next is that of the monitor (runtime.main). Of two Ms, one is later.
+func monitor(l *layout, cgo bool, some ...uintptr) uint64 {
+	at := 2 // from the end
+	if cgo {
+		at = 3
+	}
+	word := make([]uint64, 1)
+	for _, m := range some {
+		var ms []uintptr
+		for m != 0 && len(ms) < 1<<20 {
+			ms = append(ms, m)
+			if read(m+l.mAllLink, word) != nil {
+				return 0
+			}
+			m = uintptr(word[0])
+		}
+		if len(ms) > at && read(ms[len(ms)-at]+l.mProcID, word) == nil {
+			return word[0]
+		}
+	}
+	return 0
+}

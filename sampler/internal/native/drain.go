@@ -245,7 +245,7 @@ func (d *drain) stack(r record) {
 		return
 	}
 	if g.skip {
-		if r[headTID] != 0 && r[headG] != d.s.drainG && d.account != nil {
+		if r[headTID] != 0 && r[headTID] != d.s.tid && r[headG] != d.s.drainG && d.account != nil {
 			t := d.threads.hit(r[headTID])
 			d.account.rows.Add(source.Profiler, nil, time.Duration(d.threads.visit(t, r[headClock], r.flags()&flagCPUTimer != 0)))
 		}
@@ -255,12 +255,6 @@ func (d *drain) stack(r record) {
 	inTurn, running := r[headIndex] != ^uint64(0), r.status() == gRunning
 	if !s.valid {
 		d.torn++
-		if r.flags()&flagCPUTimer != 0 { // DEBUG
-			println("torn", r.flags(), r.system(), len(r.pcs()), r.status())
-			for _, pc := range r.pcs() {
-				println("   ", d.stacks.pc(pc).name)
-			}
-		}
 		if inTurn && !running {
 			g.parked = s
 		}

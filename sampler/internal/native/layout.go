@@ -42,6 +42,7 @@ type offsets struct {
 	groupSema                          uintptr // in sync.WaitGroup
 	condNotify                         uintptr // in sync.Cond
 	mG0, mProcID, mCurG, mP, mOldP     uintptr
+	mAllLink                           uintptr // the M that was made before this one
 	mAllp                              uintptr // a slice that may be a copy of runtime.allp
 	mSignalPending                     uintptr // uint32: a preemption signal was sent and not handled yet
 	mVDSOSP, mVDSOPC                   uintptr
@@ -66,6 +67,7 @@ const (
 	gSyscall   = 3
 	gWaiting   = 4
 	gDead      = 6
+	gCopying   = 8 // runs, and gets a larger stack
 	gPreempted = 9
 	gDeadExtra = 11 // dead, and kept for a thread of C
 	gLeaked    = 10 // found unreachable by the goroutine leak profile

@@ -28,7 +28,7 @@ const maxTries = 1000
 //go:nocheckptr
 func alive(status uint32) bool {
 	switch status &^ gScan {
-	case gRunnable, gRunning, gSyscall, gWaiting, gPreempted, gLeaked:
+	case gRunnable, gRunning, gCopying, gSyscall, gWaiting, gPreempted, gLeaked:
 		return true
 	}
 	return false
@@ -70,7 +70,7 @@ func visit(base, g, entry, index uintptr) uintptr {
 			return 1
 		}
 	case gRunnable, gSyscall, gPreempted:
-	case gRunning, gRunning | gScan:
+	case gRunning, gRunning | gScan, gCopying:
 		if entry != 0 {
 			store64(entry+entryLooked*8, s.now)
 		}

@@ -142,7 +142,7 @@ func finish(base, rec, n, scratch uintptr) uintptr {
 //go:nocheckptr
 func onCPU(s *shared, g, m uintptr) bool {
 	switch load32(g+s.off.gStatus) &^ gScan {
-	case gRunning:
+	case gRunning, gCopying:
 		return true
 	case gWaiting:
 		return uintptr(load64(g+s.off.gM)) == m && s.system>>(load8(g+s.off.gWaitReason)&63)&1 != 0

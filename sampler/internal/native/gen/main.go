@@ -62,6 +62,7 @@ var fields = []field{
 	{"condNotify", "sync.Cond", "notify"},
 	{"mG0", "runtime.m", "g0"},
 	{"mProcID", "runtime.m", "procid"},
+	{"mAllLink", "runtime.m", "alllink"},
 	{"mCurG", "runtime.m", "curg"},
 	{"mP", "runtime.m", "p"},
 	{"mOldP", "runtime.m", "oldp"},
