@@ -108,6 +108,9 @@ func (c *completion) addSaved(i int, at uint64) bool {
 	if !savers[c.pc(saver).name] {
 		return false
 	}
+	if last := len(c.out) - 1; last > 0 && c.last() == "runtime.morestack" {
+		c.out = c.out[:last] // tracebacks of the runtime leave it out
+	}
 	if c.pc(at).name == "runtime.systemstack_switch" {
 		return true
 	}

@@ -61,6 +61,26 @@ func unwind(base, rec, ctx, hi uintptr) uintptr {
 	return 0
 }
 
+// unwindAll appends the PCs of a stack to the n at dst, by the tables alone. While the runtime copies a stack, frame
+// pointers may still be those of the old one. It returns the number of PCs.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func unwindAll(s *shared, dst uintptr, n uint64, pc, sp, lo, hi uintptr) uint64 {
+	for at := pc; n < maxDepth && sp >= lo && sp < hi && s.isCode(uint64(pc)); n++ {
+		store64(dst+uintptr(n)*8, uint64(pc))
+		delta := callDelta(s.base(), at, 0, 0)
+		ret := sp + delta
+		if delta > 1<<20 || ret > hi-8 || ret&7 != 0 {
+			return n + 1
+		}
+		pc, sp = uintptr(load64(ret)), ret+8
+		at = pc - 1
+	}
+	return n
+}
+
 // delta is funcTable.spDelta for the handler. It returns ^0 if the tables have no value.
 //
 //go:nosplit

@@ -288,6 +288,10 @@ func recordStack(base, rec, ctx, _ uintptr) uintptr {
 			store64(rec+headCounts*8, 0)
 			store64(pcs, load64(vsp-8))
 			n, _ = walk(s, pcs, 1, uintptr(load64(vsp-16)), lo, hi)
+		} else if ctxLR == 0 && load32(g+s.off.gStatus) == gCopying {
+			store64(rec, load64(rec)|flagSaved<<48)
+			store64(rec+headFrame0*8, 0)
+			n = unwindAll(s, pcs, n, uintptr(load64(g+s.off.gSchedPC)), uintptr(load64(g+s.off.gSchedSP)), lo, hi)
 		} else if n < maxDepth {
 			store64(rec, load64(rec)|flagSaved<<48)
 			store64(pcs+uintptr(n)*8, load64(g+s.off.gSchedPC))
