@@ -157,6 +157,10 @@ type Counts struct {
 
 	// ProcessCPU is the CPU time that the process used, user and system, by getrusage.
 	ProcessCPU time.Duration `json:"process_cpu_ns,omitempty"`
+
+	// CPUAtTicks is the CPU time of threads that have no timer on their CPU clock, because the kernel refuses one. It is at
+	// the places where ticks found the threads: some of it at places where they waited.
+	CPUAtTicks time.Duration `json:"cpu_at_ticks_ns,omitempty"`
 }
 
 // Plus returns the sum of the counts of two parts. MaxGoroutines is the larger one.
@@ -180,6 +184,7 @@ func (c Counts) Plus(d Counts) Counts {
 		ThrottledPeriods:  c.ThrottledPeriods + d.ThrottledPeriods,
 		Throttled:         c.Throttled + d.Throttled,
 		ProcessCPU:        c.ProcessCPU + d.ProcessCPU,
+		CPUAtTicks:        c.CPUAtTicks + d.CPUAtTicks,
 
 		GoroutinesUntracked: c.GoroutinesUntracked + d.GoroutinesUntracked,
 	}
@@ -209,6 +214,7 @@ func (c Counts) Since(earlier Counts) Counts {
 		ThrottledPeriods:  c.ThrottledPeriods - earlier.ThrottledPeriods,
 		Throttled:         c.Throttled - earlier.Throttled,
 		ProcessCPU:        c.ProcessCPU - earlier.ProcessCPU,
+		CPUAtTicks:        c.CPUAtTicks - earlier.CPUAtTicks,
 	}
 }
 

@@ -6,9 +6,9 @@ import (
 	"net"
 	"os"
 	"runtime/debug"
+	"sync/atomic"
 	"syscall"
 	"time"
-	"unsafe"
 )
 
 // until calls f until stop is closed.
@@ -23,24 +23,17 @@ func until(stop <-chan struct{}, f func()) {
 	}
 }
 
-var sink float64 = 1
+var sink atomic.Bool // keeps loops from being optimised away
 
-// computing uses so much CPU time.
+// computing uses about so much CPU time.
 //
 //go:noinline
 func computing(d time.Duration) {
-	for end := threadTime() + int64(d); threadTime() < end; {
-		for range 2000 {
-			sink *= 1.0000001
-		}
+	x := 1.0 // each goroutine has its own
+	for range d.Microseconds() * 800 {
+		x *= 1.0000001
 	}
-}
-
-func threadTime() int64 {
-	const threadClock = 3
-	var t syscall.Timespec
-	syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, threadClock, uintptr(unsafe.Pointer(&t)), 0)
-	return t.Nano()
+	sink.Store(x > 0)
 }
 
 //go:noinline

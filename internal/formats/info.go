@@ -191,6 +191,13 @@ func streamInfo(h tachyon.Header, m *tachyon.Metadata, u *usage) fields {
 	}
 	if m.Session != nil {
 		l.addUsage(s, u)
+		if s.CPUAtTicks > 0 {
+			text := "" // every thread has some, before it gets its timer
+			if s.CPUAtTicks > s.ProcessCPU/100 {
+				text = s.CPUAtTicks.Round(time.Microsecond).String() + " of CPU time of threads without a CPU timer: some of it is where they waited"
+			}
+			l.add("cpu_at_ticks_ns", "by ticks only", s.CPUAtTicks, text)
+		}
 	}
 	if counted {
 		l.add("cost_ns", "cost", s.Cost, fmt.Sprintf("%s of CPU time, budget %g %%", s.Cost.Round(time.Microsecond), s.Budget))

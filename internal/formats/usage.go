@@ -33,9 +33,9 @@ func readUsage(r reader.Stream, o *Options) (*usage, error) {
 		if s.NotSeen {
 			continue
 		}
-		function := ""
-		if s.Stack != 0 {
-			function = src.Frames()[src.Stacks()[s.Stack].Frame].Func
+		row := "" // the outermost function
+		for stack := s.Stack; stack != 0; stack = src.Stacks()[stack].Caller {
+			row = src.Frames()[src.Stacks()[stack].Frame].Func
 		}
 		cpu := s.CPU()
 		switch {
@@ -47,10 +47,12 @@ func readUsage(r reader.Stream, o *Options) (*usage, error) {
 			u.user += cpu
 		case s.Interpreter == tachyon.Runtime:
 			u.runtime += cpu
-		case function == tachyon.FuncC:
+		case row == tachyon.FuncC:
 			u.c += cpu
-		case function == tachyon.FuncProfiler:
+		case row == tachyon.FuncProfiler:
 			u.profiler += cpu
+		case row == tachyon.FuncUnknown:
+			u.user += cpu
 		default:
 			u.scheduler += cpu
 		}

@@ -29,9 +29,9 @@ type account struct {
 	c        int64  // what the row of C threads has been given
 	rest     int64  // what the scheduler's row has been given
 
-	cgo     bool   // the program can have C threads
-	next    time.Time
-	clocks  map[uint64]uint64 // the CPU time of each thread at this look; empty: it is too early for a look
+	cgo    bool // the program can have C threads
+	next   time.Time
+	clocks map[uint64]uint64 // the CPU time of each thread at this look; empty: it is too early for a look
 }
 
 // lookEvery is the time between two looks at all threads. A look reads the clock of each one. With

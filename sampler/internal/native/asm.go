@@ -41,6 +41,7 @@ var (
 	cpuTimerPC    = entry(onCPUTimer)
 	harvestPC     = entry(harvestVisits)
 	threadPC      = entry(recordThread)
+	systemPC      = entry(walkSystem)
 	probePC       = entry(noteProbe)
 	recordPC      = entry(recordRunning)
 	syscallPC     = entry(recordSyscall)
@@ -74,6 +75,7 @@ func callOther(s, ctx, _, _ uintptr) uintptr
 func callCPUTimer(s, value, ctx, _ uintptr) uintptr
 func callHarvest(s, _, _, _ uintptr) uintptr
 func callThread(s, slot, ctx, _ uintptr) uintptr
+func callSystem(s, rec, m, ctx uintptr) uintptr
 func callProbe(s, ctx, _, _ uintptr) uintptr
 func callRecord(s, slot, ctx, _ uintptr) uintptr
 func callSyscall(s, slot, g, _ uintptr) uintptr

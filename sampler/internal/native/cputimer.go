@@ -125,24 +125,24 @@ func recordThread(base, slot, ctx, _ uintptr) uintptr {
 	store64(rec+headIndex*8, ^uint64(0))
 	store64(rec+headTID*8, tid)
 	store64(rec+headClock*8, cpuClock(unix.CLOCK_THREAD_CPUTIME_ID, rec+maxRecord*8))
-	n, _ := walkSystem(s, rec, m, ctx)
+	n := callSystem(base, rec, m, ctx)
 	link(s, rec, ctx)
-	return callFinish(base, rec, uintptr(n), rec+maxRecord*8)
+	return callFinish(base, rec, n, rec+maxRecord*8)
 }
 
-// walkSystem writes the PCs of a thread that is on its system stack to a record. It returns their number, and the frame
-// pointer at which the walk ended. The number is 0 if the thread is on another stack.
+// walkSystem writes the PCs of a thread that is on its system stack to a record, and then the frame pointer at which the
+// walk ended. It returns the number of PCs, 0 if the thread is on another stack. It is a stage.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func walkSystem(s *shared, rec, m, ctx uintptr) (n uint64, up uintptr) {
-	pcs := rec + headWords*8
+func walkSystem(base, rec, m, ctx uintptr) uintptr {
+	s, pcs := at(base), rec+headWords*8
 	sp, bp := uintptr(load64(ctx+ctxSP)), uintptr(load64(ctx+ctxBP))
 	g0 := uintptr(load64(m + s.off.mG0))
 	lo, hi := uintptr(load64(g0+s.off.gStackLo)), uintptr(load64(g0+s.off.gStackHi))
 	if sp < lo || sp >= hi {
-		return 0, 0
+		return 0
 	}
 	store64(pcs, load64(ctx+ctxPC))
 	beside(s, rec, sp, bp, sp-frameSlack, hi)
@@ -153,9 +153,10 @@ func walkSystem(s *shared, rec, m, ctx uintptr) (n uint64, up uintptr) {
 		store64(pcs, load64(vsp-8))
 		bp = uintptr(load64(vsp - 16))
 	}
-	n, up = walk(nil, pcs, 1, bp, sp-frameSlack, hi)
+	n, up := walk(nil, pcs, 1, bp, sp-frameSlack, hi)
 	store64(rec+headCounts*8, n<<16)
-	return n, up
+	store64(pcs+uintptr(n)*8, uint64(up))
+	return uintptr(n)
 }
 
 // scheduling records a thread that a tick finds in the scheduler: it has a P and runs no goroutine.

@@ -29,6 +29,7 @@ var unseen = map[string]string{
 	"gWaitSince-8":  "that field is 0 while a goroutine waits, so every visit is a walk",
 	"sudogElem-8":   pointer,
 	"sudogC-8":      pointer,
+	"mAllLink":      "the thread of the runtime's monitor is then not known, and its CPU time has no stack",
 	"mAllp":         "it distinguishes the list of Ps from a short-lived copy; if there are both, Start fails",
 	"mVDSOSP":       probes,
 	"mVDSOPC":       probes,

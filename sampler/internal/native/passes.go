@@ -83,6 +83,7 @@ func (n *Source) pass() {
 
 		GoroutinesUntracked: int64(n.drain.roster.leftAlive),
 		ProcessCPU:          time.Duration(n.drain.account.used),
+		CPUAtTicks:          time.Duration(n.drain.threads.without),
 	}
 	end := n.ended
 	if end.IsZero() {

@@ -274,9 +274,10 @@ func recordStack(base, rec, ctx, _ uintptr) uintptr {
 		n, _ = walk(s, pcs, 1, bp, sp-frameSlack, hi)
 	} else {
 		m := uintptr(load64(g + s.off.gM))
-		if n, bp = walkSystem(s, rec, m, ctx); n == 0 {
+		if n = uint64(callSystem(base, rec, m, ctx)); n == 0 {
 			return 0
 		}
+		bp = uintptr(load64(pcs + uintptr(n)*8))
 		if bp >= lo && bp < hi {
 			// With systemstack the frame pointer chain goes on from one stack to the other.
 			n, _ = walk(s, pcs, n, bp, lo, hi)
