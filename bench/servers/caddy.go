@@ -1,3 +1,5 @@
+//go:build !small
+
 package main
 
 import (
@@ -17,6 +19,8 @@ const caddyConfig = `{"admin":{"disabled":true},"apps":{"http":{"http_port":2808
 "automatic_https":{"disable":true},"routes":[
 {"match":[{"path":["/proxy"]}],"handle":[{"handler":"reverse_proxy","upstreams":[{"dial":"%s"}]}]},
 {"handle":[{"handler":"templates","file_root":"%s"},{"handler":"file_server","root":"%s"}]}]}}}}}`
+
+func init() { loads["caddy"] = caddyServer }
 
 // caddyServer is a proxy and renders templates.
 func caddyServer(stop <-chan struct{}, folder string) error {

@@ -1,3 +1,5 @@
+//go:build !small
+
 package main
 
 import (
@@ -10,6 +12,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 )
+
+func init() { loads["etcd"] = etcdServer }
 
 // etcdServer is written to by several clients.
 func etcdServer(stop <-chan struct{}, folder string) error {

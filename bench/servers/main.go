@@ -1,15 +1,20 @@
-// Servers runs a server under load, with gotach and runtime/pprof at the same time. It writes both profiles:
+// Servers runs a server under load, with gotach and runtime/pprof at the same time. It writes both profiles to a folder and
+// prints how the functions' shares of the CPU time differ:
 //
 //	servers LOAD SECONDS FOLDER
 //
-// Package bench compares them (TestMeasureServers). The clients are in the same process.
+// The clients are in the same process. With the build tag small there are only the programs of small.go, without other modules.
+// TestMeasureServers of package bench runs all loads.
 package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime/pprof"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/gotach/profiler"
@@ -18,7 +23,7 @@ import (
 // A load starts servers and clients, which run until stop is closed. It returns when they run.
 type load func(stop <-chan struct{}, folder string) error
 
-var loads = map[string]load{"bursts": bursts, "tcp": tcp, "mixed": mixed, "short": short, "nats": natsServer, "etcd": etcdServer, "caddy": caddyServer}
+var loads = map[string]load{"bursts": bursts, "tcp": tcp, "mixed": mixed, "short": short}
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -30,7 +35,7 @@ func main() {
 func run(args []string) error {
 	var seconds int
 	if len(args) != 3 || loads[args[0]] == nil {
-		return fmt.Errorf("usage: servers LOAD SECONDS FOLDER")
+		return fmt.Errorf("usage: servers LOAD SECONDS FOLDER; LOAD is one of %s", strings.Join(slices.Sorted(maps.Keys(loads)), ", "))
 	}
 	if _, err := fmt.Sscan(args[1], &seconds); err != nil {
 		return err
@@ -55,5 +60,13 @@ func run(args []string) error {
 		return err
 	}
 	close(stop)
-	return f.Close()
+	if err := f.Close(); err != nil {
+		return err
+	}
+	rows, err := compare(folder)
+	if err != nil {
+		return err
+	}
+	print(os.Stdout, rows)
+	return nil
 }

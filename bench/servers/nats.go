@@ -1,3 +1,5 @@
+//go:build !small
+
 package main
 
 import (
@@ -7,6 +9,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 )
+
+func init() { loads["nats"] = natsServer }
 
 // natsServer has a stream in JetStream, with publishers and a consumer.
 func natsServer(stop <-chan struct{}, folder string) error {
