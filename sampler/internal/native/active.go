@@ -40,19 +40,23 @@ const aheadMost = 100 * time.Microsecond
 func (d *drain) owe(g *goroutine, s *stack, status tachyon.Status, cpu time.Duration) {
 	advance := min(g.ahead, cpu)
 	g.ahead -= advance
-	if cpu -= advance; cpu <= 0 {
-		return
-	}
-	switch last := len(g.debts) - 1; {
-	case last >= 0 && g.debts[last].stack == s:
-		g.debts[last].cpu += cpu
-	case last+1 == maxDebts:
+	if cpu -= advance; cpu > 0 && !g.add(debt{s, status | tachyon.OnCPU, cpu}) {
 		d.unknown(debt{s, status, cpu})
-		return
-	default:
-		g.debts = append(g.debts, debt{s, status | tachyon.OnCPU, cpu})
 	}
-	g.owes += cpu
+}
+
+// add adds a debt to a goroutine. It reports whether there was room.
+func (g *goroutine) add(more debt) bool {
+	switch last := len(g.debts) - 1; {
+	case last >= 0 && g.debts[last].stack == more.stack:
+		g.debts[last].cpu += more.cpu
+	case last+1 == maxDebts:
+		return false
+	default:
+		g.debts = append(g.debts, more)
+	}
+	g.owes += more.cpu
+	return true
 }
 
 // repay makes samples of what a goroutine is owed, up to time t. Those of a goroutine without a sample begin
@@ -83,11 +87,22 @@ func (d *drain) repay(g *goroutine, t, gap time.Duration) {
 func (d *drain) active(g *goroutine, r record, s *stack, t, before time.Duration) {
 	timer, inTurn := r.flags()&flagCPUTimer != 0, r[headIndex] != ^uint64(0)
 	thread := d.threads.hit(r[headTID])
+	since := t - thread.visited
 	cpu := time.Duration(d.threads.visit(thread, r[headClock], timer))
 	status := statusOf(r, g, s)
 	if cpu > 0 {
-		thread.last = s
-		d.owe(g, s, status, cpu)
+		thread.last, thread.visited = s, t
+		switch {
+		case timer || r.status() == gRunning || cpu > since/2:
+			d.owe(g, s, status, cpu)
+		case g.computing != nil: // the thread has no timer, and waits in the call for most of the time
+			d.owe(g, g.computing, tachyon.HasGIL, cpu)
+		default:
+			d.unknown(debt{cpu: cpu})
+		}
+	}
+	if r.status() == gRunning {
+		g.computing = s
 	}
 	if g.seen && t <= g.last {
 		return // a thread may answer a signal after the goroutine was visited
@@ -142,9 +157,8 @@ func (d *drain) visited(g *goroutine, r record, s *stack, status tachyon.Status,
 		if on >= time.Microsecond {
 			d.mark(g, s, t-on)
 		}
-	case ran && g.ahead+rest <= aheadMost:
+	case ran && g.ahead+rest <= aheadMost && g.add(debt{s, status | tachyon.OnCPU, rest}):
 		g.ahead += rest
-		g.debts, g.owes = append(g.debts, debt{s, status | tachyon.OnCPU, rest}), g.owes+rest
 	case !ran && known:
 		d.sampled(g, g.parked, g.status, t-on, 0)
 	default:

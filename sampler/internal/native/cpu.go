@@ -3,6 +3,7 @@
 package native
 
 import (
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -18,6 +19,7 @@ type threads struct {
 	s       *shared
 	list    map[uint64]*thread // by thread id
 	made    uint64             // numbers of timers that threads have or have had
+	most    uint64             // of these
 	free    []uint64           // of these, those that no thread has
 	refused error              // of the latest timer that could not be made
 	paid    int64              // CPU time that visits stand for, ns
@@ -37,6 +39,8 @@ type thread struct {
 	c      bool   // it is a thread of C
 	ended  bool   // at the latest look it had ended
 	last   *stack // of its latest visit
+
+	visited time.Duration // when that was
 }
 
 // A timer's interval is less than a tick of the kernel. So there is a signal at each tick at which the thread runs. Its
@@ -47,8 +51,17 @@ const timerEvery, timerFirst = 1e6, 4e6 // ns
 // the kernel that there are. If there was none, the thread blocks the signal.
 const overdue = 50e6
 
+// The kernel counts timers and pending signals of all processes of a user together (RLIMIT_SIGPENDING). The program needs
+// most of them.
+const ofPending = 4
+
 func newThreads(s *shared) *threads {
-	return &threads{s: s, off: true, list: make(map[uint64]*thread)}
+	ts := &threads{s: s, most: maxTimers, off: true, list: make(map[uint64]*thread)}
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_SIGPENDING, &limit) == nil {
+		ts.most = min(ts.most, limit.Cur/ofPending)
+	}
+	return ts
 }
 
 // of returns the state of a thread. A thread that is new here began after the session, so all
@@ -78,9 +91,10 @@ func (ts *threads) start(t *thread, tid uint64) error {
 	n := ts.made
 	if last := len(ts.free) - 1; last >= 0 {
 		n, ts.free = ts.free[last], ts.free[:last]
-	} else if ts.made++; n >= maxTimers {
-		ts.made--
+	} else if n == ts.most {
 		return unix.EAGAIN
+	} else {
+		ts.made++
 	}
 	ev := sigevent{value: ts.s.cpuTag | n, signal: int32(ts.s.signal), notify: sigevThreadID, tid: int32(tid)}
 	if _, _, e := unix.RawSyscall(unix.SYS_TIMER_CREATE, uintptr(threadClock(tid)), uintptr(unsafe.Pointer(&ev)), uintptr(unsafe.Pointer(&t.timer))); e != 0 {

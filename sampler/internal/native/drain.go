@@ -66,11 +66,12 @@ type goroutine struct {
 	waits   []uint64 // addresses of a select's other channels
 	numbers int32    // objectList.numbers when the numbers of these objects were last looked up
 
-	created uint64        // its gopc
-	runs    uint64        // headRuns of its last record while it ran
-	debts   []debt        // what it is owed
-	owes    time.Duration // the sum
-	ahead   time.Duration // CPU time that its samples have in advance
+	created   uint64        // its gopc
+	computing *stack        // of its last record while it ran
+	runs      uint64        // headRuns of its last record while it ran
+	debts     []debt        // what it is owed
+	owes      time.Duration // the sum
+	ahead     time.Duration // CPU time that its samples have in advance
 }
 
 // systemKind distinguishes the runtime's goroutines from the program's, by the function that

@@ -53,9 +53,14 @@ func (d *drain) inherit(g *goroutine) {
 
 // unknown gives the row of unknown goroutines what is owed.
 func (d *drain) unknown(debt debt) {
-	if d.account != nil {
-		d.account.rows.Add(source.Unknown, debt.stack.ids, debt.cpu)
+	if d.account == nil {
+		return
 	}
+	var ids []uint32
+	if debt.stack != nil {
+		ids = debt.stack.ids
+	}
+	d.account.rows.Add(source.Unknown, ids, debt.cpu)
 }
 
 // settleEstates gives the row of unknown goroutines what no goroutine has inherited, and at the end of the session all

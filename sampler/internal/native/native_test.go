@@ -20,6 +20,8 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
+const here = "github.com/gotach/profiler/sampler/internal/native."
+
 // taken is a sample in the form that tests use.
 type taken struct {
 	goroutine uint64

@@ -17,8 +17,6 @@ import (
 	"github.com/gotach/profiler/sampler/internal/source"
 )
 
-const here = "github.com/gotach/profiler/sampler/internal/native."
-
 //go:noinline
 func napping(d time.Duration) { time.Sleep(d) }
 

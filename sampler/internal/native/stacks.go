@@ -267,7 +267,7 @@ func (st *stacks) build(r record) *stack {
 	if hides && len(frames) == 0 {
 		frames = append(frames, frame{id: st.out.Frame(tachyon.Frame{Func: own.Profiler})})
 	}
-	if !running {
+	if !running && r.flags()&flagCPUTimer == 0 { // it does not use a core in the runtime's functions
 		n := 0
 		for n < len(frames) && frames[n].hidden {
 			n++

@@ -1,0 +1,267 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/sampler/internal/source"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// TestVisit has records of one thread. Each is a visit if the thread has no timer, otherwise only those of the timer, and one
+// when the timer is overdue. Visits stand for the CPU time since the visit before, without that of the drain.
+func TestVisit(t *testing.T) {
+	const ms = 1_000_000
+	for _, c := range []struct {
+		name         string
+		timed, timer bool
+		clock        uint64 // the last one was 100 ms
+		passes       uint64
+		since        int64
+		without      int64
+	}{
+		{"of the timer", true, true, 104 * ms, 0, 4 * ms, 0},
+		{"of a tick, with a timer", true, false, 104 * ms, 0, 0, 0},
+		{"the timer is overdue", true, false, 150 * ms, 0, 50 * ms, 50 * ms},
+		{"without a timer", false, false, 104 * ms, 0, 4 * ms, 4 * ms},
+		{"with a pass of the drain", true, true, 104 * ms, 3 * ms, ms, 0},
+		{"the pass goes on", true, true, 104 * ms, 5 * ms, 0, 0},
+		{"not in order", true, true, 99 * ms, 0, 0, 0},
+	} {
+		ts := newThreads(nil)
+		th := ts.of(7)
+		th.clock, th.passes, th.timed = 100*ms, c.passes, c.timed
+		if since := ts.visit(th, c.clock, c.timer); since != c.since || ts.paid != c.since || ts.without != c.without {
+			t.Errorf("%s: %d, want %d; %d paid, %d without a timer", c.name, since, c.since, ts.paid, ts.without)
+		}
+		if next := ts.visit(th, 160*ms, true); ts.paid != int64(60*ms-c.passes) {
+			t.Errorf("%s: the next visit stands for %d, both for %d", c.name, next, ts.paid)
+		}
+	}
+}
+
+// TestTimers makes timers for threads until there are as many as are allowed. A thread that has none gets the number of one
+// that has ended.
+func TestTimers(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	ts := newThreads(&shared{signal: uint64(defaultSignal), cpuTag: cpuTimerTag})
+	if ts.off, ts.most = false, min(ts.most, 2); ts.most < 2 {
+		testenv.Skip(t, "the user may have too few timers")
+	}
+	defer ts.stopAll()
+	tid := uint64(unix.Gettid())
+	var list [3]*thread
+	for i := range list {
+		list[i] = new(thread)
+		if err := ts.start(list[i], tid); (err != nil) != (i == 2) || list[i].timed != (i < 2) {
+			t.Errorf("timer %d: %v", i, err)
+		}
+	}
+	ts.stop(list[0])
+	if err := ts.start(list[2], tid); err != nil || list[2].number != 0 {
+		t.Errorf("%v, number %d", err, list[2].number)
+	}
+	ts.stop(list[1])
+	ts.stop(list[2])
+	if err := ts.start(list[0], 1<<22+1); err == nil || list[0].timed || len(ts.free) != 2 {
+		t.Errorf("a timer on a thread that does not exist: %v, numbers left: %v", err, ts.free)
+	}
+}
+
+// TestOwe has a goroutine with a sample at 10 ms that is owed CPU time. Its samples up to 20 ms begin with that.
+func TestOwe(t *testing.T) {
+	r := newRecorder()
+	a, b, wait := oneFrame(r, "a"), oneFrame(r, "b"), oneFrame(r, "[sleep]")
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		name  string
+		ahead time.Duration
+		debts []debt
+		want  string
+		owes  time.Duration
+	}{
+		{"nothing", 0, nil, "20ms [sleep]", 0},
+		{"less than the time", 0, []debt{{a, 0, 4 * ms}}, "14ms a on CPU, 20ms [sleep]", 0},
+		{"two places", 0, []debt{{a, 0, 4 * ms}, {b, 0, 3 * ms}, {b, 0, ms}}, "14ms a on CPU, 18ms b on CPU, 20ms [sleep]", 0},
+		{"all the time", 0, []debt{{a, 0, 10 * ms}}, "20ms a on CPU", 0},
+		{"more than the time", 0, []debt{{a, 0, 4 * ms}, {b, 0, 11 * ms}}, "14ms a on CPU, 20ms b on CPU", 5 * ms},
+		{"samples had it in advance", ms, []debt{{a, 0, 4 * ms}}, "13ms a on CPU, 20ms [sleep]", 0},
+		{"too little for a sample", 0, []debt{{a, 0, 900}}, "20ms [sleep]", 900},
+	} {
+		d, g := &drain{out: r}, &goroutine{id: uint64(len(r.samples) + 1), seen: true, last: 10 * ms, ahead: c.ahead}
+		r.samples = nil
+		for _, debt := range c.debts {
+			d.owe(g, debt.stack, debt.status, debt.cpu)
+		}
+		d.emit(g, wait, 0, 20*ms, 0)
+		if got := said(r.samples); got != c.want || g.owes != c.owes {
+			t.Errorf("%s: %s; %v owed; want %s; %v", c.name, got, g.owes, c.want, c.owes)
+		}
+	}
+}
+
+// TestVisited has visits at 20 ms to the thread of a goroutine with a sample at 10 ms.
+func TestVisited(t *testing.T) {
+	r := newRecorder()
+	run, wait := oneFrame(r, "run"), oneFrame(r, "[sleep]")
+	wait.valid = true
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		name  string
+		g     goroutine
+		owes  time.Duration
+		runs  uint64 // of the record
+		want  string
+		ahead time.Duration
+	}{
+		{"it ran all the time", goroutine{seen: true}, 10 * ms, 0, "20ms run on CPU", 0},
+		{"it had waited", goroutine{seen: true, parked: wait}, 4 * ms, 0, "16ms [sleep], 20ms run on CPU", 0},
+		{"it had no core for some time", goroutine{seen: true, parked: wait, ran: true, runs: 5}, 4 * ms, 5, "16ms run, 20ms run on CPU", 0},
+		{"it has stopped since, perhaps", goroutine{seen: true, ran: true, runs: 5}, 4 * ms, 6, "16ms run, 20ms run on CPU", 0},
+		{"little is missing", goroutine{seen: true, ran: true, runs: 5}, 10*ms - 50*time.Microsecond, 5, "20ms run on CPU", 50 * time.Microsecond},
+		{"its first sample", goroutine{}, 4 * ms, 0, "20ms run on CPU", 0},
+		{"one of the runtime's", goroutine{seen: true, quiet: true, parked: wait}, 4 * ms, 0, "16ms [sleep], 20ms run on CPU", 0},
+	} {
+		d, g := &drain{out: r}, c.g
+		g.id, g.last = uint64(len(c.name)), 0
+		if g.seen {
+			g.last = 10 * ms
+		}
+		d.owe(&g, run, 0, c.owes)
+		rec := make(record, headWords)
+		rec[headRuns] = c.runs
+		r.samples, r.last = nil, map[uint64]time.Duration{}
+		d.visited(&g, rec, run, 0, 20*ms, 10*ms)
+		if got := said(r.samples); got != c.want || g.ahead != c.ahead || g.owes != 0 {
+			t.Errorf("%s: %s; %v ahead, %v owed; want %s; %v", c.name, got, g.ahead, g.owes, c.want, c.ahead)
+		}
+	}
+}
+
+// TestEstate has goroutines of two go statements that end while they are owed CPU time. Later ones of the same statement get
+// it, up to maxDebts; the row of unknown goroutines gets the rest, and what is too old.
+func TestEstate(t *testing.T) {
+	r := newRecorder()
+	const ms = time.Millisecond
+	var places []*stack
+	for i := range maxDebts + 1 {
+		places = append(places, oneFrame(r, fmt.Sprint("f", i)))
+	}
+	d := &drain{out: r, estates: map[uint64]*estate{}, account: &account{}}
+	ended := func(created uint64, places ...*stack) {
+		g := goroutine{created: created}
+		for _, s := range places {
+			d.owe(&g, s, 0, ms)
+		}
+		d.leave(&g)
+	}
+	ended(1, places[0], places[1])
+	ended(1, places[2:]...) // one too many
+	ended(2, places[0])
+	heir, other := goroutine{created: 1}, goroutine{created: 3}
+	d.inherit(&heir)
+	d.inherit(&other)
+	if heir.owes != maxDebts*ms || other.owes != 0 || len(d.estates) != 1 {
+		t.Errorf("%v and %v inherited, %d estates left", heir.owes, other.owes, len(d.estates))
+	}
+	d.settleEstates()
+	if len(d.estates) != 1 {
+		t.Error("an estate is given up at once")
+	}
+	d.now = estateKept + 1
+	d.settleEstates()
+	d.gs, d.left = []goroutine{heir}, map[uint64]goroutine{}
+	d.end = true
+	d.settleEstates()
+	r.samples = nil
+	d.account.rows.Write(r, 100*ms, true)
+	sum := time.Duration(0)
+	for _, s := range r.samples {
+		if s.status&tachyon.OnCPU != 0 && s.stack[len(s.stack)-1].Func == tachyon.FuncUnknown {
+			sum += s.weight
+		}
+	}
+	if want := (maxDebts + 2) * ms; sum != want {
+		t.Errorf("unknown goroutines have %v, want %v", sum, want)
+	}
+}
+
+func oneFrame(r *recorder, name string) *stack {
+	return &stack{ids: []uint32{r.Frame(tachyon.Frame{Func: name})}}
+}
+
+// said describes samples: until when, where, and whether on the CPU.
+func said(samples []taken) string {
+	var list []string
+	for _, s := range samples {
+		text := fmt.Sprint(s.time, " ", s.stack[0].Func)
+		if s.status&tachyon.OnCPU != 0 {
+			text += " on CPU"
+		}
+		list = append(list, text)
+	}
+	return strings.Join(list, ", ")
+}
+
+//go:noinline
+func computes(n int) (x float64) {
+	x = 1
+	for range n {
+		x *= 1.0000001
+	}
+	return x
+}
+
+//go:noinline
+func napsInCall() {
+	ts := syscall.NsecToTimespec(2e6)
+	syscall.Nanosleep(&ts, nil)
+}
+
+// TestCPUBeforeCalls has goroutines that compute and then wait in a system call for longer. Ticks find them in the call. The
+// CPU time is where they compute.
+func TestCPUBeforeCalls(t *testing.T) {
+	testenv.NotEmulated(t, "qemu's signals come between blocks of code, so not where the time is used")
+	var stop atomic.Bool
+	defer stop.Store(true)
+	var computing, calling, sink atomic.Int64
+	r := newRecorder()
+	r.keep = func(s *taken) bool {
+		if s.status&tachyon.OnCPU != 0 {
+			stack := names(s.stack)
+			switch {
+			case slices.Contains(stack, here+"computes"):
+				computing.Add(int64(s.weight))
+			case slices.Contains(stack, here+"napsInCall"):
+				calling.Add(int64(s.weight))
+			}
+		}
+		return false
+	}
+	sessionWith(t, source.Config{}, r, func() {
+		for range 4 {
+			go func() {
+				for !stop.Load() {
+					sink.Add(int64(computes(400_000)))
+					napsInCall()
+				}
+			}()
+		}
+		testenv.Await(func() bool { return computing.Load()+calling.Load() > int64(300*time.Millisecond) })
+	})
+	if calling.Load()*2 > computing.Load() {
+		t.Errorf("%v computing, %v in the call", time.Duration(computing.Load()), time.Duration(calling.Load()))
+	}
+}
