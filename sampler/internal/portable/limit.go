@@ -2,6 +2,7 @@ package portable
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"time"
@@ -19,38 +20,56 @@ const (
 	frameText = 200
 	// printedFrames is the largest number of frames of a stack that runtime.Stack prints.
 	printedFrames = 100
-	// After a refusal the limit probes again after retry. That wait doubles, up to maxRetry,
-	// each time a look takes longer than the bound.
+	// The limit probes again a second after a probe refused a look. If looks took longer than the
+	// bound, it waits for patience times as long as they took.
 	retry    = time.Second
-	maxRetry = time.Minute
-	// forgetting is about the number of looks after which the cost of a long one is forgotten.
-	forgetting = 64
+	patience = 100
 )
 
 // limit decides whether the program may be stopped for a look.
 //
 // runtime.Stack prints every goroutine while the world is stopped. It goes on formatting when its
 // buffer is full, so a small buffer does not make the stop shorter: a look is taken as a whole or
-// not at all. The limit estimates the next look from earlier ones. If there were none, or only
-// with far fewer goroutines, it estimates the look from the depths of all stacks, which
-// runtime.GoroutineProfile collects. That stops the world for less than 0.2 ms with a million
-// goroutines. It cannot replace the look, because its records have no goroutine ids.
+// not at all. Besides some 0.1 ms, the time is in proportion to the text: 3 to 4 ns for a byte, whether
+// goroutines are many or stacks are deep. So the next look is expected to take the size of the last
+// text times the cost of a byte. If there was no look, or only with far fewer goroutines, or the last
+// one was refused, a probe estimates the text.
 //
-// The limit does not foresee that many stacks become deep between two looks. One look is
-// then longer than the bound, and the next is refused.
+// The limit does not foresee that many stacks become deep between two looks. One look is then
+// longer than the bound, and the next is refused. What does not show in the text is learned from
+// the time of eight looks: frames that are not printed, some 75 ns each, and goroutines that have
+// ended, some 20 ns each.
 type limit struct {
-	max   time.Duration // the bound
-	frame time.Duration // time of printing one frame on this machine
+	max   time.Duration                           // the bound
+	probe func(n int) (text int, perByte float64) // replaced in tests
 
-	// goroutines is their number at the last look. cost and text are estimates for a look at
-	// that many. They rise at once and fall slowly.
-	goroutines int
-	cost, text float64    // ns, bytes
-	last       [8]float64 // cost of each of the last looks, ns, the latest first
+	// goroutines is their number at the last look, text its size in bytes.
+	goroutines, text int
+	cost             shortest // of the last looks
 
 	refusal error         // why there are no looks; nil if there are
 	again   time.Duration // when the limit probes again after a refusal
-	wait    time.Duration // from a refusal until again
+}
+
+// shortest has the time that each of the last looks took, in ns per byte of its text. The shortest is the cost:
+// other programs can only make a look longer. A long look counts only if all of them are long.
+type shortest [8]float64
+
+func (s *shortest) add(took time.Duration, text int) {
+	copy(s[1:], s[:])
+	s[0] = float64(took) / float64(max(text, 1))
+}
+
+// of returns the cost of a look with so many bytes of text.
+func (s *shortest) of(text int) time.Duration {
+	return time.Duration(slices.Min(s[:]) * float64(text))
+}
+
+// fill has the cost of a byte before there are looks.
+func (s *shortest) fill(perByte float64) {
+	for i := range s {
+		s[i] = perByte
+	}
 }
 
 // An estimate is the expected cost of a look.
@@ -60,9 +79,7 @@ type estimate struct {
 	least bool // these are lower bounds
 }
 
-func newLimit(bound time.Duration) limit {
-	return limit{max: bound, frame: printFrame(), wait: retry}
-}
+func newLimit(bound time.Duration) limit { return limit{max: bound, probe: probe} }
 
 // allow returns nil if a look at n goroutines is within the bound, else the reason why not. It
 // also returns its estimate.
@@ -71,23 +88,29 @@ func (l *limit) allow(n int, now time.Duration) (e estimate, refusal error) {
 	if err := l.check(n, e); err != nil {
 		return e, err
 	}
-	if n <= 2*l.goroutines {
-		// A part of the cost does not depend on n, such as that of goroutines that have ended.
-		// So fewer goroutines do not lower the estimate.
-		scale := max(float64(n)/float64(l.goroutines), 1)
-		e = estimate{pause: time.Duration(l.cost * scale), text: int(l.text * scale)}
-		if err := l.check(n, e); err == nil {
-			return e, nil
-		} else if l.refusal == nil {
-			l.refusal, l.again = err, now+l.wait
-		}
-	}
-	if l.refusal != nil && now < l.again {
+	if now < l.again {
 		return e, l.refusal
 	}
-	e = probe(n, l.frame)
-	l.refusal = l.check(n, e)
-	l.again = now + l.wait
+	wait, known := retry, n <= 2*l.goroutines
+	if known { // fewer goroutines need not have less text
+		e = estimate{text: int(float64(l.text) * max(float64(n)/float64(l.goroutines), 1))}
+	}
+	if known && l.refusal == nil {
+		e.pause = l.cost.of(e.text)
+		wait = patience * e.pause
+	} else {
+		text, perByte := l.probe(n)
+		if known {
+			text = min(text, e.text) // the probe's estimate is high
+		}
+		e = estimate{text: text, pause: time.Duration(float64(text) * perByte)}
+		if l.goroutines == 0 {
+			l.cost.fill(perByte)
+		}
+	}
+	if l.refusal = l.check(n, e); l.refusal != nil {
+		l.again = now + wait
+	}
 	return e, l.refusal
 }
 
@@ -106,57 +129,33 @@ func (l *limit) check(n int, e estimate) error {
 	return nil
 }
 
-// looked learns from a look at n goroutines. exact says that the pause was measured in CPU time.
-// If not, a look that other programs interrupted seems long, so only the shorter one of two looks
-// in a row counts. Few goroutines can be printed within the bound even if their stacks are deep. A
-// long look at them has another cause, such as a virtual machine that lost its processor. It counts
-// only if all of the last looks were long.
-func (l *limit) looked(n int, now, pause time.Duration, text int, exact bool) {
-	copy(l.last[1:], l.last[:])
-	l.last[0] = float64(pause)
-	believed := 1
-	if time.Duration(n)*(printedFrames+2)*l.frame <= l.max {
-		believed = len(l.last)
-	} else if !exact {
-		believed = 2
-	}
-	cost := max(slices.Min(l.last[:believed]), 1)
-	// The cost of earlier looks is kept unless there were many more goroutines.
-	if l.goroutines > 0 && n > l.goroutines/2 && l.cost <= float64(l.max) {
-		scale := float64(n) / float64(l.goroutines)
-		l.cost, l.text = l.cost*scale, l.text*scale
-	} else {
-		l.cost, l.text = 0, 0
-	}
-	l.cost = fall(l.cost, cost)
-	l.text = fall(l.text, float64(text))
-	l.goroutines = max(n, 1)
-	if cost > float64(l.max) {
-		l.refusal = l.check(n, estimate{pause: pause, text: text})
-		l.again, l.wait = now+l.wait, min(2*l.wait, maxRetry)
-	} else {
-		l.refusal, l.wait = nil, retry
-	}
+// looked learns from a look at n goroutines.
+func (l *limit) looked(n int, pause time.Duration, text int) {
+	l.goroutines, l.text = max(n, 1), text
+	l.cost.add(pause, text)
 }
 
-// fall returns the new value of an estimate, which rises at once and falls slowly.
-func fall(old, now float64) float64 {
-	if now > old {
-		return now
+// spent returns the CPU time of the last tick. The time of printing its text counts once for every P,
+// because all Ps are stopped. The rest counts once. The constant restart is added. exact says that the
+// times are CPU time. If they are not, other programs make some ticks seem long. Then printing costs what
+// the last looks say, and the rest no more than printing.
+func (l *limit) spent(text, procs int, printed, rest time.Duration, exact bool) time.Duration {
+	if !exact {
+		printed = l.cost.of(text)
+		rest = min(rest, printed)
 	}
-	return old + (now-old)/forgetting
+	return printed*time.Duration(procs) + rest + restart
 }
 
-// probe estimates the cost of a look at n goroutines from the depths of their stacks. The runtime
-// collects the stacks while the program runs.
-func probe(n int, frame time.Duration) (e estimate) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	watch := startWatch()
+// probe estimates the text of a look at n goroutines from the depths of all stacks, and measures what printing a
+// byte costs. runtime.GoroutineProfile collects the stacks while the program runs: it stops the world for less than
+// 0.2 ms with a million goroutines. It cannot replace the look, because its records have no goroutine ids.
+func probe(n int) (text int, perByte float64) {
+	perByte = printByte()
 	records := make([]runtime.StackRecord, n+n/8+16)
 	got, ok := runtime.GoroutineProfile(records)
 	if !ok { // there are more goroutines than records by now
-		return estimate{pause: time.Duration(got) * printedFrames * frame, text: got * printedFrames * frameText}
+		return got * printedFrames * frameText, perByte
 	}
 	frames := 0
 	for i := range records[:got] {
@@ -166,34 +165,31 @@ func probe(n int, frame time.Duration) (e estimate) {
 		}
 		frames += depth
 	}
-	// Each goroutine also has a header and a creator. The probe's own time is added, because the
-	// look too has to go through the goroutines that have ended.
-	return estimate{pause: watch.took() + time.Duration(frames+2*got)*frame, text: (frames + 2*got) * frameText}
+	return (frames + 2*got) * frameText, perByte // each goroutine also has a header and a creator
 }
 
-// printFrame measures the time of printing one frame. It prints only its own goroutine, so the
-// world is not stopped.
-func printFrame() time.Duration {
+// printByte measures the time of printing one byte, in ns: the shortest of some prints, which are too short for
+// other programs to interrupt all of them. It prints only its own goroutine, so the world is not stopped.
+func printByte() float64 {
 	const depth, rounds = 32, 9
 	runtime.LockOSThread() // for the thread's clock
 	defer runtime.UnlockOSThread()
-	buf := make([]byte, 8<<10)
-	var took [rounds]time.Duration
-	for i := range took {
-		took[i] = printDeep(depth, buf)
+	buf := make([]byte, 16<<10)
+	perByte := math.Inf(1)
+	for range rounds {
+		perByte = min(perByte, printDeep(depth, buf))
 	}
-	slices.Sort(took[:])
-	return max(took[rounds/3]/depth, 1)
+	return perByte
 }
 
 //go:noinline
-func printDeep(depth int, buf []byte) time.Duration {
+func printDeep(depth int, buf []byte) float64 {
 	if depth > 0 {
 		return printDeep(depth-1, buf) + 0
 	}
 	watch := startWatch()
-	runtime.Stack(buf, false)
-	return watch.took()
+	n := runtime.Stack(buf, false)
+	return float64(watch.took()) / float64(n)
 }
 
 // round makes a duration easier to read.

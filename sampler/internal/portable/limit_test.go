@@ -88,82 +88,153 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestProbe estimates looks at many goroutines from the depths of their stacks, with frames that take a millisecond.
-// A number of goroutines is allowed if their stacks are short, and refused if they are deep. No text is longer than
-// the estimate.
+// TestProbe estimates looks at many goroutines from the depths of their stacks, with bytes that take 5 µs. A number
+// of goroutines is allowed if their stacks are short, and refused if they are deep. No text is longer than the
+// estimate.
 func TestProbe(t *testing.T) {
 	const n = 300
 	buf := make([]byte, 8<<20)
 	for _, depth := range []int{0, 10, 20, 200} {
-		l := limit{max: 10 * time.Second, frame: time.Millisecond, wait: retry}
+		l := newLimit(10 * time.Second)
+		l.probe = func(n int) (int, float64) {
+			text, perByte := probe(n)
+			if perByte <= 0 || math.IsInf(perByte, 1) {
+				t.Errorf("a byte takes %v ns", perByte)
+			}
+			return text, 5000
+		}
 		end := park(n, depth)
 		e, refusal := l.allow(runtime.NumGoroutine(), 0)
 		text := runtime.Stack(buf, true)
 		end()
-		least := n * time.Duration(min(depth, printedFrames)) * l.frame
-		if e.text < text || e.pause < least || e.pause > least+5*time.Second || (refusal != nil) != (e.pause > l.max) {
+		least := n * min(depth, printedFrames) * frameText
+		if e.text < max(text, least) || e.text > least+1_000_000 || e.pause != time.Duration(e.text)*5*time.Microsecond || (refusal != nil) != (e.pause > l.max) {
 			t.Errorf("depth %d: estimate of %v and %d bytes for %d; %v", depth, e.pause, e.text, text, refusal)
 		}
 	}
 }
 
-// TestLimitLearns has looks of known cost. After some that take too long, the limit waits longer and longer before the next
-// try. The cost of earlier looks is the estimate for the next one.
-func TestLimitLearns(t *testing.T) {
-	const ms = time.Millisecond
-	var l limit
-	fresh := func(bound time.Duration) { l = limit{max: bound, frame: time.Microsecond, wait: retry} }
-	tries, now := 0, time.Duration(0)
-	check := func(what string, n int, want bool) estimate {
-		t.Helper()
-		e, refusal := l.allow(n, now)
-		if (refusal == nil) != want {
-			t.Errorf("%s: %d goroutines: %v", what, n, refusal)
-		}
-		return e
+const ms = time.Millisecond
+
+// scripted has a limit of 10 ms whose probes estimate text bytes, each of which takes 10 ns to print.
+type scripted struct {
+	limit
+	text, probes int
+}
+
+func newScripted(text int) *scripted {
+	s := &scripted{limit: newLimit(10 * ms), text: text}
+	s.probe = func(int) (int, float64) { s.probes++; return s.text, 10 }
+	return s
+}
+
+// expect checks whether a look is allowed, what it is expected to take, and how often there was a probe so far.
+func (s *scripted) expect(t *testing.T, what string, n int, now time.Duration, want bool, pause time.Duration, probes int) {
+	t.Helper()
+	if e, refusal := s.allow(n, now); (refusal == nil) != want || e.pause != pause || s.probes != probes {
+		t.Errorf("%s: %d goroutines at %v: %v, expected to take %v, %d probes; want %v, %v, %d",
+			what, n, now, refusal, e.pause, s.probes, want, pause, probes)
 	}
-	for fresh(10 * ms); now < 10*time.Minute; now += 10 * ms {
-		if _, refusal := l.allow(200, now); refusal == nil {
-			tries++
-			l.looked(200, now, 50*ms, 10_000, true)
-		}
-	}
-	if tries < 8 || tries > 16 { // 1, 2, 4, 8, 16, 32 and then 60 s apart
-		t.Errorf("%d looks of 50 ms in 10 minutes", tries)
-	}
-	l.looked(200, now, ms, 10_000, true)
-	check("after a short look", 200, true)
-	if e := check("after a short look", 400, true); e.pause != 2*ms || e.text != 20_000 {
-		t.Errorf("twice as many goroutines: %+v", e)
-	}
-	l.looked(200, now, 8*ms, 10_000, true)
-	l.looked(200, now, ms, 10_000, true)
-	check("after a look of 8 ms and one of 1 ms", 300, false)
-	for range forgetting {
-		l.looked(200, now, ms, 10_000, true)
-	}
-	if e := check("long after a look of 8 ms", 200, true); e.pause < 3*ms || e.pause > 4*ms { // (8-1)/e + 1
-		t.Errorf("long after a look of 8 ms: %+v", e)
-	}
-	check("within 10 ms", 20_000, false)
-	check("within 10 ms", math.MaxInt32, false)
-	fresh(time.Hour)
-	if _, refusal := l.allow(1_000_000, now); refusal == nil || !strings.Contains(refusal.Error(), "MB of memory") {
+}
+
+// TestLimitRefuses has more to print than the bound allows. There is no look until a probe, once a second, finds less.
+func TestLimitRefuses(t *testing.T) {
+	s := newScripted(1_000_001)
+	s.expect(t, "deep stacks", 200, 0, false, 10*ms+10, 1)
+	s.expect(t, "no second probe yet", 200, retry-1, false, 200*leastCost, 1)
+	s.expect(t, "still deep", 200, retry, false, 10*ms+10, 2)
+	s.text = 1_000_000
+	s.expect(t, "not so deep", 200, 2*retry, true, 10*ms, 3)
+	s.looked(200, 5*ms, 500_000)
+	s.expect(t, "after a look", 200, 2*retry, true, 5*ms, 3)
+	s.expect(t, "twice as many", 400, 2*retry, true, 10*ms, 3)
+	s.expect(t, "fewer", 10, 2*retry, true, 5*ms, 3)
+	s.text = 100_000
+	s.expect(t, "more than twice as many", 401, 2*retry, true, ms, 4)
+	s.looked(400, 11*ms, 1_100_000)
+	s.expect(t, "the stacks became deep", 400, 3*retry, false, 11*ms, 4)
+	s.expect(t, "after 100 times as long", 400, 3*retry+1100*ms, true, ms, 5)
+	s.looked(400, ms, 100_000)
+	s.expect(t, "too many", 10_001, time.Hour, false, 10_001*leastCost, 5)
+	s.expect(t, "far too many", math.MaxInt32, time.Hour, false, math.MaxInt32*leastCost, 5)
+	s.expect(t, "and fewer again", 400, time.Hour, true, ms, 5)
+	s.max = time.Hour
+	if _, refusal := s.allow(1_000_000, time.Hour); refusal == nil || !strings.Contains(refusal.Error(), "MB of memory") {
 		t.Errorf("a million goroutines in an hour: %v", refusal)
 	}
-	// With few goroutines, one long look has another cause. allow prints stacks and measures that, so
-	// the bound is one that a busy machine keeps.
-	fresh(300 * ms)
-	for range 8 {
-		check("before eight long looks", 20, true)
-		l.looked(20, now, time.Second, 10_000, true)
+}
+
+// TestLimitLearns has looks that take longer than their text explains. They count when none of eight was short. Then
+// they take one percent of the time, until one is short.
+func TestLimitLearns(t *testing.T) {
+	s := newScripted(10_000)
+	now, probes := time.Duration(0), 1
+	s.expect(t, "at first", 15, now, true, ms/10, probes)
+	s.text = 10_000_000 // probes estimate too much
+	for range 7 {
+		s.looked(15, 41*ms, 10_000)
+		s.expect(t, "seven long ones", 15, now, true, ms/10, probes)
 	}
-	check("after eight long looks", 20, false)
-	// Without a clock for the thread's CPU time, other programs may be the cause of one long look.
-	fresh(10 * ms)
-	l.looked(200, now, ms, 10_000, false)
-	l.looked(200, now, time.Second, 10_000, false)
-	check("after one interrupted look", 200, true)
-	l.looked(200, now, time.Second, 10_000, false)
-	check("after two long looks", 200, false)
+	s.looked(15, ms/5, 10_000)
+	for range 7 {
+		s.looked(15, 41*ms, 10_000)
+		s.expect(t, "seven of eight", 15, now, true, ms/5, probes)
+	}
+	s.looked(15, 50*ms, 10_000)
+	s.expect(t, "eight", 15, now, false, 41*ms, probes)
+	for range 7 {
+		s.expect(t, "soon after", 15, now+4100*ms-1, false, 15*leastCost, probes)
+		now, probes = now+4100*ms, probes+1
+		s.expect(t, "another try", 15, now, true, ms/10, probes)
+		s.looked(15, 50*ms, 10_000)
+		if probes < 8 {
+			s.expect(t, "it is long too", 15, now, false, 41*ms, probes)
+		}
+	}
+	s.expect(t, "all are longer", 15, now, false, 50*ms, probes)
+	s.expect(t, "another try", 15, now+5*time.Second, true, ms/10, probes+1)
+	s.looked(15, ms, 10_000)
+	s.expect(t, "a short one", 15, now+5*time.Second, true, ms, probes+1)
+}
+
+// TestBusyMachine has a machine on which a thread has no clock and other programs make three looks of four seem
+// longer by 40 ms, and the rest of the fourth tick. The looks cost what the shortest ones take: there are as many as
+// there is time for, or as the budget pays for on a quiet machine.
+func TestBusyMachine(t *testing.T) {
+	const procs, length = 2, time.Minute
+	for _, tt := range []struct {
+		n, text int
+		print   time.Duration
+		looks   int
+	}{
+		{15, 10_000, ms / 10, 1486},  // a minute has 60 s / 40.18 ms = 1493; the budget of 1.2 s would pay for more than 2900
+		{1000, 500_000, 5 * ms, 106}, // 1.2 s / (5 * 2 + 0.2 + 4.92 / 4) ms
+	} {
+		s := newScripted(tt.text)
+		p := newPacer(1000, 1, 0)
+		p.random = func() float64 { return 0.5 }
+		looks := 0
+		for now := time.Duration(0); now < length; looks++ {
+			if e, refusal := s.allow(tt.n, now); refusal != nil {
+				t.Fatalf("%d goroutines at %v: %v, %v", tt.n, now, refusal, e)
+			}
+			printed, rest := tt.print, ms*8/100
+			if looks%4 != 3 {
+				printed += 40 * ms
+			} else {
+				rest += 40 * ms
+			}
+			now += printed + rest
+			s.looked(tt.n, printed, tt.text)
+			now += p.next(now, s.spent(tt.text, procs, printed, rest, false), procs)
+		}
+		if looks != tt.looks {
+			t.Errorf("%d looks at %d goroutines in a minute, want %d", looks, tt.n, tt.looks)
+		}
+	}
+	s := newScripted(1000)
+	s.allow(15, 0)
+	if got := s.spent(1000, 2, 3*ms, ms, true); got != 7*ms+restart {
+		t.Errorf("with a clock for the thread the tick cost %v", got)
+	}
 }

@@ -170,8 +170,7 @@ func (s *Source) run() {
 }
 
 // tick takes one look at all goroutines, if the limit allows it, and returns the CPU time that it
-// cost. last says that there will be no other tick. The time of runtime.Stack counts once for every
-// P, because all Ps are stopped. The rest counts once. The constant restart is added.
+// cost. last says that there will be no other tick.
 func (s *Source) tick(procs int, last bool) time.Duration {
 	// All readings of the thread's clock must come from the same thread.
 	runtime.LockOSThread()
@@ -184,7 +183,7 @@ func (s *Source) tick(procs int, last bool) time.Duration {
 	if refusal != nil {
 		s.refuse(at, refusal)
 		s.standstill.stuck = false
-		return watch.took()
+		return min(watch.took(), expect.pause) // a probe takes less than the look that it estimates
 	}
 	s.see(at)
 	s.fit(goroutines, expect.text)
@@ -192,7 +191,7 @@ func (s *Source) tick(procs int, last bool) time.Duration {
 	before := watch.took()
 	n := runtime.Stack(s.buf, true)
 	printed := watch.took() - before
-	s.limit.looked(goroutines, at, printed, n, watch.known)
+	s.limit.looked(goroutines, printed, n)
 	all := n < len(s.buf)
 
 	lost := s.snapshot.read(s.buf[:n], all)
@@ -216,7 +215,7 @@ func (s *Source) tick(procs int, last bool) time.Duration {
 	s.resize(n)
 	s.ticks.Add(1)
 	s.out.Counted()
-	return printed*time.Duration(procs) + watch.took() - printed + restart
+	return s.limit.spent(n, procs, printed, watch.took()-printed, watch.known)
 }
 
 // refuse counts a tick without a look. The first time it warns.
@@ -242,20 +241,21 @@ func (s *Source) see(at time.Duration) {
 // stopwatch measures the CPU time of the thread. If the system does not provide that, it measures
 // wall-clock time, which is never less.
 type stopwatch struct {
-	wall   time.Time
-	thread time.Duration
-	known  bool
+	wall, thread time.Duration
+	known        bool
 }
 
+var threadClock = threadTime // replaced in a measurement
+
 func startWatch() (w stopwatch) {
-	w.wall = time.Now()
-	w.thread, w.known = threadTime()
+	w.wall = wallTime()
+	w.thread, w.known = threadClock()
 	return w
 }
 
 func (w *stopwatch) took() time.Duration {
-	wall := time.Since(w.wall)
-	if t, ok := threadTime(); ok && w.known {
+	wall := wallTime() - w.wall
+	if t, ok := threadClock(); ok && w.known {
 		return min(wall, t-w.thread)
 	}
 	return wall
