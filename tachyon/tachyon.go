@@ -238,4 +238,6 @@ const (
 	FuncProfiler   = "[profiler]"              // CPU time of the profiler itself
 	FuncUnknown    = "[unknown goroutine]"     // CPU time of goroutines that had ended, or are not known
 	FuncNotSeen    = "[not seen]"              // time of Counts.NotSeen
+	FuncNoSymbols  = "[code without symbols]"  // code that Go has no tables for, such as that of a just-in-time compiler
+	FuncNotRead    = "[stack not read]"        // the goroutine ran, but nothing more is known
 )

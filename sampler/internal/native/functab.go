@@ -3,6 +3,7 @@
 package native
 
 import (
+	"cmp"
 	"errors"
 	"runtime"
 	"slices"
@@ -17,11 +18,12 @@ import (
 // stay within the bounds in moduledata, whatever the tables contain.
 type funcTable struct {
 	l       *layout
-	modules []module
-	last    uintptr // moduledata of the last module
+	modules []module // in the order of the runtime's list
+	order   []uint32 // indices of those after the first, sorted by text
+	last    uintptr  // moduledata of the last module
 }
 
-// module is one runtime.moduledata: the program, or a plugin.
+// module is one runtime.moduledata: the program, a plugin, or code that the program has generated.
 type module struct {
 	code
 	gofunc    uintptr
@@ -58,48 +60,88 @@ func findFuncTable(img *image, l *layout) (*funcTable, error) {
 	return nil, errors.New("the program's function tables were not found")
 }
 
-// follow adds the module at an address and those after it in the runtime's list.
+// follow adds the module at an address and those after it in the runtime's list. A program can add modules
+// for code that it generates, and leave out parts of them. So they are read as memory that may be unmapped.
 func (t *funcTable) follow(at uintptr) {
 	l := t.l
+	word := func(at uintptr) uintptr { return uintptr(readWord(at)) }
 	slice := func(at uintptr) span {
-		lo := uintptr(load64(at))
-		return span{lo, lo + uintptr(load64(at+8))}
+		lo := word(at)
+		return span{lo, lo + word(at+8)}
 	}
-	for m := at; m != 0; m = uintptr(load64(m + l.modNext)) {
+	for m := at; m != 0 && len(t.modules) < maxModules; m = word(m + l.modNext) {
 		t.last = m
-		t.modules = append(t.modules, module{
+		added := module{
 			code: code{
-				text:    uintptr(load64(m + l.modText)),
-				etext:   uintptr(load64(m + l.modEText)),
+				text:    word(m + l.modText),
+				etext:   word(m + l.modEText),
 				pctab:   slice(m + l.modPCTab),
 				pclntab: slice(m + l.modPCLNTable),
-				ftab:    uintptr(load64(m + l.modFTab)),
-				funcs:   uintptr(max(load64(m+l.modFTab+8), 1)) - 1, // the last marks the end
+				ftab:    word(m + l.modFTab),
+				funcs:   max(word(m+l.modFTab+8), 1) - 1, // the last marks the end
 			},
-			gofunc: uintptr(load64(m + l.modGoFunc)),
+			gofunc: word(m + l.modGoFunc),
 			variables: []span{
-				{uintptr(load64(m + l.modData)), uintptr(load64(m + l.modEData))},
-				{uintptr(load64(m + l.modBSS)), uintptr(load64(m + l.modEBSS))},
+				{word(m + l.modData), word(m + l.modEData)},
+				{word(m + l.modBSS), word(m + l.modEBSS)},
 			},
-		})
+		}
+		if c := &added.code; !c.pctab.readable() || !c.pclntab.readable() || !(span{c.ftab, c.ftab + c.funcs*8}).readable() {
+			c.funcs = 0 // only its bounds are known
+		}
+		t.modules = append(t.modules, added)
+		if i := len(t.modules) - 1; i > 0 {
+			after, _ := slices.BinarySearchFunc(t.order, added.text, func(i uint32, text uintptr) int { return cmp.Compare(t.modules[i].text, text) })
+			t.order = slices.Insert(t.order, after, uint32(i))
+		}
 	}
 }
 
-// grow adds the plugins that were loaded since the last call, and reports whether there are
+// readable reports whether the first and the last word of a part of memory can be read.
+func (s span) readable() bool {
+	var w [1]uint64
+	return s.lo == s.hi || s.hi >= s.lo+8 && s.hi-s.lo < 1<<40 && read(s.lo, w[:]) == nil && read(s.hi-8, w[:]) == nil
+}
+
+// grow adds the modules that were loaded since the last call, and reports whether there are
 // any. The runtime adds modules at the end of its list and never removes one.
 func (t *funcTable) grow() bool {
-	next := uintptr(load64(t.last + t.l.modNext))
-	t.follow(next)
-	return next != 0
+	known := len(t.modules)
+	t.follow(uintptr(readWord(t.last + t.l.modNext)))
+	return len(t.modules) > known
 }
 
-// publish makes the modules known to the handler.
+// publish makes the modules known to the handler. It writes the list of indices that handlers do not use. One
+// that has stood still since the publication before may use it nevertheless: it finds a wrong module or none, and codeOf notices that.
 func (t *funcTable) publish(s *shared) {
-	n := min(len(t.modules), maxModules)
-	for i := s.modules; i < uint64(n); i++ {
-		s.codes[i] = t.modules[i].code
+	s.program = t.modules[0].code
+	for i := s.modules; i < uint64(len(t.modules)); i++ {
+		*s.codeAt(i) = t.modules[i].code
 	}
-	storeRelease(uintptr(unsafe.Pointer(&s.modules)), uint64(n))
+	half := s.sorted>>32 ^ 1
+	for i, index := range t.order {
+		store64(s.orders+(uintptr(half)*maxModules+uintptr(i))*8, uint64(index))
+	}
+	storeRelease(uintptr(unsafe.Pointer(&s.sorted)), half<<32|uint64(len(t.order)))
+	storeRelease(uintptr(unsafe.Pointer(&s.modules)), uint64(len(t.modules)))
+	storeRelease(uintptr(unsafe.Pointer(&s.last)), uint64(t.last))
+}
+
+// module returns the module whose code contains an address, nil if there is none.
+func (t *funcTable) module(pc uintptr) *module {
+	if m := &t.modules[0]; pc >= m.text && pc < m.etext {
+		return m
+	}
+	i, found := slices.BinarySearchFunc(t.order, pc, func(i uint32, pc uintptr) int { return cmp.Compare(t.modules[i].text, pc) })
+	if !found {
+		i--
+	}
+	if i >= 0 {
+		if m := &t.modules[t.order[i]]; pc < m.etext {
+			return m
+		}
+	}
+	return nil
 }
 
 // check compares the tables with the runtime's own answers for some functions.
@@ -128,14 +170,10 @@ func (t *funcTable) checkInlining(pcs []uintptr) error {
 
 // find returns the runtime._func of the code at pc, 0 if there is none, and its entry.
 func (t *funcTable) find(pc uintptr) (f, entry uintptr, m *module) {
-	for i := range t.modules {
-		m := &t.modules[i]
-		if pc >= m.text && pc < m.etext {
-			f, entry = m.find(&t.l.offsets, pc)
-			return f, entry, m
-		}
+	if m = t.module(pc); m != nil {
+		f, entry = m.find(&t.l.offsets, pc)
 	}
-	return 0, 0, nil
+	return f, entry, m
 }
 
 // find returns the runtime._func of the code at pc, 0 if there is none, and its entry.
@@ -239,6 +277,9 @@ func (t *funcTable) expand(pcs []uintptr, pc uintptr) []uintptr {
 	}
 	off := load32(tree)
 	if off == ^uint32(0) {
+		return pcs
+	}
+	if m.gofunc == 0 {
 		return pcs
 	}
 	tree = m.gofunc + uintptr(off)

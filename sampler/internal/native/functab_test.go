@@ -34,7 +34,7 @@ func tableOfProgram(t *testing.T) *funcTable {
 func TestFuncTable(t *testing.T) {
 	table := tableOfProgram(t)
 	m := &table.modules[0]
-	s := &shared{off: table.l.offsets, codes: [maxModules]code{m.code}, modules: 1}
+	s := &shared{off: table.l.offsets, program: m.code, modules: 1}
 	checked, inlined, sized := 0, 0, 0
 	for pc := m.text; pc < m.etext; pc += 252 {
 		f, entry, _ := table.find(pc)
@@ -125,7 +125,7 @@ func FuzzFuncTable(f *testing.F) {
 			gofunc: lo,
 		}
 		table := &funcTable{l: l, modules: []module{m}}
-		s := &shared{off: l.offsets, codes: [maxModules]code{m.code}, modules: 1}
+		s := &shared{off: l.offsets, program: m.code, modules: 1}
 		pc := m.text + uintptr(off)
 		size, ok := table.spDelta(pc)
 		got := delta(s.base(), pc, 0, 0)

@@ -85,6 +85,8 @@ func (n *Source) share(l *layout) error {
 		maxChunks * chunkSize / 8,
 		maxVisits * slotWords * 8,
 		maxTimers * 8,
+		maxModules * unsafe.Sizeof(code{}),
+		2 * maxModules * 8,
 	}
 	total := uintptr(0)
 	for i, size := range sizes {
@@ -103,6 +105,7 @@ func (n *Source) share(l *layout) error {
 	s.ring, s.chunks, s.procs = base+sizes[1], base+sizes[2], base+sizes[3]
 	s.slots, s.pins, s.outside = base+sizes[4], base+sizes[5], base+sizes[6]
 	s.visitSlots, s.timerMs = base+sizes[7], base+sizes[8]
+	s.codes, s.orders = base+sizes[9], base+sizes[10]
 	if plainReads {
 		s.plain = 1
 	}

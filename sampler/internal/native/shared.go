@@ -13,7 +13,7 @@ const (
 	maxDepth   = 256           // frames of a stack, the innermost ones
 	ringWords  = 1 << 19       // 4 MB
 	ringKept   = ringWords / 2 // for records of running goroutines
-	maxModules = 64            // the program and its plugins
+	maxModules = 1 << 16       // the program, its plugins, and code that it generates
 	maxProcs   = 1024          // Ps whose goroutines are interrupted; with more, the others are not sampled while they run
 
 	chunkBits  = 12 // roster entries of a chunk
@@ -35,8 +35,12 @@ type shared struct {
 	off     offsets
 	system  uint64 // layout.system
 	waits   waitSets
-	codes   [maxModules]code
-	modules uint64 // entries of codes in use
+	program code    // the first module
+	codes   uintptr // maxModules of them, in the order of the runtime's list; written once
+	orders  uintptr // twice maxModules indices in codes, those of the modules after the first sorted by text; see publish
+	sorted  uint64  // number of these indices | which of the two lists <<32
+	modules uint64  // entries of codes in use
+	last    uint64  // moduledata of the last of these
 
 	// Set before the first tick.
 	pid        uint64

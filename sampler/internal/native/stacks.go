@@ -96,10 +96,7 @@ func (st *stacks) pc(pc uint64) *pcInfo {
 		st.pcs[pc] = p
 		return p
 	}
-	frames := runtime.CallersFrames(st.table.expand(nil, uintptr(pc)))
-	for more := true; more; {
-		var f runtime.Frame
-		f, more = frames.Next()
+	for _, f := range st.frames(uintptr(pc)) {
 		fr := frame{
 			hidden:  hidden(f.Function),
 			wrapper: isWrapper(f.Function, f.File),
@@ -117,6 +114,23 @@ func (st *stacks) pc(pc uint64) *pcInfo {
 	}
 	st.pcs[pc] = p
 	return p
+}
+
+// frames returns the frames at a return address, innermost first. The tables of code that the program has
+// generated can be incomplete, and then the runtime may panic.
+func (st *stacks) frames(pc uintptr) (out []runtime.Frame) {
+	defer func() {
+		if st.table.module(pc-1) != &st.table.modules[0] && recover() != nil {
+			out = []runtime.Frame{{Function: tachyon.FuncNoSymbols}}
+		}
+	}()
+	frames := runtime.CallersFrames(st.table.expand(nil, pc))
+	for more := true; more; {
+		var f runtime.Frame
+		f, more = frames.Next()
+		out = append(out, f)
+	}
+	return out
 }
 
 // function returns the number of a function, 0 for those of the runtime and of package sync.
@@ -222,12 +236,10 @@ func (st *stacks) numbered(s *stack, x *source.Object) *stack {
 // inCode reports whether a word can be a return address in Go code. That includes the end of
 // a module's code, after a last instruction that is a call.
 func (st *stacks) inCode(word uint64) bool {
-	for i := range st.table.modules {
-		if m := &st.table.modules[i]; uintptr(word) >= m.text && uintptr(word) <= m.etext {
-			return true
-		}
+	if st.table.module(uintptr(word)) != nil || st.table.module(uintptr(word)-1) != nil {
+		return true
 	}
-	return word >= 4096 && runtime.FuncForPC(uintptr(word)) != nil // code of a plugin loaded just now
+	return word >= 4096 && runtime.FuncForPC(uintptr(word)) != nil // code of a module loaded just now
 }
 
 // build makes a stack from a record.

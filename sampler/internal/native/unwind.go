@@ -103,7 +103,7 @@ func delta(base, pc, _, _ uintptr) uintptr {
 	return uintptr(value)
 }
 
-// codeOf returns the module, program or plugin, that contains an address, nil if it is not Go
+// codeOf returns the module that contains an address, nil if it is not Go
 // code. The end address counts too: a call that does not return may be the last instruction of
 // a module.
 //
@@ -111,13 +111,33 @@ func delta(base, pc, _, _ uintptr) uintptr {
 //go:norace
 //go:nocheckptr
 func (s *shared) codeOf(pc uint64) *code {
-	for i := uintptr(0); i < uintptr(s.modules); i++ {
-		at := uintptr(unsafe.Pointer(&s.codes)) + i*unsafe.Sizeof(code{})
-		if uintptr(pc) >= uintptr(load64(at)) && uintptr(pc) <= uintptr(load64(at+8)) {
-			return *(**code)(unsafe.Pointer(&at))
+	if uintptr(pc) >= s.program.text && uintptr(pc) <= s.program.etext {
+		return &s.program
+	}
+	sorted := loadAcquire(uintptr(unsafe.Pointer(&s.sorted)))
+	order := s.orders + uintptr(sorted>>32)*maxModules*8
+	lo, hi := uintptr(0), uintptr(sorted&(1<<32-1)) // the last module that begins at pc or before is in [lo, hi)
+	for hi-lo > 1 {
+		if mid := (lo + hi) / 2; s.codeAt(load64(order+mid*8)).text <= uintptr(pc) {
+			lo = mid
+		} else {
+			hi = mid
+		}
+	}
+	if lo < hi {
+		if c := s.codeAt(load64(order + lo*8)); uintptr(pc) >= c.text && uintptr(pc) <= c.etext {
+			return c
 		}
 	}
 	return nil
+}
+
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func (s *shared) codeAt(i uint64) *code {
+	at := s.codes + uintptr(i&(maxModules-1))*unsafe.Sizeof(code{})
+	return *(**code)(unsafe.Pointer(&at))
 }
 
 // isCode reports whether a word can be a return address. Only such words of a stack are copied
@@ -126,4 +146,24 @@ func (s *shared) codeOf(pc uint64) *code {
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func (s *shared) isCode(word uint64) bool { return s.codeOf(word) != nil }
+func (s *shared) isCode(word uint64) bool { return s.codeOf(word) != nil || s.isNew(word) }
+
+// mostNew is the number of modules that isNew looks at. A just-in-time compiler may add some between two
+// passes of the drain.
+const mostNew = 256
+
+// isNew reports whether a word is an address of the code of a module that the drain does not know yet. As the
+// runtime does, it reads the runtime's list without a lock: modules are complete when they come into it, and stay there.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func (s *shared) isNew(word uint64) bool {
+	m := uintptr(loadAcquire(uintptr(unsafe.Pointer(&s.last))))
+	for i := 0; m != 0 && i < mostNew; i++ {
+		if m = uintptr(loadAcquire(m + s.off.modNext)); m != 0 && word >= load64(m+s.off.modText) && word <= load64(m+s.off.modEText) {
+			return true
+		}
+	}
+	return false
+}
