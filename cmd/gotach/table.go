@@ -188,6 +188,10 @@ func (t *reportTable) source() {
 		source += fmt.Sprintf(", %s %s/%s", s.GoVersion, s.GOOS, s.GOARCH)
 	}
 	t.line(printable(source))
+	if all := s.Samples + s.Dropped; s.Dropped > all/100 {
+		t.line(t.paint.late(fmt.Sprintf("%s of all samples were dropped, %s because a stack could not be read",
+			strings.TrimSpace(percent(time.Duration(s.Dropped), time.Duration(all))), strings.TrimSpace(percent(time.Duration(s.Torn), time.Duration(all))))))
+	}
 }
 
 // noCore writes lines about the CPU quota, if that stopped the program, and about the time in

@@ -25,7 +25,7 @@ func WaitReason(f tachyon.Frame) (reason string, ok bool) {
 	if f.File != "" || len(f.Func) < 3 {
 		return "", false
 	}
-	if f.Func[0] != '[' || f.Func[len(f.Func)-1] != ']' {
+	if f.Func[0] != '[' || f.Func[len(f.Func)-1] != ']' || f.Func == tachyon.FuncNoSymbols || f.Func == tachyon.FuncNotRead {
 		return "", false
 	}
 	return f.Func[1 : len(f.Func)-1], true

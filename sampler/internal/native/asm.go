@@ -52,6 +52,10 @@ var (
 	walkPC        = entry(walkParked)
 	labelsPC      = entry(copyLabels)
 	unwindPC      = entry(unwind)
+	foreignPC     = entry(foreign)
+	callerPC      = entry(caller)
+	blockedPC     = entry(recordBlocked)
+	confirmPC     = entry(confirm)
 	deltaPC       = entry(delta)
 	schedulingPC  = entry(scheduling)
 	censusPC      = entry(census)
@@ -87,6 +91,10 @@ func callWalk(s, g, index, _ uintptr) uintptr
 func callLabels(s, p, dst, scratch uintptr) uintptr
 func callUnwind(s, rec, ctx, hi uintptr) uintptr
 func callDelta(s, pc, _, _ uintptr) uintptr
+func callForeign(s, rec, ctx, _ uintptr) uintptr
+func callCaller(s, rec, bp, lo uintptr) uintptr
+func callConfirm(s, g, n, rest uintptr) uintptr
+func callBlocked(s, slot, g, tid uintptr) uintptr
 func callScheduling(s, tid, _, _ uintptr) uintptr
 func callCensus(s, _, _, _ uintptr) uintptr
 func callTurns(s, _, _, _ uintptr) uintptr

@@ -29,14 +29,20 @@ func (r record) notStarted() bool {
 
 // buildNotStarted makes the stack of a goroutine that has not run yet.
 func (st *stacks) buildNotStarted(s *stack, r record) {
+	b := st.beginning(r)
+	st.addReason(s, source.NotStarted)
+	s.ids = append(s.ids, b.id)
+	s.user, s.leaf = b.user, b.pc
+}
+
+// beginning returns the frame of the function that a record's goroutine began with.
+func (st *stacks) beginning(r record) begin {
 	b, ok := st.started[r[headStartPC]]
 	if !ok {
 		b = st.begin(uintptr(r[headStartPC]), r[headGoPC])
 		st.started[r[headStartPC]] = b
 	}
-	st.addReason(s, source.NotStarted)
-	s.ids = append(s.ids, b.id)
-	s.user, s.leaf = b.user, b.pc
+	return b
 }
 
 // begin finds the function that a go statement calls. entry is the function that the goroutine

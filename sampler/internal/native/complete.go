@@ -12,6 +12,9 @@ func (st *stacks) complete(r record) ([]uint64, bool) {
 	c.exact = flags&flagRunning != 0 && flags&flagVDSO == 0
 	c.frameless = c.exact && flags&flagUnwound == 0 || r.status() == gRunnable || r.status() == gPreempted
 	ok := true
+	if flags&flagForeign != 0 {
+		ok, c.in = c.addForeign(), nil
+	}
 	for i := 0; ok && i < len(c.in); i++ {
 		if i == c.skip {
 			continue

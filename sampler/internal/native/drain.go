@@ -254,9 +254,12 @@ func (d *drain) stack(r record) {
 	}
 	s := d.stacks.find(r)
 	inTurn, running := r[headIndex] != ^uint64(0), r.status() == gRunning
+	if !s.valid && r[headTID] != 0 {
+		s = d.stacks.bare(r)
+	}
 	if !s.valid {
 		d.torn++
-		if inTurn && !running {
+		if inTurn {
 			g.parked = s
 		}
 		return

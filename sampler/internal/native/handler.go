@@ -292,9 +292,10 @@ func interrupt(base, index, _, _ uintptr) uintptr {
 	if state&0xff != slotFree {
 		// The thread has not answered yet. Either it waits for a core: then its goroutine does
 		// not advance, and the later record is right for this tick too. Or it blocks the signal
-		// for now.
+		// for now, see recordBlocked.
 		if uintptr(load64(slot+slotM*8)) == m && s.ticks-load64(slot+slotSince*8) < 1000 {
 			store64(slot+slotTime*8, s.now)
+			callBlocked(base, slot, g, uintptr(tid))
 			return 0
 		}
 		if state&0xff != slotSent || !cas64(slot, state, (state&^0xff)+0x100) {
@@ -310,6 +311,8 @@ func interrupt(base, index, _, _ uintptr) uintptr {
 	store64(slot+slotFirst*8, s.now)
 	store64(slot+slotBefore*8, s.before)
 	store64(slot+slotSince*8, s.ticks)
+	store64(slot+slotChecked*8, s.now)
+	store64(slot+slotClock*8, 0)
 	storeRelease(slot, state&^0xff|slotSent)
 	s.info[0] = s.signal
 	s.info[1] = uint64(siQueue)

@@ -32,6 +32,9 @@ func afterCall(addr uintptr) bool {
 	return false
 }
 
+// callSize is the size of a direct call.
+const callSize = 5
+
 // callAt returns the address that the instruction at pc calls, 0 if it is no direct call: E8 with
 // a 32-bit distance. pc may be within an instruction; then the result is not an address of a
 // function, except by accident.

@@ -37,6 +37,9 @@ func afterCall(addr uintptr) bool {
 	return code>>26 == 0x25 || code&0xfffffc1f == 0xd63f0000
 }
 
+// callSize is the size of a direct call.
+const callSize = 4
+
 // callAt returns the address that the instruction at pc calls, 0 if it is no direct call (BL).
 func callAt(pc uintptr) uintptr {
 	code := load32(pc)

@@ -73,13 +73,20 @@ func next(s *shared) {
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func step(s *shared, period uint64) uint64 {
+func step(s *shared, period uint64) uint64 { return period/2 + s.chance()*period>>32 }
+
+// chance returns a random number of 32 bits.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func (s *shared) chance() uint64 {
 	x := s.random // xorshift64
 	x ^= x << 13
 	x ^= x >> 7
 	x ^= x << 17
 	s.random = x
-	return period/2 + (x>>32)*period>>32
+	return x >> 32
 }
 
 // hasRun reports whether the program runs at this tick, or has run since the tick before. If no P has

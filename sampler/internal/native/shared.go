@@ -254,6 +254,8 @@ const (
 	flagUnwound              // unwind has added the caller to the PCs
 	flagCPUTimer             // recorded at the signal of a CPU timer
 	flagThread               // of a thread that runs no goroutine; the head has nothing of a goroutine
+	flagBare                 // the stack could not be read: there are no PCs, or they are of no use
+	flagForeign              // the first PC is in code, or on a stack, that Go does not know, see foreign
 )
 
 // Words of a slot, one for each P.
@@ -264,10 +266,12 @@ const (
 	slotTime  // of the latest tick that asked
 	slotFirst // of the first one
 	slotBefore
-	slotCount // words of the record; 0: there is none
-	slotLast  // g that ran, or was in a system call, with this P at the tick before
-	slotSince // number of the tick that sent the signal
-	slotAsked // not 0: the runtime may have asked the thread for preemption
+	slotCount   // words of the record; 0: there is none
+	slotLast    // g that ran, or was in a system call, with this P at the tick before
+	slotSince   // number of the tick that sent the signal
+	slotChecked // time of the latest look at the thread's clock, see recordBlocked
+	slotClock   // the thread's CPU time then, or at the latest record that recordBlocked has made; 0: not known
+	slotAsked   // not 0: the runtime may have asked the thread for preemption
 	slotRecord
 )
 

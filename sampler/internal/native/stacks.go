@@ -66,7 +66,7 @@ type stacks struct {
 	leaves     map[uint64]leafState
 	byKey      map[uint64]*stack
 	reasons    map[string]uint32 // ids of wait frames
-	started    map[uint64]begin  // by startpc, of goroutines that were seen before they ran
+	started    map[uint64]begin  // by startpc, of goroutines that were seen before they ran, or whose stack could not be read
 	scratch    []uint64
 }
 
@@ -92,6 +92,12 @@ func (st *stacks) pc(pc uint64) *pcInfo {
 		return p
 	}
 	p := new(pcInfo)
+	if pc == noSymbols {
+		p.name = tachyon.FuncNoSymbols
+		p.frames = []frame{{id: st.out.Frame(tachyon.Frame{Func: p.name}), caller: st.function(p.name)}}
+		st.pcs[pc] = p
+		return p
+	}
 	if runtime.FuncForPC(uintptr(pc)-1) == nil {
 		st.pcs[pc] = p
 		return p
@@ -196,9 +202,15 @@ func (st *stacks) find(r record) *stack {
 	var h maphash.Hash
 	h.SetSeed(st.seed)
 	pcs := r.pcs()
+	if r.flags()&flagBare != 0 {
+		pcs = nil
+	}
 	h.Write(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(pcs))), len(pcs)*8))
-	head := [...]uint64{r[0] >> 32, uint64(r.system()), 0, 0, 0, 0}
-	if r.status() != gWaiting {
+	head := [...]uint64{r[0] >> 32, uint64(r.system()), 0, 0, 0, 0, 0}
+	if r.flags()&(flagBare|flagForeign) != 0 {
+		head[6] = r[headStartPC]
+	}
+	if r.status() != gWaiting && r.flags()&flagBare == 0 {
 		// The words with which complete may add a caller are part of the key. Words that are
 		// not code are left out: they are data and differ from sample to sample.
 		for i, word := range r[headSP0 : headFrame1+1] {
@@ -245,8 +257,15 @@ func (st *stacks) inCode(word uint64) bool {
 // build makes a stack from a record.
 func (st *stacks) build(r record) *stack {
 	s := new(stack)
+	if r.flags()&flagBare != 0 {
+		st.buildBare(s, r)
+		return s
+	}
 	pcs, ok := st.complete(r)
 	if !ok {
+		if r.flags()&flagForeign != 0 {
+			st.buildBare(s, r)
+		}
 		return s
 	}
 	s.valid = true

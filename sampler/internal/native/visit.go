@@ -12,6 +12,8 @@ import "unsafe"
 //   - The goid, the stack bounds and the stack pointer are the same.
 //   - The trackingSeq is the same. The runtime increments it each time a goroutine stops
 //     running. It has 8 bits and wraps around, so the time of a walk is bounded.
+//   - The wait reason is the same. A coroutine stops running without a new trackingSeq. If the reason is
+//     that of coroutines, many walks must give the same result (coroutine.go).
 //   - A parked goroutine has no g.m. It is still set when the runtime increments trackingSeq.
 //   - From Go 1.26 on a system call does not increment trackingSeq. But its end increments the
 //     syscalltick of the P with which the goroutine entered it. If that P is not known, because
@@ -242,7 +244,7 @@ func walkParked(base, g, index, _ uintptr) uintptr {
 	rec := s.words(s.write)
 	status, reason := s.seenStatus, uint64(0)
 	if status == gWaiting || status == gLeaked {
-		reason = uint64(load8(g + s.off.gWaitReason))
+		reason = uint64(r.reason)
 	}
 	store64(rec+headTime*8, s.now)
 	store64(rec+headBefore*8, s.seenBefore)
@@ -259,6 +261,12 @@ func walkParked(base, g, index, _ uintptr) uintptr {
 		store64(rec+headSP0*8, s.onlyCode(load64(g+s.off.gSchedLR)))
 	}
 	n, _ := walk(s, pcs, 1, r.bp, r.sp-frameSlack, r.hi)
+	coroutine := s.waits.switched>>reason&1 != 0
+	if coroutine {
+		if n = uint64(callConfirm(base, g, uintptr(n), uintptr(unsafe.Pointer(&r)))); n == 0 {
+			store64(rec, load64(rec)|flagBare<<48)
+		}
+	}
 	words := callFinish(base, rec, uintptr(n), uintptr(unsafe.Pointer(&s.scratch)))
 	if objects := r.waitsFor(s, g, rec+words*8, reason); objects != 0 {
 		store64(rec, load64(rec)+objects<<8)
@@ -267,6 +275,12 @@ func walkParked(base, g, index, _ uintptr) uintptr {
 	}
 	store64(rec+headCounts*8, load64(rec+headCounts*8)|uint64(r.seq)<<56)
 	fence()
+	if coroutine {
+		if load64(g+s.off.gID) != s.seenGoid {
+			return 0
+		}
+		return words
+	}
 	if !r.holds(s, g, pcs, n) || cycles()-start > s.tornAfter {
 		return 0
 	}
@@ -278,7 +292,8 @@ func walkParked(base, g, index, _ uintptr) uintptr {
 type rest struct {
 	lo, hi, sp, bp uintptr
 	pc             uint64
-	seq            uint8   // trackingSeq
+	seq            uint8 // trackingSeq
+	reason         uint8
 	p              uintptr // in a system call: the P with which it was entered, 0 if that is not known
 	tick           uint32  // syscalltick of p
 }
@@ -298,6 +313,7 @@ func (r *rest) read(s *shared, g uintptr) bool {
 		return false
 	}
 	r.lo, r.hi = uintptr(load64(g+s.off.gStackLo)), uintptr(load64(g+s.off.gStackHi))
+	r.reason = load8(g + s.off.gWaitReason)
 	r.p, r.tick = 0, 0
 	if s.seenStatus == gSyscall {
 		r.sp, r.pc, r.bp = uintptr(load64(g+s.off.gSyscallSP)), load64(g+s.off.gSyscallPC), uintptr(load64(g+s.off.gSyscallBP))
@@ -330,7 +346,7 @@ func (r *rest) holds(s *shared, g, pcs uintptr, n uint64) bool {
 	}
 	if uintptr(load64(g+sp)) != r.sp || uintptr(load64(g+s.off.gStackLo)) != r.lo || uintptr(load64(g+s.off.gStackHi)) != r.hi ||
 		uintptr(load64(g+s.off.gM)) != m || load64(g+s.off.gID) != s.seenGoid ||
-		uint64(load32(g+s.off.gStatus)) != s.seenStatus {
+		uint64(load32(g+s.off.gStatus)) != s.seenStatus || load8(g+s.off.gWaitReason) != r.reason {
 		return false
 	}
 	fence()

@@ -151,7 +151,7 @@ func onCPU(s *shared, g, m uintptr) bool {
 }
 
 // recordRunning writes a record of the goroutine that was interrupted on this thread to a slot.
-// It returns the number of words, 0 if there is no such goroutine.
+// It returns the number of words, 0 if there is no such goroutine. If the stack cannot be read, the record has no PCs.
 //
 // It checks that the M belongs to this thread. Then the M and its curg are valid, because an M
 // that has ended has no thread.
@@ -173,7 +173,6 @@ func recordRunning(base, slot, ctx, _ uintptr) uintptr {
 	}
 	rec := slot + slotRecord*8
 	store64(rec+headSent*8, 0)
-	store64(rec+headRuns*8, 0)
 	store64(rec+headTID*8, tid)
 	store64(rec+headClock*8, cpuClock(unix.CLOCK_THREAD_CPUTIME_ID, rec+maxRecord*8))
 	store64(rec+headTime*8, load64(slot+slotTime*8))
@@ -181,9 +180,7 @@ func recordRunning(base, slot, ctx, _ uintptr) uintptr {
 	if sent := load64(slot + slotFirst*8); sent != load64(slot+slotTime*8) {
 		store64(rec+headSent*8, sent)
 	}
-	if p := uintptr(load64(m + s.off.mP)); p != 0 {
-		store64(rec+headRuns*8, uint64(load8(g+s.off.gTrackingSeq))|uint64(load32(p+s.off.pSyscallTick))<<8|uint64(p)<<34)
-	}
+	store64(rec+headRuns*8, runsOf(s, g, m))
 	n := uintptr(0)
 	switch {
 	case onCPU(s, g, m):
@@ -200,11 +197,27 @@ func recordRunning(base, slot, ctx, _ uintptr) uintptr {
 			store64(rec, flags)
 			n = callSyscall(base, rec, g, 0)
 		}
-	}
-	if n == 0 {
+	default:
 		return 0
 	}
+	if n == 0 {
+		store64(rec, load64(rec)|flagBare<<48)
+		store64(rec+headCounts*8, 0)
+	}
 	return callFinish(base, rec, n, rec+maxRecord*8)
+}
+
+// runsOf returns headRuns for a goroutine that runs with an M.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func runsOf(s *shared, g, m uintptr) uint64 {
+	p := uintptr(load64(m + s.off.mP))
+	if p == 0 {
+		return 0
+	}
+	return uint64(load8(g+s.off.gTrackingSeq)) | uint64(load32(p+s.off.pSyscallTick))<<8 | uint64(p)<<34
 }
 
 // cpuClock returns the time of a CPU clock in ns, 0 if the kernel refuses it. at is memory for a
@@ -259,6 +272,9 @@ func recordStack(base, rec, ctx, _ uintptr) uintptr {
 		return 0
 	}
 	if sp >= lo && sp < hi {
+		if !s.isCode(load64(pcs)) {
+			return callForeign(base, rec, ctx, 0)
+		}
 		if ctxLR == 0 && lost(s, sp, bp, hi) {
 			if n := callUnwind(base, rec, ctx, hi); n != 0 {
 				bp = uintptr(load64(rec + headSP1*8))
@@ -275,7 +291,7 @@ func recordStack(base, rec, ctx, _ uintptr) uintptr {
 	} else {
 		m := uintptr(load64(g + s.off.gM))
 		if n = uint64(callSystem(base, rec, m, ctx)); n == 0 {
-			return 0
+			return callForeign(base, rec, ctx, 0)
 		}
 		bp = uintptr(load64(pcs + uintptr(n)*8))
 		if bp >= lo && bp < hi {

@@ -1,0 +1,190 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import (
+	"unsafe"
+
+	"github.com/gotach/profiler/tachyon"
+)
+
+// Goroutines that run, but whose stack cannot be read, or not all of it. They are recorded nevertheless: the
+// goroutine, that it runs, and its CPU time are known.
+//
+// Compilers of other languages run their code on stacks of their own, which may be in the Go heap. Go has no
+// tables for that code, and has not noted where it was called. Mostly the frame pointer chain leads back to
+// the goroutine's stack: such code keeps frame pointers too, or leaves the register alone.
+
+// mostForeign bounds the frames on a foreign stack, mostOfFrame the size in bytes of the frame of the function that
+// has called foreign code.
+const mostForeign, mostOfFrame = 32, 4096
+
+// foreign records a goroutine in code that Go does not know, or on a stack that it does not know. It writes the interrupted PC,
+// and the PCs from the first frame on the goroutine's stack on. It is a stage.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func foreign(base, rec, ctx, _ uintptr) uintptr {
+	s, pcs, scratch := at(base), rec+headWords*8, rec+maxRecord*8
+	g := uintptr(load64(rec + headG*8))
+	lo, hi := uintptr(load64(g+s.off.gStackLo)), uintptr(load64(g+s.off.gStackHi))
+	for i := uintptr(headSP0); i <= headFrame1; i++ {
+		store64(rec+i*8, 0)
+	}
+	store64(rec, load64(rec)|flagForeign<<48)
+	store64(pcs, load64(ctx+ctxPC))
+	bp := uintptr(load64(ctx + ctxBP))
+	for i := 0; i < mostForeign && bp != 0 && bp&7 == 0; i++ {
+		if bp >= lo && bp <= hi-16 {
+			if s.isCode(load64(bp + 8)) {
+				callCaller(base, rec, bp, lo)
+				n, _ := walk(s, pcs, 1, bp, lo, hi)
+				return uintptr(n)
+			}
+			bp = uintptr(load64(bp))
+			continue
+		}
+		if s.plain != 0 || !vmRead(s, bp, scratch+64, 8, scratch) {
+			break
+		}
+		bp = uintptr(load64(scratch + 64))
+	}
+	return 1
+}
+
+// caller finds the function that has called foreign code, of which only the frame pointer is known. Its last call
+// has left a return address below its frame, where the tables for tracebacks say that the frame ends. Another
+// function may have left one too, when it had its frame there. So caller writes the first two that it finds to
+// headSP0 and headSP1. It is a stage.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func caller(base, rec, bp, lo uintptr) uintptr {
+	if ctxLR != 0 {
+		return 0 // the return address is not in the frame
+	}
+	s, found := at(base), uintptr(0)
+	for size := uintptr(8); size < mostOfFrame && size <= bp-lo && found < 2; size += 8 {
+		ret := load64(bp - size)
+		if s.isCode(ret) && callDelta(base, uintptr(ret)-1, 0, 0) == size {
+			store64(rec+(headSP0+found)*8, ret)
+			found++
+		}
+	}
+	return found
+}
+
+// blockedAfter is the CPU time in ns that a thread may use before it answers a signal. If it uses more, it blocks
+// the signal: a thread that gets a core takes it at once, unless it is in the kernel, as for a page fault.
+const blockedAfter = 2e6
+
+// recordBlocked records the goroutine of a thread that blocks our signal. It is a stage.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func recordBlocked(base, slot, g, tid uintptr) uintptr {
+	s := at(base)
+	if s.now-load64(slot+slotChecked*8) < blockedAfter {
+		return 0
+	}
+	store64(slot+slotChecked*8, s.now)
+	clock := cpuClock(threadClock(uint64(tid)), uintptr(unsafe.Pointer(&s.timespec)))
+	before := load64(slot + slotClock*8)
+	if before != 0 && clock-before < blockedAfter {
+		return 0
+	}
+	store64(slot+slotClock*8, clock)
+	if before == 0 || !room(s, maxRecord) {
+		return 0
+	}
+	rec := s.words(s.write)
+	for i := uintptr(0); i < headWords; i++ {
+		store64(rec+i*8, 0)
+	}
+	store64(rec+headTime*8, s.now)
+	store64(rec+headBefore*8, s.before)
+	store64(rec+headTID*8, uint64(tid))
+	store64(rec+headClock*8, clock)
+	store64(rec+headRuns*8, runsOf(s, g, uintptr(load64(slot+slotM*8))))
+	store64(rec, gRunning<<32|(uint64(callDescribe(base, rec, g, ^uintptr(0)))|flagBare)<<48)
+	s.write += uint64(callFinish(base, rec, 0, uintptr(unsafe.Pointer(&s.scratch))))
+	return 1
+}
+
+// noSymbols stands for the return address of code that Go has no tables for.
+const noSymbols = pcQuantum
+
+// addForeign appends the PCs of a goroutine in foreign code. It returns false if the stack is not known
+// down to its root.
+func (c *completion) addForeign() bool {
+	in, out := c.in, c.out
+	leaf := in[0] + pcQuantum
+	_, entry, _ := c.table.find(uintptr(in[0]))
+	if len(c.pc(leaf).frames) == 0 {
+		leaf = noSymbols
+	}
+	out = append(out, leaf)
+	if len(in) > 1 {
+		ret, calls := c.foreignCaller(in[1], entry)
+		if leaf != noSymbols && !calls {
+			out = append(out, noSymbols) // between the leaf and Go's code
+		}
+		if ret != 0 {
+			out = append(out, ret)
+		}
+		out = append(out, in[1:]...)
+	}
+	c.out = out
+	return len(in) > 1
+}
+
+// foreignCaller returns the return address in the function that has called foreign code, 0 if it is not known. next is the
+// return address in that function's caller, leaf the entry of the function that runs, 0 if Go does not know that. calls
+// says that the function calls leaf.
+func (c *completion) foreignCaller(next uint64, leaf uintptr) (ret uint64, calls bool) {
+	first, second := c.r[headSP0], c.r[headSP1]
+	callee := callAt(uintptr(next) - callSize)
+	if _, entry, _ := c.table.find(callee); entry != callee {
+		callee = 0 // it is not a direct call
+	}
+	for _, ret := range []uint64{first, second} {
+		if !isReturn(ret) {
+			continue
+		}
+		_, entry, _ := c.table.find(uintptr(ret) - 1)
+		calls := leaf != 0 && callAt(uintptr(ret)-callSize) == leaf
+		if callee == 0 && (calls || second == 0) || callee != 0 && entry == callee {
+			return ret, calls
+		}
+	}
+	return 0, false
+}
+
+// bare returns the stack of a record whose PCs are of no use.
+func (st *stacks) bare(r record) *stack {
+	r[0] |= flagBare << 48
+	return st.find(r)
+}
+
+// buildBare makes the stack of a goroutine whose stack is not known: what it does now, and the function
+// that it began with.
+func (st *stacks) buildBare(s *stack, r record) {
+	s.valid = true
+	s.reason = st.reason(r)
+	st.addReason(s, s.reason)
+	what := tachyon.FuncNotRead
+	if r.flags()&flagBare == 0 {
+		for _, f := range st.pc(r.pcs()[0] + pcQuantum).frames {
+			s.ids = append(s.ids, f.id)
+		}
+		what = tachyon.FuncNoSymbols
+	}
+	s.ids = append(s.ids, st.out.Frame(tachyon.Frame{Func: what}))
+	if r[headStartPC] != 0 {
+		b := st.beginning(r)
+		s.ids, s.user = append(s.ids, b.id), b.user
+	}
+}
