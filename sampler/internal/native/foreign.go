@@ -183,8 +183,10 @@ func (st *stacks) buildBare(s *stack, r record) {
 		what = tachyon.FuncNoSymbols
 	}
 	s.ids = append(s.ids, st.out.Frame(tachyon.Frame{Func: what}))
-	if r[headStartPC] != 0 {
-		b := st.beginning(r)
+	if r[headStartPC] == 0 {
+		return
+	}
+	if b := st.beginning(r); b.pc != r[headGoPC]-pcQuantum { // else it is the go statement, which is on another stack
 		s.ids, s.user = append(s.ids, b.id), b.user
 	}
 }

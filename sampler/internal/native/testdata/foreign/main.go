@@ -1,0 +1,156 @@
+// Command foreign runs the native source beside code that Go does not know, code on a stack that Go does not know, and
+// a thread that blocks its signal. It prints "ok" if all these goroutines have samples with the right stacks.
+package main
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gotach/profiler/internal/own"
+	"github.com/gotach/profiler/sampler/internal/native"
+	"github.com/gotach/profiler/sampler/internal/source"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// rounds is how often the loops go round: some milliseconds.
+const rounds = 10_000_000
+
+func spinOn(stack uintptr, n uint64)
+
+var heap []uint64
+
+//go:noinline
+func onHeap(stack []uint64) { spinOn(uintptr(unsafe.Pointer(&stack[len(stack)-8])), rounds) }
+
+//go:noinline
+func heapSpinner(stop *atomic.Bool) {
+	for heap = make([]uint64, 1<<12); !stop.Load(); {
+		onHeap(heap)
+	}
+}
+
+//go:noinline
+func generated(f func(n uint64)) { f(rounds) }
+
+//go:noinline
+func jitSpinner(stop *atomic.Bool) {
+	code := []byte{0x48, 0xff, 0xc8, 0x75, 0xfb, 0xc3} // DECQ AX; JNE; RET
+	if runtime.GOARCH == "arm64" {
+		code = nil
+		for _, word := range []uint32{0xd1000400, 0xb5ffffe0, 0xd65f03c0} { // SUB $1, R0; CBNZ R0; RET
+			code = binary.LittleEndian.AppendUint32(code, word)
+		}
+	}
+	m, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		panic(err)
+	}
+	copy(m, code)
+	if err := unix.Mprotect(m, unix.PROT_READ|unix.PROT_EXEC); err != nil {
+		panic(err)
+	}
+	entry := &[1]uintptr{uintptr(unsafe.Pointer(&m[0]))}
+	for f := *(*func(n uint64))(unsafe.Pointer(&entry)); !stop.Load(); {
+		generated(f)
+	}
+}
+
+//go:noinline
+func blockedSpinner(stop *atomic.Bool) {
+	runtime.LockOSThread() // until the goroutine ends, and the thread with it
+	mask := ^uint64(0)
+	unix.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&mask)), 0, 8, 0, 0)
+	for !stop.Load() {
+	}
+}
+
+// counter counts running samples by what they should be, and the wrong ones.
+type counter struct {
+	frames            []tachyon.Frame
+	heap, jit, blocks atomic.Int64
+	wrong             atomic.Int64
+}
+
+func (c *counter) Frame(f tachyon.Frame) uint32 {
+	c.frames = append(c.frames, f)
+	return uint32(len(c.frames) - 1)
+}
+
+func (c *counter) Sample(s *source.Sample) {
+	var names []string
+	for _, id := range s.Stack {
+		names = append(names, c.frames[id].Func)
+	}
+	const heap, jit, blocks = "main.heapSpinner", "main.jitSpinner", "main.blockedSpinner"
+	is := func(want ...string) bool { return slices.Equal(names, want) }
+	notRead := is(tachyon.FuncNotRead, heap) || is(tachyon.FuncNotRead, jit)
+	switch {
+	case names[0] == "main.spinOn" && s.Goroutine < tachyon.FirstPseudo:
+		// Where there is a link register, onHeap is not known.
+		if !is("main.spinOn", "main.onHeap", heap) && !is("main.spinOn", tachyon.FuncNoSymbols, heap) && !is("main.spinOn", tachyon.FuncNoSymbols, "main.onHeap", heap) {
+			c.bad(s, names)
+		} else if s.Status&tachyon.HasGIL != 0 {
+			c.heap.Add(1)
+		}
+	case names[0] == tachyon.FuncNoSymbols && s.Goroutine < tachyon.FirstPseudo:
+		if !is(tachyon.FuncNoSymbols, "main.generated", jit) && !is(tachyon.FuncNoSymbols, jit) {
+			c.bad(s, names)
+		} else if s.Status&tachyon.HasGIL != 0 {
+			c.jit.Add(1)
+		}
+	case is(tachyon.FuncNotRead, blocks) && s.Status&tachyon.HasGIL != 0:
+		c.blocks.Add(1)
+	case names[0] == tachyon.FuncNotRead && !notRead && s.Goroutine < tachyon.FirstPseudo:
+		c.bad(s, names)
+	}
+}
+
+func (c *counter) bad(s *source.Sample, names []string) {
+	c.wrong.Add(1)
+	fmt.Println("wrong:", s.Goroutine, s.Status, names)
+}
+
+func (c *counter) Goroutine(g source.Goroutine) bool               { return !own.Created(g.CreatedBy) }
+func (c *counter) Labels(uint64, time.Duration, map[string]string) {}
+func (c *counter) Gone(uint64)                                     {}
+func (*counter) Counted()                                          {}
+func (c *counter) Batch(f func())                                  { f() }
+func (c *counter) Fail(err error)                                  { panic(err) }
+
+func main() {
+	c := &counter{}
+	s := native.New()
+	if err := s.Start(source.Config{Rate: 1000, Budget: 50, WaitFrames: true, Start: time.Now()}, c); err != nil {
+		fmt.Println("Start:", err)
+		os.Exit(1)
+	}
+	// One after the other: the collector must be able to stop the program.
+	for _, spin := range []struct {
+		begin func(stop *atomic.Bool)
+		count *atomic.Int64
+	}{
+		{func(stop *atomic.Bool) { go heapSpinner(stop) }, &c.heap},
+		{func(stop *atomic.Bool) { go jitSpinner(stop) }, &c.jit},
+		{func(stop *atomic.Bool) { go blockedSpinner(stop) }, &c.blocks},
+	} {
+		var stop atomic.Bool
+		spin.begin(&stop)
+		for begin := time.Now(); spin.count.Load() < 20 && time.Since(begin) < time.Minute; {
+			time.Sleep(time.Millisecond)
+		}
+		stop.Store(true)
+	}
+	s.Stop()
+	fmt.Println("heap", c.heap.Load(), "jit", c.jit.Load(), "blocked", c.blocks.Load(), "wrong", c.wrong.Load())
+	if min(c.heap.Load(), c.jit.Load(), c.blocks.Load()) >= 20 && c.wrong.Load() == 0 {
+		fmt.Println("ok")
+	}
+}
