@@ -4,6 +4,7 @@ package native
 
 import (
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"os"
 	"runtime"
@@ -88,6 +89,30 @@ func invZ(w *invWorker, n int) int {
 	return invX(w, n-1) + int(pad[(n+1)%400])
 }
 
+// A coroutine has two call paths too, and stops at the end of each. invGen calls invP or invS.
+func invGen(yield func(int) bool) {
+	for n := 0; invP(yield, n) && invS(yield, n); n++ {
+	}
+}
+
+//go:noinline
+func invP(yield func(int) bool, n int) bool { return invQ(yield, n+1) }
+
+//go:noinline
+func invQ(yield func(int) bool, n int) bool { return invR(yield, n+1) }
+
+//go:noinline
+func invR(yield func(int) bool, n int) bool { return yield(n + 1) }
+
+//go:noinline
+func invS(yield func(int) bool, n int) bool { return invT(yield, n+1) }
+
+//go:noinline
+func invT(yield func(int) bool, n int) bool { return invU(yield, n+1) }
+
+//go:noinline
+func invU(yield func(int) bool, n int) bool { return yield(n + 1) }
+
 type invWorker struct {
 	random *rand.Rand
 	c      chan int
@@ -127,7 +152,10 @@ func (w *invWorker) leaf(n int) int {
 
 // checkInvariant returns an error if a stack breaks the invariant. The names are innermost first.
 func checkInvariant(stack []string) error {
-	callers := map[string]string{"invA": "invC", "invB": "invA", "invC": "invB", "invX": "invZ", "invY": "invX", "invZ": "invY"}
+	callers := map[string]string{
+		"invA": "invC", "invB": "invA", "invC": "invB", "invX": "invZ", "invY": "invX", "invZ": "invY",
+		"invP": "invGen", "invQ": "invP", "invR": "invQ", "invS": "invGen", "invT": "invS", "invU": "invT",
+	}
 	const pkg = "github.com/gotach/profiler/sampler/internal/native."
 	seen := false
 	for i, name := range stack {
@@ -143,7 +171,7 @@ func checkInvariant(stack []string) error {
 		}
 		next, _ := strings.CutPrefix(stack[i+1], pkg)
 		switch name {
-		case "invA", "invB", "invC", "invX", "invY", "invZ":
+		case "invA", "invB", "invC", "invX", "invY", "invZ", "invP", "invQ", "invR", "invS", "invT", "invU":
 			seen = true
 			if next != callers[name] && !((name == "invA" || name == "invX") && next == "invRoot") {
 				return fmt.Errorf("%s called by %s", name, next)
@@ -186,8 +214,24 @@ func runInvariant() {
 			}
 		}()
 	}
+	for range 2 {
+		workers.Go(func() {
+			next, end := iter.Pull(invGen)
+			for {
+				select {
+				case <-stop:
+					end()
+					return
+				default:
+				}
+				for range 1000 {
+					next()
+				}
+			}
+		})
+	}
 	broken := 0
-	var checked, running, deep atomic.Int64
+	var checked, running, deep, stopped atomic.Int64
 	results := map[*tachyon.Frame]error{}
 	r := newRecorder()
 	r.keep = func(s *taken) bool {
@@ -197,6 +241,9 @@ func runInvariant() {
 		}
 		if len(s.stack) > 100 {
 			deep.Add(1)
+		}
+		if s.stack[0].Func == "[coroutine]" {
+			stopped.Add(1)
 		}
 		err, ok := results[&s.stack[0]]
 		if !ok {
@@ -221,14 +268,16 @@ func runInvariant() {
 		return
 	}
 	time.Sleep(testenv.Times(0, 5*time.Minute))
-	enough := func() bool { return checked.Load() >= 10_000 && running.Load() >= 1000 && deep.Load() >= 500 }
+	enough := func() bool {
+		return checked.Load() >= 10_000 && running.Load() >= 1000 && deep.Load() >= 500 && stopped.Load() >= 500
+	}
 	for range 5 { // it takes long under an emulator
 		testenv.Await(enough)
 	}
 	n.Stop()
 	close(stop)
 	workers.Wait()
-	fmt.Printf("%d samples, %d running, %d deep, %d broken; %+v\n", checked.Load(), running.Load(), deep.Load(), broken, n.Stats())
+	fmt.Printf("%d samples, %d running, %d deep, %d of coroutines, %d broken; %+v\n", checked.Load(), running.Load(), deep.Load(), stopped.Load(), broken, n.Stats())
 	if enough() && broken == 0 {
 		fmt.Println("ok")
 	}
