@@ -142,7 +142,7 @@ func findAllp(variables []span, l *layout, p *patience) (sliceAt, error) {
 			if g0 := readWord(m + l.mG0); g0 > 4096 && readWord(uintptr(g0)+l.gM) == uint64(m) {
 				continue
 			}
-			if int(n) == runtime.GOMAXPROCS(0) && areProcs(ptr, int(n), l) {
+			if a.counts() && areProcs(ptr, int(n), l) {
 				good = append(good, a)
 			}
 		}
@@ -154,6 +154,17 @@ func findAllp(variables []span, l *layout, p *patience) (sliceAt, error) {
 		}
 		p.sleep(wait)
 	}
+}
+
+// counts reports whether the slice has as many elements as there are Ps. The program may change their number between the
+// two readings, so it tries often.
+func (a sliceAt) counts() bool {
+	for range 100 {
+		if _, n, _ := a.header(); int(n) == runtime.GOMAXPROCS(0) {
+			return true
+		}
+	}
+	return false
 }
 
 // areProcs reports whether the array holds Ps: the id of element i must be i.

@@ -26,6 +26,8 @@ const (
 	siTimer = ^uint32(1) // si_code SI_TIMER, -2
 	siQueue = ^uint32(0) // si_code SI_QUEUE, -1
 	siTKill = ^uint32(5) // si_code SI_TKILL, -6
+
+	probeTag = 1 << 46 // in the value of a signal of checkVDSO
 )
 
 //go:nosplit
@@ -57,6 +59,11 @@ func handle(info, ctx uintptr) uintptr {
 		if load32(uintptr(s.tickM)+s.off.mSignalPending) == 0 {
 			return 0
 		}
+	case code == siTimer && value == s.tag|probeTag:
+		callProbe(s.base(), ctx, 1, 0)
+		if load32(uintptr(s.probeM)+s.off.mSignalPending) == 0 {
+			return 0
+		}
 	case code == siTimer && s.isCPUTimer(value):
 		if callCPUTimer(s.base(), uintptr(value), ctx, 0) == 0 && s.secrets == 0 {
 			return 0
@@ -66,8 +73,7 @@ func handle(info, ctx uintptr) uintptr {
 			return 0
 		}
 	default:
-		if tid := loadAcquire(uintptr(unsafe.Pointer(&s.probeTID))); tid != 0 && code == siTKill &&
-			uint64(load32(info+16)) == s.pid && uint64(rawSyscall(unix.SYS_GETTID, 0, 0, 0, 0, 0, 0)) == tid {
+		if loadAcquire(uintptr(unsafe.Pointer(&s.probing))) != 0 && code == siTKill && uint64(load32(info+16)) == s.pid {
 			callProbe(s.base(), ctx, 0, 0)
 		}
 		callOther(s.base(), ctx, 0, 0)

@@ -80,26 +80,46 @@ func (n *Source) Start(cfg source.Config, out source.Out) (err error) {
 	if !busy.CompareAndSwap(false, true) {
 		return errors.New("another native source is running")
 	}
-	defer func() {
-		if err != nil {
+	n.cfg, n.patience = cfg, newPatience(time.Now(), cfg.Fallback)
+	done := make(chan struct{})
+	own.Go(func() {
+		defer close(done)
+		runtime.LockOSThread() // see patience.pause
+		defer runtime.UnlockOSThread()
+		if err = unlessFault(func() error { return n.start(l, out) }); err != nil {
 			busy.Store(!n.release())
 		}
-	}()
-	n.cfg, n.patience = cfg, newPatience(time.Now(), cfg.Fallback)
-	err = unlessFault(func() error {
-		if err := n.prepare(l); err != nil {
-			return err
-		}
+	})
+	<-done
+	return err
+}
+
+// proven is what an earlier Start in this process has found and checked, with the layout l. It cannot change.
+var proven struct {
+	l           *layout
+	allgs, allp sliceAt
+	sched       uintptr
+	perSecond   uint64 // of the cycle counter
+}
+
+// start does the work of Start, on a goroutine that is locked to its thread.
+func (n *Source) start(l *layout, out source.Out) error {
+	n.patience.pause()
+	if err := n.prepare(l); err != nil {
+		return err
+	}
+	if proven.l != l {
 		const usual = 15 * time.Millisecond // any further time is waiting for a core, at most two seconds
 		var err error
 		if n.patience.excuse(usual, func() { err = n.verifyOffsets(l) }); err != nil {
 			return err
 		}
-		return n.verify(l)
-	})
-	if err != nil {
+	}
+	if err := n.verify(l); err != nil {
 		return err
 	}
+	proven.l, proven.allgs, proven.allp, proven.sched = l, n.drain.roster.allgs, n.drain.roster.allp, n.s.sched
+	n.patience.pause()
 	d := n.newDrain(l, n.cfg, out)
 	d.roster, d.gs = n.drain.roster, n.drain.gs
 	clear(d.gs)
@@ -115,14 +135,14 @@ func (n *Source) Start(cfg source.Config, out source.Out) (err error) {
 	n.quit, n.done = make(chan struct{}), make(chan struct{})
 	n.rung, n.deaf = make(chan struct{}, 1), make(chan struct{})
 	n.began = time.Now()
-	first := n.begin(uint64(time.Second) / uint64(max(cfg.Rate, 1)))
+	first := n.begin(uint64(time.Second) / uint64(max(n.cfg.Rate, 1)))
 	n.s.area = n.s.living * (n.s.now - begun) / 1000 // the first samples stand for the time since then
 	d.threads.off = false
 	d.account = newAccount(d.threads, n.ticker.tid, monitor(l, usesC(n.old), uintptr(readWord(getg()+l.gM)), uintptr(n.ticker.m)), usesC(n.old), d.time(n.s.now))
 	up := make(chan struct{})
 	own.Go(func() { n.loop(up) })
+	<-up // before another one begins: the runtime would run that one next, and this one after all others
 	own.Go(n.listen)
-	<-up
 	if err := n.ticker.arm(first); err != nil {
 		n.endWaits()
 		return err

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 	"unsafe"
 
@@ -163,35 +162,41 @@ func TestProbeVDSO(t *testing.T) {
 	f.start(1)
 	inside := uint64(f.stack + 512)
 	store64(uintptr(inside)-8, 77) // a return address
-	s.pid, s.probeM = uint64(unix.Getpid()), uint64(f.g(0))
-	s.off.mCurG, s.off.mSignalPending, s.off.mVDSOSP, s.off.mVDSOPC = 0, 8, 16, 24
-	for _, c := range []struct{ g, pending, vdsoSP, vdsoPC, sp, outside, vdso uint64 }{
-		{uint64(f.g(1)), 0, inside, 77, inside, 0, 0},
-		{uint64(f.g(1)), 1, 0, 0, 1, 1, 0},
-		{uint64(f.g(1)), 0, inside, 77, 1, 2, 1},
-		{uint64(f.g(1)), 1, inside, 78, 1, 3, 1},
-		{0, 0, inside, 77, 1, 3, 1}, // the scheduler is at work
+	p := uint64(f.g(3))
+	s.pid, s.probeM, s.nprocs, s.procs = uint64(unix.Getpid()), uint64(f.g(0)), 1, uintptr(unsafe.Pointer(&p))
+	s.off.mCurG, s.off.mSignalPending, s.off.mVDSOSP, s.off.mVDSOPC, s.off.mProcID, s.off.pM = 0, 8, 16, 24, 32, 0
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for _, c := range []struct{ g, pending, vdsoSP, vdsoPC, tid, sp, outside, vdso uint64 }{
+		{uint64(f.g(1)), 0, inside, 77, 0, inside, 0, 0},
+		{uint64(f.g(1)), 1, 0, 0, 0, 1, 1, 0},
+		{uint64(f.g(1)), 0, inside, 77, 0, 1, 2, 1},
+		{uint64(f.g(1)), 1, inside, 78, 1, 1, 3, 1}, // the P is another thread's
+		{0, 0, inside, 77, 0, 1, 3, 1},              // the scheduler is at work
 	} {
-		for i, word := range []uint64{c.g, c.pending, c.vdsoSP, c.vdsoPC} {
+		for i, word := range []uint64{c.g, c.pending, c.vdsoSP, c.vdsoPC, uint64(unix.Gettid()) + c.tid} {
 			store64(f.g(0)+uintptr(i)*8, word)
 		}
+		store64(f.g(3), uint64(f.g(0)))
 		store64(f.g(2)+ctxSP, c.sp)
 		before := [2]uint64{s.probeOther, s.probeAsked}
 		noteProbe(s.base(), f.g(2), 0, 0)
-		if before[c.pending]++; s.probeOutside != c.outside || s.probeVDSO != c.vdso || before != [2]uint64{s.probeOther, s.probeAsked} {
+		noteProbe(s.base(), f.g(2), 1, 0)
+		if before[c.pending] += 1 - c.tid; s.probeOutside != c.outside || s.probeVDSO != c.vdso || before != [2]uint64{s.probeOther, s.probeAsked} {
 			t.Errorf("%+v: %d outside, %d in the vDSO, %d asked, %d others", c, s.probeOutside, s.probeVDSO, s.probeAsked, s.probeOther)
 		}
 	}
-	n := &Source{s: s} // its signal is 0, which is not sent
+	if s.askedM != s.probeM {
+		t.Errorf("the M of a thread that was preempted reads as %#x", s.askedM)
+	}
+	n := &Source{s: s, signal: int(unix.SIGURG), patience: newPatience(time.Now(), true)} // no handler knows the signals here
 	for _, c := range []struct {
 		outside, vdso uint64
 		wrong         bool
 	}{{1000, 0, true}, {10, 0, false}, {10, 1, false}} {
 		s.probeOutside, s.probeVDSO = c.outside, c.vdso
-		synctest.Test(t, func(t *testing.T) {
-			if err := n.checkVDSO(&spinner{tid: uintptr(unix.Gettid())}); (err != nil) != c.wrong {
-				t.Errorf("%+v: %v", c, err)
-			}
-		})
+		if err := n.checkVDSO(f.g(0)); (err != nil) != c.wrong {
+			t.Errorf("%+v: %v", c, err)
+		}
 	}
 }

@@ -21,7 +21,7 @@ const (
 )
 
 // patience bounds how long Start takes.
-type patience struct{ begun, until, end time.Time }
+type patience struct{ begun, until, end, paused time.Time }
 
 // newPatience returns the bound of a Start that begins now. Where fallback is false no other
 // source takes over.
@@ -32,10 +32,14 @@ func newPatience(now time.Time, fallback bool) *patience {
 	return &patience{begun: now, until: now.Add(startLimit), end: now.Add(busyLimit)}
 }
 
-// over returns an error if Start has taken too long. The error says what Start was doing.
+// over returns an error if Start has taken too long. The error says what Start was doing. It makes a pause if the last
+// one was a while ago.
 func (p *patience) over(doing string) error {
 	now := time.Now()
 	if now.Before(p.until) {
+		if now.Sub(p.paused) > time.Millisecond {
+			p.pause()
+		}
 		return nil
 	}
 	return fmt.Errorf("Start gave up after %v %s", now.Sub(p.begun).Round(time.Millisecond), doing)
@@ -64,6 +68,15 @@ func (p *patience) wait() time.Time {
 // sleep waits for d. The time beyond d is time in which the goroutine waits for a core.
 func (p *patience) sleep(d time.Duration) {
 	p.excuse(d, func() { time.Sleep(d) })
+}
+
+// pause gives the caller a new time slice. When a slice of 10 ms has ended, the runtime puts the goroutine behind
+// all others that can run. If these need their slices too, that takes seconds. A goroutine whose timer has expired is the
+// next one to run, but in the slice of the one before it. Only one that is locked to its thread, as Start's, has a slice
+// of its own then (runtime.schedule).
+func (p *patience) pause() {
+	p.sleep(1)
+	p.paused = time.Now()
 }
 
 // excuse calls f, which takes d on an idle machine. Time beyond d does not count.

@@ -31,17 +31,20 @@ func (n *Source) prepare(l *layout) error {
 		return err
 	}
 	variables := table.modules[0].variables
-	var known []uintptr
-	var free func()
-	n.patience.excuse(0, func() { known, free = parked(16) })
-	allgs, err := findAllgs(variables, append(known, getg()), n.patience)
-	free()
-	if err != nil {
-		return err
-	}
-	allp, err := findAllp(variables, l, n.patience)
-	if err != nil {
-		return err
+	allgs, allp := proven.allgs, proven.allp
+	if proven.l != l {
+		proven.sched = 0
+		var known []uintptr
+		var free func()
+		n.patience.excuse(0, func() { known, free = parked(16) })
+		allgs, err = findAllgs(variables, append(known, getg()), n.patience)
+		free()
+		if err != nil {
+			return err
+		}
+		if allp, err = findAllp(variables, l, n.patience); err != nil {
+			return err
+		}
 	}
 	if err := n.share(l); err != nil {
 		return err
@@ -56,7 +59,9 @@ func (n *Source) prepare(l *layout) error {
 		return err
 	}
 	n.s.allgs = uintptr(allgs)
-	n.patience.excuse(0, func() { n.s.sched = findSched(variables, l, n.s, n.patience) })
+	if n.s.sched = proven.sched; n.s.sched == 0 {
+		n.patience.excuse(0, func() { n.s.sched = findSched(variables, l, n.s, n.patience) })
+	}
 	if n.ticker, err = startTicker(n.s, n.signal); err != nil {
 		return err
 	}
@@ -126,7 +131,11 @@ func (n *Source) share(l *layout) error {
 			store64(s.slot(i), id<<20<<8&0xffffffff00) // slotFree
 		}
 	}
-	perSecond := cyclesPerSecond(monotonicNow, cycles)
+	if proven.perSecond == 0 {
+		n.patience.pause()
+		proven.perSecond = cyclesPerSecond(monotonicNow, cycles)
+	}
+	perSecond := proven.perSecond
 	if steadyCounter() {
 		scale := uint64(1e9 / float64(perSecond) * (1 << 32))
 		for i := range s.clocks {

@@ -44,6 +44,7 @@ func startTicker(s *shared, signal int) (*ticker, error) {
 		defer close(t.done)
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
+		time.Sleep(1) // for a new time slice, see patience.pause
 		t.tid = unix.Gettid()
 		t.m = readWord(getg() + s.off.gM)
 		if blocked(signal) {
@@ -112,8 +113,13 @@ func (t *ticker) createTimer(signal int, value uint64) error {
 // waits. Once the handler stays on the thread, the next signal stays pending.
 func (t *ticker) arm(ns uint64) error {
 	storeRelease(uintptr(unsafe.Pointer(&t.s.leave)), 0)
-	spec := [4]uint64{1: 1e6, 2: ns / 1e9, 3: ns % 1e9}
-	_, _, e := unix.RawSyscall6(unix.SYS_TIMER_SETTIME, uintptr(t.timer), unix.TIMER_ABSTIME, uintptr(unsafe.Pointer(&spec)), 0, 0, 0)
+	return t.set(ns, 1e6, unix.TIMER_ABSTIME)
+}
+
+// set makes the timer send signals from then on, one every so many ns.
+func (t *ticker) set(from, every uint64, flags uintptr) error {
+	spec := [4]uint64{1: every, 2: from / 1e9, 3: from % 1e9}
+	_, _, e := unix.RawSyscall6(unix.SYS_TIMER_SETTIME, uintptr(t.timer), flags, uintptr(unsafe.Pointer(&spec)), 0, 0, 0)
 	if e != 0 {
 		return fmt.Errorf("timer_settime: %w", e)
 	}

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -78,30 +77,23 @@ func parked(n int) (gs []uintptr, free func()) {
 			tell <- getg()
 			<-stop
 		})
-	}
-	for range n {
-		gs = append(gs, <-tell)
+		gs = append(gs, <-tell) // before the next one begins, see start
 	}
 	return gs, func() { close(stop) }
 }
 
-// verify samples two goroutines with the whole source, a waiting and a running one, and compares
+// verify samples two goroutines with the whole source, a waiting one and its own, and compares
 // their samples with their known stacks.
 func (n *Source) verify(l *layout) error {
 	w := &witness{stop: make(chan struct{}), up: make(chan struct{})}
 	defer func() {
-		w.ran.Store(true)
 		close(w.stop)
 		w.running.Wait()
 	}()
-	w.parent = currentGoid()
-	w.running.Add(2)
+	w.runG, w.runID = getg(), currentGoid()
+	w.running.Add(1)
 	own.Go(w.waits)
-	own.Go(w.runs)
-	n.patience.excuse(0, func() {
-		<-w.up
-		<-w.up
-	})
+	n.patience.excuse(0, func() { <-w.up })
 	if err := n.table.checkInlining(w.waitPCs); err != nil {
 		return err
 	}
@@ -131,12 +123,32 @@ func (n *Source) verify(l *layout) error {
 		return err
 	}
 	n.patience.allow(startLimit / 2)
+	if err := n.sampleHere(d, check); err != nil {
+		return err
+	}
+	// No tick may be under way while the source is made ready to sample.
+	if !n.ticker.leave() {
+		return fmt.Errorf("the thread of the ticks got no core for %v", stopLimit)
+	}
+	if n.s.refused != 0 {
+		return fmt.Errorf("rt_tgsigqueueinfo: %w", unix.Errno(n.s.refused))
+	}
+	d.pass()
+	return nil
+}
+
+// sampleHere drains the ring until both goroutines have been sampled. Its own goroutine is the running one.
+//
+//go:noinline
+func (n *Source) sampleHere(d *drain, check *checker) error {
+	check.runIn, _ = functions()
 	for {
-		n.patience.sleep(2 * time.Millisecond)
+		n.patience.pause()
+		n.patience.excuse(2*time.Millisecond, n.runFor2Ticks)
 		readClock(n.s)
 		d.pass()
 		if check.waited && check.saw {
-			break
+			return nil
 		}
 		switch unix.Errno(n.s.refused) {
 		case 0, unix.ESRCH, unix.EAGAIN:
@@ -160,22 +172,21 @@ func (n *Source) verify(l *layout) error {
 		}
 		return fmt.Errorf("a running goroutine's stack was not found in %d ticks, %d signals, %d answers", n.s.ticks, n.s.sent, n.s.answered)
 	}
-	// No tick may be under way while the source is made ready to sample.
-	if !n.ticker.leave() {
-		return fmt.Errorf("the thread of the ticks got no core for %v", stopLimit)
-	}
-	if n.s.refused != 0 {
-		return fmt.Errorf("rt_tgsigqueueinfo: %w", unix.Errno(n.s.refused))
-	}
-	d.pass()
-	return nil
 }
 
-// witness has two goroutines and the results of public calls about them.
+// runFor2Ticks runs until there have been two more ticks, for some milliseconds at most: the first one finds this goroutine
+// running, and the second one takes its record. Later it could not be found: on a busy machine a tick comes when a thread
+// has stopped.
+func (n *Source) runFor2Ticks() {
+	ticks := uintptr(unsafe.Pointer(&n.s.ticks))
+	before := loadAcquire(ticks)
+	for begin := cycles(); loadAcquire(ticks) < before+2 && cycles()-begin < n.s.tornAfter/40*4000; {
+	}
+}
+
+// witness has a waiting and a running goroutine, which has created it, and the results of public calls about them.
 type witness struct {
-	parent        uint64
 	stop, up      chan struct{}
-	ran           atomic.Bool
 	running       sync.WaitGroup
 	waitG, runG   uintptr
 	waitID, runID uint64
@@ -209,26 +220,6 @@ func (w *witness) block() {
 	w.waitIn, w.waitPCs = functions()
 	w.up <- struct{}{}
 	<-w.stop
-}
-
-//go:noinline
-func (w *witness) runs() {
-	w.runG, w.runID = getg(), currentGoid()
-	w.runHere()
-	w.running.Done()
-}
-
-//go:noinline
-func (w *witness) runHere() {
-	w.runIn, _ = functions()
-	w.up <- struct{}{}
-	for n := 0; !w.ran.Load(); n++ {
-		// With one P, other goroutines need it too. But the loop keeps the P for some ticks:
-		// in a program whose threads of C keep calling Go, it takes long to get a P again.
-		if n%10_000_000 == 0 {
-			runtime.Gosched()
-		}
-	}
 }
 
 // calls is a stack, innermost first: functions and lines.
@@ -308,8 +299,8 @@ func (c *checker) Sample(s *source.Sample) {
 		switch {
 		case len(stack) == 0 || stack[0].Func != "[chan receive]" || !matches(stack[1:], c.waitIn):
 			c.err = fmt.Errorf("the stack of a waiting goroutine reads %q instead of %q", stack, c.waitIn)
-		case c.told.Parent != c.parent || c.told.CreatedBy == "":
-			c.err = fmt.Errorf("a goroutine created by goroutine %d reads as created by %q in %d", c.parent, c.told.CreatedBy, c.told.Parent)
+		case c.told.Parent != c.runID || c.told.CreatedBy == "":
+			c.err = fmt.Errorf("a goroutine created by goroutine %d reads as created by %q in %d", c.runID, c.told.CreatedBy, c.told.Parent)
 		case !c.labelled:
 			c.err = errors.New("a goroutine's labels are not where they should be")
 		default:

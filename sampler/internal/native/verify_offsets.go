@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -25,6 +26,7 @@ import (
 // 50 µs.
 func (n *Source) verifyOffsets(l *layout) error {
 	for _, check := range [...]func(*layout) error{n.checkTables, n.checkSyscall, n.checkRuns, n.checkTimers, n.checkIdle, n.checkObjects, n.checkBusy} {
+		n.patience.pause()
 		if err := check(l); err != nil {
 			return err
 		}
@@ -68,9 +70,12 @@ func (n *Source) checkSyscall(l *layout) error {
 	if readWord(g+l.gBubble) != 0 {
 		return errors.New("a goroutine's synctest bubble is not where it should be")
 	}
+	// GOMAXPROCS may have changed since. The array keeps the Ps that are not used any more, up to its capacity.
 	p := readWord(m + l.mOldP)
-	for i := uint64(0); i < n.s.nprocs; i++ {
-		if load64(n.s.procs+uintptr(i)*8) == p {
+	for range 50 {
+		ptr, _, c := n.drain.roster.allp.header()
+		procs := make([]uint64, min(c, maxProcs))
+		if readBig(ptr, procs) == nil && slices.Contains(procs, p) {
 			return nil
 		}
 	}
@@ -82,7 +87,8 @@ func (n *Source) checkSyscall(l *layout) error {
 func (n *Source) checkRuns(l *layout) error {
 	g := getg()
 	seq := func() uint8 { return uint8(readWord(g + l.gTrackingSeq)) }
-	// Try often: the goroutine may also be preempted, and move to another P.
+	// Try often: the goroutine may also be preempted, and move to another P. It stops by sleeping, because after
+	// runtime.Gosched all others would run first.
 	good := func(count func() bool) bool {
 		for range 50 {
 			if count() {
@@ -95,7 +101,7 @@ func (n *Source) checkRuns(l *layout) error {
 		if !good(func() bool {
 			before := seq()
 			for range times {
-				runtime.Gosched()
+				time.Sleep(1)
 			}
 			return seq()-before == uint8(times)
 		}) {
@@ -161,27 +167,16 @@ func (n *Source) checkIdle(l *layout) error {
 	return nil
 }
 
-// spinner is a goroutine that runs on a thread of its own. For `most` cycles at a time only a
-// signal can preempt it.
+// spinner is a goroutine that runs. For `most` cycles at a time only a signal can preempt it.
 type spinner struct {
-	up, stop, clock atomic.Bool
-	m, tid          uintptr
-	most            uint64
-	done            chan struct{}
+	stop atomic.Bool
+	most uint64
+	done chan struct{}
 }
 
-//go:norace
-//go:nocheckptr
-func (w *spinner) spin(l *layout) {
+func (w *spinner) spin() {
 	defer close(w.done)
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	w.m, w.tid = uintptr(readWord(getg()+l.gM)), uintptr(unix.Gettid())
-	w.up.Store(true)
 	for from := cycles(); !w.stop.Load(); {
-		if w.clock.Load() {
-			_ = time.Now()
-		}
 		if cycles()-from > w.most {
 			runtime.Gosched()
 			from = cycles()
@@ -189,61 +184,62 @@ func (w *spinner) spin(l *layout) {
 	}
 }
 
-// checkBusy checks the fields for preemption and for calls of the vDSO, with a running thread.
+// checkBusy checks the fields for preemption and for calls of the vDSO.
 func (n *Source) checkBusy(l *layout) error {
-	w := &spinner{most: n.s.tornAfter / 40 * 30_000, done: make(chan struct{})} // 30 ms
-	own.Go(func() { w.spin(l) })
-	defer func() { w.stop.Store(true); <-w.done }()
-	for !w.up.Load() {
-		time.Sleep(20 * time.Microsecond)
-	}
-	n.s.probeM = uint64(w.m)
-	storeRelease(uintptr(unsafe.Pointer(&n.s.probeTID)), uint64(w.tid))
-	defer storeRelease(uintptr(unsafe.Pointer(&n.s.probeTID)), 0)
-	if err := n.checkPreempt(l, w); err != nil {
+	if err := n.checkPreempt(l); err != nil {
 		return err
 	}
 	if ctxLR != 0 {
 		return nil // on arm64 the fields for the vDSO are not used
 	}
-	return n.checkVDSO(w)
+	return n.checkVDSO(uintptr(readWord(getg() + l.gM)))
 }
 
-// checkPreempt checks that m.signalPending goes from 0 to 1 and back when the runtime preempts a
-// thread. With a wrong offset the handler would not pass on signals that the runtime waits for.
-func (n *Source) checkPreempt(l *layout, w *spinner) error {
+// checkPreempt checks that m.signalPending goes from 0 to 1 and back when the runtime preempts a thread. With a wrong
+// offset the handler would not pass on signals that the runtime waits for. Any thread will do. If the program
+// runs nothing, the check has a goroutine of its own to be preempted.
+func (n *Source) checkPreempt(l *layout) error {
 	s := n.s
-	pending := func() uint32 { return uint32(readWord(w.m + l.mSignalPending)) }
+	pending := func(m uintptr) bool { return uint32(readWord(m+l.mSignalPending)) != 0 }
 	// A thread that the runtime has sent a signal answers when it has a core, which can take long beside other programs.
 	end := n.patience.wait()
-	zero := func() bool {
-		for time.Now().Before(end) {
-			if pending() == 0 {
-				return true
-			}
-			time.Sleep(20 * time.Microsecond)
-		}
-		return false
-	}
 	wrong := errors.New("a thread's note of a preemption signal is not where it should be")
-	if !zero() {
-		return wrong
+	for m := uintptr(readWord(getg() + l.gM)); pending(m); n.patience.sleep(20 * time.Microsecond) {
+		if time.Now().After(end) {
+			return wrong
+		}
 	}
 	if asyncPreemptOff() {
 		return nil // the runtime sends no preemption signals
 	}
-	for time.Now().Before(end) {
-		if runtime.GOMAXPROCS(0) > 1 {
-			runtime.ReadMemStats(new(runtime.MemStats)) // stops the world and preempts the spinner
+	storeRelease(uintptr(unsafe.Pointer(&s.probing)), 1)
+	defer storeRelease(uintptr(unsafe.Pointer(&s.probing)), 0)
+	w := &spinner{most: s.tornAfter / 40 * 30_000, done: make(chan struct{})} // 30 ms
+	for spins := false; time.Now().Before(end); {
+		if err := n.drain.roster.refreshProcs(); err != nil {
+			return err
 		}
-		// With one P the runtime preempts the spinner after its time slice of 10 ms.
-		time.Sleep(50 * time.Microsecond)
+		if runtime.GOMAXPROCS(0) > 1 {
+			runtime.ReadMemStats(new(runtime.MemStats)) // stops the world and preempts what runs
+		}
+		// With one P the runtime preempts what runs after its time slice of 10 ms.
+		n.patience.sleep(50 * time.Microsecond)
 		asked, other := loadAcquire(uintptr(unsafe.Pointer(&s.probeAsked))), loadAcquire(uintptr(unsafe.Pointer(&s.probeOther)))
 		switch {
-		case asked > other && zero():
+		case asked > other && !pending(uintptr(loadAcquire(uintptr(unsafe.Pointer(&s.askedM))))):
 			return nil
-		case asked+other > 10:
+		case asked <= other && asked+other > 10:
 			return wrong
+		case asked+other == 0 && !spins:
+			spins = true
+			own.Go(w.spin)
+			defer func() {
+				w.stop.Store(true)
+				select {
+				case <-w.done:
+				case <-time.After(20 * time.Millisecond): // others run now; it ends when it is its turn
+				}
+			}()
 		}
 	}
 	return wrong
@@ -256,25 +252,28 @@ func asyncPreemptOff() bool {
 	return goDebug("asyncpreemptoff", environment) != 0 || goDebug("gccheckmark", environment) > 0
 }
 
-// checkVDSO checks m.vdsoSP and m.vdsoPC. It sends signals to a thread that keeps calling
-// time.Now and so is mostly in the vDSO. The handler reads the fields, in noteProbe.
-func (n *Source) checkVDSO(w *spinner) error {
+// probeEvery is the time between two signals of checkVDSO, in ns.
+const probeEvery = 50_000
+
+// checkVDSO checks m.vdsoSP and m.vdsoPC of the calling thread's M. A timer sends signals to the thread, which keeps
+// calling time.Now and so is mostly in the vDSO. The handler reads the fields, in noteProbe.
+func (n *Source) checkVDSO(m uintptr) error {
 	s := n.s
-	w.clock.Store(true)
 	probes := uint64(30) // that must find the thread outside the vDSO, and none inside, if the fields are wrong
 	if raceBuild {
 		probes = 100 // the race detector's calls keep the thread outside most of the time
 	}
-	handled := func() uint64 {
-		return loadAcquire(uintptr(unsafe.Pointer(&s.probeAsked))) + loadAcquire(uintptr(unsafe.Pointer(&s.probeOther)))
+	storeRelease(uintptr(unsafe.Pointer(&s.probeM)), uint64(m))
+	t := &ticker{s: s, tid: unix.Gettid()}
+	if err := t.createTimer(n.signal, s.tag|probeTag); err != nil {
+		return err
 	}
-	for end := time.Now().Add(100 * time.Millisecond); time.Now().Before(end) && s.probeOutside < probes; {
-		before := handled()
-		if err := unix.Tgkill(int(s.pid), int(w.tid), unix.Signal(n.signal)); err != nil {
-			return nil
-		}
-		for handled() == before && time.Now().Before(end) {
-			time.Sleep(10 * time.Microsecond)
+	defer t.deleteTimer()
+	if err := t.set(1, probeEvery, 0); err != nil {
+		return err
+	}
+	for end := time.Now().Add(100 * time.Millisecond); time.Now().Before(end) && loadAcquire(uintptr(unsafe.Pointer(&s.probeOutside))) < probes; n.patience.pause() {
+		for from := time.Now(); time.Now().Sub(from) < time.Millisecond; {
 		}
 		if loadAcquire(uintptr(unsafe.Pointer(&s.probeVDSO))) > 0 {
 			return nil
@@ -286,20 +285,29 @@ func (n *Source) checkVDSO(w *spinner) error {
 	return errors.New("where a thread calls the vDSO from is not where it should be")
 }
 
-// noteProbe counts signals to the probed thread: by the value of m.signalPending, and, if the
-// thread was not on its goroutine's stack, by whether m.vdsoSP and m.vdsoPC fit that stack.
+// noteProbe counts signals by which the program has preempted a thread, by the value of m.signalPending. It
+// counts signals of the timer of checkVDSO that came while the thread was not on its goroutine's stack, by whether
+// m.vdsoSP and m.vdsoPC fit that stack.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func noteProbe(base, ctx, _, _ uintptr) uintptr {
+func noteProbe(base, ctx, timer, _ uintptr) uintptr {
 	s := at(base)
-	m := uintptr(s.probeM)
-	if load32(m+s.off.mSignalPending) == 1 {
-		add64(uintptr(unsafe.Pointer(&s.probeAsked)), 1)
-	} else {
-		add64(uintptr(unsafe.Pointer(&s.probeOther)), 1)
+	if timer == 0 {
+		m := s.mOfThread()
+		if m == 0 {
+			return 0
+		}
+		if load32(m+s.off.mSignalPending) == 1 {
+			storeRelease(uintptr(unsafe.Pointer(&s.askedM)), uint64(m))
+			add64(uintptr(unsafe.Pointer(&s.probeAsked)), 1)
+		} else {
+			add64(uintptr(unsafe.Pointer(&s.probeOther)), 1)
+		}
+		return 0
 	}
+	m := uintptr(loadAcquire(uintptr(unsafe.Pointer(&s.probeM))))
 	g := uintptr(load64(m + s.off.mCurG))
 	if g == 0 {
 		return 0 // the scheduler is at work
@@ -309,6 +317,22 @@ func noteProbe(base, ctx, _, _ uintptr) uintptr {
 		add64(uintptr(unsafe.Pointer(&s.probeOutside)), 1)
 		if inVDSO(s, m, lo, hi) {
 			add64(uintptr(unsafe.Pointer(&s.probeVDSO)), 1)
+		}
+	}
+	return 0
+}
+
+// mOfThread returns the M of the calling thread, 0 if it has no P.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func (s *shared) mOfThread() uintptr {
+	tid := uint64(rawSyscall(unix.SYS_GETTID, 0, 0, 0, 0, 0, 0))
+	for i := uint64(0); i < loadAcquire(uintptr(unsafe.Pointer(&s.nprocs))); i++ {
+		p := uintptr(load64(s.procs + uintptr(i)*8))
+		if m := uintptr(load64(p + s.off.pM)); m != 0 && load64(m+s.off.mProcID) == tid {
+			return m
 		}
 	}
 	return 0
