@@ -129,8 +129,12 @@ func (d *drain) pass() {
 	for tail < head {
 		at := d.s.words(tail)
 		n := load64(at) >> 8 & 0xffffff
-		words := unsafe.Slice(*(**uint64)(unsafe.Pointer(&at)), n)
-		d.record(words)
+		if n == 0 || n > min(head-tail, ringWords-tail&(ringWords-1)) {
+			n = head - tail // this cannot be; what follows is lost
+			d.torn++
+		} else {
+			d.record(unsafe.Slice(*(**uint64)(unsafe.Pointer(&at)), n))
+		}
 		tail += n
 		storeRelease(uintptr(unsafe.Pointer(&d.s.tail)), tail)
 	}

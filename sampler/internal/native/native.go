@@ -65,7 +65,7 @@ func (n *Source) Objects() string {
 	return tachyon.AllObjects
 }
 
-// busy is true while a source is started: the process has only one handler.
+// busy is true while a source is started: the process has only one handler. It stays true while there is a remainder.
 var busy atomic.Bool
 
 // Start checks that the source can be trusted here and begins to sample.
@@ -77,7 +77,7 @@ func (n *Source) Start(cfg source.Config, out source.Out) (err error) {
 	if err := refuse(); err != nil {
 		return err
 	}
-	if !busy.CompareAndSwap(false, true) {
+	if !busy.CompareAndSwap(false, true) && !takeOver() {
 		return errors.New("another native source is running")
 	}
 	n.cfg, n.patience = cfg, newPatience(time.Now(), cfg.Fallback)
@@ -87,7 +87,7 @@ func (n *Source) Start(cfg source.Config, out source.Out) (err error) {
 		runtime.LockOSThread() // see patience.pause
 		defer runtime.UnlockOSThread()
 		if err = unlessFault(func() error { return n.start(l, out) }); err != nil {
-			busy.Store(!n.release())
+			n.giveBack()
 		}
 	})
 	<-done

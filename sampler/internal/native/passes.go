@@ -35,7 +35,7 @@ func (n *Source) loop(up chan struct{}) {
 			n.s.quiet = 1
 			n.drain.threads.stopAll()
 			n.ticker.deleteTimer()
-			n.ticker.leave() // if a tick is still under way, it ends as usual
+			n.ticker.leave() // if it returns false, the tick that is under way ends as usual: it still has all that it uses
 			n.drain.out.Fail(fmt.Errorf("native: %w", err))
 		}
 		n.pass()

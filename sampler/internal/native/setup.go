@@ -148,36 +148,84 @@ func (n *Source) share(l *layout) error {
 	return nil
 }
 
+// giveBack releases what the source uses. The process can have another source then, unless there is a remainder.
+func (n *Source) giveBack() {
+	if n.release() {
+		busy.Store(false)
+	}
+}
+
 // release undoes what prepare did, also if prepare failed halfway. It ends the tick thread
 // first. It frees the memory last, when no handler can use it any more.
 //
-// If a thread still uses the memory, release leaves it mapped and returns false. Then this
-// process can have no further native session.
+// If a thread still uses the memory, release leaves it mapped as the remainder and returns false. Then
+// this process can have no further native session until that thread has got a core.
 func (n *Source) release() (free bool) {
 	free = true
+	r := &remains{memory: n.memory}
 	if n.drain != nil {
 		n.drain.threads.stopAll()
+		r.roster = n.drain.roster
 	}
 	if n.ticker != nil {
 		n.ticker.deleteTimer()
 		free = n.ticker.stop()
+		r.ticked = n.ticker.done
 		n.ticker = nil
 	}
-	if n.memory != nil {
-		if loadState() != nil {
-			releaseSignal(n.signal, n.old)
-			free = n.memoryInUse(false) && free
-		}
-		if free {
-			if n.drain != nil && n.drain.roster != nil {
-				n.drain.roster.free()
-			}
-			unix.Munmap(n.memory)
-		}
-		n.memory, n.s = nil, nil
+	if n.memory != nil && loadState() != nil {
+		releaseSignal(n.signal, n.old)
+		free = n.memoryInUse(false) && free
 	}
-	n.drain = nil
-	return free
+	n.memory, n.s, n.drain = nil, nil, nil
+	if !free {
+		remainder.Store(r)
+		return false
+	}
+	r.free()
+	return true
+}
+
+// remains is what a source uses until its last tick and its last handler have ended.
+type remains struct {
+	memory mapping
+	roster *roster
+	ticked chan struct{} // closed when the tick thread has ended; nil: there was none
+}
+
+func (r *remains) free() {
+	if r.roster != nil {
+		r.roster.free()
+	}
+	if r.memory != nil {
+		unix.Munmap(r.memory)
+	}
+}
+
+// remainder is what the latest source has not given back.
+var remainder atomic.Pointer[remains]
+
+// takeOver gives back the remainder if no thread uses it any more. It reports whether it has, so that the caller can
+// start a source.
+func takeOver() bool {
+	r := remainder.Swap(nil)
+	if r == nil {
+		return false
+	}
+	select {
+	case <-r.ticked:
+	default:
+		if r.ticked != nil {
+			remainder.Store(r)
+			return false
+		}
+	}
+	if !handlersEnded(0) {
+		remainder.Store(r)
+		return false
+	}
+	r.free()
+	return true
 }
 
 //go:norace
@@ -195,5 +243,10 @@ func (n *Source) memoryInUse(yes bool) bool {
 		return true
 	}
 	swap64(uintptr(unsafe.Pointer(&state)), 0) // complete before inHandler is read
-	return within(stopLimit, func() bool { return loadAcquire(uintptr(unsafe.Pointer(&inHandler))) == 0 })
+	return handlersEnded(stopLimit)
+}
+
+// handlersEnded waits until no thread is in the handler. One that comes later finds no memory to use.
+func handlersEnded(limit time.Duration) bool {
+	return within(limit, func() bool { return loadAcquire(uintptr(unsafe.Pointer(&inHandler))) == 0 })
 }

@@ -27,7 +27,7 @@ func (n *Source) Stop() {
 			n.pass()
 		}()
 	}
-	busy.Store(!n.release())
+	n.giveBack()
 }
 
 // lastLook bounds the time in which Stop visits all goroutines once more. On an idle machine

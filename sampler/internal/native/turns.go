@@ -241,6 +241,9 @@ func visitTurn(s *shared, c *circle, n, same, start uint64) uint64 {
 	for left := c.n; left > 0 && visited < most; left-- {
 		before := c.cursor
 		index := load64(s.entry(before)+entryNext*8) - 1
+		if index >= total {
+			break // the entry is in no circle, which cannot be
+		}
 		entry := s.entry(index)
 		c.passed++
 		if load64(entry+entryLooked*8) == s.now || load64(entry+entryMoved*8) == 0 {
@@ -282,6 +285,9 @@ func lookTurn(s *shared, c *circle, n, visits, start uint64) (visited uint64) {
 	for left := min(c.n, n); left > 0; left-- {
 		before := c.look
 		index := load64(s.entry(before)+entryNext*8) - 1
+		if index >= total {
+			break // the entry is in no circle, which cannot be
+		}
 		entry := s.entry(index)
 		c.look = index
 		if load64(entry+entryLooked*8) == s.now {
