@@ -1,0 +1,165 @@
+//go:build peers && linux && (amd64 || arm64)
+
+package native
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/gotach/profiler/internal/testenv"
+)
+
+// stalling are the functions in which a thread may lose its core between two statements.
+var stalling = map[string][]string{
+	"handler.go": {"stay", "onTick", "interruptAll"},
+	"turns.go":   {"visitSome", "visitMovers", "visitNew"},
+	"newgs.go":   {"addNew"},
+	"drain.go":   {"pass"},
+	"passes.go":  {"pass", "loop"},
+	"native.go":  {"Start", "start", "begin"},
+	"setup.go":   {"prepare", "release", "memoryInUse"},
+	"verify.go":  {"verify", "sampleHere"},
+	"tick.go":    {"startTicker", "arm", "leave", "stop"},
+	"stop.go":    {"Stop", "lookOnce", "silence", "finishRing"},
+}
+
+// stallHere is what the tests insert. It makes the thread sleep for two seconds, once, without telling the runtime.
+const stallHere = `package native
+
+import (
+	"fmt"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+var stallAt uint64
+
+var stallFor = [2]uint64{2, 0}
+
+func init() { fmt.Sscan(os.Getenv("GOTACH_STALL"), &stallAt) }
+
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func stallHere(n uint64) {
+	if n == stallAt && cas64(uintptr(unsafe.Pointer(&stallAt)), n, 0) {
+		at := uintptr(unsafe.Pointer(&stallFor))
+		for -rawSyscall(unix.SYS_NANOSLEEP, at, at, 0, 0, 0, 0) == uintptr(unix.EINTR) {
+		}
+	}
+}
+`
+
+// stalls returns a file's text with stallHere before each statement of the functions, and where these are. They are
+// numbered from the length of places + 1 on.
+func stalls(t *testing.T, file string, functions, places []string) ([]byte, []string) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fset := token.NewFileSet()
+	f, err := parser.ParseFile(fset, file, text, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	done, seen := 0, 0
+	for _, decl := range f.Decls {
+		d, ok := decl.(*ast.FuncDecl)
+		if !ok || !slices.Contains(functions, d.Name.Name) {
+			continue
+		}
+		seen++
+		ast.Inspect(d.Body, func(n ast.Node) bool {
+			if b, ok := n.(*ast.BlockStmt); ok {
+				for _, s := range b.List {
+					if _, ok := s.(*ast.CaseClause); ok {
+						break
+					}
+					if _, ok := s.(*ast.CommClause); ok {
+						break
+					}
+					places = append(places, fset.Position(s.Pos()).String())
+				}
+			}
+			return true
+		})
+	}
+	if seen < len(functions) {
+		t.Fatalf("%s has only %d of %q", file, seen, functions)
+	}
+	number := map[string]int{}
+	for i, place := range places {
+		number[place] = i + 1
+	}
+	for at := range text {
+		if n := number[fset.Position(f.FileStart+token.Pos(at)).String()]; n != 0 {
+			out.Write(text[done:at])
+			fmt.Fprintf(&out, "stallHere(%d);", n)
+			done = at
+		}
+	}
+	out.Write(text[done:])
+	return out.Bytes(), places
+}
+
+// TestPeerStalls makes a thread lose its core for two seconds, which is longer than others wait for it, at each step of
+// Start, a tick, the drain and Stop. The program must neither end nor hang, must say an error if there is no profile, and
+// must be able to sample again.
+func TestPeerStalls(t *testing.T) {
+	dir, err := filepath.Abs(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	temp, replace, places := t.TempDir(), map[string]string{}, []string(nil)
+	add := func(name string, text []byte) {
+		replace[filepath.Join(dir, name)] = filepath.Join(temp, name)
+		if err := os.WriteFile(filepath.Join(temp, name), text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add("stallhere.go", []byte(stallHere))
+	for file, functions := range stalling {
+		var text []byte
+		text, places = stalls(t, file, functions, places)
+		add(file, text)
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(temp, "overlay.json")
+	if err := os.WriteFile(file, overlay, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	bin := build(t, "stalls", "-overlay="+file)
+	t.Logf("%d steps", len(places))
+	steps := make(chan int)
+	var all sync.WaitGroup
+	for range 24 { // they sleep most of the time
+		all.Go(func() {
+			for i := range steps {
+				if text, ok := output(t, []string{fmt.Sprint("GOTACH_STALL=", i+1)}, bin, t.TempDir()); !ok {
+					t.Errorf("%s: %s", places[i], text)
+				}
+			}
+		})
+	}
+	every := testenv.Times(5, 1)
+	for i := 0; i < len(places); i += every {
+		steps <- i
+	}
+	close(steps)
+	all.Wait()
+}
