@@ -254,7 +254,7 @@ func startWatch() (w stopwatch) {
 }
 
 func (w *stopwatch) took() time.Duration {
-	wall := wallTime() - w.wall
+	wall := max(wallTime()-w.wall, 0) // someone may set the clock
 	if t, ok := threadClock(); ok && w.known {
 		return min(wall, t-w.thread)
 	}
