@@ -18,6 +18,9 @@ const (
 	walksGap  = 255 // cycles between two walks, at most; a mask
 )
 
+// tooLate is the result of confirm if this thread has lost its core.
+const tooLate = ^uintptr(0)
+
 // confirm repeats a walk of a coroutine that has found n PCs. It returns the number of PCs, 0 if the coroutine
 // runs too often to tell where it has stopped. It is a stage. restAt is the address of a rest.
 //
@@ -29,7 +32,8 @@ func confirm(base, g, n, restAt uintptr) uintptr {
 	pcs := s.words(s.write) + headWords*8
 	again := pcs + maxDepth*8
 	walks := 0
-	if r.holds(s, g, pcs, uint64(n)) {
+	ran := !r.holds(s, g, pcs, uint64(n))
+	if !ran {
 		walks++
 	}
 	start := cycles()
@@ -37,11 +41,13 @@ func confirm(base, g, n, restAt uintptr) uintptr {
 		for from, gap := cycles(), s.chance()&walksGap; cycles()-from < gap; {
 		}
 		if !r.holds(s, g, pcs, uint64(n)) {
+			ran = true
 			continue
 		}
 		store64(again, r.pc)
 		m, _ := walk(s, again, 1, r.bp, r.sp-frameSlack, r.hi)
 		if !r.holds(s, g, pcs, uint64(n)) {
+			ran = true
 			continue
 		}
 		if walks++; walks == 1 { // the coroutine ran during the first walk
@@ -57,8 +63,11 @@ func confirm(base, g, n, restAt uintptr) uintptr {
 			}
 		}
 	}
-	if walks < sameWalks {
+	switch {
+	case walks == sameWalks:
+		return n
+	case ran:
 		return 0
 	}
-	return n
+	return tooLate
 }

@@ -263,7 +263,10 @@ func walkParked(base, g, index, _ uintptr) uintptr {
 	n, _ := walk(s, pcs, 1, r.bp, r.sp-frameSlack, r.hi)
 	coroutine := s.waits.switched>>reason&1 != 0
 	if coroutine {
-		if n = uint64(callConfirm(base, g, uintptr(n), uintptr(unsafe.Pointer(&r)))); n == 0 {
+		switch n = uint64(callConfirm(base, g, uintptr(n), uintptr(unsafe.Pointer(&r)))); n {
+		case uint64(tooLate):
+			return 0
+		case 0:
 			store64(rec, load64(rec)|flagBare<<48)
 		}
 	}
