@@ -19,13 +19,13 @@
 // allows, up to the rate asked for, and less often while nothing runs (pace.go). Running
 // goroutines are sampled at every tick, the others in turns (turns.go).
 //
-// CPU time is the kernel's (ledger.go). A record of a goroutine that runs, or is in a system call
-// or C, has a reading of its thread's CPU clock. A sample is on the CPU as far as the clock says
-// so; otherwise it is divided (active.go). So a goroutine that runs for Go, but whose thread has
-// no core, shows as such. The runtime's goroutines have samples of their CPU time. The rest of the
-// process's CPU time is on pseudo threads: the scheduler's (scheduling.go), that of C threads, and
-// the profiler's own (account.go). All samples on the CPU add up to what getrusage says, but for a debt of 1 % at
-// most.
+// Ticks say where goroutines are, CPU timers where cores go (cputimer.go, cpu.go). Each thread that runs goroutines has a timer
+// on its own CPU clock, whose signal visits the thread while it uses a core. A visit stands for the CPU time since
+// the thread's visit before. Its goroutine is given that time (active.go); if it has ended, a later one of the same go
+// statement is (estate.go). So a goroutine that runs for Go, but whose thread has no core, shows as such. The runtime's goroutines
+// have samples of their CPU time. CPU time that no goroutine used is on pseudo threads: the scheduler's, with its stacks, that of C
+// threads, that of goroutines which are not known, and the profiler's own (account.go). All samples on the CPU add up to
+// what getrusage says.
 //
 // All time of goroutines is accounted for too: each tick reads how many there are, and what the
 // samples lack of the integral of that number counts as not seen (census.go).
