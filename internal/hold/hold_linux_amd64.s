@@ -49,12 +49,12 @@ sent:
 	RET
 
 failed:
-	// Without the timer the signal could get lost. This is also a child process that C code has
-	// forked: it has no timers. Keep nothing.
+	// Without the timer the signal could get lost, so it is passed on. This can also be a child process that C code
+	// has made with vfork: it has no timers, but the parent's memory. So the parent keeps the next signal.
 	MOVQ -24(SP), DX
 	MOVQ -16(SP), SI
 	MOVQ -8(SP), DI
-	MOVL $const_stateOff, memory_state(R8)
+	MOVL $const_stateWaiting, memory_state(R8)
 
 pass:
 	MOVQ memory_next(R8), AX

@@ -60,12 +60,12 @@ keep:
 	RET
 
 failed:
-	// Without the timer the signal could get lost. This is also a child process that C code has
-	// forked: it has no timers. Keep nothing.
+	// Without the timer the signal could get lost, so it is passed on. This can also be a child process that C code
+	// has made with vfork: it has no timers, but the parent's memory. So the parent keeps the next signal.
 	MOVD R14, R0
 	MOVD R15, R1
 	MOVD R5, R2
-	MOVD $const_stateOff, R10
+	MOVD $const_stateWaiting, R10
 	STLRW R10, (R9)
 	B    pass
 

@@ -5,7 +5,6 @@ package native
 import (
 	"math"
 	"runtime"
-	"runtime/debug"
 	"time"
 	"unsafe"
 )
@@ -21,8 +20,7 @@ import (
 
 // findSched returns the address of runtime.sched, 0 if it cannot be found.
 func findSched(variables []span, l *layout, s *shared, p *patience) uintptr {
-	limit := debug.SetMaxThreads(1<<31 - 1) // it can only be read by setting another one
-	debug.SetMaxThreads(limit)
+	limit := maxThreads()
 	newest := readWord(getg() + l.gID)
 	const step, more = 1 << 13, 64
 	words := make([]uint64, step+more)

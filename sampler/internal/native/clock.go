@@ -41,8 +41,8 @@ func readBoth(clock, counter func() uint64) (best instant) {
 
 // readClock takes a new reading for the handler.
 func readClock(s *shared) {
-	next := 1 - s.clockAt&1
-	c := &s.clocks[next]
+	next := s.clockAt + 1
+	c := &s.clocks[next&1]
 	if c.scale == 0 {
 		return
 	}

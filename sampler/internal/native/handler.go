@@ -199,9 +199,13 @@ func monotonic(s *shared) uint64 {
 //go:norace
 //go:nocheckptr
 func (s *shared) timeNow(at uintptr) uint64 {
-	c := uintptr(unsafe.Pointer(&s.clocks)) + uintptr(loadAcquire(uintptr(unsafe.Pointer(&s.clockAt)))&1)*unsafe.Sizeof(clock{})
-	if passed := cycles() - load64(c+8); passed < load64(c+24) {
-		return load64(c) + passed*load64(c+16)>>32
+	n := loadAcquire(uintptr(unsafe.Pointer(&s.clockAt)))
+	c := uintptr(unsafe.Pointer(&s.clocks)) + uintptr(n&1)*unsafe.Sizeof(clock{})
+	ns, passed := load64(c), cycles()-load64(c+8)
+	fence()
+	// The place of a reading is written again only after the next reading, in the other place, has become the current one.
+	if loadAcquire(uintptr(unsafe.Pointer(&s.clockAt))) == n && passed < load64(c+24) {
+		return ns + passed*load64(c+16)>>32
 	}
 	return cpuClock(unix.CLOCK_MONOTONIC, at)
 }

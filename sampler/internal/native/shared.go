@@ -170,7 +170,7 @@ type shared struct {
 	// Arguments of visit for walkParked.
 	seenStatus, seenM, seenGoid, seenBefore uint64
 
-	// Two readings of the clock. clockAt is the index of the current one.
+	// Two readings of the clock. clockAt is the number of readings, and its lowest bit the index of the current one.
 	clockAt uint64
 	clocks  [2]clock
 

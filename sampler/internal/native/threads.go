@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"sync"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -31,11 +32,26 @@ func Room(n int) error {
 	return roomInSystem(n)
 }
 
-// roomInRuntime compares the number of threads with the limit of debug.SetMaxThreads. The limit
-// can only be read by setting another one, so for a moment there is no limit.
+var readingLimit sync.Mutex
+
+// maxThreads returns the limit of debug.SetMaxThreads. It can only be read by setting another one, so for a moment there
+// is no limit. A second caller would take that for the limit, hence the mutex. If the program sets a limit in that
+// moment, that one stays.
+func maxThreads() int {
+	readingLimit.Lock()
+	defer readingLimit.Unlock()
+	const none = 1<<31 - 1
+	limit := debug.SetMaxThreads(none)
+	if now := debug.SetMaxThreads(limit); now != none {
+		debug.SetMaxThreads(now)
+		return now
+	}
+	return limit
+}
+
+// roomInRuntime compares the number of threads with the limit of debug.SetMaxThreads.
 func roomInRuntime(n int) error {
-	limit := debug.SetMaxThreads(1<<31 - 1)
-	debug.SetMaxThreads(limit)
+	limit := maxThreads()
 	f, err := os.Open("/proc/self/task")
 	if err != nil {
 		return nil // there is no other way to count the threads

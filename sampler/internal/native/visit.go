@@ -334,6 +334,15 @@ func (r *rest) read(s *shared, g uintptr) bool {
 // holds reports whether the goroutine has not run since read. If so, the n PCs at pcs belong to
 // one stack.
 //
+// A goroutine that runs again has changed its status before it writes its stack, for other processors too: on amd64 they
+// see stores in their order. On arm64 the runtime changes the status with a compare-and-swap of acquire and release.
+// A goroutine that waits becomes runnable first. The second change, to running, reads the first one with acquire, and the
+// stores to the stack come after that load, so whoever sees them sees at least the first change. A goroutine that
+// is runnable has only the second change. Without LSE (before ARMv8.1) that is a pair of exclusive load and store, and
+// the architecture lets the stores to the stack overtake the latter. Then, in the nanoseconds that this takes, a walk could
+// take return addresses of before and after. All are within the stack's bounds, so nothing worse follows than a
+// sample with a wrong stack.
+//
 //go:nosplit
 //go:norace
 //go:nocheckptr
