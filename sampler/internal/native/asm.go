@@ -46,6 +46,7 @@ var (
 	recordPC      = entry(recordRunning)
 	syscallPC     = entry(recordSyscall)
 	stackPC       = entry(recordStack)
+	switchedPC    = entry(recordSwitched)
 	finishPC      = entry(finish)
 	describePC    = entry(describe)
 	visitPC       = entry(visit)
@@ -63,6 +64,11 @@ var (
 	moversPC      = entry(visitMovers)
 	youngPC       = entry(visitYoung)
 	newPC         = entry(visitNew)
+	turnPC        = entry(visitTurn)
+	lookPC        = entry(lookTurn)
+	joinPC        = entry(join)
+	staysPC       = entry(stays)
+	gonePC        = entry(gone)
 	addPC         = entry(addNew)
 )
 
@@ -84,6 +90,7 @@ func callProbe(s, ctx, _, _ uintptr) uintptr
 func callRecord(s, slot, ctx, _ uintptr) uintptr
 func callSyscall(s, slot, g, _ uintptr) uintptr
 func callStack(s, rec, ctx, _ uintptr) uintptr
+func callSwitched(s, rec, g, ctx uintptr) uintptr
 func callFinish(s, rec, n, scratch uintptr) uintptr
 func callDescribe(s, rec, g, index uintptr) uintptr
 func callVisit(s, g, entry, index uintptr) uintptr
@@ -98,9 +105,14 @@ func callBlocked(s, slot, g, tid uintptr) uintptr
 func callScheduling(s, tid, _, _ uintptr) uintptr
 func callCensus(s, _, _, _ uintptr) uintptr
 func callTurns(s, _, _, _ uintptr) uintptr
-func callMovers(s, n, whole, start uintptr) uintptr
-func callYoung(s, n, start, _ uintptr) uintptr
-func callNew(s, n, whole, start uintptr) uintptr
+func callMovers(s, n, whole, _ uintptr) uintptr
+func callYoung(s, n, _, _ uintptr) uintptr
+func callNew(s, n, whole, _ uintptr) uintptr
+func callTurn(s, c, n, same uintptr) uintptr
+func callLook(s, c, n, visits uintptr) uintptr
+func callJoin(s, n, _, _ uintptr) uintptr
+func callStays(s, entry, index, _ uintptr) uintptr
+func callGone(s, entry, index, _ uintptr) uintptr
 func callAdd(s, _, _, _ uintptr) uintptr
 
 func cas64(addr uintptr, old, new uint64) bool

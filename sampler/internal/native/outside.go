@@ -52,13 +52,14 @@ func takeIn(s *shared, index uint64) {
 }
 
 // join checks entries that are in no circle, the new ones first, and adds those that are alive to
-// the active circle. It visits some of them, at most half of n, rounded up, and returns their
-// number. While it finds some it goes on: many goroutines may have begun at once.
+// the active circle. It visits some of them, at most half of most, rounded up, and returns their
+// number. While it finds some it goes on: many goroutines may have begun at once. It is a stage.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func join(s *shared, n uint64) (joined uint64) {
+func join(base, most, _, _ uintptr) (joined uintptr) {
+	s, n := at(base), uint64(most)
 	total := loadAcquire(uintptr(unsafe.Pointer(&s.goroutines)))
 	checks := max(minChecks, min(s.outs/checkOneIn, maxChecks))
 	checks *= max(1, min((s.now-s.before)/checkEvery, mostTimesChecks))
@@ -91,7 +92,7 @@ func join(s *shared, n uint64) (joined uint64) {
 				meet(s, entry, index, 0, false)
 				leaveOut(s, index)
 			} else {
-				if joined < (n+1)/2 {
+				if uint64(joined) < (n+1)/2 {
 					if callVisit(s.base(), g, entry, uintptr(index)) == 0 {
 						break
 					}
@@ -110,6 +111,6 @@ func join(s *shared, n uint64) (joined uint64) {
 			s.probe++
 		}
 	}
-	s.visits += joined * sameVisits
+	s.visits += uint64(joined) * sameVisits
 	return joined
 }

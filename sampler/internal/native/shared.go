@@ -148,6 +148,7 @@ type shared struct {
 	refused  uint64 // errno of the last signal that could not be sent
 	visits   uint64 // times sameVisits
 	visiting uint64 // cycles spent on visits
+	began    uint64 // when the visits of this tick began, in cycles
 	staying  uint64 // 1: the tick thread is in the handler and stays there
 	unable   uint64 // errno with which it could not wait there
 	lost     uint64 // signals that were never answered, or could not be sent

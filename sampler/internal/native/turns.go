@@ -60,6 +60,18 @@ type circle struct {
 	passed uint64 // number of entries that visits have passed so far
 }
 
+// base and circleAt convert a circle of shared for a stage, and back.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func (c *circle) base() uintptr { return uintptr(unsafe.Pointer(c)) }
+
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func circleAt(base uintptr) *circle { return *(**circle)(unsafe.Pointer(&base)) }
+
 const (
 	// keepDead is the number of dead entries that stay in the active circle, besides as many as
 	// there are living ones. A P keeps up to 64 dead gs for reuse (runtime.gfput).
@@ -157,39 +169,39 @@ func visitSome(s *shared) {
 		n = min(n, idleVisits)
 	}
 	whole := max(quota>>16, 1)
-	start := cycles()
+	s.began = cycles()
 	s.fresh = 0
 	still := min(s.still.n, (n+stillVisits-1)/stillVisits)
 	n -= still
-	n -= uint64(callMovers(s.base(), uintptr(n), uintptr(whole), uintptr(start)))
+	n -= uint64(callMovers(s.base(), uintptr(n), uintptr(whole), 0))
 	// What new goroutines do not need is for those that have not moved.
 	spare := n - min(n, s.births/birthTicks)
 	n -= spare
-	spare -= uint64(callYoung(s.base(), uintptr(spare), uintptr(start), 0))
-	still += spare + uint64(callNew(s.base(), uintptr(n), uintptr(whole), uintptr(start)))
-	visitTurn(s, &s.still, still, load64(uintptr(unsafe.Pointer(&s.same))), start)
-	s.wanted += lookTurn(s, &s.still, max(stillLooks*whole, fewLooks), max(whole, fewestVisits), start)
+	spare -= uint64(callYoung(s.base(), uintptr(spare), 0, 0))
+	still += spare + uint64(callNew(s.base(), uintptr(n), uintptr(whole), 0))
+	callTurn(s.base(), s.still.base(), uintptr(still), uintptr(load64(uintptr(unsafe.Pointer(&s.same)))))
+	s.wanted += uint64(callLook(s.base(), s.still.base(), uintptr(max(stillLooks*whole, fewLooks)), uintptr(max(whole, fewestVisits))))
 	s.news += s.fresh
 	s.births += s.fresh - s.births/birthTicks
-	s.visiting += cycles() - start
+	s.visiting += cycles() - s.began
 }
 
 // visitMovers visits up to so many movers and looks at others. It is a stage. It returns the number of visits.
-// of is the number of visits that the quota allows for a tick, begin when the tick's visits began.
+// of is the number of visits that the quota allows for a tick.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func visitMovers(base, visits, of, begin uintptr) uintptr {
-	s, n, whole, start := at(base), uint64(visits), uint64(of), uint64(begin)
+func visitMovers(base, visits, of, _ uintptr) uintptr {
+	s, n, whole := at(base), uint64(visits), uint64(of)
 	c := &s.moving
 	passed := c.passed
-	visited := visitTurn(s, c, n, 1, start)
+	visited := uint64(callTurn(base, c.base(), visits, 1))
 	s.wanted += visited
 	if passed = c.passed - passed; passed < c.n {
 		s.wanted += visited * (c.n - passed) / max(passed, 1) // so many more would be needed for all of them
 	}
-	lookTurn(s, c, activeLooks*whole, 0, start)
+	callLook(base, c.base(), uintptr(activeLooks*whole), 0)
 	return uintptr(min(n, visited))
 }
 
@@ -198,7 +210,7 @@ func visitMovers(base, visits, of, begin uintptr) uintptr {
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func visitYoung(base, visits, begin, _ uintptr) uintptr {
+func visitYoung(base, visits, _, _ uintptr) uintptr {
 	s, n := at(base), uint64(visits)
 	living := s.active.n - s.active.dead
 	if living == 0 {
@@ -208,7 +220,7 @@ func visitYoung(base, visits, begin, _ uintptr) uintptr {
 	if n < living {
 		part = n / 2 // the still ones get the rest
 	}
-	return uintptr(min(n, visitTurn(s, &s.active, part, 1, uint64(begin))))
+	return uintptr(min(n, uint64(callTurn(base, s.active.base(), uintptr(part), 1))))
 }
 
 // visitNew visits new goroutines, and those that move for the first time. It is a stage, with the same parameters
@@ -217,12 +229,12 @@ func visitYoung(base, visits, begin, _ uintptr) uintptr {
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func visitNew(base, visits, of, begin uintptr) (left uintptr) {
-	s, n, whole, start := at(base), uint64(visits), uint64(of), uint64(begin)
+func visitNew(base, visits, of, _ uintptr) (left uintptr) {
+	s, n, whole := at(base), uint64(visits), uint64(of)
 	most := n + newVisits*max(whole, fewVisits)
-	joined := join(s, most)
+	joined := uint64(callJoin(base, uintptr(most), 0, 0))
 	looks := activeLooks * max(whole, min(s.births/birthTicks, fewVisits))
-	found := lookTurn(s, &s.active, looks, most-min(most, joined), start)
+	found := uint64(callLook(base, s.active.base(), uintptr(looks), uintptr(most-min(most, joined))))
 	s.wanted += found - min(found, s.fresh)
 	s.fresh += joined
 	return uintptr(n - min(n, found+joined))
@@ -230,14 +242,15 @@ func visitNew(base, visits, of, begin uintptr) (left uintptr) {
 
 // visitTurn visits the next n living goroutines of a circle, or fewer if there are fewer or if
 // that takes too long. same is the part of a visit, in sameVisits, for which a goroutine counts that
-// has not moved. visitTurn returns the number of visits. Entries known to be dead are left to looks.
+// has not moved. visitTurn returns the number of visits. Entries known to be dead are left to looks. It is a stage.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func visitTurn(s *shared, c *circle, n, same, start uint64) uint64 {
+func visitTurn(base, of, n, same uintptr) uintptr {
+	s, c := at(base), circleAt(of)
 	total := loadAcquire(uintptr(unsafe.Pointer(&s.goroutines)))
-	most, visited := n*sameVisits, uint64(0)
+	most, visited := uint64(n)*sameVisits, uint64(0)
 	for left := c.n; left > 0 && visited < most; left-- {
 		before := c.cursor
 		index := load64(s.entry(before)+entryNext*8) - 1
@@ -259,30 +272,31 @@ func visitTurn(s *shared, c *circle, n, same, start uint64) uint64 {
 			break // no room in the ring: the next tick begins with this entry
 		}
 		if s.write-from < headWords {
-			visited += same
+			visited += uint64(same)
 		} else {
 			visited += sameVisits
 		}
 		c.cursor = index
 		settle(s, c, before, index)
-		if left&31 == 0 && cycles()-start > load64(uintptr(unsafe.Pointer(&s.visitLimit))) {
+		if left&31 == 0 && cycles()-s.began > load64(uintptr(unsafe.Pointer(&s.visitLimit))) {
 			break
 		}
 	}
 	s.visits += visited
-	return (visited + sameVisits - 1) / sameVisits
+	return uintptr((visited + sameVisits - 1) / sameVisits)
 }
 
 // lookTurn looks at the next n entries of a circle that the tick has not visited. It visits new
 // goroutines and those that have moved, at most so many as visits says, and returns their number. Still
-// ones that no visit has recorded yet are as old as the session, and wait for their turn.
+// ones that no visit has recorded yet are as old as the session, and wait for their turn. It is a stage.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func lookTurn(s *shared, c *circle, n, visits, start uint64) (visited uint64) {
+func lookTurn(base, of, n, visits uintptr) (visited uintptr) {
+	s, c := at(base), circleAt(of)
 	total := loadAcquire(uintptr(unsafe.Pointer(&s.goroutines)))
-	for left := min(c.n, n); left > 0; left-- {
+	for left := min(c.n, uint64(n)); left > 0; left-- {
 		before := c.look
 		index := load64(s.entry(before)+entryNext*8) - 1
 		if index >= total {
@@ -312,7 +326,7 @@ func lookTurn(s *shared, c *circle, n, visits, start uint64) (visited uint64) {
 			store64(entry+entryLooked*8, s.now)
 		}
 		settle(s, c, before, index)
-		if left&31 == 0 && cycles()-start > load64(uintptr(unsafe.Pointer(&s.visitLimit))) {
+		if left&31 == 0 && cycles()-s.began > load64(uintptr(unsafe.Pointer(&s.visitLimit))) {
 			break
 		}
 	}

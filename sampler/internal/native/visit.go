@@ -81,7 +81,7 @@ func visit(base, g, entry, index uintptr) uintptr {
 		return 1
 	}
 	// Room for a record of maximum depth with labels.
-	if entry != 0 && (nearlyFull(s) || !stays(s, entry, uint64(index))) || !room(s, maxRecord) {
+	if entry != 0 && (nearlyFull(s) || callStays(base, entry, index, 0) == 0) || !room(s, maxRecord) {
 		return 0
 	}
 	s.seenStatus, s.seenM, s.seenGoid, s.seenBefore = uint64(status), uint64(m), goid, before
@@ -140,20 +140,21 @@ func hasStayed(s *shared, g, entry uintptr, since uint64) bool {
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func stays(s *shared, entry uintptr, index uint64) bool {
+func stays(base, entry, index, _ uintptr) uintptr {
+	s := at(base)
 	looked := load64(entry + entryLooked*8)
 	if load64(entry+entryFrom*8) != 0 || load64(entry+entryMark*8) == 0 || load64(entry+entryMoved*8) == looked {
-		return true // it has no visit, or the latest look found that it had moved
+		return 1 // it has no visit, or the latest look found that it had moved
 	}
 	if !room(s, 3) {
-		return false
+		return 0
 	}
 	w := s.words(s.write)
 	store64(w, recStay|3<<8)
-	store64(w+8, index)
+	store64(w+8, uint64(index))
 	store64(w+16, looked)
 	s.write += 3
-	return true
+	return 1
 }
 
 // meet notes which goroutine an entry has. lives is false if it has none. meet returns false if
@@ -164,7 +165,7 @@ func stays(s *shared, entry uintptr, index uint64) bool {
 //go:nocheckptr
 func meet(s *shared, entry uintptr, index, goid uint64, lives bool) bool {
 	if known := load64(entry + entryGoid*8); known != goid || !lives {
-		if known != 0 && !gone(s, entry, index) {
+		if known != 0 && callGone(s.base(), entry, uintptr(index), 0) == 0 {
 			return false
 		}
 		if lives {
@@ -204,13 +205,14 @@ func same(s *shared, index uint64) bool {
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func gone(s *shared, entry uintptr, index uint64) bool {
+func gone(base, entry, index, _ uintptr) uintptr {
+	s := at(base)
 	if !room(s, 5) {
-		return false
+		return 0
 	}
 	w, looked := s.words(s.write), load64(entry+entryLooked*8)
 	store64(w, recGone|5<<8)
-	store64(w+8, index)
+	store64(w+8, uint64(index))
 	store64(w+16, load64(entry+entryGoid*8))
 	store64(w+24, looked+excess(s, looked))
 	store64(w+32, load64(entry+entryFrom*8))
@@ -218,7 +220,7 @@ func gone(s *shared, entry uintptr, index uint64) bool {
 	store64(entry+entryGoid*8, 0)
 	store64(entry+entrySince*8, 0)
 	store64(entry+entryFrom*8, 0)
-	return true
+	return 1
 }
 
 // walkParked writes a record of a goroutine at the ring's write position. It returns the number

@@ -253,8 +253,7 @@ func recordSyscall(base, rec, g, _ uintptr) uintptr {
 	return uintptr(n)
 }
 
-// recordStack walks the goroutine of a record, starting from the registers of its thread. If the
-// thread is on the system stack, it walks that stack first.
+// recordStack walks the goroutine of a record, starting from the registers of its thread.
 //
 //go:nosplit
 //go:norace
@@ -267,59 +266,74 @@ func recordStack(base, rec, ctx, _ uintptr) uintptr {
 	sp, bp := uintptr(load64(ctx+ctxSP)), uintptr(load64(ctx+ctxBP))
 	store64(pcs, load64(ctx+ctxPC))
 	store64(rec+headCounts*8, 0)
-	n := uint64(0)
 	if !oneStack(lo, hi) {
 		return 0
 	}
-	if sp >= lo && sp < hi {
-		if !s.isCode(load64(pcs)) {
-			return callForeign(base, rec, ctx, 0)
-		}
-		if ctxLR == 0 && lost(s, sp, bp, hi) {
-			if n := callUnwind(base, rec, ctx, hi); n != 0 {
-				bp = uintptr(load64(rec + headSP1*8))
-				for i := uintptr(headSP0); i <= headFrame1; i++ {
-					store64(rec+i*8, 0)
-				}
-				store64(rec, load64(rec)|flagUnwound<<48)
-				all, _ := walk(s, pcs, uint64(n), bp, sp, hi)
-				return uintptr(all)
+	if sp < lo || sp >= hi {
+		return callSwitched(base, rec, g, ctx)
+	}
+	if !s.isCode(load64(pcs)) {
+		return callForeign(base, rec, ctx, 0)
+	}
+	if ctxLR == 0 && lost(s, sp, bp, hi) {
+		if n := callUnwind(base, rec, ctx, hi); n != 0 {
+			bp = uintptr(load64(rec + headSP1*8))
+			for i := uintptr(headSP0); i <= headFrame1; i++ {
+				store64(rec+i*8, 0)
 			}
+			store64(rec, load64(rec)|flagUnwound<<48)
+			all, _ := walk(s, pcs, uint64(n), bp, sp, hi)
+			return uintptr(all)
 		}
-		beside(s, rec, sp, bp, sp-frameSlack, hi)
-		n, _ = walk(s, pcs, 1, bp, sp-frameSlack, hi)
-	} else {
-		m := uintptr(load64(g + s.off.gM))
-		if n = uint64(callSystem(base, rec, m, ctx)); n == 0 {
-			return callForeign(base, rec, ctx, 0)
+	}
+	beside(s, rec, sp, bp, sp-frameSlack, hi)
+	n, _ := walk(s, pcs, 1, bp, sp-frameSlack, hi)
+	link(s, rec, ctx)
+	return uintptr(n)
+}
+
+// recordSwitched walks a goroutine whose thread is on the system stack: that stack first, and then the goroutine's. It is
+// a stage of recordStack.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func recordSwitched(base, rec, g, ctx uintptr) uintptr {
+	s, m, pcs := at(base), uintptr(load64(g+at(base).off.gM)), rec+headWords*8
+	lo, hi := uintptr(load64(g+s.off.gStackLo)), uintptr(load64(g+s.off.gStackHi))
+	if !oneStack(lo, hi) {
+		return 0
+	}
+	n := uint64(callSystem(base, rec, m, ctx))
+	if n == 0 {
+		return callForeign(base, rec, ctx, 0)
+	}
+	bp := uintptr(load64(pcs + uintptr(n)*8))
+	if bp >= lo && bp < hi {
+		// With systemstack the frame pointer chain goes on from one stack to the other.
+		n, _ = walk(s, pcs, n, bp, lo, hi)
+	} else if ctxLR == 0 && inVDSO(s, m, lo, hi) {
+		// In the vDSO, which may not keep frame pointers. The runtime has saved the place
+		// of the call.
+		vsp := uintptr(load64(m + s.off.mVDSOSP))
+		store64(rec, load64(rec)|flagVDSO<<48)
+		store64(rec+headCounts*8, 0)
+		store64(pcs, load64(vsp-8))
+		n, _ = walk(s, pcs, 1, uintptr(load64(vsp-16)), lo, hi)
+	} else if ctxLR == 0 && load32(g+s.off.gStatus) == gCopying {
+		store64(rec, load64(rec)|flagSaved<<48)
+		store64(rec+headFrame0*8, 0)
+		n = unwindAll(s, pcs, n, uintptr(load64(g+s.off.gSchedPC)), uintptr(load64(g+s.off.gSchedSP)), lo, hi)
+	} else if n < maxDepth {
+		store64(rec, load64(rec)|flagSaved<<48)
+		store64(pcs+uintptr(n)*8, load64(g+s.off.gSchedPC))
+		// The return address of the goroutine's function, which is needed in morestack.
+		caller := load64(g + s.off.gSchedLR)
+		if ctxLR == 0 {
+			caller = word(uintptr(load64(g+s.off.gSchedSP)), lo, hi)
 		}
-		bp = uintptr(load64(pcs + uintptr(n)*8))
-		if bp >= lo && bp < hi {
-			// With systemstack the frame pointer chain goes on from one stack to the other.
-			n, _ = walk(s, pcs, n, bp, lo, hi)
-		} else if ctxLR == 0 && inVDSO(s, m, lo, hi) {
-			// In the vDSO, which may not keep frame pointers. The runtime has saved the place
-			// of the call.
-			vsp := uintptr(load64(m + s.off.mVDSOSP))
-			store64(rec, load64(rec)|flagVDSO<<48)
-			store64(rec+headCounts*8, 0)
-			store64(pcs, load64(vsp-8))
-			n, _ = walk(s, pcs, 1, uintptr(load64(vsp-16)), lo, hi)
-		} else if ctxLR == 0 && load32(g+s.off.gStatus) == gCopying {
-			store64(rec, load64(rec)|flagSaved<<48)
-			store64(rec+headFrame0*8, 0)
-			n = unwindAll(s, pcs, n, uintptr(load64(g+s.off.gSchedPC)), uintptr(load64(g+s.off.gSchedSP)), lo, hi)
-		} else if n < maxDepth {
-			store64(rec, load64(rec)|flagSaved<<48)
-			store64(pcs+uintptr(n)*8, load64(g+s.off.gSchedPC))
-			// The return address of the goroutine's function, which is needed in morestack.
-			caller := load64(g + s.off.gSchedLR)
-			if ctxLR == 0 {
-				caller = word(uintptr(load64(g+s.off.gSchedSP)), lo, hi)
-			}
-			store64(rec+headFrame0*8, s.onlyCode(caller))
-			n, _ = walk(s, pcs, n+1, uintptr(load64(g+s.off.gSchedBP)), lo, hi)
-		}
+		store64(rec+headFrame0*8, s.onlyCode(caller))
+		n, _ = walk(s, pcs, n+1, uintptr(load64(g+s.off.gSchedBP)), lo, hi)
 	}
 	link(s, rec, ctx)
 	return uintptr(n)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -26,6 +27,14 @@ func add(more map[string]func()) bool {
 
 func main() {
 	name := strings.Join(os.Args[1:], " ")
+	switch os.Args[1] {
+	case "own serves":
+		serves(os.Args[2])
+	case "own counts":
+		defer session()()
+		countInterrupted(os.Args[2], check1(strconv.Atoi(os.Args[3])))
+		return
+	}
 	do, ok := cases[name]
 	if !ok {
 		fmt.Fprintf(os.Stderr, "no case %q\n", name)
@@ -89,6 +98,9 @@ func beside() {
 		go func() { select {} }()
 	}
 }
+
+// check1 returns a value if err is nil.
+func check1[T any](v T, err error) T { check(err); return v }
 
 // check ends the program if err is not nil: then the case cannot run here.
 func check(err error) {
