@@ -31,6 +31,9 @@ type harmSection struct {
 	cases         []harmCase
 }
 
+// budget50 lets a session take as many ticks as the rate says, on a machine that has time for them.
+var budget50 = []string{"PROFILE_BUDGET=50"}
+
 // ends is the heading of the first table.
 const ends = "Ways to end"
 
@@ -93,17 +96,31 @@ var harmSections = []harmSection{
 	{"The runtime", "", []harmCase{
 		{what: "50 collections while stacks grow and shrink", name: "collections"},
 		{what: "50 collections with `GODEBUG=gccheckmark=1`", name: "collections", env: []string{"GODEBUG=gccheckmark=1"}},
+		{what: "50 collections with `GODEBUG=asyncpreemptoff=1`", name: "collections", env: []string{"GODEBUG=asyncpreemptoff=1"}},
 		{what: "50 collections with `GODEBUG=gcshrinkstackoff=1,asyncpreemptoff=1`", name: "collections", env: []string{"GODEBUG=gcshrinkstackoff=1,asyncpreemptoff=1"}},
 		{what: "50 collections with `GODEBUG=efence=1`", name: "collections", env: []string{"GODEBUG=efence=1"}},
 		{what: "50 collections with `GODEBUG=harddecommit=1`", name: "collections", env: []string{"GODEBUG=harddecommit=1"}},
+		{what: "50 collections, built with `-asan`", name: "collections", flags: []string{"-asan"}},
 		{what: "50 collections, built with `-race -cover -covermode=atomic -coverpkg=all`", name: "collections", flags: []string{"-race", "-cover", "-covermode=atomic", "-coverpkg=all"}},
 		{what: "`runtime/pprof` and `runtime/trace` at the same time", name: "other profilers"},
 		{what: "100,000 goroutines that wait for half a second", name: "crowd", long: true},
+		{what: "five reads of empty pipes with `syscall.RawSyscall`, each for 100 ms", name: "raw reads"},
 		{what: "300 TCP connections", name: "network"},
 		{what: "sleeps and deadlines", name: "time"},
 		{what: "a `testing/synctest` bubble", name: "bubble"},
 		{what: "Start in a `testing/synctest` bubble", name: "own starts in a bubble"},
 		{what: "30 sessions, one after the other", name: "own sessions", long: true},
+	}},
+	{"Frame pointers", "Go's own frame pointer tracebacks have crashed in such programs, or could. They run while the collector shrinks stacks.", []harmCase{
+		{what: "panics through 300 deferred functions that recover, wait and panic", name: "frames defers", env: budget50},
+		{what: "recovered panics whose deferred functions wait", name: "frames recovers", env: budget50},
+		{what: "nil pointers in copies of 256 bytes, recovered by functions that wait", name: "frames duffcopy", env: budget50},
+		{what: "`runtime.Goexit` in deferred functions", name: "frames goexits", env: budget50},
+		{what: "`reflect.Value.Call` and `reflect.MakeFunc` with frames of 16 kB", name: "frames reflect", env: budget50},
+		{what: "new stacks that grow to 1 MB", name: "frames grows", env: budget50},
+		{what: "assembly with other values in the frame pointer register", name: "frames assembly", env: budget50},
+		{what: "loops that only signals preempt", name: "frames preempts", env: budget50},
+		{what: "C code with other values in the frame pointer register that calls Go, which grows its stack", name: "frames callbacks", c: true, env: budget50},
 	}},
 	{"C", "In the tables above, only the programs with C code are built with cgo.", []harmCase{
 		{what: "40,000 calls of Go from threads of C", name: "callbacks", c: true},

@@ -184,7 +184,7 @@ func buildCase(t *testing.T, c bool, flags ...string) string {
 	if c {
 		name = "ccases"
 	}
-	if c || slices.Contains(flags, "-race") {
+	if c || slices.Contains(flags, "-race") || slices.Contains(flags, "-asan") {
 		cgo = "CGO_ENABLED=1"
 	}
 	bin := filepath.Join(t.TempDir(), name)

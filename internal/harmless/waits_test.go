@@ -47,20 +47,17 @@ func TestPeerHarmWaits(t *testing.T) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\nThis table has the number of waits that ended with EINTR, of 1,000 waits of 1 ms with 100 µs of Go code before each. The\n"+
 		"budget was 100 %%, so the source took as many ticks as it could. It was measured on %s on %d cores.\n\n| wait |", time.Now().Format("2 January 2006"), runtime.NumCPU())
-	for _, m := range waitModes {
-		fmt.Fprintf(&b, " %s |", m.name)
-	}
-	b.WriteString("\n|---|" + strings.Repeat("--:|", len(waitModes)) + "\n")
+	b.WriteString(waitHead())
 	for _, row := range append(calls, own) {
 		fmt.Fprintf(&b, "| %s |", map[bool]string{true: own, false: "`" + row + "`"}[row == own])
 		for _, m := range waitModes {
 			got, most := 0, n
 			if row == own {
 				for _, call := range calls {
-					got += interrupted(t, program, call, n/len(calls), true, m.env)
+					got += interrupted(t, program, m.env, "waits", call, strconv.Itoa(n/len(calls)), "own")
 				}
 			} else {
-				got = interrupted(t, program, row, n, false, m.env)
+				got = interrupted(t, program, m.env, "waits", row, strconv.Itoa(n))
 			}
 			switch {
 			case row == own || row == cond:
@@ -76,24 +73,81 @@ func TestPeerHarmWaits(t *testing.T) {
 		b.WriteByte('\n')
 	}
 	b.WriteByte('\n')
+	figures(t, "figures", b.String())
+}
+
+// waitHead returns the rest of a table's head.
+func waitHead() string {
+	head := ""
+	for _, m := range waitModes {
+		head += " " + m.name + " |"
+	}
+	return head + "\n|---|" + strings.Repeat("--:|", len(waitModes)) + "\n"
+}
+
+// figures compares a part of the page with want, but for its figures, or writes it with -update.
+func figures(t *testing.T, name, want string) {
+	t.Helper()
 	if *update {
-		written(t, "figures", b.String())
+		written(t, name, want)
 		return
 	}
 	figures := regexp.MustCompile(`\b\d+ \||on \d.*`)
-	_, page, _ := part(t, "figures")
-	if got, want := figures.ReplaceAllString(page, "N"), figures.ReplaceAllString(b.String(), "N"); got != want {
+	_, page, _ := part(t, name)
+	if got, want := figures.ReplaceAllString(page, "N"), figures.ReplaceAllString(want, "N"); got != want {
 		t.Errorf("%s has\n%s\nwant\n%s", harmPage, got, want)
 	}
 }
 
-// interrupted runs n waits and returns how many ended with EINTR.
-func interrupted(t *testing.T, program, call string, n int, own bool, env []string) int {
-	t.Helper()
-	args := []string{"waits", call, strconv.Itoa(n)}
-	if own {
-		args = append(args, "own")
+// callRows are the rows of the table of system calls that programs in Go make. These calls end with EINTR or EAGAIN after a
+// signal, also with SA_RESTART.
+var callRows = []struct {
+	what, name string
+	never      bool // no signal ends the call
+	divide     int  // so many fewer calls
+}{
+	{"`bpf(BPF_PROG_LOAD)` of a small program", "bpf", false, 1},
+	{"`bpf(BPF_PROG_LOAD)`, some 30 ms", "long bpf", false, 10},
+	{"the same, with up to five attempts", "bpf, five attempts", true, 10},
+	{"`syscall.Open` in a FUSE file system, 1 ms", "FUSE open", false, 1},
+	{"`os.Open` there", "FUSE os.Open", true, 1},
+	{"`io_uring_enter`, 1 ms", "io_uring", false, 1},
+	{"`io_uring_enter` with `syscall.RawSyscall6`, 1 ms", "raw io_uring", false, 1},
+	{"`nanosleep` with `syscall.RawSyscall`, 1 ms", "raw nanosleep", false, 1},
+}
+
+// TestPeerHarmInterrupted counts system calls that a signal ended. Where the caller tries again there must be none, with -update
+// the test writes the figures, as TestPeerHarmWaits.
+func TestPeerHarmInterrupted(t *testing.T) {
+	if os.Geteuid() != 0 {
+		testenv.Skip(t, "only root can load BPF programs and mount file systems")
 	}
+	n := 50
+	if *update {
+		n = 1000
+	}
+	program := buildCase(t, false)
+	var b strings.Builder
+	fmt.Fprintf(&b, "\nThis table has system calls that programs in Go make, of 1,000 calls with 100 µs of Go code before each. It was measured\n"+
+		"on %s on %d cores.\n\n| call |%s", time.Now().Format("2 January 2006"), runtime.NumCPU(), waitHead())
+	for _, row := range callRows {
+		fmt.Fprintf(&b, "| %s |", row.what)
+		for _, m := range waitModes {
+			got := row.divide * interrupted(t, program, m.env, "own counts", row.name, strconv.Itoa(n/row.divide))
+			if row.never && got > 0 {
+				t.Errorf("%s, %s: %d of %d calls failed", row.what, m.name, got, n)
+			}
+			fmt.Fprintf(&b, " %d |", got)
+		}
+		b.WriteByte('\n')
+	}
+	b.WriteByte('\n')
+	figures(t, "more figures", b.String())
+}
+
+// interrupted runs a program that prints how many waits a signal ended, of those that its arguments say.
+func interrupted(t *testing.T, program string, env []string, args ...string) int {
+	t.Helper()
 	cmd := exec.Command(program, args...)
 	cmd.Env = environ()
 	if env != nil {

@@ -19,8 +19,12 @@ import (
 // interruptible are system calls that a signal can end. Each function returns whether one did. "raw" ones do not tell the
 // scheduler, so to the runtime and to a session the thread runs Go code.
 var interruptible = map[string]func() func() bool{
-	"bpf":           func() func() bool { return verifies(1_000) },
-	"long bpf":      func() func() bool { return verifies(20_000) },
+	"bpf":      func() func() bool { return verifies(1_000) },
+	"long bpf": func() func() bool { return verifies(20_000) },
+	"bpf, five attempts": func() func() bool {
+		load := verifies(20_000)
+		return func() bool { return load() && load() && load() && load() && load() } // as libraries do
+	},
 	"io_uring":      func() func() bool { return ring(unix.Syscall6) },
 	"raw io_uring":  func() func() bool { return ring(unix.RawSyscall6) },
 	"raw nanosleep": func() func() bool { return rawSleep },

@@ -167,6 +167,26 @@ var _ = add(map[string]func(){
 		l.Close()
 		fmt.Println(n, "of 300 answers")
 	},
+	"raw reads": func() {
+		for range 5 {
+			r, w, err := os.Pipe()
+			check(err)
+			cmd := exec.Command("/bin/sh", "-c", "sleep 0.1; echo")
+			cmd.Stdout = w
+			check(cmd.Start())
+			check(w.Close())
+			check1(r.SyscallConn()).Control(func(fd uintptr) {
+				check(unix.SetNonblock(int(fd), false))
+				b := make([]byte, 1)
+				if n, _, e := unix.RawSyscall(unix.SYS_READ, fd, uintptr(unsafe.Pointer(&b[0])), 1); n != 1 {
+					check(e)
+				}
+			})
+			check(r.Close())
+			check(cmd.Wait())
+		}
+		fmt.Println("done")
+	},
 	"time": func() {
 		begin := time.Now()
 		time.Sleep(50 * time.Millisecond)

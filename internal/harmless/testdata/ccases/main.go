@@ -18,6 +18,7 @@ package main
 #include <unistd.h>
 
 extern long goAdd(long);
+extern long goGrows(long);
 
 static void *calls(void *arg) {
 	long sum = 0;
@@ -38,6 +39,21 @@ static long callbacks(void) {
 		sum += (long)r;
 	}
 	return sum;
+}
+
+// callsBack calls Go with another value in the frame pointer register, as C code without frame pointers can.
+static long callsBack(long n, long junk) {
+	long r;
+#if defined(__x86_64__)
+	// The call is below the red zone, on an aligned stack.
+	__asm__ volatile("mov %%rsp, %%rbx\n\tsub $128, %%rsp\n\tand $-16, %%rsp\n\tpush %%rbp\n\tpush %%rbp\n\tmov %2, %%rbp\n\t"
+		"call goGrows\n\tpop %%rbp\n\tpop %%rbp\n\tmov %%rbx, %%rsp"
+		: "=a"(r), "+D"(n) : "r"(junk) : "rbx", "rcx", "rdx", "rsi", "r8", "r9", "r10", "r11", "memory", "cc");
+#else
+	(void)junk;
+	r = goGrows(n);
+#endif
+	return r;
 }
 
 static volatile sig_atomic_t got;
@@ -152,6 +168,7 @@ import "C"
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -168,11 +185,38 @@ func goAdd(n C.long) C.long {
 	return n
 }
 
+//export goGrows
+func goGrows(n C.long) C.long { return C.long(grows(int(n))) }
+
+//go:noinline
+func grows(n int) (sum int) {
+	var room [64]int
+	if n > 0 {
+		room[n%64] = grows(n - 1)
+	}
+	for _, v := range room {
+		sum += v
+	}
+	return sum + 1
+}
+
 var cases = map[string]func(){
 	"callbacks": func() {
 		sum := 0
 		for range 10 {
 			sum += int(C.callbacks())
+		}
+		fmt.Println("a sum of", sum)
+	},
+	"frames callbacks": func() {
+		sum := 0
+		for i := range 500 {
+			done := make(chan int)
+			go func() { done <- int(C.callsBack(100, C.long(i*8-16))) }() // a new goroutine has a small stack
+			sum += <-done
+			if i%20 == 0 {
+				runtime.GC()
+			}
 		}
 		fmt.Println("a sum of", sum)
 	},
