@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// shownCases are cases that tests in sampler/internal/native cover. These tests check the results.
+// shownCases are cases that other tests of this package and those of sampler/internal/native cover. These tests check the results.
 var shownCases = []struct {
 	what, result string
 	tests        []string // "TestX" or "TestX/subtest"
@@ -61,6 +61,14 @@ var shownCases = []struct {
 		"same results",
 		[]string{"TestPeerCgo"},
 	}, {
+		"Delve attached: two stops at a breakpoint, and detached",
+		"same output and exit code; profile whole",
+		[]string{"TestPeerDelve"},
+	}, {
+		"builds with `-asan`, `-msan`, `-race`, coverage, `-gcflags='all=-N -l'`, and some of these together",
+		"same results; with `-race` and atomic coverage counters of the profiler, profile by the portable source",
+		[]string{"TestPeerBuilds"},
+	}, {
 		"`RLIMIT_NPROC` leaves no room for threads",
 		"no session, and an error that names RLIMIT_NPROC",
 		[]string{"TestPrograms/max processes"},
@@ -74,6 +82,7 @@ func TestHarmShown(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatal(err, len(files))
 	}
+	files = append(files, "delve_test.go")
 	var code strings.Builder
 	for _, name := range files {
 		text, err := os.ReadFile(name)

@@ -4,10 +4,13 @@ package native
 
 import (
 	"os/exec"
+	"slices"
 	"testing"
 
 	"github.com/gotach/profiler/internal/testenv"
 )
+
+const unoptimised = "-gcflags=all=-N -l"
 
 // TestPeerBuilds samples a program that is built in several ways, which all need another standard library.
 func TestPeerBuilds(t *testing.T) {
@@ -22,11 +25,29 @@ func TestPeerBuilds(t *testing.T) {
 		{"race cover", "race cover", []string{"-race", "-cover", "-covermode=atomic", "-coverpkg=./..."}}, // falls back
 		{"external linking", "plain", []string{"-ldflags=-linkmode=external"}},
 		// As for a debugger. The linker bounds the stack of the handler's functions, which is largest then.
-		{"no optimisation", "plain", []string{"-gcflags=all=-N -l"}},
+		{"no optimisation", "plain", []string{unoptimised}},
+		{"no optimisation, race", "plain", []string{unoptimised, "-race"}},
+		{"no optimisation, asan", "plain", []string{unoptimised, "-asan"}},
+		{"no optimisation, cover atomic", "plain", []string{unoptimised, "-cover", "-covermode=atomic", "-coverpkg=./..."}},
+		{"no optimisation, race cover", "race cover", []string{unoptimised, "-race", "-cover", "-covermode=atomic", "-coverpkg=./..."}},
+		{"asan", "plain", []string{"-asan"}},
+		{"asan cover", "plain", []string{"-asan", "-cover", "-covermode=atomic", "-coverpkg=./..."}},
+		{"msan", "plain", []string{"-msan", "CC=clang"}},
 	} {
-		t.Run(c.name, func(t *testing.T) { run(t, nil, build(t, "prog", c.flags...), c.mode) })
+		t.Run(c.name, func(t *testing.T) {
+			if slices.Contains(c.flags, "-msan") {
+				testenv.Command(t, "clang", "apt-get install clang")
+			}
+			run(t, nil, build(t, "prog", c.flags...), c.mode)
+		})
 	}
-	t.Run("no optimisation, arm64", func(t *testing.T) { build(t, "prog", "-gcflags=all=-N -l", "GOARCH=arm64", "CGO_ENABLED=0") })
+	for name, flags := range map[string][]string{
+		"no optimisation":               {unoptimised},
+		"no optimisation, cover atomic": {unoptimised, "-cover", "-covermode=atomic", "-coverpkg=./..."},
+		"cover atomic":                  {"-cover", "-covermode=atomic", "-coverpkg=./..."},
+	} {
+		t.Run(name+", arm64", func(t *testing.T) { build(t, "prog", append(flags, "GOARCH=arm64", "CGO_ENABLED=0")...) })
+	}
 }
 
 // TestPeerCgo samples a program with threads of C that call Go, some with all signals blocked.

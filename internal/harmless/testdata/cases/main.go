@@ -30,6 +30,8 @@ func main() {
 	switch os.Args[1] {
 	case "own serves":
 		serves(os.Args[2])
+	case "own debugged":
+		debugged()
 	case "own counts":
 		defer session()()
 		countInterrupted(os.Args[2], check1(strconv.Atoi(os.Args[3])))
