@@ -58,6 +58,8 @@ var (
 	blockedPC     = entry(recordBlocked)
 	confirmPC     = entry(confirm)
 	deltaPC       = entry(delta)
+	modulePC      = entry(moduleOf)
+	otherCodePC   = entry(otherCode)
 	schedulingPC  = entry(scheduling)
 	censusPC      = entry(census)
 	turnsPC       = entry(takeTurns)
@@ -69,6 +71,8 @@ var (
 	joinPC        = entry(join)
 	staysPC       = entry(stays)
 	gonePC        = entry(gone)
+	enterPC       = entry(enter)
+	besidePC      = entry(recordBeside)
 	addPC         = entry(addNew)
 )
 
@@ -98,6 +102,8 @@ func callWalk(s, g, index, _ uintptr) uintptr
 func callLabels(s, p, dst, scratch uintptr) uintptr
 func callUnwind(s, rec, ctx, hi uintptr) uintptr
 func callDelta(s, pc, _, _ uintptr) uintptr
+func callModule(s, pc, _, _ uintptr) uintptr
+func callOtherCode(s, word, _, _ uintptr) uintptr
 func callForeign(s, rec, ctx, _ uintptr) uintptr
 func callCaller(s, rec, bp, lo uintptr) uintptr
 func callConfirm(s, g, n, rest uintptr) uintptr
@@ -113,6 +119,8 @@ func callLook(s, c, n, visits uintptr) uintptr
 func callJoin(s, n, _, _ uintptr) uintptr
 func callStays(s, entry, index, _ uintptr) uintptr
 func callGone(s, entry, index, _ uintptr) uintptr
+func callBeside(s, rec, sp, bp uintptr) uintptr
+func callEnter(s, c, index, moved uintptr) uintptr
 func callAdd(s, _, _, _ uintptr) uintptr
 
 func cas64(addr uintptr, old, new uint64) bool

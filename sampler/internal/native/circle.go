@@ -68,7 +68,7 @@ func settle(s *shared, c *circle, before, index uint64) {
 	if to != c {
 		exit(s, c, before, index)
 		if to != nil {
-			enter(s, to, index, moved)
+			callEnter(s.base(), to.base(), uintptr(index), uintptr(moved))
 		} else {
 			leaveOut(s, index)
 		}
@@ -112,12 +112,13 @@ func markOf(modules, goid, seq, reason uint64) uint64 {
 }
 
 // enter adds an entry to a circle. It will be the last one of the present turn of visits. moved is
-// the time at which its goroutine moved last, 0 if it has ended.
+// the time at which its goroutine moved last, 0 if it has ended. It is a stage.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func enter(s *shared, c *circle, index, moved uint64) {
+func enter(base, of, place, since uintptr) uintptr {
+	s, c, index, moved := at(base), circleAt(of), uint64(place), uint64(since)
 	entry := s.entry(index)
 	if c.n > 0 {
 		last := s.entry(c.cursor)
@@ -134,6 +135,7 @@ func enter(s *shared, c *circle, index, moved uint64) {
 	if moved == 0 {
 		c.dead++
 	}
+	return 0
 }
 
 // exit removes an entry from its circle. before is the index of the entry before it.

@@ -145,7 +145,7 @@ func walkSystem(base, rec, m, ctx uintptr) uintptr {
 		return 0
 	}
 	store64(pcs, load64(ctx+ctxPC))
-	beside(s, rec, sp, bp, sp-frameSlack, hi)
+	beside(s, rec, sp, bp, hi)
 	if ctxLR == 0 && !s.isCode(load64(pcs)) && inVDSO(s, m, lo, hi) {
 		// The runtime has called the vDSO on the system stack.
 		vsp := uintptr(load64(m + s.off.mVDSOSP))

@@ -101,7 +101,7 @@ func join(base, most, _, _ uintptr) (joined uintptr) {
 					meet(s, entry, index, load64(g+s.off.gID), true)
 					store64(entry+entryLooked*8, s.now)
 				}
-				enter(s, &s.active, index, s.now)
+				callEnter(base, s.active.base(), uintptr(index), uintptr(s.now))
 				checks = min(checks+moreChecks, max(checks, mostChecks))
 			}
 		}

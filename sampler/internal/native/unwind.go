@@ -114,22 +114,34 @@ func (s *shared) codeOf(pc uint64) *code {
 	if uintptr(pc) >= s.program.text && uintptr(pc) <= s.program.etext {
 		return &s.program
 	}
+	at := callModule(s.base(), uintptr(pc), 0, 0)
+	return *(**code)(unsafe.Pointer(&at))
+}
+
+// moduleOf returns the address of the code of the module, other than the program, that contains an address, 0 if there is
+// none. It is a stage.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func moduleOf(base, pc, _, _ uintptr) uintptr {
+	s := at(base)
 	sorted := loadAcquire(uintptr(unsafe.Pointer(&s.sorted)))
 	order := s.orders + uintptr(sorted>>32)*maxModules*8
 	lo, hi := uintptr(0), uintptr(sorted&(1<<32-1)) // the last module that begins at pc or before is in [lo, hi)
 	for hi-lo > 1 {
-		if mid := (lo + hi) / 2; s.codeAt(load64(order+mid*8)).text <= uintptr(pc) {
+		if mid := (lo + hi) / 2; s.codeAt(load64(order+mid*8)).text <= pc {
 			lo = mid
 		} else {
 			hi = mid
 		}
 	}
 	if lo < hi {
-		if c := s.codeAt(load64(order + lo*8)); uintptr(pc) >= c.text && uintptr(pc) <= c.etext {
-			return c
+		if c := s.codeAt(load64(order + lo*8)); pc >= c.text && pc <= c.etext {
+			return uintptr(unsafe.Pointer(c))
 		}
 	}
-	return nil
+	return 0
 }
 
 //go:nosplit
@@ -146,24 +158,30 @@ func (s *shared) codeAt(i uint64) *code {
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func (s *shared) isCode(word uint64) bool { return s.codeOf(word) != nil || s.isNew(word) }
+func (s *shared) isCode(word uint64) bool {
+	return uintptr(word) >= s.program.text && uintptr(word) <= s.program.etext || callOtherCode(s.base(), uintptr(word), 0, 0) != 0
+}
 
-// mostNew is the number of modules that isNew looks at. A just-in-time compiler may add some between two
-// passes of the drain.
+// mostNew is the number of modules that otherCode looks at that the drain does not know yet. A just-in-time compiler may
+// add some between two passes of the drain.
 const mostNew = 256
 
-// isNew reports whether a word is an address of the code of a module that the drain does not know yet. As the
-// runtime does, it reads the runtime's list without a lock: modules are complete when they come into it, and stay there.
+// otherCode reports whether a word is an address of code of a module other than the program. As the runtime does, it reads the
+// runtime's list of modules without a lock: modules are complete when they come into it, and stay there. It is a stage.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func (s *shared) isNew(word uint64) bool {
+func otherCode(base, word, _, _ uintptr) uintptr {
+	if callModule(base, word, 0, 0) != 0 {
+		return 1
+	}
+	s := at(base)
 	m := uintptr(loadAcquire(uintptr(unsafe.Pointer(&s.last))))
 	for i := 0; m != 0 && i < mostNew; i++ {
-		if m = uintptr(loadAcquire(m + s.off.modNext)); m != 0 && word >= load64(m+s.off.modText) && word <= load64(m+s.off.modEText) {
-			return true
+		if m = uintptr(loadAcquire(m + s.off.modNext)); m != 0 && word >= uintptr(load64(m+s.off.modText)) && word <= uintptr(load64(m+s.off.modEText)) {
+			return 1
 		}
 	}
-	return false
+	return 0
 }

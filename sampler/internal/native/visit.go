@@ -258,7 +258,7 @@ func walkParked(base, g, index, _ uintptr) uintptr {
 	store64(rec, status<<32|reason<<40|uint64(callDescribe(base, rec, g, index))<<48)
 	pcs := rec + headWords*8
 	store64(pcs, r.pc)
-	beside(s, rec, r.sp, r.bp, r.sp-frameSlack, r.hi)
+	beside(s, rec, r.sp, r.bp, r.hi)
 	if ctxLR != 0 && status != gSyscall {
 		store64(rec+headSP0*8, s.onlyCode(load64(g+s.off.gSchedLR)))
 	}

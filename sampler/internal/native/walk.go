@@ -69,18 +69,28 @@ func word(addr, lo, hi uintptr) uint64 {
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func beside(s *shared, rec, sp, bp, lo, hi uintptr) {
-	store64(rec+headSP0*8, s.onlyCode(word(sp, lo, hi)))
-	store64(rec+headSP1*8, s.onlyCode(word(sp+8, lo, hi)))
+func beside(s *shared, rec, sp, bp, hi uintptr) {
+	store64(rec+headFrame1*8, uint64(hi)) // a stage has no more parameters
+	callBeside(s.base(), rec, sp, bp)
+}
+
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func recordBeside(base, rec, sp, bp uintptr) uintptr {
+	s, lo, hi := at(base), sp-frameSlack, uintptr(load64(rec+headFrame1*8))
+	store64(rec+headSP0*8, s.codeAt(sp, lo, hi))
+	store64(rec+headSP1*8, s.codeAt(sp+8, lo, hi))
 	first, second := uint64(0), uint64(0)
 	if bp >= lo && bp <= hi-16 {
-		first = word(bp+16, lo, hi)
+		first = s.codeAt(bp+16, lo, hi)
 		if up := uintptr(word(bp, lo, hi)); up > bp && up < hi {
-			second = word(up+16, lo, hi)
+			second = s.codeAt(up+16, lo, hi)
 		}
 	}
-	store64(rec+headFrame0*8, s.onlyCode(first))
-	store64(rec+headFrame1*8, s.onlyCode(second))
+	store64(rec+headFrame0*8, first)
+	store64(rec+headFrame1*8, second)
+	return 0
 }
 
 // onlyCode returns 0 for a word that is not an address of Go code.
@@ -89,10 +99,23 @@ func beside(s *shared, rec, sp, bp, lo, hi uintptr) {
 //go:norace
 //go:nocheckptr
 func (s *shared) onlyCode(word uint64) uint64 {
-	if !s.isCode(word) {
+	if s.codeOf(word) == nil {
 		return 0
 	}
 	return word
+}
+
+// codeAt is word, but returns 0 also for a word that is not an address of Go code.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func (s *shared) codeAt(addr, lo, hi uintptr) uint64 {
+	w := word(addr, lo, hi)
+	if s.codeOf(w) == nil {
+		return 0
+	}
+	return w
 }
 
 // describe writes the part of a record's head that describes the goroutine itself, without the
@@ -286,7 +309,7 @@ func recordStack(base, rec, ctx, _ uintptr) uintptr {
 			return uintptr(all)
 		}
 	}
-	beside(s, rec, sp, bp, sp-frameSlack, hi)
+	beside(s, rec, sp, bp, hi)
 	n, _ := walk(s, pcs, 1, bp, sp-frameSlack, hi)
 	link(s, rec, ctx)
 	return uintptr(n)
