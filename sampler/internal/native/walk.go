@@ -79,13 +79,13 @@ func beside(s *shared, rec, sp, bp, hi uintptr) {
 //go:nocheckptr
 func recordBeside(base, rec, sp, bp uintptr) uintptr {
 	s, lo, hi := at(base), sp-frameSlack, uintptr(load64(rec+headFrame1*8))
-	store64(rec+headSP0*8, s.codeAt(sp, lo, hi))
-	store64(rec+headSP1*8, s.codeAt(sp+8, lo, hi))
+	store64(rec+headSP0*8, s.codeWord(sp, lo, hi))
+	store64(rec+headSP1*8, s.codeWord(sp+8, lo, hi))
 	first, second := uint64(0), uint64(0)
 	if bp >= lo && bp <= hi-16 {
-		first = s.codeAt(bp+16, lo, hi)
+		first = s.codeWord(bp+16, lo, hi)
 		if up := uintptr(word(bp, lo, hi)); up > bp && up < hi {
-			second = s.codeAt(up+16, lo, hi)
+			second = s.codeWord(up+16, lo, hi)
 		}
 	}
 	store64(rec+headFrame0*8, first)
@@ -99,20 +99,20 @@ func recordBeside(base, rec, sp, bp uintptr) uintptr {
 //go:norace
 //go:nocheckptr
 func (s *shared) onlyCode(word uint64) uint64 {
-	if s.codeOf(word) == nil {
+	if !s.isCode(word) {
 		return 0
 	}
 	return word
 }
 
-// codeAt is word, but returns 0 also for a word that is not an address of Go code.
+// codeWord is word, but returns 0 also for a word that is not an address of Go code.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func (s *shared) codeAt(addr, lo, hi uintptr) uint64 {
+func (s *shared) codeWord(addr, lo, hi uintptr) uint64 {
 	w := word(addr, lo, hi)
-	if s.codeOf(w) == nil {
+	if !s.isCode(w) {
 		return 0
 	}
 	return w
