@@ -68,13 +68,14 @@
 //
 // At Start (verify.go): the Go version; the goid, stack, status, thread and P of the
 // calling goroutine, compared with public calls; the function tables, compared with
-// runtime.FuncForPC. Then the whole source samples a waiting and a running goroutine. Their
+// runtime.FuncForPC. Then the whole source samples a waiting goroutine and Start's own, which runs. Their
 // stacks must equal those that runtime.Callers returned there, and creator and labels must be
-// right.
+// right. Start keeps its turn beside goroutines that need all cores (patience.pause).
 //
 // Before the first tick (verify_offsets.go): the PC, SP and BP that a system call saves in the
 // g, the counts of stops, of system calls and of timers, m.signalPending before and after a real
-// preemption signal, and the place from which a thread calls the vDSO.
+// preemption signal, and the place from which a thread calls the vDSO. A later Start in the process relies on this, and
+// on the variables that the first one has found.
 //
 // During a session (losses.go): that the signal still has our handler, and that the kernel
 // still accepts the system calls. If the program has set the signal to be ignored or to its
