@@ -167,14 +167,14 @@ func (t *ticker) stop() bool {
 	if !t.leave() {
 		return false
 	}
-	late := time.NewTimer(stopLimit)
-	defer late.Stop()
-	select {
-	case <-t.done:
-		return true
-	case <-late.C:
-		return false
-	}
+	return within(stopLimit, func() bool {
+		select {
+		case <-t.done:
+			return true
+		default:
+			return false
+		}
+	})
 }
 
 // wake wakes the thread that waits on a futex.

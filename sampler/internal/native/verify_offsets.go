@@ -127,7 +127,9 @@ func (n *Source) checkTimers(l *layout) error {
 		runtime.LockOSThread() // so that nothing else runs with this P, unless the goroutine is preempted
 		p := ownP(l)
 		before := timersOf(p, &l.offsets)
-		_, cancel := context.WithTimeout(context.Background(), time.Hour) // a channel's timer counts only while a goroutine waits for it
+		// A channel's timer counts only while a goroutine waits for it. One that is stopped stays in the heap of a P that is not
+		// used any more. Until its time the runtime reports no deadlock, so that is soon.
+		_, cancel := context.WithTimeout(context.Background(), time.Second)
 		set := timersOf(p, &l.offsets)
 		cancel()
 		after := timersOf(p, &l.offsets)
