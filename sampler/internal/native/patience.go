@@ -20,6 +20,9 @@ const (
 	onlyLimit = 10 * time.Second
 )
 
+// lostTurn is the time after which a goroutine that calls over all the time has lost its turn.
+const lostTurn = 10 * time.Millisecond
+
 // patience bounds how long Start takes.
 type patience struct{ begun, until, end, paused time.Time }
 
@@ -36,6 +39,9 @@ func newPatience(now time.Time, fallback bool) *patience {
 // one was a while ago.
 func (p *patience) over(doing string) error {
 	now := time.Now()
+	if gap := now.Sub(p.paused); !p.paused.IsZero() && gap > lostTurn {
+		p.excused(gap - lostTurn)
+	}
 	if now.Before(p.until) {
 		if now.Sub(p.paused) > time.Millisecond {
 			p.pause()
@@ -83,8 +89,13 @@ func (p *patience) pause() {
 func (p *patience) excuse(d time.Duration, f func()) {
 	before := time.Now()
 	f()
-	if late := time.Since(before) - d; late > 0 {
-		if p.until = p.until.Add(late); p.until.After(p.end) {
+	p.excused(time.Since(before) - d)
+}
+
+// excused adds d to the time that Start may take, up to the end.
+func (p *patience) excused(d time.Duration) {
+	if d > 0 {
+		if p.until = p.until.Add(d); p.until.After(p.end) {
 			p.until = p.end
 		}
 	}

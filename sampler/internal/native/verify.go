@@ -142,7 +142,7 @@ func (n *Source) verify(l *layout) error {
 //go:noinline
 func (n *Source) sampleHere(d *drain, check *checker) error {
 	check.runIn, _ = functions()
-	for {
+	for try := 0; ; try++ {
 		n.patience.pause()
 		n.patience.excuse(2*time.Millisecond, n.runFor2Ticks)
 		readClock(n.s)
@@ -152,7 +152,7 @@ func (n *Source) sampleHere(d *drain, check *checker) error {
 		}
 		switch unix.Errno(n.s.refused) {
 		case 0, unix.ESRCH, unix.EAGAIN:
-			if n.patience.over("") == nil {
+			if try < fewTries || n.patience.over("") == nil {
 				continue
 			}
 		}

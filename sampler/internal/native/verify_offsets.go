@@ -197,6 +197,9 @@ func (n *Source) checkBusy(l *layout) error {
 	return n.checkVDSO(uintptr(readWord(getg() + l.gM)))
 }
 
+// fewTries is how often a check that waits for others looks at least: Start itself may have had no turn all the time.
+const fewTries = 3
+
 // checkPreempt checks that m.signalPending goes from 0 to 1 and back when the runtime preempts a thread. With a wrong
 // offset the handler would not pass on signals that the runtime waits for. Any thread will do. If the program
 // runs nothing, the check has a goroutine of its own to be preempted.
@@ -217,7 +220,8 @@ func (n *Source) checkPreempt(l *layout) error {
 	storeRelease(uintptr(unsafe.Pointer(&s.probing)), 1)
 	defer storeRelease(uintptr(unsafe.Pointer(&s.probing)), 0)
 	w := &spinner{most: s.tornAfter / 40 * 30_000, done: make(chan struct{})} // 30 ms
-	for spins := false; time.Now().Before(end); {
+	spins := false
+	for try := 0; try < fewTries || time.Now().Before(end); try++ {
 		if err := n.drain.roster.refreshProcs(); err != nil {
 			return err
 		}
