@@ -119,11 +119,7 @@ func (n *Source) verify(l *layout) error {
 	for i := range n.s.met {
 		leaveOut(n.s, i)
 	}
-	if err := n.ticker.arm(first); err != nil {
-		return err
-	}
-	n.patience.allow(startLimit / 2)
-	if err := n.sampleHere(d, check); err != nil {
+	if err := n.sampleHere(d, check, first); err != nil {
 		return err
 	}
 	// No tick may be under way while the source is made ready to sample.
@@ -137,11 +133,15 @@ func (n *Source) verify(l *layout) error {
 	return nil
 }
 
-// sampleHere drains the ring until both goroutines have been sampled. Its own goroutine is the running one.
+// sampleHere begins the ticks, and drains the ring until both goroutines have been sampled. Its own goroutine is the running one.
 //
 //go:noinline
-func (n *Source) sampleHere(d *drain, check *checker) error {
+func (n *Source) sampleHere(d *drain, check *checker, first uint64) error {
 	check.runIn, _ = functions()
+	if err := n.ticker.arm(first); err != nil {
+		return err
+	}
+	n.patience.allow(startLimit / 2)
 	for try := 0; ; try++ {
 		n.patience.pause()
 		n.patience.excuse(2*time.Millisecond, n.runFor2Ticks)
