@@ -51,6 +51,7 @@ var (
 	describePC    = entry(describe)
 	visitPC       = entry(visit)
 	walkPC        = entry(walkParked)
+	beginPC       = entry(beginRecord)
 	labelsPC      = entry(copyLabels)
 	unwindPC      = entry(unwind)
 	foreignPC     = entry(foreign)
@@ -72,6 +73,7 @@ var (
 	staysPC       = entry(stays)
 	gonePC        = entry(gone)
 	enterPC       = entry(enter)
+	exitPC        = entry(exit)
 	besidePC      = entry(recordBeside)
 	addPC         = entry(addNew)
 )
@@ -99,6 +101,7 @@ func callFinish(s, rec, n, scratch uintptr) uintptr
 func callDescribe(s, rec, g, index uintptr) uintptr
 func callVisit(s, g, entry, index uintptr) uintptr
 func callWalk(s, g, index, _ uintptr) uintptr
+func callBegin(s, g, index, rest uintptr) uintptr
 func callLabels(s, p, dst, scratch uintptr) uintptr
 func callUnwind(s, rec, ctx, hi uintptr) uintptr
 func callDelta(s, pc, _, _ uintptr) uintptr
@@ -121,6 +124,7 @@ func callStays(s, entry, index, _ uintptr) uintptr
 func callGone(s, entry, index, _ uintptr) uintptr
 func callBeside(s, rec, sp, bp uintptr) uintptr
 func callEnter(s, c, index, moved uintptr) uintptr
+func callExit(s, c, before, index uintptr) uintptr
 func callAdd(s, _, _, _ uintptr) uintptr
 
 func cas64(addr uintptr, old, new uint64) bool

@@ -66,7 +66,7 @@ func settle(s *shared, c *circle, before, index uint64) {
 		}
 	}
 	if to != c {
-		exit(s, c, before, index)
+		callExit(s.base(), c.base(), uintptr(before), uintptr(index))
 		if to != nil {
 			callEnter(s.base(), to.base(), uintptr(index), uintptr(moved))
 		} else {
@@ -138,12 +138,13 @@ func enter(base, of, place, since uintptr) uintptr {
 	return 0
 }
 
-// exit removes an entry from its circle. before is the index of the entry before it.
+// exit removes an entry from a circle. before is the index of the entry before it. It is a stage.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func exit(s *shared, c *circle, before, index uint64) {
+func exit(base, of, previous, place uintptr) uintptr {
+	s, c, before, index := at(base), circleAt(of), uint64(previous), uint64(place)
 	entry := s.entry(index)
 	store64(s.entry(before)+entryNext*8, load64(entry+entryNext*8))
 	store64(entry+entryNext*8, 0)
@@ -157,4 +158,5 @@ func exit(s *shared, c *circle, before, index uint64) {
 	if load64(entry+entryMoved*8) == 0 {
 		c.dead--
 	}
+	return 0
 }

@@ -233,35 +233,11 @@ func walkParked(base, g, index, _ uintptr) uintptr {
 	s := at(base)
 	start := cycles()
 	var r rest
-	tid, clock := uint64(0), uint64(0)
-	if s.seenStatus == gSyscall && s.seenM != 0 {
-		// The system call, or the C code, may use a core. This takes longer than the walk, so it
-		// comes before: the walk counts only if the goroutine is in the same system call after it.
-		tid = load64(uintptr(s.seenM) + s.off.mProcID)
-		clock = cpuClock(threadClock(tid), uintptr(unsafe.Pointer(&s.timespec)))
-	}
-	if !r.read(s, g) {
+	if callBegin(base, g, index, uintptr(unsafe.Pointer(&r))) == 0 {
 		return 0
 	}
 	rec := s.words(s.write)
-	status, reason := s.seenStatus, uint64(0)
-	if status == gWaiting || status == gLeaked {
-		reason = uint64(r.reason)
-	}
-	store64(rec+headTime*8, s.now)
-	store64(rec+headBefore*8, s.seenBefore)
-	store64(rec+headCounts*8, 0)
-	store64(rec+headSent*8, 0)
-	store64(rec+headRuns*8, 0)
-	store64(rec+headTID*8, tid)
-	store64(rec+headClock*8, clock)
-	store64(rec, status<<32|reason<<40|uint64(callDescribe(base, rec, g, index))<<48)
-	pcs := rec + headWords*8
-	store64(pcs, r.pc)
-	beside(s, rec, r.sp, r.bp, r.hi)
-	if ctxLR != 0 && status != gSyscall {
-		store64(rec+headSP0*8, s.onlyCode(load64(g+s.off.gSchedLR)))
-	}
+	pcs, reason := rec+headWords*8, load64(rec)>>40&0xff
 	n, _ := walk(s, pcs, 1, r.bp, r.sp-frameSlack, r.hi)
 	coroutine := s.waits.switched>>reason&1 != 0
 	if coroutine {
@@ -290,6 +266,45 @@ func walkParked(base, g, index, _ uintptr) uintptr {
 		return 0
 	}
 	return words
+}
+
+// beginRecord reads where a goroutine has stopped, and writes all of its record that comes before the walk. It returns 0 if
+// the goroutine runs. It is a stage of walkParked. restAt is the address of the rest.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func beginRecord(base, g, index, restAt uintptr) uintptr {
+	s, r := at(base), *(**rest)(unsafe.Pointer(&restAt))
+	tid, clock := uint64(0), uint64(0)
+	if s.seenStatus == gSyscall && s.seenM != 0 {
+		// The system call, or the C code, may use a core. This takes longer than the walk, so it
+		// comes before: the walk counts only if the goroutine is in the same system call after it.
+		tid = load64(uintptr(s.seenM) + s.off.mProcID)
+		clock = cpuClock(threadClock(tid), uintptr(unsafe.Pointer(&s.timespec)))
+	}
+	if !r.read(s, g) {
+		return 0
+	}
+	rec := s.words(s.write)
+	status, reason := s.seenStatus, uint64(0)
+	if status == gWaiting || status == gLeaked {
+		reason = uint64(r.reason)
+	}
+	store64(rec+headTime*8, s.now)
+	store64(rec+headBefore*8, s.seenBefore)
+	store64(rec+headCounts*8, 0)
+	store64(rec+headSent*8, 0)
+	store64(rec+headRuns*8, 0)
+	store64(rec+headTID*8, tid)
+	store64(rec+headClock*8, clock)
+	store64(rec, status<<32|reason<<40|uint64(callDescribe(base, rec, g, index))<<48)
+	store64(rec+headWords*8, r.pc)
+	beside(s, rec, r.sp, r.bp, r.hi)
+	if ctxLR != 0 && status != gSyscall {
+		store64(rec+headSP0*8, s.onlyCode(load64(g+s.off.gSchedLR)))
+	}
+	return 1
 }
 
 // rest describes where a goroutine that does not run has stopped. It also has the counters that
