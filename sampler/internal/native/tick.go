@@ -44,7 +44,7 @@ func startTicker(s *shared, signal int) (*ticker, error) {
 		defer close(t.done)
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		time.Sleep(1) // for a new time slice, see patience.pause
+		time.Sleep(time.Nanosecond) // for a new time slice, see patience.pause
 		t.tid = unix.Gettid()
 		t.m = readWord(getg() + s.off.gM)
 		if blocked(signal) {

@@ -101,7 +101,7 @@ func (n *Source) checkRuns(l *layout) error {
 		if !good(func() bool {
 			before := seq()
 			for range times {
-				time.Sleep(1)
+				time.Sleep(time.Nanosecond)
 			}
 			return seq()-before == uint8(times)
 		}) {
@@ -279,7 +279,7 @@ func (n *Source) checkVDSO(m uintptr) error {
 		return err
 	}
 	for end := time.Now().Add(100 * time.Millisecond); time.Now().Before(end) && loadAcquire(uintptr(unsafe.Pointer(&s.probeOutside))) < probes; n.patience.pause() {
-		for from := time.Now(); time.Now().Sub(from) < time.Millisecond; {
+		for from := time.Now(); time.Since(from) < time.Millisecond; {
 		}
 		if loadAcquire(uintptr(unsafe.Pointer(&s.probeVDSO))) > 0 {
 			return nil
