@@ -46,7 +46,7 @@
 //   - The number of timers of each P, to find deadlocks of the program (standstill.go).
 //   - Goroutine stacks and system stacks, within the bounds in their g.
 //   - runtime.moduledata and the tables that it points to, for inlined calls and for
-//     frame sizes (functab.go, unwind.go).
+//     frame sizes (functab.go, unwind.go). That includes those of plugins and of just-in-time compilers.
 //   - pprof labels, from the goroutine (labels.go).
 //   - g.waiting and the runtime.sudog there, for what the goroutine waits for (objects.go). The
 //     drain gives numbers to objects (objectlist.go) and reads a channel's capacity.
@@ -85,7 +85,9 @@
 // At each walk of a goroutine that does not run: that it did not run during the walk (visit.go
 // lists the conditions). At each stack: that all PCs are in functions and that the outermost
 // one is in a function with which stacks begin. A stack that fails is dropped and counted as
-// torn.
+// torn. A goroutine that runs has a sample nevertheless, as one in code that Go has no tables for, or on
+// a thread that blocks the signal (foreign.go). A coroutine can run without a trace in its g, so its stack is walked many times
+// (coroutine.go).
 //
 // With -race up to a quarter of the walks can fail, because the race detector is C code.
 //

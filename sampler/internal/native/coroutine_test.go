@@ -1,0 +1,109 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import (
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestCoroutine walks the stack of a coroutine that is switched all the time between two stops, by writes in the
+// order of runtime.coroswitch_m. All PCs of a record must be of the same stop.
+func TestCoroutine(t *testing.T) {
+	l, err := layoutOf(runtime.Version())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const frames, size, text = 60, 1 << 13, 1 << 32
+	memory, err := mapMemory(unsafe.Sizeof(shared{}) + 2*size + ringWords*8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(memory)
+	s := at(memory.addr())
+	g := s.base() + (unsafe.Sizeof(shared{})+7)&^7
+	lo := g + size
+	s.ring = lo + size
+	s.off, s.waits, s.random, s.tornAfter = l.offsets, l.waitSets(), 1, 1<<62
+	s.program = code{text: text, etext: text + 1<<16}
+	reason := uint32(slices.Index(l.reasons, "coroutine"))
+	word := (g + l.gWaitReason) &^ 3
+	store32(word, load32(word)|reason<<(8*(g+l.gWaitReason-word)))
+	store64(g+l.gID, 7)
+	store64(g+l.gStackLo, uint64(lo))
+	store64(g+l.gStackHi, uint64(lo+size))
+	store64(g+l.gSchedSP, uint64(lo+64))
+	store64(g+l.gSchedPC, text+1)
+	store64(g+l.gSchedBP, uint64(lo+64))
+	frame := func(i uintptr) uintptr { return lo + 64 + i*64 }
+	for i := range uintptr(frames) {
+		store64(frame(i), uint64(frame(i+1)))
+	}
+	store64(frame(frames), 0)
+	stopAt := func(stop uint64) {
+		for i := uintptr(frames); i > 0; i-- {
+			store64(frame(i-1)+8, text+uint64(i)*16+8*stop)
+		}
+	}
+	stopAt(0)
+	store32(g+l.gStatus, gWaiting)
+	barrier := lo + size - 8
+	var end atomic.Bool
+	var switcher sync.WaitGroup
+	switcher.Go(func() {
+		for stop := uint64(1); !end.Load(); stop ^= 1 {
+			swap64(g+l.gM, 1)
+			store32(g+l.gStatus, gRunning)
+			swap64(barrier, 0)
+			stopAt(stop)
+			swap64(barrier, 0)
+			store32(g+l.gStatus, gWaiting)
+			swap64(g+l.gM, 0)
+			for from, stay := cycles(), rand.Uint64N(20_000); cycles()-from < stay; {
+			}
+			if stop == 0 && runtime.GOMAXPROCS(0) == 1 {
+				runtime.Gosched()
+			}
+		}
+	})
+	defer switcher.Wait()
+	defer end.Store(true)
+	s.seenStatus, s.seenGoid = gWaiting, 7
+	read, bare, changes, last := 0, 0, 0, uint64(0)
+	for begin := time.Now(); changes < 100 && time.Since(begin) < 30*time.Second; {
+		if runtime.GOMAXPROCS(0) == 1 {
+			runtime.Gosched()
+		}
+		if walkParked(s.base(), g, ^uintptr(0), 0) == 0 {
+			continue
+		}
+		rec := s.words(s.write)
+		n := load64(rec+headCounts*8) & 0xffff
+		if n == 0 {
+			bare++
+			continue
+		}
+		read++
+		first := load64(rec + (headWords+1)*8)
+		if first != last {
+			changes++
+		}
+		last = first
+		for i := uintptr(1); i < uintptr(n); i++ {
+			if pc := load64(rec + (headWords+i)*8); n != frames+1 || pc&15 != first&15 {
+				t.Fatalf("walk %d: %d PCs, the first is %#x, that of frame %d %#x", read, n, first, i, pc)
+			}
+		}
+	}
+	if t.Logf("%d stacks, %d without frames, %d times another", read, bare, changes); changes < 10 {
+		t.Error("it has hardly been switched")
+	}
+}
