@@ -16,6 +16,7 @@ const (
 	sameWalks = 24  // walks that must find the same
 	mostWalks = 120 // those during which the coroutine ran do not count
 	walksGap  = 255 // cycles between two walks, at most; a mask
+	walksTime = 8   // all walks may take so many times tornAfter
 )
 
 // tooLate is the result of confirm if this thread has lost its core.
@@ -37,7 +38,7 @@ func confirm(base, g, n, restAt uintptr) uintptr {
 		walks++
 	}
 	start := cycles()
-	for i := 0; i < mostWalks && walks < sameWalks && cycles()-start < s.tornAfter; i++ {
+	for i := 0; i < mostWalks && walks < sameWalks && cycles()-start < walksTime*s.tornAfter; i++ {
 		for from, gap := cycles(), s.chance()&walksGap; cycles()-from < gap; {
 		}
 		if !r.holds(s, g, pcs, uint64(n)) {

@@ -32,7 +32,7 @@ func TestCoroutine(t *testing.T) {
 	g := s.base() + (unsafe.Sizeof(shared{})+7)&^7
 	lo := g + size
 	s.ring = lo + size
-	s.off, s.waits, s.random, s.tornAfter = l.offsets, l.waitSets(), 1, 1<<62
+	s.off, s.waits, s.random, s.tornAfter = l.offsets, l.waitSets(), 1, 1<<40
 	s.program = code{text: text, etext: text + 1<<16}
 	reason := uint32(slices.Index(l.reasons, "coroutine"))
 	word := (g + l.gWaitReason) &^ 3
