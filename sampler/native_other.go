@@ -1,4 +1,4 @@
-//go:build !linux || !(amd64 || arm64)
+//go:build !linux || !(amd64 || arm64) || gotach_portable
 
 package sampler
 
@@ -10,7 +10,7 @@ import (
 
 // nativeSource returns the reason why this build has no native source.
 func nativeSource() (source.Source, string) {
-	return nil, "there is no native source for " + runtime.GOOS + "/" + runtime.GOARCH
+	return nil, "this build for " + runtime.GOOS + "/" + runtime.GOARCH + " has no native source"
 }
 
 // room returns nil: the number of threads is not checked on this system.

@@ -34,12 +34,21 @@ func TestPeerBuilds(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if slices.Contains(c.flags, "-msan") {
+				testenv.Night(t, "clang is large, and builds the standard library for long")
 				testenv.Command(t, "clang", "apt-get install clang")
 			}
 			run(t, nil, build(t, "prog", c.flags...), c.mode)
 		})
 	}
-	// With atomic counters or -asan, and without optimization, the handler is over the linker's bound. -race doubles the bound.
+	// With atomic counters and without optimization, the handler is over the linker's bound: such a program has to leave the
+	// native source out. -race doubles the bound. With -asan, golang.org/x/sys/unix is over the bound itself.
+	t.Run("no optimisation, cover atomic, portable", func(t *testing.T) {
+		program := "github.com/gotach/profiler/internal/harmless/testdata/cases"
+		out, err := exec.Command("go", "build", "-o", t.TempDir(), "-tags=gotach_portable", "-cover", "-covermode=atomic", "-coverpkg=github.com/gotach/profiler/...", unoptimised, program).CombinedOutput()
+		if err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+	})
 	for name, flags := range map[string][]string{
 		"no optimisation": {unoptimised},
 		"cover atomic":    {"-cover", "-covermode=atomic", "-coverpkg=./..."},
@@ -50,7 +59,6 @@ func TestPeerBuilds(t *testing.T) {
 
 // TestPeerCgo samples a program with threads of C that call Go, some with all signals blocked.
 func TestPeerCgo(t *testing.T) {
-	// With atomic counters or -asan, and without optimization, the handler is over the linker's bound. -race doubles the bound.
 	for name, flags := range map[string][]string{"plain": nil, "race": {"-race"}, "pie": {"-buildmode=pie"}, "static": {"-ldflags=-extldflags=-static"}} {
 		t.Run(name, func(t *testing.T) { run(t, nil, build(t, "cgoprog", flags...)) })
 	}
