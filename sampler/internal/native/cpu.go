@@ -3,6 +3,9 @@
 package native
 
 import (
+	"fmt"
+	"os"
+	"strings"
 	"time"
 	"unsafe"
 
@@ -51,17 +54,20 @@ const timerEvery, timerFirst = 1e6, 4e6 // ns
 // the kernel that there are. If there was none, the thread blocks the signal.
 const overdue = 50e6
 
-// The kernel counts timers and pending signals of all processes of a user together (RLIMIT_SIGPENDING). The program needs
-// most of them.
-const ofPending = 4
-
 func newThreads(s *shared) *threads {
-	ts := &threads{s: s, most: maxTimers, off: true, list: make(map[uint64]*thread)}
-	var limit unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_SIGPENDING, &limit) == nil {
-		ts.most = min(ts.most, limit.Cur/ofPending)
+	return &threads{s: s, most: maxTimers, off: true, list: make(map[uint64]*thread)}
+}
+
+// begin allows timers. The kernel counts timers and pending signals of all processes of a user together (RLIMIT_SIGPENDING). The
+// program needs most of them, so a session uses a quarter. The limit is in a file that needs no further system call.
+func (ts *threads) begin() {
+	ts.off = false
+	text, _ := os.ReadFile("/proc/self/limits")
+	_, line, _ := strings.Cut(string(text), "Max pending signals")
+	var limit uint64
+	if n, _ := fmt.Sscan(line, &limit); n == 1 { // else it is "unlimited", or not known
+		ts.most = min(ts.most, limit/4)
 	}
-	return ts
 }
 
 // of returns the state of a thread. A thread that is new here began after the session, so all

@@ -57,7 +57,10 @@ func TestTimers(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	ts := newThreads(&shared{signal: uint64(defaultSignal), cpuTag: cpuTimerTag})
-	if ts.off, ts.most = false, min(ts.most, 2); ts.most < 2 {
+	if ts.begin(); ts.most == 0 || ts.most > maxTimers {
+		t.Errorf("%d timers are allowed", ts.most)
+	}
+	if ts.most = min(ts.most, 2); ts.most < 2 {
 		testenv.Skip(t, "the user may have too few timers")
 	}
 	defer ts.stopAll()

@@ -137,7 +137,7 @@ func (n *Source) start(l *layout, out source.Out) error {
 	n.began = time.Now()
 	first := n.begin(uint64(time.Second) / uint64(max(n.cfg.Rate, 1)))
 	n.s.area = n.s.living * (n.s.now - begun) / 1000 // the first samples stand for the time since then
-	d.threads.off = false
+	d.threads.begin()
 	d.account = newAccount(d.threads, n.ticker.tid, monitor(l, usesC(n.old), uintptr(readWord(getg()+l.gM)), uintptr(n.ticker.m)), usesC(n.old), d.time(n.s.now))
 	up := make(chan struct{})
 	own.Go(func() { n.loop(up) })
