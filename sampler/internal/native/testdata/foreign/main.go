@@ -68,7 +68,10 @@ func blockedSpinner(stop *atomic.Bool) {
 	runtime.LockOSThread() // until the goroutine ends, and the thread with it
 	mask := ^uint64(0)
 	unix.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&mask)), 0, 8, 0, 0)
-	for !stop.Load() {
+	for n := 1; !stop.Load(); n++ {
+		if n%10_000_000 == 0 {
+			runtime.Gosched() // nothing else can stop it: the collector, and with one P the other goroutines, wait for it
+		}
 	}
 }
 
@@ -132,7 +135,6 @@ func main() {
 		fmt.Println("Start:", err)
 		os.Exit(1)
 	}
-	// One after the other: the collector must be able to stop the program.
 	for _, spin := range []struct {
 		begin func(stop *atomic.Bool)
 		count *atomic.Int64
