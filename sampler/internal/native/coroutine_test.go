@@ -69,7 +69,7 @@ func TestCoroutine(t *testing.T) {
 			swap64(g+l.gM, 0)
 			for from, stay := cycles(), rand.Uint64N(20_000); cycles()-from < stay; {
 			}
-			if stop == 0 && runtime.GOMAXPROCS(0) == 1 {
+			if runtime.GOMAXPROCS(0) == 1 {
 				runtime.Gosched()
 			}
 		}
