@@ -78,7 +78,7 @@ func TestCoroutine(t *testing.T) {
 	defer end.Store(true)
 	s.seenStatus, s.seenGoid = gWaiting, 7
 	read, bare, changes, last := 0, 0, 0, uint64(0)
-	for begin := time.Now(); changes < 100 && time.Since(begin) < 30*time.Second; {
+	for begin := time.Now(); changes < 50 && time.Since(begin) < 30*time.Second; {
 		if runtime.GOMAXPROCS(0) == 1 {
 			runtime.Gosched()
 		}
