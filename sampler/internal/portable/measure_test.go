@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/internal/testenv/measure"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
@@ -57,7 +58,7 @@ func TestMeasureCPU(t *testing.T) {
 // TestMeasureBusyMachine has four spinning processes beside it. There are five looks a second, or as many as the budget
 // pays for if they are fewer, with and without a clock for the CPU time of the thread.
 func TestMeasureBusyMachine(t *testing.T) {
-	for _, n := range []int{15, 1000} {
+	for _, n := range []int{15, 1000}[:testenv.Times(1, 2)] {
 		for name, clock := range map[string]func() (time.Duration, bool){
 			"thread": threadTime,
 			"wall":   func() (time.Duration, bool) { return 0, false },
@@ -86,7 +87,8 @@ func TestMeasureBusyMachine(t *testing.T) {
 // looks runs a session at the default rate and budget. It returns how many looks there were in a second, and how many
 // the budget pays for at their mean cost.
 func looks(t *testing.T, clock func() (time.Duration, bool)) (perSecond, paid float64) {
-	const budget, length = 1, 5 * time.Second
+	const budget = 1
+	length := testenv.Times(2*time.Second, 5*time.Second)
 	threadClock = clock
 	defer func() { threadClock = threadTime }()
 	s := New()
