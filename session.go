@@ -103,7 +103,9 @@ func (s *Session) begin() error {
 		Uncompressed: s.config.compression == Uncompressed,
 		Sync:         s.config.sync,
 	}
+	defer own.Turn()()
 	s.exe = readExecutable()
+	own.Again()
 	out, err := s.create(o)
 	if err != nil {
 		return err
@@ -157,6 +159,7 @@ func (s *Session) Stop() error {
 		return nil
 	}
 	s.stop.Do(func() {
+		defer own.Turn()()
 		s.fail(s.finish())
 		active.CompareAndSwap(s, nil)
 		s.export()

@@ -240,7 +240,9 @@ func (s *Sampler) watch() {
 	case <-s.out.failed:
 		early = true
 	}
+	end := own.Turn()
 	s.src.Stop()
+	end()
 	s.took = time.Since(s.start)
 	s.final.ThrottledPeriods, s.final.Throttled = s.limits.since()
 	close(s.stopped)

@@ -70,7 +70,7 @@
 // calling goroutine, compared with public calls; the function tables, compared with
 // runtime.FuncForPC. Then the whole source samples a waiting goroutine and Start's own, which runs. Their
 // stacks must equal those that runtime.Callers returned there, and creator and labels must be
-// right. Start keeps its turn beside goroutines that need all cores (patience.pause).
+// right. Start keeps its turn beside goroutines that need all cores (own.Turn).
 //
 // Before the first tick (verify_offsets.go): the PC, SP and BP that a system call saves in the
 // g, the counts of stops, of system calls and of timers, m.signalPending before and after a real

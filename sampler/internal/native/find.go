@@ -95,6 +95,9 @@ func holds(array uintptr, n int, want []uintptr, p *patience) bool {
 	return len(seen) == len(want)
 }
 
+// lastWait is the longest wait between two searches: the program may change its lists meanwhile.
+const lastWait = 100 * time.Millisecond
+
 // findAllgs finds runtime.allgs by known goroutines. While the collector marks, it has a
 // second slice of the same array (work.stackRoots), whose capacity is only its length. So
 // if there are several, allgs is the one with the largest capacity.
@@ -116,10 +119,10 @@ func findAllgs(variables []span, known []uintptr, p *patience) (sliceAt, error) 
 		if best != 0 && !same {
 			return best, nil
 		}
-		if p.over("") != nil {
+		if wait > lastWait || p.over("") != nil {
 			return 0, fmt.Errorf("found %d lists of goroutines, not 1", len(found))
 		}
-		p.sleep(wait)
+		time.Sleep(wait)
 	}
 }
 
@@ -149,10 +152,10 @@ func findAllp(variables []span, l *layout, p *patience) (sliceAt, error) {
 		if len(good) == 1 {
 			return good[0], nil
 		}
-		if p.over("") != nil {
+		if wait > lastWait || p.over("") != nil {
 			return 0, fmt.Errorf("found %d lists of Ps, not 1", len(good))
 		}
-		p.sleep(wait)
+		time.Sleep(wait)
 	}
 }
 

@@ -80,12 +80,12 @@ func (n *Source) Start(cfg source.Config, out source.Out) (err error) {
 	if !busy.CompareAndSwap(false, true) && !takeOver() {
 		return errors.New("another native source is running")
 	}
-	n.cfg, n.patience = cfg, newPatience(time.Now(), cfg.Fallback)
+	n.cfg = cfg
 	done := make(chan struct{})
 	own.Go(func() {
 		defer close(done)
-		runtime.LockOSThread() // see patience.pause
-		defer runtime.UnlockOSThread()
+		defer own.Turn()()
+		n.patience = newPatience(ownCPU(), cfg.Fallback)
 		if err = unlessFault(func() error { return n.start(l, out) }); err != nil {
 			n.giveBack()
 		}
@@ -109,9 +109,7 @@ func (n *Source) start(l *layout, out source.Out) error {
 		return err
 	}
 	if proven.l != l {
-		const usual = 15 * time.Millisecond // any further time is waiting for a core, at most two seconds
-		var err error
-		if n.patience.excuse(usual, func() { err = n.verifyOffsets(l) }); err != nil {
+		if err := n.verifyOffsets(l); err != nil {
 			return err
 		}
 	}

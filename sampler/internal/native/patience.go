@@ -5,98 +5,74 @@ package native
 import (
 	"fmt"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gotach/profiler/internal/own"
 )
 
 const (
-	// startLimit is how long Start may take before it gives up and another source takes over.
-	// Start usually takes 5 to 20 ms.
+	// startLimit is how much CPU time Start may use before it gives up and another source takes over. Start usually uses 5 to
+	// 20 ms. Time without a core does not count, because the source that takes over would need more.
 	startLimit = 300 * time.Millisecond
 
-	// busyLimit bounds Start where all cores are busy. Time in which Start only waits for a
-	// core does not count against startLimit, because the source that takes over needs more.
-	busyLimit = 2 * time.Second
-
-	// onlyLimit replaces both where no other source takes over: a slow Start is better than none.
+	// onlyLimit replaces it where no other source takes over. Start never takes longer than this, with a core or without.
 	onlyLimit = 10 * time.Second
 )
 
-// lostTurn is the time after which a goroutine that calls over all the time has lost its turn.
-const lostTurn = 10 * time.Millisecond
-
-// patience bounds how long Start takes.
-type patience struct{ begun, until, end, paused time.Time }
-
-// newPatience returns the bound of a Start that begins now. Where fallback is false no other
-// source takes over.
-func newPatience(now time.Time, fallback bool) *patience {
-	if !fallback {
-		return &patience{begun: now, until: now.Add(onlyLimit), end: now.Add(onlyLimit)}
-	}
-	return &patience{begun: now, until: now.Add(startLimit), end: now.Add(busyLimit)}
+// patience bounds how long Start takes. It belongs to a goroutine that has called own.Turn.
+type patience struct {
+	used         func() time.Duration // the CPU time of the goroutine's thread
+	begun, turn  time.Time            // the turn is the last time slice
+	before, most time.Duration        // CPU time at the begin, and allowed since then
+	only         bool                 // no other source takes over
 }
 
-// over returns an error if Start has taken too long. The error says what Start was doing. It makes a pause if the last
-// one was a while ago.
+// newPatience returns the bound of a Start that begins now.
+func newPatience(used func() time.Duration, fallback bool) *patience {
+	p := &patience{used: used, begun: time.Now(), before: used(), most: startLimit, only: !fallback}
+	if p.only {
+		p.most = onlyLimit
+	}
+	return p
+}
+
+// ownCPU returns a clock of the CPU time of the calling thread.
+func ownCPU() func() time.Duration {
+	tid := unix.Gettid()
+	return func() time.Duration { return time.Duration(threadCPU(tid)) }
+}
+
+// over returns an error if Start has taken too long. The error says what Start was doing. Otherwise it makes a pause if
+// the last one was a while ago.
 func (p *patience) over(doing string) error {
-	now := time.Now()
-	if gap := now.Sub(p.paused); !p.paused.IsZero() && gap > lostTurn {
-		p.excused(gap - lostTurn)
+	if !p.lasts() || p.used()-p.before > p.most {
+		return fmt.Errorf("Start gave up after %v %s", time.Since(p.begun).Round(time.Millisecond), doing)
 	}
-	if now.Before(p.until) {
-		if now.Sub(p.paused) > time.Millisecond {
-			p.pause()
-		}
-		return nil
+	if time.Since(p.turn) > time.Millisecond {
+		p.pause()
 	}
-	return fmt.Errorf("Start gave up after %v %s", now.Sub(p.begun).Round(time.Millisecond), doing)
+	return nil
 }
 
-// allow gives what follows at least d, but no time beyond end.
-func (p *patience) allow(d time.Duration) {
-	if until := time.Now().Add(d); until.After(p.until) {
-		p.until = until
-	}
-	if p.until.After(p.end) {
-		p.until = p.end
-	}
-}
+// allow gives what follows at least d.
+func (p *patience) allow(d time.Duration) { p.most = max(p.most, p.used()-p.before+d) }
 
-// wait returns until when a check waits for other threads or goroutines: at least for a second, and
-// as long as Start may take. On a busy machine they can be without a core for longer than a second.
+// lasts reports whether Start still waits for a thread or goroutine of its own that has not had a core.
+func (p *patience) lasts() bool { return time.Since(p.begun) < onlyLimit }
+
+// wait returns until when a check waits for what threads and goroutines with a core do: for a second, or as long as Start
+// may take.
 func (p *patience) wait() time.Time {
-	second := time.Now().Add(time.Second)
-	if p.end.Sub(p.begun) < onlyLimit || p.end.Before(second) {
-		return second
+	end := time.Now().Add(time.Second)
+	if last := p.begun.Add(onlyLimit); p.only && last.After(end) {
+		return last
 	}
-	return p.end
+	return end
 }
 
-// sleep waits for d. The time beyond d is time in which the goroutine waits for a core.
-func (p *patience) sleep(d time.Duration) {
-	p.excuse(d, func() { time.Sleep(d) })
-}
-
-// pause gives the caller a new time slice. When a slice of 10 ms has ended, the runtime puts the goroutine behind
-// all others that can run. If these need their slices too, that takes seconds. A goroutine whose timer has expired is the
-// next one to run, but in the slice of the one before it. Only one that is locked to its thread, as Start's, has a slice
-// of its own then (runtime.schedule).
+// pause gives the caller a new time slice.
 func (p *patience) pause() {
-	p.sleep(1)
-	p.paused = time.Now()
-}
-
-// excuse calls f, which takes d on an idle machine. Time beyond d does not count.
-func (p *patience) excuse(d time.Duration, f func()) {
-	before := time.Now()
-	f()
-	p.excused(time.Since(before) - d)
-}
-
-// excused adds d to the time that Start may take, up to the end.
-func (p *patience) excused(d time.Duration) {
-	if d > 0 {
-		if p.until = p.until.Add(d); p.until.After(p.end) {
-			p.until = p.end
-		}
-	}
+	own.Again()
+	p.turn = time.Now()
 }

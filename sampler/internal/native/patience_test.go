@@ -10,31 +10,36 @@ import (
 
 // TestPatience checks when Start gives up.
 func TestPatience(t *testing.T) {
-	const ms = time.Millisecond
 	for name, c := range map[string]struct {
 		fallback bool
-		do       func(p *patience)
-		over     time.Duration // since the begin
+		allow    time.Duration // after 100 ms
+		over     time.Duration // of CPU time
 	}{
-		"usual":                         {true, func(*patience) {}, startLimit},
-		"no other source can take over": {false, func(*patience) {}, onlyLimit},
-		"waits for a core":              {true, func(p *patience) { p.excuse(20*ms, func() { time.Sleep(60 * ms) }) }, startLimit + 40*ms},
-		"has a core":                    {true, func(p *patience) { p.excuse(20*ms, func() { time.Sleep(10 * ms) }) }, startLimit},
-		"is allowed more":               {true, func(p *patience) { time.Sleep(100 * ms); p.allow(startLimit) }, startLimit + 100*ms},
-		"is allowed less":               {true, func(p *patience) { p.allow(100 * ms) }, startLimit},
-		"is allowed an hour":            {true, func(p *patience) { p.allow(time.Hour) }, busyLimit},
-		"waits for an hour":             {true, func(p *patience) { p.excuse(-time.Hour, func() {}) }, busyLimit},
+		"usual":                         {true, 0, startLimit},
+		"no other source can take over": {false, 0, onlyLimit},
+		"is allowed more":               {true, startLimit, startLimit + 100*time.Millisecond},
+		"is allowed less":               {true, 100 * time.Millisecond, startLimit},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			begin := time.Now()
-			p := newPatience(begin, c.fallback)
-			c.do(p)
-			if time.Sleep(c.over - time.Since(begin) - 1); p.over("") != nil {
+			cpu := time.Minute
+			p := newPatience(func() time.Duration { return cpu }, c.fallback)
+			cpu += 100 * time.Millisecond
+			p.allow(c.allow)
+			if cpu = time.Minute + c.over; p.over("") != nil {
 				t.Errorf("%s: Start gives up before %v", name, c.over)
 			}
-			if time.Sleep(time.Nanosecond); p.over("") == nil {
+			if cpu++; p.over("") == nil {
 				t.Errorf("%s: Start goes on after %v", name, c.over)
 			}
 		})
 	}
+	synctest.Test(t, func(t *testing.T) {
+		p := newPatience(func() time.Duration { return 0 }, true)
+		if time.Sleep(onlyLimit / 2); p.over("") != nil || !p.lasts() {
+			t.Error("Start does not wait for a core")
+		}
+		if time.Sleep(onlyLimit / 2); p.over("") == nil || p.lasts() {
+			t.Error("Start waits for a core for ever")
+		}
+	})
 }

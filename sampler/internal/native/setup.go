@@ -34,9 +34,7 @@ func (n *Source) prepare(l *layout) error {
 	allgs, allp := proven.allgs, proven.allp
 	if proven.l != l {
 		proven.sched = 0
-		var known []uintptr
-		var free func()
-		n.patience.excuse(0, func() { known, free = parked(16) })
+		known, free := parked(16)
 		allgs, err = findAllgs(variables, append(known, getg()), n.patience)
 		free()
 		if err != nil {
@@ -54,13 +52,12 @@ func (n *Source) prepare(l *layout) error {
 	n.drain = n.newDrain(l, n.cfg, nil)
 	n.drain.bias = uint64(img.bias)
 	n.drain.roster = &roster{s: n.s, l: l, allgs: allgs, allp: allp}
-	n.patience.excuse(0, func() { err = n.drain.roster.refresh() }) // bounded by maxTracked
-	if err != nil {
+	if err := n.drain.roster.refresh(); err != nil {
 		return err
 	}
 	n.s.allgs = uintptr(allgs)
 	if n.s.sched = proven.sched; n.s.sched == 0 {
-		n.patience.excuse(0, func() { n.s.sched = findSched(variables, l, n.s, n.patience) })
+		n.s.sched = findSched(variables, l, n.s, n.patience)
 	}
 	if n.ticker, err = startTicker(n.s, n.signal); err != nil {
 		return err

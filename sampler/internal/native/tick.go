@@ -4,7 +4,6 @@ package native
 
 import (
 	"fmt"
-	"runtime"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -42,9 +41,7 @@ func startTicker(s *shared, signal int) (*ticker, error) {
 	up := make(chan error)
 	own.Go(func() {
 		defer close(t.done)
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		time.Sleep(time.Nanosecond) // for a new time slice, see patience.pause
+		defer own.Turn()()
 		t.tid = unix.Gettid()
 		t.m = readWord(getg() + s.off.gM)
 		if blocked(signal) {

@@ -93,7 +93,7 @@ func (n *Source) verify(l *layout) error {
 	w.runG, w.runID = getg(), currentGoid()
 	w.running.Add(1)
 	own.Go(w.waits)
-	n.patience.excuse(0, func() { <-w.up })
+	<-w.up
 	if err := n.table.checkInlining(w.waitPCs); err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func (n *Source) sampleHere(d *drain, check *checker, first uint64) error {
 	n.patience.allow(startLimit / 2)
 	for try := 0; ; try++ {
 		n.patience.pause()
-		n.patience.excuse(2*time.Millisecond, n.runFor2Ticks)
+		n.runFor2Ticks()
 		readClock(n.s)
 		d.pass()
 		if check.waited && check.saw {

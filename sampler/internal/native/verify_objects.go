@@ -70,7 +70,7 @@ func (n *Source) checkObjects(l *layout) error {
 			gs <- getg()
 			w.wait()
 		})
-		if g := <-gs; !l.waitsFor(g, w.want, w.also, w.name != "channel" && w.also == 0) {
+		if g := <-gs; !n.waitsFor(l, g, w.want, w.also, w.name != "channel" && w.also == 0) {
 			return fmt.Errorf("the %s that a goroutine waits for is not where it should be", w.name)
 		}
 	}
@@ -82,15 +82,17 @@ func (n *Source) checkObjects(l *layout) error {
 
 // waitsFor waits until a goroutine is waiting. It reports whether the goroutine then waits for what is
 // at the address want, and, if also is not 0, for also. elem says that it is a semaphore.
-func (l *layout) waitsFor(g uintptr, want, also uint64, elem bool) bool {
+func (n *Source) waitsFor(l *layout, g uintptr, want, also uint64, elem bool) bool {
 	field := l.sudogC
 	if elem {
 		field = l.sudogElem
 	}
-	for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(20 * time.Microsecond) {
+	waited := false
+	for end := n.patience.wait(); !waited && n.patience.lasts() || time.Now().Before(end); time.Sleep(20 * time.Microsecond) {
 		if uint32(readWord(g+l.gStatus)) != gWaiting || readWord(g+l.gM) != 0 {
-			continue
+			continue // it has had no core yet
 		}
+		waited = true
 		// It may also wait for a lock within the object for a moment.
 		first := uintptr(readWord(g + l.gWaiting))
 		if first == 0 || readWord(first+field) != want {

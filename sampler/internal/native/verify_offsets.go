@@ -39,12 +39,12 @@ func (n *Source) verifyOffsets(l *layout) error {
 func (n *Source) checkSyscall(l *layout) error {
 	m := uintptr(n.ticker.m)
 	var g uintptr
-	for end := n.patience.wait(); ; time.Sleep(50 * time.Microsecond) {
+	for ; ; time.Sleep(50 * time.Microsecond) {
 		// Before the system call the goroutine may be parked, and then its thread has no goroutine.
 		if g = uintptr(readWord(m + l.mCurG)); g != 0 && uint32(readWord(g+l.gStatus))&^gScan == gSyscall {
 			break
 		}
-		if time.Now().After(end) { // it had no core all the time
+		if !n.patience.lasts() {
 			return errors.New("the tick thread is not in its system call")
 		}
 	}
@@ -209,7 +209,7 @@ func (n *Source) checkPreempt(l *layout) error {
 	// A thread that the runtime has sent a signal answers when it has a core, which can take long beside other programs.
 	end := n.patience.wait()
 	wrong := errors.New("a thread's note of a preemption signal is not where it should be")
-	for m := uintptr(readWord(getg() + l.gM)); pending(m); n.patience.sleep(20 * time.Microsecond) {
+	for m := uintptr(readWord(getg() + l.gM)); pending(m); time.Sleep(20 * time.Microsecond) {
 		if time.Now().After(end) {
 			return wrong
 		}
@@ -229,11 +229,15 @@ func (n *Source) checkPreempt(l *layout) error {
 			runtime.ReadMemStats(new(runtime.MemStats)) // stops the world and preempts what runs
 		}
 		// With one P the runtime preempts what runs after its time slice of 10 ms.
-		n.patience.sleep(50 * time.Microsecond)
+		time.Sleep(50 * time.Microsecond)
 		asked, other := loadAcquire(uintptr(unsafe.Pointer(&s.probeAsked))), loadAcquire(uintptr(unsafe.Pointer(&s.probeOther)))
+		// The program may preempt its threads again and again. Between two signals the note is 0.
+		for range 1000 {
+			if asked > other && !pending(uintptr(loadAcquire(uintptr(unsafe.Pointer(&s.askedM))))) {
+				return nil
+			}
+		}
 		switch {
-		case asked > other && !pending(uintptr(loadAcquire(uintptr(unsafe.Pointer(&s.askedM))))):
-			return nil
 		case asked <= other && asked+other > 10:
 			return wrong
 		case asked+other == 0 && !spins:
