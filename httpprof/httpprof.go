@@ -57,6 +57,8 @@ const defaultSeconds = 30
 // The profile ends at once when the client closes the connection. Its file is in the
 // temporary directory and is removed before the response ends.
 //
+// No format has source files in it.
+//
 // The options and the environment apply to each session of the handler, except those for the output:
 // Output, Export, the options of rotation and their variables have no effect.
 func Handler(opts ...profiler.Option) http.Handler {

@@ -27,11 +27,10 @@ const maxLine = 1<<16 - 2
 // fromProfile makes of a sampled profile what the Perl tools show well: a
 // function is a sub, a sample a statement that took the sample's wall time.
 //
-// The number of calls of a sub from a line is that of samples that saw it. source
-// returns the text of a source file, or nil; a nil source leaves texts out.
-func fromProfile(p *profile.Profile, source func(file string) []byte) *Data {
+// The number of calls of a sub from a line is that of samples that saw it.
+func fromProfile(p *profile.Profile, o Options) *Data {
 	b := builder{
-		p: p, source: source,
+		p: p, source: o.Source,
 		data:   &Data{Calls: new(Call), Sampled: true},
 		files:  make(map[string]*File),
 		subs:   make(map[string]*Sub),
@@ -48,13 +47,16 @@ func fromProfile(p *profile.Profile, source func(file string) []byte) *Data {
 		b.record(&p.Records[i])
 	}
 	b.finish()
+	if !o.NoSource {
+		b.addSource()
+	}
 	return b.data
 }
 
 // builder sums up records.
 type builder struct {
 	p      *profile.Profile
-	source func(string) []byte
+	source func(string, []profile.Frame) []byte
 	data   *Data
 
 	frames []place // of p.Frames, as far as seen
@@ -217,9 +219,6 @@ func (b *builder) finish() {
 	for _, e := range b.order {
 		e.called.Callers = append(e.called.Callers, *b.edges[e])
 	}
-	if b.source != nil {
-		b.addSource()
-	}
 	d := b.data
 	// Perl's tools take percentages of a process's life, and warn where
 	// statements took longer, if only by rounding: in a parallel program wall
@@ -237,12 +236,23 @@ func (b *builder) finish() {
 
 // addSource adds the texts of files, and to functions the lines that no sample saw.
 func (b *builder) addSource() {
+	in := map[*File][]profile.Frame{}
+	for id, at := range b.frames {
+		if at.sub != nil && b.source != nil {
+			in[at.fid] = append(in[at.fid], b.p.Frames[id])
+		}
+	}
+	left := maxSource
 	for _, f := range b.data.Files {
 		if f.Flags&FlagFake != 0 {
 			continue
 		}
 		f.Flags |= FlagHasSource | FlagSaveSource
-		src := b.source(f.Name)
+		var src []byte
+		if frames := in[f]; len(frames) > 0 && left > 0 {
+			src = b.source(frames[0].File, frames)
+			left -= len(src)
+		}
 		if src == nil {
 			f.Source = blankLines(f.Name, b.last[f])
 			continue

@@ -83,20 +83,23 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// Without source Perl's tools look for the files themselves.
-func TestNoSource(t *testing.T) {
-	for _, none := range []bool{false, true} {
+// Only what Source returns is in a file. With NoSource Perl's tools look for the files themselves.
+func TestSource(t *testing.T) {
+	for i, o := range []Options{{Source: workloadSource}, {}, {NoSource: true}} {
 		var file bytes.Buffer
-		testenv.OK(t, Write(&file, workload(t), Options{NoSource: none}))
-		lines := 0
+		testenv.OK(t, Write(&file, workload(t), o))
+		lines, texts := 0, 0
 		for c, err := range NewReader(&file).Chunks() {
 			testenv.OK(t, err)
-			if l, ok := c.(*SrcLine); ok && strings.Contains(l.Text.Text, "not markup") {
-				lines++
+			if l, ok := c.(*SrcLine); ok {
+				texts++
+				if strings.Contains(l.Text.Text, "not markup") {
+					lines++
+				}
 			}
 		}
-		if lines != 1 && !none || lines != 0 && none {
-			t.Errorf("NoSource %v: the line is there %d times", none, lines)
+		if wantLines := []int{1, 0, 0}[i]; lines != wantLines || (texts > 10) == o.NoSource {
+			t.Errorf("%+v: the line is there %d times, want %d; %d lines in all", o, lines, wantLines, texts)
 		}
 	}
 }

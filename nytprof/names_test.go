@@ -59,15 +59,3 @@ func TestExtents(t *testing.T) {
 		t.Errorf("found %v", f)
 	}
 }
-
-func TestReadSource(t *testing.T) {
-	if src := readSource("sort/slice.go"); len(src) == 0 {
-		t.Error("sort/slice.go is not found in GOROOT")
-	}
-	if readSource("/nowhere/x.go") != nil || readSource("") != nil || readSource("testdata") != nil {
-		t.Error("found what is not there")
-	}
-	if got := escapeModule("github.com/BurntSushi/toml@v1.0.0/a.go"); got != "github.com/!burnt!sushi/toml@v1.0.0/a.go" {
-		t.Error(got)
-	}
-}

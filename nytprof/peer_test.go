@@ -99,7 +99,7 @@ func writeProfile(t testing.TB, p *profile.Profile, o Options) string {
 func TestPeerPerlToolsOnGoProfile(t *testing.T) {
 	tools := testenv.NYTProf(t)
 	p := workload(t)
-	for _, o := range []Options{{}, {Uncompressed: true}, {NoSource: true}} {
+	for _, o := range []Options{{Source: workloadSource}, {Source: workloadSource, Uncompressed: true}, {NoSource: true}} {
 		file := writeProfile(t, p, o)
 		compareWithProfile(t, loadInPerl(t, tools, file), p)
 		expected := progress

@@ -14,18 +14,16 @@ import (
 // Options are choices for writing.
 type Options struct {
 	Uncompressed bool // no zlib
-	NoSource     bool // leave out the texts of source files
+	NoSource     bool // leave out the texts of source files; Perl's tools then look for the files themselves
+	// Source returns the text of a source file, nil to leave it out. It gets all frames that are in the file: the
+	// profile may be a stranger's, and what is read here others will see. Nil leaves out all texts.
+	Source func(file string, in []profile.Frame) []byte
 }
 
 // Write writes a profile for Perl's tools: a function is a sub, and a sample is a
-// statement that took the sample's wall time. Source files are included if they are
-// where the compiler saw them.
+// statement that took the sample's wall time.
 func Write(w io.Writer, p *profile.Profile, o Options) error {
-	source := readSource
-	if o.NoSource {
-		source = nil
-	}
-	return fromProfile(p, source).Write(w, o.Uncompressed)
+	return fromProfile(p, o).Write(w, o.Uncompressed)
 }
 
 // Write writes d as a file, its chunks in the order in which perl has them. The

@@ -15,6 +15,7 @@ func newConvert(e *env) *cobra.Command {
 	var o formats.Options
 	var out, to, function, slowest string
 	var choice selectFlags
+	var sources sourceFlags
 	cmd := &cobra.Command{
 		Use:   "convert IN... -o OUT",
 		Short: "Convert a profile to another format",
@@ -38,7 +39,10 @@ program's file must be where it was, or --executable says where it is.
 
 A selection can be written in formats of sums or runs, such as pprof and firefox, not in formats of
 samples. Formats of runs for viewers show goroutines together if there are too many; no time is
-lost, and a warning says how many. A flame graph leaves out what is too narrow to see.`,
+lost, and a warning says how many. A flame graph leaves out what is too narrow to see.
+
+` + sourceHelp + `
+A nytprof profile has them as a whole, and standard error says how many.`,
 		Example: `  gotach convert app.tach -o app.pb.gz && go tool pprof -http=: app.pb.gz
   gotach convert app.tach -o app.svg                 # a flame graph for documents
   gotach convert app.tach -o app.firefox.json.gz     # for profiler.firefox.com and ui.perfetto.dev
@@ -65,7 +69,7 @@ lost, and a warning says how many. A flame graph leaves out what is too narrow t
 			if err := choice.set("convert", &o); err != nil {
 				return err
 			}
-			return convert(e, args, out, to, o, ro)
+			return convert(e, args, out, to, o, ro, &sources)
 		},
 	}
 	f := cmd.Flags()
@@ -80,6 +84,7 @@ lost, and a warning says how many. A flame graph leaves out what is too narrow t
 	f.StringVar(&o.Executable, "executable", "", "pprof with --cpu: the profiled program is `FILE` (default: where it was)")
 	f.StringVar(&slowest, "slowest", "", "only the slowest `PERCENT` of the requests")
 	f.StringVar(&function, "func", "", "with --slowest: a request is an invocation of a function that matches `REGEXP`")
+	sources.add(cmd)
 	choice.add(cmd)
 	completeFormats(cmd, "to", (*formats.Format).CanWrite)
 	fromFlags(cmd, &o)
@@ -87,7 +92,7 @@ lost, and a warning says how many. A flame graph leaves out what is too narrow t
 }
 
 // convert converts files. If slow is not nil, only the slowest requests are selected.
-func convert(e *env, in []string, out, to string, o formats.Options, slow *analyze.RequestOptions) error {
+func convert(e *env, in []string, out, to string, o formats.Options, slow *analyze.RequestOptions, sources *sourceFlags) error {
 	if out == "" {
 		return usagef("convert: no output; set it with -o OUT")
 	}
@@ -101,6 +106,14 @@ func convert(e *env, in []string, out, to string, o formats.Options, slow *analy
 		return usagef("convert: --to: %w", err)
 	case out == "-" && target.Directory:
 		return usagef("convert: %s is a format of several files and cannot go to standard output; set a directory with -o", target.Name)
+	}
+	sources.none = o.NoSource || target.Name != "nytprof"
+	read, err := sources.reader("convert")
+	if err != nil {
+		return err
+	}
+	if read != nil {
+		o.Source = read.Text
 	}
 	var warning error
 	o.PGO = strings.HasSuffix(strings.ToLower(out), ".pgo")
@@ -123,6 +136,9 @@ func convert(e *env, in []string, out, to string, o formats.Options, slow *analy
 	})
 	if warning != nil {
 		e.warn(warning)
+	}
+	if err == nil {
+		e.shown(read, out)
 	}
 	return err
 }

@@ -19,6 +19,7 @@ func newHTML(e *env) *cobra.Command {
 	var po page.Options
 	var out, size string
 	var choice selectFlags
+	var sources sourceFlags
 	cmd := &cobra.Command{
 		Use:   "html -o PAGE.html FILE... [-- FILE...]",
 		Short: "Make a page to look at a profile in a browser",
@@ -31,6 +32,9 @@ With -- the page shows what is different between the files before it and those a
 
 The page is at most as large as --max-size says. Until it is, steps of time become longer and fewer
 goroutines have a row of their own; the page says what it leaves out.
+
+` + sourceHelp + `
+Standard error says of how many files the page has lines.
 
 ` + selectHelp,
 		Example: `  gotach html app.tach -o app.html
@@ -56,13 +60,14 @@ goroutines have a row of their own; the page says what it leaves out.
 			if err := choice.set("html", &o); err != nil {
 				return err
 			}
-			return makePage(e, sides, out, o, po)
+			return makePage(e, sides, out, o, po, &sources)
 		},
 	}
 	f := cmd.Flags()
 	f.StringVarP(&out, "output", "o", "", "write the page to `FILE`; - is standard output")
 	f.StringVar(&size, "max-size", "15MB", "make the page at most this `SIZE`, such as 2MB")
-	f.BoolVar(&po.NoSource, "no-source", false, "leave out lines of source files")
+	f.BoolVar(&sources.none, "no-source", false, "leave out lines of source files")
+	sources.add(cmd)
 	choice.add(cmd)
 	fromFlags(cmd, &o)
 	return cmd
@@ -88,11 +93,23 @@ func parseSize(cmd, text string) (int64, error) {
 }
 
 // makePage makes the page of one or two profiles. An existing file is replaced when the page is complete.
-func makePage(e *env, sides [][]string, out string, o formats.Options, po page.Options) error {
+func makePage(e *env, sides [][]string, out string, o formats.Options, po page.Options, sources *sourceFlags) (err error) {
+	read, err := sources.reader("html")
+	if err != nil {
+		return err
+	}
+	if read != nil {
+		po.Source = read.Read
+	}
 	d, err := readPage(e, sides, nil, o, po)
 	if err != nil {
 		return err
 	}
+	defer func() {
+		if err == nil {
+			e.shown(read, out)
+		}
+	}()
 	if out == "-" {
 		return d.WriteHTML(e.stdout)
 	}

@@ -19,6 +19,7 @@ func newLocks(e *env) *cobra.Command {
 	var asJSON, each bool
 	var top int
 	var choice selectFlags
+	var sources sourceFlags
 	cmd := &cobra.Command{
 		Use:   "locks FILE...",
 		Short: "Show which locks goroutines waited for, who held them, and what the holders did",
@@ -27,7 +28,7 @@ that held them; below that the channels, WaitGroups and Conds. WAITED is the tim
 goroutines together, LONGEST the longest wait, WAITS the number of waits that were seen.
 
 A Mutex does not know its holder, so the holder is found from where goroutines were: between
-Lock and Unlock in the source, if that is where the profile says, else after the line that
+Lock and Unlock in the source, if that is read (see --source), else after the line that
 was seen locking. A line says how much of the waited time that leaves: seen means that the
 holder had been seen waiting for the same lock just before, inferred that it was the only
 goroutine that could have it, unknown is the rest. Of holds that are
@@ -39,14 +40,16 @@ receive. That is seen if they were seen waiting for the same channel, inferred i
 a function that does it. Several have an equal part of the time each.
 
 A lock has the name of the variable that it is, or that of the source line that locks it if
-the source is where the profile says, or that of the function. Locks of one name are told
+the source is read, or that of the function. Locks of one name are told
 apart by their number in the profile. Three or more of the same kind and name for which
 goroutines waited mostly at the same line, such as those of connections, are one row; --each
 and --json show each of them. The profile knows which lock a goroutine waits for if
 the program was built with Go 1.26 or later, the native source sampled it, and two goroutines
 waited for the lock. Waits at other locks are added up by line. Idle waits of known libraries
-are left out, those of the program's own loops are not. If the program was built with -trimpath, the source is not found: then locks have the
+are left out, those of the program's own loops are not. Without source locks have the
 names of functions, and holders are found only from lines that were seen locking.
+
+` + sourceHelp + `
 
 ` + selectHelp + `
 Here they select the waits that count. Any goroutine can be the holder.`,
@@ -62,12 +65,16 @@ Here they select the waits that count. Any goroutine can be the holder.`,
 			if err := choice.set("locks", &o); err != nil {
 				return err
 			}
+			read, err := sources.reader("locks")
+			if err != nil {
+				return err
+			}
 			return e.read("locks", args, o, func(in *formats.Input) error {
 				s, err := samples(in, stream.Options{Objects: true})
 				if err != nil {
 					return err
 				}
-				l, err := analyze.FindLocks(s, analyze.LockOptions{Channels: true})
+				l, err := analyze.FindLocks(s, analyze.LockOptions{Channels: true, Source: read.Read})
 				if err != nil {
 					return err
 				}
@@ -89,6 +96,7 @@ Here they select the waits that count. Any goroutine can be the holder.`,
 	f.IntVar(&top, "top", 10, "show the `N` locks, and the N channels, with the most waited time; 0: all")
 	f.BoolVar(&each, "each", false, "show each object, also if three or more are alike")
 	f.BoolVar(&asJSON, "json", false, "print one JSON object")
+	sources.add(cmd)
 	choice.add(cmd)
 	fromFlags(cmd, &o)
 	return cmd

@@ -70,6 +70,7 @@ processes: what one of them computes hides the waits of the others. So give the 
 
 With no other flag the report is one screen. It has what slow requests do more than others if the
 profile has at most 50,000 goroutines and 5 million samples; gotach requests has no limit.
+It names locks after the source as gotach locks does, which has --source too.
 
 CPU time that no goroutine used is in [scheduler], [C threads] and [profiler]. Time of
 goroutines too short for a sample is in [not seen].

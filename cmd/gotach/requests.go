@@ -23,6 +23,7 @@ func newRequests(e *env) *cobra.Command {
 	var function, slowest string
 	var asJSON bool
 	var choice selectFlags
+	var sources sourceFlags
 	cmd := &cobra.Command{
 		Use:   "requests FILE...",
 		Short: "Show how long requests took, and why the slow ones were slow",
@@ -48,8 +49,10 @@ goroutine count as one if there is no sample between them. Where that is possibl
 a goroutine waits again at the place of its wait before, each percentile is a range. At one end each
 such wait is a call of its own, at the other none is.
 
-The lock or channel that a line waits for is named if the source files are on this machine.
+The lock or channel that a line waits for is named if the source file is read; see below.
 In the lines of the slowest requests, █ is running, ▒ could run but had no core, ░ waiting.
+
+` + sourceHelp + `
 
 ` + selectHelp + `
 A request counts if it has a sample that they select: --state 'sync.Mutex.Lock' has the requests
@@ -67,6 +70,11 @@ that waited for a Mutex. convert --slowest makes a pprof profile of the slowest 
 			if err != nil {
 				return err
 			}
+			read, err := sources.reader("requests")
+			if err != nil {
+				return err
+			}
+			ro.Source = read.Read
 			return e.read("requests", args, o, func(in *formats.Input) error {
 				s, err := samples(in, stream.Options{Labels: true})
 				if err != nil {
@@ -93,6 +101,7 @@ that waited for a Mutex. convert --slowest makes a pprof profile of the slowest 
 	f.StringVar(&function, "func", "", "a request is an invocation of a function that matches `REGEXP`")
 	f.StringVar(&slowest, "slowest", "1%", "the `PERCENT` of the requests that are slow")
 	f.BoolVar(&asJSON, "json", false, "print one JSON object")
+	sources.add(cmd)
 	choice.add(cmd)
 	f.Lookup("label").Usage = "a request is the time in which the label `KEY` has one value; KEY=VALUE: only requests with this label"
 	fromFlags(cmd, &o)

@@ -12,6 +12,7 @@ import (
 	"github.com/gotach/profiler/internal/analyze"
 	"github.com/gotach/profiler/internal/formats"
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/source"
 )
 
 // A screen is what report prints of a session if nothing else is asked for: one screen that says what is worth
@@ -76,7 +77,7 @@ func (e *env) newScreen(in *formats.Input, paths []string, ao analyze.ReportOpti
 	if len(s.files) > 40 && len(paths) > 1 {
 		s.files = paths[0] + " …"
 	}
-	survey, err := analyze.NewSurvey(src, ao)
+	survey, err := analyze.NewSurvey(src, ao, source.Usual().Read)
 	if err != nil {
 		return nil, err
 	}

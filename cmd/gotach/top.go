@@ -33,6 +33,7 @@ q           quit`
 
 func newTop(e *env) *cobra.Command {
 	var window time.Duration
+	var sources sourceFlags
 	cmd := &cobra.Command{
 		Use:   "top FILE|PID|URL",
 		Short: "Show live where a program spends its time",
@@ -47,7 +48,9 @@ of one second each.
 
 The numbers are those of gotach report, locks and leaks for a window of time, the last 10
 seconds at first. Times are of all goroutines together; AVERAGE is how many goroutines that
-were on average, TREND how that changed during the window.
+were on average, TREND how that changed during the window. Locks have names from the source, if that is read.
+
+` + sourceHelp + `
 
 Keys:
   ` + strings.ReplaceAll(topKeys, "\n", "\n  ") + `
@@ -65,18 +68,23 @@ goroutines each is sampled rarely, and a new one counts when it was sampled for 
 			}
 			return nil
 		},
-		RunE: func(_ *cobra.Command, args []string) error { return runTop(e, args[0], window) },
+		RunE: func(_ *cobra.Command, args []string) error { return runTop(e, args[0], window, &sources) },
 	}
 	cmd.Flags().DurationVar(&window, "window", 10*time.Second, "show the last `TIME`")
+	sources.add(cmd)
 	return cmd
 }
 
-func runTop(e *env, what string, window time.Duration) error {
+func runTop(e *env, what string, window time.Duration, sources *sourceFlags) error {
 	if window < time.Second || window > time.Hour {
 		return usagef("top: --window %v: it must be between 1s and 1h", window)
 	}
 	if !isTerminal(e.stdout) || !isInput(e) {
 		return fmt.Errorf("top: it needs a terminal; without one use gotach report %s", reportInstead(what))
+	}
+	read, err := sources.reader("top")
+	if err != nil {
+		return err
 	}
 	w, err := watch(what)
 	if err != nil {
@@ -84,6 +92,7 @@ func runTop(e *env, what string, window time.Duration) error {
 	}
 	defer w.Close()
 	m := newTopModel(e.ctx, w, window, newPaint(e.stdout), unicodeLocale(os.Getenv))
+	m.source = read.Read
 	p := tea.NewProgram(m, tea.WithContext(e.ctx), tea.WithInput(e.stdin), tea.WithOutput(e.stdout), tea.WithoutSignalHandler())
 	if _, err := p.Run(); err != nil {
 		if e.ctx.Err() != nil {

@@ -8,15 +8,17 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/source"
 	"github.com/gotach/profiler/internal/top"
 )
 
 // A topModel is the state of the screen of gotach top.
 type topModel struct {
-	ctx   context.Context
-	watch *top.Watch
-	paint paint
-	ascii bool // the terminal has no Unicode
+	ctx    context.Context
+	watch  *top.Watch
+	paint  paint
+	ascii  bool // the terminal has no Unicode
+	source func(name string) *source.File
 
 	width, height int
 	look          *top.Look // nil: nothing was seen yet
@@ -128,6 +130,7 @@ func (m *topModel) refreshed() tea.Cmd {
 // query returns what is to be seen.
 func (m *topModel) query() top.Query {
 	q := top.Query{At: m.at, Window: m.windows[m.window], Views: topViews[m.view].views, CPU: m.cpu, Idle: m.idle, Focus: m.focus, Sort: profile.SortSelf}
+	q.Locks.Source = m.source
 	if m.view <= 1 {
 		q.Sort = profile.Sorts[m.sorts[m.view]]
 	}

@@ -24,6 +24,7 @@ func newView(e *env) *cobra.Command {
 	var size string
 	var noOpen bool
 	var choice selectFlags
+	var sources sourceFlags
 	cmd := &cobra.Command{
 		Use:   "view FILE|DIR... [-- FILE|DIR...]",
 		Short: "Look at a profile in a browser, also while it is being written",
@@ -37,6 +38,8 @@ selected range. If the profile is still being written, the page shows what is ne
 are written later.
 
 With -- the page compares the profiles before it with those after it. Flags must come first then.
+
+` + sourceHelp + `
 
 ` + selectHelp,
 		Example: `  gotach view app.tach
@@ -66,13 +69,21 @@ With -- the page compares the profiles before it with those after it. Flags must
 					return usagef("--from: %w", err)
 				}
 			}
+			read, err := sources.reader("view")
+			if err != nil {
+				return err
+			}
+			if read != nil {
+				po.Source = read.Read
+			}
 			return view(e, &viewed{sides: sides, o: o}, po, !noOpen)
 		},
 	}
 	f := cmd.Flags()
 	f.BoolVar(&noOpen, "no-open", false, "print the address only, open no browser")
 	f.StringVar(&size, "max-size", "15MB", "send the page at most this `SIZE` of data at once, such as 2MB")
-	f.BoolVar(&po.NoSource, "no-source", false, "leave out lines of source files")
+	f.BoolVar(&sources.none, "no-source", false, "leave out lines of source files")
+	sources.add(cmd)
 	choice.add(cmd)
 	fromFlags(cmd, &o)
 	return cmd

@@ -20,6 +20,7 @@ func newWaits(e *env) *cobra.Command {
 	var o formats.Options
 	var asJSON bool
 	var choice selectFlags
+	var sources sourceFlags
 	cmd := &cobra.Command{
 		Use:   "waits GOROUTINE|FUNC FILE...",
 		Short: "Show what kept goroutines waiting, and what kept those waiting that did",
@@ -32,7 +33,9 @@ A goroutine is found from where all goroutines were, so each line says how well 
 seen or inferred, as in gotach locks. For a WaitGroup it is the goroutine that the waiting one
 had started and that ended last. On a channel it is one in a function that was seen on
 the other side, of several each with an equal part of the time, or one that the waiting
-goroutine had started and that ended when the wait did. The rest is unknown.
+goroutine had started and that ended when the wait did. The rest is unknown. Locks are told apart by the source, if that is read.
+
+` + sourceHelp + `
 
 ` + selectHelp + `
 They select what stands at the left. What is below it can be any goroutine.`,
@@ -55,6 +58,11 @@ They select what stands at the left. What is below it can be any goroutine.`,
 			if err != nil {
 				return err
 			}
+			read, err := sources.reader("waits")
+			if err != nil {
+				return err
+			}
+			wo.Source = read.Read
 			return e.read("waits", files, o, func(in *formats.Input) error {
 				s, err := samples(in, stream.Options{Objects: true})
 				if err != nil {
@@ -76,6 +84,7 @@ They select what stands at the left. What is below it can be any goroutine.`,
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	sources.add(cmd)
 	choice.add(cmd)
 	fromFlags(cmd, &o)
 	return cmd

@@ -51,7 +51,7 @@ func record(dir, path string, opts []profiler.Option, l limits) (*recording, err
 		return nil, err
 	}
 	r.server = page.NewServer(context.Background(), page.ServerOptions{
-		Options: page.Options{MaxSize: pageSize, NoSource: true, Events: pageEvents},
+		Options: page.Options{MaxSize: pageSize, Events: pageEvents},
 		Title:   name(r.start), Open: r.open, Version: r.version, Note: r.note,
 	})
 	return r, nil

@@ -84,7 +84,7 @@ func (c *channelKeys) find(h *holdIndex) {
 
 // channelOps returns the keys of what goroutines wait for at a site, as the text has it.
 func (l *lockSums) channelOps(s *siteSums) (keys []lockKey) {
-	file := l.sources.file(s.frame.File)
+	file := l.sources.file(&s.frame)
 	if file == nil {
 		return nil
 	}

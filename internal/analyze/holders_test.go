@@ -1,11 +1,11 @@
 package analyze
 
 import (
-	"errors"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/source"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
@@ -42,11 +42,11 @@ func (c *cache) await() {
 }
 `
 
-func readHolderText(name string) ([]byte, error) {
+func readHolderText(name string) *source.File {
 	if name != "/home/u/app/cache.go" {
-		return nil, errors.New("no such file")
+		return nil
 	}
-	return []byte(holderText), nil
+	return &source.File{Text: []byte(holderText)}
 }
 
 // in is a line of holderText.

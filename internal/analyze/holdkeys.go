@@ -100,7 +100,7 @@ func newHoldIndex(l *lockSums) *holdIndex {
 // takes returns the function that a frame is in and what it locks at the frame's line, nil if the text
 // does not say it.
 func (h *holdIndex) takes(f *tachyon.Frame) (*sourceFunc, *lockOp) {
-	file := h.sources.file(f.File)
+	file := h.sources.file(f)
 	if file == nil {
 		return nil, nil
 	}
@@ -133,7 +133,7 @@ func receiver(function string) string {
 func (h *holdIndex) findWrappers() {
 	done := map[*sourceFile]bool{}
 	for _, f := range h.src.Frames() {
-		file := h.near(f.File)
+		file := h.near(&f)
 		if file == nil || done[file] {
 			continue
 		}
@@ -160,12 +160,12 @@ func (h *holdIndex) findWrappers() {
 	}
 }
 
-// near returns a source file if it is in a folder in which functions lock, or wait for channels.
-func (h *holdIndex) near(name string) *sourceFile {
-	if dir := path.Dir(strings.ReplaceAll(name, `\`, "/")); !h.dirs[dir] && !h.channels.dirs[dir] {
+// near returns the source file of a frame if it is in a folder in which functions lock, or wait for channels.
+func (h *holdIndex) near(f *tachyon.Frame) *sourceFile {
+	if dir := path.Dir(strings.ReplaceAll(f.File, `\`, "/")); !h.dirs[dir] && !h.channels.dirs[dir] {
 		return nil
 	}
-	return h.sources.file(name)
+	return h.sources.file(f)
 }
 
 // key returns the number of a key.
@@ -203,7 +203,7 @@ func (h *holdIndex) holds(f *tachyon.Frame) (list []frameHold) {
 	if h.users[f.Func] {
 		list = append(list, frameHold{key: h.key(lockKey{root: rootUser, path: f.Func})})
 	}
-	if file := h.near(f.File); file != nil {
+	if file := h.near(f); file != nil {
 		x := file.at(line)
 		if x == nil {
 			return list

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gotach/profiler/internal/source"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -13,8 +14,8 @@ import (
 // LockOptions say how to find out about locks. The zero value is the usual choice.
 type LockOptions struct {
 	// Source reads a source file of the profiled program, by its name in the profile. It is for names
-	// and for the lines between Lock and Unlock. Nil: files are read where the profile says they are.
-	Source func(path string) ([]byte, error)
+	// and for the lines between Lock and Unlock. It returns nil if there is none. Nil: no file is read.
+	Source func(name string) *source.File
 	// Channels asks for the other sides of all channels. Otherwise only such are looked at that are used like locks.
 	Channels bool
 }

@@ -1,10 +1,10 @@
 package analyze
 
 import (
-	"errors"
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/source"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -32,11 +32,11 @@ func (c *cache) get() {
 }
 `
 
-func readLockSource(name string) ([]byte, error) {
+func readLockSource(name string) *source.File {
 	if name != "/home/u/app/main.(*cache).get.go" {
-		return nil, errors.New("no such file")
+		return nil
 	}
-	return []byte(lockSource), nil
+	return &source.File{Text: []byte(lockSource)}
 }
 
 func (r *recording) locks(o LockOptions, objects ...tachyon.Object) *Locks {

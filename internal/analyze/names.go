@@ -13,7 +13,7 @@ import (
 // expression returns the text of the lock, channel or group that a line of source waits for, such as
 // "c.mu". It is "" if the text is not here or does not say it.
 func (s *sources) expression(f *tachyon.Frame, kind, reason string) string {
-	file := s.file(f.File)
+	file := s.file(f)
 	if file == nil {
 		return ""
 	}

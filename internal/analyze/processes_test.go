@@ -177,7 +177,7 @@ func TestLeaksOfProcesses(t *testing.T) {
 		}
 		s := samplesOf(t, ReportOptions{}.Stream(), files...)
 		found := must(FindLeaks(s))(t)
-		survey := must(NewSurvey(s.src, ReportOptions{}))(t)
+		survey := must(NewSurvey(s.src, ReportOptions{}, nil))(t)
 		for _, l := range []*Leaks{found, survey.Leaks} {
 			if len(l.Groups) != 1 || l.Goroutines != 48 || l.Duration != 10*time.Second+2*time.Duration(shift)*time.Microsecond {
 				t.Fatalf("starts %d µs apart: %+v", shift, l)

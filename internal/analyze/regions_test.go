@@ -3,6 +3,9 @@ package analyze
 import (
 	"strings"
 	"testing"
+
+	"github.com/gotach/profiler/internal/source"
+	"github.com/gotach/profiler/tachyon"
 )
 
 // Lines with "held" in a comment are those in which a lock is held.
@@ -141,7 +144,7 @@ func run(c *cache) {
 // parsed returns the text of a file as the analyses have it.
 func parsed(t *testing.T, text string) *sourceFile {
 	t.Helper()
-	file := newSources(func(string) ([]byte, error) { return []byte(text), nil }).file("/app/cache.go")
+	file := newSources(func(string) *source.File { return &source.File{Text: []byte(text)} }).file(&tachyon.Frame{File: "/app/cache.go"})
 	if file == nil {
 		t.Fatal("the source was not parsed")
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/source"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -75,11 +76,11 @@ type Survey struct {
 // Rests reports whether a record of the profile is one of Resting.
 func (s *Survey) Rests(r *profile.Record) bool { return s.idle != nil && s.idle.Rests(WaitKey(r.Key)) }
 
-// NewSurvey is NewProfile, FindLeaks and most of FindLocks in one reading.
-func NewSurvey(src *stream.Source, o ReportOptions) (*Survey, error) {
+// NewSurvey is NewProfile, FindLeaks and most of FindLocks in one reading. read is LockOptions.Source.
+func NewSurvey(src *stream.Source, o ReportOptions, read func(name string) *source.File) (*Survey, error) {
 	s := NewSamples("", src)
 	several := src.Processes() != nil
-	leaks, locks := newLeakCount(s), newLockSums(s, LockOptions{})
+	leaks, locks := newLeakCount(s), newLockSums(s, LockOptions{Source: read})
 	leaks.idle = NewIdle(src)
 	locks.idle = leaks.idle
 	all := func(yield func(*stream.Sample, error) bool) {
@@ -142,13 +143,13 @@ var (
 	mostSurveyedGoroutines       = 50_000
 )
 
-// FindRequests is FindRequests without options. It returns nil if Requests is false, or if the profile is too large to
+// FindRequests is FindRequests with the source of NewSurvey, and no other options. It returns nil if Requests is false, or if the profile is too large to
 // answer at once.
 func (s *Survey) FindRequests() (*Requests, error) {
 	if !s.Requests || s.Profile.Samples > mostSurveyed || s.Profile.Goroutines > mostSurveyedGoroutines {
 		return nil, nil
 	}
-	return FindRequests(NewSamples("", s.locks.src), RequestOptions{})
+	return FindRequests(NewSamples("", s.locks.src), RequestOptions{Source: s.locks.o.Source})
 }
 
 // newProfile adds up samples. It returns nil for what tells idle time if there is none. each may be nil.

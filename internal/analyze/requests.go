@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/source"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -19,8 +20,8 @@ type RequestOptions struct {
 	Func    *regexp.Regexp // a request is an invocation of a function whose name matches
 	Label   string         // a request is the time in which goroutines have one value of this label
 	Slowest float64        // share of the requests that are slow; 0 is 0.01
-	// Source reads a source file of the program; nil reads the file with that name.
-	Source func(path string) ([]byte, error)
+	// Source is as in LockOptions.
+	Source func(name string) *source.File
 }
 
 // Requests are the requests of a profile. An invocation is the longest run of a goroutine's samples in
@@ -380,11 +381,11 @@ func (r *requestSums) result(out *Requests) {
 	slices.SortFunc(out.Difference, func(a, b RequestDifference) int {
 		return cmp.Or(cmp.Compare(b.Time, a.Time), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Line, b.Line), cmp.Compare(a.State, b.State), cmp.Compare(a.File, b.File))
 	})
-	source := newSources(r.o.Source)
+	sources := newSources(r.o.Source)
 	for i := range out.Difference[:min(mostObjects, len(out.Difference))] {
 		d := &out.Difference[i]
 		if kind := stream.WaitKind(d.State); kind != "" {
-			d.Object = source.expression(&tachyon.Frame{File: d.File, Func: d.Name, Line: d.Line}, kind, d.State)
+			d.Object = sources.expression(&tachyon.Frame{File: d.File, Func: d.Name, Line: d.Line}, kind, d.State)
 		}
 	}
 	for i := range r.lines {

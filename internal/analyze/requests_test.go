@@ -3,7 +3,6 @@ package analyze
 import (
 	"math"
 	"math/rand/v2"
-	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -12,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/source"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
@@ -200,12 +200,12 @@ func TestRequestsOwnLine(t *testing.T) {
 		}
 	}
 	spend(5, 0, tachyon.Frame{Func: "[IO wait]"}, place("net/http.readRequest", 3))
-	const source = "package main\n\nfunc put(c *cache, n int) {\n\tn++\n\tc.mu.Lock()\n\tdefer c.mu.Unlock()\n}\n"
-	out := must(FindRequests(r.close(), RequestOptions{Slowest: 0.02, Source: func(path string) ([]byte, error) {
+	const text = "package main\n\nfunc put(c *cache, n int) {\n\tn++\n\tc.mu.Lock()\n\tdefer c.mu.Unlock()\n}\n"
+	out := must(FindRequests(r.close(), RequestOptions{Slowest: 0.02, Source: func(path string) *source.File {
 		if path != lock.File {
-			return nil, os.ErrNotExist
+			return nil
 		}
-		return []byte(source), nil
+		return &source.File{Text: []byte(text)}
 	}}))(t)
 	want := []RequestDifference{
 		{Name: "main.put", File: lock.File, Line: 5, State: "sync.Mutex.Lock", Time: 40 * time.Millisecond, Object: "c.mu"},
@@ -221,7 +221,7 @@ func TestRequestsOwnLine(t *testing.T) {
 func TestSurveyRequests(t *testing.T) {
 	s, _, _ := serve(t)
 	want := must(FindRequests(s, RequestOptions{}))(t)
-	survey := must(NewSurvey(s.src, ReportOptions{}))(t)
+	survey := must(NewSurvey(s.src, ReportOptions{}, nil))(t)
 	defer func(samples int64, goroutines int) {
 		mostSurveyed, mostSurveyedGoroutines = samples, goroutines
 	}(mostSurveyed, mostSurveyedGoroutines)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/source"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
@@ -71,8 +72,12 @@ func (s *session) samples(t testing.TB) *Samples {
 }
 
 // sourceOfSessions reads the text of the programs, whose paths in sessions are those of -trimpath.
-func sourceOfSessions(name string) ([]byte, error) {
-	return os.ReadFile(filepath.Join("testdata/record", strings.TrimPrefix(name, programs)))
+func sourceOfSessions(name string) *source.File {
+	text, err := os.ReadFile(filepath.Join("testdata/record", strings.TrimPrefix(name, programs)))
+	if err != nil {
+		return nil
+	}
+	return &source.File{Text: text}
 }
 
 const programs = "github.com/gotach/profiler/internal/analyze/testdata/record/"
@@ -132,7 +137,7 @@ func (s *session) findings(t *testing.T) string {
 			t.Errorf("the latency is %v in all, the session lasted %v", report.Total, report.Duration)
 		}
 	}
-	survey := must(NewSurvey(s.samples(t).src, ReportOptions{Series: true}))(t)
+	survey := must(NewSurvey(s.samples(t).src, ReportOptions{Series: true}, nil))(t)
 	print("idle", survey.Profile.Idle)
 	for _, g := range survey.Leaks.Groups {
 		print("leak", g)
@@ -200,7 +205,7 @@ func TestHoldersOfSessions(t *testing.T) {
 				text.WriteByte('\n')
 				return
 			}
-			got, _ = s.compareHolders(t, LockOptions{Source: func(string) ([]byte, error) { return nil, os.ErrNotExist }})
+			got, _ = s.compareHolders(t, LockOptions{})
 			fmt.Fprintf(&text, ", without source %+v\n", got)
 			if got.right < 5*got.wrong {
 				t.Errorf("without source %+v", got)

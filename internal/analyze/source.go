@@ -4,56 +4,28 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io"
-	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
-)
 
-const (
-	maxSourceFile = 4 << 20  // bytes of the largest source file that is read
-	maxSource     = 64 << 20 // bytes of all source files that are read
+	"github.com/gotach/profiler/internal/source"
+	"github.com/gotach/profiler/tachyon"
 )
 
 // sources reads the source files of the profiled program, if they are here.
 type sources struct {
-	read  func(path string) ([]byte, error)
-	left  int                    // bytes that may still be read
-	files map[string]*sourceFile // by the name in the profile; nil: there is none
+	read  func(name string) *source.File // nil: there are none
+	left  int                            // bytes that may still be read
+	files map[string]*sourceFile         // by the name in the profile; nil: there is none
 }
 
-func newSources(read func(path string) ([]byte, error)) *sources {
-	if read == nil {
-		read = readSource
-	}
-	return &sources{read: read, left: maxSource, files: map[string]*sourceFile{}}
-}
-
-// readSource reads a source file. The profile says what its name is, so it must look like one. With -trimpath the
-// names are relative to no folder that is known: a file of that name here may be another one.
-func readSource(name string) ([]byte, error) {
-	if !filepath.IsAbs(name) {
-		return nil, os.ErrNotExist
-	}
-	info, err := os.Stat(name)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() || info.Size() > maxSourceFile {
-		return nil, os.ErrInvalid
-	}
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, maxSourceFile))
+func newSources(read func(name string) *source.File) *sources {
+	return &sources{read: read, left: source.MaxText, files: map[string]*sourceFile{}}
 }
 
 // A sourceFile is a parsed file.
 type sourceFile struct {
+	text  *source.File
 	dir   string
 	fset  *token.FileSet
 	funcs []*sourceFunc // outer ones before inner ones
@@ -71,27 +43,30 @@ type sourceFunc struct {
 	locals   map[string]string
 }
 
-// file returns a source file, nil if it cannot be read.
-func (s *sources) file(name string) *sourceFile {
-	f, ok := s.files[name]
+// file returns the source file of a frame, nil if it cannot be read.
+func (s *sources) file(of *tachyon.Frame) *sourceFile {
+	f, ok := s.files[of.File]
 	if !ok {
-		f = s.parse(name)
-		s.files[name] = f
+		f = s.parse(of.File)
+		s.files[of.File] = f
+	}
+	if f == nil || !f.text.Shows(of.Func, int(of.Line)) {
+		return nil
 	}
 	return f
 }
 
 func (s *sources) parse(name string) *sourceFile {
-	if !strings.HasSuffix(name, ".go") || s.left <= 0 {
+	if !strings.HasSuffix(name, ".go") || s.left <= 0 || s.read == nil {
 		return nil
 	}
-	text, err := s.read(name)
-	if err != nil || len(text) > s.left {
+	text := s.read(name)
+	if text == nil || len(text.Text) > s.left {
 		return nil
 	}
-	s.left -= len(text)
-	f := &sourceFile{dir: path.Dir(strings.ReplaceAll(name, `\`, "/")), fset: token.NewFileSet()}
-	tree, err := parser.ParseFile(f.fset, "", text, parser.SkipObjectResolution)
+	s.left -= len(text.Text)
+	f := &sourceFile{text: text, dir: path.Dir(strings.ReplaceAll(name, `\`, "/")), fset: token.NewFileSet()}
+	tree, err := parser.ParseFile(f.fset, "", text.Text, parser.SkipObjectResolution)
 	if tree == nil || err != nil {
 		return nil
 	}

@@ -169,11 +169,14 @@ type Options struct {
 	Goroutines   bool   // collapsed: each stack begins with its goroutine; spx: one report a goroutine; pprof: goroutines apart, however many; otlp: goroutines apart
 	CPU          bool   // collapsed, pprof, flamegraph: weigh by CPU time, not wall time
 	Microseconds bool   // spx: write times in µs with decimals, as the format's document has them
-	NoSource     bool   // nytprof: leave out the texts of source files
+	NoSource     bool   // nytprof: leave out the texts of source files, for Perl's tools to look for them
 	Lax          bool   // dcpi: read files without version and tstart too
 	PGO          bool   // pprof with CPU: an error, not a warning, if go build -pgo could not use the file
 	Executable   string // pprof with CPU: the program, for the lines where functions begin; "": where it was
 	Prefix       bool   // nytprof: read what a truncated file has; see Input.CutOff
+
+	// Source returns a source file for nytprof, given all frames that are in it, nil to leave it out. If Source is nil, all are.
+	Source func(file string, in []profile.Frame) []byte
 
 	// Damaged, if not nil, is called once for each of several files that cannot be read, or of which only the begin can.
 	// The others are read, if there are any. A file that does not exist is an error all the same.

@@ -28,7 +28,7 @@ var perlNYTProf = &Format{
 		if err != nil {
 			return err
 		}
-		return nytprof.Write(t.W, p, nytprof.Options{Uncompressed: o.Uncompressed, NoSource: o.NoSource})
+		return nytprof.Write(t.W, p, nytprof.Options{Uncompressed: o.Uncompressed, NoSource: o.NoSource, Source: o.Source})
 	},
 }
 

@@ -149,7 +149,7 @@ func (b *builder) side(in Input, p *profile.Profile, r *reading) error {
 	if !b.o.noFindings {
 		var t sideTables
 		for _, what := range findingNames {
-			if err := t.find(what, in, b.source); err != nil {
+			if err := t.find(what, in, b.o.Source); err != nil {
 				return err
 			}
 		}

@@ -16,9 +16,9 @@ package page
 import (
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/source"
 	"github.com/gotach/profiler/internal/stream"
 )
 
@@ -33,10 +33,10 @@ type Input struct {
 
 // Options say how to make a page. The zero value is the usual choice.
 type Options struct {
-	MaxSize  int64 // of the HTML file in bytes; 0 is DefaultMaxSize
-	NoSource bool  // the page has no lines of source files
-	// Source reads a source file of the profiled program, by its name in the profile. Nil: it is read where the profile says.
-	Source func(path string) ([]byte, error)
+	MaxSize int64 // of the HTML file in bytes; 0 is DefaultMaxSize
+	// Source returns a source file of the profiled program, by its name in the profile, nil if there is none. If Source is nil,
+	// the page has no lines of source files.
+	Source func(name string) *source.File
 
 	// Events bounds the memory that building a page takes, 32 bytes each, at the price of longer steps of time. 0 is usual.
 	Events int
@@ -69,9 +69,6 @@ func Build(inputs []Input, o Options) (*Data, error) {
 }
 
 func (o *Options) setDefaults() {
-	if o.Source == nil {
-		o.Source = os.ReadFile
-	}
 	if o.MaxSize == 0 {
 		o.MaxSize = DefaultMaxSize
 	}

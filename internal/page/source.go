@@ -3,65 +3,60 @@ package page
 import (
 	"bytes"
 	"fmt"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/tachyon"
 )
 
 const (
 	aroundLine   = 2       // lines before and after a line that are shown too
 	maxLineBytes = 160     // of a line of source that are shown
 	maxSource    = 400_000 // bytes of all lines of a page
-	maxFileBytes = 4 << 20
 )
 
-// sourceNames are the extensions of files that are source. A profile of somebody else must not bring other files of this machine
-// into a page.
-var sourceNames = map[string]bool{
-	".go": true, ".s": true, ".c": true, ".cc": true, ".cpp": true, ".h": true, ".py": true, ".pl": true, ".pm": true, ".php": true,
-}
-
 // sources returns the piece with the lines of source files that are in stacks, and those around them. Files that are not
-// there, or are not as they were, are left out. The program's own come first.
+// there, may not be read, or are not as they were, are left out. The program's own come first.
 func (b *builder) sources() (Piece, error) {
-	lines := map[string][]int{}
+	in := map[string][]*tachyon.Frame{}
 	var own, others []string
-	for _, f := range b.frames.List {
+	for i := range b.frames.List {
+		f := &b.frames.List[i]
 		if f.File == "" || f.Line <= 0 {
 			continue
 		}
-		if lines[f.File] == nil {
-			if profile.IsStandard(&f) {
+		if in[f.File] == nil {
+			if profile.IsStandard(f) {
 				others = append(others, f.File)
 			} else {
 				own = append(own, f.File)
 			}
 		}
-		lines[f.File] = append(lines[f.File], int(f.Line))
+		in[f.File] = append(in[f.File], f)
 	}
 	slices.Sort(own)
 	slices.Sort(others)
 	out, left, omitted := map[string]map[string]string{}, min(maxSource, int(b.o.MaxSize/20)), 0
 	for _, file := range append(own, others...) {
-		if b.o.NoSource {
+		if b.o.Source == nil {
 			break
 		}
-		if !sourceNames[path.Ext(strings.ReplaceAll(file, `\`, "/"))] {
+		text := b.o.Source(file)
+		if text == nil {
 			continue
 		}
-		text, err := b.source(file)
-		if err != nil || len(text) > maxFileBytes {
-			continue
-		}
-		list := bytes.Split(text, []byte("\n"))
-		if slices.Max(lines[file]) > len(list) {
+		list := bytes.Split(text.Text, []byte("\n"))
+		if slices.ContainsFunc(in[file], func(f *tachyon.Frame) bool { return int(f.Line) > len(list) }) {
 			continue // it was changed since
 		}
 		part, size := map[string]string{}, 0
-		for _, line := range lines[file] {
+		for _, f := range in[file] {
+			line := int(f.Line)
+			if !text.Shows(f.Func, line) {
+				continue
+			}
 			for n := max(1, line-aroundLine); n <= min(len(list), line+aroundLine); n++ {
 				key := strconv.Itoa(n)
 				if _, ok := part[key]; ok {
@@ -80,7 +75,9 @@ func (b *builder) sources() (Piece, error) {
 			continue
 		}
 		left -= size
-		out[file] = part
+		if len(part) > 0 {
+			out[file] = part
+		}
 	}
 	if omitted > 0 {
 		b.omitted = append(b.omitted, fmt.Sprintf("lines of %d source files are left out", omitted))

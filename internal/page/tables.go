@@ -2,9 +2,9 @@ package page
 
 import (
 	"fmt"
-	"io/fs"
 
 	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/source"
 	"github.com/gotach/profiler/internal/stream"
 )
 
@@ -21,18 +21,8 @@ var findingNames = []string{"locks", "requests", "leaks"}
 // mostLocks is the number of locks, and of groups that grow, of a page.
 const mostLocks = 500
 
-// source reads a file of the program's source.
-func (b *builder) source(path string) ([]byte, error) { return b.o.source(path) }
-
-func (o *Options) source(path string) ([]byte, error) {
-	if o.NoSource {
-		return nil, fs.ErrNotExist
-	}
-	return o.Source(path)
-}
-
 // find adds one kind of findings of an input.
-func (t *sideTables) find(what string, in Input, source func(string) ([]byte, error)) error {
+func (t *sideTables) find(what string, in Input, source func(string) *source.File) error {
 	options := map[string]stream.Options{"locks": {Objects: true}, "requests": {Labels: true}, "leaks": {Creators: true}}
 	s, err := in.samples(options[what])
 	if err != nil {
@@ -79,7 +69,7 @@ func findings(inputs []Input, what string, o Options) (*Data, error) {
 		var sides []sideTables
 		for _, in := range inputs {
 			var t sideTables
-			if err := t.find(what, in, o.source); err != nil {
+			if err := t.find(what, in, o.Source); err != nil {
 				return nil, err
 			}
 			d.Head.LeftOut = append(d.Head.LeftOut, t.shorten()...)

@@ -4,7 +4,6 @@ package page
 
 import (
 	"fmt"
-	"io/fs"
 	"strings"
 	"testing"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/source"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
 )
@@ -98,21 +98,25 @@ func TestPeerPageGoroutines(t *testing.T) {
 	p.enter(`e.dataset.key && e.dataset.key.startsWith('row')`, grouped)
 }
 
-// TestPeerPageSource: the tooltip has the line of the source, but not with NoSource.
+// TestPeerPageSource: the tooltip has the line of the source, but not without Source.
 func TestPeerPageSource(t *testing.T) {
 	in := server(t)
 	var text strings.Builder
 	for n := range 100 {
 		fmt.Fprintf(&text, "line%d := %q\n", n+1, "<i>")
 	}
-	source := func(path string) ([]byte, error) {
+	read := func(path string) *source.File {
 		if path == "/src/app/app.go" {
-			return []byte(text.String()), nil
+			return &source.File{Text: []byte(text.String())}
 		}
-		return nil, fs.ErrNotExist
+		return nil
 	}
 	for _, without := range []bool{false, true} {
-		p := open(t, pageOf(t, Options{Source: source, NoSource: without}, in), "", 1280, 800)
+		o := Options{Source: read}
+		if without {
+			o.Source = nil
+		}
+		p := open(t, pageOf(t, o, in), "", 1280, 800)
 		b, r := p.boxes("main.pause")[0], p.rect("#flame")
 		p.do(chromedp.MouseEvent(chromedp.MouseMoved, r.X+b.X+b.W/2, r.Y+b.Y+5))
 		p.wait(`document.getElementById('tip').textContent.includes('main.pause')`)

@@ -67,6 +67,7 @@ type Query struct {
 	CPU    bool           // functions by CPU time only
 	Idle   bool           // idle time counts
 	Focus  *regexp.Regexp // functions, lines and groups: only stacks that match; nil: all
+	Locks  analyze.LockOptions
 }
 
 // A Look is what was seen in a window.
@@ -149,7 +150,7 @@ func (l *Look) analyze(files []stream.File, q Query) error {
 			return nil, err
 		}
 		if o.Series, o.Window = true, true; leaks {
-			survey, err := analyze.NewSurvey(src, o)
+			survey, err := analyze.NewSurvey(src, o, nil) // of which the locks are not asked for
 			if err != nil {
 				return nil, err
 			}
@@ -189,7 +190,7 @@ func (l *Look) analyze(files []stream.File, q Query) error {
 	if want[Locks] && err == nil {
 		var src *stream.Source
 		if src, err = stream.New(files, stream.Options{Objects: true}); err == nil {
-			l.Locks, err = analyze.FindLocks(analyze.NewSamples("", src), analyze.LockOptions{})
+			l.Locks, err = analyze.FindLocks(analyze.NewSamples("", src), q.Locks)
 		}
 	}
 	return err

@@ -1,0 +1,123 @@
+//go:build unix
+
+package source
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/gotach/profiler/internal/testenv"
+)
+
+const text = `package app
+
+type T[K any] struct{}
+
+func (t *T[K]) get() {
+	go func() {
+		secret()
+	}()
+}
+
+var hook = func() {
+	secret()
+}
+
+const key = "secret"
+
+func init() {
+	secret()
+}
+`
+
+// What a profile names is read only below the module, and shown only where the function is.
+func TestUsual(t *testing.T) {
+	dir := t.TempDir()
+	module := filepath.Join(dir, "module")
+	write := func(path, text string) string {
+		path = filepath.Join(dir, path)
+		testenv.OK(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		testenv.OK(t, os.WriteFile(path, []byte(text), 0o600))
+		return path
+	}
+	write("module/go.mod", "module app\n")
+	app := write("module/app.go", text)
+	pipe, link := filepath.Join(module, "pipe.go"), filepath.Join(module, "link.go")
+	testenv.OK(t, syscall.Mkfifo(pipe, 0o600))
+	testenv.OK(t, os.Symlink(write("other/other.go", text), link))
+	testenv.OK(t, os.Symlink(write("module/key.pem", text), filepath.Join(module, "key.go")))
+	write("cache/example.com/!app@v1.0.0/app.go", text)
+	t.Setenv("GOMODCACHE", filepath.Join(dir, "cache"))
+	t.Chdir(write("module/inner/x.go", text)[:len(module)+len("/inner")])
+	r := Usual()
+	for _, name := range []string{
+		"", "x.go", pipe, link, filepath.Join(module, "key.go"), filepath.Join(module, "key.pem"), filepath.Join(module, "../other/other.go"), filepath.Join(dir, "other/other.go"),
+		module, "/dev/zero", filepath.Join(module, "none.go"), write("module/large.go", string(make([]byte, maxFile+1))),
+	} {
+		if f := r.Read(name); f != nil {
+			t.Errorf("%q is read", name)
+		}
+	}
+	for _, name := range []string{"sort/slice.go", "example.com/App@v1.0.0/app.go"} {
+		if r.Read(name) == nil {
+			t.Errorf("%q is not read", name)
+		}
+	}
+	f := r.Read(app)
+	if f == nil {
+		t.Fatal("the file of the module is not read")
+	}
+	if n, _ := r.Shown(); n != 0 {
+		t.Errorf("%d files shown", n)
+	}
+	for _, c := range []struct {
+		function string
+		line     int
+		want     bool
+	}{
+		{"app.(*T[...]).get", 5, true},
+		{"example.com/app.(*T[go.shape.int]).get.func1", 7, true},
+		{"app.main.(*T[...]).get.func1", 7, true}, // inlined into main
+		{"app.(*T[...]).get-fm", 9, true},
+		{"app.(*T[...]).get", 10, false},
+		{"app.get", 7, false},
+		{"app.(*T[...]).getter", 7, false},
+		{"get", 7, false},
+		{"app.glob..func1", 12, true},
+		{"app.init.func1", 12, true},
+		{"app.init", 12, false},
+		{"app.init", 15, false}, // the constant
+		{"app.init.0", 18, true},
+	} {
+		if got := f.Shows(c.function, c.line); got != c.want {
+			t.Errorf("%s at line %d: %v", c.function, c.line, got)
+		}
+	}
+	if n, dirs := r.Shown(); n != 1 || len(dirs) != 1 || filepath.Base(dirs[0]) != "module" {
+		t.Errorf("%d files of %v shown", n, dirs)
+	}
+}
+
+// A folder that the user names is the only one, and all source in it may be shown.
+func TestBelow(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"a.php", "id_rsa"} {
+		testenv.OK(t, os.WriteFile(filepath.Join(dir, name), []byte("<?php\n"), 0o600))
+	}
+	r := testenv.Must(Below([]string{dir}))
+	for _, name := range []string{"a.php", filepath.Join(dir, "a.php")} {
+		if f := r.Read(name); f == nil || !f.Shows("anything", 1) {
+			t.Errorf("%s is not read", name)
+		}
+	}
+	for _, name := range []string{"id_rsa", "sort/slice.go", filepath.Join(dir, "../a.php"), "/etc/passwd"} {
+		if r.Read(name) != nil {
+			t.Errorf("%s is read", name)
+		}
+	}
+	if _, err := Below([]string{filepath.Join(dir, "a.php")}); err == nil {
+		t.Error("a file is a folder")
+	}
+}
