@@ -2,7 +2,6 @@ package reader
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"math"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/gotach/profiler/internal/files"
 	"github.com/gotach/profiler/internal/journal"
 	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/tachyon"
@@ -59,16 +59,8 @@ func Follow(path string) (*Follower, error) {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target
 	}
-	file, err := os.Open(path)
+	file, _, err := files.Open(path)
 	if err != nil {
-		return nil, err
-	}
-	info, err := file.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s: not a regular file, so it cannot be followed", path)
-	}
-	if err != nil {
-		file.Close()
 		return nil, err
 	}
 	f := &Follower{path: path, file: file}

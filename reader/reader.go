@@ -72,7 +72,8 @@ type tables struct {
 }
 
 // Open opens a file. On Unix it maps the file into memory; on other systems it reads the
-// file as needed. It reads a pipe or device as a whole. If the file is truncated while it
+// file as needed. It opens no pipe or device, except one that this process has open, such as /dev/stdin; that is
+// read as a whole. If the file is truncated while it
 // is open, reading returns an error.
 //
 // Open reads an unfinished file in its present state together with its journal, which is

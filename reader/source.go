@@ -2,8 +2,10 @@ package reader
 
 import (
 	"bytes"
+	"fmt"
 	"io"
-	"os"
+
+	"github.com/gotach/profiler/internal/files"
 )
 
 // A source provides the bytes of a file. ReadAt may be called from several goroutines at
@@ -20,24 +22,25 @@ type memory struct{ *bytes.Reader }
 
 func (memory) Close() error { return nil }
 
+// maxStream is how much of a stream is kept, in bytes. It is a variable for tests.
+var maxStream int64 = 1 << 30
+
 func readAll(r io.Reader) (source, error) {
-	b, err := io.ReadAll(r)
+	b, err := io.ReadAll(io.LimitReader(r, maxStream+1))
 	if err != nil {
 		return nil, err
+	}
+	if int64(len(b)) > maxStream {
+		return nil, fmt.Errorf("the stream has more than %d bytes: write it to a file first", maxStream)
 	}
 	return memory{bytes.NewReader(b)}, nil
 }
 
 // openSource opens a file by name. Depending on the system, it maps a regular file or reads
-// it as needed. It reads other files, such as pipes, as a whole.
+// it as needed. It reads a stream as a whole.
 func openSource(path string) (source, error) {
-	f, err := os.Open(path)
+	f, info, err := files.OpenInput(path)
 	if err != nil {
-		return nil, err
-	}
-	info, err := f.Stat()
-	if err != nil {
-		f.Close()
 		return nil, err
 	}
 	if !info.Mode().IsRegular() || info.Size() == 0 {

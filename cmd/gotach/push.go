@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gotach/profiler/internal/files"
 	"github.com/gotach/profiler/internal/push"
 	"github.com/spf13/cobra"
 )
@@ -98,6 +99,9 @@ func targetsHelp() string {
 	return b.String()
 }
 
+// maxSetting bounds the size of files that flags name, in bytes.
+const maxSetting = 16 << 20
+
 // set checks the flags and sets the options.
 func (fl *pushFlags) set() (err error) {
 	if fl.to == "" {
@@ -111,7 +115,7 @@ func (fl *pushFlags) set() (err error) {
 	}
 	headers := fl.headers
 	if fl.headerFile != "" {
-		b, err := os.ReadFile(fl.headerFile)
+		b, err := files.ReadInput(fl.headerFile, maxSetting)
 		if err != nil {
 			return fmt.Errorf("push: --header-file: %w", err)
 		}
@@ -137,7 +141,7 @@ func (fl *pushFlags) set() (err error) {
 		fl.target.Resource = append(fl.target.Resource, [2]string{key, value})
 	}
 	if fl.ca != "" {
-		if fl.target.CA, err = os.ReadFile(fl.ca); err != nil {
+		if fl.target.CA, err = files.ReadInput(fl.ca, maxSetting); err != nil {
 			return fmt.Errorf("push: --ca: %w", err)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/gotach/profiler/internal/files"
 	"github.com/gotach/profiler/internal/formats"
 	"github.com/gotach/profiler/internal/page"
 	"github.com/gotach/profiler/internal/stream"
@@ -48,14 +49,18 @@ type fileTime struct {
 	unknown  bool  // it cannot be read
 }
 
-// files returns the files of a side. A folder stands for the .tach files in it, if there are any.
+// files returns the files of a side. A folder stands for the regular .tach files in it, if there are any.
 func (v *viewed) files(side []string) (list []string) {
 	for _, path := range side {
-		entries, err := os.ReadDir(path)
+		entries, _ := os.ReadDir(path)
 		n := len(list)
 		for _, x := range entries {
-			if err == nil && !x.IsDir() && filepath.Ext(x.Name()) == ".tach" {
-				list = append(list, filepath.Join(path, x.Name()))
+			name := filepath.Join(path, x.Name())
+			if filepath.Ext(name) != ".tach" {
+				continue
+			}
+			if fi, err := os.Stat(name); err == nil && fi.Mode().IsRegular() {
+				list = append(list, name)
 			}
 		}
 		if len(list) == n {
@@ -107,7 +112,7 @@ func stamp(path string) string {
 			fmt.Fprintf(&b, "%d %d ", fi.Size(), fi.ModTime().UnixNano())
 		}
 	}
-	if f, err := os.Open(path + ".journal"); err == nil {
+	if f, _, err := files.Open(path + ".journal"); err == nil {
 		head := make([]byte, 512)
 		n, _ := io.ReadFull(f, head) // what cannot be read does not change
 		f.Close()

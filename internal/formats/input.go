@@ -10,6 +10,7 @@ import (
 	"iter"
 	"os"
 
+	"github.com/gotach/profiler/internal/files"
 	"github.com/gotach/profiler/internal/formats/jsonl"
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/stream"
@@ -34,7 +35,7 @@ func (s *source) Open() (io.ReadCloser, error) {
 	if s.Path == "" {
 		return io.NopCloser(s.stream), nil
 	}
-	f, err := os.Open(s.Path)
+	f, _, err := files.Open(s.Path)
 	if err != nil || s.o == nil || s.o.Progress == nil && s.o.Context == nil {
 		return f, err
 	}
@@ -95,17 +96,12 @@ func newSource(path string) (*source, error) {
 	if s.dir = fi.IsDir(); s.dir {
 		return s, nil
 	}
-	f, err := os.Open(s.Path)
+	f, fi, err := files.OpenInput(s.Path)
 	if err != nil {
 		return nil, err
 	}
-	if !fi.Mode().IsRegular() { // a pipe can be read once
-		b, err := io.ReadAll(f)
-		f.Close()
-		if err != nil {
-			return nil, err
-		}
-		return streamSource(bytes.NewReader(b), path)
+	if !fi.Mode().IsRegular() {
+		return streamSource(f, path) // which stays open: it can be read once
 	}
 	defer f.Close()
 	s.size = fi.Size()

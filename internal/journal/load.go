@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/gotach/profiler/internal/files"
 	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -60,16 +61,12 @@ func Load(path string) (*State, error) { return LoadNew(path, Known{}) }
 // LoadNew is Load, but Strings, NStrings, Frames, NFrames and Blocks have only what is new. Pages that are known are not
 // read. The error is ErrLess if the journal has less than what is known.
 func LoadNew(path string, known Known) (*State, error) {
-	f, err := os.Open(path + Suffix)
+	f, fi, err := files.Open(path + Suffix)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	fi, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !fi.Mode().IsRegular() || fi.Size() < chunkSize || fi.Size() > maxFile {
+	if fi.Size() < chunkSize || fi.Size() > maxFile {
 		return nil, fmt.Errorf("%s: %w", f.Name(), ErrNotJournal)
 	}
 	for range 10 {

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/gotach/profiler/internal/files"
 )
 
 // Path returns where in a database a profile lies:
@@ -69,7 +71,7 @@ func (p *Profile) Flush(db string) (file string, err error) {
 
 // ReadFile reads the profile in a file.
 func ReadFile(name string, o Options) (*Profile, error) {
-	f, err := os.Open(name)
+	f, _, err := files.Open(name)
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +158,7 @@ func walk(db string, f func(path string) error) error {
 }
 
 func readHead(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	f, _, err := files.Open(path)
 	if err != nil {
 		return nil, err
 	}

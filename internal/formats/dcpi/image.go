@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gotach/profiler/internal/files"
 	"github.com/gotach/profiler/internal/profile"
 )
 
@@ -42,7 +43,7 @@ const (
 
 // openImage reads an executable's identity and, as depth says, its symbols.
 func openImage(path string, depth int) (*Image, error) {
-	f, err := os.Open(path)
+	f, fi, err := files.Open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -51,10 +52,7 @@ func openImage(path string, depth int) (*Image, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: not an ELF executable, no procedures can be found: %w", path, err)
 	}
-	m := &Image{Path: path}
-	if st, err := f.Stat(); err == nil {
-		m.ModTime = st.ModTime()
-	}
+	m := &Image{Path: path, ModTime: fi.ModTime()}
 	text := e.Section(".text")
 	if text == nil {
 		return nil, fmt.Errorf("%s: no .text section", path)

@@ -6,6 +6,8 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"fmt"
+
+	"github.com/gotach/profiler/internal/files"
 )
 
 // StartLines returns the lines at which the functions of a Go executable begin, by the functions' names.
@@ -18,11 +20,15 @@ func StartLines(path, buildID string) (map[string]int32, error) {
 	if buildID != "" && !m.is(buildID) {
 		return nil, fmt.Errorf("%s is not the executable that was profiled: its build ID is another one", path)
 	}
-	e, err := elf.Open(path)
+	f, _, err := files.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	defer e.Close()
+	defer f.Close()
+	e, err := elf.NewFile(f)
+	if err != nil {
+		return nil, err
+	}
 	lines := map[string]int32{}
 	for _, name := range []string{".gopclntab", ".data.rel.ro.gopclntab"} {
 		if s := e.Section(name); s != nil {

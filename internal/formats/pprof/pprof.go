@@ -36,10 +36,16 @@ func Read(r io.Reader) (*profile.Profile, error) {
 	return fromProto(p)
 }
 
+// maxSize bounds a profile, which is kept in memory as a whole.
+const maxSize = 512 << 20
+
 // unpack reads all of r, gunzipped if it is gzipped. A small file that unpacks to
 // something huge is an error: no profile does.
 func unpack(r io.Reader) ([]byte, error) {
-	b, err := io.ReadAll(r)
+	b, err := io.ReadAll(io.LimitReader(r, maxSize+1))
+	if err == nil && len(b) > maxSize {
+		err = fmt.Errorf("it has more than %d bytes", maxSize)
+	}
 	if err != nil || !Sniff(b) {
 		return b, err
 	}
@@ -47,7 +53,7 @@ func unpack(r io.Reader) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	limit := 16<<20 + 100*len(b)
+	limit := min(16<<20+100*len(b), maxSize)
 	out, err := io.ReadAll(io.LimitReader(z, int64(limit)+1))
 	if err == nil && len(out) > limit {
 		err = fmt.Errorf("%d bytes unpack to more than %d", len(b), limit)

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gotach/profiler/internal/files"
 	"github.com/klauspost/compress/zstd"
 )
 
@@ -72,7 +73,7 @@ func Open(path string) (*Reader, error) {
 	for _, ext := range []string{".txt.gz", ".txt.zst"} {
 		key = strings.TrimSuffix(key, ext)
 	}
-	j, err := os.Open(key + ".json")
+	j, _, err := files.Open(key + ".json")
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +83,7 @@ func Open(path string) (*Reader, error) {
 		return nil, err
 	}
 	for _, ext := range []string{".txt.gz", ".txt.zst"} {
-		f, err := os.Open(key + ext)
+		f, _, err := files.Open(key + ext)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		} else if err != nil {
