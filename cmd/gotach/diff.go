@@ -186,6 +186,14 @@ func (e *env) each(what string, sides [2][]slice, o formats.Options, choice sele
 			return next(side, number+1)
 		})
 		last := number == len(sides[side])-1 && len(opened[side]) == 0
+		var paths []string
+		for _, other := range sides[side] {
+			paths = append(paths, other.path)
+		}
+		if gone := formats.Gone(part.path, paths, err); gone != nil && !last {
+			e.warn(gone)
+			return next(side, number+1)
+		}
 		if err == nil || entered || !several || last || errors.As(err, &usageError{}) || errors.Is(err, fs.ErrNotExist) || e.ctx.Err() != nil {
 			return err
 		}

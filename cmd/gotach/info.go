@@ -28,18 +28,14 @@ was the reason. "not seen" is the time of goroutines that no sample stands for.`
   gotach info app.tach --json | jq .samples`,
 		Args: someFiles,
 		RunE: func(_ *cobra.Command, args []string) error {
-			for i, path := range args {
-				if i > 0 && !asJSON {
+			several := false
+			return e.readEach("info", args, o, func(in *formats.Input) error {
+				if several && !asJSON {
 					fmt.Fprintln(e.stdout)
 				}
-				err := e.read("info", []string{path}, o, func(in *formats.Input) error {
-					return e.info(in, len(args) > 1, asJSON)
-				})
-				if err != nil {
-					return err
-				}
-			}
-			return nil
+				several = true
+				return e.info(in, len(args) > 1, asJSON)
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object for each file")

@@ -57,6 +57,23 @@ func (e *env) read(what string, paths []string, o formats.Options, use func(*for
 	return nil
 }
 
+// readEach reads files one after the other, each as a profile of its own. Those that a rotation has removed since it warns of.
+func (e *env) readEach(what string, paths []string, o formats.Options, use func(*formats.Input) error) error {
+	some := false
+	for i, path := range paths {
+		err := e.read(what, []string{path}, o, use)
+		if gone := formats.Gone(path, paths, err); gone != nil && (some || i < len(paths)-1) {
+			e.warn(gone)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		some = true
+	}
+	return nil
+}
+
 // barDone removes the progress bar.
 func (e *env) barDone() {
 	if e.bar != nil {

@@ -18,12 +18,7 @@ one. verify prints OK and a summary of the file, or the first error and its offs
   gotach verify app.*.tach`,
 		Args: someFiles,
 		RunE: func(_ *cobra.Command, args []string) error {
-			for _, path := range args {
-				if err := e.read("verify", []string{path}, o, e.verify); err != nil {
-					return err
-				}
-			}
-			return nil
+			return e.readEach("verify", args, o, e.verify)
 		},
 	}
 	fromFlags(cmd, &o)

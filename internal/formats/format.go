@@ -179,7 +179,7 @@ type Options struct {
 	Source func(file string, in []profile.Frame) []byte
 
 	// Damaged, if not nil, is called once for each of several files that cannot be read, or of which only the begin can.
-	// The others are read, if there are any. A file that does not exist is an error all the same.
+	// The others are read, if there are any. A file that does not exist is an error all the same, unless a rotation has removed it.
 	Damaged func(error)
 	Many    bool // OpenAll: there are very many files together with those of other calls
 	Samples bool // files without samples count as damaged

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gotach/profiler/internal/profile"
@@ -127,6 +129,10 @@ func OpenAll(paths []string, o Options) (*Input, error) {
 			err = errors.Join(Named(in.Name, in.OnlySums()), in.Close())
 		}
 		if err != nil {
+			if gone := Gone(path, paths, err); gone != nil && (len(list) > 0 || path != paths[len(paths)-1]) {
+				o.warn(gone)
+				continue
+			}
 			if o.Damaged == nil || len(paths) == 1 || errors.Is(err, fs.ErrNotExist) {
 				return nil, errors.Join(err, list.Close())
 			}
@@ -148,6 +154,32 @@ func OpenAll(paths []string, o Options) (*Input, error) {
 		o.Damaged(err)
 	}
 	return Join(list, o), nil
+}
+
+// Gone returns a warning if a file cannot be opened because a rotation has removed it since its name was found: it is not there,
+// and its name is that of another one in the list but for a number. Otherwise it returns nil.
+func Gone(path string, paths []string, err error) error {
+	name, number := unnumbered(path)
+	if !number || !errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, other := range paths {
+		if same, _ := unnumbered(other); other != path && same == name {
+			return fmt.Errorf("%s: removed since, as rotation does; the other files are read", path)
+		}
+	}
+	return nil
+}
+
+// unnumbered returns the path without the number that rotation puts before the extension: app.tach for app.12.tach.
+func unnumbered(path string) (before string, number bool) {
+	ext := filepath.Ext(path)
+	before = strings.TrimSuffix(path, ext)
+	dot := strings.LastIndexByte(before, '.')
+	if _, err := strconv.ParseUint(before[dot+1:], 10, 31); dot < 0 || err != nil {
+		return path, false
+	}
+	return before[:dot] + ext, true
 }
 
 // once returns a function that calls use once for each text of an error. use may be nil.
