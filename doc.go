@@ -53,6 +53,14 @@
 // Linux. There is no journal on Windows, OpenBSD, Solaris and AIX, nor for an output that is
 // not a regular file.
 //
+// A session overwrites a finished profile at its path. An unfinished one, of a program that was
+// killed, is kept: it gets the name file.1.tach, or the next number, together with its
+// journal. Of the unfinished files of killed programs three are kept for each output, with
+// rotation too: the oldest one, which tells what happened before the first failure, and the
+// two latest ones. If they have more than 1 GB ([KeepBytes] with rotation), only later ones
+// are kept, and always the latest. A file that is no profile is not overwritten; then
+// no session begins. A symbolic link is followed if it belongs to the user or to root.
+//
 // # Rotation
 //
 // A session that runs for days should write many files. [RotateEvery] and [RotateAt] set

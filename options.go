@@ -149,7 +149,7 @@ func RotateAt(bytes int64) Option {
 
 // KeepFiles limits the number of finished files with rotation; the session deletes the
 // oldest ones. The default is 100. A session deletes only files that it has made itself;
-// files of earlier sessions stay.
+// finished files of earlier sessions stay, and three unfinished ones of programs that were killed.
 func KeepFiles(n int) Option {
 	return func(c *config) error {
 		if n < 1 {

@@ -10,8 +10,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/sampler"
 	"github.com/gotach/profiler/tachyon"
+	"github.com/gotach/profiler/writer"
 )
 
 type nowhere struct{ sampler.OnePart }
@@ -35,7 +37,7 @@ func TestRefused(t *testing.T) {
 	}()
 	file := func(name string) func(dir string) error {
 		return func(dir string) error {
-			return os.WriteFile(filepath.Join(dir, name), []byte("another profile"), 0o600)
+			return os.WriteFile(filepath.Join(dir, name), append([]byte("HCAT"), make([]byte, 100)...), 0o600)
 		}
 	}
 	link := func(dir string) error { return os.Symlink("y.tach", filepath.Join(dir, "x.tach")) }
@@ -75,5 +77,25 @@ func TestRefused(t *testing.T) {
 				t.Errorf("%+v", d)
 			}
 		})
+	}
+}
+
+// A file that is no profile causes one warning and no session, and stays as it is.
+func TestNoProfileThere(t *testing.T) {
+	dir := t.TempDir()
+	path, link := filepath.Join(dir, "precious"), filepath.Join(dir, "app.tach")
+	if err := errors.Join(os.WriteFile(path, []byte("the only copy"), 0o600), os.Symlink("precious", link)); err != nil {
+		t.Fatal(err)
+	}
+	log := &testenv.Log{}
+	s := Start(Output(link), Logger(log.Logger()))
+	if err := s.Err(); !errors.Is(err, writer.ErrNotProfile) || s.Stop() != err {
+		t.Errorf("Err is %v, Stop returns %v", err, s.Stop())
+	}
+	if l := log.Lines(); len(l) != 1 || !strings.Contains(l[0], "precious: the file is not a profile") {
+		t.Errorf("logged %q", l)
+	}
+	if b, err := os.ReadFile(path); err != nil || string(b) != "the only copy" {
+		t.Errorf("%q, %v", b, err)
 	}
 }

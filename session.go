@@ -63,7 +63,8 @@ func Start(opts ...Option) *Session {
 // Open begins a session like [Start], but returns the error instead of logging it. The
 // causes are an invalid option, a file that cannot be made, a source that does not work on
 // this system, and a session that is already running ([ErrActive]). After an error Open leaves
-// no new file behind. A file that was at the path before may have been emptied.
+// no new file behind. A finished profile that was at the path before may have been emptied; a file
+// that is no profile is not touched.
 func Open(opts ...Option) (*Session, error) {
 	c, err := newConfig(opts, os.Getenv)
 	if err != nil {
@@ -115,6 +116,9 @@ func (s *Session) begin() error {
 	s.mu.Unlock()
 	if err := out.Warning(); err != nil {
 		s.config.log().Warn("gotach: the profile cannot be recovered if the program is killed", "why", err)
+	}
+	if path := out.Kept(); path != "" {
+		s.config.log().Info("gotach: an earlier profile was not finished, because its program was killed; it is kept", "file", path)
 	}
 	var to sampler.Sink = out
 	if hook.Sink != nil {

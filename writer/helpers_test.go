@@ -59,6 +59,17 @@ func (d *disk) Truncate(n int64) error {
 	return nil
 }
 
+// finished returns a finished profile.
+func finished(t testing.TB) []byte {
+	t.Helper()
+	d := &disk{}
+	w, err := New(d, Options{})
+	testenv.OK(t, err)
+	testenv.OK(t, second(feed(w, 0, 10)))
+	testenv.OK(t, w.Close())
+	return d.b
+}
+
 // read opens the file in memory and checks its checksum.
 func (d *disk) read(t testing.TB) *reader.Reader {
 	t.Helper()

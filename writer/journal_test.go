@@ -97,7 +97,7 @@ func TestLinks(t *testing.T) {
 			target, link := filepath.Join(dir, "target.tach"), filepath.Join(dir, "link.tach")
 			testenv.OK(t, os.Symlink("target.tach", link))
 			if there {
-				testenv.OK(t, os.WriteFile(target, []byte("something longer than a header, and of no interest to us at all"), 0o600))
+				testenv.OK(t, os.WriteFile(target, finished(t), 0o600))
 			}
 			w, err := Create(link, Options{})
 			testenv.OK(t, err)
@@ -175,7 +175,7 @@ func TestDiscard(t *testing.T) {
 	}{
 		"no file":    {},
 		"empty file": {before: func(path string) error { return os.WriteFile(path, nil, 0o600) }},
-		"a file":     {before: func(path string) error { return os.WriteFile(path, []byte("x"), 0o600) }, left: []string{"x.tach"}},
+		"a file":     {before: func(path string) error { return os.WriteFile(path, finished(t), 0o600) }, left: []string{"x.tach"}},
 		"removed":    {during: os.Remove},
 		"moved":      {during: func(path string) error { return os.Rename(path, path+".moved") }, left: []string{"x.tach.moved"}},
 		"replaced": {during: func(path string) error {

@@ -108,11 +108,16 @@ type Writer struct {
 	err    error                    // the first error
 	closed bool
 	warn   error
+	kept   string // see Kept
 }
 
-// Create makes a file with mode 0600, or empties an existing file. Close closes it. Create
-// follows a symbolic link if the link belongs to the user or to root. If another process
-// is writing the file, the error wraps [ErrBusy].
+// Create makes a file with mode 0600, or empties an existing profile. Close closes it. If the
+// existing profile was not finished, because its program was killed, Create gives it and its journal
+// the name app.1.tach, or the next number that is free: see [Writer.Kept]. Of these files at most three
+// are kept, the oldest one and the latest ones, and less if they have more than 1 GB. If the existing
+// file is not a profile and not empty, the error wraps [ErrNotProfile]. Create follows a symbolic link
+// if the link belongs to the user or to root. If another process is writing the file, the error wraps
+// [ErrBusy].
 func Create(path string, o Options) (*Writer, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -143,6 +148,9 @@ func create(path string) (*os.File, error) {
 func empty(f *os.File) (was bool, err error) {
 	fi, err := f.Stat()
 	if err != nil || !fi.Mode().IsRegular() {
+		return false, err
+	}
+	if _, err := check(f, true); err != nil { // the file may be another one than that before the journal was made
 		return false, err
 	}
 	return fi.Size() == 0, f.Truncate(0)
@@ -201,6 +209,9 @@ func (w *Writer) begin(path string) (err error) {
 				w.own, w.f = nil, nil
 			}
 		}()
+		if err := w.keep(path); err != nil {
+			return err
+		}
 		// The journal comes first, so the file is never without one. The journal's lock
 		// shows if another process is writing the file.
 		if err := w.startJournal(path); err != nil {

@@ -133,13 +133,6 @@ func removeStale(path string) error {
 	return ignoreMissing(os.Remove(path))
 }
 
-func ignoreMissing(err error) error {
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	return err
-}
-
 // lock locks a journal. The lock lasts until the file is closed or the process ends.
 func lock(f *os.File) error {
 	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)

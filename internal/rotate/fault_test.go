@@ -195,3 +195,42 @@ func TestKilledBetweenFiles(t *testing.T) {
 		}
 	}
 }
+
+// Of the unfinished files of killed programs the first one and the latest ones stay. Finished files stay, and unfinished
+// files of programs that run.
+func TestKilledOften(t *testing.T) {
+	w, dir := begin(t, options(t))
+	fill(t, w, 5, nil)
+	dead := t.TempDir()
+	put := func(name, from string) {
+		b, err := os.ReadFile(filepath.Join(dir, from))
+		testenv.OK(t, errors.Join(err, os.WriteFile(filepath.Join(dead, name), b, 0o600)))
+	}
+	const killed = 20
+	for n := range killed {
+		put(fmt.Sprintf("x.%d.tach", n+1), "x.1.tach")
+		put(fmt.Sprintf("x.%d.tach.journal", n+1), "x.1.tach.journal")
+	}
+	end(t, w, nothing)
+	put("x.21.tach", "x.1.tach")
+	running, err := Create(filepath.Join(dead, "x.tach"), options(t))
+	testenv.OK(t, err)
+	other, err := Create(filepath.Join(dead, "x.tach"), options(t))
+	testenv.OK(t, err)
+	want := []string{"x.1.tach", "x.1.tach.journal", "x.19.tach", "x.19.tach.journal", "x.20.tach", "x.20.tach.journal", "x.21.tach",
+		"x.22.tach", "x.22.tach.journal", "x.23.tach", "x.23.tach.journal"}
+	if got := inside(t, dead); !slices.Equal(got, want) {
+		t.Errorf("%q is left, not %q", got, want)
+	}
+	end(t, running, nothing)
+	end(t, other, nothing)
+	o := options(t)
+	o.KeepBytes = 1
+	w, err = Create(filepath.Join(dead, "x.tach"), o)
+	testenv.OK(t, err)
+	want = []string{"x.20.tach", "x.20.tach.journal", "x.21.tach", "x.22.tach", "x.23.tach", "x.24.tach", "x.24.tach.journal"}
+	if got := inside(t, dead); !slices.Equal(got, want) {
+		t.Errorf("%q is left, not %q", got, want)
+	}
+	end(t, w, nothing)
+}

@@ -5,41 +5,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 
 	"github.com/gotach/profiler/internal/journal"
 )
-
-// name returns the path of the nth file: app.1.tach, app.2.tach.
-func name(path string, n int) string {
-	ext := filepath.Ext(path)
-	return fmt.Sprintf("%s.%d%s", strings.TrimSuffix(path, ext), n, ext)
-}
-
-// highest returns the highest number in the names of existing files, of any session.
-func highest(path string) (int, error) {
-	list, err := os.ReadDir(filepath.Dir(path))
-	if err != nil {
-		return 0, err
-	}
-	ext := filepath.Ext(path)
-	before := strings.TrimSuffix(filepath.Base(path), ext) + "."
-	most := 0
-	for _, e := range list {
-		rest, ok := strings.CutPrefix(strings.TrimSuffix(e.Name(), journal.Suffix), before)
-		if !ok {
-			continue
-		}
-		rest, ok = strings.CutSuffix(rest, ext)
-		// Numbers of 10 digits are not ours, and the next number must not overflow.
-		if n, err := strconv.ParseUint(rest, 10, 31); ok && err == nil && len(rest) < 10 {
-			most = max(most, int(n))
-		}
-	}
-	return most, nil
-}
 
 // A file is a finished file and its state when it was finished.
 type file struct {

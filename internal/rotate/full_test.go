@@ -17,7 +17,7 @@ import (
 func TestFull(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "x.tach")
-	for _, name := range []string{"x.tach", "x.3.tach", "x.9.tach"} {
+	for _, name := range []string{"x.3.tach", "x.9.tach"} {
 		testenv.OK(t, os.WriteFile(filepath.Join(dir, name), []byte("of an earlier session"), 0o600))
 	}
 	o := options(t)

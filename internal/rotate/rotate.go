@@ -81,9 +81,9 @@ const maxSamples = math.MaxUint32 - 1<<24
 // retryAfter is the time in µs of samples after which the Writer again tries to begin a file.
 const retryAfter = 10_000_000
 
-// Create begins the first file. Without Every and Bytes this is the file at path; if it
-// exists, it is emptied. Otherwise numbers start after the highest number of an existing
-// file, and existing files stay.
+// Create begins the first file. Without Every and Bytes this is the file at path; writer.Create
+// says what becomes of an existing one. Otherwise numbers start after the highest number of an
+// existing file, and existing files stay, except what [journal.Prune] deletes.
 //
 // A path that is not a regular file, such as a device, gets all samples: Every, Bytes and
 // Samples have no effect.
@@ -109,12 +109,18 @@ func Create(path string, o Options) (*Writer, error) {
 
 func (w *Writer) first() (next, error) {
 	if w.o.split() {
-		n, err := highest(w.out)
+		list, err := journal.Numbers(w.out)
 		if err != nil {
 			return next{}, err
 		}
-		w.number = n
-		return w.begin(w.o.Writer.Start)
+		if len(list) > 0 {
+			w.number = list[len(list)-1]
+		}
+		f, err := w.begin(w.o.Writer.Start)
+		if err == nil {
+			_ = journal.Prune(w.out, w.o.KeepBytes) // what cannot be deleted harms nobody
+		}
+		return f, err
 	}
 	f, err := writer.Create(w.out, w.o.Writer)
 	if err != nil {
@@ -131,7 +137,7 @@ func (w *Writer) begin(start uint64) (next, error) {
 	o := w.o.Writer
 	o.Start = start
 	for n := w.number + 1; ; n++ {
-		path := name(w.out, n)
+		path := journal.Numbered(w.out, n)
 		if _, err := os.Lstat(path); err == nil {
 			continue // the file exists
 		} else if !errors.Is(err, fs.ErrNotExist) {
@@ -330,6 +336,9 @@ func (w *Writer) Files() []string {
 
 // Warning returns the warning of the writer of the present file.
 func (w *Writer) Warning() error { return w.w.Warning() }
+
+// Kept is that of the writer of the present file.
+func (w *Writer) Kept() string { return w.w.Kept() }
 
 // Settle waits until no file is being finished.
 func (w *Writer) Settle() { w.finishing.Wait() }
