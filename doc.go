@@ -87,7 +87,7 @@
 //	PROFILE_SYNC         how often to sync the file to the disk, such as 1s, or none; default none
 //	PROFILE_ROTATE       when to begin a new file, such as 60s, 100MB or 60s,100MB, or none; default none
 //	PROFILE_KEEP         how many finished files and how many bytes to keep, such as 20,500MB; default 100,1GB
-//	PROFILE_EXPORT       other formats to write at Stop, as format=path, separated by commas, or none; needs package export
+//	PROFILE_EXPORT       other formats to write at Stop, as format=path, separated by commas, or none; not over the profile; needs package export
 //	PROFILE_SERVICE      the service and its version, as NAME or NAME@VERSION; default OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES
 //	PROFILE_PAUSE        the longest time for which one tick of the portable source may stop the program; default 10ms
 //	PROFILE_SYSTEM       1 to include waits of the runtime's own goroutines; default 0

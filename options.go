@@ -188,7 +188,8 @@ func MaxPause(d time.Duration) Option {
 
 // Export also writes the profile in another format at [Session.Stop]. The command
 // "gotach formats" lists the formats. The option can be given several times. The path may
-// have the same % sequences as [Output]. The program must import package export; otherwise
+// have the same % sequences as [Output]. An export that would replace a file of the session is left out with
+// a warning. The program must import package export; otherwise
 // [Open] returns an error:
 //
 //	import _ "github.com/gotach/profiler/export"

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gotach/profiler/internal/hook"
 	"github.com/gotach/profiler/internal/own"
+	"github.com/gotach/profiler/internal/rotate"
 	"github.com/gotach/profiler/sampler"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
@@ -106,6 +107,7 @@ func (s *Session) begin() error {
 	}
 	defer own.Turn()()
 	s.exe = readExecutable()
+	s.config.exports = s.targets()
 	own.Again()
 	out, err := s.create(o)
 	if err != nil {
@@ -171,20 +173,31 @@ func (s *Session) Stop() error {
 	return s.Err()
 }
 
+// targets returns the exports with their whole paths, without those that would replace a profile of the session, a journal
+// or another export. It warns of these.
+func (s *Session) targets() (list []hook.Target) {
+	for _, t := range s.config.exports {
+		t.Path = expand(t.Path, s.start)
+		same := func(o hook.Target) bool { return rotate.Same(o.Path, t.Path) }
+		if rotate.Belongs(s.path, t.Path) || slices.ContainsFunc(list, same) {
+			s.config.log().Warn("gotach: an export is left out, because it would replace another file of the session", "format", t.Format, "file", t.Path)
+			continue
+		}
+		list = append(list, t)
+	}
+	return list
+}
+
 // export writes the profile in other formats. Each export covers all files that are kept.
 func (s *Session) export() {
 	if len(s.config.exports) == 0 {
 		return
 	}
-	targets := slices.Clone(s.config.exports)
-	for i, t := range targets {
-		targets[i].Path = expand(t.Path, s.start)
-	}
 	if hook.Exporting == nil { // Stop was called in an init function before package export's
 		s.fail(errors.New("export: package export is not initialized yet"))
 		return
 	}
-	hook.Exporting.Export(s.Files(), targets, s.fail)
+	hook.Exporting.Export(s.Files(), s.config.exports, s.fail)
 }
 
 // finish ends sampling, writes the metadata and closes the file.

@@ -1,6 +1,7 @@
 package export_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,6 +9,8 @@ import (
 
 	"github.com/gotach/profiler"
 	_ "github.com/gotach/profiler/export"
+	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/reader"
 )
 
 // With the import, a session writes its exports at Stop. A failed export does not prevent
@@ -33,6 +36,40 @@ func TestExport(t *testing.T) {
 		t.Error(err)
 	}
 	written("export.test.nytprof")
+}
+
+// An export does not replace the profile, its journal, a file of a rotation or another export, by any name. It is left out with
+// a warning, and the other exports are written.
+func TestExportOverProfile(t *testing.T) {
+	t.Setenv("PROFILE_SOURCE", "portable")
+	dir := t.TempDir()
+	sub, link := dir+"/link/../x.tach", filepath.Join(dir, "other.tach")
+	if err := errors.Join(os.Symlink(dir, filepath.Join(dir, "here")), os.Symlink("x.tach", link), os.Mkdir(filepath.Join(dir, "link"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	for _, rotate := range []string{"", "1h"} {
+		for _, path := range []string{
+			filepath.Join(dir, "x.tach"), sub, link, filepath.Join(dir, "here", "x.tach"), filepath.Join(dir, "x.tach.journal"),
+			filepath.Join(dir, "x.2.tach"), filepath.Join(dir, "x.77.tach.journal"), filepath.Join(dir, "x.txt"),
+		} {
+			log := &testenv.Log{}
+			t.Setenv("PROFILE_OUT", filepath.Join(dir, "x.tach"))
+			t.Setenv("PROFILE_ROTATE", rotate)
+			t.Setenv("PROFILE_EXPORT", "collapsed="+filepath.Join(dir, "x.txt")+",pprof="+path)
+			s := profiler.Start(profiler.Logger(log.Logger()))
+			if err := s.Stop(); err != nil {
+				t.Error(err)
+			}
+			if l := log.Lines(); len(l) != 1 || !strings.Contains(l[0], "an export is left out") || !strings.Contains(l[0], "format=pprof") {
+				t.Errorf("%s: logged %q", path, l)
+			}
+			r, err := reader.Open(s.Path())
+			if err != nil || r.Unfinished() {
+				t.Fatalf("%s: the profile is lost: %v", path, err)
+			}
+			r.Close()
+		}
+	}
 }
 
 // Write a profile for go tool pprof beside gotach's own file.
