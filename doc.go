@@ -72,6 +72,10 @@
 // its last sample in an earlier file. If a new file cannot be made, the session continues
 // the old one and reports the error.
 //
+// If nothing can be written, because the disk is full or failed, the session drops samples until it can
+// make a new file, also without rotation (app.2.tach for app.tach). It tries that every second. Warnings say the
+// error and, afterwards, how long it lasted; [sampler.Stats] and the old file have the time as Unwritten.
+//
 // # Environment
 //
 // A variable that is set overrides the option of the same setting, so the person who runs

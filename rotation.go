@@ -170,7 +170,8 @@ func (s *Session) create(o writer.Options) (*sink, error) {
 	ro := rotate.Options{
 		Every: c.rotate.every, Bytes: c.rotate.bytes, Samples: c.fileSamples,
 		Keep: c.keep.files, KeepBytes: c.keep.bytes,
-		Writer: o,
+		OneFile: c.oneFile != "",
+		Writer:  o,
 		Begin: func(w *writer.Writer, start uint64) error {
 			part := out.part + 1
 			if part == 1 && c.rotate == (rotation{}) {
@@ -198,6 +199,9 @@ func (s *Session) provide(w *writer.Writer, part int, at time.Duration) error {
 
 // add writes the metadata of the nth part to its file. unnamed are its objects that may have names.
 func (s *Session) add(w *writer.Writer, n int, p *sampler.Part, names *objectNames, unnamed []tachyon.Object) error {
+	if d := p.Stats.Unwritten; d > 0 {
+		s.config.log().Warn("gotach: samples are missing, because they could not be written", "for", d.Round(time.Millisecond), "dropped", p.Stats.Dropped, "until", s.start.Add(p.End).Round(0))
+	}
 	err := w.WriteRecords(&tachyon.Records{Goroutines: p.Goroutines})
 	err = cmp.Or(err, names.finish(w, unnamed))
 	for _, m := range s.metadata(n, p, names.reason()) {

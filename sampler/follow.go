@@ -72,7 +72,8 @@ func (f *follower) start() {
 	r.base, r.interval, r.system, r.grace = of.base, of.interval, of.system, of.grace
 	r.part, r.now = f.begin, f.begin
 	r.told = of.stats().Counts
-	r.told.Samples = 0
+	r.told.Samples, r.told.Unwritten = 0, 0
+	r.told.Dropped -= of.dropped.Load() // of the session's own sink
 	f.own = r
 }
 
@@ -94,6 +95,8 @@ func (f *follower) end() {
 	r.flush()
 	now := f.of.stats()
 	now.Samples, now.MaxGoroutines = r.samples.Load(), int(r.most.Load())
+	now.Dropped += r.dropped.Load() - f.of.dropped.Load()
+	now.Unwritten = time.Duration(r.unwritten.Load())
 	f.part = r.collect(max(f.of.now, f.begin), now)
 	f.of.second = nil
 	f.of.following.Store(nil)

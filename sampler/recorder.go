@@ -49,6 +49,10 @@ type recorder struct {
 	second    *follower                // the same, as the source's goroutine has seen it
 
 	samples    atomic.Int64
+	dropped    atomic.Int64  // samples that the sink has not taken
+	unwritten  atomic.Int64  // the time of these, in ns
+	passed     time.Duration // time of the latest sample when the sink last got some
+	losing     bool          // the sink does not take samples at present
 	live, most atomic.Int64
 
 	fail   sync.Once
@@ -127,6 +131,11 @@ func (r *recorder) flush() {
 	if r.err() == nil {
 		n, err := r.sink.WriteBatch(r.batch)
 		r.samples.Add(int64(n))
+		if r.losing = err == nil && n < len(r.batch); r.losing {
+			r.dropped.Add(int64(len(r.batch) - n))
+			r.unwritten.Add(int64(r.now - r.passed))
+		}
+		r.passed = r.now
 		if err != nil {
 			r.Fail(err)
 		}
@@ -156,7 +165,7 @@ func (r *recorder) Sample(s *source.Sample) {
 	r.write(k, s, s.Time)
 	// As for readers, samples of the runtime's goroutines that only mark where CPU time begins
 	// have no time.
-	if marker := s.System && !r.system && s.Status&tachyon.OnCPU == 0; s.Leaf != 0 && !marker {
+	if marker := s.System && !r.system && s.Status&tachyon.OnCPU == 0; s.Leaf != 0 && !marker && !r.losing {
 		r.count(k, s, weight)
 	}
 }

@@ -305,3 +305,34 @@ func TestLeafPCsOfMarkers(t *testing.T) {
 		equal(t, fmt.Sprint("with System ", system), s.LeafPCs().PCs, want)
 	}
 }
+
+// unwilling is a sink that takes no samples for a while.
+type unwilling struct {
+	memory
+	shut bool
+}
+
+func (u *unwilling) WriteBatch(list []tachyon.Sample) (int, error) {
+	if u.shut {
+		return 0, nil
+	}
+	return u.memory.WriteBatch(list)
+}
+
+// Samples that the sink does not take are counted, with their time, and sampling goes on.
+func TestUnwritten(t *testing.T) {
+	u := &unwilling{}
+	s, out := session(t, Config{}, u)
+	for i := range 30 {
+		u.shut = i >= 10 && i < 20
+		out.Batch(func() { sample(out, source.Sample{Goroutine: 1, Time: ms(float64(i + 1)), Leaf: 5}) })
+	}
+	stop(t, s)
+	st := s.Stats()
+	if s.out.err() != nil || st.Samples != 20 || st.Dropped != 10+3 || st.Unwritten != ms(10) {
+		t.Errorf("%v, %d samples, %d dropped, %v unwritten", s.out.err(), st.Samples, st.Dropped, st.Unwritten)
+	}
+	if p := s.Part(); p.Stats.Unwritten != ms(10) || len(p.PCs.PCs) != 1 || p.PCs.PCs[0].Wall != 20 {
+		t.Errorf("%+v, %+v", p.Stats, p.PCs)
+	}
+}

@@ -73,8 +73,9 @@ type Sink interface {
 	// Intern returns the id of a frame, for the stacks of samples.
 	Intern(tachyon.Frame) uint32
 	// WriteBatch takes samples. Their stacks hold ids from Intern. It returns how many samples
-	// it took: all of them, or those before the error. Samples and stacks belong to the
-	// sampler and are valid during the call only.
+	// it took: all of them, or those before the error. Fewer without an error are for a sink that
+	// cannot take samples for a while: the others are dropped and counted, and sampling goes on. Samples
+	// and stacks belong to the sampler and are valid during the call only.
 	WriteBatch([]tachyon.Sample) (n int, err error)
 	// Objects describes what goroutines wait for. It is called before the samples that have an
 	// object's number, in each part of the session that has such samples, and again if the kind of
@@ -301,6 +302,8 @@ func (s *Sampler) Stats() Stats {
 func (s *Sampler) stats(from source.Source, out *recorder, d time.Duration) Stats {
 	counts := from.Stats()
 	counts.Samples = out.samples.Load()
+	counts.Dropped += out.dropped.Load()
+	counts.Unwritten = time.Duration(out.unwritten.Load())
 	counts.MaxGoroutines = int(out.most.Load())
 	select {
 	case <-s.stopped:

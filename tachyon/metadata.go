@@ -149,6 +149,10 @@ type Counts struct {
 	// goroutines at each tick; what its integral over time has more than the samples is in it too.
 	NotSeen time.Duration `json:"not_seen_ns,omitempty"`
 
+	// Unwritten is the time for which samples could not be written, because the disk was full or failed. These samples
+	// are in Dropped. It is at the end of the file: the session goes on in the next one.
+	Unwritten time.Duration `json:"unwritten_ns,omitempty"`
+
 	// ThrottledPeriods counts the periods in which the kernel kept the process's cgroup from
 	// running because it had used up its CPU quota. Throttled is the time for which that lasted,
 	// as the cgroup's cpu.stat says. The whole cgroup counts, also other processes in it.
@@ -181,6 +185,7 @@ func (c Counts) Plus(d Counts) Counts {
 		TicksRefused:      c.TicksRefused + d.TicksRefused,
 		Blind:             c.Blind + d.Blind,
 		NotSeen:           c.NotSeen + d.NotSeen,
+		Unwritten:         c.Unwritten + d.Unwritten,
 		ThrottledPeriods:  c.ThrottledPeriods + d.ThrottledPeriods,
 		Throttled:         c.Throttled + d.Throttled,
 		ProcessCPU:        c.ProcessCPU + d.ProcessCPU,
@@ -211,6 +216,7 @@ func (c Counts) Since(earlier Counts) Counts {
 		TicksRefused:      c.TicksRefused - earlier.TicksRefused,
 		Blind:             c.Blind - earlier.Blind,
 		NotSeen:           c.NotSeen - earlier.NotSeen,
+		Unwritten:         c.Unwritten - earlier.Unwritten,
 		ThrottledPeriods:  c.ThrottledPeriods - earlier.ThrottledPeriods,
 		Throttled:         c.Throttled - earlier.Throttled,
 		ProcessCPU:        c.ProcessCPU - earlier.ProcessCPU,

@@ -47,7 +47,7 @@ func TestSessionJSON(t *testing.T) {
 		`"start":"0001-01-01T00:00:00Z","duration_ns":0,"source":"","rate":1,"rate_reached":0,"budget_percent":2,` +
 		`"cost_ns":10,"ticks_asked":11,"ticks_reached":12,"ticks_for_budget":13,"ticks_idle":14,"samples":15,"dropped":16,"torn":17,` +
 		`"max_goroutines":18,"goroutines_omitted":19,"labels_omitted":20,"signal_taken":21,"goroutines_untracked":22,"ticks_refused":23,` +
-		`"blind_ns":24,"not_seen_ns":25,"throttled_periods":26,"throttled_ns":27,"process_cpu_ns":28,"cpu_at_ticks_ns":29,"error":"e"}`
+		`"blind_ns":24,"not_seen_ns":25,"unwritten_ns":26,"throttled_periods":27,"throttled_ns":28,"process_cpu_ns":29,"cpu_at_ticks_ns":30,"error":"e"}`
 	if string(b) != want {
 		t.Errorf("%s\nwant\n%s", b, want)
 	}

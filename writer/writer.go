@@ -399,6 +399,9 @@ func (w *Writer) Forget(id uint64, interpreter uint32) (err error) {
 	return w.err
 }
 
+// Err returns the first error of the file, after which the methods refuse every sample, or nil.
+func (w *Writer) Err() error { return w.err }
+
 // Warning returns a problem that does not prevent the writing of the file: why there is no
 // journal, or ErrCPythonLimit. It returns nil if there is no problem.
 func (w *Writer) Warning() error {

@@ -188,7 +188,10 @@ func (t *reportTable) source() {
 		source += fmt.Sprintf(", %s %s/%s", s.GoVersion, s.GOOS, s.GOARCH)
 	}
 	t.line(printable(source))
-	if all := s.Samples + s.Dropped; s.Dropped > all/100 {
+	if s.Unwritten > 0 {
+		t.line(t.paint.late(duration(s.Unwritten) + " are missing at the end of a file: the disk was full or failed"))
+	}
+	if all := s.Samples + s.Dropped; s.Dropped > all/100 && s.Unwritten == 0 {
 		t.line(t.paint.late(fmt.Sprintf("%s of all samples were dropped, %s because a stack could not be read",
 			strings.TrimSpace(percent(time.Duration(s.Dropped), time.Duration(all))), strings.TrimSpace(percent(time.Duration(s.Torn), time.Duration(all))))))
 	}

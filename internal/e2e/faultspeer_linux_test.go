@@ -3,14 +3,118 @@
 package e2e
 
 import (
+	"errors"
+	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/gotach/profiler"
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/reader"
 )
 
 func TestPeerFullDisk(t *testing.T) {
 	checkFault(t, filepath.Join(testenv.Disk(t, "4k"), "x.tach"), func(*profiler.Session) error { return nil }, syscall.ENOSPC)
+}
+
+// A file system that is full, or a folder that is gone for some time does not end a session. Each second is in a file or counted as missing,
+// and what is not in a file is said.
+func TestPeerDiskComesBack(t *testing.T) {
+	for name, c := range map[string]struct{ begin, end func(dir string) error }{
+		"full": {
+			func(dir string) error {
+				f, err := os.Create(filepath.Join(dir, "ballast"))
+				if err != nil {
+					return err
+				}
+				b := make([]byte, 4096)
+				for err == nil {
+					_, err = f.Write(b)
+				}
+				if f.Close(); !errors.Is(err, syscall.ENOSPC) {
+					return err
+				}
+				return nil
+			},
+			func(dir string) error { return os.Remove(filepath.Join(dir, "ballast")) },
+		},
+		"folder gone": {
+			func(dir string) error { return os.Rename(dir+"/out", dir+"/away") },
+			func(dir string) error { return os.Rename(dir+"/away", dir+"/out") },
+		},
+	} {
+		for _, rotate := range []string{"", "1s"} {
+			t.Run(name+rotate, func(t *testing.T) {
+				t.Setenv("PROFILE_ROTATE", rotate)
+				dir := testenv.Disk(t, "24m")
+				if err := os.Mkdir(dir+"/out", 0o700); err != nil {
+					t.Fatal(err)
+				}
+				log := &testenv.Log{}
+				s := profiler.Start(profiler.Output(dir+"/out/x.tach"), profiler.Budget(100), profiler.Compression(profiler.Uncompressed), profiler.Logger(log.Logger()))
+				stop := make(chan bool)
+				for i := range 100 {
+					go func() {
+						for n := 0; ; n++ {
+							select {
+							case <-stop:
+								return
+							default:
+								deep(n*i%200, func() { time.Sleep(time.Millisecond) })
+							}
+						}
+					}()
+				}
+				time.Sleep(time.Second)
+				if err := c.begin(dir); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(2 * time.Second)
+				if err := c.end(dir); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(2 * time.Second)
+				err := s.Stop()
+				close(stop)
+				t.Log(err, log.Lines())
+				var covered, unwritten time.Duration
+				files, err := filepath.Glob(dir + "/out/*.tach") // Files has none that were finished while the folder was gone
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, path := range files {
+					r, err := reader.Open(path)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if _, err := r.VerifyChecksum(); err != nil {
+						t.Error(err)
+					}
+					m, err := r.Metadata()
+					if err != nil {
+						t.Fatal(err)
+					}
+					covered, unwritten = covered+m.Session.Duration, unwritten+m.Session.Unwritten
+					t.Log(filepath.Base(path), m.Session.Duration, m.Session.Unwritten, m.Session.Dropped, r.Unfinished(), strings.TrimSpace(m.Session.Error))
+					r.Close()
+				}
+				st := s.Stats()
+				if covered < st.Duration-100*time.Millisecond || unwritten != st.Unwritten {
+					t.Errorf("the files cover %v of %v, %v of it are unwritten, Stats says %v", covered, st.Duration, unwritten, st.Unwritten)
+				}
+			})
+		}
+	}
+}
+
+//go:noinline
+func deep(n int, f func()) {
+	if n == 0 {
+		f()
+		return
+	}
+	deep(n-1, f)
 }

@@ -186,6 +186,9 @@ func streamInfo(h tachyon.Header, m *tachyon.Metadata, u *usage) fields {
 		l.add("ticks_refused", "not looked", s.TicksRefused, fmt.Sprintf("%d ticks, %s: too many goroutines to stop the program for", s.TicksRefused, s.Blind.Round(time.Millisecond)))
 		l.add("blind_ns", "", s.Blind, "")
 	}
+	if s.Unwritten > 0 {
+		l.add("unwritten_ns", "not written", s.Unwritten, s.Unwritten.Round(time.Millisecond).String()+" at the end of a file: the disk was full or failed")
+	}
 	if s.SignalTaken > 0 {
 		l.add("signal_taken", "signal taken", s.SignalTaken, count(s.SignalTaken, "time")+" by the program or its C code: up to 20 ms each without samples of what ran")
 	}

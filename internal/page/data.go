@@ -99,6 +99,9 @@ func (b *builder) describe(in Input, p *profile.Profile) (Side, error) {
 	if m.Dropped > 0 {
 		fact("samples dropped", "%d", m.Dropped)
 	}
+	if m.Unwritten > 0 {
+		fact("samples not written", "%v at the end of a file: the disk was full or failed", m.Unwritten)
+	}
 	if m.Throttled > 0 {
 		fact("throttled by the container's quota", "%v in %d periods", m.Throttled, m.ThrottledPeriods)
 	}

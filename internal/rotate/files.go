@@ -44,14 +44,19 @@ func real(path string) string {
 type file struct {
 	path string
 	info os.FileInfo // nil if the file had been removed
+	size int64       // with the journal, which is there only if the file could not be finished
 }
 
 func remember(path string) file {
 	fi, err := os.Lstat(path)
 	if err != nil {
-		fi = nil
+		return file{path: path}
 	}
-	return file{path, fi}
+	f := file{path, fi, fi.Size()}
+	if j, err := os.Lstat(path + journal.Suffix); err == nil {
+		f.size += j.Size()
+	}
+	return f
 }
 
 // there reports whether the file still has its name and is unchanged. The session does not
@@ -69,7 +74,7 @@ func (w *Writer) prune() error {
 	for _, f := range w.finished {
 		if f.there() {
 			list = append(list, f)
-			bytes += f.info.Size()
+			bytes += f.size
 		}
 	}
 	var failed error
@@ -81,7 +86,7 @@ func (w *Writer) prune() error {
 		}
 		// There is a journal only if the file could not be finished.
 		_ = os.Remove(f.path + journal.Suffix)
-		list, bytes = list[1:], bytes-f.info.Size()
+		list, bytes = list[1:], bytes-f.size
 	}
 	w.finished = list
 	return failed

@@ -6,6 +6,9 @@
 // the first file is app.tach itself, and app.2.tach follows only when app.tach is full. Each
 // file is complete: it has its own start time and the frames of its samples. While it is
 // written it has its own journal.
+//
+// If a file can no longer be written, for example because the disk is full, the samples from then on
+// are dropped until a new file can be made. The old file is finished then.
 package rotate
 
 import (
@@ -36,6 +39,10 @@ type Options struct {
 	Keep      int
 	KeepBytes int64
 
+	// OneFile says that there is no further file if the first one cannot be written. Then the methods
+	// return its error.
+	OneFile bool
+
 	Writer writer.Options // options of each file; Start is that of the first one
 
 	// Begin is called with each new file and the time in µs at which the file starts,
@@ -64,6 +71,9 @@ type Writer struct {
 	last    uint64 // µs, time of the latest sample
 	retry   uint64 // µs; no new file before this time
 	samples uint64 // number of samples in the file
+	broken  bool   // the file takes no more samples
+	faults  int    // number of files that took no more
+	wait    uint64 // µs; time from such a fault to the next file
 
 	finishing sync.WaitGroup // goroutines that finish the previous file (at most one) or call Failed
 	idle      chan struct{}  // has a token while no file is being finished
@@ -81,6 +91,16 @@ const maxSamples = math.MaxUint32 - 1<<24
 // retryAfter is the time in µs of samples after which the Writer again tries to begin a file.
 const retryAfter = 10_000_000
 
+// The times in µs of samples after which the Writer tries to begin a new file, if nothing can be written. It waits longer
+// if the latest file could not be written for long either: on a disk that is nearly full there would be many small files.
+const (
+	minWait = 1_000_000
+	maxWait = 64_000_000
+)
+
+// maxFaults is the number of faults after which a session without Every and Bytes ends: it keeps all its files.
+const maxFaults = 100
+
 // Create begins the first file. Without Every and Bytes this is the file at path; writer.Create
 // says what becomes of an existing one. Otherwise numbers start after the highest number of an
 // existing file, and existing files stay, except what [journal.Prune] deletes.
@@ -89,7 +109,7 @@ const retryAfter = 10_000_000
 // Samples have no effect.
 func Create(path string, o Options) (*Writer, error) {
 	if fi, err := os.Stat(path); err == nil && !fi.Mode().IsRegular() {
-		o.Every, o.Bytes, o.Samples = 0, 0, math.MaxUint64
+		o.Every, o.Bytes, o.Samples, o.OneFile = 0, 0, math.MaxUint64, true
 	}
 	if o.Samples == 0 {
 		o.Samples = maxSamples
@@ -166,7 +186,7 @@ type next struct {
 // use makes f the file that is being written.
 func (w *Writer) use(f next, start uint64) {
 	w.same = w.w == nil // f is the first file
-	w.w, w.start, w.samples = f.Writer, start, 0
+	w.w, w.start, w.samples, w.broken = f.Writer, start, 0, false
 	w.remap.Reset(f.Writer)
 	w.mu.Lock()
 	w.path, w.number = f.path, f.number
@@ -179,25 +199,46 @@ func (w *Writer) Intern(f tachyon.Frame) uint32 {
 	w.remap.From = w.table.List()
 	// All frames are added to the first file at once, so that its samples need no
 	// translation. The ids become different at the first frame with invalid UTF-8.
-	if w.same && w.w.Intern(f) != id {
+	if w.same && !w.broken && w.w.Intern(f) != id {
 		w.same = false
 	}
 	return id
 }
 
 // WriteBatch adds samples to the file and returns how many it added before an error. If a
-// stack is deeper than 256, the innermost 256 frames are kept.
+// stack is deeper than 256, the innermost 256 frames are kept. While nothing can be written,
+// it returns fewer samples than it got, and no error.
 func (w *Writer) WriteBatch(samples []tachyon.Sample) (n int, err error) {
+	for i := range samples {
+		w.last = max(w.last, samples[i].Time)
+	}
+	if w.broken {
+		return 0, nil
+	}
 	var unknown error
 	if !w.same {
 		samples, unknown = w.translate(samples)
 	}
 	n, err = w.w.WriteBatch(samples)
-	for i := range samples[:n] {
-		w.last = max(w.last, samples[i].Time)
-	}
 	w.samples += uint64(n)
-	return n, cmp.Or(err, unknown)
+	return n, cmp.Or(w.fault(err), unknown)
+}
+
+// fault takes an error of the file. It returns nil if the session goes on without the file, else the error.
+func (w *Writer) fault(err error) error {
+	if err == nil || w.w.Err() == nil || w.o.OneFile || !w.o.split() && w.faults == maxFaults {
+		return err
+	}
+	w.broken = true
+	w.faults++
+	if w.last-w.start > maxWait {
+		w.wait = 0
+	}
+	w.wait = min(max(2*w.wait, minWait), maxWait)
+	w.retry = w.last + w.wait
+	w.finishing.Add(1)
+	own.Go(func() { w.failLater(fmt.Errorf("samples are dropped until a new file can be made: %w", err)) })
+	return nil
 }
 
 // A translator translates the frame ids of samples to those of a file.
@@ -226,19 +267,32 @@ func (t *translator) translate(samples []tachyon.Sample) ([]tachyon.Sample, erro
 
 // Objects adds descriptions of objects to the file, and to its journal.
 func (w *Writer) Objects(list []tachyon.Object) error {
-	return w.w.WriteRecords(&tachyon.Records{Objects: list})
+	return w.WriteRecords(&tachyon.Records{Objects: list})
 }
 
-// WriteRecords adds records to the file.
-func (w *Writer) WriteRecords(r *tachyon.Records) error { return w.w.WriteRecords(r) }
+// WriteRecords adds records to the file. While nothing can be written it keeps only the progress, in the journal.
+func (w *Writer) WriteRecords(r *tachyon.Records) error {
+	if w.broken {
+		_ = w.w.WriteRecords(&tachyon.Records{Progress: r.Progress})
+		return nil
+	}
+	return w.fault(w.w.WriteRecords(r))
+}
 
 // Forget drops the state of a thread in the file's writer.
-func (w *Writer) Forget(id uint64, interpreter uint32) error { return w.w.Forget(id, interpreter) }
+func (w *Writer) Forget(id uint64, interpreter uint32) error {
+	if w.broken {
+		return nil
+	}
+	return w.fault(w.w.Forget(id, interpreter))
+}
 
 // Full reports whether a new file should begin. It returns false while the previous file is
 // being finished: with a slow disk files become longer, but there are no more goroutines.
 func (w *Writer) Full() bool {
 	switch {
+	case w.broken:
+		return w.last >= w.retry && len(w.idle) > 0
 	case w.samples == 0 || w.last < w.retry || len(w.idle) == 0:
 		return false
 	case w.samples >= w.o.Samples:
@@ -254,9 +308,14 @@ func (w *Writer) Full() bool {
 // the new file is made, Next calls ended. The goroutine calls the function that ended
 // returns, which adds the old file's metadata.
 //
-// If no new file can be made, the Writer continues the old one and calls Failed.
+// If no new file can be made, the Writer continues the old one and calls Failed. If the old one takes no
+// more samples, these are dropped until Next succeeds.
 func (w *Writer) Next(start uint64, ended func() (finish func(*writer.Writer) error)) {
 	f, err := w.begin(start)
+	if err != nil && w.broken { // Failed has been called
+		w.retry = w.last + minWait
+		return
+	}
 	if err != nil {
 		w.retry = w.last + retryAfter
 		w.finishing.Add(1)
