@@ -28,7 +28,7 @@ func TestMeasureMemory(t *testing.T) {
 		{1000, 300, 3}, {100_000, 12, 4}, {1000, 8000, 1 << 30}, // the last one: one thread after the other
 	} {
 		bound := 16 + float64(c.threads-1000)/1024
-		measure.AtMost(t, fmt.Sprintf("heap of a writer with %d threads, %d ticks", c.threads, c.ticks), "MB", bound, func() float64 {
+		measure.SizeAtMost(t, fmt.Sprintf("heap of a writer with %d threads, %d ticks", c.threads, c.ticks), "MB", bound, func() float64 {
 			before := heap()
 			w, err := New(new(void), Options{})
 			testenv.OK(t, err)

@@ -46,7 +46,7 @@ func TestMeasureMemory(t *testing.T) {
 	dir := t.TempDir()
 	paths := newBigSession().files(dir, 10, 1)
 	for _, args := range [][]string{{"report"}, {"report", "--by", "line"}, {"leaks"}, {"convert", "-o", filepath.Join(dir, "out.pb.gz")}} {
-		measure.AtMost(t, fmt.Sprint(args), "times the memory for two files, for ten", 2.5, func() float64 {
+		measure.SizeAtMost(t, fmt.Sprint(args), "times the memory for two files, for ten", 2.5, func() float64 {
 			few := memory(t, testCommand(t, "gotach", append(args, paths[:2]...)...))
 			return memory(t, testCommand(t, "gotach", append(args, paths...)...)) / few
 		})
@@ -61,12 +61,12 @@ func TestMeasureMemoryLabels(t *testing.T) {
 	b.labels = true
 	path := filepath.Join(dir, "app.1.tach")
 	b.file(path, 1, 20, 4550) // 91,000 goroutines
-	measure.AtMost(t, "convert to tach", "MB", 120, func() float64 {
+	measure.SizeAtMost(t, "convert to tach", "MB", 120, func() float64 {
 		return memory(t, testCommand(t, "gotach", "convert", "-o", filepath.Join(t.TempDir(), "out.tach"), path))
 	})
 	var requests, sent int64
 	to := newSink(t, &requests, &sent)
-	measure.AtMost(t, "push", "MB", 80, func() float64 {
+	measure.SizeAtMost(t, "push", "MB", 80, func() float64 {
 		cursors, _ := filepath.Glob(filepath.Join(dir, ".push-*"))
 		for _, name := range cursors {
 			must(os.Remove(name))

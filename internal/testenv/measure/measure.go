@@ -13,6 +13,7 @@ import (
 // outside against it.
 const (
 	toPass = 4  // so many more within than outside: the bound holds
+	ofSize = 2  // the same for a size
 	toFail = 7  // so many more outside than within: it does not
 	most   = 25 // after so many runs without an answer the machine is too noisy to tell
 )
@@ -28,8 +29,19 @@ const (
 // with the words "too noisy to tell".
 func AtMost(t *testing.T, what, unit string, bound float64, once func() float64) {
 	t.Helper()
+	atMost(t, what, unit, bound, toPass, once)
+}
+
+// SizeAtMost is AtMost for a size, such as the memory of a program. Runs differ by a few percent, so fewer are enough.
+func SizeAtMost(t *testing.T, what, unit string, bound float64, once func() float64) {
+	t.Helper()
+	atMost(t, what, unit, bound, ofSize, once)
+}
+
+func atMost(t *testing.T, what, unit string, bound float64, toPass int, once func() float64) {
+	t.Helper()
 	var runs []float64
-	answer := judge(bound, func() float64 {
+	answer := judge(bound, toPass, func() float64 {
 		runs = append(runs, once())
 		return runs[len(runs)-1]
 	})
@@ -52,7 +64,7 @@ const (
 	broken
 )
 
-func judge(bound float64, once func() float64) answer {
+func judge(bound float64, toPass int, once func() float64) answer {
 	ahead := 0
 	for range most {
 		if once() <= bound {

@@ -22,7 +22,7 @@ func TestJudge(t *testing.T) {
 		{"not a number", script(math.NaN()), broken},
 		{"every second run", script(0, 2), noisy},
 	} {
-		if got := judge(1, test.once); got != test.want {
+		if got := judge(1, toPass, test.once); got != test.want {
 			t.Errorf("%s: %d, want %d", test.name, got, test.want)
 		}
 	}
@@ -34,7 +34,7 @@ func TestJudgeByChance(t *testing.T) {
 	count := map[answer]int{}
 	const times = 1_000_000
 	for range times {
-		count[judge(0.8, random.Float64)]++
+		count[judge(0.8, toPass, random.Float64)]++
 	}
 	if count[broken] > times/10_000 || count[holds] < times*9/10 {
 		t.Errorf("of %d: %d hold, %d broken, %d too noisy", times, count[holds], count[broken], count[noisy])

@@ -29,7 +29,7 @@ func TestMeasureMemory(t *testing.T) {
 	for _, n := range []int{1000, 50_000} {
 		func() {
 			defer park(n)()
-			measure.AtMost(t, fmt.Sprintf("memory of a session with %d goroutines", n), "KB", float64(32<<10+n-1000), func() float64 {
+			measure.SizeAtMost(t, fmt.Sprintf("memory of a session with %d goroutines", n), "KB", float64(32<<10+n-1000), func() float64 {
 				before := rss()
 				s := New()
 				if err := s.Start(source.Config{Rate: 1000, Budget: 20, WaitFrames: true, Start: time.Now()}, discard{newRecorder()}); err != nil {
