@@ -212,7 +212,7 @@ func TestMeasureCPU(t *testing.T) {
 				cmd := exec.Command(c.args[0], c.args[1:]...)
 				long := testenv.Times(time.Second, 40*time.Second)
 				if c.cores > 0 {
-					long = 10 * time.Second // as many visits: they come by CPU time
+					long = 7 * time.Second // as many visits: they come by CPU time
 				}
 				cmd.Env = append(os.Environ(), "GOTACH_NATIVE_CHILD=cpu", "GOTACH_CPU_LOAD="+c.load, "GOTACH_CPU_WINDOW="+long.String())
 				out, err := start(cmd)
