@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -84,10 +85,25 @@ func rotates() {
 	die()
 }
 
+// concurrent are the scripts with commands that start goroutines for their work. push and demo have other tests.
+var concurrent = []string{"convert", "many", "recover", "screen", "view"}
+
 // TestScripts runs scripts that check the command's output and exit codes. The variables
 // $GOLDEN, $SPX and $DCPI are the folders of golden files of Tachyon, SPX and DCPI.
 func TestScripts(t *testing.T) {
 	t.Parallel()
+	runScripts(t, true)
+}
+
+// TestScriptsOfOne runs the other scripts. Their commands have one goroutine beside those that decode files, which the
+// tests of package stream and the first scripts have too.
+func TestScriptsOfOne(t *testing.T) {
+	testenv.Again(t)
+	t.Parallel()
+	runScripts(t, false)
+}
+
+func runScripts(t *testing.T, concurrently bool) {
 	golden := testenv.Must(os.Getwd())
 	cache := testenv.Must(os.UserCacheDir())
 	caches := testenv.Must(exec.Command("go", "env", "GOCACHE", "GOMODCACHE").Output())
@@ -95,8 +111,14 @@ func TestScripts(t *testing.T) {
 	for name, fill := range fixtures {
 		commands[name] = fixtureCommand(fill)
 	}
+	var files []string
+	for _, path := range testenv.Must(filepath.Glob("testdata/script/*.txtar")) {
+		if slices.Contains(concurrent, strings.TrimSuffix(filepath.Base(path), ".txtar")) == concurrently {
+			files = append(files, path)
+		}
+	}
 	testscript.Run(t, testscript.Params{
-		Dir:                 "testdata/script",
+		Files:               files,
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
