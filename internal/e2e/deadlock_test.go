@@ -8,10 +8,13 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // TestDeadlock: a session ends when its program cannot go on, so that the runtime says so, also if the program has had work.
 func TestDeadlock(t *testing.T) {
+	testenv.Again(t)
 	bin := buildProgram(t, "deadlock")
 	var all sync.WaitGroup
 	for _, setting := range []string{"PROFILE_SOURCE=native GOMAXPROCS=1", "PROFILE_SOURCE=native GOMAXPROCS=2", "PROFILE_SOURCE=portable GOMAXPROCS=2"} {

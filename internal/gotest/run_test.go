@@ -191,6 +191,7 @@ func whole(text string) string { return text }
 
 // A module with packages of all kinds, some of which fail: go test does the same, and all tests are in the profile.
 func TestMixed(t *testing.T) {
+	testenv.Again(t)
 	dir := unpack(t, "mixed")
 	packages := []string{"./..."}
 	if testing.Short() {

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gotach/profiler/internal/recovery"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
 )
 
@@ -29,6 +30,7 @@ import (
 // that are written in Go alone. TestPeerHarmTable has the other cells of the tables of docs/harm.md, and writes all of them with
 // -update.
 func TestHarmTable(t *testing.T) {
+	testenv.Again(t)
 	harmTable(t, func(s *harmSection, c *harmCase, source string) bool {
 		return cellOfTest(s, c, source) && (!testing.Short() || s.heading == ends || s.heading == "Signals")
 	})
