@@ -9,16 +9,17 @@ import (
 	"io"
 	"io/fs"
 	"strings"
+	"sync"
 )
 
 //go:embed web
 var web embed.FS
 
-// The parts of the page that are the same for all profiles.
+// The parts of the page that are the same for all profiles, joined when a page is written: most commands write none.
 var (
-	script = joined("web", ".js", "'use strict';\n(() => {\n", "})();\n")
-	style  = joined("web", ".css", "", "")
-	body   = joined("web", ".html", "", "")
+	script = sync.OnceValue(func() string { return joined("web", ".js", "'use strict';\n(() => {\n", "})();\n") })
+	style  = sync.OnceValue(func() string { return joined("web", ".css", "", "") })
+	body   = sync.OnceValue(func() string { return joined("web", ".html", "", "") })
 )
 
 // joined returns the embedded files with an extension in the order of their names.
@@ -45,7 +46,7 @@ func joined(dir, ext, before, after string) string {
 // policy returns the page's Content-Security-Policy: only this script and this style sheet, and nothing from anywhere
 // else, but with live the pieces from the server that sent the page.
 func policy(live bool) string {
-	p := "default-src 'none'; script-src " + hash(script) + "; style-src " + hash(style) + "; base-uri 'none'; form-action 'none'"
+	p := "default-src 'none'; script-src " + hash(script()) + "; style-src " + hash(style()) + "; base-uri 'none'; form-action 'none'"
 	if live {
 		p += "; connect-src 'self'"
 	}
@@ -72,10 +73,10 @@ func (d *Data) WriteHTML(w io.Writer) error {
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <title>` + html.EscapeString(d.Head.Title) + ` – gotach</title>
-<style>` + style + `</style>
+<style>` + style() + `</style>
 </head>
 <body>
-` + body + `<script type="application/json" id="head">` + string(head) + "</script>\n")
+` + body() + `<script type="application/json" id="head">` + string(head) + "</script>\n")
 	if !d.Head.Live {
 		for _, p := range d.Pieces {
 			out.text(`<script type="application/octet-stream" id="piece-` + p.Name + `">`)
@@ -88,7 +89,7 @@ func (d *Data) WriteHTML(w io.Writer) error {
 			out.text("</script>\n")
 		}
 	}
-	out.text("<script>" + script + "</script>\n</body>\n</html>\n")
+	out.text("<script>" + script() + "</script>\n</body>\n</html>\n")
 	return out.err
 }
 
