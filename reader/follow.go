@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"math"
 	"os"
-	"path/filepath"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -56,9 +55,7 @@ type News struct {
 
 // Follow opens a file, which may be unfinished or finished. It reads nothing yet.
 func Follow(path string) (*Follower, error) {
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		path = target
-	}
+	path = resolved(path)
 	file, _, err := files.Open(path)
 	if err != nil {
 		return nil, err

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 
 	"github.com/gotach/profiler/internal/files"
 )
@@ -34,6 +36,20 @@ func readAll(r io.Reader) (source, error) {
 		return nil, fmt.Errorf("the stream has more than %d bytes: write it to a file first", maxStream)
 	}
 	return memory{bytes.NewReader(b)}, nil
+}
+
+// resolved returns a path with symbolic links followed: the journal is beside the file itself. A link such as
+// /proc/PID/root leads elsewhere than its text says, and is kept.
+func resolved(path string) string {
+	target, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return path
+	}
+	fi, err := os.Stat(path)
+	if there, e := os.Stat(target); err != nil || e != nil || !os.SameFile(fi, there) {
+		return path
+	}
+	return target
 }
 
 // openSource opens a file by name. Depending on the system, it maps a regular file or reads

@@ -5,7 +5,6 @@ import (
 	"io"
 	"io/fs"
 	"math"
-	"path/filepath"
 
 	"github.com/gotach/profiler/internal/journal"
 	"github.com/gotach/profiler/internal/wire"
@@ -61,10 +60,7 @@ func (s *spliced) ReadAt(p []byte, off int64) (n int, err error) {
 // openUnfinished opens a file without a header together with its journal. It reads all
 // samples once to count the samples and the threads.
 func (r *Reader) openUnfinished(path string) error {
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		path = target
-	}
-	st, err := journal.Load(path)
+	st, err := journal.Load(resolved(path))
 	if errors.Is(err, fs.ErrNotExist) {
 		return r.errorAt(0, "%w, and there is no journal", ErrUnfinished)
 	}

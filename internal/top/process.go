@@ -55,12 +55,20 @@ func openProfile(pid int) (string, error) {
 	}
 	var finished []string
 	for _, e := range list {
-		path, err := os.Readlink(filepath.Join(dir, "fd", e.Name()))
+		fd := filepath.Join(dir, "fd", e.Name())
+		path, err := os.Readlink(fd)
 		if err != nil || !strings.HasPrefix(path, "/") || strings.HasSuffix(path, ".journal") {
 			continue
 		}
-		// The process may have another root, as in a container.
-		for _, path := range []string{path, filepath.Join(dir, "root", path)} {
+		own, err := os.Stat(fd)
+		if err != nil || !own.Mode().IsRegular() {
+			continue
+		}
+		// The process may have another root or other mounts, as in a container. Then another file may have its path here.
+		for _, path := range []string{path, dir + "/root" + path} {
+			if fi, err := os.Stat(path); err != nil || !os.SameFile(own, fi) {
+				continue
+			}
 			if fi, err := os.Stat(path + ".journal"); err == nil && fi.Mode().IsRegular() {
 				return path, nil
 			}
