@@ -26,7 +26,9 @@ func (t *target) seekable(write func(io.WriteSeeker) error) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name())
+	if os.Remove(f.Name()) != nil { // now, where that is possible: nothing is left then if the process is killed
+		defer os.Remove(f.Name())
+	}
 	defer f.Close()
 	if err := write(f); err != nil {
 		return err

@@ -2,14 +2,18 @@ package formats
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 )
 
 // Replace writes a file that appears when it is complete. It is private to its owner, or has the permissions of the
 // file that was there. A device or a pipe is written to as it is. After an error there is no file, or the one that
-// was there before. The writer is an *os.File.
+// was there before. If the process is killed, Linux leaves nothing; other systems, and file systems such as NFS, leave
+// a hidden file. The writer is an *os.File.
 func Replace(out string, write func(io.Writer) error) (err error) {
 	if real, err := filepath.EvalSymlinks(out); err == nil {
 		out = real
@@ -24,6 +28,16 @@ func Replace(out string, write func(io.Writer) error) (err error) {
 			return errors.Join(write(w), w.Close())
 		}
 		mode = fi.Mode().Perm()
+	}
+	if w, link := nameless(filepath.Dir(out)); w != nil {
+		defer w.Close()
+		if err := write(w); err != nil {
+			return err
+		}
+		if err := w.Chmod(mode); err != nil {
+			return err
+		}
+		return appear(out, link)
 	}
 	w, err := os.CreateTemp(filepath.Dir(out), "."+filepath.Base(out)+".*")
 	if err != nil {
@@ -48,4 +62,18 @@ func Replace(out string, write func(io.Writer) error) (err error) {
 		return err
 	}
 	return os.Rename(w.Name(), out)
+}
+
+// appear gives a nameless file the name out. Only renaming replaces a file that is there, so it has another name for a moment.
+func appear(out string, link func(name string) error) error {
+	err := link(out)
+	if errors.Is(err, fs.ErrExist) {
+		name := filepath.Join(filepath.Dir(out), fmt.Sprintf(".%s.%d", filepath.Base(out), rand.Uint64()))
+		if err = link(name); err == nil {
+			if err = os.Rename(name, out); err != nil {
+				os.Remove(name)
+			}
+		}
+	}
+	return err
 }

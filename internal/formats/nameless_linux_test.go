@@ -1,0 +1,47 @@
+package formats
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/gotach/profiler/internal/testenv"
+)
+
+// While a file is written there is nothing that a kill could leave.
+func TestReplaceLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	w, _ := nameless(dir)
+	if w == nil {
+		testenv.Skip(t, "the file system has no files without a name")
+	}
+	w.Close()
+	out, bad := filepath.Join(dir, "k.tach"), errors.New("bad")
+	for i, text := range []string{"first", "second", ""} {
+		err := Replace(out, func(w io.Writer) error {
+			if list := testenv.Must(os.ReadDir(dir)); len(list) != min(i, 1) {
+				t.Errorf("while %q is written: %v", text, list)
+			}
+			if text == "" {
+				return bad
+			}
+			_, err := io.WriteString(w, text)
+			return err
+		})
+		if text == "" && !errors.Is(err, bad) || text != "" && err != nil {
+			t.Error(err)
+		}
+		if i == 0 {
+			testenv.OK(t, os.Chmod(out, 0o640))
+		}
+	}
+	fi := testenv.Must(os.Stat(out))
+	if got := string(testenv.Must(os.ReadFile(out))); got != "second" || fi.Mode().Perm() != 0o640 {
+		t.Errorf("%q, %v", got, fi.Mode())
+	}
+	if list := testenv.Must(os.ReadDir(dir)); len(list) != 1 {
+		t.Errorf("left: %v", list)
+	}
+}
