@@ -12,7 +12,8 @@ func newRecover(e *env) *cobra.Command {
 		Use:   "recover FILE",
 		Short: "Finish the file of a program that was killed",
 		Long: `Finish the file of a program that was killed. All samples are in FILE and in the journal
-beside it, FILE.journal. recover deletes the journal when the file is finished. It does
+beside it, FILE.journal. recover deletes the journal when the file is finished and all of
+it can be read. What is damaged in the journal is left out, and recover says so. It does
 not change a file that is already finished or that a program is still writing. If the
 disk becomes full, free some space and run recover again.
 
@@ -36,5 +37,8 @@ func recoverFile(e *env, path string) error {
 		return err
 	}
 	_, err = fmt.Fprintf(e.stdout, "%s: %s %d samples, %d of them from the journal\n", path, newPaint(e.stdout).good("recovered"), res.Samples, res.Restored)
+	if err == nil && res.Cut != "" {
+		_, err = fmt.Fprintf(e.stdout, "%s: left out, because it is damaged in the journal: %s\n", path, res.Cut)
+	}
 	return err
 }

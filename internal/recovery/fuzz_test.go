@@ -4,8 +4,12 @@ package recovery
 
 import (
 	"encoding/binary"
+	"errors"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/gotach/profiler/internal/testenv"
@@ -86,6 +90,7 @@ func FuzzRecover(f *testing.F) {
 func recoverAndRead(t *testing.T, path string) {
 	r, err := reader.Open(path)
 	if err != nil {
+		finishAndVerify(t, path)
 		return
 	}
 	samples := uint64(0)
@@ -95,23 +100,91 @@ func recoverAndRead(t *testing.T, path string) {
 		}
 		samples++
 	}
-	_, metaErr := r.Metadata()
 	r.Close()
-	res, err := Finish(path)
-	if err != nil {
-		return
-	}
-	if res.Samples != samples {
+	if res, ok := finishAndVerify(t, path); ok && res.Samples != samples {
 		t.Fatalf("%d samples before, %d after", samples, res.Samples)
 	}
-	if r, err = reader.Open(path); err != nil {
+}
+
+// finishAndVerify finishes a file. Then all of it can be read, or there is an error and the journal is still there.
+func finishAndVerify(t *testing.T, path string) (Result, bool) {
+	t.Helper()
+	res, err := Finish(path)
+	if err != nil {
+		if _, e := os.Stat(path + ".journal"); e != nil {
+			t.Fatalf("the journal is lost, though %v", err)
+		}
+		return res, false
+	}
+	r, err := reader.Open(path)
+	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	if r.Unfinished() || r.Header().Samples != samples {
-		t.Fatalf("%d samples, %d after", samples, r.Header().Samples)
+	if err := whole(r); err != nil || r.Unfinished() || r.Header().Samples != res.Samples {
+		t.Fatalf("%+v, but %v; unfinished: %v", res, err, r.Unfinished())
 	}
-	if _, err := r.Metadata(); (err == nil) != (metaErr == nil) {
-		t.Fatalf("metadata: %v before, %v after", metaErr, err)
+	return res, true
+}
+
+// A damaged journal never becomes a damaged profile. What cannot be kept is said, and is not more than it has to be.
+func TestDamaged(t *testing.T) {
+	file, good := left(t)
+	r := rand.New(rand.NewPCG(1, 2))
+	cut, refused := 0, 0
+	for n := range 16 {
+		path := filepath.Join(t.TempDir(), "x.tach")
+		journal := slices.Clone(good)
+		for range 1 + n%3 {
+			at := r.IntN(len(journal) - 8)
+			if n%2 == 0 {
+				at = 64<<10 + r.IntN(64<<10) // in the buffer
+			}
+			binary.LittleEndian.PutUint64(journal[at:], r.Uint64())
+		}
+		testenv.OK(t, errors.Join(os.WriteFile(path, file, 0o600), os.WriteFile(path+".journal", journal, 0o600)))
+		switch res, ok := finishAndVerify(t, path); {
+		case !ok:
+			refused++
+		case res.Cut != "":
+			cut++
+		case res.Samples != 5000:
+			t.Errorf("%d samples, and nothing is said", res.Samples)
+		}
+	}
+	if t.Logf("%d of 16 cut, %d refused", cut, refused); cut == 0 || refused > 8 {
+		t.Error("this is not tested")
+	}
+}
+
+// One damaged record of the journal takes only the samples from there on.
+func TestDamagedRecord(t *testing.T) {
+	file, journal := left(t)
+	path := filepath.Join(t.TempDir(), "x.tach")
+	length := int(binary.LittleEndian.Uint64(journal[64:]) & (1<<24 - 1))
+	ends := scan(journal[64<<10:][:length])
+	at := 64<<10 + ends[len(ends)/2].at
+	journal[at+12] = 77 // its encoding
+	testenv.OK(t, errors.Join(os.WriteFile(path, file, 0o600), os.WriteFile(path+".journal", journal, 0o600)))
+	res, ok := finishAndVerify(t, path)
+	if !ok || !strings.Contains(res.Cut, "bytes of samples") || res.Samples >= 5000 || res.Restored < uint64(len(ends)/3) {
+		t.Errorf("%+v of 5000 samples, half of %d records", res, len(ends))
+	}
+}
+
+// Damaged records of goroutines are left out. The samples stay.
+func TestDamagedGoroutines(t *testing.T) {
+	file, journal := left(t)
+	for page := 576 << 10; page < len(journal); page += 64 << 10 {
+		if binary.LittleEndian.Uint64(journal[page:]) == 4 { // records that are in no block
+			for i := range 200 {
+				journal[page+64+500+i] = 0xff
+			}
+		}
+	}
+	path := filepath.Join(t.TempDir(), "x.tach")
+	testenv.OK(t, errors.Join(os.WriteFile(path, file, 0o600), os.WriteFile(path+".journal", journal, 0o600)))
+	if res, ok := finishAndVerify(t, path); !ok || res.Cut != "the latest records of goroutines" || res.Samples != 5000 {
+		t.Errorf("%+v", res)
 	}
 }
