@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/gotach/profiler/internal/files"
 	"github.com/gotach/profiler/tachyon"
@@ -136,7 +137,7 @@ func Prune(path string, limit int64) error {
 }
 
 // abandoned returns the bytes of an unfinished profile and its journal. It returns 0 if there are no such files, or if a
-// program may be using them.
+// program may be using them. It deletes an old journal without a profile.
 func abandoned(path string) int64 {
 	if held, err := Held(path); err != nil || held {
 		return 0
@@ -148,7 +149,10 @@ func abandoned(path string) int64 {
 	profile, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist): // killed before it made the profile, or in move
-		return journal.Size()
+		if time.Since(journal.ModTime()) > time.Minute { // otherwise a program may be about to make it
+			_ = os.Remove(path + Suffix)
+		}
+		return 0
 	case err != nil || !profile.Mode().IsRegular():
 		return 0
 	}
