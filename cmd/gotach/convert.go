@@ -130,7 +130,7 @@ func convert(e *env, in []string, out, to string, o formats.Options, slow *analy
 		}
 		o.Warn = func(err error) { warning = errors.Join(warning, formats.Named(out, err)) }
 		if out == "-" {
-			return input.Write(e.stdout, target.Name, o)
+			return input.Write(e.stdout.data(), target.Name, o)
 		}
 		return input.Convert(out, target.Name, o)
 	})

@@ -49,9 +49,9 @@ func demo(e *env, out string, d time.Duration) error {
 			return err
 		}
 	}
-	fmt.Fprintf(e.stdout, "Profiling this for %s …\n\n", d)
+	printf(e.stdout, "Profiling this for %s …\n\n", d)
 	for _, p := range workload {
-		fmt.Fprintf(e.stdout, "  %-9s %s\n", p.name, p.does)
+		printf(e.stdout, "  %-9s %s\n", p.name, p.does)
 	}
 	s, err := profiler.Open(profiler.Output(out))
 	if err != nil {
@@ -75,7 +75,7 @@ func demo(e *env, out string, d time.Duration) error {
 	}
 	b := bytes.NewBufferString("\n")
 	b.Write(screen.render())
-	fmt.Fprintf(b, "\ngotach report %[1]s prints this again, gotach view %[1]s opens it in a browser.\n", out)
+	printf(b, "\ngotach report %[1]s prints this again, gotach view %[1]s opens it in a browser.\n", quoted(out))
 	if byGoRun() {
 		b.WriteString("For the command gotach: go install ./cmd/gotach, or type go run ./cmd/gotach instead.\n")
 	}

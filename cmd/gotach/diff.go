@@ -258,7 +258,7 @@ func diff(e *env, sides [2][]string, o formats.Options, fl diffFlags) error {
 			}
 			if r := &d.Rows[i]; r.Significant && r.Low > limit {
 				exceeded = append(exceeded, fmt.Errorf("%s takes %s more, at least %s, which is above %s%s",
-					printable(r.Name), amount(d, r.Delta), amount(d, r.Low), fl.failAbove, of))
+					r.Name, amount(d, r.Delta), amount(d, r.Low), fl.failAbove, of))
 			}
 		}
 		if len(exceeded) == 0 {
@@ -295,10 +295,10 @@ func diffTable(sides [2][]string, d *analyze.Diff, top int, paint paint, width i
 		if len(files) > 1 {
 			name += fmt.Sprintf(" and %d more", len(files)-1)
 		}
-		fmt.Fprintf(&b, "%s %s, %s of %s\n", paint.bold(string(rune('A'+i))+" "+printable(name)+":"), duration(d.Length[i]),
+		printf(&b, "%s %s, %s of %s\n", paint.bold(string(rune('A'+i))+" "+name+":"), duration(d.Length[i]),
 			plural(int64(d.Windows[i]), "window"), duration(d.Window))
 		if d.Per == "request" {
-			fmt.Fprintf(&b, "  %s of %s on average\n", plural(int64(d.Requests[i]), "request"), duration(d.Request[i]))
+			printf(&b, "  %s of %s on average\n", plural(int64(d.Requests[i]), "request"), duration(d.Request[i]))
 		}
 	}
 	significant := 0
@@ -307,13 +307,13 @@ func diffTable(sides [2][]string, d *analyze.Diff, top int, paint paint, width i
 			significant++
 		}
 	}
-	fmt.Fprintf(&b, "%d of %s significantly different; ~ may be chance\n\n", significant, plural(int64(len(d.Rows)), "row"))
+	printf(&b, "%d of %s significantly different; ~ may be chance\n\n", significant, plural(int64(len(d.Rows)), "row"))
 	head := fmt.Sprintf("%7s %7s    %10s  %-19s %7s  ", "A", "B", "DIFFERENCE", "   95 % INTERVAL", "P")
-	fmt.Fprintln(&b, paint.bold(strings.TrimRight(head, " ")))
+	printf(&b, "%s\n", paint.bold(strings.TrimRight(head, " ")))
 	room := width - utf8.RuneCountInString(head)
 	for i := range d.Rows {
 		if top > 0 && i >= top {
-			fmt.Fprintln(&b, paint.dim(fmt.Sprintf("%d more rows; --top 0 shows all", len(d.Rows)-top)))
+			printf(&b, "%s\n", paint.dim(fmt.Sprintf("%d more rows; --top 0 shows all", len(d.Rows)-top)))
 			break
 		}
 		r := &d.Rows[i]
@@ -357,8 +357,8 @@ func diffTable(sides [2][]string, d *analyze.Diff, top int, paint paint, width i
 		if !r.Tested() {
 			interval, p = "    not tested", ""
 		}
-		fmt.Fprintf(&b, "%7s %7s  %s %s  %-19s %7s  %s%s\n", plain(r.A), plain(r.B), mark, delta, interval, p,
-			shorten(printable(profile.FuncName(r.Name)), max(minName, room-len(note))), paint.dim(note))
+		printf(&b, "%7s %7s  %s %s  %-19s %7s  %s%s\n", plain(r.A), plain(r.B), mark, delta, interval, p,
+			shorten(profile.FuncName(r.Name), max(minName, room-len(note))), paint.dim(note))
 	}
 	return b.Bytes()
 }

@@ -31,7 +31,7 @@ Several files are read as one profile; see "gotach report --help".`,
 				if isTerminal(e.stdout) { // the lines on the terminal show the progress
 					e.barDone()
 				}
-				return in.Dump(e.stdout)
+				return in.Dump(e.stdout.asJSON())
 			})
 		},
 	}

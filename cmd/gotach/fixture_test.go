@@ -20,6 +20,7 @@ type fixture struct {
 	w       *writer.Writer
 	session tachyon.Session
 	records tachyon.Records
+	rename  func(tachyon.Frame) tachyon.Frame // nil: frames stay as they are
 }
 
 // fixtures are the profiles that scripts ask for, by the name of the command that makes them.
@@ -57,6 +58,11 @@ func must(err error) {
 }
 
 func (f *fixture) add(id, ms uint64, s tachyon.Status, stack ...tachyon.Frame) {
+	if f.rename != nil {
+		for i := range stack {
+			stack[i] = f.rename(stack[i])
+		}
+	}
 	must(f.w.WriteFrames(&tachyon.Sample{Thread: id, Time: fixtureStart + 1000*ms, Status: s}, stack))
 }
 

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -38,12 +39,16 @@ func contends(f *fixture, args []string) {
 	}
 }
 
-// crowded has much of everything for 4 s: waits at 12 places, 8 functions that use a CPU, four locks, goroutines that leak,
+// crowded [MS] has much of everything for 4 s, or so many ms: waits at 12 places, 8 functions that use a CPU, four locks, goroutines that leak,
 // three that never move, HTTP requests of which some are slow, and each kind of state.
-func crowded(f *fixture, _ []string) {
+func crowded(f *fixture, args []string) {
+	last := uint64(4000)
+	if len(args) > 0 {
+		last = testenv.Must(strconv.ParseUint(args[0], 10, 64))
+	}
 	const file, server = "app.go", "net/http/server.go"
 	serve := []tachyon.Frame{lib(server, "net/http.serverHandler.ServeHTTP", 7), lib(server, "net/http.(*conn).serve", 7)}
-	for ms := uint64(1); ms <= 4000; ms++ {
+	for ms := uint64(1); ms <= last; ms++ {
 		for i := range uint64(12) {
 			f.add(100+i, ms, 0, wait("select"), own(file, fmt.Sprintf("wait%d", i), 10))
 		}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"strings"
 	"text/tabwriter"
 
@@ -27,7 +26,7 @@ many goroutines for a viewer, those that were created in the same place are show
 
 func listFormats(e *env) error {
 	w := tabwriter.NewWriter(e.stdout, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, "NAME\tREAD\tWRITE\tKEEPS\tFILES\tDESCRIPTION")
+	printf(w, "NAME\tREAD\tWRITE\tKEEPS\tFILES\tDESCRIPTION\n")
 	for _, f := range formats.All() {
 		keeps, files := "sums", strings.Join(f.Extensions, " ")
 		switch {
@@ -39,7 +38,7 @@ func listFormats(e *env) error {
 		if f.Directory {
 			files = strings.TrimSpace("a directory " + files)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", f.Name, yes(f.CanRead()), yes(f.CanWrite()), keeps, files, f.Doc)
+		printf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", f.Name, yes(f.CanRead()), yes(f.CanWrite()), keeps, files, f.Doc)
 	}
 	return w.Flush()
 }

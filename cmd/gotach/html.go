@@ -111,7 +111,7 @@ func makePage(e *env, sides [][]string, out string, o formats.Options, po page.O
 		}
 	}()
 	if out == "-" {
-		return d.WriteHTML(e.stdout)
+		return d.WriteHTML(e.stdout.data())
 	}
 	err = formats.Replace(out, func(w io.Writer) error {
 		b := bufio.NewWriterSize(w, 1<<20)

@@ -31,7 +31,7 @@ was the reason. "not seen" is the time of goroutines that no sample stands for.`
 			several := false
 			return e.readEach("info", args, o, func(in *formats.Input) error {
 				if several && !asJSON {
-					fmt.Fprintln(e.stdout)
+					printf(e.stdout, "\n")
 				}
 				several = true
 				return e.info(in, len(args) > 1, asJSON)
@@ -66,7 +66,7 @@ func (e *env) info(in *formats.Input, several, asJSON bool) error {
 	var b bytes.Buffer
 	for _, f := range list {
 		if f.Label != "" && f.Text != "" {
-			fmt.Fprintf(&b, "%s  %s\n", paint.dim(fmt.Sprintf("%-*s", wide, f.Label)), printable(f.Text))
+			printf(&b, "%s  %s\n", paint.dim(fmt.Sprintf("%-*s", wide, f.Label)), f.Text)
 		}
 	}
 	_, err = e.stdout.Write(b.Bytes())

@@ -44,7 +44,7 @@ func (e *env) read(what string, paths []string, o formats.Options, use func(*for
 	}
 	defer in.Close()
 	for _, name := range in.Unfinished() {
-		fmt.Fprintf(e.stderr, "gotach: %s: unfinished; all that it has until now is read. If its program was killed, gotach recover finishes it\n", name)
+		printf(e.stderr, "gotach: %s: unfinished; all that it has until now is read. If its program was killed, gotach recover finishes it\n", name)
 	}
 	if err := use(in); errors.As(err, &usageError{}) {
 		return err
@@ -92,7 +92,7 @@ func named(name string, err error) error {
 
 // printJSON prints a value as indented JSON.
 func (e *env) printJSON(v any, indent string) error {
-	enc := json.NewEncoder(e.stdout)
+	enc := json.NewEncoder(e.stdout.asJSON())
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", indent)
 	return enc.Encode(v)

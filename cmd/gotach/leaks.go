@@ -94,7 +94,7 @@ const leastPlace = 40
 //	                                                                  created by main.serve  serve.go:7
 func leaksTable(name string, l *analyze.Leaks, paint paint, width int) []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s %s, %s\n", paint.bold(printable(name)+":"), duration(l.Duration), plural(int64(l.Goroutines), "goroutine"))
+	printf(&b, "%s %s, %s\n", paint.bold(name+":"), duration(l.Duration), plural(int64(l.Goroutines), "goroutine"))
 	suspects := 0
 	for i := range l.Groups {
 		if l.Groups[i].Suspect {
@@ -103,32 +103,32 @@ func leaksTable(name string, l *analyze.Leaks, paint paint, width int) []byte {
 	}
 	switch {
 	case l.ProvenUnknown != "":
-		fmt.Fprintf(&b, "What the runtime can prove is not known: %s.\n", printable(l.ProvenUnknown))
+		printf(&b, "What the runtime can prove is not known: %s.\n", l.ProvenUnknown)
 	case l.Proven > 0:
-		fmt.Fprintln(&b, paint.busy(plural(int64(l.Proven), "goroutine"))+" proven to be leaked by the runtime")
+		printf(&b, "%s\n", paint.busy(plural(int64(l.Proven), "goroutine"))+" proven to be leaked by the runtime")
 	case l.Asked:
-		fmt.Fprintln(&b, "The runtime found no goroutine that it can prove to be leaked.")
+		printf(&b, "The runtime found no goroutine that it can prove to be leaked.\n")
 	}
 	switch {
 	case len(l.Groups) == 0:
-		fmt.Fprintln(&b, "No group of goroutines grows. A slow leak needs a longer profile.")
+		printf(&b, "No group of goroutines grows. A slow leak needs a longer profile.\n")
 		return b.Bytes()
 	case suspects == 0 && l.Proven > 0:
 	case suspects == 0:
-		fmt.Fprintln(&b, "No suspect: groups grow, but their goroutines run again, or there are too few to tell.")
+		printf(&b, "No suspect: groups grow, but their goroutines run again, or there are too few to tell.\n")
 	default:
-		fmt.Fprintln(&b, paint.busy(plural(int64(suspects), "suspect"))+": goroutines that wait and do not run again")
+		printf(&b, "%s\n", paint.busy(plural(int64(suspects), "suspect"))+": goroutines that wait and do not run again")
 	}
-	fmt.Fprintln(&b)
+	printf(&b, "\n")
 	head := fmt.Sprintf("%7s %7s  %10s  %6s  %6s  %9s  %-*s  ", "START", "END", "PER MINUTE", "OLDEST", "STUCK", "RAN AGAIN", sparkWidth, "")
 	at := utf8.RuneCountInString(head) // column of the places
 	narrow := width-at < leastPlace
 	if narrow { // they have lines of their own
-		fmt.Fprintln(&b, paint.bold(strings.TrimRight(head, " ")))
+		printf(&b, "%s\n", paint.bold(strings.TrimRight(head, " ")))
 		at = 8
-		fmt.Fprintf(&b, "%*s%s\n", at, "", paint.bold("WAITS AT"))
+		printf(&b, "%*s%s\n", at, "", paint.bold("WAITS AT"))
 	} else {
-		fmt.Fprintln(&b, paint.bold(head+"WAITS AT"))
+		printf(&b, "%s\n", paint.bold(head+"WAITS AT"))
 	}
 	room := width - at
 	for i := range l.Groups {
@@ -137,20 +137,20 @@ func leaksTable(name string, l *analyze.Leaks, paint paint, width int) []byte {
 		if g.Suspect {
 			spark = paint.busy(sparkline(g.Alive))
 		}
-		fmt.Fprintf(&b, "%7d %7d  %10s  %6s  %6d  %9d  %s", g.Start, g.End, fmt.Sprintf("%+.1f", g.PerMinute),
+		printf(&b, "%7d %7d  %10s  %6s  %6d  %9d  %s", g.Start, g.End, fmt.Sprintf("%+.1f", g.PerMinute),
 			duration(g.Oldest), g.Stuck, g.RanAgain, spark)
 		if narrow {
-			fmt.Fprintf(&b, "\n%*s", at, "")
+			printf(&b, "\n%*s", at, "")
 		} else {
 			b.WriteString("  ")
 		}
-		fmt.Fprintln(&b, site(paint, g.Function, fmt.Sprintf("%s:%d", baseName(g.File), g.Line), room))
+		printf(&b, "%s\n", site(paint, g.Function, fmt.Sprintf("%s:%d", baseName(g.File), g.Line), room))
 		why := ""
 		if g.Proven > 0 {
-			fmt.Fprintf(&b, "%*s%s\n", at, "", paint.busy(fmt.Sprintf("%d proven by the runtime to wait forever", g.Proven)))
+			printf(&b, "%*s%s\n", at, "", paint.busy(fmt.Sprintf("%d proven by the runtime to wait forever", g.Proven)))
 		}
 		if g.Reason != "" {
-			why = paint.wait(printable("["+g.Reason+"]")) + " "
+			why = paint.wait("["+g.Reason+"]") + " "
 			if g.For != "" {
 				why += "for " + g.For + ", "
 			}
@@ -159,7 +159,7 @@ func leaksTable(name string, l *analyze.Leaks, paint paint, width int) []byte {
 		if by == "" {
 			by = "unknown"
 		}
-		fmt.Fprintf(&b, "%*s%s\n", at, "", why+paint.dim("created by ")+site(paint, by, baseName(g.CreatedAt), room-len(g.Reason)-len(g.For)-20))
+		printf(&b, "%*s%s\n", at, "", why+paint.dim("created by ")+site(paint, by, baseName(g.CreatedAt), room-len(g.Reason)-len(g.For)-20))
 	}
 	return b.Bytes()
 }
@@ -168,7 +168,6 @@ func leaksTable(name string, l *analyze.Leaks, paint paint, width int) []byte {
 // room, the place is left out.
 func site(paint paint, function, at string, room int) string {
 	function = profile.FuncName(function)
-	function, at = printable(function), printable(at)
 	at = shortenPlace(at, function, room)
 	left := room - utf8.RuneCountInString(at) - 2
 	if at == "" || left < minName/2 {

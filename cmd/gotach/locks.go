@@ -117,7 +117,7 @@ type lockTable struct {
 	tick  time.Duration
 }
 
-func (t *lockTable) line(format string, args ...any) { fmt.Fprintf(&t.b, format+"\n", args...) }
+func (t *lockTable) line(format string, args ...any) { printf(&t.b, format+"\n", args...) }
 
 func (t *lockTable) render(name string, l *analyze.Locks) {
 	t.tick = l.Tick
@@ -131,7 +131,7 @@ func (t *lockTable) render(name string, l *analyze.Locks) {
 			others = append(others, x)
 		}
 	}
-	title := t.paint.bold(printable(name) + ":")
+	title := t.paint.bold(name + ":")
 	if len(locks) == 0 {
 		t.line("%s %s, no goroutine was seen waiting for a lock", title, duration(l.Duration))
 		if len(others) == 0 {
@@ -184,14 +184,14 @@ func (t *lockTable) lock(x *analyze.Lock) {
 	if x.Objects > 0 {
 		number = fmt.Sprintf(", %d objects", x.Objects)
 	}
-	kind := printable(x.Kind) + number
+	kind := x.Kind + number
 	room := max(minName, t.width-lockColumns-utf8.RuneCountInString(kind)-2)
-	t.line("%8s  %10d  %6d  %7s  %s  %s", duration(x.Waited), x.Goroutines, x.Waits, duration(x.Longest), t.paint.bold(shorten(printable(x.Name), room)), t.paint.dim(kind))
+	t.line("%8s  %10d  %6d  %7s  %s  %s", duration(x.Waited), x.Goroutines, x.Waits, duration(x.Longest), t.paint.bold(shorten(x.Name, room)), t.paint.dim(kind))
 	for i, s := range x.Sites {
 		if i == mostSites {
 			break
 		}
-		reason := "[" + printable(s.Reason) + "] "
+		reason := "[" + s.Reason + "] "
 		room := t.width - t.indent() - utf8.RuneCountInString(reason)
 		t.line("%-*s%s%s", t.indent(), fmt.Sprintf("%8s  %10s  %6d", duration(s.Waited), "", s.Waits), t.paint.wait(reason),
 			site(t.paint, s.Func, fmt.Sprintf("%s:%d", baseName(s.File), s.Line), room))
@@ -214,16 +214,17 @@ func (t *lockTable) holder(x *analyze.Lock) {
 	shares := fmt.Sprintf("(%s seen, %s inferred, %s unknown)", strings.TrimSpace(percent(h.Seen, x.Waited)),
 		strings.TrimSpace(percent(h.Inferred, x.Waited)), strings.TrimSpace(percent(h.Unknown, x.Waited)))
 	if t.indent()+len(what)+1+len(shares) > t.width {
-		shares = "\n" + strings.Repeat(" ", t.indent()) + shares
+		t.line("%*s%s", t.indent(), "", what)
+		what = shares
 	} else {
-		shares = " " + shares
+		what += " " + shares
 	}
-	t.line("%*s%s%s", t.indent(), "", what, shares)
+	t.line("%*s%s", t.indent(), "", what)
 	for i, l := range h.Lines {
 		if i == mostSites || i > 0 && l.Time < h.Lines[0].Time/100 {
 			break
 		}
-		state := "[" + printable(l.State) + "] "
+		state := "[" + l.State + "] "
 		room := t.width - t.indent() - utf8.RuneCountInString(state)
 		t.line("%8s%*s%s%s", duration(l.Time), t.indent()-8, "", t.paint.busy(state), site(t.paint, l.Func, fmt.Sprintf("%s:%d", baseName(l.File), l.Line), room))
 	}

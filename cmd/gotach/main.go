@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log"
 	"os"
 	"os/signal"
 	"syscall"
@@ -14,6 +15,7 @@ import (
 
 func main() {
 	collectLate()
+	log.SetOutput(&output{w: os.Stderr}) // packages that know of no env log there
 	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
@@ -29,7 +31,7 @@ const (
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	e := &env{ctx: ctx, stdin: stdin, stdout: stdout, stderr: stderr}
+	e := &env{ctx: ctx, stdin: stdin, stdout: &output{w: stdout}, stderr: &output{w: stderr}}
 	defer e.onInterrupt(cancel)()
 	cmd := newRoot(e)
 	cmd.SetArgs(args)

@@ -93,7 +93,7 @@ func targetsHelp() string {
 	var b strings.Builder
 	for _, k := range push.Kinds {
 		if k.Doc != "" {
-			fmt.Fprintf(&b, "  %-28s %s\n", k.Usage, k.Doc)
+			printf(&b, "  %-28s %s\n", k.Usage, k.Doc)
 		}
 	}
 	return b.String()
@@ -185,7 +185,7 @@ func runPush(e *env, fl *pushFlags) error {
 	if m.Bytes() < 1e6 {
 		size = fmt.Sprintf("%.1f KB", float64(m.Bytes())/1e3)
 	}
-	fmt.Fprintf(e.stdout, "%s (%s) sent to %s; refused: %d, damaged: %d, deleted before: %d\n",
+	printf(e.stdout, "%s (%s) sent to %s; refused: %d, damaged: %d, deleted before: %d\n",
 		plural(sent, "file"), size, name, m.Files("refused"), m.Files("unreadable"), m.Files("vanished"))
 	if err != nil {
 		return fmt.Errorf("push: %w", err)

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/gotach/profiler/internal/recovery"
 	"github.com/spf13/cobra"
 )
@@ -33,12 +31,12 @@ func recoverFile(e *env, path string) error {
 		return named(path, err)
 	}
 	if res.Finished {
-		_, err = fmt.Fprintf(e.stdout, "%s: already finished, %d samples\n", path, res.Samples)
+		_, err = printf(e.stdout, "%s: already finished, %d samples\n", path, res.Samples)
 		return err
 	}
-	_, err = fmt.Fprintf(e.stdout, "%s: %s %d samples, %d of them from the journal\n", path, newPaint(e.stdout).good("recovered"), res.Samples, res.Restored)
+	_, err = printf(e.stdout, "%s: %s %d samples, %d of them from the journal\n", path, newPaint(e.stdout).good("recovered"), res.Samples, res.Restored)
 	if err == nil && res.Cut != "" {
-		_, err = fmt.Fprintf(e.stdout, "%s: left out, because it is damaged in the journal: %s\n", path, res.Cut)
+		_, err = printf(e.stdout, "%s: left out, because it is damaged in the journal: %s\n", path, res.Cut)
 	}
 	return err
 }

@@ -158,7 +158,7 @@ const mostDifferences = 10
 //	+38.7ms  [sleep] main.backoff handler.go:14
 func requestsTable(name string, r *analyze.Requests, paint paint, width int) []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s %s: %s\n", paint.bold(printable(name)+":"), plural(int64(r.Count), "request"), printable(r.What))
+	printf(&b, "%s %s: %s\n", paint.bold(name+":"), plural(int64(r.Count), "request"), r.What)
 	var notes []string
 	if r.TooShort > 0 {
 		notes = append(notes, fmt.Sprintf("%d too short to tell", r.TooShort))
@@ -174,19 +174,19 @@ func requestsTable(name string, r *analyze.Requests, paint paint, width int) []b
 		notes = append(notes, fmt.Sprintf("%d not finished", r.Unfinished))
 	}
 	if len(notes) > 0 {
-		fmt.Fprintln(&b, strings.Join(notes, "; "))
+		printf(&b, "%s\n", strings.Join(notes, "; "))
 	}
 	if r.Idle > 0 {
-		fmt.Fprintf(&b, "left out: %s idle of goroutines that have the label but work in the background\n", duration(r.Idle))
+		printf(&b, "left out: %s idle of goroutines that have the label but work in the background\n", duration(r.Idle))
 	}
 	if r.Count == 0 {
 		return b.Bytes()
 	}
 	if r.Lower != nil {
-		fmt.Fprintln(&b, paint.bold("Where a goroutine waits again at one place, another call may have begun. So percentiles are ranges."))
+		printf(&b, "%s\n", paint.bold("Where a goroutine waits again at one place, another call may have begun. So percentiles are ranges."))
 	}
 	p50, p90, p99 := percentiles(r)
-	fmt.Fprintf(&b, "\np50 %s   p90 %s   p99 %s   max %s\n", paint.bold(p50), paint.bold(p90), paint.bold(p99),
+	printf(&b, "\np50 %s   p90 %s   p99 %s   max %s\n", paint.bold(p50), paint.bold(p90), paint.bold(p99),
 		paint.bold(length(cmp.Or(r.Lower, &r.RequestLengths).Max, r.Max, r.Short)))
 	most := 0
 	for _, bucket := range r.Histogram {
@@ -194,45 +194,45 @@ func requestsTable(name string, r *analyze.Requests, paint paint, width int) []b
 	}
 	for _, bucket := range r.Histogram {
 		n := (2*barWidth*bucket.Count + most - 1) / most
-		fmt.Fprintf(&b, "%s\n", strings.TrimRight(fmt.Sprintf("%7s %8d  %s", duration(bucket.From), bucket.Count, paint.wait(strings.Repeat("█", n))), " "))
+		printf(&b, "%s\n", strings.TrimRight(fmt.Sprintf("%7s %8d  %s", duration(bucket.From), bucket.Count, paint.wait(strings.Repeat("█", n))), " "))
 	}
-	fmt.Fprintf(&b, "\nThe %d slowest, from %s on, take this much more than %d near the median:\n", r.Slow.Count, duration(r.Slow.From), r.Median.Count)
-	fmt.Fprintln(&b, paint.bold(fmt.Sprintf("%8s %8s %8s  %s", "MORE", "MEDIAN", "SLOW", "STATE")))
+	printf(&b, "\nThe %d slowest, from %s on, take this much more than %d near the median:\n", r.Slow.Count, duration(r.Slow.From), r.Median.Count)
+	printf(&b, "%s\n", paint.bold(fmt.Sprintf("%8s %8s %8s  %s", "MORE", "MEDIAN", "SLOW", "STATE")))
 	for _, state := range states(r) {
 		median, slow := r.Median.States[state], r.Slow.States[state]
-		fmt.Fprintf(&b, "%8s %8s %8s  %s\n", more(slow-median), duration(median), duration(slow), paint.wait(printable(state)))
+		printf(&b, "%8s %8s %8s  %s\n", more(slow-median), duration(median), duration(slow), paint.wait(state))
 	}
-	fmt.Fprintf(&b, "\n%s\n", paint.bold(fmt.Sprintf("%8s  %s", "MORE", "AT")))
+	printf(&b, "\n%s\n", paint.bold(fmt.Sprintf("%8s  %s", "MORE", "AT")))
 	for i, d := range r.Difference {
 		if i >= mostDifferences || i > 0 && d.Time < r.Difference[0].Time/100 {
 			break
 		}
 		at := ""
 		if d.Object != "" {
-			at = printable(" " + d.Object)
+			at = " " + d.Object
 		}
 		if d.Line > 0 {
-			at += printable(fmt.Sprintf(" %s:%d", d.File[strings.LastIndexAny(d.File, `/\`)+1:], d.Line))
+			at += fmt.Sprintf(" %s:%d", d.File[strings.LastIndexAny(d.File, `/\`)+1:], d.Line)
 		}
 		if d.In != "" {
-			at += " in " + printable(profile.FuncName(d.In))
+			at += " in " + profile.FuncName(d.In)
 		}
 		room := width - 13 - utf8.RuneCountInString(d.State) - utf8.RuneCountInString(at)
 		if d.In != "" && room < minName {
 			at, room = at[:strings.LastIndex(at, " in ")], minName
 		}
-		fmt.Fprintf(&b, "%8s  %s %s%s\n", more(d.Time), paint.wait(printable("["+d.State+"]")), shorten(printable(d.Name), max(minName, room)), paint.dim(at))
+		printf(&b, "%8s  %s %s%s\n", more(d.Time), paint.wait("["+d.State+"]"), shorten(d.Name, max(minName, room)), paint.dim(at))
 	}
-	fmt.Fprintf(&b, "\n%s\n", paint.bold(fmt.Sprintf("%8s %8s %10s  %-30s  %s", "TIME", "START", "GOROUTINE", "SLOWEST", "LABELS")))
+	printf(&b, "\n%s\n", paint.bold(fmt.Sprintf("%8s %8s %10s  %-30s  %s", "TIME", "START", "GOROUTINE", "SLOWEST", "LABELS")))
 	bars := strings.NewReplacer("R", paint.busy("█"), "r", paint.late("▒"), ".", paint.wait("░"))
 	for _, x := range r.Slowest {
 		var labels []string
 		for _, k := range slices.Sorted(maps.Keys(x.Labels)) {
 			labels = append(labels, k+"="+x.Labels[k])
 		}
-		text := cut(printable(strings.Join(labels, " ")), max(minName, width-62))
+		text := cut(oneLine(strings.Join(labels, " ")), max(minName, width-62))
 		line := fmt.Sprintf("%8s %8s %10d  %s  %s", duration(x.Time), duration(time.Duration(x.Start)*time.Microsecond), x.Goroutine, bars.Replace(x.Timeline), text)
-		fmt.Fprintln(&b, strings.TrimRight(line, " "))
+		printf(&b, "%s\n", strings.TrimRight(line, " "))
 	}
 	return b.Bytes()
 }
@@ -296,7 +296,7 @@ func states(r *analyze.Requests) []string {
 
 // funcFlag returns a function as the value of --func, quoted for a shell.
 func funcFlag(function string) string {
-	return "'" + strings.ReplaceAll(printable(regexp.QuoteMeta(function)), "'", `'\''`) + "$'"
+	return quoted(regexp.QuoteMeta(function) + "$")
 }
 
 // more returns a difference of times as text.

@@ -7,7 +7,6 @@ import (
 	"io"
 	"runtime"
 	"runtime/debug"
-	"strings"
 	"sync/atomic"
 
 	"github.com/spf13/cobra"
@@ -17,7 +16,7 @@ import (
 type env struct {
 	ctx            context.Context // ends when the user interrupts
 	stdin          io.Reader
-	stdout, stderr io.Writer
+	stdout, stderr *output
 
 	started bool // the arguments were correct and the command began
 	bar     *progress
@@ -37,9 +36,9 @@ func (e *env) exit(err error) int {
 	if code := errGoTest(0); errors.As(err, &code) {
 		return int(code)
 	}
-	fmt.Fprintf(e.stderr, "gotach: %s\n", strings.TrimRight(err.Error(), "\n"))
+	printf(e.stderr, "gotach: %v\n", err)
 	if !e.started || errors.As(err, &usageError{}) {
-		fmt.Fprintln(e.stderr, "Run 'gotach help' for usage.")
+		printf(e.stderr, "Run 'gotach help' for usage.\n")
 		return exitUsage
 	}
 	if errors.As(err, &errAbove{}) {

@@ -19,7 +19,7 @@ import (
 // a look, and what to type next.
 type screen struct {
 	*reportTable
-	files   string // as they were typed
+	files   string // as they can be typed
 	leaks   *analyze.Leaks
 	locks   *analyze.Locks
 	blocked *profile.Report
@@ -73,9 +73,13 @@ func (e *env) newScreen(in *formats.Input, paths []string, ao analyze.ReportOpti
 	if err != nil {
 		return nil, err
 	}
-	s := &screen{files: strings.Join(paths, " ")}
+	words := make([]string, len(paths))
+	for i, path := range paths {
+		words[i] = quoted(path)
+	}
+	s := &screen{files: strings.Join(words, " ")}
 	if len(s.files) > 40 && len(paths) > 1 {
-		s.files = paths[0] + " …"
+		s.files = words[0] + " …"
 	}
 	survey, err := analyze.NewSurvey(src, ao, source.Usual().Read)
 	if err != nil {
@@ -182,7 +186,7 @@ var stateLines = []stateLine{
 
 // states prints how many goroutines were in each kind of state over time.
 func (s *screen) states() {
-	fmt.Fprintf(&s.b, "\n%s\n", s.paint.bold(fmt.Sprintf("%-14s%-*s  %8s %8s", "", statesWidth, "GOROUTINES OVER TIME", "AVERAGE", "MOST")))
+	printf(&s.b, "\n%s\n", s.paint.bold(fmt.Sprintf("%-14s%-*s  %8s %8s", "", statesWidth, "GOROUTINES OVER TIME", "AVERAGE", "MOST")))
 	for _, a := range stateAmounts(s.r) {
 		s.stateLine(a.name, a.all, a.series, a.paint)
 	}
@@ -233,11 +237,11 @@ func (s *screen) stateLine(name string, all time.Duration, series []float32, col
 		return
 	}
 	if len(series) == 0 { // nobody knows when
-		fmt.Fprintf(&s.b, "%-14s%*s  %s\n", name, statesWidth, "", number(average))
+		printf(&s.b, "%-14s%*s  %s\n", name, statesWidth, "", number(average))
 		return
 	}
 	most := float64(slices.Max(series)) / float64(s.r.Duration) * float64(len(series))
-	fmt.Fprintf(&s.b, "%-14s%s  %s %s\n", name, colour(s.paint, sparks(series, statesWidth)), number(average), number(max(most, average)))
+	printf(&s.b, "%-14s%s  %s %s\n", name, colour(s.paint, sparks(series, statesWidth)), number(average), number(max(most, average)))
 }
 
 // number returns a number of goroutines in 8 columns.
@@ -276,16 +280,16 @@ func (s *screen) next() {
 	hints = append(hints, hint{"convert %s -o app.pb.gz", "for go tool pprof"})
 	width := 0
 	for i := range hints {
-		hints[i].command = "gotach " + strings.Replace(hints[i].command, "%s", printable(s.files), 1)
+		hints[i].command = "gotach " + strings.Replace(hints[i].command, "%s", s.files, 1)
 		width = max(width, len(hints[i].command))
 	}
 	var b bytes.Buffer
 	for _, h := range hints {
 		if width+len(h.what)+6 > s.width {
-			fmt.Fprintf(&b, "  %s\n", h.command)
+			printf(&b, "  %s\n", h.command)
 			continue
 		}
-		fmt.Fprintf(&b, "  %-*s  %s\n", width, h.command, s.paint.dim("# "+h.what))
+		printf(&b, "  %-*s  %s\n", width, h.command, s.paint.dim("# "+h.what))
 	}
-	fmt.Fprintf(&s.b, "\n%s\n%s", s.paint.bold("WHAT TO TYPE NEXT"), b.Bytes())
+	printf(&s.b, "\n%s\n%s", s.paint.bold("WHAT TO TYPE NEXT"), b.Bytes())
 }

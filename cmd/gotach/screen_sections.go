@@ -67,7 +67,7 @@ func (s *screen) rows(r *profile.Report, most int, shares bool) (n int, left tim
 		if shares {
 			share = t.share(row.Self)
 		}
-		fmt.Fprintf(&s.b, "%7s %s  %s  %s\n", duration(row.Self), share, colour(sparkline(row.Series)), t.place(row, room))
+		printf(&s.b, "%7s %s  %s  %s\n", duration(row.Self), share, colour(sparkline(row.Series)), t.place(row, room))
 	}
 	return n, left
 }
@@ -99,21 +99,21 @@ func (s *screen) contended() {
 			s.line(s.paint.bold(fmt.Sprintf("%7s %7s  %-*s  %s", "WAITED", "WAITS", sparkWidth, "LONGEST", "LOCK")))
 		}
 		room := s.width - 30
-		kind := printable(x.Kind)
+		kind := x.Kind
 		if x.Objects > 0 {
 			kind += fmt.Sprintf(", %d objects", x.Objects)
 		}
-		fmt.Fprintf(&s.b, "%7s %7d  %*s  %s  %s\n", duration(x.Waited), x.Waits, sparkWidth, duration(x.Longest),
-			shorten(printable(x.Name), max(minName, room-len(kind)-2)), s.paint.dim(kind))
+		printf(&s.b, "%7s %7d  %*s  %s  %s\n", duration(x.Waited), x.Waits, sparkWidth, duration(x.Longest),
+			shorten(x.Name, max(minName, room-len(kind)-2)), s.paint.dim(kind))
 		h := x.Holder
 		if h == nil || len(h.Lines) == 0 {
 			continue
 		}
 		l := &h.Lines[0]
-		how := fmt.Sprintf("%s held in [%s] ", strings.TrimSpace(percent(l.Time, x.Waited)), printable(l.State))
-		fmt.Fprintf(&s.b, "%*s%s%s\n", s.indent(), "", s.paint.busy(how), site(s.paint, l.Func, fmt.Sprintf("%s:%d", baseName(l.File), l.Line), s.width-s.indent()-len(how)))
+		how := fmt.Sprintf("%s held in [%s] ", strings.TrimSpace(percent(l.Time, x.Waited)), l.State)
+		printf(&s.b, "%*s%s%s\n", s.indent(), "", s.paint.busy(how), site(s.paint, l.Func, fmt.Sprintf("%s:%d", baseName(l.File), l.Line), s.width-s.indent()-len(how)))
 		if h.TooShort {
-			fmt.Fprintf(&s.b, "%*sholds are too short to tell one from the next\n", s.indent(), "")
+			printf(&s.b, "%*sholds are too short to tell one from the next\n", s.indent(), "")
 		}
 	}
 }
@@ -135,17 +135,17 @@ func (s *screen) slow() {
 	s.line("")
 	s.line(s.paint.bold(fmt.Sprintf("%7s %7s  %*s  %s", "P50", "P90", sparkWidth, "P99", "REQUESTS")))
 	p50, p90, p99 := percentiles(r)
-	fmt.Fprintf(&s.b, "%7s %7s  %*s  %d %s\n", p50, p90, sparkWidth, p99, r.Count, shorten(printable(r.What), max(minName, s.width-40)))
+	printf(&s.b, "%7s %7s  %*s  %d %s\n", p50, p90, sparkWidth, p99, r.Count, shorten(r.What, max(minName, s.width-40)))
 	for i, d := range r.Difference {
 		if i == s.most.requests || d.Time <= 0 || d.Time < r.Difference[0].Time/4 {
 			break
 		}
-		how := fmt.Sprintf("%s in the slowest 1 %%: [%s] ", more(d.Time), printable(d.State))
+		how := fmt.Sprintf("%s in the slowest 1 %%: [%s] ", more(d.Time), d.State)
 		at := ""
 		if d.Line > 0 {
 			at = fmt.Sprintf("%s:%d", baseName(d.File), d.Line)
 		}
-		fmt.Fprintf(&s.b, "%*s%s%s\n", s.indent(), "", s.paint.busy(how), site(s.paint, d.Name, at, s.width-s.indent()-len(how)))
+		printf(&s.b, "%*s%s%s\n", s.indent(), "", s.paint.busy(how), site(s.paint, d.Name, at, s.width-s.indent()-len(how)))
 	}
 }
 
@@ -171,6 +171,6 @@ func (s *screen) growing() {
 			spark, note = s.paint.busy(sparkline(g.Alive)), "LEAK "
 		}
 		text := site(s.paint, g.Function, fmt.Sprintf("%s:%d", baseName(g.File), g.Line), s.width-30-len(note)-len(g.Reason)-3)
-		fmt.Fprintf(&s.b, "%7d %7d  %s  %s%s %s\n", g.Start, g.End, spark, s.paint.busy(note), s.paint.wait(printable("["+g.Reason+"]")), text)
+		printf(&s.b, "%7d %7d  %s  %s%s %s\n", g.Start, g.End, spark, s.paint.busy(note), s.paint.wait("["+g.Reason+"]"), text)
 	}
 }

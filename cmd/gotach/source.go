@@ -48,6 +48,6 @@ func (e *env) shown(r *source.Reader, out string) {
 		return
 	}
 	if n, dirs := r.Shown(); n > 0 {
-		fmt.Fprintf(e.stderr, "gotach: %s has source of %s below %s; --no-source leaves it out\n", out, plural(int64(n), "file"), strings.Join(dirs, ", "))
+		printf(e.stderr, "gotach: %s has source of %s below %s; --no-source leaves it out\n", out, plural(int64(n), "file"), strings.Join(dirs, ", "))
 	}
 }

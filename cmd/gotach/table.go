@@ -55,7 +55,7 @@ func (t *reportTable) render() []byte {
 	}
 	t.rows()
 	if t.r.Left > 0 {
-		fmt.Fprintln(&t.b, t.paint.dim(fmt.Sprintf("%d more rows; --top 0 shows all", t.r.Left)))
+		printf(&t.b, "%s\n", t.paint.dim(fmt.Sprintf("%d more rows; --top 0 shows all", t.r.Left)))
 	}
 	return t.b.Bytes()
 }
@@ -107,7 +107,7 @@ func (t *reportTable) header() {
 	if m := t.p.Metadata; m == nil {
 		facts = append(facts, t.format)
 	}
-	t.line(t.paint.bold(printable(name)) + " " + printable(strings.Join(facts, ", ")))
+	t.line(t.paint.bold(name) + " " + strings.Join(facts, ", "))
 	if m := t.p.Metadata; m != nil && m.Session != nil {
 		s := m.Session
 		if s.Source != "" { // JSON lines do not say it
@@ -116,13 +116,13 @@ func (t *reportTable) header() {
 		switch {
 		case s.Error == tachyon.NotStopped && t.unfinished: // the command has said so
 		case s.Error == tachyon.NotStopped:
-			t.line(printable(s.Error))
+			t.line(s.Error)
 		case s.Error != "":
-			t.line(t.paint.busy(printable("error: " + s.Error)))
+			t.line(t.paint.busy("error: " + s.Error))
 		}
 	}
 	if t.choice != nil {
-		t.line(printable("selected: " + t.choice.String()))
+		t.line("selected: " + t.choice.String())
 	}
 	what := t.amount(t.r.Total) + " in all"
 	switch {
@@ -187,7 +187,7 @@ func (t *reportTable) source() {
 	if s.GoVersion != "" {
 		source += fmt.Sprintf(", %s %s/%s", s.GoVersion, s.GOOS, s.GOARCH)
 	}
-	t.line(printable(source))
+	t.line(source)
 	if s.Unwritten > 0 {
 		t.line(t.paint.late(duration(s.Unwritten) + " are missing at the end of a file: the disk was full or failed"))
 	}
@@ -217,7 +217,7 @@ func (t *reportTable) noCore() {
 func (t *reportTable) knowsCPU() bool { return t.p.Metadata != nil || t.r.TotalCPU > 0 }
 
 // line writes one line.
-func (t *reportTable) line(s string) { fmt.Fprintln(&t.b, s) }
+func (t *reportTable) line(s string) { printf(&t.b, "%s\n", s) }
 
 // rows writes the table.
 func (t *reportTable) rows() {
@@ -274,19 +274,19 @@ func (t *reportTable) rows() {
 		if byTotal {
 			second = row.Self
 		}
-		fmt.Fprintf(&t.b, "%7s %7s  %s  ", t.amount(first), t.share(first), t.bar(first, cpu, noCore, most))
+		printf(&t.b, "%7s %7s  %s  ", t.amount(first), t.share(first), t.bar(first, cpu, noCore, most))
 		if !one {
-			fmt.Fprintf(&t.b, "%7s %7s  ", t.amount(second), t.share(second))
+			printf(&t.b, "%7s %7s  ", t.amount(second), t.share(second))
 		}
 		if called {
 			n := ""
 			if row.Called != nil {
 				n = fmt.Sprint(*row.Called)
 			}
-			fmt.Fprintf(&t.b, "%8s  ", n)
+			printf(&t.b, "%8s  ", n)
 		}
 		if t.knowsCPU() {
-			fmt.Fprintf(&t.b, "%7s  ", duration(cpu))
+			printf(&t.b, "%7s  ", duration(cpu))
 		}
 		if t.spark {
 			line := sparkline(row.Series)
@@ -295,9 +295,9 @@ func (t *reportTable) rows() {
 			} else {
 				line = t.paint.wait(line)
 			}
-			fmt.Fprintf(&t.b, "%s  ", line)
+			printf(&t.b, "%s  ", line)
 		}
-		fmt.Fprintf(&t.b, "%s\n", t.place(row, room))
+		printf(&t.b, "%s\n", t.place(row, room))
 	}
 }
 
@@ -305,7 +305,7 @@ func (t *reportTable) rows() {
 func (t *reportTable) heading() string {
 	switch key, isLabel := strings.CutPrefix(t.group, analyze.ByLabel); {
 	case isLabel:
-		return "LABEL " + printable(key)
+		return "LABEL " + key
 	case t.group == analyze.ByEntry:
 		return "CREATED BY"
 	case t.group != "":
@@ -353,9 +353,9 @@ func (t *reportTable) bar(wall, cpu, noCore, most time.Duration) string {
 // place returns a row's name and place in the source in at most room columns. For rows by
 // line the place comes first.
 func (t *reportTable) place(row *profile.Row, room int) string {
-	name, at := printable(row.Name), ""
+	name, at := row.Name, ""
 	if row.File != "" && t.o.By != profile.ByFile {
-		at = printable(baseName(row.File))
+		at = baseName(row.File)
 		if row.Line > 0 {
 			at += fmt.Sprintf(":%d", row.Line)
 		}

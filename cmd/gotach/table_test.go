@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/gotach/profiler/internal/analyze"
@@ -103,7 +104,7 @@ func TestTableFits(t *testing.T) {
 					if n := utf8.RuneCountInString(line); n > columns {
 						t.Errorf("by %s: %d columns, not %d: %s", by, n, columns, line)
 					}
-					if printable(line) != line {
+					if strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }) {
 						t.Errorf("by %s: %q", by, line)
 					}
 				}
@@ -191,6 +192,15 @@ func TestDiffUntested(t *testing.T) {
 	for _, want := range []string{"+100 %      not tested               [runnable]\n", "+25.0 %..+75.0 %      0.50  main.work\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+}
+
+// A name in a command that the user may type does not become a command itself.
+func TestQuoted(t *testing.T) {
+	for word, want := range map[string]string{"app.tach": "app.tach", "/tmp/日本-1.tach": "/tmp/日本-1.tach", "a b": "'a b'", "$(id)": "'$(id)'", "a';id;'": `'a'\'';id;'\'''`, "-x": "'-x'", "": "''", "~": "'~'"} {
+		if got := quoted(word); got != want {
+			t.Errorf("quoted(%q) = %s, want %s", word, got, want)
 		}
 	}
 }

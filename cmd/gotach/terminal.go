@@ -1,22 +1,29 @@
 package main
 
 import (
-	"fmt"
 	"io"
 	"math"
 	"os"
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 )
 
 func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
+	f, ok := file(w)
 	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// file returns the file that a writer writes to, if it is one.
+func file(w io.Writer) (f *os.File, ok bool) {
+	if o, filtered := w.(*output); filtered {
+		w = o.w
+	}
+	f, ok = w.(*os.File)
+	return f, ok
 }
 
 // The columns that a report fits into on a terminal.
@@ -34,7 +41,7 @@ func width(w io.Writer) int {
 	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
 		return max(n, minWidth)
 	}
-	f, ok := w.(*os.File)
+	f, ok := file(w)
 	if !ok {
 		return unlimited
 	}
@@ -81,7 +88,7 @@ func (p paint) with(code, s string) string {
 	if !p || s == "" {
 		return s
 	}
-	return "\x1b[" + code + "m" + s + "\x1b[0m"
+	return ownColour + code + "m" + s + ownColour + "0m"
 }
 
 func (p paint) bold(s string) string { return p.with("1", s) }
@@ -91,18 +98,7 @@ func (p paint) busy(s string) string { return p.with("31", s) } // on CPU
 func (p paint) late(s string) string { return p.with("33", s) } // without a core
 func (p paint) wait(s string) string { return p.with("36", s) } // waiting
 
-// printable replaces control characters, which could move the cursor or change the terminal.
-// Names in a file may have any characters.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return '\uFFFD'
-	}, s)
-}
-
-func (e *env) warn(err error) { fmt.Fprintf(e.stderr, "gotach: warning: %v\n", err) }
+func (e *env) warn(err error) { printf(e.stderr, "gotach: warning: %v\n", err) }
 
 // patience is the time after which a progress bar appears.
 const patience = 500 * time.Millisecond
@@ -119,7 +115,7 @@ type progress struct {
 func (e *env) progress(what string) *progress {
 	p := &progress{what: what, began: time.Now()}
 	if isTerminal(e.stderr) {
-		p.w = e.stderr
+		p.w = e.stderr.w // it moves the cursor
 	}
 	return p
 }

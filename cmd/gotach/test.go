@@ -133,7 +133,7 @@ const testGrace = 30 * time.Second
 
 func test(e *env, fl testFlags, args []string) error {
 	e.grace.Store(int64(testGrace))
-	res, err := gotest.Run(e.ctx, gotest.Options{Args: args, Output: fl.out, Stdin: e.stdin, Stdout: e.stdout, Stderr: e.stderr})
+	res, err := gotest.Run(e.ctx, gotest.Options{Args: args, Output: fl.out, Stdin: e.stdin, Stdout: e.stdout.w, Stderr: e.stderr.w})
 	if errors.As(err, &gotest.UsageError{}) {
 		return usagef("test: %w", err)
 	}
@@ -141,14 +141,14 @@ func test(e *env, fl testFlags, args []string) error {
 		return fmt.Errorf("test: %w", err)
 	}
 	for _, text := range res.Without {
-		fmt.Fprintf(e.stderr, "gotach: not in the profile: %s\n", text)
+		printf(e.stderr, "gotach: not in the profile: %s\n", text)
 	}
 	code := error(nil)
 	if res.Code != 0 {
 		code = errGoTest(res.Code)
 	}
 	if err != nil {
-		fmt.Fprintf(e.stderr, "gotach: test: there is no profile: %v\n", err)
+		printf(e.stderr, "gotach: test: there is no profile: %v\n", err)
 		if code == nil && (fl.diff != "" || !errors.Is(err, gotest.ErrNone)) {
 			code = errGoTest(exitError)
 		}
@@ -157,8 +157,8 @@ func test(e *env, fl testFlags, args []string) error {
 	if res.Packages == 0 {
 		return code
 	}
-	fmt.Fprintf(e.stderr, "gotach: %s has %s of %s; next: gotach report %[1]s --by label:test\n",
-		fl.out, plural(int64(res.Tests), "test"), plural(int64(res.Packages), "package"))
+	printf(e.stderr, "gotach: %s has %s of %s; next: gotach report %[4]s --by label:test\n",
+		fl.out, plural(int64(res.Tests), "test"), plural(int64(res.Packages), "package"), quoted(fl.out))
 	if fl.diff == "" {
 		return code
 	}

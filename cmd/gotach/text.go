@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -114,6 +115,17 @@ func shortenPlace(at, name string, room int) string {
 		return at
 	}
 	return string(file[:left]) + "…" + at[line:]
+}
+
+// plain is a word that a shell takes as it is.
+var plain = regexp.MustCompile(`^[\pL\pN_./:@%+,=][\pL\pN_./:@%+,=-]*$`)
+
+// quoted returns a word of a command that the user may type.
+func quoted(word string) string {
+	if plain.MatchString(word) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 // powers are the prefixes for powers of 1000.

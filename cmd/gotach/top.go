@@ -93,7 +93,7 @@ func runTop(e *env, what string, window time.Duration, sources *sourceFlags) err
 	defer w.Close()
 	m := newTopModel(e.ctx, w, window, newPaint(e.stdout), unicodeLocale(os.Getenv))
 	m.source = read.Read
-	p := tea.NewProgram(m, tea.WithContext(e.ctx), tea.WithInput(e.stdin), tea.WithOutput(e.stdout), tea.WithoutSignalHandler())
+	p := tea.NewProgram(m, tea.WithContext(e.ctx), tea.WithInput(e.stdin), tea.WithOutput(e.stdout.w), tea.WithoutSignalHandler())
 	if _, err := p.Run(); err != nil {
 		if e.ctx.Err() != nil {
 			return errInterrupted
@@ -112,12 +112,12 @@ func isInput(e *env) bool {
 // reportInstead returns what gotach report reads of what top should show.
 func reportInstead(what string) string {
 	if isURL(what) {
-		return "with a file, such as that of curl -o app.tach '" + what + "?seconds=10&format=tach'"
+		return "with a file, such as that of curl -o app.tach " + quoted(what+"?seconds=10&format=tach")
 	}
 	if _, err := strconv.Atoi(what); err == nil && !exists(what) {
 		return "with the file that the process writes"
 	}
-	return what
+	return quoted(what)
 }
 
 func isURL(s string) bool { return strings.Contains(s, "://") }

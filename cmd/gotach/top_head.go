@@ -15,7 +15,7 @@ import (
 // head returns the lines above the table.
 func (m *topModel) head() []string {
 	state := m.watch.State()
-	left := " " + m.paint.bold("gotach top") + "  " + printable(shortName(state.Name))
+	left := " " + m.paint.bold("gotach top") + "  " + shortName(state.Name)
 	if m.look == nil {
 		return []string{m.spread(left, ""), ""}
 	}
@@ -33,7 +33,7 @@ func (m *topModel) head() []string {
 	if l.MostGoroutines > l.Goroutines { // of many that wait, each gets a second sample only after some time
 		text += fmt.Sprintf(" seen, up to %d at once so far", l.MostGoroutines)
 	}
-	lines = append(lines, m.spread(text, printable(m.chosen())+" "))
+	lines = append(lines, m.spread(text, m.chosen()+" "))
 	lines = append(lines, m.states(window)...)
 	if m.height >= tall {
 		lines = append(lines, "")
@@ -60,7 +60,7 @@ func sessionText(s *tachyon.Session) string {
 	if s.Source != "" && s.Rate > 0 {
 		list = append(list, fmt.Sprintf("%s %.0f of %d Hz", s.Source, s.RateReached, s.Rate))
 	}
-	return printable(strings.Join(list, "  "))
+	return strings.Join(list, "  ")
 }
 
 // status says whether the time goes on.

@@ -41,15 +41,15 @@ func (m *topModel) locks(l *analyze.Locks) (string, []string) {
 // lock returns the lines of a lock: where goroutines waited for it, and what those did that held it.
 func (m *topModel) lock(x *analyze.Lock, tick time.Duration) (lines []string) {
 	const indent = lockIndent
-	kind := printable(x.Kind)
+	kind := x.Kind
 	if x.Object > 0 {
 		kind += fmt.Sprintf(" %d", x.Object)
 	}
 	room := max(minName, m.width-41-utf8.RuneCountInString(kind))
 	lines = append(lines, fmt.Sprintf(" %7s  %6d  %7s  %10d  %s  %s", duration(x.Waited), x.Waits, duration(x.Longest), x.Goroutines,
-		m.paint.bold(shorten(printable(x.Name), room)), m.paint.dim(kind)))
+		m.paint.bold(shorten(x.Name, room)), m.paint.dim(kind)))
 	line := func(number, what, state, function, file string, line int, colour func(string) string) {
-		state = "[" + printable(state) + "] "
+		state = "[" + state + "] "
 		room := m.width - indent - 6 - utf8.RuneCountInString(state)
 		lines = append(lines, fmt.Sprintf("%-*s%-4s  %s%s", indent, number, what, colour(state), site(m.paint, function, fmt.Sprintf("%s:%d", baseName(file), line), room)))
 	}

@@ -23,8 +23,13 @@ type topScreen struct {
 // newTopScreen returns the screen of a finished file of a second.
 func newTopScreen(t *testing.T, p paint, unicode bool) *topScreen {
 	t.Helper()
+	return newTopScreenOf(t, contends, p, unicode)
+}
+
+func newTopScreenOf(t *testing.T, fill func(*fixture, []string), p paint, unicode bool) *topScreen {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "locks.tach")
-	writeFixture(path, contends)
+	writeFixture(path, fill)
 	w := testenv.Must(top.File(path))
 	t.Cleanup(func() { w.Close() })
 	s := &topScreen{t, newTopModel(t.Context(), w, 10*time.Second, p, unicode)}

@@ -18,6 +18,7 @@ const tall = 40
 func (m *topModel) View() tea.View {
 	lines := m.screen()
 	for i, line := range lines {
+		line = drawn(line)
 		if m.ascii {
 			line = ascii.Replace(line)
 		}
@@ -71,6 +72,7 @@ func (m *topModel) waiting() string {
 
 // spread returns left and right parts of a line.
 func (m *topModel) spread(left, right string) string {
+	left, right = oneLine(left), oneLine(right)
 	gap := m.width - lipgloss.Width(left) - lipgloss.Width(right)
 	if gap < 1 {
 		left = lipgloss.NewStyle().MaxWidth(max(0, m.width-lipgloss.Width(right)-1)).Render(left)
@@ -84,14 +86,14 @@ func (m *topModel) foot() string {
 	notice := cmp.Or(m.notice, m.watch.State().Notice, m.watch.State().Ended)
 	switch {
 	case m.typing && m.notice != "":
-		return " /" + printable(m.input) + "█  " + m.paint.busy(printable(m.notice))
+		return " /" + m.input + "█  " + m.paint.busy(m.notice)
 	case m.typing:
-		return " /" + printable(m.input) + "█  " + m.paint.dim("a regular expression, enter")
+		return " /" + m.input + "█  " + m.paint.dim("a regular expression, enter")
 	case m.help:
 		return " any key goes back"
 	case notice != "":
 		notice, _, _ = strings.Cut(notice, "\n")
-		return " " + m.paint.busy(printable(notice))
+		return " " + m.paint.busy(notice)
 	}
 	keys := []string{"q quit", "? keys", "space pause", "/ filter", "s sort", "c CPU", "w window", "← → time", "i idle", "l latest"}
 	if m.play {
@@ -164,5 +166,5 @@ func (m *topModel) none(what string) []string {
 	if m.focus != nil {
 		what += " that matches " + m.focus.String()
 	}
-	return []string{" " + m.paint.dim(printable("no "+what+" in this window"))}
+	return []string{" " + m.paint.dim("no "+what+" in this window")}
 }

@@ -12,7 +12,10 @@ import (
 // functions returns the expression for the functions that a text names: those with this name, or with this name
 // in any package, else those that match it as a regular expression.
 func functions(p *profile.Profile, text string) (*regexp.Regexp, error) {
-	exact := regexp.MustCompile(`(^|[/.])` + regexp.QuoteMeta(text) + `$`)
+	exact, err := compile("callers", `(^|[/.])`+regexp.QuoteMeta(text)+`$`)
+	if err != nil {
+		return nil, err
+	}
 	for i := range p.Frames {
 		if exact.MatchString(profile.FuncName(p.Frames[i].Func)) {
 			return exact, nil
@@ -82,22 +85,22 @@ func (t *treeTable) nodes(list []*profile.Node, columns int, before, below strin
 			}
 		}
 		end, way := n.Way()
-		fmt.Fprintf(&t.b, "%7s %s  ", t.amount(n.Total), t.share(n.Total))
+		printf(&t.b, "%7s %s  ", t.amount(n.Total), t.share(n.Total))
 		if !t.callers {
-			fmt.Fprintf(&t.b, "%7s  ", t.amount(end.Self))
+			printf(&t.b, "%7s  ", t.amount(end.Self))
 		}
 		if t.knowsCPU() {
-			fmt.Fprintf(&t.b, "%7s  ", duration(n.TotalCPU))
+			printf(&t.b, "%7s  ", duration(n.TotalCPU))
 		}
 		if t.spark {
 			line := t.paint.wait(sparkline(n.Series))
 			if 2*n.TotalCPU > n.Total {
 				line = t.paint.busy(sparkline(n.Series))
 			}
-			fmt.Fprintf(&t.b, "%s  ", line)
+			printf(&t.b, "%s  ", line)
 		}
 		room := max(minName, t.width-columns-utf8.RuneCountInString(branch))
-		fmt.Fprintf(&t.b, "%s%s\n", t.paint.dim(branch), t.way(way, room))
+		printf(&t.b, "%s%s\n", t.paint.dim(branch), t.way(way, room))
 		t.nodes(end.Children, columns, "x", next)
 	}
 }
@@ -110,7 +113,7 @@ func (t *treeTable) way(way []*profile.Node, room int) string {
 	for i, n := range way {
 		own[i] = !profile.IsStandard(&profile.Frame{Func: n.Name, File: n.File})
 		if own[i] || n.File != "" && !slices.Contains(own[:i], true) {
-			at = printable(fmt.Sprintf("%s:%d", baseName(n.File), n.Line))
+			at = fmt.Sprintf("%s:%d", baseName(n.File), n.Line)
 		}
 	}
 	left := room
@@ -133,7 +136,7 @@ func (t *treeTable) way(way []*profile.Node, room int) string {
 			if gap {
 				text += "… → "
 			}
-			text, gap = text+printable(n.Name), false
+			text, gap = text+n.Name, false
 		}
 		if utf8.RuneCountInString(text) <= left {
 			return text + at
@@ -154,5 +157,5 @@ func (t *treeTable) way(way []*profile.Node, room int) string {
 		after = " → …"
 	}
 	left -= utf8.RuneCountInString(before + after)
-	return before + shorten(printable(way[i].Name), max(minName/2, left)) + after + at
+	return before + shorten(way[i].Name, max(minName/2, left)) + after + at
 }

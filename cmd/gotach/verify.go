@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/gotach/profiler/internal/formats"
 	"github.com/spf13/cobra"
 )
@@ -31,6 +29,6 @@ func (e *env) verify(in *formats.Input) error {
 		return err
 	}
 	e.barDone()
-	_, err = fmt.Fprintf(e.stdout, "%s: %s %s\n", in.Name, newPaint(e.stdout).good("OK"), found)
+	_, err = printf(e.stdout, "%s: %s %s\n", in.Name, newPaint(e.stdout).good("OK"), found)
 	return err
 }

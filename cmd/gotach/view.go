@@ -108,11 +108,11 @@ func view(e *env, v *viewed, po page.Options, open bool) error {
 	server := &http.Server{Handler: local, ReadHeaderTimeout: 10 * time.Second}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(l) }()
-	fmt.Fprintf(e.stdout, "%s\n", local.URL())
-	fmt.Fprintln(e.stderr, "gotach: Ctrl-C ends this")
+	printf(e.stdout, "%s\n", local.URL())
+	printf(e.stderr, "gotach: Ctrl-C ends this\n")
 	if open {
 		if err := openBrowser(local.URL()); err != nil {
-			fmt.Fprintf(e.stderr, "gotach: open the address in a browser; none was opened: %s\n", err)
+			printf(e.stderr, "gotach: open the address in a browser; none was opened: %s\n", err)
 		}
 	}
 	select {

@@ -131,13 +131,13 @@ type waitTable struct {
 }
 
 func (t *waitTable) render(name, who string, w *analyze.Waits) {
-	title := t.paint.bold(printable(name) + ":")
+	title := t.paint.bold(name + ":")
 	if w.Goroutines == 0 {
-		fmt.Fprintf(&t.b, "%s no goroutine has a sample in %s\n", title, printable(who))
-		fmt.Fprintln(&t.b, "gotach report --by goroutine shows the goroutines, --by function --top 0 the functions that have samples.")
+		printf(&t.b, "%s no goroutine has a sample in %s\n", title, who)
+		printf(&t.b, "gotach report --by goroutine shows the goroutines, --by function --top 0 the functions that have samples.\n")
 		return
 	}
-	fmt.Fprintf(&t.b, "%s %s in %s: %s, of which they waited %s\n\n", title, plural(int64(w.Goroutines), "goroutine"), printable(who), duration(w.Time), duration(w.Waited))
+	printf(&t.b, "%s %s in %s: %s, of which they waited %s\n\n", title, plural(int64(w.Goroutines), "goroutine"), who, duration(w.Time), duration(w.Waited))
 	t.nodes(w.Chains, 0)
 }
 
@@ -161,15 +161,15 @@ func (t *waitTable) nodes(list []analyze.WaitNode, depth int) {
 }
 
 func (t *waitTable) line(d time.Duration, depth int, text string) {
-	fmt.Fprintf(&t.b, "%8s  %*s%s\n", duration(d), 2*depth, "", text)
+	printf(&t.b, "%8s  %*s%s\n", duration(d), 2*depth, "", text)
 }
 
 func (t *waitTable) node(n *analyze.WaitNode, depth int) {
 	role := nodeRole(n)
-	state := "[" + printable(n.State) + "] "
+	state := "[" + n.State + "] "
 	object := ""
 	if n.Kind != "" {
-		object = "  for " + printable(n.Name)
+		object = "  for " + n.Name
 		if n.Object > 0 {
 			object += fmt.Sprintf(" %d", n.Object)
 		}
