@@ -13,6 +13,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// The size of the screen until the terminal says its own.
+const usualWidth, usualHeight = 80, 24
+
 // topKeys are the keys of gotach top, for its help on the screen and for --help.
 const topKeys = `1 2 3 4     functions, blocked lines, locks, groups of goroutines
 0           all of them together
@@ -93,7 +96,7 @@ func runTop(e *env, what string, window time.Duration, sources *sourceFlags) err
 	defer w.Close()
 	m := newTopModel(e.ctx, w, window, newPaint(e.stdout), unicodeLocale(os.Getenv))
 	m.source = read.Read
-	p := tea.NewProgram(m, tea.WithContext(e.ctx), tea.WithInput(e.stdin), tea.WithOutput(e.stdout.w), tea.WithoutSignalHandler())
+	p := tea.NewProgram(m, tea.WithContext(e.ctx), tea.WithInput(e.stdin), tea.WithOutput(e.stdout.w), tea.WithFilter(sized), tea.WithoutSignalHandler())
 	if _, err := p.Run(); err != nil {
 		if e.ctx.Err() != nil {
 			return errInterrupted
@@ -101,6 +104,14 @@ func runTop(e *env, what string, window time.Duration, sources *sourceFlags) err
 		return fmt.Errorf("top: %w", err)
 	}
 	return m.failed
+}
+
+// sized replaces the size of a terminal that does not know its own, as in a container, by the usual one.
+func sized(_ tea.Model, msg tea.Msg) tea.Msg {
+	if size, ok := msg.(tea.WindowSizeMsg); ok && (size.Width <= 0 || size.Height <= 0) {
+		return tea.WindowSizeMsg{Width: usualWidth, Height: usualHeight}
+	}
+	return msg
 }
 
 // isInput reports whether keys can be read.

@@ -154,7 +154,7 @@ func (m *topModel) states(window time.Duration) []string {
 func (m *topModel) stateBar(list []stateAmount, all time.Duration) string {
 	var b strings.Builder
 	b.WriteByte(' ')
-	used, sum, columns := 0, time.Duration(0), m.width-2
+	used, sum, columns := 0, time.Duration(0), max(0, m.width-2)
 	for _, a := range list {
 		sum += a.all
 		to := int(float64(sum)/float64(all)*float64(columns) + 0.5)

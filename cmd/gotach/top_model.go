@@ -74,7 +74,7 @@ const (
 )
 
 func newTopModel(ctx context.Context, w *top.Watch, window time.Duration, p paint, unicode bool) *topModel {
-	m := &topModel{ctx: ctx, watch: w, paint: p, ascii: !unicode, view: 1, speed: 1, width: 80, height: 24, after: tea.Tick}
+	m := &topModel{ctx: ctx, watch: w, paint: p, ascii: !unicode, view: 1, speed: 1, width: usualWidth, height: usualHeight, after: tea.Tick}
 	for _, s := range []int{2, 5, 10, 30, 60, 300} {
 		m.windows = append(m.windows, time.Duration(s)*time.Second)
 	}
