@@ -140,7 +140,9 @@ func (d *decoder) number(n *numbering) error {
 		}
 		d.left--
 		since := d.uvarint()
-		th.time += since
+		if th.time += since; th.time > tachyon.MaxTime {
+			return d.late(start, th.time)
+		}
 		status := tachyon.Status(d.buf[d.pos])
 		d.pos++
 		begins := th.begin()
@@ -171,7 +173,9 @@ func (d *decoder) numberRepeats(n *numbering, th *numbered) error {
 		if d.pos > d.end {
 			return d.cut()
 		}
-		th.time += since
+		if th.time += since; th.time > tachyon.MaxTime {
+			return d.late(d.pos, th.time)
+		}
 		if !n.add(th, since, status, th.begin()) {
 			return errStop
 		}
@@ -220,6 +224,11 @@ func (d *decoder) numberStack(n *numbering, th *numbered, encoding wire.Encoding
 	n.lists.add(&list, stack)
 	th.stack = stack
 	return nil
+}
+
+// late returns the error of a sample at a time that is after tachyon.MaxTime.
+func (d *decoder) late(pos int, us uint64) error {
+	return d.bad(pos, "%w", wire.CheckTime("a sample's time", us))
 }
 
 // releasing reads a mapped file from one end to the other. It lets the kernel take back the pages

@@ -176,6 +176,9 @@ func (f *Follower) begin(h tachyon.Header) error {
 		return nil
 	}
 	f.r.header = h
+	if err := f.r.checkTimes(); err != nil {
+		return err
+	}
 	f.n = newNumbering(0, 0, math.MaxUint32)
 	f.src.region = growing{file: f.file, off: tachyon.HeaderSize}
 	f.src.r = &f.src.region

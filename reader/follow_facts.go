@@ -99,5 +99,8 @@ func (f *Follower) facts(st *journal.State, news News) error {
 		return f.r.errorAt(0, "the journal's progress: %w", err)
 	}
 	p.Describe(f.session)
+	if err := wire.CheckSession(f.session); err != nil {
+		return f.r.errorAt(0, "the journal's progress: %w", err)
+	}
 	return nil
 }

@@ -3,6 +3,7 @@ package reader
 import (
 	"encoding/binary"
 
+	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -68,7 +69,9 @@ func (f *Follower) pending(b []byte, news News) error {
 			since, k := binary.Uvarint(b)
 			status := tachyon.Status(b[k])
 			b = b[k+1:]
-			time += since
+			if time += since; time > tachyon.MaxTime {
+				return f.r.errorAt(0, "%w", wire.CheckTime("a sample's time", time))
+			}
 			if i >= known {
 				out.Samples = append(out.Samples, BatchSample{
 					Time: time, Since: since, Thread: uint32(f.n.last), Stack: th.stack, Status: status, First: begins && i == 0,

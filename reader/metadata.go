@@ -102,7 +102,10 @@ func decodeMetadata(m *tachyon.Metadata, kind, s string) error {
 		if m.Session != nil {
 			return errTwice
 		}
-		return json.Unmarshal(b, &m.Session)
+		if err := json.Unmarshal(b, &m.Session); err != nil || m.Session == nil {
+			return err
+		}
+		return wire.CheckSession(m.Session)
 	case tachyon.KindGoroutines:
 		var part struct {
 			Goroutines []tachyon.Goroutine `json:"goroutines"`
@@ -111,6 +114,11 @@ func decodeMetadata(m *tachyon.Metadata, kind, s string) error {
 			return err
 		}
 		m.Goroutines = append(m.Goroutines, part.Goroutines...)
+		for i := range part.Goroutines {
+			if err := wire.CheckGoroutine(&part.Goroutines[i]); err != nil {
+				return err
+			}
+		}
 		return nil
 	case tachyon.KindPCs:
 		if m.PCs != nil {

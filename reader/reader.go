@@ -26,9 +26,9 @@
 // is not limited: it grows with the decompressed size, which can be 30,000 times that of
 // the file. A program that accepts files from strangers should limit the number of samples.
 //
-// In CPython's layout the Reader accepts the same files as CPython's own reader, with one
-// exception: CPython treats an unknown compression as none, the Reader returns an error. In
-// the document's layout, gotach's default, every count, size and offset must be right.
+// In CPython's layout the Reader accepts the same files as CPython's own reader, with two
+// exceptions: CPython treats an unknown compression as none and accepts any times, the Reader returns an error, for
+// times if they are after [tachyon.MaxTime]. In the document's layout, gotach's default, every count, size and offset must be right.
 package reader
 
 import (
@@ -249,6 +249,9 @@ func (r *Reader) checkHeader(end uint64) error {
 			return r.errorAt(60, "unknown profiling mode %d", mode)
 		}
 	}
+	if err := r.checkTimes(); err != nil {
+		return err
+	}
 	switch {
 	case h.StringOffset > end:
 		return r.errorAt(strings, "the string table at %d is after the footer at %d: the file is damaged or truncated", h.StringOffset, end)
@@ -258,6 +261,21 @@ func (r *Reader) checkHeader(end uint64) error {
 		return r.errorAt(frames, "the frame table at %d is not between string table and footer, %d to %d", h.FrameOffset, h.StringOffset, end)
 	case h.Compression > tachyon.CompressionZstd:
 		return r.errorAt(compression, "unknown compression %d", h.Compression)
+	}
+	return nil
+}
+
+// checkTimes checks the times of the header.
+func (r *Reader) checkTimes() error {
+	h, start := &r.header, int64(8)
+	if h.Layout == tachyon.CPython315 {
+		start = 12
+	}
+	if err := wire.CheckTime("the start", h.Start); err != nil {
+		return r.errorAt(start, "%w", err)
+	}
+	if err := wire.CheckTime("the interval", h.Interval); err != nil {
+		return r.errorAt(start+8, "%w", err)
 	}
 	return nil
 }

@@ -217,7 +217,16 @@ func (r *Reader) addRecords(m *tachyon.Metadata) error {
 		return err
 	}
 	if s := m.Session; s != nil && s.Duration == 0 && progress != nil {
-		progress.Describe(s)
+		return r.describe(s, progress)
+	}
+	return nil
+}
+
+// describe copies the latest progress into a session.
+func (r *Reader) describe(s *tachyon.Session, p *tachyon.Progress) error {
+	p.Describe(s)
+	if err := wire.CheckSession(s); err != nil {
+		return r.errorAt(r.section.Offset, "record section: progress: %w", err)
 	}
 	return nil
 }
@@ -231,10 +240,10 @@ func (r *Reader) addProgress(s *tachyon.Session) error {
 			return json.Unmarshal(text, progress)
 		})
 	})
-	if err == nil && progress != nil {
-		progress.Describe(s)
+	if err != nil || progress == nil {
+		return err
 	}
-	return err
+	return r.describe(s, progress)
 }
 
 // weightOf returns about how many bytes of memory a goroutine takes.

@@ -68,7 +68,7 @@
 //	2 SUFFIX    delta uvarint, status u8, shared, new, new frame indices
 //	3 POP_PUSH  delta uvarint, status u8, pop, push, push frame indices
 //
-// Counts and indices are uvarints. Frames are innermost first. SUFFIX keeps the outermost
+// Counts and indices are uvarints. No time is after [MaxTime]. Frames are innermost first. SUFFIX keeps the outermost
 // frames of the previous stack; shared is their number. POP_PUSH drops the innermost frames
 // of the previous stack; pop is their number. A delta is the time since that thread's
 // previous sample in microseconds; it wraps modulo 2^64. Writers hold repeats back per
@@ -135,6 +135,10 @@ const (
 	// MaxDepth is the most frames of a stack that are written; deeper stacks keep the
 	// innermost ones. CPython's reader rejects files with deeper stacks.
 	MaxDepth = 256
+
+	// MaxTime is the latest time and the longest length of time of a file, in µs. As Unix time it is in the year
+	// 2255. Readers refuse files with later ones: they are damaged, and sums of their times would not fit into 64 bits.
+	MaxTime = 1 << 53
 )
 
 // A Layout is one of the two file layouts. Its value is the version number in the file.

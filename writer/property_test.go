@@ -66,8 +66,8 @@ func writeThenRead(t *rapid.T) {
 	o := Options{
 		Layout:       rapid.SampledFrom([]tachyon.Layout{tachyon.Document, tachyon.CPython315}).Draw(t, "layout"),
 		Uncompressed: rapid.Bool().Draw(t, "uncompressed"),
-		Start:        rapid.Uint64().Draw(t, "start"),
-		Interval:     rapid.Uint64().Draw(t, "interval"),
+		Start:        rapid.Uint64Max(tachyon.MaxTime).Draw(t, "start"),
+		Interval:     rapid.Uint64Max(tachyon.MaxTime).Draw(t, "interval"),
 	}
 	w, err := Create(path, o)
 	testenv.OK(t, err)

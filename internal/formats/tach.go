@@ -99,6 +99,9 @@ func verifyStream(s reader.Stream) (string, error) {
 		if err != nil {
 			return "", err
 		}
+		if s.Time > tachyon.MaxTime {
+			return "", fmt.Errorf("sample %d, of goroutine %d: its time of %d µs is beyond the limit of %d", samples, s.Thread, s.Time, uint64(tachyon.MaxTime))
+		}
 		samples++
 		if s.First && !(m.Session != nil && s.Interpreter == tachyon.Process) {
 			threads++

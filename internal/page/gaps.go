@@ -74,6 +74,7 @@ func (t *Ticks) finish(interval uint64, moments int, length uint64) {
 	} else if t.reached == 0 && moments > 0 {
 		t.Usual = max(t.Usual, length/uint64(moments))
 	}
+	t.Usual = min(t.Usual, length) // the counts may be anything
 	slices.SortStableFunc(t.Counts, func(a, b TickCounts) int { return cmp.Compare(a.From, b.From) })
 }
 

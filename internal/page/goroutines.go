@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	maxRuns    = 1 << 20 // of all goroutines while a page is built, 8 bytes each
+	maxRuns    = 1 << 20 // of all goroutines while a page is built, 16 bytes each
 	perGroup   = 5000    // goroutines of a group that have a row, at first
 	leastRows  = 8       // below that, short runs are joined before goroutines are left out
 	maxParents = 1 << 17 // of a file
@@ -42,7 +42,7 @@ type life struct {
 // A run is time in which a goroutine's samples are of one record.
 type run struct {
 	record uint32 // or nothing: nothing is known
-	length uint32 // µs
+	length uint64 // µs
 }
 
 // lives are the goroutines that have a row of their own.
@@ -51,8 +51,8 @@ type lives struct {
 	of      map[lifeKey]*life
 	members map[uint32]int // by group
 	omitted int
-	limit   int // members of a group
-	grain   uint32
+	limit   int    // members of a group
+	grain   uint64 // µs
 	runs    int
 }
 
@@ -117,21 +117,20 @@ func (l *lives) add(r *reading, slot *lately, s *stream.Sample, record uint32, f
 }
 
 func (l *lives) note(x *life, record uint32, length uint64) {
-	for length > 0 {
-		if n := len(x.runs); n > 0 && (x.runs[n-1].record == record || length < uint64(l.grain)) && uint64(x.runs[n-1].length)+length <= math.MaxUint32 {
-			x.runs[n-1].length += uint32(length)
-			return
-		}
-		part := uint32(min(length, math.MaxUint32))
-		x.runs = append(x.runs, run{record, part})
-		l.runs++
-		length -= uint64(part)
+	if length == 0 {
+		return
 	}
+	if n := len(x.runs); n > 0 && (x.runs[n-1].record == record || length < l.grain) {
+		x.runs[n-1].length += length
+		return
+	}
+	x.runs = append(x.runs, run{record, length})
+	l.runs++
 }
 
 // shrink leaves goroutines of large groups out, or joins short runs to those before them if the groups are small.
 func (l *lives) shrink() {
-	for before := l.runs; l.runs > before*3/4; {
+	for before := l.runs; l.runs > before*3/4 && l.limit > 0; {
 		largest := 0
 		for _, x := range l.list {
 			largest = max(largest, x.ordinal)
@@ -155,11 +154,11 @@ func (l *lives) shrink() {
 			old := x.runs
 			x.runs = x.runs[:0:0]
 			for _, r := range old {
-				l.note(x, r.record, uint64(r.length))
+				l.note(x, r.record, r.length)
 			}
 		}
-		if l.grain > math.MaxUint32/coarser {
-			return
+		if l.grain > 4*tachyon.MaxTime { // each has one run, and gets no others
+			l.limit = 0
 		}
 	}
 }
@@ -219,7 +218,7 @@ func (l *lives) leftOut() (list []string) {
 		list = append(list, fmt.Sprintf("%d of %d goroutines have no row of their own; their groups have their time", l.omitted, l.omitted+len(l.list)))
 	}
 	if l.grain > 0 {
-		list = append(list, fmt.Sprintf("in rows of goroutines, what lasted less than %v is part of what was before it", time.Duration(l.grain)*time.Microsecond))
+		list = append(list, fmt.Sprintf("in rows of goroutines, what lasted less than %v is part of what was before it", time.Duration(min(l.grain, tachyon.MaxTime))*time.Microsecond))
 	}
 	return list
 }

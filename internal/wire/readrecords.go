@@ -181,6 +181,9 @@ func (d *recordDecoder) goroutine() *tachyon.Goroutine {
 			g.Labels = append(g.Labels, span)
 		}
 	}
+	if d.err == nil {
+		d.err = CheckGoroutine(g)
+	}
 	return g
 }
 

@@ -18,14 +18,15 @@ import (
 func goroutines() *rapid.Generator[tachyon.Goroutine] {
 	text := rapid.OneOf(rapid.SampledFrom([]string{"", "main.main", "k", "v"}), rapid.StringN(0, 20, -1))
 	number := rapid.OneOf(rapid.Uint64(), rapid.Uint64Range(0, 5000))
+	us := rapid.OneOf(rapid.Uint64Range(0, tachyon.MaxTime), rapid.Uint64Range(0, 5000))
 	span := rapid.Custom(func(t *rapid.T) tachyon.LabelSpan {
-		return tachyon.LabelSpan{From: number.Draw(t, "from"), Labels: rapid.MapOfN(text, text, 0, 4).Draw(t, "labels")}
+		return tachyon.LabelSpan{From: us.Draw(t, "from"), Labels: rapid.MapOfN(text, text, 0, 4).Draw(t, "labels")}
 	})
 	return rapid.Custom(func(t *rapid.T) tachyon.Goroutine {
 		return tachyon.Goroutine{
 			ID: number.Draw(t, "id"), Parent: number.Draw(t, "parent"),
 			CreatedBy: text.Draw(t, "by"), CreatedAt: text.Draw(t, "at"),
-			First: number.Draw(t, "first"), Last: number.Draw(t, "last"), FirstWeight: number.Draw(t, "weight"),
+			First: us.Draw(t, "first"), Last: us.Draw(t, "last"), FirstWeight: us.Draw(t, "weight"),
 			Labels: rapid.SliceOfN(span, 0, 4).Draw(t, "spans"),
 		}
 	})

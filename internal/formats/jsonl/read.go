@@ -99,6 +99,9 @@ func read(r io.Reader, create tach.Create) error {
 		meta    metadata
 	)
 	put := func(l *line) error {
+		if *l.Time > tachyon.MaxTime {
+			return fmt.Errorf("the timestamp %d is beyond the limit of %d", *l.Time, uint64(tachyon.MaxTime))
+		}
 		stack = stack[:0]
 		for _, f := range l.stack {
 			stack = append(stack, tachyon.Frame(f))
