@@ -32,13 +32,11 @@ func shorten(name string, room int) string {
 	}
 	prefix, name := cutPrefix(name)
 	room -= utf8.RuneCountInString(prefix)
-	for {
-		i := slash(name)
-		if i < 0 {
-			break
-		}
-		name = name[i+1:]
-		if utf8.RuneCountInString(name)+2 <= room {
+	end, columns := pathEnd(name), utf8.RuneCountInString(name)
+	for i := strings.IndexByte(name[:end], '/'); i >= 0; i = strings.IndexByte(name[:end], '/') {
+		columns -= utf8.RuneCountInString(name[:i+1])
+		name, end = name[i+1:], end-i-1
+		if columns+2 <= room {
 			return prefix + "…/" + name
 		}
 	}
@@ -79,22 +77,18 @@ func cutPrefix(name string) (prefix, function string) {
 	return "", name
 }
 
-// slash returns the index of the first slash of a function's import path, -1 if there is none. Slashes in type
-// arguments do not count.
-func slash(function string) int {
-	end := strings.IndexAny(function, "[(")
-	if end < 0 {
-		end = len(function)
+// pathEnd returns the index before which slashes belong to a function's import path. Those in type arguments do not.
+func pathEnd(function string) int {
+	if end := strings.IndexAny(function, "[("); end >= 0 {
+		return end
 	}
-	return strings.IndexByte(function[:end], '/')
+	return len(function)
 }
 
 // least returns the number of columns of a name without the leading elements of the import path.
 func least(name string) int {
 	prefix, name := cutPrefix(name)
-	for i := slash(name); i >= 0; i = slash(name) {
-		name = name[i+1:]
-	}
+	name = name[strings.LastIndexByte(name[:pathEnd(name)], '/')+1:]
 	return utf8.RuneCountInString(prefix + name)
 }
 

@@ -118,7 +118,7 @@ func TestPackage(t *testing.T) {
 func TestHugeTimes(t *testing.T) {
 	r := open(t, 0, func(w *writer.Writer) {
 		for id := range uint64(3) {
-			for _, at := range []uint64{1, 1<<63 - 1, 1<<64 - 1} {
+			for _, at := range []uint64{1, tachyon.MaxTime / 2, tachyon.MaxTime} {
 				if err := w.WriteFrames(&tachyon.Sample{Thread: id, Time: at, Status: on}, []tachyon.Frame{{Func: "f"}}); err != nil {
 					t.Fatal(err)
 				}

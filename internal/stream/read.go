@@ -242,7 +242,7 @@ func (r *run) batch(f *file, b *reader.Batch, yield func(*Sample, error) bool) e
 	for i := range b.Samples {
 		s := &b.Samples[i]
 		sl := &f.slots[s.Thread]
-		at := s.Time + f.Shift
+		at := max(s.Time+f.Shift, sl.last) // in a damaged file time may go back
 		weight := uint64(max(0, int64(s.Since)))
 		if s.First {
 			var before seamBefore

@@ -127,7 +127,7 @@ func TestNothingIsLost(t *testing.T) {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
 	for _, name := range append(files, "../analyze/testdata/sessions/fan-out.tach") {
-		if filepath.Base(filepath.Dir(name)) == "bad" || strings.HasPrefix(filepath.Base(name), "big") { // slow
+		if filepath.Base(filepath.Dir(name)) == "bad" || strings.HasPrefix(filepath.Base(name), "big") || strings.HasPrefix(filepath.Base(name), "rle") { // slow, or with times that are refused
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
@@ -218,7 +218,7 @@ func compare(t *testing.T, r *reader.Reader) {
 }
 
 func TestTimesThatOverflow(t *testing.T) {
-	_, err := FromTachyon(file(t, []in{{1, 0, 0, true, "a"}, {1, 0, 1 << 62, true, "a"}, {1, 0, 1<<63 - 1, true, "a"}}))
+	_, err := FromTachyon(file(t, []in{{1, 0, 0, true, "a"}, {1, 0, 1 << 52, true, "a"}, {2, 0, 0, true, "a"}, {2, 0, 1 << 52, true, "a"}, {3, 0, 0, true, "a"}, {3, 0, 1 << 52, true, "a"}}))
 	if err == nil || !strings.Contains(err.Error(), "add up to more than") {
 		t.Errorf("error is %v", err)
 	}
