@@ -208,7 +208,7 @@ func (f *Follower) finished(news News) error {
 	if err != nil {
 		return f.r.ioError(0, err)
 	}
-	r, err := newReader(f.path, "", held{f.file, info.Size()}) // a rotation may have deleted it already
+	r, err := newReader(f.path, "", nil, held{f.file, info.Size()}) // a rotation may have deleted it already
 	if err != nil {
 		return err
 	}

@@ -35,9 +35,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"sync"
 	"sync/atomic"
 
+	"github.com/gotach/profiler/internal/files"
 	"github.com/gotach/profiler/internal/journal"
 	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/tachyon"
@@ -51,6 +53,7 @@ const maxTables = 1 << 30
 // goroutines at once.
 type Reader struct {
 	name   string
+	root   *os.Root // of the file's path; nil: not of OpenIn
 	src    source
 	header tachyon.Header
 	footer wire.Footer
@@ -85,11 +88,30 @@ func Open(path string) (r *Reader, err error) {
 		if err2 != nil {
 			return nil, err2
 		}
-		r, err = newReader(path, path, src)
+		r, err = newReader(path, path, nil, src)
 		if !errors.Is(err, ErrUnfinished) {
 			return r, err
 		}
 		// The writer may have changed both files or finished between our reads: try again.
+	}
+	return nil, err
+}
+
+// OpenIn is Open for a file below root, in a folder to which others may write. The file must be a regular one. Symbolic links
+// do not lead out of root, and neither the file nor its journal is one.
+func OpenIn(root *os.Root, name string) (r *Reader, err error) {
+	for range 5 {
+		f, info, err2 := files.OpenIn(root, name, os.O_RDONLY)
+		if err2 != nil {
+			return nil, err2
+		}
+		src, err2 := fileSource(f, info)
+		if err2 != nil {
+			return nil, err2
+		}
+		if r, err = newReader(name, name, root, src); !errors.Is(err, ErrUnfinished) {
+			return r, err
+		}
 	}
 	return nil, err
 }
@@ -105,13 +127,13 @@ func New(r io.Reader) (*Reader, error) {
 	if n, ok := r.(interface{ Name() string }); ok {
 		name = n.Name()
 	}
-	return newReader(name, "", src)
+	return newReader(name, "", nil, src)
 }
 
 // newReader opens src and owns it. path is the path of the file, or empty if src is not a
-// file; then there is no journal.
-func newReader(name, path string, src source) (*Reader, error) {
-	r := &Reader{name: name, src: src, close: sync.OnceValue(src.Close)}
+// file; then there is no journal. It is below root if that is not nil.
+func newReader(name, path string, root *os.Root, src source) (*Reader, error) {
+	r := &Reader{name: name, root: root, src: src, close: sync.OnceValue(src.Close)}
 	if err := r.open(path); err != nil {
 		r.Close()
 		return nil, err
@@ -181,16 +203,25 @@ func (r *Reader) open(path string) error {
 		return r.ioError(0, err)
 	case head != [tachyon.HeaderSize]byte{}:
 		err := r.openFinished()
-		if err != nil && path != "" && journal.Exists(path) && r.openUnfinished(path) == nil {
+		if err != nil && path != "" && r.journaled(path) && r.openUnfinished(path) == nil {
 			return nil // the writer was killed while it was writing the header
 		}
 		return err
-	case path != "" && (n == tachyon.HeaderSize || journal.Exists(path)):
+	case path != "" && (n == tachyon.HeaderSize || r.journaled(path)):
 		return r.openUnfinished(path)
 	case n == tachyon.HeaderSize:
 		return r.errorAt(0, "%w", ErrUnfinished)
 	}
 	return r.openFinished()
+}
+
+// journaled reports whether the file has a journal.
+func (r *Reader) journaled(path string) bool {
+	if r.root == nil {
+		return journal.Exists(path)
+	}
+	info, err := r.root.Lstat(path + journal.Suffix)
+	return err == nil && info.Mode().IsRegular()
 }
 
 // openFinished reads everything except the samples of a file with a header.

@@ -59,6 +59,11 @@ func openSource(path string) (source, error) {
 	if err != nil {
 		return nil, err
 	}
+	return fileSource(f, info)
+}
+
+// fileSource returns the source of an open file, which it closes.
+func fileSource(f *os.File, info os.FileInfo) (source, error) {
 	if !info.Mode().IsRegular() || info.Size() == 0 {
 		defer f.Close()
 		return readAll(f)

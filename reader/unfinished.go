@@ -60,7 +60,7 @@ func (s *spliced) ReadAt(p []byte, off int64) (n int, err error) {
 // openUnfinished opens a file without a header together with its journal. It reads all
 // samples once to count the samples and the threads.
 func (r *Reader) openUnfinished(path string) error {
-	st, err := journal.Load(resolved(path))
+	st, err := r.loadJournal(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return r.errorAt(0, "%w, and there is no journal", ErrUnfinished)
 	}
@@ -85,6 +85,13 @@ func (r *Reader) openUnfinished(path string) error {
 	}
 	r.unfinished = true
 	return r.openFinished()
+}
+
+func (r *Reader) loadJournal(path string) (*journal.State, error) {
+	if r.root != nil {
+		return journal.LoadIn(r.root, path)
+	}
+	return journal.Load(resolved(path))
 }
 
 // splice replaces src by a spliced source whose header counts the given numbers of samples

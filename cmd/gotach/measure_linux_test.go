@@ -31,7 +31,8 @@ func memory(t *testing.T, cmd *exec.Cmd) float64 {
 
 // newSink returns a server that takes everything and counts requests and bytes.
 func newSink(t *testing.T, requests, sent *int64) (to string) {
-	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/x-protobuf")
 		n, _ := io.Copy(io.Discard, r.Body)
 		*requests++ // push sends one request after the other
 		*sent += n

@@ -27,8 +27,8 @@ import (
 // like gotach's own. It has no slash, so that it can be a file's name.
 const evil = "\x1b]0;owned\x07\x1b[35m\u009b35m\u202e\x7f\r\ngotach: forged\t\xff"
 
-// hostile [MS] is crowded with names that have evil.
-func hostile(f *fixture, args []string) {
+// evilNames [MS] is crowded with names that have evil.
+func evilNames(f *fixture, args []string) {
 	f.rename = func(x tachyon.Frame) tachyon.Frame {
 		if strings.HasPrefix(x.Func, "main.") {
 			x.Func, x.File = x.Func+evil, strings.TrimSuffix(x.File, ".go")+evil+".go"
@@ -98,7 +98,7 @@ func hostileFiles(t *testing.T) (dir, tach, empty, damaged, sums string) {
 	must(os.Mkdir(dir, 0o755))
 	in := func(name string) string { return filepath.Join(dir, name+evil) }
 	tach, empty, damaged, sums = in("app")+".tach", in("empty"), in("damaged")+".tach", in("sums")+".dcpi"
-	writeFixture(tach, hostile, "2500")
+	writeFixture(tach, evilNames, "2500")
 	b := testenv.Must(os.ReadFile(tach))
 	must(os.WriteFile(empty, nil, 0o600))
 	must(os.WriteFile(damaged, b[:len(b)/2], 0o600))
@@ -159,7 +159,7 @@ func TestPrinted(t *testing.T) {
 func TestPrintedJSON(t *testing.T) {
 	_, tach, _, _, sums := hostileFiles(t)
 	few := filepath.Join(t.TempDir(), "few.tach")
-	writeFixture(few, hostile, "9")
+	writeFixture(few, evilNames, "9")
 	for _, args := range [][]string{{"info"}, {"report"}, {"leaks"}, {"locks"}, {"waits", "400"}, {"requests"}, {"diff", tach}, {"dump", few}, {"dump", sums}} {
 		if args[0] != "dump" {
 			args = append(args, tach, "--json")
@@ -206,7 +206,7 @@ func TestOutput(t *testing.T) {
 
 // The screen of top has no character that is not printable.
 func TestTopPrinted(t *testing.T) {
-	s := newTopScreenOf(t, hostile, true, true)
+	s := newTopScreenOf(t, evilNames, true, true)
 	for _, size := range [][2]int{{200, 60}, {80, 24}, {30, 8}} {
 		s.size(size[0], size[1])
 		for _, key := range []string{"0", "1", "2", "3", "4", "?", "?", "/", evil, "enter", "esc"} {

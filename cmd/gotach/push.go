@@ -1,7 +1,7 @@
 package main
 
 import (
-	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -9,9 +9,11 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime/debug"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/gotach/profiler/internal/files"
 	"github.com/gotach/profiler/internal/push"
@@ -46,19 +48,32 @@ TARGET is one of
 A file beside the profiles, DIR/.push-….cursor, remembers what TARGET has. Each file is sent at least once. After a
 crash, some come again. The profiles in an OTLP message have ids that are the same then.
 
-If TARGET cannot be reached, is busy (429, 5xx) or denies access (401, 403, 404), push waits and tries again, and
-waits longer each time, up to a minute. Retry-After is honoured. If TARGET says that a message is too large (413), it is
-sent in parts. Profiles that TARGET refuses (other 4xx) or that are damaged are kept in DIR/refused, with the reason beside
-them. "gotach push DIR/refused" tries them again. A file that its program deletes before it is sent is counted and logged.
+DIR must be yours or root's, and nobody else may write to it (your group may, if it is yours): who could would make push
+forget files. Give --state FOLDER for another one, such as /tmp or that of another user, or a volume with mode 0777: then DIR
+is only read, and the cursor and what is refused are in FOLDER. Links in DIR and below it are not followed.
+
+A file counts as sent when TARGET says so as its protocol wants it: OTLP by an answer 200 of type application/x-protobuf
+(or JSON) without rejected profiles, Pyroscope by an answer 200 without a body. The page of a login is no such answer.
+
+If TARGET cannot be reached, is busy (429, 5xx), denies access (401, 403, 404), redirects or answers something else, push
+waits and tries again, and waits longer each time, up to a minute. Retry-After is honoured up to an hour. Redirects are not
+followed. If TARGET says that a message is too large (413), it is sent in parts. Profiles that TARGET refuses (other 4xx) or
+that are damaged are kept in DIR/refused, with the reason beside them: 1,000 at most, and --keep-refused. "gotach push
+DIR/refused" tries them again. A file that its program deletes before it is sent is counted and logged.
 
 SIGTERM ends push; it first finishes what it is sending, for at most ` + pushDrain.String() + `. With --once, push ends when all
-files that are finished are sent. The exit code is 1 if some could not be.`,
+files that are finished are sent, or when --tries or --give-up says so. The exit code is 1 if some could not be.
+
+No message has the user, the password or the values after ? in TARGET, nor the value of a header.`,
 		Example: `  gotach push /var/lib/shop/profiles --to otlp+http://collector:4318 --listen :9464
   gotach push /var/lib/shop/profiles --to pyroscope+http://pyroscope:4040 --once    # from cron
   gotach push profiles --to otlp+https://otlp.example.com --header-file /etc/gotach/token --resource deployment.environment.name=prod`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return fmt.Errorf("push: %d arguments, want one directory; usage: gotach %s", len(args), cmd.Use)
+			}
+			if strings.Contains(args[0], "://") { // it may have a password
+				return errors.New("push: the argument is a URL, want a directory; the target is that of --to")
 			}
 			return nil
 		},
@@ -67,6 +82,13 @@ files that are finished are sent. The exit code is 1 if some could not be.`,
 			return runPush(e, &fl)
 		},
 	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { // without the argument: it may be -H and a token
+		text, _, found := strings.Cut(err.Error(), " in -")
+		if text, _, bad := strings.Cut(text, ": --"); found || bad && strings.HasPrefix(text, "bad flag") {
+			return fmt.Errorf("push: %s", text)
+		}
+		return err
+	})
 	f := cmd.Flags()
 	f.StringVar(&fl.to, "to", "", "send to `TARGET`")
 	f.BoolVar(&fl.o.Once, "once", false, "end when all files that are finished are sent")
@@ -79,7 +101,9 @@ files that are finished are sent. The exit code is 1 if some could not be.`,
 	f.BoolVar(&fl.target.Goroutines, "goroutines", false, "tell goroutines apart (thread.id); there may be very many")
 	f.DurationVar(&fl.target.Timeout, "timeout", 30*time.Second, "the longest time for a request")
 	f.IntVar(&fl.o.Tries, "tries", 8, "with --once: give up after `N` failures one after the other")
-	f.StringVar(&fl.keep, "keep-refused", "1GB", "delete the oldest files in DIR/refused if there are more than this `SIZE`")
+	f.DurationVar(&fl.o.GiveUp, "give-up", 10*time.Minute, "with --once: give up when failures and the waits after them have taken so long in all")
+	f.StringVar(&fl.keep, "keep-refused", "1GB", "delete the oldest files in DIR/refused if there are more than this `SIZE`, or more than 1,000")
+	f.StringVar(&fl.o.State, "state", "", "keep the cursor and what is refused in `FOLDER` of your own, one for each DIR, and only read DIR")
 	var schemes []string
 	for _, k := range push.Kinds {
 		schemes = append(schemes, k.Usage)
@@ -107,8 +131,8 @@ func (fl *pushFlags) set() (err error) {
 	if fl.to == "" {
 		return usagef("push: no target; set it with --to, such as --to otlp+http://localhost:4318")
 	}
-	if fl.o.Interval <= 0 || fl.target.Timeout <= 0 || fl.o.Tries <= 0 {
-		return usagef("push: --every, --timeout and --tries must be above 0")
+	if fl.o.Interval <= 0 || fl.target.Timeout <= 0 || fl.o.Tries <= 0 || fl.o.GiveUp <= 0 {
+		return usagef("push: --every, --timeout, --tries and --give-up must be above 0")
 	}
 	if fl.o.KeepRefused, err = parseSize("push", fl.keep); err != nil {
 		return usagef("push: --keep-refused %q: it must be like 1GB", fl.keep)
@@ -119,8 +143,8 @@ func (fl *pushFlags) set() (err error) {
 		if err != nil {
 			return fmt.Errorf("push: --header-file: %w", err)
 		}
-		for s := bufio.NewScanner(strings.NewReader(string(b))); s.Scan(); {
-			if line := strings.TrimSpace(s.Text()); line != "" {
+		for line := range strings.Lines(string(b)) {
+			if line = strings.TrimSpace(line); line != "" {
 				headers = append(headers, line)
 			}
 		}
@@ -128,7 +152,7 @@ func (fl *pushFlags) set() (err error) {
 	fl.target.Header = http.Header{}
 	for _, h := range headers {
 		name, value, ok := strings.Cut(h, ":")
-		if name = strings.TrimSpace(name); !ok || name == "" || strings.ContainsAny(name, " \t\"/") {
+		if name = strings.TrimSpace(name); !ok || !headerName.MatchString(name) || strings.ContainsFunc(value, unicode.IsControl) {
 			return usagef("push: a header must be like 'Name: value'") // the text may be a password
 		}
 		fl.target.Header.Add(name, strings.TrimSpace(value))
@@ -148,6 +172,9 @@ func (fl *pushFlags) set() (err error) {
 	return nil
 }
 
+// headerName is what a header's name may be (RFC 9110, 5.6.2).
+var headerName = regexp.MustCompile("^[-!#$%&'*+.^_`|~0-9A-Za-z]+$")
+
 func runPush(e *env, fl *pushFlags) error {
 	if err := fl.set(); err != nil {
 		return err
@@ -157,7 +184,7 @@ func runPush(e *env, fl *pushFlags) error {
 	}
 	m := push.NewMetrics()
 	fl.target.Metrics, fl.o.Metrics = m, m
-	target, name, err := push.Open(fl.to, fl.target)
+	target, name, key, err := push.Open(fl.to, fl.target)
 	if err != nil {
 		return usagef("push: --to: %w", err)
 	}
@@ -171,10 +198,13 @@ func runPush(e *env, fl *pushFlags) error {
 	}
 	e.bar = e.progress("push")
 	defer e.barDone()
-	fl.o.Target, fl.o.Name, fl.o.Drain, fl.o.Progress = target, name, pushDrain, e.bar.update
+	fl.o.Target, fl.o.Name, fl.o.Key, fl.o.Drain, fl.o.Progress = target, name, key, pushDrain, e.bar.update
 	fl.o.Log = slog.New(slog.NewTextHandler(e.stderr, nil))
 	e.grace.Store(int64(pushDrain + grace))
 	p, err := push.New(fl.o)
+	if errors.Is(err, push.ErrShared) {
+		return fmt.Errorf("push: %w; give a folder of your own with --state", err)
+	}
 	if err != nil {
 		return fmt.Errorf("push: %w", err)
 	}
@@ -191,7 +221,7 @@ func runPush(e *env, fl *pushFlags) error {
 		return fmt.Errorf("push: %w", err)
 	}
 	if n := m.Files("refused") + m.Files("unreadable"); n > 0 && fl.o.Once {
-		return fmt.Errorf("push: %s not sent; see %s", plural(n, "file"), filepath.Join(fl.o.Dir, "refused"))
+		return fmt.Errorf("push: %s not sent; see %s", plural(n, "file"), filepath.Join(cmp.Or(fl.o.State, fl.o.Dir), "refused"))
 	}
 	return nil
 }

@@ -35,6 +35,7 @@ func newPushed(t *testing.T) *pushed {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.requests, p.bodies = append(p.requests, r), append(p.bodies, string(body))
+		w.Header().Set("Content-Type", "application/x-protobuf")
 		w.WriteHeader(p.answer)
 	}))
 	t.Cleanup(p.Close)
@@ -85,7 +86,7 @@ func TestPush(t *testing.T) {
 		text string
 	}{
 		{"", 2, "no target; set it with --to"},
-		{"--to ftp://x", 2, `"ftp://x" is no target; it must be like otlp+http://HOST:4318`},
+		{"--to ftp://x", 2, `"ftp://…" is no target; it must be like otlp+http://HOST:4318`},
 		{"--to otlp+http:", 2, `names no host`},
 		{"--to otlp+http://localhost:1 --tries 2", 1, "given up after 2 tries: localhost:1: "},
 		{"--to otlp+http://localhost:1 --header secret", 2, "a header must be like 'Name: value'"},

@@ -129,7 +129,10 @@ func TestReadmeCommands(t *testing.T) {
 		}
 	}
 	var received atomic.Int32
-	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { received.Add(1) }))
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		received.Add(1)
+		w.Header().Set("Content-Type", "application/x-protobuf")
+	}))
 	defer receiver.Close()
 	var ran int
 	shell := false // inside a block of shell commands

@@ -46,7 +46,8 @@ func TestPeerContainers(t *testing.T) {
 	build(t, filepath.Join(dir, "image"), map[string]string{"gotach": "../../cmd/gotach", "shop": "./testdata/shop"})
 	var lock sync.Mutex
 	sent, files := map[string]int64{}, map[string]bool{}
-	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/x-protobuf")
 		wall, host, err := received(r)
 		if err != nil {
 			t.Error(err)

@@ -155,12 +155,12 @@ func reports(t *testing.T, dir string, by profile.By) map[string][2]int64 {
 // send sends all files below a directory to a target.
 func send(t *testing.T, dir, to string) {
 	t.Helper()
-	target, name, err := push.Open(to, push.TargetOptions{})
+	target, name, key, err := push.Open(to, push.TargetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer target.Close()
-	p, err := push.New(push.Options{Dir: dir, Target: target, Name: name, Once: true})
+	p, err := push.New(push.Options{Dir: dir, Target: target, Name: name, Key: key, Once: true})
 	if err != nil {
 		t.Fatal(err)
 	}

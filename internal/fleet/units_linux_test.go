@@ -118,6 +118,7 @@ type unitReceiver struct {
 }
 
 func (r *unitReceiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	w.Header().Set("Content-Type", "application/x-protobuf")
 	p, _, err := received(request)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)

@@ -65,6 +65,20 @@ func LoadNew(path string, known Known) (*State, error) {
 	if err != nil {
 		return nil, err
 	}
+	return readFile(f, fi, known)
+}
+
+// LoadIn is Load for a profile below root, which others may write to; see [files.OpenIn].
+func LoadIn(root *os.Root, name string) (*State, error) {
+	f, fi, err := files.OpenIn(root, name+Suffix, os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	return readFile(f, fi, Known{})
+}
+
+// readFile reads a journal and closes it.
+func readFile(f *os.File, fi os.FileInfo, known Known) (_ *State, err error) {
 	defer f.Close()
 	if fi.Size() < chunkSize || fi.Size() > maxFile {
 		return nil, fmt.Errorf("%s: %w", f.Name(), ErrNotJournal)

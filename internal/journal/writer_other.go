@@ -25,6 +25,14 @@ func Held(path string) (bool, error) {
 	return false, ErrUnsupported
 }
 
+// HeldIn returns ErrUnsupported, or that there is no journal.
+func HeldIn(root *os.Root, name string) (bool, error) {
+	if _, err := root.Lstat(name + Suffix); err != nil {
+		return false, err
+	}
+	return false, ErrUnsupported
+}
+
 func (*Writer) Buffer() []byte              { return nil }
 func (*Writer) Commit(int, *Slot)           {}
 func (*Writer) Advance(Point, int)          {}

@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gotach/profiler/internal/files"
 )
 
 // A Writer is the journal of a profile that is being written. It must not be used from two
@@ -166,6 +168,20 @@ func Held(path string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	return held(f)
+}
+
+// HeldIn is Held for a profile below root, which others may write to; see [files.OpenIn].
+func HeldIn(root *os.Root, name string) (bool, error) {
+	f, _, err := files.OpenIn(root, name+Suffix, os.O_RDONLY)
+	if err != nil {
+		return false, err
+	}
+	return held(f)
+}
+
+// held reports whether another process has locked a journal, and closes it.
+func held(f *os.File) (bool, error) {
 	defer f.Close()
 	switch err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); {
 	case err == nil:

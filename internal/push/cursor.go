@@ -9,16 +9,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/gotach/profiler/internal/files"
 )
 
 // A cursor remembers in a file what a target has. The file has a line of JSON for each fact, the latest one for a
 // file counts. Lines are appended; when there are many old ones, a new file replaces the old one in one step. A line that is
 // lost or torn, by a crash or a full disk, means that a file is sent again.
 type cursor struct {
-	path   string
+	dir    *folder
+	name   string // of the file
 	target string
 	f      *os.File
 	lines  int  // in the file
@@ -59,32 +63,65 @@ type line struct {
 // ErrInUse is the error if another process sends the same directory to the same target.
 var ErrInUse = errors.New("another gotach push sends this directory to this target")
 
-// openCursor opens the cursor of a target in a directory.
-func openCursor(dir, target string) (*cursor, error) {
-	sum := sha256.Sum256([]byte(target))
+// maxCursor is the largest size of a cursor's file, which is read as a whole: some million lines.
+const maxCursor = 256 << 20
+
+// openCursor opens the cursor with a key in a folder. target is the name of the target for people.
+func openCursor(dir *folder, key, target string) (*cursor, error) {
+	sum := sha256.Sum256([]byte(key))
 	c := &cursor{
-		path: filepath.Join(dir, ".push-"+hex.EncodeToString(sum[:6])+".cursor"), target: target,
+		dir: dir, name: ".push-" + hex.EncodeToString(sum[:6]) + ".cursor", target: target,
 		known: map[string]*known{}, ids: map[ID]*known{},
 	}
 	for range 10 {
-		f, err := os.OpenFile(c.path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+		err := c.claim()
+		if errors.Is(err, fs.ErrExist) || errors.Is(err, files.ErrReplaced) {
+			continue // somebody replaced it meanwhile
+		}
+		if err == nil {
+			if err = c.load(); err != nil {
+				c.f.Close()
+			}
+		}
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%s: %w", filepath.Join(dir.path, c.name), err)
 		}
-		if err := lock(f); err != nil {
-			f.Close()
-			return nil, fmt.Errorf("%s: %w", c.path, err)
-		}
-		here, err := os.Stat(c.path)
-		mine, err2 := f.Stat()
-		if err != nil || err2 != nil || !os.SameFile(here, mine) {
-			f.Close() // somebody replaced it before it was locked
-			continue
-		}
-		c.f = f
-		return c, c.load()
+		return c, nil
 	}
-	return nil, fmt.Errorf("%s: %w", c.path, ErrInUse)
+	return nil, fmt.Errorf("%s: %w", filepath.Join(dir.path, c.name), ErrInUse)
+}
+
+// claim opens the file and locks it.
+func (c *cursor) claim() error {
+	const flag = os.O_RDWR | os.O_APPEND
+	f, info, err := c.dir.open(c.name, flag)
+	if errors.Is(err, fs.ErrNotExist) {
+		if f, err = c.dir.OpenFile(c.name, flag|os.O_CREATE|os.O_EXCL, 0o600); err == nil {
+			info, err = f.Stat()
+		}
+	}
+	if err != nil {
+		return err
+	}
+	// Who may write to it could say that files were sent; a second name may be that of another file.
+	if err = ours(info); err == nil && !alone(info) {
+		err = errors.New("the file has several names")
+	}
+	if err == nil && info.Size() > maxCursor {
+		err = fmt.Errorf("a cursor of %d bytes", info.Size())
+	}
+	if err == nil {
+		err = lock(f)
+	}
+	if here, err2 := c.dir.Lstat(c.name); err == nil && (err2 != nil || !os.SameFile(here, info)) {
+		err = files.ErrReplaced
+	}
+	if err != nil {
+		f.Close()
+		return err
+	}
+	c.f = f
+	return nil
 }
 
 // load reads the file.
@@ -97,11 +134,16 @@ func (c *cursor) load() error {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", c.path, err)
+			return err
 		}
 		c.lines++
 		var l line
-		if json.Unmarshal(b, &l) != nil {
+		bad := json.Unmarshal(b, &l) != nil
+		// The first line had the target as it was given, with what is secret.
+		if c.lines == 1 && (bad || l.Target != c.target) {
+			c.dirty = true
+		}
+		if bad {
 			continue
 		}
 		c.apply(&l)
@@ -213,7 +255,7 @@ func (c *cursor) save() error {
 	if l := batchLine(c.batch); l.Batch != nil {
 		b = appendLine(b, &l)
 	}
-	f, err := replace(c.path, b)
+	f, err := c.dir.replace(c.name, b)
 	if err != nil {
 		return err
 	}
@@ -224,15 +266,15 @@ func (c *cursor) save() error {
 
 // replace writes a file under another name, locks it and then gives it the name. So there is always one
 // with this name, and it is complete.
-func replace(path string, b []byte) (_ *os.File, err error) {
-	f, err := os.OpenFile(path+".new", os.O_RDWR|os.O_CREATE|os.O_TRUNC|os.O_APPEND, 0o600)
+func (d *folder) replace(name string, b []byte) (_ *os.File, err error) {
+	f, err := d.create(name+".new", os.O_RDWR|os.O_APPEND)
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
 			f.Close()
-			os.Remove(f.Name())
+			_ = d.Remove(name + ".new")
 		}
 	}()
 	if err := lock(f); err != nil {
@@ -244,7 +286,7 @@ func replace(path string, b []byte) (_ *os.File, err error) {
 	if err := f.Sync(); err != nil {
 		return nil, err
 	}
-	return f, os.Rename(f.Name(), path)
+	return f, d.Rename(name+".new", name)
 }
 
 // close saves what could not be saved before, and closes the file.

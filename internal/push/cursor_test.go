@@ -18,18 +18,17 @@ func testEntry(n int) (entry, ID) {
 
 func reopen(t *testing.T, dir string) *cursor {
 	t.Helper()
-	c := testenv.Must(openCursor(dir, "to"))
-	return c
+	return testenv.Must(openCursor(testenv.Must(openFolder(dir)), "to", "to"))
 }
 
 // A cursor remembers what was written, whatever became of its last line, and stays small however many files there were.
 func TestCursor(t *testing.T) {
 	dir := t.TempDir()
 	c := reopen(t, dir)
-	if _, err := openCursor(dir, "to"); !errors.Is(err, ErrInUse) {
+	if _, err := openCursor(c.dir, "to", "to"); !errors.Is(err, ErrInUse) {
 		t.Errorf("a second cursor: %v", err)
 	}
-	if other, err := openCursor(dir, "elsewhere"); err != nil {
+	if other, err := openCursor(c.dir, "elsewhere", "elsewhere"); err != nil {
 		t.Error(err)
 	} else {
 		other.close()
@@ -40,10 +39,10 @@ func TestCursor(t *testing.T) {
 		c.keep([]entry{e})
 	}
 	must(c.write(batchLine([]ID{{7}, {8}})))
-	if _, err := openCursor(dir, "to"); !errors.Is(err, ErrInUse) {
+	if _, err := openCursor(c.dir, "to", "to"); !errors.Is(err, ErrInUse) {
 		t.Errorf("a second cursor after the file was replaced: %v", err)
 	}
-	path := c.path
+	path := filepath.Join(dir, c.name)
 	b := testenv.Must(os.ReadFile(path))
 	if n := strings.Count(string(b), "\n"); n > 1100 {
 		t.Errorf("the file has %d lines", n)
@@ -73,12 +72,12 @@ func TestCursor(t *testing.T) {
 	// What could not be written, as on a full disk, is written when there is room again.
 	c = reopen(t, dir)
 	must(c.f.Close())
-	must(os.Mkdir(path+".new", 0o700))
+	must(os.MkdirAll(path+".new/x", 0o700))
 	lost, lostID := testEntry(6000)
 	if err := c.write(fact(lost, lostID, stateSent)); err == nil {
 		t.Error("a line was written to a closed file")
 	}
-	must(os.Remove(path + ".new"))
+	must(os.RemoveAll(path + ".new"))
 	c.f = testenv.Must(os.OpenFile(path, os.O_RDWR|os.O_APPEND, 0))
 	next, nextID := testEntry(6001)
 	must(c.write(fact(next, nextID, stateSent)))

@@ -101,7 +101,7 @@ func TestFaultRetryAfter(t *testing.T) {
 func TestRetryAfter(t *testing.T) {
 	now := time.Date(2026, 11, 21, 4, 10, 24, 0, time.UTC)
 	for text, want := range map[string]time.Duration{
-		"": 0, "7": 7 * time.Second, "-7": 0, "soon": 0, "1000000": 24 * time.Hour,
+		"": 0, "7": 7 * time.Second, "-7": 0, "soon": 0, "1000000": time.Hour,
 		"Sat, 21 Nov 2026 04:11:24 GMT": time.Minute, "Sat, 21 Nov 2026 04:10:23 GMT": 0,
 	} {
 		if got := retryAfter(text, now); got != want {
@@ -299,10 +299,10 @@ func TestCursorNotSaved(t *testing.T) {
 	dir, r, o := received(t, 4, 3)
 	want := profiled(t, dir)
 	p := testenv.Must(New(o))
-	blocked := p.cursor.path + ".new" // a directory where the cursor's new file would be
-	must(errors.Join(p.cursor.f.Close(), os.Mkdir(blocked, 0o700)))
+	blocked := filepath.Join(dir, p.cursor.name+".new") // a directory where the cursor's new file would be
+	must(errors.Join(p.cursor.f.Close(), os.MkdirAll(filepath.Join(blocked, "x"), 0o700)))
 	for round := range 2 {
-		if err := push(t, o); !errors.Is(err, syscall.EISDIR) {
+		if err := push(t, o); !errors.Is(err, syscall.ENOTEMPTY) {
 			t.Errorf("round %d: %v", round, err)
 		}
 		r.check(t, want, 24*round)
@@ -313,7 +313,7 @@ func TestCursorNotSaved(t *testing.T) {
 	// Room comes while files are being sent: then all that was sent before is saved too.
 	r.fault = func(http.ResponseWriter, *http.Request, *pb.ProfilesData) bool {
 		if r.requests == 24+6 {
-			if err := os.Remove(blocked); err != nil {
+			if err := os.RemoveAll(blocked); err != nil {
 				t.Error(err)
 			}
 		}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -18,8 +17,8 @@ import (
 // A File is a profile in the directory.
 type File struct {
 	Name string // path in the directory, with slashes
-	Path string
-	Size int64 // bytes
+	Size int64  // bytes
+	dir  *folder
 
 	// ID is the same for the same profile, wherever the file is, and also after "gotach recover". It is made of the
 	// process, the session, the file's number in it, and the number of samples. A file that gotach's sampler did not
@@ -37,14 +36,14 @@ type File struct {
 }
 
 // openFile reads what a file says about itself. The error is a *FileError.
-func openFile(dir, name string) (*File, error) {
-	f := &File{Name: filepath.ToSlash(name), Path: filepath.Join(dir, name)}
+func openFile(dir *folder, name string) (*File, error) {
+	f := &File{Name: name, dir: dir}
 	return f, f.open(f.describe)
 }
 
 // open calls use with the open file. Errors of the file are FileErrors.
 func (f *File) open(use func(*reader.Reader) error) error {
-	r, err := reader.Open(f.Path)
+	r, err := reader.OpenIn(f.dir.Root, f.Name)
 	if err != nil {
 		return &FileError{f, unnamed(f, err)}
 	}
@@ -58,21 +57,22 @@ func (f *File) open(use func(*reader.Reader) error) error {
 
 // unnamed removes the path from the beginning of an error.
 func unnamed(f *File, err error) error {
-	if text, ok := strings.CutPrefix(err.Error(), f.Path+": "); ok {
-		return &unnamedError{text, err}
+	if text, ok := strings.CutPrefix(err.Error(), f.Name+": "); ok {
+		return &textError{text, err}
 	}
 	return err
 }
 
-type unnamedError struct {
+// A textError is an error with another text.
+type textError struct {
 	text string
 	error
 }
 
-func (e *unnamedError) Error() string { return e.text }
+func (e *textError) Error() string { return e.text }
 
-// Unwrap returns the whole error.
-func (e *unnamedError) Unwrap() error { return e.error }
+// Unwrap returns the error that had the other text.
+func (e *textError) Unwrap() error { return e.error }
 
 // describe sets all fields but the names.
 func (f *File) describe(r *reader.Reader) error {
@@ -115,7 +115,7 @@ func (f *File) describe(r *reader.Reader) error {
 
 // hash writes the file's content to w.
 func (f *File) hash(w io.Writer) error {
-	file, err := os.Open(f.Path)
+	file, _, err := f.dir.open(f.Name, os.O_RDONLY)
 	if err != nil {
 		return &FileError{f, err}
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net"
 	"net/http"
 	"net/url"
@@ -20,6 +21,7 @@ import (
 type poster struct {
 	client  *http.Client
 	header  http.Header
+	secrets *strings.Replacer // for texts of the server, which may repeat what it was sent
 	metrics *Metrics
 	zip     bytes.Buffer
 	zw      *gzip.Writer
@@ -35,7 +37,7 @@ type TargetOptions struct {
 	Metrics    *Metrics      // counts requests; nil: nobody does
 }
 
-func newPoster(o *TargetOptions) (*poster, error) {
+func newPoster(to *url.URL, o *TargetOptions) (*poster, error) {
 	timeout := o.Timeout
 	if timeout == 0 {
 		timeout = 30 * time.Second
@@ -67,7 +69,7 @@ func newPoster(o *TargetOptions) (*poster, error) {
 			// A redirect would lose the body or the header with the password.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-		header: o.Header, metrics: metrics, zw: zw,
+		header: o.Header, secrets: secrets(to, o.Header), metrics: metrics, zw: zw,
 	}, nil
 }
 
@@ -76,23 +78,24 @@ func (p *poster) close() { p.client.CloseIdleConnections() }
 // maxAnswer is the number of bytes that are read of an answer.
 const maxAnswer = 64 << 10
 
-// post sends a body and returns the answer's. Errors are those of a Target. The caller may change the body
-// afterwards.
-func (p *poster) post(ctx context.Context, to *url.URL, contentType string, body []byte, compress bool) (answer []byte, err error) {
+// post sends a body and returns the answer of a server that says that it has it, and the answer's media type. Whether the answer
+// is one of the target's protocol is for the caller to say: pages for people come with the code 200 too. Errors are those of a
+// Target. The caller may change the body afterwards.
+func (p *poster) post(ctx context.Context, to *url.URL, contentType string, body []byte, compress bool) (answer []byte, kind string, err error) {
 	if compress {
 		p.zip.Reset()
 		p.zw.Reset(&p.zip)
 		if _, err := p.zw.Write(body); err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		if err := p.zw.Close(); err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		body = p.zip.Bytes()
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to.String(), bytes.NewReader(body))
 	if err != nil {
-		return nil, err
+		return nil, "", p.hide(to, err)
 	}
 	for k, v := range p.header {
 		req.Header[k] = v
@@ -107,67 +110,93 @@ func (p *poster) post(ctx context.Context, to *url.URL, contentType string, body
 	resp, err := p.client.Do(req)
 	if err != nil {
 		p.metrics.Request(0, int64(len(body)))
-		if e := (*url.Error)(nil); errors.As(err, &e) {
-			err = e.Err
-		}
-		return nil, fmt.Errorf("%s: %w", to.Host, err)
+		return nil, "", p.hide(to, err)
 	}
 	defer resp.Body.Close()
-	answer, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	answer, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	p.metrics.Request(resp.StatusCode, int64(len(body)))
-	if code := resp.StatusCode; code/100 != 2 {
-		return nil, meaning(resp, answer)
+	switch kind, _, _ = mime.ParseMediaType(resp.Header.Get("Content-Type")); {
+	case resp.StatusCode/100 != 2:
+		return nil, "", p.meaning(resp, answer)
+	case err != nil: // whether the server has it nobody knows
+		return nil, "", p.hide(to, fmt.Errorf("the answer was cut off: %w", err))
+	case resp.StatusCode != http.StatusOK:
+		return nil, "", p.strange(to, resp.Status, nil)
+	case len(answer) > maxAnswer:
+		return nil, "", p.strange(to, fmt.Sprintf("%s with more than %d bytes", resp.Status, maxAnswer), nil)
 	}
-	if err != nil { // whether the server has it nobody knows
-		return nil, fmt.Errorf("%s: the answer was cut off: %w", to.Host, err)
+	return answer, kind, nil
+}
+
+// strange returns the error for an answer that is none of the target's protocol, such as the page of a login.
+func (p *poster) strange(to *url.URL, what string, answer []byte) error {
+	return p.explain(to, what, answer, "that does not say that it has the profile; is --to right?")
+}
+
+// explain returns the error for an answer with which nothing is wrong with the file.
+func (p *poster) explain(to *url.URL, what string, answer []byte, hint string) *RetryError {
+	return &RetryError{Err: fmt.Errorf("%w (%s)", p.answered(to, what, answer), hint)}
+}
+
+// answered returns an error that says what a server answers.
+func (p *poster) answered(to *url.URL, what string, answer []byte) error {
+	text := fmt.Sprintf("%s://%s%s answers %s", to.Scheme, to.Host, to.EscapedPath(), what)
+	if line := oneLine(p.secrets.Replace(string(answer))); line != "" {
+		text += ": " + line
 	}
-	return answer, nil
+	return errors.New(p.secrets.Replace(text))
+}
+
+// hide returns the error of a request with the host and without the URL and what is secret.
+func (p *poster) hide(to *url.URL, err error) error {
+	if e := (*url.Error)(nil); errors.As(err, &e) {
+		err = e.Err
+	}
+	return &textError{p.secrets.Replace(fmt.Sprintf("%s: %v", to.Host, err)), err}
 }
 
 // meaning returns the error that an answer stands for.
-func meaning(resp *http.Response, answer []byte) error {
-	err := fmt.Errorf("%s answers %s", resp.Request.URL.Redacted(), resp.Status)
-	if text := oneLine(answer); text != "" {
-		err = fmt.Errorf("%w: %s", err, text)
-	}
+func (p *poster) meaning(resp *http.Response, answer []byte) error {
+	to := resp.Request.URL
 	switch code := resp.StatusCode; {
 	case code == http.StatusRequestEntityTooLarge:
-		return &TooLargeError{err}
+		return &TooLargeError{p.answered(to, resp.Status, answer)}
 	case code == http.StatusUnauthorized, code == http.StatusForbidden, code == http.StatusProxyAuthRequired:
-		return &RetryError{Err: fmt.Errorf("%w (is the right --header given?)", err)}
+		return p.explain(to, resp.Status, answer, "is the right --header given?")
 	case code == http.StatusNotFound, code == http.StatusMethodNotAllowed, code/100 == 3:
 		// Nothing is wrong with the file. All files would be parked.
-		return &RetryError{Err: fmt.Errorf("%w (is --to right, and does the server take profiles?)", err)}
-	case code == http.StatusRequestTimeout, code == http.StatusTooEarly, code == http.StatusTooManyRequests, code/100 == 5:
-		return &RetryError{After: retryAfter(resp.Header.Get("Retry-After"), time.Now()), Err: err}
-	case code/100 == 4:
-		return &RefusedError{err}
+		return p.explain(to, resp.Status, answer, "is --to right, and does the server take profiles?")
+	case code/100 == 4 && code != http.StatusRequestTimeout && code != http.StatusTooEarly && code != http.StatusTooManyRequests:
+		return &RefusedError{p.answered(to, resp.Status, answer)}
 	}
-	return &RetryError{Err: err}
+	return &RetryError{After: retryAfter(resp.Header.Get("Retry-After"), time.Now()), Err: p.answered(to, resp.Status, answer)}
 }
+
+// longestRetry is the most that a server may ask to wait, as it could ask for years.
+const longestRetry = time.Hour
 
 // retryAfter returns how long a server asks to wait: for a number of seconds or until a date. It is 0 if the text is
 // neither.
 func retryAfter(text string, now time.Time) time.Duration {
 	if n, err := strconv.Atoi(text); err == nil {
-		return time.Duration(min(max(n, 0), 86400)) * time.Second
+		return time.Duration(min(max(n, 0), int(longestRetry/time.Second))) * time.Second
 	}
 	if at, err := http.ParseTime(text); err == nil {
-		return max(at.Sub(now), 0)
+		return min(max(at.Sub(now), 0), longestRetry)
 	}
 	return 0
 }
 
 // oneLine returns the beginning of an answer as one line of text, "" if it is none.
-func oneLine(b []byte) string {
+func oneLine(text string) string {
 	const most = 200
-	if len(b) > most {
-		b = b[:most]
+	if len(text) > most {
+		text = text[:most]
 	}
-	for _, c := range b {
+	for _, c := range []byte(text) {
 		if c < ' ' && c != '\n' && c != '\r' && c != '\t' {
 			return ""
 		}
 	}
-	return strings.Join(strings.Fields(strings.ToValidUTF8(string(b), "")), " ")
+	return strings.Join(strings.Fields(strings.ToValidUTF8(text, "")), " ")
 }

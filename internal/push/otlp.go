@@ -1,11 +1,16 @@
 package push
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/gotach/profiler/internal/formats/otlp"
@@ -38,7 +43,7 @@ type otlpTarget struct {
 // NewOTLP returns a target that sends OpenTelemetry profiles to a receiver, with OTLP/HTTP. If the URL has no path, the usual
 // one is taken. Each message's profiles have ids that are the same when it is sent again.
 func NewOTLP(to *url.URL, o TargetOptions) (Target, error) {
-	p, err := newPoster(&o)
+	p, err := newPoster(to, &o)
 	if err != nil {
 		return nil, err
 	}
@@ -141,32 +146,48 @@ func (s *otlpFile) send(records []profile.Record, key string, encoded bool) erro
 		s.b.SetDone(key)
 		return nil
 	}
-	answer, err := s.post(s.ctx, s.to, "application/x-protobuf", s.enc.Message(&s.about), true)
+	answer, kind, err := s.post(s.ctx, s.to, "application/x-protobuf", s.enc.Message(&s.about), true)
 	if large := (*TooLargeError)(nil); errors.As(err, &large) && len(records) > 1 {
 		half := len(records) / 2
 		if err := s.send(records[:half], key+".0", false); err != nil {
 			return err
 		}
-		err = s.send(records[half:], key+".1", false)
-	}
-	if err == nil {
-		if n, why := rejected(answer); n > 0 {
-			s.metrics.Rejected(n)
-			err = &RefusedError{fmt.Errorf("%s rejects %d profiles: %s", s.to.Host, n, oneLine([]byte(why)))}
+		if err := s.send(records[half:], key+".1", false); err != nil {
+			return err
 		}
+	} else if err != nil {
+		return err
+	} else if err := s.taken(answer, kind); err != nil {
+		return err
 	}
-	if err == nil {
-		s.b.SetDone(key)
+	s.b.SetDone(key)
+	return nil
+}
+
+// taken returns nil if an answer with the code 200 says that the receiver has all profiles of a message.
+func (s *otlpFile) taken(answer []byte, kind string) error {
+	n, why, ok := rejected(answer, kind)
+	if !ok {
+		return s.strange(s.to, fmt.Sprintf("200 with %d bytes of type %q, which is not OTLP", len(answer), kind), answer)
 	}
-	return err
+	if n == 0 {
+		return nil
+	}
+	s.metrics.Rejected(n)
+	return &RefusedError{fmt.Errorf("%s rejects %d profiles: %s", s.to.Host, n, oneLine(s.secrets.Replace(why)))}
 }
 
 // rejected returns what a receiver has not taken although its answer is 200, and why. The answer is an
-// ExportProfilesServiceResponse, whose field 1 is an ExportProfilesPartialSuccess with a number and a text.
-func rejected(answer []byte) (n int64, why string) {
-	fields(answer, func(field int, _ uint64, content []byte) {
+// ExportProfilesServiceResponse, whose field 1 is an ExportProfilesPartialSuccess with a number and a text. It is not ok if the
+// answer is something else.
+func rejected(answer []byte, kind string) (n int64, why string, ok bool) {
+	if kind == "application/json" {
+		return rejectedJSON(answer)
+	}
+	whole := true
+	ok = fields(answer, func(field int, _ uint64, content []byte) {
 		if field == 1 {
-			fields(content, func(field int, number uint64, text []byte) {
+			whole = content != nil && fields(content, func(field int, number uint64, text []byte) {
 				switch field {
 				case 1:
 					n = int64(number)
@@ -176,30 +197,63 @@ func rejected(answer []byte) (n int64, why string) {
 			})
 		}
 	})
-	return n, why
+	return n, why, ok && whole && n >= 0 && kind == "application/x-protobuf"
 }
 
-// fields calls f for each field of a protocol buffer message, as far as it is one.
-func fields(b []byte, f func(field int, number uint64, content []byte)) {
+// rejectedJSON is rejected for the message in JSON. There a number may be a text, and names may be as in the protocol
+// buffer. An object with other fields is something else.
+func rejectedJSON(answer []byte) (n int64, why string, ok bool) {
+	type partial struct {
+		Rejected  json.RawMessage `json:"rejectedProfiles"`
+		Rejected2 json.RawMessage `json:"rejected_profiles"`
+		Why       string          `json:"errorMessage"`
+		Why2      string          `json:"error_message"`
+	}
+	var m struct {
+		Partial  partial `json:"partialSuccess"`
+		Partial2 partial `json:"partial_success"`
+	}
+	d := json.NewDecoder(bytes.NewReader(answer))
+	d.DisallowUnknownFields()
+	if d.Decode(&m) != nil || d.Decode(new(any)) != io.EOF || answer[0] != '{' {
+		return 0, "", false
+	}
+	for _, p := range []partial{m.Partial, m.Partial2} {
+		for _, number := range []json.RawMessage{p.Rejected, p.Rejected2} {
+			if number != nil && string(number) != "null" {
+				v, err := strconv.ParseInt(strings.Trim(string(number), `"`), 10, 64)
+				if err != nil || v < 0 {
+					return 0, "", false
+				}
+				n = max(n, v)
+			}
+		}
+		why = cmp.Or(why, p.Why, p.Why2)
+	}
+	return n, why, true
+}
+
+// fields calls f for each field of a protocol buffer message. It returns false if that is none.
+func fields(b []byte, f func(field int, number uint64, content []byte)) bool {
 	for len(b) > 0 {
 		tag, n := binary.Uvarint(b)
-		if n <= 0 {
-			return
+		if n <= 0 || tag>>3 == 0 || tag>>3 > 1<<29-1 {
+			return false
 		}
 		b = b[n:]
 		switch tag & 7 {
 		case 0, 2:
 			v, n := binary.Uvarint(b)
 			if n <= 0 {
-				return
+				return false
 			}
 			b = b[n:]
 			var content []byte
 			if tag&7 == 2 {
 				if v > uint64(len(b)) {
-					return
+					return false
 				}
-				content, b = b[:v], b[v:]
+				content, b = b[:v:v], b[v:]
 			}
 			f(int(tag>>3), v, content)
 		case 1, 5:
@@ -208,11 +262,12 @@ func fields(b []byte, f func(field int, number uint64, content []byte)) {
 				n = 4
 			}
 			if len(b) < n {
-				return
+				return false
 			}
 			b = b[n:]
 		default:
-			return
+			return false
 		}
 	}
+	return true
 }

@@ -11,12 +11,15 @@
 package push
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -29,7 +32,10 @@ import (
 type Options struct {
 	Dir    string
 	Target Target
-	Name   string // of the target: tells cursors apart, and is in messages
+	Name   string // of the target, in messages
+
+	Key   string // of the target: tells cursors apart; "": Name
+	State string // folder for the cursor and for what is refused; "": Dir, to which nobody else may write then
 
 	Once     bool          // until all files that are finished at the start are sent
 	Interval time.Duration // between two looks into the directory; 0: 10 s
@@ -37,8 +43,9 @@ type Options struct {
 	// random: the first one doubles with each failure until it is the second one. 0: 1 s and 1 min.
 	Backoff, MaxBackoff time.Duration
 	Tries               int           // with Once: give up after so many failures one after the other; 0: 8
+	GiveUp              time.Duration // with Once: give up when failures and the waits after them have taken so long; 0: 10 min
 	Drain               time.Duration // time to finish the present batch when the context ends; 0: 2 s
-	KeepRefused         int64         // bytes of parked files; the oldest ones are deleted; 0: 1 GB
+	KeepRefused         int64         // bytes of parked files; the oldest ones are deleted, also above 1,000 profiles; 0: 1 GB
 
 	Metrics  *Metrics                 // nil: counted for nobody
 	Progress func(done, total uint64) // is told the number of files now and then; may be nil
@@ -48,6 +55,9 @@ type Options struct {
 // A Pusher sends a directory.
 type Pusher struct {
 	o       Options
+	dir     *folder
+	state   *folder // for the cursor and what is refused; may be dir
+	parking parking
 	cursor  *cursor
 	metrics *Metrics
 	log     *slog.Logger
@@ -57,7 +67,9 @@ type Pusher struct {
 	tries   map[string]int         // by name: how often a batch with the file failed
 	parts   map[ID]map[string]bool // by batch: the parts that the target has
 	failed  int                    // batches, one after the other
+	lost    time.Duration          // how long failures and waits took
 	told    time.Time              // when the latest failure was logged
+	pruned  int                    // parked files that were deleted since that was logged
 	unsaved bool                   // the cursor could not be saved
 	strange map[string]time.Time   // by what was said once about the directory
 }
@@ -74,6 +86,7 @@ func New(o Options) (*Pusher, error) {
 	set(&o.Backoff, time.Second)
 	set(&o.MaxBackoff, time.Minute)
 	set(&o.Drain, 2*time.Second)
+	set(&o.GiveUp, 10*time.Minute)
 	if o.Tries == 0 {
 		o.Tries = 8
 	}
@@ -86,20 +99,85 @@ func New(o Options) (*Pusher, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if _, _, err := list(o.Dir); err != nil {
-		return nil, err
-	}
-	c, err := openCursor(o.Dir, o.Name)
-	if err != nil {
-		return nil, fmt.Errorf("the cursor: %w", err)
-	}
 	p := &Pusher{
-		o: o, cursor: c, many: manyGoroutines, metrics: o.Metrics, log: o.Log, parts: map[ID]map[string]bool{}, strange: map[string]time.Time{},
+		o: o, many: manyGoroutines, metrics: o.Metrics, log: o.Log, parts: map[ID]map[string]bool{}, strange: map[string]time.Time{},
 	}
-	if p.before = c.batch; len(c.batch) == 1 {
-		p.before, p.late = nil, c.batch[0]
+	return p, p.open()
+}
+
+// ErrShared is in the error of New if there is no State and others may write to the directory.
+var ErrShared = errors.New("others could change what push remembers there")
+
+// open opens the folders and the cursor.
+func (p *Pusher) open() (err error) {
+	opened := Pusher{}
+	defer func() {
+		if err != nil {
+			_ = opened.close()
+		}
+	}()
+	if opened.dir, err = openFolder(p.o.Dir); err != nil {
+		return err
 	}
-	return p, nil
+	opened.state = opened.dir
+	key := cmp.Or(p.o.Key, p.o.Name)
+	if p.o.State != "" {
+		path, err := filepath.Abs(p.o.Dir)
+		if err != nil {
+			return err
+		}
+		key += "\n" + path
+		if err := os.MkdirAll(p.o.State, 0o700); err != nil {
+			return err
+		}
+		if opened.state, err = openFolder(p.o.State); err != nil {
+			return err
+		}
+	}
+	if err := ours(opened.state.info); err != nil {
+		return fmt.Errorf("%s: %w: %w", opened.state.path, err, ErrShared)
+	}
+	if _, _, err := opened.dir.list(opened.state); err != nil {
+		return err
+	}
+	if opened.cursor, err = openCursor(opened.state, key, p.o.Name); err != nil {
+		return fmt.Errorf("the cursor: %w", err)
+	}
+	p.dir, p.state, p.cursor = opened.dir, opened.state, opened.cursor
+	p.parking = parking{dir: p.dir, state: p.state, limit: p.o.KeepRefused}
+	if p.before = p.cursor.batch; len(p.before) == 1 {
+		p.before, p.late = nil, p.before[0]
+	}
+	return nil
+}
+
+// close closes what open has opened.
+func (p *Pusher) close() (err error) {
+	if p.cursor != nil {
+		err = p.cursor.close()
+	}
+	p.parking.close()
+	for _, d := range []*folder{p.dir, p.state} {
+		if d != nil {
+			d.Close()
+		}
+	}
+	return err
+}
+
+// again opens the folders again if others have their names by now, such as when a volume was mounted.
+func (p *Pusher) again() error {
+	err := cmp.Or(p.dir.there(), p.state.there())
+	if !errors.Is(err, errReplaced) {
+		return err
+	}
+	old := Pusher{dir: p.dir, state: p.state, cursor: p.cursor, parking: p.parking}
+	if err := p.open(); err != nil {
+		return err
+	}
+	p.log.Warn("another directory has the name now; going on with that")
+	_ = old.close() // its cursor was saved as far as possible
+	return nil
 }
 
 // manyGoroutines is the number of goroutines from which on the memory for a file may be more than there is: some 200
@@ -109,7 +187,7 @@ const manyGoroutines = 100_000
 // Run sends files until the context ends, or with Options.Once until there is no more. It finishes the present batch
 // then. The error is nil when it has done what it should.
 func (p *Pusher) Run(ctx context.Context) (err error) {
-	defer func() { err = errors.Join(err, p.cursor.close()) }()
+	defer func() { err = errors.Join(err, p.close()) }()
 	if !p.o.Once { // so that many hosts do not send all at the same time
 		p.sleep(ctx, rand.N(p.o.Interval))
 	}
@@ -165,7 +243,10 @@ func (p *Pusher) sleep(ctx context.Context, d time.Duration) {
 
 // ready lists the files that are to be sent now: those that failed the fewest times first, and of these the oldest ones.
 func (p *Pusher) ready() (ready []entry, err error) {
-	entries, errs, err := list(p.o.Dir)
+	if err := p.again(); err != nil {
+		return nil, err
+	}
+	entries, errs, err := p.dir.list(p.state)
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +260,7 @@ func (p *Pusher) ready() (ready []entry, err error) {
 	for _, e := range entries {
 		switch {
 		case p.cursor.done(e):
-		case finished(p.o.Dir, e, now):
+		case p.dir.finished(e, now):
 			ready = append(ready, e)
 			if n := p.tries[e.name]; n > 0 {
 				tries[e.name] = n
@@ -198,10 +279,16 @@ func (p *Pusher) ready() (ready []entry, err error) {
 func (p *Pusher) once(text string, args ...any) {
 	key := fmt.Sprint(append([]any{text}, args...)...)
 	if now := time.Now(); now.Sub(p.strange[key]) > time.Hour {
-		if len(p.strange) > 1000 {
-			clear(p.strange)
+		const most = 1000
+		if len(p.strange) >= most {
+			maps.DeleteFunc(p.strange, func(_ string, at time.Time) bool { return now.Sub(at) > time.Hour })
 		}
-		p.strange[key] = now
+		if len(p.strange) >= most { // somebody makes very many files
+			return
+		}
+		if p.strange[key] = now; len(p.strange) == most {
+			text += "; more like that are not logged for an hour"
+		}
 		p.log.Warn(text, args...)
 	}
 }
@@ -209,6 +296,12 @@ func (p *Pusher) once(text string, args ...any) {
 // sendAll sends files, until a batch fails for now or the context ends; then failed is true. The error is that of a Pusher that gives up.
 func (p *Pusher) sendAll(ctx context.Context, entries []entry) (failed bool, err error) {
 	total := len(entries)
+	defer func() {
+		if p.pruned > 0 {
+			p.log.Warn("deleted the oldest parked files", "files", p.pruned, "limit in bytes", p.o.KeepRefused, "limit in files", maxParked)
+		}
+		p.pruned = 0
+	}()
 	for len(entries) > 0 && ctx.Err() == nil {
 		var batch *Batch
 		var of []entry
@@ -250,7 +343,7 @@ func (p *Pusher) next(entries []entry) (b *Batch, of, rest []entry) {
 			break
 		}
 		entries = entries[1:]
-		f, err := openFile(p.o.Dir, filepath.FromSlash(e.name))
+		f, err := openFile(p.dir, e.name)
 		if err != nil {
 			p.unreadable(e, f, err)
 			continue
@@ -288,7 +381,7 @@ func (p *Pusher) unreadable(e entry, f *File, err error) {
 		p.vanished(e)
 	case !errors.As(err, &bad): // such as missing permission
 		p.once("cannot be read now", "file", e.name, "error", err.Error())
-	case finished(p.o.Dir, e, time.Now()): // otherwise it is a new one of this name
+	case p.dir.finished(e, time.Now()): // otherwise it is a new one of this name
 		p.metrics.file("unreadable", 0)
 		p.park(e, f, fmt.Errorf("cannot be read: %w", err))
 	}
@@ -314,7 +407,8 @@ func (p *Pusher) send(ctx context.Context, b *Batch, of []entry) (again []entry,
 	within, cancel := p.draining(ctx)
 	err = p.o.Target.Send(within, b)
 	cancel()
-	p.metrics.batch(time.Since(begin), err)
+	took := time.Since(begin)
+	p.metrics.batch(took, err)
 	var (
 		bad     *FileError
 		refused *RefusedError
@@ -348,7 +442,7 @@ func (p *Pusher) send(ctx context.Context, b *Batch, of []entry) (again []entry,
 		return of, nil
 	}
 	p.keepParts(b)
-	return of, p.wait(ctx, b, err)
+	return of, p.wait(ctx, b, err, took)
 }
 
 // halves sends the first n files of a batch and the others apart.
@@ -381,8 +475,8 @@ func (p *Pusher) draining(ctx context.Context) (context.Context, context.CancelF
 	}
 }
 
-// wait waits after a failure.
-func (p *Pusher) wait(ctx context.Context, b *Batch, failure error) error {
+// wait waits after a failure that took some time.
+func (p *Pusher) wait(ctx context.Context, b *Batch, failure error, took time.Duration) error {
 	p.failed++
 	if p.o.Once && p.failed >= p.o.Tries {
 		return errGivenUp{p.failed, failure}
@@ -394,7 +488,10 @@ func (p *Pusher) wait(ctx context.Context, b *Batch, failure error) error {
 	d := rand.N(most) + 1
 	if retry := (*RetryError)(nil); errors.As(failure, &retry) && retry.After > 0 {
 		// Not all at the same moment, but not before it.
-		d = min(retry.After, time.Hour) + d/4
+		d = min(retry.After, longestRetry) + d/4
+	}
+	if p.lost += took + d; p.o.Once && p.lost > p.o.GiveUp {
+		return errGivenUp{p.failed, fmt.Errorf("%w (the next try would be in %v)", failure, d.Round(time.Second))}
 	}
 	if p.failed == 1 || time.Since(p.told) > time.Minute {
 		p.told = time.Now()
@@ -450,19 +547,14 @@ func (p *Pusher) forget(b *Batch) { delete(p.parts, b.ID()) }
 
 // park keeps a file for the user, since the target will not have it.
 func (p *Pusher) park(e entry, f *File, why error) {
-	to := path.Join(refusedDir, e.name)
-	if err := park(p.o.Dir, e.name, p.o.Name, why); err != nil {
+	deleted, err := p.parking.park(e.name, p.o.Name, why)
+	if p.pruned += deleted; err != nil {
 		p.log.Warn("refused, and cannot be parked", "file", e.name, "why", why, "error", err)
 	} else {
-		p.log.Warn("refused", "file", e.name, "why", why, "kept as", to)
+		p.log.Warn("refused", "file", e.name, "why", why, "kept as", path.Join(refusedDir, e.name))
 	}
 	if f.ID == (ID{}) { // it could not be read
 		f.ID = ID{}.Part(fmt.Sprint(e.name, e.size, e.mod.UnixNano()))
 	}
 	p.remember(fact(e, f.ID, stateRefused))
-	if n, err := prune(filepath.Join(p.o.Dir, refusedDir), p.o.KeepRefused); err != nil {
-		p.once("old parked files cannot be deleted", "error", err.Error())
-	} else if n > 0 {
-		p.log.Warn("deleted the oldest parked files", "files", n, "limit in bytes", p.o.KeepRefused)
-	}
 }

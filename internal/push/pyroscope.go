@@ -23,7 +23,7 @@ type pyroscopeTarget struct {
 
 // NewPyroscope returns a target that sends pprof profiles to Grafana Pyroscope, which adds up what comes twice: it knows no ids.
 func NewPyroscope(to *url.URL, o TargetOptions) (Target, error) {
-	p, err := newPoster(&o)
+	p, err := newPoster(to, &o)
 	if err != nil {
 		return nil, err
 	}
@@ -77,8 +77,12 @@ func (t *pyroscopeTarget) Send(ctx context.Context, b *Batch) error {
 		q.Set("until", strconv.FormatInt(f.End.UnixNano(), 10))
 		q.Set("spyName", "gotach") // and no format: with one, Pyroscope does not see that the body has parts
 		u.RawQuery = q.Encode()
-		if _, err := t.post(ctx, &u, form.FormDataContentType(), body.Bytes(), false); err != nil {
+		answer, kind, err := t.post(ctx, &u, form.FormDataContentType(), body.Bytes(), false)
+		if err != nil {
 			return err
+		}
+		if len(answer) > 0 || kind == "text/html" { // Pyroscope's own has the code 200 and no body
+			return t.strange(&u, fmt.Sprintf("200 with %d bytes of type %q, and Pyroscope's has none", len(answer), kind), answer)
 		}
 	}
 	return nil

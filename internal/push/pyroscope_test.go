@@ -67,7 +67,7 @@ func TestPyroscope(t *testing.T) {
 	}))
 	defer server.Close()
 	m := NewMetrics()
-	target, name, err := Open("pyroscope+"+strings.Replace(server.URL, "//", "//ann:secret@", 1)+"/tenant/", TargetOptions{
+	target, name, key, err := Open("pyroscope+"+strings.Replace(server.URL, "//", "//ann:secret@", 1)+"/tenant/", TargetOptions{
 		Header: http.Header{"X-Scope-Orgid": {"a"}}, Resource: [][2]string{{"service.name", "my/shop!"}, {"deployment.environment.name", "prod{x}"}}, Metrics: m,
 	})
 	must(err)
@@ -75,7 +75,7 @@ func TestPyroscope(t *testing.T) {
 	if strings.Contains(name, "secret") {
 		t.Errorf("the password is in the name %s", name)
 	}
-	err = push(t, Options{Dir: dir, Target: target, Name: name, Once: true, Backoff: time.Millisecond, Metrics: m})
+	err = push(t, Options{Dir: dir, Target: target, Name: name, Key: key, Once: true, Backoff: time.Millisecond, Metrics: m})
 	if err != nil || m.Files("sent") != 4 {
 		t.Errorf("%v, %d files sent", err, m.Files("sent"))
 	}

@@ -51,10 +51,10 @@ func received(t testing.TB, processes, files int) (dir string, r *receiver, o Op
 func (r *receiver) options(t testing.TB, dir string) Options {
 	t.Helper()
 	m := NewMetrics()
-	target, name, err := Open("otlp+http://receiver:4318", TargetOptions{Metrics: m})
+	target, name, key, err := Open("otlp+http://receiver:4318", TargetOptions{Metrics: m})
 	must(err)
 	target.(*otlpTarget).client.Transport = r
-	return Options{Dir: dir, Target: target, Name: name, Once: true, Metrics: m, Backoff: time.Millisecond, MaxBackoff: 5 * time.Millisecond, Tries: 1000}
+	return Options{Dir: dir, Target: target, Name: name, Key: key, Once: true, Metrics: m, Backoff: time.Millisecond, MaxBackoff: 5 * time.Millisecond, Tries: 1000, GiveUp: 1000 * time.Hour}
 }
 
 // serve starts a server on this computer until the test ends, and lets options send to it.
@@ -68,7 +68,7 @@ func (r *receiver) serve(t testing.TB, o *Options, wrap func(net.Listener) net.L
 	s.Start()
 	t.Cleanup(s.Close)
 	var err error
-	o.Target, o.Name, err = Open("otlp+"+s.URL, TargetOptions{Metrics: o.Metrics})
+	o.Target, o.Name, o.Key, err = Open("otlp+"+s.URL, TargetOptions{Metrics: o.Metrics})
 	must(err)
 	t.Cleanup(func() { o.Target.Close() })
 	return "otlp+" + s.URL
@@ -105,6 +105,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.requests++
 	fault := r.fault
 	r.mu.Unlock()
+	w.Header().Set("Content-Type", "application/x-protobuf")
 	if fault == nil || !fault(w, req, &d) {
 		r.keep(&d)
 	}
@@ -172,11 +173,13 @@ func (r *receiver) sums() sums {
 // profiled returns what the profiles in a directory have.
 func profiled(t testing.TB, dir string) sums {
 	t.Helper()
-	entries, _, err := list(dir)
+	d := testenv.Must(openFolder(dir))
+	defer d.Close()
+	entries, _, err := d.list(d)
 	must(err)
 	out := sums{}
 	for _, e := range entries {
-		f := testenv.Must(openFile(dir, filepath.FromSlash(e.name)))
+		f := testenv.Must(openFile(d, e.name))
 		var sum [2]time.Duration
 		must(f.Read(stream.Options{}, func(src *stream.Source) error {
 			for s, err := range src.Samples() {

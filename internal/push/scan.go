@@ -6,7 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -34,35 +33,34 @@ type entry struct {
 
 func (a entry) same(b entry) bool { return a.size == b.size && a.mod.Equal(b.mod) }
 
+// maxDepth is the number of folders below each other in which profiles are looked for.
+const maxDepth = 32
+
 // list returns the profiles in a directory and in those below it, the oldest ones first. Links and names that begin with a
-// dot are left out, and so is what was parked. What cannot be read below the directory is left out too; errs has why.
-func list(dir string) (entries []entry, errs []error, err error) {
-	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+// dot are left out, and so are what was parked, and the folder state. What cannot be read below the directory is left out too; errs has why.
+func (d *folder) list(state *folder) (entries []entry, errs []error, err error) {
+	err = fs.WalkDir(d.FS(), ".", func(path string, e fs.DirEntry, err error) error {
+		var info fs.FileInfo
+		if err == nil {
+			info, err = d.Lstat(path)
+		}
+		hidden := strings.HasPrefix(e.Name(), ".") || path == refusedDir
 		switch {
-		case err != nil && path == dir:
+		case path == ".":
 			return err
 		case errors.Is(err, fs.ErrNotExist):
 			return nil
 		case err != nil:
 			errs = append(errs, err)
-			return nil
-		case d.IsDir():
-			if path != dir && (strings.HasPrefix(d.Name(), ".") || path == filepath.Join(dir, refusedDir)) {
-				return fs.SkipDir
-			}
-			return nil
-		case !d.Type().IsRegular() || !strings.HasSuffix(d.Name(), extension) || strings.HasPrefix(d.Name(), "."):
-			return nil
+		case info.IsDir() && (hidden || os.SameFile(info, state.info)):
+			return fs.SkipDir
+		case info.IsDir() && strings.Count(path, "/") >= maxDepth:
+			errs = append(errs, &fs.PathError{Op: "read", Path: path, Err: errors.New("too many folders below each other")})
+			return fs.SkipDir
+		case info.Mode().IsRegular() && strings.HasSuffix(path, extension) && !hidden:
+			entries = append(entries, entry{path, info.Size(), info.ModTime()})
 		}
-		fi, err := d.Info()
-		if err != nil {
-			return nil // gone
-		}
-		name, err := filepath.Rel(dir, path)
-		if err == nil {
-			entries = append(entries, entry{filepath.ToSlash(name), fi.Size(), fi.ModTime()})
-		}
-		return err
+		return nil
 	})
 	slices.SortFunc(entries, func(a, b entry) int { return cmp.Or(a.mod.Compare(b.mod), strings.Compare(a.name, b.name)) })
 	return entries, errs, err
@@ -70,31 +68,30 @@ func list(dir string) (entries []entry, errs []error, err error) {
 
 // finished reports whether nobody will write to a file any more: its writer has finished it, or was killed. It is not an
 // error if the file is gone: then it is finished.
-func finished(dir string, e entry, now time.Time) bool {
-	path := filepath.Join(dir, filepath.FromSlash(e.name))
-	if headed(path) {
+func (d *folder) finished(e entry, now time.Time) bool {
+	if d.headed(e.name) {
 		return true
 	}
-	held, err := journal.Held(path)
+	held, err := journal.HeldIn(d.Root, e.name)
 	wait := settled
 	switch {
 	case held:
 		return false
 	case errors.Is(err, fs.ErrNotExist):
-		return headed(path) // it was finished just now; or there is nothing to read
+		return d.headed(e.name) // it was finished just now; or there is nothing to read
 	case err != nil:
 		wait = silent
 	}
 	latest := e.mod
-	if fi, err := os.Stat(path + journal.Suffix); err == nil && fi.ModTime().After(latest) {
+	if fi, err := d.Lstat(e.name + journal.Suffix); err == nil && fi.ModTime().After(latest) {
 		latest = fi.ModTime()
 	}
 	return now.Sub(latest) >= wait
 }
 
 // headed reports whether a file begins with something else than zeros, which are there until it is finished.
-func headed(path string) bool {
-	f, err := os.Open(path)
+func (d *folder) headed(name string) bool {
+	f, _, err := d.open(name, os.O_RDONLY)
 	if err != nil {
 		return true
 	}

@@ -85,7 +85,7 @@ func (n *Source) Start(cfg source.Config, out source.Out) (err error) {
 	own.Go(func() {
 		defer close(done)
 		defer own.Turn()()
-		n.patience = newPatience(ownCPU(), cfg.Fallback)
+		n.patience = newPatience(cpuOfThread(), cfg.Fallback)
 		if err = unlessFault(func() error { return n.start(l, out) }); err != nil {
 			n.giveBack()
 		}

@@ -189,7 +189,7 @@ func TestProbeVDSO(t *testing.T) {
 	if s.askedM != s.probeM {
 		t.Errorf("the M of a thread that was preempted reads as %#x", s.askedM)
 	}
-	n := &Source{s: s, signal: int(unix.SIGURG), patience: newPatience(ownCPU(), true)} // no handler knows the signals here
+	n := &Source{s: s, signal: int(unix.SIGURG), patience: newPatience(cpuOfThread(), true)} // no handler knows the signals here
 	for _, c := range []struct {
 		outside, vdso uint64
 		wrong         bool

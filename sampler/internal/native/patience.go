@@ -37,8 +37,8 @@ func newPatience(used func() time.Duration, fallback bool) *patience {
 	return p
 }
 
-// ownCPU returns a clock of the CPU time of the calling thread.
-func ownCPU() func() time.Duration {
+// cpuOfThread returns a clock of the CPU time of the calling thread.
+func cpuOfThread() func() time.Duration {
 	tid := unix.Gettid()
 	return func() time.Duration { return time.Duration(threadCPU(tid)) }
 }

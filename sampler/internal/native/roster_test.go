@@ -84,7 +84,7 @@ func testMaxTracked(t *testing.T, left int64, more func()) {
 // memory that refresh takes may follow the length of the list, and ticks may add nothing to a full roster.
 func testRosterIsBounded(t *testing.T) {
 	n := New()
-	n.cfg, n.patience = source.Config{Rate: 100, Budget: 1, Start: time.Now()}, newPatience(ownCPU(), false)
+	n.cfg, n.patience = source.Config{Rate: 100, Budget: 1, Start: time.Now()}, newPatience(cpuOfThread(), false)
 	l, err := layoutOf(n.version)
 	if err != nil {
 		t.Fatal(err)

@@ -94,6 +94,7 @@ func main() {
 				out, err = proto.Marshal(response)
 			}
 		}
+		w.Header().Set("Content-Type", "application/x-protobuf")
 		answer(w, out, err)
 	})
 	http.HandleFunc("POST /ingest", func(w http.ResponseWriter, r *http.Request) {
