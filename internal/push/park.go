@@ -29,6 +29,7 @@ type parking struct {
 	refused *folder // nil: not opened yet
 	files   int     // at most so many profiles
 	bytes   int64   // and bytes
+	counts  int     // how often they were counted
 }
 
 // open opens the folder, and makes it if need be.
@@ -144,6 +145,7 @@ type parked struct {
 func (k *parking) prune() (deleted int, err error) {
 	byName := map[string]*parked{}
 	k.files, k.bytes = 0, 0
+	k.counts++
 	err = fs.WalkDir(k.refused.FS(), ".", func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err

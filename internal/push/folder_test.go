@@ -1,0 +1,214 @@
+package push
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	pb "go.opentelemetry.io/proto/otlp/profiles/v1development"
+
+	"github.com/gotach/profiler/internal/testenv"
+)
+
+// precious makes a file outside of the directory. The test fails if it is changed.
+func precious(t *testing.T) (path string) {
+	path = filepath.Join(t.TempDir(), "precious")
+	must(os.WriteFile(path, []byte("precious"), 0o600))
+	t.Cleanup(func() {
+		if b, err := os.ReadFile(path); string(b) != "precious" {
+			t.Errorf("the file outside of the directory has %q: %v", b, err)
+		}
+	})
+	return path
+}
+
+// Links that somebody has put where push writes do not make it write outside of the directory, and links to profiles
+// are not sent.
+func TestLinks(t *testing.T) {
+	dir, r, o := received(t, 1, 1)
+	damaged := filepath.Join(dir, "bad.tach")
+	must(os.WriteFile(damaged, []byte("damaged"), 0o600))
+	target := precious(t)
+	c := reopen(t, dir)
+	cursor := filepath.Join(dir, c.name)
+	must(errors.Join(c.f.Close(), os.Remove(cursor)))
+	o.Key = "to" // the cursor's name is that of c
+	must(os.Mkdir(filepath.Join(dir, refusedDir), 0o700))
+	for _, name := range []string{cursor + ".new", filepath.Join(dir, refusedDir, "bad.tach"), filepath.Join(dir, refusedDir, "bad.tach.reason.txt"), filepath.Join(dir, "link.tach")} {
+		must(os.Symlink(target, name))
+	}
+	if err := push(t, o); err != nil || r.requests != 1 || o.Metrics.Files("sent") != 1 || o.Metrics.Files("unreadable") != 1 {
+		t.Errorf("%v; %d requests, %d files sent, %d damaged", err, r.requests, o.Metrics.Files("sent"), o.Metrics.Files("unreadable"))
+	}
+	for _, name := range []string{cursor, filepath.Join(dir, refusedDir, "bad.tach.reason.txt")} {
+		if fi, err := os.Lstat(name); err != nil || !fi.Mode().IsRegular() {
+			t.Errorf("%s is no file: %v", name, err)
+		}
+	}
+	// The cursor itself.
+	must(os.Remove(cursor))
+	must(os.Symlink(target, cursor))
+	if _, err := New(o); err == nil || !strings.Contains(err.Error(), "symbolic link") {
+		t.Errorf("a cursor that is a link: %v", err)
+	}
+	must(errors.Join(os.Remove(cursor), os.Link(target, cursor)))
+	if _, err := New(o); err == nil || !strings.Contains(err.Error(), "several names") {
+		t.Errorf("a cursor that is another file too: %v", err)
+	}
+}
+
+// The folder for what is refused is no link, and not that of another user.
+func TestRefusedLink(t *testing.T) {
+	dir, elsewhere := t.TempDir(), t.TempDir()
+	must(os.WriteFile(filepath.Join(dir, "bad.tach"), []byte("damaged"), 0o600))
+	must(os.Symlink(elsewhere, filepath.Join(dir, refusedDir)))
+	log := &testenv.Log{}
+	_, r, _ := received(t, 0, 0)
+	o := r.options(t, dir)
+	o.Log = log.Logger()
+	if err := push(t, o); err != nil || !strings.Contains(strings.Join(log.Lines(), "\n"), "cannot be parked") {
+		t.Errorf("%v\n%q", err, log.Lines())
+	}
+	if names := testenv.Must(os.ReadDir(elsewhere)); len(names) > 0 {
+		t.Errorf("written outside of the directory: %v", names)
+	}
+}
+
+// A file that becomes a link between the look into the directory and the reading is not read.
+func TestLinkInTime(t *testing.T) {
+	dir, _, _ := received(t, 1, 2)
+	d := testenv.Must(openFolder(dir))
+	defer d.Close()
+	entries, _, err := d.list(d)
+	must(err)
+	path := filepath.Join(dir, entries[0].name)
+	must(errors.Join(os.Remove(path), os.Symlink(filepath.Base(entries[1].name), path)))
+	if _, err := openFile(d, entries[0].name); err == nil || !strings.Contains(err.Error(), "symbolic link") {
+		t.Errorf("a link to a file beside it: %v", err)
+	}
+	below := filepath.Dir(path)
+	must(errors.Join(os.Rename(below, filepath.Join(t.TempDir(), "moved")), os.Symlink(t.TempDir(), below)))
+	if _, err := openFile(d, entries[1].name); err == nil {
+		t.Error("a file in a folder that is a link to outside was read")
+	}
+}
+
+// A directory to which others may write is only read: what push remembers is in a folder of its own, or there is none.
+func TestShared(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		testenv.Skip(t, "there are no modes")
+	}
+	dir, r, o := received(t, 1, 1)
+	for _, mode := range []os.FileMode{0o777, 0o777 | os.ModeSticky, 0o702} {
+		must(os.Chmod(dir, mode))
+		if _, err := New(o); !errors.Is(err, ErrShared) {
+			t.Errorf("mode %v: %v", mode, err)
+		}
+	}
+	before := len(testenv.Must(os.ReadDir(dir)))
+	must(os.WriteFile(filepath.Join(dir, "bad.tach"), []byte("damaged"), 0o600))
+	o.State = filepath.Join(dir, "below", "state") // it is not searched for profiles
+	for range 2 {
+		if err := push(t, o); err != nil || r.requests != 1 {
+			t.Errorf("%v; %d requests", err, r.requests)
+		}
+	}
+	if n := len(testenv.Must(os.ReadDir(dir))); n != before+2 {
+		t.Errorf("the directory has %d names, want %d", n, before+2)
+	}
+	if _, err := os.Stat(filepath.Join(o.State, refusedDir, "bad.tach")); err != nil {
+		t.Error(err)
+	}
+	must(os.Chmod(o.State, 0o777))
+	if _, err := New(o); !errors.Is(err, ErrShared) {
+		t.Errorf("a state that others may write to: %v", err)
+	}
+	must(os.Chmod(dir, 0o770)) // a user's own group, as with the usual umask of some systems
+	o.State = ""
+	must(push(t, o))
+	if os.Geteuid() != 0 {
+		return
+	}
+	must(os.Chmod(dir, 0o700))
+	must(os.Chown(dir, 12345, 12345))
+	if _, err := New(o); !errors.Is(err, ErrShared) || !strings.Contains(err.Error(), "user 12345") {
+		t.Errorf("the directory of another user: %v", err)
+	}
+}
+
+// When the directory is deleted and made again, push goes on with the new one.
+func TestFolderReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir, r, o := received(t, 1, 1)
+		o.Once = false
+		p := testenv.Must(New(o))
+		ended := make(chan error)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { ended <- p.Run(ctx) }()
+		time.Sleep(time.Minute)
+		must(errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)))
+		process{pid: 7, program: "new"}.file(t, filepath.Join(dir, "new.tach"), 1, true)
+		time.Sleep(time.Minute)
+		cancel()
+		if err := <-ended; err != nil || r.requests != 2 {
+			t.Errorf("%v; %d requests, want 2", err, r.requests)
+		}
+	})
+}
+
+// Thousands of damaged files take no more time each than one, and only so many are kept.
+func TestManyRefused(t *testing.T) {
+	dir := t.TempDir()
+	n := testenv.Times(1500, 5000)
+	for i := range n {
+		must(os.WriteFile(filepath.Join(dir, fmt.Sprintf("%d.tach", i)), []byte("damaged..."), 0o600))
+	}
+	_, r, _ := received(t, 0, 0)
+	o := r.options(t, dir)
+	p := testenv.Must(New(o))
+	must(p.Run(t.Context()))
+	if bad := o.Metrics.Files("unreadable"); bad != int64(n) {
+		t.Errorf("%d files damaged, want %d", bad, n)
+	}
+	kept := testenv.Must(filepath.Glob(filepath.Join(dir, refusedDir, "*.tach")))
+	reasons := testenv.Must(filepath.Glob(filepath.Join(dir, refusedDir, "*"+reasonSuffix)))
+	if len(kept) > maxParked || len(kept) < maxParked*9/10-1 || len(reasons) != len(kept) {
+		t.Errorf("%d files kept with %d reasons", len(kept), len(reasons))
+	}
+	if most := 2 + n/(maxParked/10); p.parking.counts > most {
+		t.Errorf("the folder was read %d times, want at most %d", p.parking.counts, most)
+	}
+}
+
+// However long a target asks to wait, and however often, --once ends.
+func TestOnceEnds(t *testing.T) {
+	for _, c := range []struct {
+		after string
+		odd   bool // every second request is taken
+	}{{"86400", false}, {"Fri, 01 Jan 2100 00:00:00 GMT", false}, {"100", true}} {
+		synctest.Test(t, func(t *testing.T) {
+			_, r, o := received(t, 10, 5)
+			o.Tries, o.GiveUp = 8, 0
+			r.fault = func(w http.ResponseWriter, _ *http.Request, _ *pb.ProfilesData) bool {
+				if c.odd && r.requests%2 == 0 {
+					return false
+				}
+				w.Header().Set("Retry-After", c.after)
+				w.WriteHeader(http.StatusTooManyRequests)
+				return true
+			}
+			begin := time.Now()
+			if err := push(t, o); !errors.As(err, new(errGivenUp)) || time.Since(begin) > 10*time.Minute {
+				t.Errorf("%s: %v after %v", c.after, err, time.Since(begin))
+			}
+		})
+	}
+}
