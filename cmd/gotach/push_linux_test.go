@@ -88,6 +88,12 @@ func TestPush(t *testing.T) {
 		{"", 2, "no target; set it with --to"},
 		{"--to ftp://x", 2, `"ftp://…" is no target; it must be like otlp+http://HOST:4318`},
 		{"--to otlp+http:", 2, `names no host`},
+		{"--to otlp+http://user:S3CR%ET@h:1", 2, `"otlp+http://…" is no valid URL`},
+		{"---to=otlp+http://user:S3CRET@h:1", 2, "bad flag syntax\n"},
+		{"-HAuthorization:S3CRET", 2, "unknown shorthand flag: 'H'\n"},
+		{"--to otlp+http://localhost:1 --header Author\"ization:S3CRET", 2, "a header must be like 'Name: value'"},
+		{"--to otlp+http://user:S3CRET@localhost:1?t=S3CRET --tries 1", 1, "given up after 1 tries: localhost:1: "},
+		{"--to otlp+http://localhost:1 --give-up 0s", 2, "must be above 0"},
 		{"--to otlp+http://localhost:1 --tries 2", 1, "given up after 2 tries: localhost:1: "},
 		{"--to otlp+http://localhost:1 --header secret", 2, "a header must be like 'Name: value'"},
 		{"--to otlp+http://localhost:1 --resource x", 2, "it must be like service.name=shop"},
@@ -96,7 +102,7 @@ func TestPush(t *testing.T) {
 		{"--to otlp+http://localhost:1 --ca nosuch", 1, "--ca: open nosuch"},
 		{"--to otlp+http://localhost:1 --listen nosuch:x", 1, "--listen: "},
 	} {
-		if code, _, errs := push(strings.Fields(c.args)...); code != c.code || !strings.Contains(errs, c.text) {
+		if code, out, errs := push(strings.Fields(c.args)...); code != c.code || !strings.Contains(errs, c.text) || strings.Contains(out+errs, "S3C") {
 			t.Errorf("%s: code %d, %q", c.args, code, errs)
 		}
 	}

@@ -195,7 +195,7 @@ func TestOnceEnds(t *testing.T) {
 		odd   bool // every second request is taken
 	}{{"86400", false}, {"Fri, 01 Jan 2100 00:00:00 GMT", false}, {"100", true}} {
 		synctest.Test(t, func(t *testing.T) {
-			_, r, o := received(t, 10, 5)
+			_, r, o := received(t, 4, 4)
 			o.Tries, o.GiveUp = 8, 0
 			r.fault = func(w http.ResponseWriter, _ *http.Request, _ *pb.ProfilesData) bool {
 				if c.odd && r.requests%2 == 0 {
