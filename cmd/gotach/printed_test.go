@@ -92,8 +92,8 @@ func unsafe(text string) string {
 	return ""
 }
 
-// hostileFiles makes files with names and content of strangers.
-func hostileFiles(t *testing.T) (dir, tach, empty, damaged, sums string) {
+// evilFiles makes files with names and content of strangers.
+func evilFiles(t *testing.T) (dir, tach, empty, damaged, sums string) {
 	dir = filepath.Join(t.TempDir(), "dir"+evil)
 	must(os.Mkdir(dir, 0o755))
 	in := func(name string) string { return filepath.Join(dir, name+evil) }
@@ -110,7 +110,7 @@ func hostileFiles(t *testing.T) (dir, tach, empty, damaged, sums string) {
 
 // No command writes a character to the terminal that is not printable, whoever has chosen it.
 func TestPrinted(t *testing.T) {
-	dir, tach, empty, damaged, sums := hostileFiles(t)
+	dir, tach, empty, damaged, sums := evilFiles(t)
 	server := hostileServer(t)
 	out := filepath.Join(t.TempDir(), "out"+evil)
 	commands := [][]string{
@@ -157,7 +157,7 @@ func TestPrinted(t *testing.T) {
 
 // JSON has the same text as before, with escapes, and nothing that is not printable.
 func TestPrintedJSON(t *testing.T) {
-	_, tach, _, _, sums := hostileFiles(t)
+	_, tach, _, _, sums := evilFiles(t)
 	few := filepath.Join(t.TempDir(), "few.tach")
 	writeFixture(few, evilNames, "9")
 	for _, args := range [][]string{{"info"}, {"report"}, {"leaks"}, {"locks"}, {"waits", "400"}, {"requests"}, {"diff", tach}, {"dump", few}, {"dump", sums}} {
