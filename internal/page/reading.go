@@ -16,13 +16,12 @@ type turn struct {
 	v      *view
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	held   bool // it is this reading's turn
+	held   time.Time // since when it is this reading's turn; zero: it is not
 }
 
 // read reads what a view shows and keeps its data.
-func (s *Server) read(v *view, version string) {
-	t := &turn{Server: s, v: v}
-	t.ctx, t.cancel = context.WithCancelCause(s.ctx)
+func (s *Server) read(t *turn, version string) {
+	v := t.v
 	defer t.cancel(nil)
 	urgent := v.Span != (Span{})
 	if urgent {
@@ -62,22 +61,55 @@ func (s *Server) hurry(n int) {
 	s.mu.Unlock()
 }
 
-// enter waits for this reading's turn.
+// enter waits for this reading's turn, and until the rest after the one before is over. An error ends the reading.
 func (t *turn) enter() error {
+	check := time.NewTicker(unwanted)
+	defer check.Stop()
+	for t.held.IsZero() {
+		select {
+		case t.turn <- struct{}{}:
+			t.held = time.Now()
+		case <-check.C:
+			t.abandon(unwanted)
+		case <-t.ctx.Done():
+			return context.Cause(t.ctx)
+		}
+	}
+	t.mu.Lock()
+	rest := time.NewTimer(time.Until(t.rest))
+	t.mu.Unlock()
+	defer rest.Stop()
 	select {
-	case t.turn <- struct{}{}:
-		t.held = true
-		return nil
+	case <-rest.C:
 	case <-t.ctx.Done():
-		return context.Cause(t.ctx)
+	}
+	t.held = time.Now()
+	t.abandon(unwanted)
+	return context.Cause(t.ctx)
+}
+
+// abandon ends the reading if no page asked for it within a time. The page of the whole is always read.
+func (t *turn) abandon(within time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.v.viewKey != (viewKey{}) && time.Since(t.v.asked) > within {
+		t.cancel(errAbandoned)
 	}
 }
 
 func (t *turn) leave() {
-	if t.held {
-		t.held = false
-		<-t.turn
+	if t.held.IsZero() {
+		return
 	}
+	if t.o.Rest {
+		t.mu.Lock()
+		if rest := time.Now().Add(restFactor * time.Since(t.held)); rest.After(t.rest) { // not if it was given up in the rest
+			t.rest = rest
+		}
+		t.mu.Unlock()
+	}
+	t.held = time.Time{}
+	<-t.turn
 }
 
 // progress notes how far the reading is. A reading of the whole lets those of parts go first.
@@ -85,11 +117,9 @@ func (t *turn) progress(pass int, done, total uint64) {
 	t.mu.Lock()
 	v := t.v
 	v.passes, v.share = pass, min(1, float64(done)/float64(max(1, total)))
-	if v.viewKey != (viewKey{}) && time.Since(v.asked) > abandoned {
-		t.cancel(errAbandoned)
-	}
 	wait := v.Span == (Span{}) && t.urgent > 0
 	t.mu.Unlock()
+	t.abandon(abandoned)
 	if wait {
 		t.leave()
 		_ = t.enter() // an error ends the reading at its next step

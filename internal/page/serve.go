@@ -61,6 +61,9 @@ type ServerOptions struct {
 	// Note may be nil. It returns what the page says about the profiles at present, and whether the page offers to take
 	// a new one, with the query new=1.
 	Note func() (text string, again bool)
+	// Rest says that after each reading nothing is read for restFactor times as long, whatever pages show. Otherwise this
+	// holds for each part of the time by itself.
+	Rest bool
 }
 
 const (
@@ -71,6 +74,8 @@ const (
 	// abandoned is the time after which nothing is read further for a page that does not ask for it. Pages ask each
 	// second. The page of the whole is always read.
 	abandoned = 15 * time.Second
+	// unwanted is the same for a reading that has not begun.
+	unwanted = 4 * time.Second
 	// restFactor says how long a growing profile is left alone after a reading: this many times what that took.
 	restFactor = 4
 	leastRest  = 2 * time.Second
@@ -88,8 +93,9 @@ type Server struct {
 	ended  sync.WaitGroup
 	mu     sync.Mutex
 	views  map[viewKey]*view
-	urgent int   // readings of parts that wait or happen
-	newest int64 // generation
+	urgent int       // readings of parts that wait or happen
+	newest int64     // generation
+	rest   time.Time // before which nothing is read, with ServerOptions.Rest
 }
 
 // A viewKey says what a view shows.
@@ -111,7 +117,8 @@ type view struct {
 	passes     int
 	share      float64 // of the present pass
 	asked      time.Time
-	rest       time.Time // before which nothing is read again
+	rest       time.Time               // before which nothing is read again
+	cancel     context.CancelCauseFunc // ends the reading
 }
 
 // NewServer returns a server, which begins to read at once. Close ends it.
@@ -154,7 +161,10 @@ func (s *Server) status(key viewKey, has int64) Status {
 	stale := v.version != version || v.sketch || v.data == nil && v.err == nil
 	if !v.reading && s.ctx.Err() == nil && stale && !now.Before(v.rest) {
 		v.reading, v.passes, v.share = true, 0, 0
-		s.ended.Go(func() { s.read(v, version) })
+		t := &turn{Server: s, v: v}
+		t.ctx, t.cancel = context.WithCancelCause(s.ctx)
+		v.cancel = t.cancel
+		s.ended.Go(func() { s.read(t, version) })
 	}
 	out := Status{Generation: v.generation, Growing: v.growing}
 	if s.o.Note != nil {
@@ -201,6 +211,9 @@ func (s *Server) find(key viewKey) *view {
 	}
 	if count >= most {
 		delete(s.views, oldest.viewKey)
+		if oldest.reading {
+			oldest.cancel(errAbandoned)
+		}
 	}
 	v := &view{viewKey: key}
 	s.views[key] = v
