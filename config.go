@@ -20,6 +20,7 @@ type config struct {
 	keep        kept
 	exports     []hook.Target
 	oneFile     string // see hook.OneFile
+	noFile      bool   // see hook.NoFile
 	maxPause    time.Duration
 	system      bool
 	leaks       bool
@@ -55,7 +56,7 @@ func newConfig(opts []Option, get func(string) string) (config, error) {
 		}
 	}
 	warnings := c.environ(get)
-	if c.oneFile != "" {
+	if c.oneFile != "" || c.noFile {
 		c.output, c.rotate, c.exports = c.oneFile, rotation{}, nil
 	}
 	for _, w := range warnings {

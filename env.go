@@ -97,7 +97,7 @@ func (c *config) environ(get func(string) string) (warnings []string) {
 		return Service(name, version), nil
 	})
 
-	if v := get("PROFILE_EXPORT"); v != "" && c.oneFile == "" {
+	if v := get("PROFILE_EXPORT"); v != "" && c.oneFile == "" && !c.noFile {
 		c.exports = nil
 		for item := range strings.SplitSeq(v, ",") {
 			if item = strings.TrimSpace(item); item == "" || item == none {

@@ -286,4 +286,10 @@ func init() {
 			return nil
 		})
 	}
+	hook.NoFile = func() any {
+		return Option(func(c *config) error {
+			c.noFile = true
+			return nil
+		})
+	}
 }

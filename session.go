@@ -36,7 +36,8 @@ type Session struct {
 
 	exe     executable
 	sampler *sampler.Sampler
-	sink    *sink
+	sink    *sink                           // nil: nothing
+	nothing *rotate.Nothing                 // of a session without a file
 	running atomic.Pointer[sampler.Sampler] // sampler, once it has started; for other goroutines
 
 	stop  sync.Once
@@ -85,7 +86,7 @@ func open(c config) (*Session, error) {
 		s.path = expand(c.output, s.start)
 	}
 	if !active.CompareAndSwap(nil, s) {
-		if other := active.Load(); other != nil {
+		if other := active.Load(); other != nil && other.Path() != "" {
 			return nil, fmt.Errorf("gotach: %w; it writes %s", ErrActive, other.Path())
 		}
 		return nil, fmt.Errorf("gotach: %w", ErrActive)
@@ -107,24 +108,17 @@ func (s *Session) begin() error {
 	}
 	defer own.Turn()()
 	s.exe = readExecutable()
-	s.config.exports = s.targets()
-	own.Again()
-	out, err := s.create(o)
-	if err != nil {
+	var to sampler.Sink
+	var err error
+	if s.config.noFile {
+		s.nothing = &rotate.Nothing{}
+		to = &unkept{Nothing: s.nothing}
+	} else if to, err = s.createFile(o); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	s.sink = out
-	s.mu.Unlock()
-	if err := out.Warning(); err != nil {
-		s.config.log().Warn("gotach: the profile cannot be recovered if the program is killed", "why", err)
-	}
-	if path := out.Kept(); path != "" {
-		s.config.log().Info("gotach: an earlier profile was not finished, because its program was killed; it is kept", "file", path)
-	}
-	var to sampler.Sink = out
+	own.Again()
 	if hook.Sink != nil {
-		to = hook.Sink(out).(sampler.Sink)
+		to = hook.Sink(to).(sampler.Sink)
 	}
 	s.sampler, err = sampler.Start(sampler.Config{
 		Rate:         s.config.rate,
@@ -138,13 +132,35 @@ func (s *Session) begin() error {
 		OnWarning:    func(err error) { s.config.log().Warn("gotach: part of the profile is missing", "why", err) },
 	}, to)
 	if err != nil {
-		return errors.Join(err, out.discard(err))
+		if s.sink != nil {
+			err = errors.Join(err, s.sink.discard(err))
+		}
+		return err
 	}
 	s.running.Store(s.sampler)
 	if st := s.sampler.Stats(); st.Reason != "" && s.config.source == Auto {
 		s.config.log().Warn("gotach: sampling with the portable source, which stops the world for each tick", "why", st.Reason)
 	}
 	return nil
+}
+
+// createFile begins the profile's file.
+func (s *Session) createFile(o writer.Options) (sampler.Sink, error) {
+	s.config.exports = s.targets()
+	out, err := s.create(o)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	s.sink = out
+	s.mu.Unlock()
+	if err := out.Warning(); err != nil {
+		s.config.log().Warn("gotach: the profile cannot be recovered if the program is killed", "why", err)
+	}
+	if path := out.Kept(); path != "" {
+		s.config.log().Info("gotach: an earlier profile was not finished, because its program was killed; it is kept", "file", path)
+	}
+	return out, nil
 }
 
 // broken is called when sampling ends before Stop. After a deadlock no goroutine of the
@@ -205,6 +221,9 @@ func (s *Session) finish() error {
 	errSampler := s.sampler.Stop()
 	if n := s.sampler.Stats().SignalTaken; n > 0 {
 		s.config.log().Warn("gotach: the program ignored the sampler's signal for a while, and some samples are missing", "times", n)
+	}
+	if s.sink == nil {
+		return errSampler
 	}
 	if s.config.leaks {
 		s.leaks = &tachyon.ProvenLeaks{Unavailable: "the program does not import github.com/gotach/profiler/leaks"}

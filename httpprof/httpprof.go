@@ -12,21 +12,24 @@
 package httpprof
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"time"
 
 	"github.com/gotach/profiler"
+	"github.com/gotach/profiler/httpprof/internal/session"
 	"github.com/gotach/profiler/internal/formats"
 	"github.com/gotach/profiler/internal/hook"
 	"github.com/gotach/profiler/internal/own"
+	"github.com/gotach/profiler/internal/site"
 )
 
 // defaultSeconds is the duration of a profile if the request has none. It is the same as in
@@ -40,27 +43,39 @@ const defaultSeconds = 30
 //	last     instead of seconds: the past duration, such as 30s, of the session that runs
 //	format   a format that "gotach formats" lists as written, or "folded"; default pprof
 //
-// If no session is running in the program, the handler runs one for this time. If a session is
-// running, for example because of PROFILE_OUT, the profile is taken from it: the session goes on and
-// its own file stays whole. During this time each sample is written twice. At most the last 20 ms or so
-// are missing.
+// Requests share one session. If the program runs one, for example because of PROFILE_OUT, they are taken from
+// it: it goes on and its own file stays whole. Otherwise the first request begins one, with the handler's options,
+// and the last one ends it. Each request gets a profile of its own time, which begins when the request comes. While there are requests, each
+// sample is written once more, however many there are. A profile of a time that others overlap has no
+// statistics of the session, no counts of addresses (tachyon.LeafPCs), and no names of what goroutines wait for.
 //
 // With last, the profile comes from the files that the session has written, and the response does
 // not wait. Files are read from their start. So the files with the time that is asked for may have
 // 64 MB at most, which take a second or two of one core; a session that runs for long should
 // rotate them (profiler.RotateEvery, PROFILE_ROTATE). Such a profile has no statistics of the session.
 //
-// The status is 400 for a bad parameter, for a duration that exceeds the server's
-// WriteTimeout, and for a format that is a directory of files. It is 503 while the handler
-// takes another profile, and if last asks for a time that is not available. It is 500 if profiling fails. The body of these responses has the reason.
+// Profiles are converted one at a time. A client that reads slowly delays no other.
 //
-// The profile ends at once when the client closes the connection. Its file is in the
-// temporary directory and is removed before the response ends.
+// The status is 400 for a bad parameter, for a duration that exceeds the server's
+// WriteTimeout, and for a format that is a directory of files. It is 503 if last asks for a time that is not available,
+// if the program ends its session within the time, and, with the header Retry-After, if there
+// are too many requests: 100, or 4 that wait with last. It is 500 if profiling fails. The body of
+// these responses has the reason. A response with status 200 has all of its time.
+//
+// The profile ends at once when the client closes the connection. Files are in the
+// temporary directory and are removed before the response ends. If the program ends before, the handler
+// of a later process of the same user removes them.
 //
 // No format has source files in it.
 //
-// The options and the environment apply to each session of the handler, except those for the output:
-// Output, Export, the options of rotation and their variables have no effect.
+// The handler asks for no password. Like the handlers of net/http/pprof, it belongs where only those who run the
+// program can reach it: the owner of the mux sees to that. But a browser there must not fetch profiles for a foreign web page. So the handler
+// refuses, with status 403, what a page of another server asks for, and requests of browsers that do not name the server
+// by an address or as localhost: whoever owns another name can let it point to this server, and then his pages
+// may read what it sends. Other programs, such as curl, go tool pprof, gotach top and collectors, may use any name.
+//
+// The options and the environment apply to the session that the handler begins, except those for the output:
+// Output, Export, Leaks, the options of rotation and their variables have no effect.
 func Handler(opts ...profiler.Option) http.Handler {
 	return handler{opts}
 }
@@ -71,6 +86,10 @@ type handler struct{ opts []profiler.Option }
 var _ = own.Hide(handler.ServeHTTP)
 
 func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !site.Own(r) || site.Browser(r) && !site.Named(r, nil) {
+		http.Error(w, "no profiles for pages of other servers; browsers must use the address of this server as its name", http.StatusForbidden)
+		return
+	}
 	q, err := parseQuery(r)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -78,13 +97,12 @@ func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if err := q.profileTo(r.Context(), w, h.opts); err != nil {
 		status := http.StatusInternalServerError
-		if errors.Is(err, profiler.ErrActive) || errors.Is(err, formats.ErrNoPast) {
+		switch {
+		case errors.Is(err, errBusy):
+			w.Header().Set("Retry-After", "5")
 			status = http.StatusServiceUnavailable
-		}
-		// This has no effect if a part of the response has been sent. In that case
-		// the client sees a truncated response.
-		for _, h := range []string{"Content-Disposition", "Content-Type"} {
-			w.Header().Del(h)
+		case errors.Is(err, errStopped), errors.Is(err, formats.ErrNoPast), errors.Is(err, hook.ErrNoSession):
+			status = http.StatusServiceUnavailable
 		}
 		http.Error(w, err.Error(), status)
 	}
@@ -132,18 +150,18 @@ func parseQuery(r *http.Request) (q query, err error) {
 	return q, nil
 }
 
-// profileTo takes a profile and writes it to w.
-func (q query) profileTo(ctx context.Context, w http.ResponseWriter, opts []profiler.Option) error {
-	dir, err := os.MkdirTemp("", "gotach-")
+// profileTo takes a profile and writes it to w. An error means that nothing has been sent.
+func (q query) profileTo(ctx context.Context, w http.ResponseWriter, opts []profiler.Option) (err error) {
+	dir, remove, err := session.Folder()
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	path := filepath.Join(dir, "profile.tach")
+	defer remove() // nobody can be told
+	result := filepath.Join(dir, "profile")
 	if q.last > 0 {
-		err = past(ctx, path, q.last)
+		err = q.past(ctx, dir, result)
 	} else {
-		err = coming(ctx, path, q.seconds, opts)
+		err = q.coming(ctx, dir, result, opts)
 	}
 	if ctx.Err() != nil {
 		return nil // there is no client to send the profile to
@@ -151,51 +169,79 @@ func (q query) profileTo(ctx context.Context, w http.ResponseWriter, opts []prof
 	if err != nil {
 		return err
 	}
-	w.Header().Set("Content-Type", "application/octet-stream")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.Header().Set("Content-Disposition", fmt.Sprintf(`attachment; filename="profile%s"`, q.format.Extensions[0]))
-	in, err := formats.Open(path, formats.Options{})
+	f, err := os.Open(result)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	for name, value := range map[string]string{
+		"Content-Type": "application/octet-stream", "Content-Length": strconv.FormatInt(fi.Size(), 10), "X-Content-Type-Options": "nosniff",
+		"Content-Disposition":          fmt.Sprintf(`attachment; filename="profile%s"`, q.format.Extensions[0]),
+		"Cross-Origin-Resource-Policy": "same-origin",
+	} {
+		w.Header().Set(name, value)
+	}
+	_, _ = io.Copy(w, f) // an error is the client's
+	return nil
+}
+
+// coming writes a profile of the coming time to result.
+func (q query) coming(ctx context.Context, dir, result string, opts []profiler.Option) error {
+	v, err := join(ctx, opts)
+	if err != nil {
+		return err
+	}
+	err = v.wait(ctx, q.seconds)
+	if err == nil {
+		err = v.settle(ctx)
+	}
+	if err == nil {
+		err = converting.do(ctx, func() error {
+			path, err := v.excerpt(ctx, dir)
+			return cmp.Or(err, q.convert(ctx, path, result))
+		})
+	}
+	return errors.Join(err, v.leave())
+}
+
+// past writes a profile of the past time to result, from the files of the session that runs.
+func (q query) past(ctx context.Context, dir, result string) error {
+	if !lasts.enter(mostLasts) {
+		return fmt.Errorf("last=%v: %w", q.last, errBusy)
+	}
+	defer lasts.leave()
+	return converting.do(ctx, func() error {
+		files, start := hook.Running()
+		if start.IsZero() {
+			return fmt.Errorf("last=%v is %w: no session is running in this program", q.last, formats.ErrNoPast)
+		}
+		ran := time.Since(start)
+		if ran < q.last {
+			return fmt.Errorf("last=%v is %w: the session has run for %v", q.last, formats.ErrNoPast, ran.Round(time.Millisecond))
+		}
+		path := filepath.Join(dir, "past.tach")
+		if err := formats.Excerpt(ctx, path, files, start.Add(ran-q.last)); err != nil {
+			return fmt.Errorf("last=%v: %w", q.last, err)
+		}
+		return q.convert(ctx, path, result)
+	})
+}
+
+// convert writes the profile at path to result, in the format that was asked for.
+func (q query) convert(ctx context.Context, path, result string) error {
+	o := formats.Options{Context: ctx}
+	in, err := formats.Open(path, o)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	return in.Write(w, q.format.Name, formats.Options{})
-}
-
-// coming writes a profile of the coming time d to path, from the session that runs or from one of its
-// own.
-func coming(ctx context.Context, path string, d time.Duration, opts []profiler.Option) error {
-	var stop func() error
-	s, err := profiler.Open(append(slices.Clone(opts), hook.OneFile(path).(profiler.Option))...)
-	switch {
-	case err == nil:
-		stop = s.Stop
-	case errors.Is(err, profiler.ErrActive):
-		if stop, err = hook.Follow(path, false); err != nil {
-			return err
-		}
-	default:
+	f, err := os.OpenFile(result, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
 		return err
 	}
-	select {
-	case <-ctx.Done(): // the client closed the connection, or the server ends
-	case <-time.After(d):
-	}
-	return stop()
-}
-
-// past writes a profile of the past time d to path, from the files of the session that runs.
-func past(ctx context.Context, path string, d time.Duration) error {
-	files, start := hook.Running()
-	if start.IsZero() {
-		return fmt.Errorf("last=%v is %w: no session is running in this program", d, formats.ErrNoPast)
-	}
-	now := time.Now()
-	if ran := now.Sub(start); ran < d {
-		return fmt.Errorf("last=%v is %w: the session has run for %v", d, formats.ErrNoPast, ran.Round(time.Millisecond))
-	}
-	if err := formats.Excerpt(ctx, path, files, now.Add(-d)); err != nil {
-		return fmt.Errorf("last=%v: %w", d, err)
-	}
-	return nil
+	return errors.Join(in.Write(f, q.format.Name, o), f.Close())
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/google/pprof/profile"
 
 	"github.com/gotach/profiler"
-	"github.com/gotach/profiler/internal/hook"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
@@ -52,22 +51,12 @@ func await(path string) {
 	})
 }
 
-// While a session runs, a profile of the next seconds is taken from it, one at a time. It has labels and creators
+// While a session runs, a profile of the next seconds is taken from it. It has labels and creators
 // of goroutines that began long before it, and only its own time. The session goes on as before.
 func TestRunningSession(t *testing.T) {
 	for _, kind := range []profiler.SourceKind{profiler.Auto, profiler.Portable} {
 		t.Run(string(kind), func(t *testing.T) {
 			s, path := open(t, profiler.Source(kind))
-			end, err := hook.Follow(filepath.Join(t.TempDir(), "other.tach"), false)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if code, body, _ := get(t, Handler(), "/"); code != http.StatusServiceUnavailable || !bytes.Contains(body, []byte("another reader follows")) {
-				t.Errorf("a second profile: status %d: %s", code, body)
-			}
-			if err := end(); err != nil {
-				t.Fatal(err)
-			}
 			labels, begin := s.Stats().Source == "native", time.Now()
 			code, body, _ := get(t, Handler(), "/?seconds=1&format=tach")
 			took := time.Since(begin)
@@ -94,28 +83,6 @@ func TestRunningSession(t *testing.T) {
 			}
 		})
 	}
-}
-
-// If the session ends meanwhile, the profile has the time until then.
-func TestRunningSessionStops(t *testing.T) {
-	s, _ := open(t)
-	path := filepath.Join(t.TempDir(), "other.tach")
-	end, err := hook.Follow(path, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	await(path)
-	if err := s.Stop(); err != nil {
-		t.Fatal(err)
-	}
-	if err := end(); err != nil {
-		t.Fatal(err)
-	}
-	r, err := reader.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	checkLoad(t, r, s.Stats().Source == "native", true)
 }
 
 // With last, the profile is of the past of the session that runs, from one file and from several.

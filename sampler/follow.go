@@ -2,6 +2,8 @@ package sampler
 
 import (
 	"errors"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -9,60 +11,126 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// ErrFollowed is the error of [Sampler.Follow] while another sink follows.
-var ErrFollowed = errors.New("another reader follows the session")
+// ErrEnded is the error of [Sampler.Follow] after the end of the session.
+var ErrEnded = errors.New("the session has ended")
+
+// ErrLate is the error of [Following.End] if the source passes on no samples for ten seconds. The sink is
+// used until Wait has returned.
+var ErrLate = errors.New("the session takes no samples at present")
+
+// followers are the sinks that follow a session.
+type followers struct {
+	mu   sync.Mutex
+	list atomic.Pointer[[]*follower] // set by Follow under mu; the slice is not changed
+	seen []*follower                 // those of list that the source's goroutine has started
+}
 
 // A follower gives the samples of a running session to a second sink. It has a recorder of its own,
 // so that the sink gets everything that a part of a session has, from its first sample on.
 type follower struct {
-	sink  Sink
-	begin time.Duration // samples from then on
-	of    *recorder
-	own   *recorder // nil before the source's goroutine has seen the follower
-	quit  atomic.Bool
-	ended chan struct{} // closed when part is set
-	part  Part
+	sink   Sink
+	begin  time.Duration // samples from then on
+	of     *recorder
+	own    *recorder // nil before the source's goroutine has seen the follower
+	quit   atomic.Bool
+	failed chan struct{} // that of own
+	ended  chan struct{} // closed when part is set
+	part   Part
+
+	mu      sync.Mutex
+	waiting []chan struct{} // of Reach
+	taken   []chan struct{} // of those, what waits for the end of this batch
 }
 
 // batchLimit bounds the wait until the source passes on samples. The sources do so every 20 ms. But
 // the portable one leaves out ticks that would stop the program for too long.
 const batchLimit = 10 * time.Second
 
+// A Following is a second sink of a running session.
+type Following struct {
+	*follower
+	s *Sampler
+}
+
 // Follow gives the samples from the time begin on to a second sink too. begin is in whole µs since
 // the session's start and must not be in the past. The frame ids in the samples are those that the
 // session's own sink has returned; the second sink's Intern, Full and Next are not called. Its errors
-// end the following only.
-//
-// end ends it and returns what Part returns for a session. It must be called once. Its error is that
-// of the sink. Samples that the source has not passed on yet are left out, so the last 20 ms or so
-// are missing. There is one follower at a time.
-func (s *Sampler) Follow(sink Sink, begin time.Duration) (end func() (Part, error), err error) {
+// end the following only. The caller must call End.
+func (s *Sampler) Follow(sink Sink, begin time.Duration) (*Following, error) {
 	select {
 	case <-s.stopped:
-		return nil, errors.New("the session has ended")
+		return nil, ErrEnded
 	default:
 	}
-	f := &follower{sink: sink, begin: begin, of: s.out, ended: make(chan struct{})}
-	if !s.out.following.CompareAndSwap(nil, f) {
-		return nil, ErrFollowed
+	f := &follower{sink: sink, begin: begin, of: s.out, failed: make(chan struct{}), ended: make(chan struct{})}
+	s.out.followers.change(func(list []*follower) []*follower { return append(list, f) })
+	return &Following{f, s}, nil
+}
+
+// change replaces the list by what with makes of a copy.
+func (l *followers) change(with func([]*follower) []*follower) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var list []*follower
+	if p := l.list.Load(); p != nil {
+		list = slices.Clone(*p)
 	}
-	return func() (Part, error) {
-		f.quit.Store(true)
-		timeout := time.NewTimer(batchLimit)
-		defer timeout.Stop()
+	list = with(list)
+	l.list.Store(&list)
+}
+
+// End ends it and returns what Part returns for a session. It must be called once. Its error is that
+// of the sink. Samples that the source has not passed on yet are left out, so the last 20 ms or so
+// are missing.
+func (f *Following) End() (Part, error) {
+	f.quit.Store(true)
+	timeout := time.NewTimer(batchLimit)
+	defer timeout.Stop()
+	select {
+	case <-f.ended:
+	case <-timeout.C:
+		return Part{}, ErrLate
+	case <-f.s.stopped: // the source is not running any more, so this goroutine may use the recorders
 		select {
 		case <-f.ended:
-		case <-timeout.C:
-			return Part{}, errors.New("the session takes no samples at present")
-		case <-s.stopped: // the source is not running any more, so this goroutine may use the recorders
-			select {
-			case <-f.ended:
-			default:
-				f.end()
-			}
+		default:
+			f.finish()
 		}
-		return f.part, f.own.err()
-	}, nil
+	}
+	return f.part, f.own.err()
+}
+
+// Wait waits until the sink is not used any more.
+func (f *Following) Wait() {
+	select {
+	case <-f.ended:
+	case <-f.s.stopped:
+	}
+}
+
+// Stopped returns a channel that is closed when the session has ended.
+func (f *Following) Stopped() <-chan struct{} { return f.s.stopped }
+
+// Failed returns a channel that is closed when the sink has failed.
+func (f *Following) Failed() <-chan struct{} { return f.failed }
+
+// Err returns the error of the sink, if Failed is closed.
+func (f *Following) Err() error {
+	select {
+	case <-f.failed:
+		return f.own.err()
+	default:
+		return nil
+	}
+}
+
+// Reach returns a channel that is closed when the sink has the samples of the time before the call.
+func (f *Following) Reach() <-chan struct{} {
+	c := make(chan struct{})
+	f.mu.Lock()
+	f.waiting = append(f.waiting, c)
+	f.mu.Unlock()
+	return c
 }
 
 // start is called by the source's goroutine at the start of the first batch.
@@ -71,35 +139,66 @@ func (f *follower) start() {
 	r := newRecorder(f.sink, time.Time{}, 1)
 	r.base, r.interval, r.system, r.grace = of.base, of.interval, of.system, of.grace
 	r.part, r.now = f.begin, f.begin
+	r.failed = f.failed
 	r.told = of.stats().Counts
 	r.told.Samples, r.told.Unwritten = 0, 0
 	r.told.Dropped -= of.dropped.Load() // of the session's own sink
+	r.stats = func() Stats {
+		now := of.stats()
+		now.Samples, now.MaxGoroutines = r.samples.Load(), int(r.most.Load())
+		now.Dropped += r.dropped.Load() - of.dropped.Load()
+		now.Unwritten = time.Duration(r.unwritten.Load())
+		return now
+	}
 	f.own = r
 }
 
-// batched is called at the end of each batch.
-func (f *follower) batched() {
-	f.own.flush()
-	f.own.tell()
-	if f.quit.Load() {
-		f.end()
+// batch is called at the start of each batch.
+func (l *followers) batch() {
+	p := l.list.Load()
+	if p == nil {
+		return
+	}
+	for _, f := range *p {
+		if f.own == nil {
+			f.start()
+			l.seen = append(l.seen, f)
+		}
+		f.own.midway = 0
+		f.mu.Lock()
+		f.taken, f.waiting = f.waiting, nil
+		f.mu.Unlock()
 	}
 }
 
-// end takes the follower off the recorder.
-func (f *follower) end() {
+// batched is called at the end of each batch.
+func (l *followers) batched() {
+	l.seen = slices.DeleteFunc(l.seen, func(f *follower) bool {
+		f.own.flush()
+		f.own.tell()
+		for _, c := range f.taken {
+			close(c)
+		}
+		f.taken = nil
+		if !f.quit.Load() {
+			return false
+		}
+		l.change(func(list []*follower) []*follower {
+			return slices.DeleteFunc(list, func(other *follower) bool { return other == f })
+		})
+		f.finish()
+		return true
+	})
+}
+
+// finish sets the part.
+func (f *follower) finish() {
 	if f.own == nil {
 		f.start()
 	}
 	r := f.own
 	r.flush()
-	now := f.of.stats()
-	now.Samples, now.MaxGoroutines = r.samples.Load(), int(r.most.Load())
-	now.Dropped += r.dropped.Load() - f.of.dropped.Load()
-	now.Unwritten = time.Duration(r.unwritten.Load())
-	f.part = r.collect(max(f.of.now, f.begin), now)
-	f.of.second = nil
-	f.of.following.Store(nil)
+	f.part = r.collect(max(f.of.now, f.begin), r.stats())
 	close(f.ended)
 }
 

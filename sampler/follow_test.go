@@ -1,7 +1,6 @@
 package sampler
 
 import (
-	"errors"
 	"runtime"
 	"testing"
 
@@ -12,7 +11,7 @@ import (
 // TestFollow gives a session's samples from 10 ms on to a second sink. It gets creators and labels of
 // goroutines that began before, and none of the time before.
 func TestFollow(t *testing.T) {
-	var first, second, third memory
+	var first, second, third, fourth memory
 	s, out := session(t, Config{}, &first)
 	at := func(id uint64, t, gap float64) {
 		sample(out, source.Sample{Goroutine: id, Time: ms(t), Gap: ms(gap)})
@@ -25,14 +24,25 @@ func TestFollow(t *testing.T) {
 	})
 	out.Labels(5, ms(3), request("a"))
 	out.Batch(func() { at(5, 3, 0) })
-	end, err := s.Follow(&second, ms(10))
+	f, err := s.Follow(&second, ms(10))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Follow(&third, ms(10)); err != ErrFollowed {
-		t.Errorf("a third sink: %v", err)
+	early := f.Reach() // a batch that runs already may lack the samples of now
+	out.Batch(func() {
+		at(6, 9, 0)
+		at(5, 20, 0)
+		if isClosed(early) {
+			t.Error("Reach does not wait for the end of the batch")
+		}
+	})
+	if late := f.Reach(); !isClosed(early) || isClosed(late) {
+		t.Errorf("after a batch Reach is %v, the next one %v", isClosed(early), isClosed(late))
 	}
-	out.Batch(func() { at(6, 9, 0); at(5, 20, 0) })
+	other, err := s.Follow(&fourth, ms(21)) // beside the second one
+	if err != nil {
+		t.Fatal(err)
+	}
 	out.Labels(5, ms(25), request("b"))
 	out.Batch(func() {
 		at(5, 25, 0)
@@ -41,13 +51,13 @@ func TestFollow(t *testing.T) {
 	})
 	ended := make(chan Part)
 	go func() {
-		part, err := end()
+		part, err := f.End()
 		if err != nil {
 			t.Error(err)
 		}
 		ended <- part
 	}()
-	for s.out.following.Load() != nil { // until a batch ends after the call of end
+	for len(*s.out.followers.list.Load()) == 2 { // until a batch ends after the call of end
 		out.Batch(func() {})
 		runtime.Gosched()
 	}
@@ -68,21 +78,27 @@ func TestFollow(t *testing.T) {
 		t.Errorf("the part is %+v", part)
 	}
 
-	// Errors of the second sink end the following only. The session can end meanwhile.
+	// Errors of a second sink end the following only. The session can end meanwhile.
 	third.room = 1
-	end, err = s.Follow(&third, ms(30))
+	f, err = s.Follow(&third, ms(30))
 	if err != nil {
 		t.Fatal(err)
 	}
 	out.Batch(func() { at(5, 50, 0); at(6, 51, 0) })
+	if !isClosed(f.Failed()) || isClosed(f.Stopped()) || isClosed(other.Failed()) {
+		t.Error("the error of the sink is not told, or it is told of another one")
+	}
 	stop(t, s)
-	if part, err := end(); err != errFull || part.Stats.Samples != 1 {
+	if part, err := f.End(); err != errFull || part.Stats.Samples != 1 || !isClosed(f.Stopped()) {
 		t.Errorf("an error of the second sink: %v, %+v", err, part)
+	}
+	if part, err := other.End(); err != nil || part.Start != ms(21) || part.Stats.Samples != 5 || len(fourth.samples) != 5 {
+		t.Errorf("a third sink: %v, %+v", err, part)
 	}
 	if len(first.samples) != 11 {
 		t.Errorf("the session has %d samples", len(first.samples))
 	}
-	if _, err := s.Follow(&third, ms(60)); err == nil || errors.Is(err, ErrFollowed) {
+	if _, err := s.Follow(&third, ms(60)); err != ErrEnded {
 		t.Errorf("a session that has ended can be followed: %v", err)
 	}
 }
@@ -92,12 +108,21 @@ func TestFollowNothing(t *testing.T) {
 	s, out := session(t, Config{}, &memory{})
 	out.Batch(func() { sample(out, source.Sample{Goroutine: 5, Time: ms(1)}) })
 	var m memory
-	end, err := s.Follow(&m, ms(10))
+	f, err := s.Follow(&m, ms(10))
 	if err != nil {
 		t.Fatal(err)
 	}
 	stop(t, s)
-	if part, err := end(); err != nil || part.Start != ms(10) || part.End != ms(10) || len(part.Goroutines)+len(m.samples) > 0 {
+	if part, err := f.End(); err != nil || part.Start != ms(10) || part.End != ms(10) || len(part.Goroutines)+len(m.samples) > 0 {
 		t.Errorf("%+v, %v", part, err)
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }

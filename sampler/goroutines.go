@@ -76,8 +76,10 @@ func (r *recorder) Goroutine(g source.Goroutine) bool {
 	if own.Created(g.CreatedBy) {
 		return false
 	}
-	if f := r.second; f != nil && f.own.known[g.ID] != nil {
-		f.own.Goroutine(g)
+	for _, f := range r.followers.seen {
+		if f.own.known[g.ID] != nil {
+			f.own.Goroutine(g)
+		}
 	}
 	if k := r.known[g.ID]; k != nil {
 		// The runtime's finalizer goroutine and those for callbacks from C end and
@@ -108,8 +110,8 @@ func (r *recorder) alive(k *goroutine, d int64) {
 
 // Gone marks a goroutine as ended.
 func (r *recorder) Gone(id uint64) {
-	if r.second != nil {
-		r.second.own.Gone(id)
+	for _, f := range r.followers.seen {
+		f.own.Gone(id)
 	}
 	k := r.known[id]
 	if k == nil || k.ended {
@@ -174,8 +176,8 @@ func (r *recorder) forget(k *goroutine) {
 
 // Labels begins a span of labels.
 func (r *recorder) Labels(id uint64, t time.Duration, labels map[string]string) {
-	if r.second != nil {
-		r.second.own.Labels(id, t, labels)
+	for _, f := range r.followers.seen {
+		f.own.Labels(id, t, labels)
 	}
 	k := r.known[id]
 	if k == nil {

@@ -45,8 +45,7 @@ type recorder struct {
 	stats func() Stats   // returns the stats of the whole session
 	told  tachyon.Counts // counts of the previous parts
 
-	following atomic.Pointer[follower] // set by Follow, nil: none
-	second    *follower                // the same, as the source's goroutine has seen it
+	followers followers
 
 	samples    atomic.Int64
 	dropped    atomic.Int64  // samples that the sink has not taken
@@ -105,16 +104,12 @@ func (r *recorder) Batch(f func()) {
 	if r.err() == nil && r.sink.Full() {
 		r.sink.Next(r.seam(), r.cut)
 	}
-	if r.second = r.following.Load(); r.second != nil && r.second.own == nil {
-		r.second.start()
-	}
+	r.followers.batch()
 	r.midway = 0
 	f()
 	r.flush()
 	r.tell()
-	if r.second != nil {
-		r.second.batched()
-	}
+	r.followers.batched()
 }
 
 // flush passes the waiting samples to the sink.
@@ -155,8 +150,8 @@ func (r *recorder) Sample(s *source.Sample) {
 	if k != nil && k.seen && micros(s.Time) <= micros(k.last) {
 		return // files have times in µs, and no weight is left for this one
 	}
-	if r.second != nil {
-		r.second.sample(k, s)
+	for _, f := range r.followers.seen {
+		f.sample(k, s)
 	}
 	if s.Object != nil {
 		r.objects.use(s.Object)

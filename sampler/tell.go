@@ -56,6 +56,9 @@ func (r *recorder) tell() {
 
 // Counted passes on the session's progress from time to time.
 func (r *recorder) Counted() {
+	for _, f := range r.followers.seen {
+		f.own.Counted()
+	}
 	if r.now-r.progressed >= progressEvery {
 		r.progressed = r.now
 		r.progress()

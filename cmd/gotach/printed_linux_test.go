@@ -8,7 +8,7 @@ import (
 // On a terminal, where there are colours, commands write no other escape sequence. What top writes has nothing of what others
 // chose.
 func TestPrintedTerminal(t *testing.T) {
-	_, tach, empty, _, sums := hostileFiles(t)
+	_, tach, empty, _, sums := evilFiles(t)
 	for _, args := range [][]string{{"report", tach}, {"locks", tach}, {"verify", tach, empty}, {"convert", tach, "-o", "-", "--to", "collapsed"}, {"dump", sums}} {
 		p := newPTY(t, 100, 40, args...)
 		_, text := p.end()

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
+	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/gotach/profiler"
+	"github.com/gotach/profiler/httpprof/internal/session"
 	"github.com/gotach/profiler/internal/formats"
-	"github.com/gotach/profiler/internal/hook"
 	"github.com/gotach/profiler/internal/page"
 	"github.com/gotach/profiler/internal/stream"
 )
@@ -23,11 +23,13 @@ const (
 
 // A recording is a profile of the program, in a file that grows, and the server that reads it.
 type recording struct {
-	dir, path string
+	path      string
+	removeDir func() error
 	start     time.Time
 	limits    limits
 	server    *page.Server
-	gone      chan struct{} // closed by remove
+	stopped   <-chan struct{} // closed when the session has ended
+	gone      chan struct{}   // closed by remove
 
 	mu    sync.Mutex
 	asked time.Time
@@ -36,22 +38,20 @@ type recording struct {
 }
 
 // record begins a recording: from the session that runs, or with one of its own.
-func record(dir, path string, opts []profiler.Option, l limits) (*recording, error) {
-	r := &recording{dir: dir, path: path, start: time.Now(), limits: l, gone: make(chan struct{})}
-	r.ask()
-	s, err := profiler.Open(append(slices.Clone(opts), hook.OneFile(path).(profiler.Option))...)
-	switch {
-	case err == nil:
-		r.stop = s.Stop
-	case errors.Is(err, profiler.ErrActive):
-		if r.stop, err = hook.Follow(path, true); err != nil {
-			return nil, err
-		}
-	default:
+func record(ctx context.Context, opts []profiler.Option, l limits) (*recording, error) {
+	dir, remove, err := session.Folder()
+	if err != nil {
 		return nil, err
 	}
+	r := &recording{removeDir: remove, path: filepath.Join(dir, "live.tach"), start: time.Now(), limits: l, gone: make(chan struct{})}
+	r.ask()
+	f, err := session.Follow(ctx, r.path, opts)
+	if err != nil {
+		return nil, errors.Join(err, remove())
+	}
+	r.stop, r.stopped = f.End, f.Stopped
 	r.server = page.NewServer(context.Background(), page.ServerOptions{
-		Options: page.Options{MaxSize: pageSize, Events: pageEvents},
+		Options: page.Options{MaxSize: pageSize, Events: pageEvents}, Rest: true,
 		Title:   name(r.start), Open: r.open, Version: r.version, Note: r.note,
 	})
 	return r, nil
@@ -118,6 +118,11 @@ func (r *recording) over() bool {
 	if r.ended() {
 		return false
 	}
+	select {
+	case <-r.stopped:
+		return true
+	default:
+	}
 	fi, err := os.Stat(r.path)
 	return err != nil || fi.Size() > r.limits.size || time.Since(r.start) > r.limits.length || r.unasked(r.limits.unasked)
 }
@@ -139,5 +144,5 @@ func (r *recording) remove() error {
 	close(r.gone)
 	err := r.end()
 	r.server.Close()
-	return errors.Join(err, os.RemoveAll(r.dir))
+	return errors.Join(err, r.removeDir())
 }

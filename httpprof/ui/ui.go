@@ -5,13 +5,15 @@
 //
 // Who opens the page starts a recording, which it shows as it grows. It ends after a minute, at 8 MB, or when no page has asked for
 // it for 15 seconds. If a session is running in the program, the recording is taken from it: the session goes on and its own file
-// stays whole. Otherwise the handler runs a session, as httpprof.Handler does. The cost is that of a session, and that of
-// reading the recording. There is one reading at a time, however many pages are open. After each the
-// handler rests four times as long, so readings take at most about a fifth of the time while a page is open. A reading of the largest
+// stays whole. Otherwise the handlers of this package and of package httpprof share one that the first of them begins and the last one ends.
+// The cost is that of a session, and that of
+// reading the recording. There is one reading at a time, however many pages are open and whatever they show. After each the
+// handler rests four times as long, so all readings together take at most about a fifth of the time. What no page asks for any more is
+// not read. A reading of the largest
 // recordings takes some 100 MB of the heap. The recording has the goroutines that read, too.
 //
 // The recording is a file in the temporary directory. It is removed ten minutes after the last page asked for it, at the next
-// recording, or by [UI.Close].
+// recording, or by [UI.Close]. If the program ends before, the handler of a later process of the same user removes it.
 //
 // The page has functions, labels and goroutines of the program, and no source. It asks for no password: like the
 // handlers of net/http/pprof, it belongs where only those who run the program can reach it. It answers only requests
@@ -23,20 +25,19 @@
 package ui
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/gotach/profiler"
 	"github.com/gotach/profiler/internal/own"
+	"github.com/gotach/profiler/internal/site"
 )
 
 // A UI is a handler that serves the page. Hosts may be set before it is used.
@@ -70,7 +71,7 @@ func Handler(opts ...profiler.Option) *UI { return &UI{opts: opts, l: usual} }
 var _ = own.Hide((*UI).ServeHTTP, (*UI).Close)
 
 // Close ends a recording and all reading, and removes the file. The handler then answers 503. A program that ends need not
-// call it, but the file stays if it ends during a recording.
+// call it.
 func (u *UI) Close() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -85,13 +86,13 @@ func (u *UI) Close() error {
 
 // ServeHTTP implements http.Handler.
 func (u *UI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !u.knows(r.Host) {
+	if !site.Named(r, u.Hosts) {
 		http.Error(w, "this server does not know itself by that name; see Hosts in package httpprof/ui", http.StatusForbidden)
 		return
 	}
 	page := strings.HasSuffix(r.URL.Path, "/")
 	again := page && r.URL.RawQuery == "new=1"
-	rec, err := u.recording(page && fromHere(r), again)
+	rec, err := u.recording(r.Context(), page && r.Method == http.MethodGet && site.Own(r), again)
 	switch {
 	case errors.Is(err, errNone):
 		http.Error(w, err.Error(), http.StatusGone)
@@ -104,23 +105,6 @@ func (u *UI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// fromHere reports whether the user or a page of this server asks, and not a page of another one.
-func fromHere(r *http.Request) bool {
-	site := r.Header.Get("Sec-Fetch-Site")
-	return r.Method == http.MethodGet && (site == "" || site == "none" || site == "same-origin")
-}
-
-// knows reports whether a request may name the server like that.
-func (u *UI) knows(host string) bool {
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
-	}
-	if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
-		return true
-	}
-	return strings.EqualFold(host, "localhost") || slices.ContainsFunc(u.Hosts, func(h string) bool { return strings.EqualFold(h, host) })
-}
-
 var (
 	errNone = errors.New("there is no recording; open the page again")
 	errShut = errors.New("the handler is closed")
@@ -128,7 +112,7 @@ var (
 
 // recording returns the recording. With begin it starts one if there is none, with again also if there is one that
 // has ended.
-func (u *UI) recording(begin, again bool) (*recording, error) {
+func (u *UI) recording(ctx context.Context, begin, again bool) (*recording, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.shut {
@@ -147,13 +131,9 @@ func (u *UI) recording(begin, again bool) (*recording, error) {
 			return nil, err
 		}
 	}
-	dir, err := os.MkdirTemp("", "gotach-")
+	r, err := record(ctx, u.opts, u.l)
 	if err != nil {
 		return nil, err
-	}
-	r, err := record(dir, filepath.Join(dir, "live.tach"), u.opts, u.l)
-	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	u.rec = r
 	own.Go(func() { u.watch(r) })

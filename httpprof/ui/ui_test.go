@@ -13,8 +13,10 @@ import (
 	"time"
 
 	"github.com/gotach/profiler"
+	"github.com/gotach/profiler/httpprof"
 	"github.com/gotach/profiler/internal/page"
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/reader"
 )
 
 // program is a program that works, until the test ends. It returns the folder of recordings, of which nothing may stay.
@@ -120,6 +122,36 @@ func TestRecording(t *testing.T) {
 	}
 	if code, _ := get(u, ""); code != http.StatusServiceUnavailable {
 		t.Errorf("after Close: %d", code)
+	}
+}
+
+// TestBeside: a request of package httpprof shares the session of the recording, which goes on until its time is over.
+func TestBeside(t *testing.T) {
+	u := Handler(profiler.Source(profiler.Portable), profiler.Budget(50))
+	program(t, u)
+	if code, body := get(u, ""); code != http.StatusOK {
+		t.Fatalf("the page: %d %.100s", code, body)
+	}
+	answer := make(chan *httptest.ResponseRecorder)
+	go func() {
+		w := httptest.NewRecorder()
+		httpprof.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/?seconds=1&format=tach", nil))
+		answer <- w
+	}()
+	testenv.Await(func() bool {
+		list, _ := filepath.Glob(filepath.Join(os.TempDir(), "*", "recording.tach"))
+		return len(list) == 1
+	})
+	if err := u.Close(); err != nil {
+		t.Error(err)
+	}
+	w := <-answer
+	if w.Code != http.StatusOK {
+		t.Fatalf("status %d: %s", w.Code, w.Body)
+	}
+	r := testenv.Must(reader.New(w.Body))
+	if s := testenv.Must(r.Metadata()).Session; s == nil || s.Duration < time.Second || s.Samples == 0 || s.Source != "portable" {
+		t.Errorf("the session is %+v", s)
 	}
 }
 

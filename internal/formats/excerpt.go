@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -28,22 +29,47 @@ var ErrNoPast = errors.New("not available")
 //
 // The error wraps [ErrNoPast] if the files begin later, or if those that are needed have more than 64 MB.
 func Excerpt(ctx context.Context, path string, files []string, from time.Time) error {
-	e := excerpt{ctx: ctx, from: uint64(from.UnixMicro()), threads: map[threadKey]*excerptThread{}, goroutines: map[uint64]*tachyon.Goroutine{}, objects: map[int32]tachyon.Object{}}
-	list, err := e.open(files)
-	defer func() {
-		for _, r := range list {
-			r.Close()
-		}
-	}()
+	e := newExcerpt(ctx, from)
+	defer e.close()
+	if err := e.open(files); err != nil {
+		return err
+	}
+	return e.all(path)
+}
+
+// Window is like Excerpt, for the time up to to of one file of any size.
+func Window(ctx context.Context, path, file string, from, to time.Time) error {
+	r, err := reader.Open(file)
 	if err != nil {
 		return err
 	}
-	e.interval = list[0].Header().Interval
+	e := newExcerpt(ctx, from)
+	e.to, e.list = uint64(to.UnixMicro()), []*reader.Reader{r}
+	defer e.close()
+	return e.all(path)
+}
+
+func newExcerpt(ctx context.Context, from time.Time) *excerpt {
+	return &excerpt{
+		ctx: ctx, from: uint64(from.UnixMicro()), to: math.MaxUint64, threads: map[threadKey]*excerptThread{},
+		goroutines: map[uint64]*tachyon.Goroutine{}, objects: map[int32]tachyon.Object{},
+	}
+}
+
+func (e *excerpt) close() {
+	for _, r := range e.list {
+		r.Close()
+	}
+}
+
+// all writes the excerpt.
+func (e *excerpt) all(path string) (err error) {
+	e.interval = e.list[0].Header().Interval
 	e.w, err = writer.Create(path, writer.Options{Start: e.from, Interval: e.interval, NoJournal: true})
 	if err != nil {
 		return err
 	}
-	for _, r := range list {
+	for _, r := range e.list {
 		if err := e.add(r); err != nil {
 			return errors.Join(err, e.w.Discard())
 		}
@@ -54,8 +80,9 @@ func Excerpt(ctx context.Context, path string, files []string, from time.Time) e
 // An excerpt is being written.
 type excerpt struct {
 	ctx      context.Context
+	list     []*reader.Reader // the oldest first
 	w        *writer.Writer
-	from     uint64 // µs
+	from, to uint64 // µs
 	interval uint64 // µs
 
 	threads    map[threadKey]*excerptThread
@@ -78,28 +105,28 @@ type excerptThread struct {
 }
 
 // open opens the files that are needed, from the last one back.
-func (e *excerpt) open(files []string) (list []*reader.Reader, err error) {
+func (e *excerpt) open(files []string) error {
 	size, begin := int64(0), uint64(0)
 	for _, path := range slices.Backward(files) {
 		r, err := reader.Open(path)
-		if errors.Is(err, fs.ErrNotExist) && len(list) > 0 {
+		if errors.Is(err, fs.ErrNotExist) && len(e.list) > 0 {
 			break // a rotation has deleted it
 		}
 		if err != nil {
-			return list, err
+			return err
 		}
-		list = append([]*reader.Reader{r}, list...)
+		e.list = append([]*reader.Reader{r}, e.list...)
 		if size += r.Size(); size > maxExcerpt {
-			return list, fmt.Errorf("%w: the session's files with that time have more than %d MB; rotation makes them shorter, for example PROFILE_ROTATE=1m", ErrNoPast, maxExcerpt>>20)
+			return fmt.Errorf("%w: the session's files with that time have more than %d MB; rotation makes them shorter, for example PROFILE_ROTATE=1m", ErrNoPast, maxExcerpt>>20)
 		}
 		if begin = r.Header().Start; begin <= e.from {
-			return list, nil
+			return nil
 		}
 	}
-	if len(list) == 0 {
-		return nil, fmt.Errorf("%w: the session has no file", ErrNoPast)
+	if len(e.list) == 0 {
+		return fmt.Errorf("%w: the session has no file", ErrNoPast)
 	}
-	return list, fmt.Errorf("%w: the session's files begin %v ago", ErrNoPast, time.Since(time.UnixMicro(int64(begin))).Round(time.Millisecond))
+	return fmt.Errorf("%w: the session's files begin %v ago", ErrNoPast, time.Since(time.UnixMicro(int64(begin))).Round(time.Millisecond))
 }
 
 // add adds the samples and the facts of one file.
@@ -147,8 +174,8 @@ func (e *excerpt) sample(s *tachyon.Sample, remap *frames.Remap) error {
 		e.threads[k] = t
 	}
 	seen := t.seen
-	t.seen = s.Time
-	if s.Time <= e.from {
+	t.seen = min(s.Time, e.to)
+	if s.Time <= e.from || seen >= e.to || !before && s.Time > e.to {
 		return nil
 	}
 	stack, err := remap.Stack(s.Stack)
@@ -156,20 +183,20 @@ func (e *excerpt) sample(s *tachyon.Sample, remap *frames.Remap) error {
 		return err
 	}
 	c := *s
-	c.Stack = stack
+	c.Stack, c.Time = stack, t.seen // of the time that the sample stands for, what is before the end
 	if t.first == 0 {
-		t.first, t.whole = s.Time, before
+		t.first, t.whole = c.Time, before
 		// Readers give a thread's first sample one interval. If it stands for more, there is one
 		// more sample at the beginning of that time, as in a session's own file.
-		if gap := s.Time - max(seen, e.from); before && gap >= e.interval*3/2 {
-			c.Time = s.Time - gap + e.interval
+		if gap := c.Time - max(seen, e.from); before && gap >= e.interval*3/2 {
+			c.Time -= gap - e.interval
 			if err := e.write(&c); err != nil {
 				return err
 			}
-			t.first, c.Time = c.Time, s.Time
+			t.first, c.Time = c.Time, t.seen
 		}
 	}
-	e.last = max(e.last, s.Time)
+	e.last = max(e.last, c.Time)
 	return e.write(&c)
 }
 
@@ -210,6 +237,9 @@ func (e *excerpt) goroutine(g *tachyon.Goroutine, start uint64, fresh map[uint64
 
 // label begins a span of labels at a time.
 func (e *excerpt) label(g *tachyon.Goroutine, at uint64, labels map[string]string) {
+	if at > e.to {
+		return
+	}
 	span := tachyon.LabelSpan{From: max(at, e.from) - e.from, Labels: labels}
 	if labels == nil {
 		span.Labels = map[string]string{}
@@ -242,6 +272,9 @@ func (e *excerpt) finish() error {
 	s := *e.session
 	s.Start = time.UnixMicro(int64(e.from)).UTC()
 	s.Duration = reader.Micros(max(e.last, e.from) - e.from)
+	if e.to != math.MaxUint64 {
+		s.Duration = reader.Micros(e.to - e.from)
+	}
 	s.Part, s.SessionStart, s.Error = 0, time.Time{}, ""
 	s.Counts = tachyon.Counts{Samples: e.samples}
 	return errors.Join(err, e.w.AddMetadata(tachyon.KindSession, &s))

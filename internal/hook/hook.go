@@ -4,7 +4,10 @@
 // that calls Start would link all formats, net/http and all of runtime/pprof.
 package hook
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
 // A Target is a file to write in another format.
 type Target struct{ Format, Path string }
@@ -17,6 +20,20 @@ type Exporter struct {
 	// calls fail and continues with the next target.
 	Export func(files []string, targets []Target, fail func(error))
 }
+
+// A Following writes the samples of the running session to a second file.
+type Following struct {
+	Start   time.Time              // of the session. The times of samples count from it
+	Warning error                  // why the file cannot be read while it is written, or nil
+	End     func() error           // ends the following and finishes the file; must be called once
+	Reach   func() <-chan struct{} // returns a channel that is closed when the file has the samples of the time before the call
+	Stopped <-chan struct{}        // closed when the session has ended
+	Failed  <-chan struct{}        // closed when the file could not be written
+	Err     func() error           // returns why
+}
+
+// ErrNoSession is the error of Follow if there is no session that runs.
+var ErrNoSession = errors.New("no session is running")
 
 var (
 	// Exporting is the Exporter of package export. It is nil in programs that do not import
@@ -36,15 +53,18 @@ var (
 	// root package sets it.
 	OneFile func(path string) any
 
-	// Follow writes the samples of the running session to a second file too, until end is called.
-	// end finishes the file. The file has all about its goroutines that the session's own file has.
-	// With journal it can be read while it is written. The error wraps profiler.ErrActive if another
-	// caller follows. The root package sets it.
-	Follow func(path string, journal bool) (end func() error, err error)
+	// NoFile returns a profiler.Option. With it a session writes no file: only Follow keeps its samples. It
+	// overrides options and environment variables like OneFile. The root package sets it.
+	NoFile func() any
+
+	// Follow writes the samples of the running session to a second file too. The file has all about its goroutines
+	// that the session's own file has. It can be read while it is written, unless a warning says why not. The error
+	// wraps ErrNoSession if no session is running. The root package sets it.
+	Follow func(path string) (*Following, error)
 
 	// Running returns the files of the running session, the oldest first and the unfinished one
-	// last, and the session's start. The start is zero if no session is running. The root package
-	// sets it.
+	// last, and the session's start. The start is zero if no session with a file is running. The root
+	// package sets it.
 	Running func() (files []string, start time.Time)
 
 	// Sink, if not nil, is called with a session's sampler.Sink. It returns the sink that the

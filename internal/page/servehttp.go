@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/gotach/profiler/internal/site"
 )
 
 // ServeHTTP serves the page and, below the folder data, what it needs. It looks only at the last elements of the path.
@@ -78,15 +80,10 @@ func query(r *http.Request) (key viewKey, generation int64, ok bool) {
 	return key, generation, ok && known && (key.Span == Span{} || key.From < key.To)
 }
 
-// sameOrigin reports whether a request is from a page of this server, or from the user. A browser says so.
+// sameOrigin reports whether a request is from a page of this server, or from the user. A link of another page may lead to the page.
 func sameOrigin(r *http.Request) bool {
-	switch r.Header.Get("Sec-Fetch-Site") {
-	case "", "same-origin", "none":
-	default: // a link may lead to the page
-		return r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
-	}
-	origin := r.Header.Get("Origin")
-	return origin == "" || origin == "http://"+r.Host || origin == "https://"+r.Host
+	navigates := r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
+	return site.Own(r) || r.Header.Get("Origin") == "" && navigates
 }
 
 // A Local is a handler for a server that only the user may see, who knows a token that is in the URL. Requests for another

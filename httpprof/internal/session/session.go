@@ -1,0 +1,115 @@
+// Package session has what the handlers in httpprof and httpprof/ui share: the session of the program, and folders for
+// their files.
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gotach/profiler"
+	"github.com/gotach/profiler/internal/hook"
+)
+
+// A Following is a file that gets the samples of the program's session from some time on.
+type Following struct {
+	*hook.Following
+	of *session // nil: of the program's own session
+}
+
+// A session is one that handlers have started. All of them share it, and the last one ends it.
+type session struct {
+	*profiler.Session
+	users int
+}
+
+var (
+	// turn has an element while a session begins or ends.
+	turn = make(chan struct{}, 1)
+	// present is the handlers' session, or nil. It belongs to who has the turn.
+	present *session
+)
+
+// patience is how long Follow waits for a session of the program that begins or ends.
+var patience = 10 * time.Second
+
+// Follow begins a file at path. It follows the session that runs, or begins one with the options, except those
+// for the output. It waits for a session that begins or ends.
+func Follow(ctx context.Context, path string, opts []profiler.Option) (*Following, error) {
+	for begin := time.Now(); ; {
+		f, err := follow(ctx, path, opts)
+		if !errors.Is(err, hook.ErrNoSession) {
+			return f, err
+		}
+		if time.Since(begin) > patience {
+			return nil, fmt.Errorf("the program's session has ended or does not begin: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+func follow(ctx context.Context, path string, opts []profiler.Option) (*Following, error) {
+	select {
+	case turn <- struct{}{}:
+		defer func() { <-turn }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if present != nil && present.Err() != nil { // it has failed, and its users will notice
+		_ = present.Stop()
+		present = nil
+	}
+	if present == nil {
+		s, err := profiler.Open(append(slices.Clone(opts), hook.NoFile().(profiler.Option))...)
+		switch {
+		case err == nil:
+			present = &session{Session: s}
+		case !errors.Is(err, profiler.ErrActive):
+			return nil, err
+		}
+	}
+	f, err := hook.Follow(path)
+	if errors.Is(err, hook.ErrNoSession) && present != nil && present.users > 0 {
+		// Somebody has stopped it: after a deadlock the session does it itself.
+		present = nil
+	}
+	if err != nil {
+		if present != nil {
+			err = errors.Join(err, present.left())
+		}
+		return nil, err
+	}
+	if present != nil {
+		present.users++
+	}
+	return &Following{f, present}, nil
+}
+
+// left ends a session that nobody uses.
+func (s *session) left() error {
+	if s.users > 0 {
+		return nil
+	}
+	if present == s {
+		present = nil
+	}
+	return s.Stop()
+}
+
+// End finishes the file. It must be called once.
+func (f *Following) End() error {
+	err := f.Following.End()
+	if f.of == nil {
+		return err
+	}
+	turn <- struct{}{}
+	defer func() { <-turn }()
+	f.of.users--
+	return errors.Join(err, f.of.left())
+}

@@ -1,0 +1,112 @@
+package session
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/gotach/profiler"
+	"github.com/gotach/profiler/internal/hook"
+	"github.com/gotach/profiler/internal/testenv"
+)
+
+// TestSweep: folders of processes that have ended are removed, and no others.
+func TestSweep(t *testing.T) {
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	mine, remove, err := Folder()
+	testenv.OK(t, err)
+	if _, err := os.Stat(filepath.Join(mine, lockName)); err != nil {
+		testenv.Skip(t, "files cannot be locked here")
+	}
+	fresh := filepath.Join(temp, "gotach-http-fresh") // its process has not locked it yet
+	ended := filepath.Join(temp, "gotach-http-ended")
+	other := filepath.Join(temp, "other-http-ended")
+	linked := filepath.Join(temp, "gotach-http-linked")
+	for _, dir := range []string{fresh, ended, other} {
+		testenv.OK(t, os.Mkdir(dir, 0o700))
+		name := lockName
+		if dir == fresh {
+			name += ".new"
+		}
+		testenv.OK(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+	}
+	testenv.OK(t, os.WriteFile(filepath.Join(ended, "live.tach"), nil, 0o600))
+	testenv.OK(t, os.Symlink(other, linked))
+	Sweep()
+	got, _ := filepath.Glob(filepath.Join(temp, "*"))
+	want := []string{mine, fresh, other, linked}
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("left are %v, want %v", got, want)
+	}
+	testenv.OK(t, remove())
+	if _, err := os.Stat(mine); err == nil {
+		t.Error("the folder is not removed")
+	}
+}
+
+// TestShared: files share the session of the first one, which ends with the last one. If it fails, the next file has
+// another one.
+func TestShared(t *testing.T) {
+	dir := t.TempDir()
+	follow := func(name string) *Following {
+		t.Helper()
+		f, err := Follow(t.Context(), filepath.Join(dir, name), []profiler.Option{profiler.Source(profiler.Portable), profiler.Output(filepath.Join(dir, "no.tach"))})
+		testenv.OK(t, err)
+		return f
+	}
+	one := follow("1.tach")
+	two := follow("2.tach")
+	if one.of != two.of || one.of != present {
+		t.Error("there are two sessions")
+	}
+	if _, start := hook.Running(); !start.IsZero() {
+		t.Error("the session has files of the past")
+	}
+	testenv.OK(t, one.End())
+	select {
+	case <-two.Stopped:
+		t.Error("the session has ended with the first file")
+	default:
+	}
+	testenv.OK(t, present.Session.Stop()) // as after an error
+	three := follow("3.tach")
+	if three.of == two.of {
+		t.Error("a session that has ended is used")
+	}
+	testenv.OK(t, two.End())
+	testenv.OK(t, three.End())
+	if present != nil {
+		t.Error("there still is a session")
+	}
+	list, _ := filepath.Glob(filepath.Join(dir, "*"))
+	if len(list) != 3 {
+		t.Errorf("files: %v", list)
+	}
+}
+
+// TestWaits: a session that the program begins or ends is waited for, but not for ever.
+func TestWaits(t *testing.T) {
+	own, err := profiler.Open(profiler.Source(profiler.Portable), profiler.Output(filepath.Join(t.TempDir(), "own.tach")))
+	testenv.OK(t, err)
+	defer own.Stop()
+	real, most := hook.Follow, patience
+	defer func() { hook.Follow, patience = real, most }()
+	tries := 0
+	hook.Follow = func(path string) (*hook.Following, error) {
+		if tries++; tries < 4 {
+			return nil, hook.ErrNoSession
+		}
+		return real(path)
+	}
+	f, err := Follow(t.Context(), filepath.Join(t.TempDir(), "x.tach"), nil)
+	testenv.OK(t, err)
+	testenv.OK(t, f.End())
+	tries, patience = -1000, 0
+	if _, err := Follow(t.Context(), "", nil); !errors.Is(err, hook.ErrNoSession) {
+		t.Errorf("a session that never begins: %v", err)
+	}
+}

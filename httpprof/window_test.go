@@ -1,0 +1,278 @@
+package httpprof
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gotach/profiler"
+	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/reader"
+)
+
+// An answer is what a request got.
+type answer struct {
+	code       int
+	body       []byte
+	begin, end time.Time
+	retry      string
+}
+
+// ask asks the handler.
+func ask(ctx context.Context, query string) (a answer) {
+	w := httptest.NewRecorder()
+	a.begin = time.Now()
+	Handler(profiler.Budget(50), profiler.MaxPause(time.Minute)).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/?"+query, nil).WithContext(ctx))
+	a.end = time.Now()
+	a.code, a.body, a.retry = w.Code, w.Body.Bytes(), w.Header().Get("Retry-After")
+	return a
+}
+
+// checkWindow checks that an answer is a Tachyon file of one window, within the time of the request, and has what a goroutine of
+// load did all the time.
+func checkWindow(t *testing.T, a answer, want time.Duration) {
+	t.Helper()
+	if a.code != http.StatusOK {
+		t.Errorf("status %d: %s", a.code, a.body)
+		return
+	}
+	r := testenv.Must(reader.New(bytes.NewReader(a.body)))
+	m := testenv.Must(r.Metadata())
+	if m.Session == nil || m.Session.Duration < want || m.Session.Start.Before(a.begin.Add(-time.Millisecond)) || m.Session.Start.Add(m.Session.Duration).After(a.end.Add(time.Millisecond)) {
+		t.Errorf("between %v and %v the session is %+v, want %v", a.begin, a.end, m.Session, want)
+		return
+	}
+	from, to := uint64(m.Session.Start.UnixMicro()), uint64(m.Session.Start.Add(m.Session.Duration).UnixMicro())+1
+	waited := time.Duration(0)
+	for s, err := range reader.Weighted(r) {
+		testenv.OK(t, err)
+		if s.Time <= from || s.Time > to {
+			t.Errorf("a sample %d µs after the start of %v", s.Time-from, m.Session.Duration)
+			return
+		}
+		for _, id := range s.Stack {
+			if strings.HasSuffix(r.Frames()[id].Func, ".handlerTestWait") {
+				waited += s.Wall()
+			}
+		}
+	}
+	// One tick or so may be missing at the end. A busy machine has late ticks.
+	if waited < want/2 || waited > m.Session.Duration+5*time.Millisecond {
+		t.Errorf("a goroutine that waited for all of %v has %v", m.Session.Duration, waited)
+	}
+}
+
+// none checks that nothing of the handler is left.
+func none(t *testing.T, temp string) {
+	t.Helper()
+	left := testenv.Must(os.ReadDir(temp))
+	if len(left) > 0 || len(recordings) > 0 || windows.n.Load()+lasts.n.Load() != 0 {
+		t.Errorf("left: files %v, recordings %v, requests %d and %d", left, recordings, windows.n.Load(), lasts.n.Load())
+	}
+}
+
+// TestMany: each of many requests at different times gets its own time, with one session for all. Some are given up.
+func TestMany(t *testing.T) {
+	for _, running := range []bool{false, true} {
+		t.Run(fmt.Sprint(running), func(t *testing.T) {
+			if running {
+				open(t)
+			} else {
+				load(t)
+			}
+			temp := t.TempDir()
+			t.Setenv("TMPDIR", temp)
+			var all sync.WaitGroup
+			answers := make([]answer, 30)
+			for i := range answers {
+				ctx := t.Context()
+				if i%3 == 1 {
+					var stop context.CancelFunc
+					ctx, stop = context.WithTimeout(ctx, time.Duration(i)*20*time.Millisecond)
+					defer stop()
+				}
+				if i%2 == 0 {
+					time.Sleep(15 * time.Millisecond)
+				}
+				all.Go(func() { answers[i] = ask(ctx, "seconds=1&format=tach") })
+			}
+			all.Wait()
+			for i, a := range answers {
+				if i%3 != 1 || len(a.body) > 0 {
+					checkWindow(t, a, time.Second)
+				}
+			}
+			none(t, temp)
+			s, err := profiler.Open(profiler.Output(filepath.Join(t.TempDir(), "x.tach")))
+			if (err != nil) != running {
+				t.Errorf("after the last request: %v", err)
+			}
+			testenv.OK(t, s.Stop())
+		})
+	}
+}
+
+// TestBeginsAtEnd: a request that begins while the last one ends the session begins another one.
+func TestBeginsAtEnd(t *testing.T) {
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 10 {
+				v, err := join(t.Context(), []profiler.Option{profiler.Source(profiler.Portable)})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if err := v.leave(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	none(t, temp)
+}
+
+// TestSeveralRecordings: a large recording is not joined. If there are many, the newest one is.
+func TestSeveralRecordings(t *testing.T) {
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	var list []*window
+	for i := range mostRecordings + 3 {
+		v, err := join(t.Context(), nil)
+		testenv.OK(t, err)
+		if want := min(i, mostRecordings-1); recordings[want] != v.recording {
+			t.Errorf("request %d joins another recording than %d", i, want)
+		}
+		v.begun = time.Now().Add(-oldRecording)
+		list = append(list, v)
+	}
+	for _, v := range list {
+		testenv.OK(t, v.leave())
+	}
+	none(t, temp)
+}
+
+// TestCutShort: a window that is cut short is an error at once, which says why.
+func TestCutShort(t *testing.T) {
+	for name, c := range map[string]struct {
+		cut  func(t *testing.T, s *profiler.Session, temp string)
+		code int
+		want string
+	}{
+		"stopped": {func(t *testing.T, s *profiler.Session, _ string) { testenv.OK(t, s.Stop()) }, http.StatusServiceUnavailable, "the session has ended after "},
+		"not written": {func(t *testing.T, _ *profiler.Session, temp string) {
+			list, _ := filepath.Glob(temp + "/*/*.journal")
+			testenv.OK(t, os.Truncate(list[0], 0))
+		}, http.StatusInternalServerError, "the profile could not be written after "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _ := open(t)
+			temp := t.TempDir()
+			t.Setenv("TMPDIR", temp)
+			answers := make(chan answer, 2)
+			for range cap(answers) {
+				go func() { answers <- ask(t.Context(), "seconds=3000") }()
+			}
+			testenv.Await(func() bool {
+				joining <- struct{}{}
+				defer func() { <-joining }()
+				return len(recordings) == 1 && recordings[0].users == 2
+			})
+			c.cut(t, s, temp)
+			for range cap(answers) {
+				if a := <-answers; a.code != c.code || !strings.HasPrefix(string(a.body), c.want) {
+					t.Errorf("status %d: %s", a.code, a.body)
+				}
+			}
+			none(t, temp)
+		})
+	}
+}
+
+// TestBusy: one profile is converted at a time, few requests wait, the others are refused. Who gives up does not wait.
+func TestBusy(t *testing.T) {
+	open(t)
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	converting <- struct{}{}
+	ctx, giveUp := context.WithCancel(t.Context())
+	gone := make(chan answer)
+	go func() { gone <- ask(ctx, "last=1ms&format=firefox") }()
+	testenv.Await(func() bool { return lasts.n.Load() == 1 })
+	giveUp()
+	if a := <-gone; len(a.body) > 0 {
+		t.Errorf("a request that was given up: status %d: %s", a.code, a.body)
+	}
+	var served, refused atomic.Int64
+	var all sync.WaitGroup
+	for range 40 {
+		all.Go(func() {
+			switch a := ask(t.Context(), "last=1ms&format=firefox"); {
+			case a.code == http.StatusOK:
+				served.Add(1)
+			case a.code == http.StatusServiceUnavailable && a.retry != "" && bytes.Contains(a.body, []byte("too many requests")):
+				refused.Add(1)
+			default:
+				t.Errorf("status %d: %s", a.code, a.body)
+			}
+		})
+	}
+	testenv.Await(func() bool { return refused.Load() == 40-mostLasts })
+	<-converting
+	all.Wait()
+	if served.Load() != mostLasts {
+		t.Errorf("%d are served, %d refused", served.Load(), refused.Load())
+	}
+	none(t, temp)
+	for range mostWindows {
+		windows.enter(mostWindows)
+	}
+	if a := ask(t.Context(), "seconds=1"); a.code != http.StatusServiceUnavailable || a.retry == "" {
+		t.Errorf("a request beside %d others: status %d: %s", mostWindows, a.code, a.body)
+	}
+	windows.n.Store(0)
+}
+
+// TestForeign: browsers get nothing for pages of other servers. Other programs may use any name of the server.
+func TestForeign(t *testing.T) {
+	for _, c := range []struct {
+		name, host string
+		header     []string
+		refused    bool
+	}{
+		{"curl", "app.example.com:6060", nil, false},
+		{"go tool pprof", "app", []string{"User-Agent", "Go-http-client/1.1", "Accept-Encoding", "gzip"}, false},
+		{"Prometheus", "app.example.com", []string{"User-Agent", "Prometheus/3.0", "Accept", "*/*"}, false},
+		{"a user's browser", "localhost:6060", []string{"User-Agent", "Mozilla/5.0", "Sec-Fetch-Site", "none"}, false},
+		{"a user's browser", "10.1.2.3:6060", []string{"User-Agent", "Mozilla/5.0", "Accept-Language", "en"}, false},
+		{"a page of this server", "[::1]:6060", []string{"Origin", "http://[::1]:6060", "Sec-Fetch-Site", "same-origin"}, false},
+		{"a name that was made to point here", "evil.example:6060", []string{"User-Agent", "Mozilla/5.0"}, true},
+		{"such a name, other headers", "evil.example:6060", []string{"User-Agent", "curl/8", "Accept-Language", "x"}, true},
+		{"such a name, with https", "evil.example", []string{"Sec-Fetch-Site", "same-origin"}, true},
+		{"another page's script", "localhost:6060", []string{"Origin", "http://evil.example"}, true},
+		{"another page's picture", "localhost:6060", []string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "no-cors"}, true},
+		{"another page's link", "localhost:6060", []string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate"}, true},
+	} {
+		r, w := httptest.NewRequest(http.MethodGet, "/?seconds=x", nil), httptest.NewRecorder()
+		r.Host = c.host
+		for i := 0; i < len(c.header); i += 2 {
+			r.Header.Set(c.header[i], c.header[i+1])
+		}
+		Handler().ServeHTTP(w, r)
+		if refused := w.Code == http.StatusForbidden; refused != c.refused || !refused && w.Code != http.StatusBadRequest {
+			t.Errorf("%s, %s: status %d", c.name, c.host, w.Code)
+		}
+	}
+}
