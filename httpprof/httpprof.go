@@ -47,7 +47,9 @@ const defaultSeconds = 30
 // it: it goes on and its own file stays whole. Otherwise the first request begins one, with the handler's options,
 // and the last one ends it. Each request gets a profile of its own time, which begins when the request comes. While there are requests, each
 // sample is written once more, however many there are. A profile of a time that others overlap has no
-// statistics of the session, no counts of addresses (tachyon.LeafPCs), and no names of what goroutines wait for.
+// statistics of the session, no counts of addresses (tachyon.LeafPCs), and no names of what goroutines wait for. If the session goes on after a
+// profile, goroutines that wait may lack the time since their latest sample: with thousands of them the budget lets each be seen
+// every few seconds only.
 //
 // With last, the profile comes from the files that the session has written, and the response does
 // not wait. Files are read from their start. So the files with the time that is asked for may have

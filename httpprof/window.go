@@ -20,7 +20,7 @@ import (
 // recordings, because each costs the program the writing of its samples.
 const (
 	mostRecordings = 4
-	oldRecording   = 10 * time.Second
+	oldRecording   = 5 * time.Second
 	largeRecording = 8 << 20
 
 	mostWindows = 100 // requests at a time

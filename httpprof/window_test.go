@@ -38,8 +38,8 @@ func ask(ctx context.Context, query string) (a answer) {
 }
 
 // checkWindow checks that an answer is a Tachyon file of one window, within the time of the request, and has what a goroutine of
-// load did all the time.
-func checkWindow(t *testing.T, a answer, want time.Duration) {
+// load did all the time, if the budget lets the session see it often.
+func checkWindow(t *testing.T, a answer, want time.Duration, often bool) {
 	t.Helper()
 	if a.code != http.StatusOK {
 		t.Errorf("status %d: %s", a.code, a.body)
@@ -66,7 +66,7 @@ func checkWindow(t *testing.T, a answer, want time.Duration) {
 		}
 	}
 	// One tick or so may be missing at the end. A busy machine has late ticks.
-	if waited < want/2 || waited > m.Session.Duration+5*time.Millisecond {
+	if often && waited < want/2 || waited > m.Session.Duration+5*time.Millisecond {
 		t.Errorf("a goroutine that waited for all of %v has %v", m.Session.Duration, waited)
 	}
 }
@@ -108,7 +108,7 @@ func TestMany(t *testing.T) {
 			all.Wait()
 			for i, a := range answers {
 				if i%3 != 1 || len(a.body) > 0 {
-					checkWindow(t, a, time.Second)
+					checkWindow(t, a, time.Second, true)
 				}
 			}
 			none(t, temp)

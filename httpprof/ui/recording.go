@@ -52,7 +52,7 @@ func record(ctx context.Context, opts []profiler.Option, l limits) (*recording, 
 	r.stop, r.stopped = f.End, f.Stopped
 	r.server = page.NewServer(context.Background(), page.ServerOptions{
 		Options: page.Options{MaxSize: pageSize, Events: pageEvents}, Rest: true,
-		Title:   name(r.start), Open: r.open, Version: r.version, Note: r.note,
+		Title: name(r.start), Open: r.open, Version: r.version, Note: r.note,
 	})
 	return r, nil
 }

@@ -126,3 +126,55 @@ func TestExcerpt(t *testing.T) {
 		t.Errorf("canceled: %v", err)
 	}
 }
+
+// TestWindow: a window has the time of each goroutine between its start and its end, also where a goroutine is
+// sampled before and after only, and nothing of one that begins later.
+func TestWindow(t *testing.T) {
+	const begin = 1_700_000_000_000_000
+	in, out := filepath.Join(t.TempDir(), "in.tach"), filepath.Join(t.TempDir(), "out.tach")
+	w := testenv.Must(writer.Create(in, writer.Options{Start: begin, Interval: 1000}))
+	defer w.Close() // it is being written
+	sample := func(id, at uint64) {
+		testenv.OK(t, w.WriteFrames(&tachyon.Sample{Thread: id, Time: begin + at}, []tachyon.Frame{{Func: fmt.Sprint("f", id)}}))
+	}
+	for at := uint64(1000); at <= 60_000; at += 1000 {
+		sample(1, at) // always
+		if at == 10_000 || at == 35_000 || at == 50_000 {
+			sample(2, at) // rarely
+		}
+		if at == 10_000 || at == 50_000 {
+			sample(3, at) // not within the window
+		}
+		if at > 45_000 {
+			sample(4, at) // later
+		}
+	}
+	r := &tachyon.Records{}
+	for id := range uint64(4) {
+		r.Goroutines = append(r.Goroutines, tachyon.Goroutine{ID: id + 1, CreatedBy: "main.main", Labels: []tachyon.LabelSpan{{Labels: map[string]string{"a": "b"}}, {From: 50_000, Labels: map[string]string{}}}})
+	}
+	testenv.OK(t, errors.Join(w.WriteRecords(r), w.Provisional(tachyon.KindSession, &tachyon.Session{PID: 7})))
+	testenv.OK(t, Window(t.Context(), out, in, time.UnixMicro(begin+20_000), time.UnixMicro(begin+40_000)))
+	o := testenv.Must(reader.Open(out))
+	defer o.Close()
+	got := map[uint64]uint64{}
+	for s, err := range reader.Weighted(o) {
+		testenv.OK(t, err)
+		got[s.Thread] += s.Weight
+		if s.Time <= begin+20_000 || s.Time > begin+40_000 || s.Time-s.Weight < begin+20_000 {
+			t.Errorf("a sample at %d µs with a weight of %d µs", s.Time-begin, s.Weight)
+		}
+	}
+	if want := map[uint64]uint64{1: 20_000, 2: 20_000, 3: 20_000}; !reflect.DeepEqual(got, want) {
+		t.Errorf("times of goroutines %v, want %v", got, want)
+	}
+	m := testenv.Must(o.Metadata())
+	if m.Session == nil || m.Session.Duration != 20*time.Millisecond || m.Session.Start.UnixMicro() != begin+20_000 || len(m.Goroutines) != 3 {
+		t.Errorf("the session is %+v, goroutines %+v", m.Session, m.Goroutines)
+	}
+	for _, g := range m.Goroutines {
+		if len(g.Labels) != 1 || g.Labels[0].From != 0 || g.Last > 20_000 {
+			t.Errorf("goroutine %+v", g)
+		}
+	}
+}

@@ -102,14 +102,14 @@ func (s *session) left() error {
 	return s.Stop()
 }
 
-// End finishes the file. It must be called once.
+// End finishes the file. It must be called once. The session of the last file ends first: at its end there is a sample
+// of each goroutine, also of one that has waited for long.
 func (f *Following) End() error {
-	err := f.Following.End()
 	if f.of == nil {
-		return err
+		return f.Following.End()
 	}
 	turn <- struct{}{}
 	defer func() { <-turn }()
 	f.of.users--
-	return errors.Join(err, f.of.left())
+	return errors.Join(f.of.left(), f.Following.End())
 }

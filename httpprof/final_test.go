@@ -1,0 +1,45 @@
+package httpprof
+
+import (
+	"bytes"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gotach/profiler"
+	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/reader"
+)
+
+// TestFinalSamples: a profile of the handler's own session has all the time of each of many goroutines that wait, although the budget
+// is for few samples: at the end of the session there is one of each.
+func TestFinalSamples(t *testing.T) {
+	const n = 2000
+	stop := make(chan struct{})
+	defer close(stop)
+	for range n {
+		go handlerTestWait(stop)
+	}
+	code, body, _ := get(t, Handler(profiler.Budget(0.01)), "/?seconds=1&format=tach")
+	if code != http.StatusOK {
+		t.Fatalf("status %d: %s", code, body)
+	}
+	r := testenv.Must(reader.New(bytes.NewReader(body)))
+	waited := map[uint64]time.Duration{}
+	for s, err := range reader.Weighted(r) {
+		testenv.OK(t, err)
+		for _, id := range s.Stack {
+			if strings.HasSuffix(r.Frames()[id].Func, ".handlerTestWait") {
+				waited[s.Thread] += s.Wall()
+			}
+		}
+	}
+	least := time.Hour
+	for _, d := range waited {
+		least = min(least, d)
+	}
+	if len(waited) != n || least < time.Second/2 {
+		t.Errorf("%d of %d goroutines have a sample, the least time is %v", len(waited), n, least)
+	}
+}

@@ -1,0 +1,137 @@
+//go:build measure
+
+package httpprof
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/internal/testenv/measure"
+)
+
+// TestMeasureRequests: requests at random times, of 1 to 5 s, a third of which is given up, beside a session and without. Each other one
+// gets its whole time, and nothing is left. Meanwhile the program answers others about as fast as without.
+func TestMeasureRequests(t *testing.T) {
+	n := testenv.Times(100, 1000)
+	for _, running := range []bool{false, true} {
+		t.Run(fmt.Sprint(running), func(t *testing.T) {
+			if running {
+				open(t)
+			} else {
+				load(t)
+			}
+			temp := t.TempDir()
+			t.Setenv("TMPDIR", temp)
+			mux := http.NewServeMux()
+			mux.Handle("/profile", Handler())
+			mux.HandleFunc("/hello", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello, world") })
+			server := httptest.NewServer(mux)
+			defer server.Close()
+			once := func() float64 {
+				before := p99(t, server.URL, 5*time.Second, nil)
+				counts := counted()
+				during := p99(t, server.URL, 0, func() { requests(t, server.URL, n) })
+				http.DefaultClient.CloseIdleConnections()
+				testenv.Await(func() bool { return counted() == counts })
+				if now := counted(); now != counts {
+					t.Errorf("goroutines, descriptors: %v, before %v", now, counts)
+				}
+				none(t, temp)
+				threads := testenv.Must(os.ReadDir("/proc/self/task"))
+				t.Logf("p99 without %v, with %v; %d threads", before, during, len(threads))
+				return float64(during-before) / float64(time.Millisecond)
+			}
+			if n == 1000 { // minutes
+				t.Logf("p99: %.2f ms more", once())
+				return
+			}
+			measure.AtMost(t, "p99 of a handler beside requests for profiles", "ms more", 5, once)
+		})
+	}
+}
+
+// counted returns the numbers of goroutines and descriptors.
+func counted() [2]int {
+	http.DefaultClient.CloseIdleConnections()
+	return [2]int{runtime.NumGoroutine(), len(testenv.Must(os.ReadDir("/proc/self/fd")))}
+}
+
+// p99 returns the time that 99 of 100 requests take at most, until f returns or for some time.
+func p99(t *testing.T, url string, d time.Duration, f func()) time.Duration {
+	var over atomic.Bool
+	go func() {
+		defer over.Store(true)
+		time.Sleep(d)
+		if f != nil {
+			f()
+		}
+	}()
+	var took []time.Duration
+	for !over.Load() {
+		begin := time.Now()
+		r, err := http.Get(url + "/hello")
+		testenv.OK(t, err)
+		_, _ = io.Copy(io.Discard, r.Body)
+		r.Body.Close()
+		took = append(took, time.Since(begin))
+		time.Sleep(2 * time.Millisecond)
+	}
+	slices.Sort(took)
+	return took[len(took)*99/100]
+}
+
+// requests makes n requests, about forty at a time.
+func requests(t *testing.T, url string, n int) {
+	var all sync.WaitGroup
+	var whole, gone, busy atomic.Int64
+	begin := time.Now()
+	for range n {
+		seconds := time.Duration(1+rand.IntN(5)) * time.Second
+		givenUp := time.Duration(0)
+		if rand.IntN(3) == 0 {
+			givenUp = rand.N(seconds)
+		}
+		time.Sleep(rand.N(150 * time.Millisecond))
+		all.Go(func() {
+			ctx := t.Context()
+			if givenUp > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, givenUp)
+				defer cancel()
+			}
+			a := answer{begin: time.Now()}
+			r, err := http.DefaultClient.Do(testenv.Must(http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("%s/profile?seconds=%d&format=tach", url, seconds/time.Second), nil)))
+			if err == nil {
+				defer r.Body.Close()
+				a.code = r.StatusCode
+				a.body, err = io.ReadAll(r.Body)
+			}
+			a.end = time.Now()
+			switch {
+			case givenUp > 0 && err != nil:
+				gone.Add(1)
+			case err != nil:
+				t.Error(err)
+			case a.code == http.StatusServiceUnavailable && r.Header.Get("Retry-After") != "":
+				busy.Add(1)
+			default:
+				whole.Add(1)
+				checkWindow(t, a, seconds, false)
+			}
+		})
+	}
+	all.Wait()
+	t.Logf("in %v: %d whole, %d given up, %d refused", time.Since(begin).Round(time.Second), whole.Load(), gone.Load(), busy.Load())
+}
