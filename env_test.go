@@ -79,6 +79,8 @@ func TestEnvironment(t *testing.T) {
 		{name: "bad value leaves the option", opts: []Option{Rate(10)}, env: []string{"PROFILE_RATE=x"}, want: with(func(c *config) { c.rate = 10 }), warning: "using 10"},
 		{name: "bad rotation leaves the option", opts: []Option{RotateEvery(time.Minute), RotateAt(64 << 20)}, env: []string{"PROFILE_ROTATE=1h,1KB"},
 			want: with(func(c *config) { c.rotate = rotation{time.Minute, 64 << 20} }), warning: "using 1m0s,64 MiB"},
+		{name: "no file in spite of other settings", opts: []Option{Output("code.tach"), hook.NoFile().(Option), RotateAt(1e8)}, env: []string{"PROFILE_OUT=env.tach", "PROFILE_ROTATE=1h", "PROFILE_EXPORT=pprof=x"},
+			want: with(func(c *config) { c.output, c.noFile = "", true })},
 		{name: "one file in spite of other settings", opts: []Option{Output("code.tach"), hook.OneFile("one.tach").(Option), RotateAt(1e8)}, env: []string{"PROFILE_OUT=env.tach", "PROFILE_ROTATE=1h", "PROFILE_EXPORT=pprof=x"},
 			want: with(func(c *config) { c.output, c.oneFile = "one.tach", "one.tach" })},
 		{name: "pause nonsense", env: []string{"PROFILE_PAUSE=5"}, want: def, warning: `PROFILE_PAUSE="5": not a duration such as 50ms; using 10ms`},
