@@ -23,6 +23,9 @@ var ErrIrregular = errors.New("not a regular file")
 // Open opens a regular file for reading. It does not wait. Symbolic links are followed.
 func Open(path string) (*os.File, fs.FileInfo, error) {
 	if fi, err := os.Stat(path); err != nil {
+		if e := (*fs.PathError)(nil); errors.As(err, &e) {
+			e.Op = "open"
+		}
 		return nil, nil, err
 	} else if err := regular(path, fi); err != nil {
 		return nil, nil, err // opening some devices has an effect
