@@ -225,7 +225,7 @@ func TestMutants(t *testing.T) {
 	for _, s := range sprouts(t) {
 		byFormat[s.name] = append(byFormat[s.name], s)
 	}
-	const batch = 500
+	const batch = 50 // files of one process, which keeps some memory of each
 	for format, list := range byFormat {
 		number := testenv.Times(2, 10_000)
 		if text := os.Getenv("GOTACH_MUTANTS"); text != "" {
@@ -237,11 +237,9 @@ func TestMutants(t *testing.T) {
 				paths = append(paths, list[seed%len(list)].write(dir, uint64(seed)))
 			}
 			for _, f := range findHostile(t, paths) {
-				kept := filepath.Join(os.TempDir(), "mutant-"+filepath.Base(f.path))
-				for end := range map[string]bool{"": true, ".journal": true} {
-					if b, err := os.ReadFile(f.path + end); err == nil {
-						must(os.WriteFile(kept+end, b, 0o600))
-					}
+				kept := testenv.Must(os.MkdirTemp("", "mutant-"))
+				for _, part := range testenv.Must(filepath.Glob(strings.TrimSuffix(f.path, filepath.Ext(f.path)) + ".*")) {
+					must(os.WriteFile(filepath.Join(kept, filepath.Base(part)), testenv.Must(os.ReadFile(part)), 0o600))
 				}
 				t.Errorf("gotach %s with %s:\n%s", f.command, kept, f.text)
 			}
