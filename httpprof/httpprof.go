@@ -119,15 +119,16 @@ type query struct {
 
 func parseQuery(r *http.Request) (q query, err error) {
 	q.seconds = defaultSeconds * time.Second
-	if s := r.FormValue("seconds"); s != "" {
+	values := r.URL.Query() // a form in the body could be large
+	if s := values.Get("seconds"); s != "" {
 		seconds, err := strconv.ParseInt(s, 10, 64)
 		if err != nil || seconds <= 0 || seconds > int64(math.MaxInt64/time.Second) {
 			return q, fmt.Errorf("bad seconds: %q is not a whole number above 0", s)
 		}
 		q.seconds = time.Duration(seconds) * time.Second
 	}
-	if s := r.FormValue("last"); s != "" {
-		if r.FormValue("seconds") != "" {
+	if s := values.Get("last"); s != "" {
+		if values.Get("seconds") != "" {
 			return q, errors.New("bad last: seconds is for the time to come, last for the past; a request has one of them")
 		}
 		if q.last, err = time.ParseDuration(s); err != nil || q.last <= 0 {
@@ -138,7 +139,7 @@ func parseQuery(r *http.Request) (q query, err error) {
 	if srv, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok && q.last == 0 && srv.WriteTimeout != 0 && q.seconds >= srv.WriteTimeout {
 		return q, fmt.Errorf("bad seconds: a profile of %v exceeds the server's WriteTimeout of %v", q.seconds, srv.WriteTimeout)
 	}
-	name := r.FormValue("format")
+	name := values.Get("format")
 	if name == "" {
 		name = "pprof"
 	}
