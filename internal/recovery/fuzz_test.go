@@ -48,6 +48,7 @@ func left(t testing.TB) (file, journal []byte) {
 // FuzzRecover changes a good journal. Recovery must return an error or make a file that can
 // be read to its end. The input is a list of changes: an offset and 8 bytes.
 func FuzzRecover(f *testing.F) {
+	testenv.Again(f)
 	file, good := left(f)
 	change := func(pairs ...uint64) (b []byte) {
 		for i := 0; i < len(pairs); i += 2 {
@@ -80,7 +81,7 @@ func FuzzRecover(f *testing.F) {
 			testenv.OK(t, os.WriteFile(name, b, 0o600))
 		}
 		size := len(file) + len(journal)
-		if n := testenv.Allocated(func() { recoverAndRead(t, path) }); n > uint64(64<<20+50*size) {
+		if n := testenv.Allocated(func() { recoverAndRead(t, path) }); n > uint64(128<<20+50*size) {
 			t.Errorf("%d bytes allocated for a file and a journal of %d", n, size)
 		}
 	})
@@ -129,6 +130,7 @@ func finishAndVerify(t *testing.T, path string) (Result, bool) {
 
 // A damaged journal never becomes a damaged profile. What cannot be kept is said, and is not more than it has to be.
 func TestDamaged(t *testing.T) {
+	testenv.Again(t)
 	file, good := left(t)
 	r := rand.New(rand.NewPCG(1, 2))
 	cut, refused := 0, 0
