@@ -138,7 +138,7 @@ func requests(t *testing.T, url string, n int) (check func()) {
 			default:
 				whole.Add(1)
 				mu.Lock()
-				checks = append(checks, func() { checkWindow(t, a, seconds, false) })
+				checks = append(checks, func() { checkWindow(t, a, seconds) })
 				mu.Unlock()
 			}
 		})

@@ -37,27 +37,26 @@ func ask(ctx context.Context, query string) (a answer) {
 	return a
 }
 
-// checkWindow checks that an answer is a Tachyon file of one window, within the time of the request, and has what a goroutine of
-// load did all the time, if the budget lets the session see it often.
-func checkWindow(t *testing.T, a answer, want time.Duration, often bool) {
+// checkWindow checks that an answer is a Tachyon file of one window, within the time of the request. It returns how long a
+// goroutine of load waited, which it did all the time: on a busy machine the session may have seen it once or never.
+func checkWindow(t *testing.T, a answer, want time.Duration) (waited time.Duration) {
 	t.Helper()
 	if a.code != http.StatusOK {
 		t.Errorf("status %d: %s", a.code, a.body)
-		return
+		return 0
 	}
 	r := testenv.Must(reader.New(bytes.NewReader(a.body)))
 	m := testenv.Must(r.Metadata())
 	if m.Session == nil || m.Session.Duration < want || m.Session.Start.Before(a.begin.Add(-time.Millisecond)) || m.Session.Start.Add(m.Session.Duration).After(a.end.Add(time.Millisecond)) {
 		t.Errorf("between %v and %v the session is %+v, want %v", a.begin, a.end, m.Session, want)
-		return
+		return 0
 	}
 	from, to := uint64(m.Session.Start.UnixMicro()), uint64(m.Session.Start.Add(m.Session.Duration).UnixMicro())+1
-	waited := time.Duration(0)
 	for s, err := range reader.Weighted(r) {
 		testenv.OK(t, err)
 		if s.Time <= from || s.Time > to {
 			t.Errorf("a sample %d µs after the start of %v", s.Time-from, m.Session.Duration)
-			return
+			return 0
 		}
 		for _, id := range s.Stack {
 			if strings.HasSuffix(r.Frames()[id].Func, ".handlerTestWait") {
@@ -65,10 +64,10 @@ func checkWindow(t *testing.T, a answer, want time.Duration, often bool) {
 			}
 		}
 	}
-	// One tick or so may be missing at the end. A busy machine has late ticks.
-	if often && waited < want/2 || waited > m.Session.Duration+5*time.Millisecond {
+	if waited > m.Session.Duration+5*time.Millisecond {
 		t.Errorf("a goroutine that waited for all of %v has %v", m.Session.Duration, waited)
 	}
+	return waited
 }
 
 // none checks that nothing of the handler is left.
@@ -106,10 +105,14 @@ func TestMany(t *testing.T) {
 				all.Go(func() { answers[i] = ask(ctx, "seconds=1&format=tach") })
 			}
 			all.Wait()
+			most := time.Duration(0)
 			for i, a := range answers {
 				if i%3 != 1 || len(a.body) > 0 {
-					checkWindow(t, a, time.Second, true)
+					most = max(most, checkWindow(t, a, time.Second))
 				}
+			}
+			if most == 0 {
+				t.Error("no window has the goroutine that waited all the time")
 			}
 			none(t, temp)
 			s, err := profiler.Open(profiler.Output(filepath.Join(t.TempDir(), "x.tach")))

@@ -1,3 +1,5 @@
+//go:build measure
+
 package httpprof
 
 import (
@@ -12,9 +14,9 @@ import (
 	"github.com/gotach/profiler/reader"
 )
 
-// TestFinalSamples: a profile of the handler's own session has all the time of each of many goroutines that wait, although the budget
+// TestMeasureFinalSamples: a profile of the handler's own session has all the time of each of many goroutines that wait, although the budget
 // is for few samples: at the end of the session there is one of each.
-func TestFinalSamples(t *testing.T) {
+func TestMeasureFinalSamples(t *testing.T) {
 	const n = 2000
 	stop := make(chan struct{})
 	defer close(stop)
@@ -39,7 +41,8 @@ func TestFinalSamples(t *testing.T) {
 	for _, d := range waited {
 		least = min(least, d)
 	}
-	if len(waited) < n/2 || least < time.Second/2 { // the end of a session bounds the time for it, so a busy machine leaves some out
+	// The end of a session bounds the time for it, so a busy machine leaves some out.
+	if len(waited) < n*95/100 || least < time.Second/2 {
 		t.Errorf("%d of %d goroutines have a sample, the least time is %v", len(waited), n, least)
 	}
 }
