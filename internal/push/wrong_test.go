@@ -46,9 +46,15 @@ var wrong = map[string]func(w http.ResponseWriter, r *http.Request){
 	"see other":                 redirect(303),
 	"moved for now":             redirect(307),
 	"moved for good":            redirect(308),
-	"not allowed":               func(w http.ResponseWriter, r *http.Request) { http.Error(w, "no "+fmt.Sprint(r.Header, r.URL), http.StatusUnauthorized) },
-	"down":                      func(w http.ResponseWriter, r *http.Request) { http.Error(w, "no "+fmt.Sprint(r.Header, r.URL), http.StatusServiceUnavailable) },
-	"bad":                       func(w http.ResponseWriter, r *http.Request) { http.Error(w, "no "+fmt.Sprint(r.Header, r.URL), http.StatusBadRequest) },
+	"not allowed": func(w http.ResponseWriter, r *http.Request) {
+		http.Error(w, "no "+fmt.Sprint(r.Header, r.URL), http.StatusUnauthorized)
+	},
+	"down": func(w http.ResponseWriter, r *http.Request) {
+		http.Error(w, "no "+fmt.Sprint(r.Header, r.URL), http.StatusServiceUnavailable)
+	},
+	"bad": func(w http.ResponseWriter, r *http.Request) {
+		http.Error(w, "no "+fmt.Sprint(r.Header, r.URL), http.StatusBadRequest)
+	},
 	"slow": func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body) // without that the server does not see that the client is gone
 		<-r.Context().Done()
