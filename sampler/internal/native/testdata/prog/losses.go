@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -106,8 +107,10 @@ func (*spinSink) WriteRecords(*tachyon.Records) error { return nil }
 
 // during runs f while a session samples a goroutine that spins.
 func during(onError func(error), f func(*sampler.Sampler, *spinSink)) error {
-	// Without SIGURG the runtime cannot preempt the spinner. With one P nothing else would run again.
+	// Without SIGURG the runtime cannot preempt the spinner. With one P nothing else would run again, and a collection would
+	// wait for it for ever.
 	runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0)))
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	var stop atomic.Bool
 	done := make(chan bool)
 	go func() { spinner(&stop); close(done) }()
