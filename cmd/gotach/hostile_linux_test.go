@@ -132,14 +132,12 @@ func viewOnce(path string) {
 		return w.Body.Bytes()
 	}
 	status := func(query string) *page.Head {
-		for {
-			var x page.Status
+		var x page.Status
+		testenv.Await(func() bool {
 			must(json.Unmarshal(get("/data/status?"+query), &x))
-			if x.Head != nil || x.Error != "" {
-				return x.Head
-			}
-			time.Sleep(time.Millisecond)
-		}
+			return x.Head != nil || x.Error != ""
+		})
+		return x.Head
 	}
 	h := status("")
 	for _, piece := range []string{"stacks", "goroutines", "time", "overview"} {
