@@ -5,6 +5,7 @@ package httpprof
 import (
 	"bytes"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -14,9 +15,16 @@ import (
 	"github.com/gotach/profiler/reader"
 )
 
-// TestMeasureFinalSamples: a profile of the handler's own session has all the time of each of many goroutines that wait, although the budget
-// is for few samples: at the end of the session there is one of each.
+// TestMeasureFinalSamples: a profile has all the time of each of many goroutines that wait, although the budget is for few samples: at
+// the end there is one of each, also if the session goes on.
 func TestMeasureFinalSamples(t *testing.T) {
+	finalSamples(t)
+	s := testenv.Must(profiler.Open(profiler.Budget(0.01), profiler.Output(filepath.Join(t.TempDir(), "x.tach"))))
+	defer s.Stop()
+	finalSamples(t)
+}
+
+func finalSamples(t *testing.T) {
 	const n = 2000
 	stop := make(chan struct{})
 	defer close(stop)

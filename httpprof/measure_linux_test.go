@@ -138,7 +138,11 @@ func requests(t *testing.T, url string, n int) (check func()) {
 			default:
 				whole.Add(1)
 				mu.Lock()
-				checks = append(checks, func() { checkWindow(t, a, seconds) })
+				checks = append(checks, func() {
+					if waited := checkWindow(t, a, seconds); waited < seconds-50*time.Millisecond {
+						t.Errorf("a goroutine that waited for all of %v has %v", seconds, waited)
+					}
+				})
 				mu.Unlock()
 			}
 		})

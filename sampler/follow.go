@@ -38,8 +38,14 @@ type follower struct {
 	part   Part
 
 	mu      sync.Mutex
-	waiting []chan struct{} // of Reach
-	taken   []chan struct{} // of those, what waits for the end of this batch
+	waiting []reach         // the oldest first
+	taken   []chan struct{} // what waits for the end of this batch
+}
+
+// A reach is a call of Reach.
+type reach struct {
+	looked <-chan struct{} // closed when the next batch has a sample of every goroutine
+	done   chan struct{}
 }
 
 // batchLimit bounds the wait until the source passes on samples. The sources do so every 20 ms. But
@@ -124,13 +130,14 @@ func (f *Following) Err() error {
 	}
 }
 
-// Reach returns a channel that is closed when the sink has the samples of the time before the call.
+// Reach returns a channel that is closed when the sink has all about the time before the call. For that the source looks at all
+// goroutines, also at those that have waited for long.
 func (f *Following) Reach() <-chan struct{} {
-	c := make(chan struct{})
+	r := reach{f.s.src.Look(), make(chan struct{})}
 	f.mu.Lock()
-	f.waiting = append(f.waiting, c)
+	f.waiting = append(f.waiting, r)
 	f.mu.Unlock()
-	return c
+	return r.done
 }
 
 // start is called by the source's goroutine at the start of the first batch.
@@ -166,7 +173,15 @@ func (l *followers) batch() {
 		}
 		f.own.midway = 0
 		f.mu.Lock()
-		f.taken, f.waiting = f.waiting, nil
+		f.waiting = slices.DeleteFunc(f.waiting, func(r reach) bool {
+			select {
+			case <-r.looked:
+				f.taken = append(f.taken, r.done)
+				return true
+			default:
+				return false
+			}
+		})
 		f.mu.Unlock()
 	}
 }
@@ -175,7 +190,7 @@ func (l *followers) batch() {
 func (l *followers) batched() {
 	l.seen = slices.DeleteFunc(l.seen, func(f *follower) bool {
 		f.own.flush()
-		f.own.tell()
+		f.own.tell(len(f.taken) > 0)
 		for _, c := range f.taken {
 			close(c)
 		}

@@ -71,7 +71,8 @@ func TestFollow(t *testing.T) {
 	}
 	equal(t, "samples", second.samples, got)
 	equal(t, "goroutines", append(second.parts, part.Goroutines...), []tachyon.Goroutine{
-		{ID: 5, Parent: 1, CreatedBy: "main.main", First: 10000, Last: 15000, FirstWeight: 10000, Labels: []tachyon.LabelSpan{{Labels: request("a")}, {From: 15000, Labels: request("b")}}},
+		{ID: 5, Parent: 1, CreatedBy: "main.main", First: 10000, Last: 10000, FirstWeight: 10000, Labels: []tachyon.LabelSpan{{Labels: request("a")}}},
+		{ID: 5, Last: 15000, Labels: []tachyon.LabelSpan{{From: 15000, Labels: request("b")}}},
 		{ID: 8, Parent: 1, CreatedBy: "main.main", First: 1000, Last: 20000},
 	})
 	if part.Start != ms(10) || part.End != ms(30) || part.Stats.Samples != 4 || part.Stats.Duration != ms(20) || part.Stats.MaxGoroutines != 2 || part.Stats.TicksReached != 0 {
@@ -100,6 +101,29 @@ func TestFollow(t *testing.T) {
 	}
 	if _, err := s.Follow(&third, ms(60)); err != ErrEnded {
 		t.Errorf("a session that has ended can be followed: %v", err)
+	}
+}
+
+// TestReach: the second sink has all up to now after a look at all goroutines. Then it has also been told of goroutines that are new to it.
+func TestReach(t *testing.T) {
+	s, out := session(t, Config{}, &memory{})
+	look := make(chan struct{})
+	s.src.(*scripted).looked = look
+	out.Batch(func() { sample(out, source.Sample{Goroutine: 5, Time: ms(1)}) })
+	var m memory
+	f, err := s.Follow(&m, ms(10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	reach := f.Reach()
+	out.Batch(func() {})
+	if isClosed(reach) {
+		t.Error("Reach does not wait for the look")
+	}
+	close(look)
+	out.Batch(func() { sample(out, source.Sample{Goroutine: 5, Time: ms(20)}) })
+	if !isClosed(reach) || len(m.samples) != 1 || len(m.parts) != 1 || m.parts[0].FirstWeight != 10_000 {
+		t.Errorf("after the look: %v, %+v, %+v", isClosed(reach), m.samples, m.parts)
 	}
 }
 

@@ -108,7 +108,7 @@ func (r *recorder) Batch(f func()) {
 	r.midway = 0
 	f()
 	r.flush()
-	r.tell()
+	r.tell(false)
 	r.followers.batched()
 }
 
@@ -136,7 +136,7 @@ func (r *recorder) flush() {
 		}
 	}
 	r.batch = r.batch[:0]
-	r.tell() // not only in Batch, because a pass can be long
+	r.tell(false) // not only in Batch, because a pass can be long
 	r.counting()
 }
 

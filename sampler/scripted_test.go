@@ -33,6 +33,7 @@ type scripted struct {
 	cfg           source.Config
 	out           source.Out
 	starts, stops int
+	looked        chan struct{} // nil: looks are complete at once
 }
 
 func (f *scripted) Name() string { return f.name }
@@ -48,6 +49,15 @@ func (f *scripted) Start(cfg source.Config, out source.Out) error {
 }
 
 func (f *scripted) Stop() { f.stops++ }
+
+func (f *scripted) Look() <-chan struct{} {
+	if f.looked != nil {
+		return f.looked
+	}
+	c := make(chan struct{})
+	close(c)
+	return c
+}
 
 func (f *scripted) Objects() string { return tachyon.OnlyChannels }
 

@@ -38,11 +38,11 @@ func (r *recorder) news(k *goroutine) {
 	}
 }
 
-// tell passes on the news that are old enough.
-func (r *recorder) tell() {
+// tell passes on the news that are old enough, or all of them.
+func (r *recorder) tell(all bool) {
 	for len(r.queue) > 0 {
 		k := r.queue[0]
-		if k.queued && k.since > r.now-tellAfter {
+		if k.queued && !all && k.since > r.now-tellAfter {
 			break
 		}
 		if k.queued {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"maps"
 	"math"
+	"runtime"
 	"slices"
 	"time"
 
@@ -99,9 +100,10 @@ type threadKey struct {
 }
 
 type excerptThread struct {
-	seen  uint64 // time of its latest sample, also before the excerpt
-	first uint64 // time of its first sample in the excerpt; 0: none
-	whole bool   // it has a sample before that
+	seen  uint64          // time of its latest sample, also before the excerpt
+	first uint64          // time of its first sample in the excerpt; 0: none
+	whole bool            // it has a sample before that
+	late  *tachyon.Sample // its first sample, if that is after the excerpt
 }
 
 // open opens the files that are needed, from the last one back.
@@ -137,8 +139,11 @@ func (e *excerpt) add(r *reader.Reader) error {
 		if err != nil {
 			return err
 		}
-		if n++; n%1024 == 0 && e.ctx.Err() != nil {
-			return context.Cause(e.ctx)
+		if n++; n%1024 == 0 {
+			if e.ctx.Err() != nil {
+				return context.Cause(e.ctx)
+			}
+			runtime.Gosched() // it is part of a service, whose goroutines should not wait for a whole time slice
 		}
 		if err := e.sample(s, &remap); err != nil {
 			return err
@@ -149,18 +154,20 @@ func (e *excerpt) add(r *reader.Reader) error {
 		return err
 	}
 	e.session = m.Session
+	start, fresh := r.Header().Start, map[uint64]bool{}
 	for o, err := range r.Objects() {
 		if err != nil {
 			return err
 		}
 		e.objects[o.Number] = *o
 	}
-	start, fresh := r.Header().Start, map[uint64]bool{}
 	for g, err := range r.Goroutines() {
 		if err != nil {
 			return err
 		}
-		e.goroutine(g, start, fresh)
+		if err := e.goroutine(g, start, fresh); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -175,7 +182,7 @@ func (e *excerpt) sample(s *tachyon.Sample, remap *frames.Remap) error {
 	}
 	seen := t.seen
 	t.seen = min(s.Time, e.to)
-	if s.Time <= e.from || seen >= e.to || !before && s.Time > e.to {
+	if s.Time <= e.from || seen >= e.to {
 		return nil
 	}
 	stack, err := remap.Stack(s.Stack)
@@ -183,6 +190,11 @@ func (e *excerpt) sample(s *tachyon.Sample, remap *frames.Remap) error {
 		return err
 	}
 	c := *s
+	if !before && s.Time > e.to {
+		c.Stack = slices.Clone(stack)
+		t.late = &c
+		return nil
+	}
 	c.Stack, c.Time = stack, t.seen // of the time that the sample stands for, what is before the end
 	if t.first == 0 {
 		t.first, t.whole = c.Time, before
@@ -207,19 +219,34 @@ func (e *excerpt) write(s *tachyon.Sample) error {
 
 // goroutine adds a part of what a file knows about a goroutine. start is the file's start. fresh has
 // the goroutines of which there were parts in this file.
-func (e *excerpt) goroutine(g *tachyon.Goroutine, start uint64, fresh map[uint64]bool) {
+func (e *excerpt) goroutine(g *tachyon.Goroutine, start uint64, fresh map[uint64]bool) error {
 	t := e.threads[threadKey{g.ID, tachyon.User}]
 	if t == nil {
 		t = e.threads[threadKey{g.ID, tachyon.Runtime}]
 	}
-	if t == nil || t.first == 0 {
-		return
+	if t == nil {
+		return nil
+	}
+	var weight uint64
+	if t.late != nil && g.FirstWeight > 0 {
+		// The sample stands for a time that began within the excerpt, or before it.
+		if begin := max(t.late.Time-min(g.FirstWeight, t.late.Time), e.from); begin < e.to {
+			t.late.Time, t.first, weight = e.to, e.to, e.to-begin
+			if err := e.write(t.late); err != nil {
+				return err
+			}
+			e.last = e.to
+		}
+		t.late = nil
+	}
+	if t.first == 0 {
+		return nil
 	}
 	mine := e.goroutines[g.ID]
 	if mine == nil {
 		mine = &tachyon.Goroutine{ID: g.ID, Parent: g.Parent, CreatedBy: g.CreatedBy, CreatedAt: g.CreatedAt}
 		mine.First, mine.Last = t.first-e.from, t.seen-e.from
-		if !t.whole {
+		if mine.FirstWeight = weight; weight == 0 && !t.whole {
 			mine.FirstWeight = min(g.FirstWeight, mine.First)
 		}
 		e.goroutines[g.ID] = mine
@@ -233,6 +260,7 @@ func (e *excerpt) goroutine(g *tachyon.Goroutine, start uint64, fresh map[uint64
 	for _, l := range g.Labels {
 		e.label(mine, start+l.From, l.Labels)
 	}
+	return nil
 }
 
 // label begins a span of labels at a time.

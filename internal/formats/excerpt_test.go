@@ -128,7 +128,7 @@ func TestExcerpt(t *testing.T) {
 }
 
 // TestWindow: a window has the time of each goroutine between its start and its end, also where a goroutine is
-// sampled before and after only, and nothing of one that begins later.
+// sampled before and after only, or only after, and nothing of one that begins later.
 func TestWindow(t *testing.T) {
 	const begin = 1_700_000_000_000_000
 	in, out := filepath.Join(t.TempDir(), "in.tach"), filepath.Join(t.TempDir(), "out.tach")
@@ -148,10 +148,15 @@ func TestWindow(t *testing.T) {
 		if at > 45_000 {
 			sample(4, at) // later
 		}
+		if at == 45_000 {
+			sample(5, at) // later, but it has waited for some time
+			sample(6, at) // the same, since before the window
+		}
 	}
 	r := &tachyon.Records{}
-	for id := range uint64(4) {
-		r.Goroutines = append(r.Goroutines, tachyon.Goroutine{ID: id + 1, CreatedBy: "main.main", Labels: []tachyon.LabelSpan{{Labels: map[string]string{"a": "b"}}, {From: 50_000, Labels: map[string]string{}}}})
+	weights := map[uint64]uint64{5: 15_000, 6: 44_000}
+	for id := range uint64(6) {
+		r.Goroutines = append(r.Goroutines, tachyon.Goroutine{ID: id + 1, FirstWeight: weights[id+1], CreatedBy: "main.main", Labels: []tachyon.LabelSpan{{Labels: map[string]string{"a": "b"}}, {From: 50_000, Labels: map[string]string{}}}})
 	}
 	testenv.OK(t, errors.Join(w.WriteRecords(r), w.Provisional(tachyon.KindSession, &tachyon.Session{PID: 7})))
 	testenv.OK(t, Window(t.Context(), out, in, time.UnixMicro(begin+20_000), time.UnixMicro(begin+40_000)))
@@ -165,11 +170,11 @@ func TestWindow(t *testing.T) {
 			t.Errorf("a sample at %d µs with a weight of %d µs", s.Time-begin, s.Weight)
 		}
 	}
-	if want := map[uint64]uint64{1: 20_000, 2: 20_000, 3: 20_000}; !reflect.DeepEqual(got, want) {
+	if want := map[uint64]uint64{1: 20_000, 2: 20_000, 3: 20_000, 5: 10_000, 6: 20_000}; !reflect.DeepEqual(got, want) {
 		t.Errorf("times of goroutines %v, want %v", got, want)
 	}
 	m := testenv.Must(o.Metadata())
-	if m.Session == nil || m.Session.Duration != 20*time.Millisecond || m.Session.Start.UnixMicro() != begin+20_000 || len(m.Goroutines) != 3 {
+	if m.Session == nil || m.Session.Duration != 20*time.Millisecond || m.Session.Start.UnixMicro() != begin+20_000 || len(m.Goroutines) != 5 {
 		t.Errorf("the session is %+v, goroutines %+v", m.Session, m.Goroutines)
 	}
 	for _, g := range m.Goroutines {

@@ -41,8 +41,10 @@ type Source struct {
 	broken     bool          // the drain has panicked
 	warned     bool          // the warning about goroutines beyond maxTracked was given
 
-	mu     sync.Mutex // guards counts
+	mu     sync.Mutex // guards counts and asked
 	counts tachyon.Counts
+	asked  []chan struct{} // of Look
+	looks  looks
 	began  time.Time // start of the ticks
 	ended  time.Time // end of the ticks; zero: they go on
 }

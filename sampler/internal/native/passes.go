@@ -39,6 +39,7 @@ func (n *Source) loop(up chan struct{}) {
 			n.drain.out.Fail(fmt.Errorf("native: %w", err))
 		}
 		n.pass()
+		n.answer()
 		if standstill.look(time.Now()) {
 			n.drain.out.Fail(deadlock.Err)
 			return

@@ -29,7 +29,8 @@ var stalling = map[string][]string{
 	"setup.go":   {"prepare", "release", "memoryInUse"},
 	"verify.go":  {"verify", "sampleHere"},
 	"tick.go":    {"startTicker", "arm", "leave", "stop"},
-	"stop.go":    {"Stop", "lookOnce", "silence", "finishRing"},
+	"look.go":    {"lookOnce"},
+	"stop.go":    {"Stop", "silence", "finishRing"},
 }
 
 // stallHere is what the tests insert. It makes the thread sleep for two seconds, once, without telling the runtime.

@@ -14,7 +14,7 @@ import (
 // Stop ends sampling; see source.Source.
 func (n *Source) Stop() {
 	n.endWaits()
-	n.lookOnce()
+	n.lookOnce(false)
 	ended := n.silence()
 	if !n.broken {
 		if ended {
@@ -28,53 +28,6 @@ func (n *Source) Stop() {
 		}()
 	}
 	n.giveBack()
-}
-
-// lastLook bounds the time in which Stop visits all goroutines once more. On an idle machine
-// a hundred thousand goroutines take a quarter of it.
-const lastLook = 400 * time.Millisecond
-
-// lookOnce makes the ticks visit every goroutine once more. Otherwise the time since each
-// goroutine's last visit would be missing from the profile. It does nothing if every tick
-// visits all goroutines anyway. It takes lastLook at most.
-func (n *Source) lookOnce() {
-	s := n.s
-	if n.mute || n.broken || s.unable != 0 || s.moving.n+s.active.n-s.active.dead+s.still.n <= s.quota>>16/4 {
-		return
-	}
-	defer n.caught()
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	n.hurry()
-	circles := [...]*circle{&s.moving, &s.active, &s.still}
-	var begin, before [len(circles)]circle
-	for i, c := range circles {
-		begin[i] = *c
-	}
-	for end := time.Now().Add(lastLook); time.Now().Before(end); {
-		for i, c := range circles {
-			before[i] = *c
-		}
-		allot(s, 1<<40)
-		for ticks := s.ticks; s.ticks == ticks && time.Now().Before(end); {
-			time.Sleep(100 * time.Microsecond)
-		}
-		all := true
-		for i, c := range circles {
-			// Entries leave circles meanwhile. If all of a circle are dead, visits do not pass them.
-			all = all && (c.n <= c.dead || c.passed-begin[i].passed >= begin[i].n || c.passed-before[i].passed >= c.n)
-		}
-		if all {
-			allot(s, fewVisits<<16)
-			return // mostly one tick is enough; the last pass follows at once, so that little time comes after it
-		}
-		n.pass() // it makes room in the ring, and sets the usual quota again
-	}
-}
-
-// hurry makes the next tick come at once, and ends the idle state for good.
-func (n *Source) hurry() {
-	storeRelease(uintptr(unsafe.Pointer(&n.s.hurry)), 1)
-	wake(unsafe.Pointer(&n.s.leave))
 }
 
 // silence ends the ticks. Then it waits up to answerLimit for threads that have not answered. It

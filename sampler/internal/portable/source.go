@@ -114,6 +114,11 @@ func (s *Source) Stop() {
 	s.ended.Wait()
 }
 
+// Look returns a closed channel: each tick looks at every goroutine.
+func (*Source) Look() <-chan struct{} { return looked }
+
+var looked = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
+
 // Stats returns the counts so far.
 func (s *Source) Stats() tachyon.Counts {
 	now := time.Duration(s.stopped.Load())

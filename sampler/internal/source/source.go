@@ -105,6 +105,10 @@ type Source interface {
 	// Stop ends sampling. It returns when Out has the last sample and no goroutine, thread,
 	// timer, signal handler or mapping of the source is left.
 	Stop()
+	// Look asks for a sample of every goroutine, also of those that have waited for long. It returns a channel that is
+	// closed before the Batch that has the last of these samples begins. It stays open if the source ends before. Look may be
+	// called at any time after Start.
+	Look() <-chan struct{}
 	// Stats returns the counts so far: ticks, lost samples and the cost. It may be called at
 	// any time after Start.
 	Stats() tachyon.Counts

@@ -1,0 +1,100 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import (
+	"runtime/debug"
+	"time"
+	"unsafe"
+)
+
+// lastLook bounds the time in which lookOnce visits all goroutines. On an idle machine
+// a hundred thousand goroutines take a quarter of it.
+const lastLook = 400 * time.Millisecond
+
+// A look at all goroutines may take this part of the time. Only Stop does not wait for its turn.
+const lookPart = 10
+
+// looks are those that Look has asked for.
+type looks struct {
+	took  time.Duration // the latest one
+	ended time.Time
+}
+
+// Look asks for a sample of every goroutine; see source.Source.
+func (n *Source) Look() <-chan struct{} {
+	c := make(chan struct{})
+	n.mu.Lock()
+	n.asked = append(n.asked, c)
+	n.mu.Unlock()
+	select {
+	case n.rung <- struct{}{}:
+	default:
+	}
+	return c
+}
+
+// answer makes one look for all that have asked for one.
+func (n *Source) answer() {
+	begin := time.Now()
+	if begin.Sub(n.looks.ended) < lookPart*n.looks.took {
+		return
+	}
+	n.mu.Lock()
+	asked := n.asked
+	n.asked = nil
+	n.mu.Unlock()
+	if len(asked) == 0 {
+		return
+	}
+	n.lookOnce(true)
+	storeRelease(uintptr(unsafe.Pointer(&n.s.hurry)), 0)
+	n.looks.ended = time.Now()
+	n.looks.took = n.looks.ended.Sub(begin)
+	for _, c := range asked {
+		close(c)
+	}
+}
+
+// lookOnce makes the ticks visit every goroutine once more. Otherwise the time since each
+// goroutine's last visit would be missing from the profile. It does nothing if every tick
+// visits all goroutines anyway, unless one that comes now is needed. It takes lastLook at most.
+func (n *Source) lookOnce(now bool) {
+	s := n.s
+	if n.mute || n.broken || s.unable != 0 || !now && s.moving.n+s.active.n-s.active.dead+s.still.n <= s.quota>>16/4 {
+		return
+	}
+	defer n.caught()
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	n.hurry()
+	circles := [...]*circle{&s.moving, &s.active, &s.still}
+	var begin, before [len(circles)]circle
+	for i, c := range circles {
+		begin[i] = *c
+	}
+	for end := time.Now().Add(lastLook); time.Now().Before(end); {
+		for i, c := range circles {
+			before[i] = *c
+		}
+		allot(s, 1<<40)
+		for ticks := s.ticks; s.ticks == ticks && time.Now().Before(end); {
+			time.Sleep(100 * time.Microsecond)
+		}
+		all := true
+		for i, c := range circles {
+			// Entries leave circles meanwhile. If all of a circle are dead, visits do not pass them.
+			all = all && (c.n <= c.dead || c.passed-begin[i].passed >= begin[i].n || c.passed-before[i].passed >= c.n)
+		}
+		if all {
+			allot(s, fewVisits<<16)
+			return // mostly one tick is enough; the last pass follows at once, so that little time comes after it
+		}
+		n.pass() // it makes room in the ring, and sets the usual quota again
+	}
+}
+
+// hurry makes the next tick come at once, and ends the idle state until hurry is 0 again.
+func (n *Source) hurry() {
+	storeRelease(uintptr(unsafe.Pointer(&n.s.hurry)), 1)
+	wake(unsafe.Pointer(&n.s.leave))
+}
