@@ -163,16 +163,14 @@ func (v *window) wait(ctx context.Context, d time.Duration) error {
 
 // settle waits until the file has all samples of the window.
 func (v *window) settle(ctx context.Context) error {
-	end := func(now bool) error {
-		return joining.do(ctx, func() error {
-			if v.users > 1 || !now {
-				return nil
-			}
-			v.sole = v.ever == 1
-			return v.end()
-		})
-	}
-	if err := end(v.EndsSession()); err != nil || v.ended {
+	err := joining.do(ctx, func() error {
+		if v.users > 1 {
+			return nil
+		}
+		v.sole = v.ever == 1
+		return v.end()
+	})
+	if err != nil || v.ended {
 		return err
 	}
 	late := time.NewTimer(10 * time.Second)
@@ -189,7 +187,7 @@ func (v *window) settle(ctx context.Context) error {
 	if err := v.Err(); err != nil {
 		return fmt.Errorf("the end of the profile could not be written: %w", err)
 	}
-	return end(true) // nobody else needs it
+	return nil
 }
 
 // end ends a recording that nobody joins any more. It is called with joining.

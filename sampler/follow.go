@@ -31,21 +31,21 @@ type follower struct {
 	sink   Sink
 	begin  time.Duration // samples from then on
 	of     *recorder
-	own    *recorder // nil before the source's goroutine has seen the follower
-	quit   atomic.Bool
+	own    *recorder     // nil before the source's goroutine has seen the follower
+	last   bool          // it ends with this batch
 	failed chan struct{} // that of own
 	ended  chan struct{} // closed when part is set
 	part   Part
 
 	mu      sync.Mutex
-	waiting []reach         // the oldest first
-	taken   []chan struct{} // what waits for the end of this batch
+	waiting []reach
+	taken   []chan struct{} // of those, what waits for the end of this batch
 }
 
-// A reach is a call of Reach.
+// A reach is a call of Reach or End.
 type reach struct {
 	looked <-chan struct{} // closed when the next batch has a sample of every goroutine
-	done   chan struct{}
+	done   chan struct{}   // of Reach; nil: of End
 }
 
 // batchLimit bounds the wait until the source passes on samples. The sources do so every 20 ms. But
@@ -86,10 +86,9 @@ func (l *followers) change(with func([]*follower) []*follower) {
 }
 
 // End ends it and returns what Part returns for a session. It must be called once. Its error is that
-// of the sink. Samples that the source has not passed on yet are left out, so the last 20 ms or so
-// are missing.
+// of the sink, which has everything of the time before the call, as after Reach.
 func (f *Following) End() (Part, error) {
-	f.quit.Store(true)
+	f.look(nil)
 	timeout := time.NewTimer(batchLimit)
 	defer timeout.Stop()
 	select {
@@ -130,14 +129,19 @@ func (f *Following) Err() error {
 	}
 }
 
-// Reach returns a channel that is closed when the sink has all about the time before the call. For that the source looks at all
-// goroutines, also at those that have waited for long.
+// Reach returns a channel that is closed when the sink has everything of the time before the call. For that the source looks at
+// all goroutines, also at those that have waited for long.
 func (f *Following) Reach() <-chan struct{} {
-	r := reach{f.s.src.Look(), make(chan struct{})}
+	done := make(chan struct{})
+	f.look(done)
+	return done
+}
+
+func (f *Following) look(done chan struct{}) {
+	r := reach{f.s.src.Look(), done}
 	f.mu.Lock()
 	f.waiting = append(f.waiting, r)
 	f.mu.Unlock()
-	return r.done
 }
 
 // start is called by the source's goroutine at the start of the first batch.
@@ -176,7 +180,9 @@ func (l *followers) batch() {
 		f.waiting = slices.DeleteFunc(f.waiting, func(r reach) bool {
 			select {
 			case <-r.looked:
-				f.taken = append(f.taken, r.done)
+				if f.last = f.last || r.done == nil; r.done != nil {
+					f.taken = append(f.taken, r.done)
+				}
 				return true
 			default:
 				return false
@@ -195,7 +201,7 @@ func (l *followers) batched() {
 			close(c)
 		}
 		f.taken = nil
-		if !f.quit.Load() {
+		if !f.last {
 			return false
 		}
 		l.change(func(list []*follower) []*follower {

@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -104,7 +105,8 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestReach: the second sink has all up to now after a look at all goroutines. Then it has also been told of goroutines that are new to it.
+// TestReach: the second sink has everything up to now after a look at all goroutines, of which it has then been told. Before
+// that it does not end.
 func TestReach(t *testing.T) {
 	s, out := session(t, Config{}, &memory{})
 	look := make(chan struct{})
@@ -124,6 +126,27 @@ func TestReach(t *testing.T) {
 	out.Batch(func() { sample(out, source.Sample{Goroutine: 5, Time: ms(20)}) })
 	if !isClosed(reach) || len(m.samples) != 1 || len(m.parts) != 1 || m.parts[0].FirstWeight != 10_000 {
 		t.Errorf("after the look: %v, %+v, %+v", isClosed(reach), m.samples, m.parts)
+	}
+	look = make(chan struct{})
+	s.src.(*scripted).looked = look
+	ended := make(chan Part)
+	go func() {
+		part, _ := f.End()
+		ended <- part
+	}()
+	testenv.Await(func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return len(f.waiting) == 1
+	})
+	out.Batch(func() {})
+	if len(*s.out.followers.list.Load()) != 1 {
+		t.Error("End does not wait for the look")
+	}
+	close(look)
+	out.Batch(func() { sample(out, source.Sample{Goroutine: 5, Time: ms(30)}) })
+	if part := <-ended; part.End != ms(30) || len(m.samples) != 2 {
+		t.Errorf("the end: %+v, %+v", part, m.samples)
 	}
 }
 

@@ -154,13 +154,13 @@ func (e *excerpt) add(r *reader.Reader) error {
 		return err
 	}
 	e.session = m.Session
-	start, fresh := r.Header().Start, map[uint64]bool{}
 	for o, err := range r.Objects() {
 		if err != nil {
 			return err
 		}
 		e.objects[o.Number] = *o
 	}
+	start, fresh := r.Header().Start, map[uint64]bool{}
 	for g, err := range r.Goroutines() {
 		if err != nil {
 			return err

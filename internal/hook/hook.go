@@ -26,7 +26,7 @@ type Following struct {
 	Start   time.Time              // of the session. The times of samples count from it
 	Warning error                  // why the file cannot be read while it is written, or nil
 	End     func() error           // ends the following and finishes the file; must be called once
-	Reach   func() <-chan struct{} // returns a channel that is closed when the file has all about the time before the call
+	Reach   func() <-chan struct{} // returns a channel that is closed when the file has everything of the time before the call
 	Stopped <-chan struct{}        // closed when the session has ended
 	Failed  <-chan struct{}        // closed when the file could not be written
 	Err     func() error           // returns why

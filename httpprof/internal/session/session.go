@@ -102,16 +102,6 @@ func (s *session) left() error {
 	return s.Stop()
 }
 
-// EndsSession reports whether End ends a session, as far as can be known before.
-func (f *Following) EndsSession() bool {
-	if f.of == nil {
-		return false
-	}
-	turn <- struct{}{}
-	defer func() { <-turn }()
-	return f.of.users == 1
-}
-
 // End finishes the file. It must be called once. The session of the last file ends first: at its end there is a sample
 // of each goroutine, also of one that has waited for long.
 func (f *Following) End() error {

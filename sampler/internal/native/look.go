@@ -3,7 +3,6 @@
 package native
 
 import (
-	"runtime/debug"
 	"time"
 	"unsafe"
 )
@@ -12,12 +11,12 @@ import (
 // a hundred thousand goroutines take a quarter of it.
 const lastLook = 400 * time.Millisecond
 
-// A look at all goroutines may take this part of the time. Only Stop does not wait for its turn.
+// Looks that are asked for take at most one part in lookPart of a core on the tick thread.
 const lookPart = 10
 
 // looks are those that Look has asked for.
 type looks struct {
-	took  time.Duration // the latest one
+	took  time.Duration // CPU time of the tick thread in the latest one
 	ended time.Time
 }
 
@@ -36,8 +35,7 @@ func (n *Source) Look() <-chan struct{} {
 
 // answer makes one look for all that have asked for one.
 func (n *Source) answer() {
-	begin := time.Now()
-	if begin.Sub(n.looks.ended) < lookPart*n.looks.took {
+	if time.Since(n.looks.ended) < lookPart*n.looks.took {
 		return
 	}
 	n.mu.Lock()
@@ -47,13 +45,15 @@ func (n *Source) answer() {
 	if len(asked) == 0 {
 		return
 	}
+	before := threadCPU(n.ticker.tid)
 	n.lookOnce(true)
 	storeRelease(uintptr(unsafe.Pointer(&n.s.hurry)), 0)
 	n.looks.ended = time.Now()
-	n.looks.took = n.looks.ended.Sub(begin)
+	n.looks.took = time.Duration(threadCPU(n.ticker.tid) - before)
 	for _, c := range asked {
 		close(c)
 	}
+	n.pass() // while nothing runs, the next one would come a second later
 }
 
 // lookOnce makes the ticks visit every goroutine once more. Otherwise the time since each
@@ -64,8 +64,6 @@ func (n *Source) lookOnce(now bool) {
 	if n.mute || n.broken || s.unable != 0 || !now && s.moving.n+s.active.n-s.active.dead+s.still.n <= s.quota>>16/4 {
 		return
 	}
-	defer n.caught()
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	n.hurry()
 	circles := [...]*circle{&s.moving, &s.active, &s.still}
 	var begin, before [len(circles)]circle

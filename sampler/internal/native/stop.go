@@ -14,20 +14,23 @@ import (
 // Stop ends sampling; see source.Source.
 func (n *Source) Stop() {
 	n.endWaits()
-	n.lookOnce(false)
+	n.guarded(func() { n.lookOnce(false) })
 	ended := n.silence()
 	if !n.broken {
 		if ended {
 			n.finishRing()
 		}
 		n.drain.end = true
-		func() {
-			defer n.caught()
-			defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-			n.pass()
-		}()
+		n.guarded(n.pass)
 	}
 	n.giveBack()
+}
+
+// guarded calls f, which may fault or panic.
+func (n *Source) guarded(f func()) {
+	defer n.caught()
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	f()
 }
 
 // silence ends the ticks. Then it waits up to answerLimit for threads that have not answered. It
