@@ -137,11 +137,16 @@ func (m *topModel) query() top.Query {
 	return q
 }
 
+// wholeScreen makes all lines of the terminal scroll. Bubble Tea limits scrolling to some lines for a moment, and then to as many as it
+// thinks the terminal has. A terminal that has grown meanwhile keeps that limit, and what is drawn afterwards lands on wrong lines.
+const wholeScreen = "\x1b7\x1b[r\x1b8" // save the cursor, DECSTBM without margins (which moves it), restore the cursor
+
 // Update implements tea.Model.
 func (m *topModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
 		m.width, m.height = msg.Width, msg.Height
+		return m, tea.Sequence(tea.Raw(wholeScreen), tea.ClearScreen)
 	case tea.KeyPressMsg:
 		return m, m.key(msg)
 	case progressMsg:

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gotach/profiler/internal/testenv"
 )
 
@@ -72,6 +74,20 @@ func (x *tmux) shows(want []string, lacks ...string) (screen string) {
 	return screen
 }
 
+// limitScrolling lets only the first lines scroll, as a frame does that was meant for a smaller terminal and comes after it has grown, and
+// tells the program that the size has changed.
+func (x *tmux) limitScrolling(lines int) {
+	x.t.Helper()
+	tty := testenv.Must(os.OpenFile(strings.TrimSpace(x.run("display-message", "-p", "-t", "0", "#{pane_tty}")), os.O_RDWR, 0))
+	defer tty.Close()
+	fmt.Fprintf(tty, "\x1b7\x1b[1;%dr\x1b8", lines)
+	size := testenv.Must(unix.IoctlGetWinsize(int(tty.Fd()), unix.TIOCGWINSZ))
+	size.Col--
+	must(unix.IoctlSetWinsize(int(tty.Fd()), unix.TIOCSWINSZ, size))
+	size.Col++
+	must(unix.IoctlSetWinsize(int(tty.Fd()), unix.TIOCSWINSZ, size))
+}
+
 // checkTop uses gotach top in a terminal of 80 columns, makes it larger, and quits.
 func checkTop(t *testing.T, what, status string, env ...string) {
 	gotach := testProgram(t, "gotach")
@@ -85,6 +101,8 @@ func checkTop(t *testing.T, what, status string, env ...string) {
 	for _, size := range [][2]int{{80, 24}, {200, 60}} {
 		if size[0] != 80 {
 			x.run("resize-window", "-x", fmt.Sprint(size[0]), "-y", fmt.Sprint(size[1]))
+			x.shows([]string{"GOROUTINES DURING THE WINDOW", "l latest"})
+			x.limitScrolling(24)
 			x.shows([]string{"GOROUTINES DURING THE WINDOW", "l latest"})
 		}
 		s := x.shows([]string{"gotach top", status, " until ", "on CPU", "FUNCTION", "q quit", "? keys", "space pause", "/ filter", "s sort"})
