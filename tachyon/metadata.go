@@ -115,7 +115,7 @@ type Counts struct {
 	TicksAsked   int64         `json:"ticks_asked"`   // Rate times Duration
 	TicksReached int64         `json:"ticks_reached"` // ticks taken
 	// Ticks that the native source left out so that the cost stays within the budget, and ticks
-	// that it left out because no goroutine ran. Ticks that are in no count came too late.
+	// that it left out because no goroutine ran. See TicksLate.
 	TicksForBudget int64 `json:"ticks_for_budget,omitempty"`
 	TicksIdle      int64 `json:"ticks_idle,omitempty"`
 	Samples        int64 `json:"samples"`
@@ -165,6 +165,11 @@ type Counts struct {
 	// CPUAtTicks is the CPU time of threads that have no timer on their CPU clock, because the kernel refuses one. It is at
 	// the places where ticks found the threads: some of it at places where they waited.
 	CPUAtTicks time.Duration `json:"cpu_at_ticks_ns,omitempty"`
+}
+
+// TicksLate returns how many ticks came too late: those that no other count has.
+func (c Counts) TicksLate() int64 {
+	return max(0, c.TicksAsked-c.TicksReached-c.TicksForBudget-c.TicksIdle-c.TicksRefused)
 }
 
 // Plus returns the sum of the counts of two parts. MaxGoroutines is the larger one.

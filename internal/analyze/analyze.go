@@ -25,26 +25,3 @@ func reason(f *tachyon.Frame) string {
 	r, _ := profile.WaitReason(*f)
 	return r
 }
-
-// stateName returns the name of a goroutine's state, as reports have it.
-func stateName(s tachyon.Status, leaf *tachyon.Frame) string {
-	state := ""
-	if leaf != nil {
-		state = profile.LeafState(*leaf)
-	}
-	switch {
-	case s&tachyon.OnCPU != 0 && s&tachyon.Unknown != 0:
-		return profile.SyscallOnCPU
-	case s&tachyon.OnCPU != 0:
-		return profile.Running
-	case state != "":
-		return state
-	case s&tachyon.Unknown != 0:
-		return profile.Syscall
-	case s&tachyon.GILRequested != 0:
-		return profile.Runnable
-	case s&tachyon.HasGIL != 0:
-		return profile.NoCore
-	}
-	return profile.Waiting
-}

@@ -51,7 +51,7 @@ func (s *sweep) settleChannel(c *contended, at uint64) {
 		y.short = s.keys[st.key].op.isChannel() && st.end-st.begin < 2*s.tick
 		if now := s.now[st.goroutine]; now > 0 {
 			stretch := s.w.stretches.at(now - 1)
-			y.stack, y.state = stretch.stack, stateName(stretch.status, s.leaf(stretch.stack))
+			y.stack, y.state = stretch.stack, s.src.State(stretch.status, stretch.stack)
 		}
 		s.charge(&y)
 	}

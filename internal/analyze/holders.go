@@ -294,7 +294,7 @@ func (s *sweep) settle(c *contended, at uint64) {
 		x.short = (st.end-st.begin)/uint64(st.handed+1) < 2*s.tick
 		if at := s.now[st.goroutine]; at > 0 {
 			stretch := s.w.stretches.at(at - 1)
-			x.stack, x.state = stretch.stack, stateName(stretch.status, s.leaf(stretch.stack))
+			x.stack, x.state = stretch.stack, s.src.State(stretch.status, stretch.stack)
 		}
 	}
 	s.charge(&x)

@@ -269,7 +269,7 @@ func (r *requestSums) add(s *sample, number int32, out *Requests) {
 	if class == 0 {
 		return
 	}
-	row := requestRow{state: stateName(s.Status, r.leaf(s.Stack))}
+	row := requestRow{state: r.src.State(s.Status, s.Stack)}
 	line, in := int32(0), ""
 	if f := r.ownAbove(s.Stack, r.below(s.Stack)); f != nil {
 		row.name, row.file, line = f.Func, f.File, f.Line

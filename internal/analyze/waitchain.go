@@ -56,7 +56,7 @@ func (w *waitChains) begin(s *sweep) {
 
 // follow adds time to the node of a goroutine, and to those that keep it waiting.
 func (w *waitChains) follow(s *sweep, holders map[int32]link, parent *chainNode, x *stretch, by link, time, at uint64, path []int32) {
-	key := chainKey{state: stateName(x.status, w.leaf(x.stack)), role: by.role, how: by.how}
+	key := chainKey{state: w.src.State(x.status, x.stack), role: by.role, how: by.how}
 	key.frame = *w.line(x.stack)
 	site := &w.none
 	if waits(x.status) {

@@ -43,6 +43,30 @@ func checkChain(t *testing.T, w *Waits, ms int, want ...string) *WaitNode {
 	return n
 }
 
+// Who holds a lock and is in C is in the state that reports have for it, blocked or on a core.
+func TestWaitsForC(t *testing.T) {
+	call := []tachyon.Frame{{Func: "main._Cfunc_nap", File: "_cgo_gotypes.go", Line: 7}, in("(*cache).get", 5)}
+	for state, d := range map[string]did{
+		stream.InC:      {1, tachyon.Unknown, slices.Concat([]tachyon.Frame{{Func: "[syscall]"}}, call)},
+		stream.OnCPUInC: {1, tachyon.Unknown | tachyon.OnCPU, call},
+	} {
+		record := func() *stepper {
+			s := &stepper{recording: record(t)}
+			s.ticks(2, waitsFor(1, 1, in("(*cache).get", 4)), waitsFor(2, 1, in("(*cache).get", 4)))
+			s.ticks(10, d, waitsFor(2, 1, in("(*cache).get", 4)))
+			return s
+		}
+		w := record().waits(WaitOptions{Goroutine: 2}, mutexes...)
+		if n := w.Chains[0].Next; !slices.ContainsFunc(n, func(n WaitNode) bool { return n.State == state }) {
+			t.Errorf("waits: %+v, want the state %s", n, state)
+		}
+		locks := record().locks(LockOptions{Source: readHolderText}, mutexes...)
+		if h := locks.Locks[0].Holder; h.States[state] != h.Seen+h.Inferred || h.States[state] == 0 {
+			t.Errorf("locks: %+v, want the state %s", h, state)
+		}
+	}
+}
+
 // Two goroutines hold a lock each and wait for the other one's.
 func TestWaitsOfDeadlock(t *testing.T) {
 	s := stepper{recording: record(t)}

@@ -235,14 +235,13 @@ func leftOut(s *tachyon.Session) string {
 	if s.TicksForBudget == 0 && s.TicksIdle == 0 {
 		return "" // the source does not count the reasons
 	}
-	late := s.TicksAsked - s.TicksReached - s.TicksForBudget - s.TicksIdle - s.TicksRefused
 	var why []string
 	for _, left := range []struct {
 		n   int64
 		why string
 	}{
 		{s.TicksForBudget, "to stay within the budget"}, {s.TicksIdle, "while no goroutine ran"},
-		{s.TicksRefused, "for too many goroutines"}, {late, "because they were late"},
+		{s.TicksRefused, "for too many goroutines"}, {s.TicksLate(), "because they were late"},
 	} {
 		if left.n > 0 {
 			why = append(why, fmt.Sprintf("%d %s", left.n, left.why))

@@ -87,8 +87,8 @@ func (b *builder) describe(in Input, p *profile.Profile) (Side, error) {
 	if m.RateReached > 0 { // otherwise nobody knows yet
 		fact("ticks", "%.0f of %d a second", m.RateReached, m.Rate)
 	}
-	if lost := m.TicksAsked - m.TicksReached - m.TicksForBudget - m.TicksIdle; lost > 0 {
-		fact("ticks too late", "%d", lost)
+	if late := m.TicksLate(); late > 0 {
+		fact("ticks too late", "%d", late)
 	}
 	if m.TicksForBudget > 0 {
 		fact("ticks left out for the budget", "%d", m.TicksForBudget)

@@ -50,7 +50,7 @@ func (t *Ticks) add(s *tachyon.Session, from uint64) {
 	}
 	c := TickCounts{
 		From: from, To: from + uint64(max(0, s.Duration).Microseconds()), Budget: s.TicksForBudget, Idle: s.TicksIdle, Refused: s.TicksRefused,
-		Late:      max(0, s.TicksAsked-s.TicksReached-s.TicksForBudget-s.TicksIdle-s.TicksRefused),
+		Late:      s.TicksLate(),
 		Throttled: uint64(max(0, s.Throttled).Microseconds()),
 	}
 	if len(t.Counts) < mostCounts {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/tachyon"
 )
 
 // TestCourse adds random times, with longer and longer steps, and compares the sum in each step with a plain array.
@@ -71,6 +72,17 @@ func TestUserText(t *testing.T) {
 	}
 	if !bytes.Contains(text, []byte(`content="default-src &#39;none&#39;; script-src &#39;sha256-`)) {
 		t.Error("the page has no policy")
+	}
+}
+
+// TestTicksTooLate: ticks that were refused for the longest pause did not come too late.
+func TestTicksTooLate(t *testing.T) {
+	r := newRecording(t)
+	r.counts = tachyon.Counts{TicksAsked: 100, TicksReached: 50, TicksForBudget: 20, TicksIdle: 10, TicksRefused: 15}
+	r.add(1, 1000, running, frame("main.work", 10))
+	d := testenv.Must(Build([]Input{r.input(time.Second)}, Options{}))
+	if want := (Fact{"ticks too late", "5"}); !slices.Contains(d.Head.Sides[0].Facts, want) {
+		t.Errorf("facts %v, want %v", d.Head.Sides[0].Facts, want)
 	}
 }
 
