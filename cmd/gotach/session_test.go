@@ -132,7 +132,7 @@ func (b *bigSession) files(dir string, n, seconds int) (paths []string) {
 }
 
 // BenchmarkReport reports on a file of 60 s of an HTTP server under load, and on five of them. With
-// GOTACH_BIG_FILES there are so many, for the table in README.md.
+// GOTACH_BIG_FILES there are so many, for the table in docs/measurements.md.
 func BenchmarkReport(b *testing.B) {
 	dir, n := b.TempDir(), 5
 	if many, err := strconv.Atoi(os.Getenv("GOTACH_BIG_FILES")); err == nil {

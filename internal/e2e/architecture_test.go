@@ -33,18 +33,14 @@ func TestArchitectureRooms(t *testing.T) {
 	marked(t, architecture, "rooms", table.String(), "ArchitectureRooms")
 }
 
-// Everything that docs/architecture.md names exists: files, functions, tests, switches, steps of .ci/run,
-// and the packages and tests of its go test commands. The page names all packages that import unsafe.
+// Everything that docs/architecture.md and CONTRIBUTING.md name exists: files, functions, tests, switches, steps of .ci/run,
+// and the packages and tests of their go test commands. The pages name all packages that import unsafe.
 func TestArchitectureNames(t *testing.T) {
-	b, err := os.ReadFile(filepath.Join(root(t), architecture))
-	if err != nil {
-		t.Fatal(err)
-	}
 	ci, err := os.ReadFile(filepath.Join(root(t), ".ci/run"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, code := string(b), readCode(t)
+	page, code := read(t, architecture)+read(t, "CONTRIBUTING.md"), readCode(t)
 	for line := range strings.Lines(page) {
 		if !strings.HasPrefix(line, "```") && strings.Count(line, "`")%2 != 0 { // names after it would not be found
 			t.Errorf("%s: an odd number of backticks: %s", architecture, line)

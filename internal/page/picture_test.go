@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "make docs/page.png")
 
-// TestPeerPicture makes the README's picture of the page, from a profile of the demo. Without -update the picture is of the page of a
+// TestPeerPicture makes docs/reading.md's picture of the page, from a profile of the demo. Without -update the picture is of the page of a
 // synthetic profile and is only looked at: it must have the colours of the graphs.
 func TestPeerPicture(t *testing.T) {
 	in := server(t)

@@ -20,19 +20,20 @@ import (
 	"github.com/gotach/profiler/internal/testenv"
 )
 
-var update = flag.Bool("update", false, "write the README's table of formats and testdata/imports.txt")
+var update = flag.Bool("update", false, "write the tables of the documents and testdata/imports.txt")
 
-func readme(t *testing.T) string {
+// read returns a file of this repository.
+func read(t *testing.T, name string) string {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(root(t), "README.md"))
+	b, err := os.ReadFile(filepath.Join(root(t), name))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(b)
 }
 
-// The README's table of formats is that of the code. With -update the test writes it.
-func TestReadmeFormats(t *testing.T) {
+// The table of formats in docs/formats.md is that of the code. With -update the test writes it.
+func TestDocFormats(t *testing.T) {
 	mark := map[bool]string{true: "yes", false: "–"}
 	keeps := func(f *formats.Format) string {
 		switch {
@@ -52,18 +53,13 @@ func TestReadmeFormats(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", f.Name, mark[f.CanRead()], mark[f.CanWrite()], keeps(f), files, f.Doc)
 	}
-	marked(t, "README.md", "formats", b.String(), "ReadmeFormats")
+	marked(t, "docs/formats.md", "formats", b.String(), "DocFormats")
 }
 
 // marked compares the text between the marks <!-- name --> and <!-- /name --> of a page with want, or writes it with -update.
 func marked(t *testing.T, page, name, want, test string) {
 	t.Helper()
-	file := filepath.Join(root(t), page)
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, ok := strings.Cut(string(b), "<!-- "+name+" -->\n")
+	before, rest, ok := strings.Cut(read(t, page), "<!-- "+name+" -->\n")
 	got, after, closed := strings.Cut(rest, "<!-- /"+name+" -->\n")
 	switch {
 	case !ok || !closed:
@@ -73,40 +69,32 @@ func marked(t *testing.T, page, name, want, test string) {
 		t.Fatalf("the table of %s in %s differs from the code; run: go test ./internal/e2e -run %s -update", name, page, test)
 	default:
 		text := before + "<!-- " + name + " -->\n" + want + "<!-- /" + name + " -->\n" + after
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(root(t), page), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// README, package documentation and code have the same environment variables.
-func TestReadmeEnvironment(t *testing.T) {
+// docs/recording.md, package documentation and code have the same environment variables.
+func TestDocEnvironment(t *testing.T) {
 	names := func(text string) []string {
 		found := regexp.MustCompile(`PROFILE_[A-Z]+`).FindAllString(text, -1)
 		slices.Sort(found)
 		return slices.Compact(found)
 	}
-	read := func(name string) string {
-		b, err := os.ReadFile(filepath.Join(root(t), name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(b)
-	}
-	_, table, _ := strings.Cut(readme(t), "## Environment")
-	table, _, _ = strings.Cut(table, "\n## ")
-	_, doc, _ := strings.Cut(read("doc.go"), "# Environment")
-	code := names(read("env.go"))
+	_, table, _ := strings.Cut(read(t, "docs/recording.md"), "\n## Environment\n")
+	_, doc, _ := strings.Cut(read(t, "doc.go"), "# Environment")
+	code := names(read(t, "env.go"))
 	if got := names(table); !slices.Equal(got, code) {
-		t.Errorf("README.md has %v, env.go %v", got, code)
+		t.Errorf("docs/recording.md has %v, env.go %v", got, code)
 	}
 	if got := names(doc); !slices.Equal(got, code) {
 		t.Errorf("doc.go has %v, env.go %v", got, code)
 	}
 }
 
-// Every gotach command that the README shows works as shown.
-func TestReadmeCommands(t *testing.T) {
+// Every gotach command that README and reference show works as shown.
+func TestDocCommands(t *testing.T) {
 	testenv.Long(t)
 	t.Parallel()
 	dir := t.TempDir()
@@ -136,7 +124,8 @@ func TestReadmeCommands(t *testing.T) {
 	defer receiver.Close()
 	var ran int
 	shell := false // inside a block of shell commands
-	for line := range strings.Lines(readme(t)) {
+	text := read(t, "README.md") + read(t, "docs/recording.md") + read(t, "docs/reading.md") + read(t, "docs/fleet.md")
+	for line := range strings.Lines(text) {
 		if strings.HasPrefix(line, "```") {
 			shell = line == "```sh\n"
 		}
@@ -166,7 +155,7 @@ func TestReadmeCommands(t *testing.T) {
 		t.Error("gotach push sent nothing")
 	}
 	if ran < 6 {
-		t.Errorf("found %d commands in the README", ran)
+		t.Errorf("found %d commands in the documents", ran)
 	}
 }
 
