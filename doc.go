@@ -63,7 +63,7 @@
 //
 // # Rotation
 //
-// A session that runs for days should write many files. [RotateEvery] and [RotateAt] set
+// A session that runs for days should write many files. [RotateEvery] and [RotateBytes] set
 // when the session begins a new file. [KeepFiles] and [KeepBytes] limit how many finished
 // files are kept; the session deletes its oldest ones. For the output app.tach the files
 // are app.1.tach, app.2.tach and so on. Numbers start after the highest one that exists.
@@ -74,7 +74,7 @@
 //
 // If nothing can be written, because the disk is full or failed, the session drops samples until it can
 // make a new file, also without rotation (app.2.tach for app.tach). It tries that every second. Warnings say the
-// error and, afterwards, how long it lasted; [sampler.Stats] and the old file have the time as Unwritten.
+// error and, afterwards, how long it lasted; [Stats] and the old file have the time as Unwritten.
 //
 // # Environment
 //

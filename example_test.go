@@ -72,7 +72,7 @@ func ExampleRotateEvery() {
 	s := profiler.Start(
 		profiler.Output(filepath.Join(dir, "app.tach")),
 		profiler.RotateEvery(time.Minute),
-		profiler.RotateAt(100_000_000),
+		profiler.RotateBytes(100_000_000),
 		profiler.KeepFiles(24*60),
 		profiler.KeepBytes(5_000_000_000),
 	)

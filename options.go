@@ -122,7 +122,7 @@ const minSync = 10 * time.Millisecond
 // RotateEvery begins a new file when the current one covers the duration d, 1 s or more.
 // For the output app.tach the files are app.1.tach, app.2.tach and so on. No sample is lost
 // between two files, and the command reads several files as one profile. RotateEvery can be
-// combined with [RotateAt]; then the limit that is reached first begins the new file.
+// combined with [RotateBytes]; then the limit that is reached first begins the new file.
 // [KeepFiles] and [KeepBytes] limit how many files are kept.
 func RotateEvery(d time.Duration) Option {
 	return func(c *config) error {
@@ -134,13 +134,13 @@ func RotateEvery(d time.Duration) Option {
 	}
 }
 
-// RotateAt begins a new file, like [RotateEvery], when the current one has the given number
+// RotateBytes begins a new file, like [RotateEvery], when the current one has the given number
 // of bytes of compressed samples, 1 MB or more. The file gets larger than that by its tables
 // and up to half a megabyte of samples.
-func RotateAt(bytes int64) Option {
+func RotateBytes(bytes int64) Option {
 	return func(c *config) error {
 		if bytes < minRotateBytes {
-			return fmt.Errorf("RotateAt: %d bytes are less than %s", bytes, formatBytes(minRotateBytes))
+			return fmt.Errorf("RotateBytes: %d bytes are less than %s", bytes, formatBytes(minRotateBytes))
 		}
 		c.rotate.bytes = bytes
 		return nil

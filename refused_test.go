@@ -51,8 +51,8 @@ func TestRefused(t *testing.T) {
 		"a file":                 {before: file("x.tach"), left: "x.tach"},
 		"link to nothing":        {before: link, left: "x.tach"},
 		"link to a file":         {before: func(dir string) error { return errors.Join(file("y.tach")(dir), link(dir)) }, left: "x.tach y.tach"},
-		"rotation":               {before: func(string) error { return nil }, opts: []Option{RotateAt(1 << 30)}},
-		"rotation beside a file": {before: file("x.1.tach"), opts: []Option{RotateAt(1 << 30)}, left: "x.1.tach"},
+		"rotation":               {before: func(string) error { return nil }, opts: []Option{RotateBytes(1 << 30)}},
+		"rotation beside a file": {before: file("x.1.tach"), opts: []Option{RotateBytes(1 << 30)}, left: "x.1.tach"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -47,7 +47,7 @@ func (r rotation) String() string {
 	return r.every.String() + "," + formatBytes(r.bytes)
 }
 
-// setRotation replaces what RotateEvery and RotateAt have set.
+// setRotation replaces what RotateEvery and RotateBytes have set.
 func (c *config) setRotation(r rotation) error {
 	try := config{}
 	if r.every != 0 {
@@ -56,7 +56,7 @@ func (c *config) setRotation(r rotation) error {
 		}
 	}
 	if r.bytes != 0 {
-		if err := RotateAt(r.bytes)(&try); err != nil {
+		if err := RotateBytes(r.bytes)(&try); err != nil {
 			return err
 		}
 	}

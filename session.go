@@ -245,14 +245,43 @@ func (s *Session) Err() error {
 	return s.err
 }
 
-// Stats returns the statistics of sampling so far, or of the whole session after Stop: the
-// rate asked for and reached, the numbers of samples and losses, and the cost. It returns
-// the zero value if sampling did not start.
-func (s *Session) Stats() sampler.Stats {
+// Stats says how a session goes, or how it went. What sampling alone can make use of is in the file: "gotach info" shows it.
+type Stats struct {
+	Source   string        // native or portable
+	Reason   string        // why Auto could not take the native source; "" if it did
+	Duration time.Duration // of sampling
+
+	Samples   int64         // samples written
+	Dropped   int64         // samples lost, for example because nothing could be written
+	Unwritten time.Duration // the time for which nothing could be written: the disk was full or failed
+
+	TicksAsked     int64 // Rate times Duration
+	TicksReached   int64 // ticks taken. What the next three do not count came too late: the machine was busy
+	TicksForBudget int64 // ticks left out so that the cost stays within the Budget
+	TicksIdle      int64 // ticks left out because nothing ran
+	TicksRefused   int64 // ticks left out because they would have stopped the program for longer than MaxPause
+
+	Cost      time.Duration // CPU time that sampling took on all cores
+	Throttled time.Duration // the time for which the CPU quota of the process's cgroup was used up
+
+	// SignalTaken counts how often the program, or C code in it, set the native source's signal (SIGURG) to be ignored or
+	// to its default. Some samples are missing each time.
+	SignalTaken int64
+}
+
+// Stats returns the statistics so far, or of the whole session after Stop. It returns the zero value if sampling did not
+// start.
+func (s *Session) Stats() Stats {
 	if s == nil || s.sampler == nil {
-		return sampler.Stats{}
+		return Stats{}
 	}
-	return s.sampler.Stats()
+	st := s.sampler.Stats()
+	return Stats{
+		Source: st.Source, Reason: st.Reason, Duration: st.Duration,
+		Samples: st.Samples, Dropped: st.Dropped, Unwritten: st.Unwritten,
+		TicksAsked: st.TicksAsked, TicksReached: st.TicksReached, TicksForBudget: st.TicksForBudget, TicksIdle: st.TicksIdle, TicksRefused: st.TicksRefused,
+		Cost: st.Cost, Throttled: st.Throttled, SignalTaken: st.SignalTaken,
+	}
 }
 
 // Path returns the path of the file that the session writes, or "" if there is none. With

@@ -63,6 +63,14 @@ func TestSession(t *testing.T) {
 		d.TicksReached == 0 || d.Samples == 0 || d.Duration <= 0 || d.RateReached == 0 || d.Module == "" || d.Host != hostname() || d.Service != "shop" || d.ServiceVersion != "1.2" || d.Error != "" {
 		t.Errorf("session metadata: %+v", d)
 	}
+	want := Stats{
+		Source: "portable", Duration: d.Duration, Samples: d.Samples, Dropped: d.Dropped, Unwritten: d.Unwritten,
+		TicksAsked: d.TicksAsked, TicksReached: d.TicksReached, TicksForBudget: d.TicksForBudget, TicksIdle: d.TicksIdle, TicksRefused: d.TicksRefused,
+		Cost: d.Cost, Throttled: d.Throttled, SignalTaken: d.SignalTaken,
+	}
+	if st := s.Stats(); st != want || st.TicksAsked == 0 || st.Cost == 0 {
+		t.Errorf("%+v, in the file %+v", st, want)
+	}
 	if len(m.Goroutines) == 0 {
 		t.Error("no goroutines in the metadata")
 	}
@@ -159,7 +167,7 @@ func TestStop(t *testing.T) {
 		all.Wait()
 	}
 	var s *Session
-	if s.Stop() != nil || s.Err() != nil || s.Path() != "" || s.Files() != nil || s.Stats() != (sampler.Stats{}) {
+	if s.Stop() != nil || s.Err() != nil || s.Path() != "" || s.Files() != nil || s.Stats() != (Stats{}) {
 		t.Error("a nil session is not idle")
 	}
 }

@@ -106,7 +106,11 @@ func measureCost(s CostSetting) (costRow, error) {
 		}
 		extra, alone = append(extra, with-without), append(alone, without)
 		beside = append(beside, besideWith-besideWithout)
-		counts := after.Counts.Since(before.Counts)
+		counts := tachyon.Counts{
+			Cost:       after.Cost - before.Cost,
+			TicksAsked: after.TicksAsked - before.TicksAsked, TicksReached: after.TicksReached - before.TicksReached,
+			TicksForBudget: after.TicksForBudget - before.TicksForBudget, TicksIdle: after.TicksIdle - before.TicksIdle,
+		}
 		own = append(own, float64(counts.Cost)/float64(to.Sub(from))/cores)
 		ticks = ticks.Plus(counts)
 	}

@@ -49,7 +49,7 @@ func runSoak() {
 	if os.Getenv("PROFILE_OUT") != "" {
 		options := []profiler.Option{profiler.Budget(10)}
 		if rotates {
-			options = append(options, profiler.RotateAt(1<<20), profiler.Compression(profiler.Uncompressed), profiler.KeepFiles(1e6), profiler.KeepBytes(1<<40))
+			options = append(options, profiler.RotateBytes(1<<20), profiler.Compression(profiler.Uncompressed), profiler.KeepFiles(1e6), profiler.KeepBytes(1<<40))
 		}
 		s, err = profiler.Open(options...)
 		check(err)
