@@ -3,20 +3,56 @@ package profiler
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/gotach/profiler/internal/hook"
+	"github.com/gotach/profiler/internal/session"
 )
 
 // none is the value of a variable that turns off SyncEvery, rotation or Export.
 const none = "none"
 
+// newConfig starts with the defaults, then applies the options and the environment, which
+// it reads with get. It logs warnings about the environment and returns the error of an
+// invalid option.
+func newConfig(opts []Option, get func(string) string) (config, error) {
+	c := session.Defaults()
+	for _, o := range opts {
+		if o == nil {
+			continue
+		}
+		if err := o(&c); err != nil {
+			return config{}, err
+		}
+	}
+	warnings := environ(&c, get)
+	if c.OneFile != "" || c.NoFile {
+		c.Output, c.RotateEvery, c.RotateBytes, c.Exports = c.OneFile, 0, 0, nil
+	}
+	for _, w := range warnings {
+		c.Logger().Warn("gotach: " + w)
+	}
+	return c, nil
+}
+
+// loggerOf returns the logger that the options set. Other options may be invalid.
+func loggerOf(opts []Option) *slog.Logger {
+	var c config
+	for _, o := range opts {
+		if o != nil {
+			_ = o(&c) // newConfig has reported the error
+		}
+	}
+	return c.Logger()
+}
+
 // environ applies the environment to c. get is os.Getenv, except in tests. A variable that
 // is set overrides the option. environ returns a warning for each invalid value and does
 // not change that setting.
-func (c *config) environ(get func(string) string) (warnings []string) {
+func environ(c *config, get func(string) string) (warnings []string) {
 	warn := func(format string, args ...any) { warnings = append(warnings, fmt.Sprintf(format, args...)) }
 	// set parses a variable's value and applies it. If the value is invalid, the setting does
 	// not change. The warning then includes that setting, which using returns as text.
@@ -33,26 +69,26 @@ func (c *config) environ(get func(string) string) (warnings []string) {
 			warn("%s=%q: %v; using %s", name, v, err, using())
 		}
 	}
-	set("PROFILE_OUT", func() string { return c.output }, func(v string) (Option, error) { return Output(v), nil })
-	set("PROFILE_RATE", func() string { return strconv.Itoa(c.rate) }, func(v string) (Option, error) {
+	set("PROFILE_OUT", func() string { return c.Output }, func(v string) (Option, error) { return Output(v), nil })
+	set("PROFILE_RATE", func() string { return strconv.Itoa(c.Rate) }, func(v string) (Option, error) {
 		n, err := strconv.Atoi(v)
 		if err != nil {
 			return nil, errors.New("not a whole number of ticks a second")
 		}
 		return Rate(n), nil
 	})
-	set("PROFILE_SOURCE", func() string { return string(c.source) }, func(v string) (Option, error) { return Source(SourceKind(v)), nil })
-	set("PROFILE_BUDGET", func() string { return fmt.Sprintf("%v %%", c.budget) }, func(v string) (Option, error) {
+	set("PROFILE_SOURCE", func() string { return c.Source }, func(v string) (Option, error) { return Source(SourceKind(v)), nil })
+	set("PROFILE_BUDGET", func() string { return fmt.Sprintf("%v %%", c.Budget) }, func(v string) (Option, error) {
 		p, err := strconv.ParseFloat(strings.TrimSuffix(v, "%"), 64)
 		if err != nil {
 			return nil, errors.New("not a number of percent")
 		}
 		return Budget(p), nil
 	})
-	set("PROFILE_COMPRESSION", func() string { return string(c.compression) }, func(v string) (Option, error) { return Compression(Codec(v)), nil })
-	set("PROFILE_SYNC", func() string { return describeSync(c.sync) }, func(v string) (Option, error) {
+	set("PROFILE_COMPRESSION", func() string { return c.Compression }, func(v string) (Option, error) { return Compression(Codec(v)), nil })
+	set("PROFILE_SYNC", func() string { return describeSync(c.Sync) }, func(v string) (Option, error) {
 		if v == none {
-			return func(c *config) error { c.sync = 0; return nil }, nil
+			return func(c *config) error { c.Sync = 0; return nil }, nil
 		}
 		d, err := time.ParseDuration(v)
 		if err != nil {
@@ -60,15 +96,15 @@ func (c *config) environ(get func(string) string) (warnings []string) {
 		}
 		return SyncEvery(d), nil
 	})
-	set("PROFILE_ROTATE", func() string { return c.rotate.String() }, func(v string) (Option, error) {
-		r, err := parseRotation(v)
-		return func(c *config) error { return c.setRotation(r) }, err
+	set("PROFILE_ROTATE", func() string { return formatRotation(c.RotateEvery, c.RotateBytes) }, func(v string) (Option, error) {
+		every, bytes, err := parseRotation(v)
+		return func(c *config) error { return setRotation(c, every, bytes) }, err
 	})
-	set("PROFILE_KEEP", func() string { return c.keep.String() }, func(v string) (Option, error) {
-		k, err := parseKept(v)
-		return func(c *config) error { return c.setKept(k) }, err
+	set("PROFILE_KEEP", func() string { return strconv.Itoa(c.KeepFiles) + "," + formatBytes(c.KeepBytes) }, func(v string) (Option, error) {
+		files, bytes, err := parseKept(v)
+		return func(c *config) error { return setKept(c, files, bytes) }, err
 	})
-	set("PROFILE_PAUSE", func() string { return c.maxPause.String() }, func(v string) (Option, error) {
+	set("PROFILE_PAUSE", func() string { return c.MaxPause.String() }, func(v string) (Option, error) {
 		d, err := time.ParseDuration(v)
 		if err != nil {
 			return nil, errors.New("not a duration such as 50ms")
@@ -78,7 +114,7 @@ func (c *config) environ(get func(string) string) (warnings []string) {
 	for _, x := range []struct {
 		name string
 		flag *bool
-	}{{"PROFILE_SYSTEM", &c.system}, {"PROFILE_LEAKS", &c.leaks}} {
+	}{{"PROFILE_SYSTEM", &c.System}, {"PROFILE_LEAKS", &c.Leaks}} {
 		set(x.name, func() string { return strconv.FormatBool(*x.flag) }, func(v string) (Option, error) {
 			on, err := strconv.ParseBool(v)
 			if err != nil {
@@ -88,8 +124,8 @@ func (c *config) environ(get func(string) string) (warnings []string) {
 		})
 	}
 
-	c.openTelemetry(get)
-	set("PROFILE_SERVICE", func() string { return strconv.Quote(c.service) }, func(v string) (Option, error) {
+	openTelemetry(c, get)
+	set("PROFILE_SERVICE", func() string { return strconv.Quote(c.Service) }, func(v string) (Option, error) {
 		name, version := v, ""
 		if at := strings.LastIndexByte(v, '@'); at >= 0 {
 			name, version = v[:at], v[at+1:]
@@ -97,8 +133,8 @@ func (c *config) environ(get func(string) string) (warnings []string) {
 		return Service(name, version), nil
 	})
 
-	if v := get("PROFILE_EXPORT"); v != "" && c.oneFile == "" && !c.noFile {
-		c.exports = nil
+	if v := get("PROFILE_EXPORT"); v != "" && c.OneFile == "" && !c.NoFile {
+		c.Exports = nil
 		for item := range strings.SplitSeq(v, ",") {
 			if item = strings.TrimSpace(item); item == "" || item == none {
 				continue
@@ -108,7 +144,7 @@ func (c *config) environ(get func(string) string) (warnings []string) {
 				warn("PROFILE_EXPORT: %q: %v; not exporting that", item, err)
 				continue
 			}
-			c.exports = append(c.exports, hook.Target{Format: format, Path: path})
+			c.Exports = append(c.Exports, hook.Target{Format: format, Path: path})
 		}
 	}
 	return warnings
@@ -116,8 +152,8 @@ func (c *config) environ(get func(string) string) (warnings []string) {
 
 // openTelemetry takes the service from OpenTelemetry's variables if the program does not name one. What is invalid is
 // left out without a warning: the variables are not for the profiler.
-func (c *config) openTelemetry(get func(string) string) {
-	if c.service != "" || c.serviceVersion != "" {
+func openTelemetry(c *config, get func(string) string) {
+	if c.Service != "" || c.ServiceVersion != "" {
 		return
 	}
 	name, version := "", ""
@@ -156,4 +192,116 @@ func describeSync(every time.Duration) string {
 		return none
 	}
 	return every.String()
+}
+
+// formatRotation returns when a new file begins in the form of PROFILE_ROTATE, or "one file".
+func formatRotation(every time.Duration, bytes int64) string {
+	switch {
+	case every == 0 && bytes == 0:
+		return "one file"
+	case every == 0:
+		return formatBytes(bytes)
+	case bytes == 0:
+		return every.String()
+	}
+	return every.String() + "," + formatBytes(bytes)
+}
+
+// setRotation replaces what RotateEvery and RotateBytes have set. Zero means never.
+func setRotation(c *config, every time.Duration, bytes int64) error {
+	var try config
+	if every != 0 {
+		if err := RotateEvery(every)(&try); err != nil {
+			return err
+		}
+	}
+	if bytes != 0 {
+		if err := RotateBytes(bytes)(&try); err != nil {
+			return err
+		}
+	}
+	c.RotateEvery, c.RotateBytes = every, bytes
+	return nil
+}
+
+// setKept replaces what KeepFiles and KeepBytes have set. Zero means the default.
+func setKept(c *config, files int, bytes int64) error {
+	try := session.Defaults()
+	if files != 0 {
+		if err := KeepFiles(files)(&try); err != nil {
+			return err
+		}
+	}
+	if bytes != 0 {
+		if err := KeepBytes(bytes)(&try); err != nil {
+			return err
+		}
+	}
+	c.KeepFiles, c.KeepBytes = try.KeepFiles, try.KeepBytes
+	return nil
+}
+
+// parseRotation parses a duration, a size, both with a comma between them, or "none".
+func parseRotation(s string) (every time.Duration, bytes int64, err error) {
+	if s == none {
+		return 0, 0, nil
+	}
+	for item := range strings.SplitSeq(s, ",") {
+		item = strings.TrimSpace(item)
+		if d, e := time.ParseDuration(item); e == nil && d > 0 && every == 0 {
+			every = d
+		} else if n, e := parseBytes(item); e == nil && bytes == 0 {
+			bytes = n
+		} else {
+			return 0, 0, errors.New("not a duration such as 60s, a size such as 100MB, or both as 60s,100MB")
+		}
+	}
+	return every, bytes, nil
+}
+
+// parseKept parses a number of files, a size, or both with a comma between them.
+func parseKept(s string) (files int, bytes int64, err error) {
+	for item := range strings.SplitSeq(s, ",") {
+		item = strings.TrimSpace(item)
+		if n, e := strconv.Atoi(item); e == nil && n > 0 && files == 0 {
+			files = n
+		} else if n, e := parseBytes(item); e == nil && bytes == 0 {
+			bytes = n
+		} else {
+			return 0, 0, errors.New("not a number of files such as 20, a size such as 500MB, or both as 20,500MB")
+		}
+	}
+	return files, bytes, nil
+}
+
+var units = []struct {
+	name string
+	size int64
+}{
+	{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40},
+	{"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12},
+}
+
+// parseBytes parses a positive whole number with a unit.
+func parseBytes(s string) (int64, error) {
+	for _, u := range units {
+		if len(s) <= len(u.name) || !strings.EqualFold(s[len(s)-len(u.name):], u.name) {
+			continue
+		}
+		n, err := strconv.ParseInt(strings.TrimSpace(s[:len(s)-len(u.name)]), 10, 64)
+		if err != nil || n <= 0 || n > (1<<62)/u.size {
+			break
+		}
+		return n * u.size, nil
+	}
+	return 0, errors.New("not a size such as 100MB")
+}
+
+func formatBytes(n int64) string {
+	for i := len(units) - 1; i >= 0; i-- {
+		if u := units[i]; n%u.size == 0 {
+			return fmt.Sprintf("%d %s", n/u.size, u.name)
+		}
+	}
+	return fmt.Sprintf("%d bytes", n)
 }

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gotach/profiler/internal/hook"
 	"github.com/gotach/profiler/internal/own"
+	"github.com/gotach/profiler/internal/session"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/sampler"
@@ -80,8 +80,8 @@ func TestStartAndStopAreHidden(t *testing.T) {
 
 func startAndStopAreHidden(t *testing.T, how, leaf string) {
 	sink := new(slowSink)
-	defer func() { hook.Sink = nil }()
-	hook.Sink = func(s any) any { sink.Sink = s.(sampler.Sink); return sink }
+	defer func() { session.WrapSink = nil }()
+	session.WrapSink = func(s sampler.Sink) sampler.Sink { sink.Sink = s; return sink }
 	path := filepath.Join(t.TempDir(), "x.tach")
 	s, err := callsOpen(Output(path), Budget(100), MaxPause(time.Minute))
 	if err != nil {

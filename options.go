@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/gotach/profiler/internal/hook"
+	"github.com/gotach/profiler/internal/session"
 	"github.com/gotach/profiler/sampler"
 )
 
@@ -17,6 +18,8 @@ import (
 // environment variable for the same setting overrides the option; the package's
 // documentation lists the variables.
 type Option func(*config) error
+
+type config = session.Config
 
 // Output sets the path of the profile. In the path %p stands for the process id, %h for
 // the host, %e for the program, %t for the start time and %% for a percent sign. The
@@ -26,7 +29,7 @@ func Output(path string) Option {
 		if path == "" {
 			return errors.New("Output: the path is empty")
 		}
-		c.output = path
+		c.Output = path
 		return nil
 	}
 }
@@ -37,7 +40,7 @@ func Rate(hz int) Option {
 		if hz < 1 || hz > sampler.MaxRate {
 			return fmt.Errorf("Rate: %d is not between 1 and %d", hz, sampler.MaxRate)
 		}
-		c.rate = hz
+		c.Rate = hz
 		return nil
 	}
 }
@@ -52,7 +55,7 @@ func Budget(percent float64) Option {
 		if !(percent > 0 && percent <= 100) {
 			return fmt.Errorf("Budget: %v percent is not above 0 and at most 100", percent)
 		}
-		c.budget = percent
+		c.Budget = percent
 		return nil
 	}
 }
@@ -77,7 +80,7 @@ func Source(kind SourceKind) Option {
 		if kind != Auto && kind != Native && kind != Portable {
 			return fmt.Errorf("Source: %q is not one of %s, %s, %s", string(kind), Auto, Native, Portable)
 		}
-		c.source = kind
+		c.Source = string(kind)
 		return nil
 	}
 }
@@ -87,10 +90,10 @@ type Codec string
 
 const (
 	// Zstd compresses samples with Zstandard. It is the default.
-	Zstd Codec = "zstd"
+	Zstd Codec = session.Zstd
 	// Uncompressed writes samples without compression. That takes less CPU time and more
 	// space.
-	Uncompressed Codec = "none"
+	Uncompressed Codec = session.Uncompressed
 )
 
 // Compression sets how samples are compressed in the file. The default is Zstd.
@@ -99,7 +102,7 @@ func Compression(codec Codec) Option {
 		if codec != Zstd && codec != Uncompressed {
 			return fmt.Errorf("Compression: %q is not one of %s, %s", string(codec), Zstd, Uncompressed)
 		}
-		c.compression = codec
+		c.Compression = string(codec)
 		return nil
 	}
 }
@@ -109,15 +112,13 @@ func Compression(codec Codec) Option {
 // written samples, with or without SyncEvery. The default is not to sync. It works on Linux.
 func SyncEvery(d time.Duration) Option {
 	return func(c *config) error {
-		if d < minSync {
-			return fmt.Errorf("SyncEvery: %v is less than %v", d, minSync)
+		if d < session.MinSync {
+			return fmt.Errorf("SyncEvery: %v is less than %v", d, session.MinSync)
 		}
-		c.sync = d
+		c.Sync = d
 		return nil
 	}
 }
-
-const minSync = 10 * time.Millisecond
 
 // RotateEvery begins a new file when the current one covers the duration d, 1 s or more.
 // For the output app.tach the files are app.1.tach, app.2.tach and so on. No sample is lost
@@ -126,10 +127,10 @@ const minSync = 10 * time.Millisecond
 // [KeepFiles] and [KeepBytes] limit how many files are kept.
 func RotateEvery(d time.Duration) Option {
 	return func(c *config) error {
-		if d < minRotateTime {
-			return fmt.Errorf("RotateEvery: %v is less than %v", d, minRotateTime)
+		if d < session.MinRotateEvery {
+			return fmt.Errorf("RotateEvery: %v is less than %v", d, session.MinRotateEvery)
 		}
-		c.rotate.every = d
+		c.RotateEvery = d
 		return nil
 	}
 }
@@ -139,10 +140,10 @@ func RotateEvery(d time.Duration) Option {
 // and up to half a megabyte of samples.
 func RotateBytes(bytes int64) Option {
 	return func(c *config) error {
-		if bytes < minRotateBytes {
-			return fmt.Errorf("RotateBytes: %d bytes are less than %s", bytes, formatBytes(minRotateBytes))
+		if bytes < session.MinRotateBytes {
+			return fmt.Errorf("RotateBytes: %d bytes are less than %s", bytes, formatBytes(session.MinRotateBytes))
 		}
-		c.rotate.bytes = bytes
+		c.RotateBytes = bytes
 		return nil
 	}
 }
@@ -155,7 +156,7 @@ func KeepFiles(n int) Option {
 		if n < 1 {
 			return fmt.Errorf("KeepFiles: %d is less than 1", n)
 		}
-		c.keep.files = n
+		c.KeepFiles = n
 		return nil
 	}
 }
@@ -165,10 +166,10 @@ func KeepFiles(n int) Option {
 // file when the current one has half of that.
 func KeepBytes(n int64) Option {
 	return func(c *config) error {
-		if n < minKeepBytes {
-			return fmt.Errorf("KeepBytes: %d bytes are less than %s", n, formatBytes(minKeepBytes))
+		if n < session.MinKeepBytes {
+			return fmt.Errorf("KeepBytes: %d bytes are less than %s", n, formatBytes(session.MinKeepBytes))
 		}
-		c.keep.bytes = n
+		c.KeepBytes = n
 		return nil
 	}
 }
@@ -181,7 +182,7 @@ func MaxPause(d time.Duration) Option {
 		if d <= 0 {
 			return fmt.Errorf("MaxPause: %v is not above 0", d)
 		}
-		c.maxPause = d
+		c.MaxPause = d
 		return nil
 	}
 }
@@ -198,7 +199,7 @@ func Export(format, path string) Option {
 		if err := checkExport(format, path); err != nil {
 			return fmt.Errorf("Export: %w", err)
 		}
-		c.exports = append(c.exports, hook.Target{Format: format, Path: path})
+		c.Exports = append(c.Exports, hook.Target{Format: format, Path: path})
 		return nil
 	}
 }
@@ -207,7 +208,7 @@ func Export(format, path string) Option {
 // always counts.
 func SystemGoroutines() Option {
 	return func(c *config) error {
-		c.system = true
+		c.System = true
 		return nil
 	}
 }
@@ -217,7 +218,7 @@ func SystemGoroutines() Option {
 // nothing is known, and why.
 func Leaks() Option {
 	return func(c *config) error {
-		c.leaks = true
+		c.Leaks = true
 		return nil
 	}
 }
@@ -236,7 +237,7 @@ func Service(name, version string) Option {
 				return fmt.Errorf("Service: %.40q is longer than %d bytes or no text", s, maxService)
 			}
 		}
-		c.service, c.serviceVersion = name, version
+		c.Service, c.ServiceVersion = name, version
 		return nil
 	}
 }
@@ -247,7 +248,7 @@ const maxService = 255 // bytes
 // why, such as "[chan receive]" or "[runnable]".
 func NoWaitFrames() Option {
 	return func(c *config) error {
-		c.noWaitFrames = true
+		c.NoWaitFrames = true
 		return nil
 	}
 }
@@ -255,7 +256,7 @@ func NoWaitFrames() Option {
 // Logger sets the logger for warnings. The default is [slog.Default].
 func Logger(l *slog.Logger) Option {
 	return func(c *config) error {
-		c.logger = l
+		c.Log = l
 		return nil
 	}
 }
@@ -278,18 +279,3 @@ func checkExport(format, path string) error {
 }
 
 var errNoExport = errors.New(`the program does not import _ "github.com/gotach/profiler/export"`)
-
-func init() {
-	hook.OneFile = func(path string) any {
-		return Option(func(c *config) error {
-			c.oneFile = path
-			return nil
-		})
-	}
-	hook.NoFile = func() any {
-		return Option(func(c *config) error {
-			c.noFile = true
-			return nil
-		})
-	}
-}

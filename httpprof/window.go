@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler"
-	"github.com/gotach/profiler/httpprof/internal/session"
+	"github.com/gotach/profiler/httpprof/internal/shared"
 	"github.com/gotach/profiler/internal/formats"
 )
 
@@ -71,7 +71,7 @@ var (
 
 // A recording is a file that several requests may read.
 type recording struct {
-	*session.Following
+	*shared.Following
 	path        string
 	remove      func() error
 	begun       time.Time
@@ -116,12 +116,12 @@ func join(ctx context.Context, opts []profiler.Option) (v *window, err error) {
 }
 
 func record(ctx context.Context, opts []profiler.Option) (*recording, error) {
-	dir, remove, err := session.Folder()
+	dir, remove, err := shared.Folder()
 	if err != nil {
 		return nil, err
 	}
 	path := filepath.Join(dir, "recording.tach")
-	f, err := session.Follow(ctx, path, opts)
+	f, err := shared.Follow(ctx, path, opts)
 	if err != nil {
 		return nil, errors.Join(err, remove())
 	}

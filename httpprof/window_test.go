@@ -261,6 +261,7 @@ func TestForeign(t *testing.T) {
 		{"a user's browser", "localhost:6060", []string{"User-Agent", "Mozilla/5.0", "Sec-Fetch-Site", "none"}, false},
 		{"a user's browser", "10.1.2.3:6060", []string{"User-Agent", "Mozilla/5.0", "Accept-Language", "en"}, false},
 		{"a page of this server", "[::1]:6060", []string{"Origin", "http://[::1]:6060", "Sec-Fetch-Site", "same-origin"}, false},
+		{"a user's browser, a name of Hosts", "debug.example.com:6060", []string{"User-Agent", "Mozilla/5.0", "Sec-Fetch-Site", "none"}, false},
 		{"a name that was made to point here", "evil.example:6060", []string{"User-Agent", "Mozilla/5.0"}, true},
 		{"such a name, other headers", "evil.example:6060", []string{"User-Agent", "curl/8", "Accept-Language", "x"}, true},
 		{"such a name, with https", "evil.example", []string{"Sec-Fetch-Site", "same-origin"}, true},
@@ -273,7 +274,7 @@ func TestForeign(t *testing.T) {
 		for i := 0; i < len(c.header); i += 2 {
 			r.Header.Set(c.header[i], c.header[i+1])
 		}
-		Handler().ServeHTTP(w, r)
+		Handler(Hosts("other.example"), Hosts("debug.example.com")).ServeHTTP(w, r)
 		if refused := w.Code == http.StatusForbidden; refused != c.refused || !refused && w.Code != http.StatusBadRequest {
 			t.Errorf("%s, %s: status %d", c.name, c.host, w.Code)
 		}

@@ -26,7 +26,7 @@ import (
 
 var _ = own.Hide(provenLeaks)
 
-func init() { hook.ProvenLeaks = func() any { return provenLeaks() } }
+func init() { hook.ProvenLeaks = provenLeaks }
 
 const (
 	// maxLeakGroups is the number of stacks of leaked goroutines in a profile.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler"
-	"github.com/gotach/profiler/httpprof/internal/session"
+	"github.com/gotach/profiler/httpprof/internal/shared"
 	"github.com/gotach/profiler/internal/formats"
 	"github.com/gotach/profiler/internal/page"
 	"github.com/gotach/profiler/internal/stream"
@@ -39,13 +39,13 @@ type recording struct {
 
 // record begins a recording: from the session that runs, or with one of its own.
 func record(ctx context.Context, opts []profiler.Option, l limits) (*recording, error) {
-	dir, remove, err := session.Folder()
+	dir, remove, err := shared.Folder()
 	if err != nil {
 		return nil, err
 	}
 	r := &recording{removeDir: remove, path: filepath.Join(dir, "live.tach"), start: time.Now(), limits: l, gone: make(chan struct{})}
 	r.ask()
-	f, err := session.Follow(ctx, r.path, opts)
+	f, err := shared.Follow(ctx, r.path, opts)
 	if err != nil {
 		return nil, errors.Join(err, remove())
 	}

@@ -17,7 +17,7 @@
 //
 // The page has functions, labels and goroutines of the program, and no source. It asks for no password: like the
 // handlers of net/http/pprof, it belongs where only those who run the program can reach it. It answers only requests
-// that name the server by an address, as localhost, or by one of [UI.Hosts]. So a website cannot read it by means of a
+// that name the server by an address, as localhost, or by one of [Hosts]. So a website cannot read it by means of a
 // name that it lets point to the server. Other websites cannot start a recording or show the page in a frame. Nothing can be
 // changed through it.
 //
@@ -36,20 +36,19 @@ import (
 	"time"
 
 	"github.com/gotach/profiler"
+	"github.com/gotach/profiler/httpprof/internal/shared"
 	"github.com/gotach/profiler/internal/own"
 	"github.com/gotach/profiler/internal/site"
 )
 
-// A UI is a handler that serves the page. Hosts may be set before it is used.
+// A UI is a handler that serves the page.
 type UI struct {
-	// Hosts are the names, without port, by which requests may name the server, beside localhost and addresses.
-	Hosts []string
-
-	opts []profiler.Option
-	mu   sync.Mutex
-	rec  *recording // nil: none
-	shut bool
-	l    limits
+	opts  []profiler.Option
+	hosts []string
+	mu    sync.Mutex
+	rec   *recording // nil: none
+	shut  bool
+	l     limits
 }
 
 // limits bound recordings.
@@ -65,7 +64,13 @@ var usual = limits{length: time.Minute, size: 8 << 20, unasked: 15 * time.Second
 
 // Handler returns a handler for a path that ends in a slash. The options and the environment apply to the sessions
 // that it runs, as with httpprof.Handler.
-func Handler(opts ...profiler.Option) *UI { return &UI{opts: opts, l: usual} }
+func Handler(opts ...profiler.Option) *UI {
+	return &UI{opts: opts, hosts: shared.HostsOf(opts), l: usual}
+}
+
+// Hosts lets requests name the server by these names, without port, as well as by an address and as localhost. They are names
+// that belong to you, such as those of an internal network.
+func Hosts(names ...string) profiler.Option { return shared.Hosts(names) }
 
 // The time in the handler is its caller's.
 var _ = own.Hide((*UI).ServeHTTP, (*UI).Close)
@@ -86,7 +91,7 @@ func (u *UI) Close() error {
 
 // ServeHTTP implements http.Handler.
 func (u *UI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !site.Named(r, u.Hosts) {
+	if !site.Named(r, u.hosts) {
 		http.Error(w, "this server does not know itself by that name; see Hosts in package httpprof/ui", http.StatusForbidden)
 		return
 	}

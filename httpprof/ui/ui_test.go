@@ -202,8 +202,7 @@ func TestLimits(t *testing.T) {
 
 // TestRefused: other names and other websites get nothing and start nothing.
 func TestRefused(t *testing.T) {
-	u := Handler(profiler.Source(profiler.Portable))
-	u.Hosts = []string{"debug.example.com"}
+	u := Handler(profiler.Source(profiler.Portable), Hosts("debug.example.com"))
 	temp := program(t, u)
 	cross := []string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"}
 	for _, c := range []struct {

@@ -27,7 +27,7 @@ var rooms = []struct {
 	is      string // description, for docs/architecture.md
 }{
 	{"tachyon", "", "", "the types of a profile; the file format as the package comment"},
-	{"internal/hook/...", "", "", "where `export`, `leaks` and `httpprof` reach into the root"},
+	{"internal/hook/...", "tachyon", "", "where `export` and `leaks` reach into sessions, which do not link them"},
 	{"internal/own", "", "", "the profiler's own goroutines and functions, which profiles leave out"},
 	{"internal/hold", "internal/own", "golang.org/x/sys", "keeps a signal from the program until the file is finished"},
 	{"internal/prefetch", "", "", "one instruction: memory that is needed soon"},
@@ -43,7 +43,8 @@ var rooms = []struct {
 	{"internal/journal", "tachyon internal/files internal/wire", "golang.org/x/sys", "the writer's state in a mapped file, for kills"},
 	{"writer", "tachyon internal/own internal/prefetch internal/files internal/wire internal/journal", "github.com/klauspost/compress", "samples to one file"},
 	{"internal/rotate", "tachyon internal/frames internal/own internal/journal writer", "", "one stream of samples to many files"},
-	{".", "tachyon internal/hook internal/own sampler writer internal/rotate", "", "package profiler: Start, Stop, options, environment"},
+	{"internal/session", "tachyon internal/hook internal/own sampler writer internal/rotate", "", "what a session does: its files, its metadata, names of global locks"},
+	{".", "internal/hook internal/own sampler internal/session", "", "package profiler: Start, Stop, options, environment"},
 	{"auto", ". internal/own internal/hold", "", "blank import that starts a session from the environment"},
 
 	{"reader", "tachyon internal/prefetch internal/files internal/wire internal/journal", "github.com/klauspost/compress golang.org/x/sys", "a file to samples; what a sample stands for"},
@@ -61,10 +62,10 @@ var rooms = []struct {
 	{"internal/push", "tachyon internal/files reader internal/journal internal/stream internal/profile internal/formats internal/formats/parquet", "", "sends the files of a directory to other programs: cursor, retries, targets"},
 	{"export", "internal/hook internal/formats", "", "blank import that lets a session write other formats"},
 	{"leaks", "tachyon internal/hook internal/own", "", "blank import that lets a session ask the runtime for leaks"},
-	{"httpprof/internal/session", ". internal/hook", "", "the session that all handlers share; their folders"},
-	{"httpprof", ". internal/hook internal/own internal/files internal/site internal/formats httpprof/internal/session", "", "the handler for net/http"},
-	{"httpprof/ui", ". internal/own internal/files internal/site internal/stream internal/formats internal/page httpprof/internal/session", "", "the handler that serves the page of the running program"},
-	{"internal/gotest/hook", ". internal/hook internal/own", "", "what test binaries of `gotach test` do"},
+	{"httpprof/internal/shared", ". internal/session", "", "the session that all handlers share; their folders"},
+	{"httpprof", ". internal/own internal/files internal/session internal/site internal/formats httpprof/internal/shared", "", "the handler for net/http"},
+	{"httpprof/ui", ". internal/own internal/files internal/site internal/stream internal/formats internal/page httpprof/internal/shared", "", "the handler that serves the page of the running program"},
+	{"internal/gotest/hook", ". internal/own internal/session", "", "what test binaries of `gotach test` do"},
 	{"internal/gotest", "tachyon reader internal/formats internal/gotest/hook", "", "runs `go test` with a profile of all packages"},
 	{"cmd/gotach", ". tachyon internal/files export internal/analyze internal/formats internal/formats/parquet internal/gotest internal/page internal/profile internal/push internal/recovery internal/source internal/stream internal/top", "github.com/spf13/cobra github.com/schollz/progressbar/v3 charm.land/bubbletea/v2 charm.land/lipgloss/v2 golang.org/x/term", "the command: a file for each subcommand"},
 

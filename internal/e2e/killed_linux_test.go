@@ -17,8 +17,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gotach/profiler"
-	"github.com/gotach/profiler/internal/hook"
 	"github.com/gotach/profiler/internal/recovery"
+	"github.com/gotach/profiler/internal/session"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/sampler"
 	"github.com/gotach/profiler/tachyon"
@@ -88,7 +88,7 @@ func runKilled() {
 	fail(err)
 	stopAfter, err := time.ParseDuration(p[2])
 	fail(err)
-	hook.Sink = func(s any) any { return &tee{Sink: s.(sampler.Sink), d: d} }
+	session.WrapSink = func(s sampler.Sink) sampler.Sink { return &tee{Sink: s, d: d} }
 
 	for i := range goroutines {
 		go func() {

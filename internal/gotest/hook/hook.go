@@ -24,8 +24,8 @@ import (
 	"time"
 
 	"github.com/gotach/profiler"
-	root "github.com/gotach/profiler/internal/hook"
 	"github.com/gotach/profiler/internal/own"
+	"github.com/gotach/profiler/internal/session"
 )
 
 // The variables that tell a test binary what to do. Start removes them, so that the tests and the
@@ -72,7 +72,8 @@ func Start(importPath string) {
 	r := &recording{tests: f, base: time.Now()}
 	r.write("package %q\n", importPath)
 	// What go test prints must stay as it is, so warnings are dropped, and the error is recorded.
-	r.session, err = profiler.Open(root.OneFile(path+".tach").(profiler.Option), profiler.Logger(slog.New(slog.NewTextHandler(io.Discard, nil))))
+	oneFile := func(c *session.Config) error { c.OneFile = path + ".tach"; return nil }
+	r.session, err = profiler.Open(oneFile, profiler.Logger(slog.New(slog.NewTextHandler(io.Discard, nil))))
 	if err != nil {
 		r.write("error %q\n", err.Error())
 	}

@@ -1,10 +1,10 @@
-// Package linked tells the root package that the program imports package export.
+// Package linked tells sessions that the program imports package export.
 //
 // Package auto starts a session in its init function. Go may initialize auto before export:
 // that depends on export's dependencies. Package linked depends only on package hook. Go
 // initializes packages in the order of their import paths, each after its imports. The path
-// of package linked comes before that of package writer, which the root imports. So Go
-// always initializes linked before the root and auto.
+// of package linked comes before that of package writer, which sessions import. So Go
+// always initializes linked before internal/session, the root and auto.
 package linked
 
 import "github.com/gotach/profiler/internal/hook"

@@ -1,4 +1,4 @@
-package profiler
+package session
 
 import (
 	"os"
@@ -9,13 +9,29 @@ import (
 
 	"github.com/gotach/profiler/sampler"
 	"github.com/gotach/profiler/tachyon"
+	"github.com/gotach/profiler/writer"
 )
+
+// An about has what the metadata of files say of the session.
+type about struct {
+	config *Config
+	start  time.Time
+	exe    executable
+	leaks  *tachyon.ProvenLeaks // of Stop, or nil
+	err    func() error         // returns the session's first error
+}
+
+// provide adds provisional session metadata to a file, in case it is never finished.
+func (a *about) provide(w *writer.Writer, part int, at time.Duration) error {
+	return w.Provisional(tachyon.KindSession, a.describe(part, at, nil))
+}
 
 // describe returns the session metadata of one part: the program, the machine and the
 // sampling statistics. Part 0 is the whole session. at is the time from the session's start
 // to the part's start. stats is nil while the part is still being written. The program's
 // arguments and environment are left out because they may hold secrets.
-func (s *Session) describe(part int, at time.Duration, stats *sampler.Stats) *tachyon.Session {
+func (a *about) describe(part int, at time.Duration, stats *sampler.Stats) *tachyon.Session {
+	c := a.config
 	d := &tachyon.Session{
 		Program:    programName(),
 		GoVersion:  runtime.Version(),
@@ -24,29 +40,29 @@ func (s *Session) describe(part int, at time.Duration, stats *sampler.Stats) *ta
 		GOMAXPROCS: runtime.GOMAXPROCS(0),
 		Host:       hostname(),
 		PID:        os.Getpid(),
-		Service:    s.config.service,
-		Start:      s.start.Add(at).Round(0).UTC(), // without the monotonic reading
-		Executable: s.exe.path,
-		BuildID:    s.exe.buildID,
+		Service:    c.Service,
+		Start:      a.start.Add(at).Round(0).UTC(), // without the monotonic reading
+		Executable: a.exe.path,
+		BuildID:    a.exe.buildID,
 		Markers:    true,
 
-		ServiceVersion: s.config.serviceVersion,
+		ServiceVersion: c.ServiceVersion,
 	}
 	if part > 1 { // in whole µs, as in the file's header
-		d.Start = time.UnixMicro(s.start.UnixMicro()).Add(at).UTC()
+		d.Start = time.UnixMicro(a.start.UnixMicro()).Add(at).UTC()
 	}
 	if part > 0 {
-		d.Part, d.SessionStart = part, s.start.Round(0).UTC()
+		d.Part, d.SessionStart = part, a.start.Round(0).UTC()
 	}
 	if stats == nil { // provisional, for a file that is never finished
-		d.Rate, d.Budget, d.Source = s.config.rate, s.config.budget, string(s.config.source)
-		d.System = s.config.system
+		d.Rate, d.Budget, d.Source = c.Rate, c.Budget, c.Source
+		d.System = c.System
 		d.Error = tachyon.NotStopped
 	} else {
 		stats.Describe(d)
 	}
-	d.Leaks = s.leaks
-	if err := s.Err(); err != nil {
+	d.Leaks = a.leaks
+	if err := a.err(); err != nil {
 		d.Error = err.Error()
 	}
 	if info, ok := debug.ReadBuildInfo(); ok {

@@ -1,4 +1,4 @@
-package profiler
+package session
 
 import (
 	"maps"
@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/own"
-	"github.com/gotach/profiler/sampler"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 )
@@ -148,24 +147,3 @@ func (n *objectNames) reason() string {
 	defer n.mu.Unlock()
 	return n.why
 }
-
-// Objects adds descriptions of objects to the file, with the names that are known.
-func (k *sink) Objects(list []tachyon.Object) error {
-	k.names.name(list)
-	return k.Writer.Objects(list)
-}
-
-// WriteRecords adds records to the file, and names of objects that have become known.
-func (k *sink) WriteRecords(r *tachyon.Records) error {
-	if named := k.names.turn(); len(named) > 0 {
-		if err := k.Writer.Objects(named); err != nil {
-			return err
-		}
-	}
-	if r.Progress != nil {
-		r.Progress.ObjectsUnnamed = k.names.reason()
-	}
-	return k.Writer.WriteRecords(r)
-}
-
-var _ sampler.Sink = (*sink)(nil)

@@ -1,4 +1,4 @@
-package session
+package shared
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/gotach/profiler"
-	"github.com/gotach/profiler/internal/hook"
+	"github.com/gotach/profiler/internal/session"
 	"github.com/gotach/profiler/internal/testenv"
 )
 
@@ -63,7 +63,7 @@ func TestShared(t *testing.T) {
 	if one.of != two.of || one.of != present {
 		t.Error("there are two sessions")
 	}
-	if _, start := hook.Running(); !start.IsZero() {
+	if _, start := session.Running(); !start.IsZero() {
 		t.Error("the session has files of the past")
 	}
 	testenv.OK(t, one.End())
@@ -93,12 +93,12 @@ func TestWaits(t *testing.T) {
 	own, err := profiler.Open(profiler.Source(profiler.Portable), profiler.Output(filepath.Join(t.TempDir(), "own.tach")))
 	testenv.OK(t, err)
 	defer own.Stop()
-	real, most := hook.Follow, patience
-	defer func() { hook.Follow, patience = real, most }()
+	real, most := followSession, patience
+	defer func() { followSession, patience = real, most }()
 	tries := 0
-	hook.Follow = func(path string) (*hook.Following, error) {
+	followSession = func(path string) (*session.Following, error) {
 		if tries++; tries < 4 {
-			return nil, hook.ErrNoSession
+			return nil, session.ErrNoSession
 		}
 		return real(path)
 	}
@@ -106,7 +106,7 @@ func TestWaits(t *testing.T) {
 	testenv.OK(t, err)
 	testenv.OK(t, f.End())
 	tries, patience = -1000, 0
-	if _, err := Follow(t.Context(), "", nil); !errors.Is(err, hook.ErrNoSession) {
+	if _, err := Follow(t.Context(), "", nil); !errors.Is(err, session.ErrNoSession) {
 		t.Errorf("a session that never begins: %v", err)
 	}
 }

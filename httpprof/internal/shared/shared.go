@@ -1,6 +1,6 @@
-// Package session has what the handlers in httpprof and httpprof/ui share: the session of the program, and folders for
+// Package shared has what the handlers in httpprof and httpprof/ui share: the session of the program, and folders for
 // their files.
-package session
+package shared
 
 import (
 	"context"
@@ -10,17 +10,17 @@ import (
 	"time"
 
 	"github.com/gotach/profiler"
-	"github.com/gotach/profiler/internal/hook"
+	"github.com/gotach/profiler/internal/session"
 )
 
 // A Following is a file that gets the samples of the program's session from some time on.
 type Following struct {
-	*hook.Following
-	of *session // nil: of the program's own session
+	*session.Following
+	of *running // nil: of the program's own session
 }
 
-// A session is one that handlers have started. All of them share it, and the last one ends it.
-type session struct {
+// A running is a session that handlers have started. All of them share it, and the last one ends it.
+type running struct {
 	*profiler.Session
 	users int
 }
@@ -29,8 +29,35 @@ var (
 	// turn has an element while a session begins or ends.
 	turn = make(chan struct{}, 1)
 	// present is the handlers' session, or nil. It belongs to who has the turn.
-	present *session
+	present *running
 )
+
+// noFile lets a session write no file: only followings keep its samples.
+func noFile(c *session.Config) error {
+	c.NoFile = true
+	return nil
+}
+
+// Hosts returns an option that only handlers look at: by which names requests may name the server.
+func Hosts(names []string) profiler.Option {
+	return func(c *session.Config) error {
+		c.Hosts = append(c.Hosts, names...)
+		return nil
+	}
+}
+
+// HostsOf returns the names that Hosts has set.
+func HostsOf(opts []profiler.Option) []string {
+	var c session.Config
+	for _, o := range opts {
+		if o != nil {
+			_ = o(&c) // Follow returns the error
+		}
+	}
+	return c.Hosts
+}
+
+var followSession = session.Follow // tests replace it
 
 // patience is how long Follow waits for a session of the program that begins or ends.
 var patience = 10 * time.Second
@@ -40,7 +67,7 @@ var patience = 10 * time.Second
 func Follow(ctx context.Context, path string, opts []profiler.Option) (*Following, error) {
 	for begin := time.Now(); ; {
 		f, err := follow(ctx, path, opts)
-		if !errors.Is(err, hook.ErrNoSession) {
+		if !errors.Is(err, session.ErrNoSession) {
 			return f, err
 		}
 		if time.Since(begin) > patience {
@@ -66,16 +93,16 @@ func follow(ctx context.Context, path string, opts []profiler.Option) (*Followin
 		present = nil
 	}
 	if present == nil {
-		s, err := profiler.Open(append(slices.Clone(opts), hook.NoFile().(profiler.Option))...)
+		s, err := profiler.Open(append(slices.Clone(opts), noFile)...)
 		switch {
 		case err == nil:
-			present = &session{Session: s}
+			present = &running{Session: s}
 		case !errors.Is(err, profiler.ErrActive):
 			return nil, err
 		}
 	}
-	f, err := hook.Follow(path)
-	if errors.Is(err, hook.ErrNoSession) && present != nil && present.users > 0 {
+	f, err := followSession(path)
+	if errors.Is(err, session.ErrNoSession) && present != nil && present.users > 0 {
 		// Somebody has stopped it: after a deadlock the session does it itself.
 		present = nil
 	}
@@ -92,7 +119,7 @@ func follow(ctx context.Context, path string, opts []profiler.Option) (*Followin
 }
 
 // left ends a session that nobody uses.
-func (s *session) left() error {
+func (s *running) left() error {
 	if s.users > 0 {
 		return nil
 	}

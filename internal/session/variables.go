@@ -1,4 +1,4 @@
-package profiler
+package session
 
 import (
 	"bytes"
@@ -37,7 +37,7 @@ var (
 // belongs to another program.
 var mark byte
 
-const markName = "github.com/gotach/profiler.mark"
+const markName = "github.com/gotach/profiler/internal/session.mark"
 
 // A variable is the place of a link-time address in a variable of the program. The name is empty if
 // the address is in no variable.

@@ -1,19 +1,17 @@
 //go:build darwin || dragonfly || freebsd || linux || netbsd
 
-package profiler
+package session
 
 import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/gotach/profiler/internal/hook"
 	"github.com/gotach/profiler/internal/journal"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/sampler"
@@ -40,10 +38,10 @@ func (c *crowded) WriteBatch(list []tachyon.Sample) (int, error) {
 // A disk that is full for a while ends no session, with rotation and without. The error and the missing time are in a warning
 // each, in Stats and in the file before.
 func TestFullDisk(t *testing.T) {
-	defer func() { hook.Sink = nil }()
+	defer func() { WrapSink = nil }()
 	for _, rotate := range []time.Duration{0, time.Hour} {
 		var full atomic.Bool
-		hook.Sink = func(s any) any { return &crowded{s.(sampler.Sink), &full, 0} }
+		WrapSink = func(s sampler.Sink) sampler.Sink { return &crowded{s, &full, 0} }
 		old := journal.Reserve
 		journal.Reserve = func(f *os.File, off, size int64) error {
 			if full.Load() {
@@ -51,9 +49,9 @@ func TestFullDisk(t *testing.T) {
 			}
 			return old(f, off, size)
 		}
-		s, log := opened(t, func(c *config) { c.rotate.every = rotate }, Output(filepath.Join(t.TempDir(), "x.tach")), Source(Portable), Budget(100))
+		s, log := opened(t, t.TempDir(), func(c *Config) { c.RotateEvery = rotate })
 		first := fileNumber(s)
-		awaitSamples(s, 5)
+		testenv.Await(func() bool { return s.Err() != nil || s.Stats().Samples >= 5 })
 		full.Store(true)
 		testenv.Await(func() bool { return s.Stats().Unwritten > 0 })
 		if s.Err() == nil {

@@ -1,4 +1,4 @@
-package session
+package shared
 
 import (
 	"errors"

@@ -1,0 +1,79 @@
+package session
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/gotach/profiler/internal/hook"
+	"github.com/gotach/profiler/sampler"
+)
+
+// The limits of a Config. The writer's buffer holds half a megabyte of samples before compression, so
+// smaller files would not be exact.
+const (
+	MinSync        = 10 * time.Millisecond
+	MinRotateEvery = time.Second
+	MinRotateBytes = 1_000_000
+	MinKeepBytes   = 2 * MinRotateBytes // one file takes at most half of KeepBytes
+)
+
+// Values of Config.Compression.
+const (
+	Zstd         = "zstd"
+	Uncompressed = "none"
+)
+
+// A Config is the result of the options and the environment. Package profiler checks its values.
+type Config struct {
+	Output      string // a path with % sequences
+	Rate        int    // ticks a second
+	Budget      float64
+	Source      string // of package sampler
+	Compression string
+	Sync        time.Duration
+	MaxPause    time.Duration
+
+	RotateEvery time.Duration // when a new file begins; 0: never
+	RotateBytes int64
+	KeepFiles   int // how many finished files are kept
+	KeepBytes   int64
+	Exports     []hook.Target
+
+	OneFile string // write only this file, whatever is set above
+	NoFile  bool   // write no file: only Follow keeps the samples
+
+	System       bool // waits of the runtime's goroutines too
+	Leaks        bool
+	NoWaitFrames bool
+
+	Service, ServiceVersion string
+
+	Hosts []string // names of the server for the handlers of httpprof
+	Log   *slog.Logger
+
+	fileSamples uint64 // most samples in a file, for tests; 0: as many as its header can count
+}
+
+// Defaults returns the configuration without options and environment.
+func Defaults() Config {
+	return Config{
+		Output:      "%e-%p.tach",
+		Rate:        sampler.DefaultRate,
+		Budget:      sampler.DefaultBudget,
+		Source:      sampler.Auto,
+		Compression: Zstd,
+		MaxPause:    sampler.DefaultMaxPause,
+		KeepFiles:   100,
+		KeepBytes:   1_000_000_000,
+	}
+}
+
+// Logger returns the logger for warnings.
+func (c *Config) Logger() *slog.Logger {
+	if c.Log != nil {
+		return c.Log
+	}
+	return slog.Default()
+}
+
+func (c *Config) rotates() bool { return c.RotateEvery != 0 || c.RotateBytes != 0 }

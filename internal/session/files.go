@@ -1,0 +1,129 @@
+package session
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/gotach/profiler/internal/rotate"
+	"github.com/gotach/profiler/sampler"
+	"github.com/gotach/profiler/tachyon"
+	"github.com/gotach/profiler/writer"
+)
+
+// An unkept is the sink of a session without a file.
+type unkept struct {
+	*rotate.Nothing
+	sampler.OnePart
+}
+
+// A sink writes a session's samples to one file after the other.
+type sink struct {
+	*rotate.Writer
+	about *about
+	part  int // number of the file that is being written, from 1
+	names objectNames
+}
+
+var _ sampler.Sink = (*sink)(nil)
+
+// create makes the session's file, or with rotation its first file. failed is called when a file can no longer be written.
+func create(path string, about *about, o writer.Options, failed func(error)) (*sink, error) {
+	c := about.config
+	out := &sink{about: about, names: objectNames{find: findVariables}}
+	ro := rotate.Options{
+		Every: c.RotateEvery, Bytes: c.RotateBytes, Samples: c.fileSamples,
+		Keep: c.KeepFiles, KeepBytes: c.KeepBytes,
+		OneFile: c.OneFile != "",
+		Writer:  o,
+		Begin: func(w *writer.Writer, start uint64) error {
+			part := out.part + 1
+			if part == 1 && !c.rotates() {
+				part = 0 // there will probably be no second file
+			}
+			return about.provide(w, part, time.Duration(start-o.Start)*time.Microsecond)
+		},
+		Failed: failed,
+	}
+	if half := c.KeepBytes / 2; c.rotates() && (ro.Bytes == 0 || ro.Bytes > half) {
+		ro.Bytes = half
+	}
+	var err error
+	if out.Writer, err = rotate.Create(path, ro); err != nil {
+		return nil, err
+	}
+	out.part = 1
+	return out, nil
+}
+
+// Objects adds descriptions of objects to the file, with the names that are known.
+func (k *sink) Objects(list []tachyon.Object) error {
+	k.names.name(list)
+	return k.Writer.Objects(list)
+}
+
+// WriteRecords adds records to the file, and names of objects that have become known.
+func (k *sink) WriteRecords(r *tachyon.Records) error {
+	if named := k.names.turn(); len(named) > 0 {
+		if err := k.Writer.Objects(named); err != nil {
+			return err
+		}
+	}
+	if r.Progress != nil {
+		r.Progress.ObjectsUnnamed = k.names.reason()
+	}
+	return k.Writer.WriteRecords(r)
+}
+
+// Next begins a new file. The sampler calls it when a file is full; at is the time since
+// the session's start.
+func (k *sink) Next(at time.Duration, cut func() sampler.Part) {
+	start := uint64(k.about.start.UnixMicro()) + uint64(at.Microseconds())
+	k.Writer.Next(start, func() func(*writer.Writer) error {
+		p, n, unnamed := cut(), k.part, k.names.cut()
+		k.part++
+		return func(w *writer.Writer) error { return complete(w, k.about, n, &p, &k.names, unnamed) }
+	})
+}
+
+// end finishes the file that is being written.
+func (k *sink) end(p *sampler.Part) error {
+	n := k.part
+	if n == 1 && !k.about.config.rotates() {
+		n = 0 // the session has one file
+	}
+	k.names.settle()
+	unnamed := k.names.cut()
+	return k.Writer.Close(func(w *writer.Writer) error { return complete(w, k.about, n, p, &k.names, unnamed) })
+}
+
+// discard removes the file of a session that could not begin. If a file with contents existed
+// before, Create has emptied it. That file stays, and its metadata have the error why.
+func (k *sink) discard(why error) error {
+	k.names.settle()
+	return k.Writer.Discard(func(w *writer.Writer) error {
+		d := k.about.describe(0, 0, nil)
+		d.Error = why.Error()
+		return w.AddMetadata(tachyon.KindSession, d)
+	})
+}
+
+// complete writes the metadata of the nth part to its file, 0 if it is the whole session. unnamed are its objects that may
+// have names.
+func complete(w *writer.Writer, about *about, n int, p *sampler.Part, names *objectNames, unnamed []tachyon.Object) error {
+	if d := p.Stats.Unwritten; d > 0 {
+		about.config.Logger().Warn("gotach: samples are missing, because they could not be written", "for", d.Round(time.Millisecond), "dropped", p.Stats.Dropped, "until", about.start.Add(p.End).Round(0))
+	}
+	// The writer keeps its first error; Close finishes the file if it can.
+	err := w.WriteRecords(&tachyon.Records{Goroutines: p.Goroutines})
+	err = cmp.Or(err, names.finish(w, unnamed))
+	d := about.describe(n, p.Start, &p.Stats)
+	d.ObjectsUnnamed = names.reason()
+	if e := w.AddMetadata(tachyon.KindSession, d); e != nil {
+		return e
+	}
+	if pcs := p.PCs; pcs != nil {
+		pcs.TextStart, pcs.TextSize = about.exe.textStart, about.exe.textSize
+		return cmp.Or(w.AddMetadata(tachyon.KindPCs, pcs), err)
+	}
+	return err
+}

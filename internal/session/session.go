@@ -1,0 +1,248 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gotach/profiler/internal/hook"
+	"github.com/gotach/profiler/internal/own"
+	"github.com/gotach/profiler/internal/rotate"
+	"github.com/gotach/profiler/sampler"
+	"github.com/gotach/profiler/tachyon"
+	"github.com/gotach/profiler/writer"
+)
+
+// ErrActive is profiler.ErrActive.
+var ErrActive = errors.New("another session is running in this program")
+
+// WrapSink, if not nil, returns the sink that the sampler gets instead of the session's. Tests set it to see what the sampler
+// writes.
+var WrapSink func(sampler.Sink) sampler.Sink
+
+// active is the session that is running now, or nil.
+var active atomic.Pointer[Session]
+
+// A Session is one profile being taken. Its methods may be called from any goroutine.
+type Session struct {
+	config Config
+	path   string
+	about  about
+
+	sampler *sampler.Sampler
+	sink    *sink                           // nil: nothing
+	nothing *rotate.Nothing                 // of a session without a file
+	running atomic.Pointer[sampler.Sampler] // sampler, once it has started; for other goroutines
+
+	stop sync.Once
+	mu   sync.Mutex
+	err  error // the session's first error
+}
+
+// Open begins a session.
+func Open(c Config) (*Session, error) {
+	if err := sampler.Allowed(); err != nil { // checked before a file is made or emptied
+		return nil, err
+	}
+	s := &Session{config: c}
+	s.about = about{config: &s.config, start: time.Now(), err: s.Err}
+	if s.path = c.OneFile; s.path == "" {
+		s.path = expand(c.Output, s.about.start)
+	}
+	if !active.CompareAndSwap(nil, s) {
+		if other := active.Load(); other != nil && other.Path() != "" {
+			return nil, fmt.Errorf("%w; it writes %s", ErrActive, other.Path())
+		}
+		return nil, ErrActive
+	}
+	if err := s.begin(); err != nil {
+		active.CompareAndSwap(s, nil)
+		return nil, err
+	}
+	return s, nil
+}
+
+// begin opens the file and starts sampling into it.
+func (s *Session) begin() error {
+	c := &s.config
+	o := writer.Options{
+		Start:        uint64(s.about.start.UnixMicro()),
+		Interval:     uint64(time.Second.Microseconds()) / uint64(c.Rate),
+		Uncompressed: c.Compression == Uncompressed,
+		Sync:         c.Sync,
+	}
+	defer own.Turn()()
+	s.about.exe = readExecutable()
+	var to sampler.Sink
+	var err error
+	if c.NoFile {
+		s.nothing = &rotate.Nothing{}
+		to = &unkept{Nothing: s.nothing}
+	} else if to, err = s.createFile(o); err != nil {
+		return err
+	}
+	own.Again()
+	if WrapSink != nil {
+		to = WrapSink(to)
+	}
+	s.sampler, err = sampler.Start(sampler.Config{
+		Rate:         c.Rate,
+		Budget:       c.Budget,
+		Source:       c.Source,
+		System:       c.System,
+		NoWaitFrames: c.NoWaitFrames,
+		MaxPause:     c.MaxPause,
+		Start:        s.about.start,
+		OnError:      s.broken,
+		OnWarning:    func(err error) { c.Logger().Warn("gotach: part of the profile is missing", "why", err) },
+	}, to)
+	if err != nil {
+		if s.sink != nil {
+			err = errors.Join(err, s.sink.discard(err))
+		}
+		return err
+	}
+	s.running.Store(s.sampler)
+	if st := s.sampler.Stats(); st.Reason != "" && c.Source == sampler.Auto {
+		c.Logger().Warn("gotach: sampling with the portable source, which stops the world for each tick", "why", st.Reason)
+	}
+	return nil
+}
+
+// createFile begins the profile's file.
+func (s *Session) createFile(o writer.Options) (sampler.Sink, error) {
+	s.config.Exports = s.targets()
+	out, err := create(s.path, &s.about, o, s.fail)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	s.sink = out
+	s.mu.Unlock()
+	if err := out.Warning(); err != nil {
+		s.config.Logger().Warn("gotach: the profile cannot be recovered if the program is killed", "why", err)
+	}
+	if path := out.Kept(); path != "" {
+		s.config.Logger().Info("gotach: an earlier profile was not finished, because its program was killed; it is kept", "file", path)
+	}
+	return out, nil
+}
+
+// targets returns the exports with their whole paths, without those that would replace a profile of the session, a journal
+// or another export. It warns of these.
+func (s *Session) targets() (list []hook.Target) {
+	for _, t := range s.config.Exports {
+		t.Path = expand(t.Path, s.about.start)
+		same := func(o hook.Target) bool { return rotate.Same(o.Path, t.Path) }
+		if rotate.Belongs(s.path, t.Path) || slices.ContainsFunc(list, same) {
+			s.config.Logger().Warn("gotach: an export is left out, because it would replace another file of the session", "format", t.Format, "file", t.Path)
+			continue
+		}
+		list = append(list, t)
+	}
+	return list
+}
+
+// broken is called when sampling ends before Stop. After a deadlock no goroutine of the
+// program can call Stop, so broken calls it; then the program ends.
+func (s *Session) broken(err error) {
+	s.fail(err)
+	if errors.Is(err, sampler.ErrDeadlock) {
+		_ = s.Stop()
+	}
+}
+
+// Stop is profiler.Session.Stop.
+func (s *Session) Stop() error {
+	s.stop.Do(func() {
+		defer own.Turn()()
+		s.fail(s.finish())
+		active.CompareAndSwap(s, nil)
+		s.export()
+	})
+	return s.Err()
+}
+
+// finish ends sampling, writes the metadata and closes the file.
+func (s *Session) finish() error {
+	errSampler := s.sampler.Stop()
+	if n := s.sampler.Stats().SignalTaken; n > 0 {
+		s.config.Logger().Warn("gotach: the program ignored the sampler's signal for a while, and some samples are missing", "times", n)
+	}
+	if s.sink == nil {
+		return errSampler
+	}
+	if s.config.Leaks {
+		s.about.leaks = &tachyon.ProvenLeaks{Unavailable: "the program does not import github.com/gotach/profiler/leaks"}
+		if hook.ProvenLeaks != nil {
+			s.about.leaks = hook.ProvenLeaks()
+		}
+	}
+	part := s.sampler.Part()
+	return errors.Join(errSampler, s.sink.end(&part))
+}
+
+// export writes the profile in other formats. Each export covers all files that are kept.
+func (s *Session) export() {
+	if len(s.config.Exports) == 0 {
+		return
+	}
+	if hook.Exporting == nil { // Stop was called in an init function before package export's
+		s.fail(errors.New("export: package export is not initialized yet"))
+		return
+	}
+	hook.Exporting.Export(s.Files(), s.config.Exports, s.fail)
+}
+
+// Err is profiler.Session.Err.
+func (s *Session) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// fail stores and logs the session's first error. The sink calls it too, when a file can
+// no longer be written.
+func (s *Session) fail(err error) {
+	if err == nil {
+		return
+	}
+	s.mu.Lock()
+	first := s.err == nil
+	if first {
+		s.err = fmt.Errorf("gotach: %w", err)
+	}
+	s.mu.Unlock()
+	if first {
+		s.config.Logger().Warn("gotach: the profile is not complete", "err", err, "file", s.Path())
+	}
+}
+
+// Stats returns the sampler's statistics.
+func (s *Session) Stats() sampler.Stats { return s.sampler.Stats() }
+
+// written returns the session's sink, nil if it has none yet.
+func (s *Session) written() *sink {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sink
+}
+
+// Path is profiler.Session.Path.
+func (s *Session) Path() string {
+	if out := s.written(); out != nil {
+		return out.Path()
+	}
+	return s.path
+}
+
+// Files is profiler.Session.Files.
+func (s *Session) Files() []string {
+	if out := s.written(); out != nil {
+		return out.Files()
+	}
+	return nil
+}
