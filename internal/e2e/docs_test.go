@@ -22,6 +22,29 @@ import (
 
 var update = flag.Bool("update", false, "write the tables of the documents and testdata/imports.txt")
 
+const architecture = "docs/architecture.md"
+
+// docs returns the names of all documents.
+func docs(t *testing.T) []string {
+	t.Helper()
+	pages := []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"}
+	list, err := os.ReadDir(filepath.Join(root(t), "docs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range list {
+		if strings.HasSuffix(e.Name(), ".md") {
+			pages = append(pages, "docs/"+e.Name())
+		}
+	}
+	return pages
+}
+
+// prose returns a page without its blocks of code.
+func prose(page string) string {
+	return regexp.MustCompile("(?ms)^```.*?^```\n").ReplaceAllString(page, "")
+}
+
 // read returns a file of this repository.
 func read(t *testing.T, name string) string {
 	t.Helper()
@@ -73,6 +96,22 @@ func marked(t *testing.T, page, name, want, test string) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// The table of rooms in docs/architecture.md is that of TestRooms. With -update the test writes it.
+func TestArchitectureRooms(t *testing.T) {
+	names := func(list string) string {
+		if list == "" {
+			return "–"
+		}
+		return "`" + strings.Join(strings.Fields(list), "` `") + "`"
+	}
+	var table strings.Builder
+	table.WriteString("| room | what it is | may import of the module | and of others |\n|---|---|---|---|\n")
+	for _, r := range rooms {
+		fmt.Fprintf(&table, "| `%s` | %s | %s | %s |\n", r.folder, r.is, names(r.imports), names(r.foreign))
+	}
+	marked(t, architecture, "rooms", table.String(), "ArchitectureRooms")
 }
 
 // docs/recording.md, package documentation and code have the same environment variables.

@@ -1,0 +1,263 @@
+package e2e
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The pages that speak of the code. All that they name must be declared; other pages also name what others have.
+var inside = []string{architecture, "CONTRIBUTING.md"}
+
+// face matches the functions and types of packages that a program imports.
+var face = regexp.MustCompile(`\b(profiler|auto|httpprof|ui|proftest|reader)\.([A-Z]\w*(?:\.[A-Z]\w*)?)`)
+
+// All that the documents name exists: files, functions, tests, variables, flags of gotach, steps of .ci/run, and the packages
+// and tests of go test commands. The pages about the code name all packages that import unsafe.
+func TestDocNames(t *testing.T) {
+	ci, code, flags := read(t, ".ci/run"), readCode(t), flagsOf(t)
+	var files, names, tests, variables, options int
+	for _, page := range docs(t) {
+		text := read(t, page)
+		code.page = page
+		for line := range strings.Lines(prose(text)) {
+			if strings.Count(line, "`")%2 != 0 { // names after it would not be found
+				t.Errorf("%s: an odd number of backticks: %s", page, line)
+			}
+		}
+		for _, m := range regexp.MustCompile("`([^`\n]+)`").FindAllStringSubmatch(prose(text), -1) {
+			name := m[1]
+			top, _, _ := strings.Cut(name, "/")
+			switch {
+			case regexp.MustCompile(`^(Test|Fuzz|Benchmark)[A-Z]\w*(/\w+)?$`).MatchString(name):
+				tests++
+				if name != "TestMain" && !code.tests[top] {
+					t.Errorf("%s names %s, and there is no such test", page, name)
+				}
+			case strings.HasPrefix(name, ".ci/run "):
+				for step := range strings.FieldsSeq(strings.TrimPrefix(name, ".ci/run ")) {
+					if !strings.Contains(ci, "\n"+step+"() {") {
+						t.Errorf("%s names step %s, which .ci/run does not have", page, step)
+					}
+				}
+			case strings.HasPrefix(name, "--"):
+				options++
+				if flag := regexp.MustCompile(`^--[a-z-]+`).FindString(name); !flags[flag] {
+					t.Errorf("%s names %s, which no command of gotach has", page, flag)
+				}
+			case slices.Contains(inside, page) && regexp.MustCompile(`^\w+(\.\w+){1,2}$`).MatchString(name) && !slices.Contains([]string{".go", ".md"}, path.Ext(name)):
+				names++
+				if pkg, _, _ := strings.Cut(name, "."); pkg != "runtime" && !code.declared[name] {
+					t.Errorf("%s names %s, which is not declared", page, name)
+				}
+			case !strings.ContainsAny(name, " *<%") && code.folders[top] && strings.Contains(name, "/"):
+				files++
+				if _, err := os.Stat(filepath.Join(runtime.GOROOT(), "src", name)); err == nil {
+					break // of the standard library
+				}
+				if _, err := os.Stat(filepath.Join(root(t), strings.TrimSuffix(name, "/..."))); err != nil {
+					t.Errorf("%s names a file: %v", page, err)
+				}
+			}
+		}
+		for _, m := range face.FindAllStringSubmatch(text, -1) {
+			names++
+			if !code.declared[m[1]+"."+m[2]] {
+				t.Errorf("%s names %s, which is not declared", page, m[0])
+			}
+		}
+		for _, name := range regexp.MustCompile(`\b(PROFILE|GOTACH)_[A-Z_]+`).FindAllString(text, -1) {
+			variables++
+			if !strings.Contains(code.text, name) {
+				t.Errorf("%s names %s, which no code has", page, name)
+			}
+		}
+		for _, m := range regexp.MustCompile("\\bgo test [^`\n]*").FindAllString(text, -1) {
+			code.checkCommand(t, m)
+		}
+	}
+	if files < 60 || names < 60 || tests < 40 || variables < 40 || options < 20 {
+		t.Errorf("found only %d files, %d names, %d tests, %d variables and %d flags", files, names, tests, variables, options)
+	}
+	for _, dir := range code.unsafe {
+		if !strings.Contains(read(t, architecture), "`"+dir+"`") {
+			t.Errorf("%s imports unsafe, and %s does not say why", dir, architecture)
+		}
+	}
+	for _, page := range regexp.MustCompile(`\bdocs/\w+\.md\b`).FindAllString(code.text, -1) {
+		if _, err := os.Stat(filepath.Join(root(t), page)); err != nil {
+			t.Errorf("the code names a page: %v", err)
+		}
+	}
+}
+
+// flagsOf returns the flags of all commands, from their help.
+func flagsOf(t *testing.T) map[string]bool {
+	flags := map[string]bool{"--version": true}
+	help := run(t, ".", nil, command(t), "help")
+	_, list, _ := strings.Cut(help, "Available Commands:")
+	list, _, _ = strings.Cut(list, "\n\n")
+	for _, m := range regexp.MustCompile(`(?m)^  (\w+)`).FindAllStringSubmatch(list, -1) {
+		for _, flag := range regexp.MustCompile(`(?m)^ +(?:-\w, )?(--[a-z-]+)`).FindAllStringSubmatch(run(t, ".", nil, command(t), m[1], "--help"), -1) {
+			flags[flag[1]] = true
+		}
+	}
+	return flags
+}
+
+// code has the names in the module's Go files, including those for other systems.
+type code struct {
+	declared map[string]bool     // pkg.Func, pkg.Type, pkg.Type.Method
+	tests    map[string]bool     // all tests
+	in       map[string][]string // tests by directory
+	unsafe   []string            // directories whose code imports unsafe
+	folders  map[string]bool     // folders at the root that have code
+	text     string              // text of all files but this, including .ci/run
+	page     string              // the page that is read
+}
+
+func readCode(t *testing.T) *code {
+	t.Helper()
+	c := &code{declared: map[string]bool{}, tests: map[string]bool{}, in: map[string][]string{}, folders: map[string]bool{"docs": true, ".ci": true, "testdata": true}}
+	var text strings.Builder
+	dir := os.DirFS(root(t))
+	err := fs.WalkDir(dir, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == "testdata" || d.Name() == ".git") {
+			return fs.SkipDir
+		}
+		if d.IsDir() || path.Ext(name) != ".go" && name != ".ci/run" {
+			return nil
+		}
+		b, err := fs.ReadFile(dir, name)
+		if err != nil {
+			return err
+		}
+		if path.Base(name) != "docnames_test.go" {
+			text.Write(b)
+		}
+		if path.Ext(name) != ".go" {
+			return nil
+		}
+		return c.add(name, b)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.text = text.String()
+	return c
+}
+
+// add adds one file.
+func (c *code) add(name string, b []byte) error {
+	f, err := parser.ParseFile(token.NewFileSet(), name, b, parser.SkipObjectResolution)
+	if err != nil {
+		return err
+	}
+	pkg, folder := f.Name.Name, path.Dir(name)
+	if top, _, ok := strings.Cut(name, "/"); ok {
+		c.folders[top] = true
+	}
+	test := strings.HasSuffix(name, "_test.go")
+	for _, i := range f.Imports {
+		if i.Path.Value == `"unsafe"` && !test && !slices.Contains(c.unsafe, folder) {
+			c.unsafe = append(c.unsafe, folder)
+		}
+	}
+	for _, d := range f.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			if test && d.Recv == nil {
+				c.tests[d.Name.Name] = true
+				c.in[folder] = append(c.in[folder], d.Name.Name)
+			}
+			if !test {
+				c.declared[pkg+"."+receiver(d)+d.Name.Name] = true
+			}
+		case *ast.GenDecl:
+			for _, s := range d.Specs {
+				switch s := s.(type) {
+				case *ast.TypeSpec:
+					c.declared[pkg+"."+s.Name.Name] = true
+					if i, ok := s.Type.(*ast.InterfaceType); ok {
+						for _, m := range i.Methods.List {
+							for _, n := range m.Names {
+								c.declared[pkg+"."+s.Name.Name+"."+n.Name] = true
+							}
+						}
+					}
+				case *ast.ValueSpec:
+					for _, n := range s.Names {
+						c.declared[pkg+"."+n.Name] = true
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// receiver returns the type of a method and a dot, "" for a function.
+func receiver(d *ast.FuncDecl) string {
+	if d.Recv == nil {
+		return ""
+	}
+	typ := d.Recv.List[0].Type
+	if p, ok := typ.(*ast.StarExpr); ok {
+		typ = p.X
+	}
+	if i, ok := typ.(*ast.Ident); ok {
+		return i.Name + "."
+	}
+	return ""
+}
+
+// checkCommand checks that the packages of a go test command exist, and that its -run, -bench and -fuzz
+// match tests.
+func (c *code) checkCommand(t *testing.T, command string) {
+	t.Helper()
+	_, args, _ := strings.Cut(command, "go test ")
+	args, _, _ = strings.Cut(args, "#")
+	args, _, _ = strings.Cut(args, "`")
+	var dirs, patterns []string
+	words := strings.Fields(args)
+	for i, w := range words {
+		w = strings.TrimSuffix(w, ")")
+		switch {
+		case w == ".": // of the reader's own module
+			return
+		case strings.HasPrefix(w, "./") && !strings.HasSuffix(w, "..."):
+			dirs = append(dirs, path.Clean(w))
+		case (w == "-run" || w == "-bench" || w == "-fuzz") && i+1 < len(words) && words[i+1] != "-":
+			patterns = append(patterns, strings.Trim(strings.Split(words[i+1], "/")[0], "'"))
+		}
+	}
+	for _, d := range dirs {
+		if len(c.in[d]) == 0 {
+			t.Errorf("%s: %q: no tests in %s", c.page, command, d)
+		}
+	}
+	for _, p := range patterns {
+		for one := range strings.SplitSeq(p, "|") {
+			re, err := regexp.Compile(one)
+			if err != nil {
+				t.Errorf("%s: %q: %v", c.page, command, err)
+				continue
+			}
+			if !slices.ContainsFunc(dirs, func(d string) bool { return slices.ContainsFunc(c.in[d], re.MatchString) }) {
+				t.Errorf("%s: %q: no test matches %s", c.page, command, one)
+			}
+		}
+	}
+}
