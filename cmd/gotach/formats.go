@@ -4,8 +4,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	_ "github.com/gotach/profiler/cmd/gotach/internal/parquet" // adds the format
 	"github.com/gotach/profiler/internal/formats"
-	_ "github.com/gotach/profiler/internal/formats/parquet" // adds the format
 	"github.com/spf13/cobra"
 )
 

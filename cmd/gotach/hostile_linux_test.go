@@ -19,10 +19,10 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"golang.org/x/sys/unix"
 
+	"github.com/gotach/profiler/cmd/gotach/internal/top"
 	"github.com/gotach/profiler/internal/formats"
 	"github.com/gotach/profiler/internal/page"
 	"github.com/gotach/profiler/internal/testenv"
-	"github.com/gotach/profiler/internal/top"
 )
 
 // The limits of the commands that read what strangers wrote.

@@ -15,8 +15,8 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/gotach/profiler/cmd/gotach/internal/push"
 	"github.com/gotach/profiler/internal/files"
-	"github.com/gotach/profiler/internal/push"
 	"github.com/spf13/cobra"
 )
 

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gotach/profiler/cmd/gotach/internal/gotest"
 	"github.com/gotach/profiler/internal/formats"
-	"github.com/gotach/profiler/internal/gotest"
 	"github.com/spf13/cobra"
 )
 

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
-	"github.com/gotach/profiler/internal/top"
+	"github.com/gotach/profiler/cmd/gotach/internal/top"
 	"github.com/spf13/cobra"
 )
 

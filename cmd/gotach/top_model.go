@@ -7,9 +7,9 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
+	"github.com/gotach/profiler/cmd/gotach/internal/top"
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/source"
-	"github.com/gotach/profiler/internal/top"
 )
 
 // A topModel is the state of the screen of gotach top.

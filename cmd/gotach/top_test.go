@@ -10,8 +10,8 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 	"charm.land/lipgloss/v2"
+	"github.com/gotach/profiler/cmd/gotach/internal/top"
 	"github.com/gotach/profiler/internal/testenv"
-	"github.com/gotach/profiler/internal/top"
 )
 
 // A topScreen is a model without a terminal.

@@ -1,18 +1,9 @@
 package page
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strings"
 	"testing"
-	"time"
-
-	"github.com/gotach/profiler/internal/testenv"
-	"github.com/gotach/profiler/tachyon"
 )
 
 // TestCourse adds random times, with longer and longer steps, and compares the sum in each step with a plain array.
@@ -58,64 +49,6 @@ func TestCourse(t *testing.T) {
 				t.Fatalf("step %d of %d µs: %d, want %d", step, width, got[step], sum)
 			}
 		}
-	}
-}
-
-// TestUserText: names and labels cannot end the script element or begin an element.
-func TestUserText(t *testing.T) {
-	text := testenv.Must(os.ReadFile(pageOf(t, Options{}, server(t))))
-	if bytes.Contains(text, []byte("<img")) || bytes.Count(text, []byte("</script>")) != bytes.Count(text, []byte("<script")) {
-		t.Error("a name of the profile is markup in the page")
-	}
-	if !bytes.Contains(text, []byte(`\u003c/script\u003e\u003cimg`)) {
-		t.Error("the page does not have the name of the profile")
-	}
-	if !bytes.Contains(text, []byte(`content="default-src &#39;none&#39;; script-src &#39;sha256-`)) {
-		t.Error("the page has no policy")
-	}
-}
-
-// TestTicksTooLate: ticks that were refused for the longest pause did not come too late.
-func TestTicksTooLate(t *testing.T) {
-	r := newRecording(t)
-	r.counts = tachyon.Counts{TicksAsked: 100, TicksReached: 50, TicksForBudget: 20, TicksIdle: 10, TicksRefused: 15}
-	r.add(1, 1000, running, frame("main.work", 10))
-	d := testenv.Must(Build([]Input{r.input(time.Second)}, Options{}))
-	if want := (Fact{"ticks too late", "5"}); !slices.Contains(d.Head.Sides[0].Facts, want) {
-		t.Errorf("facts %v, want %v", d.Head.Sides[0].Facts, want)
-	}
-}
-
-// TestMaxSize: the page becomes as small as asked for, says how, and has the same sums.
-func TestMaxSize(t *testing.T) {
-	in := busy(t)
-	large := testenv.Must(Build([]Input{in}, Options{}))
-	size := testenv.Must(large.size())
-	small := testenv.Must(Build([]Input{in}, Options{MaxSize: size - 1000}))
-	if n, err := small.size(); err != nil || n > size-1000 {
-		t.Errorf("%d bytes, want at most %d (%v)", n, size-1000, err)
-	}
-	if len(large.Head.LeftOut) != 0 || len(small.Head.LeftOut) == 0 {
-		t.Errorf("left out: %q and %q", large.Head.LeftOut, small.Head.LeftOut)
-	}
-	// Much smaller: the steps of time are longer too.
-	bytes := int64(0)
-	for _, p := range large.Pieces {
-		bytes += int64(len(p.Bytes)) * 4 / 3
-	}
-	least := testenv.Must(Build([]Input{in}, Options{MaxSize: size - bytes/2}))
-	if least.Head.Width <= large.Head.Width || len(least.Head.LeftOut) < 2 {
-		t.Errorf("steps of %d and %d µs; left out: %q", large.Head.Width, least.Head.Width, least.Head.LeftOut)
-	}
-	if _, err := Build([]Input{in}, Options{MaxSize: 1000}); !errors.Is(err, ErrTooLarge) {
-		t.Errorf("a page of 1,000 bytes: %v", err)
-	}
-	var out strings.Builder
-	must(small.WriteHTML(&out))
-	head, _, _ := strings.Cut(out.String()[strings.Index(out.String(), `id="head">`)+len(`id="head">`):], "</script>")
-	var h Head
-	if err := json.Unmarshal([]byte(head), &h); err != nil || h.Sides[0].Duration != 2*time.Second || h.Sides[0].Total != large.Head.Sides[0].Total {
-		t.Errorf("head %s: %v", head, err)
 	}
 }
 

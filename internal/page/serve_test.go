@@ -1,4 +1,4 @@
-package page
+package page_test
 
 import (
 	"bytes"
@@ -8,61 +8,20 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/gotach/profiler/internal/page"
+	"github.com/gotach/profiler/internal/page/pagetest"
 
 	"github.com/gotach/profiler/internal/analyze"
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
 )
-
-// restricted returns what is selected of an input, and during what is of a span of time.
-func restricted(in Input, sel *stream.Selection) Input {
-	return Input{Name: in.Name, Open: func(o stream.Options) (*stream.Source, error) {
-		o.Select = sel
-		return in.Open(o)
-	}}
-}
-
-func during(in Input, span Span) Input { return restricted(in, testenv.Must(span.Select(nil))) }
-
-// report returns what gotach report prints of an input.
-func report(in Input, o analyze.ReportOptions, by profile.By) *profile.Report {
-	p := testenv.Must(analyze.NewProfile(testenv.Must(in.Open(o.Stream())), o))
-	return testenv.Must(profile.New(p, profile.ReportOptions{By: by}))
-}
-
-// selecting returns what a Server reads: the input, of the time that is asked for.
-func selecting(in Input) func(context.Context, Request) (*Opened, error) {
-	return func(_ context.Context, r Request) (*Opened, error) {
-		sel, err := r.Select(nil)
-		return &Opened{Inputs: []Input{restricted(in, sel)}, Close: func() error { return nil }}, err
-	}
-}
-
-// serve starts a server on this computer and returns its address.
-func serve(t *testing.T, o ServerOptions) string {
-	t.Helper()
-	l := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))
-	if o.Version == nil {
-		o.Version = func() string { return "one" }
-	}
-	s := NewServer(t.Context(), o)
-	local := NewLocal(l, s)
-	h := httptest.NewUnstartedServer(local)
-	h.Listener.Close()
-	h.Listener = l
-	h.Start()
-	t.Cleanup(func() { h.Close(); s.Close() })
-	return local.URL()
-}
 
 func get(t *testing.T, url string) []byte {
 	t.Helper()
@@ -76,11 +35,11 @@ func get(t *testing.T, url string) []byte {
 }
 
 // ready waits until the server has newer data of a part than a generation.
-func ready(t *testing.T, url, query string, than int64) (s Status) {
+func ready(t *testing.T, url, query string, than int64) (s page.Status) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		s = Status{}
-		must(json.Unmarshal(get(t, fmt.Sprintf("%sdata/status?%s&generation=%d", url, query, than)), &s))
+		s = page.Status{}
+		testenv.OK(t, json.Unmarshal(get(t, fmt.Sprintf("%sdata/status?%s&generation=%d", url, query, than)), &s))
 		if s.Error != "" {
 			t.Fatal(s.Error)
 		}
@@ -93,17 +52,17 @@ func ready(t *testing.T, url, query string, than int64) (s Status) {
 }
 
 // unpack reads the JSON at the begin of a piece, and returns the rest.
-func unpack(piece []byte, into any) (rest []byte) {
+func unpack(t *testing.T, piece []byte, into any) (rest []byte) {
 	all := testenv.Must(io.ReadAll(testenv.Must(gzip.NewReader(bytes.NewReader(piece)))))
 	n := 4 + binary.LittleEndian.Uint32(all)
-	must(json.Unmarshal(all[4:n], into))
+	testenv.OK(t, json.Unmarshal(all[4:n], into))
 	return all[n:]
 }
 
 // sums returns the time of a page's records in µs without that which is at no moment, that on CPU, and the number of samples.
-func sums(piece []byte, h *Head) (wall, cpu, samples int64) {
+func sums(t *testing.T, piece []byte, h *page.Head) (wall, cpu, samples int64) {
 	var about struct{ Columns [][]any }
-	rest := unpack(piece, &about)
+	rest := unpack(t, piece, &about)
 	c, at := map[string][]int64{}, rest
 	for _, x := range about.Columns {
 		list := []int64{}
@@ -133,23 +92,23 @@ func sums(piece []byte, h *Head) (wall, cpu, samples int64) {
 // TestServerSums: the pieces of the whole and of a range add up to what gotach report says of them, with steps of time that are
 // much longer than the range.
 func TestServerSums(t *testing.T) {
-	in := server(t)
-	url := serve(t, ServerOptions{Options: Options{}, Title: "x", Open: selecting(in)})
-	for _, span := range []Span{{}, {begin + 250_123, begin + 301_457}, {begin + 1_000_000, begin + 3_000_000}} {
+	in := pagetest.Server(t)
+	url := pagetest.Serve(t, page.ServerOptions{Options: page.Options{}, Title: "x", Open: pagetest.Selecting(in)})
+	for _, span := range []page.Span{{}, {pagetest.Begin + 250_123, pagetest.Begin + 301_457}, {pagetest.Begin + 1_000_000, pagetest.Begin + 3_000_000}} {
 		query := ""
-		if span != (Span{}) {
+		if span != (page.Span{}) {
 			query = fmt.Sprintf("from=%d&to=%d", span.From, span.To)
 		}
 		s := ready(t, url, query, 0)
-		wall, cpu, samples := sums(get(t, fmt.Sprintf("%sdata/core?%s&generation=%d", url, query, s.Generation)), s.Head)
-		want := report(during(in, span), analyze.ReportOptions{Idle: true}, profile.ByFunction)
+		wall, cpu, samples := sums(t, get(t, fmt.Sprintf("%sdata/core?%s&generation=%d", url, query, s.Generation)), s.Head)
+		want := pagetest.Report(pagetest.During(in, span), analyze.ReportOptions{Idle: true}, profile.ByFunction)
 		if wall != want.Total.Microseconds() || cpu != want.TotalCPU.Microseconds() || samples != want.Samples || samples == 0 {
 			t.Errorf("%v: %d µs, %d on CPU, %d samples; the report has %v, %v, %d", span, wall, cpu, samples, want.Total, want.TotalCPU, want.Samples)
 		}
 		if got := s.Head.Sides[0]; got.Total != want.Total || got.CPU != want.TotalCPU {
 			t.Errorf("%v: the head has %v and %v; the report has %v and %v", span, got.Total, got.CPU, want.Total, want.TotalCPU)
 		}
-		if span != (Span{}) && int64(s.Head.Sides[0].StartUS) != span.From {
+		if span != (page.Span{}) && int64(s.Head.Sides[0].StartUS) != span.From {
 			t.Errorf("%v: it begins at %d", span, s.Head.Sides[0].StartUS)
 		}
 	}
@@ -157,7 +116,7 @@ func TestServerSums(t *testing.T) {
 
 // TestServerSecurity: who does not know the token, uses another name of the computer, or is another site gets nothing.
 func TestServerSecurity(t *testing.T) {
-	url := serve(t, ServerOptions{Title: "secret", Open: selecting(server(t))})
+	url := pagetest.Serve(t, page.ServerOptions{Title: "secret", Open: pagetest.Selecting(pagetest.Server(t))})
 	ready(t, url, "", 0)
 	base, token := url[:strings.LastIndex(url[:len(url)-1], "/")+1], strings.Split(url, "/")[3]
 	if len(token) != 32 {
@@ -213,41 +172,27 @@ func TestServerSecurity(t *testing.T) {
 
 // TestServerViews: only some parts are kept, and the whole always.
 func TestServerViews(t *testing.T) {
-	url := serve(t, ServerOptions{Open: selecting(server(t))})
+	url := pagetest.Serve(t, page.ServerOptions{Open: pagetest.Selecting(pagetest.Server(t))})
 	whole := ready(t, url, "", 0)
-	for i := range int64(mostPages + 2) {
-		ready(t, url, fmt.Sprintf("from=%d&to=%d", begin+i*1000, begin+i*1000+100_000), 0)
+	for i := range int64(page.MostPages + 2) {
+		ready(t, url, fmt.Sprintf("from=%d&to=%d", pagetest.Begin+i*1000, pagetest.Begin+i*1000+100_000), 0)
 	}
 	get(t, fmt.Sprintf("%sdata/core?generation=%d", url, whole.Generation))
-	r := testenv.Must(http.Get(fmt.Sprintf("%sdata/core?from=%d&to=%d&generation=%d", url, begin, begin+100_000, whole.Generation+1)))
+	r := testenv.Must(http.Get(fmt.Sprintf("%sdata/core?from=%d&to=%d&generation=%d", url, pagetest.Begin, pagetest.Begin+100_000, whole.Generation+1)))
 	r.Body.Close()
 	if r.StatusCode != http.StatusGone {
 		t.Errorf("the first of too many parts: %s", r.Status)
 	}
 }
 
-// busy makes a profile of two seconds in which four goroutines do something else all the time.
-func busy(t *testing.T) Input {
-	r, rng := newRecording(t), rand.New(rand.NewPCG(1, 2))
-	for at := uint64(0); at < 2_000_000; at += 1 + rng.Uint64N(800) {
-		f := frame("main.work", int32(rng.IntN(40)))
-		if rng.IntN(2) == 0 {
-			r.add(1+rng.Uint64N(4), at, 0, wait("sleep"), f, frame("main.serve", 12))
-		} else {
-			r.add(1+rng.Uint64N(4), at, running, f, frame("main.serve", 12))
-		}
-	}
-	return r.input(2 * time.Second)
-}
-
 // TestServerPartFirst: a part of the time that a page asks for while the whole is being read is there before the whole.
 func TestServerPartFirst(t *testing.T) {
-	in := selecting(busy(t))
+	in := pagetest.Selecting(pagetest.Busy(t))
 	asked, waiting := make(chan struct{}), make(chan struct{})
 	var once sync.Once
-	url := serve(t, ServerOptions{Open: func(ctx context.Context, r Request) (*Opened, error) {
+	url := pagetest.Serve(t, page.ServerOptions{Open: func(ctx context.Context, r page.Request) (*page.Opened, error) {
 		o, err := in(ctx, r)
-		if r.Span != (Span{}) || err != nil {
+		if r.Span != (page.Span{}) || err != nil {
 			return o, err
 		}
 		open := o.Inputs[0].Open
@@ -262,7 +207,7 @@ func TestServerPartFirst(t *testing.T) {
 		return o, nil
 	}})
 	<-waiting
-	part := fmt.Sprintf("from=%d&to=%d", begin, begin+100_000)
+	part := fmt.Sprintf("from=%d&to=%d", pagetest.Begin, pagetest.Begin+100_000)
 	get(t, url+"data/status?"+part)
 	for !strings.Contains(string(get(t, url+"data/status?"+part)), "waiting") {
 		time.Sleep(time.Millisecond) // until it waits for its turn
@@ -276,23 +221,21 @@ func TestServerPartFirst(t *testing.T) {
 
 // TestServerFindings: the tables of a range are those of the analyses of that range.
 func TestServerFindings(t *testing.T) {
-	in := contended(t)
-	url := serve(t, ServerOptions{Open: selecting(in)})
-	span := Span{begin + 200_000, begin + 500_000}
-	for _, part := range []Span{{}, span} {
+	in := pagetest.Contended(t)
+	url := pagetest.Serve(t, page.ServerOptions{Open: pagetest.Selecting(in)})
+	span := page.Span{pagetest.Begin + 200_000, pagetest.Begin + 500_000}
+	for _, part := range []page.Span{{}, span} {
 		query := ""
-		if part != (Span{}) {
+		if part != (page.Span{}) {
 			query = fmt.Sprintf("&from=%d&to=%d", part.From, part.To)
 		}
-		for _, what := range findingNames {
-			var want sideTables
-			must(want.find(what, during(in, part), nil))
+		for _, what := range page.FindingNames {
+			want := testenv.Must(page.Findings(what, pagetest.During(in, part)))
 			s := ready(t, url, "what="+what+query, 0)
 			var got struct{ Sides []json.RawMessage }
-			unpack(get(t, fmt.Sprintf("%sdata/tables?what=%s%s&generation=%d", url, what, query, s.Generation)), &got)
-			text, err := json.Marshal(want)
-			if err != nil || len(got.Sides) != 1 || string(got.Sides[0]) != string(text) || len(text) < 100 {
-				t.Errorf("%s of %v: %s, want %s (%v)", what, part, got.Sides, text, err)
+			unpack(t, get(t, fmt.Sprintf("%sdata/tables?what=%s%s&generation=%d", url, what, query, s.Generation)), &got)
+			if len(got.Sides) != 1 || string(got.Sides[0]) != string(want) || len(want) < 100 {
+				t.Errorf("%s of %v: %s, want %s", what, part, got.Sides, want)
 			}
 		}
 	}

@@ -29,3 +29,26 @@ func Golden(t testing.TB, name, got string, update bool) {
 	line := func(list []string) string { return strings.Join(list[n:min(len(list), n+3)], "\n") }
 	t.Errorf("not %s: line %d of it is\n%s\nwant\n%s", name, n+1, line(b), line(a))
 }
+
+// Marked compares the text between the marks <!-- name --> and <!-- /name --> of a page with want. With update it writes it.
+func Marked(t testing.TB, page, name, want string, update bool) {
+	t.Helper()
+	b, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(b), "<!-- "+name+" -->\n")
+	got, after, closed := strings.Cut(rest, "<!-- /"+name+" -->\n")
+	switch {
+	case !ok || !closed:
+		t.Fatalf("no table of %s in %s", name, page)
+	case got == want:
+	case !update:
+		t.Fatalf("the table of %s in %s differs from the code; run go test -run %s with -update", name, page, t.Name())
+	default:
+		text := before + "<!-- " + name + " -->\n" + want + "<!-- /" + name + " -->\n" + after
+		if err := os.WriteFile(page, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

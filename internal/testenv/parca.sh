@@ -1,13 +1,13 @@
 #!/bin/sh
 # parca.sh [DIR]: build Parca's profile store and query service in DIR, and print the path of the program.
 #
-# The program is internal/fleet/testdata/parca. It is built from the Go module proxy, with the versions that Parca has in its
+# The program is cmd/gotach/internal/fleet/testdata/parca. It is built from the Go module proxy, with the versions that Parca has in its
 # go.mod. That takes some minutes, so the script is for the step night. By default DIR is where package testenv looks. Go's
 # caches grow; nothing else outside DIR changes.
 set -eu
 
 version=v0.28.0
-source=$(cd "$(dirname "$0")/../fleet/testdata/parca" && pwd)/main.go
+source=$(cd "$(dirname "$0")/../../cmd/gotach/internal/fleet/testdata/parca" && pwd)/main.go
 dir=${1:-${XDG_CACHE_HOME:-$HOME/.cache}/gotach-peers/parca}
 mkdir -p "$dir"
 dir=$(cd "$dir" && pwd)

@@ -43,7 +43,7 @@ func TestPeerBuilds(t *testing.T) {
 	// With atomic counters and without optimization, the handler is over the linker's bound: such a program has to leave the
 	// native source out. -race doubles the bound.
 	t.Run("no optimisation, cover atomic, portable", func(t *testing.T) {
-		program := "github.com/gotach/profiler/internal/harmless/testdata/cases"
+		program := "github.com/gotach/profiler/bench/harmless/testdata/cases"
 		out, err := exec.Command("go", "build", "-o", t.TempDir(), "-tags=gotach_portable", "-cover", "-covermode=atomic", "-coverpkg=github.com/gotach/profiler/...", unoptimised, program).CombinedOutput()
 		if err != nil {
 			t.Errorf("%v\n%s", err, out)

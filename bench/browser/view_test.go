@@ -1,0 +1,268 @@
+//go:build peers
+
+package browser
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gotach/profiler/internal/page"
+	"github.com/gotach/profiler/internal/page/pagetest"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/profile"
+)
+
+// compare compares the page's table of functions or of lines with the rows that gotach report --json prints.
+func (p *tab) compare(table string, in page.Input, o analyze.ReportOptions) {
+	p.t.Helper()
+	by, name := profile.ByFunction, `r.querySelector('button').textContent, r.dataset.file`
+	if table == "lines" {
+		by, name = profile.ByLine, `r.dataset.file, r.dataset.line`
+	}
+	r := pagetest.Report(in, o, by)
+	var want []string
+	for _, row := range r.Rows {
+		if by == profile.ByFunction && row.Total != 0 { // with latency: nobody was faster without it
+			want = append(want, fmt.Sprintf("%s|%s|%d|%d|%d", row.Name, row.File, row.Self, row.Total, row.SelfCPU))
+		} else if by == profile.ByLine {
+			want = append(want, fmt.Sprintf("%s|%d|%d|%d|%d", row.File, row.Line, row.Self, row.Total, row.SelfCPU))
+		}
+	}
+	p.wait(`document.documentElement.dataset.hash === location.hash`)
+	eval[bool](p, `(() => { document.querySelector('[data-key=more]')?.click(); return true; })()`)
+	p.wait(`!document.querySelector('[data-key=more]')`)
+	got := eval[[]string](p, `[...document.querySelectorAll('#`+table+` tbody tr')].map((r) => [`+name+`, ...[...r.querySelectorAll('[data-ns]')].slice(0, 3).map((c) => c.dataset.ns)].join('|'))`)
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) || len(got) == 0 {
+		p.t.Errorf("the table of %s has\n%s\nthe report has\n%s", table, strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if all := eval[string](p, `document.getElementById('functions')?.dataset.all ?? ''`); table == "functions" && all != fmt.Sprint(int64(r.Shown)) {
+		p.t.Errorf("all time is %s ns, the report has %d", all, int64(r.Shown))
+	}
+}
+
+// TestPeerPageNumbers: the page shows the same as gotach report --json, to the nanosecond.
+func TestPeerPageNumbers(t *testing.T) {
+	in := pagetest.Server(t)
+	file := pagetest.Write(t, page.Options{}, in)
+	p := open(t, file, "", 1280, 800)
+	p.compare("functions", in, analyze.ReportOptions{})
+	p.sets("d", "idle", "true")
+	p.compare("functions", in, analyze.ReportOptions{Idle: true})
+	p.sets("w", "weight", `"cpu"`)
+	p.compare("functions", in, analyze.ReportOptions{Weight: "cpu"})
+	p.sets("w", "weight", `"latency"`)
+	p.compare("functions", in, analyze.ReportOptions{Weight: "latency"})
+	open(t, file, "#t=lines", 1280, 800).compare("lines", in, analyze.ReportOptions{})
+}
+
+// TestPeerPageRange: a drag selects a range, whose numbers are those of report --since --until. A second one is compared with
+// it.
+func TestPeerPageRange(t *testing.T) {
+	in := pagetest.Server(t)
+	p := open(t, pagetest.Write(t, page.Options{}, in), "#i=1", 1280, 800)
+	a := p.selects(0.25, 0.4)
+	if share := float64(a[0]) / 2e6; share < 0.22 || share > 0.28 {
+		t.Errorf("the range is %v of 2 s, want it from a quarter on", a)
+	}
+	p.compare("functions", pagetest.During(in, page.Span{From: pagetest.Begin + a[0], To: pagetest.Begin + a[1]}), analyze.ReportOptions{Idle: true})
+
+	p.selects(0.6, 0.75, chromedp.ButtonModifiers(chromedp.ModifierShift))
+	p.wait(`gotach.settings().second`)
+	p.wait(`document.getElementById('flame-bar').textContent.includes('more in B')`)
+	// Hashing became more, waiting for the lock did not.
+	change := func(name string) string {
+		return eval[string](p, `[...document.querySelectorAll('#functions tbody tr')].find((r) => r.querySelector('button').textContent === `+quote(name)+`).children[2].textContent`)
+	}
+	if got := change("main.hash"); !strings.HasPrefix(got, "+") {
+		t.Errorf("main.hash: %q, want more in the second range", got)
+	}
+	if got := change("main.pause"); !strings.HasPrefix(got, "−") {
+		t.Errorf("main.pause: %q, want less in the second range", got)
+	}
+	p.sets(escape, "second", "null")
+	p.sets(escape, "range", "null")
+}
+
+// TestPeerPageFlame: zoom, invert, search with share and next match, callers, removal.
+func TestPeerPageFlame(t *testing.T) {
+	in := pagetest.Server(t)
+	p := open(t, pagetest.Write(t, page.Options{}, in), "", 1280, 800)
+	width := p.rect("#flame").Width
+	whole := p.boxes("main.hash")
+	p.click(pagetest.Generic, `gotach.settings().zoom.length === 2`)
+	p.wait(`gotach.boxes().some((b) => b.name === ` + quote(pagetest.Generic) + ` && b.w > ` + fmt.Sprint(width-2) + `)`)
+	if n := p.boxes("main.pause"); len(n) != 0 {
+		t.Error("zoomed in, main.pause is still there")
+	}
+	p.sets(escape, "zoom", "[]")
+
+	p.sets("i", "invert", "true")
+	p.wait(`gotach.boxes().some((b) => b.y > 0 && b.y < 20 && b.name === '[sleep]')`)
+	hash := p.boxes("main.hash")
+	if len(hash) != 2 || hash[0].Y != 18 || hash[1].Y != 36 { // the other one is below [runnable]
+		t.Errorf("inverted: main.hash is at %+v", hash)
+	}
+	p.sets("i", "invert", "false")
+	p.wait(`gotach.boxes().filter((b) => b.name === 'main.hash').length === ` + fmt.Sprint(len(whole)))
+
+	p.search("app.go:60")
+	share := 100 * p.boxes("main.(*cache).get")[0].Us / eval[float64](p, `Number(document.getElementById('functions').dataset.all) / 1000`)
+	p.wait(`document.getElementById('matched').value.startsWith('` + fmt.Sprintf("%.1f", share) + `')`)
+	p.key(enter, `document.getElementById('status').textContent.startsWith('main.(*cache).get')`)
+	p.sets(escape, "query", `""`)
+	p.search("hash")
+	p.key(enter, `document.getElementById('status').textContent.startsWith('main.hash')`)
+	first := p.text("#status")
+	p.key(enter, `document.getElementById('status').textContent !== `+quote(first))
+	p.sets(escape, "query", `""`)
+
+	p.click("main.hash", `gotach.settings().selected >= 0`, chromedp.ButtonModifiers(chromedp.ModifierShift))
+	p.wait(`gotach.boxes().some((b) => b.name === 'main.hash' && b.w > ` + fmt.Sprint(width-2) + `)`)
+	callers, own := p.boxes("main.serve"), p.boxes("main.hash")
+	if len(callers) != 2 || callers[0].Y >= own[0].Y {
+		t.Errorf("the callers of main.hash %+v are %+v, want both above", own, callers)
+	}
+	p.sets(escape, "selected", "-1")
+
+	p.click("main.hash", `gotach.settings().removed.length === 1`, chromedp.ButtonModifiers(chromedp.ModifierAlt))
+	p.wait(`!gotach.boxes().some((b) => b.name === 'main.hash')`)
+	p.sets("r", "removed", "[]")
+}
+
+// TestPeerPageHash: the address has what was chosen; opened elsewhere it shows the same.
+func TestPeerPageHash(t *testing.T) {
+	in := pagetest.Server(t)
+	file := pagetest.Write(t, page.Options{}, in)
+	p := open(t, file, "", 1280, 800)
+	p.selects(0.5, 0.7)
+	p.sets("d", "idle", "true")
+	p.click("main.serve", `gotach.settings().zoom.length === 1`)
+	p.search("hash & <b>")
+	p.wait(`document.documentElement.dataset.hash === location.hash`)
+	hash := eval[string](p, `location.hash`)
+	if got := eval[string](p, `(() => { const s = document.getElementById('strip'); for (let i = 0; i < 401; i++) s.dispatchEvent(new WheelEvent('wheel', {deltaY: i % 2 ? 100 : -100})); return location.hash; })()`); got != hash {
+		t.Errorf("in the middle of a movement the address is %s, want it written once for a frame", got)
+	}
+	p.wait(`document.documentElement.dataset.hash === location.hash`)
+	settings := eval[string](p, `JSON.stringify(gotach.settings())`)
+	hash = eval[string](p, `location.hash`)
+	q := open(t, file, hash, 1280, 800)
+	same(t, eval[string](q, `JSON.stringify(gotach.settings())`), settings)
+	if got, want := q.text("#table"), p.text("#table"); got != want {
+		t.Errorf("the table of %s is\n%s\nwant\n%s", hash, got, want)
+	}
+	// An address that does not fit shows everything.
+	bad := open(t, file, "#r=9-1&z=99999.-3&s=77777&g=1000&q=%zz&w=x&c=&gr=-7&l=99999&t=constructor", 1280, 800)
+	if rows := eval[int](bad, `document.querySelectorAll('#table tbody tr').length`); rows == 0 {
+		t.Error("with a wrong address the table is empty")
+	}
+}
+
+// TestPeerPageTheme: dark and light by the key, the button and the system's setting.
+func TestPeerPageTheme(t *testing.T) {
+	p := open(t, pagetest.Write(t, page.Options{}, pagetest.Server(t)), "", 1280, 800)
+	ground := func() string { return eval[string](p, `getComputedStyle(document.documentElement).backgroundColor`) }
+	p.wait(`document.documentElement.dataset.theme === 'light'`)
+	light := ground()
+	p.key("t", `document.documentElement.dataset.theme === 'dark'`)
+	if dark := ground(); dark == light {
+		t.Errorf("dark and light have the ground %s", dark)
+	}
+	p.press("#theme", `document.documentElement.dataset.theme === 'light'`)
+	// Text and ground differ enough (WCAG AA), in both themes.
+	for range 2 {
+		if low := eval[float64](p, contrast); low < 4.5 {
+			t.Errorf("%s: contrast of text %.2f, want at least 4.5", eval[string](p, `document.documentElement.dataset.theme`), low)
+		}
+		theme := eval[string](p, `document.documentElement.dataset.theme`)
+		p.key("t", `document.documentElement.dataset.theme !== `+quote(theme))
+	}
+}
+
+// contrast is the least contrast of the text colours with the grounds behind them.
+const contrast = `(() => {
+	const style = getComputedStyle(document.documentElement);
+	const light = (name) => { const n = parseInt(style.getPropertyValue(name).trim().slice(1), 16); const f = (v) => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+		return 0.2126 * f(n >> 16) + 0.7152 * f(n >> 8 & 255) + 0.0722 * f(n & 255); };
+	let low = 99;
+	for (const ground of ['--ground', '--panel']) for (const text of ['--text', '--dim', '--accent', '--mark']) {
+		const a = light(ground), b = light(text);
+		low = Math.min(low, (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05));
+	}
+	return low;
+})()`
+
+// TestPeerPageKeyboard uses the page with the keyboard alone: the help, the strip, and the tables that stand for the graphs.
+func TestPeerPageKeyboard(t *testing.T) {
+	p := open(t, pagetest.Write(t, page.Options{}, pagetest.Server(t)), "", 1280, 800)
+	p.key("c", `document.getElementById('chips').textContent.startsWith('Select a range first')`)
+	p.key("?", `document.getElementById('help').open && document.getElementById('help-keys').rows.length > 15`)
+	if cut := eval[float64](p, `(() => { const d = document.getElementById('help'); return d.scrollTop + d.scrollHeight - d.clientHeight; })()`); cut != 0 {
+		t.Errorf("%v px of the help are not seen", cut)
+	}
+	p.key(escape, `!document.getElementById('help').open`)
+	p.key("s", `document.activeElement.id === 'strip'`)
+	p.key(right, `gotach.settings().range`)
+	a := eval[[]int64](p, `gotach.settings().range`)
+	p.keys(right, chromedp.ModifierShift)
+	p.wait(`gotach.settings().range[1] > ` + fmt.Sprint(a[1]))
+	p.key("c", `document.getElementById('chips').textContent.endsWith('compared with the selected one.')`)
+	p.key(right, `gotach.settings().second`)
+	p.sets("r", "range", "null")
+
+	// Tab to the strip's table, open it, and select a range there.
+	p.keys("s")
+	p.twin("#strip-twin", 20)
+	p.enter(`e.dataset.key === 'time3'`, `gotach.settings().range`)
+	same(t, eval[string](p, `document.activeElement.dataset.key`), "time3")
+	p.sets("r", "range", "null")
+
+	// The flame graph's: zoom into a function.
+	p.keys("f")
+	p.key(kb.ArrowDown+kb.ArrowDown, `document.getElementById('status').textContent.startsWith('main.serve')`)
+	p.key(enter, `gotach.settings().zoom.length === 1`)
+	p.sets(kb.Backspace, "zoom", "[]")
+	p.twin("#flame-twin", 6)
+	p.enter(`e.textContent === 'main.hash' && e.closest('#flame-twin')`, `gotach.settings().zoom.length >= 2`)
+	p.keys("r")
+
+	// The table of functions: callers of one.
+	p.enter(`e.textContent === 'main.pause' && e.closest('#functions')`, `/main\.pause [0-9.]+s, [0-9.]+ %$/.test(document.getElementById('flame-bar').textContent)`)
+}
+
+// TestPeerPageText: what the profile says is text on the page, whatever it has in it.
+func TestPeerPageText(t *testing.T) {
+	p := open(t, pagetest.Write(t, page.Options{}, pagetest.Server(t)), "", 1280, 800)
+	same(t, p.text("#title"), "x "+pagetest.Evil)
+	for us, want := range map[string]string{"0": "0", "0.999": "999ns", "45678": "45.7ms", "999e6": "999s", "1234e6": "20m34s", "-7290e6": "-2h01m", "360000e6": "100h"} {
+		same(t, eval[string](p, `gotach.duration(`+us+`)`), want)
+	}
+	p.press("#facts summary", `document.getElementById('fact-list').textContent.includes(`+quote(pagetest.Evil)+`)`)
+	p.click(pagetest.Generic, `gotach.settings().zoom.length === 2`)
+	p.wait(`document.getElementById('status').textContent.startsWith(` + quote(pagetest.Generic) + `)`)
+	same(t, eval[int](p, `document.querySelectorAll('img').length + (document.title === 'hurt')`), 0)
+}
+
+// TestPeerPageTwoFiles: two profiles are compared as two ranges.
+func TestPeerPageTwoFiles(t *testing.T) {
+	p := open(t, pagetest.Write(t, page.Options{}, pagetest.Server(t), pagetest.Server(t)), "", 1280, 800)
+	p.wait(`document.getElementById('flame-bar').textContent.includes('more in B')`)
+	rows := eval[[][]string](p, `[...document.querySelectorAll('#functions tbody tr')].map((r) => [...r.querySelectorAll('[data-ns]')].map((c) => c.dataset.ns))`)
+	if len(rows) < 5 {
+		t.Fatalf("%d rows", len(rows))
+	}
+	for _, r := range rows {
+		if r[0] != r[1] {
+			t.Errorf("two equal profiles differ: %v", r)
+		}
+	}
+	p.key("r", `document.getElementById('flame-bar').textContent.includes('more in B')`)
+}

@@ -1,0 +1,173 @@
+//go:build peers
+
+package fleet
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gotach/profiler/internal/testenv"
+)
+
+// Two containers with half a core each write profiles to one volume, and a third one sends them. Their images have nothing but
+// one static program, as that of docs/deploy/Containerfile.
+func TestPeerContainers(t *testing.T) {
+	testenv.Night(t, "containers take long")
+	runc := testenv.Command(t, "runc", "apt-get install runc")
+	testenv.Limit(t, 0.5) // reports that it is missing where no cgroup can be made
+	dir := t.TempDir()
+	volume := filepath.Join(dir, "profiles")
+	for _, d := range []string{volume, filepath.Join(dir, "image")} {
+		if err := os.Mkdir(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, d := range []string{filepath.Dir(dir), dir} { // the containers' user has to get there
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chown(volume, containerUser, containerUser); err != nil {
+		t.Fatal(err)
+	}
+	build(t, filepath.Join(dir, "image"), map[string]string{"gotach": "../..", "shop": "./testdata/shop"})
+	var lock sync.Mutex
+	sent, files := map[string]int64{}, map[string]bool{}
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/x-protobuf")
+		wall, host, err := received(r)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		lock.Lock()
+		defer lock.Unlock()
+		files[fmt.Sprint(wall.TimeUnixNano)] = true
+		for _, s := range wall.Samples {
+			sent[host] += s.Values[0]
+		}
+	}))
+	defer receiver.Close()
+
+	c := containers{t: t, runc: runc, dir: dir, volume: volume}
+	push := c.start("push", 0.2, nil, "/gotach", "push", "/profiles", "--to", "otlp+"+receiver.URL, "--every", "100ms")
+	env := []string{"PROFILE_OUT=/profiles/%h-%t.tach", "PROFILE_ROTATE=1s", "PROFILE_KEEP=100", "PROFILE_SERVICE=shop@1.4.2"}
+	var shops []*exec.Cmd
+	var stopped []time.Duration // as the programs say
+	for i := range 2 {
+		shops = append(shops, c.start(fmt.Sprint("shop-", i+1), 0.5, env, "/shop"))
+	}
+	for _, cmd := range shops {
+		if err := cmd.Wait(); err != nil {
+			t.Fatalf("%v: %v\n%s", cmd.Args, err, cmd.Stderr)
+		}
+		n, err := strconv.ParseInt(strings.TrimSpace(fmt.Sprint(cmd.Stderr)), 10, 64)
+		if err != nil {
+			t.Fatalf("%v: %v", cmd.Args, err)
+		}
+		stopped = append(stopped, time.Duration(n))
+	}
+	written := profiles(t, volume, 4)
+	testenv.Await(func() bool { lock.Lock(); defer lock.Unlock(); return len(files) == len(written) })
+	if out, err := exec.Command(runc, "--root", filepath.Join(dir, "state"), "kill", c.id("push"), "TERM").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if err := push.Wait(); err != nil {
+		t.Errorf("push: %v\n%s", err, push.Stderr)
+	}
+
+	want, throttled := map[string]int64{}, map[string]time.Duration{}
+	for _, p := range written {
+		wall, cpu := p.Total()
+		s := p.Metadata.Session
+		want[s.Host] += int64(wall)
+		// A container that calculates gets half a core, with what was left over at the start.
+		if limit := s.Duration*6/10 + 100*time.Millisecond; cpu > limit {
+			t.Errorf("%s: %v of CPU time in %v", s.Host, cpu, s.Duration)
+		}
+		throttled[s.Host] += s.Throttled
+		if s.Service != "shop" || s.ServiceVersion != "1.4.2" {
+			t.Errorf("%+v", s)
+		}
+	}
+	// Between two files is a little time that is in neither, and the last one ends later than the program looked.
+	for i, kernel := range stopped {
+		host := fmt.Sprint("shop-", i+1)
+		if got := throttled[host]; kernel < time.Second || got < kernel*6/10 || got > kernel*14/10+time.Second/2 {
+			t.Errorf("%s was kept from running for %v, want %v and at least a second", host, got, kernel)
+		}
+	}
+	lock.Lock()
+	defer lock.Unlock()
+	if d := cmp.Diff(want, sent); d != "" || len(want) != 2 {
+		t.Errorf("wall time by host (-files +received):\n%s", d)
+	}
+}
+
+// containerUser is the user in the containers.
+const containerUser = 10001
+
+// containers are started with runc.
+type containers struct {
+	t                 *testing.T
+	runc, dir, volume string
+}
+
+func (c *containers) id(name string) string { return fmt.Sprintf("gotach-%d-%s", os.Getpid(), name) }
+
+// start starts a container that has a number of cores. Its user is not root, and it can write to the volume only.
+func (c *containers) start(name string, cores float64, env []string, args ...string) *exec.Cmd {
+	c.t.Helper()
+	type object = map[string]any
+	bundle := filepath.Join(c.dir, name)
+	config, err := json.Marshal(object{
+		"ociVersion": "1.0.2",
+		"hostname":   name,
+		"root":       object{"path": filepath.Join(c.dir, "image"), "readonly": true},
+		"process": object{
+			"args": args, "env": env, "cwd": "/", "noNewPrivileges": true, "user": object{"uid": containerUser, "gid": containerUser},
+		},
+		"mounts": []object{
+			{"destination": "/proc", "type": "proc", "source": "proc"},
+			{"destination": "/sys/fs/cgroup", "type": "cgroup", "source": "cgroup", "options": []string{"ro", "nosuid", "noexec", "nodev"}},
+			{"destination": "/profiles", "type": "bind", "source": c.volume, "options": []string{"bind", "rw"}},
+		},
+		"linux": object{
+			"cgroupsPath": "/" + c.id(name),
+			"resources":   object{"cpu": object{"quota": int(cores * 100_000), "period": 100_000}},
+			"namespaces":  []object{{"type": "pid"}, {"type": "mount"}, {"type": "ipc"}, {"type": "uts"}, {"type": "cgroup"}},
+		},
+	})
+	if err == nil {
+		err = os.Mkdir(bundle, 0o700)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(bundle, "config.json"), config, 0o600)
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	cmd := exec.Command(c.runc, "--root", filepath.Join(c.dir, "state"), "run", "--bundle", bundle, c.id(name))
+	cmd.Stderr = &bytes.Buffer{}
+	cmd.Stdout = cmd.Stderr
+	if err := cmd.Start(); err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() {
+		_ = exec.Command(c.runc, "--root", filepath.Join(c.dir, "state"), "delete", "--force", c.id(name)).Run() // if it still runs
+	})
+	return cmd
+}

@@ -1,0 +1,75 @@
+package page_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gotach/profiler/internal/page"
+	"github.com/gotach/profiler/internal/page/pagetest"
+	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// TestUserText: names and labels cannot end the script element or begin an element.
+func TestUserText(t *testing.T) {
+	text := testenv.Must(os.ReadFile(pagetest.Write(t, page.Options{}, pagetest.Server(t))))
+	if bytes.Contains(text, []byte("<img")) || bytes.Count(text, []byte("</script>")) != bytes.Count(text, []byte("<script")) {
+		t.Error("a name of the profile is markup in the page")
+	}
+	if !bytes.Contains(text, []byte(`\u003c/script\u003e\u003cimg`)) {
+		t.Error("the page does not have the name of the profile")
+	}
+	if !bytes.Contains(text, []byte(`content="default-src &#39;none&#39;; script-src &#39;sha256-`)) {
+		t.Error("the page has no policy")
+	}
+}
+
+// TestTicksTooLate: ticks that were refused for the longest pause did not come too late.
+func TestTicksTooLate(t *testing.T) {
+	r := pagetest.New(t)
+	r.Counts = tachyon.Counts{TicksAsked: 100, TicksReached: 50, TicksForBudget: 20, TicksIdle: 10, TicksRefused: 15}
+	r.Add(1, 1000, pagetest.Running, pagetest.Frame("main.work", 10))
+	d := testenv.Must(page.Build([]page.Input{r.Input(time.Second)}, page.Options{}))
+	if want := (page.Fact{Name: "ticks too late", Value: "5"}); !slices.Contains(d.Head.Sides[0].Facts, want) {
+		t.Errorf("facts %v, want %v", d.Head.Sides[0].Facts, want)
+	}
+}
+
+// TestMaxSize: the page becomes as small as asked for, says how, and has the same sums.
+func TestMaxSize(t *testing.T) {
+	in := pagetest.Busy(t)
+	large := testenv.Must(page.Build([]page.Input{in}, page.Options{}))
+	size := testenv.Must(large.Size())
+	small := testenv.Must(page.Build([]page.Input{in}, page.Options{MaxSize: size - 1000}))
+	if n, err := small.Size(); err != nil || n > size-1000 {
+		t.Errorf("%d bytes, want at most %d (%v)", n, size-1000, err)
+	}
+	if len(large.Head.LeftOut) != 0 || len(small.Head.LeftOut) == 0 {
+		t.Errorf("left out: %q and %q", large.Head.LeftOut, small.Head.LeftOut)
+	}
+	// Much smaller: the steps of time are longer too.
+	bytes := int64(0)
+	for _, p := range large.Pieces {
+		bytes += int64(len(p.Bytes)) * 4 / 3
+	}
+	least := testenv.Must(page.Build([]page.Input{in}, page.Options{MaxSize: size - bytes/2}))
+	if least.Head.Width <= large.Head.Width || len(least.Head.LeftOut) < 2 {
+		t.Errorf("steps of %d and %d µs; left out: %q", large.Head.Width, least.Head.Width, least.Head.LeftOut)
+	}
+	if _, err := page.Build([]page.Input{in}, page.Options{MaxSize: 1000}); !errors.Is(err, page.ErrTooLarge) {
+		t.Errorf("a page of 1,000 bytes: %v", err)
+	}
+	var out strings.Builder
+	testenv.OK(t, small.WriteHTML(&out))
+	head, _, _ := strings.Cut(out.String()[strings.Index(out.String(), `id="head">`)+len(`id="head">`):], "</script>")
+	var h page.Head
+	if err := json.Unmarshal([]byte(head), &h); err != nil || h.Sides[0].Duration != 2*time.Second || h.Sides[0].Total != large.Head.Sides[0].Total {
+		t.Errorf("head %s: %v", head, err)
+	}
+}
