@@ -85,7 +85,7 @@
 //
 //	PROFILE_OUT          the file; %p pid, %h host, %e program, %t start time, %% a percent sign; default %e-%p.tach
 //	PROFILE_RATE         ticks a second, 1 to 10000; default 1000
-//	PROFILE_SOURCE       auto, native or portable; default auto
+//	PROFILE_SOURCE       auto, native, portable, or off: no profile, and nothing is logged; default auto
 //	PROFILE_BUDGET       the most that sampling may cost, in percent of the machine's CPU; default 1
 //	PROFILE_COMPRESSION  zstd or none; default zstd
 //	PROFILE_SYNC         how often to sync the file to the disk, such as 1s, or none; default none

@@ -15,11 +15,17 @@ import (
 // none is the value of a variable that turns off SyncEvery, rotation or Export.
 const none = "none"
 
+const sourceVariable = "PROFILE_SOURCE"
+
 // newConfig starts with the defaults, then applies the options and the environment, which
 // it reads with get. It logs warnings about the environment and returns the error of an
-// invalid option.
+// invalid option. It logs no warning for Off, and returns no error if the environment says that.
 func newConfig(opts []Option, get func(string) string) (config, error) {
 	c := session.Defaults()
+	if get(sourceVariable) == string(Off) {
+		c.Source = string(Off)
+		return c, nil
+	}
 	for _, o := range opts {
 		if o == nil {
 			continue
@@ -31,6 +37,9 @@ func newConfig(opts []Option, get func(string) string) (config, error) {
 	warnings := environ(&c, get)
 	if c.OneFile != "" || c.NoFile {
 		c.Output, c.RotateEvery, c.RotateBytes, c.Exports = c.OneFile, 0, 0, nil
+	}
+	if c.Source == string(Off) {
+		return c, nil
 	}
 	for _, w := range warnings {
 		c.Logger().Warn("gotach: " + w)
@@ -77,7 +86,7 @@ func environ(c *config, get func(string) string) (warnings []string) {
 		}
 		return Rate(n), nil
 	})
-	set("PROFILE_SOURCE", func() string { return c.Source }, func(v string) (Option, error) { return Source(SourceKind(v)), nil })
+	set(sourceVariable, func() string { return c.Source }, func(v string) (Option, error) { return Source(SourceKind(v)), nil })
 	set("PROFILE_BUDGET", func() string { return fmt.Sprintf("%v %%", c.Budget) }, func(v string) (Option, error) {
 		p, err := strconv.ParseFloat(strings.TrimSuffix(v, "%"), 64)
 		if err != nil {

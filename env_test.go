@@ -100,7 +100,7 @@ func TestEnvironment(t *testing.T) {
 		{name: "rate out of bounds", env: []string{"PROFILE_RATE=0"}, want: def, warning: `PROFILE_RATE="0": Rate: 0 is not between 1 and 10000; using 1000`},
 		{name: "budget not a number", env: []string{"PROFILE_BUDGET=NaN"}, want: def, warning: `PROFILE_BUDGET="NaN"`},
 		{name: "budget out of bounds", env: []string{"PROFILE_BUDGET=101"}, want: def, warning: "using 1 %"},
-		{name: "unknown source", env: []string{"PROFILE_SOURCE=ebpf"}, want: def, warning: `"ebpf" is not one of auto, native, portable; using auto`},
+		{name: "unknown source", env: []string{"PROFILE_SOURCE=ebpf"}, want: def, warning: `"ebpf" is not one of auto, native, portable, off; using auto`},
 		{name: "unknown compression", env: []string{"PROFILE_COMPRESSION=gzip"}, want: def, warning: "using zstd"},
 		{name: "unknown export", env: []string{"PROFILE_EXPORT=pprof=a,bmp=b"}, want: with(func(c *config) { c.Exports = []hook.Target{{Format: "pprof", Path: "a"}} }), warning: `PROFILE_EXPORT: "bmp=b": "bmp" is not a format`},
 		{name: "export without a path", env: []string{"PROFILE_EXPORT=pprof"}, want: def, warning: "no path for pprof"},

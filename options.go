@@ -71,14 +71,16 @@ const (
 	Native SourceKind = sampler.Native
 	// Portable uses the runtime's public functions and stops the program for each tick.
 	Portable SourceKind = sampler.Portable
+	// Off takes no profile: the session does nothing, makes no file and logs nothing.
+	Off SourceKind = "off"
 )
 
 // Source sets how goroutines are sampled. [Open] returns an error if the source does not
-// work on this system. Auto always works.
+// work on this system. Auto and Off always work.
 func Source(kind SourceKind) Option {
 	return func(c *config) error {
-		if kind != Auto && kind != Native && kind != Portable {
-			return fmt.Errorf("Source: %q is not one of %s, %s, %s", string(kind), Auto, Native, Portable)
+		if kind != Auto && kind != Native && kind != Portable && kind != Off {
+			return fmt.Errorf("Source: %q is not one of %s, %s, %s, %s", string(kind), Auto, Native, Portable, Off)
 		}
 		c.Source = string(kind)
 		return nil

@@ -18,13 +18,15 @@ var ErrActive = session.ErrActive
 // A Session is one profile being taken. Its methods may be called from any goroutine.
 // On a nil Session they do nothing and return zero values.
 type Session struct {
-	run *session.Session // nil: none, because of err
+	run *session.Session // nil: none, because of err or because it is off
 	err error
+	off bool
 }
 
 // Start begins a session. It never returns nil and never makes the program fail. If
 // sampling cannot begin, Start logs one warning with the reason, and [Session.Err] of the
-// returned session returns the error. The usual use is one line in main:
+// returned session returns the error. With PROFILE_SOURCE=off the session does nothing, and
+// nothing is logged. The usual use is one line in main:
 //
 //	defer profiler.Start().Stop()
 func Start(opts ...Option) *Session {
@@ -45,6 +47,9 @@ func Open(opts ...Option) (*Session, error) {
 	c, err := newConfig(opts, os.Getenv)
 	if err != nil {
 		return nil, fmt.Errorf("gotach: %w", err)
+	}
+	if c.Source == string(Off) {
+		return &Session{off: true}, nil
 	}
 	run, err := session.Open(c)
 	if err != nil {
@@ -77,7 +82,7 @@ func (s *Session) Err() error {
 
 // Stats says how a session goes, or how it went. What sampling alone can make use of is in the file: "gotach info" shows it.
 type Stats struct {
-	Source   string        // native or portable
+	Source   string        // native, portable or off
 	Reason   string        // why Auto could not take the native source; "" if it did
 	Duration time.Duration // of sampling
 
@@ -102,7 +107,10 @@ type Stats struct {
 // Stats returns the statistics so far, or of the whole session after Stop. It returns the zero value if sampling did not
 // start.
 func (s *Session) Stats() Stats {
-	if s == nil || s.run == nil {
+	switch {
+	case s != nil && s.off:
+		return Stats{Source: string(Off)}
+	case s == nil || s.run == nil:
 		return Stats{}
 	}
 	st := s.run.Stats()

@@ -37,6 +37,40 @@ func awaitSamples(s *Session, n int64) {
 	testenv.Await(func() bool { return s.Err() != nil || s.Stats().Samples >= n })
 }
 
+// With Off there is no file, nothing is logged, and every method works. The operator's word counts before the code's.
+func TestOff(t *testing.T) {
+	t.Chdir(t.TempDir())
+	t.Setenv("PROFILE_RATE", "fast") // causes a warning otherwise
+	for source, opts := range map[string][]Option{
+		"off": {Source(Native), Rate(0), Export("pprof", "")}, // errors otherwise
+		"":    {Source(Off)},
+	} {
+		t.Setenv("PROFILE_SOURCE", source)
+		log := &testenv.Log{}
+		opts = append(opts, Logger(log.Logger()))
+		s := Start(opts...)
+		if other, err := Open(opts...); err != nil || other == nil { // it is not the session that runs
+			t.Errorf("Open: %v, %v", other, err)
+		}
+		for range 2 {
+			if st := s.Stats(); st != (Stats{Source: "off"}) || s.Err() != nil || s.Path() != "" || s.Files() != nil || s.Stop() != nil {
+				t.Errorf("%+v, %v, %q, %v, %v", st, s.Err(), s.Path(), s.Files(), s.Stop())
+			}
+		}
+		if made, _ := filepath.Glob("*"); len(made) > 0 || len(log.Lines()) > 0 {
+			t.Errorf("made %v, logged %q", made, log.Lines())
+		}
+	}
+	t.Setenv("PROFILE_SOURCE", "portable")
+	t.Setenv("PROFILE_RATE", "")
+	s, err := Open(Source(Off), Output("x.tach"))
+	testenv.OK(t, err)
+	testenv.OK(t, s.Stop())
+	if count(t, "x.tach") == 0 {
+		t.Error("PROFILE_SOURCE does not override Source(Off)")
+	}
+}
+
 func TestSession(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.tach")
 	log := &testenv.Log{}

@@ -60,7 +60,7 @@ const defaultSeconds = 30
 //
 // The status is 400 for a bad parameter, for a duration that exceeds the server's
 // WriteTimeout, and for a format that is a directory of files. It is 503 if last asks for a time that is not available,
-// if the program ends its session within the time, and, with the header Retry-After, if there
+// if the program ends its session within the time, if PROFILE_SOURCE is off, and, with the header Retry-After, if there
 // are too many requests: 100, or 4 that wait with last. It is 500 if profiling fails. The body of
 // these responses has the reason. A response with status 200 has all of its time.
 //
@@ -110,7 +110,7 @@ func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case errors.Is(err, errBusy):
 			w.Header().Set("Retry-After", "5")
 			status = http.StatusServiceUnavailable
-		case errors.Is(err, errStopped), errors.Is(err, formats.ErrNoPast), errors.Is(err, session.ErrNoSession):
+		case errors.Is(err, errStopped), errors.Is(err, formats.ErrNoPast), errors.Is(err, session.ErrNoSession), errors.Is(err, shared.ErrOff):
 			status = http.StatusServiceUnavailable
 		}
 		http.Error(w, err.Error(), status)

@@ -61,6 +61,14 @@ func load(t *testing.T) {
 	t.Cleanup(func() { close(stop); <-done; <-done })
 }
 
+// With PROFILE_SOURCE=off the handler says so at once.
+func TestOff(t *testing.T) {
+	t.Setenv("PROFILE_SOURCE", "off")
+	if code, body, _ := get(t, Handler(), "/?seconds=1"); code != http.StatusServiceUnavailable || !strings.Contains(string(body), "PROFILE_SOURCE=off") {
+		t.Errorf("status %d: %s", code, body)
+	}
+}
+
 // Without a session the handler runs one. Options and variables for the output have no effect, those for
 // sampling do. The handler is not in the profile: its time is time of its caller.
 func TestHandler(t *testing.T) {

@@ -35,7 +35,7 @@ func Main(m *testing.M) {
 // Run works like [Main], but returns the exit code instead of exiting, for a TestMain that
 // has more to do. The code is that of m.Run, also if profiling fails.
 func Run(m interface{ Run() int }) (code int) {
-	if out := os.Getenv(variable); out != "" {
+	if out := os.Getenv(variable); out != "" && os.Getenv("PROFILE_SOURCE") != string(profiler.Off) {
 		s := start(out)
 		defer s.Stop() // logs its error
 	}

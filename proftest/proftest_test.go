@@ -3,8 +3,10 @@ package proftest
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -54,3 +56,28 @@ func TestClaim(t *testing.T) {
 		}
 	}
 }
+
+// With PROFILE_SOURCE=off the tests run without a profile, and nothing is logged or claimed.
+func TestOff(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "x.tach")
+	t.Setenv("PROFILE_OUT", out)
+	t.Setenv("PROFILE_SOURCE", "off")
+	var log strings.Builder
+	usual := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	defer slog.SetDefault(usual)
+	program, _ := os.Executable()
+	if code := Run(seven{}); code != 7 || log.String() != "" {
+		t.Errorf("code %d, logged %q", code, log.String())
+	}
+	if claimed := !claim(out, filepath.Join(filepath.Dir(filepath.Dir(program)), "b999", "other.test")); claimed {
+		t.Error("the file is claimed")
+	}
+	if _, err := os.Stat(out); err == nil {
+		t.Error("there is a profile")
+	}
+}
+
+type seven struct{}
+
+func (seven) Run() int { return 7 }

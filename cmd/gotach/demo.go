@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -56,6 +57,9 @@ func demo(e *env, out string, d time.Duration) error {
 	s, err := profiler.Open(profiler.Output(out))
 	if err != nil {
 		return named(out, err)
+	}
+	if s.Path() == "" {
+		return errors.New("demo: PROFILE_SOURCE=off: no profile is taken")
 	}
 	err = runWorkload(e.ctx, d)
 	if serr := s.Stop(); serr != nil {

@@ -238,3 +238,13 @@ func TestRefused(t *testing.T) {
 		t.Errorf("a write: %d", w.Code)
 	}
 }
+
+// With PROFILE_SOURCE=off there is no page, which says why.
+func TestOff(t *testing.T) {
+	t.Setenv("PROFILE_SOURCE", "off")
+	u := Handler()
+	program(t, u)
+	if code, body := get(u, ""); code != http.StatusServiceUnavailable || !strings.Contains(body, "PROFILE_SOURCE=off") {
+		t.Errorf("status %d: %s", code, body)
+	}
+}

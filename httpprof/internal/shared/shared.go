@@ -32,6 +32,9 @@ var (
 	present *running
 )
 
+// ErrOff is the error of Follow if the operator, or the handler's options, want no profiles.
+var ErrOff = errors.New("profiling is off in this program: PROFILE_SOURCE=off")
+
 // noFile lets a session write no file: only followings keep its samples.
 func noFile(c *session.Config) error {
 	c.NoFile = true
@@ -95,6 +98,8 @@ func follow(ctx context.Context, path string, opts []profiler.Option) (*Followin
 	if present == nil {
 		s, err := profiler.Open(append(slices.Clone(opts), noFile)...)
 		switch {
+		case err == nil && s.Stats().Source == string(profiler.Off):
+			return nil, ErrOff
 		case err == nil:
 			present = &running{Session: s}
 		case !errors.Is(err, profiler.ErrActive):

@@ -76,6 +76,8 @@ func Start(importPath string) {
 	r.session, err = profiler.Open(oneFile, profiler.Logger(slog.New(slog.NewTextHandler(io.Discard, nil))))
 	if err != nil {
 		r.write("error %q\n", err.Error())
+	} else if r.session.Path() == "" {
+		r.write("error %q\n", "PROFILE_SOURCE=off")
 	}
 	r.label = !printsLabels()
 	running = r
