@@ -5,8 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/gotach/profiler/internal/testenv/cmp"
 
 	_ "github.com/gotach/profiler/export"
 	"github.com/gotach/profiler/internal/hook"
@@ -112,7 +111,7 @@ func TestEnvironment(t *testing.T) {
 				t.Fatal(err)
 			}
 			got.Log = nil
-			if d := cmp.Diff(tc.want, got, cmpopts.IgnoreUnexported(config{})); d != "" {
+			if d := cmp.Diff(tc.want, got, cmp.Exported()); d != "" {
 				t.Errorf("config (-want +got):\n%s", d)
 			}
 			lines := log.Lines()

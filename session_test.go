@@ -11,8 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/sampler"
@@ -23,7 +21,7 @@ func TestMain(m *testing.M) {
 	// These tests do not depend on the source. The portable source works everywhere, and
 	// it logs no warning when it is asked for by name.
 	os.Setenv("PROFILE_SOURCE", "portable")
-	goleak.VerifyTestMain(m)
+	testenv.MainWithoutLeaks(m)
 }
 
 // count returns the number of samples in a file.

@@ -6,7 +6,6 @@ require (
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.23.0
 	github.com/felixge/fgprof v0.9.5
-	github.com/google/go-cmp v0.7.0
 	github.com/google/pprof v0.0.0-20260906184651-6331bc6350fe
 	github.com/gotach/profiler v1.0.0-rc.1
 	go.opentelemetry.io/proto/otlp v1.11.0

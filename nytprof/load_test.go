@@ -6,11 +6,11 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/gotach/profiler/internal/testenv/cmp"
 
 	"github.com/gotach/profiler/internal/testenv"
 )
@@ -94,7 +94,7 @@ func TestLoadAgainstRealReader(t *testing.T) {
 	}
 }
 
-var near = cmpopts.EquateApprox(1e-12, 1e-12)
+var near = cmp.Near(1e-12)
 
 func compareFiles(t *testing.T, d *Data, want []seenFile) {
 	var got []seenFile
@@ -111,7 +111,7 @@ func compareFiles(t *testing.T, d *Data, want []seenFile) {
 		}
 		got = append(got, s)
 	}
-	testenv.NoDiff(t, "", cmp.Diff(want, got, near, cmpopts.EquateEmpty()))
+	testenv.NoDiff(t, "", cmp.Diff(want, got, near, cmp.EquateEmpty()))
 }
 
 func compareSubs(t *testing.T, d *Data, want []seenSub) {
@@ -145,7 +145,10 @@ func compareSubs(t *testing.T, d *Data, want []seenSub) {
 			got[place{c.FID, c.Line}] = g
 		}
 		for _, c := range w.Callers {
-			testenv.NoDiff(t, w.Name, cmp.Diff(c, got[place{c.FID, c.Line}], near, cmpopts.SortSlices(strings.Compare)))
+			g := got[place{c.FID, c.Line}]
+			slices.Sort(c.By)
+			slices.Sort(g.By)
+			testenv.NoDiff(t, w.Name, cmp.Diff(c, g, near))
 		}
 	}
 }

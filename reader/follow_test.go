@@ -8,8 +8,8 @@ import (
 	"reflect"
 	"testing"
 
-	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/gotach/profiler/internal/testenv"
+	gocmp "github.com/gotach/profiler/internal/testenv/cmp"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"

@@ -12,12 +12,11 @@ import (
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 	"github.com/klauspost/compress/zstd"
-	"go.uber.org/goleak"
 )
 
 const testdata = "../testdata/tachyon"
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testenv.MainWithoutLeaks(m) }
 
 // goldens returns all golden files of a folder.
 func goldens(t testing.TB, folder string) []string {

@@ -7,15 +7,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
-	"go.uber.org/goleak"
+	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/internal/testenv/cmp"
 
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testenv.MainWithoutLeaks(m) }
 
 var sessionStart = time.UnixMicro(1_700_000_000_000_000)
 
@@ -100,7 +99,7 @@ func equal(t interface {
 	Errorf(string, ...any)
 }, what string, got, want any) {
 	t.Helper()
-	if d := cmp.Diff(want, got, cmpopts.EquateEmpty()); d != "" {
+	if d := cmp.Diff(want, got, cmp.EquateEmpty()); d != "" {
 		t.Errorf("%s (-want +got):\n%s", what, d)
 	}
 }

@@ -8,15 +8,13 @@ import (
 	"slices"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 )
 
 // A writer leaves no goroutines, also none of zstd.
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testenv.MainWithoutLeaks(m) }
 
 var errDisk = errors.New("no space left")
 

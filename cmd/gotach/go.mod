@@ -5,7 +5,6 @@ go 1.25.0
 require (
 	charm.land/bubbletea/v2 v2.0.9
 	charm.land/lipgloss/v2 v2.0.6
-	github.com/google/go-cmp v0.7.0
 	github.com/google/pprof v0.0.0-20260906184651-6331bc6350fe
 	github.com/gotach/profiler v1.0.0-rc.1
 	github.com/klauspost/compress v1.20.3

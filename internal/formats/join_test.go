@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/gotach/profiler/internal/testenv/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/gotach/profiler/internal/stream"

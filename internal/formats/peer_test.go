@@ -14,11 +14,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/internal/testenv/cmp"
 )
 
 // A viewerTime is what a viewer shows for a function, in ms.
@@ -64,7 +63,7 @@ func viewerTimes(t *testing.T, in *Input, stateFrames bool) (functions map[strin
 }
 
 // near lets sums of numbers in JavaScript differ in their last digits.
-var near = cmp.Options{cmpopts.EquateApprox(1e-9, 1e-9)}
+var near = cmp.Near(1e-9)
 
 // viewerInputs are files that the viewers are given: one with a goroutine in each state, and one of CPython with deep stacks.
 func viewerInputs(t *testing.T) map[string]string {

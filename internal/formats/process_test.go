@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/gotach/profiler/internal/testenv/cmp"
 
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/testenv"
@@ -113,7 +113,7 @@ func TestWholeSession(t *testing.T) {
 	wholeFile(t, path, 1, nil)
 	in := openInput(t, path, Options{})
 	sameSums(t, in)
-	testenv.NoDiff(t, "by function", cmp.Diff(wholeRows, selfTimes(t, in, profile.ByFunction), cmp.AllowUnexported(selfTime{})))
+	testenv.NoDiff(t, "by function", cmp.Diff(wholeRows, selfTimes(t, in, profile.ByFunction)))
 	for by, want := range map[profile.By]map[string]selfTime{
 		profile.ByState: {
 			"running": {58, 58}, "no core": {10, 0}, "runnable": {12, 0}, "syscall on CPU": {10, 10}, "syscall": {10, 0},
@@ -135,7 +135,7 @@ func TestWholeSession(t *testing.T) {
 		},
 		profile.ByLine: wholeRows,
 	} {
-		testenv.NoDiff(t, fmt.Sprintf("by %s", by), cmp.Diff(want, selfTimes(t, in, by), cmp.AllowUnexported(selfTime{})))
+		testenv.NoDiff(t, fmt.Sprintf("by %s", by), cmp.Diff(want, selfTimes(t, in, by)))
 	}
 	p := testenv.Must(in.Profile())
 	if p.Goroutines != 3 {
@@ -169,7 +169,7 @@ func TestWholeSession(t *testing.T) {
 				}
 			}
 		}
-		testenv.NoDiff(t, f.Name, cmp.Diff(want, got, cmp.AllowUnexported(selfTime{})))
+		testenv.NoDiff(t, f.Name, cmp.Diff(want, got))
 		p := testenv.Must(back.Profile())
 		goroutines := 3
 		switch f {
@@ -206,7 +206,7 @@ func TestWholeSessionJoined(t *testing.T) {
 		delete(want, name)
 		delete(got, name)
 	}
-	testenv.NoDiff(t, "", cmp.Diff(want, got, cmp.AllowUnexported(selfTime{})))
+	testenv.NoDiff(t, "", cmp.Diff(want, got))
 	p := testenv.Must(in.Profile())
 	if p.Goroutines != 3 {
 		t.Errorf("%d goroutines, want 3", p.Goroutines)

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/gotach/profiler/internal/testenv/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/gotach/profiler/internal/stream"
@@ -184,7 +184,7 @@ func TestSource(t *testing.T) {
 		want, goroutines := plainSums(t, s)
 		for range 2 { // it can be read again
 			got, count := sourceSums(t, src)
-			if diff := cmp.Diff(want, got, cmp.AllowUnexported(sourceKey{}, sourceSum{})); diff != "" || count != goroutines {
+			if diff := cmp.Diff(want, got); diff != "" || count != goroutines {
 				t.Fatalf("%d goroutines, want %d; sums (-want +got):\n%s", count, goroutines, diff)
 			}
 		}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/gotach/profiler/internal/testenv/cmp"
 )
 
 // times is a row without its place.

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/internal/testenv/cmp"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -95,7 +95,7 @@ func TestDetail(t *testing.T) {
 			}
 		}
 		if len(got) != len(p.Records) || !maps.Equal(got, want) {
-			t.Errorf("%+v: %s", d, cmp.Diff(want, got, cmp.AllowUnexported(parts{}, sums{})))
+			t.Errorf("%+v: %s", d, cmp.Diff(want, got))
 		}
 	}
 }

@@ -9,15 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testenv.MainWithoutLeaks(m) }
 
 const start = 1_700_000_000_000_000
 

@@ -10,15 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/sampler"
 	"github.com/gotach/profiler/tachyon"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testenv.MainWithoutLeaks(m) }
 
 // opened begins a session that writes x.tach in dir.
 func opened(t *testing.T, dir string, change func(*Config)) (*Session, *testenv.Log) {

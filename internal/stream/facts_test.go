@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/gotach/profiler/internal/testenv/cmp"
 	"pgregory.net/rapid"
 )
 

@@ -38,7 +38,7 @@ func Fails(t test, what string, err error, want string) {
 	}
 }
 
-// NoDiff fails the test if there is a difference, as that of cmp.Diff.
+// NoDiff fails the test if there is a difference, as package cmp tells one.
 func NoDiff(t test, what, diff string) {
 	t.Helper()
 	if diff != "" {

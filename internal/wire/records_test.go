@@ -8,8 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/gotach/profiler/internal/testenv/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/gotach/profiler/tachyon"
@@ -81,7 +80,7 @@ func TestRecords(t *testing.T) {
 				t.Fatalf("%d of %d bytes are whole records", n, len(b))
 			}
 			for i, c := range compressions {
-				if d := cmp.Diff(list, decode(t, AppendBlock(nil, b, c)), cmpopts.EquateEmpty()); d != "" {
+				if d := cmp.Diff(list, decode(t, AppendBlock(nil, b, c)), cmp.EquateEmpty()); d != "" {
 					t.Fatalf("compression %d (-want +got):\n%s", i, d)
 				}
 			}

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/gotach/profiler/internal/testenv/cmp"
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/gotach/profiler/tachyon"

@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/gotach/profiler/internal/formats/jsonl"
 	"github.com/gotach/profiler/internal/formats/runs"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/internal/testenv/cmp"
 )
 
 var update = flag.Bool("update", false, "write testdata")

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/internal/testenv/cmp"
 )
 
 var update = flag.Bool("update", false, "write testdata")

@@ -9,10 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/gotach/profiler/internal/formats/tach"
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/internal/testenv/cmp"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 	"pgregory.net/rapid"
@@ -129,7 +128,7 @@ func TestRoundTripOfFiles(t *testing.T) {
 			got.Start, got.Interval = want.Start, want.Interval // lines of files without metadata do not say it
 			got.Metadata.Session = nil                          // and markers are guessed
 		}
-		testenv.NoDiff(t, "", cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(tachyon.Metadata{}, "Checksum")))
+		testenv.NoDiff(t, "", cmp.Diff(want, got, cmp.EquateEmpty(), cmp.Ignore(tachyon.Metadata{}, "Checksum")))
 	})
 }
 
@@ -160,7 +159,7 @@ func TestManyLabels(t *testing.T) {
 	for _, span := range want.Labels { // longer values are cut in files
 		span.Labels["k"] = span.Labels["k"][:min(len(span.Labels["k"]), 64<<10)]
 	}
-	if got := recordingOf(t, again).Metadata.Goroutines; !cmp.Equal(got, []tachyon.Goroutine{want}) {
+	if got := recordingOf(t, again).Metadata.Goroutines; cmp.Diff([]tachyon.Goroutine{want}, got) != "" {
 		t.Errorf("%d goroutines; the first has %d label spans", len(got), len(got[0].Labels))
 	}
 }

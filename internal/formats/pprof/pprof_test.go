@@ -5,14 +5,14 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	pb "github.com/google/pprof/profile"
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/internal/testenv/cmp"
 	"pgregory.net/rapid"
 )
 
@@ -58,10 +58,10 @@ func equal(t rapid.TB, got, want *profile.Profile) {
 			e.Stack = nil
 			out = append(out, e)
 		}
+		slices.SortFunc(out, func(a, b record) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 		return out
 	}
-	sort := cmpopts.SortSlices(func(a, b record) bool { return fmt.Sprint(a) < fmt.Sprint(b) })
-	testenv.NoDiff(t, "records differ", cmp.Diff(expand(want), expand(got), sort, cmpopts.EquateEmpty()))
+	testenv.NoDiff(t, "records differ", cmp.Diff(expand(want), expand(got), cmp.EquateEmpty()))
 	head := func(p *profile.Profile) profile.Profile {
 		c := *p
 		c.Frames, c.Records, c.Metadata, c.StartLines = nil, nil, nil, nil

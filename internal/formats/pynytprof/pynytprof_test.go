@@ -12,10 +12,9 @@ import (
 	"testing/iotest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/internal/testenv/cmp"
 	"github.com/gotach/profiler/nytprof"
 	"github.com/gotach/profiler/tachyon"
 	"pgregory.net/rapid"
@@ -157,7 +156,7 @@ func TestAnyFileSurvives(t *testing.T) {
 			t.Fatalf("not recognised: %q", b.Bytes())
 		}
 		got := testenv.Must(decode(&b))
-		testenv.NoDiff(t, "", cmp.Diff(want, got, cmpopts.EquateEmpty()))
+		testenv.NoDiff(t, "", cmp.Diff(want, got, cmp.EquateEmpty()))
 	})
 }
 

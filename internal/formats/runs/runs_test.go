@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/gotach/profiler/internal/formats/jsonl"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/internal/testenv/cmp"
 	"github.com/gotach/profiler/tachyon"
 )
 

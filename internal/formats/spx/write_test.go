@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/internal/testenv/cmp"
 	"github.com/gotach/profiler/internal/timeline"
 	"github.com/gotach/profiler/tachyon"
 )

@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/gotach/profiler/internal/own"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/sampler/internal/source"
@@ -160,19 +158,19 @@ func TestMain(m *testing.M) {
 
 // TestTwice starts a source while another one runs, and one after its end.
 func TestTwice(t *testing.T) {
-	others := goleak.IgnoreCurrent()
+	others := testenv.Running()
 	session(t, source.Config{}, func() {
 		if err := New().Start(source.Config{Rate: 100, Budget: 1, Start: time.Now()}, newRecorder()); err == nil {
 			t.Error("a second source could start")
 		}
 	})
 	session(t, source.Config{}, func() {})
-	goleak.VerifyNone(t, others)
+	testenv.NoneLeft(t, others)
 }
 
 // TestPanicDownstream has an Out that panics.
 func TestPanicDownstream(t *testing.T) {
-	others := goleak.IgnoreCurrent()
+	others := testenv.Running()
 	r, panics := newRecorder(), make(chan bool, 1)
 	r.keep = func(*taken) bool { panics <- true; panic("no room") }
 	s := New()
@@ -184,7 +182,7 @@ func TestPanicDownstream(t *testing.T) {
 	if r.err == nil || !strings.Contains(r.err.Error(), "no room") {
 		t.Errorf("Fail got %v", r.err)
 	}
-	goleak.VerifyNone(t, others)
+	testenv.NoneLeft(t, others)
 }
 
 // TestNoStopTheWorld checks that a session does not stop the world while it takes some thousands of samples.

@@ -10,14 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testenv.MainWithoutLeaks(m) }
 
 // self returns the calling goroutine's id.
 func self() (id uint64) {

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/gotach/profiler/internal/testenv/cmp"
 	common "go.opentelemetry.io/proto/otlp/common/v1"
 	pb "go.opentelemetry.io/proto/otlp/profiles/v1development"
 	"google.golang.org/protobuf/proto"

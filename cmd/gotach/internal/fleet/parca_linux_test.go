@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	pprof "github.com/google/pprof/profile"
+	"github.com/gotach/profiler/internal/testenv/cmp"
 
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/testenv"

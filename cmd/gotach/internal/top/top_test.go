@@ -13,14 +13,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/gotach/profiler"
 	"github.com/gotach/profiler/httpprof"
 	"github.com/gotach/profiler/internal/analyze"
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/internal/testenv/cmp"
 	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
@@ -184,13 +183,13 @@ func compare(t *testing.T, path, since, until string, l *Look, idle bool) {
 			continue
 		}
 		want := have(profile.New(p, profile.ReportOptions{By: x.by}))
-		if diff := cmp.Diff(want.Rows, x.got.Rows, cmpopts.IgnoreFields(profile.Row{}, "Series")); diff != "" {
+		if diff := cmp.Diff(want.Rows, x.got.Rows, cmp.Ignore(profile.Row{}, "Series")); diff != "" {
 			t.Errorf("by %s, file and window: %s", x.by, diff)
 		}
 	}
 	src := samplesOf(t, path, since, until)
 	locks := have(analyze.FindLocks(analyze.NewSamples("", src), analyze.LockOptions{}))
-	if diff := cmp.Diff(locks, l.Locks, cmpopts.IgnoreUnexported(analyze.Locks{}, analyze.Lock{})); diff != "" {
+	if diff := cmp.Diff(locks, l.Locks, cmp.Exported()); diff != "" {
 		t.Errorf("locks, file and window: %s", diff)
 	}
 }

@@ -1,0 +1,61 @@
+package testenv
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+func TestMain(m *testing.M) { MainWithoutLeaks(m) }
+
+const leaking = "GOTACH_TEST_LEAKS"
+
+func leak(until chan struct{}) { <-until }
+
+// TestMainWithoutLeaks runs itself. There it leaves a goroutine, or one that ends soon.
+func TestMainWithoutLeaks(t *testing.T) {
+	switch os.Getenv(leaking) {
+	case "forever":
+		go leak(nil)
+		return
+	case "shortly":
+		end := make(chan struct{})
+		go leak(end)
+		go close(end)
+		return
+	}
+	for how, fails := range map[string]bool{"forever": true, "shortly": false} {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestMainWithoutLeaks$")
+		cmd.Env = append(os.Environ(), leaking+"="+how)
+		out, err := cmd.CombinedOutput()
+		if (err != nil) != fails || strings.Contains(string(out), "testenv.leak(") != fails {
+			t.Errorf("%s: %v\n%s", how, err, out)
+		}
+	}
+}
+
+// A failing notes that a test failed.
+type failing struct {
+	testing.TB
+	failed bool
+}
+
+func (f *failing) Errorf(string, ...any) { f.failed = true }
+
+func TestNoneLeft(t *testing.T) {
+	end := make(chan struct{})
+	go leak(end)
+	before := Running()
+	f := &failing{TB: t}
+	if NoneLeft(f, before); f.failed {
+		t.Error("a goroutine of before is told to be left")
+	}
+	second := make(chan struct{})
+	go leak(second)
+	if NoneLeft(f, before); !f.failed {
+		t.Error("a goroutine is left, and nothing fails")
+	}
+	close(end)
+	close(second)
+}
