@@ -29,103 +29,13 @@ func cycles() uint64
 // wait, and it does nothing for an unmapped address.
 func prefetch(addr uintptr)
 
-// The code addresses of the handler's stages, taken from their func values. They use the
-// compiler's calling convention.
-var (
-	signalPC      = entry(onSignal)
-	stayPC        = entry(stay)
-	tickPC        = entry(onTick)
-	interruptPC   = entry(interrupt)
-	interruptedPC = entry(onInterrupt)
-	otherPC       = entry(onOther)
-	cpuTimerPC    = entry(onCPUTimer)
-	harvestPC     = entry(harvestVisits)
-	threadPC      = entry(recordThread)
-	systemPC      = entry(walkSystem)
-	probePC       = entry(noteProbe)
-	recordPC      = entry(recordRunning)
-	syscallPC     = entry(recordSyscall)
-	stackPC       = entry(recordStack)
-	switchedPC    = entry(recordSwitched)
-	finishPC      = entry(finish)
-	describePC    = entry(describe)
-	visitPC       = entry(visit)
-	walkPC        = entry(walkParked)
-	beginPC       = entry(beginRecord)
-	labelsPC      = entry(copyLabels)
-	unwindPC      = entry(unwind)
-	foreignPC     = entry(foreign)
-	callerPC      = entry(caller)
-	blockedPC     = entry(recordBlocked)
-	confirmPC     = entry(confirm)
-	deltaPC       = entry(delta)
-	modulePC      = entry(moduleOf)
-	otherCodePC   = entry(otherCode)
-	schedulingPC  = entry(scheduling)
-	censusPC      = entry(census)
-	turnsPC       = entry(takeTurns)
-	moversPC      = entry(visitMovers)
-	youngPC       = entry(visitYoung)
-	newPC         = entry(visitNew)
-	turnPC        = entry(visitTurn)
-	lookPC        = entry(lookTurn)
-	joinPC        = entry(join)
-	staysPC       = entry(stays)
-	gonePC        = entry(gone)
-	enterPC       = entry(enter)
-	exitPC        = entry(exit)
-	besidePC      = entry(recordBeside)
-	addPC         = entry(addNew)
-)
+// signalPC is the entry of onSignal, which sigtramp calls with the compiler's calling convention.
+var signalPC = entry(onSignal)
 
-func entry(f func(a, b, c, d uintptr) uintptr) uintptr {
+// entry returns the code address of a function.
+func entry[F any](f F) uintptr {
 	return **(**uintptr)(unsafe.Pointer(&f))
 }
-
-// These call the stages through assembly; see STAGE there.
-func callStay(s, _, _, _ uintptr) uintptr
-func callTick(s, _, _, _ uintptr) uintptr
-func callInterrupt(s, i, _, _ uintptr) uintptr
-func callInterrupted(s, value, ctx, _ uintptr) uintptr
-func callOther(s, ctx, _, _ uintptr) uintptr
-func callCPUTimer(s, value, ctx, _ uintptr) uintptr
-func callHarvest(s, _, _, _ uintptr) uintptr
-func callThread(s, slot, ctx, _ uintptr) uintptr
-func callSystem(s, rec, m, ctx uintptr) uintptr
-func callProbe(s, ctx, _, _ uintptr) uintptr
-func callRecord(s, slot, ctx, _ uintptr) uintptr
-func callSyscall(s, slot, g, _ uintptr) uintptr
-func callStack(s, rec, ctx, _ uintptr) uintptr
-func callSwitched(s, rec, g, ctx uintptr) uintptr
-func callFinish(s, rec, n, scratch uintptr) uintptr
-func callDescribe(s, rec, g, index uintptr) uintptr
-func callVisit(s, g, entry, index uintptr) uintptr
-func callWalk(s, g, index, _ uintptr) uintptr
-func callBegin(s, g, index, rest uintptr) uintptr
-func callLabels(s, p, dst, scratch uintptr) uintptr
-func callUnwind(s, rec, ctx, hi uintptr) uintptr
-func callDelta(s, pc, _, _ uintptr) uintptr
-func callModule(s, pc, _, _ uintptr) uintptr
-func callOtherCode(s, word, _, _ uintptr) uintptr
-func callForeign(s, rec, ctx, _ uintptr) uintptr
-func callCaller(s, rec, bp, lo uintptr) uintptr
-func callConfirm(s, g, n, rest uintptr) uintptr
-func callBlocked(s, slot, g, tid uintptr) uintptr
-func callScheduling(s, tid, _, _ uintptr) uintptr
-func callCensus(s, _, _, _ uintptr) uintptr
-func callTurns(s, _, _, _ uintptr) uintptr
-func callMovers(s, n, whole, _ uintptr) uintptr
-func callYoung(s, n, _, _ uintptr) uintptr
-func callNew(s, n, whole, _ uintptr) uintptr
-func callTurn(s, c, n, same uintptr) uintptr
-func callLook(s, c, n, visits uintptr) uintptr
-func callJoin(s, n, _, _ uintptr) uintptr
-func callStays(s, entry, index, _ uintptr) uintptr
-func callGone(s, entry, index, _ uintptr) uintptr
-func callBeside(s, rec, sp, bp uintptr) uintptr
-func callEnter(s, c, index, moved uintptr) uintptr
-func callExit(s, c, before, index uintptr) uintptr
-func callAdd(s, _, _, _ uintptr) uintptr
 
 func cas64(addr uintptr, old, new uint64) bool
 func add64(addr uintptr, delta uint64)

@@ -1,6 +1,5 @@
 //go:build linux
 
-#include "funcdata.h"
 #include "textflag.h"
 
 // The entry that the kernel calls, on the signal stack: DI is the signal, SI the siginfo, DX the
@@ -55,71 +54,6 @@ DATA ·handlerPC+0(SB)/8, $·sigtramp(SB)
 GLOBL ·handlerPC(SB), NOPTR|RODATA, $8
 DATA ·restorerPC+0(SB)/8, $·sigreturn(SB)
 GLOBL ·restorerPC(SB), NOPTR|RODATA, $8
-
-// These functions call the Go functions of the handler in the compiler's own calling convention:
-// arguments in AX, BX, CX, DI, the result in AX, X15 zero, room for the arguments on the stack.
-// They do not use the wrappers for calls from assembly, because with -race these are
-// instrumented. They also split the chain of nosplit calls. The linker bounds such chains by the
-// room that a goroutine's stack has left, although the handler runs on a signal stack. Builds
-// without optimisation have long chains.
-//
-// Tests call stages on goroutines, whose stacks the collector scans.
-#define STAGE(caller, pc) \
-TEXT caller(SB), NOSPLIT, $40-40; \
-	NO_LOCAL_POINTERS; \
-	MOVQ a+0(FP), AX; \
-	MOVQ b+8(FP), BX; \
-	MOVQ c+16(FP), CX; \
-	MOVQ d+24(FP), DI; \
-	XORPS X15, X15; \
-	MOVQ pc(SB), R8; \
-	CALL R8; \
-	MOVQ AX, ret+32(FP); \
-	RET
-
-STAGE(·callStay, ·stayPC)
-STAGE(·callTick, ·tickPC)
-STAGE(·callInterrupt, ·interruptPC)
-STAGE(·callInterrupted, ·interruptedPC)
-STAGE(·callOther, ·otherPC)
-STAGE(·callCPUTimer, ·cpuTimerPC)
-STAGE(·callHarvest, ·harvestPC)
-STAGE(·callThread, ·threadPC)
-STAGE(·callSystem, ·systemPC)
-STAGE(·callProbe, ·probePC)
-STAGE(·callRecord, ·recordPC)
-STAGE(·callSyscall, ·syscallPC)
-STAGE(·callStack, ·stackPC)
-STAGE(·callSwitched, ·switchedPC)
-STAGE(·callFinish, ·finishPC)
-STAGE(·callDescribe, ·describePC)
-STAGE(·callVisit, ·visitPC)
-STAGE(·callWalk, ·walkPC)
-STAGE(·callBegin, ·beginPC)
-STAGE(·callLabels, ·labelsPC)
-STAGE(·callUnwind, ·unwindPC)
-STAGE(·callDelta, ·deltaPC)
-STAGE(·callModule, ·modulePC)
-STAGE(·callOtherCode, ·otherCodePC)
-STAGE(·callForeign, ·foreignPC)
-STAGE(·callCaller, ·callerPC)
-STAGE(·callBlocked, ·blockedPC)
-STAGE(·callConfirm, ·confirmPC)
-STAGE(·callScheduling, ·schedulingPC)
-STAGE(·callCensus, ·censusPC)
-STAGE(·callTurns, ·turnsPC)
-STAGE(·callMovers, ·moversPC)
-STAGE(·callYoung, ·youngPC)
-STAGE(·callNew, ·newPC)
-STAGE(·callTurn, ·turnPC)
-STAGE(·callLook, ·lookPC)
-STAGE(·callJoin, ·joinPC)
-STAGE(·callStays, ·staysPC)
-STAGE(·callGone, ·gonePC)
-STAGE(·callEnter, ·enterPC)
-STAGE(·callExit, ·exitPC)
-STAGE(·callBeside, ·besidePC)
-STAGE(·callAdd, ·addPC)
 
 // func getg() uintptr
 TEXT ·getg(SB), NOSPLIT, $0-8

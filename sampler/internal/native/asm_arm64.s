@@ -1,6 +1,5 @@
 //go:build linux
 
-#include "funcdata.h"
 #include "textflag.h"
 
 // The entry that the kernel calls, on the signal stack: R0 is the signal, R1 the siginfo, R2 the
@@ -60,68 +59,6 @@ DATA ·handlerPC+0(SB)/8, $·sigtramp(SB)
 GLOBL ·handlerPC(SB), NOPTR|RODATA, $8
 DATA ·restorerPC+0(SB)/8, $·sigreturn(SB)
 GLOBL ·restorerPC(SB), NOPTR|RODATA, $8
-
-// These functions call the Go functions of the handler in the compiler's own calling convention:
-// arguments in R0 to R3, the result in R0, room for the arguments on the stack. They do not use
-// the wrappers for calls from assembly, because with -race these are instrumented. They also
-// split the chain of nosplit calls. The linker bounds such chains by the room that a goroutine's
-// stack has left, although the handler runs on a signal stack. Builds without optimisation have
-// long chains.
-#define STAGE(caller, pc) \
-TEXT caller(SB), NOSPLIT, $48-40; \
-	NO_LOCAL_POINTERS; \
-	MOVD a+0(FP), R0; \
-	MOVD b+8(FP), R1; \
-	MOVD c+16(FP), R2; \
-	MOVD d+24(FP), R3; \
-	MOVD pc(SB), R16; \
-	CALL (R16); \
-	MOVD R0, ret+32(FP); \
-	RET
-
-STAGE(·callStay, ·stayPC)
-STAGE(·callTick, ·tickPC)
-STAGE(·callInterrupt, ·interruptPC)
-STAGE(·callInterrupted, ·interruptedPC)
-STAGE(·callOther, ·otherPC)
-STAGE(·callCPUTimer, ·cpuTimerPC)
-STAGE(·callHarvest, ·harvestPC)
-STAGE(·callThread, ·threadPC)
-STAGE(·callSystem, ·systemPC)
-STAGE(·callProbe, ·probePC)
-STAGE(·callRecord, ·recordPC)
-STAGE(·callSyscall, ·syscallPC)
-STAGE(·callStack, ·stackPC)
-STAGE(·callSwitched, ·switchedPC)
-STAGE(·callFinish, ·finishPC)
-STAGE(·callDescribe, ·describePC)
-STAGE(·callVisit, ·visitPC)
-STAGE(·callWalk, ·walkPC)
-STAGE(·callBegin, ·beginPC)
-STAGE(·callLabels, ·labelsPC)
-STAGE(·callUnwind, ·unwindPC)
-STAGE(·callDelta, ·deltaPC)
-STAGE(·callModule, ·modulePC)
-STAGE(·callOtherCode, ·otherCodePC)
-STAGE(·callForeign, ·foreignPC)
-STAGE(·callCaller, ·callerPC)
-STAGE(·callBlocked, ·blockedPC)
-STAGE(·callConfirm, ·confirmPC)
-STAGE(·callScheduling, ·schedulingPC)
-STAGE(·callCensus, ·censusPC)
-STAGE(·callTurns, ·turnsPC)
-STAGE(·callMovers, ·moversPC)
-STAGE(·callYoung, ·youngPC)
-STAGE(·callNew, ·newPC)
-STAGE(·callTurn, ·turnPC)
-STAGE(·callLook, ·lookPC)
-STAGE(·callJoin, ·joinPC)
-STAGE(·callStays, ·staysPC)
-STAGE(·callGone, ·gonePC)
-STAGE(·callEnter, ·enterPC)
-STAGE(·callExit, ·exitPC)
-STAGE(·callBeside, ·besidePC)
-STAGE(·callAdd, ·addPC)
 
 // func getg() uintptr
 TEXT ·getg(SB), NOSPLIT, $0-8

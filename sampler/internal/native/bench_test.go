@@ -84,7 +84,7 @@ func tickCosts(t testing.TB, n int) (walk, tick, profile time.Duration) {
 	}
 	onTick := func() {
 		storeRelease(uintptr(unsafe.Pointer(&sh.tail)), sh.head) // as the drain does
-		callTick(sh.base(), 0, 0, 0)
+		callTick(sh)
 	}
 	count := max(15, min(2000, 2_000_000/n))
 	walk = median(15, func() { s.drain.roster.begin(monotonicNow()) }, onTick)

@@ -93,8 +93,7 @@ func (s *shared) count() uint64 {
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func census(base, _, _, _ uintptr) uintptr {
-	s := at(base)
+func census(s *shared) {
 	stall(s)
 	if s.sched != 0 {
 		s.countUp()
@@ -106,7 +105,6 @@ func census(base, _, _, _ uintptr) uintptr {
 		store64(w+16, s.area)
 		s.write += 3
 	}
-	return 0
 }
 
 // countUp adds the time since the last tick to the integral. For the time for which the program did not

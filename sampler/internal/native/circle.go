@@ -66,9 +66,9 @@ func settle(s *shared, c *circle, before, index uint64) {
 		}
 	}
 	if to != c {
-		callExit(s.base(), c.base(), uintptr(before), uintptr(index))
+		callExit(s, c, before, index)
 		if to != nil {
-			callEnter(s.base(), to.base(), uintptr(index), uintptr(moved))
+			callEnter(s, to, index, moved)
 		} else {
 			leaveOut(s, index)
 		}
@@ -117,8 +117,7 @@ func markOf(modules, goid, seq, reason uint64) uint64 {
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func enter(base, of, place, since uintptr) uintptr {
-	s, c, index, moved := at(base), circleAt(of), uint64(place), uint64(since)
+func enter(s *shared, c *circle, index, moved uint64) {
 	entry := s.entry(index)
 	if c.n > 0 {
 		last := s.entry(c.cursor)
@@ -135,7 +134,6 @@ func enter(base, of, place, since uintptr) uintptr {
 	if moved == 0 {
 		c.dead++
 	}
-	return 0
 }
 
 // exit removes an entry from a circle. before is the index of the entry before it. It is a stage.
@@ -143,8 +141,7 @@ func enter(base, of, place, since uintptr) uintptr {
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func exit(base, of, previous, place uintptr) uintptr {
-	s, c, before, index := at(base), circleAt(of), uint64(previous), uint64(place)
+func exit(s *shared, c *circle, before, index uint64) {
 	entry := s.entry(index)
 	store64(s.entry(before)+entryNext*8, load64(entry+entryNext*8))
 	store64(entry+entryNext*8, 0)
@@ -158,5 +155,4 @@ func exit(base, of, previous, place uintptr) uintptr {
 	if load64(entry+entryMoved*8) == 0 {
 		c.dead--
 	}
-	return 0
 }

@@ -28,8 +28,8 @@ const tooLate = ^uintptr(0)
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func confirm(base, g, n, restAt uintptr) uintptr {
-	s, r := at(base), *(**rest)(unsafe.Pointer(&restAt))
+func confirm(s *shared, g, n, restAt uintptr) uintptr {
+	r := *(**rest)(unsafe.Pointer(&restAt))
 	pcs := s.words(s.write) + headWords*8
 	again := pcs + maxDepth*8
 	walks := 0

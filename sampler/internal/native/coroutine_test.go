@@ -82,7 +82,7 @@ func TestCoroutine(t *testing.T) {
 		if runtime.GOMAXPROCS(0) == 1 {
 			runtime.Gosched()
 		}
-		if walkParked(s.base(), g, ^uintptr(0), 0) == 0 {
+		if walkParked(s, g, ^uint64(0)) == 0 {
 			continue
 		}
 		rec := s.words(s.write)

@@ -48,8 +48,7 @@ func (s *shared) visitOf(i uint64) uintptr { return s.visitSlots + uintptr(i)*sl
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func onCPUTimer(base, value, ctx, _ uintptr) uintptr {
-	s := at(base)
+func onCPUTimer(s *shared, value uint64, ctx uintptr) uintptr {
 	begin := cycles()
 	asked := uintptr(1)
 	for i := uint64(0); i < maxVisits; i++ {
@@ -67,8 +66,8 @@ func onCPUTimer(base, value, ctx, _ uintptr) uintptr {
 		store64(slot+slotAsked*8, 1)
 		n := uint64(0)
 		if m != 0 {
-			if n = uint64(callRecord(base, slot, ctx, 0)); n == 0 {
-				n = uint64(callThread(base, slot, ctx, 0))
+			if n = uint64(callRecord(s, slot, ctx)); n == 0 {
+				n = uint64(callThread(s, slot, ctx))
 			}
 		}
 		if n != 0 {
@@ -80,7 +79,7 @@ func onCPUTimer(base, value, ctx, _ uintptr) uintptr {
 		storeRelease(slot, slotFilled)
 		break
 	}
-	callOther(base, ctx, 0, 0) // a signal of a tick may have been lost while this one was pending
+	callOther(s, ctx) // a signal of a tick may have been lost while this one was pending
 	add64(uintptr(unsafe.Pointer(&s.answered)), 1)
 	add64(uintptr(unsafe.Pointer(&s.handling)), min(cycles()-begin, s.tornAfter/4))
 	return asked
@@ -91,8 +90,7 @@ func onCPUTimer(base, value, ctx, _ uintptr) uintptr {
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func harvestVisits(base, _, _, _ uintptr) uintptr {
-	s := at(base)
+func harvestVisits(s *shared) {
 	filled := uintptr(unsafe.Pointer(&s.visitsFilled))
 	for i := uint64(0); i < maxVisits && loadAcquire(filled) != 0; i++ {
 		if slot := s.visitOf(i); loadAcquire(slot) == slotFilled {
@@ -101,7 +99,6 @@ func harvestVisits(base, _, _, _ uintptr) uintptr {
 			storeRelease(slot, slotFree)
 		}
 	}
-	return 0
 }
 
 // recordThread records a thread that runs no goroutine: it is in the scheduler. If it is on its system stack, the
@@ -110,8 +107,8 @@ func harvestVisits(base, _, _, _ uintptr) uintptr {
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func recordThread(base, slot, ctx, _ uintptr) uintptr {
-	s, rec := at(base), slot+slotRecord*8
+func recordThread(s *shared, slot, ctx uintptr) uintptr {
+	rec := slot + slotRecord*8
 	m, tid := uintptr(load64(slot+slotM*8)), load64(slot+slotTID*8)
 	if load64(m+s.off.mProcID) != tid {
 		return 0
@@ -125,9 +122,9 @@ func recordThread(base, slot, ctx, _ uintptr) uintptr {
 	store64(rec+headIndex*8, ^uint64(0))
 	store64(rec+headTID*8, tid)
 	store64(rec+headClock*8, cpuClock(unix.CLOCK_THREAD_CPUTIME_ID, rec+maxRecord*8))
-	n := callSystem(base, rec, m, ctx)
+	n := callSystem(s, rec, m, ctx)
 	link(s, rec, ctx)
-	return callFinish(base, rec, n, rec+maxRecord*8)
+	return callFinish(s, rec, n, rec+maxRecord*8)
 }
 
 // walkSystem writes the PCs of a thread that is on its system stack to a record, and then the frame pointer at which the
@@ -136,8 +133,8 @@ func recordThread(base, slot, ctx, _ uintptr) uintptr {
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func walkSystem(base, rec, m, ctx uintptr) uintptr {
-	s, pcs := at(base), rec+headWords*8
+func walkSystem(s *shared, rec, m, ctx uintptr) uintptr {
+	pcs := rec + headWords*8
 	sp, bp := uintptr(load64(ctx+ctxSP)), uintptr(load64(ctx+ctxBP))
 	g0 := uintptr(load64(m + s.off.mG0))
 	lo, hi := uintptr(load64(g0+s.off.gStackLo)), uintptr(load64(g0+s.off.gStackHi))
@@ -145,7 +142,7 @@ func walkSystem(base, rec, m, ctx uintptr) uintptr {
 		return 0
 	}
 	store64(pcs, load64(ctx+ctxPC))
-	beside(s, rec, sp, bp, hi)
+	callBeside(s, rec, sp, bp, hi)
 	if ctxLR == 0 && !s.isCode(load64(pcs)) && inVDSO(s, m, lo, hi) {
 		// The runtime has called the vDSO on the system stack.
 		vsp := uintptr(load64(m + s.off.mVDSOSP))
@@ -164,16 +161,14 @@ func walkSystem(base, rec, m, ctx uintptr) uintptr {
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func scheduling(base, tid, _, _ uintptr) uintptr {
-	s := at(base)
-	clock := cpuClock(threadClock(uint64(tid)), uintptr(unsafe.Pointer(&s.timespec)))
+func scheduling(s *shared, tid uint64) {
+	clock := cpuClock(threadClock(tid), uintptr(unsafe.Pointer(&s.timespec)))
 	if clock == 0 || !room(s, 3) {
-		return 0
+		return
 	}
 	w := s.words(s.write)
 	store64(w, recScheduler|3<<8)
-	store64(w+8, uint64(tid))
+	store64(w+8, tid)
 	store64(w+16, clock)
 	s.write += 3
-	return 0
 }

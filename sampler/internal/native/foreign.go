@@ -25,8 +25,8 @@ const mostForeign, mostOfFrame = 32, 4096
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func foreign(base, rec, ctx, _ uintptr) uintptr {
-	s, pcs, scratch := at(base), rec+headWords*8, rec+maxRecord*8
+func foreign(s *shared, rec, ctx uintptr) uintptr {
+	pcs, scratch := rec+headWords*8, rec+maxRecord*8
 	g := uintptr(load64(rec + headG*8))
 	lo, hi := uintptr(load64(g+s.off.gStackLo)), uintptr(load64(g+s.off.gStackHi))
 	for i := uintptr(headSP0); i <= headFrame1; i++ {
@@ -38,7 +38,7 @@ func foreign(base, rec, ctx, _ uintptr) uintptr {
 	for i := 0; i < mostForeign && bp != 0 && bp&7 == 0; i++ {
 		if bp >= lo && bp <= hi-16 {
 			if s.isCode(load64(bp + 8)) {
-				callCaller(base, rec, bp, lo)
+				callCaller(s, rec, bp, lo)
 				n, _ := walk(s, pcs, 1, bp, lo, hi)
 				return uintptr(n)
 			}
@@ -61,19 +61,19 @@ func foreign(base, rec, ctx, _ uintptr) uintptr {
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func caller(base, rec, bp, lo uintptr) uintptr {
+func caller(s *shared, rec, bp, lo uintptr) {
 	if ctxLR != 0 {
-		return 0 // the return address is not in the frame
+		return // the return address is not in the frame
 	}
-	s, found := at(base), uintptr(0)
+	found := uintptr(0)
 	for size := uintptr(8); size < mostOfFrame && size <= bp-lo && found < 2; size += 8 {
 		ret := load64(bp - size)
-		if s.isCode(ret) && callDelta(base, uintptr(ret)-1, 0, 0) == size {
+		if s.isCode(ret) && callDelta(s, uintptr(ret)-1) == size {
 			store64(rec+(headSP0+found)*8, ret)
 			found++
 		}
 	}
-	return found
+
 }
 
 // blockedAfter is the CPU time in ns that a thread may use before it answers a signal. If it uses more, it blocks
@@ -85,20 +85,19 @@ const blockedAfter = 2e6
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func recordBlocked(base, slot, g, tid uintptr) uintptr {
-	s := at(base)
+func recordBlocked(s *shared, slot, g uintptr, tid uint64) {
 	if s.now-load64(slot+slotChecked*8) < blockedAfter {
-		return 0
+		return
 	}
 	store64(slot+slotChecked*8, s.now)
-	clock := cpuClock(threadClock(uint64(tid)), uintptr(unsafe.Pointer(&s.timespec)))
+	clock := cpuClock(threadClock(tid), uintptr(unsafe.Pointer(&s.timespec)))
 	before := load64(slot + slotClock*8)
 	if before != 0 && clock-before < blockedAfter {
-		return 0
+		return
 	}
 	store64(slot+slotClock*8, clock)
 	if before == 0 || !room(s, maxRecord) {
-		return 0
+		return
 	}
 	rec := s.words(s.write)
 	for i := uintptr(0); i < headWords; i++ {
@@ -106,12 +105,12 @@ func recordBlocked(base, slot, g, tid uintptr) uintptr {
 	}
 	store64(rec+headTime*8, s.now)
 	store64(rec+headBefore*8, s.before)
-	store64(rec+headTID*8, uint64(tid))
+	store64(rec+headTID*8, tid)
 	store64(rec+headClock*8, clock)
 	store64(rec+headRuns*8, runsOf(s, g, uintptr(load64(slot+slotM*8))))
-	store64(rec, gRunning<<32|(uint64(callDescribe(base, rec, g, ^uintptr(0)))|flagBare)<<48)
-	s.write += uint64(callFinish(base, rec, 0, uintptr(unsafe.Pointer(&s.scratch))))
-	return 1
+	store64(rec, gRunning<<32|(callDescribe(s, rec, g, ^uint64(0))|flagBare)<<48)
+	s.write += uint64(callFinish(s, rec, 0, uintptr(unsafe.Pointer(&s.scratch))))
+	return
 }
 
 // noSymbols stands for the return address of code that Go has no tables for.

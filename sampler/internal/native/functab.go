@@ -146,7 +146,7 @@ func (t *funcTable) module(pc uintptr) *module {
 
 // check compares the tables with the runtime's own answers for some functions.
 func (t *funcTable) check() error {
-	for _, pc := range []uintptr{handlerPC, restorerPC, signalPC, visitPC, labelsPC} {
+	for _, pc := range []uintptr{handlerPC, restorerPC, signalPC, entry(visit), entry(copyLabels)} {
 		f, entry, _ := t.find(pc)
 		if f == 0 || runtime.FuncForPC(pc) == nil || runtime.FuncForPC(pc).Entry() != entry {
 			return errors.New("the program's function tables are not where they should be")

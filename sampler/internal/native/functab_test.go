@@ -64,7 +64,7 @@ func TestFuncTable(t *testing.T) {
 			}
 		}
 		size, ok := table.spDelta(pc)
-		got := delta(s.base(), pc, 0, 0)
+		got := delta(s, pc)
 		if load8(f+table.l.funcFlag)&funcFlagSPWrite != 0 {
 			ok = false
 		}
@@ -128,7 +128,7 @@ func FuzzFuncTable(f *testing.F) {
 		s := &shared{off: l.offsets, program: m.code, modules: 1}
 		pc := m.text + uintptr(off)
 		size, ok := table.spDelta(pc)
-		got := delta(s.base(), pc, 0, 0)
+		got := delta(s, pc)
 		if ok && got != ^uintptr(0) && int64(int32(got)) != int64(size) {
 			t.Errorf("frame size %d in the handler, %d in the drain", int64(got), size)
 		}

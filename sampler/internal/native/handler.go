@@ -54,29 +54,29 @@ func handle(info, ctx uintptr) uintptr {
 	switch {
 	case code == siTimer && value == s.tag && uint64(rawSyscall(unix.SYS_GETTID, 0, 0, 0, 0, 0, 0)) == s.tid:
 		if load64(ctx+ctxCall) == unix.SYS_FUTEX && load64(ctx+ctxArg) == s.word {
-			callStay(s.base(), ctx, 0, 0)
+			callStay(s, ctx)
 		}
 		if load32(uintptr(s.tickM)+s.off.mSignalPending) == 0 {
 			return 0
 		}
 	case code == siTimer && value == s.tag|probeTag:
-		callProbe(s.base(), ctx, 1, 0)
+		callProbe(s, ctx, true)
 		if load32(uintptr(s.probeM)+s.off.mSignalPending) == 0 {
 			return 0
 		}
 	case code == siTimer && s.isCPUTimer(value):
-		if callCPUTimer(s.base(), uintptr(value), ctx, 0) == 0 && s.secrets == 0 {
+		if callCPUTimer(s, value, ctx) == 0 && s.secrets == 0 {
 			return 0
 		}
 	case code == siQueue && value>>48 == s.tag>>48 && uint64(load32(info+16)) == s.pid:
-		if callInterrupted(s.base(), uintptr(value), ctx, 0) == 0 && s.secrets == 0 {
+		if callInterrupted(s, value, ctx) == 0 && s.secrets == 0 {
 			return 0
 		}
 	default:
 		if loadAcquire(uintptr(unsafe.Pointer(&s.probing))) != 0 && code == siTKill && uint64(load32(info+16)) == s.pid {
-			callProbe(s.base(), ctx, 0, 0)
+			callProbe(s, ctx, false)
 		}
-		callOther(s.base(), ctx, 0, 0)
+		callOther(s, ctx)
 	}
 	return oldHandler
 }
@@ -95,15 +95,14 @@ func handle(info, ctx uintptr) uintptr {
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func stay(base, ctx, _, _ uintptr) uintptr {
-	s := at(base)
+func stay(s *shared, ctx uintptr) {
 	swap64(uintptr(unsafe.Pointer(&s.staying)), 1) // complete before leave is read
 	s.mask = load64(ctx+ctxMask) | 1<<(s.signal-1) | 1<<(unix.SIGPROF-1)
 	rawSyscall(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&s.mask)), 0, 8, 0, 0)
 	due := true
 	for loadAcquire(uintptr(unsafe.Pointer(&s.leave))) == 0 {
 		if due {
-			callTick(base, 0, 0, 0)
+			callTick(s)
 		}
 		s.until[0], s.until[1] = s.deadline/1e9, s.deadline%1e9
 		// Wait until an absolute time of CLOCK_MONOTONIC, while the word is 0.
@@ -115,7 +114,6 @@ func stay(base, ctx, _, _ uintptr) uintptr {
 		}
 	}
 	storeRelease(uintptr(unsafe.Pointer(&s.staying)), 0)
-	return 0
 }
 
 // onTick takes a tick.
@@ -123,22 +121,20 @@ func stay(base, ctx, _, _ uintptr) uintptr {
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func onTick(base, _, _, _ uintptr) uintptr {
-	s := at(base)
+func onTick(s *shared) {
 	now := monotonic(s)
 	s.late = now - min(now, s.deadline)
 	s.before, s.now = s.now, now
 	s.ticks++
 	s.found = 0
 	s.write = s.head
-	callHarvest(base, 0, 0, 0)
-	callCensus(base, 0, 0, 0)
+	callHarvest(s)
+	callCensus(s)
 	interruptAll(s)
-	callAdd(base, 0, 0, 0)
-	callTurns(base, 0, 0, 0)
+	callAdd(s)
+	callTurns(s)
 	storeRelease(uintptr(unsafe.Pointer(&s.head)), s.write)
 	next(s)
-	return 0
 }
 
 // interruptAll makes running goroutines record themselves, and visits those in a system call
@@ -152,18 +148,18 @@ func interruptAll(s *shared) {
 	n := loadAcquire(uintptr(unsafe.Pointer(&s.nprocs)))
 	for i := uint64(0); i < n; i++ {
 		last := uintptr(load64(s.slot(i) + slotLast*8))
-		called := callInterrupt(s.base(), uintptr(i), 0, 0)
+		called := callInterrupt(s, i)
 		now := uintptr(load64(s.slot(i) + slotLast*8))
 		if called == 0 && last != now && keepsP(s, last, i) {
 			called = last
 		}
 		if called != 0 {
-			callVisit(s.base(), called, 0, ^uintptr(0))
+			callVisit(s, called, 0, ^uint64(0))
 			store64(s.slot(i)+slotLast*8, uint64(called))
 			now = called
 		}
 		if last != 0 && last != now {
-			callVisit(s.base(), last, 0, ^uintptr(0))
+			callVisit(s, last, 0, ^uint64(0))
 		}
 	}
 }
@@ -254,8 +250,7 @@ func nearlyFull(s *shared) bool {
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func interrupt(base, index, _, _ uintptr) uintptr {
-	s, i := at(base), uint64(index)
+func interrupt(s *shared, i uint64) uintptr {
 	slot := s.slot(i)
 	state := loadAcquire(slot)
 	if state&0xff == slotFilled || state&0xff == slotFree {
@@ -296,7 +291,7 @@ func interrupt(base, index, _, _ uintptr) uintptr {
 		if g != 0 && load32(g+s.off.gStatus) == gSyscall {
 			return g // it is visited, not interrupted
 		}
-		callScheduling(s.base(), uintptr(tid), 0, 0)
+		callScheduling(s, tid)
 		return 0
 	}
 	if state&0xff != slotFree {
@@ -305,7 +300,7 @@ func interrupt(base, index, _, _ uintptr) uintptr {
 		// for now, see recordBlocked.
 		if uintptr(load64(slot+slotM*8)) == m && s.ticks-load64(slot+slotSince*8) < 1000 {
 			store64(slot+slotTime*8, s.now)
-			callBlocked(base, slot, g, uintptr(tid))
+			callBlocked(s, slot, g, tid)
 			return 0
 		}
 		if state&0xff != slotSent || !cas64(slot, state, (state&^0xff)+0x100) {
@@ -369,9 +364,8 @@ func harvest(s *shared, slot uintptr) {
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func onInterrupt(base, value, ctx, _ uintptr) uintptr {
-	s := at(base)
-	i, gen := uint64(value)&0xffff, uint64(value)>>16&0xffffffff
+func onInterrupt(s *shared, value uint64, ctx uintptr) uintptr {
+	i, gen := value&0xffff, value>>16&0xffffffff
 	if i >= maxProcs {
 		return 1
 	}
@@ -379,7 +373,7 @@ func onInterrupt(base, value, ctx, _ uintptr) uintptr {
 	if !cas64(slot, gen<<8|slotSent, gen<<8|slotFilling) {
 		// This signal is out of date. While the thread had no core, its P can have gone to another
 		// thread and come back. The signal that was sent then was lost while this one was pending.
-		callOther(base, ctx, 0, 0)
+		callOther(s, ctx)
 		return 1
 	}
 	return fill(s, slot, gen, ctx)
@@ -391,8 +385,7 @@ func onInterrupt(base, value, ctx, _ uintptr) uintptr {
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func onOther(base, ctx, _, _ uintptr) uintptr {
-	s := at(base)
+func onOther(s *shared, ctx uintptr) {
 	tid := uint64(rawSyscall(unix.SYS_GETTID, 0, 0, 0, 0, 0, 0))
 	n := loadAcquire(uintptr(unsafe.Pointer(&s.nprocs)))
 	for i := uint64(0); i < n; i++ {
@@ -402,7 +395,6 @@ func onOther(base, ctx, _, _ uintptr) uintptr {
 			fill(s, slot, st>>8, ctx)
 		}
 	}
-	return 0
 }
 
 // fill writes the thread's record into a slot that the thread has taken. It returns the same
@@ -414,7 +406,7 @@ func onOther(base, ctx, _, _ uintptr) uintptr {
 func fill(s *shared, slot uintptr, gen uint64, ctx uintptr) uintptr {
 	t := cycles()
 	store64(slot+slotAsked*8, 1)
-	n := uint64(callRecord(s.base(), slot, ctx, 0))
+	n := uint64(callRecord(s, slot, ctx))
 	store64(slot+slotCount*8, n)
 	add64(uintptr(unsafe.Pointer(&s.answered)), 1)
 	if n == 0 {

@@ -24,10 +24,10 @@ func TestLostSignalIsAnswered(t *testing.T) {
 	m := readWord(getg() + l.gM)
 	ctx := make([]uint64, 128) // a ucontext without valid registers
 	for name, come := range map[string]func(s *shared, ctx uintptr) uintptr{
-		"its own":       func(s *shared, ctx uintptr) uintptr { return onInterrupt(s.base(), 7<<16|1, ctx, 0) },
-		"an earlier":    func(s *shared, ctx uintptr) uintptr { return onInterrupt(s.base(), 6<<16|1, ctx, 0) },
-		"another P's":   func(s *shared, ctx uintptr) uintptr { return onInterrupt(s.base(), 9<<16, ctx, 0) },
-		"the runtime's": func(s *shared, ctx uintptr) uintptr { return onOther(s.base(), ctx, 0, 0) },
+		"its own":       func(s *shared, ctx uintptr) uintptr { return onInterrupt(s, 7<<16|1, ctx) },
+		"an earlier":    func(s *shared, ctx uintptr) uintptr { return onInterrupt(s, 6<<16|1, ctx) },
+		"another P's":   func(s *shared, ctx uintptr) uintptr { return onInterrupt(s, 9<<16, ctx) },
+		"the runtime's": func(s *shared, ctx uintptr) uintptr { onOther(s, ctx); return 0 },
 	} {
 		for _, asked := range []bool{false, true} {
 			memory, err := mapMemory(unsafe.Sizeof(shared{}) + 3*slotWords*8 + 16)

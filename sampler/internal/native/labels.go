@@ -47,8 +47,7 @@ func pinHash(p uintptr) uintptr { return p >> 4 * 0x9e3779b97f4a7c15 >> 52 }
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func copyLabels(base, p, dst, scratch uintptr) uintptr {
-	s := at(base)
+func copyLabels(s *shared, p, dst, scratch uintptr) uintptr {
 	if p == 0 || pinned(s, p) {
 		return 0
 	}
@@ -188,7 +187,7 @@ func (l *labelSets) pin(field, p uintptr) {
 		return
 	}
 	s := l.s
-	n := copyLabels(s.base(), p, uintptr(unsafe.Pointer(&s.pinLabels)), uintptr(unsafe.Pointer(&s.pinScratch)))
+	n := copyLabels(s, p, uintptr(unsafe.Pointer(&s.pinLabels)), uintptr(unsafe.Pointer(&s.pinScratch)))
 	if n == 0 || s.pinLabels[0] == ^uint64(0) {
 		return
 	}

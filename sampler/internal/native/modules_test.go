@@ -50,7 +50,7 @@ func TestModules(t *testing.T) {
 				if c != nil != (i < known) || c != nil && c.text != text(i) {
 					t.Fatalf("module %d + %d: the handler finds %v", i, at, c)
 				}
-				if delta(s.base(), text(i)+at, 0, 0) != ^uintptr(0) {
+				if delta(s, text(i)+at) != ^uintptr(0) {
 					t.Fatalf("module %d + %d has a frame size", i, at)
 				}
 			}
@@ -61,7 +61,7 @@ func TestModules(t *testing.T) {
 				t.Fatalf("module %d has a function", i)
 			}
 		}
-		if c := s.codeOf(uint64(visitPC)); c != &s.program {
+		if c := s.codeOf(uint64(entry(visit))); c != &s.program {
 			t.Fatalf("this code is in %v", c)
 		}
 	}

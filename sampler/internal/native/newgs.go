@@ -21,19 +21,17 @@ const newAtOnce = 32
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func addNew(base, _, _, _ uintptr) uintptr {
-	s := at(base)
+func addNew(s *shared) {
 	if s.adds == 0 || s.full != 0 {
-		return 0
+		return
 	}
 	n, start := loadAcquire(s.allgs+8), cycles()
 	for s.listed < n {
 		if !readNew(s, n) || cycles()-start > load64(uintptr(unsafe.Pointer(&s.visitLimit))) {
-			return 0
+			return
 		}
 	}
 	s.listedAt = s.now
-	return 0
 }
 
 // readNew adds some entries of the runtime's list, which has n at least. It returns false if the next one

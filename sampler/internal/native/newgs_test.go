@@ -34,7 +34,7 @@ func TestReadNew(t *testing.T) {
 		t.Helper()
 		before := s.listedAt
 		s.before, s.now = s.now, s.now+s.period
-		addNew(s.base(), 0, 0, 0)
+		addNew(s)
 		if s.goroutines != want || s.listed != want {
 			t.Errorf("%d entries, %d read, want %d", s.goroutines, s.listed, want)
 		}
@@ -80,7 +80,7 @@ func TestReadNew(t *testing.T) {
 	for i := uint64(60); i < 70; i++ {
 		f.start(i)
 	}
-	addNew(s.base(), 0, 0, 0)
+	addNew(s)
 	told := f.tick(t)
 	for goid := range f.began {
 		if since, visited := told[goid]; !visited || since != s.now-listed {

@@ -180,8 +180,8 @@ func TestProbeVDSO(t *testing.T) {
 		store64(f.g(3), uint64(f.g(0)))
 		store64(f.g(2)+ctxSP, c.sp)
 		before := [2]uint64{s.probeOther, s.probeAsked}
-		noteProbe(s.base(), f.g(2), 0, 0)
-		noteProbe(s.base(), f.g(2), 1, 0)
+		noteProbe(s, f.g(2), false)
+		noteProbe(s, f.g(2), true)
 		if before[c.pending] += 1 - c.tid; s.probeOutside != c.outside || s.probeVDSO != c.vdso || before != [2]uint64{s.probeOther, s.probeAsked} {
 			t.Errorf("%+v: %d outside, %d in the vDSO, %d asked, %d others", c, s.probeOutside, s.probeVDSO, s.probeAsked, s.probeOther)
 		}

@@ -58,8 +58,7 @@ func takeIn(s *shared, index uint64) {
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func join(base, most, _, _ uintptr) (joined uintptr) {
-	s, n := at(base), uint64(most)
+func join(s *shared, n uint64) (joined uint64) {
 	total := loadAcquire(uintptr(unsafe.Pointer(&s.goroutines)))
 	checks := max(minChecks, min(s.outs/checkOneIn, maxChecks))
 	checks *= max(1, min((s.now-s.before)/checkEvery, mostTimesChecks))
@@ -92,8 +91,8 @@ func join(base, most, _, _ uintptr) (joined uintptr) {
 				meet(s, entry, index, 0, false)
 				leaveOut(s, index)
 			} else {
-				if uint64(joined) < (n+1)/2 {
-					if callVisit(s.base(), g, entry, uintptr(index)) == 0 {
+				if joined < (n+1)/2 {
+					if !callVisit(s, g, entry, index) {
 						break
 					}
 					joined++
@@ -101,7 +100,7 @@ func join(base, most, _, _ uintptr) (joined uintptr) {
 					meet(s, entry, index, load64(g+s.off.gID), true)
 					store64(entry+entryLooked*8, s.now)
 				}
-				callEnter(base, s.active.base(), uintptr(index), uintptr(s.now))
+				callEnter(s, &s.active, index, s.now)
 				checks = min(checks+moreChecks, max(checks, mostChecks))
 			}
 		}
@@ -111,6 +110,6 @@ func join(base, most, _, _ uintptr) (joined uintptr) {
 			s.probe++
 		}
 	}
-	s.visits += uint64(joined) * sameVisits
+	s.visits += joined * sameVisits
 	return joined
 }

@@ -82,4 +82,4 @@ func instrumented() bool {
 //go:noinline
 //go:nosplit
 //go:norace
-func constant(_, _, _, _ uintptr) uintptr { return 1 }
+func constant() uintptr { return 1 }

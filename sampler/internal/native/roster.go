@@ -265,7 +265,7 @@ func (r *roster) begin(now uint64) {
 			store64(entry+entryGoid*8, load64(g+s.off.gID))
 			store64(entry+entryFrom*8, now)
 			store64(entry+entryMark*8, mark(s, g))
-			enter(s.base(), s.still.base(), uintptr(i), uintptr(now))
+			enter(s, &s.still, i, now)
 		} else {
 			leaveOut(s, i)
 		}

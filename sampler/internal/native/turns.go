@@ -60,18 +60,6 @@ type circle struct {
 	passed uint64 // number of entries that visits have passed so far
 }
 
-// base and circleAt convert a circle of shared for a stage, and back.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func (c *circle) base() uintptr { return uintptr(unsafe.Pointer(c)) }
-
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func circleAt(base uintptr) *circle { return *(**circle)(unsafe.Pointer(&base)) }
-
 const (
 	// keepDead is the number of dead entries that stay in the active circle, besides as many as
 	// there are living ones. A P keeps up to 64 dead gs for reuse (runtime.gfput).
@@ -144,16 +132,6 @@ func (s *shared) limitVisits(period uint64) {
 	storeRelease(uintptr(unsafe.Pointer(&s.visitLimit)), limit)
 }
 
-// takeTurns is visitSome, called as a stage.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func takeTurns(base, _, _, _ uintptr) uintptr {
-	visitSome(at(base))
-	return 0
-}
-
 // visitSome visits as many goroutines as the quota allows for a tick, and looks at more of them:
 // the movers first, then new ones and those that begin to move, then the others.
 //
@@ -173,14 +151,14 @@ func visitSome(s *shared) {
 	s.fresh = 0
 	still := min(s.still.n, (n+stillVisits-1)/stillVisits)
 	n -= still
-	n -= uint64(callMovers(s.base(), uintptr(n), uintptr(whole), 0))
+	n -= callMovers(s, n, whole)
 	// What new goroutines do not need is for those that have not moved.
 	spare := n - min(n, s.births/birthTicks)
 	n -= spare
-	spare -= uint64(callYoung(s.base(), uintptr(spare), 0, 0))
-	still += spare + uint64(callNew(s.base(), uintptr(n), uintptr(whole), 0))
-	callTurn(s.base(), s.still.base(), uintptr(still), uintptr(load64(uintptr(unsafe.Pointer(&s.same)))))
-	s.wanted += uint64(callLook(s.base(), s.still.base(), uintptr(max(stillLooks*whole, fewLooks)), uintptr(max(whole, fewestVisits))))
+	spare -= callYoung(s, spare)
+	still += spare + callNew(s, n, whole)
+	callTurn(s, &s.still, still, load64(uintptr(unsafe.Pointer(&s.same))))
+	s.wanted += callLook(s, &s.still, max(stillLooks*whole, fewLooks), max(whole, fewestVisits))
 	s.news += s.fresh
 	s.births += s.fresh - s.births/birthTicks
 	s.visiting += cycles() - s.began
@@ -192,17 +170,16 @@ func visitSome(s *shared) {
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func visitMovers(base, visits, of, _ uintptr) uintptr {
-	s, n, whole := at(base), uint64(visits), uint64(of)
+func visitMovers(s *shared, n, whole uint64) uint64 {
 	c := &s.moving
 	passed := c.passed
-	visited := uint64(callTurn(base, c.base(), visits, 1))
+	visited := callTurn(s, c, n, 1)
 	s.wanted += visited
 	if passed = c.passed - passed; passed < c.n {
 		s.wanted += visited * (c.n - passed) / max(passed, 1) // so many more would be needed for all of them
 	}
-	callLook(base, c.base(), uintptr(activeLooks*whole), 0)
-	return uintptr(min(n, visited))
+	callLook(s, c, activeLooks*whole, 0)
+	return min(n, visited)
 }
 
 // visitYoung visits up to n active goroutines that have not moved, and returns the number of visits. It is a stage.
@@ -210,8 +187,7 @@ func visitMovers(base, visits, of, _ uintptr) uintptr {
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func visitYoung(base, visits, _, _ uintptr) uintptr {
-	s, n := at(base), uint64(visits)
+func visitYoung(s *shared, n uint64) uint64 {
 	living := s.active.n - s.active.dead
 	if living == 0 {
 		return 0
@@ -220,7 +196,7 @@ func visitYoung(base, visits, _, _ uintptr) uintptr {
 	if n < living {
 		part = n / 2 // the still ones get the rest
 	}
-	return uintptr(min(n, uint64(callTurn(base, s.active.base(), uintptr(part), 1))))
+	return min(n, callTurn(s, &s.active, part, 1))
 }
 
 // visitNew visits new goroutines, and those that move for the first time. It is a stage, with the same parameters
@@ -229,15 +205,14 @@ func visitYoung(base, visits, _, _ uintptr) uintptr {
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func visitNew(base, visits, of, _ uintptr) (left uintptr) {
-	s, n, whole := at(base), uint64(visits), uint64(of)
+func visitNew(s *shared, n, whole uint64) (left uint64) {
 	most := n + newVisits*max(whole, fewVisits)
-	joined := uint64(callJoin(base, uintptr(most), 0, 0))
+	joined := callJoin(s, most)
 	looks := activeLooks * max(whole, min(s.births/birthTicks, fewVisits))
-	found := uint64(callLook(base, s.active.base(), uintptr(looks), uintptr(most-min(most, joined))))
+	found := callLook(s, &s.active, looks, most-min(most, joined))
 	s.wanted += found - min(found, s.fresh)
 	s.fresh += joined
-	return uintptr(n - min(n, found+joined))
+	return n - min(n, found+joined)
 }
 
 // visitTurn visits the next n living goroutines of a circle, or fewer if there are fewer or if
@@ -247,10 +222,9 @@ func visitNew(base, visits, of, _ uintptr) (left uintptr) {
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func visitTurn(base, of, n, same uintptr) uintptr {
-	s, c := at(base), circleAt(of)
+func visitTurn(s *shared, c *circle, n, same uint64) uint64 {
 	total := loadAcquire(uintptr(unsafe.Pointer(&s.goroutines)))
-	most, visited := uint64(n)*sameVisits, uint64(0)
+	most, visited := n*sameVisits, uint64(0)
 	for left := c.n; left > 0 && visited < most; left-- {
 		before := c.cursor
 		index := load64(s.entry(before)+entryNext*8) - 1
@@ -267,12 +241,12 @@ func visitTurn(base, of, n, same uintptr) uintptr {
 		g := uintptr(load64(entry + entryG*8))
 		find(s, c, entry, g)
 		from := s.write
-		if callVisit(s.base(), g, entry, uintptr(index)) == 0 {
+		if !callVisit(s, g, entry, index) {
 			c.passed--
 			break // no room in the ring: the next tick begins with this entry
 		}
 		if s.write-from < headWords {
-			visited += uint64(same)
+			visited += same
 		} else {
 			visited += sameVisits
 		}
@@ -283,7 +257,7 @@ func visitTurn(base, of, n, same uintptr) uintptr {
 		}
 	}
 	s.visits += visited
-	return uintptr((visited + sameVisits - 1) / sameVisits)
+	return (visited + sameVisits - 1) / sameVisits
 }
 
 // lookTurn looks at the next n entries of a circle that the tick has not visited. It visits new
@@ -293,10 +267,9 @@ func visitTurn(base, of, n, same uintptr) uintptr {
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func lookTurn(base, of, n, visits uintptr) (visited uintptr) {
-	s, c := at(base), circleAt(of)
+func lookTurn(s *shared, c *circle, n, visits uint64) (visited uint64) {
 	total := loadAcquire(uintptr(unsafe.Pointer(&s.goroutines)))
-	for left := min(c.n, uint64(n)); left > 0; left-- {
+	for left := min(c.n, n); left > 0; left-- {
 		before := c.look
 		index := load64(s.entry(before)+entryNext*8) - 1
 		if index >= total {
@@ -311,7 +284,7 @@ func lookTurn(base, of, n, visits uintptr) (visited uintptr) {
 		g := uintptr(load64(entry + entryG*8))
 		find(s, c, entry, g)
 		if visited < visits && wants(s, g) {
-			if callVisit(s.base(), g, entry, uintptr(index)) == 0 {
+			if !callVisit(s, g, entry, index) {
 				return visited
 			}
 			visited++

@@ -36,13 +36,12 @@ func lost(s *shared, sp, bp, hi uintptr) bool {
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func unwind(base, rec, ctx, hi uintptr) uintptr {
-	s := at(base)
+func unwind(s *shared, rec, ctx, hi uintptr) uintptr {
 	pcs := rec + headWords*8
 	pc, sp := uintptr(load64(ctx+ctxPC)), uintptr(load64(ctx+ctxSP))
 	store64(pcs, uint64(pc))
 	for n := uintptr(1); n < 4; n++ {
-		delta := callDelta(base, pc, 0, 0)
+		delta := callDelta(s, pc)
 		ret := sp + delta
 		if delta > 1<<20 || ret > hi-8 || ret&7 != 0 {
 			return 0
@@ -70,7 +69,7 @@ func unwind(base, rec, ctx, hi uintptr) uintptr {
 func unwindAll(s *shared, dst uintptr, n uint64, pc, sp, lo, hi uintptr) uint64 {
 	for at := pc; n < maxDepth && sp >= lo && sp < hi && s.isCode(uint64(pc)); n++ {
 		store64(dst+uintptr(n)*8, uint64(pc))
-		delta := callDelta(s.base(), at, 0, 0)
+		delta := callDelta(s, at)
 		ret := sp + delta
 		if delta > 1<<20 || ret > hi-8 || ret&7 != 0 {
 			return n + 1
@@ -86,8 +85,7 @@ func unwindAll(s *shared, dst uintptr, n uint64, pc, sp, lo, hi uintptr) uint64 
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func delta(base, pc, _, _ uintptr) uintptr {
-	s := at(base)
+func delta(s *shared, pc uintptr) uintptr {
 	c := s.codeOf(uint64(pc))
 	if c == nil {
 		return ^uintptr(0)
@@ -114,18 +112,16 @@ func (s *shared) codeOf(pc uint64) *code {
 	if uintptr(pc) >= s.program.text && uintptr(pc) <= s.program.etext {
 		return &s.program
 	}
-	at := callModule(s.base(), uintptr(pc), 0, 0)
-	return *(**code)(unsafe.Pointer(&at))
+	return callModule(s, uintptr(pc))
 }
 
-// moduleOf returns the address of the code of the module, other than the program, that contains an address, 0 if there is
+// moduleOf returns the code of the module, other than the program, that contains an address, nil if there is
 // none. It is a stage.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func moduleOf(base, pc, _, _ uintptr) uintptr {
-	s := at(base)
+func moduleOf(s *shared, pc uintptr) *code {
 	sorted := loadAcquire(uintptr(unsafe.Pointer(&s.sorted)))
 	order := s.orders + uintptr(sorted>>32)*maxModules*8
 	lo, hi := uintptr(0), uintptr(sorted&(1<<32-1)) // the last module that begins at pc or before is in [lo, hi)
@@ -138,10 +134,10 @@ func moduleOf(base, pc, _, _ uintptr) uintptr {
 	}
 	if lo < hi {
 		if c := s.codeAt(load64(order + lo*8)); pc >= c.text && pc <= c.etext {
-			return uintptr(unsafe.Pointer(c))
+			return c
 		}
 	}
-	return 0
+	return nil
 }
 
 //go:nosplit
@@ -159,7 +155,7 @@ func (s *shared) codeAt(i uint64) *code {
 //go:norace
 //go:nocheckptr
 func (s *shared) isCode(word uint64) bool {
-	return uintptr(word) >= s.program.text && uintptr(word) <= s.program.etext || callOtherCode(s.base(), uintptr(word), 0, 0) != 0
+	return uintptr(word) >= s.program.text && uintptr(word) <= s.program.etext || callOtherCode(s, uintptr(word))
 }
 
 // mostNew is the number of modules that otherCode looks at that the drain does not know yet. A just-in-time compiler may
@@ -172,16 +168,15 @@ const mostNew = 256
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func otherCode(base, word, _, _ uintptr) uintptr {
-	if callModule(base, word, 0, 0) != 0 {
-		return 1
+func otherCode(s *shared, word uintptr) bool {
+	if callModule(s, word) != nil {
+		return true
 	}
-	s := at(base)
 	m := uintptr(loadAcquire(uintptr(unsafe.Pointer(&s.last))))
 	for i := 0; m != 0 && i < mostNew; i++ {
 		if m = uintptr(loadAcquire(m + s.off.modNext)); m != 0 && word >= uintptr(load64(m+s.off.modText)) && word <= uintptr(load64(m+s.off.modEText)) {
-			return 1
+			return true
 		}
 	}
-	return 0
+	return false
 }

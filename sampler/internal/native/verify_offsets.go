@@ -302,12 +302,11 @@ func (n *Source) checkVDSO(m uintptr) error {
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func noteProbe(base, ctx, timer, _ uintptr) uintptr {
-	s := at(base)
-	if timer == 0 {
+func noteProbe(s *shared, ctx uintptr, timer bool) {
+	if !timer {
 		m := s.mOfThread()
 		if m == 0 {
-			return 0
+			return
 		}
 		if load32(m+s.off.mSignalPending) == 1 {
 			storeRelease(uintptr(unsafe.Pointer(&s.askedM)), uint64(m))
@@ -315,12 +314,12 @@ func noteProbe(base, ctx, timer, _ uintptr) uintptr {
 		} else {
 			add64(uintptr(unsafe.Pointer(&s.probeOther)), 1)
 		}
-		return 0
+		return
 	}
 	m := uintptr(loadAcquire(uintptr(unsafe.Pointer(&s.probeM))))
 	g := uintptr(load64(m + s.off.mCurG))
 	if g == 0 {
-		return 0 // the scheduler is at work
+		return // the scheduler is at work
 	}
 	lo, hi := uintptr(load64(g+s.off.gStackLo)), uintptr(load64(g+s.off.gStackHi))
 	if sp := uintptr(load64(ctx + ctxSP)); sp < lo || sp >= hi {
@@ -329,7 +328,6 @@ func noteProbe(base, ctx, timer, _ uintptr) uintptr {
 			add64(uintptr(unsafe.Pointer(&s.probeVDSO)), 1)
 		}
 	}
-	return 0
 }
 
 // mOfThread returns the M of the calling thread, 0 if it has no P.
@@ -357,7 +355,7 @@ func (n *Source) checkTables(l *layout) error {
 	if !ok || !ok2 || begin != 0 || after != frameOfSigtramp {
 		return wrong
 	}
-	for pc, want := range map[uintptr]byte{restorerPC: topFrame, visitPC: 0} {
+	for pc, want := range map[uintptr]byte{restorerPC: topFrame, entry(visit): 0} {
 		f, _, _ := n.table.find(pc)
 		if f == 0 || load8(f+l.funcFlag)&(topFrame|funcFlagSPWrite) != want {
 			return wrong

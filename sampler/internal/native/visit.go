@@ -37,22 +37,21 @@ func alive(status uint32) bool {
 }
 
 // visit records a goroutine that does not run. entry is its entry in the roster. If entry is 0,
-// it is not known, and the stack is always walked. visit returns 0 if there is no room in the
+// it is not known, and the stack is always walked. visit returns false if there is no room in the
 // ring. It sets the entry's time of the look, unless the visit could not read the goroutine.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func visit(base, g, entry, index uintptr) uintptr {
-	s := at(base)
+func visit(s *shared, g, entry uintptr, index uint64) bool {
 	status := load32(g + s.off.gStatus)
 	m := uintptr(load64(g + s.off.gM))
 	since := load64(g + s.off.gWaitSince)
 	goid := load64(g + s.off.gID)
 	before := s.before
 	if entry != 0 {
-		if !meet(s, entry, uint64(index), goid, alive(status)) {
-			return 0
+		if !meet(s, entry, index, goid, alive(status)) {
+			return false
 		}
 		before = load64(entry + entryFrom*8)
 		if before == 0 {
@@ -62,31 +61,31 @@ func visit(base, g, entry, index uintptr) uintptr {
 	switch status {
 	case gWaiting, gLeaked:
 		if m != 0 {
-			return 1 // it is about to park, or it runs on the system stack and gets a signal
+			return true // it is about to park, or it runs on the system stack and gets a signal
 		}
 		if entry != 0 && hasStayed(s, g, entry, since) {
-			if !same(s, uint64(index)) {
-				return 0
+			if !same(s, index) {
+				return false
 			}
 			store64(entry+entryLooked*8, s.now)
-			return 1
+			return true
 		}
 	case gRunnable, gSyscall, gPreempted:
 	case gRunning, gRunning | gScan, gCopying:
 		if entry != 0 {
 			store64(entry+entryLooked*8, s.now)
 		}
-		return 1 // it runs and gets a signal
+		return true // it runs and gets a signal
 	default:
-		return 1
+		return true
 	}
 	// Room for a record of maximum depth with labels.
-	if entry != 0 && (nearlyFull(s) || callStays(base, entry, index, 0) == 0) || !room(s, maxRecord) {
-		return 0
+	if entry != 0 && (nearlyFull(s) || !callStays(s, entry, index)) || !room(s, maxRecord) {
+		return false
 	}
 	s.seenStatus, s.seenM, s.seenGoid, s.seenBefore = uint64(status), uint64(m), goid, before
 	modules := loadAcquire(uintptr(unsafe.Pointer(&s.modules)))
-	n := callWalk(base, g, index, 0)
+	n := callWalk(s, g, index)
 	try := 0
 	for start := cycles(); n == 0 && status == gSyscall && try < maxTries && cycles()-start < s.tornAfter/8; try++ {
 		// A short system call has ended. A goroutine that makes many is soon in the next one.
@@ -96,12 +95,12 @@ func visit(base, g, entry, index uintptr) uintptr {
 		}
 		if load32(g+s.off.gStatus) == gSyscall {
 			s.seenM = uint64(m)
-			n = callWalk(base, g, index, 0)
+			n = callWalk(s, g, index)
 		}
 	}
 	if n == 0 {
 		s.torn++
-		return 1
+		return true
 	}
 	rec := s.words(s.write)
 	s.write += uint64(n)
@@ -117,7 +116,7 @@ func visit(base, g, entry, index uintptr) uintptr {
 		store64(entry+entrySince*8, since)
 		store64(entry+entryMark*8, mark)
 	}
-	return 1
+	return true
 }
 
 // hasStayed reports whether a parked goroutine has not run since its stack was recorded, with the same modules.
@@ -140,21 +139,20 @@ func hasStayed(s *shared, g, entry uintptr, since uint64) bool {
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func stays(base, entry, index, _ uintptr) uintptr {
-	s := at(base)
+func stays(s *shared, entry uintptr, index uint64) bool {
 	looked := load64(entry + entryLooked*8)
 	if load64(entry+entryFrom*8) != 0 || load64(entry+entryMark*8) == 0 || load64(entry+entryMoved*8) == looked {
-		return 1 // it has no visit, or the latest look found that it had moved
+		return true // it has no visit, or the latest look found that it had moved
 	}
 	if !room(s, 3) {
-		return 0
+		return false
 	}
 	w := s.words(s.write)
 	store64(w, recStay|3<<8)
-	store64(w+8, uint64(index))
+	store64(w+8, index)
 	store64(w+16, looked)
 	s.write += 3
-	return 1
+	return true
 }
 
 // meet notes which goroutine an entry has. lives is false if it has none. meet returns false if
@@ -165,7 +163,7 @@ func stays(base, entry, index, _ uintptr) uintptr {
 //go:nocheckptr
 func meet(s *shared, entry uintptr, index, goid uint64, lives bool) bool {
 	if known := load64(entry + entryGoid*8); known != goid || !lives {
-		if known != 0 && callGone(s.base(), entry, uintptr(index), 0) == 0 {
+		if known != 0 && !callGone(s, entry, index) {
 			return false
 		}
 		if lives {
@@ -205,14 +203,13 @@ func same(s *shared, index uint64) bool {
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func gone(base, entry, index, _ uintptr) uintptr {
-	s := at(base)
+func gone(s *shared, entry uintptr, index uint64) bool {
 	if !room(s, 5) {
-		return 0
+		return false
 	}
 	w, looked := s.words(s.write), load64(entry+entryLooked*8)
 	store64(w, recGone|5<<8)
-	store64(w+8, uint64(index))
+	store64(w+8, index)
 	store64(w+16, load64(entry+entryGoid*8))
 	store64(w+24, looked+excess(s, looked))
 	store64(w+32, load64(entry+entryFrom*8))
@@ -220,7 +217,7 @@ func gone(base, entry, index, _ uintptr) uintptr {
 	store64(entry+entryGoid*8, 0)
 	store64(entry+entrySince*8, 0)
 	store64(entry+entryFrom*8, 0)
-	return 1
+	return true
 }
 
 // walkParked writes a record of a goroutine at the ring's write position. It returns the number
@@ -229,11 +226,10 @@ func gone(base, entry, index, _ uintptr) uintptr {
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func walkParked(base, g, index, _ uintptr) uintptr {
-	s := at(base)
+func walkParked(s *shared, g uintptr, index uint64) uintptr {
 	start := cycles()
 	var r rest
-	if callBegin(base, g, index, uintptr(unsafe.Pointer(&r))) == 0 {
+	if !callBegin(s, g, index, uintptr(unsafe.Pointer(&r))) {
 		return 0
 	}
 	rec := s.words(s.write)
@@ -241,14 +237,14 @@ func walkParked(base, g, index, _ uintptr) uintptr {
 	n, _ := walk(s, pcs, 1, r.bp, r.sp-frameSlack, r.hi)
 	coroutine := s.waits.switched>>reason&1 != 0
 	if coroutine {
-		switch n = uint64(callConfirm(base, g, uintptr(n), uintptr(unsafe.Pointer(&r)))); n {
+		switch n = uint64(callConfirm(s, g, uintptr(n), uintptr(unsafe.Pointer(&r)))); n {
 		case uint64(tooLate):
 			return 0
 		case 0:
 			store64(rec, load64(rec)|flagBare<<48)
 		}
 	}
-	words := callFinish(base, rec, uintptr(n), uintptr(unsafe.Pointer(&s.scratch)))
+	words := callFinish(s, rec, uintptr(n), uintptr(unsafe.Pointer(&s.scratch)))
 	if objects := r.waitsFor(s, g, rec+words*8, reason); objects != 0 {
 		store64(rec, load64(rec)+objects<<8)
 		store64(rec+headCounts*8, load64(rec+headCounts*8)|objects<<48)
@@ -268,14 +264,14 @@ func walkParked(base, g, index, _ uintptr) uintptr {
 	return words
 }
 
-// beginRecord reads where a goroutine has stopped, and writes all of its record that comes before the walk. It returns 0 if
+// beginRecord reads where a goroutine has stopped, and writes all of its record that comes before the walk. It returns false if
 // the goroutine runs. It is a stage of walkParked. restAt is the address of the rest.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func beginRecord(base, g, index, restAt uintptr) uintptr {
-	s, r := at(base), *(**rest)(unsafe.Pointer(&restAt))
+func beginRecord(s *shared, g uintptr, index uint64, restAt uintptr) bool {
+	r := *(**rest)(unsafe.Pointer(&restAt))
 	tid, clock := uint64(0), uint64(0)
 	if s.seenStatus == gSyscall && s.seenM != 0 {
 		// The system call, or the C code, may use a core. This takes longer than the walk, so it
@@ -284,7 +280,7 @@ func beginRecord(base, g, index, restAt uintptr) uintptr {
 		clock = cpuClock(threadClock(tid), uintptr(unsafe.Pointer(&s.timespec)))
 	}
 	if !r.read(s, g) {
-		return 0
+		return false
 	}
 	rec := s.words(s.write)
 	status, reason := s.seenStatus, uint64(0)
@@ -298,13 +294,13 @@ func beginRecord(base, g, index, restAt uintptr) uintptr {
 	store64(rec+headRuns*8, 0)
 	store64(rec+headTID*8, tid)
 	store64(rec+headClock*8, clock)
-	store64(rec, status<<32|reason<<40|uint64(callDescribe(base, rec, g, index))<<48)
+	store64(rec, status<<32|reason<<40|callDescribe(s, rec, g, index)<<48)
 	store64(rec+headWords*8, r.pc)
-	beside(s, rec, r.sp, r.bp, r.hi)
+	callBeside(s, rec, r.sp, r.bp, r.hi)
 	if ctxLR != 0 && status != gSyscall {
 		store64(rec+headSP0*8, s.onlyCode(load64(g+s.off.gSchedLR)))
 	}
-	return 1
+	return true
 }
 
 // rest describes where a goroutine that does not run has stopped. It also has the counters that

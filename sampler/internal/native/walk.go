@@ -70,15 +70,7 @@ func word(addr, lo, hi uintptr) uint64 {
 //go:norace
 //go:nocheckptr
 func beside(s *shared, rec, sp, bp, hi uintptr) {
-	store64(rec+headFrame1*8, uint64(hi)) // a stage has no more parameters
-	callBeside(s.base(), rec, sp, bp)
-}
-
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func recordBeside(base, rec, sp, bp uintptr) uintptr {
-	s, lo, hi := at(base), sp-frameSlack, uintptr(load64(rec+headFrame1*8))
+	lo := sp - frameSlack
 	store64(rec+headSP0*8, s.codeWord(sp, lo, hi))
 	store64(rec+headSP1*8, s.codeWord(sp+8, lo, hi))
 	first, second := uint64(0), uint64(0)
@@ -90,7 +82,6 @@ func recordBeside(base, rec, sp, bp uintptr) uintptr {
 	}
 	store64(rec+headFrame0*8, first)
 	store64(rec+headFrame1*8, second)
-	return 0
 }
 
 // onlyCode returns 0 for a word that is not an address of Go code.
@@ -124,15 +115,14 @@ func (s *shared) codeWord(addr, lo, hi uintptr) uint64 {
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func describe(base, rec, g, index uintptr) uintptr {
-	s := at(base)
+func describe(s *shared, rec, g uintptr, index uint64) uint64 {
 	store64(rec+headG*8, uint64(g))
 	store64(rec+headGoid*8, load64(g+s.off.gID))
 	store64(rec+headParent*8, load64(g+s.off.gParent))
 	store64(rec+headGoPC*8, load64(g+s.off.gGoPC))
 	store64(rec+headStartPC*8, load64(g+s.off.gStartPC))
 	store64(rec+headLabels*8, load64(g+s.off.gLabels))
-	store64(rec+headIndex*8, uint64(index))
+	store64(rec+headIndex*8, index)
 	if load64(g+s.off.gBubble) != 0 {
 		return flagBubble
 	}
@@ -145,8 +135,8 @@ func describe(base, rec, g, index uintptr) uintptr {
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func finish(base, rec, n, scratch uintptr) uintptr {
-	labels := callLabels(base, uintptr(load64(rec+headLabels*8)), rec+(headWords+n)*8, scratch)
+func finish(s *shared, rec, n, scratch uintptr) uintptr {
+	labels := callLabels(s, uintptr(load64(rec+headLabels*8)), rec+(headWords+n)*8, scratch)
 	flags := uint64(0)
 	if n >= maxDepth {
 		flags = flagCut << 48
@@ -182,8 +172,7 @@ func onCPU(s *shared, g, m uintptr) bool {
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func recordRunning(base, slot, ctx, _ uintptr) uintptr {
-	s := at(base)
+func recordRunning(s *shared, slot, ctx uintptr) uintptr {
 	m := uintptr(load64(slot + slotM*8))
 	tid := uint64(rawSyscall(unix.SYS_GETTID, 0, 0, 0, 0, 0, 0))
 	if tid != load64(slot+slotTID*8) || load64(m+s.off.mProcID) != tid {
@@ -207,18 +196,18 @@ func recordRunning(base, slot, ctx, _ uintptr) uintptr {
 	n := uintptr(0)
 	switch {
 	case onCPU(s, g, m):
-		store64(rec, gRunning<<32|(uint64(callDescribe(base, rec, g, ^uintptr(0)))|flagRunning|flagTaken)<<48)
-		n = callStack(base, rec, ctx, 0)
+		store64(rec, gRunning<<32|(callDescribe(s, rec, g, ^uint64(0))|flagRunning|flagTaken)<<48)
+		n = callStack(s, rec, ctx)
 	case load32(g+s.off.gStatus)&^gScan == gSyscall:
-		flags := gSyscall<<32 | (uint64(callDescribe(base, rec, g, ^uintptr(0)))|flagTaken)<<48
+		flags := gSyscall<<32 | (callDescribe(s, rec, g, ^uint64(0))|flagTaken)<<48
 		sp := uintptr(load64(ctx + ctxSP))
 		if sp >= uintptr(load64(g+s.off.gStackLo)) && sp < uintptr(load64(g+s.off.gStackHi)) {
 			store64(rec, flags|flagRunning<<48)
-			n = callStack(base, rec, ctx, 0)
+			n = callStack(s, rec, ctx)
 		}
 		if n == 0 {
 			store64(rec, flags)
-			n = callSyscall(base, rec, g, 0)
+			n = callSyscall(s, rec, g)
 		}
 	default:
 		return 0
@@ -227,7 +216,7 @@ func recordRunning(base, slot, ctx, _ uintptr) uintptr {
 		store64(rec, load64(rec)|flagBare<<48)
 		store64(rec+headCounts*8, 0)
 	}
-	return callFinish(base, rec, n, rec+maxRecord*8)
+	return callFinish(s, rec, n, rec+maxRecord*8)
 }
 
 // runsOf returns headRuns for a goroutine that runs with an M.
@@ -262,8 +251,7 @@ func cpuClock(clock int32, at uintptr) uint64 {
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func recordSyscall(base, rec, g, _ uintptr) uintptr {
-	s := at(base)
+func recordSyscall(s *shared, rec, g uintptr) uintptr {
 	lo, hi := uintptr(load64(g+s.off.gStackLo)), uintptr(load64(g+s.off.gStackHi))
 	sp := uintptr(load64(g + s.off.gSyscallSP))
 	if !oneStack(lo, hi) || sp < lo || sp >= hi {
@@ -281,8 +269,7 @@ func recordSyscall(base, rec, g, _ uintptr) uintptr {
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func recordStack(base, rec, ctx, _ uintptr) uintptr {
-	s := at(base)
+func recordStack(s *shared, rec, ctx uintptr) uintptr {
 	g := uintptr(load64(rec + headG*8))
 	pcs := rec + headWords*8
 	lo, hi := uintptr(load64(g+s.off.gStackLo)), uintptr(load64(g+s.off.gStackHi))
@@ -293,13 +280,13 @@ func recordStack(base, rec, ctx, _ uintptr) uintptr {
 		return 0
 	}
 	if sp < lo || sp >= hi {
-		return callSwitched(base, rec, g, ctx)
+		return callSwitched(s, rec, g, ctx)
 	}
 	if !s.isCode(load64(pcs)) {
-		return callForeign(base, rec, ctx, 0)
+		return callForeign(s, rec, ctx)
 	}
 	if ctxLR == 0 && lost(s, sp, bp, hi) {
-		if n := callUnwind(base, rec, ctx, hi); n != 0 {
+		if n := callUnwind(s, rec, ctx, hi); n != 0 {
 			bp = uintptr(load64(rec + headSP1*8))
 			for i := uintptr(headSP0); i <= headFrame1; i++ {
 				store64(rec+i*8, 0)
@@ -309,7 +296,7 @@ func recordStack(base, rec, ctx, _ uintptr) uintptr {
 			return uintptr(all)
 		}
 	}
-	beside(s, rec, sp, bp, hi)
+	callBeside(s, rec, sp, bp, hi)
 	n, _ := walk(s, pcs, 1, bp, sp-frameSlack, hi)
 	link(s, rec, ctx)
 	return uintptr(n)
@@ -321,15 +308,15 @@ func recordStack(base, rec, ctx, _ uintptr) uintptr {
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func recordSwitched(base, rec, g, ctx uintptr) uintptr {
-	s, m, pcs := at(base), uintptr(load64(g+at(base).off.gM)), rec+headWords*8
+func recordSwitched(s *shared, rec, g, ctx uintptr) uintptr {
+	m, pcs := uintptr(load64(g+s.off.gM)), rec+headWords*8
 	lo, hi := uintptr(load64(g+s.off.gStackLo)), uintptr(load64(g+s.off.gStackHi))
 	if !oneStack(lo, hi) {
 		return 0
 	}
-	n := uint64(callSystem(base, rec, m, ctx))
+	n := uint64(callSystem(s, rec, m, ctx))
 	if n == 0 {
-		return callForeign(base, rec, ctx, 0)
+		return callForeign(s, rec, ctx)
 	}
 	bp := uintptr(load64(pcs + uintptr(n)*8))
 	if bp >= lo && bp < hi {

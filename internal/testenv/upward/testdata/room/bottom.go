@@ -1,0 +1,3 @@
+package room
+
+func bottom() int { return 1 }

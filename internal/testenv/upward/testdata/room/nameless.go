@@ -1,0 +1,3 @@
+package room
+
+func nameless() int { return Top() }

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/gotach/profiler/internal/testenv"
+)
+
+func TestReferences(t *testing.T) {
+	rooms, err := read("./testdata/room")
+	if err != nil || len(rooms) != 1 {
+		t.Fatal(rooms, err)
+	}
+	var b strings.Builder
+	rooms[0].print(&b)
+	want := `middle.go uses top.go: part, size
+github.com/gotach/profiler/internal/testenv/upward/testdata/room: 4 files, 5 references between them, 1 run up
+the package comment does not name nameless.go
+`
+	if b.String() != want {
+		t.Errorf("got\n%swant\n%s", b.String(), want)
+	}
+}
+
+// TestRoomsRunDown holds the number of references that run up in rooms of many files.
+func TestRoomsRunDown(t *testing.T) {
+	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
+		testenv.Skip(t, "the package comments name the files of linux/amd64")
+	}
+	most := map[string]int{
+		"sampler/internal/native": 102,
+	}
+	for folder, most := range most {
+		rooms, err := read("../../../" + folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := rooms[0]; len(r.up) > most {
+			t.Errorf("%s: %d references run up, at most %d did:\n%s", folder, len(r.up), most, strings.Join(r.up, "\n"))
+		}
+	}
+}

@@ -1,0 +1,56 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+// The stages of the handler: functions that it calls through these variables, which nothing writes.
+// The linker bounds chains of nosplit calls by the room that a goroutine's stack has left, although the
+// handler runs on a signal stack. A call through a variable ends a chain. Builds without optimisation
+// have long chains.
+//
+// What a stage gets a pointer to would be allocated on the heap, if it was on the stack. So the address of a
+// variable of the caller is given as a uintptr.
+var (
+	callStay        = stay
+	callTick        = onTick
+	callInterrupt   = interrupt
+	callInterrupted = onInterrupt
+	callOther       = onOther
+	callCPUTimer    = onCPUTimer
+	callHarvest     = harvestVisits
+	callThread      = recordThread
+	callSystem      = walkSystem
+	callProbe       = noteProbe
+	callRecord      = recordRunning
+	callSyscall     = recordSyscall
+	callStack       = recordStack
+	callSwitched    = recordSwitched
+	callFinish      = finish
+	callDescribe    = describe
+	callVisit       = visit
+	callWalk        = walkParked
+	callBegin       = beginRecord
+	callLabels      = copyLabels
+	callUnwind      = unwind
+	callDelta       = delta
+	callModule      = moduleOf
+	callOtherCode   = otherCode
+	callForeign     = foreign
+	callCaller      = caller
+	callConfirm     = confirm
+	callBlocked     = recordBlocked
+	callScheduling  = scheduling
+	callCensus      = census
+	callTurns       = visitSome
+	callMovers      = visitMovers
+	callYoung       = visitYoung
+	callNew         = visitNew
+	callTurn        = visitTurn
+	callLook        = lookTurn
+	callJoin        = join
+	callStays       = stays
+	callGone        = gone
+	callBeside      = beside
+	callEnter       = enter
+	callExit        = exit
+	callAdd         = addNew
+)
