@@ -65,12 +65,12 @@ type SourceKind string
 
 const (
 	// Auto is Native on systems where that works, else Portable. It is the default.
-	Auto SourceKind = sampler.Auto
+	Auto SourceKind = "auto"
 	// Native reads the goroutines' stacks in memory and does not stop the program. It works
 	// on Linux on amd64 and arm64.
-	Native SourceKind = sampler.Native
+	Native SourceKind = "native"
 	// Portable uses the runtime's public functions and stops the program for each tick.
-	Portable SourceKind = sampler.Portable
+	Portable SourceKind = "portable"
 	// Off takes no profile: the session does nothing, makes no file and logs nothing.
 	Off SourceKind = "off"
 )
@@ -92,10 +92,10 @@ type Codec string
 
 const (
 	// Zstd compresses samples with Zstandard. It is the default.
-	Zstd Codec = session.Zstd
+	Zstd Codec = "zstd"
 	// Uncompressed writes samples without compression. That takes less CPU time and more
 	// space.
-	Uncompressed Codec = session.Uncompressed
+	Uncompressed Codec = "none"
 )
 
 // Compression sets how samples are compressed in the file. The default is Zstd.

@@ -1,5 +1,5 @@
-// Package reader reads profiles in the Tachyon format, in both layouts and byte orders.
-// Package tachyon describes the format and has its types.
+// Package reader reads profiles in the Tachyon format. Its API is not promised (v0): see docs/compatibility.md. It reads both layouts and
+// byte orders. Package tachyon describes the format and has its types.
 //
 //	r, err := reader.Open("app.tach")
 //	if err != nil { … }

@@ -1,5 +1,5 @@
-// Package sampler samples every goroutine of its own process many times a second and
-// hands the samples to a [Sink].
+// Package sampler samples every goroutine of its own process. Its API is not promised (v0): see docs/compatibility.md. It does so
+// many times a second and hands the samples to a [Sink].
 //
 // There are two sources. The native one walks stacks without stopping the program; it
 // exists on some systems only. The portable one needs only the public runtime API. It

@@ -1,5 +1,5 @@
-// Package tachyon has the types of a profile in the Tachyon format and describes the
-// format. Package reader reads such files, package writer writes them.
+// Package tachyon has the types of a profile and describes the format. Its API is not promised (v0), but the format is: see
+// docs/compatibility.md. Package reader reads such files, package writer writes them.
 //
 //	r, err := reader.Open("app.tach")
 //	…

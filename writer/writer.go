@@ -1,4 +1,4 @@
-// Package writer writes samples to a file in the Tachyon format, which package
+// Package writer writes samples to a file. Its API is not promised (v0): see docs/compatibility.md. The format is Tachyon, which package
 // tachyon describes.
 //
 //	w, err := writer.Create("app.tach", writer.Options{Start: start, Interval: 1000})

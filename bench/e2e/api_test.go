@@ -1,0 +1,145 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"go/ast"
+	"go/doc"
+	"go/parser"
+	"go/printer"
+	"go/token"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// promised are the packages of the library that docs/compatibility.md makes a promise for.
+var promised = []string{".", "auto", "export", "httpprof", "httpprof/ui", "leaks", "proftest"}
+
+// testdata/api.txt has all exported declarations of the promised packages. With -update the test writes it. The other packages
+// that a program can import say first that nothing is promised, and no promised function has a type of theirs.
+func TestAPI(t *testing.T) {
+	const module, golden, unpromised = "github.com/gotach/profiler", "testdata/api.txt", "not promised (v0)"
+	cmd := exec.Command("go", "list", "./...")
+	cmd.Dir = root(t)
+	list, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var api bytes.Buffer
+	var others []string // names of packages without a promise
+	found := 0
+	for name := range strings.FieldsSeq(string(list)) {
+		folder := strings.TrimPrefix(strings.Replace(name, module, ".", 1), "./")
+		p := parsePackage(t, name, filepath.Join(root(t), folder))
+		if strings.Contains("/"+folder+"/", "/internal/") || p.Name == "main" {
+			others = append(others, p.Name)
+			continue
+		}
+		first, _, _ := strings.Cut(p.Doc, "\n")
+		is := slices.Contains(promised, folder)
+		if is == strings.Contains(first, unpromised) {
+			t.Errorf("package %s is promised: %v; the first line of its comment is %q", folder, is, first)
+		}
+		if !is {
+			others = append(others, p.Name)
+			continue
+		}
+		found++
+		fmt.Fprintf(&api, "package %s\n\n%s", name, declarations(t, p))
+	}
+	if found != len(promised) || len(others) < 5 {
+		t.Errorf("found %d of the packages %v, and beside them %v", found, promised, others)
+	}
+	for _, m := range regexp.MustCompile(`(?m)^(func|\t[A-Z]\w* ).*\b(`+strings.Join(others, "|")+`)\.[A-Z].*$`).FindAllString(api.String(), -1) {
+		if !strings.Contains(m, "=") { // the value of a constant is written out where it is defined
+			t.Errorf("a promised declaration has a type that is not: %s", m)
+		}
+	}
+	if *update {
+		if err := os.WriteFile(golden, api.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want, err := os.ReadFile(golden); err != nil || string(want) != api.String() {
+		t.Errorf("the API is not that of %s (%v). If the change keeps what docs/compatibility.md promises, run: go test ./e2e -run TestAPI -update\n%s", golden, err, api.String())
+	}
+}
+
+// parsePackage reads the package in dir, with the files for all systems.
+func parsePackage(t *testing.T, name, dir string) *doc.Package {
+	t.Helper()
+	set := token.NewFileSet()
+	var files []*ast.File
+	list, _ := filepath.Glob(filepath.Join(dir, "*.go"))
+	for _, file := range list {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(set, file, nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, f)
+	}
+	p, err := doc.NewFromFiles(set, files, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// declarations returns the exported declarations of a package, without comments.
+func declarations(t *testing.T, p *doc.Package) string {
+	t.Helper()
+	var b strings.Builder
+	style := printer.Config{Mode: printer.UseSpaces | printer.TabIndent, Tabwidth: 8} // gofmt's
+	show := func(d ast.Node) {
+		ast.Inspect(d, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.GenDecl:
+				n.Doc = nil
+			case *ast.StructType:
+				n.Incomplete = false // no remark about fields that are not exported
+			case *ast.FuncDecl:
+				n.Doc, n.Body = nil, nil
+			case *ast.ValueSpec:
+				n.Doc, n.Comment = nil, nil
+			case *ast.TypeSpec:
+				n.Doc, n.Comment = nil, nil
+			case *ast.Field:
+				n.Doc, n.Comment = nil, nil
+			}
+			return true
+		})
+		if err := style.Fprint(&b, token.NewFileSet(), d); err != nil {
+			t.Fatal(err)
+		}
+		b.WriteString("\n\n")
+	}
+	values := func(list []*doc.Value) {
+		for _, v := range list {
+			show(v.Decl)
+		}
+	}
+	functions := func(list []*doc.Func) {
+		for _, f := range list {
+			show(f.Decl)
+		}
+	}
+	values(p.Consts)
+	values(p.Vars)
+	functions(p.Funcs)
+	for _, typ := range p.Types {
+		show(typ.Decl)
+		values(typ.Consts)
+		values(typ.Vars)
+		functions(typ.Funcs)
+		functions(typ.Methods)
+	}
+	return b.String()
+}

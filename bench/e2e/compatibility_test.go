@@ -1,0 +1,119 @@
+package e2e
+
+import (
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// testdata/compatibility has files of earlier versions, which testdata/compatibility/record wrote. The command reads each, and its JSON
+// has all that it had when the version was new, and perhaps more. With -update the test writes the JSON of files that have none.
+func TestCompatibility(t *testing.T) {
+	versions, err := filepath.Glob(filepath.Join(root(t), "testdata/compatibility/v*"))
+	if err != nil || len(versions) == 0 {
+		t.Fatal(versions, err)
+	}
+	for _, dir := range versions {
+		files, _ := filepath.Glob(filepath.Join(dir, "*.*"))
+		read := 0
+		for _, path := range files {
+			name := filepath.Base(path)
+			if strings.HasSuffix(name, ".tach") || strings.HasSuffix(name, ".bin") {
+				read++
+				t.Run(filepath.Base(dir)+"/"+name, func(t *testing.T) { reads(t, path) })
+			}
+		}
+		if read < 7 {
+			t.Errorf("%s has %d files", dir, read)
+		}
+	}
+}
+
+// reads checks what the command says of one file.
+func reads(t *testing.T, path string) {
+	dir, name := t.TempDir(), filepath.Base(path)
+	b, err := os.ReadFile(path)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, name), b, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if packed, err := os.Open(path + ".journal.gz"); err == nil {
+		defer packed.Close()
+		r, err := gzip.NewReader(packed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(r)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name+".journal"), b, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := map[string]any{}
+	for _, args := range []string{"info", "report --idle --by function", "report --idle --by label:worker"} {
+		var v any
+		text := run(t, dir, nil, command(t), append(strings.Fields(args), "--json", name)...)
+		if err := json.Unmarshal([]byte(text), &v); err != nil {
+			t.Fatalf("%s: %v\n%s", args, err, text)
+		}
+		got[args] = v
+	}
+	golden := path + ".json"
+	if _, err := os.Stat(golden); err != nil && *update {
+		b, err := json.MarshalIndent(got, "", " ")
+		if err == nil {
+			err = os.WriteFile(golden, append(b, '\n'), 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var want any
+	if b, err = os.ReadFile(golden); err == nil {
+		err = json.Unmarshal(b, &want)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, lack := range lacks(got, want, "") {
+		t.Error(lack)
+	}
+}
+
+// lacks says what of want got does not have. Got may have more keys.
+func lacks(got, want any, at string) (list []string) {
+	switch want := want.(type) {
+	case map[string]any:
+		got, _ := got.(map[string]any)
+		for k, w := range want {
+			g, ok := got[k]
+			if !ok {
+				list = append(list, fmt.Sprintf("%s.%s is missing", at, k))
+				continue
+			}
+			list = append(list, lacks(g, w, at+"."+k)...)
+		}
+	case []any:
+		got, _ := got.([]any)
+		if len(got) != len(want) {
+			return []string{fmt.Sprintf("%s has %d elements, want %d", at, len(got), len(want))}
+		}
+		for i, w := range want {
+			list = append(list, lacks(got[i], w, fmt.Sprintf("%s[%d]", at, i))...)
+		}
+	default:
+		if got != want {
+			list = append(list, fmt.Sprintf("%s is %v, want %v", at, got, want))
+		}
+	}
+	return list
+}
