@@ -18,68 +18,61 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/recovery"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/reader"
 )
 
-// These settings of the children come before auto's init function.
-var _ = func() bool {
-	keepFor = time.Hour // so that the machine's load has no influence
-	if os.Getenv("GOTACH_TEST_BESIDE") != "" {
-		keepFirst = func(time.Duration, func(), ...syscall.Signal) (func(), error) { return nil, errors.ErrUnsupported }
-	}
-	return true
-}()
+const enough = 5 // samples
+
+// written reports whether the session has written some samples.
+func written() bool { return session.Stats().Samples >= enough }
+
+func ready() {
+	testenv.Await(written)
+	fmt.Println("ready")
+}
 
 // children are programs that import auto. Each prints "ready" when it can take a signal. Its standard input ends when
 // the signal was sent.
 var children = map[string]func(){
 	"waits": func() { // has no handler
-		fmt.Println("ready")
+		ready()
 		time.Sleep(time.Hour)
 	},
-	"handles": func() {
-		c := make(chan os.Signal, 10)
-		signal.Notify(c, syscall.SIGTERM, syscall.SIGINT, syscall.SIGWINCH)
-		fmt.Println("ready")
-		fmt.Println("got", <-c)
-		endWatch() // if auto raises the signal again, it has done so then
-		_ = syscall.Kill(os.Getpid(), syscall.SIGWINCH)
-		for s := range c {
-			if s == syscall.SIGWINCH {
-				os.Exit(7)
-			}
-			fmt.Println("got again", s)
-		}
-	},
-	"exits": func() { // as servers do that have nothing to finish
+	"handles": func() { // as servers do that have nothing to finish
 		c := make(chan os.Signal, 10)
 		signal.Notify(c, syscall.SIGTERM, syscall.SIGINT)
-		fmt.Println("ready")
-		<-c
-		os.Exit(len(c) + 5)
+		ready()
+		fmt.Println("got", <-c)
+		os.Exit(len(c) + 7)
 	},
-	"resets": func() {
-		signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM)
-		signal.Reset(syscall.SIGTERM)
-		fmt.Println("ready")
-		time.Sleep(time.Hour)
+	"finishes": func() {
+		c := make(chan os.Signal, 1)
+		signal.Notify(c, syscall.SIGTERM)
+		ready()
+		<-c
+		if err := Stop(); err != nil {
+			fmt.Println(err)
+		}
+		os.Exit(5)
 	},
 	"ignores": func() {
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT)
-		fmt.Println("ready")
+		ready()
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(9)
 	},
 	"ignoring": func() {
-		fmt.Println("ready")
+		ready()
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(6)
 	},
 	"returns": func() {
 		defer Stop()
-		fmt.Println("ready")
+		ready()
 	},
 	"stops": func() { // calls Stop before the signal comes
+		testenv.Await(written)
 		if err := Stop(); err != nil {
 			fmt.Println(err)
 		}
@@ -87,7 +80,7 @@ var children = map[string]func(){
 		if stacks = stacks[:runtime.Stack(stacks, true)]; strings.Contains(string(stacks), "gotach/profiler/internal/") {
 			fmt.Printf("%s\n", stacks)
 		}
-		fmt.Println("ready")
+		ready()
 		time.Sleep(time.Hour)
 	},
 	"idle": func() {
@@ -140,9 +133,9 @@ func run(t *testing.T, name, out string, sig syscall.Signal) (output string, sta
 	return output + stderr.String(), cmd.ProcessState.Sys().(syscall.WaitStatus)
 }
 
-// readable checks that the file's samples can be read, and that the file is
-// finished or not, as the caller expects.
-func readable(t *testing.T, path string, finished bool) {
+// readable checks that the file has the samples that were written before the signal, and that it is finished or not, as
+// the caller expects. It returns how many samples there are.
+func readable(t *testing.T, path string, finished bool) (samples int) {
 	t.Helper()
 	r, err := reader.Open(path)
 	if err != nil {
@@ -156,6 +149,10 @@ func readable(t *testing.T, path string, finished bool) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		samples++
+	}
+	if samples < enough {
+		t.Errorf("%d samples", samples)
 	}
 	for _, f := range r.Frames() {
 		switch strings.TrimPrefix(f.Func, "github.com/gotach/profiler") {
@@ -163,57 +160,49 @@ func readable(t *testing.T, path string, finished bool) {
 			t.Errorf("a sample has %s", f.Func)
 		}
 	}
+	return samples
 }
 
-// A signal finishes the file. Then it has the same effect on the program as
-// without the profiler.
+// A signal has the same effect on the program as without the profiler. The file of a program that it ends can be read and finished.
 func TestSignals(t *testing.T) {
-	keeps := runtime.GOOS == "linux" && (runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64")
-	for _, beside := range []string{"", "beside"} {
-		t.Setenv("GOTACH_TEST_BESIDE", beside) // the program gets the signal at the same time as auto
-		kept := keeps && beside == ""
-		for _, tc := range []struct {
-			child    string
-			sig      syscall.Signal
-			finished bool
-			prints   string
-			exit     int // -1: ended by the signal
-		}{
-			{"waits", syscall.SIGTERM, true, "", -1},
-			{"waits", syscall.SIGINT, true, "", -1},
-			{"handles", syscall.SIGTERM, true, "got terminated\n", 7},
-			{"handles", syscall.SIGINT, true, "got interrupt\n", 7},
-			{"exits", syscall.SIGTERM, kept, "", 5},
-			{"exits", syscall.SIGINT, kept, "", 5},
-			{"resets", syscall.SIGTERM, kept, "", -1}, // signal.Reset resets auto's signal.Notify too
-			{"ignores", syscall.SIGTERM, false, "", 9},
-			{"ignoring", syscall.SIGINT, false, "", 6},
-			{"waits", syscall.SIGHUP, false, "", -1},
-			{"waits", syscall.SIGKILL, false, "", -1},
-			{"stops", syscall.SIGTERM, true, "", -1},
-			{"returns", 0, true, "", 0},
-		} {
-			t.Run(fmt.Sprintf("%s %s %v", beside, tc.child, tc.sig), func(t *testing.T) {
-				out := filepath.Join(t.TempDir(), "x.tach")
-				output, state := run(t, tc.child, out, tc.sig)
-				if output != tc.prints {
-					t.Errorf("prints %q, want %q", output, tc.prints)
+	for _, tc := range []struct {
+		child    string
+		sig      syscall.Signal
+		finished bool
+		prints   string
+		exit     int // -1: ended by the signal
+	}{
+		{"waits", syscall.SIGTERM, false, "", -1},
+		{"waits", syscall.SIGINT, false, "", -1},
+		{"waits", syscall.SIGHUP, false, "", -1},
+		{"waits", syscall.SIGKILL, false, "", -1},
+		{"handles", syscall.SIGTERM, false, "got terminated\n", 7},
+		{"handles", syscall.SIGINT, false, "got interrupt\n", 7},
+		{"finishes", syscall.SIGTERM, true, "", 5},
+		{"ignores", syscall.SIGTERM, false, "", 9},
+		{"ignoring", syscall.SIGINT, false, "", 6},
+		{"stops", syscall.SIGTERM, true, "", -1},
+		{"returns", 0, true, "", 0},
+	} {
+		t.Run(fmt.Sprint(tc.child, " ", tc.sig), func(t *testing.T) {
+			out := filepath.Join(t.TempDir(), "x.tach")
+			output, state := run(t, tc.child, out, tc.sig)
+			if output != tc.prints {
+				t.Errorf("prints %q, want %q", output, tc.prints)
+			}
+			if tc.exit < 0 && (!state.Signaled() || state.Signal() != tc.sig) || tc.exit >= 0 && state.ExitStatus() != tc.exit {
+				t.Errorf("ends with %#x, want exit status %d", state, tc.exit)
+			}
+			samples := readable(t, out, tc.finished)
+			if !tc.finished {
+				if _, err := recovery.Finish(out); err != nil {
+					t.Fatal(err)
 				}
-				if tc.exit < 0 && (!state.Signaled() || state.Signal() != tc.sig) || tc.exit >= 0 && state.ExitStatus() != tc.exit {
-					t.Errorf("ends with %#x, want exit status %d", state, tc.exit)
+				if n := readable(t, out, true); n != samples {
+					t.Errorf("%d samples with the journal, %d afterwards", samples, n)
 				}
-				if _, err := os.Stat(out + ".journal"); err != nil && tc.child == "exits" {
-					tc.finished = true // without keeping the signal, this is a race
-				}
-				readable(t, out, tc.finished)
-				if !tc.finished {
-					if _, err := recovery.Finish(out); err != nil {
-						t.Fatal(err)
-					}
-					readable(t, out, true)
-				}
-			})
-		}
+			}
+		})
 	}
 }
 

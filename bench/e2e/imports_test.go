@@ -42,7 +42,6 @@ var rooms = []struct {
 	{"tachyon", "", "", "the types of a profile; the file format as the package comment"},
 	{"internal/hook/...", "tachyon", "", "where `export` and `leaks` reach into sessions, which do not link them"},
 	{"internal/own", "", "", "the profiler's own goroutines and functions, which profiles leave out"},
-	{"internal/hold", "internal/own", "golang.org/x/sys", "keeps a signal from the program until the file is finished"},
 	{"internal/prefetch", "", "", "one instruction: memory that is needed soon"},
 	{"internal/testenv/...", "", "golang.org/x/sys", "what tests share; how measurements are judged"},
 	{"internal/syscalls", "", "golang.org/x/sys", "the system calls of a session, for the tests and for policies"},
@@ -58,7 +57,7 @@ var rooms = []struct {
 	{"internal/rotate", "tachyon internal/frames internal/own internal/journal writer", "", "one stream of samples to many files"},
 	{"internal/session", "tachyon internal/hook internal/own sampler writer internal/rotate", "", "what a session does: its files, its metadata, names of global locks"},
 	{".", "internal/hook internal/own sampler internal/session", "", "package profiler: Start, Stop, options, environment"},
-	{"auto", ". internal/own internal/hold", "", "blank import that starts a session from the environment"},
+	{"auto", ". internal/own", "", "blank import that starts a session from the environment"},
 
 	{"reader", "tachyon internal/prefetch internal/files internal/wire internal/journal", "github.com/klauspost/compress golang.org/x/sys", "a file to samples; what a sample stands for"},
 	{"proftest", ". writer", "", "the hook for `TestMain`"},

@@ -27,9 +27,8 @@ var suites = []suite{
 	{
 		name: "std-more",
 		pkgs: []string{"context", "sync", "bufio", "time", "os", "os/exec", "net", "net/http", "net/http/httptest", "net/rpc", "io", "internal/poll", "encoding/json", "encoding/gob", "compress/flate", "go/parser", "go/types", "database/sql", "log/slog", "runtime/debug", "runtime/metrics", "runtime/trace", "strings", "sort", "math/big", "text/template", "crypto/tls", "archive/zip"},
-		// TestProcessLiteral of os calls signal.Stop right after a SIGINT, as described in package
-		// auto. TestUnmarshalTextAllocations of time allows no allocations in the whole program.
-		skip:    "^(TestProcessLiteral|TestUnmarshalTextAllocations)$",
+		// It allows no allocations in the whole program.
+		skip:    "^TestUnmarshalTextAllocations$",
 		timeout: 5 * time.Minute,
 		night:   true,
 	},

@@ -69,7 +69,7 @@ var Native = []Call{
 	{unix.SYS_RT_TGSIGQUEUEINFO, "rt_tgsigqueueinfo", "interrupt threads that run goroutines"},
 	{unix.SYS_SCHED_GETATTR, "sched_getattr", "read the time slice of the tick thread"},
 	{unix.SYS_SCHED_SETATTR, "sched_setattr", "set a short time slice, so that the tick thread gets a core sooner"},
-	{unix.SYS_TIMER_CREATE, "timer_create", "create the timer for the first tick; package auto, with either source: timers that bound how long a signal is kept"},
+	{unix.SYS_TIMER_CREATE, "timer_create", "create the timer for the first tick"},
 	{unix.SYS_TIMER_DELETE, "timer_delete", "delete the timers"},
-	{unix.SYS_TIMER_SETTIME, "timer_settime", "set the time of the first tick, and of package auto's timers"},
+	{unix.SYS_TIMER_SETTIME, "timer_settime", "set the time of the first tick"},
 }

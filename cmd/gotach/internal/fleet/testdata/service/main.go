@@ -8,10 +8,11 @@ import (
 	"syscall"
 	"time"
 
-	_ "github.com/gotach/profiler/auto"
+	"github.com/gotach/profiler/auto"
 )
 
 func main() {
+	defer auto.Stop()
 	end := make(chan os.Signal, 1)
 	signal.Notify(end, syscall.SIGTERM)
 	for {
