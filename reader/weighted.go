@@ -45,8 +45,8 @@ func (s *WeightedSample) CPU() time.Duration {
 	return s.Wall()
 }
 
-// Weighted yields the samples of a stream that stand for time, with their weights. No other
-// code computes weights, so all views of a profile have the same sums.
+// Weighted yields the samples of a stream that stand for time, with their weights. Package
+// stream gives samples of many files weights by the same rule, so all views of a profile have the same sums.
 //
 // A sample's weight is the time since the previous sample of the same thread and
 // interpreter. Times wrap modulo 2^64. The weight is 0 if the clock went back. The weight

@@ -11,7 +11,7 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// Samples are the samples that an analysis reads. This file is all that knows where they come from.
+// Samples are the samples that an analysis reads, from a stream of files.
 type Samples struct {
 	name  string
 	src   *stream.Source
