@@ -100,6 +100,9 @@ func (d *Data) TicksPerSecond() float64 {
 	return f
 }
 
+// GotachInterval is an attribute that only files of gotach have.
+const GotachInterval = "x-gotach-interval-ns"
+
 // Incl, Excl and Count sum over all callers.
 func (s *Sub) Incl() (seconds float64) {
 	for i := range s.Callers {
@@ -153,7 +156,7 @@ func (c *Call) adopt(calls map[string]*Call) {
 	c.add(&Call{Calls: calls})
 }
 
-// sorted returns the calls below c by name, for an order that does not change.
-func (c *Call) sorted() []*Call {
+// Sorted returns the calls below c by name, for an order that does not change.
+func (c *Call) Sorted() []*Call {
 	return slices.SortedFunc(maps.Values(c.Calls), func(a, b *Call) int { return cmp.Compare(a.Sub, b.Sub) })
 }

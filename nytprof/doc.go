@@ -4,8 +4,8 @@
 //
 // [Reader] and [Writer] know a file as a stream of chunks, as
 // Devel::NYTProf::ReadStream does. [Data] is a whole file in memory: files with
-// the time of each line, subs with their callers, the call tree. [Read] and
-// [Write] go between a file and a profile.Profile.
+// the time of each line, subs with their callers, the call tree. [Load] and
+// [Data.Write] go between it and a file.
 //
 // # The file
 //

@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"log"
 	"os"
-	"time"
 
-	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/nytprof"
 )
 
@@ -81,23 +79,4 @@ func ExampleLoad() {
 		}
 	}
 	// Output: lines 3-3: 134 calls
-}
-
-func ExampleWrite() {
-	p := &profile.Profile{
-		Program: "server",
-		Start:   time.Unix(1_795_234_152, 0),
-		Frames:  []profile.Frame{{File: "/src/main.go", Func: "main.work", Line: 12}},
-		Records: []profile.Record{{Stack: []uint32{0}, Count: 3, Wall: 3 * time.Millisecond}},
-	}
-	var file bytes.Buffer // nytprofhtml's input, usually nytprof.out
-	if err := nytprof.Write(&file, p, nytprof.Options{}); err != nil {
-		log.Fatal(err)
-	}
-	back, err := nytprof.Read(&file)
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(back.Frames[0].Func, back.Records[0].Count, back.Records[0].Wall)
-	// Output: main.work 3 3ms
 }

@@ -5,7 +5,6 @@ import (
 	"os"
 	"testing"
 
-	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/testenv"
 )
 
@@ -43,42 +42,6 @@ func FuzzReader(f *testing.F) {
 		third, _ := reencode(t, again)
 		if !bytes.Equal(third, again) {
 			t.Errorf("what was written reads differently: %q, then %q", again, third)
-		}
-	})
-}
-
-func FuzzRead(f *testing.F) {
-	addGoldens(f)
-	f.Fuzz(func(t *testing.T, b []byte) {
-		size := len(b) // with what it inflates to
-		for c, err := range NewReader(bytes.NewReader(b)).Chunks() {
-			if err == nil {
-				size += len(c.encode(nil))
-			}
-		}
-		var d *Data
-		if grown := testenv.Allocated(func() { d, _ = Load(bytes.NewReader(b)) }); grown > uint64(1<<20+200*size) {
-			t.Errorf("%d bytes allocated %d", size, grown)
-		}
-		var p *profile.Profile
-		var err error
-		if grown := testenv.Allocated(func() { p, err = d.Profile() }); grown > uint64(4<<20+5000*size) {
-			t.Errorf("the profile of %d bytes allocated %d", size, grown)
-		}
-		if err != nil {
-			return
-		}
-		for _, r := range p.Records {
-			if r.Wall < 0 || r.Count < 0 {
-				t.Errorf("record %+v", r)
-			}
-			for _, id := range r.Stack {
-				_ = p.Frames[id]
-			}
-		}
-		var out bytes.Buffer
-		if err := Write(&out, p, Options{NoSource: true, Uncompressed: true}); err != nil && out.Len() < maxRest {
-			t.Error(err)
 		}
 	})
 }

@@ -194,7 +194,7 @@ func (l *loader) subReturn(c *SubReturn) {
 }
 
 func (l *loader) finish() {
-	l.data.Sampled = l.data.ours()
+	l.data.Sampled = l.data.Attribute(GotachInterval) != ""
 	slices.SortFunc(l.data.Files, func(a, b *File) int { return int(int64(a.FID) - int64(b.FID)) })
 	if len(l.returned) == 0 {
 		return

@@ -180,7 +180,7 @@ func TestCallTree(t *testing.T) {
 		excl := make(map[string]float64)
 		for todo := []*Call{d.Calls}; len(todo) > 0; {
 			c := todo[0]
-			todo = append(todo[1:], c.sorted()...)
+			todo = append(todo[1:], c.Sorted()...)
 			excl[c.Sub] += c.Excl
 		}
 		for _, s := range d.Subs {
@@ -215,5 +215,28 @@ func TestLoadBomb(t *testing.T) {
 	var fe *FormatError
 	if !errors.As(err, &fe) || fe.Offset != 22 || len(d.Attributes) != 2 {
 		t.Errorf("%d attributes, error %v", len(d.Attributes), err)
+	}
+}
+
+// Counts of any size make a file of bounded size, with all the time.
+func TestManyStatements(t *testing.T) {
+	defer func(was int64) { maxStatements = was }(maxStatements)
+	maxStatements = 1000
+	want := map[uint32]LineTime{1: {Ticks: 10 << 30, Count: 1 << 30}, 2: {Ticks: 10 << 20, Count: 1 << 20}, 3: {Ticks: 10, Count: 1}}
+	d := &Data{Attributes: []Attribute{{"ticks_per_sec", "10000000"}}, Files: []*File{{FID: 1, Name: "a", Lines: want}}}
+	var b bytes.Buffer
+	testenv.OK(t, d.Write(&b, false))
+	c, err := Verify(bytes.NewReader(b.Bytes()))
+	if err != nil || c.Statements > 1000+3 || c.Statements < 990 {
+		t.Errorf("%d statements, %v", c.Statements, err)
+	}
+	lines := testenv.Must(Load(&b)).Files[0].Lines
+	if len(lines) != len(want) {
+		t.Errorf("lines %v", lines)
+	}
+	for line, got := range lines {
+		if got.Ticks != want[line].Ticks {
+			t.Errorf("line %d took %d ticks, want %d", line, got.Ticks, want[line].Ticks)
+		}
 	}
 }

@@ -7,24 +7,7 @@ import (
 	"math"
 	"slices"
 	"time"
-
-	"github.com/gotach/profiler/internal/profile"
 )
-
-// Options are choices for writing.
-type Options struct {
-	Uncompressed bool // no zlib
-	NoSource     bool // leave out the texts of source files; Perl's tools then look for the files themselves
-	// Source returns the text of a source file, nil to leave it out. It gets all frames that are in the file: the
-	// profile may be a stranger's, and what is read here others will see. Nil leaves out all texts.
-	Source func(file string, in []profile.Frame) []byte
-}
-
-// Write writes a profile for Perl's tools: a function is a sub, and a sample is a
-// statement that took the sample's wall time.
-func Write(w io.Writer, p *profile.Profile, o Options) error {
-	return fromProfile(p, o).Write(w, o.Uncompressed)
-}
 
 // Write writes d as a file, its chunks in the order in which perl has them. The
 // order in which statements ran is not in d: each file's are written by line. Of
@@ -170,13 +153,13 @@ func (s *saver) returns(root *Call) {
 		call *Call
 		todo []*Call // below it
 	}
-	path := []node{{root, root.sorted()}}
+	path := []node{{root, root.Sorted()}}
 	for s.err == nil {
 		top := &path[len(path)-1]
 		if len(top.todo) > 0 {
 			next := top.todo[0]
 			top.todo = top.todo[1:]
-			path = append(path, node{next, next.sorted()})
+			path = append(path, node{next, next.Sorted()})
 			continue
 		}
 		path = path[:len(path)-1]

@@ -31,11 +31,6 @@ func TestVerifyGoldens(t *testing.T) {
 			t.Errorf("%s: %q, and perl does not warn", base, c.Warnings)
 		}
 	}
-	var out bytes.Buffer
-	testenv.OK(t, Write(&out, workload(t), Options{}))
-	if c, err := Verify(&out); err != nil || len(c.Warnings) > 0 {
-		t.Errorf("ours: %v %q", err, c.Warnings)
-	}
 }
 
 func TestVerifyRefuses(t *testing.T) {

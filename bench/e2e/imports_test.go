@@ -65,7 +65,7 @@ var rooms = []struct {
 	{"internal/stream", "tachyon internal/frames reader", "", "the samples of many files one by one, with weights and labels"},
 	{"internal/profile", "tachyon internal/frames reader internal/stream", "", "the profile added up"},
 	{"internal/timeline", "tachyon reader internal/stream", "", "the profile in order of time"},
-	{"nytprof", "internal/profile", "github.com/klauspost/compress", "Perl's NYTProf, both ways"},
+	{"nytprof", "", "github.com/klauspost/compress", "files of Perl's NYTProf, both ways"},
 	{"internal/formats/...", "tachyon internal/files internal/frames writer reader internal/stream internal/profile internal/timeline nytprof", "github.com/google/pprof github.com/klauspost/compress golang.org/x/sys", "the table of formats, and a package for each"},
 	{"internal/analyze", "tachyon internal/source reader internal/stream internal/profile", "", "questions that samples answer: a file for each analysis"},
 	{"internal/page", "tachyon internal/source internal/site internal/stream internal/profile internal/analyze", "", "the HTML page of a profile: its data, its script, its server"},

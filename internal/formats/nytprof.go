@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/gotach/profiler/internal/formats/perlnytprof"
 	"github.com/gotach/profiler/internal/formats/pynytprof"
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/nytprof"
@@ -28,7 +29,7 @@ var perlNYTProf = &Format{
 		if err != nil {
 			return err
 		}
-		return nytprof.Write(t.W, p, nytprof.Options{Uncompressed: o.Uncompressed, NoSource: o.NoSource, Source: o.Source})
+		return perlnytprof.Write(t.W, p, perlnytprof.Options{Uncompressed: o.Uncompressed, NoSource: o.NoSource, Source: o.Source})
 	},
 }
 
@@ -69,7 +70,7 @@ func (c *nytprofContent) Profile() (*profile.Profile, error) {
 	if err != nil {
 		return nil, err
 	}
-	return d.Profile()
+	return perlnytprof.Profile(d)
 }
 
 // Report adds to each sub how often it was called.
@@ -84,7 +85,7 @@ func (c *nytprofContent) Report(o profile.ReportOptions) (*profile.Report, error
 	}
 	calls := make(map[string]int64)
 	for _, s := range c.data.Subs {
-		calls[c.data.Function(s.Name)] += s.Count()
+		calls[perlnytprof.Function(c.data, s.Name)] += s.Count()
 	}
 	for i := range report.Rows {
 		if n := calls[report.Rows[i].Name]; n > 0 {
@@ -116,7 +117,7 @@ func (c *nytprofContent) Info() ([]Field, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := d.Profile()
+	p, err := perlnytprof.Profile(d)
 	if err != nil {
 		return nil, err
 	}

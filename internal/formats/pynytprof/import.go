@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gotach/profiler/internal/formats/perlnytprof"
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/nytprof"
 )
@@ -22,11 +23,11 @@ func Read(r io.Reader) (*profile.Profile, error) {
 	return f.Profile()
 }
 
-// Profile makes stacks as [nytprof.Data.Profile] does for files without a call tree: a
+// Profile makes stacks as [perlnytprof.Profile] does for files without a call tree: a
 // stack of caller and called sub has the pair's exclusive time, which is distributed
 // over the lines of the called sub.
 func (f *file) Profile() (*profile.Profile, error) {
-	p, err := f.data().Profile()
+	p, err := perlnytprof.Profile(f.data())
 	if err != nil {
 		return nil, err
 	}

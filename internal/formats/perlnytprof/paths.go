@@ -1,6 +1,10 @@
-package nytprof
+package perlnytprof
 
-import "math"
+import (
+	"math"
+
+	"github.com/gotach/profiler/nytprof"
+)
 
 // path is one way to a sub.
 type path struct {
@@ -15,11 +19,11 @@ const maxPath = 512
 // treePaths finds the paths of the call tree.
 func (im *importer) treePaths() {
 	type node struct {
-		call    *Call
-		todo    []*Call
+		call    *nytprof.Call
+		todo    []*nytprof.Call
 		callers []uint32
 	}
-	stack := []node{{im.d.Calls, im.d.Calls.sorted(), nil}}
+	stack := []node{{im.d.Calls, im.d.Calls.Sorted(), nil}}
 	for len(stack) > 0 && im.frameIDs <= maxFrameIDs {
 		top := &stack[len(stack)-1]
 		if len(top.todo) == 0 {
@@ -36,7 +40,7 @@ func (im *importer) treePaths() {
 			callers = push(im.at(top.call.Sub, place.FID, place.Line), callers)
 		}
 		im.path(c.Sub, callers, c.Excl)
-		stack = append(stack, node{c, c.sorted(), callers})
+		stack = append(stack, node{c, c.Sorted(), callers})
 	}
 }
 
@@ -50,12 +54,12 @@ func push(id uint32, callers []uint32) []uint32 {
 }
 
 // outside returns the caller of calls from outside the tree: the main program.
-func (im *importer) outside(c *Call) []uint32 {
+func (im *importer) outside(c *nytprof.Call) []uint32 {
 	s := im.subs[c.Sub]
 	if s == nil || im.d.Sampled {
 		return nil
 	}
-	var best *Caller
+	var best *nytprof.Caller
 	for i := range s.Callers {
 		by := &s.Callers[i]
 		if known := im.subs[by.Sub]; by.Sub != "" && (known == nil || len(known.Callers) == 0) && (best == nil || by.Incl > best.Incl) {
@@ -76,7 +80,7 @@ func (im *importer) path(sub string, callers []uint32, ticks float64) {
 	}
 	s := im.subs[sub]
 	if s == nil {
-		s = &Sub{Name: sub}
+		s = &nytprof.Sub{Name: sub}
 		im.subs[sub] = s
 	}
 	im.paths[s] = append(im.paths[s], path{callers, int64(math.Round(min(ticks, 1<<53)))})
@@ -84,7 +88,7 @@ func (im *importer) path(sub string, callers []uint32, ticks float64) {
 
 // callerPaths makes paths of callers, without a call tree.
 func (im *importer) callerPaths() {
-	up := make(map[string]Caller) // each sub's most expensive caller
+	up := make(map[string]nytprof.Caller) // each sub's most expensive caller
 	for _, s := range im.d.Subs {
 		for _, c := range s.Callers {
 			if best, ok := up[s.Name]; c.Sub != s.Name && (!ok || c.Incl > best.Incl) {

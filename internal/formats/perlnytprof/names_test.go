@@ -1,4 +1,4 @@
-package nytprof
+package perlnytprof
 
 import (
 	"os"
@@ -37,7 +37,7 @@ func TestNames(t *testing.T) {
 
 // The extents of functions come from the source; of a closure its own.
 func TestExtents(t *testing.T) {
-	src := testenv.Must(os.ReadFile("testdata/src/workload.go"))
+	src := testenv.Must(os.ReadFile(goldenDir + "src/workload.go"))
 	f := parseFunctions(src)
 	for _, c := range []struct {
 		name        string

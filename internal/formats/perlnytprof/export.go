@@ -1,4 +1,4 @@
-package nytprof
+package perlnytprof
 
 import (
 	"cmp"
@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/nytprof"
 )
 
 // What stands in for places that have no file.
@@ -28,16 +29,16 @@ const maxLine = 1<<16 - 2
 // function is a sub, a sample a statement that took the sample's wall time.
 //
 // The number of calls of a sub from a line is that of samples that saw it.
-func fromProfile(p *profile.Profile, o Options) *Data {
+func fromProfile(p *profile.Profile, o Options) *nytprof.Data {
 	b := builder{
 		p: p, source: o.Source,
-		data:   &Data{Calls: new(Call), Sampled: true},
-		files:  make(map[string]*File),
-		subs:   make(map[string]*Sub),
-		seen:   make(map[*Sub]extent),
-		last:   make(map[*File]uint32),
-		edges:  make(map[edge]*Caller),
-		depths: make(map[*Sub]uint32),
+		data:   &nytprof.Data{Calls: new(nytprof.Call), Sampled: true},
+		files:  make(map[string]*nytprof.File),
+		subs:   make(map[string]*nytprof.Sub),
+		seen:   make(map[*nytprof.Sub]extent),
+		last:   make(map[*nytprof.File]uint32),
+		edges:  make(map[edge]*nytprof.Caller),
+		depths: make(map[*nytprof.Sub]uint32),
 		passed: make(map[edge]bool),
 	}
 	b.roots = b.fake(rootsFile)
@@ -57,48 +58,48 @@ func fromProfile(p *profile.Profile, o Options) *Data {
 type builder struct {
 	p      *profile.Profile
 	source func(string, []profile.Frame) []byte
-	data   *Data
+	data   *nytprof.Data
 
 	frames []place // of p.Frames, as far as seen
-	files  map[string]*File
-	subs   map[string]*Sub
-	seen   map[*Sub]extent
-	last   map[*File]uint32 // line seen
-	edges  map[edge]*Caller
+	files  map[string]*nytprof.File
+	subs   map[string]*nytprof.Sub
+	seen   map[*nytprof.Sub]extent
+	last   map[*nytprof.File]uint32 // line seen
+	edges  map[edge]*nytprof.Caller
 	order  []edge // in which edges were first seen
-	roots  *File
-	blank  *File // noFile
-	ticks  int64 // of all samples
+	roots  *nytprof.File
+	blank  *nytprof.File // noFile
+	ticks  int64         // of all samples
 
-	depths map[*Sub]uint32 // scratch of record: how often a sub is on the stack
-	passed map[edge]bool   // scratch: edges of the stack
+	depths map[*nytprof.Sub]uint32 // scratch of record: how often a sub is on the stack
+	passed map[edge]bool           // scratch: edges of the stack
 }
 
 // place is a frame as NYTProf has it.
 type place struct {
-	sub  *Sub
-	fid  *File
+	sub  *nytprof.Sub
+	fid  *nytprof.File
 	line uint32
 }
 
 type edge struct {
 	fid, line      uint32
-	caller, called *Sub // a nil caller is rootsSub
+	caller, called *nytprof.Sub // a nil caller is rootsSub
 }
 
-func (b *builder) file(name string) *File {
+func (b *builder) file(name string) *nytprof.File {
 	f := b.files[name]
 	if f == nil {
-		f = &File{FID: uint32(len(b.data.Files) + 1), Name: oneLine.Replace(name), Flags: FlagViaStmt | FlagViaSub, Lines: make(map[uint32]LineTime)}
+		f = &nytprof.File{FID: uint32(len(b.data.Files) + 1), Name: oneLine.Replace(name), Flags: nytprof.FlagViaStmt | nytprof.FlagViaSub, Lines: make(map[uint32]nytprof.LineTime)}
 		b.files[name] = f
 		b.data.Files = append(b.data.Files, f)
 	}
 	return f
 }
 
-func (b *builder) fake(name string) *File {
+func (b *builder) fake(name string) *nytprof.File {
 	f := b.file(name)
-	f.Flags |= FlagHasSource | FlagSaveSource | FlagFake
+	f.Flags |= nytprof.FlagHasSource | nytprof.FlagSaveSource | nytprof.FlagFake
 	f.Source = make(map[uint32]string)
 	return f
 }
@@ -112,7 +113,7 @@ func (b *builder) place(id uint32) place {
 	name := perlName(f.Func)
 	sub := b.subs[name]
 	if sub == nil {
-		sub = &Sub{Name: name}
+		sub = &nytprof.Sub{Name: name}
 		b.subs[name] = sub
 		b.data.Subs = append(b.data.Subs, sub)
 	}
@@ -169,7 +170,7 @@ func (b *builder) record(r *profile.Record) {
 		from.called = at.sub
 		c := b.edges[from]
 		if c == nil {
-			c = &Caller{FID: from.fid, Line: from.line, Sub: rootsSub}
+			c = &nytprof.Caller{FID: from.fid, Line: from.line, Sub: rootsSub}
 			if from.caller != nil {
 				c.Sub = from.caller.Name
 			}
@@ -196,9 +197,9 @@ func (b *builder) record(r *profile.Record) {
 		next := call.Calls[at.sub.Name]
 		if next == nil {
 			if call.Calls == nil {
-				call.Calls = make(map[string]*Call)
+				call.Calls = make(map[string]*nytprof.Call)
 			}
-			next = &Call{Sub: at.sub.Name}
+			next = &nytprof.Call{Sub: at.sub.Name}
 			call.Calls[next.Sub] = next
 		}
 		next.Incl += float64(ticks)
@@ -229,14 +230,16 @@ func (b *builder) finish() {
 	for end-start < total {
 		end = math.Nextafter(end, math.Inf(1))
 	}
-	d.Processes = []Process{{PID: b.pid(), Start: start, End: end}}
+	d.Processes = []nytprof.Process{{PID: b.pid(), Start: start, End: end}}
 	d.Attributes = b.attributes()
-	d.Options = options
+	for _, o := range options {
+		d.Options = append(d.Options, nytprof.Option{Key: o[0], Value: o[1]})
+	}
 }
 
 // addSource adds the texts of files, and to functions the lines that no sample saw.
 func (b *builder) addSource() {
-	in := map[*File][]profile.Frame{}
+	in := map[*nytprof.File][]profile.Frame{}
 	for id, at := range b.frames {
 		if at.sub != nil && b.source != nil {
 			in[at.fid] = append(in[at.fid], b.p.Frames[id])
@@ -244,10 +247,10 @@ func (b *builder) addSource() {
 	}
 	left := maxSource
 	for _, f := range b.data.Files {
-		if f.Flags&FlagFake != 0 {
+		if f.Flags&nytprof.FlagFake != 0 {
 			continue
 		}
-		f.Flags |= FlagHasSource | FlagSaveSource
+		f.Flags |= nytprof.FlagHasSource | nytprof.FlagSaveSource
 		var src []byte
 		if frames := in[f]; len(frames) > 0 && left > 0 {
 			src = b.source(frames[0].File, frames)
@@ -281,17 +284,18 @@ func (b *builder) pid() uint32 {
 // Attributes of ours, which Perl's tools ignore.
 const (
 	attrDuration   = "x-gotach-duration-ns"
-	attrInterval   = "x-gotach-interval-ns"
+	attrInterval   = nytprof.GotachInterval
 	attrGoroutines = "x-gotach-goroutines"
 )
 
-func (b *builder) attributes() []Attribute {
+func (b *builder) attributes() []nytprof.Attribute {
 	application, version := cmp.Or(b.p.Program, "a program"), "unknown"
 	if m := b.p.Metadata; m != nil && m.Session != nil && m.Session.GoVersion != "" {
 		version = m.Session.GoVersion
 	}
 	i := func(v int64) string { return strconv.FormatInt(v, 10) }
-	return []Attribute{
+	var list []nytprof.Attribute
+	for _, a := range [][2]string{
 		{"basetime", i(b.p.Start.Unix())},
 		{"application", toPerl.Replace(application)},
 		{"perl_version", toPerl.Replace(version)},
@@ -303,11 +307,14 @@ func (b *builder) attributes() []Attribute {
 		{attrDuration, i(int64(b.p.Duration))},
 		{attrInterval, i(int64(b.p.Interval))},
 		{attrGoroutines, i(int64(b.p.Goroutines))},
+	} {
+		list = append(list, nytprof.Attribute{Key: a[0], Value: a[1]})
 	}
+	return list
 }
 
 // options are what perl's profiler would have run with to measure the same.
-var options = []Option{
+var options = [][2]string{
 	{"usecputime", "0"}, {"subs", "1"}, {"blocks", "0"}, {"leave", "1"}, {"expand", "0"}, {"trace", "0"},
 	{"use_db_sub", "0"}, {"compress", "0"}, {"clock", "1"}, {"stmts", "1"}, {"slowops", "0"}, {"findcaller", "0"},
 	{"forkdepth", "-1"}, {"perldb", "0"}, {"nameevals", "1"}, {"nameanonsubs", "1"}, {"calls", "1"}, {"evals", "0"},

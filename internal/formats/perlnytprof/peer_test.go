@@ -1,6 +1,6 @@
 //go:build peers
 
-package nytprof
+package perlnytprof
 
 import (
 	"bytes"
@@ -43,7 +43,7 @@ type perlSub struct {
 // loadInPerl loads a file with the real Devel::NYTProf, which must not warn.
 func loadInPerl(t testing.TB, tools map[string]string, file string) (d perlData) {
 	t.Helper()
-	cmd := exec.Command(tools["perl"], "testdata/load.pl", file)
+	cmd := exec.Command(tools["perl"], goldenDir+"load.pl", file)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

@@ -1,4 +1,4 @@
-package nytprof
+package perlnytprof
 
 import (
 	"bytes"
@@ -8,10 +8,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/nytprof"
 )
 
 // figures are the sums of a profile, in nanoseconds.
@@ -47,10 +47,35 @@ func figuresOf(p *profile.Profile) figures {
 	return f
 }
 
+// goldenDir has files of perl programs.
+const goldenDir = "../../../nytprof/testdata/"
+
+// goldens returns files of perl programs.
+func goldens(t testing.TB) []string {
+	files := testenv.Must(filepath.Glob(goldenDir + "*.nytprof"))
+	if len(files) < 10 {
+		t.Fatalf("only %d files", len(files))
+	}
+	return files
+}
+
+// cutOff is the golden whose process was killed.
+const cutOff = goldenDir + "c17-killed.nytprof"
+
+func load(t testing.TB, file string) *nytprof.Data {
+	t.Helper()
+	f := testenv.Must(os.Open(file))
+	defer f.Close()
+	return testenv.Must(nytprof.Load(f))
+}
+
 func roundTrip(t testing.TB, p *profile.Profile, o Options) *profile.Profile {
 	t.Helper()
 	var file bytes.Buffer
 	testenv.OK(t, Write(&file, p, o))
+	if c, err := nytprof.Verify(bytes.NewReader(file.Bytes())); err != nil || len(c.Warnings) > 0 {
+		t.Errorf("%v %q", err, c.Warnings)
+	}
 	return testenv.Must(Read(&file))
 }
 
@@ -89,9 +114,9 @@ func TestSource(t *testing.T) {
 		var file bytes.Buffer
 		testenv.OK(t, Write(&file, workload(t), o))
 		lines, texts := 0, 0
-		for c, err := range NewReader(&file).Chunks() {
+		for c, err := range nytprof.NewReader(&file).Chunks() {
 			testenv.OK(t, err)
-			if l, ok := c.(*SrcLine); ok {
+			if l, ok := c.(*nytprof.SrcLine); ok {
 				texts++
 				if strings.Contains(l.Text.Text, "not markup") {
 					lines++
@@ -112,7 +137,7 @@ func TestPerlProfile(t *testing.T) {
 		}
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			d := load(t, file)
-			p := testenv.Must(d.Profile())
+			p := testenv.Must(Profile(d))
 			f := figuresOf(p)
 			for _, s := range d.Subs {
 				// Returns have whole ticks, callers the exact time.
@@ -138,8 +163,8 @@ func TestPerlProfile(t *testing.T) {
 // Lines of the main program, and of a program whose subs were not timed, have
 // the times of their statements.
 func TestPerlLines(t *testing.T) {
-	d := load(t, "testdata/c14-nosubs.nytprof")
-	p := testenv.Must(d.Profile())
+	d := load(t, goldenDir+"c14-nosubs.nytprof")
+	p := testenv.Must(Profile(d))
 	f := figuresOf(p)
 	n := 0
 	for _, file := range d.Files {
@@ -170,13 +195,13 @@ func TestReadErrors(t *testing.T) {
 // A tree as deep as the file is long makes stacks that are cut in the middle,
 // and not more of them than memory holds.
 func TestDeepTree(t *testing.T) {
-	d := &Data{Attributes: []Attribute{{"ticks_per_sec", "10000000"}}, Calls: new(Call)}
+	d := &nytprof.Data{Attributes: []nytprof.Attribute{{Key: "ticks_per_sec", Value: "10000000"}}, Calls: new(nytprof.Call)}
 	at := d.Calls
 	for i := range 2000 {
-		at.Calls = map[string]*Call{"": {Sub: "main::f" + strconv.Itoa(i), Excl: 10}}
+		at.Calls = map[string]*nytprof.Call{"": {Sub: "main::f" + strconv.Itoa(i), Excl: 10}}
 		at = at.Calls[""]
 	}
-	p := testenv.Must(d.Profile())
+	p := testenv.Must(Profile(d))
 	deepest := p.Records[0]
 	for _, r := range p.Records {
 		if p.Frames[r.Stack[0]].Func == "main::f1999" {
@@ -189,31 +214,5 @@ func TestDeepTree(t *testing.T) {
 	}
 	defer func(was int) { maxFrameIDs = was }(maxFrameIDs)
 	maxFrameIDs = 100_000
-	testenv.Fails(t, "", testenv.Err(d.Profile()), "more than 100000")
-}
-
-// Weights of any size make a file of bounded size, with all the time.
-func TestManyStatements(t *testing.T) {
-	defer func(was int64) { maxStatements = was }(maxStatements)
-	maxStatements = 1000
-	p := &profile.Profile{
-		Unitless: true,
-		Frames:   []profile.Frame{{Func: "a"}, {Func: "b"}, {Func: "c"}},
-		Records: []profile.Record{
-			{Stack: []uint32{0}, Count: 1 << 30, Wall: 1 << 30 * time.Microsecond},
-			{Stack: []uint32{1, 0}, Count: 1 << 20, Wall: 1 << 20 * time.Microsecond},
-			{Stack: []uint32{2, 0}, Count: 1, Wall: time.Microsecond},
-		},
-	}
-	var b bytes.Buffer
-	testenv.OK(t, Write(&b, p, Options{}))
-	c, err := Verify(bytes.NewReader(b.Bytes()))
-	if err != nil || c.Statements > 1000+3 || c.Statements < 990 {
-		t.Errorf("%d statements, %v", c.Statements, err)
-	}
-	back := testenv.Must(Read(&b))
-	got, _ := back.Total()
-	if want, _ := p.Total(); got != want {
-		t.Errorf("took %v, want %v", got, want)
-	}
+	testenv.Fails(t, "", testenv.Err(Profile(d)), "more than 100000")
 }

@@ -1,4 +1,4 @@
-package nytprof
+package perlnytprof
 
 import (
 	"go/ast"

@@ -1,4 +1,4 @@
-package nytprof
+package perlnytprof
 
 import (
 	"os"
@@ -61,7 +61,7 @@ func workloadSource(file string, in []profile.Frame) []byte {
 
 // workload is a profile of testdata/src/workload.go.
 func workload(t testing.TB) *profile.Profile {
-	file := testenv.Must(filepath.Abs("testdata/src/workload.go"))
+	file := testenv.Must(filepath.Abs(goldenDir + "src/workload.go"))
 	m := newMaker()
 	at := func(name string, line int32) profile.Frame { return profile.Frame{File: file, Func: name, Line: line} }
 	ms := time.Millisecond

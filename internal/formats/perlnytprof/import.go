@@ -1,10 +1,9 @@
-package nytprof
+package perlnytprof
 
 import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"math"
 	"slices"
@@ -12,16 +11,8 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/nytprof"
 )
-
-// Read reads a file and makes a profile of it; see [Data.Profile].
-func Read(r io.Reader) (*profile.Profile, error) {
-	d, err := Load(r)
-	if err != nil {
-		return nil, err
-	}
-	return d.Profile()
-}
 
 // Profile makes stacks of what NYTProf measured. The exclusive time of each sub
 // along each path of the call tree is a stack's. NYTProf does not say which
@@ -32,7 +23,7 @@ func Read(r io.Reader) (*profile.Profile, error) {
 // Without a call tree (option calls=0) a stack is a sub's caller and, above it,
 // each sub's most expensive caller, so that only times of subs and their direct
 // callers are exact. Samples are executions of statements.
-func (d *Data) Profile() (*profile.Profile, error) {
+func Profile(d *nytprof.Data) (*profile.Profile, error) {
 	tps := d.TicksPerSecond()
 	if tps == 0 {
 		return nil, errors.New("NYTProf: without the attribute ticks_per_sec its times mean nothing")
@@ -40,13 +31,13 @@ func (d *Data) Profile() (*profile.Profile, error) {
 	im := importer{
 		d: d, tick: 1e9 / tps,
 		b:      profile.NewBuilder(),
-		ours:   d.ours(),
+		ours:   ours(d),
 		cpu:    d.Option("usecputime") != "" && d.Option("usecputime") != "0",
-		files:  make(map[uint32]*File),
-		subs:   make(map[string]*Sub),
-		callAt: make(map[[2]string]Caller),
-		lines:  make(map[*Sub][]lineTicks),
-		paths:  make(map[*Sub][]path),
+		files:  make(map[uint32]*nytprof.File),
+		subs:   make(map[string]*nytprof.Sub),
+		callAt: make(map[[2]string]nytprof.Caller),
+		lines:  make(map[*nytprof.Sub][]lineTicks),
+		paths:  make(map[*nytprof.Sub][]path),
 	}
 	im.b.Profile.Program = d.Attribute("application")
 	im.index()
@@ -64,31 +55,31 @@ func (d *Data) Profile() (*profile.Profile, error) {
 	return im.b.Finish(), nil
 }
 
-// Function returns the name of a sub in d's Profile. In files that gotach wrote it is
+// Function returns the name of a sub of d in its Profile. In files that gotach wrote it is
 // the Go function's name.
-func (d *Data) Function(sub string) string {
-	if d.ours() {
+func Function(d *nytprof.Data, sub string) string {
+	if ours(d) {
 		return goName(sub)
 	}
 	return sub
 }
 
 // ours reports whether gotach wrote the file.
-func (d *Data) ours() bool { return d.Attribute(attrInterval) != "" }
+func ours(d *nytprof.Data) bool { return d.Attribute(attrInterval) != "" }
 
 // importer makes a profile of d.
 type importer struct {
-	d    *Data
+	d    *nytprof.Data
 	b    *profile.Builder
 	tick float64 // ns
 	ours bool    // gotach wrote it: names are Go's
 	cpu  bool    // its times are CPU time
 
-	files  map[uint32]*File
-	subs   map[string]*Sub
-	callAt map[[2]string]Caller // by caller and called sub: the most expensive place
-	lines  map[*Sub][]lineTicks // a sub's lines; nil's are those outside of all
-	paths  map[*Sub][]path
+	files  map[uint32]*nytprof.File
+	subs   map[string]*nytprof.Sub
+	callAt map[[2]string]nytprof.Caller // by caller and called sub: the most expensive place
+	lines  map[*nytprof.Sub][]lineTicks // a sub's lines; nil's are those outside of all
+	paths  map[*nytprof.Sub][]path
 
 	frameIDs int // in all stacks
 }
@@ -99,7 +90,7 @@ var maxFrameIDs = 1 << 28
 
 // lineTicks is a line's own time, without that of subs in C that it called.
 type lineTicks struct {
-	file  *File
+	file  *nytprof.File
 	line  uint32
 	ticks int64
 	count int64
@@ -142,7 +133,7 @@ func (im *importer) at(sub string, fid, line uint32) uint32 {
 // sortLines finds the sub of each line: the innermost one around it.
 func (im *importer) sortLines() {
 	inC := make(map[[2]uint32]float64) // seconds, by file and line
-	byFile := make(map[uint32][]*Sub)
+	byFile := make(map[uint32][]*nytprof.Sub)
 	for _, s := range im.d.Subs {
 		if s.First > 0 {
 			byFile[s.FID] = append(byFile[s.FID], s)
@@ -156,10 +147,10 @@ func (im *importer) sortLines() {
 	}
 	for _, f := range im.d.Files {
 		subs := byFile[f.FID]
-		slices.SortStableFunc(subs, func(a, b *Sub) int {
+		slices.SortStableFunc(subs, func(a, b *nytprof.Sub) int {
 			return cmp.Or(cmp.Compare(a.First, b.First), cmp.Compare(b.Last, a.Last))
 		})
-		var open []*Sub // around the line; inner ones begin later
+		var open []*nytprof.Sub // around the line; inner ones begin later
 		for _, line := range slices.Sorted(maps.Keys(f.Lines)) {
 			for len(subs) > 0 && subs[0].First <= line {
 				open = append(open, subs[0])
@@ -168,7 +159,7 @@ func (im *importer) sortLines() {
 			for len(open) > 0 && open[len(open)-1].Last < line {
 				open = open[:len(open)-1]
 			}
-			var in *Sub
+			var in *nytprof.Sub
 			if len(open) > 0 {
 				in = open[len(open)-1]
 			}
@@ -206,13 +197,13 @@ func (im *importer) records() {
 		im.share(s, lines, paths)
 	}
 	// Subs that only the tree knows, as in a truncated file.
-	for _, s := range slices.SortedFunc(maps.Keys(im.paths), func(a, b *Sub) int { return cmp.Compare(a.Name, b.Name) }) {
+	for _, s := range slices.SortedFunc(maps.Keys(im.paths), func(a, b *nytprof.Sub) int { return cmp.Compare(a.Name, b.Name) }) {
 		im.share(s, nil, im.paths[s])
 	}
 }
 
 // share gives the time of each path of a sub to the sub's lines.
-func (im *importer) share(s *Sub, lines []lineTicks, paths []path) {
+func (im *importer) share(s *nytprof.Sub, lines []lineTicks, paths []path) {
 	var total, of float64 // ticks of all paths, of all lines
 	for _, p := range paths {
 		total += float64(p.ticks)
