@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -49,31 +48,6 @@ func hello(t *testing.T, flags ...string) (bin string) {
 		m.programs[key] = bin
 	}
 	return m.programs[key]
-}
-
-// mostAdded bounds the bytes that Start adds to a stripped program. fgprof's Start adds 2.3 MB.
-const mostAdded = 2_400_000
-
-// Start makes a program only a little larger.
-func TestSize(t *testing.T) {
-	testenv.Long(t)
-	t.Setenv("GOOS", "linux")
-	t.Setenv("GOARCH", "amd64")
-	size := func(tags string) int64 {
-		fi, err := os.Stat(hello(t, "-tags="+tags, "-ldflags=-s -w", "-trimpath")) // paths of source files are a part of a program
-		if err != nil {
-			t.Fatal(err)
-		}
-		return fi.Size()
-	}
-	plain, profiled := size(""), size("profiled")
-	t.Logf("size of a stripped hello-world for linux/amd64 with %s: %.2f MB, with the profiler %.2f MB: %d bytes more",
-		runtime.Version(), float64(plain)/1e6, float64(profiled)/1e6, profiled-plain)
-	if added := profiled - plain; added > mostAdded && strings.HasPrefix(runtime.Version(), "go1.26") {
-		t.Errorf("the profiler adds %d bytes, at most %d are allowed", added, mostAdded)
-	} else if added < 500_000 {
-		t.Errorf("the profiler adds only %d bytes: is it linked?", added)
-	}
 }
 
 // A program that imports the profiler stays static, because no package needs cgo, even if cgo is enabled and there is a

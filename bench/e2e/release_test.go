@@ -1,0 +1,167 @@
+package e2e
+
+import (
+	"archive/zip"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gotach/profiler/internal/testenv"
+)
+
+// A goMod is what go mod edit -json and go work edit -json print.
+type goMod struct {
+	Require []struct{ Path, Version string }
+	Replace []struct {
+		Old, New struct{ Path, Version string }
+	}
+}
+
+func edited(t *testing.T, command, file string) (m goMod) {
+	t.Helper()
+	testenv.OK(t, json.Unmarshal([]byte(run(t, root(t), nil, "go", command, "edit", "-json", file)), &m))
+	return m
+}
+
+// released is the version of the library that the other modules require.
+func released(t *testing.T) string {
+	t.Helper()
+	for _, r := range edited(t, "mod", "cmd/gotach/go.mod").Require {
+		if r.Path == modulePath {
+			return r.Version
+		}
+	}
+	t.Fatal("the command does not require the library")
+	return ""
+}
+
+// The other modules require one version of the library, which the workspace replaces, and replace nothing themselves:
+// the go command refuses to install a command whose module does.
+func TestReleaseVersions(t *testing.T) {
+	version := released(t)
+	for _, m := range modules {
+		mod := edited(t, "mod", m+"/go.mod")
+		if len(mod.Replace) > 0 {
+			t.Errorf("%s/go.mod replaces %v", m, mod.Replace)
+		}
+		for _, r := range mod.Require {
+			if r.Path == modulePath && r.Version != version {
+				t.Errorf("%s requires the library's version %s, the command %s", m, r.Version, version)
+			}
+		}
+	}
+	replaced := edited(t, "work", "go.work").Replace
+	if len(replaced) != 1 || replaced[0].Old.Path != modulePath || replaced[0].Old.Version != version || replaced[0].New.Path != "./" {
+		t.Errorf("go.work replaces %+v, want the library's version %s", replaced, version)
+	}
+	if !strings.Contains(read(t, "docs/releasing.md"), "`"+version+"`") {
+		t.Errorf("docs/releasing.md does not name the version %s", version)
+	}
+}
+
+// proxy makes a module proxy of files that has the library and the command. It returns the environment of a go command with a module
+// cache of its own, which has only this proxy, the modules that this machine has, and the proxies others.
+func proxy(t *testing.T, cache string, others ...string) []string {
+	t.Helper()
+	dir, version := t.TempDir(), released(t)
+	for _, folder := range []string{".", "cmd/gotach"} {
+		path := modulePath
+		if folder != "." {
+			path += "/" + folder
+		}
+		files := filepath.Join(dir, path, "@v")
+		mod := read(t, folder+"/go.mod")
+		testenv.OK(t, os.MkdirAll(files, 0o755))
+		testenv.OK(t, os.WriteFile(filepath.Join(files, "list"), []byte(version+"\n"), 0o644))
+		testenv.OK(t, os.WriteFile(filepath.Join(files, version+".mod"), []byte(mod), 0o644))
+		testenv.OK(t, os.WriteFile(filepath.Join(files, version+".info"), fmt.Appendf(nil, `{"Version":%q,"Time":"2026-01-01T00:00:00Z"}`, version), 0o644))
+		pack(t, filepath.Join(root(t), folder), filepath.Join(files, version+".zip"), path+"@"+version)
+	}
+	here := strings.TrimSpace(run(t, root(t), nil, "go", "env", "GOMODCACHE"))
+	list := append([]string{"file://" + dir, "file://" + filepath.Join(here, "cache", "download")}, others...)
+	return []string{"GOWORK=off", "GOFLAGS=-mod=mod -modcacherw -buildvcs=false", "GOSUMDB=off", "GOPROXY=" + strings.Join(list, ","), "GOMODCACHE=" + cache}
+}
+
+// pack makes the zip file of a module: all files of a folder that are in no module below it.
+func pack(t *testing.T, folder, file, prefix string) {
+	t.Helper()
+	out := testenv.Must(os.Create(file))
+	defer out.Close()
+	w := zip.NewWriter(out)
+	testenv.OK(t, filepath.WalkDir(folder, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && name != folder {
+			if _, err := os.Stat(filepath.Join(name, "go.mod")); err == nil || d.Name() == ".git" {
+				return fs.SkipDir
+			}
+		}
+		if !d.Type().IsRegular() {
+			return nil
+		}
+		b, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		f, err := w.Create(prefix + "/" + filepath.ToSlash(testenv.Must(filepath.Rel(folder, name))))
+		if err == nil {
+			_, err = f.Write(b)
+		}
+		return err
+	}))
+	testenv.OK(t, w.Close())
+}
+
+// mostAdded bounds the bytes that Start adds to a stripped program. fgprof's Start adds 2.3 MB.
+const mostAdded = 2_400_000
+
+// A module that imports the library, as it is released, has few modules in its graph, downloads only what it links, and its
+// program becomes only a little larger.
+func TestReleaseLibrary(t *testing.T) {
+	testenv.Long(t)
+	cache, dir := t.TempDir(), t.TempDir()
+	env := append(proxy(t, cache), "GOOS=linux", "GOARCH=amd64", "CGO_ENABLED=0")
+	gocmd := func(args ...string) string { t.Helper(); return run(t, dir, env, "go", args...) }
+	for from, to := range map[string]string{"hello.go.txt": "main.go", "hello_profiled.go.txt": "profiled.go"} {
+		testenv.OK(t, os.WriteFile(filepath.Join(dir, to), testenv.Must(os.ReadFile(filepath.Join("testdata", from))), 0o644))
+	}
+	gocmd("mod", "init", "example.com/hello")
+	gocmd("get", modulePath+"@"+released(t))
+	size := func(tags string) int64 { // paths of source files are a part of a program
+		gocmd("build", "-o", "hello", "-trimpath", "-ldflags=-s -w", "-tags="+tags)
+		return testenv.Must(os.Stat(filepath.Join(dir, "hello"))).Size()
+	}
+	added := size("profiled") - size("")
+	t.Logf("a stripped hello-world for linux/amd64 has %d bytes more with %s", added, runtime.Version())
+	if added > mostAdded && strings.HasPrefix(runtime.Version(), "go1.26") {
+		t.Errorf("the profiler adds %d bytes, at most %d are allowed", added, mostAdded)
+	} else if added < 500_000 {
+		t.Errorf("the profiler adds only %d bytes: is it linked?", added)
+	}
+
+	if list := strings.Fields(gocmd("list", "-m", "-f", "{{.Path}}", "all")); len(list) > 7 {
+		t.Errorf("%d modules, want 7: %v", len(list), list)
+	}
+	if sums := testenv.Must(os.ReadFile(filepath.Join(dir, "go.sum"))); strings.Count(string(sums), "\n") > 14 {
+		t.Errorf("go.sum has more than 14 lines:\n%s", sums)
+	}
+	var loaded []string // in the module cache, which was empty
+	cache = filepath.Join(cache, "cache", "download")
+	testenv.OK(t, filepath.WalkDir(cache, func(name string, _ fs.DirEntry, err error) error {
+		if filepath.Ext(name) == ".zip" {
+			loaded = append(loaded, filepath.ToSlash(testenv.Must(filepath.Rel(cache, filepath.Dir(filepath.Dir(name))))))
+		}
+		return err
+	}))
+	slices.Sort(loaded)
+	if want := []string{modulePath, "github.com/klauspost/compress", "golang.org/x/sys"}; !slices.Equal(loaded, want) {
+		t.Errorf("downloaded %v, want %v", loaded, want)
+	}
+}
