@@ -46,6 +46,7 @@ func TestDocCommands(t *testing.T) {
 	t.Parallel()
 	profile := filepath.Join(t.TempDir(), "app.tach")
 	run(t, ".", nil, command(t), "demo", "-o", profile, "-d", "300ms")
+	picture(t, profile)
 	var ran, received atomic.Int32
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		received.Add(1)
@@ -74,6 +75,21 @@ func TestDocCommands(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// picture checks that the report in README.md has the sections that a report has.
+func picture(t *testing.T, profile string) {
+	_, shown, _ := strings.Cut(read(t, "README.md"), "<!-- picture: gotach report demo.tach -->")
+	shown, _, _ = strings.Cut(shown, "<!-- /picture -->")
+	sections := func(text string) (list []string) {
+		for _, line := range regexp.MustCompile(`(?m)^ *[A-Z]+( +[A-Z]+)+$`).FindAllString(text, -1) {
+			list = append(list, strings.Join(strings.Fields(line), " "))
+		}
+		return list
+	}
+	if got, want := sections(shown), sections(run(t, ".", nil, command(t), "report", profile)); len(want) < 5 || !slices.Equal(got, want) {
+		t.Errorf("the report in README.md has the sections %q, a report of the demo %q", got, want)
 	}
 }
 
