@@ -283,14 +283,6 @@ func parseKept(s string) (files int, bytes int64, err error) {
 	return files, bytes, nil
 }
 
-var units = []struct {
-	name string
-	size int64
-}{
-	{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40},
-	{"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12},
-}
-
 // parseBytes parses a positive whole number with a unit.
 func parseBytes(s string) (int64, error) {
 	for _, u := range units {
@@ -304,13 +296,4 @@ func parseBytes(s string) (int64, error) {
 		return n * u.size, nil
 	}
 	return 0, errors.New("not a size such as 100MB")
-}
-
-func formatBytes(n int64) string {
-	for i := len(units) - 1; i >= 0; i-- {
-		if u := units[i]; n%u.size == 0 {
-			return fmt.Sprintf("%d %s", n/u.size, u.name)
-		}
-	}
-	return fmt.Sprintf("%d bytes", n)
 }

@@ -281,3 +281,20 @@ func checkExport(format, path string) error {
 }
 
 var errNoExport = errors.New(`the program does not import _ "github.com/gotach/profiler/export"`)
+
+var units = []struct {
+	name string
+	size int64
+}{
+	{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40},
+	{"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12},
+}
+
+func formatBytes(n int64) string {
+	for i := len(units) - 1; i >= 0; i-- {
+		if u := units[i]; n%u.size == 0 {
+			return fmt.Sprintf("%d %s", n/u.size, u.name)
+		}
+	}
+	return fmt.Sprintf("%d bytes", n)
+}
