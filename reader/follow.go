@@ -191,7 +191,7 @@ func (f *Follower) begin(h tachyon.Header) error {
 		}
 		f.src.r = f.z
 	}
-	f.d = decoder{r: &f.r, src: &f.src, left: math.MaxUint64, buf: make([]byte, chunkSize+padding), uncounted: true}
+	f.d = decoder{r: &f.r, src: &f.src, left: math.MaxUint64, latest: tachyon.MaxTime, buf: make([]byte, chunkSize+padding), uncounted: true}
 	f.batch = &Batch{}
 	return nil
 }

@@ -20,7 +20,7 @@ func (f *Follower) read(news News) error {
 		}
 		return true
 	}
-	err := f.d.number(f.n)
+	err := f.d.samples(f.n)
 	f.deliver(news)
 	return err
 }

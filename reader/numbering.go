@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/bits"
 	"math/rand/v2"
+	"slices"
 	"sync"
 
 	"github.com/gotach/profiler/tachyon"
@@ -25,8 +26,9 @@ type numbering struct {
 	stacks   []Stack
 	latest   []pushed // by stack: the stack on top of it that was pushed last
 	children []child  // a hash table of all stacks
-	lists    listCache
+	cache    listCache
 	frames   []uint32 // buffer
+	lists    *lists   // if not nil, stacks have no numbers; these have them
 }
 
 // A numbered thread is the decoder's state of a thread.
@@ -47,8 +49,20 @@ type child struct {
 }
 
 const (
+	// maxDepth is the depth of the deepest stack that is accepted, far deeper than those of
+	// any profiler. It limits the memory that is allocated before a record's frames are read.
+	maxDepth = 1 << 20
+
+	// Threads and stacks may take stateBase bytes plus stateFactor times the file's size. A hundred thousand
+	// waiting goroutines compress to about 5 bytes each and need 50 bytes each here. A malicious file could
+	// need a thousand times more.
+	stateBase   = 32 << 20
+	stateFactor = 128
+
 	numberedCost = 48 // bytes of a thread, with its share of the index
 	stackCost    = 64 // bytes of a stack, likewise
+
+	slabSize = 16 << 10 // frames
 )
 
 // numberings are used again, because large files have large tables.
@@ -72,7 +86,7 @@ func newNumbering(fileSize int64, expect, limit uint32) *numbering {
 		n.children = make([]child, 1<<10)
 	}
 	clear(n.children)
-	n.lists.clear()
+	n.cache.clear()
 	n.threads, n.last = n.threads[:0], 0
 	n.stacks, n.latest = append([]Stack(nil), Stack{}), append(n.latest[:0], pushed{}) // batches keep the stacks
 	n.seed = [2]uint64{rand.Uint64(), rand.Uint64()}
@@ -82,8 +96,32 @@ func newNumbering(fileSize int64, expect, limit uint32) *numbering {
 }
 
 func (n *numbering) free() {
-	n.batch, n.yield, n.stacks = nil, nil, nil
+	n.batch, n.yield, n.stacks, n.lists = nil, nil, nil, nil
 	numberings.Put(n)
+}
+
+// batches yields batches with the samples that decode adds; see Batches.
+func (n *numbering) batches(get func() *Batch, yield func(*Batch, error) bool, decode func() error) {
+	if get == nil {
+		get = func() *Batch { return &Batch{} }
+	}
+	n.begin(get())
+	n.yield = func() bool {
+		b := n.batch
+		b.Stacks = n.stacks[:len(n.stacks):len(n.stacks)]
+		if !yield(b, nil) {
+			return false
+		}
+		n.begin(get())
+		return true
+	}
+	err := decode()
+	if err == errStop || len(n.batch.Samples) > 0 && !n.yield() {
+		return
+	}
+	if err != nil {
+		yield(nil, err)
+	}
 }
 
 // begin makes b the batch to fill.
@@ -95,13 +133,49 @@ func (n *numbering) begin(b *Batch) {
 	n.batch = b
 }
 
+// record begins the samples of a record, whose thread was found last and has its stack.
+func (n *numbering) record(th *numbered) {
+	if l := n.lists; l != nil {
+		at, s := &l.of[n.last], &l.out
+		s.Thread, s.Interpreter, s.Stack, s.thread = th.id, th.interpreter, at.frames[at.top:], uint32(n.last)
+	}
+}
+
 // add adds a sample of the thread that was found last. It returns false when no more is wanted.
 func (n *numbering) add(th *numbered, since uint64, status tachyon.Status, first bool) bool {
+	if l := n.lists; l != nil {
+		s := &l.out
+		if s.Time, s.Status = th.time, status; l.plain != nil {
+			return l.plain(&s.Sample, nil)
+		}
+		s.since, s.first = since, first
+		return l.yield(s, nil)
+	}
 	b := n.batch
 	b.Samples = append(b.Samples, BatchSample{
 		Time: th.time, Since: since, Thread: uint32(n.last), Stack: th.stack, Status: status, First: first,
 	})
 	return len(b.Samples) < batchSize || n.yield()
+}
+
+// sample adds a sample of a stream that has no batches, given the time in µs at which the stream begins.
+func (n *numbering) sample(s *tachyon.Sample, start uint64) error {
+	if err := n.find(s.Thread, s.Interpreter, start); err != nil {
+		return err
+	}
+	th := &n.threads[n.last]
+	since, first, stack := s.Time-th.time, th.begin(), uint32(0)
+	for _, frame := range slices.Backward(s.Stack) {
+		var err error
+		if stack, err = n.push(stack, frame); err != nil {
+			return err
+		}
+	}
+	th.time, th.stack = s.Time, stack
+	if !n.add(th, since, s.Status, first) {
+		return errStop
+	}
+	return nil
 }
 
 // noStack is the stack of a thread before its first sample.
@@ -116,12 +190,16 @@ func (t *numbered) begin() bool {
 	return true
 }
 
+func (t *numbered) is(id uint64, interpreter uint32) bool {
+	return t.id == id && t.interpreter == interpreter
+}
+
 // find sets n.last to the number of a thread. If the thread does not exist, find adds it with the
 // time start, in µs.
 func (n *numbering) find(id uint64, interpreter uint32, start uint64) error {
-	// The next threads are usually those of the previous tick; see threads.
+	// The next threads are usually those of the previous tick: profilers sample threads in about the same order at each.
 	for i, at := 0, n.last; i < min(near, len(n.threads)); i++ {
-		if th := &n.threads[at]; th.id == id && th.interpreter == interpreter {
+		if n.threads[at].is(id, interpreter) {
 			n.last = at
 			return nil
 		}
@@ -132,7 +210,7 @@ func (n *numbering) find(id uint64, interpreter uint32, start uint64) error {
 	mask := uint64(len(n.index) - 1)
 	slot := n.slot(id, interpreter) & mask
 	for ; n.index[slot] != 0; slot = (slot + 1) & mask {
-		if at := int(n.index[slot] - 1); n.threads[at].id == id && n.threads[at].interpreter == interpreter {
+		if at := int(n.index[slot] - 1); n.threads[at].is(id, interpreter) {
 			n.last = at
 			return nil
 		}
@@ -145,7 +223,11 @@ func (n *numbering) find(id uint64, interpreter uint32, start uint64) error {
 	}
 	n.last = len(n.threads)
 	n.threads = append(n.threads, numbered{id: id, interpreter: interpreter, time: start, stack: noStack})
-	n.batch.Threads = append(n.batch.Threads, Thread{ID: id, Interpreter: interpreter})
+	if n.lists != nil {
+		n.lists.of = append(n.lists.of, list{})
+	} else {
+		n.batch.Threads = append(n.batch.Threads, Thread{ID: id, Interpreter: interpreter})
+	}
 	n.index[slot] = uint32(len(n.threads))
 	if 4*len(n.threads) > 3*len(n.index) {
 		n.grow()
@@ -202,6 +284,9 @@ func (n *numbering) push(stack, frame uint32) (uint32, error) {
 		return 0, err
 	}
 	on := uint32(len(n.stacks))
+	if on == uint32(cap(n.stacks)) { // less garbage than append makes
+		n.stacks, n.latest = slices.Grow(n.stacks, len(n.stacks)), slices.Grow(n.latest, len(n.stacks))
+	}
 	n.stacks = append(n.stacks, Stack{Caller: stack, Frame: frame, Depth: n.stacks[stack].Depth + 1})
 	n.latest = append(n.latest, pushed{})
 	n.latest[stack] = pushed{frame, on}
@@ -228,6 +313,14 @@ func (n *numbering) growChildren() {
 		}
 		n.children[slot] = c
 	}
+}
+
+// checkDepth returns an error if a stack of keep frames and n more is too deep.
+func checkDepth(keep int, n uint64) error {
+	if n > maxDepth || keep+int(n) > maxDepth {
+		return fmt.Errorf("a stack of more than %d frames, the limit", maxDepth)
+	}
+	return nil
 }
 
 // spend subtracts bytes from the budget.

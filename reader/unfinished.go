@@ -108,18 +108,12 @@ func (r *Reader) splice(st *journal.State, file source, samples uint64, threads 
 // count reads and counts all samples. It returns an error if there are fewer than the
 // journal counts at p.
 func (r *Reader) count(p journal.Point) (samples uint64, threads uint32, err error) {
-	d := &decoder{r: r, left: r.header.Samples, buf: make([]byte, min(chunkSize, r.dataSize())+padding), uncounted: true}
+	d := r.newDecoder(tachyon.MaxTime)
+	d.uncounted = true
 	n := newNumbering(r.Size(), p.Threads, math.MaxUint32)
 	defer n.free()
-	used := &Batch{}
-	d.batches(n, func() *Batch { return used }, func(b *Batch, e error) bool {
-		if e != nil {
-			err = e
-			return false
-		}
-		samples += uint64(len(b.Samples))
-		return true
-	})
+	n.lists = &lists{plain: func(*tachyon.Sample, error) bool { samples++; return true }}
+	err = d.read(n, true)
 	if err != nil {
 		return 0, 0, err
 	}

@@ -84,47 +84,32 @@ func weighted(s Stream, markers bool) iter.Seq2[*WeightedSample, error] {
 		interval := s.Header().Interval
 		has := m.Session != nil && m.Session.Markers
 		leaveOut := has && !markers
-		known := newThreads(0, math.MaxUint32) // only ids and times are used
-		known.budget = math.MaxInt64
 		var out WeightedSample
-		var th *thread
-		var index []int // if markers are left out: by position in known.list, 0: nothing yielded, else Index + 1
+		var index []int // if markers are left out: by thread, 0: nothing yielded, else Index + 1
 		yielded := 0
-		for sample, err := range s.Samples() {
+		for x, err := range listed(s) {
 			if err != nil {
 				yield(nil, err)
 				return
 			}
-			begins := false
-			if th == nil || !th.is(sample.Thread, sample.Interpreter) {
-				before := len(known.list)
-				if th, err = known.find(sample.Thread, sample.Interpreter, sample.Time); err != nil {
-					yield(nil, err)
-					return
-				}
-				begins = len(known.list) > before
-			}
-			out.Sample, out.First, out.Index = sample, begins, known.last
-			if begins {
-				weight, ok := TakeWeight(first, sample.Thread)
+			out.Sample, out.First, out.Index, out.Weight = &x.Sample, x.first, int(x.thread), uint64(max(0, int64(x.since)))
+			if x.first {
+				weight, ok := TakeWeight(first, x.Thread)
 				if !ok {
 					weight = interval
 				}
 				out.Weight = weight
-			} else {
-				out.Weight = uint64(max(0, int64(sample.Time-th.time)))
 			}
-			th.time = sample.Time
-			out.Marker = has && sample.Interpreter != tachyon.User && sample.Status&tachyon.OnCPU == 0 &&
-				(sample.Interpreter == tachyon.Process || !m.Session.System)
+			out.Marker = has && x.Interpreter != tachyon.User && x.Status&tachyon.OnCPU == 0 &&
+				(x.Interpreter == tachyon.Process || !m.Session.System)
 			if leaveOut {
-				if begins {
+				if x.first {
 					index = append(index, 0)
 				}
 				if out.Marker {
 					continue
 				}
-				at := &index[known.last]
+				at := &index[x.thread]
 				if out.First = *at == 0; out.First {
 					yielded++
 					*at = yielded

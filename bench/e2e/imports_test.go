@@ -59,7 +59,7 @@ var rooms = []struct {
 	{".", "internal/hook internal/own sampler internal/session", "", "package profiler: Start, Stop, options, environment"},
 	{"auto", ". internal/own", "", "blank import that starts a session from the environment"},
 
-	{"reader", "tachyon internal/prefetch internal/files internal/wire internal/journal", "github.com/klauspost/compress golang.org/x/sys", "a file to samples; what a sample stands for"},
+	{"reader", "tachyon internal/files internal/wire internal/journal", "github.com/klauspost/compress golang.org/x/sys", "a file to samples; what a sample stands for"},
 	{"proftest", ". writer", "", "the hook for `TestMain`"},
 	{"internal/recovery", "tachyon internal/files internal/wire internal/journal reader", "", "finishes the file of a killed program"},
 	{"internal/stream", "tachyon internal/frames reader", "", "the samples of many files one by one, with weights and labels"},

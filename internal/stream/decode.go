@@ -1,12 +1,10 @@
 package stream
 
 import (
-	"iter"
 	"runtime"
 	"sync"
 
 	"github.com/gotach/profiler/reader"
-	"github.com/gotach/profiler/tachyon"
 )
 
 // A pipe has the batches of one file, which a goroutine decodes.
@@ -117,7 +115,7 @@ func (p *pipes) start(part *Part) *pipe {
 	})
 	p.group.Go(func() {
 		defer close(out.batches)
-		for b, err := range batches(part.Stream, out.used.take) {
+		for b, err := range reader.Batches(part.Stream, out.used.take) {
 			if err != nil {
 				out.err = err
 				return
@@ -130,81 +128,4 @@ func (p *pipes) start(part *Part) *pipe {
 		}
 	})
 	return out
-}
-
-// batches returns a stream's samples in batches.
-func batches(s reader.Stream, get func() *reader.Batch) iter.Seq2[*reader.Batch, error] {
-	if r, ok := s.(interface {
-		Batches(get func() *reader.Batch) iter.Seq2[*reader.Batch, error]
-	}); ok {
-		return r.Batches(get)
-	}
-	return func(yield func(*reader.Batch, error) bool) {
-		b := batcher{Stacks: []Stack{{}}, threads: map[reader.Thread]uint32{}, children: map[uint64]uint32{}, start: s.Header().Start}
-		b.batch = get()
-		b.clear()
-		for sample, err := range s.Samples() {
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			b.add(sample)
-			if len(b.batch.Samples) < 1024 {
-				continue
-			}
-			if !yield(b.full(), nil) {
-				return
-			}
-			b.batch = get()
-			b.clear()
-		}
-		if len(b.batch.Samples) > 0 {
-			yield(b.full(), nil)
-		}
-	}
-}
-
-// A batcher makes batches of the samples of any stream.
-type batcher struct {
-	batch    *reader.Batch
-	Stacks   []Stack
-	children map[uint64]uint32
-	threads  map[reader.Thread]uint32
-	times    []uint64 // by thread
-	start    uint64
-}
-
-func (b *batcher) clear() {
-	b.batch.Samples, b.batch.Threads, b.batch.Stacks = b.batch.Samples[:0], b.batch.Threads[:0], nil
-}
-
-func (b *batcher) full() *reader.Batch {
-	b.batch.Stacks = b.Stacks[:len(b.Stacks):len(b.Stacks)]
-	return b.batch
-}
-
-func (b *batcher) add(s *tachyon.Sample) {
-	t := reader.Thread{ID: s.Thread, Interpreter: s.Interpreter}
-	n, ok := b.threads[t]
-	if !ok {
-		n = uint32(len(b.times))
-		b.threads[t] = n
-		b.times = append(b.times, b.start)
-		b.batch.Threads = append(b.batch.Threads, t)
-	}
-	stack := uint32(0)
-	for i := len(s.Stack) - 1; i >= 0; i-- {
-		key := uint64(stack)<<32 | uint64(s.Stack[i])
-		on, ok := b.children[key]
-		if !ok {
-			on = uint32(len(b.Stacks))
-			b.children[key] = on
-			b.Stacks = append(b.Stacks, Stack{Caller: stack, Frame: s.Stack[i], Depth: b.Stacks[stack].Depth + 1})
-		}
-		stack = on
-	}
-	b.batch.Samples = append(b.batch.Samples, reader.BatchSample{
-		Time: s.Time, Since: s.Time - b.times[n], Thread: n, Stack: stack, Status: s.Status, First: !ok,
-	})
-	b.times[n] = s.Time
 }
