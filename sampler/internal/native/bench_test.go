@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gotach/profiler/sampler/internal/mem"
 	"github.com/gotach/profiler/sampler/internal/source"
 )
 
@@ -83,7 +84,7 @@ func tickCosts(t testing.TB, n int) (walk, tick, profile time.Duration) {
 		return all[count/2]
 	}
 	onTick := func() {
-		storeRelease(uintptr(unsafe.Pointer(&sh.tail)), sh.head) // as the drain does
+		mem.StoreRelease(uintptr(unsafe.Pointer(&sh.tail)), sh.head) // as the drain does
 		callTick(sh)
 	}
 	count := max(15, min(2000, 2_000_000/n))

@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"time"
 	"unsafe"
+
+	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
 // The runtime knows how many goroutines there are: all gs that it has ever made, less those that it
@@ -21,13 +23,13 @@ import (
 // findSched returns the address of runtime.sched, 0 if it cannot be found.
 func findSched(variables []span, l *layout, s *shared, p *patience) uintptr {
 	limit := maxThreads()
-	newest := readWord(getg() + l.gID)
+	newest := mem.ReadWord(mem.Getg() + l.gID)
 	const step, more = 1 << 13, 64
 	words := make([]uint64, step+more)
 	for _, v := range variables {
 		for at := v.lo; at < v.hi; at += step * 8 {
 			part := words[:min(step+more, int(v.hi-at)/8)]
-			if p.over("") != nil || readBig(at, part) != nil {
+			if p.over("") != nil || mem.ReadBig(at, part) != nil {
 				return 0
 			}
 			for i := 0; i+more <= len(part) && i < step; i++ {
@@ -78,12 +80,12 @@ func (s *shared) right() bool {
 //go:norace
 //go:nocheckptr
 func (s *shared) count() uint64 {
-	n := int64(load64(s.allgs + 8))
+	n := int64(mem.Load64(s.allgs + 8))
 	for _, field := range [...]uintptr{s.off.schedFree, s.off.schedFreeBare, s.off.schedSystem} {
-		n -= int64(int32(load32(s.sched + field)))
+		n -= int64(int32(mem.Load32(s.sched + field)))
 	}
 	for i := uint64(0); i < s.nprocs; i++ {
-		n -= int64(int32(load32(uintptr(load64(s.procs+uintptr(i)*8)) + s.off.pFree)))
+		n -= int64(int32(mem.Load32(uintptr(mem.Load64(s.procs+uintptr(i)*8)) + s.off.pFree)))
 	}
 	return uint64(max(n, 0))
 }
@@ -100,9 +102,9 @@ func census(s *shared) {
 	}
 	if room(s, 3) {
 		w := s.words(s.write)
-		store64(w, recTick|3<<8)
-		store64(w+8, s.now)
-		store64(w+16, s.area)
+		mem.Store64(w, recTick|3<<8)
+		mem.Store64(w+8, s.now)
+		mem.Store64(w+16, s.area)
 		s.write += 3
 	}
 }
@@ -206,9 +208,9 @@ func (d *drain) lack() time.Duration {
 //go:norace
 //go:nocheckptr
 func (d *drain) unvisited() (sum time.Duration) {
-	for i := range loadAcquire(uintptr(unsafe.Pointer(&d.s.goroutines))) {
+	for i := range mem.LoadAcquire(uintptr(unsafe.Pointer(&d.s.goroutines))) {
 		entry := d.s.entry(i)
-		if from := load64(entry + entryFrom*8); from != 0 && load64(entry+entryGoid*8) != 0 {
+		if from := mem.Load64(entry + entryFrom*8); from != 0 && mem.Load64(entry+entryGoid*8) != 0 {
 			sum += max(0, d.now-d.time(from))
 		}
 	}

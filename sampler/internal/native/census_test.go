@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
 // TestCountUp counts goroutines in made-up counters of the runtime, and adds up their number over some ticks.
@@ -16,13 +18,13 @@ func TestCountUp(t *testing.T) {
 	s := f.s
 	s.allgs, s.sched, s.procs, s.nprocs = f.g(0), f.g(1), f.g(2), 2
 	s.off.schedFree, s.off.schedFreeBare, s.off.schedSystem, s.off.pFree = 0, 8, 16, 24
-	all := func(n uint64) { store64(s.allgs+8, n) }
+	all := func(n uint64) { mem.Store64(s.allgs+8, n) }
 	for i, n := range []uint32{10, 5, 4} {
-		store32(s.sched+uintptr(i)*8, n)
+		mem.Store32(s.sched+uintptr(i)*8, n)
 	}
 	for i, n := range []uint32{3, 2} {
-		store64(s.procs+uintptr(i)*8, uint64(f.g(3+uint64(i))))
-		store32(f.g(3+uint64(i))+24, n)
+		mem.Store64(s.procs+uintptr(i)*8, uint64(f.g(3+uint64(i))))
+		mem.Store32(f.g(3+uint64(i))+24, n)
 	}
 	if all(20); s.count() != 0 {
 		t.Errorf("%d goroutines, although fewer than none are left", s.count())

@@ -2,7 +2,11 @@
 
 package native
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/gotach/profiler/sampler/internal/mem"
+)
 
 // found is what a look or a visit finds of an entry. It is in shared.was, because handlers have little stack.
 type found struct {
@@ -17,9 +21,9 @@ type found struct {
 //go:norace
 //go:nocheckptr
 func find(s *shared, c *circle, entry, g uintptr) {
-	s.was.lives = alive(load32(g + s.off.gStatus))
-	s.was.mark = load64(entry + entryMark*8)
-	s.was.first = load64(g+s.off.gID) != load64(entry+entryGoid*8) || c == &s.active && load64(entry+entryFrom*8) != 0
+	s.was.lives = alive(mem.Load32(g + s.off.gStatus))
+	s.was.mark = mem.Load64(entry + entryMark*8)
+	s.was.first = mem.Load64(g+s.off.gID) != mem.Load64(entry+entryGoid*8) || c == &s.active && mem.Load64(entry+entryFrom*8) != 0
 }
 
 // wants reports whether the goroutine must be visited: it is new, or has moved. One that runs gets a signal.
@@ -28,7 +32,7 @@ func find(s *shared, c *circle, entry, g uintptr) {
 //go:norace
 //go:nocheckptr
 func wants(s *shared, g uintptr) bool {
-	if status := load32(g+s.off.gStatus) &^ gScan; !s.was.lives || status == gRunning || status == gCopying {
+	if status := mem.Load32(g+s.off.gStatus) &^ gScan; !s.was.lives || status == gRunning || status == gCopying {
 		return false
 	}
 	m := mark(s, g)
@@ -43,7 +47,7 @@ func wants(s *shared, g uintptr) bool {
 //go:nocheckptr
 func settle(s *shared, c *circle, before, index uint64) {
 	entry := s.entry(index)
-	last, moved := load64(entry+entryMoved*8), uint64(0)
+	last, moved := mem.Load64(entry+entryMoved*8), uint64(0)
 	to := c
 	switch {
 	case !s.was.lives:
@@ -59,9 +63,9 @@ func settle(s *shared, c *circle, before, index uint64) {
 		if c == &s.moving {
 			after = uintptr(unsafe.Pointer(&s.moverAfter))
 		}
-		if m := mark(s, uintptr(load64(entry+entryG*8))); m == 0 || m != s.was.mark {
+		if m := mark(s, uintptr(mem.Load64(entry+entryG*8))); m == 0 || m != s.was.mark {
 			to, moved = &s.moving, s.now
-		} else if s.now-moved > load64(after) {
+		} else if s.now-moved > mem.Load64(after) {
 			to = &s.still
 		}
 	}
@@ -74,7 +78,7 @@ func settle(s *shared, c *circle, before, index uint64) {
 		}
 		return
 	}
-	store64(entry+entryMoved*8, moved)
+	mem.Store64(entry+entryMoved*8, moved)
 	if (last == 0) != (moved == 0) {
 		if moved == 0 {
 			c.dead++
@@ -93,9 +97,9 @@ func settle(s *shared, c *circle, before, index uint64) {
 //go:norace
 //go:nocheckptr
 func mark(s *shared, g uintptr) uint64 {
-	switch load32(g+s.off.gStatus) &^ gScan {
+	switch mem.Load32(g+s.off.gStatus) &^ gScan {
 	case gWaiting, gLeaked:
-		return markOf(loadAcquire(uintptr(unsafe.Pointer(&s.modules))), load64(g+s.off.gID), uint64(load8(g+s.off.gTrackingSeq)), uint64(load8(g+s.off.gWaitReason)))
+		return markOf(mem.LoadAcquire(uintptr(unsafe.Pointer(&s.modules))), mem.Load64(g+s.off.gID), uint64(mem.Load8(g+s.off.gTrackingSeq)), uint64(mem.Load8(g+s.off.gWaitReason)))
 	}
 	return 0
 }
@@ -121,13 +125,13 @@ func enter(s *shared, c *circle, index, moved uint64) {
 	entry := s.entry(index)
 	if c.n > 0 {
 		last := s.entry(c.cursor)
-		store64(entry+entryNext*8, load64(last+entryNext*8))
-		store64(last+entryNext*8, index+1)
+		mem.Store64(entry+entryNext*8, mem.Load64(last+entryNext*8))
+		mem.Store64(last+entryNext*8, index+1)
 	} else {
-		store64(entry+entryNext*8, index+1)
+		mem.Store64(entry+entryNext*8, index+1)
 		c.look = index
 	}
-	store64(entry+entryMoved*8, moved)
+	mem.Store64(entry+entryMoved*8, moved)
 	takeIn(s, index)
 	c.cursor = index
 	c.n++
@@ -143,8 +147,8 @@ func enter(s *shared, c *circle, index, moved uint64) {
 //go:nocheckptr
 func exit(s *shared, c *circle, before, index uint64) {
 	entry := s.entry(index)
-	store64(s.entry(before)+entryNext*8, load64(entry+entryNext*8))
-	store64(entry+entryNext*8, 0)
+	mem.Store64(s.entry(before)+entryNext*8, mem.Load64(entry+entryNext*8))
+	mem.Store64(entry+entryNext*8, 0)
 	if c.cursor == index {
 		c.cursor = before
 	}
@@ -152,7 +156,7 @@ func exit(s *shared, c *circle, before, index uint64) {
 		c.look = before
 	}
 	c.n--
-	if load64(entry+entryMoved*8) == 0 {
+	if mem.Load64(entry+entryMoved*8) == 0 {
 		c.dead--
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
 // The handler computes the time from the processor's cycle counter if the kernel uses that
@@ -46,12 +48,12 @@ func readClock(s *shared) {
 	if c.scale == 0 {
 		return
 	}
-	r := readBoth(monotonicNow, cycles)
+	r := readBoth(monotonicNow, mem.Cycles)
 	if r.ns == 0 {
 		return // the last reading stays in use
 	}
 	c.ns, c.cycles = r.ns, r.cycles
-	storeRelease(uintptr(unsafe.Pointer(&s.clockAt)), next)
+	mem.StoreRelease(uintptr(unsafe.Pointer(&s.clockAt)), next)
 }
 
 // cyclesPerSecond measures a counter against a clock in ns, to one percent.

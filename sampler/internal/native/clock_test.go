@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"testing"
+
+	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
 // TestCyclesPerSecond checks the measurement on a thread that loses its core at random moments, also
@@ -27,7 +29,7 @@ func TestCyclesPerSecond(t *testing.T) {
 			t.Fatalf("%.3f GHz, want 2.5", float64(got)/1e9)
 		}
 	}
-	cyclesPerSecond(func() uint64 { return 5 }, cycles) // must return although the clock stands still
+	cyclesPerSecond(func() uint64 { return 5 }, mem.Cycles) // must return although the clock stands still
 }
 
 // TestReleaseEarly releases a source whose preparation failed at its beginning.

@@ -2,6 +2,8 @@
 
 package native
 
+import "github.com/gotach/profiler/sampler/internal/mem"
+
 // Offsets of the interrupted registers in a ucontext (asm/sigcontext.h: gregs start at 40, in
 // the order R8..R15, DI, SI, BP, BX, DX, AX, CX, SP, IP).
 const (
@@ -42,8 +44,8 @@ const (
 //go:norace
 //go:nocheckptr
 func interruptedM(s *shared, _, _ uintptr) uintptr {
-	if g := getg(); g != 0 {
-		return uintptr(load64(g + s.off.gM))
+	if g := mem.Getg(); g != 0 {
+		return uintptr(mem.Load64(g + s.off.gM))
 	}
 	return 0
 }

@@ -2,6 +2,8 @@
 
 package native
 
+import "github.com/gotach/profiler/sampler/internal/mem"
+
 // Offsets of the interrupted registers in a ucontext (asm/sigcontext.h: uc_mcontext at 176;
 // fault address, 31 registers, sp, pc).
 const (
@@ -42,10 +44,10 @@ const (
 //go:norace
 //go:nocheckptr
 func interruptedM(s *shared, ctx, last uintptr) uintptr {
-	if s.isCode(load64(ctx + ctxPC)) {
-		if g := uintptr(load64(ctx + ctxG)); g != 0 {
-			store64(last, load64(g+s.off.gM))
+	if s.isCode(mem.Load64(ctx + ctxPC)) {
+		if g := uintptr(mem.Load64(ctx + ctxG)); g != 0 {
+			mem.Store64(last, mem.Load64(g+s.off.gM))
 		}
 	}
-	return uintptr(load64(last))
+	return uintptr(mem.Load64(last))
 }

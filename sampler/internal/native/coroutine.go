@@ -2,7 +2,11 @@
 
 package native
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/gotach/profiler/sampler/internal/mem"
+)
 
 // Visits to coroutines, those of iter.Pull. Nothing in a goroutine tells whether a coroutine has run since:
 // runtime.coroswitch changes no counter, and stops it at the same place with the same stack pointer. So a walk
@@ -37,15 +41,15 @@ func confirm(s *shared, g, n, restAt uintptr) uintptr {
 	if !ran {
 		walks++
 	}
-	start := cycles()
-	for i := 0; i < mostWalks && walks < sameWalks && cycles()-start < walksTime*s.tornAfter; i++ {
-		for from, gap := cycles(), s.chance()&walksGap; cycles()-from < gap; {
+	start := mem.Cycles()
+	for i := 0; i < mostWalks && walks < sameWalks && mem.Cycles()-start < walksTime*s.tornAfter; i++ {
+		for from, gap := mem.Cycles(), s.chance()&walksGap; mem.Cycles()-from < gap; {
 		}
 		if !r.holds(s, g, pcs, uint64(n)) {
 			ran = true
 			continue
 		}
-		store64(again, r.pc)
+		mem.Store64(again, r.pc)
 		m, _ := walk(s, again, 1, r.bp, r.sp-frameSlack, r.hi)
 		if !r.holds(s, g, pcs, uint64(n)) {
 			ran = true
@@ -54,12 +58,12 @@ func confirm(s *shared, g, n, restAt uintptr) uintptr {
 		if walks++; walks == 1 { // the coroutine ran during the first walk
 			n = uintptr(m)
 			for i := uintptr(0); i < n; i++ {
-				store64(pcs+i*8, load64(again+i*8))
+				mem.Store64(pcs+i*8, mem.Load64(again+i*8))
 			}
 			continue
 		}
 		for i := uintptr(0); i < n; i++ {
-			if uintptr(m) != n || load64(pcs+i*8) != load64(again+i*8) {
+			if uintptr(m) != n || mem.Load64(pcs+i*8) != mem.Load64(again+i*8) {
 				return 0
 			}
 		}

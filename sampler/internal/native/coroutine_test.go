@@ -13,6 +13,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
 // TestCoroutine walks the stack of a coroutine that is switched all the time between two stops, by writes in the
@@ -23,12 +25,12 @@ func TestCoroutine(t *testing.T) {
 		t.Fatal(err)
 	}
 	const frames, size, text = 60, 1 << 13, 1 << 32
-	memory, err := mapMemory(unsafe.Sizeof(shared{}) + 2*size + ringWords*8)
+	memory, err := mem.Map(unsafe.Sizeof(shared{}) + 2*size + ringWords*8)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer unix.Munmap(memory)
-	s := at(memory.addr())
+	s := at(memory.Addr())
 	g := s.base() + (unsafe.Sizeof(shared{})+7)&^7
 	lo := g + size
 	s.ring = lo + size
@@ -36,38 +38,38 @@ func TestCoroutine(t *testing.T) {
 	s.program = code{text: text, etext: text + 1<<16}
 	reason := uint32(slices.Index(l.reasons, "coroutine"))
 	word := (g + l.gWaitReason) &^ 3
-	store32(word, load32(word)|reason<<(8*(g+l.gWaitReason-word)))
-	store64(g+l.gID, 7)
-	store64(g+l.gStackLo, uint64(lo))
-	store64(g+l.gStackHi, uint64(lo+size))
-	store64(g+l.gSchedSP, uint64(lo+64))
-	store64(g+l.gSchedPC, text+1)
-	store64(g+l.gSchedBP, uint64(lo+64))
+	mem.Store32(word, mem.Load32(word)|reason<<(8*(g+l.gWaitReason-word)))
+	mem.Store64(g+l.gID, 7)
+	mem.Store64(g+l.gStackLo, uint64(lo))
+	mem.Store64(g+l.gStackHi, uint64(lo+size))
+	mem.Store64(g+l.gSchedSP, uint64(lo+64))
+	mem.Store64(g+l.gSchedPC, text+1)
+	mem.Store64(g+l.gSchedBP, uint64(lo+64))
 	frame := func(i uintptr) uintptr { return lo + 64 + i*64 }
 	for i := range uintptr(frames) {
-		store64(frame(i), uint64(frame(i+1)))
+		mem.Store64(frame(i), uint64(frame(i+1)))
 	}
-	store64(frame(frames), 0)
+	mem.Store64(frame(frames), 0)
 	stopAt := func(stop uint64) {
 		for i := uintptr(frames); i > 0; i-- {
-			store64(frame(i-1)+8, text+uint64(i)*16+8*stop)
+			mem.Store64(frame(i-1)+8, text+uint64(i)*16+8*stop)
 		}
 	}
 	stopAt(0)
-	store32(g+l.gStatus, gWaiting)
+	mem.Store32(g+l.gStatus, gWaiting)
 	barrier := lo + size - 8
 	var end atomic.Bool
 	var switcher sync.WaitGroup
 	switcher.Go(func() {
 		for stop := uint64(1); !end.Load(); stop ^= 1 {
-			swap64(g+l.gM, 1)
-			store32(g+l.gStatus, gRunning)
-			swap64(barrier, 0)
+			mem.Swap64(g+l.gM, 1)
+			mem.Store32(g+l.gStatus, gRunning)
+			mem.Swap64(barrier, 0)
 			stopAt(stop)
-			swap64(barrier, 0)
-			store32(g+l.gStatus, gWaiting)
-			swap64(g+l.gM, 0)
-			for from, stay := cycles(), rand.Uint64N(20_000); cycles()-from < stay; {
+			mem.Swap64(barrier, 0)
+			mem.Store32(g+l.gStatus, gWaiting)
+			mem.Swap64(g+l.gM, 0)
+			for from, stay := mem.Cycles(), rand.Uint64N(20_000); mem.Cycles()-from < stay; {
 			}
 			if runtime.GOMAXPROCS(0) == 1 {
 				runtime.Gosched()
@@ -86,19 +88,19 @@ func TestCoroutine(t *testing.T) {
 			continue
 		}
 		rec := s.words(s.write)
-		n := load64(rec+headCounts*8) & 0xffff
+		n := mem.Load64(rec+headCounts*8) & 0xffff
 		if n == 0 {
 			bare++
 			continue
 		}
 		read++
-		first := load64(rec + (headWords+1)*8)
+		first := mem.Load64(rec + (headWords+1)*8)
 		if first != last {
 			changes++
 		}
 		last = first
 		for i := uintptr(1); i < uintptr(n); i++ {
-			if pc := load64(rec + (headWords+i)*8); n != frames+1 || pc&15 != first&15 {
+			if pc := mem.Load64(rec + (headWords+i)*8); n != frames+1 || pc&15 != first&15 {
 				t.Fatalf("walk %d: %d PCs, the first is %#x, that of frame %d %#x", read, n, first, i, pc)
 			}
 		}

@@ -10,6 +10,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
 // threads is what the drain knows of the threads of the process. Each visit to a thread stands for
@@ -108,7 +110,7 @@ func (ts *threads) start(t *thread, tid uint64) error {
 		return e
 	}
 	t.timed, t.number = true, n
-	spec := [4]uint64{1: timerEvery, 3: 1 + cycles()%timerFirst}
+	spec := [4]uint64{1: timerEvery, 3: 1 + mem.Cycles()%timerFirst}
 	if _, _, e := unix.RawSyscall6(unix.SYS_TIMER_SETTIME, uintptr(t.timer), 0, uintptr(unsafe.Pointer(&spec)), 0, 0, 0); e != 0 {
 		ts.stop(t)
 		return e
@@ -182,12 +184,12 @@ func monitor(l *layout, cgo bool, some ...uintptr) uint64 {
 		var ms []uintptr
 		for m != 0 && len(ms) < 1<<20 {
 			ms = append(ms, m)
-			if read(m+l.mAllLink, word) != nil {
+			if mem.Read(m+l.mAllLink, word) != nil {
 				return 0
 			}
 			m = uintptr(word[0])
 		}
-		if len(ms) > at && read(ms[len(ms)-at]+l.mProcID, word) == nil {
+		if len(ms) > at && mem.Read(ms[len(ms)-at]+l.mProcID, word) == nil {
 			return word[0]
 		}
 	}

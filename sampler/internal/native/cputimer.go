@@ -6,6 +6,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
 // Ticks say where goroutines are. They do not say where the cores go: a tick finds a thread where it
@@ -49,21 +51,21 @@ func (s *shared) visitOf(i uint64) uintptr { return s.visitSlots + uintptr(i)*sl
 //go:norace
 //go:nocheckptr
 func onCPUTimer(s *shared, value uint64, ctx uintptr) uintptr {
-	begin := cycles()
+	begin := mem.Cycles()
 	asked := uintptr(1)
 	for i := uint64(0); i < maxVisits; i++ {
 		slot := s.visitOf(i)
-		if load64(slot) != slotFree || !cas64(slot, slotFree, slotFilling) {
+		if mem.Load64(slot) != slotFree || !mem.Cas64(slot, slotFree, slotFilling) {
 			continue
 		}
 		m := interruptedM(s, ctx, s.timerMs+uintptr(value&(maxTimers-1))*8)
-		store64(slot+slotM*8, uint64(m))
-		store64(slot+slotTID*8, uint64(rawSyscall(unix.SYS_GETTID, 0, 0, 0, 0, 0, 0)))
+		mem.Store64(slot+slotM*8, uint64(m))
+		mem.Store64(slot+slotTID*8, uint64(mem.Syscall(unix.SYS_GETTID, 0, 0, 0, 0, 0, 0)))
 		now := s.timeNow(slot + slotRecord*8)
-		store64(slot+slotTime*8, now)
-		store64(slot+slotFirst*8, now)
-		store64(slot+slotBefore*8, load64(uintptr(unsafe.Pointer(&s.now))))
-		store64(slot+slotAsked*8, 1)
+		mem.Store64(slot+slotTime*8, now)
+		mem.Store64(slot+slotFirst*8, now)
+		mem.Store64(slot+slotBefore*8, mem.Load64(uintptr(unsafe.Pointer(&s.now))))
+		mem.Store64(slot+slotAsked*8, 1)
 		n := uint64(0)
 		if m != 0 {
 			if n = uint64(callRecord(s, slot, ctx)); n == 0 {
@@ -71,17 +73,17 @@ func onCPUTimer(s *shared, value uint64, ctx uintptr) uintptr {
 			}
 		}
 		if n != 0 {
-			store64(slot+slotRecord*8, load64(slot+slotRecord*8)|flagCPUTimer<<48)
+			mem.Store64(slot+slotRecord*8, mem.Load64(slot+slotRecord*8)|flagCPUTimer<<48)
 		}
-		store64(slot+slotCount*8, n)
-		asked = uintptr(load64(slot + slotAsked*8))
-		add64(uintptr(unsafe.Pointer(&s.visitsFilled)), 1)
-		storeRelease(slot, slotFilled)
+		mem.Store64(slot+slotCount*8, n)
+		asked = uintptr(mem.Load64(slot + slotAsked*8))
+		mem.Add64(uintptr(unsafe.Pointer(&s.visitsFilled)), 1)
+		mem.StoreRelease(slot, slotFilled)
 		break
 	}
 	callOther(s, ctx) // a signal of a tick may have been lost while this one was pending
-	add64(uintptr(unsafe.Pointer(&s.answered)), 1)
-	add64(uintptr(unsafe.Pointer(&s.handling)), min(cycles()-begin, s.tornAfter/4))
+	mem.Add64(uintptr(unsafe.Pointer(&s.answered)), 1)
+	mem.Add64(uintptr(unsafe.Pointer(&s.handling)), min(mem.Cycles()-begin, s.tornAfter/4))
 	return asked
 }
 
@@ -92,11 +94,11 @@ func onCPUTimer(s *shared, value uint64, ctx uintptr) uintptr {
 //go:nocheckptr
 func harvestVisits(s *shared) {
 	filled := uintptr(unsafe.Pointer(&s.visitsFilled))
-	for i := uint64(0); i < maxVisits && loadAcquire(filled) != 0; i++ {
-		if slot := s.visitOf(i); loadAcquire(slot) == slotFilled {
+	for i := uint64(0); i < maxVisits && mem.LoadAcquire(filled) != 0; i++ {
+		if slot := s.visitOf(i); mem.LoadAcquire(slot) == slotFilled {
 			harvest(s, slot)
-			add64(filled, ^uint64(0))
-			storeRelease(slot, slotFree)
+			mem.Add64(filled, ^uint64(0))
+			mem.StoreRelease(slot, slotFree)
 		}
 	}
 }
@@ -109,19 +111,19 @@ func harvestVisits(s *shared) {
 //go:nocheckptr
 func recordThread(s *shared, slot, ctx uintptr) uintptr {
 	rec := slot + slotRecord*8
-	m, tid := uintptr(load64(slot+slotM*8)), load64(slot+slotTID*8)
-	if load64(m+s.off.mProcID) != tid {
+	m, tid := uintptr(mem.Load64(slot+slotM*8)), mem.Load64(slot+slotTID*8)
+	if mem.Load64(m+s.off.mProcID) != tid {
 		return 0
 	}
 	for i := uintptr(0); i < headWords; i++ {
-		store64(rec+i*8, 0)
+		mem.Store64(rec+i*8, 0)
 	}
-	store64(rec, gRunning<<32|(flagRunning|flagTaken|flagThread)<<48)
-	store64(rec+headTime*8, load64(slot+slotTime*8))
-	store64(rec+headBefore*8, load64(slot+slotBefore*8))
-	store64(rec+headIndex*8, ^uint64(0))
-	store64(rec+headTID*8, tid)
-	store64(rec+headClock*8, cpuClock(unix.CLOCK_THREAD_CPUTIME_ID, rec+maxRecord*8))
+	mem.Store64(rec, gRunning<<32|(flagRunning|flagTaken|flagThread)<<48)
+	mem.Store64(rec+headTime*8, mem.Load64(slot+slotTime*8))
+	mem.Store64(rec+headBefore*8, mem.Load64(slot+slotBefore*8))
+	mem.Store64(rec+headIndex*8, ^uint64(0))
+	mem.Store64(rec+headTID*8, tid)
+	mem.Store64(rec+headClock*8, cpuClock(unix.CLOCK_THREAD_CPUTIME_ID, rec+maxRecord*8))
 	n := callSystem(s, rec, m, ctx)
 	link(s, rec, ctx)
 	return callFinish(s, rec, n, rec+maxRecord*8)
@@ -135,24 +137,24 @@ func recordThread(s *shared, slot, ctx uintptr) uintptr {
 //go:nocheckptr
 func walkSystem(s *shared, rec, m, ctx uintptr) uintptr {
 	pcs := rec + headWords*8
-	sp, bp := uintptr(load64(ctx+ctxSP)), uintptr(load64(ctx+ctxBP))
-	g0 := uintptr(load64(m + s.off.mG0))
-	lo, hi := uintptr(load64(g0+s.off.gStackLo)), uintptr(load64(g0+s.off.gStackHi))
+	sp, bp := uintptr(mem.Load64(ctx+ctxSP)), uintptr(mem.Load64(ctx+ctxBP))
+	g0 := uintptr(mem.Load64(m + s.off.mG0))
+	lo, hi := uintptr(mem.Load64(g0+s.off.gStackLo)), uintptr(mem.Load64(g0+s.off.gStackHi))
 	if sp < lo || sp >= hi {
 		return 0
 	}
-	store64(pcs, load64(ctx+ctxPC))
+	mem.Store64(pcs, mem.Load64(ctx+ctxPC))
 	callBeside(s, rec, sp, bp, hi)
-	if ctxLR == 0 && !s.isCode(load64(pcs)) && inVDSO(s, m, lo, hi) {
+	if ctxLR == 0 && !s.isCode(mem.Load64(pcs)) && inVDSO(s, m, lo, hi) {
 		// The runtime has called the vDSO on the system stack.
-		vsp := uintptr(load64(m + s.off.mVDSOSP))
-		store64(rec, load64(rec)|flagVDSO<<48)
-		store64(pcs, load64(vsp-8))
-		bp = uintptr(load64(vsp - 16))
+		vsp := uintptr(mem.Load64(m + s.off.mVDSOSP))
+		mem.Store64(rec, mem.Load64(rec)|flagVDSO<<48)
+		mem.Store64(pcs, mem.Load64(vsp-8))
+		bp = uintptr(mem.Load64(vsp - 16))
 	}
 	n, up := walk(nil, pcs, 1, bp, sp-frameSlack, hi)
-	store64(rec+headCounts*8, n<<16)
-	store64(pcs+uintptr(n)*8, uint64(up))
+	mem.Store64(rec+headCounts*8, n<<16)
+	mem.Store64(pcs+uintptr(n)*8, uint64(up))
 	return uintptr(n)
 }
 
@@ -167,8 +169,8 @@ func scheduling(s *shared, tid uint64) {
 		return
 	}
 	w := s.words(s.write)
-	store64(w, recScheduler|3<<8)
-	store64(w+8, tid)
-	store64(w+16, clock)
+	mem.Store64(w, recScheduler|3<<8)
+	mem.Store64(w+8, tid)
+	mem.Store64(w+16, clock)
 	s.write += 3
 }

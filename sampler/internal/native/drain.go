@@ -11,6 +11,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/gotach/profiler/sampler/internal/mem"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -116,7 +117,7 @@ func (d *drain) pass() {
 	}
 	// Refresh roster and tables after head was read: the ring can have records of goroutines and of plugins'
 	// code that they do not have yet, and a record up to head is of code whose module the runtime has in its list.
-	head := loadAcquire(uintptr(unsafe.Pointer(&d.s.head)))
+	head := mem.LoadAcquire(uintptr(unsafe.Pointer(&d.s.head)))
 	if d.unread = d.roster.refresh(); d.unread == nil && len(d.gs) < int(d.roster.taken) {
 		d.gs = append(d.gs, make([]goroutine, int(d.roster.taken)-len(d.gs))...)
 	}
@@ -128,7 +129,7 @@ func (d *drain) pass() {
 	tail := d.s.tail
 	for tail < head {
 		at := d.s.words(tail)
-		n := load64(at) >> 8 & 0xffffff
+		n := mem.Load64(at) >> 8 & 0xffffff
 		if n == 0 || n > min(head-tail, ringWords-tail&(ringWords-1)) {
 			n = head - tail // this cannot be; what follows is lost
 			d.torn++
@@ -136,7 +137,7 @@ func (d *drain) pass() {
 			d.record(unsafe.Slice(*(**uint64)(unsafe.Pointer(&at)), n))
 		}
 		tail += n
-		storeRelease(uintptr(unsafe.Pointer(&d.s.tail)), tail)
+		mem.StoreRelease(uintptr(unsafe.Pointer(&d.s.tail)), tail)
 	}
 	if left := d.roster.leftAlive; left > 0 {
 		d.notSeen += time.Duration(left) * max(0, d.now-d.passed) // they are never looked at

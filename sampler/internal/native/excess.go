@@ -6,6 +6,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
 // How long ago a goroutine changed that a look finds changed, if ticks are late.
@@ -49,7 +51,7 @@ func stall(s *shared) {
 	s.watch--
 	before := s.used
 	s.used = 0
-	if rawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_PROCESS_CPUTIME_ID, uintptr(unsafe.Pointer(&s.cpuTime)), 0, 0, 0, 0) != 0 {
+	if mem.Syscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_PROCESS_CPUTIME_ID, uintptr(unsafe.Pointer(&s.cpuTime)), 0, 0, 0, 0) != 0 {
 		return
 	}
 	s.used = s.cpuTime[0]*1e9 + s.cpuTime[1]

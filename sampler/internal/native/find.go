@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"slices"
 	"time"
+
+	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
 // The runtime's lists of all goroutines and of all Ps, runtime.allgs and runtime.allp, are
@@ -21,7 +23,7 @@ type sliceAt uintptr
 
 // header reads a slice's pointer, length and capacity.
 func (a sliceAt) header() (ptr uintptr, n, c uint64) {
-	return uintptr(load64(uintptr(a))), load64(uintptr(a) + 8), load64(uintptr(a) + 16)
+	return uintptr(mem.Load64(uintptr(a))), mem.Load64(uintptr(a) + 8), mem.Load64(uintptr(a) + 16)
 }
 
 // findSlices searches variables for slices of at most most elements whose arrays hold all
@@ -36,7 +38,7 @@ func findSlices(variables []span, want []uintptr, most uint64, p *patience) ([]s
 				return nil, err
 			}
 			part := words[:min(step+2, int(w.hi-at)/8)]
-			if err := readBig(at, part); err != nil {
+			if err := mem.ReadBig(at, part); err != nil {
 				return nil, err
 			}
 			for i := 0; i+2 < len(part) && i < step; i++ {
@@ -53,18 +55,6 @@ func findSlices(variables []span, want []uintptr, most uint64, p *patience) ([]s
 	return found, nil
 }
 
-// readBig is read in parts, for any length: the kernel copies at most 2 GB in one call.
-func readBig(addr uintptr, dst []uint64) error {
-	for len(dst) > 0 {
-		n := min(len(dst), 1<<17)
-		if err := read(addr, dst[:n]); err != nil {
-			return err
-		}
-		addr, dst = addr+uintptr(n)*8, dst[n:]
-	}
-	return nil
-}
-
 // holds reports whether the n words of an array include all of want. The search calls it for
 // thousands of arrays, and most have none of them.
 func holds(array uintptr, n int, want []uintptr, p *patience) bool {
@@ -73,7 +63,7 @@ func holds(array uintptr, n int, want []uintptr, p *patience) bool {
 	var buf [512]uint64
 	for n > 0 && len(seen) < len(want) {
 		k := min(n, len(buf))
-		if read(array, buf[:k]) != nil {
+		if mem.Read(array, buf[:k]) != nil {
 			return false
 		}
 		for _, w := range buf[:k] {
@@ -142,7 +132,7 @@ func findAllp(variables []span, l *layout, p *patience) (sliceAt, error) {
 		for _, a := range found {
 			ptr, n, _ := a.header()
 			m := uintptr(a) - l.mAllp
-			if g0 := readWord(m + l.mG0); g0 > 4096 && readWord(uintptr(g0)+l.gM) == uint64(m) {
+			if g0 := mem.ReadWord(m + l.mG0); g0 > 4096 && mem.ReadWord(uintptr(g0)+l.gM) == uint64(m) {
 				continue
 			}
 			if a.counts() && areProcs(ptr, int(n), l) {
@@ -173,12 +163,12 @@ func (a sliceAt) counts() bool {
 // areProcs reports whether the array holds Ps: the id of element i must be i.
 func areProcs(array uintptr, n int, l *layout) bool {
 	procs := make([]uint64, n)
-	if readBig(array, procs) != nil {
+	if mem.ReadBig(array, procs) != nil {
 		return false
 	}
 	for i, p := range procs {
 		var w [1]uint64
-		if read(uintptr(p)+l.pID, w[:]) != nil || int32(w[0]) != int32(i) {
+		if mem.Read(uintptr(p)+l.pID, w[:]) != nil || int32(w[0]) != int32(i) {
 			return false
 		}
 	}
@@ -188,5 +178,5 @@ func areProcs(array uintptr, n int, l *layout) bool {
 //go:norace
 //go:nocheckptr
 func ownP(l *layout) uintptr {
-	return uintptr(readWord(uintptr(readWord(getg()+l.gM)) + l.mP))
+	return uintptr(mem.ReadWord(uintptr(mem.ReadWord(mem.Getg()+l.gM)) + l.mP))
 }

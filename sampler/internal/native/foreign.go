@@ -5,6 +5,7 @@ package native
 import (
 	"unsafe"
 
+	"github.com/gotach/profiler/sampler/internal/mem"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -27,28 +28,28 @@ const mostForeign, mostOfFrame = 32, 4096
 //go:nocheckptr
 func foreign(s *shared, rec, ctx uintptr) uintptr {
 	pcs, scratch := rec+headWords*8, rec+maxRecord*8
-	g := uintptr(load64(rec + headG*8))
-	lo, hi := uintptr(load64(g+s.off.gStackLo)), uintptr(load64(g+s.off.gStackHi))
+	g := uintptr(mem.Load64(rec + headG*8))
+	lo, hi := uintptr(mem.Load64(g+s.off.gStackLo)), uintptr(mem.Load64(g+s.off.gStackHi))
 	for i := uintptr(headSP0); i <= headFrame1; i++ {
-		store64(rec+i*8, 0)
+		mem.Store64(rec+i*8, 0)
 	}
-	store64(rec, load64(rec)|flagForeign<<48)
-	store64(pcs, load64(ctx+ctxPC))
-	bp := uintptr(load64(ctx + ctxBP))
+	mem.Store64(rec, mem.Load64(rec)|flagForeign<<48)
+	mem.Store64(pcs, mem.Load64(ctx+ctxPC))
+	bp := uintptr(mem.Load64(ctx + ctxBP))
 	for i := 0; i < mostForeign && bp != 0 && bp&7 == 0; i++ {
 		if bp >= lo && bp <= hi-16 {
-			if s.isCode(load64(bp + 8)) {
+			if s.isCode(mem.Load64(bp + 8)) {
 				callCaller(s, rec, bp, lo)
 				n, _ := walk(s, pcs, 1, bp, lo, hi)
 				return uintptr(n)
 			}
-			bp = uintptr(load64(bp))
+			bp = uintptr(mem.Load64(bp))
 			continue
 		}
 		if s.plain != 0 || !vmRead(s, bp, scratch+64, 8, scratch) {
 			break
 		}
-		bp = uintptr(load64(scratch + 64))
+		bp = uintptr(mem.Load64(scratch + 64))
 	}
 	return 1
 }
@@ -67,13 +68,12 @@ func caller(s *shared, rec, bp, lo uintptr) {
 	}
 	found := uintptr(0)
 	for size := uintptr(8); size < mostOfFrame && size <= bp-lo && found < 2; size += 8 {
-		ret := load64(bp - size)
+		ret := mem.Load64(bp - size)
 		if s.isCode(ret) && callDelta(s, uintptr(ret)-1) == size {
-			store64(rec+(headSP0+found)*8, ret)
+			mem.Store64(rec+(headSP0+found)*8, ret)
 			found++
 		}
 	}
-
 }
 
 // blockedAfter is the CPU time in ns that a thread may use before it answers a signal. If it uses more, it blocks
@@ -86,29 +86,29 @@ const blockedAfter = 2e6
 //go:norace
 //go:nocheckptr
 func recordBlocked(s *shared, slot, g uintptr, tid uint64) {
-	if s.now-load64(slot+slotChecked*8) < blockedAfter {
+	if s.now-mem.Load64(slot+slotChecked*8) < blockedAfter {
 		return
 	}
-	store64(slot+slotChecked*8, s.now)
+	mem.Store64(slot+slotChecked*8, s.now)
 	clock := cpuClock(threadClock(tid), uintptr(unsafe.Pointer(&s.timespec)))
-	before := load64(slot + slotClock*8)
+	before := mem.Load64(slot + slotClock*8)
 	if before != 0 && clock-before < blockedAfter {
 		return
 	}
-	store64(slot+slotClock*8, clock)
+	mem.Store64(slot+slotClock*8, clock)
 	if before == 0 || !room(s, maxRecord) {
 		return
 	}
 	rec := s.words(s.write)
 	for i := uintptr(0); i < headWords; i++ {
-		store64(rec+i*8, 0)
+		mem.Store64(rec+i*8, 0)
 	}
-	store64(rec+headTime*8, s.now)
-	store64(rec+headBefore*8, s.before)
-	store64(rec+headTID*8, tid)
-	store64(rec+headClock*8, clock)
-	store64(rec+headRuns*8, runsOf(s, g, uintptr(load64(slot+slotM*8))))
-	store64(rec, gRunning<<32|(callDescribe(s, rec, g, ^uint64(0))|flagBare)<<48)
+	mem.Store64(rec+headTime*8, s.now)
+	mem.Store64(rec+headBefore*8, s.before)
+	mem.Store64(rec+headTID*8, tid)
+	mem.Store64(rec+headClock*8, clock)
+	mem.Store64(rec+headRuns*8, runsOf(s, g, uintptr(mem.Load64(slot+slotM*8))))
+	mem.Store64(rec, gRunning<<32|(callDescribe(s, rec, g, ^uint64(0))|flagBare)<<48)
 	s.write += uint64(callFinish(s, rec, 0, uintptr(unsafe.Pointer(&s.scratch))))
 	return
 }

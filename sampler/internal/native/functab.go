@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"slices"
 	"unsafe"
+
+	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
 // funcTable answers two questions about an address in code that no public call answers. Which
@@ -45,11 +47,11 @@ func findFuncTable(img *image, l *layout) (*funcTable, error) {
 	t := &funcTable{l: l}
 	for _, w := range img.writable {
 		for at := w.lo; at+l.modNext+8 <= w.hi; at += 8 {
-			text, etext := uintptr(load64(at+l.modText)), uintptr(load64(at+l.modEText))
+			text, etext := uintptr(mem.Load64(at+l.modText)), uintptr(mem.Load64(at+l.modEText))
 			if text == 0 || handlerPC < text || handlerPC >= etext {
 				continue
 			}
-			head := readWord(uintptr(load64(at)))
+			head := mem.ReadWord(uintptr(mem.Load64(at)))
 			if uint32(head) != pclntabMagic || byte(head>>48) != pcQuantum || byte(head>>56) != 8 {
 				continue
 			}
@@ -64,7 +66,7 @@ func findFuncTable(img *image, l *layout) (*funcTable, error) {
 // for code that it generates, and leave out parts of them. So they are read as memory that may be unmapped.
 func (t *funcTable) follow(at uintptr) {
 	l := t.l
-	word := func(at uintptr) uintptr { return uintptr(readWord(at)) }
+	word := func(at uintptr) uintptr { return uintptr(mem.ReadWord(at)) }
 	slice := func(at uintptr) span {
 		lo := word(at)
 		return span{lo, lo + word(at+8)}
@@ -100,14 +102,14 @@ func (t *funcTable) follow(at uintptr) {
 // readable reports whether the first and the last word of a part of memory can be read.
 func (s span) readable() bool {
 	var w [1]uint64
-	return s.lo == s.hi || s.hi >= s.lo+8 && s.hi-s.lo < 1<<40 && read(s.lo, w[:]) == nil && read(s.hi-8, w[:]) == nil
+	return s.lo == s.hi || s.hi >= s.lo+8 && s.hi-s.lo < 1<<40 && mem.Read(s.lo, w[:]) == nil && mem.Read(s.hi-8, w[:]) == nil
 }
 
 // grow adds the modules that were loaded since the last call, and reports whether there are
 // any. The runtime adds modules at the end of its list and never removes one.
 func (t *funcTable) grow() bool {
 	known := len(t.modules)
-	t.follow(uintptr(readWord(t.last + t.l.modNext)))
+	t.follow(uintptr(mem.ReadWord(t.last + t.l.modNext)))
 	return len(t.modules) > known
 }
 
@@ -120,11 +122,11 @@ func (t *funcTable) publish(s *shared) {
 	}
 	half := s.sorted>>32 ^ 1
 	for i, index := range t.order {
-		store64(s.orders+(uintptr(half)*maxModules+uintptr(i))*8, uint64(index))
+		mem.Store64(s.orders+(uintptr(half)*maxModules+uintptr(i))*8, uint64(index))
 	}
-	storeRelease(uintptr(unsafe.Pointer(&s.sorted)), half<<32|uint64(len(t.order)))
-	storeRelease(uintptr(unsafe.Pointer(&s.modules)), uint64(len(t.modules)))
-	storeRelease(uintptr(unsafe.Pointer(&s.last)), uint64(t.last))
+	mem.StoreRelease(uintptr(unsafe.Pointer(&s.sorted)), half<<32|uint64(len(t.order)))
+	mem.StoreRelease(uintptr(unsafe.Pointer(&s.modules)), uint64(len(t.modules)))
+	mem.StoreRelease(uintptr(unsafe.Pointer(&s.last)), uint64(t.last))
 }
 
 // module returns the module whose code contains an address, nil if there is none.
@@ -189,17 +191,17 @@ func (c *code) find(l *offsets, pc uintptr) (f, entry uintptr) {
 	off := uint64(pc - c.text)
 	lo, hi := uintptr(0), c.funcs // the function is in [lo, hi)
 	for hi-lo > 1 {
-		if mid := (lo + hi) / 2; uint64(load32(c.ftab+mid*8)) <= off {
+		if mid := (lo + hi) / 2; uint64(mem.Load32(c.ftab+mid*8)) <= off {
 			lo = mid
 		} else {
 			hi = mid
 		}
 	}
-	f = c.pclntab.lo + uintptr(load32(c.ftab+lo*8+4))
+	f = c.pclntab.lo + uintptr(mem.Load32(c.ftab+lo*8+4))
 	if f+l.funcNFuncData >= c.pclntab.hi {
 		return 0, 0
 	}
-	if entry = c.text + uintptr(load32(f)); pc < entry {
+	if entry = c.text + uintptr(mem.Load32(f)); pc < entry {
 		return 0, 0
 	}
 	return f, entry
@@ -237,7 +239,7 @@ func (c *code) value(table uint32, entry, pc uintptr) (int32, bool) {
 //go:nocheckptr
 func varint(p *uintptr, end uintptr) (v uint32) {
 	for shift := uint(0); shift < 35 && *p < end; shift += 7 {
-		b := load8(*p)
+		b := mem.Load8(*p)
 		*p++
 		v |= uint32(b&0x7f) << shift
 		if b < 0x80 {
@@ -254,7 +256,7 @@ func (t *funcTable) spDelta(pc uintptr) (int32, bool) {
 	if f == 0 {
 		return 0, false
 	}
-	return m.value(load32(f+t.l.funcPCSP), entry, pc)
+	return m.value(mem.Load32(f+t.l.funcPCSP), entry, pc)
 }
 
 // expand appends the return address pc, and one return address for each inlined call that
@@ -269,13 +271,13 @@ func (t *funcTable) expand(pcs []uintptr, pc uintptr) []uintptr {
 	if pc == entry { // a function that has not begun
 		call = pc
 	}
-	npcdata := load32(f + t.l.funcNPCData)
+	npcdata := mem.Load32(f + t.l.funcNPCData)
 	tables := f + t.l.funcNFuncData + 1
 	tree := tables + uintptr(npcdata)*4 + funcdataInlTree*4
-	if npcdata <= pcdataInlTree || load8(f+t.l.funcNFuncData) <= funcdataInlTree || tree+4 > m.pclntab.hi {
+	if npcdata <= pcdataInlTree || mem.Load8(f+t.l.funcNFuncData) <= funcdataInlTree || tree+4 > m.pclntab.hi {
 		return pcs
 	}
-	off := load32(tree)
+	off := mem.Load32(tree)
 	if off == ^uint32(0) {
 		return pcs
 	}
@@ -284,11 +286,11 @@ func (t *funcTable) expand(pcs []uintptr, pc uintptr) []uintptr {
 	}
 	tree = m.gofunc + uintptr(off)
 	for range 256 {
-		i, ok := m.value(load32(tables+pcdataInlTree*4), entry, call)
+		i, ok := m.value(mem.Load32(tables+pcdataInlTree*4), entry, call)
 		if !ok || i < 0 {
 			break
 		}
-		call = entry + uintptr(uint32(readWord(tree+uintptr(i)*inlCallSize+t.l.inlParentPC))) // readWord: the tree's length is not known
+		call = entry + uintptr(uint32(mem.ReadWord(tree+uintptr(i)*inlCallSize+t.l.inlParentPC))) // mem.ReadWord: the tree's length is not known
 		pcs = append(pcs, call+1)
 	}
 	return pcs

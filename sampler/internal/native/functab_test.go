@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
 func tableOfProgram(t *testing.T) *funcTable {
@@ -65,7 +67,7 @@ func TestFuncTable(t *testing.T) {
 		}
 		size, ok := table.spDelta(pc)
 		got := delta(s, pc)
-		if load8(f+table.l.funcFlag)&funcFlagSPWrite != 0 {
+		if mem.Load8(f+table.l.funcFlag)&funcFlagSPWrite != 0 {
 			ok = false
 		}
 		if ok {
@@ -113,7 +115,7 @@ func FuzzFuncTable(f *testing.F) {
 		}
 		tables := memory[size-len(data) : size]
 		copy(tables, data)
-		lo := mapping(tables).addr()
+		lo := mem.Mapping(tables).Addr()
 		m := module{
 			code: code{
 				text: 1 << 32, etext: 1<<32 + 1<<33,

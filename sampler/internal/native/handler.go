@@ -6,6 +6,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
 // The signal handler. It can run at any point of the program, on a signal stack, with every
@@ -34,9 +36,9 @@ const (
 //go:norace
 //go:nocheckptr
 func onSignal(info, ctx, _, _ uintptr) uintptr {
-	add64(uintptr(unsafe.Pointer(&inHandler)), 1)
+	mem.Add64(uintptr(unsafe.Pointer(&inHandler)), 1)
 	next := handle(info, ctx)
-	add64(uintptr(unsafe.Pointer(&inHandler)), ^uint64(0))
+	mem.Add64(uintptr(unsafe.Pointer(&inHandler)), ^uint64(0))
 	return next
 }
 
@@ -46,34 +48,34 @@ func onSignal(info, ctx, _, _ uintptr) uintptr {
 func handle(info, ctx uintptr) uintptr {
 	// The load must come after the increment of inHandler, for the processor too: memoryInUse
 	// clears state first and then reads inHandler.
-	s := at(uintptr(loadAcquire(uintptr(unsafe.Pointer(&state)))))
+	s := at(uintptr(mem.LoadAcquire(uintptr(unsafe.Pointer(&state)))))
 	if s == nil {
 		return oldHandler
 	}
-	code, value := load32(info+8), load64(info+24)
+	code, value := mem.Load32(info+8), mem.Load64(info+24)
 	switch {
-	case code == siTimer && value == s.tag && uint64(rawSyscall(unix.SYS_GETTID, 0, 0, 0, 0, 0, 0)) == s.tid:
-		if load64(ctx+ctxCall) == unix.SYS_FUTEX && load64(ctx+ctxArg) == s.word {
+	case code == siTimer && value == s.tag && uint64(mem.Syscall(unix.SYS_GETTID, 0, 0, 0, 0, 0, 0)) == s.tid:
+		if mem.Load64(ctx+ctxCall) == unix.SYS_FUTEX && mem.Load64(ctx+ctxArg) == s.word {
 			callStay(s, ctx)
 		}
-		if load32(uintptr(s.tickM)+s.off.mSignalPending) == 0 {
+		if mem.Load32(uintptr(s.tickM)+s.off.mSignalPending) == 0 {
 			return 0
 		}
 	case code == siTimer && value == s.tag|probeTag:
 		callProbe(s, ctx, true)
-		if load32(uintptr(s.probeM)+s.off.mSignalPending) == 0 {
+		if mem.Load32(uintptr(s.probeM)+s.off.mSignalPending) == 0 {
 			return 0
 		}
 	case code == siTimer && s.isCPUTimer(value):
 		if callCPUTimer(s, value, ctx) == 0 && s.secrets == 0 {
 			return 0
 		}
-	case code == siQueue && value>>48 == s.tag>>48 && uint64(load32(info+16)) == s.pid:
+	case code == siQueue && value>>48 == s.tag>>48 && uint64(mem.Load32(info+16)) == s.pid:
 		if callInterrupted(s, value, ctx) == 0 && s.secrets == 0 {
 			return 0
 		}
 	default:
-		if loadAcquire(uintptr(unsafe.Pointer(&s.probing))) != 0 && code == siTKill && uint64(load32(info+16)) == s.pid {
+		if mem.LoadAcquire(uintptr(unsafe.Pointer(&s.probing))) != 0 && code == siTKill && uint64(mem.Load32(info+16)) == s.pid {
 			callProbe(s, ctx, false)
 		}
 		callOther(s, ctx)
@@ -96,24 +98,24 @@ func handle(info, ctx uintptr) uintptr {
 //go:norace
 //go:nocheckptr
 func stay(s *shared, ctx uintptr) {
-	swap64(uintptr(unsafe.Pointer(&s.staying)), 1) // complete before leave is read
-	s.mask = load64(ctx+ctxMask) | 1<<(s.signal-1) | 1<<(unix.SIGPROF-1)
-	rawSyscall(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&s.mask)), 0, 8, 0, 0)
+	mem.Swap64(uintptr(unsafe.Pointer(&s.staying)), 1) // complete before leave is read
+	s.mask = mem.Load64(ctx+ctxMask) | 1<<(s.signal-1) | 1<<(unix.SIGPROF-1)
+	mem.Syscall(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&s.mask)), 0, 8, 0, 0)
 	due := true
-	for loadAcquire(uintptr(unsafe.Pointer(&s.leave))) == 0 {
+	for mem.LoadAcquire(uintptr(unsafe.Pointer(&s.leave))) == 0 {
 		if due {
 			callTick(s)
 		}
 		s.until[0], s.until[1] = s.deadline/1e9, s.deadline%1e9
 		// Wait until an absolute time of CLOCK_MONOTONIC, while the word is 0.
-		r := rawSyscall(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&s.leave)), futexWaitBitset|futexPrivate, 0, uintptr(unsafe.Pointer(&s.until)), 0, 1<<32-1)
-		due = -r == uintptr(unix.ETIMEDOUT) || r == 0 && loadAcquire(uintptr(unsafe.Pointer(&s.hurry))) != 0
+		r := mem.Syscall(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&s.leave)), futexWaitBitset|futexPrivate, 0, uintptr(unsafe.Pointer(&s.until)), 0, 1<<32-1)
+		due = -r == uintptr(unix.ETIMEDOUT) || r == 0 && mem.LoadAcquire(uintptr(unsafe.Pointer(&s.hurry))) != 0
 		if !due && r != 0 && -r != uintptr(unix.EINTR) && -r != uintptr(unix.EAGAIN) {
 			s.unable = uint64(-r)
 			break
 		}
 	}
-	storeRelease(uintptr(unsafe.Pointer(&s.staying)), 0)
+	mem.StoreRelease(uintptr(unsafe.Pointer(&s.staying)), 0)
 }
 
 // onTick takes a tick.
@@ -133,7 +135,7 @@ func onTick(s *shared) {
 	interruptAll(s)
 	callAdd(s)
 	callTurns(s)
-	storeRelease(uintptr(unsafe.Pointer(&s.head)), s.write)
+	mem.StoreRelease(uintptr(unsafe.Pointer(&s.head)), s.write)
 	next(s)
 }
 
@@ -145,17 +147,17 @@ func onTick(s *shared) {
 //go:norace
 //go:nocheckptr
 func interruptAll(s *shared) {
-	n := loadAcquire(uintptr(unsafe.Pointer(&s.nprocs)))
+	n := mem.LoadAcquire(uintptr(unsafe.Pointer(&s.nprocs)))
 	for i := uint64(0); i < n; i++ {
-		last := uintptr(load64(s.slot(i) + slotLast*8))
+		last := uintptr(mem.Load64(s.slot(i) + slotLast*8))
 		called := callInterrupt(s, i)
-		now := uintptr(load64(s.slot(i) + slotLast*8))
+		now := uintptr(mem.Load64(s.slot(i) + slotLast*8))
 		if called == 0 && last != now && keepsP(s, last, i) {
 			called = last
 		}
 		if called != 0 {
 			callVisit(s, called, 0, ^uint64(0))
-			store64(s.slot(i)+slotLast*8, uint64(called))
+			mem.Store64(s.slot(i)+slotLast*8, uint64(called))
 			now = called
 		}
 		if last != 0 && last != now {
@@ -171,11 +173,11 @@ func interruptAll(s *shared) {
 //go:norace
 //go:nocheckptr
 func keepsP(s *shared, g uintptr, i uint64) bool {
-	if g == 0 || load32(g+s.off.gStatus) != gSyscall {
+	if g == 0 || mem.Load32(g+s.off.gStatus) != gSyscall {
 		return false
 	}
-	p, m := uintptr(load64(s.procs+uintptr(i)*8)), uintptr(load64(g+s.off.gM))
-	return m != 0 && load32(p+s.off.pStatus) == pSyscall && uintptr(load64(m+s.off.mOldP)) == p
+	p, m := uintptr(mem.Load64(s.procs+uintptr(i)*8)), uintptr(mem.Load64(g+s.off.gM))
+	return m != 0 && mem.Load32(p+s.off.pStatus) == pSyscall && uintptr(mem.Load64(m+s.off.mOldP)) == p
 }
 
 // monotonic returns the time on CLOCK_MONOTONIC in ns, the clock of Go's monotonic times.
@@ -195,13 +197,13 @@ func monotonic(s *shared) uint64 {
 //go:norace
 //go:nocheckptr
 func (s *shared) timeNow(at uintptr) uint64 {
-	n := loadAcquire(uintptr(unsafe.Pointer(&s.clockAt)))
+	n := mem.LoadAcquire(uintptr(unsafe.Pointer(&s.clockAt)))
 	c := uintptr(unsafe.Pointer(&s.clocks)) + uintptr(n&1)*unsafe.Sizeof(clock{})
-	ns, passed := load64(c), cycles()-load64(c+8)
-	fence()
+	ns, passed := mem.Load64(c), mem.Cycles()-mem.Load64(c+8)
+	mem.Fence()
 	// The place of a reading is written again only after the next reading, in the other place, has become the current one.
-	if loadAcquire(uintptr(unsafe.Pointer(&s.clockAt))) == n && passed < load64(c+24) {
-		return ns + passed*load64(c+16)>>32
+	if mem.LoadAcquire(uintptr(unsafe.Pointer(&s.clockAt))) == n && passed < mem.Load64(c+24) {
+		return ns + passed*mem.Load64(c+16)>>32
 	}
 	return cpuClock(unix.CLOCK_MONOTONIC, at)
 }
@@ -218,11 +220,11 @@ func room(s *shared, n uint64) bool {
 	if pos+n > ringWords {
 		pad = ringWords - pos
 	}
-	if s.write+pad+n-loadAcquire(uintptr(unsafe.Pointer(&s.tail))) > ringWords {
+	if s.write+pad+n-mem.LoadAcquire(uintptr(unsafe.Pointer(&s.tail))) > ringWords {
 		return false
 	}
 	if pad != 0 {
-		store64(s.ring+uintptr(pos)*8, recPad|pad<<8)
+		mem.Store64(s.ring+uintptr(pos)*8, recPad|pad<<8)
 		s.write += pad
 	}
 	return true
@@ -236,7 +238,7 @@ func room(s *shared, n uint64) bool {
 //go:norace
 //go:nocheckptr
 func nearlyFull(s *shared) bool {
-	return s.write-loadAcquire(uintptr(unsafe.Pointer(&s.tail))) > ringWords-ringKept
+	return s.write-mem.LoadAcquire(uintptr(unsafe.Pointer(&s.tail))) > ringWords-ringKept
 }
 
 // interrupt copies the record that P i's thread has made since the last tick to the ring.
@@ -252,20 +254,20 @@ func nearlyFull(s *shared) bool {
 //go:nocheckptr
 func interrupt(s *shared, i uint64) uintptr {
 	slot := s.slot(i)
-	state := loadAcquire(slot)
+	state := mem.LoadAcquire(slot)
 	if state&0xff == slotFilled || state&0xff == slotFree {
-		store64(slot+slotLast*8, 0)
+		mem.Store64(slot+slotLast*8, 0)
 	}
 	if state&0xff == slotFilled {
 		harvest(s, slot)
 		state = state &^ 0xff
-		storeRelease(slot, state)
+		mem.StoreRelease(slot, state)
 	}
-	if load64(uintptr(unsafe.Pointer(&s.quiet))) != 0 {
+	if mem.Load64(uintptr(unsafe.Pointer(&s.quiet))) != 0 {
 		return 0
 	}
-	p := uintptr(load64(s.procs + uintptr(i)*8))
-	switch load32(p + s.off.pStatus) {
+	p := uintptr(mem.Load64(s.procs + uintptr(i)*8))
+	switch mem.Load32(p + s.off.pStatus) {
 	case pRunning:
 	case pSyscall:
 		s.found++ // until the runtime takes the P away
@@ -273,22 +275,22 @@ func interrupt(s *shared, i uint64) uintptr {
 	default:
 		return 0
 	}
-	m := uintptr(load64(p + s.off.pM))
+	m := uintptr(mem.Load64(p + s.off.pM))
 	if m == 0 {
 		return 0
 	}
-	fence()
-	g := uintptr(load64(m + s.off.mCurG))
-	tid := load64(m + s.off.mProcID)
-	fence()
-	if uintptr(load64(p+s.off.pM)) != m || tid == 0 || tid == s.tid {
+	mem.Fence()
+	g := uintptr(mem.Load64(m + s.off.mCurG))
+	tid := mem.Load64(m + s.off.mProcID)
+	mem.Fence()
+	if uintptr(mem.Load64(p+s.off.pM)) != m || tid == 0 || tid == s.tid {
 		return 0
 	}
 	if g != 0 && g != uintptr(s.drainG) {
 		s.found++
 	}
 	if g == 0 || !onCPU(s, g, m) {
-		if g != 0 && load32(g+s.off.gStatus) == gSyscall {
+		if g != 0 && mem.Load32(g+s.off.gStatus) == gSyscall {
 			return g // it is visited, not interrupted
 		}
 		callScheduling(s, tid)
@@ -298,39 +300,39 @@ func interrupt(s *shared, i uint64) uintptr {
 		// The thread has not answered yet. Either it waits for a core: then its goroutine does
 		// not advance, and the later record is right for this tick too. Or it blocks the signal
 		// for now, see recordBlocked.
-		if uintptr(load64(slot+slotM*8)) == m && s.ticks-load64(slot+slotSince*8) < 1000 {
-			store64(slot+slotTime*8, s.now)
+		if uintptr(mem.Load64(slot+slotM*8)) == m && s.ticks-mem.Load64(slot+slotSince*8) < 1000 {
+			mem.Store64(slot+slotTime*8, s.now)
 			callBlocked(s, slot, g, tid)
 			return 0
 		}
-		if state&0xff != slotSent || !cas64(slot, state, (state&^0xff)+0x100) {
+		if state&0xff != slotSent || !mem.Cas64(slot, state, (state&^0xff)+0x100) {
 			return 0
 		}
 		s.lost++
 		state = (state &^ 0xff) + 0x100
 	}
 	gen := state >> 8 & 0xffffffff
-	store64(slot+slotM*8, uint64(m))
-	store64(slot+slotTID*8, tid)
-	store64(slot+slotTime*8, s.now)
-	store64(slot+slotFirst*8, s.now)
-	store64(slot+slotBefore*8, s.before)
-	store64(slot+slotSince*8, s.ticks)
-	store64(slot+slotChecked*8, s.now)
-	store64(slot+slotClock*8, 0)
-	storeRelease(slot, state&^0xff|slotSent)
+	mem.Store64(slot+slotM*8, uint64(m))
+	mem.Store64(slot+slotTID*8, tid)
+	mem.Store64(slot+slotTime*8, s.now)
+	mem.Store64(slot+slotFirst*8, s.now)
+	mem.Store64(slot+slotBefore*8, s.before)
+	mem.Store64(slot+slotSince*8, s.ticks)
+	mem.Store64(slot+slotChecked*8, s.now)
+	mem.Store64(slot+slotClock*8, 0)
+	mem.StoreRelease(slot, state&^0xff|slotSent)
 	s.info[0] = s.signal
 	s.info[1] = uint64(siQueue)
 	s.info[2] = s.pid
 	s.info[3] = s.tag>>48<<48 | gen<<16 | i
 	s.sent++
-	store64(slot+slotLast*8, uint64(g))
-	if r := rawSyscall(unix.SYS_RT_TGSIGQUEUEINFO, uintptr(s.pid), uintptr(tid), uintptr(s.signal), uintptr(unsafe.Pointer(&s.info)), 0, 0); r != 0 {
+	mem.Store64(slot+slotLast*8, uint64(g))
+	if r := mem.Syscall(unix.SYS_RT_TGSIGQUEUEINFO, uintptr(s.pid), uintptr(tid), uintptr(s.signal), uintptr(unsafe.Pointer(&s.info)), 0, 0); r != 0 {
 		s.refused = uint64(-r)
 		if -r != uintptr(unix.ESRCH) {
 			s.lost++
 		}
-		cas64(slot, state&^0xff|slotSent, (state&^0xff)+0x100)
+		mem.Cas64(slot, state&^0xff|slotSent, (state&^0xff)+0x100)
 	}
 	return 0
 }
@@ -341,7 +343,7 @@ func interrupt(s *shared, i uint64) uintptr {
 //go:norace
 //go:nocheckptr
 func harvest(s *shared, slot uintptr) {
-	n := load64(slot + slotCount*8)
+	n := mem.Load64(slot + slotCount*8)
 	if n == 0 {
 		return
 	}
@@ -351,7 +353,7 @@ func harvest(s *shared, slot uintptr) {
 	}
 	to := s.words(s.write)
 	for i := uintptr(0); i < uintptr(n); i++ {
-		store64(to+i*8, load64(slot+(slotRecord+i)*8))
+		mem.Store64(to+i*8, mem.Load64(slot+(slotRecord+i)*8))
 	}
 	s.write += n
 }
@@ -370,7 +372,7 @@ func onInterrupt(s *shared, value uint64, ctx uintptr) uintptr {
 		return 1
 	}
 	slot := s.slot(i)
-	if !cas64(slot, gen<<8|slotSent, gen<<8|slotFilling) {
+	if !mem.Cas64(slot, gen<<8|slotSent, gen<<8|slotFilling) {
 		// This signal is out of date. While the thread had no core, its P can have gone to another
 		// thread and come back. The signal that was sent then was lost while this one was pending.
 		callOther(s, ctx)
@@ -386,12 +388,12 @@ func onInterrupt(s *shared, value uint64, ctx uintptr) uintptr {
 //go:norace
 //go:nocheckptr
 func onOther(s *shared, ctx uintptr) {
-	tid := uint64(rawSyscall(unix.SYS_GETTID, 0, 0, 0, 0, 0, 0))
-	n := loadAcquire(uintptr(unsafe.Pointer(&s.nprocs)))
+	tid := uint64(mem.Syscall(unix.SYS_GETTID, 0, 0, 0, 0, 0, 0))
+	n := mem.LoadAcquire(uintptr(unsafe.Pointer(&s.nprocs)))
 	for i := uint64(0); i < n; i++ {
 		slot := s.slot(i)
-		st := loadAcquire(slot)
-		if st&0xff == slotSent && load64(slot+slotTID*8) == tid && cas64(slot, st, st&^0xff|slotFilling) {
+		st := mem.LoadAcquire(slot)
+		if st&0xff == slotSent && mem.Load64(slot+slotTID*8) == tid && mem.Cas64(slot, st, st&^0xff|slotFilling) {
 			fill(s, slot, st>>8, ctx)
 		}
 	}
@@ -404,17 +406,17 @@ func onOther(s *shared, ctx uintptr) {
 //go:norace
 //go:nocheckptr
 func fill(s *shared, slot uintptr, gen uint64, ctx uintptr) uintptr {
-	t := cycles()
-	store64(slot+slotAsked*8, 1)
+	t := mem.Cycles()
+	mem.Store64(slot+slotAsked*8, 1)
 	n := uint64(callRecord(s, slot, ctx))
-	store64(slot+slotCount*8, n)
-	add64(uintptr(unsafe.Pointer(&s.answered)), 1)
+	mem.Store64(slot+slotCount*8, n)
+	mem.Add64(uintptr(unsafe.Pointer(&s.answered)), 1)
 	if n == 0 {
-		add64(uintptr(unsafe.Pointer(&s.unread)), 1)
+		mem.Add64(uintptr(unsafe.Pointer(&s.unread)), 1)
 	}
 	// The thread may have lost its core meanwhile; that time is no cost.
-	add64(uintptr(unsafe.Pointer(&s.handling)), min(cycles()-t, s.tornAfter/4))
-	asked := uintptr(load64(slot + slotAsked*8))
-	storeRelease(slot, gen<<8|slotFilled)
+	mem.Add64(uintptr(unsafe.Pointer(&s.handling)), min(mem.Cycles()-t, s.tornAfter/4))
+	asked := uintptr(mem.Load64(slot + slotAsked*8))
+	mem.StoreRelease(slot, gen<<8|slotFilled)
 	return asked
 }

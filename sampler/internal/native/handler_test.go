@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
 // TestLostSignalIsAnswered simulates a signal that the kernel dropped because the thread had another
@@ -21,7 +23,7 @@ func TestLostSignalIsAnswered(t *testing.T) {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	m := readWord(getg() + l.gM)
+	m := mem.ReadWord(mem.Getg() + l.gM)
 	ctx := make([]uint64, 128) // a ucontext without valid registers
 	for name, come := range map[string]func(s *shared, ctx uintptr) uintptr{
 		"its own":       func(s *shared, ctx uintptr) uintptr { return onInterrupt(s, 7<<16|1, ctx) },
@@ -30,11 +32,11 @@ func TestLostSignalIsAnswered(t *testing.T) {
 		"the runtime's": func(s *shared, ctx uintptr) uintptr { onOther(s, ctx); return 0 },
 	} {
 		for _, asked := range []bool{false, true} {
-			memory, err := mapMemory(unsafe.Sizeof(shared{}) + 3*slotWords*8 + 16)
+			memory, err := mem.Map(unsafe.Sizeof(shared{}) + 3*slotWords*8 + 16)
 			if err != nil {
 				t.Fatal(err)
 			}
-			base := memory.addr()
+			base := memory.Addr()
 			s := at(base)
 			s.off, s.nprocs = l.offsets, 3
 			s.slots = base + (unsafe.Sizeof(shared{})+7)&^7
@@ -42,16 +44,16 @@ func TestLostSignalIsAnswered(t *testing.T) {
 				state uint64
 				tid   int
 			}{{8<<8 | slotSent, 1}, {7<<8 | slotSent, unix.Gettid()}, {5 << 8, unix.Gettid()}} {
-				store64(s.slot(uint64(i)), slot.state)
-				store64(s.slot(uint64(i))+slotTID*8, uint64(slot.tid))
-				store64(s.slot(uint64(i))+slotM*8, m)
+				mem.Store64(s.slot(uint64(i)), slot.state)
+				mem.Store64(s.slot(uint64(i))+slotTID*8, uint64(slot.tid))
+				mem.Store64(s.slot(uint64(i))+slotM*8, m)
 			}
 			if asked {
 				s.off.mSignalPending = l.mProcID // not 0
 			}
 			ret := come(s, uintptr(unsafe.Pointer(&ctx[0])))
 			for i, want := range []uint64{8<<8 | slotSent, 7<<8 | slotFilled, 5 << 8} {
-				if got := load64(s.slot(uint64(i))); got != want {
+				if got := mem.Load64(s.slot(uint64(i))); got != want {
 					t.Errorf("%s: slot %d is in state %#x, want %#x", name, i, got, want)
 				}
 			}

@@ -9,6 +9,8 @@ import (
 	"os"
 	"strings"
 	"unsafe"
+
+	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
 // Constants of ELF. They are here because package debug/elf would link DWARF into programs.
@@ -37,7 +39,7 @@ func findImage() (*image, error) {
 		return nil, err
 	}
 	var head [8]uint64 // Elf64_Ehdr
-	if err := read(base, head[:]); err != nil {
+	if err := mem.Read(base, head[:]); err != nil {
 		return nil, err
 	}
 	if uint32(head[0]) != 0x464c457f || byte(head[0]>>32) != elfClass64 {
@@ -53,7 +55,7 @@ func findImage() (*image, error) {
 	for pass := 0; pass < 2; pass++ {
 		for i := 0; i < phnum; i++ {
 			var ph [7]uint64 // Elf64_Phdr
-			if err := read(base+phoff+uintptr(i)*phsize, ph[:]); err != nil {
+			if err := mem.Read(base+phoff+uintptr(i)*phsize, ph[:]); err != nil {
 				return nil, err
 			}
 			typ, flags := uint32(ph[0]), uint32(ph[0]>>32)

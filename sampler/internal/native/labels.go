@@ -7,6 +7,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
 // pprof labels. g.labels points to the labels that runtime/pprof has set: in every supported
@@ -24,7 +26,7 @@ import (
 func pinned(s *shared, p uintptr) bool {
 	h := pinHash(p)
 	for i := uintptr(0); i < 8; i++ {
-		switch load64(s.pins + (h+i)%pinSlots*8) {
+		switch mem.Load64(s.pins + (h+i)%pinSlots*8) {
 		case uint64(p):
 			return true
 		case 0:
@@ -51,16 +53,16 @@ func copyLabels(s *shared, p, dst, scratch uintptr) uintptr {
 	if p == 0 || pinned(s, p) {
 		return 0
 	}
-	store64(dst, ^uint64(0))
+	mem.Store64(dst, ^uint64(0))
 	// scratch has a local iovec, a remote iovec and a slice header, then the list of pairs. The
 	// remote iovecs of keys and values replace that list.
 	list := scratch + 64
 	if !vmRead(s, p, scratch+32, 24, scratch) {
 		return 1
 	}
-	array, n, c := uintptr(load64(scratch+32)), load64(scratch+40), load64(scratch+48)
+	array, n, c := uintptr(mem.Load64(scratch+32)), mem.Load64(scratch+40), mem.Load64(scratch+48)
 	if n == 0 {
-		store64(dst, 0)
+		mem.Store64(dst, 0)
 		return 1
 	}
 	if n > maxLabels || c < n || !vmRead(s, array, list, uintptr(n)*32, scratch) {
@@ -68,15 +70,15 @@ func copyLabels(s *shared, p, dst, scratch uintptr) uintptr {
 	}
 	bytes, iovs := uint64(0), uint64(0)
 	for i := uint64(0); i < 2*n; i++ {
-		data, size := load64(list+uintptr(i)*16), load64(list+uintptr(i)*16+8)
+		data, size := mem.Load64(list+uintptr(i)*16), mem.Load64(list+uintptr(i)*16+8)
 		if size > maxLabelBytes {
 			return 1
 		}
 		bytes += size
-		store32(dst+8+uintptr(i)*4, uint32(size))
+		mem.Store32(dst+8+uintptr(i)*4, uint32(size))
 		if size > 0 { // the iovec overwrites a pair that has been read already
-			store64(list+uintptr(iovs)*16, data)
-			store64(list+uintptr(iovs)*16+8, size)
+			mem.Store64(list+uintptr(iovs)*16, data)
+			mem.Store64(list+uintptr(iovs)*16+8, size)
 			iovs++
 		}
 	}
@@ -86,21 +88,21 @@ func copyLabels(s *shared, p, dst, scratch uintptr) uintptr {
 	if s.plain != 0 {
 		to := dst + 8 + uintptr(n)*8
 		for i := uintptr(0); i < uintptr(iovs); i++ {
-			from := uintptr(load64(list + i*16))
-			for size := uintptr(load64(list + i*16 + 8)); size > 0; size-- {
-				store8(to, load8(from))
+			from := uintptr(mem.Load64(list + i*16))
+			for size := uintptr(mem.Load64(list + i*16 + 8)); size > 0; size-- {
+				mem.Store8(to, mem.Load8(from))
 				to, from = to+1, from+1
 			}
 		}
 	} else if iovs > 0 {
-		store64(scratch, uint64(dst+8+uintptr(n)*8))
-		store64(scratch+8, bytes)
-		r := rawSyscall(unix.SYS_PROCESS_VM_READV, uintptr(s.pid), scratch, 1, list, uintptr(iovs), 0)
+		mem.Store64(scratch, uint64(dst+8+uintptr(n)*8))
+		mem.Store64(scratch+8, bytes)
+		r := mem.Syscall(unix.SYS_PROCESS_VM_READV, uintptr(s.pid), scratch, 1, list, uintptr(iovs), 0)
 		if uint64(r) != bytes {
 			return 1
 		}
 	}
-	store64(dst, n)
+	mem.Store64(dst, n)
 	return uintptr(1 + n + (bytes+7)/8)
 }
 
@@ -113,15 +115,15 @@ func copyLabels(s *shared, p, dst, scratch uintptr) uintptr {
 func vmRead(s *shared, addr, dst, n, scratch uintptr) bool {
 	if s.plain != 0 {
 		for i := uintptr(0); i < n; i += 8 {
-			store64(dst+i, load64(addr+i))
+			mem.Store64(dst+i, mem.Load64(addr+i))
 		}
 		return true
 	}
-	store64(scratch, uint64(dst))
-	store64(scratch+8, uint64(n))
-	store64(scratch+16, uint64(addr))
-	store64(scratch+24, uint64(n))
-	return rawSyscall(unix.SYS_PROCESS_VM_READV, uintptr(s.pid), scratch, 1, scratch+16, 1, 0) == n
+	mem.Store64(scratch, uint64(dst))
+	mem.Store64(scratch+8, uint64(n))
+	mem.Store64(scratch+16, uint64(addr))
+	mem.Store64(scratch+24, uint64(n))
+	return mem.Syscall(unix.SYS_PROCESS_VM_READV, uintptr(s.pid), scratch, 1, scratch+16, 1, 0) == n
 }
 
 // labelSets is the drain's map of pinned addresses to label sets.
@@ -194,10 +196,10 @@ func (l *labelSets) pin(field, p uintptr) {
 	h := pinHash(p)
 	for i := uintptr(0); i < 8; i++ {
 		at := s.pins + (h+i)%pinSlots*8
-		if load64(at) == 0 {
+		if mem.Load64(at) == 0 {
 			l.ids++
 			l.sets[p] = labelSet{l.ids, live, decodeLabels(s.pinLabels[:n])}
-			storeRelease(at, uint64(p))
+			mem.StoreRelease(at, uint64(p))
 			return
 		}
 	}
@@ -210,7 +212,7 @@ func (l *labelSets) turn() {
 	l.old = nil
 	if l.full {
 		for i := uintptr(0); i < pinSlots; i++ {
-			storeRelease(l.s.pins+i*8, 0)
+			mem.StoreRelease(l.s.pins+i*8, 0)
 		}
 		l.old, l.sets, l.full = l.sets, make(map[uintptr]labelSet), false
 	}

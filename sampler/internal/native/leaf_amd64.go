@@ -2,6 +2,8 @@
 
 package native
 
+import "github.com/gotach/profiler/sampler/internal/mem"
+
 // readLeaf derives the state from delta, the distance from SP to the return address, and from
 // the code at pc. A function with a frame starts with PUSHQ BP and
 //
@@ -12,7 +14,7 @@ func readLeaf(pc uintptr, delta int32) leafState {
 	switch {
 	case delta == 0:
 		return leafAtSP
-	case delta == 8 && load8(pc) == 0x48 && load8(pc+1) == 0x89 && load8(pc+2) == 0xe5:
+	case delta == 8 && mem.Load8(pc) == 0x48 && mem.Load8(pc+1) == 0x89 && mem.Load8(pc+2) == 0xe5:
 		return leafAtSP1
 	}
 	return leafFramed
@@ -21,11 +23,11 @@ func readLeaf(pc uintptr, delta int32) leafState {
 // afterCall reports whether the code before addr is a call: E8 with a 32-bit
 // distance, or FF /2 of 2 to 7 bytes.
 func afterCall(addr uintptr) bool {
-	if load8(addr-5) == 0xe8 {
+	if mem.Load8(addr-5) == 0xe8 {
 		return true
 	}
 	for n := uintptr(2); n <= 7; n++ {
-		if load8(addr-n) == 0xff && load8(addr-n+1)>>3&7 == 2 {
+		if mem.Load8(addr-n) == 0xff && mem.Load8(addr-n+1)>>3&7 == 2 {
 			return true
 		}
 	}
@@ -39,8 +41,8 @@ const callSize = 5
 // a 32-bit distance. pc may be within an instruction; then the result is not an address of a
 // function, except by accident.
 func callAt(pc uintptr) uintptr {
-	if load8(pc) != 0xe8 {
+	if mem.Load8(pc) != 0xe8 {
 		return 0
 	}
-	return pc + 5 + uintptr(int32(load32(pc+1)))
+	return pc + 5 + uintptr(int32(mem.Load32(pc+1)))
 }

@@ -2,6 +2,8 @@
 
 package native
 
+import "github.com/gotach/profiler/sampler/internal/mem"
+
 // readLeaf derives the state from delta, the distance from SP to the caller's SP, and from the
 // code at pc. A function with a frame first stores LR and R29 and moves SP, and then sets R29.
 // At its end it loads both before it moves SP back:
@@ -12,16 +14,16 @@ package native
 //
 // Before and after that, LR is the return address.
 func readLeaf(pc uintptr, delta int32) leafState {
-	code := load32(pc)
+	code := mem.Load32(pc)
 	switch {
 	case delta == 0, code == 0xd65f03c0:
 		return leafAtSP
-	case code&0xff8003ff == 0x910003ff && load32(pc+4) == 0xd65f03c0:
+	case code&0xff8003ff == 0x910003ff && mem.Load32(pc+4) == 0xd65f03c0:
 		return leafAtSP
 	}
 	// The stores of a prologue are one or two instructions.
 	for n := uintptr(0); n < 3; n++ {
-		if load32(pc+n*4) == 0xd10023fd {
+		if mem.Load32(pc+n*4) == 0xd10023fd {
 			return leafAtSP
 		}
 	}
@@ -33,7 +35,7 @@ func afterCall(addr uintptr) bool {
 	if addr&3 != 0 {
 		return false
 	}
-	code := load32(addr - 4)
+	code := mem.Load32(addr - 4)
 	return code>>26 == 0x25 || code&0xfffffc1f == 0xd63f0000
 }
 
@@ -42,7 +44,7 @@ const callSize = 4
 
 // callAt returns the address that the instruction at pc calls, 0 if it is no direct call (BL).
 func callAt(pc uintptr) uintptr {
-	code := load32(pc)
+	code := mem.Load32(pc)
 	if code>>26 != 0x25 {
 		return 0
 	}

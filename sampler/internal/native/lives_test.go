@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/gotach/profiler/sampler/internal/mem"
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 )
@@ -28,7 +29,7 @@ func TestLives(t *testing.T) {
 		start := func(i uint64) {
 			f.start(i)
 			lives[f.goid] = &life{began: s.now}
-			if load64(s.entry(i)+entryNext*8) == 0 {
+			if mem.Load64(s.entry(i)+entryNext*8) == 0 {
 				lives[f.goid].began = 0 // the entry was never alive: checks find it some ticks later
 			}
 		}
@@ -38,22 +39,22 @@ func TestLives(t *testing.T) {
 			visitSome(s)
 			for at := s.head; at < s.write; {
 				w := s.words(at)
-				switch head := load64(w); head & 0xff {
+				switch head := mem.Load64(w); head & 0xff {
 				case recStack:
-					if l := lives[load64(w+headGoid*8)]; l.from == 0 {
-						l.from = load64(w + headBefore*8)
+					if l := lives[mem.Load64(w+headGoid*8)]; l.from == 0 {
+						l.from = mem.Load64(w + headBefore*8)
 					}
 				case recGone:
-					l := lives[load64(w+16)]
-					l.until = load64(w + 24)
-					if from := load64(w + 32); from != 0 {
+					l := lives[mem.Load64(w+16)]
+					l.until = mem.Load64(w + 24)
+					if from := mem.Load64(w + 32); from != 0 {
 						if l.from != 0 {
 							t.Fatalf("a goroutine that a visit has recorded ends with a time of its beginning")
 						}
 						l.from = from
 					}
 				}
-				at += load64(w) >> 8 & 0xffffff
+				at += mem.Load64(w) >> 8 & 0xffffff
 			}
 			s.head, s.tail = s.write, s.write
 			if tick > 350 {
@@ -66,9 +67,9 @@ func TestLives(t *testing.T) {
 				case 6:
 					start(i)
 				case gWaiting:
-					if l := lives[load64(g+s.off.gID)]; l.began < s.now {
+					if l := lives[mem.Load64(g+s.off.gID)]; l.began < s.now {
 						l.ended = s.now
-						store32(g+s.off.gStatus, 6)
+						mem.Store32(g+s.off.gStatus, 6)
 						if random.IntN(2) == 0 {
 							start(i) // in the same g, before the next tick
 						}

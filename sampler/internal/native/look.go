@@ -5,6 +5,8 @@ package native
 import (
 	"time"
 	"unsafe"
+
+	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
 // lastLook bounds the time in which lookOnce visits all goroutines. On an idle machine
@@ -47,7 +49,7 @@ func (n *Source) answer() {
 	}
 	before := threadCPU(n.ticker.tid)
 	n.lookOnce(true)
-	storeRelease(uintptr(unsafe.Pointer(&n.s.hurry)), 0)
+	mem.StoreRelease(uintptr(unsafe.Pointer(&n.s.hurry)), 0)
 	n.looks.ended = time.Now()
 	n.looks.took = time.Duration(threadCPU(n.ticker.tid) - before)
 	for _, c := range asked {
@@ -93,6 +95,6 @@ func (n *Source) lookOnce(now bool) {
 
 // hurry makes the next tick come at once, and ends the idle state until hurry is 0 again.
 func (n *Source) hurry() {
-	storeRelease(uintptr(unsafe.Pointer(&n.s.hurry)), 1)
+	mem.StoreRelease(uintptr(unsafe.Pointer(&n.s.hurry)), 1)
 	wake(unsafe.Pointer(&n.s.leave))
 }

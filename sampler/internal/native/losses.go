@@ -7,6 +7,8 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
 // During a session the program can take away what the session needs: a seccomp policy that is
@@ -54,7 +56,7 @@ func (n *Source) giveUp() {
 	s := n.s
 	for i := range s.nprocs {
 		slot := s.slot(i)
-		if st := loadAcquire(slot); st&0xff == slotSent && cas64(slot, st, (st&^0xff)+0x100) {
+		if st := mem.LoadAcquire(slot); st&0xff == slotSent && mem.Cas64(slot, st, (st&^0xff)+0x100) {
 			n.dropped++
 		}
 	}

@@ -5,6 +5,8 @@ package native
 import (
 	"testing"
 	"unsafe"
+
+	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
 // TestModules adds modules to the runtime's list as a just-in-time compiler does. Some of them have tables
@@ -13,31 +15,31 @@ func TestModules(t *testing.T) {
 	table := tableOfProgram(t)
 	l, known := table.l, len(table.modules)
 	const added, published, size = 500, 400, 1024
-	memory, err := mapMemory(maxModules*(unsafe.Sizeof(code{})+16) + added*size)
+	memory, err := mem.Map(maxModules*(unsafe.Sizeof(code{})+16) + added*size)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &shared{off: l.offsets, codes: memory.addr()}
+	s := &shared{off: l.offsets, codes: memory.Addr()}
 	s.orders = s.codes + maxModules*unsafe.Sizeof(code{})
 	first := s.orders + maxModules*16
 	data := func(i int) uintptr { return first + uintptr(i)*size }
 	text := func(i int) uintptr { return 1<<46 + uintptr(i*7919%added)*8192 } // in no order
 	for i := range added {
-		store64(data(i)+l.modText, uint64(text(i)))
-		store64(data(i)+l.modEText, uint64(text(i)+4096))
+		mem.Store64(data(i)+l.modText, uint64(text(i)))
+		mem.Store64(data(i)+l.modEText, uint64(text(i)+4096))
 		if i%2 == 1 {
 			for _, field := range []uintptr{l.modFTab, l.modPCTab, l.modPCLNTable} {
-				store64(data(i)+field, 4096) // unmapped
-				store64(data(i)+field+8, 100)
+				mem.Store64(data(i)+field, 4096) // unmapped
+				mem.Store64(data(i)+field+8, 100)
 			}
 		}
 		if i > 0 && i != published {
-			store64(data(i-1)+l.modNext, uint64(data(i)))
+			mem.Store64(data(i-1)+l.modNext, uint64(data(i)))
 		}
 	}
 	table.follow(first)
 	table.publish(s)
-	store64(data(published-1)+l.modNext, uint64(data(published)))
+	mem.Store64(data(published-1)+l.modNext, uint64(data(published)))
 	check := func(known int) {
 		t.Helper()
 		for i := range added {

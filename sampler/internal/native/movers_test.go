@@ -6,13 +6,15 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
 // move lets a waiting goroutine run and wait again.
 func (f *fakes) move(i uint64) {
 	seq := f.g(i) + f.s.off.gTrackingSeq
-	store32(seq&^3, load32(seq&^3)+1<<(8*(seq&3)))
-	store64(f.g(i)+f.s.off.gWaitSince, 0)
+	mem.Store32(seq&^3, mem.Load32(seq&^3)+1<<(8*(seq&3)))
+	mem.Store64(f.g(i)+f.s.off.gWaitSince, 0)
 }
 
 // TestMovers checks that goroutines that move are visited at every tick, beside many that do not move, and
@@ -34,7 +36,7 @@ func TestMovers(t *testing.T) {
 		}
 		told := f.tick(t)
 		for i := range uint64(goroutines) {
-			goid := load64(f.g(i) + f.s.off.gID)
+			goid := mem.Load64(f.g(i) + f.s.off.gID)
 			_, visited := told[goid]
 			if moves := i%(goroutines/movers) == 0; !moves && visited {
 				others[goid] = true

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/own"
+	"github.com/gotach/profiler/sampler/internal/mem"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -23,7 +24,7 @@ type Source struct {
 	version string // of Go
 
 	cfg      source.Config
-	memory   mapping
+	memory   mem.Mapping
 	s        *shared
 	ticker   *ticker
 	drain    *drain
@@ -88,7 +89,7 @@ func (n *Source) Start(cfg source.Config, out source.Out) (err error) {
 		defer close(done)
 		defer own.Turn()()
 		n.patience = newPatience(cpuOfThread(), cfg.Fallback)
-		if err = unlessFault(func() error { return n.start(l, out) }); err != nil {
+		if err = mem.UnlessFault(func() error { return n.start(l, out) }); err != nil {
 			n.giveBack()
 		}
 	})
@@ -138,7 +139,7 @@ func (n *Source) start(l *layout, out source.Out) error {
 	first := n.begin(uint64(time.Second) / uint64(max(n.cfg.Rate, 1)))
 	n.s.area = n.s.living * (n.s.now - begun) / 1000 // the first samples stand for the time since then
 	d.threads.begin()
-	d.account = newAccount(d.threads, n.ticker.tid, monitor(l, usesC(n.old), uintptr(readWord(getg()+l.gM)), uintptr(n.ticker.m)), usesC(n.old), d.time(n.s.now))
+	d.account = newAccount(d.threads, n.ticker.tid, monitor(l, usesC(n.old), uintptr(mem.ReadWord(mem.Getg()+l.gM)), uintptr(n.ticker.m)), usesC(n.old), d.time(n.s.now))
 	up := make(chan struct{})
 	own.Go(func() { n.loop(up) })
 	<-up // before another one begins: the runtime would run that one next, and this one after all others

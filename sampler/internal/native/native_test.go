@@ -14,6 +14,7 @@ import (
 
 	"github.com/gotach/profiler/internal/own"
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/sampler/internal/mem"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -148,7 +149,7 @@ func sessionWith(t testing.TB, cfg source.Config, r *recorder, f func()) (*recor
 
 func TestMain(m *testing.M) {
 	// qemu-user does not have process_vm_readv, so tests under it read memory with plain loads.
-	plainReads = os.Getenv("GOTACH_PLAIN_READS") == "1"
+	mem.PlainReads = os.Getenv("GOTACH_PLAIN_READS") == "1"
 	if name := os.Getenv("GOTACH_NATIVE_CHILD"); name != "" {
 		children[name]()
 		os.Exit(0)

@@ -6,6 +6,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
 // New entries of the runtime's list of gs. The runtime makes a g where it has no dead one left to reuse, so a
@@ -25,9 +27,9 @@ func addNew(s *shared) {
 	if s.adds == 0 || s.full != 0 {
 		return
 	}
-	n, start := loadAcquire(s.allgs+8), cycles()
+	n, start := mem.LoadAcquire(s.allgs+8), mem.Cycles()
 	for s.listed < n {
-		if !readNew(s, n) || cycles()-start > load64(uintptr(unsafe.Pointer(&s.visitLimit))) {
+		if !readNew(s, n) || mem.Cycles()-start > mem.Load64(uintptr(unsafe.Pointer(&s.visitLimit))) {
 			return
 		}
 	}
@@ -49,41 +51,41 @@ func readNew(s *shared, n uint64) bool {
 	k := min(n-s.listed, newAtOnce, s.mapped-index, s.most-index)
 	if k == 0 {
 		if index >= s.most {
-			storeRelease(uintptr(unsafe.Pointer(&s.full)), 1)
+			mem.StoreRelease(uintptr(unsafe.Pointer(&s.full)), 1)
 		}
 		return false
 	}
-	fence()
-	list, gs := uintptr(load64(s.allgs)), uintptr(unsafe.Pointer(&s.newGs))
+	mem.Fence()
+	list, gs := uintptr(mem.Load64(s.allgs)), uintptr(unsafe.Pointer(&s.newGs))
 	s.newFrom[0] = [2]uint64{uint64(list) + s.listed*8, k * 8}
 	if copyMemory(s, gs, 1) != k*8 {
 		return false
 	}
-	fence()
-	if uintptr(load64(s.allgs)) != list {
+	mem.Fence()
+	if uintptr(mem.Load64(s.allgs)) != list {
 		return false
 	}
 	good := uint64(0)
 	for ; good < k; good++ {
-		g := load64(gs + uintptr(good)*8)
+		g := mem.Load64(gs + uintptr(good)*8)
 		if g < 4096 || g&7 != 0 {
 			break
 		}
-		store64(uintptr(unsafe.Pointer(&s.newFrom))+uintptr(good)*16, g+uint64(s.off.gStatus))
-		store64(uintptr(unsafe.Pointer(&s.newFrom))+uintptr(good)*16+8, 8)
+		mem.Store64(uintptr(unsafe.Pointer(&s.newFrom))+uintptr(good)*16, g+uint64(s.off.gStatus))
+		mem.Store64(uintptr(unsafe.Pointer(&s.newFrom))+uintptr(good)*16+8, 8)
 	}
 	words := uintptr(unsafe.Pointer(&s.newWords))
 	good = min(good, copyMemory(s, words, good)/8) // the others are not mapped
 	born := s.listedAt + excess(s, s.listedAt)
 	added := uint64(0)
-	for ; added < good && load32(words+uintptr(added)*8)&^gScan <= gDeadExtra; added++ {
+	for ; added < good && mem.Load32(words+uintptr(added)*8)&^gScan <= gDeadExtra; added++ {
 		entry := s.entry(index + added)
-		store64(entry+entryG*8, load64(gs+uintptr(added)*8))
-		store64(entry+entryLooked*8, s.listedAt) // its goroutine began after that
-		store64(entry+entryFrom*8, born)
+		mem.Store64(entry+entryG*8, mem.Load64(gs+uintptr(added)*8))
+		mem.Store64(entry+entryLooked*8, s.listedAt) // its goroutine began after that
+		mem.Store64(entry+entryFrom*8, born)
 	}
 	s.listed += added
-	storeRelease(uintptr(unsafe.Pointer(&s.goroutines)), index+added)
+	mem.StoreRelease(uintptr(unsafe.Pointer(&s.goroutines)), index+added)
 	return added == k
 }
 
@@ -99,9 +101,9 @@ func copyMemory(s *shared, to uintptr, n uint64) (copied uint64) {
 	}
 	from := uintptr(unsafe.Pointer(&s.newFrom))
 	for i := uintptr(0); i < uintptr(n); i++ {
-		place, size := uintptr(load64(from+i*16)), uintptr(load64(from+i*16+8))
+		place, size := uintptr(mem.Load64(from+i*16)), uintptr(mem.Load64(from+i*16+8))
 		for at := uintptr(0); at < size && s.plain != 0; at += 8 {
-			store64(to+uintptr(copied)+at, load64(place+at))
+			mem.Store64(to+uintptr(copied)+at, mem.Load64(place+at))
 		}
 		copied += uint64(size)
 	}
@@ -109,8 +111,8 @@ func copyMemory(s *shared, to uintptr, n uint64) (copied uint64) {
 		return copied
 	}
 	s.newTo = [2]uint64{uint64(to), copied}
-	r := rawSyscall(unix.SYS_PROCESS_VM_READV, uintptr(s.pid), uintptr(unsafe.Pointer(&s.newTo)), 1, from, uintptr(n), 0)
-	if r > errnoFloor {
+	r := mem.Syscall(unix.SYS_PROCESS_VM_READV, uintptr(s.pid), uintptr(unsafe.Pointer(&s.newTo)), 1, from, uintptr(n), 0)
+	if r > mem.ErrnoFloor {
 		s.unlisted = uint64(-r)
 		return 0
 	}
@@ -135,12 +137,12 @@ func (r *roster) follow() (bool, error) {
 	if s.adds == 0 {
 		return false, nil
 	}
-	full := loadAcquire(uintptr(unsafe.Pointer(&s.full))) != 0
-	total := loadAcquire(uintptr(unsafe.Pointer(&s.goroutines)))
+	full := mem.LoadAcquire(uintptr(unsafe.Pointer(&s.full))) != 0
+	total := mem.LoadAcquire(uintptr(unsafe.Pointer(&s.goroutines)))
 	for i := r.taken; i < total; i++ {
-		r.index[load64(s.entry(i)+entryG*8)] = uint32(i)
+		r.index[mem.Load64(s.entry(i)+entryG*8)] = uint32(i)
 	}
-	r.taken, r.read = total, loadAcquire(uintptr(unsafe.Pointer(&s.listed)))
+	r.taken, r.read = total, mem.LoadAcquire(uintptr(unsafe.Pointer(&s.listed)))
 	if full {
 		s.adds = 0
 		return false, nil
@@ -159,6 +161,6 @@ func (r *roster) mapAhead() error {
 			return err
 		}
 	}
-	storeRelease(uintptr(unsafe.Pointer(&r.s.mapped)), uint64(len(r.chunks))<<chunkBits)
+	mem.StoreRelease(uintptr(unsafe.Pointer(&r.s.mapped)), uint64(len(r.chunks))<<chunkBits)
 	return nil
 }

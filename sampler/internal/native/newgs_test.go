@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
 // TestReadNew reads lists that the runtime is about to change. Goroutines in new gs are visited at the same tick.
@@ -13,22 +15,22 @@ func TestReadNew(t *testing.T) {
 	f := newFakes(t)
 	defer unix.Munmap(f.memory)
 	s := f.s
-	memory, err := mapMemory(4096) // the list
+	memory, err := mem.Map(4096) // the list
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer unix.Munmap(memory)
-	list := memory.addr()
+	list := memory.Addr()
 	s.pid, s.allgs = uint64(unix.Getpid()), f.g(mostFakes-1)
 	s.adds, s.mapped, s.most = 1, chunkSize, 90
-	if plainReads {
+	if mem.PlainReads {
 		s.plain = 1
 	}
-	length := func(n uint64) { store64(s.allgs+8, n) }
-	store64(s.allgs, uint64(list))
+	length := func(n uint64) { mem.Store64(s.allgs+8, n) }
+	mem.Store64(s.allgs, uint64(list))
 	for i := range uint64(100) {
-		store64(list+uintptr(i)*8, uint64(f.g(i)))
-		store32(f.g(i)+s.off.gStatus, gDead)
+		mem.Store64(list+uintptr(i)*8, uint64(f.g(i)))
+		mem.Store32(f.g(i)+s.off.gStatus, gDead)
 	}
 	tick := func(want uint64, complete bool) {
 		t.Helper()
@@ -45,31 +47,31 @@ func TestReadNew(t *testing.T) {
 	length(3)
 	tick(3, true)
 	length(50)
-	store64(list+40*8, 0) // not stored yet
+	mem.Store64(list+40*8, 0) // not stored yet
 	tick(40, false)
 	since := s.listedAt
-	store64(list+40*8, uint64(f.g(40)))
+	mem.Store64(list+40*8, uint64(f.g(40)))
 	tick(50, true)
 	for i := range s.goroutines {
-		if got := load64(s.entry(i) + entryG*8); got != uint64(f.g(i)) {
+		if got := mem.Load64(s.entry(i) + entryG*8); got != uint64(f.g(i)) {
 			t.Errorf("entry %d has %#x, want %#x", i, got, f.g(i))
 		}
 	}
-	if at := load64(s.entry(45) + entryLooked*8); at != since {
+	if at := mem.Load64(s.entry(45) + entryLooked*8); at != since {
 		t.Errorf("the goroutine of an entry of a later tick began after %d, want %d", at, since)
 	}
 	length(60)
 	if s.plain == 0 {
-		store64(list+55*8, 1<<40) // not mapped
+		mem.Store64(list+55*8, 1<<40) // not mapped
 		tick(55, false)
-		store64(list+55*8, uint64(list)) // no g
-		store64(list+s.off.gStatus, 99)
+		mem.Store64(list+55*8, uint64(list)) // no g
+		mem.Store64(list+s.off.gStatus, 99)
 		tick(55, false)
-		store64(list+s.off.gStatus, uint64(f.g(uint64(s.off.gStatus/8))))
-		store64(list+55*8, uint64(f.g(55)))
-		store64(s.allgs, 1<<40) // not mapped
+		mem.Store64(list+s.off.gStatus, uint64(f.g(uint64(s.off.gStatus/8))))
+		mem.Store64(list+55*8, uint64(f.g(55)))
+		mem.Store64(s.allgs, 1<<40) // not mapped
 		tick(55, false)
-		store64(s.allgs, uint64(list))
+		mem.Store64(s.allgs, uint64(list))
 	}
 	tick(60, true)
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gotach/profiler/sampler/internal/mem"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -385,20 +386,20 @@ func (d *drain) numbered(s *stack, list []*object) *stack {
 
 // capacity returns the capacity of a channel for which a goroutine waits, -1 if it no longer waits.
 func (l *layout) capacity(g uintptr, channel uint64) int64 {
-	first := readWord(g + l.gWaiting)
+	first := mem.ReadWord(g + l.gWaiting)
 	sudog := uintptr(first)
 	for range maxObjects {
 		if sudog == 0 {
 			break
 		}
-		if readWord(sudog+l.sudogC) == channel {
-			n := readWord(uintptr(channel) + l.hchanSize)
-			if readWord(g+l.gWaiting) == first && readWord(sudog+l.sudogC) == channel && n < 1<<48 {
+		if mem.ReadWord(sudog+l.sudogC) == channel {
+			n := mem.ReadWord(uintptr(channel) + l.hchanSize)
+			if mem.ReadWord(g+l.gWaiting) == first && mem.ReadWord(sudog+l.sudogC) == channel && n < 1<<48 {
 				return int64(n)
 			}
 			break
 		}
-		sudog = uintptr(readWord(sudog + l.sudogWaitLink))
+		sudog = uintptr(mem.ReadWord(sudog + l.sudogWaitLink))
 	}
 	return -1
 }

@@ -2,6 +2,8 @@
 
 package native
 
+import "github.com/gotach/profiler/sampler/internal/mem"
+
 // The handler's part of what goroutines wait for. A goroutine that waits for a channel, a lock or a
 // condition has the object in g.waiting, a list of runtime.sudog: one for each channel of a select,
 // else one.
@@ -29,27 +31,27 @@ type waitSets struct {
 //go:norace
 //go:nocheckptr
 func (r *rest) waitsFor(s *shared, g, to uintptr, reason uint64) uint64 {
-	first := uintptr(load64(g + s.off.gWaiting))
+	first := uintptr(mem.Load64(g + s.off.gWaiting))
 	bit := uint64(1) << (reason & 63)
 	switch {
 	case first == 0:
 		return 0
 	case s.waits.elem&bit != 0:
-		store64(to, load64(first+s.off.sudogElem))
+		mem.Store64(to, mem.Load64(first+s.off.sudogElem))
 		return 1
 	case s.waits.channel&bit != 0:
-		store64(to, load64(first+s.off.sudogC))
+		mem.Store64(to, mem.Load64(first+s.off.sudogC))
 		return 1
 	case s.waits.choice&bit == 0:
 		return 0
 	}
 	n := uint64(0)
 	for sudog := first; sudog != 0 && n < maxObjects; n++ {
-		store64(to+uintptr(n)*8, load64(sudog+s.off.sudogC))
-		sudog = uintptr(load64(sudog + s.off.sudogWaitLink))
-		fence()
-		if uintptr(load64(g+s.off.gWaiting)) != first || load8(g+s.off.gTrackingSeq) != r.seq ||
-			uint64(load32(g+s.off.gStatus)) != s.seenStatus {
+		mem.Store64(to+uintptr(n)*8, mem.Load64(sudog+s.off.sudogC))
+		sudog = uintptr(mem.Load64(sudog + s.off.sudogWaitLink))
+		mem.Fence()
+		if uintptr(mem.Load64(g+s.off.gWaiting)) != first || mem.Load8(g+s.off.gTrackingSeq) != r.seq ||
+			uint64(mem.Load32(g+s.off.gStatus)) != s.seenStatus {
 			return 0 // it has run, so the link may be anything
 		}
 	}

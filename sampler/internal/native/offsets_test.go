@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/sampler/internal/mem"
 	"github.com/gotach/profiler/sampler/internal/source"
 )
 
@@ -161,7 +162,7 @@ func TestProbeVDSO(t *testing.T) {
 	s := f.s
 	f.start(1)
 	inside := uint64(f.stack + 512)
-	store64(uintptr(inside)-8, 77) // a return address
+	mem.Store64(uintptr(inside)-8, 77) // a return address
 	p := uint64(f.g(3))
 	s.pid, s.probeM, s.nprocs, s.procs = uint64(unix.Getpid()), uint64(f.g(0)), 1, uintptr(unsafe.Pointer(&p))
 	s.off.mCurG, s.off.mSignalPending, s.off.mVDSOSP, s.off.mVDSOPC, s.off.mProcID, s.off.pM = 0, 8, 16, 24, 32, 0
@@ -175,10 +176,10 @@ func TestProbeVDSO(t *testing.T) {
 		{0, 0, inside, 77, 0, 1, 3, 1},              // the scheduler is at work
 	} {
 		for i, word := range []uint64{c.g, c.pending, c.vdsoSP, c.vdsoPC, uint64(unix.Gettid()) + c.tid} {
-			store64(f.g(0)+uintptr(i)*8, word)
+			mem.Store64(f.g(0)+uintptr(i)*8, word)
 		}
-		store64(f.g(3), uint64(f.g(0)))
-		store64(f.g(2)+ctxSP, c.sp)
+		mem.Store64(f.g(3), uint64(f.g(0)))
+		mem.Store64(f.g(2)+ctxSP, c.sp)
 		before := [2]uint64{s.probeOther, s.probeAsked}
 		noteProbe(s, f.g(2), false)
 		noteProbe(s, f.g(2), true)

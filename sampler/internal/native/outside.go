@@ -2,7 +2,11 @@
 
 package native
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/gotach/profiler/sampler/internal/mem"
+)
 
 // Roster entries that are in no circle: new ones, and those whose goroutines ended long ago. Ticks check
 // them, the new ones first, for being alive. Those that are not new are found by a bit each: where a
@@ -32,8 +36,8 @@ const (
 //go:nocheckptr
 func leaveOut(s *shared, index uint64) {
 	word, bit := s.outside+uintptr(index>>6*8), uint64(1)<<(index&63)
-	if old := load64(word); old&bit == 0 {
-		store64(word, old|bit)
+	if old := mem.Load64(word); old&bit == 0 {
+		mem.Store64(word, old|bit)
 		s.outs++
 	}
 }
@@ -45,8 +49,8 @@ func leaveOut(s *shared, index uint64) {
 //go:nocheckptr
 func takeIn(s *shared, index uint64) {
 	word, bit := s.outside+uintptr(index>>6*8), uint64(1)<<(index&63)
-	if old := load64(word); old&bit != 0 {
-		store64(word, old&^bit)
+	if old := mem.Load64(word); old&bit != 0 {
+		mem.Store64(word, old&^bit)
 		s.outs--
 	}
 }
@@ -59,7 +63,7 @@ func takeIn(s *shared, index uint64) {
 //go:norace
 //go:nocheckptr
 func join(s *shared, n uint64) (joined uint64) {
-	total := loadAcquire(uintptr(unsafe.Pointer(&s.goroutines)))
+	total := mem.LoadAcquire(uintptr(unsafe.Pointer(&s.goroutines)))
 	checks := max(minChecks, min(s.outs/checkOneIn, maxChecks))
 	checks *= max(1, min((s.now-s.before)/checkEvery, mostTimesChecks))
 	checks = min(n, total-s.met) + min(s.outs, checks)
@@ -69,7 +73,7 @@ func join(s *shared, n uint64) (joined uint64) {
 			if s.probe >= total {
 				s.probe = 0
 			}
-			bits := load64(s.outside+uintptr(s.probe>>6*8)) >> (s.probe & 63)
+			bits := mem.Load64(s.outside+uintptr(s.probe>>6*8)) >> (s.probe & 63)
 			if bits == 0 {
 				s.probe = s.probe | 63 + 1
 				words++
@@ -85,9 +89,9 @@ func join(s *shared, n uint64) (joined uint64) {
 		}
 		done++
 		entry := s.entry(index)
-		if load64(entry+entryNext*8) == 0 {
-			g := uintptr(load64(entry + entryG*8))
-			if !alive(load32(g + s.off.gStatus)) {
+		if mem.Load64(entry+entryNext*8) == 0 {
+			g := uintptr(mem.Load64(entry + entryG*8))
+			if !alive(mem.Load32(g + s.off.gStatus)) {
 				meet(s, entry, index, 0, false)
 				leaveOut(s, index)
 			} else {
@@ -97,8 +101,8 @@ func join(s *shared, n uint64) (joined uint64) {
 					}
 					joined++
 				} else {
-					meet(s, entry, index, load64(g+s.off.gID), true)
-					store64(entry+entryLooked*8, s.now)
+					meet(s, entry, index, mem.Load64(g+s.off.gID), true)
+					mem.Store64(entry+entryLooked*8, s.now)
 				}
 				callEnter(s, &s.active, index, s.now)
 				checks = min(checks+moreChecks, max(checks, mostChecks))

@@ -7,6 +7,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
 // When the next tick comes, and when the drain is woken for it. While nothing runs, ticks come
@@ -50,8 +52,8 @@ const (
 //go:nocheckptr
 func next(s *shared) {
 	ran := hasRun(s)
-	period := max(s.asked, load64(uintptr(unsafe.Pointer(&s.period))))
-	if loadAcquire(uintptr(unsafe.Pointer(&s.hurry))) != 0 {
+	period := max(s.asked, mem.Load64(uintptr(unsafe.Pointer(&s.period))))
+	if mem.LoadAcquire(uintptr(unsafe.Pointer(&s.hurry))) != 0 {
 		period, s.lastRan = s.asked, s.now
 	}
 	s.forCost += period - s.asked
@@ -97,8 +99,8 @@ func (s *shared) chance() uint64 {
 //go:norace
 //go:nocheckptr
 func hasRun(s *shared) bool {
-	passes := loadAcquire(uintptr(unsafe.Pointer(&s.passes)))
-	if passes&1 != 0 || passes != s.passesBefore || s.now >= loadAcquire(uintptr(unsafe.Pointer(&s.passDue))) {
+	passes := mem.LoadAcquire(uintptr(unsafe.Pointer(&s.passes)))
+	if passes&1 != 0 || passes != s.passesBefore || s.now >= mem.LoadAcquire(uintptr(unsafe.Pointer(&s.passDue))) {
 		s.ownUntil = s.now + afterPass
 	}
 	s.passesBefore = passes
@@ -108,10 +110,10 @@ func hasRun(s *shared) bool {
 	if s.found != 0 {
 		return true
 	}
-	if rawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_PROCESS_CPUTIME_ID, uintptr(unsafe.Pointer(&s.cpuTime)), 0, 0, 0, 0) == 0 {
+	if mem.Syscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_PROCESS_CPUTIME_ID, uintptr(unsafe.Pointer(&s.cpuTime)), 0, 0, 0, 0) == 0 {
 		s.others = s.cpuTime[0]*1e9 + s.cpuTime[1]
 	}
-	if rawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_THREAD_CPUTIME_ID, uintptr(unsafe.Pointer(&s.cpuTime)), 0, 0, 0, 0) == 0 {
+	if mem.Syscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_THREAD_CPUTIME_ID, uintptr(unsafe.Pointer(&s.cpuTime)), 0, 0, 0, 0) == 0 {
 		s.others -= s.cpuTime[0]*1e9 + s.cpuTime[1]
 	}
 	// The thread's clock is read later. If it lost its core between the two, the difference is too small.
@@ -126,7 +128,7 @@ func hasRun(s *shared) bool {
 //go:norace
 //go:nocheckptr
 func wakeDrain(s *shared, ran bool) {
-	if begun := (loadAcquire(uintptr(unsafe.Pointer(&s.passes))) + 1) / 2; begun != s.ranPasses {
+	if begun := (mem.LoadAcquire(uintptr(unsafe.Pointer(&s.passes))) + 1) / 2; begun != s.ranPasses {
 		s.ranPasses, s.ranSince = begun, false
 	}
 	if ran {
@@ -134,15 +136,15 @@ func wakeDrain(s *shared, ran bool) {
 		s.ranSince = true
 	}
 	if !s.ranSince {
-		storeRelease(uintptr(unsafe.Pointer(&s.quietTo)), s.now)
+		mem.StoreRelease(uintptr(unsafe.Pointer(&s.quietTo)), s.now)
 	}
-	if loadAcquire(uintptr(unsafe.Pointer(&s.asleep))) == 0 {
+	if mem.LoadAcquire(uintptr(unsafe.Pointer(&s.asleep))) == 0 {
 		return
 	}
-	if s.ranSince && s.now-s.quietTo >= uint64(drainEvery) || s.write-loadAcquire(uintptr(unsafe.Pointer(&s.tail))) > ringWords/4 {
-		storeRelease(uintptr(unsafe.Pointer(&s.asleep)), 0)
-		storeRelease(uintptr(unsafe.Pointer(&s.passDue)), s.now)
-		storeRelease(uintptr(unsafe.Pointer(&s.bell)), 1)
-		rawSyscall(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&s.bell)), futexWake|futexPrivate, 1, 0, 0, 0)
+	if s.ranSince && s.now-s.quietTo >= uint64(drainEvery) || s.write-mem.LoadAcquire(uintptr(unsafe.Pointer(&s.tail))) > ringWords/4 {
+		mem.StoreRelease(uintptr(unsafe.Pointer(&s.asleep)), 0)
+		mem.StoreRelease(uintptr(unsafe.Pointer(&s.passDue)), s.now)
+		mem.StoreRelease(uintptr(unsafe.Pointer(&s.bell)), 1)
+		mem.Syscall(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&s.bell)), futexWake|futexPrivate, 1, 0, 0, 0)
 	}
 }

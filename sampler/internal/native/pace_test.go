@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/sampler/internal/mem"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -186,7 +187,7 @@ func TestRest(t *testing.T) {
 		wakeDrain(n.s, true)
 	}
 	go n.listen()
-	if ring(); loadAcquire(uintptr(unsafe.Pointer(&n.s.bell))) != 0 {
+	if ring(); mem.LoadAcquire(uintptr(unsafe.Pointer(&n.s.bell))) != 0 {
 		t.Error("the bell rings while nobody waits for long")
 	}
 	n.s.asleep = 1

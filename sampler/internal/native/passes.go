@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gotach/profiler/sampler/internal/deadlock"
+	"github.com/gotach/profiler/sampler/internal/mem"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -20,12 +21,12 @@ func (n *Source) loop(up chan struct{}) {
 	defer close(n.done)
 	defer n.caught()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	storeRelease(uintptr(unsafe.Pointer(&n.s.drainG)), uint64(getg()))
+	mem.StoreRelease(uintptr(unsafe.Pointer(&n.s.drainG)), uint64(mem.Getg()))
 	close(up)
 	standstill := newStandstill(n)
 	ran := ^uint64(0)
 	for {
-		now := loadAcquire(uintptr(unsafe.Pointer(&n.s.ran)))
+		now := mem.LoadAcquire(uintptr(unsafe.Pointer(&n.s.ran)))
 		idle := now == ran
 		if ran = now; !n.rest(idle, standstill.soon) {
 			return
@@ -59,14 +60,14 @@ func (n *Source) caught() {
 // pass drains the ring once and sets the quota of visits for the next ticks.
 func (n *Source) pass() {
 	passes := uintptr(unsafe.Pointer(&n.s.passes))
-	storeRelease(passes, n.s.passes|1)
-	defer func() { storeRelease(passes, n.s.passes+1) }()
+	mem.StoreRelease(passes, n.s.passes|1)
+	defer func() { mem.StoreRelease(passes, n.s.passes+1) }()
 	spent := n.timed(func() { n.drain.out.Batch(n.drain.pass) })
 	s := n.s
 	now := n.clocks()
 	now.pass = float64(spent)
 	n.budget.spend(now)
-	storeRelease(uintptr(unsafe.Pointer(&s.period)), uint64(n.budget.period))
+	mem.StoreRelease(uintptr(unsafe.Pointer(&s.period)), uint64(n.budget.period))
 	s.limitVisits(uint64(n.budget.period))
 	allot(s, n.budget.quota)
 	if left := n.drain.roster.leftAlive; left > 0 && !n.warned && n.cfg.Warn != nil {

@@ -10,6 +10,8 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+
+	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
 // refuse returns an error if the source cannot run in this program for a reason that is known
@@ -66,14 +68,16 @@ func startEnvironment() []string {
 	return strings.Split(string(b), "\x00")
 }
 
-// instrumented reports whether this package has coverage counters that use sync/atomic. With
-// -race these are calls. It looks for such a call in a function that otherwise has none.
+// instrumented reports whether the handler's code has coverage counters that use sync/atomic. With
+// -race these are calls. It looks for such a call in functions that otherwise have none, one of each package.
 func instrumented() bool {
-	pc := entry(constant)
-	f := runtime.FuncForPC(pc)
-	for ; runtime.FuncForPC(pc) == f; pc += pcQuantum {
-		if g := runtime.FuncForPC(callTarget(pc)); g != nil && strings.HasPrefix(g.Name(), "sync/atomic.") {
-			return true
+	for _, f := range []func() uintptr{constant, mem.Constant} {
+		pc := entry(f)
+		of := runtime.FuncForPC(pc)
+		for ; runtime.FuncForPC(pc) == of; pc += pcQuantum {
+			if g := runtime.FuncForPC(callTarget(pc)); g != nil && strings.HasPrefix(g.Name(), "sync/atomic.") {
+				return true
+			}
 		}
 	}
 	return false

@@ -2,12 +2,14 @@
 
 package native
 
+import "github.com/gotach/profiler/sampler/internal/mem"
+
 // callTarget returns where the call instruction at pc leads, if it is one.
 //
 //go:norace
 //go:nocheckptr
 func callTarget(pc uintptr) uintptr {
-	word := load32(pc)
+	word := mem.Load32(pc)
 	if word>>26 != 0b100101 { // BL imm26
 		return 0
 	}

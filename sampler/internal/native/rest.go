@@ -7,6 +7,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
 const (
@@ -31,9 +33,9 @@ func (n *Source) rest(idle, soon bool) (goesOn bool) {
 		if d = drainIdle; soon {
 			d = looksEvery
 		}
-		storeRelease(uintptr(unsafe.Pointer(&n.s.asleep)), 1)
+		mem.StoreRelease(uintptr(unsafe.Pointer(&n.s.asleep)), 1)
 	}
-	storeRelease(uintptr(unsafe.Pointer(&n.s.passDue)), monotonicNow()+uint64(d))
+	mem.StoreRelease(uintptr(unsafe.Pointer(&n.s.passDue)), monotonicNow()+uint64(d))
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -42,7 +44,7 @@ func (n *Source) rest(idle, soon bool) (goesOn bool) {
 	case <-t.C:
 	case <-n.rung:
 	}
-	storeRelease(uintptr(unsafe.Pointer(&n.s.asleep)), 0)
+	mem.StoreRelease(uintptr(unsafe.Pointer(&n.s.asleep)), 0)
 	return true
 }
 
@@ -52,7 +54,7 @@ func (n *Source) rest(idle, soon bool) (goesOn bool) {
 // all the time.
 func (n *Source) listen() {
 	defer close(n.deaf)
-	storeRelease(uintptr(unsafe.Pointer(&n.s.listenG)), uint64(getg()))
+	mem.StoreRelease(uintptr(unsafe.Pointer(&n.s.listenG)), uint64(mem.Getg()))
 	bell := unsafe.Pointer(&n.s.bell)
 	for {
 		_, _, e := unix.Syscall6(unix.SYS_FUTEX, uintptr(bell), futexWait|futexPrivate, 0, 0, 0, 0)
@@ -61,7 +63,7 @@ func (n *Source) listen() {
 		default:
 			return
 		}
-		rung := swap64(uintptr(bell), 0) != 0
+		rung := mem.Swap64(uintptr(bell), 0) != 0
 		select {
 		case <-n.quit:
 			return
@@ -89,7 +91,7 @@ func (n *Source) hears() bool {
 // endWaits ends the drain's loop and listen.
 func (n *Source) endWaits() {
 	close(n.quit)
-	storeRelease(uintptr(unsafe.Pointer(&n.s.bell)), 1)
+	mem.StoreRelease(uintptr(unsafe.Pointer(&n.s.bell)), 1)
 	wake(unsafe.Pointer(&n.s.bell))
 	<-n.done
 	<-n.deaf

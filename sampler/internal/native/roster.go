@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"unsafe"
 
+	"github.com/gotach/profiler/sampler/internal/mem"
 	"golang.org/x/sys/unix"
 	"os"
 )
@@ -29,7 +30,7 @@ type roster struct {
 	cap         uint64
 	known       bool   // ptr and cap were read twice
 	at          uint64 // ns on the handler's clock: the last refresh that read all of allgs
-	chunks      []mapping
+	chunks      []mem.Mapping
 }
 
 // refresh adds the goroutines and Ps that are new since the last call.
@@ -74,7 +75,7 @@ func (r *roster) refresh() error {
 			return nil
 		}
 		k := min(n-have, uint64(len(gs)))
-		if err := read(ptr+uintptr(have)*8, gs[:k]); err != nil {
+		if err := mem.Read(ptr+uintptr(have)*8, gs[:k]); err != nil {
 			return err
 		}
 		good, err := r.check(gs[:k], &living)
@@ -135,7 +136,7 @@ func (r *roster) include(g uint64) error {
 		return err
 	}
 	r.taken = uint64(i) + 1
-	storeRelease(uintptr(unsafe.Pointer(&r.s.goroutines)), r.taken)
+	mem.StoreRelease(uintptr(unsafe.Pointer(&r.s.goroutines)), r.taken)
 	return nil
 }
 
@@ -171,9 +172,9 @@ func (r *roster) check(gs []uint64, living *[checked]bool) (int, error) {
 	local := unix.Iovec{Base: (*byte)(unsafe.Pointer(&head[0]))}
 	local.SetLen(len(head) * 8)
 	n := len(gs) * words * 8
-	if plainReads {
+	if mem.PlainReads {
 		for i, g := range gs {
-			if err := read(uintptr(g), head[i*words:(i+1)*words]); err != nil {
+			if err := mem.Read(uintptr(g), head[i*words:(i+1)*words]); err != nil {
 				return 0, err
 			}
 		}
@@ -204,19 +205,19 @@ func (r *roster) add(i uint32, g uint64) error {
 			return err
 		}
 	}
-	store64(r.s.entry(uint64(i))+entryG*8, g)
-	store64(r.s.entry(uint64(i))+entryLooked*8, r.at) // its goroutine began after r.at
+	mem.Store64(r.s.entry(uint64(i))+entryG*8, g)
+	mem.Store64(r.s.entry(uint64(i))+entryLooked*8, r.at) // its goroutine began after r.at
 	r.index[g] = i
 	return nil
 }
 
 // mapChunk maps memory for the next entries.
 func (r *roster) mapChunk() error {
-	m, err := mapMemory(chunkSize * entryWords * 8)
+	m, err := mem.Map(chunkSize * entryWords * 8)
 	if err != nil {
 		return err
 	}
-	store64(r.s.chunks+uintptr(len(r.chunks))*8, uint64(m.addr()))
+	mem.Store64(r.s.chunks+uintptr(len(r.chunks))*8, uint64(m.Addr()))
 	r.chunks = append(r.chunks, m)
 	return nil
 }
@@ -230,16 +231,16 @@ func (r *roster) refreshProcs() error {
 		return nil
 	}
 	var procs [maxProcs]uint64
-	if err := read(ptr, procs[:n]); err != nil {
+	if err := mem.Read(ptr, procs[:n]); err != nil {
 		return err
 	}
 	if !areProcs(ptr, int(n), r.l) {
 		return nil
 	}
 	for i, p := range procs[:n] {
-		store64(r.s.procs+uintptr(i)*8, p)
+		mem.Store64(r.s.procs+uintptr(i)*8, p)
 	}
-	storeRelease(uintptr(unsafe.Pointer(&r.s.nprocs)), n)
+	mem.StoreRelease(uintptr(unsafe.Pointer(&r.s.nprocs)), n)
 	return nil
 }
 
@@ -257,14 +258,14 @@ func (r *roster) begin(now uint64) {
 	for i := range s.met {
 		entry := s.entry(i)
 		for word := uintptr(entryG + 1); word < entryWords; word++ {
-			store64(entry+word*8, 0)
+			mem.Store64(entry+word*8, 0)
 		}
-		store64(entry+entryLooked*8, now)
-		g := uintptr(load64(entry + entryG*8))
-		if alive(load32(g + s.off.gStatus)) {
-			store64(entry+entryGoid*8, load64(g+s.off.gID))
-			store64(entry+entryFrom*8, now)
-			store64(entry+entryMark*8, mark(s, g))
+		mem.Store64(entry+entryLooked*8, now)
+		g := uintptr(mem.Load64(entry + entryG*8))
+		if alive(mem.Load32(g + s.off.gStatus)) {
+			mem.Store64(entry+entryGoid*8, mem.Load64(g+s.off.gID))
+			mem.Store64(entry+entryFrom*8, now)
+			mem.Store64(entry+entryMark*8, mark(s, g))
 			enter(s, &s.still, i, now)
 		} else {
 			leaveOut(s, i)

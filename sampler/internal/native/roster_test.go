@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/sampler/internal/mem"
 	"github.com/gotach/profiler/sampler/internal/source"
 )
 
@@ -89,7 +90,7 @@ func testRosterIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := unlessFault(func() error { return n.prepare(l) }); err != nil {
+	if err := mem.UnlessFault(func() error { return n.prepare(l) }); err != nil {
 		t.Fatal(err)
 	}
 	defer n.release()

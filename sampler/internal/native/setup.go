@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
 // prepare finds the runtime's data and sets up shared memory, ticker, handler and timer.
@@ -35,7 +37,7 @@ func (n *Source) prepare(l *layout) error {
 	if proven.l != l {
 		proven.sched = 0
 		known, free := parked(16)
-		allgs, err = findAllgs(variables, append(known, getg()), n.patience)
+		allgs, err = findAllgs(variables, append(known, mem.Getg()), n.patience)
 		free()
 		if err != nil {
 			return err
@@ -95,12 +97,12 @@ func (n *Source) share(l *layout) error {
 		sizes[i] = total
 		total += (size + 4095) &^ 4095
 	}
-	m, err := mapMemory(total)
+	m, err := mem.Map(total)
 	if err != nil {
 		return err
 	}
 	n.memory = m
-	base := m.addr()
+	base := m.Addr()
 	s := *(**shared)(unsafe.Pointer(&base))
 	n.s = s
 	s.off, s.system, s.waits = l.offsets, l.system, l.waitSets()
@@ -108,7 +110,7 @@ func (n *Source) share(l *layout) error {
 	s.slots, s.pins, s.outside = base+sizes[4], base+sizes[5], base+sizes[6]
 	s.visitSlots, s.timerMs = base+sizes[7], base+sizes[8]
 	s.codes, s.orders = base+sizes[9], base+sizes[10]
-	if plainReads {
+	if mem.PlainReads {
 		s.plain = 1
 	}
 	if strings.Contains(runtime.Version(), "runtimesecret") {
@@ -125,12 +127,12 @@ func (n *Source) share(l *layout) error {
 		// Each session starts with other generations. Only slots of existing Ps are used
 		// later.
 		if i < uint64(runtime.NumCPU())*2+16 {
-			store64(s.slot(i), id<<20<<8&0xffffffff00) // slotFree
+			mem.Store64(s.slot(i), id<<20<<8&0xffffffff00) // slotFree
 		}
 	}
 	if proven.perSecond == 0 {
 		n.patience.pause()
-		proven.perSecond = cyclesPerSecond(monotonicNow, cycles)
+		proven.perSecond = cyclesPerSecond(monotonicNow, mem.Cycles)
 	}
 	perSecond := proven.perSecond
 	if steadyCounter() {
@@ -185,7 +187,7 @@ func (n *Source) release() (free bool) {
 
 // remains is what a source uses until its last tick and its last handler have ended.
 type remains struct {
-	memory mapping
+	memory mem.Mapping
 	roster *roster
 	ticked chan struct{} // closed when the tick thread has ended; nil: there was none
 }
@@ -236,14 +238,14 @@ func loadState() unsafe.Pointer { return state }
 //go:nocheckptr
 func (n *Source) memoryInUse(yes bool) bool {
 	if yes {
-		storeRelease(uintptr(unsafe.Pointer(&state)), uint64(uintptr(unsafe.Pointer(n.s))))
+		mem.StoreRelease(uintptr(unsafe.Pointer(&state)), uint64(uintptr(unsafe.Pointer(n.s))))
 		return true
 	}
-	swap64(uintptr(unsafe.Pointer(&state)), 0) // complete before inHandler is read
+	mem.Swap64(uintptr(unsafe.Pointer(&state)), 0) // complete before inHandler is read
 	return handlersEnded(stopLimit)
 }
 
 // handlersEnded waits until no thread is in the handler. One that comes later finds no memory to use.
 func handlersEnded(limit time.Duration) bool {
-	return within(limit, func() bool { return loadAcquire(uintptr(unsafe.Pointer(&inHandler))) == 0 })
+	return within(limit, func() bool { return mem.LoadAcquire(uintptr(unsafe.Pointer(&inHandler))) == 0 })
 }

@@ -2,7 +2,11 @@
 
 package native
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/gotach/profiler/sampler/internal/mem"
+)
 
 // The memory that handler and drain share. It is one anonymous mapping outside the Go heap:
 // the handler may run while the collector works, so it must neither hold nor write Go
@@ -49,7 +53,7 @@ type shared struct {
 	word       uint64 // address of the futex that it waits on
 	signal     uint64
 	tag        uint64 // marks our signals
-	plain      uint64 // plainReads
+	plain      uint64 // mem.PlainReads
 	secrets    uint64 // 1: Go's handler must run after each of our signals, see share
 	asked      uint64 // ns between two ticks, by the rate asked for
 	tornAfter  uint64 // cycles that a walk may take
@@ -327,7 +331,7 @@ func (s *shared) words(n uint64) uintptr { return s.ring + uintptr(n&(ringWords-
 //go:norace
 //go:nocheckptr
 func (s *shared) entry(i uint64) uintptr {
-	chunk := uintptr(load64(s.chunks + uintptr(i>>chunkBits)*8))
+	chunk := uintptr(mem.Load64(s.chunks + uintptr(i>>chunkBits)*8))
 	return chunk + uintptr(i&(chunkSize-1))*entryWords*8
 }
 

@@ -8,6 +8,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
 // defaultSignal is SIGURG, which the runtime uses to preempt threads. It is safer for the
@@ -112,7 +114,7 @@ func passOn(to sigaction) (before sigaction) {
 	if to.handler > sigIgnore {
 		next = uint64(to.handler)
 	}
-	swap64(uintptr(unsafe.Pointer(&oldHandler)), next)
+	mem.Swap64(uintptr(unsafe.Pointer(&oldHandler)), next)
 	return before
 }
 

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"unsafe"
+
+	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
 // TestOldHandlerStays takes the signal and gives it back many times. There must always be a handler that gets
@@ -25,7 +27,7 @@ func TestOldHandlerStays(t *testing.T) {
 	go func() {
 		n := 0
 		for !stop.Load() {
-			if loadAcquire(uintptr(unsafe.Pointer(&oldHandler))) == 0 {
+			if mem.LoadAcquire(uintptr(unsafe.Pointer(&oldHandler))) == 0 {
 				n++
 			}
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gotach/profiler/internal/own"
 	"github.com/gotach/profiler/sampler/internal/deadlock"
+	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
 // standstill finds deadlocks that the session hides; see package deadlock. It asks what the runtime
@@ -76,7 +77,7 @@ func (s *standstill) confirm(mark uint64) bool {
 func (s *standstill) timers() (sum int32) {
 	n := s.n.s
 	for i := range n.nprocs {
-		sum += timersOf(uintptr(load64(n.procs+uintptr(i)*8)), &n.off)
+		sum += timersOf(uintptr(mem.Load64(n.procs+uintptr(i)*8)), &n.off)
 	}
 	return sum
 }
@@ -98,10 +99,10 @@ func (s *standstill) nothingRuns() bool {
 	if s.timers() != 0 {
 		return false
 	}
-	fence()
+	mem.Fence()
 	for i := range n.nprocs {
-		p := uintptr(load64(n.procs + uintptr(i)*8))
-		if status := load32(p + off.pStatus); p != here && (status == pRunning || status == pGCStop) {
+		p := uintptr(mem.Load64(n.procs + uintptr(i)*8))
+		if status := mem.Load32(p + off.pStatus); p != here && (status == pRunning || status == pGCStop) {
 			return false
 		}
 	}
@@ -115,11 +116,11 @@ func (s *standstill) nothingRuns() bool {
 //go:nocheckptr
 func (s *standstill) ownRest() bool {
 	n, off := s.n.s, &s.n.s.off
-	for i := range loadAcquire(uintptr(unsafe.Pointer(&n.goroutines))) {
-		g := uintptr(load64(n.entry(i) + entryG*8))
-		m, status := load64(g+off.gM), load32(g+off.gStatus)
+	for i := range mem.LoadAcquire(uintptr(unsafe.Pointer(&n.goroutines))) {
+		g := uintptr(mem.Load64(n.entry(i) + entryG*8))
+		m, status := mem.Load64(g+off.gM), mem.Load32(g+off.gStatus)
 		if !alive(status) || uint64(g) == n.drainG || uint64(g) == n.listenG || m == n.tickM ||
-			!own.Created(s.n.drain.creation(load64(g+off.gGoPC)).by) {
+			!own.Created(s.n.drain.creation(mem.Load64(g+off.gGoPC)).by) {
 			continue
 		}
 		if status != gWaiting || m != 0 || !s.waits(g) {
@@ -134,7 +135,7 @@ func (s *standstill) ownRest() bool {
 //go:norace
 //go:nocheckptr
 func (s *standstill) waits(g uintptr) bool {
-	reason := load8(g + s.n.s.off.gWaitReason)
+	reason := mem.Load8(g + s.n.s.off.gWaitReason)
 	return int(reason) < len(s.stuck) && s.stuck[reason]
 }
 
@@ -143,7 +144,7 @@ func (s *standstill) waits(g uintptr) bool {
 //go:norace
 //go:nocheckptr
 func timersOf(p uintptr, off *offsets) int32 {
-	return int32(load32(p+off.pTimers)) - int32(load32(p+off.pStoppedTimers))
+	return int32(mem.Load32(p+off.pTimers)) - int32(mem.Load32(p+off.pStoppedTimers))
 }
 
 // all looks at every goroutine, one after the other. If two calls of all return the same mark,
@@ -153,7 +154,7 @@ func (s *standstill) all() (stuck bool, mark uint64) {
 	if d.roster.behind() {
 		return false, 0 // the roster does not have all goroutines
 	}
-	total := loadAcquire(uintptr(unsafe.Pointer(&s.n.s.goroutines)))
+	total := mem.LoadAcquire(uintptr(unsafe.Pointer(&s.n.s.goroutines)))
 	if s.awake < total {
 		if ok, _ := s.one(s.awake); !ok {
 			return false, 0
@@ -178,16 +179,16 @@ func (s *standstill) all() (stuck bool, mark uint64) {
 //go:nocheckptr
 func (s *standstill) one(i uint64) (stuck bool, mark uint64) {
 	d, off := s.n.drain, &s.n.s.off
-	g := uintptr(load64(s.n.s.entry(i) + entryG*8))
-	status := load32(g + off.gStatus)
+	g := uintptr(mem.Load64(s.n.s.entry(i) + entryG*8))
+	status := mem.Load32(g + off.gStatus)
 	if !alive(status) {
 		return true, 0
 	}
-	if own.Created(d.creation(load64(g+off.gGoPC)).by) || d.kind(load64(g+off.gStartPC)) == systemGoroutine {
+	if own.Created(d.creation(mem.Load64(g+off.gGoPC)).by) || d.kind(mem.Load64(g+off.gStartPC)) == systemGoroutine {
 		return true, 0 // confirm sees if one runs
 	}
-	if status != gWaiting && status != gLeaked || load64(g+off.gM) != 0 {
+	if status != gWaiting && status != gLeaked || mem.Load64(g+off.gM) != 0 {
 		return false, 0
 	}
-	return s.waits(g), (load64(g+off.gID)<<8 | uint64(load8(g+off.gTrackingSeq))) + 1
+	return s.waits(g), (mem.Load64(g+off.gID)<<8 | uint64(mem.Load8(g+off.gTrackingSeq))) + 1
 }

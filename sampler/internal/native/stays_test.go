@@ -5,6 +5,7 @@ package native
 import (
 	"testing"
 
+	"github.com/gotach/profiler/sampler/internal/mem"
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 )
@@ -26,9 +27,9 @@ func TestStays(t *testing.T) {
 		tick := func() (until uint64, walked bool) {
 			f.records(func(kind uint64, w uintptr) {
 				switch {
-				case kind == recStay && load64(w+8) == 0:
-					until = load64(w + 16)
-				case kind == recStack && load64(w+headG*8) == uint64(f.g(0)):
+				case kind == recStay && mem.Load64(w+8) == 0:
+					until = mem.Load64(w + 16)
+				case kind == recStack && mem.Load64(w+headG*8) == uint64(f.g(0)):
 					walked = true
 				}
 			})
@@ -42,7 +43,7 @@ func TestStays(t *testing.T) {
 				t.Fatalf("it has not moved, but a visit walks its stack: %v, and it stayed until %d", walked, until)
 			}
 		}
-		looked := load64(s.entry(0) + entryLooked*8)
+		looked := mem.Load64(s.entry(0) + entryLooked*8)
 		f.move(0)
 		for range 100 {
 			until, walked := tick()
@@ -50,7 +51,7 @@ func TestStays(t *testing.T) {
 				if until != 0 {
 					t.Fatal("it stayed until a time, but its stack is not recorded")
 				}
-				looked = max(looked, load64(s.entry(0)+entryLooked*8))
+				looked = max(looked, mem.Load64(s.entry(0)+entryLooked*8))
 				continue
 			}
 			if until != looked {

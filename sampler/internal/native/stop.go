@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
 // Stop ends sampling; see source.Source.
@@ -36,7 +38,7 @@ func (n *Source) guarded(f func()) {
 // silence ends the ticks. Then it waits up to answerLimit for threads that have not answered. It
 // returns false if a tick may still be under way: then only that tick may write to the ring.
 func (n *Source) silence() (ended bool) {
-	storeRelease(uintptr(unsafe.Pointer(&n.s.quiet)), 1)
+	mem.StoreRelease(uintptr(unsafe.Pointer(&n.s.quiet)), 1)
 	n.ended = time.Now()
 	n.drain.threads.stopAll()
 	n.ticker.deleteTimer()
@@ -53,8 +55,8 @@ const answerLimit = 200 * time.Millisecond
 func (n *Source) pending() bool {
 	for i := uint64(0); i < n.s.nprocs; i++ {
 		slot := n.s.slot(i)
-		if st := loadAcquire(slot) & 0xff; st == slotSent || st == slotFilling {
-			if unix.Tgkill(os.Getpid(), int(load64(slot+slotTID*8)), 0) == nil {
+		if st := mem.LoadAcquire(slot) & 0xff; st == slotSent || st == slotFilling {
+			if unix.Tgkill(os.Getpid(), int(mem.Load64(slot+slotTID*8)), 0) == nil {
 				return true
 			}
 		}
@@ -68,10 +70,10 @@ func (n *Source) finishRing() {
 	s.write = s.head
 	for i := uint64(0); i < s.nprocs; i++ {
 		slot := s.slot(i)
-		if st := loadAcquire(slot); st&0xff == slotFilled {
+		if st := mem.LoadAcquire(slot); st&0xff == slotFilled {
 			harvest(s, slot)
-			storeRelease(slot, st&^0xff)
+			mem.StoreRelease(slot, st&^0xff)
 		}
 	}
-	storeRelease(uintptr(unsafe.Pointer(&s.head)), s.write)
+	mem.StoreRelease(uintptr(unsafe.Pointer(&s.head)), s.write)
 }

@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
 // If the system refuses a Go program a new thread, the runtime ends the program. A session
@@ -76,11 +78,11 @@ type tasks struct {
 
 // roomInSystem starts n threads, n <= 16, that only wait at the gate and end.
 func roomInSystem(n int) error {
-	m, err := mapMemory(unsafe.Sizeof(tasks{}))
+	m, err := mem.Map(unsafe.Sizeof(tasks{}))
 	if err != nil {
 		return err
 	}
-	base := m.addr()
+	base := m.Addr()
 	t := *(**tasks)(unsafe.Pointer(&base))
 	t.limit[0] = 1
 	const flags = unix.CLONE_VM | unix.CLONE_FS | unix.CLONE_FILES | unix.CLONE_SIGHAND | unix.CLONE_SYSVSEM | unix.CLONE_THREAD | unix.CLONE_CHILD_CLEARTID
@@ -98,21 +100,21 @@ func roomInSystem(n int) error {
 	started, refused := 0, unix.Errno(0)
 	for ; started < n && refused == 0; started++ {
 		word := uintptr(unsafe.Pointer(&t.alive[started]))
-		store32(word, 1)
-		if r := spawn(flags, uintptr(unsafe.Pointer(&t.stack))+uintptr(len(t.stack)), word, base); r > errnoFloor {
+		mem.Store32(word, 1)
+		if r := spawn(flags, uintptr(unsafe.Pointer(&t.stack))+uintptr(len(t.stack)), word, base); r > mem.ErrnoFloor {
 			refused = unix.Errno(-r)
-			store32(word, 0)
+			mem.Store32(word, 0)
 			break
 		}
 	}
 	unix.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&old)), 0, 8, 0, 0)
 	runtime.UnlockOSThread()
 
-	storeRelease(base, 1) // gate
+	mem.StoreRelease(base, 1) // gate
 	unix.RawSyscall6(unix.SYS_FUTEX, base, futexWake|futexPrivate, uintptr(n), 0, 0, 0)
 	ended := within(stopLimit, func() bool {
 		for i := range started {
-			if load32(uintptr(unsafe.Pointer(&t.alive[i]))) != 0 { // the kernel clears it at the end
+			if mem.Load32(uintptr(unsafe.Pointer(&t.alive[i]))) != 0 { // the kernel clears it at the end
 				return false
 			}
 		}

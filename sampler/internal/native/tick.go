@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gotach/profiler/internal/own"
+	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
 // ticker is the thread that takes the ticks. It waits in a futex system call, so it holds no
@@ -43,7 +44,7 @@ func startTicker(s *shared, signal int) (*ticker, error) {
 		defer close(t.done)
 		defer own.Turn()()
 		t.tid = unix.Gettid()
-		t.m = readWord(getg() + s.off.gM)
+		t.m = mem.ReadWord(mem.Getg() + s.off.gM)
 		if blocked(signal) {
 			up <- fmt.Errorf("signal %d is blocked in this process", signal)
 			return
@@ -109,7 +110,7 @@ func (t *ticker) createTimer(signal int, value uint64) error {
 // a signal every millisecond, because a signal has no effect that comes before the thread
 // waits. Once the handler stays on the thread, the next signal stays pending.
 func (t *ticker) arm(ns uint64) error {
-	storeRelease(uintptr(unsafe.Pointer(&t.s.leave)), 0)
+	mem.StoreRelease(uintptr(unsafe.Pointer(&t.s.leave)), 0)
 	return t.set(ns, 1e6, unix.TIMER_ABSTIME)
 }
 
@@ -150,9 +151,9 @@ func within(limit time.Duration, done func() bool) bool {
 // leave ends the ticks. It reports whether the handler has left the thread, so that no tick is
 // under way.
 func (t *ticker) leave() bool {
-	swap64(uintptr(unsafe.Pointer(&t.s.leave)), 1) // complete before staying is read
+	mem.Swap64(uintptr(unsafe.Pointer(&t.s.leave)), 1) // complete before staying is read
 	wake(unsafe.Pointer(&t.s.leave))
-	return within(stopLimit, func() bool { return loadAcquire(uintptr(unsafe.Pointer(&t.s.staying))) == 0 })
+	return within(stopLimit, func() bool { return mem.LoadAcquire(uintptr(unsafe.Pointer(&t.s.staying))) == 0 })
 }
 
 // stop ends the ticks, the wait and the thread's goroutine. If it returns true, no tick is under

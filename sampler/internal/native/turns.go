@@ -5,6 +5,8 @@ package native
 import (
 	"time"
 	"unsafe"
+
+	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
 // A circle is a circular list of roster entries. Ticks go around it in two ways:
@@ -107,7 +109,7 @@ const (
 
 // allot sets the number of visits that a tick may make, as a 48.16 bit fixed point number.
 func allot(s *shared, quota uint64) {
-	storeRelease(uintptr(unsafe.Pointer(&s.quota)), quota)
+	mem.StoreRelease(uintptr(unsafe.Pointer(&s.quota)), quota)
 	whole := max(quota>>16, 1)
 	turn := s.still.n / max(stillLooks*whole, fewLooks) * s.period
 	least := stillPeriods * s.period
@@ -119,9 +121,9 @@ func allot(s *shared, quota uint64) {
 	if s.moving.n > sameVisits*whole {
 		movers = least
 	}
-	storeRelease(uintptr(unsafe.Pointer(&s.stillAfter)), after)
-	storeRelease(uintptr(unsafe.Pointer(&s.moverAfter)), movers)
-	storeRelease(uintptr(unsafe.Pointer(&s.same)), max(1, sameVisits*s.asked/max(s.period, 1)))
+	mem.StoreRelease(uintptr(unsafe.Pointer(&s.stillAfter)), after)
+	mem.StoreRelease(uintptr(unsafe.Pointer(&s.moverAfter)), movers)
+	mem.StoreRelease(uintptr(unsafe.Pointer(&s.same)), max(1, sameVisits*s.asked/max(s.period, 1)))
 }
 
 // limitVisits sets the longest time for visits at a tick: half of the mean time between two ticks, in ns,
@@ -129,7 +131,7 @@ func allot(s *shared, quota uint64) {
 func (s *shared) limitVisits(period uint64) {
 	const perMicrosecond = 40 // tornAfter is 40 µs
 	limit := s.tornAfter / perMicrosecond * (min(period, uint64(longestVisits)) / 1000) / 2
-	storeRelease(uintptr(unsafe.Pointer(&s.visitLimit)), limit)
+	mem.StoreRelease(uintptr(unsafe.Pointer(&s.visitLimit)), limit)
 }
 
 // visitSome visits as many goroutines as the quota allows for a tick, and looks at more of them:
@@ -139,7 +141,7 @@ func (s *shared) limitVisits(period uint64) {
 //go:norace
 //go:nocheckptr
 func visitSome(s *shared) {
-	quota := load64(uintptr(unsafe.Pointer(&s.quota)))
+	quota := mem.Load64(uintptr(unsafe.Pointer(&s.quota)))
 	s.fraction += quota
 	n := s.fraction >> 16
 	s.fraction &= 0xffff
@@ -147,7 +149,7 @@ func visitSome(s *shared) {
 		n = min(n, idleVisits)
 	}
 	whole := max(quota>>16, 1)
-	s.began = cycles()
+	s.began = mem.Cycles()
 	s.fresh = 0
 	still := min(s.still.n, (n+stillVisits-1)/stillVisits)
 	n -= still
@@ -157,11 +159,11 @@ func visitSome(s *shared) {
 	n -= spare
 	spare -= callYoung(s, spare)
 	still += spare + callNew(s, n, whole)
-	callTurn(s, &s.still, still, load64(uintptr(unsafe.Pointer(&s.same))))
+	callTurn(s, &s.still, still, mem.Load64(uintptr(unsafe.Pointer(&s.same))))
 	s.wanted += callLook(s, &s.still, max(stillLooks*whole, fewLooks), max(whole, fewestVisits))
 	s.news += s.fresh
 	s.births += s.fresh - s.births/birthTicks
-	s.visiting += cycles() - s.began
+	s.visiting += mem.Cycles() - s.began
 }
 
 // visitMovers visits up to so many movers and looks at others. It is a stage. It returns the number of visits.
@@ -223,22 +225,22 @@ func visitNew(s *shared, n, whole uint64) (left uint64) {
 //go:norace
 //go:nocheckptr
 func visitTurn(s *shared, c *circle, n, same uint64) uint64 {
-	total := loadAcquire(uintptr(unsafe.Pointer(&s.goroutines)))
+	total := mem.LoadAcquire(uintptr(unsafe.Pointer(&s.goroutines)))
 	most, visited := n*sameVisits, uint64(0)
 	for left := c.n; left > 0 && visited < most; left-- {
 		before := c.cursor
-		index := load64(s.entry(before)+entryNext*8) - 1
+		index := mem.Load64(s.entry(before)+entryNext*8) - 1
 		if index >= total {
 			break // the entry is in no circle, which cannot be
 		}
 		entry := s.entry(index)
 		c.passed++
-		if load64(entry+entryLooked*8) == s.now || load64(entry+entryMoved*8) == 0 {
+		if mem.Load64(entry+entryLooked*8) == s.now || mem.Load64(entry+entryMoved*8) == 0 {
 			c.cursor = index
 			continue
 		}
 		fetch(s, index+fetchAhead, total)
-		g := uintptr(load64(entry + entryG*8))
+		g := uintptr(mem.Load64(entry + entryG*8))
 		find(s, c, entry, g)
 		from := s.write
 		if !callVisit(s, g, entry, index) {
@@ -252,7 +254,7 @@ func visitTurn(s *shared, c *circle, n, same uint64) uint64 {
 		}
 		c.cursor = index
 		settle(s, c, before, index)
-		if left&31 == 0 && cycles()-s.began > load64(uintptr(unsafe.Pointer(&s.visitLimit))) {
+		if left&31 == 0 && mem.Cycles()-s.began > mem.Load64(uintptr(unsafe.Pointer(&s.visitLimit))) {
 			break
 		}
 	}
@@ -268,20 +270,20 @@ func visitTurn(s *shared, c *circle, n, same uint64) uint64 {
 //go:norace
 //go:nocheckptr
 func lookTurn(s *shared, c *circle, n, visits uint64) (visited uint64) {
-	total := loadAcquire(uintptr(unsafe.Pointer(&s.goroutines)))
+	total := mem.LoadAcquire(uintptr(unsafe.Pointer(&s.goroutines)))
 	for left := min(c.n, n); left > 0; left-- {
 		before := c.look
-		index := load64(s.entry(before)+entryNext*8) - 1
+		index := mem.Load64(s.entry(before)+entryNext*8) - 1
 		if index >= total {
 			break // the entry is in no circle, which cannot be
 		}
 		entry := s.entry(index)
 		c.look = index
-		if load64(entry+entryLooked*8) == s.now {
+		if mem.Load64(entry+entryLooked*8) == s.now {
 			continue
 		}
 		fetch(s, index+fetchAhead, total)
-		g := uintptr(load64(entry + entryG*8))
+		g := uintptr(mem.Load64(entry + entryG*8))
 		find(s, c, entry, g)
 		if visited < visits && wants(s, g) {
 			if !callVisit(s, g, entry, index) {
@@ -293,13 +295,13 @@ func lookTurn(s *shared, c *circle, n, visits uint64) (visited uint64) {
 			}
 			s.visits += sameVisits
 		} else {
-			if !meet(s, entry, index, load64(g+s.off.gID), s.was.lives) {
+			if !meet(s, entry, index, mem.Load64(g+s.off.gID), s.was.lives) {
 				return visited
 			}
-			store64(entry+entryLooked*8, s.now)
+			mem.Store64(entry+entryLooked*8, s.now)
 		}
 		settle(s, c, before, index)
-		if left&31 == 0 && cycles()-s.began > load64(uintptr(unsafe.Pointer(&s.visitLimit))) {
+		if left&31 == 0 && mem.Cycles()-s.began > mem.Load64(uintptr(unsafe.Pointer(&s.visitLimit))) {
 			break
 		}
 	}
@@ -313,6 +315,6 @@ func lookTurn(s *shared, c *circle, n, visits uint64) (visited uint64) {
 //go:nocheckptr
 func fetch(s *shared, index, total uint64) {
 	if index < total {
-		prefetch(uintptr(load64(s.entry(index)+entryG*8)) + s.off.gStatus)
+		mem.Prefetch(uintptr(mem.Load64(s.entry(index)+entryG*8)) + s.off.gStatus)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/gotach/profiler/sampler/internal/mem"
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 )
@@ -15,7 +16,7 @@ import (
 // fakes is a roster of simulated goroutines. They have only the words that a visit reads.
 type fakes struct {
 	s      *shared
-	memory mapping
+	memory mem.Mapping
 	gs     uintptr
 	stack  uintptr
 	goid   uint64
@@ -46,15 +47,15 @@ func newFakes(t fataler) *fakes {
 		sizes[i] = total
 		total += size
 	}
-	memory, err := mapMemory(total)
+	memory, err := mem.Map(total)
 	if err != nil {
 		t.Fatal(err)
 	}
-	base := memory.addr()
+	base := memory.Addr()
 	s := at(base)
 	s.off = l.offsets
 	s.ring, s.chunks = base+sizes[1], base+sizes[2]
-	store64(s.chunks, uint64(base+sizes[3]))
+	mem.Store64(s.chunks, uint64(base+sizes[3]))
 	s.outside = base + sizes[6]
 	s.asked, s.period, s.now = 1e6, 1e6, 1e9
 	s.tornAfter, s.visitLimit = 1<<62, 1<<62
@@ -63,14 +64,14 @@ func newFakes(t fataler) *fakes {
 
 func (f *fakes) g(i uint64) uintptr { return f.gs + uintptr(i)*fakeSize }
 
-func (f *fakes) status(i uint64) uint32 { return load32(f.g(i) + f.s.off.gStatus) }
+func (f *fakes) status(i uint64) uint32 { return mem.Load32(f.g(i) + f.s.off.gStatus) }
 
 // add adds n dead goroutines to the roster, as the drain does.
 func (f *fakes) add(n uint64) {
 	for i := f.s.goroutines; i < f.s.goroutines+n; i++ {
-		store64(f.s.entry(i)+entryG*8, uint64(f.g(i)))
-		store64(f.s.entry(i)+entryLooked*8, f.s.now)
-		store32(f.g(i)+f.s.off.gStatus, 6) // dead
+		mem.Store64(f.s.entry(i)+entryG*8, uint64(f.g(i)))
+		mem.Store64(f.s.entry(i)+entryLooked*8, f.s.now)
+		mem.Store32(f.g(i)+f.s.off.gStatus, 6) // dead
 	}
 	f.s.goroutines += n
 }
@@ -80,13 +81,13 @@ func (f *fakes) start(i uint64) {
 	f.goid++
 	f.began[f.goid], f.born[f.goid] = f.s.now, f.s.now
 	g, off := f.g(i), f.s.off
-	store64(g+off.gID, f.goid)
-	store64(g+off.gStackLo, uint64(f.stack))
-	store64(g+off.gStackHi, uint64(f.stack+4096))
-	store64(g+off.gSchedSP, uint64(f.stack+1024))
-	store64(g+off.gSchedPC, 8192)
-	store64(g+off.gWaitSince, 1)
-	store32(g+off.gStatus, gWaiting)
+	mem.Store64(g+off.gID, f.goid)
+	mem.Store64(g+off.gStackLo, uint64(f.stack))
+	mem.Store64(g+off.gStackHi, uint64(f.stack+4096))
+	mem.Store64(g+off.gSchedSP, uint64(f.stack+1024))
+	mem.Store64(g+off.gSchedPC, 8192)
+	mem.Store64(g+off.gWaitSince, 1)
+	mem.Store32(g+off.gStatus, gWaiting)
 }
 
 // records simulates a tick, one period later, and calls each with its records.
@@ -97,8 +98,8 @@ func (f *fakes) records(each func(kind uint64, w uintptr)) {
 	visitSome(s)
 	for at := s.head; at < s.write; {
 		w := s.words(at)
-		each(load64(w)&0xff, w)
-		at += load64(w) >> 8 & 0xffffff
+		each(mem.Load64(w)&0xff, w)
+		at += mem.Load64(w) >> 8 & 0xffffff
 	}
 	s.head, s.tail = s.write, s.write
 }
@@ -108,10 +109,10 @@ func (f *fakes) records(each func(kind uint64, w uintptr)) {
 func (f *fakes) tick(t fataler) (told map[uint64]uint64) {
 	told = map[uint64]uint64{}
 	f.records(func(kind uint64, w uintptr) {
-		goid, gap := load64(w+headGoid*8), f.s.now-load64(w+headBefore*8)
+		goid, gap := mem.Load64(w+headGoid*8), f.s.now-mem.Load64(w+headBefore*8)
 		switch kind {
 		case recSame:
-			goid, gap = load64(f.g(load64(w+8))+f.s.off.gID), 0
+			goid, gap = mem.Load64(f.g(mem.Load64(w+8))+f.s.off.gID), 0
 		case recStack:
 		default:
 			return
@@ -130,11 +131,11 @@ func (f *fakes) check(t fataler) {
 	for name, c := range map[string]*circle{"moving": &s.moving, "active": &s.active, "still": &s.still} {
 		dead := uint64(0)
 		for i, n := c.cursor, uint64(0); n < c.n; n++ {
-			if i = load64(s.entry(i)+entryNext*8) - 1; i >= s.goroutines || in[i] {
+			if i = mem.Load64(s.entry(i)+entryNext*8) - 1; i >= s.goroutines || in[i] {
 				t.Fatalf("%s: after %d of %d entries comes %d", name, n, c.n, i)
 			}
 			in[i] = true
-			if load64(s.entry(i)+entryMoved*8) == 0 {
+			if mem.Load64(s.entry(i)+entryMoved*8) == 0 {
 				dead++
 			}
 			if n == c.n-1 && i != c.cursor {
@@ -147,14 +148,14 @@ func (f *fakes) check(t fataler) {
 	}
 	outs := uint64(0)
 	for i := range s.goroutines {
-		out := load64(s.outside+uintptr(i/64*8))>>(i%64)&1 != 0
+		out := mem.Load64(s.outside+uintptr(i/64*8))>>(i%64)&1 != 0
 		if out {
 			outs++
 		}
 		if out != (!in[i] && i < s.met) {
 			t.Fatalf("entry %d of %d, in a circle: %v; its bit says that it is in none: %v", i, s.met, in[i], out)
 		}
-		if in[i] != (load64(s.entry(i)+entryNext*8) != 0) {
+		if in[i] != (mem.Load64(s.entry(i)+entryNext*8) != 0) {
 			t.Fatalf("entry %d: in a circle: %v", i, in[i])
 		}
 	}
@@ -196,12 +197,12 @@ func TestTurns(t *testing.T) {
 				case status == 6 && random.Float64() < starts:
 					f.start(i)
 				case status == gWaiting && random.Float64() < ends:
-					store32(g, 6)
+					mem.Store32(g, 6)
 				case status == gWaiting:
-					store32(g, gRunning)
+					mem.Store32(g, gRunning)
 				case status == gRunning:
-					store32(g, gWaiting)
-					f.born[load64(f.g(i)+s.off.gID)] = s.now // a visit found it running
+					mem.Store32(g, gWaiting)
+					f.born[mem.Load64(f.g(i)+s.off.gID)] = s.now // a visit found it running
 				}
 			}
 			if random.IntN(100) == 0 {
@@ -227,7 +228,7 @@ func TestTurns(t *testing.T) {
 		want := map[uint64]bool{}
 		for i := range s.goroutines {
 			if f.status(i) == gWaiting {
-				want[load64(f.g(i)+s.off.gID)] = true
+				want[mem.Load64(f.g(i)+s.off.gID)] = true
 			}
 		}
 		for range 10 + 10*s.goroutines<<16/s.quota {

@@ -2,7 +2,11 @@
 
 package native
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/gotach/profiler/sampler/internal/mem"
+)
 
 // Code that does not keep a frame pointer. Assembly may use BP for something else, as the hash
 // functions and ciphers of the standard library do. The frame pointer chain is then lost until
@@ -26,7 +30,7 @@ func lost(s *shared, sp, bp, hi uintptr) bool {
 	if bp < sp || bp > hi-16 || bp&7 != 0 {
 		return true
 	}
-	return !s.isCode(load64(bp + 8))
+	return !s.isCode(mem.Load64(bp + 8))
 }
 
 // unwind writes the interrupted PC and the return addresses of the functions without a frame to
@@ -38,8 +42,8 @@ func lost(s *shared, sp, bp, hi uintptr) bool {
 //go:nocheckptr
 func unwind(s *shared, rec, ctx, hi uintptr) uintptr {
 	pcs := rec + headWords*8
-	pc, sp := uintptr(load64(ctx+ctxPC)), uintptr(load64(ctx+ctxSP))
-	store64(pcs, uint64(pc))
+	pc, sp := uintptr(mem.Load64(ctx+ctxPC)), uintptr(mem.Load64(ctx+ctxSP))
+	mem.Store64(pcs, uint64(pc))
 	for n := uintptr(1); n < 4; n++ {
 		delta := callDelta(s, pc)
 		ret := sp + delta
@@ -47,14 +51,14 @@ func unwind(s *shared, rec, ctx, hi uintptr) uintptr {
 			return 0
 		}
 		if n > 1 && delta >= 8 {
-			store64(rec+headSP1*8, uint64(ret-8))
+			mem.Store64(rec+headSP1*8, uint64(ret-8))
 			return n
 		}
-		caller := load64(ret)
+		caller := mem.Load64(ret)
 		if !s.isCode(caller) {
 			return 0
 		}
-		store64(pcs+n*8, caller)
+		mem.Store64(pcs+n*8, caller)
 		pc, sp = uintptr(caller)-1, ret+8
 	}
 	return 0
@@ -68,13 +72,13 @@ func unwind(s *shared, rec, ctx, hi uintptr) uintptr {
 //go:nocheckptr
 func unwindAll(s *shared, dst uintptr, n uint64, pc, sp, lo, hi uintptr) uint64 {
 	for at := pc; n < maxDepth && sp >= lo && sp < hi && s.isCode(uint64(pc)); n++ {
-		store64(dst+uintptr(n)*8, uint64(pc))
+		mem.Store64(dst+uintptr(n)*8, uint64(pc))
 		delta := callDelta(s, at)
 		ret := sp + delta
 		if delta > 1<<20 || ret > hi-8 || ret&7 != 0 {
 			return n + 1
 		}
-		pc, sp = uintptr(load64(ret)), ret+8
+		pc, sp = uintptr(mem.Load64(ret)), ret+8
 		at = pc - 1
 	}
 	return n
@@ -91,10 +95,10 @@ func delta(s *shared, pc uintptr) uintptr {
 		return ^uintptr(0)
 	}
 	f, entry := c.find(&s.off, pc)
-	if f == 0 || load8(f+s.off.funcFlag)&funcFlagSPWrite != 0 {
+	if f == 0 || mem.Load8(f+s.off.funcFlag)&funcFlagSPWrite != 0 {
 		return ^uintptr(0)
 	}
-	value, ok := c.value(load32(f+s.off.funcPCSP), entry, pc)
+	value, ok := c.value(mem.Load32(f+s.off.funcPCSP), entry, pc)
 	if !ok {
 		return ^uintptr(0)
 	}
@@ -122,18 +126,18 @@ func (s *shared) codeOf(pc uint64) *code {
 //go:norace
 //go:nocheckptr
 func moduleOf(s *shared, pc uintptr) *code {
-	sorted := loadAcquire(uintptr(unsafe.Pointer(&s.sorted)))
+	sorted := mem.LoadAcquire(uintptr(unsafe.Pointer(&s.sorted)))
 	order := s.orders + uintptr(sorted>>32)*maxModules*8
 	lo, hi := uintptr(0), uintptr(sorted&(1<<32-1)) // the last module that begins at pc or before is in [lo, hi)
 	for hi-lo > 1 {
-		if mid := (lo + hi) / 2; s.codeAt(load64(order+mid*8)).text <= pc {
+		if mid := (lo + hi) / 2; s.codeAt(mem.Load64(order+mid*8)).text <= pc {
 			lo = mid
 		} else {
 			hi = mid
 		}
 	}
 	if lo < hi {
-		if c := s.codeAt(load64(order + lo*8)); pc >= c.text && pc <= c.etext {
+		if c := s.codeAt(mem.Load64(order + lo*8)); pc >= c.text && pc <= c.etext {
 			return c
 		}
 	}
@@ -172,9 +176,9 @@ func otherCode(s *shared, word uintptr) bool {
 	if callModule(s, word) != nil {
 		return true
 	}
-	m := uintptr(loadAcquire(uintptr(unsafe.Pointer(&s.last))))
+	m := uintptr(mem.LoadAcquire(uintptr(unsafe.Pointer(&s.last))))
 	for i := 0; m != 0 && i < mostNew; i++ {
-		if m = uintptr(loadAcquire(m + s.off.modNext)); m != 0 && word >= uintptr(load64(m+s.off.modText)) && word <= uintptr(load64(m+s.off.modEText)) {
+		if m = uintptr(mem.LoadAcquire(m + s.off.modNext)); m != 0 && word >= uintptr(mem.Load64(m+s.off.modText)) && word <= uintptr(mem.Load64(m+s.off.modEText)) {
 			return true
 		}
 	}

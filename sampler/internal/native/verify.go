@@ -15,6 +15,7 @@ import (
 	"unsafe"
 
 	"github.com/gotach/profiler/internal/own"
+	"github.com/gotach/profiler/sampler/internal/mem"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 	"golang.org/x/sys/unix"
@@ -28,7 +29,7 @@ import (
 func checkSelf(l *layout) (err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if err := read(getg(), make([]uint64, 64)); err != nil {
+	if err := mem.Read(mem.Getg(), make([]uint64, 64)); err != nil {
 		return err
 	}
 	for range 20 {
@@ -43,26 +44,26 @@ func checkSelf(l *layout) (err error) {
 //go:norace
 //go:nocheckptr
 func compareSelf(l *layout) error {
-	g := getg()
+	g := mem.Getg()
 	local := byte(0)
 	here := uintptr(unsafe.Pointer(&local))
-	lo, hi := uintptr(readWord(g+l.gStackLo)), uintptr(readWord(g+l.gStackHi))
-	m := uintptr(readWord(g + l.gM))
-	p := uintptr(readWord(m + l.mP))
+	lo, hi := uintptr(mem.ReadWord(g+l.gStackLo)), uintptr(mem.ReadWord(g+l.gStackHi))
+	m := uintptr(mem.ReadWord(g + l.gM))
+	p := uintptr(mem.ReadWord(m + l.mP))
 	switch {
-	case readWord(g+l.gID) != currentGoid():
+	case mem.ReadWord(g+l.gID) != currentGoid():
 		return errors.New("a goroutine's id is not where it should be")
 	case here < lo || here >= hi || hi-lo > 1<<30 || (hi-lo)&(hi-lo-1) != 0: // sizes are powers of two (stackalloc)
 		return errors.New("a goroutine's stack is not where it should be")
-	case uint32(readWord(g+l.gStatus))&^gScan != gRunning:
+	case uint32(mem.ReadWord(g+l.gStatus))&^gScan != gRunning:
 		return errors.New("a goroutine's status is not where it should be")
-	case uintptr(readWord(m+l.mCurG)) != g:
+	case uintptr(mem.ReadWord(m+l.mCurG)) != g:
 		return errors.New("a thread's goroutine is not where it should be")
-	case readWord(uintptr(readWord(m+l.mG0))+l.gM) != uint64(m):
+	case mem.ReadWord(uintptr(mem.ReadWord(m+l.mG0))+l.gM) != uint64(m):
 		return errors.New("a thread's system goroutine is not where it should be")
-	case readWord(m+l.mProcID) != uint64(unix.Gettid()):
+	case mem.ReadWord(m+l.mProcID) != uint64(unix.Gettid()):
 		return errors.New("a thread's id is not where it should be")
-	case uintptr(readWord(p+l.pM)) != m || uint32(readWord(p+l.pStatus)) != pRunning || uint32(readWord(p+l.pID)) >= uint32(runtime.GOMAXPROCS(0)):
+	case uintptr(mem.ReadWord(p+l.pM)) != m || uint32(mem.ReadWord(p+l.pStatus)) != pRunning || uint32(mem.ReadWord(p+l.pID)) >= uint32(runtime.GOMAXPROCS(0)):
 		return errors.New("a P is not where it should be")
 	}
 	return nil
@@ -74,7 +75,7 @@ func parked(n int) (gs []uintptr, free func()) {
 	stop, tell := make(chan struct{}), make(chan uintptr)
 	for range n {
 		own.Go(func() {
-			tell <- getg()
+			tell <- mem.Getg()
 			<-stop
 		})
 		gs = append(gs, <-tell) // before the next one begins, see start
@@ -90,7 +91,7 @@ func (n *Source) verify(l *layout) error {
 		close(w.stop)
 		w.running.Wait()
 	}()
-	w.runG, w.runID = getg(), currentGoid()
+	w.runG, w.runID = mem.Getg(), currentGoid()
 	w.running.Add(1)
 	own.Go(w.waits)
 	<-w.up
@@ -179,8 +180,8 @@ func (n *Source) sampleHere(d *drain, check *checker, first uint64) error {
 // has stopped.
 func (n *Source) runFor2Ticks() {
 	ticks := uintptr(unsafe.Pointer(&n.s.ticks))
-	before := loadAcquire(ticks)
-	for begin := cycles(); loadAcquire(ticks) < before+2 && cycles()-begin < n.s.tornAfter/40*4000; {
+	before := mem.LoadAcquire(ticks)
+	for begin := mem.Cycles(); mem.LoadAcquire(ticks) < before+2 && mem.Cycles()-begin < n.s.tornAfter/40*4000; {
 	}
 }
 
@@ -199,7 +200,7 @@ const witnessLabel = "gotach"
 //go:noinline
 func (w *witness) waits() {
 	pprof.SetGoroutineLabels(pprof.WithLabels(context.Background(), pprof.Labels(witnessLabel, "verify")))
-	w.waitG, w.waitID = getg(), currentGoid()
+	w.waitG, w.waitID = mem.Getg(), currentGoid()
 	w.waitHere()
 	pprof.SetGoroutineLabels(context.Background())
 	w.running.Done()

@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/gotach/profiler/internal/own"
+	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
 // checkObjects checks the fields that say what a goroutine waits for. Goroutines of our own wait for
@@ -67,14 +68,14 @@ func (n *Source) checkObjects(l *layout) error {
 		ended.Add(1)
 		own.Go(func() {
 			defer ended.Done()
-			gs <- getg()
+			gs <- mem.Getg()
 			w.wait()
 		})
 		if g := <-gs; !n.waitsFor(l, g, w.want, w.also, w.name != "channel" && w.also == 0) {
 			return fmt.Errorf("the %s that a goroutine waits for is not where it should be", w.name)
 		}
 	}
-	if readWord(uintptr(at(&c))+l.hchanSize) != 3 {
+	if mem.ReadWord(uintptr(at(&c))+l.hchanSize) != 3 {
 		return errors.New("a channel's capacity is not where it should be")
 	}
 	return nil
@@ -89,20 +90,20 @@ func (n *Source) waitsFor(l *layout, g uintptr, want, also uint64, elem bool) bo
 	}
 	waited := false
 	for end := n.patience.wait(); !waited && n.patience.lasts() || time.Now().Before(end); time.Sleep(20 * time.Microsecond) {
-		if uint32(readWord(g+l.gStatus)) != gWaiting || readWord(g+l.gM) != 0 {
+		if uint32(mem.ReadWord(g+l.gStatus)) != gWaiting || mem.ReadWord(g+l.gM) != 0 {
 			continue // it has had no core yet
 		}
 		waited = true
 		// It may also wait for a lock within the object for a moment.
-		first := uintptr(readWord(g + l.gWaiting))
-		if first == 0 || readWord(first+field) != want {
+		first := uintptr(mem.ReadWord(g + l.gWaiting))
+		if first == 0 || mem.ReadWord(first+field) != want {
 			continue
 		}
 		if also == 0 {
 			return true
 		}
-		next := uintptr(readWord(first + l.sudogWaitLink))
-		return next != 0 && readWord(next+field) == also && readWord(next+l.sudogWaitLink) == 0
+		next := uintptr(mem.ReadWord(first + l.sudogWaitLink))
+		return next != 0 && mem.ReadWord(next+field) == also && mem.ReadWord(next+l.sudogWaitLink) == 0
 	}
 	return false
 }

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gotach/profiler/internal/own"
+	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
 // Checks of offsets that verify, with its two goroutines, does not cover: those for system calls,
@@ -41,7 +42,7 @@ func (n *Source) checkSyscall(l *layout) error {
 	var g uintptr
 	for ; ; time.Sleep(50 * time.Microsecond) {
 		// Before the system call the goroutine may be parked, and then its thread has no goroutine.
-		if g = uintptr(readWord(m + l.mCurG)); g != 0 && uint32(readWord(g+l.gStatus))&^gScan == gSyscall {
+		if g = uintptr(mem.ReadWord(m + l.mCurG)); g != 0 && uint32(mem.ReadWord(g+l.gStatus))&^gScan == gSyscall {
 			break
 		}
 		if !n.patience.lasts() {
@@ -54,28 +55,28 @@ func (n *Source) checkSyscall(l *layout) error {
 		}
 		return ""
 	}
-	lo, hi := uintptr(readWord(g+l.gStackLo)), uintptr(readWord(g+l.gStackHi))
-	sp, pc, bp := uintptr(readWord(g+l.gSyscallSP)), readWord(g+l.gSyscallPC), uintptr(readWord(g+l.gSyscallBP))
+	lo, hi := uintptr(mem.ReadWord(g+l.gStackLo)), uintptr(mem.ReadWord(g+l.gStackHi))
+	sp, pc, bp := uintptr(mem.ReadWord(g+l.gSyscallSP)), mem.ReadWord(g+l.gSyscallPC), uintptr(mem.ReadWord(g+l.gSyscallBP))
 	// reentersyscall saves the same values in g.sched and in g.syscallpc, syscallsp, syscallbp.
-	if sp < lo || sp >= hi || sp != uintptr(readWord(g+l.gSchedSP)) || pc != readWord(g+l.gSchedPC) || bp != uintptr(readWord(g+l.gSchedBP)) {
+	if sp < lo || sp >= hi || sp != uintptr(mem.ReadWord(g+l.gSchedSP)) || pc != mem.ReadWord(g+l.gSchedPC) || bp != uintptr(mem.ReadWord(g+l.gSchedBP)) {
 		return errors.New("what a system call saves is not where it should be")
 	}
 	if name(pc) != "syscall.Syscall6" {
 		return fmt.Errorf("a goroutine in a system call reads as being in %q", name(pc))
 	}
 	const starter = "native.startTicker.func1"
-	if start := readWord(g + l.gStartPC); !strings.HasSuffix(name(start), starter) {
+	if start := mem.ReadWord(g + l.gStartPC); !strings.HasSuffix(name(start), starter) {
 		return fmt.Errorf("a goroutine's first function reads as %q", name(start))
 	}
-	if readWord(g+l.gBubble) != 0 {
+	if mem.ReadWord(g+l.gBubble) != 0 {
 		return errors.New("a goroutine's synctest bubble is not where it should be")
 	}
 	// GOMAXPROCS may have changed since. The array keeps the Ps that are not used any more, up to its capacity.
-	p := readWord(m + l.mOldP)
+	p := mem.ReadWord(m + l.mOldP)
 	for range 50 {
 		ptr, _, c := n.drain.roster.allp.header()
 		procs := make([]uint64, min(c, maxProcs))
-		if readBig(ptr, procs) == nil && slices.Contains(procs, p) {
+		if mem.ReadBig(ptr, procs) == nil && slices.Contains(procs, p) {
 			return nil
 		}
 	}
@@ -85,8 +86,8 @@ func (n *Source) checkSyscall(l *layout) error {
 // checkRuns checks g.trackingSeq, which counts how often a goroutine stopped running, and
 // p.syscalltick, which counts the system calls of a P.
 func (n *Source) checkRuns(l *layout) error {
-	g := getg()
-	seq := func() uint8 { return uint8(readWord(g + l.gTrackingSeq)) }
+	g := mem.Getg()
+	seq := func() uint8 { return uint8(mem.ReadWord(g + l.gTrackingSeq)) }
 	// Try often: the goroutine may also be preempted, and move to another P. It stops by sleeping, because after
 	// runtime.Gosched all others would run first.
 	good := func(count func() bool) bool {
@@ -109,11 +110,11 @@ func (n *Source) checkRuns(l *layout) error {
 		}
 		if !good(func() bool {
 			p := ownP(l)
-			before := uint32(readWord(p + l.pSyscallTick))
+			before := uint32(mem.ReadWord(p + l.pSyscallTick))
 			for range times {
 				unix.Syscall(unix.SYS_GETPPID, 0, 0, 0)
 			}
-			return ownP(l) == p && uint32(readWord(p+l.pSyscallTick))-before == uint32(times)
+			return ownP(l) == p && uint32(mem.ReadWord(p+l.pSyscallTick))-before == uint32(times)
 		}) {
 			return errors.New("the count of a P's system calls is not where it should be")
 		}
@@ -146,18 +147,18 @@ func (n *Source) checkTimers(l *layout) error {
 // goroutine waiting.
 func (n *Source) checkIdle(l *layout) error {
 	wrong := errors.New("the time since when a goroutine waits is not where it should be")
-	if readWord(getg()+l.gWaitSince) != 0 {
+	if mem.ReadWord(mem.Getg()+l.gWaitSince) != 0 {
 		return wrong
 	}
 	gs, free := parked(4)
 	defer free()
 	fresh := len(gs)
 	for i := uint64(0); i < min(n.s.goroutines, 60); i++ {
-		gs = append(gs, uintptr(load64(n.s.entry(i)+entryG*8)))
+		gs = append(gs, uintptr(mem.Load64(n.s.entry(i)+entryG*8)))
 	}
 	for i, g := range gs {
-		since := readWord(g + l.gWaitSince)
-		if uint32(readWord(g+l.gStatus)) != gWaiting || since == 0 {
+		since := mem.ReadWord(g + l.gWaitSince)
+		if uint32(mem.ReadWord(g+l.gStatus)) != gWaiting || since == 0 {
 			continue
 		}
 		// The cycle may have begun before the goroutine waited, but no cycle takes a minute.
@@ -178,10 +179,10 @@ type spinner struct {
 
 func (w *spinner) spin() {
 	defer close(w.done)
-	for from := cycles(); !w.stop.Load(); {
-		if cycles()-from > w.most {
+	for from := mem.Cycles(); !w.stop.Load(); {
+		if mem.Cycles()-from > w.most {
 			runtime.Gosched()
-			from = cycles()
+			from = mem.Cycles()
 		}
 	}
 }
@@ -194,7 +195,7 @@ func (n *Source) checkBusy(l *layout) error {
 	if ctxLR != 0 {
 		return nil // on arm64 the fields for the vDSO are not used
 	}
-	return n.checkVDSO(uintptr(readWord(getg() + l.gM)))
+	return n.checkVDSO(uintptr(mem.ReadWord(mem.Getg() + l.gM)))
 }
 
 // fewTries is how often a check that waits for others looks at least: Start itself may have had no turn all the time.
@@ -205,11 +206,11 @@ const fewTries = 3
 // runs nothing, the check has a goroutine of its own to be preempted.
 func (n *Source) checkPreempt(l *layout) error {
 	s := n.s
-	pending := func(m uintptr) bool { return uint32(readWord(m+l.mSignalPending)) != 0 }
+	pending := func(m uintptr) bool { return uint32(mem.ReadWord(m+l.mSignalPending)) != 0 }
 	// A thread that the runtime has sent a signal answers when it has a core, which can take long beside other programs.
 	end := n.patience.wait()
 	wrong := errors.New("a thread's note of a preemption signal is not where it should be")
-	for m := uintptr(readWord(getg() + l.gM)); pending(m); time.Sleep(20 * time.Microsecond) {
+	for m := uintptr(mem.ReadWord(mem.Getg() + l.gM)); pending(m); time.Sleep(20 * time.Microsecond) {
 		if time.Now().After(end) {
 			return wrong
 		}
@@ -217,8 +218,8 @@ func (n *Source) checkPreempt(l *layout) error {
 	if asyncPreemptOff() {
 		return nil // the runtime sends no preemption signals
 	}
-	storeRelease(uintptr(unsafe.Pointer(&s.probing)), 1)
-	defer storeRelease(uintptr(unsafe.Pointer(&s.probing)), 0)
+	mem.StoreRelease(uintptr(unsafe.Pointer(&s.probing)), 1)
+	defer mem.StoreRelease(uintptr(unsafe.Pointer(&s.probing)), 0)
 	w := &spinner{most: s.tornAfter / 40 * 30_000, done: make(chan struct{})} // 30 ms
 	spins := false
 	for try := 0; try < fewTries || time.Now().Before(end); try++ {
@@ -230,10 +231,10 @@ func (n *Source) checkPreempt(l *layout) error {
 		}
 		// With one P the runtime preempts what runs after its time slice of 10 ms.
 		time.Sleep(50 * time.Microsecond)
-		asked, other := loadAcquire(uintptr(unsafe.Pointer(&s.probeAsked))), loadAcquire(uintptr(unsafe.Pointer(&s.probeOther)))
+		asked, other := mem.LoadAcquire(uintptr(unsafe.Pointer(&s.probeAsked))), mem.LoadAcquire(uintptr(unsafe.Pointer(&s.probeOther)))
 		// The program may preempt its threads again and again. Between two signals the note is 0.
 		for range 1000 {
-			if asked > other && !pending(uintptr(loadAcquire(uintptr(unsafe.Pointer(&s.askedM))))) {
+			if asked > other && !pending(uintptr(mem.LoadAcquire(uintptr(unsafe.Pointer(&s.askedM))))) {
 				return nil
 			}
 		}
@@ -273,7 +274,7 @@ func (n *Source) checkVDSO(m uintptr) error {
 	if raceBuild {
 		probes = 100 // the race detector's calls keep the thread outside most of the time
 	}
-	storeRelease(uintptr(unsafe.Pointer(&s.probeM)), uint64(m))
+	mem.StoreRelease(uintptr(unsafe.Pointer(&s.probeM)), uint64(m))
 	t := &ticker{s: s, tid: unix.Gettid()}
 	if err := t.createTimer(n.signal, s.tag|probeTag); err != nil {
 		return err
@@ -282,14 +283,14 @@ func (n *Source) checkVDSO(m uintptr) error {
 	if err := t.set(1, probeEvery, 0); err != nil {
 		return err
 	}
-	for end := time.Now().Add(100 * time.Millisecond); time.Now().Before(end) && loadAcquire(uintptr(unsafe.Pointer(&s.probeOutside))) < probes; n.patience.pause() {
+	for end := time.Now().Add(100 * time.Millisecond); time.Now().Before(end) && mem.LoadAcquire(uintptr(unsafe.Pointer(&s.probeOutside))) < probes; n.patience.pause() {
 		for from := time.Now(); time.Since(from) < time.Millisecond; {
 		}
-		if loadAcquire(uintptr(unsafe.Pointer(&s.probeVDSO))) > 0 {
+		if mem.LoadAcquire(uintptr(unsafe.Pointer(&s.probeVDSO))) > 0 {
 			return nil
 		}
 	}
-	if loadAcquire(uintptr(unsafe.Pointer(&s.probeOutside))) < probes {
+	if mem.LoadAcquire(uintptr(unsafe.Pointer(&s.probeOutside))) < probes {
 		return nil // the thread had no core, or time.Now does not use the vDSO
 	}
 	return errors.New("where a thread calls the vDSO from is not where it should be")
@@ -308,24 +309,24 @@ func noteProbe(s *shared, ctx uintptr, timer bool) {
 		if m == 0 {
 			return
 		}
-		if load32(m+s.off.mSignalPending) == 1 {
-			storeRelease(uintptr(unsafe.Pointer(&s.askedM)), uint64(m))
-			add64(uintptr(unsafe.Pointer(&s.probeAsked)), 1)
+		if mem.Load32(m+s.off.mSignalPending) == 1 {
+			mem.StoreRelease(uintptr(unsafe.Pointer(&s.askedM)), uint64(m))
+			mem.Add64(uintptr(unsafe.Pointer(&s.probeAsked)), 1)
 		} else {
-			add64(uintptr(unsafe.Pointer(&s.probeOther)), 1)
+			mem.Add64(uintptr(unsafe.Pointer(&s.probeOther)), 1)
 		}
 		return
 	}
-	m := uintptr(loadAcquire(uintptr(unsafe.Pointer(&s.probeM))))
-	g := uintptr(load64(m + s.off.mCurG))
+	m := uintptr(mem.LoadAcquire(uintptr(unsafe.Pointer(&s.probeM))))
+	g := uintptr(mem.Load64(m + s.off.mCurG))
 	if g == 0 {
 		return // the scheduler is at work
 	}
-	lo, hi := uintptr(load64(g+s.off.gStackLo)), uintptr(load64(g+s.off.gStackHi))
-	if sp := uintptr(load64(ctx + ctxSP)); sp < lo || sp >= hi {
-		add64(uintptr(unsafe.Pointer(&s.probeOutside)), 1)
+	lo, hi := uintptr(mem.Load64(g+s.off.gStackLo)), uintptr(mem.Load64(g+s.off.gStackHi))
+	if sp := uintptr(mem.Load64(ctx + ctxSP)); sp < lo || sp >= hi {
+		mem.Add64(uintptr(unsafe.Pointer(&s.probeOutside)), 1)
 		if inVDSO(s, m, lo, hi) {
-			add64(uintptr(unsafe.Pointer(&s.probeVDSO)), 1)
+			mem.Add64(uintptr(unsafe.Pointer(&s.probeVDSO)), 1)
 		}
 	}
 }
@@ -336,10 +337,10 @@ func noteProbe(s *shared, ctx uintptr, timer bool) {
 //go:norace
 //go:nocheckptr
 func (s *shared) mOfThread() uintptr {
-	tid := uint64(rawSyscall(unix.SYS_GETTID, 0, 0, 0, 0, 0, 0))
-	for i := uint64(0); i < loadAcquire(uintptr(unsafe.Pointer(&s.nprocs))); i++ {
-		p := uintptr(load64(s.procs + uintptr(i)*8))
-		if m := uintptr(load64(p + s.off.pM)); m != 0 && load64(m+s.off.mProcID) == tid {
+	tid := uint64(mem.Syscall(unix.SYS_GETTID, 0, 0, 0, 0, 0, 0))
+	for i := uint64(0); i < mem.LoadAcquire(uintptr(unsafe.Pointer(&s.nprocs))); i++ {
+		p := uintptr(mem.Load64(s.procs + uintptr(i)*8))
+		if m := uintptr(mem.Load64(p + s.off.pM)); m != 0 && mem.Load64(m+s.off.mProcID) == tid {
 			return m
 		}
 	}
@@ -357,7 +358,7 @@ func (n *Source) checkTables(l *layout) error {
 	}
 	for pc, want := range map[uintptr]byte{restorerPC: topFrame, entry(visit): 0} {
 		f, _, _ := n.table.find(pc)
-		if f == 0 || load8(f+l.funcFlag)&(topFrame|funcFlagSPWrite) != want {
+		if f == 0 || mem.Load8(f+l.funcFlag)&(topFrame|funcFlagSPWrite) != want {
 			return wrong
 		}
 	}

@@ -2,7 +2,11 @@
 
 package native
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/gotach/profiler/sampler/internal/mem"
+)
 
 // Visits to goroutines that do not run. The tick thread reads their memory while the program
 // runs. A goroutine may wake up at any moment. So a walk counts only if all of these conditions
@@ -44,18 +48,18 @@ func alive(status uint32) bool {
 //go:norace
 //go:nocheckptr
 func visit(s *shared, g, entry uintptr, index uint64) bool {
-	status := load32(g + s.off.gStatus)
-	m := uintptr(load64(g + s.off.gM))
-	since := load64(g + s.off.gWaitSince)
-	goid := load64(g + s.off.gID)
+	status := mem.Load32(g + s.off.gStatus)
+	m := uintptr(mem.Load64(g + s.off.gM))
+	since := mem.Load64(g + s.off.gWaitSince)
+	goid := mem.Load64(g + s.off.gID)
 	before := s.before
 	if entry != 0 {
 		if !meet(s, entry, index, goid, alive(status)) {
 			return false
 		}
-		before = load64(entry + entryFrom*8)
+		before = mem.Load64(entry + entryFrom*8)
 		if before == 0 {
-			before = load64(entry + entryLooked*8)
+			before = mem.Load64(entry + entryLooked*8)
 		}
 	}
 	switch status {
@@ -67,13 +71,13 @@ func visit(s *shared, g, entry uintptr, index uint64) bool {
 			if !same(s, index) {
 				return false
 			}
-			store64(entry+entryLooked*8, s.now)
+			mem.Store64(entry+entryLooked*8, s.now)
 			return true
 		}
 	case gRunnable, gSyscall, gPreempted:
 	case gRunning, gRunning | gScan, gCopying:
 		if entry != 0 {
-			store64(entry+entryLooked*8, s.now)
+			mem.Store64(entry+entryLooked*8, s.now)
 		}
 		return true // it runs and gets a signal
 	default:
@@ -84,16 +88,16 @@ func visit(s *shared, g, entry uintptr, index uint64) bool {
 		return false
 	}
 	s.seenStatus, s.seenM, s.seenGoid, s.seenBefore = uint64(status), uint64(m), goid, before
-	modules := loadAcquire(uintptr(unsafe.Pointer(&s.modules)))
+	modules := mem.LoadAcquire(uintptr(unsafe.Pointer(&s.modules)))
 	n := callWalk(s, g, index)
 	try := 0
-	for start := cycles(); n == 0 && status == gSyscall && try < maxTries && cycles()-start < s.tornAfter/8; try++ {
+	for start := mem.Cycles(); n == 0 && status == gSyscall && try < maxTries && mem.Cycles()-start < s.tornAfter/8; try++ {
 		// A short system call has ended. A goroutine that makes many is soon in the next one.
-		m = uintptr(load64(g + s.off.gM))
-		if load64(g+s.off.gID) != goid {
+		m = uintptr(mem.Load64(g + s.off.gM))
+		if mem.Load64(g+s.off.gID) != goid {
 			break
 		}
-		if load32(g+s.off.gStatus) == gSyscall {
+		if mem.Load32(g+s.off.gStatus) == gSyscall {
 			s.seenM = uint64(m)
 			n = callWalk(s, g, index)
 		}
@@ -107,14 +111,14 @@ func visit(s *shared, g, entry uintptr, index uint64) bool {
 	if entry != 0 {
 		mark := uint64(0)
 		if status == gWaiting || status == gLeaked {
-			mark = markOf(modules, goid, load64(rec+headCounts*8)>>56, load64(rec)>>40&0xff)
+			mark = markOf(modules, goid, mem.Load64(rec+headCounts*8)>>56, mem.Load64(rec)>>40&0xff)
 		} else {
 			since = 0
 		}
-		store64(entry+entryLooked*8, s.now)
-		store64(entry+entryFrom*8, 0)
-		store64(entry+entrySince*8, since)
-		store64(entry+entryMark*8, mark)
+		mem.Store64(entry+entryLooked*8, s.now)
+		mem.Store64(entry+entryFrom*8, 0)
+		mem.Store64(entry+entrySince*8, since)
+		mem.Store64(entry+entryMark*8, mark)
 	}
 	return true
 }
@@ -125,12 +129,12 @@ func visit(s *shared, g, entry uintptr, index uint64) bool {
 //go:norace
 //go:nocheckptr
 func hasStayed(s *shared, g, entry uintptr, since uint64) bool {
-	if s.waits.switched>>(load8(g+s.off.gWaitReason)&63)&1 != 0 {
+	if s.waits.switched>>(mem.Load8(g+s.off.gWaitReason)&63)&1 != 0 {
 		return false
 	}
-	now, recorded := mark(s, g), load64(entry+entryMark*8)
+	now, recorded := mark(s, g), mem.Load64(entry+entryMark*8)
 	return (now^recorded)>>markModules == 0 &&
-		(since != 0 && since == load64(entry+entrySince*8) || load64(entry+entryFrom*8) == 0 && now == recorded)
+		(since != 0 && since == mem.Load64(entry+entrySince*8) || mem.Load64(entry+entryFrom*8) == 0 && now == recorded)
 }
 
 // stays records until when looks have found a goroutine where it was at its latest visit, if it has moved
@@ -140,17 +144,17 @@ func hasStayed(s *shared, g, entry uintptr, since uint64) bool {
 //go:norace
 //go:nocheckptr
 func stays(s *shared, entry uintptr, index uint64) bool {
-	looked := load64(entry + entryLooked*8)
-	if load64(entry+entryFrom*8) != 0 || load64(entry+entryMark*8) == 0 || load64(entry+entryMoved*8) == looked {
+	looked := mem.Load64(entry + entryLooked*8)
+	if mem.Load64(entry+entryFrom*8) != 0 || mem.Load64(entry+entryMark*8) == 0 || mem.Load64(entry+entryMoved*8) == looked {
 		return true // it has no visit, or the latest look found that it had moved
 	}
 	if !room(s, 3) {
 		return false
 	}
 	w := s.words(s.write)
-	store64(w, recStay|3<<8)
-	store64(w+8, index)
-	store64(w+16, looked)
+	mem.Store64(w, recStay|3<<8)
+	mem.Store64(w+8, index)
+	mem.Store64(w+16, looked)
 	s.write += 3
 	return true
 }
@@ -162,21 +166,21 @@ func stays(s *shared, entry uintptr, index uint64) bool {
 //go:norace
 //go:nocheckptr
 func meet(s *shared, entry uintptr, index, goid uint64, lives bool) bool {
-	if known := load64(entry + entryGoid*8); known != goid || !lives {
+	if known := mem.Load64(entry + entryGoid*8); known != goid || !lives {
 		if known != 0 && !callGone(s, entry, index) {
 			return false
 		}
 		if lives {
-			store64(entry+entryGoid*8, goid)
-			if load64(entry+entryFrom*8) == 0 { // else the roster has set it for a new entry
-				looked := load64(entry + entryLooked*8)
-				store64(entry+entryFrom*8, looked+excess(s, looked))
+			mem.Store64(entry+entryGoid*8, goid)
+			if mem.Load64(entry+entryFrom*8) == 0 { // else the roster has set it for a new entry
+				looked := mem.Load64(entry + entryLooked*8)
+				mem.Store64(entry+entryFrom*8, looked+excess(s, looked))
 			}
 		}
 	}
 	if !lives {
-		store64(entry+entryLooked*8, s.now)
-		store64(entry+entryFrom*8, 0)
+		mem.Store64(entry+entryLooked*8, s.now)
+		mem.Store64(entry+entryFrom*8, 0)
 	}
 	return true
 }
@@ -192,8 +196,8 @@ func same(s *shared, index uint64) bool {
 		return false
 	}
 	w := s.words(s.write)
-	store64(w, recSame|2<<8)
-	store64(w+8, index)
+	mem.Store64(w, recSame|2<<8)
+	mem.Store64(w+8, index)
 	s.write += 2
 	return true
 }
@@ -207,16 +211,16 @@ func gone(s *shared, entry uintptr, index uint64) bool {
 	if !room(s, 5) {
 		return false
 	}
-	w, looked := s.words(s.write), load64(entry+entryLooked*8)
-	store64(w, recGone|5<<8)
-	store64(w+8, index)
-	store64(w+16, load64(entry+entryGoid*8))
-	store64(w+24, looked+excess(s, looked))
-	store64(w+32, load64(entry+entryFrom*8))
+	w, looked := s.words(s.write), mem.Load64(entry+entryLooked*8)
+	mem.Store64(w, recGone|5<<8)
+	mem.Store64(w+8, index)
+	mem.Store64(w+16, mem.Load64(entry+entryGoid*8))
+	mem.Store64(w+24, looked+excess(s, looked))
+	mem.Store64(w+32, mem.Load64(entry+entryFrom*8))
 	s.write += 5
-	store64(entry+entryGoid*8, 0)
-	store64(entry+entrySince*8, 0)
-	store64(entry+entryFrom*8, 0)
+	mem.Store64(entry+entryGoid*8, 0)
+	mem.Store64(entry+entrySince*8, 0)
+	mem.Store64(entry+entryFrom*8, 0)
 	return true
 }
 
@@ -227,13 +231,13 @@ func gone(s *shared, entry uintptr, index uint64) bool {
 //go:norace
 //go:nocheckptr
 func walkParked(s *shared, g uintptr, index uint64) uintptr {
-	start := cycles()
+	start := mem.Cycles()
 	var r rest
 	if !callBegin(s, g, index, uintptr(unsafe.Pointer(&r))) {
 		return 0
 	}
 	rec := s.words(s.write)
-	pcs, reason := rec+headWords*8, load64(rec)>>40&0xff
+	pcs, reason := rec+headWords*8, mem.Load64(rec)>>40&0xff
 	n, _ := walk(s, pcs, 1, r.bp, r.sp-frameSlack, r.hi)
 	coroutine := s.waits.switched>>reason&1 != 0
 	if coroutine {
@@ -241,24 +245,24 @@ func walkParked(s *shared, g uintptr, index uint64) uintptr {
 		case uint64(tooLate):
 			return 0
 		case 0:
-			store64(rec, load64(rec)|flagBare<<48)
+			mem.Store64(rec, mem.Load64(rec)|flagBare<<48)
 		}
 	}
 	words := callFinish(s, rec, uintptr(n), uintptr(unsafe.Pointer(&s.scratch)))
 	if objects := r.waitsFor(s, g, rec+words*8, reason); objects != 0 {
-		store64(rec, load64(rec)+objects<<8)
-		store64(rec+headCounts*8, load64(rec+headCounts*8)|objects<<48)
+		mem.Store64(rec, mem.Load64(rec)+objects<<8)
+		mem.Store64(rec+headCounts*8, mem.Load64(rec+headCounts*8)|objects<<48)
 		words += uintptr(objects)
 	}
-	store64(rec+headCounts*8, load64(rec+headCounts*8)|uint64(r.seq)<<56)
-	fence()
+	mem.Store64(rec+headCounts*8, mem.Load64(rec+headCounts*8)|uint64(r.seq)<<56)
+	mem.Fence()
 	if coroutine {
-		if load64(g+s.off.gID) != s.seenGoid {
+		if mem.Load64(g+s.off.gID) != s.seenGoid {
 			return 0
 		}
 		return words
 	}
-	if !r.holds(s, g, pcs, n) || cycles()-start > s.tornAfter {
+	if !r.holds(s, g, pcs, n) || mem.Cycles()-start > s.tornAfter {
 		return 0
 	}
 	return words
@@ -276,7 +280,7 @@ func beginRecord(s *shared, g uintptr, index uint64, restAt uintptr) bool {
 	if s.seenStatus == gSyscall && s.seenM != 0 {
 		// The system call, or the C code, may use a core. This takes longer than the walk, so it
 		// comes before: the walk counts only if the goroutine is in the same system call after it.
-		tid = load64(uintptr(s.seenM) + s.off.mProcID)
+		tid = mem.Load64(uintptr(s.seenM) + s.off.mProcID)
 		clock = cpuClock(threadClock(tid), uintptr(unsafe.Pointer(&s.timespec)))
 	}
 	if !r.read(s, g) {
@@ -287,18 +291,18 @@ func beginRecord(s *shared, g uintptr, index uint64, restAt uintptr) bool {
 	if status == gWaiting || status == gLeaked {
 		reason = uint64(r.reason)
 	}
-	store64(rec+headTime*8, s.now)
-	store64(rec+headBefore*8, s.seenBefore)
-	store64(rec+headCounts*8, 0)
-	store64(rec+headSent*8, 0)
-	store64(rec+headRuns*8, 0)
-	store64(rec+headTID*8, tid)
-	store64(rec+headClock*8, clock)
-	store64(rec, status<<32|reason<<40|callDescribe(s, rec, g, index)<<48)
-	store64(rec+headWords*8, r.pc)
+	mem.Store64(rec+headTime*8, s.now)
+	mem.Store64(rec+headBefore*8, s.seenBefore)
+	mem.Store64(rec+headCounts*8, 0)
+	mem.Store64(rec+headSent*8, 0)
+	mem.Store64(rec+headRuns*8, 0)
+	mem.Store64(rec+headTID*8, tid)
+	mem.Store64(rec+headClock*8, clock)
+	mem.Store64(rec, status<<32|reason<<40|callDescribe(s, rec, g, index)<<48)
+	mem.Store64(rec+headWords*8, r.pc)
 	callBeside(s, rec, r.sp, r.bp, r.hi)
 	if ctxLR != 0 && status != gSyscall {
-		store64(rec+headSP0*8, s.onlyCode(load64(g+s.off.gSchedLR)))
+		mem.Store64(rec+headSP0*8, s.onlyCode(mem.Load64(g+s.off.gSchedLR)))
 	}
 	return true
 }
@@ -322,25 +326,25 @@ type rest struct {
 //go:nocheckptr
 func (r *rest) read(s *shared, g uintptr) bool {
 	m := uintptr(s.seenM)
-	fence()
-	r.seq = load8(g + s.off.gTrackingSeq)
-	fence()
-	if uint64(load32(g+s.off.gStatus)) != s.seenStatus || uintptr(load64(g+s.off.gM)) != m {
+	mem.Fence()
+	r.seq = mem.Load8(g + s.off.gTrackingSeq)
+	mem.Fence()
+	if uint64(mem.Load32(g+s.off.gStatus)) != s.seenStatus || uintptr(mem.Load64(g+s.off.gM)) != m {
 		return false
 	}
-	r.lo, r.hi = uintptr(load64(g+s.off.gStackLo)), uintptr(load64(g+s.off.gStackHi))
-	r.reason = load8(g + s.off.gWaitReason)
+	r.lo, r.hi = uintptr(mem.Load64(g+s.off.gStackLo)), uintptr(mem.Load64(g+s.off.gStackHi))
+	r.reason = mem.Load8(g + s.off.gWaitReason)
 	r.p, r.tick = 0, 0
 	if s.seenStatus == gSyscall {
-		r.sp, r.pc, r.bp = uintptr(load64(g+s.off.gSyscallSP)), load64(g+s.off.gSyscallPC), uintptr(load64(g+s.off.gSyscallBP))
+		r.sp, r.pc, r.bp = uintptr(mem.Load64(g+s.off.gSyscallSP)), mem.Load64(g+s.off.gSyscallPC), uintptr(mem.Load64(g+s.off.gSyscallBP))
 		if r.p = oldP(s, m); r.p != 0 {
-			r.tick = load32(r.p + s.off.pSyscallTick)
+			r.tick = mem.Load32(r.p + s.off.pSyscallTick)
 		}
 	} else {
-		r.sp, r.pc, r.bp = uintptr(load64(g+s.off.gSchedSP)), load64(g+s.off.gSchedPC), uintptr(load64(g+s.off.gSchedBP))
+		r.sp, r.pc, r.bp = uintptr(mem.Load64(g+s.off.gSchedSP)), mem.Load64(g+s.off.gSchedPC), uintptr(mem.Load64(g+s.off.gSchedBP))
 	}
-	fence()
-	return oneStack(r.lo, r.hi) && uintptr(load64(g+s.off.gStackLo)) == r.lo && uintptr(load64(g+s.off.gStackHi)) == r.hi &&
+	mem.Fence()
+	return oneStack(r.lo, r.hi) && uintptr(mem.Load64(g+s.off.gStackLo)) == r.lo && uintptr(mem.Load64(g+s.off.gStackHi)) == r.hi &&
 		r.sp >= r.lo && r.sp < r.hi && r.pc >= 4096
 }
 
@@ -364,18 +368,18 @@ func (r *rest) holds(s *shared, g, pcs uintptr, n uint64) bool {
 	sp := s.off.gSchedSP
 	if s.seenStatus == gSyscall {
 		sp = s.off.gSyscallSP
-		if oldP(s, m) != r.p || r.p != 0 && load32(r.p+s.off.pSyscallTick) != r.tick ||
+		if oldP(s, m) != r.p || r.p != 0 && mem.Load32(r.p+s.off.pSyscallTick) != r.tick ||
 			r.p == 0 && !again(pcs, n, r.bp, r.sp-frameSlack, r.hi) {
 			return false
 		}
 	}
-	if uintptr(load64(g+sp)) != r.sp || uintptr(load64(g+s.off.gStackLo)) != r.lo || uintptr(load64(g+s.off.gStackHi)) != r.hi ||
-		uintptr(load64(g+s.off.gM)) != m || load64(g+s.off.gID) != s.seenGoid ||
-		uint64(load32(g+s.off.gStatus)) != s.seenStatus || load8(g+s.off.gWaitReason) != r.reason {
+	if uintptr(mem.Load64(g+sp)) != r.sp || uintptr(mem.Load64(g+s.off.gStackLo)) != r.lo || uintptr(mem.Load64(g+s.off.gStackHi)) != r.hi ||
+		uintptr(mem.Load64(g+s.off.gM)) != m || mem.Load64(g+s.off.gID) != s.seenGoid ||
+		uint64(mem.Load32(g+s.off.gStatus)) != s.seenStatus || mem.Load8(g+s.off.gWaitReason) != r.reason {
 		return false
 	}
-	fence()
-	return load8(g+s.off.gTrackingSeq) == r.seq
+	mem.Fence()
+	return mem.Load8(g+s.off.gTrackingSeq) == r.seq
 }
 
 // again walks the stack a second time and reports whether the PCs are the same.
@@ -385,10 +389,10 @@ func (r *rest) holds(s *shared, g, pcs uintptr, n uint64) bool {
 //go:nocheckptr
 func again(pcs uintptr, n uint64, bp, lo, hi uintptr) bool {
 	for i := uint64(1); i < n; i++ {
-		if bp < lo || bp > hi-16 || bp&7 != 0 || load64(bp+8) != load64(pcs+uintptr(i)*8) {
+		if bp < lo || bp > hi-16 || bp&7 != 0 || mem.Load64(bp+8) != mem.Load64(pcs+uintptr(i)*8) {
 			return false
 		}
-		bp = uintptr(load64(bp))
+		bp = uintptr(mem.Load64(bp))
 	}
 	return true
 }
@@ -403,9 +407,9 @@ func oldP(s *shared, m uintptr) uintptr {
 	if m == 0 {
 		return 0
 	}
-	p := uintptr(load64(m + s.off.mOldP))
+	p := uintptr(mem.Load64(m + s.off.mOldP))
 	for i := uint64(0); i < s.nprocs; i++ {
-		if uintptr(load64(s.procs+uintptr(i)*8)) == p {
+		if uintptr(mem.Load64(s.procs+uintptr(i)*8)) == p {
 			return p
 		}
 	}

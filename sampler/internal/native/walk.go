@@ -2,7 +2,11 @@
 
 package native
 
-import "golang.org/x/sys/unix"
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/gotach/profiler/sampler/internal/mem"
+)
 
 // Walks along frame pointers, and records of running goroutines. Stack memory is never unmapped
 // while the program runs, and a walk checks that each frame pointer is within its bounds. So the
@@ -19,16 +23,16 @@ import "golang.org/x/sys/unix"
 //go:nocheckptr
 func walk(s *shared, dst uintptr, n uint64, bp, lo, hi uintptr) (uint64, uintptr) {
 	for n < maxDepth && bp >= lo && bp <= hi-16 && bp&7 == 0 {
-		ret := load64(bp + 8)
+		ret := mem.Load64(bp + 8)
 		if ret < 4096 || s != nil && !s.isCode(ret) {
 			break
 		}
-		store64(dst+uintptr(n)*8, ret)
+		mem.Store64(dst+uintptr(n)*8, ret)
 		n++
-		up := uintptr(load64(bp))
+		up := uintptr(mem.Load64(bp))
 		if up != 0 && (up <= bp || up >= hi) && callbackFrame != 0 {
 			// Perhaps C has called Go here. The drain finds out.
-			if back := bp + callbackFrame; back <= hi-16 && n < maxDepth && uintptr(load64(back)) > back && uintptr(load64(back)) < hi {
+			if back := bp + callbackFrame; back <= hi-16 && n < maxDepth && uintptr(mem.Load64(back)) > back && uintptr(mem.Load64(back)) < hi {
 				up = back
 			}
 		}
@@ -60,7 +64,7 @@ func word(addr, lo, hi uintptr) uint64 {
 	if addr < lo || addr > hi-8 || addr&7 != 0 {
 		return 0
 	}
-	return load64(addr)
+	return mem.Load64(addr)
 }
 
 // beside records the words at SP and next to the first return addresses. With them the drain
@@ -71,8 +75,8 @@ func word(addr, lo, hi uintptr) uint64 {
 //go:nocheckptr
 func beside(s *shared, rec, sp, bp, hi uintptr) {
 	lo := sp - frameSlack
-	store64(rec+headSP0*8, s.codeWord(sp, lo, hi))
-	store64(rec+headSP1*8, s.codeWord(sp+8, lo, hi))
+	mem.Store64(rec+headSP0*8, s.codeWord(sp, lo, hi))
+	mem.Store64(rec+headSP1*8, s.codeWord(sp+8, lo, hi))
 	first, second := uint64(0), uint64(0)
 	if bp >= lo && bp <= hi-16 {
 		first = s.codeWord(bp+16, lo, hi)
@@ -80,8 +84,8 @@ func beside(s *shared, rec, sp, bp, hi uintptr) {
 			second = s.codeWord(up+16, lo, hi)
 		}
 	}
-	store64(rec+headFrame0*8, first)
-	store64(rec+headFrame1*8, second)
+	mem.Store64(rec+headFrame0*8, first)
+	mem.Store64(rec+headFrame1*8, second)
 }
 
 // onlyCode returns 0 for a word that is not an address of Go code.
@@ -116,14 +120,14 @@ func (s *shared) codeWord(addr, lo, hi uintptr) uint64 {
 //go:norace
 //go:nocheckptr
 func describe(s *shared, rec, g uintptr, index uint64) uint64 {
-	store64(rec+headG*8, uint64(g))
-	store64(rec+headGoid*8, load64(g+s.off.gID))
-	store64(rec+headParent*8, load64(g+s.off.gParent))
-	store64(rec+headGoPC*8, load64(g+s.off.gGoPC))
-	store64(rec+headStartPC*8, load64(g+s.off.gStartPC))
-	store64(rec+headLabels*8, load64(g+s.off.gLabels))
-	store64(rec+headIndex*8, index)
-	if load64(g+s.off.gBubble) != 0 {
+	mem.Store64(rec+headG*8, uint64(g))
+	mem.Store64(rec+headGoid*8, mem.Load64(g+s.off.gID))
+	mem.Store64(rec+headParent*8, mem.Load64(g+s.off.gParent))
+	mem.Store64(rec+headGoPC*8, mem.Load64(g+s.off.gGoPC))
+	mem.Store64(rec+headStartPC*8, mem.Load64(g+s.off.gStartPC))
+	mem.Store64(rec+headLabels*8, mem.Load64(g+s.off.gLabels))
+	mem.Store64(rec+headIndex*8, index)
+	if mem.Load64(g+s.off.gBubble) != 0 {
 		return flagBubble
 	}
 	return 0
@@ -136,14 +140,14 @@ func describe(s *shared, rec, g uintptr, index uint64) uint64 {
 //go:norace
 //go:nocheckptr
 func finish(s *shared, rec, n, scratch uintptr) uintptr {
-	labels := callLabels(s, uintptr(load64(rec+headLabels*8)), rec+(headWords+n)*8, scratch)
+	labels := callLabels(s, uintptr(mem.Load64(rec+headLabels*8)), rec+(headWords+n)*8, scratch)
 	flags := uint64(0)
 	if n >= maxDepth {
 		flags = flagCut << 48
 	}
 	words := headWords + n + labels
-	store64(rec, load64(rec)|recStack|uint64(words)<<8|flags)
-	store64(rec+headCounts*8, load64(rec+headCounts*8)|uint64(n)|uint64(labels)<<32)
+	mem.Store64(rec, mem.Load64(rec)|recStack|uint64(words)<<8|flags)
+	mem.Store64(rec+headCounts*8, mem.Load64(rec+headCounts*8)|uint64(n)|uint64(labels)<<32)
 	return words
 }
 
@@ -154,11 +158,11 @@ func finish(s *shared, rec, n, scratch uintptr) uintptr {
 //go:norace
 //go:nocheckptr
 func onCPU(s *shared, g, m uintptr) bool {
-	switch load32(g+s.off.gStatus) &^ gScan {
+	switch mem.Load32(g+s.off.gStatus) &^ gScan {
 	case gRunning, gCopying:
 		return true
 	case gWaiting:
-		return uintptr(load64(g+s.off.gM)) == m && s.system>>(load8(g+s.off.gWaitReason)&63)&1 != 0
+		return uintptr(mem.Load64(g+s.off.gM)) == m && s.system>>(mem.Load8(g+s.off.gWaitReason)&63)&1 != 0
 	}
 	return false
 }
@@ -173,48 +177,48 @@ func onCPU(s *shared, g, m uintptr) bool {
 //go:norace
 //go:nocheckptr
 func recordRunning(s *shared, slot, ctx uintptr) uintptr {
-	m := uintptr(load64(slot + slotM*8))
-	tid := uint64(rawSyscall(unix.SYS_GETTID, 0, 0, 0, 0, 0, 0))
-	if tid != load64(slot+slotTID*8) || load64(m+s.off.mProcID) != tid {
+	m := uintptr(mem.Load64(slot + slotM*8))
+	tid := uint64(mem.Syscall(unix.SYS_GETTID, 0, 0, 0, 0, 0, 0))
+	if tid != mem.Load64(slot+slotTID*8) || mem.Load64(m+s.off.mProcID) != tid {
 		return 0
 	}
-	store64(slot+slotAsked*8, uint64(load32(m+s.off.mSignalPending)))
-	g := uintptr(load64(m + s.off.mCurG))
-	if g == 0 || uintptr(load64(g+s.off.gM)) != m {
+	mem.Store64(slot+slotAsked*8, uint64(mem.Load32(m+s.off.mSignalPending)))
+	g := uintptr(mem.Load64(m + s.off.mCurG))
+	if g == 0 || uintptr(mem.Load64(g+s.off.gM)) != m {
 		return 0 // the scheduler was running on this thread
 	}
 	rec := slot + slotRecord*8
-	store64(rec+headSent*8, 0)
-	store64(rec+headTID*8, tid)
-	store64(rec+headClock*8, cpuClock(unix.CLOCK_THREAD_CPUTIME_ID, rec+maxRecord*8))
-	store64(rec+headTime*8, load64(slot+slotTime*8))
-	store64(rec+headBefore*8, load64(slot+slotBefore*8))
-	if sent := load64(slot + slotFirst*8); sent != load64(slot+slotTime*8) {
-		store64(rec+headSent*8, sent)
+	mem.Store64(rec+headSent*8, 0)
+	mem.Store64(rec+headTID*8, tid)
+	mem.Store64(rec+headClock*8, cpuClock(unix.CLOCK_THREAD_CPUTIME_ID, rec+maxRecord*8))
+	mem.Store64(rec+headTime*8, mem.Load64(slot+slotTime*8))
+	mem.Store64(rec+headBefore*8, mem.Load64(slot+slotBefore*8))
+	if sent := mem.Load64(slot + slotFirst*8); sent != mem.Load64(slot+slotTime*8) {
+		mem.Store64(rec+headSent*8, sent)
 	}
-	store64(rec+headRuns*8, runsOf(s, g, m))
+	mem.Store64(rec+headRuns*8, runsOf(s, g, m))
 	n := uintptr(0)
 	switch {
 	case onCPU(s, g, m):
-		store64(rec, gRunning<<32|(callDescribe(s, rec, g, ^uint64(0))|flagRunning|flagTaken)<<48)
+		mem.Store64(rec, gRunning<<32|(callDescribe(s, rec, g, ^uint64(0))|flagRunning|flagTaken)<<48)
 		n = callStack(s, rec, ctx)
-	case load32(g+s.off.gStatus)&^gScan == gSyscall:
+	case mem.Load32(g+s.off.gStatus)&^gScan == gSyscall:
 		flags := gSyscall<<32 | (callDescribe(s, rec, g, ^uint64(0))|flagTaken)<<48
-		sp := uintptr(load64(ctx + ctxSP))
-		if sp >= uintptr(load64(g+s.off.gStackLo)) && sp < uintptr(load64(g+s.off.gStackHi)) {
-			store64(rec, flags|flagRunning<<48)
+		sp := uintptr(mem.Load64(ctx + ctxSP))
+		if sp >= uintptr(mem.Load64(g+s.off.gStackLo)) && sp < uintptr(mem.Load64(g+s.off.gStackHi)) {
+			mem.Store64(rec, flags|flagRunning<<48)
 			n = callStack(s, rec, ctx)
 		}
 		if n == 0 {
-			store64(rec, flags)
+			mem.Store64(rec, flags)
 			n = callSyscall(s, rec, g)
 		}
 	default:
 		return 0
 	}
 	if n == 0 {
-		store64(rec, load64(rec)|flagBare<<48)
-		store64(rec+headCounts*8, 0)
+		mem.Store64(rec, mem.Load64(rec)|flagBare<<48)
+		mem.Store64(rec+headCounts*8, 0)
 	}
 	return callFinish(s, rec, n, rec+maxRecord*8)
 }
@@ -225,11 +229,11 @@ func recordRunning(s *shared, slot, ctx uintptr) uintptr {
 //go:norace
 //go:nocheckptr
 func runsOf(s *shared, g, m uintptr) uint64 {
-	p := uintptr(load64(m + s.off.mP))
+	p := uintptr(mem.Load64(m + s.off.mP))
 	if p == 0 {
 		return 0
 	}
-	return uint64(load8(g+s.off.gTrackingSeq)) | uint64(load32(p+s.off.pSyscallTick))<<8 | uint64(p)<<34
+	return uint64(mem.Load8(g+s.off.gTrackingSeq)) | uint64(mem.Load32(p+s.off.pSyscallTick))<<8 | uint64(p)<<34
 }
 
 // cpuClock returns the time of a CPU clock in ns, 0 if the kernel refuses it. at is memory for a
@@ -239,10 +243,10 @@ func runsOf(s *shared, g, m uintptr) uint64 {
 //go:norace
 //go:nocheckptr
 func cpuClock(clock int32, at uintptr) uint64 {
-	if rawSyscall(unix.SYS_CLOCK_GETTIME, uintptr(clock), at, 0, 0, 0, 0) != 0 {
+	if mem.Syscall(unix.SYS_CLOCK_GETTIME, uintptr(clock), at, 0, 0, 0, 0) != 0 {
 		return 0
 	}
-	return load64(at)*1e9 + load64(at+8)
+	return mem.Load64(at)*1e9 + mem.Load64(at+8)
 }
 
 // recordSyscall walks a goroutine that had entered a system call on this thread before the
@@ -252,15 +256,15 @@ func cpuClock(clock int32, at uintptr) uint64 {
 //go:norace
 //go:nocheckptr
 func recordSyscall(s *shared, rec, g uintptr) uintptr {
-	lo, hi := uintptr(load64(g+s.off.gStackLo)), uintptr(load64(g+s.off.gStackHi))
-	sp := uintptr(load64(g + s.off.gSyscallSP))
+	lo, hi := uintptr(mem.Load64(g+s.off.gStackLo)), uintptr(mem.Load64(g+s.off.gStackHi))
+	sp := uintptr(mem.Load64(g + s.off.gSyscallSP))
 	if !oneStack(lo, hi) || sp < lo || sp >= hi {
 		return 0
 	}
-	store64(rec+headCounts*8, 0)
+	mem.Store64(rec+headCounts*8, 0)
 	pcs := rec + headWords*8
-	store64(pcs, load64(g+s.off.gSyscallPC))
-	n, _ := walk(s, pcs, 1, uintptr(load64(g+s.off.gSyscallBP)), sp-frameSlack, hi)
+	mem.Store64(pcs, mem.Load64(g+s.off.gSyscallPC))
+	n, _ := walk(s, pcs, 1, uintptr(mem.Load64(g+s.off.gSyscallBP)), sp-frameSlack, hi)
 	return uintptr(n)
 }
 
@@ -270,28 +274,28 @@ func recordSyscall(s *shared, rec, g uintptr) uintptr {
 //go:norace
 //go:nocheckptr
 func recordStack(s *shared, rec, ctx uintptr) uintptr {
-	g := uintptr(load64(rec + headG*8))
+	g := uintptr(mem.Load64(rec + headG*8))
 	pcs := rec + headWords*8
-	lo, hi := uintptr(load64(g+s.off.gStackLo)), uintptr(load64(g+s.off.gStackHi))
-	sp, bp := uintptr(load64(ctx+ctxSP)), uintptr(load64(ctx+ctxBP))
-	store64(pcs, load64(ctx+ctxPC))
-	store64(rec+headCounts*8, 0)
+	lo, hi := uintptr(mem.Load64(g+s.off.gStackLo)), uintptr(mem.Load64(g+s.off.gStackHi))
+	sp, bp := uintptr(mem.Load64(ctx+ctxSP)), uintptr(mem.Load64(ctx+ctxBP))
+	mem.Store64(pcs, mem.Load64(ctx+ctxPC))
+	mem.Store64(rec+headCounts*8, 0)
 	if !oneStack(lo, hi) {
 		return 0
 	}
 	if sp < lo || sp >= hi {
 		return callSwitched(s, rec, g, ctx)
 	}
-	if !s.isCode(load64(pcs)) {
+	if !s.isCode(mem.Load64(pcs)) {
 		return callForeign(s, rec, ctx)
 	}
 	if ctxLR == 0 && lost(s, sp, bp, hi) {
 		if n := callUnwind(s, rec, ctx, hi); n != 0 {
-			bp = uintptr(load64(rec + headSP1*8))
+			bp = uintptr(mem.Load64(rec + headSP1*8))
 			for i := uintptr(headSP0); i <= headFrame1; i++ {
-				store64(rec+i*8, 0)
+				mem.Store64(rec+i*8, 0)
 			}
-			store64(rec, load64(rec)|flagUnwound<<48)
+			mem.Store64(rec, mem.Load64(rec)|flagUnwound<<48)
 			all, _ := walk(s, pcs, uint64(n), bp, sp, hi)
 			return uintptr(all)
 		}
@@ -309,8 +313,8 @@ func recordStack(s *shared, rec, ctx uintptr) uintptr {
 //go:norace
 //go:nocheckptr
 func recordSwitched(s *shared, rec, g, ctx uintptr) uintptr {
-	m, pcs := uintptr(load64(g+s.off.gM)), rec+headWords*8
-	lo, hi := uintptr(load64(g+s.off.gStackLo)), uintptr(load64(g+s.off.gStackHi))
+	m, pcs := uintptr(mem.Load64(g+s.off.gM)), rec+headWords*8
+	lo, hi := uintptr(mem.Load64(g+s.off.gStackLo)), uintptr(mem.Load64(g+s.off.gStackHi))
 	if !oneStack(lo, hi) {
 		return 0
 	}
@@ -318,32 +322,32 @@ func recordSwitched(s *shared, rec, g, ctx uintptr) uintptr {
 	if n == 0 {
 		return callForeign(s, rec, ctx)
 	}
-	bp := uintptr(load64(pcs + uintptr(n)*8))
+	bp := uintptr(mem.Load64(pcs + uintptr(n)*8))
 	if bp >= lo && bp < hi {
 		// With systemstack the frame pointer chain goes on from one stack to the other.
 		n, _ = walk(s, pcs, n, bp, lo, hi)
 	} else if ctxLR == 0 && inVDSO(s, m, lo, hi) {
 		// In the vDSO, which may not keep frame pointers. The runtime has saved the place
 		// of the call.
-		vsp := uintptr(load64(m + s.off.mVDSOSP))
-		store64(rec, load64(rec)|flagVDSO<<48)
-		store64(rec+headCounts*8, 0)
-		store64(pcs, load64(vsp-8))
-		n, _ = walk(s, pcs, 1, uintptr(load64(vsp-16)), lo, hi)
-	} else if ctxLR == 0 && load32(g+s.off.gStatus) == gCopying {
-		store64(rec, load64(rec)|flagSaved<<48)
-		store64(rec+headFrame0*8, 0)
-		n = unwindAll(s, pcs, n, uintptr(load64(g+s.off.gSchedPC)), uintptr(load64(g+s.off.gSchedSP)), lo, hi)
+		vsp := uintptr(mem.Load64(m + s.off.mVDSOSP))
+		mem.Store64(rec, mem.Load64(rec)|flagVDSO<<48)
+		mem.Store64(rec+headCounts*8, 0)
+		mem.Store64(pcs, mem.Load64(vsp-8))
+		n, _ = walk(s, pcs, 1, uintptr(mem.Load64(vsp-16)), lo, hi)
+	} else if ctxLR == 0 && mem.Load32(g+s.off.gStatus) == gCopying {
+		mem.Store64(rec, mem.Load64(rec)|flagSaved<<48)
+		mem.Store64(rec+headFrame0*8, 0)
+		n = unwindAll(s, pcs, n, uintptr(mem.Load64(g+s.off.gSchedPC)), uintptr(mem.Load64(g+s.off.gSchedSP)), lo, hi)
 	} else if n < maxDepth {
-		store64(rec, load64(rec)|flagSaved<<48)
-		store64(pcs+uintptr(n)*8, load64(g+s.off.gSchedPC))
+		mem.Store64(rec, mem.Load64(rec)|flagSaved<<48)
+		mem.Store64(pcs+uintptr(n)*8, mem.Load64(g+s.off.gSchedPC))
 		// The return address of the goroutine's function, which is needed in morestack.
-		caller := load64(g + s.off.gSchedLR)
+		caller := mem.Load64(g + s.off.gSchedLR)
 		if ctxLR == 0 {
-			caller = word(uintptr(load64(g+s.off.gSchedSP)), lo, hi)
+			caller = word(uintptr(mem.Load64(g+s.off.gSchedSP)), lo, hi)
 		}
-		store64(rec+headFrame0*8, s.onlyCode(caller))
-		n, _ = walk(s, pcs, n+1, uintptr(load64(g+s.off.gSchedBP)), lo, hi)
+		mem.Store64(rec+headFrame0*8, s.onlyCode(caller))
+		n, _ = walk(s, pcs, n+1, uintptr(mem.Load64(g+s.off.gSchedBP)), lo, hi)
 	}
 	link(s, rec, ctx)
 	return uintptr(n)
@@ -356,8 +360,8 @@ func recordSwitched(s *shared, rec, g, ctx uintptr) uintptr {
 //go:nocheckptr
 func link(s *shared, rec, ctx uintptr) {
 	if ctxLR != 0 {
-		store64(rec+headSP1*8, load64(rec+headSP0*8))
-		store64(rec+headSP0*8, s.onlyCode(load64(ctx+ctxLR)))
+		mem.Store64(rec+headSP1*8, mem.Load64(rec+headSP0*8))
+		mem.Store64(rec+headSP0*8, s.onlyCode(mem.Load64(ctx+ctxLR)))
 	}
 }
 
@@ -368,6 +372,6 @@ func link(s *shared, rec, ctx uintptr) {
 //go:norace
 //go:nocheckptr
 func inVDSO(s *shared, m, lo, hi uintptr) bool {
-	sp := uintptr(load64(m + s.off.mVDSOSP))
-	return sp >= lo+16 && sp < hi && load64(sp-8) == load64(m+s.off.mVDSOPC)
+	sp := uintptr(mem.Load64(m + s.off.mVDSOSP))
+	return sp >= lo+16 && sp < hi && mem.Load64(sp-8) == mem.Load64(m+s.off.mVDSOPC)
 }

@@ -1,0 +1,17 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import "unsafe"
+
+// handlerPC is the entry that the kernel calls. restorerPC is the code that the handler
+// returns to.
+var handlerPC, restorerPC uintptr
+
+// signalPC is the entry of onSignal, which sigtramp calls with the compiler's calling convention.
+var signalPC = entry(onSignal)
+
+// entry returns the code address of a function.
+func entry[F any](f F) uintptr {
+	return **(**uintptr)(unsafe.Pointer(&f))
+}
