@@ -58,8 +58,9 @@
 // journal. Of the unfinished files of killed programs three are kept for each output, with
 // rotation too: the oldest one, which tells what happened before the first failure, and the
 // two latest ones. If they have more than 1 GB ([KeepBytes] with rotation), only later ones
-// are kept, and always the latest. A file that is no profile is not overwritten; then
-// no session begins. A symbolic link is followed if it belongs to the user or to root.
+// are kept, and always the latest. The log says which ones are deleted. A file that is no
+// profile is not overwritten; then no session begins. A symbolic link is followed if it
+// belongs to the user or to root.
 //
 // # Rotation
 //

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/gotach/profiler/internal/journal"
@@ -87,6 +88,16 @@ func TestKept(t *testing.T) {
 		testenv.OK(t, second(feed(w, 0, 1000+run)))
 		if want := fmt.Sprintf("%s/x.%d.tach", dir, run+7); run > 0 && w.Kept() != want || run == 0 && w.Kept() != "" {
 			t.Fatalf("run %d: kept %q, want %q", run, w.Kept(), want)
+		}
+		said := ""
+		testenv.OK(t, journal.Prune(path, journal.MaxKeptBytes, func(paths []string) {
+			said = strings.Join(paths, " ")
+			if _, err := os.Stat(said); err != nil {
+				t.Errorf("deleted before it was said: %v", err)
+			}
+		}))
+		if want := fmt.Sprintf("%s/x.%d.tach", dir, run+5); run > 3 && said != want || run <= 3 && said != "" {
+			t.Fatalf("run %d: %q is deleted, want %q", run, said, want)
 		}
 		if _, err := Create(path, Options{}); !errors.Is(err, ErrBusy) { // takes nothing from a writer that runs
 			t.Fatal(err)

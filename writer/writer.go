@@ -113,11 +113,10 @@ type Writer struct {
 
 // Create makes a file with mode 0600, or empties an existing profile. Close closes it. If the
 // existing profile was not finished, because its program was killed, Create gives it and its journal
-// the name app.1.tach, or the next number that is free: see [Writer.Kept]. Of these files at most three
-// are kept, the oldest one and the latest ones, and less if they have more than 1 GB. If the existing
-// file is not a profile and not empty, the error wraps [ErrNotProfile]. Create follows a symbolic link
-// if the link belongs to the user or to root. If another process is writing the file, the error wraps
-// [ErrBusy].
+// the name app.1.tach, or the next number that is free: see [Writer.Kept]. It deletes none of these files.
+// If the existing file is not a profile and not empty, the error wraps [ErrNotProfile]. Create follows a
+// symbolic link if the link belongs to the user or to root. If another process is writing the file, the
+// error wraps [ErrBusy].
 func Create(path string, o Options) (*Writer, error) {
 	if err := o.check(); err != nil {
 		return nil, err

@@ -18,8 +18,9 @@ import (
 
 // The limits of the unfinished files that programs that were killed have left of one output.
 const (
-	maxKept      = 3
-	maxKeptBytes = 1_000_000_000 // with their journals; the latest file stays even if it is larger
+	maxKept = 3
+	// MaxKeptBytes is the usual limit for Prune.
+	MaxKeptBytes = 1_000_000_000 // with their journals; the latest file stays even if it is larger
 )
 
 // Numbered returns the path of the nth file of an output: app.1.tach, app.2.tach.
@@ -57,16 +58,8 @@ func Number(output, name string) int {
 }
 
 // Keep moves the unfinished profile at path and its journal to the next number of the output, and returns the new path.
-// It deletes other unfinished files of the output beyond the limits, as Prune does. The error wraps ErrBusy if a program
-// writes the profile.
+// The error wraps ErrBusy if a program writes the profile.
 func Keep(path string) (to string, err error) {
-	if to, err = keep(path); err == nil {
-		_ = Prune(path, maxKeptBytes) // what cannot be deleted harms nobody
-	}
-	return to, err
-}
-
-func keep(path string) (to string, err error) {
 	lock, err := Lock(path)
 	if err != nil {
 		return "", err
@@ -112,13 +105,14 @@ func move(path, to string) error {
 // Prune deletes unfinished files of an output whose programs have ended, until three are left and until these have at
 // most so many bytes. The oldest one stays, and the latest ones: of a program that fails again and again, these are what
 // came before the first failure and the present state. If the bytes are too many for that, only the latest ones stay.
-// Finished files stay.
-func Prune(path string, limit int64) error {
+// Finished files stay. Before it deletes any, it calls deleting with their paths: a program that is killed in between has said
+// what is lost.
+func Prune(path string, limit int64, deleting func(paths []string)) error {
 	list, err := Numbers(path)
 	if err != nil {
 		return err
 	}
-	var left []string
+	var left, excess []string
 	var sizes []int64
 	total := int64(0)
 	for _, n := range list {
@@ -129,9 +123,15 @@ func Prune(path string, limit int64) error {
 	}
 	for len(left) > 1 && (len(left) > maxKept || total > limit) {
 		i := min(1, len(left)-2) // the oldest one goes last but for the latest one
-		err = errors.Join(err, remove(left[i]))
+		excess = append(excess, left[i])
 		total -= sizes[i]
 		left, sizes = slices.Delete(left, i, i+1), slices.Delete(sizes, i, i+1)
+	}
+	if len(excess) > 0 {
+		deleting(excess)
+	}
+	for _, p := range excess {
+		err = errors.Join(err, remove(p))
 	}
 	return err
 }

@@ -218,7 +218,16 @@ func TestKilledOften(t *testing.T) {
 	}
 	end(t, w, nothing)
 	put("x.21.tach", "x.1.tach")
-	running, err := Create(filepath.Join(dead, "x.tach"), options(t))
+	var said []string
+	o := options(t)
+	o.Deleting = func(paths []string) {
+		for _, path := range paths {
+			_, err := os.Stat(path)
+			testenv.OK(t, err)
+			said = append(said, filepath.Base(path))
+		}
+	}
+	running, err := Create(filepath.Join(dead, "x.tach"), o)
 	testenv.OK(t, err)
 	other, err := Create(filepath.Join(dead, "x.tach"), options(t))
 	testenv.OK(t, err)
@@ -227,9 +236,11 @@ func TestKilledOften(t *testing.T) {
 	if got := inside(t, dead); !slices.Equal(got, want) {
 		t.Errorf("%q is left, not %q", got, want)
 	}
+	if len(said) != killed-3 || said[0] != "x.2.tach" || said[killed-4] != "x.18.tach" {
+		t.Errorf("said to be deleted: %q", said)
+	}
 	end(t, running, nothing)
 	end(t, other, nothing)
-	o := options(t)
 	o.KeepBytes = 1
 	w, err = Create(filepath.Join(dead, "x.tach"), o)
 	testenv.OK(t, err)

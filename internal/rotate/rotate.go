@@ -51,6 +51,8 @@ type Options struct {
 	// Failed is called with errors that no method returns: a file could not be begun,
 	// finished or deleted. It may be called from any goroutine.
 	Failed func(error)
+	// Deleting is called before unfinished files of programs that were killed are deleted, because there are too many.
+	Deleting func(paths []string)
 }
 
 // split reports whether Every or Bytes is set, so that the names of all files have numbers.
@@ -138,7 +140,7 @@ func (w *Writer) first() (next, error) {
 		}
 		f, err := w.begin(w.o.Writer.Start)
 		if err == nil {
-			_ = journal.Prune(w.out, w.o.KeepBytes) // what cannot be deleted harms nobody
+			w.pruneKilled(w.out, w.o.KeepBytes)
 		}
 		return f, err
 	}
@@ -146,10 +148,16 @@ func (w *Writer) first() (next, error) {
 	if err != nil {
 		return next{}, err
 	}
+	w.pruneKilled(real(w.out), journal.MaxKeptBytes)
 	if err := w.o.Begin(f, w.o.Writer.Start); err != nil {
 		return next{}, errors.Join(err, f.Discard())
 	}
 	return next{f, w.out, 1}, nil
+}
+
+// pruneKilled deletes unfinished files of programs that were killed.
+func (w *Writer) pruneKilled(path string, limit int64) {
+	_ = journal.Prune(path, limit, w.o.Deleting) // what cannot be deleted harms nobody
 }
 
 // begin makes a file with the next free number and calls Begin for it.

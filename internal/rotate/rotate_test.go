@@ -23,9 +23,10 @@ const start = 1_700_000_000_000_000
 func options(t *testing.T) Options {
 	return Options{
 		Every: time.Second, Keep: 100, KeepBytes: 1 << 40,
-		Writer: writer.Options{Start: start, Interval: 1000},
-		Begin:  func(*writer.Writer, uint64) error { return nil },
-		Failed: func(err error) { t.Error(err) },
+		Writer:   writer.Options{Start: start, Interval: 1000},
+		Begin:    func(*writer.Writer, uint64) error { return nil },
+		Failed:   func(err error) { t.Error(err) },
+		Deleting: func(paths []string) { t.Errorf("%q are deleted", paths) },
 	}
 }
 

@@ -43,6 +43,9 @@ func create(path string, about *about, o writer.Options, failed func(error)) (*s
 			return about.provide(w, part, time.Duration(start-o.Start)*time.Microsecond)
 		},
 		Failed: failed,
+		Deleting: func(paths []string) {
+			c.Logger().Info("gotach: unfinished profiles of programs that were killed are deleted, because there are too many", "files", paths)
+		},
 	}
 	if half := c.KeepBytes / 2; c.rotates() && (ro.Bytes == 0 || ro.Bytes > half) {
 		ro.Bytes = half
