@@ -47,12 +47,10 @@ const defaultSeconds = 30
 // it: it goes on and its own file stays whole. Otherwise the first request begins one, with the handler's options,
 // and the last one ends it. Each request gets a profile of its own time, which begins when the request comes. While there are requests, each
 // sample is written once more, however many there are. A profile of a time that others overlap has no
-// statistics of the session, no counts of addresses (tachyon.LeafPCs), and no names of what goroutines wait for. If the session goes on after a
-// profile, goroutines that wait may lack the time since their latest sample: with thousands of them the budget lets each be seen
-// every few seconds only.
+// statistics of the session, no counts of addresses (tachyon.LeafPCs), and no names of what goroutines wait for.
 //
-// With last, the profile comes from the files that the session has written, and the response does
-// not wait. Files are read from their start. So the files with the time that is asked for may have
+// With last, the profile comes from the files that the session has written, and the response waits
+// only until each goroutine has a sample of now. Files are read from their start. So the files with the time that is asked for may have
 // 64 MB at most, which take a second or two of one core; a session that runs for long should
 // rotate them (profiler.RotateEvery, PROFILE_ROTATE). Such a profile has no statistics of the session.
 //
@@ -225,6 +223,7 @@ func (q query) past(ctx context.Context, dir, result string) error {
 	}
 	defer lasts.leave()
 	return converting.do(ctx, func() error {
+		session.Reach(ctx) // also goroutines that have waited for long have a sample of now
 		files, start := session.Running()
 		if start.IsZero() {
 			return fmt.Errorf("last=%v is %w: no session is running in this program", q.last, formats.ErrNoPast)

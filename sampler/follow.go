@@ -1,6 +1,7 @@
 package sampler
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"sync"
@@ -37,15 +38,52 @@ type follower struct {
 	ended  chan struct{} // closed when part is set
 	part   Part
 
-	mu      sync.Mutex
-	waiting []reach
-	taken   []chan struct{} // of those, what waits for the end of this batch
+	reaches
 }
 
-// A reach is a call of Reach or End.
+// reaches are calls of Reach and End.
+type reaches struct {
+	mu      sync.Mutex
+	waiting []reach
+	taken   []chan struct{} // of those, what waits for the end of this batch; belongs to the source's goroutine
+}
+
+// A reach is one of them.
 type reach struct {
 	looked <-chan struct{} // closed when the next batch has a sample of every goroutine
 	done   chan struct{}   // of Reach; nil: of End
+}
+
+func (l *reaches) add(looked <-chan struct{}, done chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waiting = append(l.waiting, reach{looked, done})
+}
+
+// take takes those whose samples this batch has, and reports whether an End is among them.
+func (l *reaches) take() (end bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waiting = slices.DeleteFunc(l.waiting, func(r reach) bool {
+		select {
+		case <-r.looked:
+			if end = end || r.done == nil; r.done != nil {
+				l.taken = append(l.taken, r.done)
+			}
+			return true
+		default:
+			return false
+		}
+	})
+	return end
+}
+
+// answer tells those that were taken that the sink has everything.
+func (l *reaches) answer() {
+	for _, c := range l.taken {
+		close(c)
+	}
+	l.taken = nil
 }
 
 // batchLimit bounds the wait until the source passes on samples. The sources do so every 20 ms. But
@@ -88,7 +126,7 @@ func (l *followers) change(with func([]*follower) []*follower) {
 // End ends it and returns what Part returns for a session. It must be called once. Its error is that
 // of the sink, which has everything of the time before the call, as after Reach.
 func (f *Following) End() (Part, error) {
-	f.look(nil)
+	f.add(f.s.src.Look(), nil)
 	timeout := time.NewTimer(batchLimit)
 	defer timeout.Stop()
 	select {
@@ -133,15 +171,20 @@ func (f *Following) Err() error {
 // all goroutines, also at those that have waited for long.
 func (f *Following) Reach() <-chan struct{} {
 	done := make(chan struct{})
-	f.look(done)
+	f.add(f.s.src.Look(), done)
 	return done
 }
 
-func (f *Following) look(done chan struct{}) {
-	r := reach{f.s.src.Look(), done}
-	f.mu.Lock()
-	f.waiting = append(f.waiting, r)
-	f.mu.Unlock()
+// Reach waits until the session's own sink has everything of the time before the call, as [Following.Reach] says, until the session has
+// ended, or until the context is done.
+func (s *Sampler) Reach(ctx context.Context) {
+	done := make(chan struct{})
+	s.out.reaches.add(s.src.Look(), done)
+	select {
+	case <-done:
+	case <-s.stopped:
+	case <-ctx.Done():
+	}
 }
 
 // start is called by the source's goroutine at the start of the first batch.
@@ -176,19 +219,7 @@ func (l *followers) batch() {
 			l.seen = append(l.seen, f)
 		}
 		f.own.midway = 0
-		f.mu.Lock()
-		f.waiting = slices.DeleteFunc(f.waiting, func(r reach) bool {
-			select {
-			case <-r.looked:
-				if f.last = f.last || r.done == nil; r.done != nil {
-					f.taken = append(f.taken, r.done)
-				}
-				return true
-			default:
-				return false
-			}
-		})
-		f.mu.Unlock()
+		f.last = f.take() || f.last
 	}
 }
 
@@ -197,10 +228,7 @@ func (l *followers) batched() {
 	l.seen = slices.DeleteFunc(l.seen, func(f *follower) bool {
 		f.own.flush()
 		f.own.tell(len(f.taken) > 0)
-		for _, c := range f.taken {
-			close(c)
-		}
-		f.taken = nil
+		f.answer()
 		if !f.last {
 			return false
 		}

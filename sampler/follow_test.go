@@ -105,6 +105,32 @@ func TestFollow(t *testing.T) {
 	}
 }
 
+// TestReachOfSession: the session's own sink has everything after a look, too, and is told of all goroutines.
+func TestReachOfSession(t *testing.T) {
+	var m memory
+	s, out := session(t, Config{}, &m)
+	look := make(chan struct{})
+	s.src.(*scripted).looked = look
+	reached := make(chan struct{})
+	go func() { s.Reach(t.Context()); close(reached) }()
+	testenv.Await(func() bool {
+		s.out.reaches.mu.Lock()
+		defer s.out.reaches.mu.Unlock()
+		return len(s.out.reaches.waiting) == 1
+	})
+	out.Batch(func() { sample(out, source.Sample{Goroutine: 5, Time: ms(1)}) })
+	if isClosed(reached) || len(m.parts) != 0 {
+		t.Error("Reach does not wait for the look")
+	}
+	close(look)
+	out.Batch(func() { sample(out, source.Sample{Goroutine: 5, Time: ms(2)}) })
+	if <-reached; len(m.samples) != 2 || len(m.parts) != 1 {
+		t.Errorf("after the look: %+v, %+v", m.samples, m.parts)
+	}
+	stop(t, s)
+	s.Reach(t.Context()) // returns, as the session has ended
+}
+
 // TestReach: the second sink has everything up to now after a look at all goroutines, of which it has then been told. Before
 // that it does not end.
 func TestReach(t *testing.T) {

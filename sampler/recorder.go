@@ -46,6 +46,7 @@ type recorder struct {
 	told  tachyon.Counts // counts of the previous parts
 
 	followers followers
+	reaches   reaches // of the sink
 
 	samples    atomic.Int64
 	dropped    atomic.Int64  // samples that the sink has not taken
@@ -104,11 +105,13 @@ func (r *recorder) Batch(f func()) {
 	if r.err() == nil && r.sink.Full() {
 		r.sink.Next(r.seam(), r.cut)
 	}
+	r.reaches.take()
 	r.followers.batch()
 	r.midway = 0
 	f()
 	r.flush()
-	r.tell(false)
+	r.tell(len(r.reaches.taken) > 0)
+	r.reaches.answer()
 	r.followers.batched()
 }
 

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -94,6 +95,18 @@ func (s *Session) copy(f *writer.Writer) *rotate.Copy {
 		return s.nothing.Copy(f)
 	}
 	return s.sink.Copy(f)
+}
+
+// Reach waits until the files of the running session have everything of the time before the call. If the session takes no samples at
+// present, it waits for five seconds.
+func Reach(ctx context.Context) {
+	if s := active.Load(); s != nil {
+		if from := s.running.Load(); from != nil {
+			ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+			defer cancel()
+			from.Reach(ctx)
+		}
+	}
 }
 
 // Running returns the files of the running session, the oldest first and the unfinished one

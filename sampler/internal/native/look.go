@@ -13,6 +13,9 @@ import (
 // a hundred thousand goroutines take a quarter of it.
 const lastLook = 400 * time.Millisecond
 
+// askedLook bounds it for looks that are asked for: nobody's Stop waits for these.
+const askedLook = 2 * time.Second
+
 // Looks that are asked for take at most one part in lookPart of a core on the tick thread.
 const lookPart = 10
 
@@ -60,7 +63,7 @@ func (n *Source) answer() {
 
 // lookOnce makes the ticks visit every goroutine once more. Otherwise the time since each
 // goroutine's last visit would be missing from the profile. It does nothing if every tick
-// visits all goroutines anyway, unless one that comes now is needed. It takes lastLook at most.
+// visits all goroutines anyway, unless one that comes now is needed. It takes lastLook or askedLook at most.
 func (n *Source) lookOnce(now bool) {
 	s := n.s
 	if n.mute || n.broken || s.unable != 0 || !now && s.moving.n+s.active.n-s.active.dead+s.still.n <= s.quota>>16/4 {
@@ -72,7 +75,11 @@ func (n *Source) lookOnce(now bool) {
 	for i, c := range circles {
 		begin[i] = *c
 	}
-	for end := time.Now().Add(lastLook); time.Now().Before(end); {
+	most := lastLook
+	if now {
+		most = askedLook
+	}
+	for end := time.Now().Add(most); time.Now().Before(end); {
 		for i, c := range circles {
 			before[i] = *c
 		}
@@ -82,8 +89,8 @@ func (n *Source) lookOnce(now bool) {
 		}
 		all := true
 		for i, c := range circles {
-			// Entries leave circles meanwhile. If all of a circle are dead, visits do not pass them.
-			all = all && (c.n <= c.dead || c.passed-begin[i].passed >= begin[i].n || c.passed-before[i].passed >= c.n)
+			// Entries leave circles meanwhile, also such as were passed. If all of a circle are dead, visits do not pass them.
+			all = all && (c.n <= c.dead || c.passed-begin[i].passed >= begin[i].n || c.passed-before[i].passed >= before[i].n)
 		}
 		if all {
 			allot(s, fewVisits<<16)
