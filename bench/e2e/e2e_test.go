@@ -20,9 +20,10 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// root returns the root directory of this module.
+// root returns the root directory of the repository.
 func root(t *testing.T) string {
 	t.Helper()
+	os.Getenv("GOTACH_RUN") // so that Go's cache has this result for the same run of .ci/run only
 	_, file, _, ok := runtime.Caller(0)
 	if !ok {
 		t.Fatal("no source path")
@@ -56,7 +57,6 @@ var built string
 var programs = map[string]func(){}
 
 func TestMain(m *testing.M) {
-	os.Getenv("GOTACH_RUN") // a result from the cache is of the same run of .ci/run
 	for variable, run := range programs {
 		if os.Getenv(variable) != "" {
 			run()
