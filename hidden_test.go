@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/own"
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/session"
 	"github.com/gotach/profiler/internal/testenv"
-	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/sampler"
 	"github.com/gotach/profiler/tachyon"
 )

@@ -9,8 +9,8 @@ import (
 
 	"github.com/gotach/profiler"
 	_ "github.com/gotach/profiler/export"
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/testenv"
-	"github.com/gotach/profiler/reader"
 )
 
 // With the import, a session writes its exports at Stop. A failed export does not prevent

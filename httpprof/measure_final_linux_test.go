@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/gotach/profiler"
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/testenv"
-	"github.com/gotach/profiler/reader"
 )
 
 // TestMeasureFinalSamples: a profile has all the time of each of many goroutines that wait, although the budget is for few samples: at

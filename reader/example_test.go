@@ -1,75 +1,114 @@
 package reader_test
 
 import (
-	"bytes"
-	"errors"
+	"cmp"
 	"fmt"
 	"log"
-	"os"
+	"maps"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/gotach/profiler/reader"
 )
 
-func ExampleOpen() {
-	r, err := reader.Open("../testdata/tachyon/document-v2/tiny.zstd.bin")
+const file = "../testdata/compatibility/v0/native.tach"
+
+// How much time each function, or what it waited for, took itself.
+func Example_sumByFunction() {
+	p, err := reader.Open(file)
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer r.Close()
-	h := r.Header()
-	fmt.Printf("%s layout, %d samples of %d threads, one each %d µs\n", h.Layout, h.Samples, h.Threads, h.Interval)
-	// Output: document layout, 11 samples of 2 threads, one each 1000 µs
-}
-
-func ExampleReader_Samples() {
-	r, err := reader.Open("../testdata/tachyon/document-v2/tiny.zstd.bin")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer r.Close()
-
-	self := map[string]int{}
-	for s, err := range r.Samples() {
+	defer p.Close()
+	sums := map[string]time.Duration{}
+	for s, err := range p.Samples() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		if len(s.Stack) > 0 {
-			self[r.Frames()[s.Stack[0]].Func]++
+		sums[s.Stack()[0].Func] += s.Weight
+	}
+	for _, name := range slices.SortedFunc(maps.Keys(sums), func(a, b string) int { return cmp.Compare(sums[b], sums[a]) })[:4] {
+		fmt.Println(sums[name].Round(time.Millisecond), name)
+	}
+	// Output:
+	// 1.291s [chan receive]
+	// 782ms [sleep]
+	// 638ms [sync.Mutex.Lock]
+	// 139ms [not seen]
+}
+
+// The longest wait of the goroutines with each value of a label, and where it was.
+func Example_longestWaits() {
+	p, err := reader.Open(file)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer p.Close()
+	type wait struct {
+		long  time.Duration
+		where string
+	}
+	longest := map[string]wait{}
+	present := map[uint64]time.Duration{} // how long each goroutine has waited
+	for s, err := range p.Samples() {
+		if err != nil {
+			log.Fatal(err)
+		}
+		value := s.Label("worker")
+		if !s.Waits || value == "" {
+			continue
+		}
+		if !s.Same {
+			present[s.Goroutine] = 0
+		}
+		present[s.Goroutine] += s.Weight
+		if long := present[s.Goroutine]; long > longest[value].long {
+			stack := s.Stack()
+			i := slices.IndexFunc(stack, func(f reader.Frame) bool { return strings.HasPrefix(f.Func, "main.") })
+			longest[value] = wait{long, fmt.Sprintf("%s in %s, line %d", s.State, stack[i].Func, stack[i].Line)}
 		}
 	}
-	fmt.Println(self)
-	// Output: map[main.(*Worker).step:5 main.run:1 runtime.gopark:3 strings.(*Builder).WriteString:2]
+	for _, value := range slices.Sorted(maps.Keys(longest)) {
+		fmt.Printf("worker %s: %v, %s\n", value, longest[value].long.Round(time.Millisecond), longest[value].where)
+	}
+	// Output:
+	// worker 0: 44ms, sleep in main.locks, line 108
+	// worker 1: 44ms, sync.Mutex.Lock in main.locks, line 106
+	// worker 2: 44ms, sync.Mutex.Lock in main.locks, line 106
 }
 
-// A file without a header is unfinished.
-func ExampleNew() {
-	b, err := os.ReadFile("../testdata/tachyon/bad/zeros96.bin")
+// What every goroutine did 200 ms after the profile began.
+func Example_instant() {
+	p, err := reader.Open(file)
 	if err != nil {
 		log.Fatal(err)
 	}
-	_, err = reader.New(bytes.NewReader(b)) // or os.Stdin
-	fmt.Println(err)
-	fmt.Println(errors.Is(err, reader.ErrUnfinished))
+	defer p.Close()
+	at := p.Session().Start.Add(200 * time.Millisecond)
+	var list []string
+	for s, err := range p.Samples() {
+		if err != nil {
+			log.Fatal(err)
+		}
+		if s.Begin.After(at) || !s.End.After(at) {
+			continue
+		}
+		stack := s.Stack()
+		list = append(list, fmt.Sprintf("goroutine %d: %s, began in %s", s.Goroutine, s.State, stack[max(0, len(stack)-1)].Func))
+	}
+	slices.Sort(list)
+	for _, line := range list {
+		fmt.Println(line)
+	}
 	// Output:
-	// offset 0: the file is unfinished: its writer is still running or was killed
-	// true
-}
-
-func ExampleReader_Metadata() {
-	r, err := reader.Open("../testdata/tachyon/cpython-3.15/meta.bin")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer r.Close()
-	m, err := r.Metadata()
-	if err != nil {
-		log.Fatal(err)
-	}
-	if m.Session == nil {
-		fmt.Println("not one of gotach's files")
-	}
-	fmt.Println(r.Statistics().Duration, "seconds, says CPython")
-	// Output:
-	// not one of gotach's files
-	// 1.5 seconds, says CPython
+	// goroutine 10: chan receive, began in main.receives
+	// goroutine 11: chan receive, began in main.receives
+	// goroutine 12: chan receive, began in main.receives
+	// goroutine 13: chan receive, began in main.receives
+	// goroutine 14: sleep, began in main.work.func2
+	// goroutine 1: sleep, began in runtime.main
+	// goroutine 7: sync.Mutex.Lock, began in runtime/pprof.Do
+	// goroutine 8: sync.Mutex.Lock, began in runtime/pprof.Do
+	// goroutine 9: sleep, began in runtime/pprof.Do
 }

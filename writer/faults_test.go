@@ -13,9 +13,9 @@ import (
 	"testing"
 
 	"github.com/gotach/profiler/internal/journal"
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/recovery"
 	"github.com/gotach/profiler/internal/testenv"
-	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 )
 

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/testenv"
-	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 )
 

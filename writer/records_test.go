@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/journal"
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/internal/wire"
-	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 )
 

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/gotach/profiler"
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/testenv"
-	"github.com/gotach/profiler/reader"
 )
 
 func TestPeerFullDisk(t *testing.T) {

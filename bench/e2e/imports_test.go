@@ -59,15 +59,16 @@ var rooms = []struct {
 	{".", "internal/hook internal/own sampler internal/session", "", "package profiler: Start, Stop, options, environment"},
 	{"auto", ". internal/own", "", "blank import that starts a session from the environment"},
 
-	{"reader", "tachyon internal/files internal/wire internal/journal", "github.com/klauspost/compress golang.org/x/sys", "a file to samples; what a sample stands for"},
+	{"internal/reader", "tachyon internal/files internal/wire internal/journal", "github.com/klauspost/compress golang.org/x/sys", "decodes a file: samples, tables, what is known of goroutines"},
 	{"proftest", ". writer", "", "the hook for `TestMain`"},
-	{"internal/recovery", "tachyon internal/files internal/wire internal/journal reader", "", "finishes the file of a killed program"},
-	{"internal/stream", "tachyon internal/frames reader", "", "the samples of many files one by one, with weights and labels"},
-	{"internal/profile", "tachyon internal/frames reader internal/stream", "", "the profile added up"},
-	{"internal/timeline", "tachyon reader internal/stream", "", "the profile in order of time"},
+	{"internal/recovery", "tachyon internal/files internal/wire internal/journal internal/reader", "", "finishes the file of a killed program"},
+	{"internal/stream", "tachyon internal/frames internal/reader", "", "the samples of many files one by one, with weights and labels"},
+	{"reader", "tachyon internal/reader internal/stream", "", "what a program needs that computes something from profiles"},
+	{"internal/profile", "tachyon internal/frames internal/reader internal/stream", "", "the profile added up"},
+	{"internal/timeline", "tachyon internal/reader internal/stream", "", "the profile in order of time"},
 	{"nytprof", "", "github.com/klauspost/compress", "files of Perl's NYTProf, both ways"},
-	{"internal/formats/...", "tachyon internal/files internal/frames writer reader internal/stream internal/profile internal/timeline nytprof", "github.com/google/pprof github.com/klauspost/compress golang.org/x/sys", "the table of formats, and a package for each"},
-	{"internal/analyze", "tachyon internal/source reader internal/stream internal/profile", "", "questions that samples answer: a file for each analysis"},
+	{"internal/formats/...", "tachyon internal/files internal/frames writer internal/reader internal/stream internal/profile internal/timeline nytprof", "github.com/google/pprof github.com/klauspost/compress golang.org/x/sys", "the table of formats, and a package for each"},
+	{"internal/analyze", "tachyon internal/source internal/reader internal/stream internal/profile", "", "questions that samples answer: a file for each analysis"},
 	{"internal/page", "tachyon internal/source internal/site internal/stream internal/profile internal/analyze", "", "the HTML page of a profile: its data, its script, its server"},
 	{"export", "internal/hook internal/formats", "", "blank import that lets a session write other formats"},
 	{"leaks", "tachyon internal/hook internal/own", "", "blank import that lets a session ask the runtime for leaks"},
@@ -75,16 +76,16 @@ var rooms = []struct {
 	{"httpprof", ". internal/own internal/files internal/session internal/site internal/formats httpprof/internal/shared", "", "the handler for net/http"},
 	{"httpprof/ui", ". internal/own internal/files internal/site internal/stream internal/formats internal/page httpprof/internal/shared", "", "the handler that serves the page of the running program"},
 	{"internal/gotest/hook", ". internal/own internal/session", "", "what test binaries of `gotach test` do"},
-	{"internal/page/pagetest", "tachyon internal/testenv/... writer reader internal/stream internal/profile internal/analyze internal/page", "", "profiles for tests of the page"},
+	{"internal/page/pagetest", "tachyon internal/testenv/... writer internal/reader internal/stream internal/profile internal/analyze internal/page", "", "profiles for tests of the page"},
 
-	{"cmd/gotach/internal/parquet", "tachyon reader internal/stream internal/profile internal/formats", "github.com/parquet-go/parquet-go", "Parquet files for databases"},
-	{"cmd/gotach/internal/top", "tachyon internal/files reader internal/stream internal/profile internal/analyze", "", "what `gotach top` shows: the latest samples of a running program"},
-	{"cmd/gotach/internal/push", "tachyon internal/files reader internal/journal internal/stream internal/profile internal/formats cmd/gotach/internal/parquet", "", "sends the files of a directory to other programs: cursor, retries, targets"},
-	{"cmd/gotach/internal/gotest", "tachyon reader internal/formats internal/gotest/hook", "", "runs `go test` with a profile of all packages"},
+	{"cmd/gotach/internal/parquet", "tachyon internal/reader internal/stream internal/profile internal/formats", "github.com/parquet-go/parquet-go", "Parquet files for databases"},
+	{"cmd/gotach/internal/top", "tachyon internal/files internal/reader internal/stream internal/profile internal/analyze", "", "what `gotach top` shows: the latest samples of a running program"},
+	{"cmd/gotach/internal/push", "tachyon internal/files internal/reader internal/journal internal/stream internal/profile internal/formats cmd/gotach/internal/parquet", "", "sends the files of a directory to other programs: cursor, retries, targets"},
+	{"cmd/gotach/internal/gotest", "tachyon internal/reader internal/formats internal/gotest/hook", "", "runs `go test` with a profile of all packages"},
 	{"cmd/gotach", ". tachyon internal/files export internal/analyze internal/formats cmd/gotach/internal/parquet cmd/gotach/internal/gotest internal/page internal/profile cmd/gotach/internal/push internal/recovery internal/source internal/stream cmd/gotach/internal/top", "github.com/spf13/cobra github.com/schollz/progressbar/v3 charm.land/bubbletea/v2 charm.land/lipgloss/v2 golang.org/x/term", "the command: a file for each subcommand"},
 	{"cmd/gotach/internal/fleet", "", "", "tests with databases: the statements of docs/fleet.md"},
 
-	{"bench", ". tachyon reader internal/testenv/...", "github.com/felixge/fgprof github.com/google/pprof golang.org/x/sys", "the comparison with other profilers"},
+	{"bench", ". tachyon internal/reader internal/testenv/...", "github.com/felixge/fgprof github.com/google/pprof golang.org/x/sys", "the comparison with other profilers"},
 	{"bench/e2e", "", "", "tests across packages; the checks of this page"},
 	{"bench/harmless", "", "", "tests that a profiled program does the same"},
 	{"bench/browser", "", "", "tests of the page in a browser"},
@@ -204,7 +205,7 @@ func TestImports(t *testing.T) {
 		if slices.Contains(tolerated, p.ImportPath) {
 			continue
 		}
-		for _, pattern := range append(forbidden, modulePath+"/internal/formats", modulePath+"/reader") {
+		for _, pattern := range append(forbidden, modulePath+"/internal/formats", modulePath+"/internal/reader") {
 			tree, all := strings.CutSuffix(pattern, "/*")
 			if ok, _ := path.Match(pattern, p.ImportPath); ok || all && strings.HasPrefix(p.ImportPath, tree+"/") {
 				t.Errorf("the root package links %s", p.ImportPath)

@@ -11,10 +11,10 @@ import (
 
 	"github.com/gotach/profiler"
 	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
 	_ "github.com/gotach/profiler/leaks"
-	"github.com/gotach/profiler/reader"
 )
 
 func init() { programs["GOTACH_TEST_LEAKS"] = runLeaks }

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/testenv"
-	"github.com/gotach/profiler/reader"
 )
 
 // The hook finishes the file and does not change the exit code of the tests.

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/testenv"
-	"github.com/gotach/profiler/reader"
 )
 
 // TestPeerReleaseCommand installs the command as it is released. It finds the source of the library that gotach test needs.

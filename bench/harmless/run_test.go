@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/tachyon"
 )
 

@@ -21,9 +21,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/recovery"
 	"github.com/gotach/profiler/internal/testenv"
-	"github.com/gotach/profiler/reader"
 )
 
 // TestHarmTable runs the cases with the native source, and the ways to end with the portable source too. It takes the programs

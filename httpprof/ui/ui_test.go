@@ -15,8 +15,8 @@ import (
 	"github.com/gotach/profiler"
 	"github.com/gotach/profiler/httpprof"
 	"github.com/gotach/profiler/internal/page"
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/testenv"
-	"github.com/gotach/profiler/reader"
 )
 
 // program is a program that works, until the test ends. It returns the folder of recordings, of which nothing may stay.

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/source"
-	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 )
 

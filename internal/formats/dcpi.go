@@ -11,7 +11,7 @@ import (
 
 	"github.com/gotach/profiler/internal/formats/dcpi"
 	"github.com/gotach/profiler/internal/profile"
-	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/internal/reader"
 )
 
 var dcpiDatabase = &Format{

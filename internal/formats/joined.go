@@ -8,8 +8,8 @@ import (
 	"sync"
 
 	"github.com/gotach/profiler/internal/frames"
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/stream"
-	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 )
 

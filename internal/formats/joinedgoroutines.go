@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/tachyon"
 )
 

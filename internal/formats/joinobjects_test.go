@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/formats/tach"
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/testenv"
-	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 )

@@ -4,7 +4,7 @@ import (
 	"io"
 
 	"github.com/gotach/profiler/internal/formats/jsonl"
-	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/internal/reader"
 )
 
 var jsonLines = &Format{

@@ -11,9 +11,9 @@ import (
 	"github.com/gotach/profiler/internal/testenv/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
-	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 )
 

@@ -10,9 +10,9 @@ import (
 
 	"github.com/gotach/profiler/internal/formats/spx"
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/timeline"
-	"github.com/gotach/profiler/reader"
 )
 
 var spxReport = &Format{

@@ -13,8 +13,8 @@ import (
 	"github.com/gotach/profiler/internal/formats/pprof"
 	"github.com/gotach/profiler/internal/formats/spx"
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/stream"
-	"github.com/gotach/profiler/reader"
 )
 
 var pprofFormat = &Format{

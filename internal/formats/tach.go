@@ -9,7 +9,7 @@ import (
 	"sync"
 
 	"github.com/gotach/profiler/internal/formats/tach"
-	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/tachyon"
 )
 

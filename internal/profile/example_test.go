@@ -5,7 +5,7 @@ import (
 	"log"
 
 	"github.com/gotach/profiler/internal/profile"
-	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/internal/reader"
 )
 
 func ExampleFromTachyon() {

@@ -4,8 +4,8 @@ import (
 	"iter"
 	"time"
 
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/stream"
-	"github.com/gotach/profiler/reader"
 )
 
 // Detail says what the records of a profile keep apart, besides stacks and states.

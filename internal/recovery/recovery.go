@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 
 	"github.com/gotach/profiler/internal/journal"
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/wire"
-	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 )
 

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/gotach/profiler/internal/journal"
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/wire"
-	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 )
 

@@ -4,7 +4,7 @@ import (
 	"runtime"
 	"sync"
 
-	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/internal/reader"
 )
 
 // A pipe has the batches of one file, which a goroutine decodes.

@@ -8,7 +8,7 @@ import (
 	"math/rand/v2"
 	"sort"
 
-	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/tachyon"
 )
 

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/tachyon"
 )
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/tachyon"
 )
 

@@ -23,7 +23,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/frames"
-	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/tachyon"
 )
 

@@ -3,8 +3,8 @@ package timeline_test
 import (
 	"fmt"
 
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/timeline"
-	"github.com/gotach/profiler/reader"
 )
 
 func ExampleFromTachyon() {

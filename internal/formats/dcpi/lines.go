@@ -9,7 +9,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/tachyon"
 )
 

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/testenv"
-	"github.com/gotach/profiler/reader"
 )
 
 // The lines do not say when the profile began or its interval; both are guessed.

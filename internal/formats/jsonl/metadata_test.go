@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/formats/tach"
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/internal/testenv/cmp"
-	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 	"pgregory.net/rapid"
 )

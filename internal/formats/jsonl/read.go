@@ -11,7 +11,7 @@ import (
 	"slices"
 
 	"github.com/gotach/profiler/internal/formats/tach"
-	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 )

@@ -29,7 +29,7 @@ import (
 	"strconv"
 	"unicode/utf8"
 
-	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/tachyon"
 )
 

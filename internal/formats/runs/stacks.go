@@ -2,8 +2,8 @@ package runs
 
 import (
 	"github.com/gotach/profiler/internal/frames"
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/stream"
-	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 )
 

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"io"
 
-	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/writer"
 )
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/gotach/profiler/internal/frames"
-	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 )

@@ -17,9 +17,9 @@ import (
 	"github.com/gotach/profiler/internal/page"
 	"github.com/gotach/profiler/internal/profile"
 
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
-	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 )

@@ -11,7 +11,7 @@ import (
 
 	"github.com/gotach/profiler/internal/formats"
 	"github.com/gotach/profiler/internal/formats/tach"
-	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/tachyon"
 )
 

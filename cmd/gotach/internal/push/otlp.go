@@ -15,8 +15,8 @@ import (
 
 	"github.com/gotach/profiler/internal/formats/otlp"
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/stream"
-	"github.com/gotach/profiler/reader"
 )
 
 // otlpPath is where OTLP receivers take profiles.

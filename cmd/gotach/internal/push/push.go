@@ -25,7 +25,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/internal/reader"
 )
 
 // Options say what a Pusher does. The zero value of all but the first three is the usual choice.

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/tachyon"
 )
 

@@ -10,8 +10,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/testenv"
-	"github.com/gotach/profiler/reader"
 )
 
 // A process in another mount namespace has a file of its own at a path that a stranger's file has here.

@@ -16,8 +16,8 @@ import (
 
 	"github.com/gotach/profiler/internal/analyze"
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/stream"
-	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 )
 

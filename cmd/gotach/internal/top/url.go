@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/internal/reader"
 )
 
 // A urlSource asks a handler of package httpprof for one short profile after the other.

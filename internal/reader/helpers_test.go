@@ -6,15 +6,15 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/internal/wire"
-	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 	"github.com/klauspost/compress/zstd"
 )
 
-const testdata = "../testdata/tachyon"
+const testdata = "../../testdata/tachyon"
 
 func TestMain(m *testing.M) { testenv.MainWithoutLeaks(m) }
 

@@ -15,8 +15,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/testenv"
-	"github.com/gotach/profiler/reader"
 	"github.com/gotach/profiler/tachyon"
 )
 

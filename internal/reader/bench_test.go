@@ -4,7 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/gotach/profiler/reader"
+	"github.com/gotach/profiler/internal/reader"
 )
 
 // BenchmarkBig reads 200,000 samples of 5 threads, 38.5 frames deep on

@@ -10,9 +10,9 @@ import (
 
 	"github.com/gotach/profiler/internal/formats"
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/internal/wire"
-	"github.com/gotach/profiler/reader"
 )
 
 // FuzzMetadata puts arbitrary text in place of metadata and calls all its users.
