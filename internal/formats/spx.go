@@ -89,8 +89,12 @@ func (c *spxContent) Series() (reader.Stream, error) {
 		return nil, err
 	}
 	defer r.Close()
-	c.series, err = r.Samples(names)
-	return c.series, err
+	samples, err := r.Samples(names)
+	if err != nil {
+		return nil, err // not samples, which is no nil interface
+	}
+	c.series = samples
+	return samples, nil
 }
 
 func (c *spxContent) Profile() (*profile.Profile, error) {

@@ -3,7 +3,9 @@ package formats
 import (
 	"bytes"
 	"encoding/json"
+	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/gotach/profiler/internal/formats/spx"
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -51,6 +54,20 @@ func TestReportSPX(t *testing.T) {
 		if b := testenv.Must(json.Marshal(rows[row])); string(b) != want || len(rows) != 14 {
 			t.Errorf("%s: %d rows, one is\n%s, want\n%s", path, len(rows), b, want)
 		}
+	}
+}
+
+// Samples that are asked for again after an error end with the same error.
+func TestSPXErrorAgain(t *testing.T) {
+	const golden, name = spxGoldens + "/spx-full-20261121_041025-vm-18024-1804289383", "late.json"
+	dir := t.TempDir()
+	meta := regexp.MustCompile(`"exec_ts": \d+`).ReplaceAll(testenv.Must(os.ReadFile(golden+".json")), []byte(`"exec_ts": 1795234234294967296`))
+	testenv.OK(t, os.WriteFile(filepath.Join(dir, name), meta, 0o600))
+	testenv.OK(t, os.WriteFile(filepath.Join(dir, "late.txt.gz"), testenv.Must(os.ReadFile(golden+".txt.gz")), 0o600))
+	in := openInput(t, filepath.Join(dir, name), Options{})
+	for range 2 {
+		_, err := in.Source(stream.Options{})
+		testenv.Fails(t, name, err, "is beyond the limit")
 	}
 }
 
