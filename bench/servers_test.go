@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -26,7 +27,7 @@ func TestMeasureServers(t *testing.T) {
 	}
 	bin := filepath.Join(t.TempDir(), "servers")
 	build := exec.Command("go", "build", "-tags="+tags, "-o", bin, ".")
-	build.Dir = "servers"
+	build.Dir, build.Env = "servers", append(os.Environ(), "GOWORK=off") // a module that is not in the workspace
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

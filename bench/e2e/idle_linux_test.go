@@ -27,7 +27,7 @@ func TestPeerIdle(t *testing.T) {
 	dir := t.TempDir()
 	bin := filepath.Join(dir, "peers")
 	build := exec.Command("go", "build", "-tags", tags, "-o", bin, ".")
-	build.Dir = "testdata/peers"
+	build.Dir, build.Env = "testdata/peers", append(os.Environ(), "GOWORK=off") // a module that is not in the workspace
 	load := "2s"
 	if *update {
 		load = "500ms" // recordings must be small

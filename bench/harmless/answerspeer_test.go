@@ -27,7 +27,7 @@ import (
 func TestPeerCases(t *testing.T) {
 	testenv.Night(t, "the programs take minutes to build")
 	dir := t.TempDir()
-	gocmd(t, toolchain(t, t.TempDir()), ".", "build", "-o", filepath.Join(dir, "gotach"), "github.com/gotach/profiler/cmd/gotach")
+	testenv.Must(testenv.BuildGotach(dir))
 	for _, program := range []string{"nats", "sqlite", "prometheus"} {
 		t.Run(program, func(t *testing.T) {
 			if program == "prometheus" {
