@@ -109,6 +109,13 @@ type LeakFrame struct {
 	Line int32  `json:"line"`
 }
 
+// Marker reports whether a sample of a session is a marker, which stands for no time: the weight of the thread's next
+// sample begins there. Markers are the samples without OnCPU of the interpreter Process, and of Runtime if the session
+// does not have System. Only files whose session has Markers have them. s may be nil.
+func (s *Session) Marker(interpreter uint32, status Status) bool {
+	return s != nil && s.Markers && interpreter != User && status&OnCPU == 0 && (interpreter == Process || !s.System)
+}
+
 // Counts are the statistics of a session, or of a part of a session.
 type Counts struct {
 	Cost         time.Duration `json:"cost_ns"`       // CPU time that sampling took on all cores, as the source measured it

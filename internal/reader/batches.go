@@ -28,6 +28,23 @@ type BatchSample struct {
 	First  bool // the first sample of its thread
 }
 
+// Weight returns the time in µs for which a sample stands. No other code computes weights, so all views of a profile
+// have the same sums.
+//
+// It is the time since the previous sample of the same thread and interpreter. Times wrap modulo 2^64. It is 0 if the
+// clock went back. Of a thread's first sample it is what the metadata say ([tachyon.Goroutine.FirstWeight]), otherwise
+// one interval of the header. It is not reduced, even if it begins before the start in the header. said is 0 if the
+// metadata say nothing.
+func (s *BatchSample) Weight(said, interval uint64) uint64 {
+	switch {
+	case !s.First:
+		return uint64(max(0, int64(s.Since)))
+	case said > 0:
+		return said
+	}
+	return interval
+}
+
 // A Thread is a pair of thread and interpreter.
 type Thread struct {
 	ID          uint64

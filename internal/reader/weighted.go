@@ -45,19 +45,8 @@ func (s *WeightedSample) CPU() time.Duration {
 	return s.Wall()
 }
 
-// Weighted yields the samples of a stream that stand for time, with their weights. Package
-// stream gives samples of many files weights by the same rule, so all views of a profile have the same sums.
-//
-// A sample's weight is the time since the previous sample of the same thread and
-// interpreter. Times wrap modulo 2^64. The weight is 0 if the clock went back. The weight
-// of a thread's first sample is in the metadata ([tachyon.Goroutine.FirstWeight]),
-// otherwise it is one interval of the header. It is not reduced, even if it begins before
-// the start in the header.
-//
-// Weighted leaves out markers. A marker is a sample without OnCPU of the interpreter Process,
-// or of Runtime if the session does not have System. It stands for no time: the weight of
-// the thread's next sample begins there. Only files whose session says so have markers
-// ([tachyon.Session.Markers]).
+// Weighted yields the samples of a stream that stand for time, with their weights
+// ([BatchSample.Weight]). It leaves out markers ([tachyon.Session.Marker]).
 //
 // Some time has no sample. It is in the session's counts, as [tachyon.Counts.NotSeen].
 //
@@ -82,8 +71,7 @@ func weighted(s Stream, markers bool) iter.Seq2[*WeightedSample, error] {
 			return
 		}
 		interval := s.Header().Interval
-		has := m.Session != nil && m.Session.Markers
-		leaveOut := has && !markers
+		leaveOut := m.Session != nil && m.Session.Markers && !markers
 		var out WeightedSample
 		var index []int // if markers are left out: by thread, 0: nothing yielded, else Index + 1
 		yielded := 0
@@ -92,16 +80,13 @@ func weighted(s Stream, markers bool) iter.Seq2[*WeightedSample, error] {
 				yield(nil, err)
 				return
 			}
-			out.Sample, out.First, out.Index, out.Weight = &x.Sample, x.first, int(x.thread), uint64(max(0, int64(x.since)))
+			said := uint64(0)
 			if x.first {
-				weight, ok := TakeWeight(first, x.Thread)
-				if !ok {
-					weight = interval
-				}
-				out.Weight = weight
+				said, _ = TakeWeight(first, x.Thread)
 			}
-			out.Marker = has && x.Interpreter != tachyon.User && x.Status&tachyon.OnCPU == 0 &&
-				(x.Interpreter == tachyon.Process || !m.Session.System)
+			out.Sample, out.First, out.Index = &x.Sample, x.first, int(x.thread)
+			out.Weight = (&BatchSample{Since: x.since, First: x.first}).Weight(said, interval)
+			out.Marker = m.Session.Marker(x.Interpreter, x.Status)
 			if leaveOut {
 				if x.first {
 					index = append(index, 0)

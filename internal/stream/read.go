@@ -97,9 +97,7 @@ func named(f File, err error) error {
 type run struct {
 	*Source
 	pipes   pipes
-	markers bool // the files have markers
-	system  bool // waits of the runtime's goroutines count
-	session bool // gotach recorded all files, so that Process is no goroutine
+	session *tachyon.Session // nil if gotach did not record all files; otherwise Process is no goroutine
 	gap     uint32
 
 	known       map[uint32]*idSet // counted goroutines, by interpreter; nil if there is one file
@@ -115,9 +113,7 @@ type run struct {
 
 func newRun(s *Source) *run {
 	r := &run{Source: s, start: s.Header().Start, limit: math.MaxUint64, pipes: pipes{parts: s.parts, o: &s.o, stop: make(chan struct{})}}
-	if m := s.metadata.Session; m != nil {
-		r.session, r.markers, r.system = true, m.Markers, m.System
-	}
+	r.session = s.metadata.Session
 	if c := s.chooser; c != nil {
 		if c.to < math.MaxUint64 {
 			r.limit = s.parts[0].Header.Start + c.to
@@ -243,11 +239,11 @@ func (r *run) batch(f *file, b *reader.Batch, yield func(*Sample, error) bool) e
 		s := &b.Samples[i]
 		sl := &f.slots[s.Thread]
 		at := max(s.Time+f.Shift, sl.last) // in a damaged file time may go back
-		weight := uint64(max(0, int64(s.Since)))
+		weight := s.Weight(0, f.Header.Interval)
 		if s.First {
 			var before seamBefore
 			weight, before = r.first(f, b.Threads[s.Thread-known].ID, s, sl, at)
-			if before.missing > 0 && !r.marker(sl.interpreter, 0) {
+			if before.missing > 0 && !r.session.Marker(sl.interpreter, 0) {
 				out = Sample{
 					Goroutine: sl.id, Interpreter: sl.interpreter, Slot: s.Thread, First: true, Creator: sl.creator,
 					Stack: r.gap, Labels: before.labels, Time: at - weight, Wall: reader.Micros(before.missing),
@@ -267,7 +263,7 @@ func (r *run) batch(f *file, b *reader.Batch, yield func(*Sample, error) bool) e
 		if sl.span != 0 {
 			f.label(sl, s.Time)
 		}
-		if r.marker(sl.interpreter, s.Status) {
+		if r.session.Marker(sl.interpreter, s.Status) {
 			continue
 		}
 		out.Goroutine, out.Interpreter, out.Slot, out.Status = sl.id, sl.interpreter, s.Thread, s.Status
@@ -296,12 +292,6 @@ func (r *run) batch(f *file, b *reader.Batch, yield func(*Sample, error) bool) e
 	return nil
 }
 
-// marker reports whether a sample stands for no time; see reader.Weighted.
-func (r *run) marker(interpreter uint32, status tachyon.Status) bool {
-	return r.markers && interpreter != tachyon.User && status&tachyon.OnCPU == 0 &&
-		(interpreter == tachyon.Process || !r.system)
-}
-
 // counts counts a goroutine at its first sample that is no marker and is selected.
 func (r *run) counts(sl *slot, s *Sample) {
 	sl.yielded = true
@@ -309,7 +299,7 @@ func (r *run) counts(sl *slot, s *Sample) {
 		return
 	}
 	sl.counted = true
-	if r.session && sl.interpreter == tachyon.Process {
+	if r.session != nil && sl.interpreter == tachyon.Process {
 		return
 	}
 	if r.known != nil {
@@ -335,13 +325,11 @@ type seamBefore struct {
 // first begins a slot with the first sample in the file of a thread, given its id there. It returns the sample's
 // weight in µs.
 func (r *run) first(f *file, raw uint64, s *reader.BatchSample, sl *slot, at uint64) (weight uint64, before seamBefore) {
-	weight = f.Header.Interval
+	weight = s.Weight(0, f.Header.Interval)
 	said, told := false, false
 	if fact := f.facts.find(raw); fact != nil {
-		if said = fact.weight > 0; said {
-			weight = fact.weight
-			fact.weight = 0 // a thread of another interpreter may have the same id
-		}
+		weight, said = s.Weight(fact.weight, f.Header.Interval), fact.weight > 0
+		fact.weight = 0 // a thread of another interpreter may have the same id
 		told = fact.labels != 0
 		sl.span, sl.creator = -max(0, fact.labels), f.creators[fact.creator]
 	}
@@ -361,7 +349,7 @@ func (r *run) first(f *file, raw uint64, s *reader.BatchSample, sl *slot, at uin
 	begin := at - weight
 	missing := f.Missing(seam.last, begin, said)
 	if missing == 0 {
-		return uint64(max(0, int64(at-seam.last))), before
+		return (&reader.BatchSample{Since: at - seam.last}).Weight(0, 0), before
 	}
 	before = seamBefore{missing, carried}
 	if int64(begin-f.Header.Start-f.Shift) >= 0 {

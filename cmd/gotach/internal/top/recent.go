@@ -238,13 +238,11 @@ func (p *part) object(o *tachyon.Object) { p.objects[o.Number] = o }
 
 // weight returns for how much time a sample stands, in µs.
 func (p *part) weight(s *reader.BatchSample) uint64 {
-	if !s.First {
-		return uint64(max(0, int64(s.Since)))
+	said := uint32(0)
+	if s.First {
+		said = p.goroutines[p.threads[s.Thread].ID].weight
 	}
-	if w := p.goroutines[p.threads[s.Thread].ID].weight; w > 0 {
-		return uint64(w)
-	}
-	return p.header.Interval
+	return s.Weight(uint64(said), p.header.Interval)
 }
 
 // earliest returns a time at or before the beginning of the time for which a sample stands. The weight of a first
