@@ -1,15 +1,5 @@
 // Package tachyon has the types of a profile and describes the format. Its API is not promised (v0), but the format is: see
-// docs/compatibility.md. Package reader reads such files, package writer writes them.
-//
-//	r, err := reader.Open("app.tach")
-//	…
-//	frames := r.Frames()
-//	for s, err := range r.Samples() { // s is a *tachyon.Sample
-//		…
-//		if s.Status&tachyon.OnCPU != 0 && len(s.Stack) > 0 {
-//			fmt.Println(s.Thread, frames[s.Stack[0]].Func)
-//		}
-//	}
+// docs/compatibility.md. Package writer writes such files, and package reader is for programs that compute something from them.
 //
 // All times are unsigned numbers of microseconds. The format's threads are goroutines; the
 // thread id is the goroutine id.
@@ -211,7 +201,7 @@ type Span struct {
 }
 
 // A Sample is one stack of one goroutine, or of one thread of another language, at one
-// instant. reader.Weighted computes its weight.
+// instant. Package reader says how much time it stands for.
 type Sample struct {
 	Thread      uint64 // goroutine id; from FirstPseudo on if Interpreter is Process
 	Interpreter uint32 // User, Runtime or Process
