@@ -1,9 +1,9 @@
 package otlp
 
 import (
-	"encoding/binary"
 	"strings"
 
+	"github.com/gotach/profiler/internal/formats/protobuf"
 	"github.com/gotach/profiler/internal/profile"
 )
 
@@ -118,13 +118,13 @@ func (d *dictionary) reset() {
 	d.links.reset()
 	d.latest, d.latestStack = nil, 0
 	d.text("")
-	d.functions.b = message(d.functions.b, dictFunctions, "")
-	d.locations.b = message(d.locations.b, dictLocations, "")
-	d.stacks.b = message(d.stacks.b, dictStacks, "")
-	d.attributes.b = message(d.attributes.b, dictAttributes, "")
+	d.functions.b = protobuf.Message(d.functions.b, dictFunctions, "")
+	d.locations.b = protobuf.Message(d.locations.b, dictLocations, "")
+	d.stacks.b = protobuf.Message(d.stacks.b, dictStacks, "")
+	d.attributes.b = protobuf.Message(d.attributes.b, dictAttributes, "")
 	// Some receivers want the lengths of real ids here.
-	zero := message(message(nil, 1, make([]byte, 16)), 2, make([]byte, 8))
-	d.links.b = message(d.links.b, dictLinks, zero)
+	zero := protobuf.Message(protobuf.Message(nil, 1, make([]byte, 16)), 2, make([]byte, 8))
+	d.links.b = protobuf.Message(d.links.b, dictLinks, zero)
 }
 
 // size returns the number of bytes of all tables.
@@ -138,7 +138,7 @@ func (d *dictionary) text(s string) uint64 {
 	if !ok {
 		n = int32(len(d.strings.number))
 		d.strings.number[s] = n
-		d.strings.b = message(d.strings.b, dictStrings, utf8(s))
+		d.strings.b = protobuf.Message(d.strings.b, dictStrings, utf8(s))
 	}
 	return uint64(n)
 }
@@ -153,8 +153,8 @@ func (d *dictionary) attribute(key string, v value) int32 {
 	if !ok {
 		n = int32(len(d.attributes.number)) + 1
 		d.attributes.number[a] = n
-		m := number(nil, 1, d.text(key))
-		d.attributes.b = message(d.attributes.b, dictAttributes, message(m, 2, v.any()))
+		m := protobuf.Number(nil, 1, d.text(key))
+		d.attributes.b = protobuf.Message(d.attributes.b, dictAttributes, protobuf.Message(m, 2, v.any()))
 	}
 	return n
 }
@@ -162,9 +162,9 @@ func (d *dictionary) attribute(key string, v value) int32 {
 // any returns the message AnyValue of a value.
 func (v value) any() []byte {
 	if v.kind == anyString {
-		return message(nil, anyString, utf8(v.text))
+		return protobuf.Message(nil, anyString, utf8(v.text))
 	}
-	return varint(varint(nil, uint64(v.kind)<<3), uint64(v.n)) // also if it is 0
+	return protobuf.Varint(protobuf.Varint(nil, uint64(v.kind)<<3), uint64(v.n)) // also if it is 0
 }
 
 // link returns the number of a link: the 16 bytes of a trace's id and the 8 bytes of a span's.
@@ -173,7 +173,7 @@ func (d *dictionary) link(l [24]byte) int32 {
 	if !ok {
 		n = int32(len(d.links.number)) + 1
 		d.links.number[l] = n
-		d.links.b = message(d.links.b, dictLinks, message(message(nil, 1, l[:16]), 2, l[16:]))
+		d.links.b = protobuf.Message(d.links.b, dictLinks, protobuf.Message(protobuf.Message(nil, 1, l[:16]), 2, l[16:]))
 	}
 	return n
 }
@@ -188,14 +188,14 @@ func (d *dictionary) stack(p *profile.Profile, stack []uint32) int32 {
 	}
 	d.list = d.list[:0]
 	for _, frame := range stack {
-		d.list = varint(d.list, uint64(d.location(p, frame)))
+		d.list = protobuf.Varint(d.list, uint64(d.location(p, frame)))
 	}
 	n, ok := d.stacks.number[string(d.list)]
 	if !ok {
 		n = int32(len(d.stacks.number)) + 1
 		d.stacks.number[string(d.list)] = n
-		d.m = message(d.m[:0], 1, d.list)
-		d.stacks.b = message(d.stacks.b, dictStacks, d.m)
+		d.m = protobuf.Message(d.m[:0], 1, d.list)
+		d.stacks.b = protobuf.Message(d.stacks.b, dictStacks, d.m)
 	}
 	d.latest, d.latestStack = stack, n
 	return n
@@ -210,16 +210,16 @@ func (d *dictionary) location(p *profile.Profile, frame uint32) int32 {
 	n = int32(len(d.locations.number)) + 1
 	d.locations.number[frame] = n
 	f := &p.Frames[frame]
-	line := number(number(nil, lineFunction, uint64(d.function(f, p.StartLine(frame)))), lineLine, uint64(max(f.Line, 0)))
+	line := protobuf.Number(protobuf.Number(nil, lineFunction, uint64(d.function(f, p.StartLine(frame)))), lineLine, uint64(max(f.Line, 0)))
 	var m []byte
 	if f.File != "" { // no wait
-		m = number(m, locationMapping, 1)
+		m = protobuf.Number(m, locationMapping, 1)
 	}
-	m = message(m, locationLines, line)
+	m = protobuf.Message(m, locationLines, line)
 	if f.File != "" {
-		m = message(m, locationAttributes, varint(nil, uint64(d.attribute("profile.frame.type", text("go")))))
+		m = protobuf.Message(m, locationAttributes, protobuf.Varint(nil, uint64(d.attribute("profile.frame.type", text("go")))))
 	}
-	d.locations.b = message(d.locations.b, dictLocations, m)
+	d.locations.b = protobuf.Message(d.locations.b, dictLocations, m)
 	return n
 }
 
@@ -233,34 +233,8 @@ func (d *dictionary) function(f *profile.Frame, start int32) int32 {
 	n = int32(len(d.functions.number)) + 1
 	d.functions.number[key] = n
 	name := d.text(f.Func)
-	m := number(number(nil, functionName, name), functionSystem, name)
-	m = number(number(m, functionFile, d.text(f.File)), functionStart, uint64(max(start, 0)))
-	d.functions.b = message(d.functions.b, dictFunctions, m)
+	m := protobuf.Number(protobuf.Number(nil, functionName, name), functionSystem, name)
+	m = protobuf.Number(protobuf.Number(m, functionFile, d.text(f.File)), functionStart, uint64(max(start, 0)))
+	d.functions.b = protobuf.Message(d.functions.b, dictFunctions, m)
 	return n
-}
-
-// varint appends a number.
-func varint(b []byte, n uint64) []byte { return binary.AppendUvarint(b, n) }
-
-// number appends a field that is a number, unless it is 0.
-func number(b []byte, field int, n uint64) []byte {
-	if n == 0 {
-		return b
-	}
-	return varint(varint(b, uint64(field)<<3), n)
-}
-
-// fixed appends a field that is a number of 8 bytes, unless it is 0.
-func fixed(b []byte, field int, n uint64) []byte {
-	if n == 0 {
-		return b
-	}
-	return binary.LittleEndian.AppendUint64(varint(b, uint64(field)<<3|1), n)
-}
-
-// message appends a field that is a message, a list of numbers, or a text, even if it is empty.
-func message[T []byte | string](b []byte, field int, content T) []byte {
-	b = varint(b, uint64(field)<<3|2)
-	b = varint(b, uint64(len(content)))
-	return append(b, content...)
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gotach/profiler/internal/formats/protobuf"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -17,25 +18,27 @@ func (e *Encoder) Message(a *About) []byte {
 	d := &e.dict
 	mapping := d.mapping(a)
 	nanoseconds := d.text("nanoseconds")
-	kind := func(name string) []byte { return number(number(nil, 1, d.text(name)), 2, nanoseconds) }
+	kind := func(name string) []byte {
+		return protobuf.Number(protobuf.Number(nil, 1, d.text(name)), 2, nanoseconds)
+	}
 	wall, cpu := kind("wall"), []byte(nil)
 	if len(e.cpu) > 0 {
 		cpu = kind("cpu")
 	}
 	b := make([]byte, 0, e.Size()+4096)
-	profiles := message(nil, scopeScope, message(nil, scopeName, scope))
+	profiles := protobuf.Message(nil, scopeScope, protobuf.Message(nil, scopeName, scope))
 	if len(e.wall) > 0 || len(e.cpu) == 0 {
-		profiles = message(profiles, scopeProfiles, e.profile(wall, e.wall, a.WallID, a))
+		profiles = protobuf.Message(profiles, scopeProfiles, e.profile(wall, e.wall, a.WallID, a))
 	}
 	if len(e.cpu) > 0 {
-		profiles = message(profiles, scopeProfiles, e.profile(cpu, e.cpu, a.CPUID, a))
+		profiles = protobuf.Message(profiles, scopeProfiles, e.profile(cpu, e.cpu, a.CPUID, a))
 	}
-	resource := message(nil, resourceResource, a.resource())
-	b = message(b, dataResources, message(resource, resourceScopes, profiles))
+	resource := protobuf.Message(nil, resourceResource, a.resource())
+	b = protobuf.Message(b, dataResources, protobuf.Message(resource, resourceScopes, profiles))
 
-	tables := message(message(nil, dictMappings, ""), dictMappings, mapping)
+	tables := protobuf.Message(protobuf.Message(nil, dictMappings, ""), dictMappings, mapping)
 	size := len(tables) + d.size()
-	b = varint(varint(b, dataDictionary<<3|2), uint64(size))
+	b = protobuf.Varint(protobuf.Varint(b, dataDictionary<<3|2), uint64(size))
 	for _, t := range [...][]byte{tables, d.locations.b, d.functions.b, d.links.b, d.strings.b, d.attributes.b, d.stacks.b} {
 		b = append(b, t...)
 	}
@@ -45,16 +48,16 @@ func (e *Encoder) Message(a *About) []byte {
 // profile returns the message of a profile.
 func (e *Encoder) profile(kind, samples []byte, id [16]byte, a *About) []byte {
 	b := make([]byte, 0, len(samples)+128)
-	b = append(message(b, profileType, kind), samples...)
+	b = append(protobuf.Message(b, profileType, kind), samples...)
 	if !a.Start.IsZero() {
-		b = fixed(b, profileTime, uint64(a.Start.UnixNano()))
+		b = protobuf.Fixed(b, profileTime, uint64(a.Start.UnixNano()))
 	}
-	b = number(b, profileDuration, uint64(max(a.Duration, 0)))
+	b = protobuf.Number(b, profileDuration, uint64(max(a.Duration, 0)))
 	if a.Interval > 0 {
-		b = number(message(b, profilePeriodType, kind), profilePeriod, uint64(a.Interval))
+		b = protobuf.Number(protobuf.Message(b, profilePeriodType, kind), profilePeriod, uint64(a.Interval))
 	}
 	if id != [16]byte{} {
-		b = message(b, profileID, id[:])
+		b = protobuf.Message(b, profileID, id[:])
 	}
 	return b
 }
@@ -68,7 +71,7 @@ func (d *dictionary) mapping(a *About) []byte {
 			file = s.Executable
 		}
 	}
-	m := number(nil, mappingFile, d.text(file))
+	m := protobuf.Number(nil, mappingFile, d.text(file))
 	if build == "" {
 		return m
 	}
@@ -76,7 +79,7 @@ func (d *dictionary) mapping(a *About) []byte {
 	if strings.Contains(build, "/") {
 		key = "process.executable.build_id.go"
 	}
-	return message(m, mappingAttributes, varint(nil, uint64(d.attribute(key, text(build)))))
+	return protobuf.Message(m, mappingAttributes, protobuf.Varint(nil, uint64(d.attribute(key, text(build)))))
 }
 
 // resource returns the message of the resource.
@@ -89,7 +92,7 @@ func (a *About) resource() (b []byte) {
 		if v == text("") || given[key] {
 			return
 		}
-		b = message(b, resourceAttribute, message(message(nil, 1, utf8(key)), 2, v.any()))
+		b = protobuf.Message(b, resourceAttribute, protobuf.Message(protobuf.Message(nil, 1, utf8(key)), 2, v.any()))
 	}
 	s := a.Session
 	if s == nil {

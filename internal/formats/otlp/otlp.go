@@ -35,6 +35,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gotach/profiler/internal/formats/protobuf"
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/tachyon"
@@ -135,24 +136,24 @@ func (e *Encoder) Add(p *profile.Profile, r *profile.Record) {
 		return
 	}
 	e.records++
-	e.m = number(e.m[:0], sampleStack, uint64(e.dict.stack(p, r.Stack)))
+	e.m = protobuf.Number(e.m[:0], sampleStack, uint64(e.dict.stack(p, r.Stack)))
 	link := e.attributes(r)
 	e.list = e.list[:0]
 	for _, i := range e.indices {
-		e.list = varint(e.list, uint64(i))
+		e.list = protobuf.Varint(e.list, uint64(i))
 	}
 	if len(e.list) > 0 {
-		e.m = message(e.m, sampleAttributes, e.list)
+		e.m = protobuf.Message(e.m, sampleAttributes, e.list)
 	}
-	e.m = number(e.m, sampleLink, uint64(link))
+	e.m = protobuf.Number(e.m, sampleLink, uint64(link))
 	head := len(e.m)
 	for _, v := range [...]struct {
 		into  *[]byte
 		value time.Duration
 	}{{&e.wall, r.Wall}, {&e.cpu, r.CPU}} {
 		if v.value > 0 {
-			e.m = message(e.m[:head], sampleValues, varint(e.list[:0], uint64(v.value)))
-			*v.into = message(*v.into, profileSamples, e.m)
+			e.m = protobuf.Message(e.m[:head], sampleValues, protobuf.Varint(e.list[:0], uint64(v.value)))
+			*v.into = protobuf.Message(*v.into, profileSamples, e.m)
 		}
 	}
 }

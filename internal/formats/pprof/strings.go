@@ -3,6 +3,8 @@ package pprof
 import (
 	"io"
 	"os"
+
+	"github.com/gotach/profiler/internal/formats/protobuf"
 )
 
 // A stringTable numbers strings. It keeps the encoded table in memory while it is small, then in a
@@ -57,7 +59,7 @@ func (t *stringTable) value(s string) int64 {
 }
 
 func (t *stringTable) append(s string) int64 {
-	t.b = message(t.b, profileString, s)
+	t.b = protobuf.Message(t.b, profileString, s)
 	t.count++
 	if len(t.b) > maxInMemory && t.err == nil {
 		t.spill()

@@ -1,11 +1,11 @@
 package pprof
 
 import (
-	"encoding/binary"
 	"io"
 	"slices"
 	"strings"
 
+	"github.com/gotach/profiler/internal/formats/protobuf"
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/stream"
 )
@@ -109,23 +109,8 @@ func newEncoder(w io.Writer, cpu bool) *encoder {
 
 // valueType appends the message of a type and a unit.
 func (e *encoder) valueType(field int, kind, unit string) {
-	m := number(nil, 1, uint64(e.strings.add(kind)))
-	e.b = message(e.b, field, number(m, 2, uint64(e.strings.add(unit))))
-}
-
-// number appends a number, unless it is 0.
-func number(b []byte, field int, n uint64) []byte {
-	if n == 0 {
-		return b
-	}
-	return binary.AppendUvarint(binary.AppendUvarint(b, uint64(field)<<3), n)
-}
-
-// message appends a message or a text.
-func message[T []byte | string](b []byte, field int, content T) []byte {
-	b = binary.AppendUvarint(b, uint64(field)<<3|2)
-	b = binary.AppendUvarint(b, uint64(len(content)))
-	return append(b, content...)
+	m := protobuf.Number(nil, 1, uint64(e.strings.add(kind)))
+	e.b = protobuf.Message(e.b, field, protobuf.Number(m, 2, uint64(e.strings.add(unit))))
 }
 
 // flush writes what was encoded.
@@ -147,23 +132,23 @@ func (e *encoder) record(p *profile.Profile, r *profile.Record) error {
 	if n := len(r.Stack); n > 2 { // as in the reference, short lists are not packed
 		e.l = e.l[:0]
 		for _, id := range r.Stack {
-			e.l = binary.AppendUvarint(e.l, e.location(id))
+			e.l = protobuf.Varint(e.l, e.location(id))
 		}
-		m = message(m, sampleLocation, e.l)
+		m = protobuf.Message(m, sampleLocation, e.l)
 	} else {
 		for _, id := range r.Stack {
-			m = number(m, sampleLocation, e.location(id))
+			m = protobuf.Number(m, sampleLocation, e.location(id))
 		}
 	}
 	e.l = e.l[:0]
 	if e.cpu {
-		e.l = binary.AppendUvarint(binary.AppendUvarint(e.l, uint64(r.CPU)), uint64(r.Count))
-		return e.sample(message(m, sampleValue, e.l))
+		e.l = protobuf.Varint(protobuf.Varint(e.l, uint64(r.CPU)), uint64(r.Count))
+		return e.sample(protobuf.Message(m, sampleValue, e.l))
 	}
 	for _, v := range [...]int64{r.Count, int64(r.Wall), int64(r.CPU)} {
-		e.l = binary.AppendUvarint(e.l, uint64(v))
+		e.l = protobuf.Varint(e.l, uint64(v))
 	}
-	m = message(m, sampleValue, e.l)
+	m = protobuf.Message(m, sampleValue, e.l)
 	e.labels = e.labels[:0]
 	if r.State != "" {
 		e.labels = append(e.labels, label{labelState, r.State})
@@ -182,14 +167,14 @@ func (e *encoder) record(p *profile.Profile, r *profile.Record) error {
 	}
 	for _, l := range e.labels {
 		key := e.strings.add(l.key)
-		e.l = number(number(e.l[:0], labelKey, uint64(key)), labelStr, uint64(e.strings.value(l.value)))
-		m = message(m, sampleLabel, e.l)
+		e.l = protobuf.Number(protobuf.Number(e.l[:0], labelKey, uint64(key)), labelStr, uint64(e.strings.value(l.value)))
+		m = protobuf.Message(m, sampleLabel, e.l)
 	}
 	if p.Goroutines > 0 && r.OfGoroutine() && !r.Several {
 		key := e.strings.add(labelGoroutine)
-		e.l = number(number(e.l[:0], labelKey, uint64(key)), labelNum, r.Goroutine)
-		e.l = number(e.l, labelUnit, uint64(e.strings.add("id")))
-		m = message(m, sampleLabel, e.l)
+		e.l = protobuf.Number(protobuf.Number(e.l[:0], labelKey, uint64(key)), labelNum, r.Goroutine)
+		e.l = protobuf.Number(e.l, labelUnit, uint64(e.strings.add("id")))
+		m = protobuf.Message(m, sampleLabel, e.l)
 	}
 	return e.sample(m)
 }
@@ -197,7 +182,7 @@ func (e *encoder) record(p *profile.Profile, r *profile.Record) error {
 // sample appends the message of a sample.
 func (e *encoder) sample(m []byte) error {
 	e.m = m
-	e.b = message(e.b, profileSample, m)
+	e.b = protobuf.Message(e.b, profileSample, m)
 	if len(e.b) < 64<<10 {
 		return nil
 	}
@@ -242,15 +227,15 @@ func (e *encoder) finish(p *profile.Profile) error {
 		return err
 	}
 	if !p.Start.IsZero() {
-		e.b = number(e.b, profileTime, uint64(p.Start.UnixNano()))
+		e.b = protobuf.Number(e.b, profileTime, uint64(p.Start.UnixNano()))
 	}
-	e.b = number(e.b, profileDuration, uint64(p.Duration))
-	e.b = message(e.b, profilePeriodType, number(number(nil, 1, uint64(period[0])), 2, uint64(period[1])))
-	e.b = number(e.b, profilePeriod, uint64(p.Interval))
+	e.b = protobuf.Number(e.b, profileDuration, uint64(p.Duration))
+	e.b = protobuf.Message(e.b, profilePeriodType, protobuf.Number(protobuf.Number(nil, 1, uint64(period[0])), 2, uint64(period[1])))
+	e.b = protobuf.Number(e.b, profilePeriod, uint64(p.Interval))
 	for _, c := range list { // at most two, so they are not packed
-		e.b = number(e.b, profileComment, uint64(c))
+		e.b = protobuf.Number(e.b, profileComment, uint64(c))
 	}
-	e.b = number(e.b, profileDefaultType, uint64(kind))
+	e.b = protobuf.Number(e.b, profileDefaultType, uint64(kind))
 	if err := e.flush(); err != nil {
 		return err
 	}
@@ -272,14 +257,14 @@ func (e *encoder) mapping(p *profile.Profile, comments *[]string) {
 		}
 		*comments = append(*comments, describe(s))
 	}
-	m := number(nil, 1, 1)
-	m = number(number(m, 2, start), 3, limit)
-	m = number(m, 5, uint64(e.strings.add(file)))
-	m = number(m, 6, uint64(e.strings.add(build)))
+	m := protobuf.Number(nil, 1, 1)
+	m = protobuf.Number(protobuf.Number(m, 2, start), 3, limit)
+	m = protobuf.Number(m, 5, uint64(e.strings.add(file)))
+	m = protobuf.Number(m, 6, uint64(e.strings.add(build)))
 	for has := 7; has <= 10; has++ { // functions, file names, line numbers, inline frames
-		m = number(m, has, 1)
+		m = protobuf.Number(m, has, 1)
 	}
-	e.b = message(e.b, profileMapping, m)
+	e.b = protobuf.Message(e.b, profileMapping, m)
 }
 
 // tables encodes locations and functions.
@@ -304,15 +289,15 @@ func (e *encoder) tables(p *profile.Profile) {
 		if functions[n-1].line == 0 {
 			functions[n-1].line = uint64(p.StartLine(frame))
 		}
-		line = number(number(line[:0], 1, uint64(n)), 2, uint64(max(f.Line, 0)))
-		m = number(number(m[:0], 1, uint64(i+1)), 2, 1)
-		e.b = message(e.b, profileLocation, message(m, 4, line))
+		line = protobuf.Number(protobuf.Number(line[:0], 1, uint64(n)), 2, uint64(max(f.Line, 0)))
+		m = protobuf.Number(protobuf.Number(m[:0], 1, uint64(i+1)), 2, 1)
+		e.b = protobuf.Message(e.b, profileLocation, protobuf.Message(m, 4, line))
 	}
 	for i, f := range functions {
-		m = number(m[:0], 1, uint64(i+1))
+		m = protobuf.Number(m[:0], 1, uint64(i+1))
 		name := uint64(e.strings.add(f.name))
-		m = number(number(m, 2, name), 3, name)
-		m = number(number(m, 4, uint64(e.strings.add(f.file))), 5, f.line)
-		e.b = message(e.b, profileFunction, m)
+		m = protobuf.Number(protobuf.Number(m, 2, name), 3, name)
+		m = protobuf.Number(protobuf.Number(m, 4, uint64(e.strings.add(f.file))), 5, f.line)
+		e.b = protobuf.Message(e.b, profileFunction, m)
 	}
 }
