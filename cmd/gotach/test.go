@@ -30,14 +30,17 @@ added unless -count is given. At the end a line on standard error says where the
 
 The packages and their module are not changed and need not know gotach. A package may have a
 TestMain or not. The goroutines have the labels "package" and "test". The label "test" names
-the test, subtest, benchmark, fuzz target or example that a goroutine runs. Goroutines that
-a test starts have its label too, and so have those that they start. A test that ended between
-two samples has one with the frame [no sample], which stands for the time that it took.
+the test, benchmark, fuzz target or example that a goroutine runs, as a function: subtests
+count as the test that runs them. Goroutines that a test starts have its label too, and so
+have those that they start. A test that ended between two samples is not in the profile, and
+not counted.
 
 Ctrl-C ends the tests; the profile has what they did until then.
 
-The profile begins before TestMain and ends when the tests have ended. Programs that tests start are
-not in it. PROFILE_RATE, PROFILE_BUDGET and PROFILE_SOURCE apply, PROFILE_OUT does not.
+The profile begins before TestMain and ends when the tests have ended. Of a package with a TestMain of its
+own, and of tests that panic or call os.Exit, it lacks what was not written yet: the last 100 ms
+on a machine that is not busy, waits of the last second while nothing runs, and on Windows
+nearly everything. Programs that tests start are not in it. PROFILE_RATE, PROFILE_BUDGET and PROFILE_SOURCE apply, PROFILE_OUT does not.
 
   -o FILE, --output FILE  write the profile to FILE (default ` + defaultTestOut + `)
   --diff OLD              also print what gotach diff OLD FILE prints

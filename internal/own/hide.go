@@ -1,7 +1,6 @@
 package own
 
 import (
-	"reflect"
 	"runtime"
 	"strings"
 	"sync"
@@ -24,7 +23,7 @@ var hidden sync.Map // names of functions
 // hidden before they can run.
 func Hide(functions ...any) struct{} {
 	for _, f := range functions {
-		hidden.Store(runtime.FuncForPC(reflect.ValueOf(f).Pointer()).Name(), true)
+		hidden.Store(nameOf(f), true)
 	}
 	return struct{}{}
 }

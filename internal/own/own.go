@@ -3,8 +3,8 @@
 // program's goroutines.
 //
 // The runtime keeps for each goroutine the address of the go statement that created
-// it, and sources report the function of that address. [Go] contains the profiler's
-// only go statement, so every goroutine that Go created is the profiler's own. This
+// it, and sources report the function of that address. [Go] and [Ordinary] contain the
+// profiler's only go statements, so every goroutine that they created is the profiler's own. This
 // holds from its first instruction to its last sample, and for goroutines that
 // started before the session. No list of goroutines is needed.
 package own
@@ -14,18 +14,12 @@ import (
 	"runtime"
 )
 
-// Go runs f in a new goroutine of the profiler. Goroutines that f starts without Go,
-// for example in a callback of the program, belong to the program.
-//
-//go:noinline
-func Go(f func()) {
-	go f()
-}
-
-// creator is the name of Go in stacks. It comes from the runtime, because some build
+// creators are the names of Go and Ordinary in stacks. They come from the runtime, because some build
 // tools rename functions.
-var creator = runtime.FuncForPC(reflect.ValueOf(Go).Pointer()).Name()
+var creators = [2]string{nameOf(Go), nameOf(Ordinary)}
+
+func nameOf(f any) string { return runtime.FuncForPC(reflect.ValueOf(f).Pointer()).Name() }
 
 // Created reports whether a goroutine is the profiler's own. by is the name of the
 // function that created it, as [runtime.Stack] prints it.
-func Created(by string) bool { return by != "" && by == creator }
+func Created(by string) bool { return by != "" && (by == creators[0] || by == creators[1]) }

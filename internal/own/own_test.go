@@ -21,12 +21,16 @@ func createdBy() string {
 
 func TestCreated(t *testing.T) {
 	by := make(chan string)
+	Ordinary(func() { by <- createdBy() })
+	if name := <-by; !Created(name) {
+		t.Errorf("a goroutine started by Ordinary has creator %q, want one of %q", name, creators)
+	}
 	Go(func() {
 		by <- createdBy()
 		go func() { by <- createdBy() }()
 	})
 	if name := <-by; !Created(name) {
-		t.Errorf("a goroutine started by Go has creator %q, want %q", name, creator)
+		t.Errorf("a goroutine started by Go has creator %q, want one of %q", name, creators)
 	}
 	if name := <-by; name == "" || Created(name) {
 		t.Errorf("a go statement within Go's function: creator %q, want a name other than Go's", name)
@@ -86,7 +90,7 @@ func TestNoOtherGoStatement(t *testing.T) {
 				return err
 			}
 			ast.Inspect(f, func(n ast.Node) bool {
-				if starts(n) && path != filepath.Join(root, "internal/own/own.go") {
+				if starts(n) && path != filepath.Join(root, "internal/own/start.go") {
 					t.Errorf("%s: goroutine not started by own.Go", fset.Position(n.Pos()))
 				}
 				return true

@@ -8,6 +8,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/gotach/profiler/internal/own"
 	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
@@ -189,7 +190,10 @@ func (d *drain) lack() time.Duration {
 		return k.found
 	}
 	k.next = d.now + notSeenEvery
-	missing := k.area - k.owned - k.weights
+	missing := k.area - k.weights
+	if own.Counted {
+		missing -= k.owned
+	}
 	if !d.end {
 		missing -= time.Duration(k.living)*d.now - k.last + d.unvisited()
 		// Right after many goroutines have begun, not all are known. What is really missing stays so.

@@ -74,7 +74,7 @@ func compareSelf(l *layout) error {
 func parked(n int) (gs []uintptr, free func()) {
 	stop, tell := make(chan struct{}), make(chan uintptr)
 	for range n {
-		own.Go(func() {
+		own.Ordinary(func() {
 			tell <- mem.Getg()
 			<-stop
 		})
@@ -93,7 +93,7 @@ func (n *Source) verify(l *layout) error {
 	}()
 	w.runG, w.runID = mem.Getg(), currentGoid()
 	w.running.Add(1)
-	own.Go(w.waits)
+	own.Ordinary(w.waits)
 	<-w.up
 	if err := n.table.checkInlining(w.waitPCs); err != nil {
 		return err

@@ -66,7 +66,7 @@ func (n *Source) checkObjects(l *layout) error {
 	gs := make(chan uintptr)
 	for _, w := range waits {
 		ended.Add(1)
-		own.Go(func() {
+		own.Ordinary(func() {
 			defer ended.Done()
 			gs <- mem.Getg()
 			w.wait()

@@ -64,7 +64,7 @@ func (n *Source) checkSyscall(l *layout) error {
 	if name(pc) != "syscall.Syscall6" {
 		return fmt.Errorf("a goroutine in a system call reads as being in %q", name(pc))
 	}
-	const starter = "native.startTicker.func1"
+	starter := own.Entry("native.startTicker.func1")
 	if start := mem.ReadWord(g + l.gStartPC); !strings.HasSuffix(name(start), starter) {
 		return fmt.Errorf("a goroutine's first function reads as %q", name(start))
 	}
@@ -243,7 +243,7 @@ func (n *Source) checkPreempt(l *layout) error {
 			return wrong
 		case asked+other == 0 && !spins:
 			spins = true
-			own.Go(w.spin)
+			own.Ordinary(w.spin)
 			defer func() {
 				w.stop.Store(true)
 				select {

@@ -6,40 +6,46 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// A goroutine that runs no test itself belongs to the test of the goroutine that started it.
+// A goroutine belongs to the test of the goroutine that started it. If that is not known, its own stack or its creator tells.
 func TestInherited(t *testing.T) {
-	const start = 1_000_000
-	spans := map[uint64][]span{
-		1: {{name: "TestA", begin: start + 100, end: start + 200}, {name: "TestB", begin: start + 300, end: start + 800}},
-		5: {{name: "TestB/sub", begin: start + 350, end: start + 750}},
-		6: {{name: "TestB/sub/one", begin: start + 400, end: start + 600}},
-		7: {{name: "TestB/sub/two", begin: start + 500, end: start + 700}},
+	main := []mainSpan{{0, ""}, {300, "ExampleA"}, {500, ""}}
+	known := map[uint64]*tachyon.Goroutine{
+		1: {ID: 1},
+		5: {ID: 5, Parent: 1, First: 100}, 6: {ID: 6, Parent: 5, First: 150}, 7: {ID: 7, Parent: 1, First: 400},
+		8: {ID: 8, Parent: 9}, 9: {ID: 9, Parent: 8},
 	}
-	known := map[uint64]*tachyon.Goroutine{1: {ID: 1}, 5: {ID: 5, Parent: 1}, 6: {ID: 6, Parent: 5}, 7: {ID: 7, Parent: 5}}
-	list := []struct {
+	names := map[uint64]string{5: "TestA", 6: "TestOther", 7: "BenchmarkA"}
+	for i, c := range []struct {
 		what   string
 		parent uint64
-		first  uint64 // of the goroutine
+		first  uint64
+		name   string // by its own stack
+		by     string // creator
 		want   string
 	}{
-		{"started by nobody", 0, 450, ""},
-		{"started by a test's own goroutine", 6, 450, "TestB/sub/one"},
-		{"the same, after the test", 6, 900, "TestB/sub/one"},
-		{"started by the main goroutine before all tests", 1, 50, ""},
-		{"in its first test", 1, 150, "TestA"},
-		{"in its second test", 1, 350, "TestB"},
-		{"started by a known goroutine of a test", 21, 900, "TestB/sub/one"},
-		{"started by an unknown goroutine while one test ran", 99, 150, "TestA"},
-		{"while one subtest ran", 99, 450, "TestB/sub/one"},
-		{"while two subtests ran", 99, 550, ""},
-		{"while none ran", 99, 250, ""},
-	}
-	for i, c := range list {
-		known[uint64(20+i)] = &tachyon.Goroutine{ID: uint64(20 + i), Parent: c.parent, First: c.first}
-	}
-	tests := &tests{process: &process{spans: spans}, known: known, start: start, of: map[uint64]string{}}
-	for i, c := range list {
-		if got := tests.inherited(uint64(20 + i)); got != c.want {
+		{"started by nobody", 0, 450, "", "", ""},
+		{"a test whose parent is not known", 99, 450, "TestB", "testing.(*T).Run", "TestB"},
+		{"started by a test's goroutine", 5, 450, "", "net/http.(*Server).Serve", "TestA"},
+		{"a subtest", 5, 450, "TestHelper", "testing.(*T).Run", "TestA"},
+		{"started by a subtest's goroutine", 6, 450, "", "", "TestA"},
+		{"started by a known goroutine of a subtest", 22, 450, "", "", "TestA"},
+		{"started by the main goroutine before all examples", 1, 250, "", "", ""},
+		{"in an example", 1, 350, "", "example.com/m.helper", "ExampleA"},
+		{"afterwards", 1, 550, "", "", ""},
+		{"a benchmark soon after an example", 1, 450, "BenchmarkB", "", "BenchmarkB"},
+		{"started by a benchmark's goroutine", 7, 450, "", "", "BenchmarkA"},
+		{"started by an unknown goroutine of a test", 99, 450, "", "example.com/m.v2.TestC.func1.2", ""},
+		{"the same, in a path with a dot, as the runtime writes it", 99, 450, "", "example.com/m%2ev2.TestC.func1.2", "TestC"},
+		{"started by an unknown goroutine of TestMain", 99, 450, "", "example.com/m.TestMain", ""},
+		{"of no test", 99, 450, "", "example.com/m.Testify", ""},
+		{"of a method", 99, 450, "", "example.com/m.(*S).TestX", ""},
+		{"in a circle", 8, 450, "", "", ""},
+	} {
+		id := uint64(20 + i)
+		known[id] = &tachyon.Goroutine{ID: id, Parent: c.parent, First: c.first, CreatedBy: c.by}
+		names[id] = c.name
+		tests := &tests{known: known, names: names, main: main, of: map[uint64]string{}}
+		if got := tests.test(id, c.first); got != c.want {
 			t.Errorf("%s: %q, want %q", c.what, got, c.want)
 		}
 	}

@@ -34,14 +34,12 @@ func (r *run) merge(res *Result) error {
 			return err
 		}
 		if exists(p.path + ".tach") {
-			file, err := p.rewrite()
+			file, names, err := p.rewrite()
 			if err == nil {
 				files = append(files, file)
 				packages[p.importPath] = true
-				for _, list := range p.spans {
-					for _, s := range list {
-						tests[[2]string{p.importPath, s.name}] = true
-					}
+				for name := range names {
+					tests[[2]string{p.importPath, name}] = true
 				}
 			} else {
 				p.errors = append(p.errors, err.Error())
@@ -66,22 +64,22 @@ func (r *run) merge(res *Result) error {
 	return in.Convert(r.o.Output, "tach", formats.Options{Context: ctx})
 }
 
-// rewrite writes the profile of a process with labels, and returns the path.
-func (p *process) rewrite() (_ string, err error) {
+// rewrite writes the profile of a process with labels. It returns the path and the tests.
+func (p *process) rewrite() (_ string, tests map[string]bool, err error) {
 	in, err := reader.Open(p.path + ".tach")
 	if err != nil {
-		return "", fmt.Errorf("its profile cannot be read: %w", err)
+		return "", nil, fmt.Errorf("its profile cannot be read: %w", err)
 	}
 	defer in.Close()
-	l, err := newLabelled(in, p)
+	l, err := newLabelled(in, p.importPath)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	path := p.path + ".labelled.tach"
 	out, err := os.Create(path)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
-	return path, tach.Write(out, l, tach.Options{Layout: tachyon.Document})
+	return path, l.tests, tach.Write(out, l, tach.Options{Layout: tachyon.Document})
 }

@@ -50,7 +50,7 @@ func verdicts(out string) string {
 	return b.String()
 }
 
-// Modules of other people: go test prints the same, ends with the same code, and all tests that ran are in the profile.
+// Modules of other people: go test prints the same, ends with the same code, and the profile has tests that ran.
 func TestPeerModules(t *testing.T) {
 	for i, m := range []struct{ module, args string }{
 		{"golang.org/x/sync@v0.24.0", "./errgroup"},

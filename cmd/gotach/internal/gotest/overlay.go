@@ -1,79 +1,24 @@
 package gotest
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
+	"slices"
 )
 
 // generatedName is the name of the file that each package under test gets. It exists only in the overlay.
 const generatedName = "zz_gotach_test.go"
 
-// hooks are added to package testing, at the end of a line, so that line numbers stay. Without
-// profile they do nothing.
-var hooks = []struct {
-	file, after, add string
-	must             bool // without it there is no profile
-}{
-	{"testing.go", "\nfunc MainStart(deps testDeps, tests []InternalTest, benchmarks []InternalBenchmark, fuzzTargets []InternalFuzzTarget, examples []InternalExample) *M {",
-		" gotachStart(deps.ImportPath());", true},
-	{"testing.go", "\nfunc (m *M) after() {", " gotachStop();", true},
-	{"testing.go", "\n	m.timer = time.AfterFunc(*timeout, func() {", " gotachLate.Store(true);", false},
-	{"testing.go", "\nfunc (m *M) stopAlarm() {", " gotachWait();", false},
-	{"testing.go", "\nfunc tRunner(t *T, fn func(t *T)) {", " defer gotachEnd(gotachBegin(t.name));", true},
-	{"fuzz.go", "\nfunc fRunner(f *F, fn func(*F)) {", " defer gotachEnd(gotachBegin(f.name));", false},
-	{"benchmark.go", "\nfunc (b *B) runN(n int) {", " defer gotachEnd(gotachBegin(b.name));", false},
-	{"run_example.go", "\nfunc runExample(eg InternalExample) (ok bool) {", " defer gotachEnd(gotachBegin(eg.Name));", false},
-}
-
-// hookCode is added to the end of testing.go.
-const hookCode = `
-// Gotach has what gotach test has linked in.
-var Gotach struct {
-	Start func(importPath string)
-	Stop  func()
-	Begin func(name string) uint64
-	End   func(uint64)
-}
-
-func gotachStart(importPath string) {
-	if Gotach.Start != nil {
-		Gotach.Start(importPath)
-	}
-}
-
-func gotachStop() {
-	if Gotach.Stop != nil {
-		Gotach.Stop()
-	}
-}
-
-// gotachLate says that the time of -timeout is over. The process then ends the profile, which takes some ms, and panics. Tests
-// that end meanwhile must not make it a success.
-var gotachLate atomic.Bool
-
-func gotachWait() {
-	if gotachLate.Load() {
-		select {}
-	}
-}
-
-func gotachBegin(name string) uint64 {
-	if Gotach.Begin == nil || name == "Main" { // Main runs all benchmarks
-		return 0
-	}
-	return Gotach.Begin(name)
-}
-
-func gotachEnd(goroutine uint64) {
-	if goroutine != 0 {
-		Gotach.End(goroutine)
-	}
+// A package without a TestMain gets this one, which finishes the profile.
+const generatedMain = `
+func TestMain(m *testing.M) {
+	m.Run()
+	start.Stop()
 }
 `
 
@@ -111,47 +56,38 @@ func (o *overlay) merge(path, dir string) error {
 	return nil
 }
 
-// hookTesting adds package testing of the Go installation goroot with the hooks.
-func (o *overlay) hookTesting(goroot string) error {
-	texts := map[string][]byte{}
-	for _, h := range hooks {
-		path := filepath.Join(goroot, "src", "testing", h.file)
-		text := texts[path]
-		if text == nil {
-			from := path
-			if o.replace[path] != "" { // by the user's overlay
-				from = o.replace[path]
-			}
-			var err error
-			if text, err = os.ReadFile(from); err != nil {
-				return err
-			}
-		}
-		if bytes.Count(text, []byte(h.after)) == 1 {
-			text = bytes.Replace(text, []byte(h.after), []byte(h.after+h.add), 1)
-		} else if h.must {
-			return errors.New(path + " is not as this gotach knows it: it has no line " + strconv.Quote(strings.TrimSpace(h.after)))
-		}
-		texts[path] = text
-	}
-	for path, text := range texts {
-		if filepath.Base(path) == "testing.go" {
-			text = append(text, hookCode...)
-		}
-		if err := o.add(path, text); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// addTo adds the generated file to a package.
+// addTo adds the generated file to a package. The profile begins in its init function.
 func (o *overlay) addTo(p *listedPackage) error {
 	name := p.Name
 	if len(p.TestGoFiles) == 0 {
 		name += "_test"
 	}
-	return o.add(filepath.Join(p.Dir, generatedName), []byte("package "+name+"\n\nimport _ \""+startPath+"\"\n"))
+	imports, main := "", ""
+	if !o.hasMain(p) {
+		imports, main = "\t\"testing\"\n\n", generatedMain
+	}
+	text := fmt.Sprintf("package %s\n\nimport (\n%s\t%q\n)\n\nfunc init() { start.Start(%q) }\n%s", name, imports, startPath, p.ImportPath, main)
+	return o.add(filepath.Join(p.Dir, generatedName), []byte(text))
+}
+
+// hasMain reports whether test files of a package have a function TestMain.
+func (o *overlay) hasMain(p *listedPackage) bool {
+	for _, name := range slices.Concat(p.TestGoFiles, p.XTestGoFiles) {
+		path := filepath.Join(p.Dir, name)
+		if theirs := o.replace[path]; theirs != "" {
+			path = theirs
+		}
+		f, _ := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution) // go test says what is wrong in it
+		if f == nil {
+			continue
+		}
+		for _, d := range f.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == "TestMain" {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // write writes the overlay's own file and returns its path.

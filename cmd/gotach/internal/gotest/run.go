@@ -1,16 +1,15 @@
 // Package gotest runs go test so that all test binaries are profiled, and makes one profile of all.
 //
 // Nothing is written into the module under test, and it need not require gotach. The go command gets an
-// overlay with two things. Package testing calls hooks when a process, a test, a benchmark or an
-// example begins and ends; a TestMain of the package, if it has one, stays as it is. And each package
-// under test gets a test file that imports the profiler. The profiler is a copy of its source,
+// overlay: each package under test gets a test file more, which begins the profile, and ends it in a TestMain if the
+// package has none. The profile of a package with a TestMain stays unfinished; it is read with its journal.
+// The file imports the profiler. That is a copy of its source,
 // with the packages that it needs, in one module of its own that requires no other: so the
 // versions of the modules under test stay the same. A copy of go.mod (-modfile) or of go.work names it.
 //
-// Each process writes a file into a temporary directory, and beside it when each test began and ended.
-// From these a goroutine gets the labels "package" and "test": a test's own goroutine, and those that
-// descend from it by go statements. The tests see no other environment. With Go 1.26 and earlier they can see
-// the pprof label "test".
+// Each process writes a file into a temporary directory, and beside it which package it tests.
+// A goroutine gets the labels "package" and "test": a test's own goroutine by its stack, and those that
+// descend from it by go statements. The tests see no other environment.
 package gotest
 
 import (
@@ -43,7 +42,7 @@ type Options struct {
 type Result struct {
 	Code     int      // the exit code of go test
 	Packages int      // with a profile
-	Tests    int      // with subtests, benchmarks, fuzz targets and examples
+	Tests    int      // that have samples, with benchmarks, fuzz targets and examples
 	Without  []string // packages with tests that are in no profile, each with the reason
 }
 
@@ -62,7 +61,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(work)
-	r := &run{ctx: ctx, o: o, line: line, work: work, command: "go"}
+	r := &run{ctx: ctx, o: o, line: line, work: work}
 	if err := r.prepare(); err != nil {
 		return nil, err
 	}
@@ -84,7 +83,6 @@ type run struct {
 	line *commandLine
 	work string // temporary directory
 
-	command  string   // go
 	env      []string // variables for the go command, beside those of this process
 	restore  []string // see hook.Restore
 	dir      string   // where go test runs
@@ -97,7 +95,7 @@ type run struct {
 }
 
 // goEnv is what go env says.
-type goEnv struct{ GOROOT, GOMODCACHE, GOCACHE, GOFLAGS, GOMOD, GOWORK, GOOS, GOARCH string }
+type goEnv struct{ GOMODCACHE, GOCACHE, GOFLAGS, GOMOD, GOWORK, GOOS, GOARCH string }
 
 // A listedPackage is a package under test.
 type listedPackage struct {
@@ -119,18 +117,14 @@ func (r *run) prepare() (err error) {
 	if r.dir, err = filepath.Abs(r.line.dir); err != nil {
 		return err
 	}
-	if err := r.goJSON(&r.goenv, "env", "-json", "GOROOT", "GOMODCACHE", "GOCACHE", "GOFLAGS", "GOMOD", "GOWORK", "GOOS", "GOARCH"); err != nil {
+	if err := r.goJSON(&r.goenv, "env", "-json", "GOMODCACHE", "GOCACHE", "GOFLAGS", "GOMOD", "GOWORK", "GOOS", "GOARCH"); err != nil {
 		return err
 	}
 	if err := r.list(); err != nil || r.refused {
 		return err
 	}
-	cache := filepath.Join(r.goenv.GOCACHE, "gotach")
-	source, err := copySource(r.ctx, cache, r.goenv.GOOS, r.goenv.GOARCH)
+	source, err := copySource(r.ctx, filepath.Join(r.goenv.GOCACHE, "gotach"), r.goenv.GOOS, r.goenv.GOARCH)
 	if err != nil {
-		return err
-	}
-	if err := r.link(cache); err != nil {
 		return err
 	}
 	if err := r.requirement(source); err != nil {
@@ -168,29 +162,6 @@ func (r *run) list() error {
 	}
 }
 
-// link makes a link to a Go installation that the go command has downloaded. It is in the module
-// cache, where the go command allows no overlay.
-func (r *run) link(cache string) error {
-	if !below(r.goenv.GOMODCACHE, r.goenv.GOROOT) {
-		return nil
-	}
-	link := filepath.Join(cache, "goroot-"+filepath.Base(r.goenv.GOROOT))
-	if to, err := os.Readlink(link); err != nil || to != r.goenv.GOROOT {
-		temporary := filepath.Join(r.work, "goroot")
-		if err := errors.Join(os.MkdirAll(cache, 0o755), os.Symlink(r.goenv.GOROOT, temporary)); err != nil {
-			return err
-		}
-		if err := os.Rename(temporary, link); err != nil {
-			link = temporary
-		}
-	}
-	r.goenv.GOROOT = link
-	r.command = filepath.Join(link, "bin", "go")
-	r.setenv("GOROOT", link)
-	r.setenv("GOTOOLCHAIN", "local")
-	return nil
-}
-
 // replace writes the overlay.
 func (r *run) replace() error {
 	o := &overlay{dir: filepath.Join(r.work, "overlay"), replace: map[string]string{}}
@@ -207,9 +178,6 @@ func (r *run) replace() error {
 		if err := o.merge(theirs, r.dir); err != nil {
 			return err
 		}
-	}
-	if err := o.hookTesting(r.goenv.GOROOT); err != nil {
-		return err
 	}
 	for _, p := range r.packages {
 		if err := o.addTo(p); err != nil {
@@ -241,7 +209,7 @@ func (r *run) test() (int, error) {
 	if !r.line.counted {
 		args = append(args, "-count=1")
 	}
-	cmd := exec.Command(r.command, append(args, rest...)...)
+	cmd := exec.Command("go", append(args, rest...)...)
 	cmd.Env = append(append(os.Environ(), r.env...), hook.Dir+"="+files)
 	if len(r.restore) > 0 {
 		cmd.Env = append(cmd.Env, hook.Restore+"="+strings.Join(r.restore, hook.Separator))
@@ -323,7 +291,7 @@ func (r *run) setenv(name, value string) {
 func (r *run) gocmd(args ...string) ([]byte, error) { return r.gocmdEnv(nil, args...) }
 
 func (r *run) gocmdEnv(env []string, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(r.ctx, r.command, args...)
+	cmd := exec.CommandContext(r.ctx, "go", args...)
 	cmd.Dir = r.dir
 	cmd.Env = append(append(append(os.Environ(), "PWD="+r.dir), r.env...), env...)
 	var stdout, stderr bytes.Buffer

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -42,69 +43,21 @@ var copied = []struct{ path, as string }{
 // version, because a module may not require one with a higher version.
 const language = "go1.25"
 
-// Tests look at all goroutines: at their number, or for leaks. In the copy the first function of the
-// profiler's goroutines has a name of package runtime. With that the runtime takes them for its own: NumGoroutine,
-// Stack and the goroutine profile leave them out. So they are no part of the number of goroutines
-// that the native source reads either. The self-check of that source, which looks at goroutines of the
-// profiler before the first test, needs ordinary ones.
-var rewritten = []struct{ file, from, to string }{
-	{"/internal/own/own.go", "\nimport (\n", "\nimport (\n\t\"sync\"\n\t_ \"unsafe\"\n"},
-	{"/internal/own/own.go", "\nfunc Go(f func()) {\n\tgo f()\n}\n", hiddenGo},
-	{"/internal/own/own.go", "by == creator", "(by == creator || by == ordinary)"},
-	{"/sampler/internal/native/verify_offsets.go", `"native.startTicker.func1"`, `"` + hiddenName + `"`},
-	{"/sampler/internal/native/verify_offsets.go", "own.Go(", "own.Ordinary("},
-	{"/sampler/internal/native/verify_objects.go", "own.Go(", "own.Ordinary("},
-	{"/sampler/internal/native/verify.go", "own.Go(", "own.Ordinary("},
-	{"/sampler/internal/native/census.go", "missing := k.area - k.owned - k.weights", "missing := k.area - k.weights"},
-}
-
-const hiddenName = "runtime.gotachTestBegin"
-
-const hiddenGo = `
-func Go(f func()) {
-	waiting.Lock()
-	waiting.list = append(waiting.list, f)
-	waiting.Unlock()
-	go begin()
-}
-
-// Ordinary runs f in a goroutine that the runtime does not take for its own.
+// hiddenStart takes the place of own/start.go in the copy, so that tests do not see the profiler's goroutines.
 //
-//go:noinline
-func Ordinary(f func()) { go f() }
+//go:embed start.go.txt
+var hiddenStart []byte
 
-var ordinary = runtime.FuncForPC(reflect.ValueOf(Ordinary).Pointer()).Name()
+const hiddenPath = profilerPath + "/internal/own/start.go"
 
-var waiting struct {
-	sync.Mutex
-	list []func()
-}
-
-//go:linkname begin ` + hiddenName + `
-func begin() {
-	waiting.Lock()
-	f := waiting.list[0]
-	waiting.list = waiting.list[1:]
-	waiting.Unlock()
-	f()
-}
-`
-
-// startFile connects package testing with package hook.
+// startFile is what the generated files import: package hook is internal to the copy.
 const startFile = `//go:build ` + language + `
 
 package start
 
-import (
-	"testing"
+import "` + copyPath + `/profiler/internal/gotest/hook"
 
-	"` + copyPath + `/profiler/internal/gotest/hook"
-)
-
-func init() {
-	testing.Gotach.Start, testing.Gotach.Stop = hook.Start, hook.Stop
-	testing.Gotach.Begin, testing.Gotach.End = hook.Begin, hook.End
-}
+var Start, Stop = hook.Start, hook.Stop
 `
 
 // copySource makes the copy for a system, below the directory cache, and returns its directory. If there is one
@@ -158,6 +111,9 @@ func (c *copying) add(importPath string) error {
 		if err != nil {
 			return err
 		}
+		if importPath+"/"+name == hiddenPath {
+			text = hiddenStart
+		}
 		if strings.HasSuffix(name, ".go") {
 			f, err := parser.ParseFile(token.NewFileSet(), name, text, parser.ImportsOnly)
 			if err != nil {
@@ -180,15 +136,6 @@ func (c *copying) add(importPath string) error {
 			if text, err = upgrade(text); err != nil {
 				return fmt.Errorf("%s: %w", filepath.Join(dir, name), err)
 			}
-		}
-		for _, r := range rewritten {
-			if importPath+"/"+name != profilerPath+r.file {
-				continue
-			}
-			if !bytes.Contains(text, []byte(r.from)) {
-				return fmt.Errorf("%s does not contain %q", filepath.Join(dir, name), r.from)
-			}
-			text = bytes.ReplaceAll(text, []byte(r.from), []byte(r.to))
 		}
 		for _, m := range copied {
 			text = bytes.ReplaceAll(text, []byte(m.path), []byte(m.as))
