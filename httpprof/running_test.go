@@ -16,8 +16,37 @@ import (
 	"github.com/gotach/profiler"
 	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/nytprof"
 	"github.com/gotach/profiler/tachyon"
 )
+
+// TestNoSource: no format has lines of the server's source files, although the profile names them.
+func TestNoSource(t *testing.T) {
+	open(t)
+	named := false
+	testenv.Await(func() bool {
+		a, ours := ask(t.Context(), "last=50ms&format=nytprof"), map[uint32]bool{} // files
+		if a.code != http.StatusOK {
+			return false // the session is younger
+		}
+		for c, err := range nytprof.NewReader(bytes.NewReader(a.body)).Chunks() {
+			testenv.OK(t, err)
+			switch c := c.(type) {
+			case *nytprof.NewFID:
+				ours[c.FID] = strings.HasSuffix(c.Name.Text, "/httpprof_test.go")
+				named = named || ours[c.FID]
+			case *nytprof.SrcLine:
+				if ours[c.FID] && !strings.Contains(c.Text.Text, "was left out when this profile was written") {
+					t.Fatalf("the answer has %q", c.Text.Text)
+				}
+			}
+		}
+		return named
+	})
+	if !named {
+		t.Error("the profile names no source file")
+	}
+}
 
 // open begins a session, beside load with a label, and waits until its file has both goroutines of load.
 func open(t *testing.T, opts ...profiler.Option) (s *profiler.Session, path string) {

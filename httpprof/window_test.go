@@ -3,6 +3,7 @@ package httpprof
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -161,10 +162,34 @@ func TestSeveralRecordings(t *testing.T) {
 		v.begun = time.Now().Add(-oldRecording)
 		list = append(list, v)
 	}
+	list[len(list)-1].Warning = errors.New("it has no journal") // nobody can join it
+	if v, err := join(t.Context(), nil); !errors.Is(err, errBusy) {
+		t.Errorf("request %d gets %v: %v", len(list), v, err)
+	}
 	for _, v := range list {
 		testenv.OK(t, v.leave())
 	}
 	none(t, temp)
+}
+
+// TestSettles: a window that others overlap is read when the session has written all of it.
+func TestSettles(t *testing.T) {
+	open(t)
+	a, err := join(t.Context(), nil)
+	testenv.OK(t, err)
+	b, err := join(t.Context(), nil)
+	testenv.OK(t, err)
+	asked, reached, settled := make(chan struct{}), make(chan struct{}), make(chan error)
+	a.Reach = func() <-chan struct{} { close(asked); return reached }
+	go func() { settled <- a.settle(t.Context()) }()
+	select {
+	case err := <-settled:
+		t.Fatalf("it does not wait: %v", err)
+	case <-asked:
+	}
+	close(reached)
+	testenv.OK(t, <-settled)
+	testenv.OK(t, errors.Join(a.leave(), b.leave()))
 }
 
 // TestCutShort: a window that is cut short is an error at once, which says why.
@@ -209,6 +234,12 @@ func TestBusy(t *testing.T) {
 	open(t)
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
+	testenv.OK(t, converting.do(t.Context(), func() error {
+		if len(converting) == 0 {
+			t.Error("another profile can be converted at the same time")
+		}
+		return nil
+	}))
 	converting <- struct{}{}
 	ctx, giveUp := context.WithCancel(t.Context())
 	gone := make(chan answer)

@@ -161,6 +161,10 @@ func TestPrintedJSON(t *testing.T) {
 	few := filepath.Join(t.TempDir(), "few.tach")
 	writeFixture(few, evilNames, "9")
 	for _, args := range [][]string{{"info"}, {"report"}, {"leaks"}, {"locks"}, {"waits", "400"}, {"requests"}, {"diff", tach}, {"dump", few}, {"dump", sums}} {
+		want := evil[:strings.IndexByte(evil, '\r')]
+		if args[len(args)-1] == sums {
+			want = "\x1b[35m" // it is read byte by byte
+		}
 		if args[0] != "dump" {
 			args = append(args, tach, "--json")
 		}
@@ -178,7 +182,7 @@ func TestPrintedJSON(t *testing.T) {
 				t.Fatalf("%q: %v", args, err)
 			}
 			text, _ := token.(string)
-			kept = kept || strings.Contains(text, "\x1b[35m")
+			kept = kept || strings.Contains(text, want)
 		}
 		if !kept {
 			t.Errorf("%q has lost text", args)

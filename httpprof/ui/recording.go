@@ -50,11 +50,15 @@ func record(ctx context.Context, opts []profiler.Option, l limits) (*recording, 
 		return nil, errors.Join(err, remove())
 	}
 	r.stop, r.stopped = f.End, f.Stopped
-	r.server = page.NewServer(context.Background(), page.ServerOptions{
+	r.server = page.NewServer(context.Background(), r.options())
+	return r, nil
+}
+
+func (r *recording) options() page.ServerOptions {
+	return page.ServerOptions{
 		Options: page.Options{MaxSize: pageSize, Events: pageEvents}, Rest: true,
 		Title: name(r.start), Open: r.open, Version: r.version, Note: r.note,
-	})
-	return r, nil
+	}
 }
 
 // open opens the file as it is now.

@@ -3,6 +3,8 @@ package ui
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -10,6 +12,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gotach/profiler"
@@ -198,6 +201,30 @@ func TestLimits(t *testing.T) {
 	if err := s.Stop(); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestRest: however many parts of the time pages ask for, reading them takes a fifth of the time at most.
+func TestRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, reads := (&recording{}).options(), 0
+		const takes = 100 * time.Millisecond
+		o.Version = func() string { return "" }
+		o.Open = func(context.Context, page.Request) (*page.Opened, error) {
+			reads++
+			time.Sleep(takes)
+			return nil, errors.New("nothing to read")
+		}
+		s := page.NewServer(t.Context(), o)
+		begin := time.Now()
+		for i := range 245 {
+			s.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, fmt.Sprintf("http://localhost/data/status?from=%d&to=%d", i+1, i+1000), nil))
+			time.Sleep(40 * time.Millisecond)
+		}
+		if most := int(time.Since(begin) / (5 * takes)); reads > most+1 || reads == 0 {
+			t.Errorf("%d parts were read, want %d at most", reads, most)
+		}
+		s.Close()
+	})
 }
 
 // TestRefused: other names and other websites get nothing and start nothing.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/gotach/profiler/internal/page"
 	"github.com/gotach/profiler/internal/page/pagetest"
+	"github.com/gotach/profiler/internal/source"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -27,6 +29,31 @@ func TestUserText(t *testing.T) {
 	}
 	if !bytes.Contains(text, []byte(`content="default-src &#39;none&#39;; script-src &#39;sha256-`)) {
 		t.Error("the page has no policy")
+	}
+}
+
+// TestSource: the page has lines of source only where a profile's function is, and those around it.
+func TestSource(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		testenv.OK(t, os.WriteFile(path, []byte(text), 0o600))
+		return path
+	}
+	write("go.mod", "module app\n")
+	ours := write("ours.go", "package main\n\nfunc ours() {\n\tours()\n}\n")
+	strange := write("strange.go", "package main\n\nfunc strange() {\n\tstrange()\n}\n")
+	t.Chdir(dir)
+	r := pagetest.New(t)
+	for i, file := range []string{ours, strange} {
+		r.Add(uint64(i), 1000, pagetest.Running, tachyon.Frame{Func: "main.ours", File: file, Line: 4})
+	}
+	d := testenv.Must(page.Build([]page.Input{r.Input(time.Second)}, page.Options{Source: source.Usual().Read}))
+	i := slices.IndexFunc(d.Pieces, func(p page.Piece) bool { return p.Name == "source" })
+	var got struct{ Files map[string]map[string]string }
+	unpack(t, d.Pieces[i].Bytes, &got)
+	if len(got.Files) != 1 || got.Files[ours]["3"] != "func ours() {" {
+		t.Errorf("the page has %q", got.Files)
 	}
 }
 

@@ -54,7 +54,7 @@ func TestUsual(t *testing.T) {
 	r := Usual()
 	for _, name := range []string{
 		"", "x.go", pipe, link, filepath.Join(module, "key.go"), filepath.Join(module, "key.pem"), filepath.Join(module, "../other/other.go"), filepath.Join(dir, "other/other.go"),
-		module, "/dev/zero", filepath.Join(module, "none.go"), write("module/large.go", string(make([]byte, maxFile+1))),
+		module, "/dev/zero", filepath.Join(module, "none.go"), write("module/large.go", string(make([]byte, maxFile+1))), write("module/app.c", text),
 	} {
 		if f := r.Read(name); f != nil {
 			t.Errorf("%q is read", name)

@@ -49,6 +49,7 @@ func TestReadErrors(t *testing.T) {
 		{good + "{}\n", "line 2: not a sample"},
 		{`{"thread_id":1}`, "line 1: not a sample"},
 		{`{"thread_id":-1,"timestamp":5}`, "line 1: "},
+		{good + `{"thread_id":1,"timestamp":9007199254740993}`, "the timestamp 9007199254740993 is beyond the limit"},
 		{`{"thread_id":1,"timestamp":5,"status":300}`, "line 1: "},
 		{`{"thread_id":1,"timestamp":5,"frames":[["f.go","f"]]}`, "line 1: "},
 		{`{"thread_id":1,"timestamp":5,"frames":[[1,2,3]]}`, "line 1: "},

@@ -45,7 +45,9 @@ func TestLinks(t *testing.T) {
 	for _, name := range []string{cursor + ".new", filepath.Join(dir, refusedDir, "bad.tach"), filepath.Join(dir, refusedDir, "bad.tach.reason.txt"), filepath.Join(dir, "link.tach")} {
 		must(os.Symlink(target, name))
 	}
-	if err := push(t, o); err != nil || r.requests != 1 || o.Metrics.Files("sent") != 1 || o.Metrics.Files("unreadable") != 1 {
+	log := &testenv.Log{}
+	o.Log = log.Logger()
+	if err := push(t, o); err != nil || r.requests != 1 || strings.Contains(fmt.Sprint(log.Lines()), "link.tach") || o.Metrics.Files("sent") != 1 || o.Metrics.Files("unreadable") != 1 {
 		t.Errorf("%v; %d requests, %d files sent, %d damaged", err, r.requests, o.Metrics.Files("sent"), o.Metrics.Files("unreadable"))
 	}
 	for _, name := range []string{cursor, filepath.Join(dir, refusedDir, "bad.tach.reason.txt")} {
@@ -63,19 +65,30 @@ func TestLinks(t *testing.T) {
 	if _, err := New(o); err == nil || !strings.Contains(err.Error(), "several names") {
 		t.Errorf("a cursor that is another file too: %v", err)
 	}
+	must(errors.Join(os.Remove(cursor), os.WriteFile(cursor, nil, 0o600)))
+	for mode, want := range map[os.FileMode]string{0o602: "everybody may write", 0o620: "its group may write"} {
+		must(os.Chmod(cursor, mode))
+		if _, err := New(o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("a cursor with mode %v: %v", mode, err)
+		}
+	}
 }
 
 // The folder for what is refused is no link, and not that of another user.
 func TestRefusedLink(t *testing.T) {
-	dir, elsewhere := t.TempDir(), t.TempDir()
-	must(os.WriteFile(filepath.Join(dir, "bad.tach"), []byte("damaged"), 0o600))
-	must(os.Symlink(elsewhere, filepath.Join(dir, refusedDir)))
-	log := &testenv.Log{}
+	elsewhere := t.TempDir()
 	_, r, _ := received(t, 0, 0)
-	o := r.options(t, dir)
-	o.Log = log.Logger()
-	if err := push(t, o); err != nil || !strings.Contains(strings.Join(log.Lines(), "\n"), "cannot be parked") {
-		t.Errorf("%v\n%q", err, log.Lines())
+	for want, put := range map[string]func(refused string) error{
+		"is no folder":        func(refused string) error { return os.Symlink(elsewhere, refused) },
+		"everybody may write": func(refused string) error { return errors.Join(os.Mkdir(refused, 0o700), os.Chmod(refused, 0o777)) },
+	} {
+		dir, log := t.TempDir(), &testenv.Log{}
+		must(errors.Join(os.WriteFile(filepath.Join(dir, "bad.tach"), []byte("damaged"), 0o600), put(filepath.Join(dir, refusedDir))))
+		o := r.options(t, dir)
+		o.Log = log.Logger()
+		if err, said := push(t, o), strings.Join(log.Lines(), "\n"); err != nil || !strings.Contains(said, "cannot be parked") || !strings.Contains(said, want) {
+			t.Errorf("%s: %v\n%q", want, err, said)
+		}
 	}
 	if names := testenv.Must(os.ReadDir(elsewhere)); len(names) > 0 {
 		t.Errorf("written outside of the directory: %v", names)
@@ -185,6 +198,15 @@ func TestManyRefused(t *testing.T) {
 	}
 	if most := 2 + n/(maxParked/10); p.parking.counts > most {
 		t.Errorf("the folder was read %d times, want at most %d", p.parking.counts, most)
+	}
+	// The next process finds what this one has left.
+	for i := len(kept); i <= maxParked; i++ {
+		must(os.WriteFile(filepath.Join(dir, refusedDir, fmt.Sprintf("left%d.tach", i)), nil, 0o600))
+	}
+	must(os.WriteFile(filepath.Join(dir, "late.tach"), []byte("damaged"), 0o600))
+	must(push(t, o))
+	if kept := testenv.Must(filepath.Glob(filepath.Join(dir, refusedDir, "*.tach"))); len(kept) > maxParked {
+		t.Errorf("%d files kept by two processes", len(kept))
 	}
 }
 
