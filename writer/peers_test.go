@@ -3,6 +3,7 @@
 package writer
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -16,14 +17,15 @@ import (
 func TestPeerForeignLink(t *testing.T) {
 	dir := t.TempDir()
 	target, link := filepath.Join(dir, "target"), filepath.Join(dir, "link.tach")
-	testenv.OK(t, errors.Join(os.WriteFile(target, []byte("precious"), 0o600), os.Symlink("target", link)))
+	precious := finished(t) // what is no profile would not be overwritten anyway
+	testenv.OK(t, errors.Join(os.WriteFile(target, precious, 0o600), os.Symlink("target", link)))
 	if err := os.Lchown(link, 12345, -1); err != nil {
 		testenv.Skip(t, "no another user's link: only root may make one: "+err.Error())
 	}
 	if _, err := Create(link, Options{}); err == nil {
 		t.Error("another user's link is followed")
 	}
-	if b, err := os.ReadFile(target); string(b) != "precious" {
+	if b, err := os.ReadFile(target); !bytes.Equal(b, precious) {
 		t.Errorf("the target is now %q, %v", b, err)
 	}
 }

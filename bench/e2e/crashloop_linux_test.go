@@ -67,6 +67,7 @@ func TestCrashLoop(t *testing.T) {
 		dir := t.TempDir()
 		out := filepath.Join(dir, "app.tach")
 		runs, before := map[int]passed{}, map[int]string{} // by process; before has the files
+		var last passed                                    // of the run before
 		for n := range testenv.Times(12, 100) {
 			cmd := again(t, "GOTACH_TEST_LOOP=1", "PROFILE_OUT="+out, "PROFILE_ROTATE="+rotate)
 			var stderr strings.Builder
@@ -84,12 +85,17 @@ func TestCrashLoop(t *testing.T) {
 			}
 			time.Sleep(rand.N(60 * time.Millisecond))
 			_ = cmd.Process.Kill()
-			runs[cmd.Process.Pid] = lastTold(told)
+			p := lastTold(told)
+			runs[cmd.Process.Pid] = p
 			_ = cmd.Wait()
 			said := stderr.String()
 			if strings.Contains(said, "WARN") {
 				t.Fatal(said)
 			}
+			if rotate == "" && last.samples > 0 && p.samples > 0 && !strings.Contains(said, "it is kept") {
+				t.Errorf("the profile of run %d is kept without a word: %s", n-1, said)
+			}
+			last = p
 			now := fileOfRuns(t, dir, runs)
 			for pid, p := range runs {
 				path, ok := before[pid]

@@ -5,6 +5,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // gotach top works in a terminal that does not know its size, as those of containers, and in tiny and huge ones, also when the
@@ -34,5 +38,25 @@ func TestTopTerminals(t *testing.T) {
 				t.Errorf("%d×%d: exit %d: %q", c.width, c.height, code, text[max(0, len(text)-2000):])
 			}
 		})
+	}
+}
+
+// gotach top waits for no pipe, and reads no device.
+func TestTopIrregular(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe.tach")
+	must(unix.Mkfifo(pipe, 0o600))
+	for path, want := range map[string]string{pipe: "it is a pipe", "/dev/zero": "it is a device"} {
+		p := newPTY(t, 80, 24, "top", path)
+		testenv.Await(func() bool {
+			select {
+			case <-p.ended:
+				return true
+			default:
+				return false
+			}
+		})
+		if text := p.text(); !strings.Contains(text, want) {
+			t.Errorf("top %s: %q", path, text)
+		}
 	}
 }

@@ -5,6 +5,7 @@ package recovery
 import (
 	"encoding/binary"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 )
@@ -159,18 +161,47 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
-// One damaged record of the journal takes only the samples from there on.
+// One damaged record of the journal takes only the samples from there on, also if the record alone looks right.
 func TestDamagedRecord(t *testing.T) {
+	file, good := left(t)
+	length := int(binary.LittleEndian.Uint64(good[64:]) & (1<<24 - 1))
+	ends := scan(good[64<<10:][:length])
+	half := len(ends) / 2
+	for what, damage := range map[string]func(record []byte) (done bool){
+		"encoding": func(record []byte) bool { record[12] = 77; return true },
+		"frame": func(record []byte) bool {
+			last := len(record) - 1
+			record[last] = 0x7f
+			return record[12] != byte(wire.Repeat) && record[last-1] >= 0x80 // the last number, of 14 bits
+		},
+	} {
+		journal, path := slices.Clone(good), filepath.Join(t.TempDir(), "x.tach")
+		for n, buffer := half, journal[64<<10:]; !damage(buffer[ends[n].at:ends[n+1].at]); n++ {
+			copy(buffer, good[64<<10:][:length])
+		}
+		testenv.OK(t, errors.Join(os.WriteFile(path, file, 0o600), os.WriteFile(path+".journal", journal, 0o600)))
+		res, ok := finishAndVerify(t, path)
+		if !ok || !strings.Contains(res.Cut, "bytes of samples") || res.Samples >= 5000 || res.Restored < uint64(len(ends)/3) {
+			t.Errorf("%s: %+v of 5000 samples, half of %d records", what, res, len(ends))
+		}
+	}
+}
+
+// A recovery that was interrupted after it wrote a header is done again.
+func TestInterrupted(t *testing.T) {
 	file, journal := left(t)
 	path := filepath.Join(t.TempDir(), "x.tach")
-	length := int(binary.LittleEndian.Uint64(journal[64:]) & (1<<24 - 1))
-	ends := scan(journal[64<<10:][:length])
-	at := 64<<10 + ends[len(ends)/2].at
-	journal[at+12] = 77 // its encoding
 	testenv.OK(t, errors.Join(os.WriteFile(path, file, 0o600), os.WriteFile(path+".journal", journal, 0o600)))
-	res, ok := finishAndVerify(t, path)
-	if !ok || !strings.Contains(res.Cut, "bytes of samples") || res.Samples >= 5000 || res.Restored < uint64(len(ends)/3) {
-		t.Errorf("%+v of 5000 samples, half of %d records", res, len(ends))
+	finishAndVerify(t, path)
+	r := testenv.Must(reader.Open(path))
+	h := r.Header()
+	r.Close()
+	h.Threads = math.MaxUint32 // as it is until they are counted
+	head, whole := wire.EncodeHeader(&h), testenv.Must(os.ReadFile(path))
+	copy(whole, head[:])
+	testenv.OK(t, errors.Join(os.WriteFile(path, whole, 0o600), os.WriteFile(path+".journal", journal, 0o600)))
+	if res, ok := finishAndVerify(t, path); !ok || res.Samples != 5000 || res.Cut != "" {
+		t.Errorf("%+v", res)
 	}
 }
 

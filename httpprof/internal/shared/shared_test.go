@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/gotach/profiler"
@@ -24,8 +25,9 @@ func TestSweep(t *testing.T) {
 	fresh := filepath.Join(temp, "gotach-http-fresh") // its process has not locked it yet
 	ended := filepath.Join(temp, "gotach-http-ended")
 	other := filepath.Join(temp, "other-http-ended")
+	foreign := filepath.Join(temp, "gotach-http-foreign") // others can write to it
 	linked := filepath.Join(temp, "gotach-http-linked")
-	for _, dir := range []string{fresh, ended, other} {
+	for _, dir := range []string{fresh, ended, other, foreign} {
 		testenv.OK(t, os.Mkdir(dir, 0o700))
 		name := lockName
 		if dir == fresh {
@@ -35,14 +37,17 @@ func TestSweep(t *testing.T) {
 	}
 	testenv.OK(t, os.WriteFile(filepath.Join(ended, "live.tach"), nil, 0o600))
 	testenv.OK(t, os.Symlink(other, linked))
-	Sweep()
+	testenv.OK(t, os.Chmod(foreign, 0o777))
+	swept = sync.Once{} // as in another process
+	next, removeNext, err := Folder()
+	testenv.OK(t, err)
 	got, _ := filepath.Glob(filepath.Join(temp, "*"))
-	want := []string{mine, fresh, other, linked}
+	want := []string{mine, next, fresh, other, foreign, linked}
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
 		t.Errorf("left are %v, want %v", got, want)
 	}
-	testenv.OK(t, remove())
+	testenv.OK(t, errors.Join(remove(), removeNext()))
 	if _, err := os.Stat(mine); err == nil {
 		t.Error("the folder is not removed")
 	}
