@@ -152,8 +152,8 @@ func tryWrong(t *testing.T, to string, o TargetOptions, refused bool) {
 	dir := t.TempDir()
 	process{pid: 7, program: "shop"}.file(t, filepath.Join(dir, "app.tach"), 1, true)
 	m, log := NewMetrics(), &testenv.Log{}
-	o.Metrics, o.Header = m, http.Header{"X-Token": {"Bearer " + secret + "-header"}}
-	to = strings.Replace(to, "://", "://ann:"+strings.Replace(secret, "/", "%2F", 1)+"@", 1) + "?token=" + secret + "-query&short=~7~"
+	o.Metrics, o.Header = m, http.Header{"X-Token": {"Bearer S3CRh-eader"}}
+	to = strings.Replace(to, "://", "://ann:"+strings.Replace(secret, "/", "%2F", 1)+"@", 1) + "?token=S3CRq-uery&short=~7~"
 	target, name, key, err := Open(to, o)
 	must(err)
 	defer target.Close()
