@@ -12,7 +12,6 @@ import (
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/stream"
-	"github.com/gotach/profiler/internal/timeline"
 )
 
 var spxReport = &Format{
@@ -46,7 +45,7 @@ var spxReport = &Format{
 		if err != nil {
 			return err
 		}
-		tl, err := timeline.FromStream(src)
+		tl, err := spx.NewTimeline(src)
 		if err != nil {
 			return err
 		}

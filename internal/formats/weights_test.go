@@ -7,10 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/formats/spx"
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/reader"
+	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
-	"github.com/gotach/profiler/internal/timeline"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 )
@@ -47,7 +48,7 @@ func sameSums(t *testing.T, in *Input) uint64 {
 	if wall, _ := p.Total(); wall != want {
 		t.Errorf("the profile has %v, the weights are %v", wall, want)
 	}
-	tl := testenv.Must(timeline.FromTachyon(s))
+	tl := testenv.Must(spx.NewTimeline(testenv.Must(stream.New([]stream.File{{Stream: s}}, stream.Options{}))))
 	if tl.Wall != want {
 		t.Errorf("the timeline has %v, the weights are %v", tl.Wall, want)
 	}

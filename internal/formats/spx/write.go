@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gotach/profiler/internal/timeline"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -31,7 +30,7 @@ const manyGoroutines = 300
 
 // Write writes reports of the profile into dir and returns their keys. The
 // inclusive times of the roots add up to the profile's total exactly.
-func Write(dir string, t *timeline.Timeline, o Options) (keys []string, err error) {
+func Write(dir string, t *Timeline, o Options) (keys []string, err error) {
 	if len(t.Goroutines) == 0 {
 		return nil, errors.New("the profile has no samples, and an SPX report without events cannot be shown")
 	}
@@ -55,14 +54,14 @@ func Write(dir string, t *timeline.Timeline, o Options) (keys []string, err erro
 }
 
 type export struct {
-	*timeline.Timeline
+	*Timeline
 	Options
 	session *tachyon.Session // nil: the file is not gotach's
 	names   []string         // of each frame's function
 	roots   bool             // each goroutine has one of its own
 }
 
-func newExport(t *timeline.Timeline, o Options) *export {
+func newExport(t *Timeline, o Options) *export {
 	x := &export{Timeline: t, Options: o, roots: o.PerGoroutine || len(t.Goroutines) <= manyGoroutines}
 	if t.Metadata != nil {
 		x.session = t.Metadata.Session
@@ -83,7 +82,7 @@ func newExport(t *timeline.Timeline, o Options) *export {
 }
 
 // root returns the name of the root that a goroutine lies under.
-func (x *export) root(g *timeline.Goroutine) string {
+func (x *export) root(g *Goroutine) string {
 	if x.process(g) {
 		return x.name(g.Runs[0].Node)
 	}
@@ -113,12 +112,12 @@ func (x *export) root(g *timeline.Goroutine) string {
 }
 
 // process reports whether g is no goroutine. Then all its stacks are the same frame.
-func (x *export) process(g *timeline.Goroutine) bool {
+func (x *export) process(g *Goroutine) bool {
 	return x.session != nil && g.Interpreter == tachyon.Process && len(g.Runs) > 0 && g.Runs[0].Node != 0
 }
 
 // report writes one report of some goroutines.
-func (x *export) report(dir string, start time.Time, gs []timeline.Goroutine) (key string, err error) {
+func (x *export) report(dir string, start time.Time, gs []Goroutine) (key string, err error) {
 	m := x.metadata(start)
 	w, err := create(dir, m)
 	if err != nil {

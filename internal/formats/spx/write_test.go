@@ -18,7 +18,6 @@ import (
 
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/internal/testenv/cmp"
-	"github.com/gotach/profiler/internal/timeline"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -40,24 +39,24 @@ var session = &tachyon.Session{
 }
 
 // newTimeline makes a timeline. A word of a stack is function@line.
-func newTimeline(lives ...life) *timeline.Timeline {
-	t := &timeline.Timeline{
+func newTimeline(lives ...life) *Timeline {
+	t := &Timeline{
 		Start: session.Start, Interval: time.Millisecond,
-		Nodes: make([]timeline.Node, 1), Metadata: &tachyon.Metadata{Session: session},
+		Nodes: make([]Node, 1), Metadata: &tachyon.Metadata{Session: session},
 	}
 	for _, l := range lives {
-		g := timeline.Goroutine{ID: l.id}
+		g := Goroutine{ID: l.id}
 		for _, r := range l.runs {
 			node := uint32(0)
 			for word := range strings.FieldsSeq(r.stack) {
 				name, line, _ := strings.Cut(word, "@")
-				f := timeline.Frame{Func: name, File: "x.go", Line: int32(len(line))}
+				f := tachyon.Frame{Func: name, File: "x.go", Line: int32(len(line))}
 				frame := slices.Index(t.Frames, f)
 				if frame < 0 {
 					frame = len(t.Frames)
 					t.Frames = append(t.Frames, f)
 				}
-				n := timeline.Node{Parent: node, Frame: uint32(frame), Depth: t.Nodes[node].Depth + 1}
+				n := Node{Parent: node, Frame: uint32(frame), Depth: t.Nodes[node].Depth + 1}
 				child := slices.Index(t.Nodes, n)
 				if child < 0 {
 					child = len(t.Nodes)
@@ -65,7 +64,7 @@ func newTimeline(lives ...life) *timeline.Timeline {
 				}
 				node = uint32(child)
 			}
-			g.Runs = append(g.Runs, timeline.Run{Node: node, Samples: 1, Wall: r.wall, CPU: r.cpu})
+			g.Runs = append(g.Runs, Run{Node: node, Samples: 1, Wall: r.wall, CPU: r.cpu})
 			t.Wall += r.wall
 		}
 		t.Goroutines = append(t.Goroutines, g)
@@ -86,7 +85,7 @@ var example = []life{
 }
 
 // pair writes a timeline and returns where.
-func pair(t testing.TB, tl *timeline.Timeline, o Options) (dir string, keys []string) {
+func pair(t testing.TB, tl *Timeline, o Options) (dir string, keys []string) {
 	t.Helper()
 	dir = t.TempDir()
 	return dir, testenv.Must(Write(dir, tl, o))
@@ -168,7 +167,7 @@ func TestPairIsAsSPXNeedsIt(t *testing.T) {
 		{"", ms, 0},
 	}})
 	tl := newTimeline(lives...)
-	tl.Frames = append(tl.Frames, timeline.Frame{File: "/srv/app.py"}, timeline.Frame{})
+	tl.Frames = append(tl.Frames, tachyon.Frame{File: "/srv/app.py"}, tachyon.Frame{})
 	dir, keys := pair(t, tl, Options{})
 
 	file := testenv.Must(os.ReadFile(filepath.Join(dir, keys[0]+".txt.gz")))
@@ -253,8 +252,8 @@ func TestManyGoroutinesShareRoots(t *testing.T) {
 
 func TestFunctionsOfOneNameStayApart(t *testing.T) {
 	tl := newTimeline(life{1, []run{{"run", ms, ms}, {"run", ms, ms}}})
-	tl.Frames = []timeline.Frame{{Func: "run", File: "a.py", Line: 1}, {Func: "run", File: "b.py", Line: 1}}
-	tl.Nodes = append(tl.Nodes, timeline.Node{Parent: 1, Frame: 1, Depth: 2})
+	tl.Frames = []tachyon.Frame{{Func: "run", File: "a.py", Line: 1}, {Func: "run", File: "b.py", Line: 1}}
+	tl.Nodes = append(tl.Nodes, Node{Parent: 1, Frame: 1, Depth: 2})
 	tl.Goroutines[0].Runs[1].Node = 2
 	tl.Metadata = nil
 	dir, keys := pair(t, tl, Options{})

@@ -1,17 +1,4 @@
-// Package timeline is the profile in order of time: for each goroutine, what it did
-// one thing after the other. Formats that hold calls in order, such as SPX, are made
-// from it. Formats that only count are made from package profile.
-//
-// A goroutine is a sequence of runs. A run is a stretch of successive samples with
-// the same stack; its time is the sum of its samples' weights, which come from
-// [reader.Weighted]. So the runs of a goroutine lie end to end without a gap. Those of
-// the runtime's own goroutines do so even though their waits are left out. Where
-// the first weight reaches back to before the file's start, the time line begins
-// earlier than the file.
-//
-// Stacks are paths in one tree that all goroutines share: a [Node] is a frame
-// under its caller. A run takes 24 bytes, however many samples it has.
-package timeline
+package spx
 
 import (
 	"cmp"
@@ -25,15 +12,20 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// Frame is a place in the source.
-type Frame = tachyon.Frame
-
-// Timeline is a whole profile, in order of time for each goroutine.
+// Timeline is a whole profile, in order of time for each goroutine: what it did, one thing after the other.
+//
+// A goroutine is a sequence of runs. A run is a stretch of successive samples with
+// the same stack; its time is the sum of its samples' weights. So the runs of a goroutine lie end to end
+// without a gap. Those of the runtime's own goroutines do so even though their waits are left out. Where
+// the first weight reaches back to before the file's start, the time line begins earlier than the file.
+//
+// Stacks are paths in one tree that all goroutines share: a [Node] is a frame
+// under its caller. A run takes 24 bytes, however many samples it has.
 type Timeline struct {
 	Start      time.Time     // wall clock; what Goroutine.Start counts from
 	Interval   time.Duration // between two ticks, as asked
 	Wall       time.Duration // sum over all goroutines
-	Frames     []Frame
+	Frames     []tachyon.Frame
 	Nodes      []Node      // Nodes[0] is above all stacks and has no frame
 	Goroutines []Goroutine // by their first sample
 	Metadata   *tachyon.Metadata
@@ -90,18 +82,8 @@ type builder struct {
 	slots  []int           // of the present file: indices of goroutines
 }
 
-// FromTachyon reads all samples of a file or another stream, and the goroutines' time that has no
-// sample.
-func FromTachyon(s reader.Stream) (*Timeline, error) {
-	src, err := stream.New([]stream.File{{Stream: s}}, stream.Options{})
-	if err != nil {
-		return nil, err
-	}
-	return FromStream(src)
-}
-
-// FromStream reads all samples of a source, and the goroutines' time that has no sample.
-func FromStream(src *stream.Source) (*Timeline, error) {
+// NewTimeline reads all samples of a source, and the goroutines' time that has no sample.
+func NewTimeline(src *stream.Source) (*Timeline, error) {
 	h, m := src.Header(), src.Metadata()
 	b := &builder{
 		Timeline: &Timeline{

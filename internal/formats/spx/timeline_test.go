@@ -1,4 +1,4 @@
-package timeline
+package spx
 
 import (
 	"path/filepath"
@@ -59,7 +59,7 @@ func (t *Timeline) words(node uint32) string {
 }
 
 func TestRunsAndWeights(t *testing.T) {
-	tl, err := FromTachyon(file(t, []in{
+	tl, err := timelineOf(file(t, []in{
 		{7, 0, 2000, true, "main work"},
 		{1, 0, 1000, false, "main [select]"},
 		{7, 0, 3000, false, "main work"},
@@ -122,11 +122,11 @@ func TestRunsAndWeights(t *testing.T) {
 
 // Whatever the file, its samples are in the runs of their goroutines, in order, with their weights.
 func TestNothingIsLost(t *testing.T) {
-	files, err := filepath.Glob("../../testdata/tachyon/*/*.bin")
+	files, err := filepath.Glob("../../../testdata/tachyon/*/*.bin")
 	if err != nil || len(files) < 10 {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
-	for _, name := range append(files, "../analyze/testdata/sessions/fan-out.tach") {
+	for _, name := range append(files, "../../analyze/testdata/sessions/fan-out.tach") {
 		if filepath.Base(filepath.Dir(name)) == "bad" || strings.HasPrefix(filepath.Base(name), "big") || strings.HasPrefix(filepath.Base(name), "rle") { // slow, or with times that are refused
 			continue
 		}
@@ -152,7 +152,7 @@ func must[T any](x T, err error) func(testing.TB) T {
 // compare compares the timeline of a file with its samples.
 func compare(t *testing.T, r *reader.Reader) {
 	t.Helper()
-	tl := must(FromTachyon(r))(t)
+	tl := must(timelineOf(r))(t)
 	type thread struct {
 		id          uint64
 		interpreter uint32
@@ -218,14 +218,14 @@ func compare(t *testing.T, r *reader.Reader) {
 }
 
 func TestTimesThatOverflow(t *testing.T) {
-	_, err := FromTachyon(file(t, []in{{1, 0, 0, true, "a"}, {1, 0, 1 << 52, true, "a"}, {2, 0, 0, true, "a"}, {2, 0, 1 << 52, true, "a"}, {3, 0, 0, true, "a"}, {3, 0, 1 << 52, true, "a"}}))
+	_, err := timelineOf(file(t, []in{{1, 0, 0, true, "a"}, {1, 0, 1 << 52, true, "a"}, {2, 0, 0, true, "a"}, {2, 0, 1 << 52, true, "a"}, {3, 0, 0, true, "a"}, {3, 0, 1 << 52, true, "a"}}))
 	if err == nil || !strings.Contains(err.Error(), "add up to more than") {
 		t.Errorf("error is %v", err)
 	}
 }
 
-func BenchmarkFromTachyon(b *testing.B) {
-	r, err := reader.Open("../../testdata/tachyon/document-v2/big.zstd.bin")
+func BenchmarkTimeline(b *testing.B) {
+	r, err := reader.Open("../../../testdata/tachyon/document-v2/big.zstd.bin")
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -233,7 +233,7 @@ func BenchmarkFromTachyon(b *testing.B) {
 	b.ReportAllocs()
 	n := uint64(0)
 	for b.Loop() {
-		if _, err := FromTachyon(r); err != nil {
+		if _, err := timelineOf(r); err != nil {
 			b.Fatal(err)
 		}
 		n += r.Header().Samples
@@ -250,8 +250,18 @@ func TestStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := testenv.Finish(t, &f, w, reader.New)
-	tl := must(FromTachyon(r))(t)
+	tl := must(timelineOf(r))(t)
 	if !tl.Start.Equal(began) || tl.Metadata.Session.Program != "app" {
 		t.Errorf("start is %v of %v", tl.Start, tl.Metadata.Session)
 	}
+}
+
+// timelineOf reads all samples of a file or another stream, and the goroutines' time that has no
+// sample.
+func timelineOf(s reader.Stream) (*Timeline, error) {
+	src, err := stream.New([]stream.File{{Stream: s}}, stream.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return NewTimeline(src)
 }
