@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -146,8 +145,8 @@ func goCommand(t *testing.T, dir, c string) {
 	case words[0] == "install" || words[0] == "mod" || arguments == "run .": // by TestReadmeProfile
 	case strings.Contains(arguments, "@"): // the network
 	case words[0] == "tool" && len(words) == 3:
-		if _, err := os.Stat(filepath.Join(runtime.GOROOT(), "src/cmd", words[1])); err != nil {
-			t.Errorf("%s: %v", c, err)
+		if out, err := shell(dir, "go tool -n "+words[1]); err != nil {
+			t.Errorf("%s: %v\n%s", c, err, out)
 		}
 	case words[0] == "generate":
 		if out, err := shell(root(t), "go generate -n "+words[1]); err != nil || out == "" {

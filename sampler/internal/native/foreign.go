@@ -110,7 +110,6 @@ func recordBlocked(s *shared, slot, g uintptr, tid uint64) {
 	mem.Store64(rec+headRuns*8, runsOf(s, g, uintptr(mem.Load64(slot+slotM*8))))
 	mem.Store64(rec, gRunning<<32|(callDescribe(s, rec, g, ^uint64(0))|flagBare)<<48)
 	s.write += uint64(callFinish(s, rec, 0, uintptr(unsafe.Pointer(&s.scratch))))
-	return
 }
 
 // noSymbols stands for the return address of code that Go has no tables for.
