@@ -26,7 +26,7 @@ var others = []string{
 // TestReasons judges every wait reason of every Go version in the native source's table. A new
 // reason must be put either into stuck or into others.
 func TestReasons(t *testing.T) {
-	versions := reasons(t, "../native/layout_gen.go")
+	versions := reasons(t, "../goruntime/layout_gen.go")
 	if len(versions) < 3 {
 		t.Fatalf("found the reasons of %d versions", len(versions))
 	}
@@ -55,7 +55,7 @@ func reasons(t *testing.T, file string) (all [][]string) {
 		if !ok {
 			return true
 		}
-		if key, ok := kv.Key.(*ast.Ident); !ok || key.Name != "reasons" {
+		if key, ok := kv.Key.(*ast.Ident); !ok || key.Name != "Reasons" {
 			return true
 		}
 		var list []string

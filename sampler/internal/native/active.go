@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -93,7 +94,7 @@ func (d *drain) active(g *goroutine, r record, s *stack, t, before time.Duration
 	if cpu > 0 {
 		thread.last, thread.visited = s, t
 		switch {
-		case timer || r.status() == gRunning || cpu > since/2:
+		case timer || r.status() == goruntime.GRunning || cpu > since/2:
 			d.owe(g, s, status, cpu)
 		case g.computing != nil: // the thread has no timer, and waits in the call for most of the time
 			d.owe(g, g.computing, tachyon.HasGIL, cpu)
@@ -101,14 +102,14 @@ func (d *drain) active(g *goroutine, r record, s *stack, t, before time.Duration
 			d.unknown(debt{cpu: cpu})
 		}
 	}
-	if r.status() == gRunning {
+	if r.status() == goruntime.GRunning {
 		g.computing = s
 	}
 	if g.seen && t <= g.last {
 		return // a thread may answer a signal after the goroutine was visited
 	}
 	switch {
-	case r.status() == gSyscall && !timer && !g.quiet:
+	case r.status() == goruntime.GSyscall && !timer && !g.quiet:
 		d.endWait(g, before, inTurn)
 		d.emit(g, s, status, t, t-before)
 		g.runs = 0

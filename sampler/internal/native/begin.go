@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/gotach/profiler/internal/own"
+	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -24,7 +25,7 @@ type begin struct {
 // notStarted reports whether a record's goroutine has not run yet: then the runtime has set its PC
 // to the first instruction of its function.
 func (r record) notStarted() bool {
-	return r.status() == gRunnable && r[headStartPC] != 0 && r.pcs()[0] == r[headStartPC]
+	return r.status() == goruntime.GRunnable && r[headStartPC] != 0 && r.pcs()[0] == r[headStartPC]
 }
 
 // buildNotStarted makes the stack of a goroutine that has not run yet.
@@ -68,7 +69,7 @@ func (st *stacks) begin(entry uintptr, gopc uint64) begin {
 		entry = callee
 	}
 	if p := st.pc(gopc); len(p.frames) > 0 {
-		return begin{frame: p.frames[0], pc: gopc - pcQuantum}
+		return begin{frame: p.frames[0], pc: gopc - goruntime.PCQuantum}
 	}
 	return begin{frame: frame{id: st.out.Frame(tachyon.Frame{Func: "[unknown function]"})}, pc: uint64(entry)}
 }
@@ -87,7 +88,7 @@ func (st *stacks) at(pc uintptr) (out []runtime.Frame) {
 	if runtime.FuncForPC(pc) == nil {
 		return nil
 	}
-	frames := runtime.CallersFrames(st.table.expand(nil, pc+1)) // as a return address
+	frames := runtime.CallersFrames(st.table.Expand(nil, pc+1)) // as a return address
 	for more := true; more; {
 		var f runtime.Frame
 		f, more = frames.Next()
@@ -104,15 +105,15 @@ const maxWrapper = 1 << 12
 // computed before the goroutine begins, so the first call is the right one, except for calls of the
 // runtime that the compiler adds.
 func (st *stacks) callee(wrapper uintptr) (pc uintptr, inlined *runtime.Frame) {
-	for pc := wrapper; pc < wrapper+maxWrapper; pc += pcQuantum {
-		if _, entry, _ := st.table.find(pc); entry != wrapper {
+	for pc := wrapper; pc < wrapper+maxWrapper; pc += goruntime.PCQuantum {
+		if _, entry, _ := st.table.Find(pc); entry != wrapper {
 			break
 		}
 		if frames := st.at(pc); len(frames) > 1 {
 			return pc, &frames[len(frames)-2]
 		}
-		to := callAt(pc)
-		if f, entry, _ := st.table.find(to); f == 0 || entry != to {
+		to := goruntime.CallAt(pc)
+		if f, entry, _ := st.table.Find(to); f == 0 || entry != to {
 			continue
 		}
 		if f := runtime.FuncForPC(to); f != nil && !hidden(f.Name()) {

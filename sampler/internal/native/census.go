@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/gotach/profiler/internal/own"
+	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
@@ -22,19 +23,19 @@ import (
 // result with runtime.NumGoroutine. If there is no such place, sessions go on without the number.
 
 // findSched returns the address of runtime.sched, 0 if it cannot be found.
-func findSched(variables []span, l *layout, s *shared, p *patience) uintptr {
+func findSched(variables []goruntime.Span, l *goruntime.Layout, s *shared, p *patience) uintptr {
 	limit := maxThreads()
-	newest := mem.ReadWord(mem.Getg() + l.gID)
+	newest := mem.ReadWord(mem.Getg() + l.GID)
 	const step, more = 1 << 13, 64
 	words := make([]uint64, step+more)
 	for _, v := range variables {
-		for at := v.lo; at < v.hi; at += step * 8 {
-			part := words[:min(step+more, int(v.hi-at)/8)]
+		for at := v.Lo; at < v.Hi; at += step * 8 {
+			part := words[:min(step+more, int(v.Hi-at)/8)]
 			if p.over("") != nil || mem.ReadBig(at, part) != nil {
 				return 0
 			}
 			for i := 0; i+more <= len(part) && i < step; i++ {
-				threads := part[i+int(l.schedThreads/8)] >> (l.schedThreads % 8 * 8)
+				threads := part[i+int(l.SchedThreads/8)] >> (l.SchedThreads % 8 * 8)
 				if id := part[i]; id >= newest && id>>56 == 0 && uint32(threads) == uint32(limit) && isSched(s, at+uintptr(i)*8) {
 					return at + uintptr(i)*8
 				}
@@ -82,11 +83,11 @@ func (s *shared) right() bool {
 //go:nocheckptr
 func (s *shared) count() uint64 {
 	n := int64(mem.Load64(s.allgs + 8))
-	for _, field := range [...]uintptr{s.off.schedFree, s.off.schedFreeBare, s.off.schedSystem} {
+	for _, field := range [...]uintptr{s.Off.SchedFree, s.Off.SchedFreeBare, s.Off.SchedSystem} {
 		n -= int64(int32(mem.Load32(s.sched + field)))
 	}
 	for i := uint64(0); i < s.nprocs; i++ {
-		n -= int64(int32(mem.Load32(uintptr(mem.Load64(s.procs+uintptr(i)*8)) + s.off.pFree)))
+		n -= int64(int32(mem.Load32(uintptr(mem.Load64(s.procs+uintptr(i)*8)) + s.Off.PFree)))
 	}
 	return uint64(max(n, 0))
 }

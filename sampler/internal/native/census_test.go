@@ -17,7 +17,7 @@ func TestCountUp(t *testing.T) {
 	defer unix.Munmap(f.memory)
 	s := f.s
 	s.allgs, s.sched, s.procs, s.nprocs = f.g(0), f.g(1), f.g(2), 2
-	s.off.schedFree, s.off.schedFreeBare, s.off.schedSystem, s.off.pFree = 0, 8, 16, 24
+	s.Off.SchedFree, s.Off.SchedFreeBare, s.Off.SchedSystem, s.Off.PFree = 0, 8, 16, 24
 	all := func(n uint64) { mem.Store64(s.allgs+8, n) }
 	for i, n := range []uint32{10, 5, 4} {
 		mem.Store32(s.sched+uintptr(i)*8, n)

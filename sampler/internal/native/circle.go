@@ -5,6 +5,7 @@ package native
 import (
 	"unsafe"
 
+	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
@@ -21,9 +22,9 @@ type found struct {
 //go:norace
 //go:nocheckptr
 func find(s *shared, c *circle, entry, g uintptr) {
-	s.was.lives = alive(mem.Load32(g + s.off.gStatus))
+	s.was.lives = goruntime.Alive(mem.Load32(g + s.Off.GStatus))
 	s.was.mark = mem.Load64(entry + entryMark*8)
-	s.was.first = mem.Load64(g+s.off.gID) != mem.Load64(entry+entryGoid*8) || c == &s.active && mem.Load64(entry+entryFrom*8) != 0
+	s.was.first = mem.Load64(g+s.Off.GID) != mem.Load64(entry+entryGoid*8) || c == &s.active && mem.Load64(entry+entryFrom*8) != 0
 }
 
 // wants reports whether the goroutine must be visited: it is new, or has moved. One that runs gets a signal.
@@ -32,7 +33,7 @@ func find(s *shared, c *circle, entry, g uintptr) {
 //go:norace
 //go:nocheckptr
 func wants(s *shared, g uintptr) bool {
-	if status := mem.Load32(g+s.off.gStatus) &^ gScan; !s.was.lives || status == gRunning || status == gCopying {
+	if status := mem.Load32(g+s.Off.GStatus) &^ goruntime.GScan; !s.was.lives || status == goruntime.GRunning || status == goruntime.GCopying {
 		return false
 	}
 	m := mark(s, g)
@@ -97,9 +98,9 @@ func settle(s *shared, c *circle, before, index uint64) {
 //go:norace
 //go:nocheckptr
 func mark(s *shared, g uintptr) uint64 {
-	switch mem.Load32(g+s.off.gStatus) &^ gScan {
-	case gWaiting, gLeaked:
-		return markOf(mem.LoadAcquire(uintptr(unsafe.Pointer(&s.modules))), mem.Load64(g+s.off.gID), uint64(mem.Load8(g+s.off.gTrackingSeq)), uint64(mem.Load8(g+s.off.gWaitReason)))
+	switch mem.Load32(g+s.Off.GStatus) &^ goruntime.GScan {
+	case goruntime.GWaiting, goruntime.GLeaked:
+		return markOf(mem.LoadAcquire(uintptr(unsafe.Pointer(&s.Modules))), mem.Load64(g+s.Off.GID), uint64(mem.Load8(g+s.Off.GTrackingSeq)), uint64(mem.Load8(g+s.Off.GWaitReason)))
 	}
 	return 0
 }

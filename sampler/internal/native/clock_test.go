@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
@@ -34,7 +35,7 @@ func TestCyclesPerSecond(t *testing.T) {
 
 // TestReleaseEarly releases a source whose preparation failed at its beginning.
 func TestReleaseEarly(t *testing.T) {
-	l, err := layoutOf(runtime.Version())
+	l, err := goruntime.LayoutOf(runtime.Version())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,8 @@
 
 package native
 
+import "github.com/gotach/profiler/sampler/internal/goruntime"
+
 // complete returns a record's PCs as return addresses, innermost first. It adds the callers
 // that a frame pointer walk misses and leaves out PCs that are not Go code. It returns false
 // for a torn stack, such as one that does not end in a root function. The result is valid
@@ -10,7 +12,7 @@ func (st *stacks) complete(r record) ([]uint64, bool) {
 	flags := r.flags()
 	c := completion{stacks: st, r: r, in: r.pcs(), out: st.scratch[:0], skip: -1}
 	c.exact = flags&flagRunning != 0 && flags&flagVDSO == 0
-	c.frameless = c.exact && flags&flagUnwound == 0 || r.status() == gRunnable || r.status() == gPreempted
+	c.frameless = c.exact && flags&flagUnwound == 0 || r.status() == goruntime.GRunnable || r.status() == goruntime.GPreempted
 	ok := true
 	if flags&flagForeign != 0 {
 		ok, c.in = c.addForeign(), nil
@@ -48,7 +50,7 @@ type completion struct {
 // address returns PC i as a return address.
 func (c *completion) address(i int) uint64 {
 	if c.exact {
-		return c.in[i] + pcQuantum
+		return c.in[i] + goruntime.PCQuantum
 	}
 	return c.in[i]
 }
@@ -81,7 +83,7 @@ func (c *completion) add(i int) bool {
 	c.out = append(c.out, at)
 	name := p.name // of the function whose caller comes next
 	if frameless {
-		if name == "runtime.asyncPreempt" && c.leaf(pc) != leafFramed {
+		if name == "runtime.asyncPreempt" && c.leaf(pc) != goruntime.LeafFramed {
 			return c.addPreempted(pc)
 		}
 		var ok bool
@@ -118,7 +120,7 @@ func (c *completion) addSaved(i int, at uint64) bool {
 		return true
 	}
 	c.out = append(c.out, at)
-	if caller := c.r[headFrame0]; isReturn(caller) && c.leaf(c.in[i]) != leafFramed {
+	if caller := c.r[headFrame0]; goruntime.IsReturn(caller) && c.leaf(c.in[i]) != goruntime.LeafFramed {
 		c.out = append(c.out, caller)
 	}
 	return true
@@ -129,15 +131,15 @@ func (c *completion) addSaved(i int, at uint64) bool {
 // before it.
 func (c *completion) addPreempted(pc uint64) bool {
 	f, caller := c.r[headSP0], c.r[headSP1]
-	if c.leaf(pc) == leafAtSP1 {
+	if c.leaf(pc) == goruntime.LeafAtSP1 {
 		f, caller = c.r[headSP1], 0
 	}
-	if len(c.pc(f+pcQuantum).frames) == 0 {
+	if len(c.pc(f+goruntime.PCQuantum).frames) == 0 {
 		return false
 	}
-	c.out = append(c.out, f+pcQuantum)
-	if c.leaf(f) != leafFramed {
-		if !isReturn(caller) {
+	c.out = append(c.out, f+goruntime.PCQuantum)
+	if c.leaf(f) != goruntime.LeafFramed {
+		if !goruntime.IsReturn(caller) {
 			return false
 		}
 		c.out = append(c.out, caller)
@@ -152,19 +154,19 @@ func (c *completion) addCaller(pc uint64, name string) (next string, ok bool) {
 	caller := uint64(0)
 	state := c.leaf(pc)
 	switch state {
-	case leafAtSP:
+	case goruntime.LeafAtSP:
 		caller = c.r[headSP0]
-	case leafAtSP1:
+	case goruntime.LeafAtSP1:
 		caller = c.r[headSP1]
 	}
-	if caller == 0 || !isReturn(caller) {
+	if caller == 0 || !goruntime.IsReturn(caller) {
 		return name, true
 	}
 	c.out = append(c.out, caller)
 	next = c.pc(caller).name
 	// A function calls morestack, which has no frame, before it has its own frame.
-	if delta, ok := c.table.spDelta(uintptr(caller) - 1); ok && delta == 0 && next != "runtime.goexit" {
-		if ctxLR != 0 || state != leafAtSP || !isReturn(c.r[headSP1]) {
+	if delta, ok := c.table.SPDelta(uintptr(caller) - 1); ok && delta == 0 && next != "runtime.goexit" {
+		if ctxLR != 0 || state != goruntime.LeafAtSP || !goruntime.IsReturn(c.r[headSP1]) {
 			return "", false
 		}
 		c.out = append(c.out, c.r[headSP1])
@@ -177,7 +179,7 @@ func (c *completion) addCaller(pc uint64, name string) (next string, ok bool) {
 // and its caller.
 func (c *completion) interrupted(i int) bool {
 	pc := c.in[i+1]
-	if c.leaf(pc) == leafFramed {
+	if c.leaf(pc) == goruntime.LeafFramed {
 		c.exact = true
 		return true
 	}
@@ -185,10 +187,10 @@ func (c *completion) interrupted(i int) bool {
 	if i < 2 {
 		caller = c.r[headFrame0+i]
 	}
-	if !isReturn(caller) {
+	if !goruntime.IsReturn(caller) {
 		return false
 	}
-	c.out = append(c.out, pc+pcQuantum, caller)
+	c.out = append(c.out, pc+goruntime.PCQuantum, caller)
 	c.skip = i + 1
 	return true
 }

@@ -20,17 +20,6 @@ const (
 // frameSlack is how far below its SP a function's frame pointer may point.
 const frameSlack = 0
 
-// callbackFrame is the distance from the frame pointer of runtime.cgocallbackg up to that of
-// runtime.asmcgocall. asmcgocall has called C, and C has called cgocallbackg through
-// runtime.cgocallback. cgocallback makes a frame of 40 bytes right below the SP of asmcgocall,
-// where asmcgocall saved its frame pointer.
-const callbackFrame = 56
-
-// pcQuantum is the least size of an instruction in bytes. A return address minus pcQuantum
-// is within the call. The address of an interrupted instruction plus pcQuantum serves as a
-// return address.
-const pcQuantum = 1
-
 // The first instruction of sigtramp has firstOfSigtramp bytes. After it, the frame of
 // sigtramp has frameOfSigtramp bytes.
 const (
@@ -45,7 +34,7 @@ const (
 //go:nocheckptr
 func interruptedM(s *shared, _, _ uintptr) uintptr {
 	if g := mem.Getg(); g != 0 {
-		return uintptr(mem.Load64(g + s.off.gM))
+		return uintptr(mem.Load64(g + s.Off.GM))
 	}
 	return 0
 }

@@ -23,13 +23,6 @@ const (
 // saves the frame pointer in the word below.
 const frameSlack = 8
 
-// callbackFrame is not known here. If C has called Go, the stack begins at that call.
-const callbackFrame = 0
-
-// pcQuantum is the size of an instruction in bytes. A return address minus pcQuantum is the
-// call. The address of an interrupted instruction plus pcQuantum serves as a return address.
-const pcQuantum = 4
-
 // The first instruction of sigtramp has firstOfSigtramp bytes. After it, the frame of
 // sigtramp has frameOfSigtramp bytes.
 const (
@@ -44,9 +37,9 @@ const (
 //go:norace
 //go:nocheckptr
 func interruptedM(s *shared, ctx, last uintptr) uintptr {
-	if s.isCode(mem.Load64(ctx + ctxPC)) {
+	if s.IsCode(mem.Load64(ctx + ctxPC)) {
 		if g := uintptr(mem.Load64(ctx + ctxG)); g != 0 {
-			mem.Store64(last, mem.Load64(g+s.off.gM))
+			mem.Store64(last, mem.Load64(g+s.Off.GM))
 		}
 	}
 	return uintptr(mem.Load64(last))

@@ -5,6 +5,7 @@ package native
 import (
 	"unsafe"
 
+	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
@@ -35,7 +36,7 @@ const tooLate = ^uintptr(0)
 func confirm(s *shared, g, n, restAt uintptr) uintptr {
 	r := *(**rest)(unsafe.Pointer(&restAt))
 	pcs := s.words(s.write) + headWords*8
-	again := pcs + maxDepth*8
+	again := pcs + goruntime.MaxDepth*8
 	walks := 0
 	ran := !r.holds(s, g, pcs, uint64(n))
 	if !ran {
@@ -50,7 +51,7 @@ func confirm(s *shared, g, n, restAt uintptr) uintptr {
 			continue
 		}
 		mem.Store64(again, r.pc)
-		m, _ := walk(s, again, 1, r.bp, r.sp-frameSlack, r.hi)
+		m, _ := goruntime.Walk(&s.View, again, 1, r.bp, r.sp-frameSlack, r.hi)
 		if !r.holds(s, g, pcs, uint64(n)) {
 			ran = true
 			continue

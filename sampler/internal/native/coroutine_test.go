@@ -14,13 +14,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
 // TestCoroutine walks the stack of a coroutine that is switched all the time between two stops, by writes in the
 // order of runtime.coroswitch_m. All PCs of a record must be of the same stop.
 func TestCoroutine(t *testing.T) {
-	l, err := layoutOf(runtime.Version())
+	l, err := goruntime.LayoutOf(runtime.Version())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,17 +35,17 @@ func TestCoroutine(t *testing.T) {
 	g := s.base() + (unsafe.Sizeof(shared{})+7)&^7
 	lo := g + size
 	s.ring = lo + size
-	s.off, s.waits, s.random, s.tornAfter = l.offsets, l.waitSets(), 1, 1<<40
-	s.program = code{text: text, etext: text + 1<<16}
-	reason := uint32(slices.Index(l.reasons, "coroutine"))
-	word := (g + l.gWaitReason) &^ 3
-	mem.Store32(word, mem.Load32(word)|reason<<(8*(g+l.gWaitReason-word)))
-	mem.Store64(g+l.gID, 7)
-	mem.Store64(g+l.gStackLo, uint64(lo))
-	mem.Store64(g+l.gStackHi, uint64(lo+size))
-	mem.Store64(g+l.gSchedSP, uint64(lo+64))
-	mem.Store64(g+l.gSchedPC, text+1)
-	mem.Store64(g+l.gSchedBP, uint64(lo+64))
+	s.Off, s.waits, s.random, s.tornAfter = l.Offsets, l.WaitSets(), 1, 1<<40
+	s.Program = goruntime.Code{Text: text, Etext: text + 1<<16}
+	reason := uint32(slices.Index(l.Reasons, "coroutine"))
+	word := (g + l.GWaitReason) &^ 3
+	mem.Store32(word, mem.Load32(word)|reason<<(8*(g+l.GWaitReason-word)))
+	mem.Store64(g+l.GID, 7)
+	mem.Store64(g+l.GStackLo, uint64(lo))
+	mem.Store64(g+l.GStackHi, uint64(lo+size))
+	mem.Store64(g+l.GSchedSP, uint64(lo+64))
+	mem.Store64(g+l.GSchedPC, text+1)
+	mem.Store64(g+l.GSchedBP, uint64(lo+64))
 	frame := func(i uintptr) uintptr { return lo + 64 + i*64 }
 	for i := range uintptr(frames) {
 		mem.Store64(frame(i), uint64(frame(i+1)))
@@ -56,19 +57,19 @@ func TestCoroutine(t *testing.T) {
 		}
 	}
 	stopAt(0)
-	mem.Store32(g+l.gStatus, gWaiting)
+	mem.Store32(g+l.GStatus, goruntime.GWaiting)
 	barrier := lo + size - 8
 	var end atomic.Bool
 	var switcher sync.WaitGroup
 	switcher.Go(func() {
 		for stop := uint64(1); !end.Load(); stop ^= 1 {
-			mem.Swap64(g+l.gM, 1)
-			mem.Store32(g+l.gStatus, gRunning)
+			mem.Swap64(g+l.GM, 1)
+			mem.Store32(g+l.GStatus, goruntime.GRunning)
 			mem.Swap64(barrier, 0)
 			stopAt(stop)
 			mem.Swap64(barrier, 0)
-			mem.Store32(g+l.gStatus, gWaiting)
-			mem.Swap64(g+l.gM, 0)
+			mem.Store32(g+l.GStatus, goruntime.GWaiting)
+			mem.Swap64(g+l.GM, 0)
 			for from, stay := mem.Cycles(), rand.Uint64N(20_000); mem.Cycles()-from < stay; {
 			}
 			if runtime.GOMAXPROCS(0) == 1 {
@@ -78,7 +79,7 @@ func TestCoroutine(t *testing.T) {
 	})
 	defer switcher.Wait()
 	defer end.Store(true)
-	s.seenStatus, s.seenGoid = gWaiting, 7
+	s.seenStatus, s.seenGoid = goruntime.GWaiting, 7
 	read, bare, changes, last := 0, 0, 0, uint64(0)
 	for begin := time.Now(); changes < 50 && time.Since(begin) < 30*time.Second; {
 		if runtime.GOMAXPROCS(0) == 1 {

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
@@ -174,7 +175,7 @@ func processCPU() uint64 {
 // monitor returns the thread of the runtime's monitor (runtime.sysmon), 0 if it is not known. Each M has a link to the one
 // that was made before. The first is m0. Programs with cgo make one for threads of C then
 // (runtime.mstartm0), and the next is that of the monitor (runtime.main). Of two Ms, one is later.
-func monitor(l *layout, cgo bool, some ...uintptr) uint64 {
+func monitor(l *goruntime.Layout, cgo bool, some ...uintptr) uint64 {
 	at := 2 // from the end
 	if cgo {
 		at = 3
@@ -184,12 +185,12 @@ func monitor(l *layout, cgo bool, some ...uintptr) uint64 {
 		var ms []uintptr
 		for m != 0 && len(ms) < 1<<20 {
 			ms = append(ms, m)
-			if mem.Read(m+l.mAllLink, word) != nil {
+			if mem.Read(m+l.MAllLink, word) != nil {
 				return 0
 			}
 			m = uintptr(word[0])
 		}
-		if len(ms) > at && mem.Read(ms[len(ms)-at]+l.mProcID, word) == nil {
+		if len(ms) > at && mem.Read(ms[len(ms)-at]+l.MProcID, word) == nil {
 			return word[0]
 		}
 	}

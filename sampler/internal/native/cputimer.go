@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
@@ -112,13 +113,13 @@ func harvestVisits(s *shared) {
 func recordThread(s *shared, slot, ctx uintptr) uintptr {
 	rec := slot + slotRecord*8
 	m, tid := uintptr(mem.Load64(slot+slotM*8)), mem.Load64(slot+slotTID*8)
-	if mem.Load64(m+s.off.mProcID) != tid {
+	if mem.Load64(m+s.Off.MProcID) != tid {
 		return 0
 	}
 	for i := uintptr(0); i < headWords; i++ {
 		mem.Store64(rec+i*8, 0)
 	}
-	mem.Store64(rec, gRunning<<32|(flagRunning|flagTaken|flagThread)<<48)
+	mem.Store64(rec, goruntime.GRunning<<32|(flagRunning|flagTaken|flagThread)<<48)
 	mem.Store64(rec+headTime*8, mem.Load64(slot+slotTime*8))
 	mem.Store64(rec+headBefore*8, mem.Load64(slot+slotBefore*8))
 	mem.Store64(rec+headIndex*8, ^uint64(0))
@@ -138,21 +139,21 @@ func recordThread(s *shared, slot, ctx uintptr) uintptr {
 func walkSystem(s *shared, rec, m, ctx uintptr) uintptr {
 	pcs := rec + headWords*8
 	sp, bp := uintptr(mem.Load64(ctx+ctxSP)), uintptr(mem.Load64(ctx+ctxBP))
-	g0 := uintptr(mem.Load64(m + s.off.mG0))
-	lo, hi := uintptr(mem.Load64(g0+s.off.gStackLo)), uintptr(mem.Load64(g0+s.off.gStackHi))
+	g0 := uintptr(mem.Load64(m + s.Off.MG0))
+	lo, hi := uintptr(mem.Load64(g0+s.Off.GStackLo)), uintptr(mem.Load64(g0+s.Off.GStackHi))
 	if sp < lo || sp >= hi {
 		return 0
 	}
 	mem.Store64(pcs, mem.Load64(ctx+ctxPC))
 	callBeside(s, rec, sp, bp, hi)
-	if ctxLR == 0 && !s.isCode(mem.Load64(pcs)) && inVDSO(s, m, lo, hi) {
+	if ctxLR == 0 && !s.IsCode(mem.Load64(pcs)) && inVDSO(s, m, lo, hi) {
 		// The runtime has called the vDSO on the system stack.
-		vsp := uintptr(mem.Load64(m + s.off.mVDSOSP))
+		vsp := uintptr(mem.Load64(m + s.Off.MVDSOSP))
 		mem.Store64(rec, mem.Load64(rec)|flagVDSO<<48)
 		mem.Store64(pcs, mem.Load64(vsp-8))
 		bp = uintptr(mem.Load64(vsp - 16))
 	}
-	n, up := walk(nil, pcs, 1, bp, sp-frameSlack, hi)
+	n, up := goruntime.Walk(nil, pcs, 1, bp, sp-frameSlack, hi)
 	mem.Store64(rec+headCounts*8, n<<16)
 	mem.Store64(pcs+uintptr(n)*8, uint64(up))
 	return uintptr(n)

@@ -1,6 +1,6 @@
 // Package native sees every goroutine many times a second without stopping the
-// program, on linux/amd64 and linux/arm64 with Go 1.25 to 1.27. All unsafe code
-// of the profiler's sampling is here.
+// program, on linux/amd64 and linux/arm64 with Go 1.25 to 1.27. Memory that is
+// not the profiler's is read through package mem.
 //
 // # How it works
 //
@@ -8,13 +8,13 @@
 // signal at the first tick. The handler (handler.go) stays on that thread and takes
 // the other ticks too, independently of the scheduler. It visits goroutines that do
 // not run and reads their memory in place (visit.go): status, wait reason, and the
-// return addresses along the frame pointers of their stacks (walk.go). Where assembly
+// return addresses along the frame pointers of their stacks (package goruntime). Where assembly
 // uses the frame pointer register for something else, the handler uses the tables for
 // tracebacks (unwind.go). For each P that runs a goroutine the handler sends a signal
 // to the P's thread, which records that goroutine from its own registers.
 //
 // All records go to a ring outside the Go heap (shared.go). An ordinary goroutine, the
-// drain, empties the ring (drain.go), builds stacks (stacks.go, leaf.go, functab.go)
+// drain, empties the ring (drain.go), builds stacks (stacks.go)
 // and passes samples on. The budget bounds the cost (budget.go): ticks come as often as it
 // allows, up to the rate asked for, and less often while nothing runs (pace.go). Running
 // goroutines are sampled at every tick, the others in turns (turns.go).
@@ -37,16 +37,16 @@
 //
 // # What is read
 //
-//   - runtime.g, m and p, at offsets from a generated table (layout.go). The runtime
+//   - runtime.g, m and p, at offsets from a generated table (package goruntime). The runtime
 //     never frees a g or a P. An M is read only while a P has it, or on its own thread.
-//   - The lists of all gs and all Ps. Start finds them by their contents (find.go). Each tick copies
+//   - The lists of all gs and all Ps. Start finds them by their contents. Each tick copies
 //     the new gs (newgs.go), the drain the Ps (roster.go).
 //   - The counters of goroutines in runtime.sched and in the Ps, at each tick. Start finds
 //     runtime.sched by its contents too (census.go).
 //   - The number of timers of each P, to find deadlocks of the program (standstill.go).
 //   - Goroutine stacks and system stacks, within the bounds in their g.
 //   - runtime.moduledata and the tables that it points to, for inlined calls and for
-//     frame sizes (functab.go, unwind.go). That includes those of plugins and of just-in-time compilers.
+//     frame sizes (goruntime.FuncTable). That includes those of plugins and of just-in-time compilers.
 //   - pprof labels, from the goroutine (labels.go).
 //   - g.waiting and the runtime.sudog there, for what the goroutine waits for (objects.go). The
 //     drain gives numbers to objects (objectlist.go) and reads a channel's capacity.

@@ -11,6 +11,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/mem"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
@@ -20,7 +21,7 @@ import (
 // When it is late, that costs only room in the ring.
 type drain struct {
 	s       *shared
-	l       *layout
+	l       *goruntime.Layout
 	out     source.Out
 	cfg     source.Config
 	bias    uint64 // of the image
@@ -121,8 +122,8 @@ func (d *drain) pass() {
 	if d.unread = d.roster.refresh(); d.unread == nil && len(d.gs) < int(d.roster.taken) {
 		d.gs = append(d.gs, make([]goroutine, int(d.roster.taken)-len(d.gs))...)
 	}
-	if d.stacks.table.grow() {
-		d.stacks.table.publish(d.s)
+	if d.stacks.table.Grow() {
+		d.stacks.table.Publish(&d.s.View)
 	}
 	d.objects.turn(d.now)
 	d.mature()
@@ -258,7 +259,7 @@ func (d *drain) stack(r record) {
 		return
 	}
 	s := d.stacks.find(r)
-	inTurn, running := r[headIndex] != ^uint64(0), r.status() == gRunning
+	inTurn, running := r[headIndex] != ^uint64(0), r.status() == goruntime.GRunning
 	if !s.valid && r[headTID] != 0 {
 		s = d.stacks.bare(r)
 	}
@@ -345,11 +346,11 @@ func (d *drain) goroutine(r record) *goroutine {
 // statusOf returns the status of a sample of g with stack s, without OnCPU.
 func statusOf(r record, g *goroutine, s *stack) (status tachyon.Status) {
 	switch r.status() {
-	case gRunning:
+	case goruntime.GRunning:
 		status = tachyon.HasGIL
-	case gRunnable, gPreempted:
+	case goruntime.GRunnable, goruntime.GPreempted:
 		status = tachyon.GILRequested
-	case gSyscall:
+	case goruntime.GSyscall:
 		status = tachyon.Unknown
 	}
 	if s.panicking {
@@ -396,7 +397,7 @@ func (d *drain) creation(gopc uint64) creation {
 		return c
 	}
 	if runtime.FuncForPC(uintptr(gopc)) != nil {
-		frames := runtime.CallersFrames(d.stacks.table.expand(nil, uintptr(gopc)))
+		frames := runtime.CallersFrames(d.stacks.table.Expand(nil, uintptr(gopc)))
 		for more := true; more; {
 			var f runtime.Frame
 			f, more = frames.Next()
@@ -418,7 +419,7 @@ func (d *drain) relabel(g *goroutine, r record, t time.Duration) {
 	if p != 0 {
 		if copied := r.labels(); len(copied) > 0 {
 			id, labels = -1, decodeLabels(copied)
-			d.labels.pin(uintptr(r[headG])+d.l.gLabels, p)
+			d.labels.pin(uintptr(r[headG])+d.l.GLabels, p)
 		} else if set, ok := d.labels.find(p); ok {
 			id, labels = set.id, set.labels
 		} else {

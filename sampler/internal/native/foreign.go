@@ -5,6 +5,7 @@ package native
 import (
 	"unsafe"
 
+	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/mem"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -29,7 +30,7 @@ const mostForeign, mostOfFrame = 32, 4096
 func foreign(s *shared, rec, ctx uintptr) uintptr {
 	pcs, scratch := rec+headWords*8, rec+maxRecord*8
 	g := uintptr(mem.Load64(rec + headG*8))
-	lo, hi := uintptr(mem.Load64(g+s.off.gStackLo)), uintptr(mem.Load64(g+s.off.gStackHi))
+	lo, hi := uintptr(mem.Load64(g+s.Off.GStackLo)), uintptr(mem.Load64(g+s.Off.GStackHi))
 	for i := uintptr(headSP0); i <= headFrame1; i++ {
 		mem.Store64(rec+i*8, 0)
 	}
@@ -38,9 +39,9 @@ func foreign(s *shared, rec, ctx uintptr) uintptr {
 	bp := uintptr(mem.Load64(ctx + ctxBP))
 	for i := 0; i < mostForeign && bp != 0 && bp&7 == 0; i++ {
 		if bp >= lo && bp <= hi-16 {
-			if s.isCode(mem.Load64(bp + 8)) {
+			if s.IsCode(mem.Load64(bp + 8)) {
 				callCaller(s, rec, bp, lo)
-				n, _ := walk(s, pcs, 1, bp, lo, hi)
+				n, _ := goruntime.Walk(&s.View, pcs, 1, bp, lo, hi)
 				return uintptr(n)
 			}
 			bp = uintptr(mem.Load64(bp))
@@ -69,7 +70,7 @@ func caller(s *shared, rec, bp, lo uintptr) {
 	found := uintptr(0)
 	for size := uintptr(8); size < mostOfFrame && size <= bp-lo && found < 2; size += 8 {
 		ret := mem.Load64(bp - size)
-		if s.isCode(ret) && callDelta(s, uintptr(ret)-1) == size {
+		if s.IsCode(ret) && goruntime.CallDelta(&s.View, uintptr(ret)-1) == size {
 			mem.Store64(rec+(headSP0+found)*8, ret)
 			found++
 		}
@@ -108,19 +109,19 @@ func recordBlocked(s *shared, slot, g uintptr, tid uint64) {
 	mem.Store64(rec+headTID*8, tid)
 	mem.Store64(rec+headClock*8, clock)
 	mem.Store64(rec+headRuns*8, runsOf(s, g, uintptr(mem.Load64(slot+slotM*8))))
-	mem.Store64(rec, gRunning<<32|(callDescribe(s, rec, g, ^uint64(0))|flagBare)<<48)
+	mem.Store64(rec, goruntime.GRunning<<32|(callDescribe(s, rec, g, ^uint64(0))|flagBare)<<48)
 	s.write += uint64(callFinish(s, rec, 0, uintptr(unsafe.Pointer(&s.scratch))))
 }
 
 // noSymbols stands for the return address of code that Go has no tables for.
-const noSymbols = pcQuantum
+const noSymbols = goruntime.PCQuantum
 
 // addForeign appends the PCs of a goroutine in foreign code. It returns false if the stack is not known
 // down to its root.
 func (c *completion) addForeign() bool {
 	in, out := c.in, c.out
-	leaf := in[0] + pcQuantum
-	_, entry, _ := c.table.find(uintptr(in[0]))
+	leaf := in[0] + goruntime.PCQuantum
+	_, entry, _ := c.table.Find(uintptr(in[0]))
 	if len(c.pc(leaf).frames) == 0 {
 		leaf = noSymbols
 	}
@@ -144,16 +145,16 @@ func (c *completion) addForeign() bool {
 // says that the function calls leaf.
 func (c *completion) foreignCaller(next uint64, leaf uintptr) (ret uint64, calls bool) {
 	first, second := c.r[headSP0], c.r[headSP1]
-	callee := callAt(uintptr(next) - callSize)
-	if _, entry, _ := c.table.find(callee); entry != callee {
+	callee := goruntime.CallAt(uintptr(next) - goruntime.CallSize)
+	if _, entry, _ := c.table.Find(callee); entry != callee {
 		callee = 0 // it is not a direct call
 	}
 	for _, ret := range []uint64{first, second} {
-		if !isReturn(ret) {
+		if !goruntime.IsReturn(ret) {
 			continue
 		}
-		_, entry, _ := c.table.find(uintptr(ret) - 1)
-		calls := leaf != 0 && callAt(uintptr(ret)-callSize) == leaf
+		_, entry, _ := c.table.Find(uintptr(ret) - 1)
+		calls := leaf != 0 && goruntime.CallAt(uintptr(ret)-goruntime.CallSize) == leaf
 		if callee == 0 && (calls || second == 0) || callee != 0 && entry == callee {
 			return ret, calls
 		}
@@ -175,7 +176,7 @@ func (st *stacks) buildBare(s *stack, r record) {
 	st.addReason(s, s.reason)
 	what := tachyon.FuncNotRead
 	if r.flags()&flagBare == 0 {
-		for _, f := range st.pc(r.pcs()[0] + pcQuantum).frames {
+		for _, f := range st.pc(r.pcs()[0] + goruntime.PCQuantum).frames {
 			s.ids = append(s.ids, f.id)
 		}
 		what = tachyon.FuncNoSymbols
@@ -184,7 +185,7 @@ func (st *stacks) buildBare(s *stack, r record) {
 	if r[headStartPC] == 0 {
 		return
 	}
-	if b := st.beginning(r); b.pc != r[headGoPC]-pcQuantum { // else it is the go statement, which is on another stack
+	if b := st.beginning(r); b.pc != r[headGoPC]-goruntime.PCQuantum { // else it is the go statement, which is on another stack
 		s.ids, s.user = append(s.ids, b.id), b.user
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
@@ -58,12 +59,12 @@ func handle(info, ctx uintptr) uintptr {
 		if mem.Load64(ctx+ctxCall) == unix.SYS_FUTEX && mem.Load64(ctx+ctxArg) == s.word {
 			callStay(s, ctx)
 		}
-		if mem.Load32(uintptr(s.tickM)+s.off.mSignalPending) == 0 {
+		if mem.Load32(uintptr(s.tickM)+s.Off.MSignalPending) == 0 {
 			return 0
 		}
 	case code == siTimer && value == s.tag|probeTag:
 		callProbe(s, ctx, true)
-		if mem.Load32(uintptr(s.probeM)+s.off.mSignalPending) == 0 {
+		if mem.Load32(uintptr(s.probeM)+s.Off.MSignalPending) == 0 {
 			return 0
 		}
 	case code == siTimer && s.isCPUTimer(value):
@@ -173,11 +174,11 @@ func interruptAll(s *shared) {
 //go:norace
 //go:nocheckptr
 func keepsP(s *shared, g uintptr, i uint64) bool {
-	if g == 0 || mem.Load32(g+s.off.gStatus) != gSyscall {
+	if g == 0 || mem.Load32(g+s.Off.GStatus) != goruntime.GSyscall {
 		return false
 	}
-	p, m := uintptr(mem.Load64(s.procs+uintptr(i)*8)), uintptr(mem.Load64(g+s.off.gM))
-	return m != 0 && mem.Load32(p+s.off.pStatus) == pSyscall && uintptr(mem.Load64(m+s.off.mOldP)) == p
+	p, m := uintptr(mem.Load64(s.procs+uintptr(i)*8)), uintptr(mem.Load64(g+s.Off.GM))
+	return m != 0 && mem.Load32(p+s.Off.PStatus) == goruntime.PSyscall && uintptr(mem.Load64(m+s.Off.MOldP)) == p
 }
 
 // monotonic returns the time on CLOCK_MONOTONIC in ns, the clock of Go's monotonic times.
@@ -267,30 +268,30 @@ func interrupt(s *shared, i uint64) uintptr {
 		return 0
 	}
 	p := uintptr(mem.Load64(s.procs + uintptr(i)*8))
-	switch mem.Load32(p + s.off.pStatus) {
-	case pRunning:
-	case pSyscall:
+	switch mem.Load32(p + s.Off.PStatus) {
+	case goruntime.PRunning:
+	case goruntime.PSyscall:
 		s.found++ // until the runtime takes the P away
 		return 0
 	default:
 		return 0
 	}
-	m := uintptr(mem.Load64(p + s.off.pM))
+	m := uintptr(mem.Load64(p + s.Off.PM))
 	if m == 0 {
 		return 0
 	}
 	mem.Fence()
-	g := uintptr(mem.Load64(m + s.off.mCurG))
-	tid := mem.Load64(m + s.off.mProcID)
+	g := uintptr(mem.Load64(m + s.Off.MCurG))
+	tid := mem.Load64(m + s.Off.MProcID)
 	mem.Fence()
-	if uintptr(mem.Load64(p+s.off.pM)) != m || tid == 0 || tid == s.tid {
+	if uintptr(mem.Load64(p+s.Off.PM)) != m || tid == 0 || tid == s.tid {
 		return 0
 	}
 	if g != 0 && g != uintptr(s.drainG) {
 		s.found++
 	}
 	if g == 0 || !onCPU(s, g, m) {
-		if g != 0 && mem.Load32(g+s.off.gStatus) == gSyscall {
+		if g != 0 && mem.Load32(g+s.Off.GStatus) == goruntime.GSyscall {
 			return g // it is visited, not interrupted
 		}
 		callScheduling(s, tid)

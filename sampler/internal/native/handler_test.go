@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
@@ -17,13 +18,13 @@ import (
 // one pending: ours of an earlier tick, or the runtime's. The handler must answer it when the other
 // one arrives.
 func TestLostSignalIsAnswered(t *testing.T) {
-	l, err := layoutOf(runtime.Version())
+	l, err := goruntime.LayoutOf(runtime.Version())
 	if err != nil {
 		t.Fatal(err)
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	m := mem.ReadWord(mem.Getg() + l.gM)
+	m := mem.ReadWord(mem.Getg() + l.GM)
 	ctx := make([]uint64, 128) // a ucontext without valid registers
 	for name, come := range map[string]func(s *shared, ctx uintptr) uintptr{
 		"its own":       func(s *shared, ctx uintptr) uintptr { return onInterrupt(s, 7<<16|1, ctx) },
@@ -38,7 +39,7 @@ func TestLostSignalIsAnswered(t *testing.T) {
 			}
 			base := memory.Addr()
 			s := at(base)
-			s.off, s.nprocs = l.offsets, 3
+			s.Off, s.nprocs = l.Offsets, 3
 			s.slots = base + (unsafe.Sizeof(shared{})+7)&^7
 			for i, slot := range []struct {
 				state uint64
@@ -49,7 +50,7 @@ func TestLostSignalIsAnswered(t *testing.T) {
 				mem.Store64(s.slot(uint64(i))+slotM*8, m)
 			}
 			if asked {
-				s.off.mSignalPending = l.mProcID // not 0
+				s.Off.MSignalPending = l.MProcID // not 0
 			}
 			ret := come(s, uintptr(unsafe.Pointer(&ctx[0])))
 			for i, want := range []uint64{8<<8 | slotSent, 7<<8 | slotFilled, 5 << 8} {

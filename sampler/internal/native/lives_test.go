@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/mem"
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
@@ -66,10 +67,10 @@ func TestLives(t *testing.T) {
 				switch f.status(i) {
 				case 6:
 					start(i)
-				case gWaiting:
-					if l := lives[mem.Load64(g+s.off.gID)]; l.began < s.now {
+				case goruntime.GWaiting:
+					if l := lives[mem.Load64(g+s.Off.GID)]; l.began < s.now {
 						l.ended = s.now
-						mem.Store32(g+s.off.gStatus, 6)
+						mem.Store32(g+s.Off.GStatus, 6)
 						if random.IntN(2) == 0 {
 							start(i) // in the same g, before the next tick
 						}

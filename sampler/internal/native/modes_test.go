@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/source"
 )
 
@@ -98,7 +99,7 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// TestGoDebug checks that goDebug reads settings as the runtime does.
+// TestGoDebug checks that goruntime.GoDebug reads settings as the runtime does.
 func TestGoDebug(t *testing.T) {
 	for _, c := range []struct {
 		environment []string
@@ -111,7 +112,7 @@ func TestGoDebug(t *testing.T) {
 		{[]string{"GODEBUG=efence=1,efence=yes"}, 1},
 		{[]string{"GODEBUG=xefence=1", "MYGODEBUG=efence=1"}, 0},
 	} {
-		if got := goDebug("efence", c.environment); got != c.want {
+		if got := goruntime.GoDebug("efence", c.environment); got != c.want {
 			t.Errorf("%q: %d, want %d", c.environment, got, c.want)
 		}
 	}
@@ -143,7 +144,7 @@ func TestLayoutOf(t *testing.T) {
 			"go1.26.8-devel_abcdef0 Thu Jan 1 "},
 	} {
 		for _, version := range versions {
-			if got, err := layoutOf(version); got != layouts[want] || (err == nil) != (want != "") {
+			if got, err := goruntime.LayoutOf(version); got != goruntime.Layouts[want] || (err == nil) != (want != "") {
 				t.Errorf("%q has not the layout of %q: %v", version, want, err)
 			}
 		}

@@ -12,9 +12,9 @@ import (
 
 // move lets a waiting goroutine run and wait again.
 func (f *fakes) move(i uint64) {
-	seq := f.g(i) + f.s.off.gTrackingSeq
+	seq := f.g(i) + f.s.Off.GTrackingSeq
 	mem.Store32(seq&^3, mem.Load32(seq&^3)+1<<(8*(seq&3)))
-	mem.Store64(f.g(i)+f.s.off.gWaitSince, 0)
+	mem.Store64(f.g(i)+f.s.Off.GWaitSince, 0)
 }
 
 // TestMovers checks that goroutines that move are visited at every tick, beside many that do not move, and
@@ -36,7 +36,7 @@ func TestMovers(t *testing.T) {
 		}
 		told := f.tick(t)
 		for i := range uint64(goroutines) {
-			goid := mem.Load64(f.g(i) + f.s.off.gID)
+			goid := mem.Load64(f.g(i) + f.s.Off.GID)
 			_, visited := told[goid]
 			if moves := i%(goroutines/movers) == 0; !moves && visited {
 				others[goid] = true

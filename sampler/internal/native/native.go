@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/own"
+	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/mem"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
@@ -28,8 +29,8 @@ type Source struct {
 	s        *shared
 	ticker   *ticker
 	drain    *drain
-	image    *image
-	table    *funcTable
+	image    *goruntime.Image
+	table    *goruntime.FuncTable
 	old      sigaction
 	budget   *budget
 	patience *patience
@@ -59,10 +60,10 @@ func (*Source) Name() string { return "native" }
 // Objects returns for which waits this version of Go says what a goroutine waits for: one of the
 // values of tachyon.Session.Objects.
 func (n *Source) Objects() string {
-	switch l, err := layoutOf(n.version); {
+	switch l, err := goruntime.LayoutOf(n.version); {
 	case err != nil:
 		return ""
-	case !l.semaphores:
+	case !l.Semaphores:
 		return tachyon.OnlyChannels
 	}
 	return tachyon.AllObjects
@@ -73,7 +74,7 @@ var busy atomic.Bool
 
 // Start checks that the source can be trusted here and begins to sample.
 func (n *Source) Start(cfg source.Config, out source.Out) (err error) {
-	l, err := layoutOf(n.version)
+	l, err := goruntime.LayoutOf(n.version)
 	if err != nil {
 		return err
 	}
@@ -99,14 +100,14 @@ func (n *Source) Start(cfg source.Config, out source.Out) (err error) {
 
 // proven is what an earlier Start in this process has found and checked, with the layout l. It cannot change.
 var proven struct {
-	l           *layout
-	allgs, allp sliceAt
+	l           *goruntime.Layout
+	allgs, allp goruntime.SliceAt
 	sched       uintptr
 	perSecond   uint64 // of the cycle counter
 }
 
 // start does the work of Start, on a goroutine that is locked to its thread.
-func (n *Source) start(l *layout, out source.Out) error {
+func (n *Source) start(l *goruntime.Layout, out source.Out) error {
 	n.patience.pause()
 	if err := n.prepare(l); err != nil {
 		return err
@@ -139,7 +140,7 @@ func (n *Source) start(l *layout, out source.Out) error {
 	first := n.begin(uint64(time.Second) / uint64(max(n.cfg.Rate, 1)))
 	n.s.area = n.s.living * (n.s.now - begun) / 1000 // the first samples stand for the time since then
 	d.threads.begin()
-	d.account = newAccount(d.threads, n.ticker.tid, monitor(l, usesC(n.old), uintptr(mem.ReadWord(mem.Getg()+l.gM)), uintptr(n.ticker.m)), usesC(n.old), d.time(n.s.now))
+	d.account = newAccount(d.threads, n.ticker.tid, monitor(l, usesC(n.old), uintptr(mem.ReadWord(mem.Getg()+l.GM)), uintptr(n.ticker.m)), usesC(n.old), d.time(n.s.now))
 	up := make(chan struct{})
 	own.Go(func() { n.loop(up) })
 	<-up // before another one begins: the runtime would run that one next, and this one after all others
@@ -171,7 +172,7 @@ func (n *Source) begin(period uint64) uint64 {
 	return s.deadline
 }
 
-func (n *Source) newDrain(l *layout, cfg source.Config, out source.Out) *drain {
+func (n *Source) newDrain(l *goruntime.Layout, cfg source.Config, out source.Out) *drain {
 	d := &drain{
 		s:       n.s,
 		l:       l,

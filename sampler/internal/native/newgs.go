@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
@@ -71,14 +72,14 @@ func readNew(s *shared, n uint64) bool {
 		if g < 4096 || g&7 != 0 {
 			break
 		}
-		mem.Store64(uintptr(unsafe.Pointer(&s.newFrom))+uintptr(good)*16, g+uint64(s.off.gStatus))
+		mem.Store64(uintptr(unsafe.Pointer(&s.newFrom))+uintptr(good)*16, g+uint64(s.Off.GStatus))
 		mem.Store64(uintptr(unsafe.Pointer(&s.newFrom))+uintptr(good)*16+8, 8)
 	}
 	words := uintptr(unsafe.Pointer(&s.newWords))
 	good = min(good, copyMemory(s, words, good)/8) // the others are not mapped
 	born := s.listedAt + excess(s, s.listedAt)
 	added := uint64(0)
-	for ; added < good && mem.Load32(words+uintptr(added)*8)&^gScan <= gDeadExtra; added++ {
+	for ; added < good && mem.Load32(words+uintptr(added)*8)&^goruntime.GScan <= goruntime.GDeadExtra; added++ {
 		entry := s.entry(index + added)
 		mem.Store64(entry+entryG*8, mem.Load64(gs+uintptr(added)*8))
 		mem.Store64(entry+entryLooked*8, s.listedAt) // its goroutine began after that

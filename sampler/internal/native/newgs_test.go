@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
@@ -30,7 +31,7 @@ func TestReadNew(t *testing.T) {
 	mem.Store64(s.allgs, uint64(list))
 	for i := range uint64(100) {
 		mem.Store64(list+uintptr(i)*8, uint64(f.g(i)))
-		mem.Store32(f.g(i)+s.off.gStatus, gDead)
+		mem.Store32(f.g(i)+s.Off.GStatus, goruntime.GDead)
 	}
 	tick := func(want uint64, complete bool) {
 		t.Helper()
@@ -65,9 +66,9 @@ func TestReadNew(t *testing.T) {
 		mem.Store64(list+55*8, 1<<40) // not mapped
 		tick(55, false)
 		mem.Store64(list+55*8, uint64(list)) // no g
-		mem.Store64(list+s.off.gStatus, 99)
+		mem.Store64(list+s.Off.GStatus, 99)
 		tick(55, false)
-		mem.Store64(list+s.off.gStatus, uint64(f.g(uint64(s.off.gStatus/8))))
+		mem.Store64(list+s.Off.GStatus, uint64(f.g(uint64(s.Off.GStatus/8))))
 		mem.Store64(list+55*8, uint64(f.g(55)))
 		mem.Store64(s.allgs, 1<<40) // not mapped
 		tick(55, false)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/mem"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
@@ -56,7 +57,7 @@ const (
 )
 
 type objectList struct {
-	static  []span // the program's variables
+	static  []goruntime.Span // the program's variables
 	bias    uint64
 	numbers int32                     // given so far
 	known   map[uint64]*object        // objects with a number, by address; the latest at each
@@ -108,10 +109,10 @@ type candidate struct {
 	met, saw time.Duration // times of the first and the last wait
 }
 
-func newObjectList(img *image) *objectList {
+func newObjectList(img *goruntime.Image) *objectList {
 	return &objectList{
-		static:  img.writable,
-		bias:    uint64(img.bias),
+		static:  img.Writable,
+		bias:    uint64(img.Bias),
 		known:   make(map[uint64]*object),
 		choices: make(map[choice]*source.Object),
 	}
@@ -136,7 +137,7 @@ func (o *objectList) sameCycle(cycle uint64) bool { return cycle == o.cycle && c
 
 // isStatic reports whether an address is in a variable of the program.
 func (o *objectList) isStatic(addr uint64) bool {
-	return slices.ContainsFunc(o.static, func(s span) bool { return uintptr(addr) >= s.lo && uintptr(addr) < s.hi })
+	return slices.ContainsFunc(o.static, func(s goruntime.Span) bool { return uintptr(addr) >= s.Lo && uintptr(addr) < s.Hi })
 }
 
 // candidate returns the place of an address in the table of candidates.
@@ -165,8 +166,8 @@ func (d *drain) waitsFor(g *goroutine, r record, s *stack) *stack {
 	if len(list) == 0 || !d.stacks.waitFrames {
 		return s
 	}
-	k := d.l.waitKind(r.reason())
-	kind := k.kind
+	k := d.l.WaitKind(r.reason())
+	kind := k.Kind
 	switch {
 	case kind == tachyon.ObjectSelect:
 		kind = tachyon.ObjectChannel
@@ -183,7 +184,7 @@ func (d *drain) waitsFor(g *goroutine, r record, s *stack) *stack {
 		if addr < 4096 {
 			continue // the goroutine is being woken
 		}
-		addr -= k.offset
+		addr -= k.Offset
 		g.addWait(addr)
 		if x := d.see(addr, kind, w, s, uintptr(r[headG])); x != nil {
 			found[n] = x
@@ -269,7 +270,7 @@ func (d *drain) promote(c *candidate) *object {
 	}
 	x := &object{Object: o.add(source.Object{Object: tachyon.Object{Kind: c.kind, Addr: c.addr}})}
 	if c.kind == tachyon.ObjectChannel {
-		x.Capacity = d.l.capacity(c.g, c.addr)
+		x.Capacity = capacity(d.l, c.g, c.addr)
 	}
 	x.cycle, x.latest, x.callers = c.cycle, c.sighting, []callers{c.callers, c.other}
 	o.known[c.addr] = x
@@ -298,7 +299,7 @@ func (d *drain) isSame(x *object, kind string, s *stack, gp uintptr) bool {
 			return false
 		}
 		if kind == tachyon.ObjectChannel { // another channel often has another capacity
-			n := d.l.capacity(gp, x.Addr)
+			n := capacity(d.l, gp, x.Addr)
 			return n < 0 || x.Capacity < 0 || n == x.Capacity
 		}
 	}
@@ -385,21 +386,21 @@ func (d *drain) numbered(s *stack, list []*object) *stack {
 }
 
 // capacity returns the capacity of a channel for which a goroutine waits, -1 if it no longer waits.
-func (l *layout) capacity(g uintptr, channel uint64) int64 {
-	first := mem.ReadWord(g + l.gWaiting)
+func capacity(l *goruntime.Layout, g uintptr, channel uint64) int64 {
+	first := mem.ReadWord(g + l.GWaiting)
 	sudog := uintptr(first)
 	for range maxObjects {
 		if sudog == 0 {
 			break
 		}
-		if mem.ReadWord(sudog+l.sudogC) == channel {
-			n := mem.ReadWord(uintptr(channel) + l.hchanSize)
-			if mem.ReadWord(g+l.gWaiting) == first && mem.ReadWord(sudog+l.sudogC) == channel && n < 1<<48 {
+		if mem.ReadWord(sudog+l.SudogC) == channel {
+			n := mem.ReadWord(uintptr(channel) + l.HchanSize)
+			if mem.ReadWord(g+l.GWaiting) == first && mem.ReadWord(sudog+l.SudogC) == channel && n < 1<<48 {
 				return int64(n)
 			}
 			break
 		}
-		sudog = uintptr(mem.ReadWord(sudog + l.sudogWaitLink))
+		sudog = uintptr(mem.ReadWord(sudog + l.SudogWaitLink))
 	}
 	return -1
 }

@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -20,8 +21,8 @@ type sightings struct {
 }
 
 func newSightings() *sightings {
-	l := layouts["go1.27"]
-	d := &drain{l: l, gs: make([]goroutine, 1000), objects: newObjectList(&image{writable: []span{{0x1000, 0x2000}}, bias: 0x800})}
+	l := goruntime.Layouts["go1.27"]
+	d := &drain{l: l, gs: make([]goroutine, 1000), objects: newObjectList(&goruntime.Image{Writable: []goruntime.Span{{Lo: 0x1000, Hi: 0x2000}}, Bias: 0x800})}
 	d.stacks = newStacks(newRecorder(), l, nil, true)
 	d.objects.cycle = 1
 	return &sightings{d, map[string]*stack{}, 0}
@@ -149,9 +150,9 @@ func TestChannelReused(t *testing.T) {
 	const g, sudog, channel = 0, 128, 256
 	s.g = uintptr(unsafe.Pointer(word(g, 0)))
 	c := at(word(channel, 0))
-	*word(g, s.l.gWaiting) = at(word(sudog, 0))
-	*word(sudog, s.l.sudogC) = c
-	*word(channel, s.l.hchanSize) = 3
+	*word(g, s.l.GWaiting) = at(word(sudog, 0))
+	*word(sudog, s.l.SudogC) = c
+	*word(channel, s.l.HchanSize) = 3
 	waits := func(i uint64) int32 { return s.waits(i, c, tachyon.ObjectChannel, "a") }
 	check("the first goroutine", waits(0), 0)
 	check("the second one", waits(1), 1)
@@ -162,7 +163,7 @@ func TestChannelReused(t *testing.T) {
 	check("the same channel after a collection", waits(3), 1)
 	s.wakes(3)
 	s.objects.cycle = 3
-	*word(channel, s.l.hchanSize) = 4
+	*word(channel, s.l.HchanSize) = 4
 	check("the other channel", waits(4), 0)
 	check("the other channel, the second goroutine", waits(5), 2)
 }

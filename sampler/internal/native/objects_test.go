@@ -12,6 +12,7 @@ import (
 	"unsafe"
 
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -110,14 +111,14 @@ func TestObjects(t *testing.T) {
 	if !alone(t) {
 		return // the goroutines do not end
 	}
-	l, err := layoutOf(runtime.Version())
+	l, err := goruntime.LayoutOf(runtime.Version())
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := map[uint64]string{}
 	global.wait(want)
 	new(things).wait(want)
-	if !l.semaphores { // this version says it only of channels
+	if !l.Semaphores { // this version says it only of channels
 		for id, object := range want {
 			if !strings.HasPrefix(object, tachyon.ObjectChannel+" ") && !strings.HasPrefix(object, tachyon.ObjectSelect+" ") {
 				want[id] = ""

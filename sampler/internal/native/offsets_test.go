@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/mem"
 	"github.com/gotach/profiler/sampler/internal/source"
 )
@@ -54,7 +55,7 @@ const (
 
 func init() {
 	children["shifted"] = shifted
-	if l, err := layoutOf(runtime.Version()); err == nil && !l.semaphores { // Go 1.25
+	if l, err := goruntime.LayoutOf(runtime.Version()); err == nil && !l.Semaphores { // Go 1.25
 		for _, name := range []string{"sudogElem", "mutexSema", "rwWriterSema", "rwReaderSema", "groupSema", "condNotify"} {
 			unseen[name] = "this version does not say for which semaphore a goroutine waits"
 		}
@@ -71,7 +72,7 @@ type shift struct {
 // shifts returns the errors to try: none at first, then each offset too high by a word; at night also too low.
 func shifts() []shift {
 	list := []shift{{"none", 0, 0}}
-	fields := reflect.TypeFor[offsets]()
+	fields := reflect.TypeFor[goruntime.Offsets]()
 	for _, by := range []int{8, -8}[:testenv.Times(1, 2)] {
 		for i := range fields.NumField() {
 			f := fields.Field(i)
@@ -88,14 +89,14 @@ const shiftChildren = 10 // some checks wait for a second until they give up
 func shifted() {
 	var from int
 	fmt.Sscan(os.Getenv("GOTACH_SHIFT"), &from)
-	right, err := layoutOf(runtime.Version())
+	right, err := goruntime.LayoutOf(runtime.Version())
 	if err != nil {
 		panic(err)
 	}
 	for list := shifts(); from < len(list) && !busy.Load(); from += shiftChildren {
 		bad := *right
-		*(*uintptr)(unsafe.Add(unsafe.Pointer(&bad.offsets), list[from].at)) += uintptr(list[from].by)
-		layouts["go0.0"] = &bad
+		*(*uintptr)(unsafe.Add(unsafe.Pointer(&bad.Offsets), list[from].at)) += uintptr(list[from].by)
+		goruntime.Layouts["go0.0"] = &bad
 		fmt.Println(tryLayout(list[from].by != 0))
 	}
 }
@@ -165,7 +166,7 @@ func TestProbeVDSO(t *testing.T) {
 	mem.Store64(uintptr(inside)-8, 77) // a return address
 	p := uint64(f.g(3))
 	s.pid, s.probeM, s.nprocs, s.procs = uint64(unix.Getpid()), uint64(f.g(0)), 1, uintptr(unsafe.Pointer(&p))
-	s.off.mCurG, s.off.mSignalPending, s.off.mVDSOSP, s.off.mVDSOPC, s.off.mProcID, s.off.pM = 0, 8, 16, 24, 32, 0
+	s.Off.MCurG, s.Off.MSignalPending, s.Off.MVDSOSP, s.Off.MVDSOPC, s.Off.MProcID, s.Off.PM = 0, 8, 16, 24, 32, 0
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	for _, c := range []struct{ g, pending, vdsoSP, vdsoPC, tid, sp, outside, vdso uint64 }{

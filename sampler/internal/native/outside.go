@@ -5,6 +5,7 @@ package native
 import (
 	"unsafe"
 
+	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
@@ -91,7 +92,7 @@ func join(s *shared, n uint64) (joined uint64) {
 		entry := s.entry(index)
 		if mem.Load64(entry+entryNext*8) == 0 {
 			g := uintptr(mem.Load64(entry + entryG*8))
-			if !alive(mem.Load32(g + s.off.gStatus)) {
+			if !goruntime.Alive(mem.Load32(g + s.Off.GStatus)) {
 				meet(s, entry, index, 0, false)
 				leaveOut(s, index)
 			} else {
@@ -101,7 +102,7 @@ func join(s *shared, n uint64) (joined uint64) {
 					}
 					joined++
 				} else {
-					meet(s, entry, index, mem.Load64(g+s.off.gID), true)
+					meet(s, entry, index, mem.Load64(g+s.Off.GID), true)
 					mem.Store64(entry+entryLooked*8, s.now)
 				}
 				callEnter(s, &s.active, index, s.now)

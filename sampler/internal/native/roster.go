@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"unsafe"
 
+	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/mem"
 	"golang.org/x/sys/unix"
 	"os"
@@ -19,8 +20,8 @@ import (
 // (newgs.go).
 type roster struct {
 	s           *shared
-	l           *layout
-	allgs, allp sliceAt
+	l           *goruntime.Layout
+	allgs, allp goruntime.SliceAt
 	index       map[uint64]uint32 // index of the entry, by g
 	taken       uint64            // entries of the roster that are in index
 	read        uint64            // entries of allgs that have been read
@@ -44,13 +45,13 @@ func (r *roster) refresh() error {
 	have, now := r.read, monotonicNow()
 	// The runtime writes the three words of allgs one by one. If two readings at different
 	// times give the same pointer and the same capacity, the two belong together.
-	ptr, n, c := r.allgs.header()
+	ptr, n, c := r.allgs.Header()
 	if ptr != r.ptr || c != r.cap {
 		r.ptr, r.cap, r.known = ptr, c, false
 		if have > 0 {
 			return nil // at the next refresh
 		}
-		ptr2, n2, c2 := r.allgs.header()
+		ptr2, n2, c2 := r.allgs.Header()
 		if ptr2 != ptr || c2 != c || n2 < n {
 			return fmt.Errorf("the list of goroutines changes too fast")
 		}
@@ -144,7 +145,7 @@ var errFull = errors.New("too many goroutines")
 
 // behind reports whether there are goroutines that the roster does not have.
 func (r *roster) behind() bool {
-	_, n, _ := r.allgs.header()
+	_, n, _ := r.allgs.Header()
 	return n != r.read || r.left > 0
 }
 
@@ -189,12 +190,12 @@ func (r *roster) check(gs []uint64, living *[checked]bool) (int, error) {
 			return i, nil
 		}
 		g := head[i*words:]
-		lo, hi := g[r.l.gStackLo/8], g[r.l.gStackHi/8]
-		status := uint32(g[r.l.gStatus/8]) &^ gScan
+		lo, hi := g[r.l.GStackLo/8], g[r.l.GStackHi/8]
+		status := uint32(g[r.l.GStatus/8]) &^ goruntime.GScan
 		if status > 11 || hi < lo || hi-lo > 1<<31 || lo == 0 && hi != 0 {
 			return i, nil
 		}
-		living[i] = alive(status)
+		living[i] = goruntime.Alive(status)
 	}
 	return len(gs), nil
 }
@@ -225,7 +226,7 @@ func (r *roster) mapChunk() error {
 // refreshProcs reads the list of Ps again after a change of GOMAXPROCS. allp changes only
 // while the world is stopped, so its three words belong together.
 func (r *roster) refreshProcs() error {
-	ptr, n, c := r.allp.header()
+	ptr, n, c := r.allp.Header()
 	n = min(n, maxProcs)
 	if n == r.s.nprocs || n > c {
 		return nil
@@ -234,7 +235,7 @@ func (r *roster) refreshProcs() error {
 	if err := mem.Read(ptr, procs[:n]); err != nil {
 		return err
 	}
-	if !areProcs(ptr, int(n), r.l) {
+	if !goruntime.AreProcs(ptr, int(n), r.l) {
 		return nil
 	}
 	for i, p := range procs[:n] {
@@ -262,8 +263,8 @@ func (r *roster) begin(now uint64) {
 		}
 		mem.Store64(entry+entryLooked*8, now)
 		g := uintptr(mem.Load64(entry + entryG*8))
-		if alive(mem.Load32(g + s.off.gStatus)) {
-			mem.Store64(entry+entryGoid*8, mem.Load64(g+s.off.gID))
+		if goruntime.Alive(mem.Load32(g + s.Off.GStatus)) {
+			mem.Store64(entry+entryGoid*8, mem.Load64(g+s.Off.GID))
 			mem.Store64(entry+entryFrom*8, now)
 			mem.Store64(entry+entryMark*8, mark(s, g))
 			enter(s, &s.still, i, now)

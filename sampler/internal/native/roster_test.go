@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/mem"
 	"github.com/gotach/profiler/sampler/internal/source"
 )
@@ -86,7 +87,7 @@ func testMaxTracked(t *testing.T, left int64, more func()) {
 func testRosterIsBounded(t *testing.T) {
 	n := New()
 	n.cfg, n.patience = source.Config{Rate: 100, Budget: 1, Start: time.Now()}, newPatience(cpuOfThread(), false)
-	l, err := layoutOf(n.version)
+	l, err := goruntime.LayoutOf(n.version)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +129,7 @@ func TestOneStack(t *testing.T) {
 		{0xc000100000, 0xc000100000, false},
 		{0, 0, false},
 	} {
-		if got := oneStack(c.lo, c.hi); got != c.want {
+		if got := goruntime.OneStack(c.lo, c.hi); got != c.want {
 			t.Errorf("%#x to %#x: %v", c.lo, c.hi, got)
 		}
 	}

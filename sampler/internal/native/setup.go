@@ -12,37 +12,38 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
 // prepare finds the runtime's data and sets up shared memory, ticker, handler and timer.
 // release undoes it.
-func (n *Source) prepare(l *layout) error {
+func (n *Source) prepare(l *goruntime.Layout) error {
 	if err := checkClock(); err != nil {
 		return err
 	}
 	if err := checkSelf(l); err != nil {
 		return err
 	}
-	img, err := findImage()
+	img, err := goruntime.FindImage(handlerPC)
 	if err != nil {
 		return err
 	}
-	table, err := findFuncTable(img, l)
+	table, err := goruntime.FindFuncTable(img, l, handlerPC, restorerPC, signalPC, entry(visit), entry(copyLabels))
 	if err != nil {
 		return err
 	}
-	variables := table.modules[0].variables
+	variables := table.Modules[0].Variables
 	allgs, allp := proven.allgs, proven.allp
 	if proven.l != l {
 		proven.sched = 0
 		known, free := parked(16)
-		allgs, err = findAllgs(variables, append(known, mem.Getg()), n.patience)
+		allgs, err = goruntime.FindAllgs(variables, append(known, mem.Getg()), maxChunks*chunkSize, n.patience.over)
 		free()
 		if err != nil {
 			return err
 		}
-		if allp, err = findAllp(variables, l, n.patience); err != nil {
+		if allp, err = goruntime.FindAllp(variables, l, n.patience.over); err != nil {
 			return err
 		}
 	}
@@ -50,9 +51,9 @@ func (n *Source) prepare(l *layout) error {
 		return err
 	}
 	n.image, n.table = img, table
-	table.publish(n.s)
+	table.Publish(&n.s.View)
 	n.drain = n.newDrain(l, n.cfg, nil)
-	n.drain.bias = uint64(img.bias)
+	n.drain.bias = uint64(img.Bias)
 	n.drain.roster = &roster{s: n.s, l: l, allgs: allgs, allp: allp}
 	if err := n.drain.roster.refresh(); err != nil {
 		return err
@@ -78,7 +79,7 @@ func (n *Source) prepare(l *layout) error {
 var sessions atomic.Uint64
 
 // share sets up the memory that the handler works on.
-func (n *Source) share(l *layout) error {
+func (n *Source) share(l *goruntime.Layout) error {
 	sizes := []uintptr{
 		unsafe.Sizeof(shared{}),
 		ringWords * 8,
@@ -89,8 +90,8 @@ func (n *Source) share(l *layout) error {
 		maxChunks * chunkSize / 8,
 		maxVisits * slotWords * 8,
 		maxTimers * 8,
-		maxModules * unsafe.Sizeof(code{}),
-		2 * maxModules * 8,
+		goruntime.MaxModules * unsafe.Sizeof(goruntime.Code{}),
+		2 * goruntime.MaxModules * 8,
 	}
 	total := uintptr(0)
 	for i, size := range sizes {
@@ -105,11 +106,11 @@ func (n *Source) share(l *layout) error {
 	base := m.Addr()
 	s := *(**shared)(unsafe.Pointer(&base))
 	n.s = s
-	s.off, s.system, s.waits = l.offsets, l.system, l.waitSets()
+	s.Off, s.system, s.waits = l.Offsets, l.System, l.WaitSets()
 	s.ring, s.chunks, s.procs = base+sizes[1], base+sizes[2], base+sizes[3]
 	s.slots, s.pins, s.outside = base+sizes[4], base+sizes[5], base+sizes[6]
 	s.visitSlots, s.timerMs = base+sizes[7], base+sizes[8]
-	s.codes, s.orders = base+sizes[9], base+sizes[10]
+	s.Codes, s.Orders = base+sizes[9], base+sizes[10]
 	if mem.PlainReads {
 		s.plain = 1
 	}

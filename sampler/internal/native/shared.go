@@ -5,6 +5,7 @@ package native
 import (
 	"unsafe"
 
+	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
@@ -14,11 +15,9 @@ import (
 
 // Sizes of the parts of shared memory.
 const (
-	maxDepth   = 256           // frames of a stack, the innermost ones
-	ringWords  = 1 << 19       // 4 MB
-	ringKept   = ringWords / 2 // for records of running goroutines
-	maxModules = 1 << 16       // the program, its plugins, and code that it generates
-	maxProcs   = 1024          // Ps whose goroutines are interrupted; with more, the others are not sampled while they run
+	ringWords = 1 << 19       // 4 MB
+	ringKept  = ringWords / 2 // for records of running goroutines
+	maxProcs  = 1024          // Ps whose goroutines are interrupted; with more, the others are not sampled while they run
 
 	chunkBits  = 12 // roster entries of a chunk
 	chunkSize  = 1 << chunkBits
@@ -31,20 +30,14 @@ const (
 	maxLabelBytes = 2048 // of all its keys and values
 	scratchWords  = 2*2*maxLabels + 8
 	maxObjects    = 8 // channels of a select that are read; those after them are left out
-	maxRecord     = headWords + 2*maxDepth + 1 + maxLabels + maxLabelBytes/8 + maxObjects
+	maxRecord     = headWords + 2*goruntime.MaxDepth + 1 + maxLabels + maxLabelBytes/8 + maxObjects
 	slotWords     = slotRecord + maxRecord + scratchWords
 )
 
 type shared struct {
-	off     offsets
-	system  uint64 // layout.system
-	waits   waitSets
-	program code    // the first module
-	codes   uintptr // maxModules of them, in the order of the runtime's list; written once
-	orders  uintptr // twice maxModules indices in codes, those of the modules after the first sorted by text; see publish
-	sorted  uint64  // number of these indices | which of the two lists <<32
-	modules uint64  // entries of codes in use
-	last    uint64  // moduledata of the last of these
+	goruntime.View
+	system uint64 // layout.system
+	waits  goruntime.WaitSets
 
 	// Set before the first tick.
 	pid        uint64
@@ -194,15 +187,6 @@ type shared struct {
 	pinScratch [scratchWords]uint64
 }
 
-// code has the bounds of a module's code and of its tables. The handler relies on the order of
-// text and etext.
-type code struct {
-	text, etext    uintptr
-	pctab, pclntab span
-	ftab           uintptr // pairs of 32 bits: a function's offset in text, and in pclntab
-	funcs          uintptr // number of functions in ftab
-}
-
 // clock is a reading of CLOCK_MONOTONIC and of the cycle counter at the same moment. It can be
 // used for most cycles after that moment.
 type clock struct {
@@ -253,7 +237,7 @@ const (
 	flagTaken                // recorded by the goroutine's own thread
 	flagSaved                // PCs after those of the system stack come from g.sched
 	flagVDSO                 // interrupted in the vDSO: the first PC is a return address
-	flagCut                  // deeper than maxDepth
+	flagCut                  // deeper than goruntime.MaxDepth
 	flagBubble               // in a synctest bubble
 	flagUnwound              // unwind has added the caller to the PCs
 	flagCPUTimer             // recorded at the signal of a CPU timer

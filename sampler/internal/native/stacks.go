@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/gotach/profiler/internal/own"
+	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -57,20 +58,20 @@ const maxStacks = 1 << 14
 
 type stacks struct {
 	out        source.Out
-	l          *layout
-	table      *funcTable
+	l          *goruntime.Layout
+	table      *goruntime.FuncTable
 	waitFrames bool
 	seed       maphash.Seed
 	pcs        map[uint64]*pcInfo
 	functions  map[string]uint32
-	leaves     map[uint64]leafState
+	leaves     map[uint64]goruntime.LeafState
 	byKey      map[uint64]*stack
 	reasons    map[string]uint32 // ids of wait frames
 	started    map[uint64]begin  // by startpc, of goroutines that were seen before they ran, or whose stack could not be read
 	scratch    []uint64
 }
 
-func newStacks(out source.Out, l *layout, table *funcTable, waitFrames bool) *stacks {
+func newStacks(out source.Out, l *goruntime.Layout, table *goruntime.FuncTable, waitFrames bool) *stacks {
 	return &stacks{
 		out:        out,
 		l:          l,
@@ -79,7 +80,7 @@ func newStacks(out source.Out, l *layout, table *funcTable, waitFrames bool) *st
 		seed:       maphash.MakeSeed(),
 		pcs:        make(map[uint64]*pcInfo),
 		functions:  make(map[string]uint32),
-		leaves:     make(map[uint64]leafState),
+		leaves:     make(map[uint64]goruntime.LeafState),
 		byKey:      make(map[uint64]*stack),
 		reasons:    make(map[string]uint32),
 		started:    make(map[uint64]begin),
@@ -126,11 +127,11 @@ func (st *stacks) pc(pc uint64) *pcInfo {
 // generated can be incomplete, and then the runtime may panic.
 func (st *stacks) frames(pc uintptr) (out []runtime.Frame) {
 	defer func() {
-		if st.table.module(pc-1) != &st.table.modules[0] && recover() != nil {
+		if st.table.Module(pc-1) != &st.table.Modules[0] && recover() != nil {
 			out = []runtime.Frame{{Function: tachyon.FuncNoSymbols}}
 		}
 	}()
-	frames := runtime.CallersFrames(st.table.expand(nil, pc))
+	frames := runtime.CallersFrames(st.table.Expand(nil, pc))
 	for more := true; more; {
 		var f runtime.Frame
 		f, more = frames.Next()
@@ -210,7 +211,7 @@ func (st *stacks) find(r record) *stack {
 	if r.flags()&(flagBare|flagForeign) != 0 {
 		head[6] = r[headStartPC]
 	}
-	if r.status() != gWaiting && r.flags()&flagBare == 0 {
+	if r.status() != goruntime.GWaiting && r.flags()&flagBare == 0 {
 		// The words with which complete may add a caller are part of the key. Words that are
 		// not code are left out: they are data and differ from sample to sample.
 		for i, word := range r[headSP0 : headFrame1+1] {
@@ -248,7 +249,7 @@ func (st *stacks) numbered(s *stack, x *source.Object) *stack {
 // inCode reports whether a word can be a return address in Go code. That includes the end of
 // a module's code, after a last instruction that is a call.
 func (st *stacks) inCode(word uint64) bool {
-	if st.table.module(uintptr(word)) != nil || st.table.module(uintptr(word)-1) != nil {
+	if st.table.Module(uintptr(word)) != nil || st.table.Module(uintptr(word)-1) != nil {
 		return true
 	}
 	return word >= 4096 && runtime.FuncForPC(uintptr(word)) != nil // code of a module loaded just now
@@ -273,7 +274,7 @@ func (st *stacks) build(r record) *stack {
 		st.buildNotStarted(s, r)
 		return s
 	}
-	running := r.status() == gRunning
+	running := r.status() == goruntime.GRunning
 	var frames []frame
 	at := make([]uint64, 0, len(pcs)) // the PC of each frame
 	callee, hides := frame{}, false
@@ -324,7 +325,7 @@ func (st *stacks) build(r record) *stack {
 		s.ids = append(s.ids, f.id)
 	}
 	if len(at) > 0 {
-		s.leaf = at[0] - pcQuantum
+		s.leaf = at[0] - goruntime.PCQuantum
 	}
 	return s
 }
@@ -346,15 +347,15 @@ func (st *stacks) addReason(s *stack, reason string) {
 // reason says why a record's goroutine does not run, "" if it runs.
 func (st *stacks) reason(r record) string {
 	switch r.status() {
-	case gSyscall:
+	case goruntime.GSyscall:
 		return "syscall"
-	case gRunnable, gPreempted:
+	case goruntime.GRunnable, goruntime.GPreempted:
 		return source.Runnable
-	case gWaiting, gLeaked:
+	case goruntime.GWaiting, goruntime.GLeaked:
 		text := "waiting"
-		if n := r.reason(); n > 0 && n < len(st.l.reasons) {
-			text = st.l.reasons[n]
-			if r.flags()&flagBubble != 0 && st.l.durable>>n&1 != 0 && !strings.HasSuffix(text, "(durable)") {
+		if n := r.reason(); n > 0 && n < len(st.l.Reasons) {
+			text = st.l.Reasons[n]
+			if r.flags()&flagBubble != 0 && st.l.Durable>>n&1 != 0 && !strings.HasSuffix(text, "(durable)") {
 				text += " (durable)"
 			}
 		}
@@ -370,4 +371,16 @@ func (st *stacks) forget(used func(yield func(*stack))) {
 	}
 	clear(st.byKey)
 	used(func(s *stack) { st.byKey[s.key] = s })
+}
+
+// leaf returns the state of the function at pc.
+func (st *stacks) leaf(pc uint64) goruntime.LeafState {
+	s, ok := st.leaves[pc]
+	if !ok {
+		if delta, ok := st.table.SPDelta(uintptr(pc)); ok {
+			s = goruntime.ReadLeaf(uintptr(pc), delta)
+		}
+		st.leaves[pc] = s
+	}
+	return s
 }

@@ -5,18 +5,20 @@ package native
 import (
 	"runtime"
 	"testing"
+
+	"github.com/gotach/profiler/sampler/internal/goruntime"
 )
 
 // TestStackBesideData checks which words are part of a stack's key. For a running goroutine, data next to
 // return addresses does not change the stack, but an address of code does.
 func TestStackBesideData(t *testing.T) {
 	table := tableOfProgram(t)
-	st := newStacks(newRecorder(), table.l, table, false)
+	st := newStacks(newRecorder(), table.L, table, false)
 	var here [1]uintptr
 	runtime.Callers(1, here[:])
 	find := func(sp0, sp1 uint64) *stack {
 		r := make(record, headWords+1)
-		r[0] = gRunning<<32 | flagRunning<<48
+		r[0] = goruntime.GRunning<<32 | flagRunning<<48
 		r[headCounts], r[headWords] = 1, uint64(here[0])
 		r[headSP0], r[headSP1] = sp0, sp1
 		return st.find(r)
@@ -30,4 +32,21 @@ func TestStackBesideData(t *testing.T) {
 	if find(uint64(here[0]), 0) == none || find(0, uint64(here[0])) == none {
 		t.Error("the same stack with an address of code")
 	}
+}
+
+func tableOfProgram(t *testing.T) *goruntime.FuncTable {
+	t.Helper()
+	l, err := goruntime.LayoutOf(runtime.Version())
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := goruntime.FindImage(handlerPC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := goruntime.FindFuncTable(img, l, handlerPC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return table
 }

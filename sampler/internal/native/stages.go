@@ -31,9 +31,6 @@ var (
 	callBegin       = beginRecord
 	callLabels      = copyLabels
 	callUnwind      = unwind
-	callDelta       = delta
-	callModule      = moduleOf
-	callOtherCode   = otherCode
 	callForeign     = foreign
 	callCaller      = caller
 	callConfirm     = confirm

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gotach/profiler/internal/own"
 	"github.com/gotach/profiler/sampler/internal/deadlock"
+	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
@@ -31,8 +32,8 @@ type standstill struct {
 const looksEvery = 200 * time.Millisecond
 
 func newStandstill(n *Source) *standstill {
-	s := &standstill{n: n, stuck: make([]bool, len(n.drain.l.reasons))}
-	for i, reason := range n.drain.l.reasons {
+	s := &standstill{n: n, stuck: make([]bool, len(n.drain.l.Reasons))}
+	for i, reason := range n.drain.l.Reasons {
 		s.stuck[i] = deadlock.Stuck(reason)
 	}
 	return s
@@ -77,7 +78,7 @@ func (s *standstill) confirm(mark uint64) bool {
 func (s *standstill) timers() (sum int32) {
 	n := s.n.s
 	for i := range n.nprocs {
-		sum += timersOf(uintptr(mem.Load64(n.procs+uintptr(i)*8)), &n.off)
+		sum += timersOf(uintptr(mem.Load64(n.procs+uintptr(i)*8)), &n.Off)
 	}
 	return sum
 }
@@ -89,24 +90,24 @@ func (s *standstill) timers() (sum int32) {
 //go:norace
 //go:nocheckptr
 func (s *standstill) nothingRuns() bool {
-	n, off := s.n.s, &s.n.s.off
+	n, off := s.n.s, &s.n.s.Off
 	if n.nprocs < uint64(runtime.GOMAXPROCS(0)) {
 		return false // there are Ps that the roster does not have
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	here := ownP(s.n.drain.l)
+	here := goruntime.OwnP(s.n.drain.l)
 	if s.timers() != 0 {
 		return false
 	}
 	mem.Fence()
 	for i := range n.nprocs {
 		p := uintptr(mem.Load64(n.procs + uintptr(i)*8))
-		if status := mem.Load32(p + off.pStatus); p != here && (status == pRunning || status == pGCStop) {
+		if status := mem.Load32(p + off.PStatus); p != here && (status == goruntime.PRunning || status == goruntime.PGCStop) {
 			return false
 		}
 	}
-	return ownP(s.n.drain.l) == here
+	return goruntime.OwnP(s.n.drain.l) == here
 }
 
 // ownRest reports whether the profiler's goroutines wait for the program, except those that always run or are in
@@ -115,15 +116,15 @@ func (s *standstill) nothingRuns() bool {
 //go:norace
 //go:nocheckptr
 func (s *standstill) ownRest() bool {
-	n, off := s.n.s, &s.n.s.off
+	n, off := s.n.s, &s.n.s.Off
 	for i := range mem.LoadAcquire(uintptr(unsafe.Pointer(&n.goroutines))) {
 		g := uintptr(mem.Load64(n.entry(i) + entryG*8))
-		m, status := mem.Load64(g+off.gM), mem.Load32(g+off.gStatus)
-		if !alive(status) || uint64(g) == n.drainG || uint64(g) == n.listenG || m == n.tickM ||
-			!own.Created(s.n.drain.creation(mem.Load64(g+off.gGoPC)).by) {
+		m, status := mem.Load64(g+off.GM), mem.Load32(g+off.GStatus)
+		if !goruntime.Alive(status) || uint64(g) == n.drainG || uint64(g) == n.listenG || m == n.tickM ||
+			!own.Created(s.n.drain.creation(mem.Load64(g+off.GGoPC)).by) {
 			continue
 		}
-		if status != gWaiting || m != 0 || !s.waits(g) {
+		if status != goruntime.GWaiting || m != 0 || !s.waits(g) {
 			return false
 		}
 	}
@@ -135,7 +136,7 @@ func (s *standstill) ownRest() bool {
 //go:norace
 //go:nocheckptr
 func (s *standstill) waits(g uintptr) bool {
-	reason := mem.Load8(g + s.n.s.off.gWaitReason)
+	reason := mem.Load8(g + s.n.s.Off.GWaitReason)
 	return int(reason) < len(s.stuck) && s.stuck[reason]
 }
 
@@ -143,8 +144,8 @@ func (s *standstill) waits(g uintptr) bool {
 //
 //go:norace
 //go:nocheckptr
-func timersOf(p uintptr, off *offsets) int32 {
-	return int32(mem.Load32(p+off.pTimers)) - int32(mem.Load32(p+off.pStoppedTimers))
+func timersOf(p uintptr, off *goruntime.Offsets) int32 {
+	return int32(mem.Load32(p+off.PTimers)) - int32(mem.Load32(p+off.PStoppedTimers))
 }
 
 // all looks at every goroutine, one after the other. If two calls of all return the same mark,
@@ -178,17 +179,17 @@ func (s *standstill) all() (stuck bool, mark uint64) {
 //go:norace
 //go:nocheckptr
 func (s *standstill) one(i uint64) (stuck bool, mark uint64) {
-	d, off := s.n.drain, &s.n.s.off
+	d, off := s.n.drain, &s.n.s.Off
 	g := uintptr(mem.Load64(s.n.s.entry(i) + entryG*8))
-	status := mem.Load32(g + off.gStatus)
-	if !alive(status) {
+	status := mem.Load32(g + off.GStatus)
+	if !goruntime.Alive(status) {
 		return true, 0
 	}
-	if own.Created(d.creation(mem.Load64(g+off.gGoPC)).by) || d.kind(mem.Load64(g+off.gStartPC)) == systemGoroutine {
+	if own.Created(d.creation(mem.Load64(g+off.GGoPC)).by) || d.kind(mem.Load64(g+off.GStartPC)) == systemGoroutine {
 		return true, 0 // confirm sees if one runs
 	}
-	if status != gWaiting && status != gLeaked || mem.Load64(g+off.gM) != 0 {
+	if status != goruntime.GWaiting && status != goruntime.GLeaked || mem.Load64(g+off.GM) != 0 {
 		return false, 0
 	}
-	return s.waits(g), (mem.Load64(g+off.gID)<<8 | uint64(mem.Load8(g+off.gTrackingSeq))) + 1
+	return s.waits(g), (mem.Load64(g+off.GID)<<8 | uint64(mem.Load8(g+off.GTrackingSeq))) + 1
 }

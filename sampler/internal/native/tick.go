@@ -44,7 +44,7 @@ func startTicker(s *shared, signal int) (*ticker, error) {
 		defer close(t.done)
 		defer own.Turn()()
 		t.tid = unix.Gettid()
-		t.m = mem.ReadWord(mem.Getg() + s.off.gM)
+		t.m = mem.ReadWord(mem.Getg() + s.Off.GM)
 		if blocked(signal) {
 			up <- fmt.Errorf("signal %d is blocked in this process", signal)
 			return

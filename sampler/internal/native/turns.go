@@ -295,7 +295,7 @@ func lookTurn(s *shared, c *circle, n, visits uint64) (visited uint64) {
 			}
 			s.visits += sameVisits
 		} else {
-			if !meet(s, entry, index, mem.Load64(g+s.off.gID), s.was.lives) {
+			if !meet(s, entry, index, mem.Load64(g+s.Off.GID), s.was.lives) {
 				return visited
 			}
 			mem.Store64(entry+entryLooked*8, s.now)
@@ -315,6 +315,6 @@ func lookTurn(s *shared, c *circle, n, visits uint64) (visited uint64) {
 //go:nocheckptr
 func fetch(s *shared, index, total uint64) {
 	if index < total {
-		mem.Prefetch(uintptr(mem.Load64(s.entry(index)+entryG*8)) + s.off.gStatus)
+		mem.Prefetch(uintptr(mem.Load64(s.entry(index)+entryG*8)) + s.Off.GStatus)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/mem"
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
@@ -36,7 +37,7 @@ const (
 )
 
 func newFakes(t fataler) *fakes {
-	l, err := layoutOf(runtime.Version())
+	l, err := goruntime.LayoutOf(runtime.Version())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +54,7 @@ func newFakes(t fataler) *fakes {
 	}
 	base := memory.Addr()
 	s := at(base)
-	s.off = l.offsets
+	s.Off = l.Offsets
 	s.ring, s.chunks = base+sizes[1], base+sizes[2]
 	mem.Store64(s.chunks, uint64(base+sizes[3]))
 	s.outside = base + sizes[6]
@@ -64,14 +65,14 @@ func newFakes(t fataler) *fakes {
 
 func (f *fakes) g(i uint64) uintptr { return f.gs + uintptr(i)*fakeSize }
 
-func (f *fakes) status(i uint64) uint32 { return mem.Load32(f.g(i) + f.s.off.gStatus) }
+func (f *fakes) status(i uint64) uint32 { return mem.Load32(f.g(i) + f.s.Off.GStatus) }
 
 // add adds n dead goroutines to the roster, as the drain does.
 func (f *fakes) add(n uint64) {
 	for i := f.s.goroutines; i < f.s.goroutines+n; i++ {
 		mem.Store64(f.s.entry(i)+entryG*8, uint64(f.g(i)))
 		mem.Store64(f.s.entry(i)+entryLooked*8, f.s.now)
-		mem.Store32(f.g(i)+f.s.off.gStatus, 6) // dead
+		mem.Store32(f.g(i)+f.s.Off.GStatus, 6) // dead
 	}
 	f.s.goroutines += n
 }
@@ -80,14 +81,14 @@ func (f *fakes) add(n uint64) {
 func (f *fakes) start(i uint64) {
 	f.goid++
 	f.began[f.goid], f.born[f.goid] = f.s.now, f.s.now
-	g, off := f.g(i), f.s.off
-	mem.Store64(g+off.gID, f.goid)
-	mem.Store64(g+off.gStackLo, uint64(f.stack))
-	mem.Store64(g+off.gStackHi, uint64(f.stack+4096))
-	mem.Store64(g+off.gSchedSP, uint64(f.stack+1024))
-	mem.Store64(g+off.gSchedPC, 8192)
-	mem.Store64(g+off.gWaitSince, 1)
-	mem.Store32(g+off.gStatus, gWaiting)
+	g, off := f.g(i), f.s.Off
+	mem.Store64(g+off.GID, f.goid)
+	mem.Store64(g+off.GStackLo, uint64(f.stack))
+	mem.Store64(g+off.GStackHi, uint64(f.stack+4096))
+	mem.Store64(g+off.GSchedSP, uint64(f.stack+1024))
+	mem.Store64(g+off.GSchedPC, 8192)
+	mem.Store64(g+off.GWaitSince, 1)
+	mem.Store32(g+off.GStatus, goruntime.GWaiting)
 }
 
 // records simulates a tick, one period later, and calls each with its records.
@@ -112,7 +113,7 @@ func (f *fakes) tick(t fataler) (told map[uint64]uint64) {
 		goid, gap := mem.Load64(w+headGoid*8), f.s.now-mem.Load64(w+headBefore*8)
 		switch kind {
 		case recSame:
-			goid, gap = mem.Load64(f.g(mem.Load64(w+8))+f.s.off.gID), 0
+			goid, gap = mem.Load64(f.g(mem.Load64(w+8))+f.s.Off.GID), 0
 		case recStack:
 		default:
 			return
@@ -192,17 +193,17 @@ func TestTurns(t *testing.T) {
 				if all {
 					i = n
 				}
-				g := f.g(i) + s.off.gStatus
+				g := f.g(i) + s.Off.GStatus
 				switch status := f.status(i); {
 				case status == 6 && random.Float64() < starts:
 					f.start(i)
-				case status == gWaiting && random.Float64() < ends:
+				case status == goruntime.GWaiting && random.Float64() < ends:
 					mem.Store32(g, 6)
-				case status == gWaiting:
-					mem.Store32(g, gRunning)
-				case status == gRunning:
-					mem.Store32(g, gWaiting)
-					f.born[mem.Load64(f.g(i)+s.off.gID)] = s.now // a visit found it running
+				case status == goruntime.GWaiting:
+					mem.Store32(g, goruntime.GRunning)
+				case status == goruntime.GRunning:
+					mem.Store32(g, goruntime.GWaiting)
+					f.born[mem.Load64(f.g(i)+s.Off.GID)] = s.now // a visit found it running
 				}
 			}
 			if random.IntN(100) == 0 {
@@ -227,8 +228,8 @@ func TestTurns(t *testing.T) {
 		// After some time without changes all living goroutines must have been visited.
 		want := map[uint64]bool{}
 		for i := range s.goroutines {
-			if f.status(i) == gWaiting {
-				want[mem.Load64(f.g(i)+s.off.gID)] = true
+			if f.status(i) == goruntime.GWaiting {
+				want[mem.Load64(f.g(i)+s.Off.GID)] = true
 			}
 		}
 		for range 10 + 10*s.goroutines<<16/s.quota {

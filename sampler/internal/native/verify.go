@@ -15,6 +15,7 @@ import (
 	"unsafe"
 
 	"github.com/gotach/profiler/internal/own"
+	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/mem"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
@@ -26,7 +27,7 @@ import (
 // portable source takes over.
 
 // checkSelf compares fields of the calling goroutine's g, m and P with their known values.
-func checkSelf(l *layout) (err error) {
+func checkSelf(l *goruntime.Layout) (err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := mem.Read(mem.Getg(), make([]uint64, 64)); err != nil {
@@ -43,27 +44,27 @@ func checkSelf(l *layout) (err error) {
 
 //go:norace
 //go:nocheckptr
-func compareSelf(l *layout) error {
+func compareSelf(l *goruntime.Layout) error {
 	g := mem.Getg()
 	local := byte(0)
 	here := uintptr(unsafe.Pointer(&local))
-	lo, hi := uintptr(mem.ReadWord(g+l.gStackLo)), uintptr(mem.ReadWord(g+l.gStackHi))
-	m := uintptr(mem.ReadWord(g + l.gM))
-	p := uintptr(mem.ReadWord(m + l.mP))
+	lo, hi := uintptr(mem.ReadWord(g+l.GStackLo)), uintptr(mem.ReadWord(g+l.GStackHi))
+	m := uintptr(mem.ReadWord(g + l.GM))
+	p := uintptr(mem.ReadWord(m + l.MP))
 	switch {
-	case mem.ReadWord(g+l.gID) != currentGoid():
+	case mem.ReadWord(g+l.GID) != currentGoid():
 		return errors.New("a goroutine's id is not where it should be")
 	case here < lo || here >= hi || hi-lo > 1<<30 || (hi-lo)&(hi-lo-1) != 0: // sizes are powers of two (stackalloc)
 		return errors.New("a goroutine's stack is not where it should be")
-	case uint32(mem.ReadWord(g+l.gStatus))&^gScan != gRunning:
+	case uint32(mem.ReadWord(g+l.GStatus))&^goruntime.GScan != goruntime.GRunning:
 		return errors.New("a goroutine's status is not where it should be")
-	case uintptr(mem.ReadWord(m+l.mCurG)) != g:
+	case uintptr(mem.ReadWord(m+l.MCurG)) != g:
 		return errors.New("a thread's goroutine is not where it should be")
-	case mem.ReadWord(uintptr(mem.ReadWord(m+l.mG0))+l.gM) != uint64(m):
+	case mem.ReadWord(uintptr(mem.ReadWord(m+l.MG0))+l.GM) != uint64(m):
 		return errors.New("a thread's system goroutine is not where it should be")
-	case mem.ReadWord(m+l.mProcID) != uint64(unix.Gettid()):
+	case mem.ReadWord(m+l.MProcID) != uint64(unix.Gettid()):
 		return errors.New("a thread's id is not where it should be")
-	case uintptr(mem.ReadWord(p+l.pM)) != m || uint32(mem.ReadWord(p+l.pStatus)) != pRunning || uint32(mem.ReadWord(p+l.pID)) >= uint32(runtime.GOMAXPROCS(0)):
+	case uintptr(mem.ReadWord(p+l.PM)) != m || uint32(mem.ReadWord(p+l.PStatus)) != goruntime.PRunning || uint32(mem.ReadWord(p+l.PID)) >= uint32(runtime.GOMAXPROCS(0)):
 		return errors.New("a P is not where it should be")
 	}
 	return nil
@@ -85,7 +86,7 @@ func parked(n int) (gs []uintptr, free func()) {
 
 // verify samples two goroutines with the whole source, a waiting one and its own, and compares
 // their samples with their known stacks.
-func (n *Source) verify(l *layout) error {
+func (n *Source) verify(l *goruntime.Layout) error {
 	w := &witness{stop: make(chan struct{}), up: make(chan struct{})}
 	defer func() {
 		close(w.stop)
@@ -95,7 +96,7 @@ func (n *Source) verify(l *layout) error {
 	w.running.Add(1)
 	own.Ordinary(w.waits)
 	<-w.up
-	if err := n.table.checkInlining(w.waitPCs); err != nil {
+	if err := n.table.CheckInlining(w.waitPCs); err != nil {
 		return err
 	}
 	check := &checker{witness: w}

@@ -10,12 +10,13 @@ import (
 	"unsafe"
 
 	"github.com/gotach/profiler/internal/own"
+	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
 // checkObjects checks the fields that say what a goroutine waits for. Goroutines of our own wait for
 // one object of each kind.
-func (n *Source) checkObjects(l *layout) error {
+func (n *Source) checkObjects(l *goruntime.Layout) error {
 	var (
 		mutex sync.Mutex
 		write sync.RWMutex
@@ -38,13 +39,13 @@ func (n *Source) checkObjects(l *layout) error {
 			case <-d:
 			}
 		}, min(at(&c), at(&d)), max(at(&c), at(&d))},
-		{"Mutex", func() { mutex.Lock(); mutex.Unlock() }, uint64(uintptr(unsafe.Pointer(&mutex)) + l.mutexSema), 0},
-		{"RWMutex", func() { write.Lock(); write.Unlock() }, uint64(uintptr(unsafe.Pointer(&write)) + l.rwWriterSema), 0},
-		{"RWMutex", func() { read.RLock(); read.RUnlock() }, uint64(uintptr(unsafe.Pointer(read)) + l.rwReaderSema), 0},
-		{"WaitGroup", func() { group.Wait() }, uint64(uintptr(unsafe.Pointer(&group)) + l.groupSema), 0},
-		{"Cond", func() { cond.L.Lock(); cond.Wait(); cond.L.Unlock() }, uint64(uintptr(unsafe.Pointer(cond)) + l.condNotify), 0},
+		{"Mutex", func() { mutex.Lock(); mutex.Unlock() }, uint64(uintptr(unsafe.Pointer(&mutex)) + l.MutexSema), 0},
+		{"RWMutex", func() { write.Lock(); write.Unlock() }, uint64(uintptr(unsafe.Pointer(&write)) + l.RwWriterSema), 0},
+		{"RWMutex", func() { read.RLock(); read.RUnlock() }, uint64(uintptr(unsafe.Pointer(read)) + l.RwReaderSema), 0},
+		{"WaitGroup", func() { group.Wait() }, uint64(uintptr(unsafe.Pointer(&group)) + l.GroupSema), 0},
+		{"Cond", func() { cond.L.Lock(); cond.Wait(); cond.L.Unlock() }, uint64(uintptr(unsafe.Pointer(cond)) + l.CondNotify), 0},
 	}
-	if !l.semaphores {
+	if !l.Semaphores {
 		waits = waits[:2]
 	}
 	mutex.Lock()
@@ -75,7 +76,7 @@ func (n *Source) checkObjects(l *layout) error {
 			return fmt.Errorf("the %s that a goroutine waits for is not where it should be", w.name)
 		}
 	}
-	if mem.ReadWord(uintptr(at(&c))+l.hchanSize) != 3 {
+	if mem.ReadWord(uintptr(at(&c))+l.HchanSize) != 3 {
 		return errors.New("a channel's capacity is not where it should be")
 	}
 	return nil
@@ -83,27 +84,27 @@ func (n *Source) checkObjects(l *layout) error {
 
 // waitsFor waits until a goroutine is waiting. It reports whether the goroutine then waits for what is
 // at the address want, and, if also is not 0, for also. elem says that it is a semaphore.
-func (n *Source) waitsFor(l *layout, g uintptr, want, also uint64, elem bool) bool {
-	field := l.sudogC
+func (n *Source) waitsFor(l *goruntime.Layout, g uintptr, want, also uint64, elem bool) bool {
+	field := l.SudogC
 	if elem {
-		field = l.sudogElem
+		field = l.SudogElem
 	}
 	waited := false
 	for end := n.patience.wait(); !waited && n.patience.lasts() || time.Now().Before(end); time.Sleep(20 * time.Microsecond) {
-		if uint32(mem.ReadWord(g+l.gStatus)) != gWaiting || mem.ReadWord(g+l.gM) != 0 {
+		if uint32(mem.ReadWord(g+l.GStatus)) != goruntime.GWaiting || mem.ReadWord(g+l.GM) != 0 {
 			continue // it has had no core yet
 		}
 		waited = true
 		// It may also wait for a lock within the object for a moment.
-		first := uintptr(mem.ReadWord(g + l.gWaiting))
+		first := uintptr(mem.ReadWord(g + l.GWaiting))
 		if first == 0 || mem.ReadWord(first+field) != want {
 			continue
 		}
 		if also == 0 {
 			return true
 		}
-		next := uintptr(mem.ReadWord(first + l.sudogWaitLink))
-		return next != 0 && mem.ReadWord(next+field) == also && mem.ReadWord(next+l.sudogWaitLink) == 0
+		next := uintptr(mem.ReadWord(first + l.SudogWaitLink))
+		return next != 0 && mem.ReadWord(next+field) == also && mem.ReadWord(next+l.SudogWaitLink) == 0
 	}
 	return false
 }

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gotach/profiler/internal/own"
+	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
@@ -25,8 +26,8 @@ import (
 
 // verifyOffsets makes these checks. If there is more than one P it stops the world for some
 // 50 µs.
-func (n *Source) verifyOffsets(l *layout) error {
-	for _, check := range [...]func(*layout) error{n.checkTables, n.checkSyscall, n.checkRuns, n.checkTimers, n.checkIdle, n.checkObjects, n.checkBusy} {
+func (n *Source) verifyOffsets(l *goruntime.Layout) error {
+	for _, check := range [...]func(*goruntime.Layout) error{n.checkTables, n.checkSyscall, n.checkRuns, n.checkTimers, n.checkIdle, n.checkObjects, n.checkBusy} {
 		n.patience.pause()
 		if err := check(l); err != nil {
 			return err
@@ -37,12 +38,12 @@ func (n *Source) verifyOffsets(l *layout) error {
 
 // checkSyscall checks the fields that a system call sets. It reads those of the tick thread's
 // goroutine, which waits in a futex system call.
-func (n *Source) checkSyscall(l *layout) error {
+func (n *Source) checkSyscall(l *goruntime.Layout) error {
 	m := uintptr(n.ticker.m)
 	var g uintptr
 	for ; ; time.Sleep(50 * time.Microsecond) {
 		// Before the system call the goroutine may be parked, and then its thread has no goroutine.
-		if g = uintptr(mem.ReadWord(m + l.mCurG)); g != 0 && uint32(mem.ReadWord(g+l.gStatus))&^gScan == gSyscall {
+		if g = uintptr(mem.ReadWord(m + l.MCurG)); g != 0 && uint32(mem.ReadWord(g+l.GStatus))&^goruntime.GScan == goruntime.GSyscall {
 			break
 		}
 		if !n.patience.lasts() {
@@ -55,26 +56,26 @@ func (n *Source) checkSyscall(l *layout) error {
 		}
 		return ""
 	}
-	lo, hi := uintptr(mem.ReadWord(g+l.gStackLo)), uintptr(mem.ReadWord(g+l.gStackHi))
-	sp, pc, bp := uintptr(mem.ReadWord(g+l.gSyscallSP)), mem.ReadWord(g+l.gSyscallPC), uintptr(mem.ReadWord(g+l.gSyscallBP))
+	lo, hi := uintptr(mem.ReadWord(g+l.GStackLo)), uintptr(mem.ReadWord(g+l.GStackHi))
+	sp, pc, bp := uintptr(mem.ReadWord(g+l.GSyscallSP)), mem.ReadWord(g+l.GSyscallPC), uintptr(mem.ReadWord(g+l.GSyscallBP))
 	// reentersyscall saves the same values in g.sched and in g.syscallpc, syscallsp, syscallbp.
-	if sp < lo || sp >= hi || sp != uintptr(mem.ReadWord(g+l.gSchedSP)) || pc != mem.ReadWord(g+l.gSchedPC) || bp != uintptr(mem.ReadWord(g+l.gSchedBP)) {
+	if sp < lo || sp >= hi || sp != uintptr(mem.ReadWord(g+l.GSchedSP)) || pc != mem.ReadWord(g+l.GSchedPC) || bp != uintptr(mem.ReadWord(g+l.GSchedBP)) {
 		return errors.New("what a system call saves is not where it should be")
 	}
 	if name(pc) != "syscall.Syscall6" {
 		return fmt.Errorf("a goroutine in a system call reads as being in %q", name(pc))
 	}
 	starter := own.Entry("native.startTicker.func1")
-	if start := mem.ReadWord(g + l.gStartPC); !strings.HasSuffix(name(start), starter) {
+	if start := mem.ReadWord(g + l.GStartPC); !strings.HasSuffix(name(start), starter) {
 		return fmt.Errorf("a goroutine's first function reads as %q", name(start))
 	}
-	if mem.ReadWord(g+l.gBubble) != 0 {
+	if mem.ReadWord(g+l.GBubble) != 0 {
 		return errors.New("a goroutine's synctest bubble is not where it should be")
 	}
 	// GOMAXPROCS may have changed since. The array keeps the Ps that are not used any more, up to its capacity.
-	p := mem.ReadWord(m + l.mOldP)
+	p := mem.ReadWord(m + l.MOldP)
 	for range 50 {
-		ptr, _, c := n.drain.roster.allp.header()
+		ptr, _, c := n.drain.roster.allp.Header()
 		procs := make([]uint64, min(c, maxProcs))
 		if mem.ReadBig(ptr, procs) == nil && slices.Contains(procs, p) {
 			return nil
@@ -85,9 +86,9 @@ func (n *Source) checkSyscall(l *layout) error {
 
 // checkRuns checks g.trackingSeq, which counts how often a goroutine stopped running, and
 // p.syscalltick, which counts the system calls of a P.
-func (n *Source) checkRuns(l *layout) error {
+func (n *Source) checkRuns(l *goruntime.Layout) error {
 	g := mem.Getg()
-	seq := func() uint8 { return uint8(mem.ReadWord(g + l.gTrackingSeq)) }
+	seq := func() uint8 { return uint8(mem.ReadWord(g + l.GTrackingSeq)) }
 	// Try often: the goroutine may also be preempted, and move to another P. It stops by sleeping, because after
 	// runtime.Gosched all others would run first.
 	good := func(count func() bool) bool {
@@ -109,12 +110,12 @@ func (n *Source) checkRuns(l *layout) error {
 			return errors.New("the count of a goroutine's stops is not where it should be")
 		}
 		if !good(func() bool {
-			p := ownP(l)
-			before := uint32(mem.ReadWord(p + l.pSyscallTick))
+			p := goruntime.OwnP(l)
+			before := uint32(mem.ReadWord(p + l.PSyscallTick))
 			for range times {
 				unix.Syscall(unix.SYS_GETPPID, 0, 0, 0)
 			}
-			return ownP(l) == p && uint32(mem.ReadWord(p+l.pSyscallTick))-before == uint32(times)
+			return goruntime.OwnP(l) == p && uint32(mem.ReadWord(p+l.PSyscallTick))-before == uint32(times)
 		}) {
 			return errors.New("the count of a P's system calls is not where it should be")
 		}
@@ -123,18 +124,18 @@ func (n *Source) checkRuns(l *layout) error {
 }
 
 // checkTimers checks the numbers of a P's timers, with one that is started and stopped.
-func (n *Source) checkTimers(l *layout) error {
+func (n *Source) checkTimers(l *goruntime.Layout) error {
 	for range 50 { // the program's timers come and go meanwhile
 		runtime.LockOSThread() // so that nothing else runs with this P, unless the goroutine is preempted
-		p := ownP(l)
-		before := timersOf(p, &l.offsets)
+		p := goruntime.OwnP(l)
+		before := timersOf(p, &l.Offsets)
 		// A channel's timer counts only while a goroutine waits for it. One that is stopped stays in the heap of a P that is not
 		// used any more. Until its time the runtime reports no deadlock, so that is soon.
 		_, cancel := context.WithTimeout(context.Background(), time.Second)
-		set := timersOf(p, &l.offsets)
+		set := timersOf(p, &l.Offsets)
 		cancel()
-		after := timersOf(p, &l.offsets)
-		same := ownP(l) == p
+		after := timersOf(p, &l.Offsets)
+		same := goruntime.OwnP(l) == p
 		runtime.UnlockOSThread()
 		if same && before >= 0 && set == before+1 && after == before {
 			return nil
@@ -145,9 +146,9 @@ func (n *Source) checkTimers(l *layout) error {
 
 // checkIdle checks g.waitsince: it is 0, or the start of the collector's cycle that found the
 // goroutine waiting.
-func (n *Source) checkIdle(l *layout) error {
+func (n *Source) checkIdle(l *goruntime.Layout) error {
 	wrong := errors.New("the time since when a goroutine waits is not where it should be")
-	if mem.ReadWord(mem.Getg()+l.gWaitSince) != 0 {
+	if mem.ReadWord(mem.Getg()+l.GWaitSince) != 0 {
 		return wrong
 	}
 	gs, free := parked(4)
@@ -157,8 +158,8 @@ func (n *Source) checkIdle(l *layout) error {
 		gs = append(gs, uintptr(mem.Load64(n.s.entry(i)+entryG*8)))
 	}
 	for i, g := range gs {
-		since := mem.ReadWord(g + l.gWaitSince)
-		if uint32(mem.ReadWord(g+l.gStatus)) != gWaiting || since == 0 {
+		since := mem.ReadWord(g + l.GWaitSince)
+		if uint32(mem.ReadWord(g+l.GStatus)) != goruntime.GWaiting || since == 0 {
 			continue
 		}
 		// The cycle may have begun before the goroutine waited, but no cycle takes a minute.
@@ -188,14 +189,14 @@ func (w *spinner) spin() {
 }
 
 // checkBusy checks the fields for preemption and for calls of the vDSO.
-func (n *Source) checkBusy(l *layout) error {
+func (n *Source) checkBusy(l *goruntime.Layout) error {
 	if err := n.checkPreempt(l); err != nil {
 		return err
 	}
 	if ctxLR != 0 {
 		return nil // on arm64 the fields for the vDSO are not used
 	}
-	return n.checkVDSO(uintptr(mem.ReadWord(mem.Getg() + l.gM)))
+	return n.checkVDSO(uintptr(mem.ReadWord(mem.Getg() + l.GM)))
 }
 
 // fewTries is how often a check that waits for others looks at least: Start itself may have had no turn all the time.
@@ -204,13 +205,13 @@ const fewTries = 3
 // checkPreempt checks that m.signalPending goes from 0 to 1 and back when the runtime preempts a thread. With a wrong
 // offset the handler would not pass on signals that the runtime waits for. Any thread will do. If the program
 // runs nothing, the check has a goroutine of its own to be preempted.
-func (n *Source) checkPreempt(l *layout) error {
+func (n *Source) checkPreempt(l *goruntime.Layout) error {
 	s := n.s
-	pending := func(m uintptr) bool { return uint32(mem.ReadWord(m+l.mSignalPending)) != 0 }
+	pending := func(m uintptr) bool { return uint32(mem.ReadWord(m+l.MSignalPending)) != 0 }
 	// A thread that the runtime has sent a signal answers when it has a core, which can take long beside other programs.
 	end := n.patience.wait()
 	wrong := errors.New("a thread's note of a preemption signal is not where it should be")
-	for m := uintptr(mem.ReadWord(mem.Getg() + l.gM)); pending(m); time.Sleep(20 * time.Microsecond) {
+	for m := uintptr(mem.ReadWord(mem.Getg() + l.GM)); pending(m); time.Sleep(20 * time.Microsecond) {
 		if time.Now().After(end) {
 			return wrong
 		}
@@ -259,8 +260,8 @@ func (n *Source) checkPreempt(l *layout) error {
 // asyncPreemptOff reports whether the runtime sends no preemption signals. GODEBUG=gccheckmark
 // turns them off too.
 func asyncPreemptOff() bool {
-	environment := startEnvironment()
-	return goDebug("asyncpreemptoff", environment) != 0 || goDebug("gccheckmark", environment) > 0
+	environment := goruntime.StartEnvironment()
+	return goruntime.GoDebug("asyncpreemptoff", environment) != 0 || goruntime.GoDebug("gccheckmark", environment) > 0
 }
 
 // probeEvery is the time between two signals of checkVDSO, in ns.
@@ -309,7 +310,7 @@ func noteProbe(s *shared, ctx uintptr, timer bool) {
 		if m == 0 {
 			return
 		}
-		if mem.Load32(m+s.off.mSignalPending) == 1 {
+		if mem.Load32(m+s.Off.MSignalPending) == 1 {
 			mem.StoreRelease(uintptr(unsafe.Pointer(&s.askedM)), uint64(m))
 			mem.Add64(uintptr(unsafe.Pointer(&s.probeAsked)), 1)
 		} else {
@@ -318,11 +319,11 @@ func noteProbe(s *shared, ctx uintptr, timer bool) {
 		return
 	}
 	m := uintptr(mem.LoadAcquire(uintptr(unsafe.Pointer(&s.probeM))))
-	g := uintptr(mem.Load64(m + s.off.mCurG))
+	g := uintptr(mem.Load64(m + s.Off.MCurG))
 	if g == 0 {
 		return // the scheduler is at work
 	}
-	lo, hi := uintptr(mem.Load64(g+s.off.gStackLo)), uintptr(mem.Load64(g+s.off.gStackHi))
+	lo, hi := uintptr(mem.Load64(g+s.Off.GStackLo)), uintptr(mem.Load64(g+s.Off.GStackHi))
 	if sp := uintptr(mem.Load64(ctx + ctxSP)); sp < lo || sp >= hi {
 		mem.Add64(uintptr(unsafe.Pointer(&s.probeOutside)), 1)
 		if inVDSO(s, m, lo, hi) {
@@ -340,7 +341,7 @@ func (s *shared) mOfThread() uintptr {
 	tid := uint64(mem.Syscall(unix.SYS_GETTID, 0, 0, 0, 0, 0, 0))
 	for i := uint64(0); i < mem.LoadAcquire(uintptr(unsafe.Pointer(&s.nprocs))); i++ {
 		p := uintptr(mem.Load64(s.procs + uintptr(i)*8))
-		if m := uintptr(mem.Load64(p + s.off.pM)); m != 0 && mem.Load64(m+s.off.mProcID) == tid {
+		if m := uintptr(mem.Load64(p + s.Off.PM)); m != 0 && mem.Load64(m+s.Off.MProcID) == tid {
 			return m
 		}
 	}
@@ -348,17 +349,17 @@ func (s *shared) mOfThread() uintptr {
 }
 
 // checkTables checks the tables of frame sizes and the function flags, for our own assembly.
-func (n *Source) checkTables(l *layout) error {
+func (n *Source) checkTables(l *goruntime.Layout) error {
 	const topFrame = 1 << 0 // abi.FuncFlagTopFrame
 	wrong := errors.New("the program's tables of frame sizes are not where they should be")
-	begin, ok := n.table.spDelta(handlerPC)
-	after, ok2 := n.table.spDelta(handlerPC + firstOfSigtramp)
+	begin, ok := n.table.SPDelta(handlerPC)
+	after, ok2 := n.table.SPDelta(handlerPC + firstOfSigtramp)
 	if !ok || !ok2 || begin != 0 || after != frameOfSigtramp {
 		return wrong
 	}
 	for pc, want := range map[uintptr]byte{restorerPC: topFrame, entry(visit): 0} {
-		f, _, _ := n.table.find(pc)
-		if f == 0 || mem.Load8(f+l.funcFlag)&(topFrame|funcFlagSPWrite) != want {
+		f, _, _ := n.table.Find(pc)
+		if f == 0 || mem.Load8(f+l.FuncFlag)&(topFrame|goruntime.FuncFlagSPWrite) != want {
 			return wrong
 		}
 	}

@@ -5,6 +5,7 @@ package native
 import (
 	"unsafe"
 
+	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
@@ -27,19 +28,6 @@ import (
 // after which it gives up.
 const maxTries = 1000
 
-// alive reports whether a status is that of a goroutine that has not ended.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func alive(status uint32) bool {
-	switch status &^ gScan {
-	case gRunnable, gRunning, gCopying, gSyscall, gWaiting, gPreempted, gLeaked:
-		return true
-	}
-	return false
-}
-
 // visit records a goroutine that does not run. entry is its entry in the roster. If entry is 0,
 // it is not known, and the stack is always walked. visit returns false if there is no room in the
 // ring. It sets the entry's time of the look, unless the visit could not read the goroutine.
@@ -48,13 +36,13 @@ func alive(status uint32) bool {
 //go:norace
 //go:nocheckptr
 func visit(s *shared, g, entry uintptr, index uint64) bool {
-	status := mem.Load32(g + s.off.gStatus)
-	m := uintptr(mem.Load64(g + s.off.gM))
-	since := mem.Load64(g + s.off.gWaitSince)
-	goid := mem.Load64(g + s.off.gID)
+	status := mem.Load32(g + s.Off.GStatus)
+	m := uintptr(mem.Load64(g + s.Off.GM))
+	since := mem.Load64(g + s.Off.GWaitSince)
+	goid := mem.Load64(g + s.Off.GID)
 	before := s.before
 	if entry != 0 {
-		if !meet(s, entry, index, goid, alive(status)) {
+		if !meet(s, entry, index, goid, goruntime.Alive(status)) {
 			return false
 		}
 		before = mem.Load64(entry + entryFrom*8)
@@ -63,7 +51,7 @@ func visit(s *shared, g, entry uintptr, index uint64) bool {
 		}
 	}
 	switch status {
-	case gWaiting, gLeaked:
+	case goruntime.GWaiting, goruntime.GLeaked:
 		if m != 0 {
 			return true // it is about to park, or it runs on the system stack and gets a signal
 		}
@@ -74,8 +62,8 @@ func visit(s *shared, g, entry uintptr, index uint64) bool {
 			mem.Store64(entry+entryLooked*8, s.now)
 			return true
 		}
-	case gRunnable, gSyscall, gPreempted:
-	case gRunning, gRunning | gScan, gCopying:
+	case goruntime.GRunnable, goruntime.GSyscall, goruntime.GPreempted:
+	case goruntime.GRunning, goruntime.GRunning | goruntime.GScan, goruntime.GCopying:
 		if entry != 0 {
 			mem.Store64(entry+entryLooked*8, s.now)
 		}
@@ -88,16 +76,16 @@ func visit(s *shared, g, entry uintptr, index uint64) bool {
 		return false
 	}
 	s.seenStatus, s.seenM, s.seenGoid, s.seenBefore = uint64(status), uint64(m), goid, before
-	modules := mem.LoadAcquire(uintptr(unsafe.Pointer(&s.modules)))
+	modules := mem.LoadAcquire(uintptr(unsafe.Pointer(&s.Modules)))
 	n := callWalk(s, g, index)
 	try := 0
-	for start := mem.Cycles(); n == 0 && status == gSyscall && try < maxTries && mem.Cycles()-start < s.tornAfter/8; try++ {
+	for start := mem.Cycles(); n == 0 && status == goruntime.GSyscall && try < maxTries && mem.Cycles()-start < s.tornAfter/8; try++ {
 		// A short system call has ended. A goroutine that makes many is soon in the next one.
-		m = uintptr(mem.Load64(g + s.off.gM))
-		if mem.Load64(g+s.off.gID) != goid {
+		m = uintptr(mem.Load64(g + s.Off.GM))
+		if mem.Load64(g+s.Off.GID) != goid {
 			break
 		}
-		if mem.Load32(g+s.off.gStatus) == gSyscall {
+		if mem.Load32(g+s.Off.GStatus) == goruntime.GSyscall {
 			s.seenM = uint64(m)
 			n = callWalk(s, g, index)
 		}
@@ -110,7 +98,7 @@ func visit(s *shared, g, entry uintptr, index uint64) bool {
 	s.write += uint64(n)
 	if entry != 0 {
 		mark := uint64(0)
-		if status == gWaiting || status == gLeaked {
+		if status == goruntime.GWaiting || status == goruntime.GLeaked {
 			mark = markOf(modules, goid, mem.Load64(rec+headCounts*8)>>56, mem.Load64(rec)>>40&0xff)
 		} else {
 			since = 0
@@ -129,7 +117,7 @@ func visit(s *shared, g, entry uintptr, index uint64) bool {
 //go:norace
 //go:nocheckptr
 func hasStayed(s *shared, g, entry uintptr, since uint64) bool {
-	if s.waits.switched>>(mem.Load8(g+s.off.gWaitReason)&63)&1 != 0 {
+	if s.waits.Switched>>(mem.Load8(g+s.Off.GWaitReason)&63)&1 != 0 {
 		return false
 	}
 	now, recorded := mark(s, g), mem.Load64(entry+entryMark*8)
@@ -238,8 +226,8 @@ func walkParked(s *shared, g uintptr, index uint64) uintptr {
 	}
 	rec := s.words(s.write)
 	pcs, reason := rec+headWords*8, mem.Load64(rec)>>40&0xff
-	n, _ := walk(s, pcs, 1, r.bp, r.sp-frameSlack, r.hi)
-	coroutine := s.waits.switched>>reason&1 != 0
+	n, _ := goruntime.Walk(&s.View, pcs, 1, r.bp, r.sp-frameSlack, r.hi)
+	coroutine := s.waits.Switched>>reason&1 != 0
 	if coroutine {
 		switch n = uint64(callConfirm(s, g, uintptr(n), uintptr(unsafe.Pointer(&r)))); n {
 		case uint64(tooLate):
@@ -257,7 +245,7 @@ func walkParked(s *shared, g uintptr, index uint64) uintptr {
 	mem.Store64(rec+headCounts*8, mem.Load64(rec+headCounts*8)|uint64(r.seq)<<56)
 	mem.Fence()
 	if coroutine {
-		if mem.Load64(g+s.off.gID) != s.seenGoid {
+		if mem.Load64(g+s.Off.GID) != s.seenGoid {
 			return 0
 		}
 		return words
@@ -277,10 +265,10 @@ func walkParked(s *shared, g uintptr, index uint64) uintptr {
 func beginRecord(s *shared, g uintptr, index uint64, restAt uintptr) bool {
 	r := *(**rest)(unsafe.Pointer(&restAt))
 	tid, clock := uint64(0), uint64(0)
-	if s.seenStatus == gSyscall && s.seenM != 0 {
+	if s.seenStatus == goruntime.GSyscall && s.seenM != 0 {
 		// The system call, or the C code, may use a core. This takes longer than the walk, so it
 		// comes before: the walk counts only if the goroutine is in the same system call after it.
-		tid = mem.Load64(uintptr(s.seenM) + s.off.mProcID)
+		tid = mem.Load64(uintptr(s.seenM) + s.Off.MProcID)
 		clock = cpuClock(threadClock(tid), uintptr(unsafe.Pointer(&s.timespec)))
 	}
 	if !r.read(s, g) {
@@ -288,7 +276,7 @@ func beginRecord(s *shared, g uintptr, index uint64, restAt uintptr) bool {
 	}
 	rec := s.words(s.write)
 	status, reason := s.seenStatus, uint64(0)
-	if status == gWaiting || status == gLeaked {
+	if status == goruntime.GWaiting || status == goruntime.GLeaked {
 		reason = uint64(r.reason)
 	}
 	mem.Store64(rec+headTime*8, s.now)
@@ -301,8 +289,8 @@ func beginRecord(s *shared, g uintptr, index uint64, restAt uintptr) bool {
 	mem.Store64(rec, status<<32|reason<<40|callDescribe(s, rec, g, index)<<48)
 	mem.Store64(rec+headWords*8, r.pc)
 	callBeside(s, rec, r.sp, r.bp, r.hi)
-	if ctxLR != 0 && status != gSyscall {
-		mem.Store64(rec+headSP0*8, s.onlyCode(mem.Load64(g+s.off.gSchedLR)))
+	if ctxLR != 0 && status != goruntime.GSyscall {
+		mem.Store64(rec+headSP0*8, s.OnlyCode(mem.Load64(g+s.Off.GSchedLR)))
 	}
 	return true
 }
@@ -327,24 +315,24 @@ type rest struct {
 func (r *rest) read(s *shared, g uintptr) bool {
 	m := uintptr(s.seenM)
 	mem.Fence()
-	r.seq = mem.Load8(g + s.off.gTrackingSeq)
+	r.seq = mem.Load8(g + s.Off.GTrackingSeq)
 	mem.Fence()
-	if uint64(mem.Load32(g+s.off.gStatus)) != s.seenStatus || uintptr(mem.Load64(g+s.off.gM)) != m {
+	if uint64(mem.Load32(g+s.Off.GStatus)) != s.seenStatus || uintptr(mem.Load64(g+s.Off.GM)) != m {
 		return false
 	}
-	r.lo, r.hi = uintptr(mem.Load64(g+s.off.gStackLo)), uintptr(mem.Load64(g+s.off.gStackHi))
-	r.reason = mem.Load8(g + s.off.gWaitReason)
+	r.lo, r.hi = uintptr(mem.Load64(g+s.Off.GStackLo)), uintptr(mem.Load64(g+s.Off.GStackHi))
+	r.reason = mem.Load8(g + s.Off.GWaitReason)
 	r.p, r.tick = 0, 0
-	if s.seenStatus == gSyscall {
-		r.sp, r.pc, r.bp = uintptr(mem.Load64(g+s.off.gSyscallSP)), mem.Load64(g+s.off.gSyscallPC), uintptr(mem.Load64(g+s.off.gSyscallBP))
+	if s.seenStatus == goruntime.GSyscall {
+		r.sp, r.pc, r.bp = uintptr(mem.Load64(g+s.Off.GSyscallSP)), mem.Load64(g+s.Off.GSyscallPC), uintptr(mem.Load64(g+s.Off.GSyscallBP))
 		if r.p = oldP(s, m); r.p != 0 {
-			r.tick = mem.Load32(r.p + s.off.pSyscallTick)
+			r.tick = mem.Load32(r.p + s.Off.PSyscallTick)
 		}
 	} else {
-		r.sp, r.pc, r.bp = uintptr(mem.Load64(g+s.off.gSchedSP)), mem.Load64(g+s.off.gSchedPC), uintptr(mem.Load64(g+s.off.gSchedBP))
+		r.sp, r.pc, r.bp = uintptr(mem.Load64(g+s.Off.GSchedSP)), mem.Load64(g+s.Off.GSchedPC), uintptr(mem.Load64(g+s.Off.GSchedBP))
 	}
 	mem.Fence()
-	return oneStack(r.lo, r.hi) && uintptr(mem.Load64(g+s.off.gStackLo)) == r.lo && uintptr(mem.Load64(g+s.off.gStackHi)) == r.hi &&
+	return goruntime.OneStack(r.lo, r.hi) && uintptr(mem.Load64(g+s.Off.GStackLo)) == r.lo && uintptr(mem.Load64(g+s.Off.GStackHi)) == r.hi &&
 		r.sp >= r.lo && r.sp < r.hi && r.pc >= 4096
 }
 
@@ -365,21 +353,21 @@ func (r *rest) read(s *shared, g uintptr) bool {
 //go:nocheckptr
 func (r *rest) holds(s *shared, g, pcs uintptr, n uint64) bool {
 	m := uintptr(s.seenM)
-	sp := s.off.gSchedSP
-	if s.seenStatus == gSyscall {
-		sp = s.off.gSyscallSP
-		if oldP(s, m) != r.p || r.p != 0 && mem.Load32(r.p+s.off.pSyscallTick) != r.tick ||
+	sp := s.Off.GSchedSP
+	if s.seenStatus == goruntime.GSyscall {
+		sp = s.Off.GSyscallSP
+		if oldP(s, m) != r.p || r.p != 0 && mem.Load32(r.p+s.Off.PSyscallTick) != r.tick ||
 			r.p == 0 && !again(pcs, n, r.bp, r.sp-frameSlack, r.hi) {
 			return false
 		}
 	}
-	if uintptr(mem.Load64(g+sp)) != r.sp || uintptr(mem.Load64(g+s.off.gStackLo)) != r.lo || uintptr(mem.Load64(g+s.off.gStackHi)) != r.hi ||
-		uintptr(mem.Load64(g+s.off.gM)) != m || mem.Load64(g+s.off.gID) != s.seenGoid ||
-		uint64(mem.Load32(g+s.off.gStatus)) != s.seenStatus || mem.Load8(g+s.off.gWaitReason) != r.reason {
+	if uintptr(mem.Load64(g+sp)) != r.sp || uintptr(mem.Load64(g+s.Off.GStackLo)) != r.lo || uintptr(mem.Load64(g+s.Off.GStackHi)) != r.hi ||
+		uintptr(mem.Load64(g+s.Off.GM)) != m || mem.Load64(g+s.Off.GID) != s.seenGoid ||
+		uint64(mem.Load32(g+s.Off.GStatus)) != s.seenStatus || mem.Load8(g+s.Off.GWaitReason) != r.reason {
 		return false
 	}
 	mem.Fence()
-	return mem.Load8(g+s.off.gTrackingSeq) == r.seq
+	return mem.Load8(g+s.Off.GTrackingSeq) == r.seq
 }
 
 // again walks the stack a second time and reports whether the PCs are the same.
@@ -407,7 +395,7 @@ func oldP(s *shared, m uintptr) uintptr {
 	if m == 0 {
 		return 0
 	}
-	p := uintptr(mem.Load64(m + s.off.mOldP))
+	p := uintptr(mem.Load64(m + s.Off.MOldP))
 	for i := uint64(0); i < s.nprocs; i++ {
 		if uintptr(mem.Load64(s.procs+uintptr(i)*8)) == p {
 			return p

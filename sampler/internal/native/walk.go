@@ -5,67 +5,11 @@ package native
 import (
 	"golang.org/x/sys/unix"
 
+	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
-// Walks along frame pointers, and records of running goroutines. Stack memory is never unmapped
-// while the program runs, and a walk checks that each frame pointer is within its bounds. So the
-// worst that it can read is a stale word. hi is above lo and far from 0, so the comparisons do
-// not overflow.
-
-// walk appends return addresses to the n PCs at dst. It follows frame pointers from bp upward
-// while they are in [lo, hi). On a goroutine's stack s is given, and a return address must be in
-// Go code. On a system stack, which can have frames of C, s is nil. walk returns the number of
-// PCs at dst and the frame pointer at which it ended.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func walk(s *shared, dst uintptr, n uint64, bp, lo, hi uintptr) (uint64, uintptr) {
-	for n < maxDepth && bp >= lo && bp <= hi-16 && bp&7 == 0 {
-		ret := mem.Load64(bp + 8)
-		if ret < 4096 || s != nil && !s.isCode(ret) {
-			break
-		}
-		mem.Store64(dst+uintptr(n)*8, ret)
-		n++
-		up := uintptr(mem.Load64(bp))
-		if up != 0 && (up <= bp || up >= hi) && callbackFrame != 0 {
-			// Perhaps C has called Go here. The drain finds out.
-			if back := bp + callbackFrame; back <= hi-16 && n < maxDepth && uintptr(mem.Load64(back)) > back && uintptr(mem.Load64(back)) < hi {
-				up = back
-			}
-		}
-		if up <= bp {
-			return n, up
-		}
-		bp = up
-	}
-	return n, bp
-}
-
-// oneStack reports whether two bounds can belong to the same stack. They are two words, so a
-// racing read can get one from an old and one from a new stack. Sizes of stacks are powers of
-// two (stackalloc).
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func oneStack(lo, hi uintptr) bool {
-	return hi > lo && (hi-lo)&(hi-lo-1) == 0
-}
-
-// word reads a word of the stack [lo, hi). It returns 0 for an address outside it.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func word(addr, lo, hi uintptr) uint64 {
-	if addr < lo || addr > hi-8 || addr&7 != 0 {
-		return 0
-	}
-	return mem.Load64(addr)
-}
+// Records of running goroutines.
 
 // beside records the words at SP and next to the first return addresses. With them the drain
 // adds a caller that the frame pointer chain misses.
@@ -75,42 +19,17 @@ func word(addr, lo, hi uintptr) uint64 {
 //go:nocheckptr
 func beside(s *shared, rec, sp, bp, hi uintptr) {
 	lo := sp - frameSlack
-	mem.Store64(rec+headSP0*8, s.codeWord(sp, lo, hi))
-	mem.Store64(rec+headSP1*8, s.codeWord(sp+8, lo, hi))
+	mem.Store64(rec+headSP0*8, s.CodeWord(sp, lo, hi))
+	mem.Store64(rec+headSP1*8, s.CodeWord(sp+8, lo, hi))
 	first, second := uint64(0), uint64(0)
 	if bp >= lo && bp <= hi-16 {
-		first = s.codeWord(bp+16, lo, hi)
-		if up := uintptr(word(bp, lo, hi)); up > bp && up < hi {
-			second = s.codeWord(up+16, lo, hi)
+		first = s.CodeWord(bp+16, lo, hi)
+		if up := uintptr(goruntime.Word(bp, lo, hi)); up > bp && up < hi {
+			second = s.CodeWord(up+16, lo, hi)
 		}
 	}
 	mem.Store64(rec+headFrame0*8, first)
 	mem.Store64(rec+headFrame1*8, second)
-}
-
-// onlyCode returns 0 for a word that is not an address of Go code.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func (s *shared) onlyCode(word uint64) uint64 {
-	if !s.isCode(word) {
-		return 0
-	}
-	return word
-}
-
-// codeWord is word, but returns 0 also for a word that is not an address of Go code.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func (s *shared) codeWord(addr, lo, hi uintptr) uint64 {
-	w := word(addr, lo, hi)
-	if !s.isCode(w) {
-		return 0
-	}
-	return w
 }
 
 // describe writes the part of a record's head that describes the goroutine itself, without the
@@ -121,13 +40,13 @@ func (s *shared) codeWord(addr, lo, hi uintptr) uint64 {
 //go:nocheckptr
 func describe(s *shared, rec, g uintptr, index uint64) uint64 {
 	mem.Store64(rec+headG*8, uint64(g))
-	mem.Store64(rec+headGoid*8, mem.Load64(g+s.off.gID))
-	mem.Store64(rec+headParent*8, mem.Load64(g+s.off.gParent))
-	mem.Store64(rec+headGoPC*8, mem.Load64(g+s.off.gGoPC))
-	mem.Store64(rec+headStartPC*8, mem.Load64(g+s.off.gStartPC))
-	mem.Store64(rec+headLabels*8, mem.Load64(g+s.off.gLabels))
+	mem.Store64(rec+headGoid*8, mem.Load64(g+s.Off.GID))
+	mem.Store64(rec+headParent*8, mem.Load64(g+s.Off.GParent))
+	mem.Store64(rec+headGoPC*8, mem.Load64(g+s.Off.GGoPC))
+	mem.Store64(rec+headStartPC*8, mem.Load64(g+s.Off.GStartPC))
+	mem.Store64(rec+headLabels*8, mem.Load64(g+s.Off.GLabels))
 	mem.Store64(rec+headIndex*8, index)
-	if mem.Load64(g+s.off.gBubble) != 0 {
+	if mem.Load64(g+s.Off.GBubble) != 0 {
 		return flagBubble
 	}
 	return 0
@@ -142,7 +61,7 @@ func describe(s *shared, rec, g uintptr, index uint64) uint64 {
 func finish(s *shared, rec, n, scratch uintptr) uintptr {
 	labels := callLabels(s, uintptr(mem.Load64(rec+headLabels*8)), rec+(headWords+n)*8, scratch)
 	flags := uint64(0)
-	if n >= maxDepth {
+	if n >= goruntime.MaxDepth {
 		flags = flagCut << 48
 	}
 	words := headWords + n + labels
@@ -158,11 +77,11 @@ func finish(s *shared, rec, n, scratch uintptr) uintptr {
 //go:norace
 //go:nocheckptr
 func onCPU(s *shared, g, m uintptr) bool {
-	switch mem.Load32(g+s.off.gStatus) &^ gScan {
-	case gRunning, gCopying:
+	switch mem.Load32(g+s.Off.GStatus) &^ goruntime.GScan {
+	case goruntime.GRunning, goruntime.GCopying:
 		return true
-	case gWaiting:
-		return uintptr(mem.Load64(g+s.off.gM)) == m && s.system>>(mem.Load8(g+s.off.gWaitReason)&63)&1 != 0
+	case goruntime.GWaiting:
+		return uintptr(mem.Load64(g+s.Off.GM)) == m && s.system>>(mem.Load8(g+s.Off.GWaitReason)&63)&1 != 0
 	}
 	return false
 }
@@ -179,12 +98,12 @@ func onCPU(s *shared, g, m uintptr) bool {
 func recordRunning(s *shared, slot, ctx uintptr) uintptr {
 	m := uintptr(mem.Load64(slot + slotM*8))
 	tid := uint64(mem.Syscall(unix.SYS_GETTID, 0, 0, 0, 0, 0, 0))
-	if tid != mem.Load64(slot+slotTID*8) || mem.Load64(m+s.off.mProcID) != tid {
+	if tid != mem.Load64(slot+slotTID*8) || mem.Load64(m+s.Off.MProcID) != tid {
 		return 0
 	}
-	mem.Store64(slot+slotAsked*8, uint64(mem.Load32(m+s.off.mSignalPending)))
-	g := uintptr(mem.Load64(m + s.off.mCurG))
-	if g == 0 || uintptr(mem.Load64(g+s.off.gM)) != m {
+	mem.Store64(slot+slotAsked*8, uint64(mem.Load32(m+s.Off.MSignalPending)))
+	g := uintptr(mem.Load64(m + s.Off.MCurG))
+	if g == 0 || uintptr(mem.Load64(g+s.Off.GM)) != m {
 		return 0 // the scheduler was running on this thread
 	}
 	rec := slot + slotRecord*8
@@ -200,12 +119,12 @@ func recordRunning(s *shared, slot, ctx uintptr) uintptr {
 	n := uintptr(0)
 	switch {
 	case onCPU(s, g, m):
-		mem.Store64(rec, gRunning<<32|(callDescribe(s, rec, g, ^uint64(0))|flagRunning|flagTaken)<<48)
+		mem.Store64(rec, goruntime.GRunning<<32|(callDescribe(s, rec, g, ^uint64(0))|flagRunning|flagTaken)<<48)
 		n = callStack(s, rec, ctx)
-	case mem.Load32(g+s.off.gStatus)&^gScan == gSyscall:
-		flags := gSyscall<<32 | (callDescribe(s, rec, g, ^uint64(0))|flagTaken)<<48
+	case mem.Load32(g+s.Off.GStatus)&^goruntime.GScan == goruntime.GSyscall:
+		flags := goruntime.GSyscall<<32 | (callDescribe(s, rec, g, ^uint64(0))|flagTaken)<<48
 		sp := uintptr(mem.Load64(ctx + ctxSP))
-		if sp >= uintptr(mem.Load64(g+s.off.gStackLo)) && sp < uintptr(mem.Load64(g+s.off.gStackHi)) {
+		if sp >= uintptr(mem.Load64(g+s.Off.GStackLo)) && sp < uintptr(mem.Load64(g+s.Off.GStackHi)) {
 			mem.Store64(rec, flags|flagRunning<<48)
 			n = callStack(s, rec, ctx)
 		}
@@ -229,11 +148,11 @@ func recordRunning(s *shared, slot, ctx uintptr) uintptr {
 //go:norace
 //go:nocheckptr
 func runsOf(s *shared, g, m uintptr) uint64 {
-	p := uintptr(mem.Load64(m + s.off.mP))
+	p := uintptr(mem.Load64(m + s.Off.MP))
 	if p == 0 {
 		return 0
 	}
-	return uint64(mem.Load8(g+s.off.gTrackingSeq)) | uint64(mem.Load32(p+s.off.pSyscallTick))<<8 | uint64(p)<<34
+	return uint64(mem.Load8(g+s.Off.GTrackingSeq)) | uint64(mem.Load32(p+s.Off.PSyscallTick))<<8 | uint64(p)<<34
 }
 
 // cpuClock returns the time of a CPU clock in ns, 0 if the kernel refuses it. at is memory for a
@@ -256,15 +175,15 @@ func cpuClock(clock int32, at uintptr) uint64 {
 //go:norace
 //go:nocheckptr
 func recordSyscall(s *shared, rec, g uintptr) uintptr {
-	lo, hi := uintptr(mem.Load64(g+s.off.gStackLo)), uintptr(mem.Load64(g+s.off.gStackHi))
-	sp := uintptr(mem.Load64(g + s.off.gSyscallSP))
-	if !oneStack(lo, hi) || sp < lo || sp >= hi {
+	lo, hi := uintptr(mem.Load64(g+s.Off.GStackLo)), uintptr(mem.Load64(g+s.Off.GStackHi))
+	sp := uintptr(mem.Load64(g + s.Off.GSyscallSP))
+	if !goruntime.OneStack(lo, hi) || sp < lo || sp >= hi {
 		return 0
 	}
 	mem.Store64(rec+headCounts*8, 0)
 	pcs := rec + headWords*8
-	mem.Store64(pcs, mem.Load64(g+s.off.gSyscallPC))
-	n, _ := walk(s, pcs, 1, uintptr(mem.Load64(g+s.off.gSyscallBP)), sp-frameSlack, hi)
+	mem.Store64(pcs, mem.Load64(g+s.Off.GSyscallPC))
+	n, _ := goruntime.Walk(&s.View, pcs, 1, uintptr(mem.Load64(g+s.Off.GSyscallBP)), sp-frameSlack, hi)
 	return uintptr(n)
 }
 
@@ -276,32 +195,32 @@ func recordSyscall(s *shared, rec, g uintptr) uintptr {
 func recordStack(s *shared, rec, ctx uintptr) uintptr {
 	g := uintptr(mem.Load64(rec + headG*8))
 	pcs := rec + headWords*8
-	lo, hi := uintptr(mem.Load64(g+s.off.gStackLo)), uintptr(mem.Load64(g+s.off.gStackHi))
+	lo, hi := uintptr(mem.Load64(g+s.Off.GStackLo)), uintptr(mem.Load64(g+s.Off.GStackHi))
 	sp, bp := uintptr(mem.Load64(ctx+ctxSP)), uintptr(mem.Load64(ctx+ctxBP))
 	mem.Store64(pcs, mem.Load64(ctx+ctxPC))
 	mem.Store64(rec+headCounts*8, 0)
-	if !oneStack(lo, hi) {
+	if !goruntime.OneStack(lo, hi) {
 		return 0
 	}
 	if sp < lo || sp >= hi {
 		return callSwitched(s, rec, g, ctx)
 	}
-	if !s.isCode(mem.Load64(pcs)) {
+	if !s.IsCode(mem.Load64(pcs)) {
 		return callForeign(s, rec, ctx)
 	}
-	if ctxLR == 0 && lost(s, sp, bp, hi) {
+	if ctxLR == 0 && goruntime.Lost(&s.View, sp, bp, hi) {
 		if n := callUnwind(s, rec, ctx, hi); n != 0 {
 			bp = uintptr(mem.Load64(rec + headSP1*8))
 			for i := uintptr(headSP0); i <= headFrame1; i++ {
 				mem.Store64(rec+i*8, 0)
 			}
 			mem.Store64(rec, mem.Load64(rec)|flagUnwound<<48)
-			all, _ := walk(s, pcs, uint64(n), bp, sp, hi)
+			all, _ := goruntime.Walk(&s.View, pcs, uint64(n), bp, sp, hi)
 			return uintptr(all)
 		}
 	}
 	callBeside(s, rec, sp, bp, hi)
-	n, _ := walk(s, pcs, 1, bp, sp-frameSlack, hi)
+	n, _ := goruntime.Walk(&s.View, pcs, 1, bp, sp-frameSlack, hi)
 	link(s, rec, ctx)
 	return uintptr(n)
 }
@@ -313,9 +232,9 @@ func recordStack(s *shared, rec, ctx uintptr) uintptr {
 //go:norace
 //go:nocheckptr
 func recordSwitched(s *shared, rec, g, ctx uintptr) uintptr {
-	m, pcs := uintptr(mem.Load64(g+s.off.gM)), rec+headWords*8
-	lo, hi := uintptr(mem.Load64(g+s.off.gStackLo)), uintptr(mem.Load64(g+s.off.gStackHi))
-	if !oneStack(lo, hi) {
+	m, pcs := uintptr(mem.Load64(g+s.Off.GM)), rec+headWords*8
+	lo, hi := uintptr(mem.Load64(g+s.Off.GStackLo)), uintptr(mem.Load64(g+s.Off.GStackHi))
+	if !goruntime.OneStack(lo, hi) {
 		return 0
 	}
 	n := uint64(callSystem(s, rec, m, ctx))
@@ -325,29 +244,29 @@ func recordSwitched(s *shared, rec, g, ctx uintptr) uintptr {
 	bp := uintptr(mem.Load64(pcs + uintptr(n)*8))
 	if bp >= lo && bp < hi {
 		// With systemstack the frame pointer chain goes on from one stack to the other.
-		n, _ = walk(s, pcs, n, bp, lo, hi)
+		n, _ = goruntime.Walk(&s.View, pcs, n, bp, lo, hi)
 	} else if ctxLR == 0 && inVDSO(s, m, lo, hi) {
 		// In the vDSO, which may not keep frame pointers. The runtime has saved the place
 		// of the call.
-		vsp := uintptr(mem.Load64(m + s.off.mVDSOSP))
+		vsp := uintptr(mem.Load64(m + s.Off.MVDSOSP))
 		mem.Store64(rec, mem.Load64(rec)|flagVDSO<<48)
 		mem.Store64(rec+headCounts*8, 0)
 		mem.Store64(pcs, mem.Load64(vsp-8))
-		n, _ = walk(s, pcs, 1, uintptr(mem.Load64(vsp-16)), lo, hi)
-	} else if ctxLR == 0 && mem.Load32(g+s.off.gStatus) == gCopying {
+		n, _ = goruntime.Walk(&s.View, pcs, 1, uintptr(mem.Load64(vsp-16)), lo, hi)
+	} else if ctxLR == 0 && mem.Load32(g+s.Off.GStatus) == goruntime.GCopying {
 		mem.Store64(rec, mem.Load64(rec)|flagSaved<<48)
 		mem.Store64(rec+headFrame0*8, 0)
-		n = unwindAll(s, pcs, n, uintptr(mem.Load64(g+s.off.gSchedPC)), uintptr(mem.Load64(g+s.off.gSchedSP)), lo, hi)
-	} else if n < maxDepth {
+		n = goruntime.UnwindAll(&s.View, pcs, n, uintptr(mem.Load64(g+s.Off.GSchedPC)), uintptr(mem.Load64(g+s.Off.GSchedSP)), lo, hi)
+	} else if n < goruntime.MaxDepth {
 		mem.Store64(rec, mem.Load64(rec)|flagSaved<<48)
-		mem.Store64(pcs+uintptr(n)*8, mem.Load64(g+s.off.gSchedPC))
+		mem.Store64(pcs+uintptr(n)*8, mem.Load64(g+s.Off.GSchedPC))
 		// The return address of the goroutine's function, which is needed in morestack.
-		caller := mem.Load64(g + s.off.gSchedLR)
+		caller := mem.Load64(g + s.Off.GSchedLR)
 		if ctxLR == 0 {
-			caller = word(uintptr(mem.Load64(g+s.off.gSchedSP)), lo, hi)
+			caller = goruntime.Word(uintptr(mem.Load64(g+s.Off.GSchedSP)), lo, hi)
 		}
-		mem.Store64(rec+headFrame0*8, s.onlyCode(caller))
-		n, _ = walk(s, pcs, n+1, uintptr(mem.Load64(g+s.off.gSchedBP)), lo, hi)
+		mem.Store64(rec+headFrame0*8, s.OnlyCode(caller))
+		n, _ = goruntime.Walk(&s.View, pcs, n+1, uintptr(mem.Load64(g+s.Off.GSchedBP)), lo, hi)
 	}
 	link(s, rec, ctx)
 	return uintptr(n)
@@ -361,7 +280,7 @@ func recordSwitched(s *shared, rec, g, ctx uintptr) uintptr {
 func link(s *shared, rec, ctx uintptr) {
 	if ctxLR != 0 {
 		mem.Store64(rec+headSP1*8, mem.Load64(rec+headSP0*8))
-		mem.Store64(rec+headSP0*8, s.onlyCode(mem.Load64(ctx+ctxLR)))
+		mem.Store64(rec+headSP0*8, s.OnlyCode(mem.Load64(ctx+ctxLR)))
 	}
 }
 
@@ -372,6 +291,6 @@ func link(s *shared, rec, ctx uintptr) {
 //go:norace
 //go:nocheckptr
 func inVDSO(s *shared, m, lo, hi uintptr) bool {
-	sp := uintptr(mem.Load64(m + s.off.mVDSOSP))
-	return sp >= lo+16 && sp < hi && mem.Load64(sp-8) == mem.Load64(m+s.off.mVDSOPC)
+	sp := uintptr(mem.Load64(m + s.Off.MVDSOSP))
+	return sp >= lo+16 && sp < hi && mem.Load64(sp-8) == mem.Load64(m+s.Off.MVDSOPC)
 }

@@ -1,10 +1,11 @@
 //go:build linux && (amd64 || arm64)
 
-package native
+package goruntime
 
 import (
 	"encoding/binary"
 	"os"
+	"reflect"
 	"runtime"
 	"strings"
 	"testing"
@@ -14,17 +15,22 @@ import (
 	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
-func tableOfProgram(t *testing.T) *funcTable {
+func init() { mem.PlainReads = os.Getenv("GOTACH_PLAIN_READS") == "1" } // under an emulator
+
+// codeHere returns the address of a function of this program.
+func codeHere() uintptr { return reflect.ValueOf(TestFuncTable).Pointer() }
+
+func tableHere(t *testing.T) *FuncTable {
 	t.Helper()
-	l, err := layoutOf(runtime.Version())
+	l, err := LayoutOf(runtime.Version())
 	if err != nil {
 		t.Fatal(err)
 	}
-	img, err := findImage()
+	img, err := FindImage(codeHere())
 	if err != nil {
 		t.Fatal(err)
 	}
-	table, err := findFuncTable(img, l)
+	table, err := FindFuncTable(img, l, codeHere())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,12 +40,12 @@ func tableOfProgram(t *testing.T) *funcTable {
 // TestFuncTable looks up addresses all over the program's code. It compares the function and the inlined
 // calls with the runtime's answers, and the frame sizes that the handler reads with those of the drain.
 func TestFuncTable(t *testing.T) {
-	table := tableOfProgram(t)
-	m := &table.modules[0]
-	s := &shared{off: table.l.offsets, program: m.code, modules: 1}
+	table := tableHere(t)
+	m := &table.Modules[0]
+	v := &View{Off: table.L.Offsets, Program: m.Code, Modules: 1}
 	checked, inlined, sized := 0, 0, 0
-	for pc := m.text; pc < m.etext; pc += 252 {
-		f, entry, _ := table.find(pc)
+	for pc := m.Text; pc < m.Etext; pc += 252 {
+		f, entry, _ := table.Find(pc)
 		want := runtime.FuncForPC(pc)
 		if want == nil || strings.HasPrefix(want.Name(), "go:") {
 			continue // no function, or padding between functions
@@ -48,7 +54,7 @@ func TestFuncTable(t *testing.T) {
 		if f == 0 || want.Entry() != entry {
 			t.Fatalf("%#x: function at %#x, want %s at %#x", pc, entry, want.Name(), want.Entry())
 		}
-		pcs := table.expand(nil, pc+1)
+		pcs := table.Expand(nil, pc+1)
 		if len(pcs) > 1 {
 			inlined++
 		}
@@ -65,9 +71,9 @@ func TestFuncTable(t *testing.T) {
 				t.Fatalf("%#x in %s: %d of %d is %+v", pc, want.Name(), i, len(pcs), frame)
 			}
 		}
-		size, ok := table.spDelta(pc)
-		got := delta(s, pc)
-		if mem.Load8(f+table.l.funcFlag)&funcFlagSPWrite != 0 {
+		size, ok := table.SPDelta(pc)
+		got := delta(v, pc)
+		if mem.Load8(f+table.L.FuncFlag)&FuncFlagSPWrite != 0 {
 			ok = false
 		}
 		if ok {
@@ -85,7 +91,7 @@ func TestFuncTable(t *testing.T) {
 // FuzzFuncTable reads tables with arbitrary contents. They end right before an unreadable page, so a
 // read beyond their end faults.
 func FuzzFuncTable(f *testing.F) {
-	l, err := layoutOf(runtime.Version())
+	l, err := LayoutOf(runtime.Version())
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -117,24 +123,24 @@ func FuzzFuncTable(f *testing.F) {
 		copy(tables, data)
 		lo := mem.Mapping(tables).Addr()
 		m := module{
-			code: code{
-				text: 1 << 32, etext: 1<<32 + 1<<33,
-				pctab:   span{lo, lo + uintptr(len(data))},
-				pclntab: span{lo, lo + uintptr(len(data))},
+			Code: Code{
+				Text: 1 << 32, Etext: 1<<32 + 1<<33,
+				pctab:   Span{lo, lo + uintptr(len(data))},
+				pclntab: Span{lo, lo + uintptr(len(data))},
 				ftab:    lo,
 				funcs:   uintptr(min(int(funcs), len(data)/8)),
 			},
 			gofunc: lo,
 		}
-		table := &funcTable{l: l, modules: []module{m}}
-		s := &shared{off: l.offsets, program: m.code, modules: 1}
-		pc := m.text + uintptr(off)
-		size, ok := table.spDelta(pc)
-		got := delta(s, pc)
+		table := &FuncTable{L: l, Modules: []module{m}}
+		v := &View{Off: l.Offsets, Program: m.Code, Modules: 1}
+		pc := m.Text + uintptr(off)
+		size, ok := table.SPDelta(pc)
+		got := delta(v, pc)
 		if ok && got != ^uintptr(0) && int64(int32(got)) != int64(size) {
 			t.Errorf("frame size %d in the handler, %d in the drain", int64(got), size)
 		}
-		if n := len(table.expand(nil, pc+1)); n > 300 {
+		if n := len(table.Expand(nil, pc+1)); n > 300 {
 			t.Errorf("%d inlined calls", n)
 		}
 	})

@@ -1,6 +1,6 @@
 //go:build linux && (amd64 || arm64)
 
-package native
+package goruntime
 
 import (
 	"bufio"
@@ -17,24 +17,22 @@ import (
 const (
 	elfClass64 = 2 // 64-bit file
 	ptLoad     = 1 // segment that the kernel maps
-	pfWrite    = 2 // writable segment
+	pfWrite    = 2 // Writable segment
 )
 
-// image is the mapped ELF file, executable or shared library, that contains this code. Its
+// Image is the mapped ELF file, executable or shared library, that contains this code. Its
 // symbols may be stripped. Its program headers never are, because the kernel needs them to
 // map the file.
-type image struct {
-	bias     uintptr // the address of link-time address 0
-	writable []span  // data and bss
+type Image struct {
+	Bias     uintptr // the address of link-time address 0
+	Writable []Span  // data and bss
 }
-
-type span struct{ lo, hi uintptr }
 
 var imageMark byte // a variable in the image's writable segment
 
-// findImage finds the mapped file around an address of its code.
-func findImage() (*image, error) {
-	base, err := fileBase(handlerPC)
+// FindImage finds the mapped file around an address of its code, which also has this package.
+func FindImage(pc uintptr) (*Image, error) {
+	base, err := fileBase(pc)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +48,7 @@ func findImage() (*image, error) {
 	if phsize != 56 || phnum == 0 || phnum > 128 {
 		return nil, fmt.Errorf("ELF header at %#x has %d program headers of %d bytes", base, phnum, phsize)
 	}
-	img := new(image)
+	img := new(Image)
 	found := false
 	for pass := 0; pass < 2; pass++ {
 		for i := 0; i < phnum; i++ {
@@ -65,16 +63,16 @@ func findImage() (*image, error) {
 			}
 			switch {
 			case pass == 0 && offset == 0:
-				img.bias, found = base-vaddr, true
+				img.Bias, found = base-vaddr, true
 			case pass == 1 && flags&pfWrite != 0:
-				lo := (img.bias + vaddr + 7) &^ 7
-				img.writable = append(img.writable, span{lo, (img.bias + vaddr + memsz) &^ 7})
+				lo := (img.Bias + vaddr + 7) &^ 7
+				img.Writable = append(img.Writable, Span{lo, (img.Bias + vaddr + memsz) &^ 7})
 			}
 		}
 	}
 	mark := uintptr(unsafe.Pointer(&imageMark))
-	for _, w := range img.writable {
-		if found && mark >= w.lo && mark < w.hi {
+	for _, w := range img.Writable {
+		if found && mark >= w.Lo && mark < w.Hi {
 			return img, nil
 		}
 	}

@@ -1,6 +1,6 @@
 //go:build linux && (amd64 || arm64)
 
-package native
+package goruntime
 
 import (
 	"testing"
@@ -12,16 +12,16 @@ import (
 // TestModules adds modules to the runtime's list as a just-in-time compiler does. Some of them have tables
 // that are not there.
 func TestModules(t *testing.T) {
-	table := tableOfProgram(t)
-	l, known := table.l, len(table.modules)
+	table := tableHere(t)
+	l, known := table.L, len(table.Modules)
 	const added, published, size = 500, 400, 1024
-	memory, err := mem.Map(maxModules*(unsafe.Sizeof(code{})+16) + added*size)
+	memory, err := mem.Map(MaxModules*(unsafe.Sizeof(Code{})+16) + added*size)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &shared{off: l.offsets, codes: memory.Addr()}
-	s.orders = s.codes + maxModules*unsafe.Sizeof(code{})
-	first := s.orders + maxModules*16
+	v := &View{Off: l.Offsets, Codes: memory.Addr()}
+	v.Orders = v.Codes + MaxModules*unsafe.Sizeof(Code{})
+	first := v.Orders + MaxModules*16
 	data := func(i int) uintptr { return first + uintptr(i)*size }
 	text := func(i int) uintptr { return 1<<46 + uintptr(i*7919%added)*8192 } // in no order
 	for i := range added {
@@ -38,39 +38,39 @@ func TestModules(t *testing.T) {
 		}
 	}
 	table.follow(first)
-	table.publish(s)
+	table.Publish(v)
 	mem.Store64(data(published-1)+l.modNext, uint64(data(published)))
 	check := func(known int) {
 		t.Helper()
 		for i := range added {
-			m := table.module(text(i) + 5)
-			if m != nil != (i < known) || m != nil && m.text != text(i) {
+			m := table.Module(text(i) + 5)
+			if m != nil != (i < known) || m != nil && m.Text != text(i) {
 				t.Fatalf("module %d: the drain finds %v", i, m)
 			}
 			for _, at := range []uintptr{0, 5, 4096} {
-				c := s.codeOf(uint64(text(i) + at))
-				if c != nil != (i < known) || c != nil && c.text != text(i) {
+				c := v.codeOf(uint64(text(i) + at))
+				if c != nil != (i < known) || c != nil && c.Text != text(i) {
 					t.Fatalf("module %d + %d: the handler finds %v", i, at, c)
 				}
-				if delta(s, text(i)+at) != ^uintptr(0) {
+				if delta(v, text(i)+at) != ^uintptr(0) {
 					t.Fatalf("module %d + %d has a frame size", i, at)
 				}
 			}
-			if i < published+mostNew && (!s.isCode(uint64(text(i)+5)) || s.isCode(uint64(text(i)+5000)) || s.isCode(uint64(text(i)-5))) {
+			if i < published+mostNew && (!v.IsCode(uint64(text(i)+5)) || v.IsCode(uint64(text(i)+5000)) || v.IsCode(uint64(text(i)-5))) {
 				t.Fatalf("module %d: wrong bounds", i)
 			}
-			if f, _, _ := table.find(text(i) + 5); f != 0 {
+			if f, _, _ := table.Find(text(i) + 5); f != 0 {
 				t.Fatalf("module %d has a function", i)
 			}
 		}
-		if c := s.codeOf(uint64(entry(visit))); c != &s.program {
+		if c := v.codeOf(uint64(codeHere())); c != &v.Program {
 			t.Fatalf("this code is in %v", c)
 		}
 	}
 	check(published)
-	if !table.grow() || table.grow() || len(table.modules) != known+added {
-		t.Fatalf("%d modules, not %d", len(table.modules), known+added)
+	if !table.Grow() || table.Grow() || len(table.Modules) != known+added {
+		t.Fatalf("%d modules, not %d", len(table.Modules), known+added)
 	}
-	table.publish(s)
+	table.Publish(v)
 	check(added)
 }
