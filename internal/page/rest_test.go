@@ -37,3 +37,26 @@ func TestServerRest(t *testing.T) {
 		}
 	})
 }
+
+// TestServerUnwanted: a part that had to wait for its turn is not read if no page has asked for it since.
+func TestServerUnwanted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var reads atomic.Int64
+		s := NewServer(t.Context(), ServerOptions{Version: func() string { return "" }, Open: func(_ context.Context, r Request) (*Opened, error) {
+			if r.Span.From == 2 {
+				reads.Add(1)
+			}
+			time.Sleep(2 * unwanted)
+			return nil, errors.New("nothing to read")
+		}})
+		defer s.Close()
+		for i := range int64(2) {
+			s.status(viewKey{Span: Span{1 + i, 1000}}, 0)
+			synctest.Wait()
+		}
+		time.Sleep(time.Minute)
+		if reads.Load() > 0 {
+			t.Error("the second part was read")
+		}
+	})
+}
