@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gotach/profiler/sampler/internal/cost"
 	"github.com/gotach/profiler/sampler/internal/source"
 )
 
@@ -44,13 +45,13 @@ func newAccount(ts *threads, tick int, monitor uint64, cgo bool, now time.Durati
 	a := &account{ts: ts, tick: tick, cgo: cgo, clocks: make(map[uint64]uint64)}
 	a.rows.Begin(now)
 	for _, tid := range threadIDs() {
-		ts.of(tid).clock = threadCPU(int(tid))
+		ts.of(tid).clock = cost.ThreadCPU(int(tid))
 	}
 	if monitor != 0 {
 		ts.hit(monitor) // it never has a goroutine
 	}
 	a.next = time.Now().Add(lookEvery)
-	a.tickBase, a.base = threadCPU(tick), processCPU()
+	a.tickBase, a.base = cost.ThreadCPU(tick), cost.ProcessCPU()
 	return a
 }
 
@@ -65,25 +66,25 @@ func (a *account) passed(tid int, cpu uint64) {
 // still in the ring, and it would be given to the rows.
 func (a *account) read(end bool) {
 	clear(a.clocks)
-	used := int64(processCPU() - a.base)
+	used := int64(cost.ProcessCPU() - a.base)
 	if used < a.used || a.base == 0 {
 		return // the kernel refuses to say
 	}
 	a.used = used
-	a.tickCPU = max(a.tickCPU, int64(threadCPU(a.tick)-a.tickBase))
+	a.tickCPU = max(a.tickCPU, int64(cost.ThreadCPU(a.tick)-a.tickBase))
 	now := time.Now()
 	if !end && now.Before(a.next) {
 		return
 	}
 	tid := unix.Gettid()
-	before := threadCPU(tid)
+	before := cost.ThreadCPU(tid)
 	for _, tid := range threadIDs() {
 		a.ts.of(tid)
 	}
 	for tid := range a.ts.list {
-		a.clocks[tid] = threadCPU(int(tid))
+		a.clocks[tid] = cost.ThreadCPU(int(tid))
 	}
-	a.next = now.Add(max(lookEvery, 500*time.Duration(threadCPU(tid)-before)))
+	a.next = now.Add(max(lookEvery, 500*time.Duration(cost.ThreadCPU(tid)-before)))
 }
 
 // settle gives the rows what goroutines have not used, and writes them, as of time t.

@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/gotach/profiler/internal/own"
+	"github.com/gotach/profiler/sampler/internal/cost"
 	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/mem"
 )
@@ -23,7 +24,7 @@ import (
 // result with runtime.NumGoroutine. If there is no such place, sessions go on without the number.
 
 // findSched returns the address of runtime.sched, 0 if it cannot be found.
-func findSched(variables []goruntime.Span, l *goruntime.Layout, s *shared, p *patience) uintptr {
+func findSched(variables []goruntime.Span, l *goruntime.Layout, s *shared, p *cost.Patience) uintptr {
 	limit := maxThreads()
 	newest := mem.ReadWord(mem.Getg() + l.GID)
 	const step, more = 1 << 13, 64
@@ -31,7 +32,7 @@ func findSched(variables []goruntime.Span, l *goruntime.Layout, s *shared, p *pa
 	for _, v := range variables {
 		for at := v.Lo; at < v.Hi; at += step * 8 {
 			part := words[:min(step+more, int(v.Hi-at)/8)]
-			if p.over("") != nil || mem.ReadBig(at, part) != nil {
+			if p.Over("") != nil || mem.ReadBig(at, part) != nil {
 				return 0
 			}
 			for i := 0; i+more <= len(part) && i < step; i++ {

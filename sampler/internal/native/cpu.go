@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gotach/profiler/sampler/internal/cost"
 	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/mem"
 )
@@ -106,7 +107,7 @@ func (ts *threads) start(t *thread, tid uint64) error {
 		ts.made++
 	}
 	ev := sigevent{value: ts.s.cpuTag | n, signal: int32(ts.s.signal), notify: sigevThreadID, tid: int32(tid)}
-	if _, _, e := unix.RawSyscall(unix.SYS_TIMER_CREATE, uintptr(threadClock(tid)), uintptr(unsafe.Pointer(&ev)), uintptr(unsafe.Pointer(&t.timer))); e != 0 {
+	if _, _, e := unix.RawSyscall(unix.SYS_TIMER_CREATE, uintptr(cost.ThreadClock(tid)), uintptr(unsafe.Pointer(&ev)), uintptr(unsafe.Pointer(&t.timer))); e != 0 {
 		ts.free = append(ts.free, n)
 		return e
 	}
@@ -161,15 +162,6 @@ func (t *thread) read(clock uint64) int64 {
 	t.clock = max(t.clock, clock)
 	t.passes -= passes // a record may be older than the pass that it is in
 	return int64(since - passes)
-}
-
-// processCPU returns the CPU time that the process has used, 0 if the kernel refuses to say.
-func processCPU() uint64 {
-	var ts unix.Timespec
-	if unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &ts) != nil {
-		return 0
-	}
-	return uint64(ts.Nano())
 }
 
 // monitor returns the thread of the runtime's monitor (runtime.sysmon), 0 if it is not known. Each M has a link to the one

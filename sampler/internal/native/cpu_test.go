@@ -21,6 +21,7 @@ import (
 
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/internal/testenv/measure"
+	"github.com/gotach/profiler/sampler/internal/cost"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -57,9 +58,9 @@ type knownCPU [3]atomic.Int64
 func ownCPU(sum *atomic.Int64, f func()) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	before := threadCPU(unix.Gettid())
+	before := cost.ThreadCPU(unix.Gettid())
 	f()
-	sum.Add(int64(threadCPU(unix.Gettid()) - before))
+	sum.Add(int64(cost.ThreadCPU(unix.Gettid()) - before))
 }
 
 // cpuLoads are programs that use the CPU for some time. Each worker adds its own CPU time to k, or leaves

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gotach/profiler/sampler/internal/cost"
 	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/mem"
 )
@@ -165,7 +166,7 @@ func walkSystem(s *shared, rec, m, ctx uintptr) uintptr {
 //go:norace
 //go:nocheckptr
 func scheduling(s *shared, tid uint64) {
-	clock := cpuClock(threadClock(tid), uintptr(unsafe.Pointer(&s.timespec)))
+	clock := cpuClock(cost.ThreadClock(tid), uintptr(unsafe.Pointer(&s.timespec)))
 	if clock == 0 || !room(s, 3) {
 		return
 	}

@@ -15,7 +15,7 @@
 //
 // All records go to a ring outside the Go heap (shared.go). An ordinary goroutine, the
 // drain, empties the ring (drain.go), builds stacks (stacks.go)
-// and passes samples on. The budget bounds the cost (budget.go): ticks come as often as it
+// and passes samples on. The budget bounds the cost (package cost): ticks come as often as it
 // allows, up to the rate asked for, and less often while nothing runs (pace.go). Running
 // goroutines are sampled at every tick, the others in turns (turns.go).
 //
@@ -101,7 +101,7 @@
 //   - The signal is blocked or has a handler that is not Go's.
 //   - The runtime unmaps stacks (GODEBUG efence, harddecommit).
 //   - The program is built with -race and with atomic coverage counters in this package.
-//   - Start takes too long (patience.go).
+//   - Start takes too long (package cost).
 //   - The self-check finds a difference.
 //   - A tracer stops the program at every system call, such as strace -f. Then reading labels
 //     takes longer than a walk may take.

@@ -5,6 +5,7 @@ package native
 import (
 	"unsafe"
 
+	"github.com/gotach/profiler/sampler/internal/cost"
 	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/mem"
 	"github.com/gotach/profiler/tachyon"
@@ -91,7 +92,7 @@ func recordBlocked(s *shared, slot, g uintptr, tid uint64) {
 		return
 	}
 	mem.Store64(slot+slotChecked*8, s.now)
-	clock := cpuClock(threadClock(tid), uintptr(unsafe.Pointer(&s.timespec)))
+	clock := cpuClock(cost.ThreadClock(tid), uintptr(unsafe.Pointer(&s.timespec)))
 	before := mem.Load64(slot + slotClock*8)
 	if before != 0 && clock-before < blockedAfter {
 		return

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/gotach/profiler/sampler/internal/cost"
 	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/mem"
 	"golang.org/x/sys/unix"
@@ -107,7 +108,7 @@ func TestStall(t *testing.T) {
 			t.Fatalf("a tick was late by %d ns, and the program ran for %d; stalled for %d", late, s.used, s.stalled)
 		}
 		s.used = 0
-		before := processCPU()
+		before := cost.ProcessCPU()
 		s.used = before
 		stall(s)
 		ran := min(late, s.used-before)

@@ -6,6 +6,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/gotach/profiler/sampler/internal/cost"
 	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
@@ -50,11 +51,11 @@ func (n *Source) answer() {
 	if len(asked) == 0 {
 		return
 	}
-	before := threadCPU(n.ticker.tid)
+	before := cost.ThreadCPU(n.ticker.tid)
 	n.lookOnce(true)
 	mem.StoreRelease(uintptr(unsafe.Pointer(&n.s.hurry)), 0)
 	n.looks.ended = time.Now()
-	n.looks.took = time.Duration(threadCPU(n.ticker.tid) - before)
+	n.looks.took = time.Duration(cost.ThreadCPU(n.ticker.tid) - before)
 	for _, c := range asked {
 		close(c)
 	}
@@ -93,7 +94,7 @@ func (n *Source) lookOnce(now bool) {
 			all = all && (c.n <= c.dead || c.passed-begin[i].passed >= begin[i].n || c.passed-before[i].passed >= before[i].n)
 		}
 		if all {
-			allot(s, fewVisits<<16)
+			allot(s, cost.FewVisits<<16)
 			return // mostly one tick is enough; the last pass follows at once, so that little time comes after it
 		}
 		n.pass() // it makes room in the ring, and sets the usual quota again

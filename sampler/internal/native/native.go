@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/own"
+	"github.com/gotach/profiler/sampler/internal/cost"
 	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/mem"
 	"github.com/gotach/profiler/sampler/internal/source"
@@ -32,8 +33,8 @@ type Source struct {
 	image    *goruntime.Image
 	table    *goruntime.FuncTable
 	old      sigaction
-	budget   *budget
-	patience *patience
+	budget   *cost.Budget
+	patience *cost.Patience
 
 	quit, done chan struct{}
 	rung, deaf chan struct{} // see listen
@@ -89,7 +90,7 @@ func (n *Source) Start(cfg source.Config, out source.Out) (err error) {
 	own.Go(func() {
 		defer close(done)
 		defer own.Turn()()
-		n.patience = newPatience(cpuOfThread(), cfg.Fallback)
+		n.patience = cost.NewPatience(cost.CpuOfThread(), cfg.Fallback)
 		if err = mem.UnlessFault(func() error { return n.start(l, out) }); err != nil {
 			n.giveBack()
 		}
@@ -108,7 +109,7 @@ var proven struct {
 
 // start does the work of Start, on a goroutine that is locked to its thread.
 func (n *Source) start(l *goruntime.Layout, out source.Out) error {
-	n.patience.pause()
+	n.patience.Pause()
 	if err := n.prepare(l); err != nil {
 		return err
 	}
@@ -121,7 +122,7 @@ func (n *Source) start(l *goruntime.Layout, out source.Out) error {
 		return err
 	}
 	proven.l, proven.allgs, proven.allp, proven.sched = l, n.drain.roster.allgs, n.drain.roster.allp, n.s.sched
-	n.patience.pause()
+	n.patience.Pause()
 	d := n.newDrain(l, n.cfg, out)
 	d.roster, d.gs = n.drain.roster, n.drain.gs
 	clear(d.gs)
@@ -167,8 +168,8 @@ func (n *Source) begin(period uint64) uint64 {
 	s.limitVisits(period)
 	s.births, s.news, s.wanted = 0, 0, 0
 	s.ticks, s.dropped, s.torn, s.sent, s.visits, s.visiting, s.answered, s.handling, s.lost = 0, 0, 0, 0, 0, 0, 0, 0, 0
-	n.budget = newBudget(n.cfg.Budget, n.cfg.Rate, n.clocks())
-	allot(s, n.budget.quota)
+	n.budget = cost.NewBudget(n.cfg.Budget, n.cfg.Rate, n.clocks())
+	allot(s, n.budget.Quota)
 	return s.deadline
 }
 

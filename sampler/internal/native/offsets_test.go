@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/sampler/internal/cost"
 	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/mem"
 	"github.com/gotach/profiler/sampler/internal/source"
@@ -191,7 +192,7 @@ func TestProbeVDSO(t *testing.T) {
 	if s.askedM != s.probeM {
 		t.Errorf("the M of a thread that was preempted reads as %#x", s.askedM)
 	}
-	n := &Source{s: s, signal: int(unix.SIGURG), patience: newPatience(cpuOfThread(), true)} // no handler knows the signals here
+	n := &Source{s: s, signal: int(unix.SIGURG), patience: cost.NewPatience(cost.CpuOfThread(), true)} // no handler knows the signals here
 	for _, c := range []struct {
 		outside, vdso uint64
 		wrong         bool

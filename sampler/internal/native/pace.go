@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gotach/profiler/sampler/internal/cost"
 	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
@@ -121,7 +122,7 @@ func hasRun(s *shared) bool {
 	return s.before >= s.ownUntil && (before == 0 || s.others > before+asGoodAsIdle)
 }
 
-// wakeDrain ends a long wait of the drain if something has run for drainEvery, so that its
+// wakeDrain ends a long wait of the drain if something has run for cost.PassEvery, so that its
 // samples get into the file as soon as those of a busy program, or if the ring is filling up.
 //
 //go:nosplit
@@ -141,7 +142,7 @@ func wakeDrain(s *shared, ran bool) {
 	if mem.LoadAcquire(uintptr(unsafe.Pointer(&s.asleep))) == 0 {
 		return
 	}
-	if s.ranSince && s.now-s.quietTo >= uint64(drainEvery) || s.write-mem.LoadAcquire(uintptr(unsafe.Pointer(&s.tail))) > ringWords/4 {
+	if s.ranSince && s.now-s.quietTo >= uint64(cost.PassEvery) || s.write-mem.LoadAcquire(uintptr(unsafe.Pointer(&s.tail))) > ringWords/4 {
 		mem.StoreRelease(uintptr(unsafe.Pointer(&s.asleep)), 0)
 		mem.StoreRelease(uintptr(unsafe.Pointer(&s.passDue)), s.now)
 		mem.StoreRelease(uintptr(unsafe.Pointer(&s.bell)), 1)

@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/sampler/internal/cost"
 	"github.com/gotach/profiler/sampler/internal/mem"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
@@ -75,7 +76,7 @@ func TestHasRun(t *testing.T) {
 		t.Error("what was before the first tick does not count")
 	}
 	work := func() {
-		for begin := processCPU(); processCPU() < begin+100_000; {
+		for begin := cost.ProcessCPU(); cost.ProcessCPU() < begin+100_000; {
 		}
 	}
 	alone := false
@@ -116,7 +117,7 @@ func TestHasRun(t *testing.T) {
 }
 
 // TestWakeDrain checks that the handler ends a long wait of the drain once something has run for
-// drainEvery or the ring is filling up, and only then.
+// cost.PassEvery or the ring is filling up, and only then.
 func TestWakeDrain(t *testing.T) {
 	s := &shared{}
 	tick := func(ms uint64, ran bool) (woke bool) {
@@ -151,7 +152,7 @@ func TestWakeDrain(t *testing.T) {
 // TestRest checks how long the waits of the drain are, and that Stop ends all of them.
 func TestRest(t *testing.T) {
 	newSource := func() *Source {
-		return &Source{s: &shared{}, budget: &budget{every: drainEvery}, quit: make(chan struct{}), done: make(chan struct{}),
+		return &Source{s: &shared{}, budget: &cost.Budget{Every: cost.PassEvery}, quit: make(chan struct{}), done: make(chan struct{}),
 			rung: make(chan struct{}, 1), deaf: make(chan struct{})}
 	}
 	synctest.Test(t, func(t *testing.T) {
@@ -163,8 +164,8 @@ func TestRest(t *testing.T) {
 				t.Errorf("goes on %v after %v, want %v; counts as asleep: %d", goesOn, d, want, n.s.asleep)
 			}
 		}
-		check(false, drainEvery)
-		check(true, drainIdle)
+		check(false, cost.PassEvery)
+		check(true, cost.PassIdle)
 		go func() {
 			time.Sleep(time.Millisecond)
 			if n.s.asleep != 1 {
@@ -174,7 +175,7 @@ func TestRest(t *testing.T) {
 		}()
 		check(true, time.Millisecond)
 		close(n.deaf)
-		check(true, drainEvery)
+		check(true, cost.PassEvery)
 		close(n.quit)
 		if n.rest(true, false) || n.rest(false, false) {
 			t.Error("it goes on after Stop")

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gotach/profiler/sampler/internal/cost"
 	"github.com/gotach/profiler/sampler/internal/deadlock"
 	"github.com/gotach/profiler/sampler/internal/mem"
 	"github.com/gotach/profiler/tachyon"
@@ -65,11 +66,11 @@ func (n *Source) pass() {
 	spent := n.timed(func() { n.drain.out.Batch(n.drain.pass) })
 	s := n.s
 	now := n.clocks()
-	now.pass = float64(spent)
-	n.budget.spend(now)
-	mem.StoreRelease(uintptr(unsafe.Pointer(&s.period)), uint64(n.budget.period))
-	s.limitVisits(uint64(n.budget.period))
-	allot(s, n.budget.quota)
+	now.Pass = float64(spent)
+	n.budget.Spend(now)
+	mem.StoreRelease(uintptr(unsafe.Pointer(&s.period)), uint64(n.budget.Period))
+	s.limitVisits(uint64(n.budget.Period))
+	allot(s, n.budget.Quota)
 	if left := n.drain.roster.leftAlive; left > 0 && !n.warned && n.cfg.Warn != nil {
 		n.warned = true
 		n.cfg.Warn(fmt.Errorf("too many goroutines: %d are sampled in turns, %d more only while they run", maxTracked, left))
@@ -79,7 +80,7 @@ func (n *Source) pass() {
 		TicksReached: int64(s.ticks),
 		Dropped:      int64(s.dropped+s.torn+s.unread+s.lost) + n.drain.torn + n.dropped,
 		Torn:         int64(s.torn) + n.drain.torn,
-		Cost:         n.budget.total,
+		Cost:         n.budget.Total,
 		SignalTaken:  n.taken,
 		NotSeen:      n.drain.lack(),
 
@@ -100,19 +101,19 @@ func (n *Source) pass() {
 }
 
 // clocks reads the clocks and counters that the cost is computed from.
-func (n *Source) clocks() clocks {
+func (n *Source) clocks() cost.Clocks {
 	s := n.s
 	perCycle := 40e3 / float64(s.tornAfter) // ns
-	r := clocks{
-		at: time.Now(), procs: runtime.GOMAXPROCS(0),
-		process: float64(processCPU()), ticker: float64(threadCPU(n.ticker.tid)),
-		ticks: float64(s.ticks), running: float64(s.running),
-		answered: float64(s.answered), handling: float64(s.handling) * perCycle,
-		visiting: float64(s.visiting) * perCycle, visits: float64(s.visits) / sameVisits, news: float64(s.news), wanted: float64(s.wanted),
-		all: s.moving.n + s.active.n - min(s.active.dead, s.active.n) + s.still.n + s.goroutines - min(s.met, s.goroutines),
+	r := cost.Clocks{
+		At: time.Now(), Procs: runtime.GOMAXPROCS(0),
+		Process: float64(cost.ProcessCPU()), Ticker: float64(cost.ThreadCPU(n.ticker.tid)),
+		Ticks: float64(s.ticks), Running: float64(s.running),
+		Answered: float64(s.answered), Handling: float64(s.handling) * perCycle,
+		Visiting: float64(s.visiting) * perCycle, Visits: float64(s.visits) / sameVisits, News: float64(s.news), Wanted: float64(s.wanted),
+		All: s.moving.n + s.active.n - min(s.active.dead, s.active.n) + s.still.n + s.goroutines - min(s.met, s.goroutines),
 	}
 	if n.drain != nil {
-		r.records = float64(n.drain.work)
+		r.Records = float64(n.drain.work)
 	}
 	return r
 }
@@ -122,10 +123,10 @@ func (n *Source) timed(f func()) uint64 {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	tid := unix.Gettid()
-	before := threadCPU(tid)
+	before := cost.ThreadCPU(tid)
 	readClock(n.s)
 	f()
-	spent := threadCPU(tid) - before
+	spent := cost.ThreadCPU(tid) - before
 	if a := n.drain.account; a != nil {
 		a.passed(tid, spent)
 	}

@@ -8,29 +8,16 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gotach/profiler/sampler/internal/cost"
 	"github.com/gotach/profiler/sampler/internal/mem"
-)
-
-const (
-	// drainEvery is the time between two passes of the drain while something runs, so samples of
-	// what runs stay in the ring for not much longer.
-	drainEvery = 20 * time.Millisecond
-
-	// drainRarest is the longest such time to which a budget leads.
-	drainRarest = 50 * time.Millisecond
-
-	// drainIdle is that time while nothing runs. A pass costs more than ten ticks then, because
-	// the runtime wakes several threads for it. The tick thread ends the wait if something runs, see
-	// wakeDrain.
-	drainIdle = time.Second
 )
 
 // rest waits until the next pass is due. idle says that nothing has run since the last pass, soon that
 // there may be a deadlock. rest returns false if the session has ended. It leaves no timer behind.
 func (n *Source) rest(idle, soon bool) (goesOn bool) {
-	d := n.budget.every
+	d := n.budget.Every
 	if idle && n.hears() {
-		if d = drainIdle; soon {
+		if d = cost.PassIdle; soon {
 			d = looksEvery
 		}
 		mem.StoreRelease(uintptr(unsafe.Pointer(&n.s.asleep)), 1)

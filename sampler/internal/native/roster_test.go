@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/sampler/internal/cost"
 	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/mem"
 	"github.com/gotach/profiler/sampler/internal/source"
@@ -86,7 +87,7 @@ func testMaxTracked(t *testing.T, left int64, more func()) {
 // memory that refresh takes may follow the length of the list, and ticks may add nothing to a full roster.
 func testRosterIsBounded(t *testing.T) {
 	n := New()
-	n.cfg, n.patience = source.Config{Rate: 100, Budget: 1, Start: time.Now()}, newPatience(cpuOfThread(), false)
+	n.cfg, n.patience = source.Config{Rate: 100, Budget: 1, Start: time.Now()}, cost.NewPatience(cost.CpuOfThread(), false)
 	l, err := goruntime.LayoutOf(n.version)
 	if err != nil {
 		t.Fatal(err)

@@ -38,12 +38,12 @@ func (n *Source) prepare(l *goruntime.Layout) error {
 	if proven.l != l {
 		proven.sched = 0
 		known, free := parked(16)
-		allgs, err = goruntime.FindAllgs(variables, append(known, mem.Getg()), maxChunks*chunkSize, n.patience.over)
+		allgs, err = goruntime.FindAllgs(variables, append(known, mem.Getg()), maxChunks*chunkSize, n.patience.Over)
 		free()
 		if err != nil {
 			return err
 		}
-		if allp, err = goruntime.FindAllp(variables, l, n.patience.over); err != nil {
+		if allp, err = goruntime.FindAllp(variables, l, n.patience.Over); err != nil {
 			return err
 		}
 	}
@@ -132,7 +132,7 @@ func (n *Source) share(l *goruntime.Layout) error {
 		}
 	}
 	if proven.perSecond == 0 {
-		n.patience.pause()
+		n.patience.Pause()
 		proven.perSecond = cyclesPerSecond(monotonicNow, mem.Cycles)
 	}
 	perSecond := proven.perSecond

@@ -5,6 +5,7 @@ package native
 import (
 	"testing"
 
+	"github.com/gotach/profiler/sampler/internal/cost"
 	"github.com/gotach/profiler/sampler/internal/mem"
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
@@ -17,7 +18,7 @@ func TestStays(t *testing.T) {
 		f := newFakes(t)
 		defer unix.Munmap(f.memory)
 		s := f.s
-		allot(s, uint64(rapid.IntRange(fewestVisits<<16, 20<<16).Draw(t, "quota")))
+		allot(s, uint64(rapid.IntRange(cost.FewestVisits<<16, 20<<16).Draw(t, "quota")))
 		f.add(40)
 		for i := range uint64(rapid.IntRange(1, 40).Draw(t, "goroutines")) {
 			f.start(i)

@@ -179,21 +179,3 @@ func (t *ticker) stop() bool {
 func wake(word unsafe.Pointer) {
 	unix.RawSyscall6(unix.SYS_FUTEX, uintptr(word), futexWake|futexPrivate, 1, 0, 0, 0)
 }
-
-// threadCPU returns the CPU time that a thread of this process has used, in ns, 0 if the
-// thread has ended.
-func threadCPU(tid int) uint64 {
-	var ts unix.Timespec
-	if unix.ClockGettime(threadClock(uint64(tid)), &ts) != nil {
-		return 0
-	}
-	return uint64(ts.Nano())
-}
-
-// threadClock returns the kernel's id of a thread's CPU clock (MAKE_THREAD_CPUCLOCK with
-// CPUCLOCK_SCHED).
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func threadClock(tid uint64) int32 { return int32(^tid<<3 | 6) }

@@ -6,6 +6,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/gotach/profiler/sampler/internal/cost"
 	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
@@ -68,13 +69,13 @@ const (
 	keepDead = 256
 
 	// Looks at a tick for each visit that the quota allows, or, in the active circle, for each new
-	// goroutine that the last ticks have found, up to fewVisits of these. A look at a goroutine whose g
+	// goroutine that the last ticks have found, up to cost.FewVisits of these. A look at a goroutine whose g
 	// is in the processor's caches takes some 10 ns, one at another goroutine ten times as long or more.
 	// A tick looks at fewLooks still ones at least.
 	activeLooks, stillLooks, fewLooks = 32, 2, 64
 
 	// A tick visits so many more new goroutines, for each visit that the quota allows or for each of
-	// fewVisits. The quota does not limit these: without them the time of short-lived goroutines would be
+	// cost.FewVisits. The quota does not limit these: without them the time of short-lived goroutines would be
 	// missing. The ticks become rarer instead.
 	newVisits = 3
 
@@ -160,7 +161,7 @@ func visitSome(s *shared) {
 	spare -= callYoung(s, spare)
 	still += spare + callNew(s, n, whole)
 	callTurn(s, &s.still, still, mem.Load64(uintptr(unsafe.Pointer(&s.same))))
-	s.wanted += callLook(s, &s.still, max(stillLooks*whole, fewLooks), max(whole, fewestVisits))
+	s.wanted += callLook(s, &s.still, max(stillLooks*whole, fewLooks), max(whole, cost.FewestVisits))
 	s.news += s.fresh
 	s.births += s.fresh - s.births/birthTicks
 	s.visiting += mem.Cycles() - s.began
@@ -208,9 +209,9 @@ func visitYoung(s *shared, n uint64) uint64 {
 //go:norace
 //go:nocheckptr
 func visitNew(s *shared, n, whole uint64) (left uint64) {
-	most := n + newVisits*max(whole, fewVisits)
+	most := n + newVisits*max(whole, cost.FewVisits)
 	joined := callJoin(s, most)
-	looks := activeLooks * max(whole, min(s.births/birthTicks, fewVisits))
+	looks := activeLooks * max(whole, min(s.births/birthTicks, cost.FewVisits))
 	found := callLook(s, &s.active, looks, most-min(most, joined))
 	s.wanted += found - min(found, s.fresh)
 	s.fresh += joined

@@ -15,6 +15,7 @@ import (
 	"unsafe"
 
 	"github.com/gotach/profiler/internal/own"
+	"github.com/gotach/profiler/sampler/internal/cost"
 	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/mem"
 	"github.com/gotach/profiler/sampler/internal/source"
@@ -113,7 +114,7 @@ func (n *Source) verify(l *goruntime.Layout) error {
 			return err
 		}
 	}
-	n.budget = &budget{quota: 64 << 16}
+	n.budget = &cost.Budget{Quota: 64 << 16}
 	first := n.begin(uint64(time.Millisecond))
 	n.s.visitLimit = ^uint64(0)
 	// The waiting goroutine is the first one to be visited.
@@ -143,9 +144,9 @@ func (n *Source) sampleHere(d *drain, check *checker, first uint64) error {
 	if err := n.ticker.arm(first); err != nil {
 		return err
 	}
-	n.patience.allow(startLimit / 2)
+	n.patience.Allow(cost.StartLimit / 2)
 	for try := 0; ; try++ {
-		n.patience.pause()
+		n.patience.Pause()
 		n.runFor2Ticks()
 		readClock(n.s)
 		d.pass()
@@ -154,7 +155,7 @@ func (n *Source) sampleHere(d *drain, check *checker, first uint64) error {
 		}
 		switch unix.Errno(n.s.refused) {
 		case 0, unix.ESRCH, unix.EAGAIN:
-			if try < fewTries || n.patience.over("") == nil {
+			if try < fewTries || n.patience.Over("") == nil {
 				continue
 			}
 		}

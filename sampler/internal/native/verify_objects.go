@@ -90,7 +90,7 @@ func (n *Source) waitsFor(l *goruntime.Layout, g uintptr, want, also uint64, ele
 		field = l.SudogElem
 	}
 	waited := false
-	for end := n.patience.wait(); !waited && n.patience.lasts() || time.Now().Before(end); time.Sleep(20 * time.Microsecond) {
+	for end := n.patience.Wait(); !waited && n.patience.Lasts() || time.Now().Before(end); time.Sleep(20 * time.Microsecond) {
 		if uint32(mem.ReadWord(g+l.GStatus)) != goruntime.GWaiting || mem.ReadWord(g+l.GM) != 0 {
 			continue // it has had no core yet
 		}

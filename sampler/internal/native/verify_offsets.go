@@ -28,7 +28,7 @@ import (
 // 50 µs.
 func (n *Source) verifyOffsets(l *goruntime.Layout) error {
 	for _, check := range [...]func(*goruntime.Layout) error{n.checkTables, n.checkSyscall, n.checkRuns, n.checkTimers, n.checkIdle, n.checkObjects, n.checkBusy} {
-		n.patience.pause()
+		n.patience.Pause()
 		if err := check(l); err != nil {
 			return err
 		}
@@ -46,7 +46,7 @@ func (n *Source) checkSyscall(l *goruntime.Layout) error {
 		if g = uintptr(mem.ReadWord(m + l.MCurG)); g != 0 && uint32(mem.ReadWord(g+l.GStatus))&^goruntime.GScan == goruntime.GSyscall {
 			break
 		}
-		if !n.patience.lasts() {
+		if !n.patience.Lasts() {
 			return errors.New("the tick thread is not in its system call")
 		}
 	}
@@ -209,7 +209,7 @@ func (n *Source) checkPreempt(l *goruntime.Layout) error {
 	s := n.s
 	pending := func(m uintptr) bool { return uint32(mem.ReadWord(m+l.MSignalPending)) != 0 }
 	// A thread that the runtime has sent a signal answers when it has a core, which can take long beside other programs.
-	end := n.patience.wait()
+	end := n.patience.Wait()
 	wrong := errors.New("a thread's note of a preemption signal is not where it should be")
 	for m := uintptr(mem.ReadWord(mem.Getg() + l.GM)); pending(m); time.Sleep(20 * time.Microsecond) {
 		if time.Now().After(end) {
@@ -284,7 +284,7 @@ func (n *Source) checkVDSO(m uintptr) error {
 	if err := t.set(1, probeEvery, 0); err != nil {
 		return err
 	}
-	for end := time.Now().Add(100 * time.Millisecond); time.Now().Before(end) && mem.LoadAcquire(uintptr(unsafe.Pointer(&s.probeOutside))) < probes; n.patience.pause() {
+	for end := time.Now().Add(100 * time.Millisecond); time.Now().Before(end) && mem.LoadAcquire(uintptr(unsafe.Pointer(&s.probeOutside))) < probes; n.patience.Pause() {
 		for from := time.Now(); time.Since(from) < time.Millisecond; {
 		}
 		if mem.LoadAcquire(uintptr(unsafe.Pointer(&s.probeVDSO))) > 0 {

@@ -5,6 +5,7 @@ package native
 import (
 	"unsafe"
 
+	"github.com/gotach/profiler/sampler/internal/cost"
 	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/mem"
 )
@@ -269,7 +270,7 @@ func beginRecord(s *shared, g uintptr, index uint64, restAt uintptr) bool {
 		// The system call, or the C code, may use a core. This takes longer than the walk, so it
 		// comes before: the walk counts only if the goroutine is in the same system call after it.
 		tid = mem.Load64(uintptr(s.seenM) + s.Off.MProcID)
-		clock = cpuClock(threadClock(tid), uintptr(unsafe.Pointer(&s.timespec)))
+		clock = cpuClock(cost.ThreadClock(tid), uintptr(unsafe.Pointer(&s.timespec)))
 	}
 	if !r.read(s, g) {
 		return false

@@ -1,6 +1,6 @@
 //go:build linux && (amd64 || arm64)
 
-package native
+package cost
 
 import (
 	"testing"
@@ -15,30 +15,30 @@ func TestPatience(t *testing.T) {
 		allow    time.Duration // after 100 ms
 		over     time.Duration // of CPU time
 	}{
-		"usual":                         {true, 0, startLimit},
+		"usual":                         {true, 0, StartLimit},
 		"no other source can take over": {false, 0, onlyLimit},
-		"is allowed more":               {true, startLimit, startLimit + 100*time.Millisecond},
-		"is allowed less":               {true, 100 * time.Millisecond, startLimit},
+		"is allowed more":               {true, StartLimit, StartLimit + 100*time.Millisecond},
+		"is allowed less":               {true, 100 * time.Millisecond, StartLimit},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			cpu := time.Minute
-			p := newPatience(func() time.Duration { return cpu }, c.fallback)
+			p := NewPatience(func() time.Duration { return cpu }, c.fallback)
 			cpu += 100 * time.Millisecond
-			p.allow(c.allow)
-			if cpu = time.Minute + c.over; p.over("") != nil {
+			p.Allow(c.allow)
+			if cpu = time.Minute + c.over; p.Over("") != nil {
 				t.Errorf("%s: Start gives up before %v", name, c.over)
 			}
-			if cpu++; p.over("") == nil {
+			if cpu++; p.Over("") == nil {
 				t.Errorf("%s: Start goes on after %v", name, c.over)
 			}
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
-		p := newPatience(func() time.Duration { return 0 }, true)
-		if time.Sleep(onlyLimit / 2); p.over("") != nil || !p.lasts() {
+		p := NewPatience(func() time.Duration { return 0 }, true)
+		if time.Sleep(onlyLimit / 2); p.Over("") != nil || !p.Lasts() {
 			t.Error("Start does not wait for a core")
 		}
-		if time.Sleep(onlyLimit / 2); p.over("") == nil || p.lasts() {
+		if time.Sleep(onlyLimit / 2); p.Over("") == nil || p.Lasts() {
 			t.Error("Start waits for a core for ever")
 		}
 	})

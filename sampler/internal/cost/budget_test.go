@@ -1,6 +1,6 @@
 //go:build linux && (amd64 || arm64)
 
-package native
+package cost
 
 import (
 	"fmt"
@@ -12,8 +12,8 @@ import (
 
 // A machine simulates ticks, visits and passes with given costs, in ns.
 type machine struct {
-	b      *budget
-	now    clocks
+	b      *Budget
+	now    Clocks
 	random *rand.Rand
 
 	tick, visit, handler float64 // of a tick, of a visit in tick thread and drain, of an interruption
@@ -26,39 +26,39 @@ type machine struct {
 
 func newMachine(percent float64, rate int) *machine {
 	m := &machine{random: rand.New(rand.NewPCG(1, 2)), busy: 2, process: 2}
-	m.now = clocks{at: time.Unix(1, 0), procs: 2}
-	m.b = newBudget(percent, rate, m.now)
+	m.now = Clocks{At: time.Unix(1, 0), Procs: 2}
+	m.b = NewBudget(percent, rate, m.now)
 	return m
 }
 
 // run simulates d. It returns the cost as a share of the machine, in percent.
 func (m *machine) run(d time.Duration) float64 {
-	begin, from := m.b.total, m.now.at
-	for end := from.Add(d); m.now.at.Before(end); {
+	begin, from := m.b.Total, m.now.At
+	for end := from.Add(d); m.now.At.Before(end); {
 		n := &m.now
-		every := m.b.every
-		n.at = n.at.Add(every)
-		m.left += float64(every) / m.b.period
+		every := m.b.Every
+		n.At = n.At.Add(every)
+		m.left += float64(every) / m.b.Period
 		ticks := math.Floor(m.left)
 		m.left -= ticks
-		visits := min(float64(m.b.quota)/65536, float64(n.all)) * ticks
+		visits := min(float64(m.b.Quota)/65536, float64(n.All)) * ticks
 		factor := math.Exp(m.noise * (2*m.random.Float64() - 1))
-		n.ticks += ticks
-		n.visits += visits
-		n.running += ticks * m.busy
-		n.answered += ticks * m.busy
-		n.handling += ticks * m.busy * m.handler * factor
-		n.visiting += visits * m.visit / 4 * factor
-		n.ticker += (ticks*m.tick + visits*m.visit/4) * factor
-		n.records += visits + ticks*m.busy
-		n.pass = (m.pass + visits*m.visit*3/4) * factor
-		n.process += float64(every)*m.process + ticks*(m.tick+20e3) + visits*m.visit + 500e3
-		m.b.spend(*n)
+		n.Ticks += ticks
+		n.Visits += visits
+		n.Running += ticks * m.busy
+		n.Answered += ticks * m.busy
+		n.Handling += ticks * m.busy * m.handler * factor
+		n.Visiting += visits * m.visit / 4 * factor
+		n.Ticker += (ticks*m.tick + visits*m.visit/4) * factor
+		n.Records += visits + ticks*m.busy
+		n.Pass = (m.pass + visits*m.visit*3/4) * factor
+		n.Process += float64(every)*m.process + ticks*(m.tick+20e3) + visits*m.visit + 500e3
+		m.b.Spend(*n)
 	}
-	return 100 * float64(m.b.total-begin) / float64(m.now.at.Sub(from)) / float64(m.now.procs)
+	return 100 * float64(m.b.Total-begin) / float64(m.now.At.Sub(from)) / float64(m.now.Procs)
 }
 
-func (m *machine) rate() float64 { return 1e9 / m.b.period }
+func (m *machine) rate() float64 { return 1e9 / m.b.Period }
 
 // TestBudgetHolds checks that the cost ends at the budget, or that all ticks and visits are made if
 // they cost less. On a small machine visits are left out first, then ticks, down to a certain number.
@@ -86,11 +86,11 @@ func TestBudgetHolds(t *testing.T) {
 		{"one core, ticks beyond the budget", 1, 1, 1000, 300_000, 10_000, 1000, 1000, "2.04 % 50 8"},
 	} {
 		m := newMachine(c.percent, c.rate)
-		m.now.procs, m.busy, m.process = c.cores, float64(c.cores), float64(c.cores)
-		m.tick, m.visit, m.handler, m.pass, m.now.all = c.tick, c.visit, c.handler, 50e3, c.all
+		m.now.Procs, m.busy, m.process = c.cores, float64(c.cores), float64(c.cores)
+		m.tick, m.visit, m.handler, m.pass, m.now.All = c.tick, c.visit, c.handler, 50e3, c.all
 		m.run(20 * time.Second)
 		cost := m.run(20 * time.Second)
-		if got := fmt.Sprintf("%.2f %% %.0f %.0f", cost, m.rate(), float64(m.b.quota)/65536); got != c.want {
+		if got := fmt.Sprintf("%.2f %% %.0f %.0f", cost, m.rate(), float64(m.b.Quota)/65536); got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
 		}
 	}
@@ -99,12 +99,12 @@ func TestBudgetHolds(t *testing.T) {
 // TestBudgetIsSteady checks that the period does not swing while costs vary from pass to pass.
 func TestBudgetIsSteady(t *testing.T) {
 	m := newMachine(1, 1000)
-	m.tick, m.visit, m.handler, m.pass, m.now.all, m.noise = 30_000, 400, 1000, 50e3, 10_000, 0.5
+	m.tick, m.visit, m.handler, m.pass, m.now.All, m.noise = 30_000, 400, 1000, 50e3, 10_000, 0.5
 	m.run(10 * time.Second)
-	least, most := m.b.period, m.b.period
+	least, most := m.b.Period, m.b.Period
 	for range 500 {
 		m.run(20 * time.Millisecond)
-		least, most = min(least, m.b.period), max(most, m.b.period)
+		least, most = min(least, m.b.Period), max(most, m.b.Period)
 	}
 	if most/least > 1.25 {
 		t.Errorf("the period swings from %.0f to %.0f ns", least, most)
@@ -115,7 +115,7 @@ func TestBudgetIsSteady(t *testing.T) {
 // frequent again when they become cheap.
 func TestBudgetRecovers(t *testing.T) {
 	m := newMachine(1, 1000)
-	m.tick, m.handler, m.pass, m.now.all = 5000, 500, 50e3, 10
+	m.tick, m.handler, m.pass, m.now.All = 5000, 500, 50e3, 10
 	m.run(10 * time.Second)
 	before := m.rate()
 	m.tick = 100_000
@@ -136,12 +136,12 @@ func TestBudgetRecovers(t *testing.T) {
 // cost far more than the others.
 func TestBudgetRepays(t *testing.T) {
 	m := newMachine(1, 1000)
-	m.tick, m.visit, m.handler, m.pass, m.now.all = 50_000, 1000, 1000, 50e3, 10
+	m.tick, m.visit, m.handler, m.pass, m.now.All = 50_000, 1000, 1000, 50e3, 10
 	m.run(10 * time.Second)
 	cost, least := 0.0, math.Inf(1)
 	for range 10 {
 		m.pass = 15e6
-		cost += m.run(m.b.every) * float64(m.b.every) / 1e10
+		cost += m.run(m.b.Every) * float64(m.b.Every) / 1e10
 		m.pass = 50e3
 		cost += m.run(time.Second) / 10
 		least = min(least, m.rate())
@@ -153,18 +153,18 @@ func TestBudgetRepays(t *testing.T) {
 
 // TestTicksThatLoseTheirCore checks that visits do not cost more CPU time than the thread has used.
 func TestTicksThatLoseTheirCore(t *testing.T) {
-	b := newBudget(1, 1000, clocks{at: time.Unix(1, 0), procs: 2})
-	now := clocks{at: time.Unix(1, 0), procs: 2}
+	b := NewBudget(1, 1000, Clocks{At: time.Unix(1, 0), Procs: 2})
+	now := Clocks{At: time.Unix(1, 0), Procs: 2}
 	for i := range 100 {
-		now.at = now.at.Add(100 * time.Millisecond)
-		now.ticks, now.visits = now.ticks+10, now.visits+100
-		now.ticker += 1e6
-		now.visiting += 25e4
+		now.At = now.At.Add(100 * time.Millisecond)
+		now.Ticks, now.Visits = now.Ticks+10, now.Visits+100
+		now.Ticker += 1e6
+		now.Visiting += 25e4
 		if i%10 == 9 {
-			now.visiting += 50e6 // the thread waited for a core
+			now.Visiting += 50e6 // the thread waited for a core
 		}
-		now.process += 1e9
-		b.spend(now)
+		now.Process += 1e9
+		b.Spend(now)
 	}
 	if perTick, perVisit := b.sums.onTicks/b.sums.ticks, b.sums.onVisits/b.sums.visits; perTick < 70e3 || perTick > 80e3 || perVisit < 2400 || perVisit > 2600 {
 		t.Errorf("a tick costs %.0f ns, a visit %.0f, want 76000 and 2500", perTick, perVisit)
@@ -173,9 +173,9 @@ func TestTicksThatLoseTheirCore(t *testing.T) {
 
 // TestCostIsNoMoreThanTheProcess checks that the session does not count more than the process used.
 func TestCostIsNoMoreThanTheProcess(t *testing.T) {
-	b := newBudget(1, 1000, clocks{at: time.Unix(1, 0), procs: 2})
-	b.spend(clocks{at: time.Unix(2, 0), procs: 2, process: 1e6, ticker: 1e8, ticks: 100, pass: 1e6})
-	if b.total > time.Millisecond || b.total < time.Millisecond*99/100 {
-		t.Errorf("the process used 1 ms, the cost is %v", b.total)
+	b := NewBudget(1, 1000, Clocks{At: time.Unix(1, 0), Procs: 2})
+	b.Spend(Clocks{At: time.Unix(2, 0), Procs: 2, Process: 1e6, Ticker: 1e8, Ticks: 100, Pass: 1e6})
+	if b.Total > time.Millisecond || b.Total < time.Millisecond*99/100 {
+		t.Errorf("the process used 1 ms, the cost is %v", b.Total)
 	}
 }

@@ -1,0 +1,32 @@
+//go:build linux && (amd64 || arm64)
+
+package cost
+
+import "golang.org/x/sys/unix"
+
+// ThreadCPU returns the CPU time that a thread of this process has used, in ns, 0 if the
+// thread has ended.
+func ThreadCPU(tid int) uint64 {
+	var ts unix.Timespec
+	if unix.ClockGettime(ThreadClock(uint64(tid)), &ts) != nil {
+		return 0
+	}
+	return uint64(ts.Nano())
+}
+
+// ProcessCPU returns the CPU time that the process has used, 0 if the kernel refuses to say.
+func ProcessCPU() uint64 {
+	var ts unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &ts) != nil {
+		return 0
+	}
+	return uint64(ts.Nano())
+}
+
+// ThreadClock returns the kernel's id of a thread's CPU clock (MAKE_THREAD_CPUCLOCK with
+// CPUCLOCK_SCHED).
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func ThreadClock(tid uint64) int32 { return int32(^tid<<3 | 6) }

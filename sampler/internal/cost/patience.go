@@ -1,0 +1,78 @@
+//go:build linux && (amd64 || arm64)
+
+package cost
+
+import (
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gotach/profiler/internal/own"
+)
+
+const (
+	// StartLimit is how much CPU time Start may use before it gives up and another source takes over. Start usually uses 5 to
+	// 20 ms. Time without a core does not count, because the source that takes over would need more.
+	StartLimit = 300 * time.Millisecond
+
+	// onlyLimit replaces it where no other source takes over. Start never takes longer than this, with a core or without.
+	onlyLimit = 10 * time.Second
+)
+
+// Patience bounds how long Start takes. It belongs to a goroutine that has called own.Turn.
+type Patience struct {
+	used         func() time.Duration // the CPU time of the goroutine's thread
+	begun, turn  time.Time            // the turn is the last time slice
+	before, most time.Duration        // CPU time at the begin, and allowed since then
+	only         bool                 // no other source takes over
+}
+
+// NewPatience returns the bound of a Start that begins now.
+func NewPatience(used func() time.Duration, fallback bool) *Patience {
+	p := &Patience{used: used, begun: time.Now(), before: used(), most: StartLimit, only: !fallback}
+	if p.only {
+		p.most = onlyLimit
+	}
+	return p
+}
+
+// CpuOfThread returns a clock of the CPU time of the calling thread.
+func CpuOfThread() func() time.Duration {
+	tid := unix.Gettid()
+	return func() time.Duration { return time.Duration(ThreadCPU(tid)) }
+}
+
+// Over returns an error if Start has taken too long. The error says what Start was doing. Otherwise it makes a pause if
+// the last one was a while ago.
+func (p *Patience) Over(doing string) error {
+	if !p.Lasts() || p.used()-p.before > p.most {
+		return fmt.Errorf("Start gave up after %v %s", time.Since(p.begun).Round(time.Millisecond), doing)
+	}
+	if time.Since(p.turn) > time.Millisecond {
+		p.Pause()
+	}
+	return nil
+}
+
+// Allow gives what follows at least d.
+func (p *Patience) Allow(d time.Duration) { p.most = max(p.most, p.used()-p.before+d) }
+
+// Lasts reports whether Start still waits for a thread or goroutine of its own that has not had a core.
+func (p *Patience) Lasts() bool { return time.Since(p.begun) < onlyLimit }
+
+// Wait returns until when a check waits for what threads and goroutines with a core do: for a second, or as long as Start
+// may take.
+func (p *Patience) Wait() time.Time {
+	end := time.Now().Add(time.Second)
+	if last := p.begun.Add(onlyLimit); p.only && last.After(end) {
+		return last
+	}
+	return end
+}
+
+// Pause gives the caller a new time slice.
+func (p *Patience) Pause() {
+	own.Again()
+	p.turn = time.Now()
+}
