@@ -18,9 +18,9 @@ import (
 )
 
 // memoryBound returns the most bytes that reading a file of a size may allocate, with
-// garbage: decompression with two windows of 8 MiB and its blocks, the budget of threads and
-// stacks, whose tables were half as large before, and the file's tables.
-func memoryBound(size int) uint64 { return 112<<20 + 300*uint64(size) }
+// garbage: decompression with two windows of 8 MiB and its blocks, the budget of the
+// threads, and the tables.
+func memoryBound(size int) uint64 { return 64<<20 + 300*uint64(size) }
 
 // TestHostile reads files that were made to exhaust a reader's memory or time. Each causes
 // an error, and the memory is limited by the file's size.
