@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 
+	"github.com/gotach/profiler/sampler/internal/cost"
 	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/mem"
 )
@@ -31,7 +32,7 @@ func refuse() error {
 // instrumented reports whether the handler's code has coverage counters that use sync/atomic. With
 // -race these are calls. It looks for such a call in functions that otherwise have none, one of each package.
 func instrumented() bool {
-	for _, f := range []func() uintptr{constant, mem.Constant, goruntime.Constant} {
+	for _, f := range []func() uintptr{constant, mem.Constant, goruntime.Constant, cost.Constant} {
 		pc := entry(f)
 		of := runtime.FuncForPC(pc)
 		for ; runtime.FuncForPC(pc) == of; pc += goruntime.PCQuantum {
