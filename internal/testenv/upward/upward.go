@@ -10,6 +10,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"go/ast"
 	"go/importer"
@@ -27,7 +28,8 @@ import (
 )
 
 func main() {
-	rooms, err := read(os.Args[1:]...)
+	flag.Parse()
+	rooms, err := read(flag.Args()...)
 	for _, r := range rooms {
 		r.print(os.Stdout)
 	}

@@ -47,7 +47,7 @@ func CpuOfThread() func() time.Duration {
 // the last one was a while ago.
 func (p *Patience) Over(doing string) error {
 	if !p.Lasts() || p.used()-p.before > p.most {
-		return fmt.Errorf("Start gave up after %v %s", time.Since(p.begun).Round(time.Millisecond), doing)
+		return fmt.Errorf("it took too long: after %v Start was %s", time.Since(p.begun).Round(time.Millisecond), doing)
 	}
 	if time.Since(p.turn) > time.Millisecond {
 		p.Pause()
