@@ -9,7 +9,7 @@ import (
 	"github.com/gotach/profiler/internal/session"
 )
 
-// The time in these functions is their caller's.
+// Stacks leave these functions out: the time in them is that of their caller.
 var _ = own.Hide(Start, Open, (*Session).Stop, (*Session).Err, (*Session).Stats, (*Session).Path, (*Session).Files)
 
 // ErrActive is the error of a session that begins while another one is running.
@@ -80,7 +80,7 @@ func (s *Session) Err() error {
 	return s.run.Err()
 }
 
-// Stats says how a session goes, or how it went. What sampling alone can make use of is in the file: "gotach info" shows it.
+// Stats says how a session goes, or how it went. It has what a user can act on; the file says more, which "gotach info" shows.
 type Stats struct {
 	Source   string        // native, portable or off
 	Reason   string        // why Auto could not take the native source; "" if it did
@@ -91,7 +91,7 @@ type Stats struct {
 	Unwritten time.Duration // the time for which nothing could be written: the disk was full or failed
 
 	TicksAsked     int64 // Rate times Duration
-	TicksReached   int64 // ticks taken. What the next three do not count came too late: the machine was busy
+	TicksReached   int64 // ticks taken. A tick that neither this nor the next three count came too late: the machine was busy
 	TicksForBudget int64 // ticks left out so that the cost stays within the Budget
 	TicksIdle      int64 // ticks left out because nothing ran
 	TicksRefused   int64 // ticks left out because they would have stopped the program for longer than MaxPause

@@ -70,7 +70,7 @@ func (p *Profile) Close() error {
 	return errors.Join(list...)
 }
 
-// Session returns what the files say of the program and of sampling, nil for files of others. It must not be changed.
+// Session returns what the files say of the program and of sampling, nil if they are not gotach's. It must not be changed.
 func (p *Profile) Session() *tachyon.Session { return p.source.Metadata().Session }
 
 // A Sample is some time of a goroutine. It is valid until the next one.
@@ -86,11 +86,10 @@ type Sample struct {
 	// source does not tell two waits at one place apart.
 	Same bool
 
-	p *Profile
-	s *stream.Sample
-	// stack has the frames if they were asked for.
-	stack []Frame
-	ids   []uint32
+	p     *Profile
+	s     *stream.Sample
+	stack []Frame  // empty until Stack is called
+	ids   []uint32 // memory for Stack
 }
 
 // CPU returns how much of the weight was on a CPU: all or nothing.
@@ -122,14 +121,14 @@ func (s *Sample) Labels() map[string]string {
 	return s.s.Labels.Map()
 }
 
-// wait is what a goroutine did at its latest sample.
+// A wait is where and for what a goroutine waited at its latest sample.
 type wait struct {
 	stack uint32
 	state string
 }
 
-// Samples yields all samples. Time of goroutines that has none comes last, with the state "not seen", and without Begin and
-// End. An error comes with a nil sample and ends the iteration. Samples may be called again, but not while it runs.
+// Samples yields all samples. Goroutine time for which there is no sample comes last, with the state "not seen", and without
+// Begin and End. An error comes with a nil sample and ends the iteration. Samples may be called again, but not while it runs.
 func (p *Profile) Samples() iter.Seq2[*Sample, error] {
 	return func(yield func(*Sample, error) bool) {
 		latest := map[uint64]wait{} // of goroutines that wait

@@ -8,13 +8,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// selectFlags are the flags that select samples.
+// selectFlags are the flags that select samples, for the commands that take a part of a profile.
 type selectFlags struct {
 	labels, states, goroutines []string
 	since, until               string
 }
 
-// selectHelp explains them in the help of commands.
+// selectHelp explains these flags in the help of each such command.
 const selectHelp = `--label, --state, --goroutine, --since and --until select samples; a sample must fulfil all of
 them. Several labels must all be there; of several states or goroutines one must fit. States
 are those of "gotach report --by state". A time is like 10s (since the start), -30s (before
@@ -31,7 +31,7 @@ func (fl *selectFlags) add(cmd *cobra.Command) {
 	f.StringVar(&fl.until, "until", "", "only what happened before `TIME`")
 }
 
-// set checks the flags and sets the selection.
+// set checks the flags and sets o.Select, if there are any. cmd is the command's name, for errors.
 func (fl *selectFlags) set(cmd string, o *formats.Options) error {
 	var sel stream.Selection
 	for _, text := range fl.labels {

@@ -5,6 +5,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// newVerify returns the command verify.
 func newVerify(e *env) *cobra.Command {
 	var o formats.Options
 	cmd := &cobra.Command{
@@ -23,6 +24,7 @@ one. verify prints OK and a summary of the file, or the first error and its offs
 	return cmd
 }
 
+// verify checks one file and prints a line.
 func (e *env) verify(in *formats.Input) error {
 	found, err := in.Verify()
 	if err != nil {

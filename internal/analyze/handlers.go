@@ -12,9 +12,9 @@ import (
 // connection until the handler returns, and a later one belongs to a later request.
 const backgroundRead = "net/http.(*connReader).startBackgroundRead"
 
-// A life is the time of such a goroutine, in µs since the start of the profile.
+// A life is the time of a goroutine that reads in the background, and so of one request, in µs since the start of the profile.
 type life struct {
-	parent uint64 // in the file
+	parent uint64 // id in the file of the connection's goroutine
 	from   uint64 // its first sample stands for the time since
 	first  uint64 // time of the first tick that found it
 	last   uint64 // of its last sample
@@ -26,7 +26,7 @@ type life struct {
 	gone uint64 // time of the first tick that did not find it; 0: unknown
 }
 
-// lives know these goroutines.
+// lives are those of all these goroutines.
 type lives struct {
 	*Samples
 	all []life
@@ -126,7 +126,7 @@ type connection struct {
 	file  int     // number of the file + 1
 	lives []int32 // index into lives.all
 	at    int
-	own   int32  // if the goroutine is such a one: its index + 1
+	own   int32  // if the goroutine itself reads in the background: index into lives.all + 1
 	fresh bool   // it has a first sample, but no second one
 	wait  uint64 // time of the latest sample if it waited; 0: it did not, or that was no tick
 }

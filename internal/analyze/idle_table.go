@@ -8,14 +8,14 @@ type idlePlace struct {
 	call string // what it calls to wait: a function, "" for a channel or a read, "*" for anything
 	what string // what it waits for
 
-	// always says that the function works for the connection or in the background. Requests do not call it and
-	// its goroutine outlives them, so the labels of its goroutine are those of whatever started it. Goroutines
-	// that end with a request have its labels rightly.
+	// always says that a wait here is idle even if the goroutine has labels. The function works for a connection or in
+	// the background, and its goroutine outlives requests: its labels are those of whatever happened to start
+	// it. It is false for goroutines that end with a request, whose labels are right.
 	always bool
 }
 
-// matches reports whether a stack waits at the place, given what it waits for, the function that the frame calls and
-// whether the frame itself waits. Nobody is idle in a send or while waiting for a lock.
+// matches reports whether a stack waits at the place, given why it waits, the function that the frame calls, and
+// whether the frame itself waits. Only waits for something from outside match, and system calls; a send or a lock does not.
 func (p *idlePlace) matches(why, callee string, itself bool) bool {
 	if !homeReasons[why] && why != "syscall" {
 		return false
@@ -29,9 +29,9 @@ func (p *idlePlace) matches(why, callee string, itself bool) bool {
 	return p.call == callee
 }
 
-// idleTable lists the known places. Where a connection's goroutine waits for the next request, it is idle.
-// While it waits for the rest of one it is not. A client's goroutine that reads from a connection is idle,
-// since the request waits in its own goroutine, which is not.
+// idleTable lists the known places; init adds those of HTTP/2. docs/idle.md shows the table, and a test compares the two. A
+// server's goroutine is idle while it waits for the next request on a connection, but not while it waits for the rest of one. A
+// client's goroutine that reads from a connection is idle: the goroutine that made the request waits too, and that one is not.
 var idleTable = []idlePlace{
 	{in: "net.(*TCPListener).Accept", call: "*", what: "a connection"},
 	{in: "net.(*UnixListener).Accept", call: "*", what: "a connection"},
@@ -109,7 +109,7 @@ var idleTable = []idlePlace{
 	{in: "github.com/redis/go-redis/v9/maintnotifications.(*CircuitBreakerManager).cleanupLoop", what: "the next time to look", always: true},
 }
 
-// http2Places are the places of HTTP/2, which is in several packages: types and functions without them.
+// http2Places are the places of HTTP/2. Its code is in several packages (http2Packages), so the names are without package.
 var http2Places = []idlePlace{
 	{in: "(*serverConn).serve", what: "the next frame", always: true},
 	{in: "(*serverConn).readFrames", call: "(*Framer).ReadFrame", what: "the next frame", always: true},
@@ -155,19 +155,19 @@ var idleReasons = map[string]bool{
 // idleForever is the wait that the program wants to last forever.
 const idleForever = "select (no cases)"
 
-// homeReasons are the waits for something that comes from outside. Nobody is at home in a send, a lock or a
-// system call.
+// homeReasons are the waits for something that comes from outside. Only in these is a goroutine at home (see Idle), not in a
+// send, a lock or a system call.
 var homeReasons = map[string]bool{
 	"chan receive": true, "select": true, "sync.Cond.Wait": true, "sleep": true, "IO wait": true,
 }
 
-// restReasons are the waits in which goroutines may spend a whole session because nothing happens for which they are
-// there: the end of the program, an error, a change of settings.
+// restReasons are the waits in which a goroutine may rest for a whole session (see Idle), because what it is there for does
+// not happen: the end of the program, an error, a change of settings.
 var restReasons = map[string]bool{
 	"chan receive": true, "select": true, "sync.Cond.Wait": true, "sync.WaitGroup.Wait": true,
 }
 
-// wrappers call the functions with which goroutines begin.
+// wrappers are functions that only call the function with which a goroutine really begins.
 var wrappers = map[string]bool{
 	"runtime.goexit": true, "runtime.main": true, "runtime/pprof.Do": true,
 	"sync.(*WaitGroup).Go.func1":                        true,

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// fewestAlike is the number of objects from which on Group makes them one. What goroutines waited for without a number
-// may be one of the others, so it does not count.
+// fewestAlike is the least number of objects that Group makes one. Only objects with a number count: a Lock without one may be
+// an object that has a Lock with its number too.
 const fewestAlike = 3
 
-// lockAlike is what objects have in common that Group makes one, such as the locks of many connections.
+// A lockAlike is what the objects of a group have in common, such as the locks of many connections.
 type lockAlike struct {
 	kind, name, role string
 	site             LockSite // the main one, without times
@@ -18,6 +18,7 @@ type lockAlike struct {
 
 var channelNumber = regexp.MustCompile(`channel \d+`)
 
+// alike returns the key of the group of an object.
 func (x *Lock) alike() lockAlike {
 	k := lockAlike{kind: x.Kind, name: channelNumber.ReplaceAllString(x.Name, "another channel")}
 	if len(x.Sites) > 0 {
@@ -71,7 +72,7 @@ func (l *Locks) Group() *Locks {
 	return &out
 }
 
-// numbered returns the number of those that are known to be different objects.
+// numbered returns how many of a list are known to be different objects: those with a number.
 func numbered(list []*Lock) (n int) {
 	for _, x := range list {
 		if x.Object > 0 {
@@ -81,7 +82,7 @@ func numbered(list []*Lock) (n int) {
 	return n
 }
 
-// goroutines returns the number of goroutines that waited for the objects of groups, at least.
+// goroutines returns how many goroutines at least waited for the objects of each group, by the key of its first object.
 func (l *Locks) goroutines(of map[int32]int32) map[int32]int {
 	counted := map[objectGoroutine]struct{}{}
 	out := map[int32]int{}

@@ -1,7 +1,7 @@
 package analyze
 
-// A request is a request that a finder found. Times are in µs. It began after before, and at first at
-// the latest. At last it had not ended, but before after.
+// A request is one request that the samples show (spans.go, handlers.go). Between two samples its begin and end are not
+// known exactly: it began between the times before and first, and ended between last and after, in µs.
 type request struct {
 	before, first uint64
 	last, after   uint64
@@ -16,7 +16,7 @@ type request struct {
 // length returns how long the request took, in the middle of what is possible.
 func (r *request) length() uint64 { return (r.last - r.first + r.after - r.before) / 2 }
 
-// goesOn notes a sample of the request.
+// goesOn notes a further sample of the request.
 func (r *request) goesOn(s *sample) {
 	r.last, r.after = s.time, s.time
 	r.selected = r.selected || !s.Unselected
@@ -25,11 +25,11 @@ func (r *request) goesOn(s *sample) {
 // ends notes when the request had ended at the latest.
 func (r *request) ends(t uint64) { r.after = max(r.last, t) }
 
-// endsUnseen notes that no sample shows when the request had ended. As a rule that is as uncertain as its
+// endsUnseen notes that no later sample shows that the request has ended. Then its end is taken to be as uncertain as its
 // beginning.
 func (r *request) endsUnseen() { r.after = r.last + r.first - r.before }
 
-// A requestList is requests.
+// A requestList has all requests of a profile, which may be millions.
 type requestList struct{ partList[request] }
 
 // ended returns the requests that have ended and are shown.

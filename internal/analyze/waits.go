@@ -19,13 +19,13 @@ type WaitOptions struct {
 	LockOptions
 }
 
-// Waits say what goroutines did, and for what they waited: for each wait what kept it, and so on.
+// Waits say what goroutines did and what kept them waiting: another goroutine, which may itself wait for a third, and so on.
 type Waits struct {
 	Duration   time.Duration `json:"duration_ns"`
 	Time       time.Duration `json:"ns"`         // of these goroutines together, in these functions
 	Waited     time.Duration `json:"waited_ns"`  // the part in which they waited
-	Goroutines int           `json:"goroutines"` // there were
-	Chains     []WaitNode    `json:"chains"`     // what they did themselves, the most time first
+	Goroutines int           `json:"goroutines"` // number of these goroutines
+	Chains     []WaitNode    `json:"chains"`     // what these goroutines did, the most time first; Next has what kept them
 }
 
 // A WaitNode is what goroutines did while those that waited for them waited.
@@ -53,7 +53,8 @@ type WaitNode struct {
 	Next      []WaitNode    `json:"next"`               // what kept it waiting
 }
 
-// FindWaits follows the waits of goroutines to what keeps them. It reads the samples twice.
+// FindWaits follows the waits of goroutines to what keeps them. It reads the samples twice: first for sums of waits as FindLocks
+// does, then to see at each moment who holds what.
 func FindWaits(s *Samples, o WaitOptions) (*Waits, error) {
 	o.Channels = true
 	w := &waitChains{
@@ -77,23 +78,24 @@ func FindWaits(s *Samples, o WaitOptions) (*Waits, error) {
 	return out, nil
 }
 
-// waitChains follow the waits of the targets.
+// waitChains follow the waits of the targets, which are the goroutines that WaitOptions ask for. The methods that build the
+// chains are in waitchain.go; which targets share a chain is in waittargets.go. Ids of goroutines are those of the stream.
 type waitChains struct {
 	*lockSums
 	*stayFinder
 	o       WaitOptions
 	lines   []*tachyon.Frame // by stack: the innermost line of the program's own code
 	matches []int8           // by stack: 1: has a function that matches, 2: has none
-	parents map[uint64]bool  // goroutines, by their ids in the files, that wait for children
+	parents map[uint64]bool  // goroutines that wait for children, by id
 	ids     idCount
-	waited  uint64
-	err     error
+	waited  uint64 // time in which targets waited, µs
+	err     error  // of load
 
 	file       int                 // number of the file + 1 whose children are in children
-	children   map[uint64][]uint64 // by parent, ids in the file
+	children   map[uint64][]uint64 // by parent
 	isChild    map[uint64]bool
-	index      map[uint64]int32 // by id in the file: in the window
-	goroutines []uint64         // of the window
+	index      map[uint64]int32 // index into goroutines, by id
+	goroutines []uint64         // of the window: ids
 	first      []uint64         // by goroutine of the window: the beginning of its first stretch
 	last       []uint64         // the same: the end of its last stretch
 	families   map[uint64]*family
@@ -102,10 +104,10 @@ type waitChains struct {
 	groups map[waitGroupKey]*targetGroup // present targets
 	lists  [2][]*targetGroup             // those on locks, and the others that are not alone
 	next   uint64                        // when the others are looked at again, µs
-	holds  map[int32]link                // of objects now
+	holds  map[int32]link                // who holds an object at this moment, as far as it was asked
 	turn   int                           // see across
-	root   chainNode
-	nodes  int
+	root   chainNode                     // its children are the first nodes of all chains
+	nodes  int                           // number of nodes
 }
 
 // idCount has the goroutines that were targets, at most maxLockGoroutines.
@@ -153,7 +155,7 @@ func (w *waitChains) note(s *sample, site *siteSums) {
 	}
 }
 
-// isOfInterest reports whether a sample is one of a target, or of a goroutine for which one may wait.
+// isOfInterest reports whether a sample is one of a target, or of another goroutine for which a target may wait.
 func (w *waitChains) isOfInterest(s *sample) (target, other bool) {
 	if w.file != s.file+1 {
 		w.load(s.file)
@@ -164,7 +166,7 @@ func (w *waitChains) isOfInterest(s *sample) (target, other bool) {
 	return target, w.isChild[s.Goroutine]
 }
 
-// load reads who the children are in a file.
+// load reads from a file which goroutines are children of the parents.
 func (w *waitChains) load(file int) {
 	w.file, w.children, w.isChild = file+1, map[uint64][]uint64{}, map[uint64]bool{}
 	if len(w.parents) == 0 {

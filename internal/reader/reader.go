@@ -1,5 +1,6 @@
-// Package reader decodes files in the Tachyon format, in both layouts and byte orders. The public package of this name is for people who
-// compute something; it has weights and labels from package stream. Package tachyon describes the format and has its types.
+// Package reader decodes files in the Tachyon format, in both layouts and byte orders. Package tachyon describes the format and
+// has its types. Package stream is above this one: it joins files and adds labels. The public package of this name, at the
+// root, is for programs that compute something from profiles, and uses both.
 //
 //	r, err := reader.Open("app.tach")
 //	if err != nil { … }
@@ -53,7 +54,7 @@ const maxTables = 1 << 30
 // goroutines at once.
 type Reader struct {
 	name   string
-	root   *os.Root // of the file's path; nil: not of OpenIn
+	root   *os.Root // of OpenIn: name is below it; nil: none
 	src    source
 	header tachyon.Header
 	footer wire.Footer
@@ -173,7 +174,7 @@ func (r *Reader) Compact() {
 	}
 }
 
-// kept returns the tables.
+// kept returns the tables, and reads them again after Compact.
 func (r *Reader) kept() *tables {
 	if t := r.tables.Load(); t != nil {
 		return t

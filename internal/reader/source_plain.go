@@ -4,7 +4,7 @@ package reader
 
 import "os"
 
-// A plainFile source reads the file in each call of ReadAt.
+// A plainFile is the source on systems that map no files, such as Windows: each ReadAt reads the file.
 type plainFile struct {
 	*os.File
 	size int64
@@ -12,7 +12,7 @@ type plainFile struct {
 
 func (p plainFile) Size() int64 { return p.size }
 
-// regularSource returns a source that owns f.
+// regularSource returns the source of a regular file. Closing it closes f. source_mmap.go has the function for Unix.
 func regularSource(f *os.File, size int64) (source, error) {
 	return plainFile{f, size}, nil
 }

@@ -12,17 +12,17 @@ import (
 	"github.com/gotach/profiler/writer"
 )
 
-// An about has what the metadata of files say of the session.
+// An about makes the session metadata of a session's files.
 type about struct {
 	config *Config
 	start  time.Time
 	exe    executable
-	leaks  *tachyon.ProvenLeaks // of Stop, or nil
+	leaks  *tachyon.ProvenLeaks // what the runtime said at Stop; nil: it was not asked
 	err    func() error         // returns the session's first error
 }
 
-// provide adds provisional session metadata to a file, in case it is never finished.
-func (a *about) provide(w *writer.Writer, part int, at time.Duration) error {
+// writeProvisional writes the session metadata that a file has if it is never finished.
+func (a *about) writeProvisional(w *writer.Writer, part int, at time.Duration) error {
 	return w.Provisional(tachyon.KindSession, a.describe(part, at, nil))
 }
 

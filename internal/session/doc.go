@@ -9,8 +9,8 @@
 //   - files.go: the sampler's sink, which writes one file after the other and completes each;
 //   - describe.go: the metadata about program, machine and sampling;
 //   - output.go: names of files;
-//   - objectnames.go: when names of static objects, such as global locks, are searched;
-//   - variables.go: how, in the executable's symbol table;
+//   - objectnames.go: gives objects in variables, such as global locks, the names of these variables;
+//   - variables.go: finds the variable at an address, in the executable's symbol table;
 //   - executable.go: the executable's ELF sections;
-//   - config.go: what options and environment come to.
+//   - config.go: the settings of a session, made of options and environment by package profiler.
 package session

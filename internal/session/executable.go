@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// An executable describes the file of the running program. All fields except the path are
-// zero if that file is not ELF.
+// An executable is what the metadata say of the running program's file: readers find its symbols by it. All fields except
+// the path are zero if that file is not ELF.
 type executable struct {
 	path                string
 	buildID             string // GNU's in hex, else Go's own
@@ -80,8 +80,8 @@ func readELF(r io.ReaderAt) (e executable) {
 	return e
 }
 
-// openELF reads the header and the section table. It returns no sections if either is
-// missing or damaged.
+// openELF reads the header and the section table. names is the section that has the names of sections. There are no
+// sections if header or table is missing or damaged.
 func openELF(r io.ReaderAt) (f elfFile, sections []elfSection, names elfSection) {
 	head := make([]byte, 64) // the header of a 32-bit file has 52 bytes
 	if n, err := r.ReadAt(head, 0); n < 52 || n < len(head) && err != io.EOF || string(head[:4]) != "\x7fELF" {

@@ -40,7 +40,7 @@ func create(path string, about *about, o writer.Options, failed func(error)) (*s
 			if part == 1 && !c.rotates() {
 				part = 0 // there will probably be no second file
 			}
-			return about.provide(w, part, time.Duration(start-o.Start)*time.Microsecond)
+			return about.writeProvisional(w, part, time.Duration(start-o.Start)*time.Microsecond)
 		},
 		Failed: failed,
 		Deleting: func(paths []string) {
@@ -66,7 +66,7 @@ func (k *sink) Objects(list []tachyon.Object) error {
 
 // WriteRecords adds records to the file, and names of objects that have become known.
 func (k *sink) WriteRecords(r *tachyon.Records) error {
-	if named := k.names.turn(); len(named) > 0 {
+	if named := k.names.poll(); len(named) > 0 {
 		if err := k.Writer.Objects(named); err != nil {
 			return err
 		}

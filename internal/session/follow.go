@@ -65,7 +65,7 @@ func Follow(path string) (*Following, error) {
 	if err != nil {
 		return nil, fmt.Errorf("gotach: %w", err)
 	}
-	if err := s.about.provide(w, 0, at); err != nil { // until the end; only readers of an unfinished file see it
+	if err := s.about.writeProvisional(w, 0, at); err != nil { // until the end; only readers of an unfinished file see it
 		return nil, fmt.Errorf("gotach: %w", errors.Join(err, w.Discard()))
 	}
 	k := &second{s.copy(w), objectNames{find: findVariables}}

@@ -11,26 +11,26 @@ import (
 	"github.com/gotach/profiler/writer"
 )
 
-// Objects in variables of the program, such as a global lock, get the names of these variables. The
-// names are in the executable, which is at hand for sure only here. A goroutine of its own reads
-// them after the first such object was seen, so that the file of a killed program has them too.
+// Objects in variables of the program, such as a global lock, get the names of these variables. The names are in the
+// executable (variables.go). Whoever reads the profile may not have it, so the program looks the names up itself. A
+// goroutine does that while the session runs, so that the file of a killed program has the names too.
 
 const (
-	// A search for names begins at the earliest so long after the previous one, and after
-	// searchShare times the time that that took. So searches take at most 0.2 % of a core.
+	// The pause between two searches is at least searchEvery, and at least searchShare times as long as the previous
+	// search took. So searches take at most 0.2 % of a core.
 	searchEvery = time.Second
 	searchShare = 500
 )
 
-// objectNames has the names of static objects. Only its search runs beside the other methods,
-// which one goroutine at a time calls.
+// objectNames has the names of static objects: those in variables (tachyon.Object.Static is not 0). The session's sink
+// calls its methods, one at a time. Only finish and reason may run at any time.
 type objectNames struct {
 	find    func([]tachyon.Object) (map[uint64]variable, error)
 	known   map[uint64]variable // by link-time address
 	waiting []tachyon.Object    // objects of the present file that have no name yet
 	next    time.Time           // no search before
 	search  *search             // the one that runs; nil: none
-	useless bool                // a search had an error, so there is none any more
+	useless bool                // a search has failed, and the next one would too: there is none any more
 
 	mu  sync.Mutex
 	why string // text of the first error of a search, also of one at the end of a file
@@ -58,8 +58,8 @@ func (n *objectNames) name(list []tachyon.Object) {
 	}
 }
 
-// turn begins a search if one is due. It returns objects whose names have become known.
-func (n *objectNames) turn() (named []tachyon.Object) {
+// poll begins a search if one is due, and does not wait for it. It returns objects whose names have become known.
+func (n *objectNames) poll() (named []tachyon.Object) {
 	if n.search != nil {
 		select {
 		case <-n.search.ended:
@@ -83,7 +83,7 @@ func (n *objectNames) turn() (named []tachyon.Object) {
 	return named
 }
 
-// take takes over what a search has found, and returns the objects that have names now.
+// take adds what a search has found to the known names. It returns the objects that have names now.
 func (n *objectNames) take(s *search) (named []tachyon.Object) {
 	n.next = time.Now().Add(max(searchEvery, searchShare*s.took))
 	list := n.waiting
@@ -101,7 +101,7 @@ func (n *objectNames) take(s *search) (named []tachyon.Object) {
 	return slices.DeleteFunc(list, func(o tachyon.Object) bool { return o.Symbol == "" })
 }
 
-// cut begins a file. It returns the objects of the file before that have no name yet.
+// cut is called when a new file begins. It returns the objects of the file before that have no name yet.
 func (n *objectNames) cut() []tachyon.Object {
 	list := n.waiting
 	n.waiting = nil
@@ -115,8 +115,8 @@ func (n *objectNames) settle() {
 	}
 }
 
-// finish finds the names of the objects that cut has returned, and writes them to their file. It may
-// run beside the other methods.
+// finish finds the names of the objects that cut has returned, and writes them to their file. It may run while other
+// methods do: with rotation, the old file is finished while the new one is written.
 func (n *objectNames) finish(w *writer.Writer, list []tachyon.Object) error {
 	if len(list) == 0 {
 		return nil
@@ -133,6 +133,7 @@ func (n *objectNames) finish(w *writer.Writer, list []tachyon.Object) error {
 	return w.WriteRecords(&tachyon.Records{Objects: list})
 }
 
+// failed notes the error of a search.
 func (n *objectNames) failed(err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

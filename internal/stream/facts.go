@@ -12,7 +12,8 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// facts are what a file says about its goroutines. They take some 32 bytes for each.
+// facts are what a file says about its goroutines, apart from samples. Each decoding of a file reads them first, and looks
+// each goroutine up when its first sample comes. They take some 32 bytes for each.
 type facts struct {
 	list  []fact
 	index []uint32 // a hash table of indices into list + 1
@@ -26,7 +27,7 @@ type facts struct {
 // A fact is what a file says about a goroutine.
 type fact struct {
 	id      uint64
-	weight  uint64 // of its first sample, µs; 0 when it was used, or if the file does not say it
+	weight  uint64 // of its first sample, µs; 0: the file does not say it, or the sample was read and the weight is used up
 	creator uint32 // index into facts.creators
 	labels  int32  // number of the first of its spans + 1; 0: the file says nothing, noLabels: it has none
 }
@@ -86,7 +87,7 @@ func (f *facts) readAll(s reader.Stream, o *Options, most int) error {
 	return nil
 }
 
-// slot returns where in the index the search for a goroutine begins. Sixteen successive ids are in one
+// slot returns the hash of a goroutine's id: where in the index the search for it begins. Sixteen successive ids are in one
 // cache line: goroutines have such ids, and many are looked up only once.
 func (f *facts) slot(id uint64) uint64 {
 	hi, lo := bits.Mul64(id>>4^f.seed, 0x9e3779b97f4a7c15)

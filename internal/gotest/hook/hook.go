@@ -30,7 +30,7 @@ const (
 	Separator = "\x1f"
 )
 
-// The time in these functions is their caller's.
+// Stacks leave these functions out: the time in them is that of their caller.
 var _ = own.Hide(Start, Stop)
 
 // A recording is the profile of this process.

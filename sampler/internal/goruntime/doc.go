@@ -21,7 +21,7 @@
 //   - waitkind.go says what wait reasons mean
 //   - layout_gen.go is the table of offsets, by version of Go
 //   - layout.go has the names of the offsets, and statuses
-//   - leaf_amd64.go and leaf_arm64.go read machine code
-//   - leaf.go says where the return address of an interrupted function is
+//   - leaf_amd64.go and leaf_arm64.go tell from machine code where the return address is, and what a call calls
+//   - leaf.go has the places where the return address of an interrupted function can be
 //   - godebug.go reads GODEBUG as the runtime does
 package goruntime

@@ -13,7 +13,7 @@ const MaxDepth = 256
 
 // Walk appends return addresses to the n PCs at dst. It follows frame pointers from bp upward
 // while they are in [lo, hi). On a goroutine's stack v is given, and a return address must be in
-// Go code. On a system stack, which can have frames of C, v is nil. walk returns the number of
+// Go code. On a system stack, which can have frames of C, v is nil. Walk returns the number of
 // PCs at dst and the frame pointer at which it ended.
 //
 //go:nosplit

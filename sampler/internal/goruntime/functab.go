@@ -12,12 +12,14 @@ import (
 	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
-// FuncTable answers two questions about an address in code that no public call answers. Which
+// A FuncTable answers two questions about an address in code that no public call answers. Which
 // inlined calls is it in? (runtime.CallersFrames needs addresses that runtime.Callers has
 // expanded.) How far is the stack pointer from the return address there? FuncTable reads
 // the tables that the linker puts into the program for tracebacks: runtime.moduledata and the
 // tables that it points to. Stripped programs have them too, and they never change. All reads
 // stay within the bounds in moduledata, whatever the tables contain.
+//
+// Only ordinary goroutines use a FuncTable: Start makes it, the drain uses it. The handler uses the View (Publish).
 type FuncTable struct {
 	L       *Layout
 	Modules []module // in the order of the runtime's list
@@ -25,7 +27,7 @@ type FuncTable struct {
 	last    uintptr  // moduledata of the last module
 }
 
-// Module is one runtime.moduledata: the program, a plugin, or code that the program has generated.
+// A module is one runtime.moduledata: the program, a plugin, or code that the program has generated.
 type module struct {
 	Code
 	gofunc    uintptr
@@ -41,7 +43,7 @@ const (
 )
 
 // FindFuncTable finds the moduledata of the runtime's first module. It searches the program's
-// Writable memory for a word that points to a table header and is followed by text bounds
+// writable memory for a word that points to a table header and is followed by text bounds
 // that contain ours, the addresses of some of our functions.
 func FindFuncTable(img *Image, l *Layout, ours ...uintptr) (*FuncTable, error) {
 	t := &FuncTable{L: l}
@@ -113,8 +115,9 @@ func (t *FuncTable) Grow() bool {
 	return len(t.Modules) > known
 }
 
-// Publish makes the modules known to the handler. It writes the list of indices that handlers do not use. One
-// that has stood still since the publication before may use it nevertheless: it finds a wrong module or none, and codeOf notices that.
+// Publish makes the modules known to the handler. The View has two sorted lists of indices: handlers use one, and Publish
+// writes the other and then makes it the one to use. A handler that has stood still since the Publish before this one may still
+// use the list that is written. It finds a wrong module or none: moduleOf returns a module only if that contains the address.
 func (t *FuncTable) Publish(v *View) {
 	v.Program = t.Modules[0].Code
 	for i := v.Modules; i < uint64(len(t.Modules)); i++ {
@@ -129,7 +132,7 @@ func (t *FuncTable) Publish(v *View) {
 	mem.StoreRelease(uintptr(unsafe.Pointer(&v.last)), uint64(t.last))
 }
 
-// Module returns the Module whose code contains an address, nil if there is none.
+// Module returns the module whose code contains an address, nil if there is none.
 func (t *FuncTable) Module(pc uintptr) *module {
 	if m := &t.Modules[0]; pc >= m.Text && pc < m.Etext {
 		return m
@@ -157,8 +160,8 @@ func (t *FuncTable) check(ours []uintptr) error {
 	return nil
 }
 
-// CheckInlining compares expand with pcs, the result of runtime.Callers, which has inlined
-// calls expanded.
+// CheckInlining returns an error if Expand does not find the inlined calls in pcs, a result of runtime.Callers, which has
+// them all.
 func (t *FuncTable) CheckInlining(pcs []uintptr) error {
 	for len(pcs) > 0 {
 		got := t.Expand(nil, pcs[0])
@@ -170,7 +173,7 @@ func (t *FuncTable) CheckInlining(pcs []uintptr) error {
 	return nil
 }
 
-// Find returns the runtime._func of the code at pc, 0 if there is none, and its entry.
+// Find returns the runtime._func of the code at pc, 0 if there is none, its entry and its module.
 func (t *FuncTable) Find(pc uintptr) (f, entry uintptr, m *module) {
 	if m = t.Module(pc); m != nil {
 		f, entry = m.find(&t.L.Offsets, pc)

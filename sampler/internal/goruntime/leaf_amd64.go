@@ -4,12 +4,12 @@ package goruntime
 
 import "github.com/gotach/profiler/sampler/internal/mem"
 
-// ReadLeaf derives the state from delta, the distance from SP to the return address, and from
-// the code at pc. A function with a frame starts with PUSHQ BP and
+// ReadLeaf says where the return address of the function is that was interrupted at pc. delta is the distance from SP to
+// the return address, by the tables (FuncTable.SPDelta). A function with a frame starts with PUSHQ BP and
 //
 //	48 89 e5  MOVQ SP, BP
 //
-// Before that MOVQ, the chain starts with the frame of the caller.
+// Before that MOVQ, BP is still the caller's: the chain of frame pointers does not have the function's return address.
 func ReadLeaf(pc uintptr, delta int32) LeafState {
 	switch {
 	case delta == 0:
@@ -37,8 +37,8 @@ func afterCall(addr uintptr) bool {
 // CallSize is the size of a direct call.
 const CallSize = 5
 
-// CallAt returns the address that the instruction at pc calls, 0 if it is no direct call: E8 with
-// a 32-bit distance. pc may be within an instruction; then the result is not an address of a
+// CallAt returns the address that the direct call at pc calls, E8 with a 32-bit distance. It returns 0 if there is no such
+// call. pc may be within an instruction; then the result is not an address of a
 // function, except by accident.
 func CallAt(pc uintptr) uintptr {
 	if mem.Load8(pc) != 0xe8 {

@@ -68,7 +68,7 @@ func (v *View) codeOf(pc uint64) *Code {
 }
 
 // moduleOf returns the code of the module, other than the program, that contains an address, nil if there is
-// none. It is a stage.
+// none. The handler calls it through a variable.
 //
 //go:nosplit
 //go:norace
@@ -115,7 +115,8 @@ func (v *View) IsCode(word uint64) bool {
 const mostNew = 256
 
 // otherCode reports whether a word is an address of code of a module other than the program. As the runtime does, it reads the
-// runtime's list of modules without a lock: modules are complete when they come into it, and stay there. It is a stage.
+// runtime's list of modules without a lock: modules are complete when they come into it, and stay there. The
+// handler calls it through a variable.
 //
 //go:nosplit
 //go:norace

@@ -57,7 +57,7 @@ func takeIn(s *shared, index uint64) {
 }
 
 // join checks entries that are in no circle, the new ones first, and adds those that are alive to
-// the active circle. It visits some of them, at most half of most, rounded up, and returns their
+// the active circle. It visits some of them, at most half of n, rounded up, and returns their
 // number. While it finds some it goes on: many goroutines may have begun at once. It is a stage.
 //
 //go:nosplit

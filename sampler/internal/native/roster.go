@@ -5,19 +5,22 @@ package native
 import (
 	"errors"
 	"fmt"
+	"os"
 	"unsafe"
 
 	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/mem"
 	"golang.org/x/sys/unix"
-	"os"
 )
 
 // roster is the handler's own copy of runtime.allgs and runtime.allp. The runtime never frees
 // a g or a P and never moves one in its list, so copied entries stay valid. A refresh reads
 // only the entries that were added since. So the handler depends on no array that the runtime
-// may replace, and on no Go pointer. While a session samples, its ticks read the new entries of allgs
-// (newgs.go).
+// may replace, and on no Go pointer.
+//
+// Start fills the roster. While a session samples, its ticks read the new entries of allgs themselves (newgs.go), and the
+// drain's refresh only takes these over. If the roster is full, the drain adds the goroutines that it meets. All methods are
+// for Start and the drain, never for the handler.
 type roster struct {
 	s           *shared
 	l           *goruntime.Layout
@@ -34,7 +37,7 @@ type roster struct {
 	chunks      []mem.Mapping
 }
 
-// refresh adds the goroutines and Ps that are new since the last call.
+// refresh adds the goroutines and Ps that are new since the last call. Start calls it, then each pass of the drain.
 func (r *roster) refresh() error {
 	if err := r.refreshProcs(); err != nil {
 		return err
@@ -124,7 +127,7 @@ func (r *roster) includeDead(gs []uint64) error {
 // are sampled only while they run.
 var maxTracked = 1 << 18 // less in tests
 
-// include adds one goroutine, also beyond maxTracked, up to twice that number.
+// include adds one goroutine, also if there are maxTracked, up to twice that number.
 func (r *roster) include(g uint64) error {
 	if _, ok := r.index[g]; ok {
 		return nil
@@ -200,6 +203,7 @@ func (r *roster) check(gs []uint64, living *[checked]bool) (int, error) {
 	return len(gs), nil
 }
 
+// add stores a g as the entry with number i, which must be the next one.
 func (r *roster) add(i uint32, g uint64) error {
 	if i>>chunkBits == uint32(len(r.chunks)) {
 		if err := r.mapChunk(); err != nil {
@@ -245,9 +249,9 @@ func (r *roster) refreshProcs() error {
 	return nil
 }
 
-// begin resets the handler's memory of visits, and puts all living goroutines into the still
-// circle. No tick may be under way. Without that, in a program that once had many
-// goroutines, the ticks would take seconds to find the few that are left.
+// begin prepares the roster for a session: it forgets what earlier ticks noted, and puts all living goroutines into the still
+// circle (turns.go). No tick may be under way. Without begin, in a program that once had many goroutines, ticks would
+// take seconds to find the few that are left.
 func (r *roster) begin(now uint64) {
 	s := r.s
 	s.moving, s.active, s.still = circle{}, circle{}, circle{}
@@ -274,6 +278,7 @@ func (r *roster) begin(now uint64) {
 	}
 }
 
+// free unmaps the entries. No handler may run.
 func (r *roster) free() {
 	for _, m := range r.chunks {
 		unix.Munmap(m)

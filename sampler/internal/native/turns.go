@@ -167,8 +167,8 @@ func visitSome(s *shared) {
 	s.visiting += mem.Cycles() - s.began
 }
 
-// visitMovers visits up to so many movers and looks at others. It is a stage. It returns the number of visits.
-// of is the number of visits that the quota allows for a tick.
+// visitMovers visits up to n movers and looks at others. It returns the number of visits. whole is the number of visits that
+// the quota allows for a tick. It is a stage.
 //
 //go:nosplit
 //go:norace

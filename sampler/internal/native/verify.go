@@ -23,9 +23,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The self-check. Before the source samples the program, it samples goroutines of its own and
-// compares the result with public calls of the runtime. Any difference is an error, and then the
-// portable source takes over.
+// The self-check of Start. Before the source samples the program, it samples two goroutines of its own, a witness, and
+// compares the samples with what public calls of the runtime say of them. Any difference is an error, and then the
+// portable source takes over. Offsets that these samples do not need are checked in verify_offsets.go.
 
 // checkSelf compares fields of the calling goroutine's g, m and P with their known values.
 func checkSelf(l *goruntime.Layout) (err error) {
@@ -80,7 +80,7 @@ func parked(n int) (gs []uintptr, free func()) {
 			tell <- mem.Getg()
 			<-stop
 		})
-		gs = append(gs, <-tell) // before the next one begins, see start
+		gs = append(gs, <-tell) // before another one begins: the runtime would run that one next, and this one after all others
 	}
 	return gs, func() { close(stop) }
 }
@@ -117,7 +117,7 @@ func (n *Source) verify(l *goruntime.Layout) error {
 	n.budget = &cost.Budget{Quota: 64 << 16}
 	first := n.begin(uint64(time.Millisecond))
 	n.s.visitLimit = ^uint64(0)
-	// The waiting goroutine is the first one to be visited.
+	// All entries are in no circle, and ticks check those for living goroutines (outside.go), the waiting one's first.
 	n.s.met, n.s.probe = n.s.goroutines, uint64(d.roster.index[uint64(w.waitG)])
 	for i := range n.s.met {
 		leaveOut(n.s, i)
@@ -177,9 +177,9 @@ func (n *Source) sampleHere(d *drain, check *checker, first uint64) error {
 	}
 }
 
-// runFor2Ticks runs until there have been two more ticks, for some milliseconds at most: the first one finds this goroutine
-// running, and the second one takes its record. Later it could not be found: on a busy machine a tick comes when a thread
-// has stopped.
+// runFor2Ticks keeps the calling goroutine running until there have been two more ticks, or for some milliseconds: the first
+// tick finds the goroutine running, and the second one takes its record. If the goroutine just waited for the ticks, they
+// would hardly find it running: on a busy machine a tick comes when a thread has stopped.
 func (n *Source) runFor2Ticks() {
 	ticks := uintptr(unsafe.Pointer(&n.s.ticks))
 	before := mem.LoadAcquire(ticks)
@@ -187,7 +187,8 @@ func (n *Source) runFor2Ticks() {
 	}
 }
 
-// witness has a waiting and a running goroutine, which has created it, and the results of public calls about them.
+// A witness is two goroutines whose stacks, ids and gs are known from public calls: one that waits, and one that runs and
+// has created it.
 type witness struct {
 	stop, up      chan struct{}
 	running       sync.WaitGroup
@@ -261,14 +262,14 @@ func matches(stack, chain calls) bool {
 	})
 }
 
-// checker is the Out of the self-check. It compares samples with the witness.
+// A checker is the source.Out of the self-check: it gets the samples and compares them with the witness.
 type checker struct {
 	*witness
 	frames      []tachyon.Frame
-	waited, saw bool
-	labelled    bool
-	told        source.Goroutine
-	err         error
+	waited, saw bool             // a sample of the waiting goroutine was right, and one of the running goroutine
+	labelled    bool             // the waiting goroutine's labels were right
+	told        source.Goroutine // what the source said of the waiting goroutine
+	err         error            // the latest difference
 }
 
 func (c *checker) Frame(f tachyon.Frame) uint32 {

@@ -14,8 +14,8 @@ import (
 	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
-// checkObjects checks the fields that say what a goroutine waits for. Goroutines of our own wait for
-// one object of each kind.
+// checkObjects is one of the checks of verifyOffsets: of the fields that say what a goroutine waits for. Goroutines of our own
+// wait for one object of each kind, whose address is known.
 func (n *Source) checkObjects(l *goruntime.Layout) error {
 	var (
 		mutex sync.Mutex
@@ -25,12 +25,13 @@ func (n *Source) checkObjects(l *goruntime.Layout) error {
 	read := new(sync.RWMutex)
 	cond := sync.NewCond(new(sync.Mutex))
 	c, d := make(chan int, 3), make(chan int, 5)
+	// The runtime's address of a channel is the value of the variable.
 	at := func(channel *chan int) uint64 { return uint64(**(**uintptr)(unsafe.Pointer(&channel))) }
 	waits := []struct {
 		name string
 		wait func()
-		want uint64 // the address in the sudog
-		also uint64 // that in the next sudog
+		want uint64 // the address that the goroutine's sudog must have
+		also uint64 // the one that its next sudog must have; 0: there is none
 	}{
 		{"channel", func() { <-c }, at(&c), 0},
 		{"set of channels", func() {
@@ -82,8 +83,9 @@ func (n *Source) checkObjects(l *goruntime.Layout) error {
 	return nil
 }
 
-// waitsFor waits until a goroutine is waiting. It reports whether the goroutine then waits for what is
-// at the address want, and, if also is not 0, for also. elem says that it is a semaphore.
+// waitsFor waits until a goroutine of ours is parked. It reports whether the goroutine's first sudog has the address want and,
+// if also is not 0, the next and last one has also. A sudog has the address of a semaphore in another field than that of a
+// channel; elem says that it is a semaphore.
 func (n *Source) waitsFor(l *goruntime.Layout, g uintptr, want, also uint64, elem bool) bool {
 	field := l.SudogC
 	if elem {

@@ -9,7 +9,7 @@ import (
 
 // A commandLine is the arguments of go test, as far as they matter here.
 type commandLine struct {
-	args     []string // all, in order, without those that begin's result replaces
+	args     []string // all, in order, without -overlay and -modfile, for which Run gives its own
 	packages []string // the patterns; none: the current directory
 	build    []string // the flags that decide which packages and files there are, for go list
 
@@ -25,13 +25,13 @@ var boolean = strings.Fields(`a n v x i c race msan asan cover work json trimpat
 	benchmem failfast fullpath short artifacts buildvcs help h
 	test.v test.benchmem test.failfast test.fullpath test.short test.paniconexit0 test.artifacts`)
 
-// valued are go test's flags that have a value.
+// valued are go test's flags that need a value.
 var valued = strings.Fields(`C p covermode coverpkg asmflags buildmode compiler gccgoflags gcflags installsuffix
 	ldflags mod modfile overlay pgo pkgdir tags toolexec exec o vet
 	bench benchtime blockprofile blockprofilerate count coverprofile cpu cpuprofile fuzz fuzzcachedir fuzzminimizetime fuzztime
 	list memprofile memprofilerate mutexprofile mutexprofilefraction outputdir parallel run shuffle skip testlogfile timeout trace`)
 
-// listed are the flags that go list gets too.
+// listed are the flags that go list gets too: commandLine.build.
 var listed = strings.Fields("tags race msan asan compiler installsuffix buildmode")
 
 // parse reads the arguments of go test as the go command does: flags, then packages, then flags.
@@ -98,6 +98,7 @@ func parse(args []string) (*commandLine, error) {
 	return c, c.check()
 }
 
+// check refuses files in place of packages.
 func (c *commandLine) check() error {
 	for _, p := range c.packages {
 		if strings.HasSuffix(p, ".go") {

@@ -8,14 +8,14 @@ import (
 	"os"
 )
 
-// A process is what a test binary wrote about itself.
+// A process is the process of one test binary, by what it wrote about itself.
 type process struct {
-	path       string // of its files, without extension
-	importPath string // "": unknown
+	path       string // of its profile and of the file that readProcess reads, without extension
+	importPath string // of the package under test; "": unknown
 	errors     []string
 }
 
-// readProcess reads the file that package hook describes. The last line of a killed process may be cut off.
+// readProcess reads the file PATH.tests. Package hook (internal/gotest/hook) writes and describes it. The last line of a killed process may be cut off.
 func readProcess(path string) (*process, error) {
 	f, err := os.Open(path + ".tests")
 	if err != nil {
@@ -38,6 +38,7 @@ func readProcess(path string) (*process, error) {
 	return p, in.Err()
 }
 
+// scan reads a line of a format. It reports whether the line is of it.
 func scan(line, format string, into ...any) bool {
 	n, err := fmt.Sscanf(line, format, into...)
 	return err == nil && n == len(into)

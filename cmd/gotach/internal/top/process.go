@@ -37,7 +37,7 @@ func Process(pid int) (*Watch, error) {
 // proc is where the kernel shows processes.
 const proc = "/proc"
 
-// openProfile returns the path of the profile that a process is writing.
+// openProfile returns the path of the profile that a process is writing: a file that it has open, with a journal beside it.
 func openProfile(pid int) (string, error) {
 	dir := filepath.Join(proc, strconv.Itoa(pid))
 	if _, err := os.Stat(proc + "/self/fd"); err != nil {
