@@ -11,7 +11,7 @@ type Layout struct {
 	Durable uint64 // wait reasons that are printed with "(durable)" in a synctest bubble
 	System  uint64 // wait reasons of a goroutine that uses the CPU on the system stack
 
-	// Semaphores says that g.waiting is set for Semaphores and condition variables too, not only
+	// Semaphores says that g.waiting is set for semaphores and condition variables too, not only
 	// for channels.
 	Semaphores bool
 }

@@ -26,25 +26,25 @@ import (
 // unseen has the wrong offsets that Start does not find: the name of the field, and +8 or -8 if only this error is not
 // found. The value says what a wrong offset does, or why it does no harm.
 var unseen = map[string]string{
-	"gBubble":       "it is used only for the word (durable) in wait reasons, and no goroutine is in a bubble at Start",
-	"gSchedLR":      "amd64 has no link register, and on arm64 it only adds a caller if it is a return address",
-	"gWaitSince-8":  "that field is 0 while a goroutine waits, so every visit is a walk",
-	"sudogElem-8":   pointer,
-	"sudogC-8":      pointer,
-	"mAllLink":      "the thread of the runtime's monitor is then not known, and its CPU time has no stack",
+	"GBubble":       "it is used only for the word (durable) in wait reasons, and no goroutine is in a bubble at Start",
+	"GSchedLR":      "amd64 has no link register, and on arm64 it only adds a caller if it is a return address",
+	"GWaitSince-8":  "that field is 0 while a goroutine waits, so every visit is a walk",
+	"SudogElem-8":   pointer,
+	"SudogC-8":      pointer,
+	"MAllLink":      "the thread of the runtime's monitor is then not known, and its CPU time has no stack",
 	"mAllp":         "it distinguishes the list of Ps from a short-lived copy; if there are both, Start fails",
-	"mVDSOSP":       probes,
-	"mVDSOPC":       probes,
+	"MVDSOSP":       probes,
+	"MVDSOPC":       probes,
 	"modEText+8":    "the code after Go's code has no functions in the tables",
 	"modNext":       "there is no plugin",
 	"modData":       bounds,
 	"modEData":      bounds,
 	"modEBSS+8":     bounds,
-	"pFree":         count,
-	"schedThreads":  count,
-	"schedSystem":   count,
-	"schedFree":     count,
-	"schedFreeBare": count,
+	"PFree":         count,
+	"SchedThreads":  count,
+	"SchedSystem":   count,
+	"SchedFree":     count,
+	"SchedFreeBare": count,
 }
 
 const (
@@ -57,7 +57,7 @@ const (
 func init() {
 	children["shifted"] = shifted
 	if l, err := goruntime.LayoutOf(runtime.Version()); err == nil && !l.Semaphores { // Go 1.25
-		for _, name := range []string{"sudogElem", "mutexSema", "rwWriterSema", "rwReaderSema", "groupSema", "condNotify"} {
+		for _, name := range []string{"SudogElem", "MutexSema", "RwWriterSema", "RwReaderSema", "GroupSema", "CondNotify"} {
 			unseen[name] = "this version does not say for which semaphore a goroutine waits"
 		}
 	}
