@@ -42,6 +42,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
 var stallAt uint64
@@ -54,9 +56,9 @@ func init() { fmt.Sscan(os.Getenv("GOTACH_STALL"), &stallAt) }
 //go:norace
 //go:nocheckptr
 func stallHere(n uint64) {
-	if n == stallAt && cas64(uintptr(unsafe.Pointer(&stallAt)), n, 0) {
+	if n == stallAt && mem.Cas64(uintptr(unsafe.Pointer(&stallAt)), n, 0) {
 		at := uintptr(unsafe.Pointer(&stallFor))
-		for -rawSyscall(unix.SYS_NANOSLEEP, at, at, 0, 0, 0, 0) == uintptr(unix.EINTR) {
+		for -mem.Syscall(unix.SYS_NANOSLEEP, at, at, 0, 0, 0, 0) == uintptr(unix.EINTR) {
 		}
 	}
 }
