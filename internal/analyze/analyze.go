@@ -16,7 +16,7 @@
 //   - requests.go: why requests are slow; spans.go, requestfunc.go, requestlist.go, handlers.go, lengths.go, slowest.go
 //   - idle.go: which waits are idle, for the others; idlestacks.go, idle_table.go
 //
-// Several use samples.go, states.go, series.go, partlist.go and closures.go.
+// Several use analyze.go, samples.go, states.go, series.go, partlist.go and closures.go.
 package analyze
 
 import (

@@ -146,7 +146,7 @@ func walkSystem(s *shared, rec, m, ctx uintptr) uintptr {
 		return 0
 	}
 	mem.Store64(pcs, mem.Load64(ctx+ctxPC))
-	callBeside(s, rec, sp, bp, hi)
+	callNear(s, rec, sp, bp, hi)
 	if ctxLR == 0 && !s.IsCode(mem.Load64(pcs)) && inVDSO(s, m, lo, hi) {
 		// The runtime has called the vDSO on the system stack.
 		vsp := uintptr(mem.Load64(m + s.Off.MVDSOSP))

@@ -100,7 +100,7 @@
 //     rt_tgsigqueueinfo), or there is no /proc.
 //   - The signal is blocked or has a handler that is not Go's.
 //   - The runtime unmaps stacks (GODEBUG efence, harddecommit).
-//   - The program is built with -race and with atomic coverage counters in this package.
+//   - The program is built with -race and with atomic coverage counters in the packages whose code the handler runs.
 //   - Start takes too long (package cost).
 //   - The self-check finds a difference.
 //   - A tracer stops the program at every system call, such as strace -f. Then reading labels
@@ -123,4 +123,46 @@
 // work as before. The kernel restarts interrupted system calls, except those that it never
 // restarts (epoll_wait, nanosleep and others). Goroutines in system calls are not interrupted,
 // except at the moment when they enter one, as by the runtime's own preemption.
+//
+// # Files
+//
+// Who runs the code decides what it may do. In each group, and from group to group, most files use only those after them.
+//
+// The session, on ordinary goroutines:
+//
+//   - threads.go: whether the program can have more threads, before Start
+//   - stop.go, setup.go: Stop; what Start makes and Stop gives back
+//   - verify_offsets.go, verify.go, verify_objects.go: the checks of Start
+//   - look.go visits all goroutines once, at the end or when somebody asks
+//   - passes.go, rest.go: the loop of the drain's goroutine, and how it waits for the next pass
+//   - losses.go checks before each pass that signal and system calls still work
+//   - standstill.go: deadlocks of the program
+//   - native.go: Source and Start
+//   - refuse.go, refuse_amd64.go, refuse_arm64.go, race_off.go, race_on.go: programs in which Start does not try
+//
+// The drain, one ordinary goroutine:
+//
+//   - objectlist.go: what goroutines wait for
+//   - drain.go: records of the ring become samples
+//   - foreign.go: stacks that cannot be read, the handler's part too
+//   - estate.go, active.go: which goroutine is given CPU time
+//   - complete.go, begin.go, stacks.go: from PCs to frames
+//   - account.go, cpu.go: CPU time of the process and of each thread
+//
+// The signal handler. Before its code, handler.go has the rules:
+//
+//   - entry.go, stages.go, handler.go: where the kernel calls it, the functions that it calls through variables, what it does
+//   - objects.go, coroutine.go, unwind.go, visit.go: the visit of a goroutine that does not run
+//   - circle.go, outside.go, turns.go: which goroutines a tick visits
+//   - excess.go, pace.go: late ticks, and when the next one comes
+//   - cputimer.go, walk.go: threads and running goroutines record themselves
+//   - labels.go, census.go: labels and the number of goroutines, the drain's part too
+//   - context_amd64.go, context_arm64.go: the interrupted registers
+//
+// What all use:
+//
+//   - tick.go, signal.go: the thread of the ticks, its timer and signal
+//   - newgs.go, roster.go: the known goroutines; the handler's part is in newgs.go
+//   - clock.go: the time without a system call
+//   - shared.go: the memory that handler and drain share, and who writes which field
 package native

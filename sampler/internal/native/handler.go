@@ -12,8 +12,8 @@ import (
 )
 
 // The signal handler. It can run at any point of the program, on a signal stack, with every
-// signal blocked, perhaps while the world is stopped. So it calls only assembly and functions
-// of this package that are marked go:nosplit and go:norace. None of them may grow the stack,
+// signal blocked, perhaps while the world is stopped. So it calls only assembly, and functions of this package and of
+// packages goruntime, mem and cost that are marked go:nosplit and go:norace. None of them may grow the stack,
 // allocate, write a Go pointer, panic, or be instrumented.
 //
 // The signal is the one that the runtime uses for preemption. It has two uses here, which

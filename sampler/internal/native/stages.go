@@ -44,9 +44,9 @@ var (
 	callTurn        = visitTurn
 	callLook        = lookTurn
 	callJoin        = join
-	callStays       = stays
+	callUnmoved     = recordUnmoved
 	callGone        = gone
-	callBeside      = beside
+	callNear        = recordNear
 	callEnter       = enter
 	callExit        = exit
 	callAdd         = addNew

@@ -73,7 +73,7 @@ func visit(s *shared, g, entry uintptr, index uint64) bool {
 		return true
 	}
 	// Room for a record of maximum depth with labels.
-	if entry != 0 && (nearlyFull(s) || !callStays(s, entry, index)) || !room(s, maxRecord) {
+	if entry != 0 && (nearlyFull(s) || !callUnmoved(s, entry, index)) || !room(s, maxRecord) {
 		return false
 	}
 	s.seenStatus, s.seenM, s.seenGoid, s.seenBefore = uint64(status), uint64(m), goid, before
@@ -126,13 +126,13 @@ func hasStayed(s *shared, g, entry uintptr, since uint64) bool {
 		(since != 0 && since == mem.Load64(entry+entrySince*8) || mem.Load64(entry+entryFrom*8) == 0 && now == recorded)
 }
 
-// stays records until when looks have found a goroutine where it was at its latest visit, if it has moved
+// recordUnmoved records until when looks have found a goroutine where it was at its latest visit, if it has moved
 // since. It reports whether there was room.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func stays(s *shared, entry uintptr, index uint64) bool {
+func recordUnmoved(s *shared, entry uintptr, index uint64) bool {
 	looked := mem.Load64(entry + entryLooked*8)
 	if mem.Load64(entry+entryFrom*8) != 0 || mem.Load64(entry+entryMark*8) == 0 || mem.Load64(entry+entryMoved*8) == looked {
 		return true // it has no visit, or the latest look found that it had moved
@@ -289,7 +289,7 @@ func beginRecord(s *shared, g uintptr, index uint64, restAt uintptr) bool {
 	mem.Store64(rec+headClock*8, clock)
 	mem.Store64(rec, status<<32|reason<<40|callDescribe(s, rec, g, index)<<48)
 	mem.Store64(rec+headWords*8, r.pc)
-	callBeside(s, rec, r.sp, r.bp, r.hi)
+	callNear(s, rec, r.sp, r.bp, r.hi)
 	if ctxLR != 0 && status != goruntime.GSyscall {
 		mem.Store64(rec+headSP0*8, s.OnlyCode(mem.Load64(g+s.Off.GSchedLR)))
 	}

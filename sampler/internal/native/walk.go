@@ -11,13 +11,13 @@ import (
 
 // Records of running goroutines.
 
-// beside records the words at SP and next to the first return addresses. With them the drain
+// recordNear records the words at SP and next to the first return addresses. With them the drain
 // adds a caller that the frame pointer chain misses.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func beside(s *shared, rec, sp, bp, hi uintptr) {
+func recordNear(s *shared, rec, sp, bp, hi uintptr) {
 	lo := sp - frameSlack
 	mem.Store64(rec+headSP0*8, s.CodeWord(sp, lo, hi))
 	mem.Store64(rec+headSP1*8, s.CodeWord(sp+8, lo, hi))
@@ -219,7 +219,7 @@ func recordStack(s *shared, rec, ctx uintptr) uintptr {
 			return uintptr(all)
 		}
 	}
-	callBeside(s, rec, sp, bp, hi)
+	callNear(s, rec, sp, bp, hi)
 	n, _ := goruntime.Walk(&s.View, pcs, 1, bp, sp-frameSlack, hi)
 	link(s, rec, ctx)
 	return uintptr(n)
