@@ -53,7 +53,7 @@ func OneStack(lo, hi uintptr) bool {
 	return hi > lo && (hi-lo)&(hi-lo-1) == 0
 }
 
-// Word reads a Word of the stack [lo, hi). It returns 0 for an address outside it.
+// Word reads a word of the stack [lo, hi). It returns 0 for an address outside it.
 //
 //go:nosplit
 //go:norace
@@ -66,7 +66,7 @@ func Word(addr, lo, hi uintptr) uint64 {
 }
 
 // Lost reports whether bp is not a frame pointer. A frame pointer is between sp and hi, and the
-// Word above it is a return address.
+// word above it is a return address.
 //
 //go:nosplit
 //go:norace
@@ -98,7 +98,7 @@ func UnwindAll(v *View, dst uintptr, n uint64, pc, sp, lo, hi uintptr) uint64 {
 	return n
 }
 
-// CodeWord is word, but returns 0 also for a word that is not an address of Go code.
+// CodeWord is Word, but returns 0 also for a word that is not an address of Go code.
 //
 //go:nosplit
 //go:norace

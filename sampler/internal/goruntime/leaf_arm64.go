@@ -5,7 +5,7 @@ package goruntime
 import "github.com/gotach/profiler/sampler/internal/mem"
 
 // ReadLeaf derives the state from delta, the distance from SP to the caller's SP, and from the
-// Code at pc. A function with a frame first stores LR and R29 and moves SP, and then sets R29.
+// code at pc. A function with a frame first stores LR and R29 and moves SP, and then sets R29.
 // At its end it loads both before it moves SP back:
 //
 //	d10023fd  SUB $8, RSP, R29
