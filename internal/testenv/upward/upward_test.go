@@ -33,7 +33,7 @@ func TestRoomsRunDown(t *testing.T) {
 		"internal/session":           0,
 		"sampler/internal/cost":      0,
 		"sampler/internal/goruntime": 0,
-		"sampler/internal/native":    66,
+		"sampler/internal/native":    51,
 	}
 	for folder, most := range most {
 		rooms, err := read("../../../" + folder)
