@@ -30,6 +30,23 @@
 // In CPython's layout the Reader accepts the same files as CPython's own reader, with two
 // exceptions: CPython treats an unknown compression as none and accepts any times, the Reader returns an error, for
 // times if they are after [tachyon.MaxTime]. In the document's layout, gotach's default, every count, size and offset must be right.
+//
+// # Files
+//
+// Most use only those after them.
+//
+//   - follow.go, follow_samples.go, follow_facts.go, follow_source.go: a file that is being written, again and again
+//   - objects.go: a stream with other numbers of objects, or none
+//   - weighted.go, facts.go: Stream, and what every stream can say: weights, goroutines, objects
+//   - unfinished.go: file and journal read as one
+//   - samples.go: samples one by one
+//   - metadata.go, objectrecords.go, records.go: session, objects and goroutines
+//   - batches.go, numbering.go, lists.go: samples with numbers for threads and stacks
+//   - decode.go: bytes become samples; the only code that reads their records
+//   - zstd.go, ahead.go: decompression, in a goroutine of its own
+//   - reader.go, tables.go: Open, header, footer, strings and frames
+//   - errors.go: what is wrong with a file, and at which offset
+//   - source_mmap.go, source_mmap_linux.go, source_mmap_other.go, source_plain.go, source.go: where bytes come from
 package reader
 
 import (

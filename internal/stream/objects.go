@@ -90,7 +90,8 @@ func (n *ObjectNumbers) Stream(f *Part) (reader.Stream, error) {
 }
 
 // EachObject calls use with what the files say of the objects, with their numbers in the stream. An
-// object may come several times; the last description counts. Use keeps what it needs: there may be many.
+// object may come several times; the last description counts. use should keep only what it needs: there may
+// be many.
 func (s *Source) EachObject(use func(o *tachyon.Object)) error {
 	if !s.o.Objects {
 		return nil

@@ -29,7 +29,7 @@ const (
 	// maxSeams is the number of threads that are remembered. They take 24 to 48 bytes each.
 	maxSeams = 1 << 19
 
-	// Labels are remembered of maxCarried threads that had a sample in the last µs of a file. They are
+	// Labels are remembered of at most maxCarried threads, which had a sample in the last carryFor µs of a file. They are
 	// needed only if the next file does not say what labels its goroutines have.
 	carryFor   = 10_000_000
 	maxCarried = 1 << 16
@@ -37,6 +37,7 @@ const (
 
 func newSeams() *seams { return &seams{table: make([]seam, 1<<10), seed: rand.Uint64()} }
 
+// slot returns the place of a thread in the table, which is free if the thread has no seam.
 func (s *seams) slot(id uint64, interpreter uint32) *seam {
 	mask := uint64(len(s.table) - 1)
 	hi, lo := bits.Mul64(id^s.seed, 0x9e3779b97f4a7c15)

@@ -81,6 +81,7 @@ func joinLeaks(a, b *tachyon.ProvenLeaks) *tachyon.ProvenLeaks {
 	}
 }
 
+// same returns a if b is equal to it, else "".
 func same(a, b string) string {
 	if a == b {
 		return a

@@ -13,6 +13,21 @@
 // The files are decoded by goroutines of their own, several at a time; the loop gets the samples in
 // order: file by file, and in each file in its order. The samples of a goroutine are in order of
 // time, those of different goroutines are not.
+//
+// # Files
+//
+// Most use only those after them.
+//
+//   - read.go: the loop, and the weight of each sample
+//   - select.go: which samples are selected
+//   - decode.go: files are decoded ahead
+//   - seams.go: a goroutine's first sample in a file, after its last one in the file before
+//   - facts.go: what a file says of its goroutines before their samples
+//   - objects.go, session.go: objects and sessions of all files together
+//   - stream.go: Source and Sample
+//   - class.go, states.go: names of states
+//   - creators.go, labels.go, ids.go, table.go: tables of what comes again and again
+//   - part.go: which files are of one process, and their order
 package stream
 
 import (

@@ -31,7 +31,7 @@ type threads struct {
 	refused error              // of the latest timer that could not be made
 	paid    int64              // CPU time that visits stand for, ns
 	without int64              // of this, that of threads without a timer
-	off     bool               // no timers: Start's check
+	off     bool               // no timers: before begin, so in Start's checks, and after stopAll
 }
 
 // thread is what is known of a thread. Times are in ns.
@@ -43,7 +43,7 @@ type thread struct {
 	timed  bool   // it has one
 	tried  bool   // a timer was tried since the latest look at all threads
 	ran    bool   // it has had a goroutine
-	c      bool   // it is a thread of C
+	c      bool   // it counts as a thread of C: it used CPU time and had run no goroutine
 	ended  bool   // at the latest look it had ended
 	last   *stack // of its latest visit
 
