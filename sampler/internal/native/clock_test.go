@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/gotach/profiler/sampler/internal/cost"
 	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/mem"
 )
@@ -40,6 +41,7 @@ func TestReleaseEarly(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := New()
+	n.patience = cost.NewPatience(cost.CpuOfThread(), true)
 	if err := n.share(l); err != nil {
 		t.Fatal(err)
 	}
