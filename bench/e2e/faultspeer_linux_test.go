@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gotach/profiler"
 	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/testenv"
@@ -20,7 +22,7 @@ func TestPeerFullDisk(t *testing.T) {
 	checkFault(t, filepath.Join(testenv.Disk(t, "4k"), "x.tach"), func(*profiler.Session) error { return nil }, syscall.ENOSPC)
 }
 
-// A file system that is full, or a folder that is gone for some time does not end a session. Each second is in a file or counted as missing,
+// A file system that is full, or a folder that is gone or read-only for some time does not end a session. Each second is in a file or counted as missing,
 // and what is not in a file is said.
 func TestPeerDiskComesBack(t *testing.T) {
 	for name, c := range map[string]struct{ begin, end func(dir string) error }{
@@ -45,11 +47,17 @@ func TestPeerDiskComesBack(t *testing.T) {
 			func(dir string) error { return os.Rename(dir+"/out", dir+"/away") },
 			func(dir string) error { return os.Rename(dir+"/away", dir+"/out") },
 		},
+		"read-only": { // nothing can be made, renamed or deleted there
+			func(dir string) error {
+				return errors.Join(unix.Mount(dir+"/out", dir+"/out", "", unix.MS_BIND, ""), unix.Mount("", dir+"/out", "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+			},
+			func(dir string) error { return unix.Unmount(dir+"/out", 0) },
+		},
 	} {
 		for _, rotate := range []string{"", "1s"} {
 			t.Run(name+rotate, func(t *testing.T) {
 				t.Setenv("PROFILE_ROTATE", rotate)
-				dir := testenv.Disk(t, "24m")
+				dir := testenv.Disk(t, "64m")
 				if err := os.Mkdir(dir+"/out", 0o700); err != nil {
 					t.Fatal(err)
 				}
