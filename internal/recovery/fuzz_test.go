@@ -205,6 +205,18 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
+// A program that is killed in Create leaves a journal and a file that is still empty.
+func TestKilledInCreate(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.tach")
+	w := testenv.Must(writer.Create(path, writer.Options{Start: start, Interval: 1000}))
+	journal := testenv.Must(os.ReadFile(path + ".journal"))
+	testenv.OK(t, w.Close())
+	testenv.OK(t, errors.Join(os.WriteFile(path, nil, 0o600), os.WriteFile(path+".journal", journal, 0o600)))
+	if res, ok := finishAndVerify(t, path); !ok || res.Samples != 0 || res.Finished {
+		t.Errorf("%+v", res)
+	}
+}
+
 // Damaged records of goroutines are left out. The samples stay.
 func TestDamagedGoroutines(t *testing.T) {
 	file, journal := left(t)

@@ -115,7 +115,8 @@ func matches(f *os.File, p journal.Point) error {
 			return err
 		}
 	}
-	if fi, err := f.Stat(); err != nil || fi.Size() < p.Offset || crc != p.CRC {
+	// A program that was killed in Create has left an empty file.
+	if fi, err := f.Stat(); err != nil || max(fi.Size(), tachyon.HeaderSize) < p.Offset || crc != p.CRC {
 		return errors.Join(err, errors.New("the journal does not match the file: one of them was changed, replaced or damaged"))
 	}
 	return nil
