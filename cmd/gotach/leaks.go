@@ -182,7 +182,7 @@ const sparkWidth = 10
 // sparkline shows a series of numbers in sparkWidth columns.
 func sparkline[T float32 | float64](values []T) string { return sparks(values, sparkWidth) }
 
-// sparks shows a series of numbers in so many columns.
+// sparks shows a series of numbers in so many columns. What is below zero, as a difference may be by a little, shows as zero.
 func sparks[T float32 | float64](values []T, columns int) string {
 	var b strings.Builder
 	most := T(0)
@@ -201,7 +201,7 @@ func sparks[T float32 | float64](values []T, columns int) string {
 			sum += v
 		}
 		mean := sum / T(min(to, len(values))-from)
-		b.WriteRune([]rune("▁▂▃▄▅▆▇█")[int(math.Round(float64(7*mean/most)))])
+		b.WriteRune([]rune("▁▂▃▄▅▆▇█")[max(0, int(math.Round(float64(7*mean/most))))])
 	}
 	return b.String()
 }

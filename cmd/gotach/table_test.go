@@ -204,3 +204,10 @@ func TestQuoted(t *testing.T) {
 		}
 	}
 }
+
+// A series that is a difference can be below zero.
+func TestSparksBelowZero(t *testing.T) {
+	if got := sparks([]float32{-8, 0, 8, -0.1}, 4); got != "▁▁█▁" {
+		t.Errorf("%q", got)
+	}
+}
