@@ -44,8 +44,8 @@
 // Stop nothing of the session is left running. [Session.Stats] reports how sampling goes.
 //
 // A program that is killed, or that a signal ends, loses only the samples that the sampler has not
-// written yet. On a machine that is not busy these are the samples of at most the last 100 ms; on a
-// busy one the portable source lost 292 ms. While nothing runs, waits of up to the last second are lost. Written samples that
+// written yet. On a machine that is not busy these are the samples of at most the last 100 ms, on a
+// busy one of longer. While nothing runs, waits of up to the last second are lost. Written samples that
 // are not in the file yet are in a journal beside it, file.tach.journal, which Stop deletes.
 // The command reads an unfinished file together with its journal, also while the program
 // runs, and "gotach recover" finishes the file. A crash of the whole machine loses the
